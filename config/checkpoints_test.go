@@ -12,7 +12,8 @@ import (
 
 // TestLongestCheckpointInterval: a node that misses no checkpoint sets off no alert.
 func TestLongestCheckpointInterval(t *testing.T) {
-	if c := mustLoad(t, Serve, redisURL, databaseURL, "SPENDGATE_CHECKPOINT_INTERVAL=5m"); c.Checkpoints.Interval != longestCheckpointInterval {
+	if c := mustLoad(t, Serve, redisURL, databaseURL, "SPENDGATE_CHECKPOINT_INTERVAL=5m"); c.Checkpoints.Interval !=
+		longestCheckpointInterval {
 		t.Errorf("got %v", c.Checkpoints.Interval)
 	}
 	rules, err := os.ReadFile("../deploy/prometheus/rules.yaml")
@@ -40,7 +41,8 @@ func TestCheckpoints(t *testing.T) {
 		environ := append(slices.Clone(base), "SPENDGATE_CHECKPOINT_KEY_FILE="+writeFile(t, text+"\n"),
 			"SPENDGATE_CHECKPOINT_FILE=/var/lib/checkpoints", "SPENDGATE_CHECKPOINT_INTERVAL=90s")
 		c = mustLoad(t, Serve, environ...)
-		if string(c.Checkpoints.Key) != strings.Repeat("\xc4", 32) || c.Checkpoints.File != "/var/lib/checkpoints" || c.Checkpoints.Interval != 90*time.Second {
+		if string(c.Checkpoints.Key) != strings.Repeat("\xc4", 32) || c.Checkpoints.File != "/var/lib/checkpoints" ||
+			c.Checkpoints.Interval != 90*time.Second {
 			t.Errorf("%s: %+v", text, c.Checkpoints)
 		}
 	}

@@ -70,17 +70,22 @@ func TestDefaults(t *testing.T) {
 func TestEverySetting(t *testing.T) {
 	c := mustLoad(t, Serve, redisURL, databaseURL,
 		"SPENDGATE_LISTEN_ADDR=127.0.0.1:80", "SPENDGATE_OPS_ADDR=[::1]:81", "SPENDGATE_LOG_LEVEL=WARN", "SPENDGATE_DEPLOYMENT=cell-1",
-		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_ARCHIVE_DIR=/var/lib/archives", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false", "SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_MAX_POLICY_BYTES=1048576", "SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true", "SPENDGATE_WEBHOOK_IN_FLIGHT=64", "SPENDGATE_CONSOLE=true",
-		"SPENDGATE_OIDC_ISSUER=acme=https://id.example/realm", "SPENDGATE_OIDC_CLIENT_ID=spend", "SPENDGATE_OIDC_CLIENT_SECRET=secret", "SPENDGATE_OIDC_ROLES=[]",
+		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_ARCHIVE_DIR=/var/lib/archives", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false",
+		"SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_MAX_POLICY_BYTES=1048576",
+		"SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true", "SPENDGATE_WEBHOOK_IN_FLIGHT=64", "SPENDGATE_CONSOLE=true",
+		"SPENDGATE_OIDC_ISSUER=acme=https://id.example/realm", "SPENDGATE_OIDC_CLIENT_ID=spend", "SPENDGATE_OIDC_CLIENT_SECRET=secret",
+		"SPENDGATE_OIDC_ROLES=[]",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/callback",
 		"SPENDGATE_ADMIN_KEY=0123456789abcdef, fedcba9876543210",
 		"SPENDGATE_TRUSTED_PROXIES=10.1.2.3/8, 192.0.2.7,::ffff:192.0.2.8,2001:db8::/32,::1",
 		"SPENDGATE_API_URL=http://x", "SPENDGATE_API_KEY=k")
 	if c.ListenAddr != "127.0.0.1:80" || c.OpsAddr != "[::1]:81" || c.LogLevel != slog.LevelWarn || c.Deployment != "cell-1" ||
-		c.DataDir != "/var/lib/spendgate" || c.ArchiveDir != "/var/lib/archives" || !c.PProf || !c.UnsafeDurability || c.Demo || c.MaxRateLimit != 1_000_000 || c.MaxPolicyBytes != 1<<20 || !c.PrivateWebhooks || c.WebhooksInFlight != 64 || !c.Console {
+		c.DataDir != "/var/lib/spendgate" || c.ArchiveDir != "/var/lib/archives" || !c.PProf || !c.UnsafeDurability || c.Demo ||
+		c.MaxRateLimit != 1_000_000 || c.MaxPolicyBytes != 1<<20 || !c.PrivateWebhooks || c.WebhooksInFlight != 64 || !c.Console {
 		t.Errorf("got %+v", c)
 	}
-	if want := (OIDC{"acme", "https://id.example/realm", "spend", "secret", "https://spend.example/console/callback", "[]"}); c.OIDC == nil || *c.OIDC != want {
+	if want := (OIDC{"acme", "https://id.example/realm", "spend", "secret", "https://spend.example/console/callback", "[]"}); c.OIDC == nil ||
+		*c.OIDC != want {
 		t.Errorf("sign-in %+v", c.OIDC)
 	}
 	if !slices.Equal(c.AdminKeys, []Secret{"0123456789abcdef", "fedcba9876543210"}) {
@@ -230,12 +235,15 @@ func TestSamePortIsFineWhenChosenByTheSystem(t *testing.T) {
 // A rollback to a version that lacks a setting starts, and says what it ignores.
 func TestUnknownVariablesIgnored(t *testing.T) {
 	c := mustLoad(t, Dev, "SPENDGATE_IGNORE_UNKNOWN_SETTINGS=true", "SPENDGATE_OF_LATER=secret", "SPENDGATE_LATER_FILE=/x")
-	want := []string{"SPENDGATE_LATER_FILE is no setting of this version, and is ignored", "SPENDGATE_OF_LATER is no setting of this version, and is ignored"}
+	want := []string{
+		"SPENDGATE_LATER_FILE is no setting of this version, and is ignored", "SPENDGATE_OF_LATER is no setting of this version, and is ignored",
+	}
 	if !slices.Equal(c.Notices, want) {
 		t.Errorf("%q, want %q", c.Notices, want)
 	}
 	for _, value := range []string{"false", "perhaps"} {
-		if got := faults(t, Dev, "SPENDGATE_IGNORE_UNKNOWN_SETTINGS="+value, "SPENDGATE_OF_LATER=x"); !strings.Contains(strings.Join(got, " "), "OF_LATER: is no setting") {
+		if got := faults(t, Dev, "SPENDGATE_IGNORE_UNKNOWN_SETTINGS="+value, "SPENDGATE_OF_LATER=x"); !strings.Contains(strings.Join(got, " "),
+			"OF_LATER: is no setting") {
 			t.Errorf("%s: %q", value, got)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 
 func TestSignInSettings(t *testing.T) {
 	good := []string{
-		"SPENDGATE_OIDC_ISSUER=https://Login.example", "SPENDGATE_OIDC_CLIENT_ID=spend", "SPENDGATE_OIDC_CLIENT_SECRET_FILE=" + writeFile(t, "secret\n"),
+		"SPENDGATE_OIDC_ISSUER=https://Login.example", "SPENDGATE_OIDC_CLIENT_ID=spend", "SPENDGATE_OIDC_CLIENT_SECRET_FILE=" +
+			writeFile(t, "secret\n"),
 		"SPENDGATE_OIDC_REDIRECT_URL=http://127.0.0.1:8080/console/callback", "SPENDGATE_OIDC_ROLES=[]",
 	}
 	with := func(setting string) []string {
@@ -27,13 +28,17 @@ func TestSignInSettings(t *testing.T) {
 		t.Errorf("without: %+v", c.OIDC)
 	}
 	good[0] = "SPENDGATE_OIDC_ISSUER=http://localhost:3000"
-	if c := mustLoad(t, Serve, append(with(good[0]), redisURL, databaseURL)...); !strings.Contains(strings.Join(c.Notices, "\n"), "CONSOLE is off") {
+	if c := mustLoad(t, Serve, append(with(good[0]), redisURL, databaseURL)...); !strings.Contains(strings.Join(c.Notices, "\n"),
+		"CONSOLE is off") {
 		t.Errorf("notices %q", c.Notices)
 	}
 	for _, wrong := range []string{
-		"SPENDGATE_OIDC_ISSUER=http://id.example", "SPENDGATE_OIDC_ISSUER=id.example", "SPENDGATE_OIDC_ISSUER=https://id.example?x", "SPENDGATE_OIDC_ISSUER=A b=https://id.example",
-		"SPENDGATE_OIDC_ISSUER=a=http://id.example", "SPENDGATE_OIDC_REDIRECT_URL=http://spend.example/console/callback", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/callback",
-		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/sign-out", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/callback#x",
+		"SPENDGATE_OIDC_ISSUER=http://id.example", "SPENDGATE_OIDC_ISSUER=id.example", "SPENDGATE_OIDC_ISSUER=https://id.example?x",
+		"SPENDGATE_OIDC_ISSUER=A b=https://id.example",
+		"SPENDGATE_OIDC_ISSUER=a=http://id.example", "SPENDGATE_OIDC_REDIRECT_URL=http://spend.example/console/callback",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/callback",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/sign-out",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/callback#x",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://u:p@spend.example/console/callback", "SPENDGATE_OIDC_CLIENT_SECRET=two words",
 	} {
 		got := faults(t, Dev, with(wrong)...)

@@ -39,7 +39,8 @@ func TestTraces(t *testing.T) {
 		}
 	}
 	bad := []string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318", endpoint, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://hunter2@c", "OTEL_EXPORTER_OTLP_HEADERS=hunter2",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318", endpoint, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://hunter2@c",
+		"OTEL_EXPORTER_OTLP_HEADERS=hunter2",
 		"OTEL_EXPORTER_OTLP_TIMEOUT=0", "OTEL_EXPORTER_OTLP_COMPRESSION=zip", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
 	}
 	_, err := Load(bad, Dev, driver)
@@ -69,7 +70,8 @@ func TestTracesOfTheSDK(t *testing.T) {
 	for _, bad := range []string{
 		"OTEL_BSP_SCHEDULE_DELAY=0", "OTEL_BSP_EXPORT_TIMEOUT=30s", "OTEL_BSP_MAX_QUEUE_SIZE=-1", "OTEL_BSP_MAX_QUEUE_SIZE=1000001",
 		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=-5", "OTEL_TRACES_SAMPLER=traceidration", "OTEL_TRACES_SAMPLER_ARG=1.1 OTEL_TRACES_SAMPLER=traceidratio",
-		"OTEL_TRACES_SAMPLER_ARG=-0.1 OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=NaN OTEL_TRACES_SAMPLER=traceidratio",
+		"OTEL_TRACES_SAMPLER_ARG=-0.1 OTEL_TRACES_SAMPLER=parentbased_traceidratio",
+		"OTEL_TRACES_SAMPLER_ARG=NaN OTEL_TRACES_SAMPLER=traceidratio",
 	} {
 		name, _, _ := strings.Cut(bad, "=")
 		if _, err := Load(append(strings.Fields(bad), endpoint), Dev, driver); err == nil || !strings.Contains(err.Error(), name+": must be ") {

@@ -210,7 +210,8 @@ func (f *localFleet) firstCommand(t *testing.T) {
 		}
 		return string(out)
 	}
-	if first, second := paste(), paste(); !strings.Contains(first, `"decision":"allow"`) || !strings.Contains(second, "duplicate_action_detected") {
+	if first, second := paste(), paste(); !strings.Contains(first, `"decision":"allow"`) ||
+		!strings.Contains(second, "duplicate_action_detected") {
 		t.Errorf("got first\n%s, then\n%s", first, second)
 	}
 	for _, url := range append(strings.Fields("api prometheus"), nodeNames...) {
@@ -320,7 +321,8 @@ func (f *localFleet) rollingRestart(t *testing.T) {
 func fakeBinary(t *testing.T, binary, does string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "node")
-	if err := os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" != migrate ] || exec %s migrate\n%s\n", binary, does), 0o700); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" != migrate ] || exec %s migrate\n%s\n", binary, does),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -527,7 +529,8 @@ func TestCleanStopsTheFleet(t *testing.T) {
 
 // Without packages, and without the right to install them, it says what is missing.
 func TestFleetWithoutPackages(t *testing.T) {
-	f := newLocalFleet(t, "/bin/true", "PATH="+t.TempDir(), "TEST_REDIS_SERVER=/none", "TEST_HAPROXY=/none", "TEST_PROMETHEUS=/none", "TEST_POSTGRES_BIN=/none")
+	f := newLocalFleet(t, "/bin/true", "PATH="+t.TempDir(), "TEST_REDIS_SERVER=/none", "TEST_HAPROXY=/none", "TEST_PROMETHEUS=/none",
+		"TEST_POSTGRES_BIN=/none")
 	code, said := f.run(t, "up")
 	if want := "missing: redis-server postgresql haproxy prometheus. Install"; code != 1 || !strings.Contains(said, want) {
 		t.Errorf("exit code %d, no %s in: %s", code, want, said)

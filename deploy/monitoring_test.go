@@ -219,7 +219,9 @@ func TestRules(t *testing.T) {
 		t.Skip("needs Prometheus: run it by make test, which installs it")
 	}
 	for _, args := range [][]string{
-		{"check", "rules", "rules.yaml", "dependencies.yaml"}, {"check", "config", "prometheus.yaml"}, {"test", "rules", "rules_test.yaml", "dependencies_test.yaml"},
+		{"check", "rules", "rules.yaml", "dependencies.yaml"},
+		{"check", "config", "prometheus.yaml"},
+		{"test", "rules", "rules_test.yaml", "dependencies_test.yaml"},
 	} {
 		c := exec.CommandContext(t.Context(), promtool, args...)
 		c.Dir = "prometheus"
@@ -256,7 +258,9 @@ func TestRunbookAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := regexp.MustCompile(`(?m)^RUNBOOK=.*\nsed .* deploy/prometheus/rules\.yaml >rules\.yaml\nsed .* deploy/prometheus/dependencies\.yaml >dependencies\.yaml$`).FindString(string(page))
+	command := regexp.MustCompile(
+		`(?m)^RUNBOOK=.*\nsed .* deploy/prometheus/rules\.yaml >rules\.yaml\nsed .* deploy/prometheus/dependencies\.yaml >dependencies\.yaml$`).
+		FindString(string(page))
 	if command == "" {
 		t.Fatal("RUNBOOK.md has no command for it")
 	}

@@ -18,7 +18,8 @@ import (
 const askRules = `[
 	{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":100,"approval":{}}},
 	{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":%d}},
-	{"rule_id":"soft","rule_type":"budget","parameters":{"limit":500,"currency":"USD","window":"lifetime","on_exceed":"escalate","approval":{"required":2}}}]`
+	{"rule_id":"soft","rule_type":"budget",
+		"parameters":{"limit":500,"currency":"USD","window":"lifetime","on_exceed":"escalate","approval":{"required":2}}}]`
 
 // approver is the access of a person who may decide.
 func approver(name string) hotpath.Access {
@@ -136,7 +137,9 @@ func TestApprovalAndNewerRules(t *testing.T) {
 		}{
 			"a lower cap":       {fmt.Sprintf(askRules, 120), spend.Block, "cap"},
 			"another threshold": {strings.Replace(fmt.Sprintf(askRules, 1000), `"amount_above":100`, `"amount_above":99`, 1), spend.Escalate, "ask"},
-			"another approval":  {strings.Replace(fmt.Sprintf(askRules, 1000), `"approval":{}`, `"approval":{"required":2}`, 1), spend.Escalate, "ask"},
+			"another approval": {
+				strings.Replace(fmt.Sprintf(askRules, 1000), `"approval":{}`, `"approval":{"required":2}`, 1), spend.Escalate, "ask",
+			},
 			"the same, written otherwise": {strings.Replace(fmt.Sprintf(askRules, 1000), `"amount_above":100,"approval":{}`,
 				`"approval":{"use_within_minutes":60,"required":1.0},"amount_above":1e2`, 1), spend.Allow, ""},
 		} {
@@ -169,7 +172,8 @@ func TestApprovalLiftsABudget(t *testing.T) {
 		a := refundOf(t, "120", "big")
 		a.PolicyID = "e"
 		approval := f.asked(a)
-		if rules := approval.Check.Approval.Rules; len(rules) != 2 || rules[0].RuleID != "ask" || rules[1].RuleID != "soft" || approval.Check.Approval.Required != 2 {
+		if rules := approval.Check.Approval.Rules; len(rules) != 2 || rules[0].RuleID != "ask" || rules[1].RuleID != "soft" ||
+			approval.Check.Approval.Required != 2 {
 			t.Errorf("asks %+v", approval.Check.Approval)
 		}
 		f.approve(approval, "bob")
@@ -265,7 +269,8 @@ func TestApprovalIsWaitedFor(t *testing.T) {
 		stop := make(chan struct{})
 		close(stop)
 		other := f.asked(spend.Action{AgentID: "x", PolicyID: "e", Type: spend.Refund, Amount: a.Amount, Currency: "USD", Counterparty: "y"})
-		if found, _, err := f.nodes[0].AwaitApproval(t.Context(), hotpath.Access{}, other.Check.ID, time.Minute, stop); err != nil || found.Status != audit.ApprovalPending {
+		if found, _, err := f.nodes[0].AwaitApproval(t.Context(), hotpath.Access{}, other.Check.ID, time.Minute, stop); err != nil ||
+			found.Status != audit.ApprovalPending {
 			t.Errorf("a node that stops: %+v, %v", found, err)
 		}
 	})
@@ -344,7 +349,8 @@ func TestApprovalBehindAnothersCheck(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		t.Run(fmt.Sprint("and behind a released one=", released), func(t *testing.T) {
 			f := newFleet(t, embeddedBackend(), 2)
-			f.post(0, "e", strings.Replace(guardRules(60), "[", `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":100,"approval":{}}},`, 1))
+			f.post(0, "e", strings.Replace(guardRules(60), "[",
+				`[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":100,"approval":{}}},`, 1))
 			f.post(0, "short", guardRules(5))
 			f.post(0, "shut", strings.Replace(guardRules(5), "500", "1", 1))
 			a := under(refundOf(t, "101", "c"), "e")

@@ -300,7 +300,9 @@ func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 		if err := admit(); !errors.Is(err, hotpath.ErrUnauthorized) {
 			t.Fatalf("%s: %v", raw, err)
 		}
-		k := &audit.Key{ID: spend.NewID(time.Now()), Hash: sha256.Sum256([]byte(raw)), Name: raw, RateLimitRPM: 100, Active: true, CreatedAt: time.Now()}
+		k := &audit.Key{
+			ID: spend.NewID(time.Now()), Hash: sha256.Sum256([]byte(raw)), Name: raw, RateLimitRPM: 100, Active: true, CreatedAt: time.Now(),
+		}
 		if err := f.store.CreateKey(ctx, audit.Actor{}, k); err != nil {
 			t.Fatal(err)
 		}

@@ -319,7 +319,8 @@ func TestBudgetListing(t *testing.T) {
 		for access, want := range map[hotpath.Access]spend.Effect{{}: spend.Block, own: spend.Block, stranger: spend.Allow} {
 			a := refundOf(t, "990", "c-9")
 			a.PolicyID, a.AgentID = "b", "agent-0"
-			simulated, _, err := f.nodes[0].Simulate(t.Context(), hotpath.Request{Caller: f.key, Access: access, Started: time.Now()}, "b", []*spend.Action{&a})
+			simulated, _, err := f.nodes[0].Simulate(t.Context(), hotpath.Request{Caller: f.key, Access: access, Started: time.Now()}, "b",
+				[]*spend.Action{&a})
 			if err != nil || simulated[0].Decision.Effect != want {
 				t.Errorf("simulated %+v, %v; want %v", simulated[0].Decision, err, want)
 			}

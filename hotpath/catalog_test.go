@@ -80,7 +80,8 @@ func canceled() context.Context {
 // The programs in memory are bounded by what they take there, not by their text.
 func TestProgramsAreBoundedByTheirSize(t *testing.T) {
 	entries := strings.Repeat(`"v",`, 5000) + `"v"` // which take less than their text
-	rules := `[{"rule_id":"v","rule_type":"vendor_allowlist","description":"` + strings.Repeat("d", spend.MaxDescription) + `","parameters":{"vendors":[` + entries + `]}}]`
+	rules := `[{"rule_id":"v","rule_type":"vendor_allowlist","description":"` + strings.Repeat("d", spend.MaxDescription) +
+		`","parameters":{"vendors":[` + entries + `]}}]`
 	var faults spend.Faults
 	p := policy.Compile("p", 1, rules, &faults)
 	if p == nil {

@@ -63,7 +63,8 @@ func TestDraftJudgesBeside(t *testing.T) {
 		if got := f.verdict(f.check(1, again)); got != "block/block duplicate_guard" {
 			t.Errorf("a duplicate is %s", got)
 		}
-		if usages, err := f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 0, "[]")}, {ID: spend.CounterID("p", "day", 1, "[]")}}); err != nil ||
+		if usages, err := f.store.CounterUsages(t.Context(),
+			[]spend.Counter{{ID: spend.CounterID("p", "day", 0, "[]")}, {ID: spend.CounterID("p", "day", 1, "[]")}}); err != nil ||
 			usages[0].Count+usages[1].Count != 0 {
 			t.Errorf("counters of the version in force: %+v, %v", usages, err)
 		}
@@ -108,7 +109,8 @@ func TestDraftCountsApart(t *testing.T) {
 		if got := f.verdict(f.check(0, refundOf(t, "70", "c-9"))); got != "allow/-" { // 130 of 200: the live counter goes on
 			t.Errorf("after the promotion: %s", got)
 		}
-		if usages, err = f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 2, "[]")}}); err != nil || usages[0].Used.String() != "130" {
+		if usages, err = f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 2, "[]")}}); err != nil ||
+			usages[0].Used.String() != "130" {
 			t.Errorf("the budget in force has %+v, %v", usages, err)
 		}
 	})
@@ -119,7 +121,8 @@ func TestPromotionsAreRefused(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.post(0, "p", `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"USD","window":"lifetime"}}]`)
 		promote := func(version int, drop ...string) error {
-			_, err := f.nodes[0].PromoteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, hotpath.Promotion{PolicyID: "p", Version: version, Drop: drop})
+			_, err := f.nodes[0].PromoteDraft(t.Context(), hotpath.Access{}, audit.Actor{},
+				hotpath.Promotion{PolicyID: "p", Version: version, Drop: drop})
 			return err
 		}
 		if err := promote(2); !errors.Is(err, hotpath.ErrDraftNotFound) {
@@ -164,7 +167,8 @@ func TestDraftFails(t *testing.T) {
 			t.Errorf("the store that hangs was asked %d times in %s", asked.Load(), took)
 		}
 		r, err := f.nodes[1].DraftReport(t.Context(), "p")
-		if err != nil || r.Report.Coverage.Checks != 5 || r.Report.Coverage.Compared != 0 || r.Report.Coverage.Skipped[0].Reason != "counters_unavailable" {
+		if err != nil || r.Report.Coverage.Checks != 5 || r.Report.Coverage.Compared != 0 ||
+			r.Report.Coverage.Skipped[0].Reason != "counters_unavailable" {
 			t.Errorf("reported %+v, %v", r, err)
 		}
 	})

@@ -41,7 +41,10 @@ func (f *longFeed) EventsHead(context.Context) (int64, error) { return 3 * int64
 func TestEventsFrom(t *testing.T) {
 	const n = 200_000
 	f := newLongFeed(n)
-	for _, from := range []time.Duration{-time.Hour, 0, 100 * time.Millisecond, time.Second, 1234567 * time.Millisecond, n * 100 * time.Millisecond / 3, (n - 1) * 100 * time.Millisecond, time.Duration(n) * time.Second} {
+	for _, from := range []time.Duration{
+		-time.Hour, 0, 100 * time.Millisecond, time.Second, 1234567 * time.Millisecond, n * 100 * time.Millisecond / 3,
+		(n - 1) * 100 * time.Millisecond, time.Duration(n) * time.Second,
+	} {
 		at := time.UnixMilli(0).Add(from)
 		want := slices.IndexFunc(f.events, func(e audit.Event) bool { return !e.At.Before(at) })
 		if want < 0 {
@@ -49,7 +52,8 @@ func TestEventsFrom(t *testing.T) {
 		}
 		f.asked = 0
 		got, err := eventsFrom(t.Context(), f, at)
-		if err != nil || want < n && (got >= f.events[want].Sequence || want > 0 && got < f.events[want-1].Sequence) || want == n && got != 3*n || f.asked > 30 {
+		if err != nil || want < n && (got >= f.events[want].Sequence || want > 0 && got < f.events[want-1].Sequence) || want == n && got != 3*n ||
+			f.asked > 30 {
 			t.Errorf("from %v: %d, %v, after %d looks; event %d is the first", from, got, err, f.asked, want)
 		}
 	}

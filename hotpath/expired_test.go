@@ -39,7 +39,8 @@ func TestExpiredApprovalLeavesNoFingerprint(t *testing.T) {
 			f.nodes[0].faults.onCommit(nil)
 			chk := approval.Check.ID.Text(spend.PrefixCheck)
 			waits := f.check(1, action)
-			if !waits.names(chk) || !strings.Contains(waits.answer.Check.Decision.Message, approval.Check.ID.Text(spend.PrefixApproval)+": it is pending") {
+			if !waits.names(chk) || !strings.Contains(waits.answer.Check.Decision.Message, approval.Check.ID.Text(spend.PrefixApproval)+
+				": it is pending") {
 				t.Errorf("while it waits: %s", waits)
 			}
 			f.eventually("the approval has expired", func() bool {

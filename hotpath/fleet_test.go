@@ -131,7 +131,8 @@ func (o outcome) String() string {
 	if o.err != nil {
 		return o.err.Error()
 	}
-	return fmt.Sprintf("%s %s %s replayed=%t", o.answer.Check.ID.Text("chk_"), o.answer.Check.Decision.Effect, o.answer.Check.Decision.Message, o.answer.Replayed)
+	return fmt.Sprintf("%s %s %s replayed=%t", o.answer.Check.ID.Text("chk_"), o.answer.Check.Decision.Effect, o.answer.Check.Decision.Message,
+		o.answer.Replayed)
 }
 
 func (o outcome) passed() bool {

@@ -353,7 +353,8 @@ func TestCorrectionsFollowOneAnother(t *testing.T) {
 		for number := 6; number <= spend.MaxReports; number++ { // of which there is a last one
 			moved := refundOf(t, fmt.Sprint(number), "").Amount
 			_, _, err := f.reportBy(0, check, executor, hotpath.Report{Status: spend.Executed, Amount: &moved, Supersedes: number})
-			if number == spend.MaxReports && (!refused(err, number) || !strings.Contains(err.Error(), "which is the most")) || number < spend.MaxReports && err != nil {
+			if number == spend.MaxReports && (!refused(err, number) || !strings.Contains(err.Error(), "which is the most")) ||
+				number < spend.MaxReports && err != nil {
 				t.Fatalf("beside %d: %v", number, err)
 			}
 		}

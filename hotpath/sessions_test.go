@@ -15,7 +15,8 @@ import (
 // signedIn begins the session of a person at a node, and returns its token.
 func (f *fleet) signedIn(node int, name string, g spend.Grants) (string, *audit.Session) {
 	f.t.Helper()
-	s := &audit.Session{Subject: audit.Subject{Issuer: "https://id.example", Subject: name, Session: "at " + name}, Name: name, Email: name + "@example.com", Grants: g}
+	s := &audit.Session{Subject: audit.Subject{Issuer: "https://id.example", Subject: name, Session: "at " + name}, Name: name, Email: name +
+		"@example.com", Grants: g}
 	s.Grants.Principal, s.Grants.Owner = "id:"+name, s.Email
 	token, err := f.nodes[node].SignIn(context.Background(), audit.Actor{}, s)
 	if err != nil {
@@ -110,7 +111,8 @@ func TestSessionsDecide(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Ana has a key of her own, with her e-mail as its owner.
-		raw, k, err := n.CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "k", RateLimitRPM: 100, Grants: spend.Grants{Role: spend.Approver, Owner: "Ana@example.com"}})
+		raw, k, err := n.CreateKey(ctx, audit.Actor{},
+			hotpath.NewKey{Name: "k", RateLimitRPM: 100, Grants: spend.Grants{Role: spend.Approver, Owner: "Ana@example.com"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +120,8 @@ func TestSessionsDecide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = n.DecideApproval(ctx, access, audit.Actor{}, audit.DecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
+		_, _, err = n.DecideApproval(ctx, access, audit.Actor{},
+			audit.DecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
 		if !errors.Is(err, hotpath.ErrApprovedAlready) {
 			t.Errorf("key %s approved as a second person: %v", k.ID.Text(spend.PrefixKey), err)
 		}
@@ -129,7 +132,8 @@ func TestSessionsDecide(t *testing.T) {
 		if err != nil || found.Status != audit.ApprovalApproved || len(found.Decisions) != 2 {
 			t.Fatalf("approval %+v, %v", found, err)
 		}
-		if d := found.Decisions[0]; d.Principal != "id:ana" || d.Name != "ana" || d.Email != "ana@example.com" || d.KeyID[:4] != spend.PrefixSession {
+		if d := found.Decisions[0]; d.Principal != "id:ana" || d.Name != "ana" || d.Email != "ana@example.com" ||
+			d.KeyID[:4] != spend.PrefixSession {
 			t.Errorf("on record is %+v", d)
 		}
 	})
@@ -144,7 +148,8 @@ func TestSessionsAsk(t *testing.T) {
 		a := refundOf(t, "60", "c")
 		o := f.checkBy(f.caller(0, token), 0, a)
 		answer := o.answer
-		if o.err != nil || answer.Check.Principal != "id:ana" || answer.Check.Owner != "ana@example.com" || answer.Check.KeyID != s.ID.Text(spend.PrefixSession) {
+		if o.err != nil || answer.Check.Principal != "id:ana" || answer.Check.Owner != "ana@example.com" ||
+			answer.Check.KeyID != s.ID.Text(spend.PrefixSession) {
 			t.Fatal(o)
 		}
 		again, _ := f.signedIn(0, "ana", spend.Grants{Role: spend.Approver})
@@ -152,7 +157,8 @@ func TestSessionsAsk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = n.DecideApproval(ctx, access, audit.Actor{}, audit.DecisionRequest{ApprovalID: answer.Check.ID, Approves: true, ActionHash: answer.Check.Approval.ActionHash})
+		_, _, err = n.DecideApproval(ctx, access, audit.Actor{},
+			audit.DecisionRequest{ApprovalID: answer.Check.ID, Approves: true, ActionHash: answer.Check.Approval.ActionHash})
 		if !errors.Is(err, hotpath.ErrOwnRequest) {
 			t.Errorf("ana decides what she asked for: %v", err)
 		}
@@ -182,7 +188,8 @@ func TestSessionsApproveDrafts(t *testing.T) {
 			t.Fatal(err)
 		}
 		ana, _ := as("ana", spend.ApprovalsDecide)
-		if _, _, err := n.ApproveDraft(ctx, ana, audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash}); !errors.Is(err, hotpath.ErrDraftAuthor) {
+		if _, _, err := n.ApproveDraft(ctx, ana, audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash}); !errors.Is(err,
+			hotpath.ErrDraftAuthor) {
 			t.Errorf("who put the draft approves it: %v", err)
 		}
 		bo, session := as("bo", spend.ApprovalsDecide)
@@ -193,7 +200,8 @@ func TestSessionsApproveDrafts(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := n.Review(ctx, "asks")
-		if err != nil || len(r.Approvals) != 1 || len(r.Counted(nil)) != 1 || r.Approvals[0].Name != "bo" || r.Approvals[0].Email != "bo@example.com" {
+		if err != nil || len(r.Approvals) != 1 || len(r.Counted(nil)) != 1 || r.Approvals[0].Name != "bo" ||
+			r.Approvals[0].Email != "bo@example.com" {
 			t.Errorf("approved by %+v, %v", r, err)
 		}
 	})
@@ -202,7 +210,8 @@ func TestSessionsApproveDrafts(t *testing.T) {
 // keyOf makes a key of an owner, and returns what it may do.
 func (f *fleet) keyOf(owner string, scopes spend.Scopes) hotpath.Access {
 	f.t.Helper()
-	raw, _, err := f.nodes[0].CreateKey(f.t.Context(), audit.Actor{}, hotpath.NewKey{Name: "k", RateLimitRPM: 100, Grants: spend.Grants{Scopes: scopes, Owner: owner}})
+	raw, _, err := f.nodes[0].CreateKey(f.t.Context(), audit.Actor{},
+		hotpath.NewKey{Name: "k", RateLimitRPM: 100, Grants: spend.Grants{Scopes: scopes, Owner: owner}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -218,7 +227,8 @@ func (f *fleet) keyOf(owner string, scopes spend.Scopes) hotpath.Access {
 func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		ctx, n := t.Context(), f.nodes[0]
-		const escalates = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{"required":1,"exclude_author":true}}}]`
+		const escalates = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{"required":1,` +
+			`"exclude_author":true}}}]`
 		signedIn := func(name string, scopes spend.Scopes) hotpath.Access {
 			token, _ := f.signedIn(0, name, spend.Grants{Scopes: scopes})
 			access, _, err := n.Admit(ctx, f.caller(0, token), scopes, false)
@@ -228,8 +238,13 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 			return access
 		}
 		for name, c := range map[string]struct{ author, same, other hotpath.Access }{
-			"signed in":  {signedIn("ana", spend.PoliciesWrite), f.keyOf("Ana@Example.com", spend.ApprovalsDecide), f.keyOf("bo@example.com", spend.ApprovalsDecide)},
-			"with a key": {f.keyOf("ANA@example.com", spend.PoliciesWrite), signedIn("ana", spend.ApprovalsDecide), signedIn("bo", spend.ApprovalsDecide)},
+			"signed in": {
+				signedIn("ana", spend.PoliciesWrite), f.keyOf("Ana@Example.com", spend.ApprovalsDecide),
+				f.keyOf("bo@example.com", spend.ApprovalsDecide),
+			},
+			"with a key": {
+				f.keyOf("ANA@example.com", spend.PoliciesWrite), signedIn("ana", spend.ApprovalsDecide), signedIn("bo", spend.ApprovalsDecide),
+			},
 		} {
 			p := &audit.Policy{PolicyID: "p", Name: "n", Rules: escalates}
 			if err := n.CreatePolicy(ctx, c.author, audit.Actor{}, p, nil, nil); err != nil {
@@ -237,7 +252,8 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 			}
 			approval := f.asked(refundOf(t, "60", name))
 			decide := func(by hotpath.Access) error {
-				_, _, err := n.DecideApproval(ctx, by, audit.Actor{}, audit.DecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
+				_, _, err := n.DecideApproval(ctx, by, audit.Actor{},
+					audit.DecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
 				return err
 			}
 			if err := decide(c.same); !errors.Is(err, hotpath.ErrAuthorExcluded) {

@@ -33,11 +33,13 @@ func (n *node) refusesAll(t *testing.T, want ...string) {
 			t.Errorf("ready: %v, want %q", err, part)
 		}
 	}
-	if _, _, err := n.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "refused", RateLimitRPM: 1}); !errors.Is(err, hotpath.ErrUnavailable) {
+	if _, _, err := n.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "refused", RateLimitRPM: 1}); !errors.Is(err,
+		hotpath.ErrUnavailable) {
 		t.Errorf("a key was made: %v", err)
 	}
 	action := refundOf(t, "1", "refused")
-	if _, _, err := n.Check(t.Context(), hotpath.Request{Caller: hotpath.KeyCaller([]byte("any")), Started: time.Now()}, &action); !errors.Is(err, hotpath.ErrUnavailable) {
+	if _, _, err := n.Check(t.Context(), hotpath.Request{Caller: hotpath.KeyCaller([]byte("any")), Started: time.Now()},
+		&action); !errors.Is(err, hotpath.ErrUnavailable) {
 		t.Errorf("a check: %v", err)
 	}
 }
@@ -227,7 +229,8 @@ func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 }
 
 // redisUser may do what SECURITY.md says a node's user must be allowed.
-const redisUser = "~*{0}* -@all +auth +hello +client|setname +info +time +ping +select +get +set +getrange +del +pttl +incrby +decrby +pexpire +pexpiretime +eval"
+const redisUser = "~*{0}* -@all +auth +hello +client|setname +info +time +ping +select +get +set +getrange +del +pttl +incrby +decrby " +
+	"+pexpire +pexpiretime +eval"
 
 // A Redis user that lacks a command makes the node not ready, by its name. One
 // that has all of them will do.
@@ -257,7 +260,9 @@ func TestRedisUser(t *testing.T) {
 		if err := n.guard.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, lacks := range []string{"set", "get", "getrange", "del", "pttl", "incrby", "decrby", "pexpire", "pexpiretime", "eval", "info", "time"} {
+		for _, lacks := range []string{
+			"set", "get", "getrange", "del", "pttl", "incrby", "decrby", "pexpire", "pexpiretime", "eval", "info", "time",
+		} {
 			allow(redisUser + " -" + lacks)
 			if err := n.guard.Ping(t.Context()); err == nil || !strings.Contains(strings.ToUpper(err.Error()), strings.ToUpper(lacks)) {
 				t.Errorf("without %s: %v", lacks, err)

@@ -58,7 +58,8 @@ func TestLastUseOfKeys(t *testing.T) {
 				if _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{RateLimitRPM: new(1)}); err != nil {
 					return err
 				}
-				defer f.nodes[0].UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{RateLimitRPM: new(10000)}) //nolint:errcheck // the next use would fail
+				change := audit.KeyChange{RateLimitRPM: new(10000)}
+				defer f.nodes[0].UpdateKey(ctx, audit.Actor{}, f.keyID, change) //nolint:errcheck // the next use would fail
 				if err := f.check(1, a).err; !errors.Is(err, hotpath.ErrRateLimited) {
 					return fmt.Errorf("answered %w", err)
 				}
@@ -143,7 +144,8 @@ func TestLastUseAtTheEnd(t *testing.T) {
 		if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := f.nodes[0].Admit(context.Background(), hotpath.KeyCaller([]byte("unknown")), 0, true); !errors.Is(err, hotpath.ErrUnauthorized) {
+		if _, _, err := f.nodes[0].Admit(context.Background(), hotpath.KeyCaller([]byte("unknown")), 0, true); !errors.Is(err,
+			hotpath.ErrUnauthorized) {
 			t.Fatal(err)
 		}
 		f.nodes[0].close()

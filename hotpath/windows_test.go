@@ -149,7 +149,8 @@ func TestLateRetriesAreReplays(t *testing.T) {
 	}
 	for _, n := range f.nodes {
 		const replays = "spendgate_replays_total"
-		want := "# HELP " + replays + " Answers given again under an idempotency key, or after a lost answer.\n# TYPE " + replays + " counter\n" + replays + " 2\n"
+		want := "# HELP " + replays + " Answers given again under an idempotency key, or after a lost answer.\n# TYPE " + replays + " counter\n" +
+			replays + " 2\n"
 		if err := testutil.GatherAndCompare(n.metrics, strings.NewReader(want), replays); err != nil {
 			t.Error(err)
 		}

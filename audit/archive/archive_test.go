@@ -24,14 +24,16 @@ var day = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 // table has them.
 func rowsOf(t testing.TB) (rows [][]byte) {
 	t.Helper()
-	texts := []string{"", "plain", "\x01\x1f", "\"\\/\b\f\n\r\t", "\x7f\u0080\u2028\u2029\ufeff\ufffd", "é 中 😀", " ", "null", strings.Repeat("ü", 100)}
+	texts := []string{
+		"", "plain", "\x01\x1f", "\"\\/\b\f\n\r\t", "\x7f\u0080\u2028\u2029\ufeff\ufffd", "é 中 😀", " ", "null", strings.Repeat("ü", 100),
+	}
 	for i := range texts {
 		at := func(n int) string { return texts[(i+n)%len(texts)] }
 		c := &spend.Check{
 			ID: spend.NewID(day.Add(time.Duration(i) * time.Hour)), ActionType: spend.Refund, LatencyMS: int64(i), KeyID: at(1), RequestID: at(2),
 			Action: spend.Action{
-				AgentID: at(3), PolicyID: at(4), Type: spend.ActionTypes[i%4], Currency: "USD", Counterparty: at(5), PaymentMethod: at(6), MerchantOrVendor: at(7),
-				ReasonText: at(8), IdempotencyKey: at(0), Metadata: spend.Metadata{JSON: at(1)},
+				AgentID: at(3), PolicyID: at(4), Type: spend.ActionTypes[i%4], Currency: "USD", Counterparty: at(5), PaymentMethod: at(6),
+				MerchantOrVendor: at(7), ReasonText: at(8), IdempotencyKey: at(0), Metadata: spend.Metadata{JSON: at(1)},
 			},
 			Decision: spend.Decision{Effect: spend.Block, Message: at(2), RuleID: at(3), PolicyVersion: 1<<31 - 1},
 			Pass:     spend.Pass{ClaimedMS: 1<<62 + int64(i), UntilMS: -1},
@@ -74,7 +76,8 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.SHA256 != written.SHA256 || a.FileSHA256 != written.FileSHA256 || a.Rows != int64(len(rows)) || a.Schema != 5 || a.Day != "2026-11-20" {
+	if a.SHA256 != written.SHA256 || a.FileSHA256 != written.FileSHA256 || a.Rows != int64(len(rows)) || a.Schema != 5 ||
+		a.Day != "2026-11-20" {
 		t.Errorf("opened %+v, written %+v", a, written)
 	}
 	i := 0
@@ -149,8 +152,10 @@ func TestLinesThatAreNone(t *testing.T) {
 	}
 	good := string(line)
 	for _, bad := range []string{
-		"", "{}", "[]", "null", good[:len(good)/2], strings.Replace(good, "agent_id", "agent", 1), strings.Replace(good, `"node":"`, `"node":"zz`, 1),
-		strings.Replace(good, `"node":"0`, `"node":"`, 1), strings.Replace(good, `"latency_ms":1`, `"latency_ms":"1"`, 1), strings.Replace(good, `"latency_ms":1`, `"latency_ms":1.0`, 1),
+		"", "{}", "[]", "null", good[:len(good)/2], strings.Replace(good, "agent_id", "agent", 1),
+		strings.Replace(good, `"node":"`, `"node":"zz`, 1),
+		strings.Replace(good, `"node":"0`, `"node":"`, 1), strings.Replace(good, `"latency_ms":1`, `"latency_ms":"1"`, 1),
+		strings.Replace(good, `"latency_ms":1`, `"latency_ms":1.0`, 1),
 		strings.Replace(good, `"latency_ms":1`, `"latency_ms":4294967296`, 1), strings.Replace(good, `"currency":"USD"`, `"currency":5`, 1),
 		strings.Replace(good, "}", `,"more":1}`, 1), strings.Replace(good, `"currency":"USD",`, "", 1),
 	} {
@@ -205,7 +210,8 @@ func TestArchiveOfViolations(t *testing.T) {
 		}
 		back = append(back, slices.Clone(row))
 	}
-	if !slices.EqualFunc(back, rows, bytes.Equal) || a.Month != "2026-11" || a.Day != "" || !strings.HasPrefix(a.FirstID, spend.PrefixViolation) {
+	if !slices.EqualFunc(back, rows, bytes.Equal) || a.Month != "2026-11" || a.Day != "" ||
+		!strings.HasPrefix(a.FirstID, spend.PrefixViolation) {
 		t.Errorf("%+v came back with\n%q\nwas\n%q", a.Manifest, back, rows)
 	}
 	if _, err := Open(dir, ChecksOf(month)); !errors.Is(err, fs.ErrNotExist) {

@@ -121,7 +121,8 @@ func TestLines(t *testing.T) {
 			t.Errorf("line %d: %+v", i, l)
 		}
 	}
-	if l := all[3]; l.Digest != Hex(Digest([]chain.Head{{Chain: spend.ID{2}, Seq: 1, Head: spend.Hash{2, 1}}, {Chain: spend.ID{1}, Seq: 6, Head: spend.Hash{1, 6}}})) ||
+	if l := all[3]; l.Digest != Hex(
+		Digest([]chain.Head{{Chain: spend.ID{2}, Seq: 1, Head: spend.Hash{2, 1}}, {Chain: spend.ID{1}, Seq: 6, Head: spend.Hash{1, 6}}})) ||
 		l.Changes != (LastChange{3, Hex{9}}) {
 		t.Errorf("line 3: %+v", l)
 	}

@@ -91,7 +91,8 @@ func TestAcknowledge(t *testing.T) {
 	write(t, w)
 	all, _ := lines(t, file)
 	a := all[1].Acknowledged
-	if len(all) != 3 || a == nil || !all[1].Full || a.Reason != "restored" || !a.Changes || len(a.Chains) != 1 || a.Chains[0] != (Lost{ChainID{1}, 5, 4}) {
+	if len(all) != 3 || a == nil || !all[1].Full || a.Reason != "restored" || !a.Changes || len(a.Chains) != 1 ||
+		a.Chains[0] != (Lost{ChainID{1}, 5, 4}) {
 		t.Errorf("lines %+v", all)
 	}
 	if all[2].Acknowledged != nil {

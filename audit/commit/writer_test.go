@@ -327,7 +327,8 @@ func TestRefusedChecksAreSummarized(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		record(w, check(1, ""))
 		w.Close()
-		if text := logged.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "checks=1 ") || !strings.Contains(text, "checks=9 ") {
+		if text := logged.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "checks=1 ") ||
+			!strings.Contains(text, "checks=9 ") {
 			t.Errorf("logged\n%s", text)
 		}
 	})

@@ -131,7 +131,8 @@ func made(at time.Time, node spend.ID, n int) (checks []*spend.Check, outcomes [
 			c.Decision.Effect, c.Decision.RuleID = spend.Block, "cap"
 		case 2:
 			o := &spend.Outcome{
-				ID: spend.NewOutcomeID(id.Time().Add(time.Minute)), CheckID: id, Step: 1, Number: 1, Status: spend.Executed, Amount: amount("0.000000001"),
+				ID: spend.NewOutcomeID(id.Time().Add(time.Minute)), CheckID: id, Step: 1, Number: 1, Status: spend.Executed,
+				Amount:  amount("0.000000001"),
 				Release: spend.ReleaseNone, KeyID: "key_1", RequestID: "req_1", Fence: f, Check: c, Reference: "-5", Note: "n",
 			}
 			outcomes = append(outcomes, o)
@@ -201,11 +202,14 @@ func TestExportOfATamperedRecord(t *testing.T) {
 		{"UPDATE checks SET amount = 1 WHERE check_id = '" + checks[0].ID.Text("") + "'", 0, 1, 0},
 		{"DELETE FROM checks WHERE check_id = '" + checks[4].ID.Text("") + "'", 0, 0, 1},
 		{"UPDATE outcomes SET amount = 1 WHERE check_id = '" + checks[2].ID.Text("") + "'", 0, 1, 0},
-		{"CREATE TEMPORARY TABLE one AS SELECT * FROM checks LIMIT 1; UPDATE one SET check_id = '" + spend.NewID(at).Text("") + "'; INSERT INTO checks SELECT * FROM one; DROP TABLE one", 1, 0, 0},
+		{"CREATE TEMPORARY TABLE one AS SELECT * FROM checks LIMIT 1; UPDATE one SET check_id = '" + spend.NewID(at).Text("") +
+			"'; INSERT INTO checks SELECT * FROM one; DROP TABLE one", 1, 0, 0},
 	} {
 		tx, err := conn.Begin(t.Context())
 		act(t, err)
-		_, err = tx.Exec(t.Context(), "SET LOCAL session_replication_role = replica; CREATE TABLE kept AS TABLE checks; CREATE TABLE kept_outcomes AS TABLE outcomes; "+c.tamper)
+		_, err = tx.Exec(t.Context(),
+			"SET LOCAL session_replication_role = replica; CREATE TABLE kept AS TABLE checks; CREATE TABLE kept_outcomes AS TABLE outcomes; "+
+				c.tamper)
 		act(t, err)
 		act(t, tx.Commit(t.Context()))
 		_, n := r.export(export.Options{Format: export.CSV})
@@ -215,7 +219,8 @@ func TestExportOfATamperedRecord(t *testing.T) {
 		if found := r.check(file, m, export.Options{}); len(found) < 2 {
 			t.Errorf("%s: %v", c.tamper, found)
 		}
-		_, err = conn.Exec(t.Context(), `SET session_replication_role = replica; DELETE FROM checks; INSERT INTO checks SELECT * FROM kept; DROP TABLE kept;
+		_, err = conn.Exec(t.Context(), `SET session_replication_role = replica; DELETE FROM checks; INSERT INTO checks SELECT *
+			FROM kept; DROP TABLE kept;
 			DELETE FROM outcomes; INSERT INTO outcomes SELECT * FROM kept_outcomes; DROP TABLE kept_outcomes`)
 		act(t, err)
 	}
@@ -236,14 +241,17 @@ func TestExportThatWasCut(t *testing.T) {
 	whole, all := r.export(export.Options{Format: export.CSV})
 	more, _ := made(at.Add(10*time.Second), spend.NewID(at), 3)
 	r.append(more, nil)
-	if found := r.check(cut, m, export.Options{}); len(found) != 1 || !strings.HasPrefix(found[0], "3 checks of the range are behind the heads") {
+	if found := r.check(cut, m, export.Options{}); len(found) != 1 ||
+		!strings.HasPrefix(found[0], "3 checks of the range are behind the heads") {
 		t.Errorf("%q", found)
 	}
 	if found := r.check(whole, all, export.Options{}); found != nil {
 		t.Errorf("without an end: %q", found)
 	}
 	text := string(all.Text())
-	for _, changed := range []string{text + "{}\n", strings.Replace(text, `"checks": 8`, `"checks": 9, "checks": 8`, 1), strings.TrimSpace(text)} {
+	for _, changed := range []string{
+		text + "{}\n", strings.Replace(text, `"checks": 8`, `"checks": 9, "checks": 8`, 1), strings.TrimSpace(text),
+	} {
 		if _, err := export.ParseManifest([]byte(changed)); changed == text || err == nil {
 			t.Errorf("taken for a manifest:\n%s", changed)
 		}
@@ -275,11 +283,13 @@ func TestExportOfArchivedDays(t *testing.T) {
 		URL: url, Dir: dir, Before: day.AddDate(0, 0, 1).Truncate(24 * time.Hour), Now: now,
 		Report: func(postgres.Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
 	}))
-	if file, m := r.export(export.Options{Format: export.CSV, Archives: dir}); file != before || m.Whole() != nil || !bytes.Equal(m.Text(), manifest.Text()) {
+	if file, m := r.export(export.Options{Format: export.CSV, Archives: dir}); file != before || m.Whole() != nil ||
+		!bytes.Equal(m.Text(), manifest.Text()) {
 		t.Errorf("with the archive\n%s%s\nbefore\n%s", file, m.Text(), before)
 	}
 	file, m := r.export(export.Options{Format: export.CSV})
-	if err := m.Whole(); m.Checks != 5 || len(m.Absent) != 1 || m.Absent[0].Checks != 9 || err == nil || !strings.Contains(err.Error(), "its 9 checks are in an archive") {
+	if err := m.Whole(); m.Checks != 5 || len(m.Absent) != 1 || m.Absent[0].Checks != 9 || err == nil ||
+		!strings.Contains(err.Error(), "its 9 checks are in an archive") {
 		t.Errorf("%s", m.Text())
 	}
 	if found := r.check(file, m, export.Options{Archives: dir}); found != nil {
@@ -296,7 +306,8 @@ func TestExportOfArchivedDays(t *testing.T) {
 	act(t, os.WriteFile(names[0], []byte("x"), 0o600))
 	snapshot, done := r.heads(t.Context())
 	defer done()
-	if _, err := export.Write(t.Context(), new(bytes.Buffer), export.Options{Record: snapshot, Format: export.CSV, Archives: dir}); err == nil {
+	if _, err := export.Write(t.Context(), new(bytes.Buffer),
+		export.Options{Record: snapshot, Format: export.CSV, Archives: dir}); err == nil {
 		t.Error("an altered archive was exported")
 	}
 }
@@ -313,7 +324,9 @@ func TestManifestIsHeld(t *testing.T) {
 	act(t, err)
 	path := filepath.Join(t.TempDir(), "checkpoints.jsonl")
 	store, _ := r.Store.(*postgres.Store)
-	writer := checkpoint.NewWriter(checkpoint.Options{Heads: store.Heads, Key: key, File: path, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	writer := checkpoint.NewWriter(checkpoint.Options{
+		Heads: store.Heads, Key: key, File: path, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
 	act(t, writer.Write(t.Context()))
 	hold := func(m *export.Manifest) (covered bool, found []string) {
 		t.Helper()

@@ -57,7 +57,8 @@ func TestSumsOfWindows(t *testing.T) {
 	var texts []string
 	for _, r := range []*recorder{fleet, single} {
 		for _, limit := range []string{"50", "100"} {
-			p := &audit.Policy{PolicyID: "p", Name: "P", Rules: `[{"rule_id":"week","rule_type":"budget","parameters":{"limit":` + limit + `,"currency":"USD","window":"week"}},
+			p := &audit.Policy{PolicyID: "p", Name: "P", Rules: `[{"rule_id":"week","rule_type":"budget",` +
+				`"parameters":{"limit":` + limit + `,"currency":"USD","window":"week"}},
 				{"rule_id":"rolling","rule_type":"budget","parameters":{"limit":31,"currency":"USD","rolling_minutes":3600}},
 				{"rule_id":"many","rule_type":"budget","parameters":{"max_count":2,"window":"lifetime","per":["agent_id"]}}]`}
 			act(t, r.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, monday))
@@ -69,13 +70,16 @@ func TestSumsOfWindows(t *testing.T) {
 		var later bytes.Buffer
 		act(t, export.WriteSums(t.Context(), &later, export.Options{Record: record, Format: export.CSV, From: monday.AddDate(0, 0, 1)}))
 		done()
-		if header, rest, _ := strings.Cut(later.String(), "\n"); !strings.HasPrefix(b.String(), header) || !strings.HasSuffix(b.String(), rest) || rest == "" {
+		if header, rest, _ := strings.Cut(later.String(), "\n"); !strings.HasPrefix(b.String(), header) || !strings.HasSuffix(b.String(), rest) ||
+			rest == "" {
 			t.Errorf("of the second day\n%s", later.String())
 		}
 		texts = append(texts, b.String())
 	}
-	first, second, week := monday.Format(time.DateOnly), monday.AddDate(0, 0, 1).Format(time.DateOnly), monday.Format("2006-01-02T15:04:05.000Z")
-	want := `day,policy_id,rule_id,agent_id,per,since_version,window_start,currency,checks,amount,amount_approved,amount_unapproved,window_checks,window_amount,limit,max_count,limit_state
+	first, second, week := monday.Format(time.DateOnly), monday.AddDate(0, 0, 1).Format(time.DateOnly),
+		monday.Format("2006-01-02T15:04:05.000Z")
+	want := `day,policy_id,rule_id,agent_id,per,since_version,window_start,` +
+		`currency,checks,amount,amount_approved,amount_unapproved,window_checks,window_amount,limit,max_count,limit_state
 1,p,,a,,,,USD,2,10.000000001,0,0,,,,,
 1,p,,b,,,,USD,1,20.5,0,0,,,,,
 1,p,many,a,"[""a""]",1,,,2,,,,2,,,2,within

@@ -36,7 +36,8 @@ func prepareChecks(t *testing.T) (url string, s *Store) {
 	statement(t, url, fmt.Sprintf("SELECT make_partition(date '%s' + n) FROM generate_series(0, %d) AS n WHERE n NOT IN (7, 37)",
 		listedStart.Format(time.DateOnly), listedDays-1))
 	// A thousandth of the checks lie in the days with few.
-	statement(t, url, fmt.Sprintf(`INSERT INTO checks (check_id, node, epoch, policy_version, latency_ms, format, action_type, decision, confidence, amount,
+	statement(t, url, fmt.Sprintf(`INSERT INTO checks (check_id, node, epoch, policy_version, latency_ms, format, action_type, decision,
+		confidence, amount,
 			fingerprint, request_sha, currency, agent_id, policy_id, counterparty, message, next_step, key_id, request_id)
 		SELECT (left(first_id(ms)::text, 24) || substr(md5(i::text), 1, 12))::uuid, gen_random_uuid(), gen_random_uuid(), 1, 1, 1, 'r',
 			CASE WHEN i %% 50000 = 7 THEN 'e' ELSE 'a' END::"char", 'h', 1, sha256(i::text::bytea), sha256(i::text::bytea), 'USD',
@@ -56,13 +57,14 @@ func listedQueries() map[string]audit.CheckQuery {
 		"agent": {AgentID: "agent-17"}, "nobody": {AgentID: "nobody"}, "policy": {PolicyID: "policy-1", AgentID: "rare"},
 		"bound":     {Bounds: audit.Bounds{PolicyIDs: []string{"policy-2"}, AgentIDs: []string{"rare", "agent-3"}}},
 		"principal": {Bounds: audit.Bounds{Principal: "key_3"}}, "stranger": {Bounds: audit.Bounds{Principal: "key_9"}},
-		"counterparty": {Counterparty: "nobody"}, "key": {IdempotencyKey: "never"}, "type and reason": {ActionType: spend.Credit, Reason: spend.ReasonBudgetExceeded},
-		"approval": {ApprovalID: spend.ID{15: 1}},
-		"from":     {AgentID: "rare", From: day(12)},
-		"until":    {AgentID: "nobody", Until: day(20).Add(time.Hour)},
-		"range":    {AgentID: "rare", From: day(3), Until: day(28)},
-		"hour":     {AgentID: "nobody", From: day(9).Add(time.Hour), Until: day(9).Add(2 * time.Hour)},
-		"sparse":   {From: day(31), Until: day(47)}, "future": {From: day(300)}, "past": {Until: day(-300)},
+		"counterparty": {Counterparty: "nobody"}, "key": {IdempotencyKey: "never"},
+		"type and reason": {ActionType: spend.Credit, Reason: spend.ReasonBudgetExceeded},
+		"approval":        {ApprovalID: spend.ID{15: 1}},
+		"from":            {AgentID: "rare", From: day(12)},
+		"until":           {AgentID: "nobody", Until: day(20).Add(time.Hour)},
+		"range":           {AgentID: "rare", From: day(3), Until: day(28)},
+		"hour":            {AgentID: "nobody", From: day(9).Add(time.Hour), Until: day(9).Add(2 * time.Hour)},
+		"sparse":          {From: day(31), Until: day(47)}, "future": {From: day(300)}, "past": {Until: day(-300)},
 	}
 	for name, q := range all {
 		q.Limit, q.Examine = listedLimit, listedExamine
@@ -175,7 +177,8 @@ func TestCheckPlans(t *testing.T) {
 		}
 		plain, args := checksQuery(&q, spend.ID{}, audit.MaxID(), listedRows, listedRows)
 		low, end := q.IDRange()
-		plain = fmt.Sprintf("SELECT check_id::text FROM (%s) AS matching WHERE check_id >= '%x' AND check_id < '%x'", inline(plain, args), low, end)
+		plain = fmt.Sprintf("SELECT check_id::text FROM (%s) AS matching WHERE check_id >= '%x' AND check_id < '%x'", inline(plain, args),
+			low, end)
 		want := texts(t, s.reads, plain+" ORDER BY check_id DESC")
 		var got []string
 		for {
@@ -209,7 +212,8 @@ func TestPagePassesPlan(t *testing.T) {
 		ALTER TABLE checks_%[2]s SET (autovacuum_enabled = false);
 		INSERT INTO checks (check_id, node, epoch, claimed_ms, until_ms, policy_version, latency_ms, format, action_type, decision, confidence,
 			amount, fingerprint, request_sha, currency, agent_id, policy_id, counterparty, message, next_step, key_id, request_id)
-		SELECT (left(first_id(%[3]d + i)::text, 24) || substr(md5(i::text), 1, 12))::uuid, gen_random_uuid(), gen_random_uuid(), %[3]d + i, %[3]d + 86400000,
+		SELECT (left(first_id(%[3]d + i)::text, 24) || substr(md5(i::text), 1, 12))::uuid, gen_random_uuid(), gen_random_uuid(), %[3]d + i,
+		%[3]d + 86400000,
 			1, 1, 1, 'r', 'a', 'h', 1, sha256(i::text::bytea), sha256(i::text::bytea), 'USD', 'agent', 'policy', 'customer', 'message', 'proceed',
 			'key_1', 'req_0123456789ab'
 		FROM generate_series(1, %[4]d) AS i`,

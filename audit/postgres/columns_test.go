@@ -23,7 +23,8 @@ func TestColumns(t *testing.T) {
 	for relation, want := range map[string][]string{
 		"checks": chain.CheckColumns(), "check_row": sent,
 		"violations": append(chain.ViolationColumns(), unverified("violations")...), "policies": chain.PolicyColumns(),
-		"drafts": chain.DraftColumns(), "webhooks": chain.WebhookColumns(), "changes": slices.Concat(chain.ChangeColumns(), []string{"head"}, unverified("changes")),
+		"drafts": chain.DraftColumns(), "webhooks": chain.WebhookColumns(),
+		"changes": slices.Concat(chain.ChangeColumns(), []string{"head"}, unverified("changes")),
 	} {
 		if got := columns(relation); !slices.Equal(got, want) {
 			t.Errorf("%s has the columns\n%q, want\n%q", relation, got, want)

@@ -119,7 +119,8 @@ func TestCountsOfArchived(t *testing.T) {
 			c.count(t)
 			c.exact(t, "noted and counted")
 			begin, _ := oldMonth()
-			if _, err := c.reads.Exec(t.Context(), "SELECT delete_violations($1, '00000000000000000000000000000000', 1)", begin); err == nil || !strings.Contains(err.Error(), "still counted") {
+			if _, err := c.reads.Exec(t.Context(), "SELECT delete_violations($1, '00000000000000000000000000000000', 1)", begin); err == nil ||
+				!strings.Contains(err.Error(), "still counted") {
 				t.Errorf("deleted: %v", err)
 			}
 			c.trim(t)

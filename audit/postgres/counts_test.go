@@ -55,9 +55,11 @@ func (c *counting) session(t *testing.T, isolation pgx.TxIsoLevel) pgx.Tx {
 // from now.
 func insert(t *testing.T, db querier, agent string, n int, age time.Duration) {
 	t.Helper()
-	rows, err := db.Query(context.Background(), `INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
+	rows, err := db.Query(context.Background(), `INSERT INTO violations (id, policy_version, latency_ms, action_type, decision,
+		confidence, amount,
 			currency, agent_id, policy_id, counterparty, rule_id, rule_description, key_id)
-		SELECT (left(first_id($1::bigint + i * 1000)::text, 24) || substr(md5(random()::text), 1, 12))::uuid, 1, 1, substr('rcds', 1 + i % 4, 1)::"char", CASE i % 3 WHEN 0 THEN 'e' ELSE 'b' END::"char",
+		SELECT (left(first_id($1::bigint + i * 1000)::text, 24) || substr(md5(random()::text), 1, 12))::uuid, 1, 1,
+		substr('rcds', 1 + i % 4, 1)::"char", CASE i % 3 WHEN 0 THEN 'e' ELSE 'b' END::"char",
 			'h', 1, 'USD', $2, 'p', 'c', 'r', 'd', 'k' FROM generate_series(1, $3) AS i`,
 		time.Now().Add(-age).UnixMilli()+rand.Int64N(1000), agent, n) //nolint:gosec // not a secret
 	if err != nil {
@@ -132,7 +134,8 @@ func (c *counting) exact(t *testing.T, when string) {
 func (c *counting) compare(t *testing.T, when string, q audit.ViolationQuery) {
 	t.Helper()
 	low, high := q.IDRange()
-	where, args := "id >= violations_from() AND id BETWEEN $1 AND $2 AND ($3 = '' OR agent_id = $3)", []any{[16]byte(low), [16]byte(high), q.AgentID}
+	where, args := "id >= violations_from() AND id BETWEEN $1 AND $2 AND ($3 = '' OR agent_id = $3)",
+		[]any{[16]byte(low), [16]byte(high), q.AgentID}
 	if q.ActionType != spend.Unspecified {
 		where += fmt.Sprintf(" AND action_type = '%c'", chain.TypeLetters[q.ActionType])
 	}
@@ -156,7 +159,8 @@ func (c *counting) compare(t *testing.T, when string, q audit.ViolationQuery) {
 func (c *counting) covered(t *testing.T, want int) {
 	t.Helper()
 	var total, most int
-	if err := c.reads.QueryRow(t.Context(), "SELECT sum(total), max(total) FROM violation_counts WHERE agent_id = ''").Scan(&total, &most); err != nil {
+	if err := c.reads.QueryRow(t.Context(), "SELECT sum(total), max(total) FROM violation_counts WHERE agent_id = ''").
+		Scan(&total, &most); err != nil {
 		t.Fatal(err)
 	}
 	if total != want || most >= 8 {

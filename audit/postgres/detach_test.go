@@ -128,7 +128,8 @@ func (o *oldDays) mustBeClean(t *testing.T) {
 }
 
 func (o *oldDays) attached(t *testing.T) (n int) {
-	return count(t, o.Store, "pg_inherits WHERE inhparent = 'checks'::regclass AND inhrelid IN (SELECT oid FROM pg_class WHERE relname IN ('checks_"+
+	return count(t, o.Store, "pg_inherits WHERE inhparent = 'checks'::regclass "+
+		"AND inhrelid IN (SELECT oid FROM pg_class WHERE relname IN ('checks_"+
 		o.first.Format("20060102")+"','checks_"+o.first.AddDate(0, 0, 1).Format("20060102")+"'))")
 }
 
@@ -137,7 +138,8 @@ func TestDetach(t *testing.T) {
 	ctx := t.Context()
 	o := newOldDays(t)
 	o.mustBeClean(t)
-	rows := strings.Join(rowsOf(t, o.Store, "(SELECT * FROM checks WHERE check_id < '"+audit.FirstID(o.before().UnixMilli()).Text("")+"')"), "\n")
+	rows := strings.Join(rowsOf(t, o.Store, "(SELECT * FROM checks WHERE check_id < '"+audit.FirstID(o.before().UnixMilli()).Text("")+"')"),
+		"\n")
 
 	done, found, err := o.detach(t, func(d *DetachOptions) { d.DryRun = true })
 	if err != nil || len(done) != 2 || len(found) > 0 || o.attached(t) != 2 {
@@ -151,7 +153,8 @@ func TestDetach(t *testing.T) {
 		t.Fatalf("%+v, %v, %v", done, found, err)
 	}
 	o.mustBeClean(t)
-	if s, found := o.verified(t, ""); s.Findings[verify.Unchecked] != 2 || len(s.Findings) != 1 || !strings.Contains(strings.Join(found, ""), "--archive") {
+	if s, found := o.verified(t, ""); s.Findings[verify.Unchecked] != 2 || len(s.Findings) != 1 ||
+		!strings.Contains(strings.Join(found, ""), "--archive") {
 		t.Errorf("without the archives: %+v %q", s.Findings, found)
 	}
 	if s, _ := o.verified(t, t.TempDir()); s.Findings[verify.Unchecked] != 2 || len(s.Findings) != 1 {
@@ -183,10 +186,12 @@ func TestDetach(t *testing.T) {
 	if done, _, err := o.detach(t, nil); err != nil || len(done) != 0 {
 		t.Errorf("again: %+v, %v", done, err)
 	}
-	if done, _, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); err != nil || len(done) != 2 || !slices.Equal(done[0].Steps, []string{"dropped"}) {
+	if done, _, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); err != nil || len(done) != 2 ||
+		!slices.Equal(done[0].Steps, []string{"dropped"}) {
 		t.Errorf("drop: %+v, %v", done, err)
 	}
-	if n := count(t, o.Store, "pg_class WHERE relname IN ('"+first+"', '"+second+"') AND relnamespace = quote_ident(current_schema())::regnamespace"); n != 0 {
+	if n := count(t, o.Store, "pg_class WHERE relname IN ('"+first+"', '"+second+
+		"') AND relnamespace = quote_ident(current_schema())::regnamespace"); n != 0 {
 		t.Errorf("%d tables left", n)
 	}
 	// Nor does a node whose clock is days behind make them anew.
@@ -217,12 +222,14 @@ func TestDetachKeepsWhatIsNeeded(t *testing.T) {
 	refused(o.before())
 	// The database itself refuses, too.
 	for _, call := range []string{"SELECT close_day('%s')", "SELECT detach_day('%s', 1, '\\x00')"} {
-		if _, err := o.reads.Exec(t.Context(), fmt.Sprintf(call, today.Format(time.DateOnly))); err == nil || !strings.Contains(err.Error(), "still needed") {
+		if _, err := o.reads.Exec(t.Context(), fmt.Sprintf(call, today.Format(time.DateOnly))); err == nil ||
+			!strings.Contains(err.Error(), "still needed") {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
 	statement(t, o.url, "UPDATE horizon SET ms = 0")
-	if _, err := o.reads.Exec(t.Context(), fmt.Sprintf("SELECT detach_day('%s', 1, '\\x00')", o.first.Format(time.DateOnly))); err == nil || !strings.Contains(err.Error(), "not closed") {
+	if _, err := o.reads.Exec(t.Context(), fmt.Sprintf("SELECT detach_day('%s', 1, '\\x00')", o.first.Format(time.DateOnly))); err == nil ||
+		!strings.Contains(err.Error(), "not closed") {
 		t.Errorf("a day that is not closed: %v", err)
 	}
 	stray := minimal(newFence(t, o.Store))
@@ -264,7 +271,9 @@ func TestDetachAmidWork(t *testing.T) {
 		waits := false
 		for deadline := time.Now().Add(15 * time.Second); working.Err() == nil && tries.Load() == 0; {
 			var n int
-			if err := o.reads.QueryRow(ctx, "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'checks'::regclass").Scan(&n); err != nil {
+			if err := o.reads.QueryRow(ctx,
+				"SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'checks'::regclass").
+				Scan(&n); err != nil {
 				t.Error(err)
 			}
 			if waits && n == 0 {

@@ -125,7 +125,9 @@ func (o *oldMonths) exact(t *testing.T, when string) {
 	for _, agent := range []string{"", "busy", "rare", "gone \u2028\"\\"} {
 		for _, kind := range []spend.ActionType{spend.Unspecified, spend.Refund} {
 			for _, effect := range []spend.Effect{spend.Allow, spend.Block} {
-				for _, span := range [][2]time.Time{{}, {o.months[0]}, {o.months[0].AddDate(0, 0, 10), o.after()}, {o.months[1].AddDate(0, 0, 20)}, {time.Time{}, o.months[1]}} {
+				for _, span := range [][2]time.Time{
+					{}, {o.months[0]}, {o.months[0].AddDate(0, 0, 10), o.after()}, {o.months[1].AddDate(0, 0, 20)}, {time.Time{}, o.months[1]},
+				} {
 					for _, bounds := range []audit.Bounds{{}, {PolicyIDs: []string{o.recent.Action.PolicyID}}} {
 						q := audit.ViolationQuery{AgentID: agent, ActionType: kind, Effect: effect, From: span[0], To: span[1], Limit: 100, Bounds: bounds}
 						low, high := q.IDRange()
@@ -135,7 +137,8 @@ func (o *oldMonths) exact(t *testing.T, when string) {
 						var want []spend.ID
 						for _, c := range o.checks {
 							if c.Decision.Effect != spend.Allow && !c.ID.Time().Before(from) && (verify.Range{Low: low, High: high}).Holds(c.ID) &&
-								(agent == "" || c.Action.AgentID == agent) && (kind == spend.Unspecified || c.ActionType == kind) && (effect == spend.Allow || c.Decision.Effect == effect) {
+								(agent == "" || c.Action.AgentID == agent) && (kind == spend.Unspecified || c.ActionType == kind) &&
+								(effect == spend.Allow || c.Decision.Effect == effect) {
 								want = append(want, c.ID)
 							}
 						}
@@ -194,7 +197,8 @@ func TestDetachViolations(t *testing.T) {
 	o.mustBeClean(t)
 	o.exact(t, "at first")
 	done, _, err := o.leave(t, func(d *DetachOptions) { d.DryRun, d.Drop = true, true })
-	if err != nil || len(done) != 2 || !slices.Equal(done[1].Steps, []string{"to be archived", "to be detached", "to be dropped"}) || o.noted(t) != 0 {
+	if err != nil || len(done) != 2 || !slices.Equal(done[1].Steps, []string{"to be archived", "to be detached", "to be dropped"}) ||
+		o.noted(t) != 0 {
 		t.Fatalf("a dry run: %+v, %v", done, err)
 	}
 	if _, err := os.Stat(archive.ManifestPath(o.dir, archive.ViolationsOf(o.months[0]))); err == nil {
@@ -204,7 +208,8 @@ func TestDetachViolations(t *testing.T) {
 	// One month, then the other: the agents' counts reach over the end of the first.
 	for i, end := range []time.Time{o.months[1].AddDate(0, 0, 27), o.after()} {
 		done, found, err := o.leave(t, func(d *DetachOptions) { d.Before = end })
-		if err != nil || len(found) > 0 || len(done) != 1 || done[0].Part.String() != o.months[i].Format("2006-01") || done[0].Rows != int64([]int{12, 6}[i]) {
+		if err != nil || len(found) > 0 || len(done) != 1 || done[0].Part.String() != o.months[i].Format("2006-01") ||
+			done[0].Rows != int64([]int{12, 6}[i]) {
 			t.Fatalf("%+v, %v, %v", done, found, err)
 		}
 		o.exact(t, done[0].Part.String()+" is archived")
@@ -215,7 +220,8 @@ func TestDetachViolations(t *testing.T) {
 		o.exact(t, done[0].Part.String()+" is archived, and all is counted")
 	}
 	var blocks, all int
-	err = o.reads.QueryRow(ctx, "SELECT sum(refund_blocks + credit_blocks + discount_blocks + spend_blocks), sum(rows) FROM archived_violations").Scan(&blocks, &all)
+	err = o.reads.QueryRow(ctx, "SELECT sum(refund_blocks + credit_blocks + discount_blocks + spend_blocks), sum(rows) "+
+		"FROM archived_violations").Scan(&blocks, &all)
 	if err != nil || blocks != 9 || all != 18 {
 		t.Errorf("%d blocks of %d are noted, %v", blocks, all, err)
 	}
@@ -263,8 +269,10 @@ func (o *oldMonths) immutable(t *testing.T) {
 	t.Helper()
 	archived, kept := o.checks[0].ID.Text(""), o.checks[len(o.checks)-1].ID.Text("")
 	for _, change := range []string{
-		"UPDATE violations SET agent_id = 'x' WHERE id <= '" + archived + "'", "UPDATE violations SET agent_id = 'x' WHERE id > '" + archived + "'",
-		"DELETE FROM violations", "DELETE FROM violations WHERE id <= '" + kept + "' AND id > '" + audit.FirstID(o.after().UnixMilli()).Text("") + "'", "TRUNCATE violations",
+		"UPDATE violations SET agent_id = 'x' WHERE id <= '" + archived + "'", "UPDATE violations SET agent_id = 'x' WHERE id > '" +
+			archived + "'",
+		"DELETE FROM violations", "DELETE FROM violations WHERE id <= '" + kept + "' AND id > '" + audit.FirstID(o.after().UnixMilli()).Text("") +
+			"'", "TRUNCATE violations",
 		"UPDATE archived_violations SET rows = 1", "DELETE FROM archived_violations", "TRUNCATE archived_violations",
 	} {
 		if _, err := o.reads.Exec(t.Context(), change); err == nil || !strings.Contains(err.Error(), "immutable") {
@@ -276,7 +284,8 @@ func (o *oldMonths) immutable(t *testing.T) {
 	}
 	// An agent's counts that reach into the month would be wrong without its rows.
 	statement(t, o.url, "INSERT INTO violation_counts (agent_id, start_id, max_id) VALUES ('x', '"+archived+"', '"+archived+"')")
-	if _, err := o.reads.Exec(t.Context(), "SELECT delete_violations($1, '00000000000000000000000000000000', 1)", o.months[0]); err == nil || !strings.Contains(err.Error(), "still counted") {
+	if _, err := o.reads.Exec(t.Context(), "SELECT delete_violations($1, '00000000000000000000000000000000', 1)", o.months[0]); err == nil ||
+		!strings.Contains(err.Error(), "still counted") {
 		t.Errorf("rows that are counted are deleted: %v", err)
 	}
 	statement(t, o.url, "DELETE FROM violation_counts WHERE agent_id = 'x'")
@@ -313,7 +322,8 @@ func (o *oldMonths) stayClosed(t *testing.T) {
 	if err := audittest.Record(t.Context(), o.Store, late); err == nil {
 		t.Error("a check of an archived month is recorded")
 	}
-	if n := count(t, o.Store, "pg_class WHERE relname = 'checks_"+day.Format("20060102")+"' AND relnamespace = quote_ident(current_schema())::regnamespace"); n != 0 {
+	if n := count(t, o.Store, "pg_class WHERE relname = 'checks_"+day.Format("20060102")+
+		"' AND relnamespace = quote_ident(current_schema())::regnamespace"); n != 0 {
 		t.Error("a day of an archived month has a partition")
 	}
 }
@@ -352,7 +362,9 @@ func TestDetachViolationsRefuses(t *testing.T) {
 // TestDetachViolationsKilled kills the process between each two steps. The month is
 // then listed or has a complete archive, nothing is lost, and another run finishes.
 func TestDetachViolationsKilled(t *testing.T) {
-	for _, step := range []string{"number", "archive", "reopen", "compare", "verify", "detach", "trim", "reread", "delete", "delete again", "vacuum"} {
+	for _, step := range []string{
+		"number", "archive", "reopen", "compare", "verify", "detach", "trim", "reread", "delete", "delete again", "vacuum",
+	} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			o := newOldMonths(t)
@@ -423,7 +435,8 @@ func TestDetachViolationsWhatIsProved(t *testing.T) {
 	refused("altered violation viol_" + victim)
 	change("DELETE FROM violations WHERE id = '" + victim + "'")
 	refused("removed violation viol_" + victim)
-	change("INSERT INTO violations SELECT * FROM kept WHERE id = '" + victim + "'; INSERT INTO violations (SELECT (jsonb_populate_record(v, jsonb_build_object('id', '" +
+	change("INSERT INTO violations SELECT * FROM kept WHERE id = '" + victim +
+		"'; INSERT INTO violations (SELECT (jsonb_populate_record(v, jsonb_build_object('id', '" +
 		spend.NewID(o.months[0].AddDate(0, 0, 3)).Text("") + "'))).* FROM kept AS v LIMIT 1)")
 	refused("inserted violation viol_")
 	change("DELETE FROM violations WHERE id NOT IN (SELECT id FROM kept)")

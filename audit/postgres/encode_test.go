@@ -32,7 +32,8 @@ func TestNumeric(t *testing.T) {
 		}
 		var kept string
 		var same bool
-		if err := s.reads.QueryRow(t.Context(), "SELECT amount::text, numeric_send(amount) = numeric_send("+text+"::numeric) FROM checks WHERE check_id = $1",
+		if err := s.reads.QueryRow(t.Context(), "SELECT amount::text, numeric_send(amount) = numeric_send("+text+
+			"::numeric) FROM checks WHERE check_id = $1",
 			[16]byte(c.ID)).Scan(&kept, &same); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +45,10 @@ func TestNumeric(t *testing.T) {
 
 // TestNumericOfTotals: sums are longer than an amount can be.
 func TestNumericOfTotals(t *testing.T) {
-	for _, text := range []string{"0", "0.000000001", "1000000000000000000", "12345678901234567890.000000001", "99999999999999999999999999999", "34028236692093846346337460743.5"} {
+	for _, text := range []string{
+		"0", "0.000000001", "1000000000000000000", "12345678901234567890.000000001", "99999999999999999999999999999",
+		"34028236692093846346337460743.5",
+	} {
 		total, err := spend.ParseTotal(text)
 		if err != nil {
 			t.Fatal(err)

@@ -63,7 +63,8 @@ func (f *feeding) whole(t *testing.T) {
 	t.Helper()
 	f.next(t)
 	audittest.MustBeCausal(t, f.read)
-	if want := count(t, f.Store, "violations") + count(t, f.Store, "changes") + count(t, f.Store, "approvals") + count(t, f.Store, "approval_uses") +
+	if want := count(t, f.Store, "violations") + count(t, f.Store, "changes") + count(t, f.Store, "approvals") + count(t, f.Store,
+		"approval_uses") +
 		count(t, f.Store, "changes WHERE kind IN ('approval.approved', 'approval.denied')"); len(f.read) != want {
 		t.Errorf("%d events were read, want %d", len(f.read), want)
 	}
@@ -93,7 +94,9 @@ func (f *feeding) begun(t *testing.T) pgx.Tx {
 
 func createPolicy(t *testing.T, db querier, id string) {
 	t.Helper()
-	rows, err := db.Query(context.Background(), "SELECT create_policy($1, '', '', '[]', '', NULL, NULL, 1, 1000000, NULL, NULL, '', ROW('system', NULL, NULL, NULL, NULL, NULL)::actor)", id)
+	rows, err := db.Query(context.Background(),
+		"SELECT create_policy($1, '', '', '[]', '', NULL, NULL, 1, 1000000, NULL, NULL, '', ROW('system', NULL, NULL, NULL, NULL, NULL)::actor)",
+		id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,17 +109,20 @@ func createPolicy(t *testing.T, db querier, id string) {
 func (f *feeding) approval(t *testing.T) spend.ID {
 	t.Helper()
 	id := spend.NewID(time.Now())
-	f.exec(t, `INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, by_groups, action_hash, policy_id, agent_id, principal)
+	f.exec(t, `INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, by_groups, action_hash, policy_id, agent_id,
+		principal)
 		VALUES ($1, now(), now() + interval '1 hour', 60000, 1, false, '\x00', 'p', 'a', 'asker')`, [16]byte(id))
 	return id
 }
 
-const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, false, NULL, 0, '{}', ROW('key', 'k', 'bob', NULL, NULL, NULL)::actor)`
+const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, false, NULL, 0, '{}',
+	ROW('key', 'k', 'bob', NULL, NULL, NULL)::actor)`
 
 // waiting reports whether a session waits for a lock.
 func (f *feeding) waiting(t *testing.T) bool {
 	t.Helper()
-	return count(t, f.Store, "pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") > 0
+	return count(t, f.Store, "pg_locks WHERE locktype = 'advisory' AND NOT granted "+
+		"AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") > 0
 }
 
 // meanwhile reads in the background until something releases it.
@@ -251,7 +257,8 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 			id, use := f.approval(t), f.begun(t)
 			pending := f.begun(t)
 			f.exec(t, approve, [16]byte(id))
-			if _, err := use.Exec(t.Context(), `SELECT use_approvals(ARRAY[gen_random_uuid()], ARRAY[$1::uuid], ARRAY['\x00'::bytea])`, [16]byte(id)); err != nil {
+			if _, err := use.Exec(t.Context(), `SELECT use_approvals(ARRAY[gen_random_uuid()], ARRAY[$1::uuid], ARRAY['\x00'::bytea])`,
+				[16]byte(id)); err != nil {
 				t.Fatal(err)
 			}
 			if i%2 == 0 { // it is pending when the decision gets its number
@@ -271,7 +278,8 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 		number(t, held, 100)
 		ctx, cancel := context.WithTimeout(t.Context(), patient)
 		defer cancel()
-		if _, err := f.Events(ctx, audit.EventQuery{Limit: 7}); !errors.Is(err, audit.ErrUnavailable) || !strings.Contains(err.Error(), codeLockTimeout) {
+		if _, err := f.Events(ctx, audit.EventQuery{Limit: 7}); !errors.Is(err, audit.ErrUnavailable) ||
+			!strings.Contains(err.Error(), codeLockTimeout) {
 			t.Errorf("got %v", err)
 		}
 		if f.waiting(t) {
@@ -405,7 +413,8 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 		UPDATE event_state SET cluster = 1, below = (below::text::bigint + 100)::text::xid8,
 			pending = ARRAY(SELECT (x::text::bigint + 100)::text::xid8 FROM unnest(pending) AS x);
 		UPDATE violation_count_state SET cluster = 1`)
-	if _, err := f.Events(t.Context(), audit.EventQuery{After: f.cursor, Limit: 7}); err == nil || !strings.Contains(err.Error(), "recount_violations") {
+	if _, err := f.Events(t.Context(), audit.EventQuery{After: f.cursor, Limit: 7}); err == nil ||
+		!strings.Contains(err.Error(), "recount_violations") {
 		t.Errorf("got %v", err)
 	}
 	f.exec(t, "SELECT recount_violations()")

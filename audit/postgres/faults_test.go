@@ -202,7 +202,8 @@ func commitBehindARotation(t *testing.T, s *Store, url string) error {
 		_, err = queued.Exec(t.Context(), enter)
 	}
 	if err == nil {
-		err = until(t, watch, fmt.Sprintf(`SELECT NOT EXISTS (SELECT FROM pg_locks WHERE classid = 'epoch'::regclass AND pid = %d)`, stuck.PgConn().PID()))
+		err = until(t, watch, fmt.Sprintf(`SELECT NOT EXISTS (SELECT FROM pg_locks WHERE classid = 'epoch'::regclass AND pid = %d)`,
+			stuck.PgConn().PID()))
 	}
 	if err == nil {
 		_, err = queued.Exec(t.Context(), "COMMIT")
@@ -408,7 +409,8 @@ func TestReadOnlyServer(t *testing.T) {
 func TestDurability(t *testing.T) {
 	url := with(t, fleet.TestSchema(t), "synchronous_commit", "off")
 	s := open(t, url, true)
-	if status, err := s.Status(t.Context()); err != nil || status.Safe == strings.Contains(status.Durability, " off") || !strings.Contains(status.Durability, "synchronous_commit on") {
+	if status, err := s.Status(t.Context()); err != nil || status.Safe == strings.Contains(status.Durability, " off") ||
+		!strings.Contains(status.Durability, "synchronous_commit on") {
 		t.Errorf("status %+v, %v", status, err)
 	}
 	f := newFence(t, s)

@@ -66,7 +66,8 @@ func TestCheckURL(t *testing.T) {
 		"password=hunter2&sslmode=maybe": "sslmode is invalid",
 	} {
 		err := CheckURL("postgres://u:hunter2@db/spend?" + parameter)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "spend") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") ||
+			strings.Contains(err.Error(), "spend") {
 			t.Errorf("%s: %v", parameter, err)
 		}
 	}

@@ -90,7 +90,8 @@ func prepareViolations(t *testing.T) *Store {
 	}
 	statement(t, url, "ANALYZE violations, violation_counts")
 	// And what is new since then.
-	statement(t, url, `INSERT INTO violations SELECT (left(first_id(1790000000000 + 100 * 200000::bigint)::text, 24) || substr(md5(i::text), 1, 12))::uuid,
+	statement(t, url, `INSERT INTO violations SELECT (left(first_id(1790000000000 + 100 * 200000::bigint)::text,
+		24) || substr(md5(i::text), 1, 12))::uuid,
 		1, 1, 'c', 'b', 'h', 1, 'USD', 'hot', 'p', 'c', 'r', 'd', 'k' FROM generate_series(1, `+strconv.Itoa(planNew)+`) AS i`)
 	return s
 }
@@ -102,7 +103,13 @@ func listings() map[string]audit.ViolationQuery {
 	for _, agent := range []string{"", "hot", "rare", "agent-17", "nobody"} {
 		for _, kind := range []spend.ActionType{spend.Unspecified, spend.Refund, spend.Discount, spend.Credit} {
 			for _, effect := range []spend.Effect{spend.Allow, spend.Block, spend.Escalate} {
-				for _, span := range [][2]time.Duration{{0, 0}, {1000 * time.Second, 0}, {0, 8001 * time.Second}, {777 * time.Second, 11003 * time.Second}, {5000 * time.Second, 5100 * time.Second}} {
+				for _, span := range [][2]time.Duration{
+					{0, 0},
+					{1000 * time.Second, 0},
+					{0, 8001 * time.Second},
+					{777 * time.Second, 11003 * time.Second},
+					{5000 * time.Second, 5100 * time.Second},
+				} {
 					q := audit.ViolationQuery{AgentID: agent, ActionType: kind, Effect: effect, Limit: planPage - 1}
 					if span[0] > 0 {
 						q.From = start.Add(span[0])
@@ -265,7 +272,8 @@ func TestNamedCounters(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	q := audit.CounterQuery{PolicyID: "p", RuleID: "r", Since: 1, Subject: [][]string{{"agent-1", "agent-2"}}, Limit: 20}
 	for i, id := range q.CounterIDs() {
-		if _, err := tx.Exec(t.Context(), `INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, since, count, policy_id, rule_id, subject)
+		if _, err := tx.Exec(t.Context(), `INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, since, count, policy_id, rule_id,
+			subject)
 			VALUES ($1, 0, 0, 1, 1, 'p', 'r', $2)`, [16]byte(id), spend.SubjectOf(q.Subject[0][i])); err != nil {
 			t.Fatal(err)
 		}

@@ -192,7 +192,9 @@ func TestCountsInSteps(t *testing.T) {
 	c.count(t)
 	c.exact(t, "in steps")
 	var counted, longest int64
-	err := c.reads.QueryRow(t.Context(), "SELECT max(counted), max(step) FROM (SELECT counted, counted - lag(counted, 1, 0) OVER (ORDER BY counted) AS step FROM steps) AS s").Scan(&counted, &longest)
+	err := c.reads.QueryRow(t.Context(),
+		"SELECT max(counted), max(step) FROM (SELECT counted, counted - lag(counted, 1, 0) OVER (ORDER BY counted) AS step FROM steps) AS s").
+		Scan(&counted, &longest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 // redemption is the first step of a check, which may be redeemed for a minute.
 func redemption(of *spend.Check) *spend.Outcome {
 	return &spend.Outcome{
-		ID: spend.NewOutcomeID(time.Now()), CheckID: of.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: "key_1", RequestID: "req_1",
-		Fence: of.Fence, Check: of, RedeemBy: time.Now().Add(time.Minute),
+		ID: spend.NewOutcomeID(time.Now()), CheckID: of.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: "key_1",
+		RequestID: "req_1", Fence: of.Fence, Check: of, RedeemBy: time.Now().Add(time.Minute),
 	}
 }
 
@@ -33,7 +33,8 @@ func TestDoubtsAreDue(t *testing.T) {
 		if err := audittest.RecordAll(t.Context(), s, []*spend.Check{c}, redemption(c)); err != nil {
 			t.Fatal(err)
 		}
-		statement(t, url, fmt.Sprintf("UPDATE redemptions_open SET redeemed_at = redeemed_at - interval '%d seconds' WHERE check_id = '%s'", 870+20*i, c.ID.Text("")))
+		statement(t, url, fmt.Sprintf("UPDATE redemptions_open SET redeemed_at = redeemed_at - interval '%d seconds' WHERE check_id = '%s'",
+			870+20*i, c.ID.Text("")))
 		all = append(all, c.ID)
 	}
 	statement(t, url, fmt.Sprintf("UPDATE redemptions_open SET doubted_at = now() WHERE check_id = '%s'", all[2].Text("")))
@@ -42,7 +43,8 @@ func TestDoubtsAreDue(t *testing.T) {
 			t.Errorf("up to %d: %+v, %v, want %v", limit, d, err, want)
 		}
 	}
-	statement(t, url, fmt.Sprintf("UPDATE redemptions_open SET redeemed_at = redeemed_at - interval '1 hour', doubted_at = NULL WHERE check_id = '%s'", all[2].Text("")))
+	statement(t, url, fmt.Sprintf(
+		"UPDATE redemptions_open SET redeemed_at = redeemed_at - interval '1 hour', doubted_at = NULL WHERE check_id = '%s'", all[2].Text("")))
 	for limit, want := range [][]spend.ID{{}, {all[2]}, {all[2], all[3]}, {all[2], all[3]}} {
 		if d, err := s.Doubts(t.Context(), limit); err != nil || d.InDoubt != 0 || !slices.Equal(d.Due, want) {
 			t.Errorf("up to %d: %+v, %v, want %v", limit, d, err, want)

@@ -22,7 +22,8 @@ func TestRehearse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if rows := texts(t, db, "SELECT 1::text FROM checks UNION ALL SELECT '2' FROM batches UNION ALL SELECT '3' FROM idempotency_keys UNION ALL SELECT '4' FROM violations"); len(rows) > 0 {
+	if rows := texts(t, db, "SELECT 1::text FROM checks UNION ALL SELECT '2' FROM batches UNION ALL SELECT '3' FROM idempotency_keys "+
+		"UNION ALL SELECT '4' FROM violations"); len(rows) > 0 {
 		t.Errorf("it left %q", rows)
 	}
 	commit := func() {

@@ -141,7 +141,8 @@ func TestPartitionsUntil(t *testing.T) {
 	tidy := func(days int) error { return s.Tidy(t.Context(), today.AddDate(0, 0, days)) }
 	reaches := func(days int) {
 		t.Helper()
-		want := fmt.Sprintf(`# HELP spendgate_audit_partitions_until_timestamp_seconds When the last day ends that has a partition, as Unix time; 0 until they were looked at.
+		want := fmt.Sprintf(`# HELP spendgate_audit_partitions_until_timestamp_seconds When the last day ends that has a partition, `+
+			`as Unix time; 0 until they were looked at.
 # TYPE spendgate_audit_partitions_until_timestamp_seconds gauge
 spendgate_audit_partitions_until_timestamp_seconds %d
 `, today.AddDate(0, 0, days).Unix())
@@ -210,7 +211,13 @@ func TestHorizon(t *testing.T) {
 	for _, step := range []struct {
 		check *spend.Check
 		want  time.Duration
-	}{{minimal(f), 0}, {short, 5 * time.Minute}, {jitter, 5 * time.Minute}, {week, 7 * 24 * time.Hour}, {pass(0, time.Minute), 7 * 24 * time.Hour}} {
+	}{
+		{minimal(f), 0},
+		{short, 5 * time.Minute},
+		{jitter, 5 * time.Minute},
+		{week, 7 * 24 * time.Hour},
+		{pass(0, time.Minute), 7 * 24 * time.Hour},
+	} {
 		if err := audittest.Record(ctx, s, step.check); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +248,9 @@ func TestPreparedCommit(t *testing.T) {
 	url := fleet.TestSchema(t)
 	open(t, url, true)
 	for mode, kept := range map[string]bool{"cache_statement": true, "cache_describe": false, "describe_exec": false} {
-		s, err := Open(t.Context(), Options{URL: with(t, url, "default_query_exec_mode", mode), Logger: slog.New(slog.DiscardHandler), Writers: 1})
+		s, err := Open(t.Context(), Options{
+			URL: with(t, url, "default_query_exec_mode", mode), Logger: slog.New(slog.DiscardHandler), Writers: 1,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

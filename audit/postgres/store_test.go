@@ -117,9 +117,11 @@ func TestStore(t *testing.T) {
 			FineCounts:    "UPDATE violation_count_state SET bucket_size = 4",
 			Unrecorded: []string{
 				`UPDATE keys SET hash = '\x00'`, `UPDATE keys SET grants = '{"role": "full"}'`,
-				`INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation + 1 FROM keys`,
+				`INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '00000000-0000-0000-0000-000000000001',
+					'\x00', name, rpm, active, created_at, last_used, generation + 1 FROM keys`,
 				"UPDATE webhooks SET url = 'x'", "UPDATE webhooks SET generation = generation + 1", "DELETE FROM webhooks",
-				`INSERT INTO webhooks SELECT '00000000-0000-0000-0000-000000000001', url, event_types, active, secret_sha256, created_at, generation FROM webhooks`,
+				`INSERT INTO webhooks SELECT '00000000-0000-0000-0000-000000000001', url, event_types, active, secret_sha256, created_at, generation
+					FROM webhooks`,
 			},
 			Forbidden: []string{
 				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies", "TRUNCATE batches",

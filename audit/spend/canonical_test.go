@@ -80,8 +80,10 @@ func TestDifferentRequestsHashDifferently(t *testing.T) {
 	}
 	for _, metadata := range []string{
 		`{}`, `{"a":1}`, `{"a":"1"}`, `{"a":10}`, `{"a":-1}`, `{"a":1e-1}`, `{"a":null}`, `{"a":true}`, `{"a":false}`,
-		`{"a":[]}`, `{"a":[1]}`, `{"a":[1,2]}`, `{"a":[2,1]}`, `{"a":[[1],2]}`, `{"a":[[1,2]]}`, `{"a":{}}`, `{"a":{"b":1}}`, `{"a":[{"b":1}]}`, `{"a":1,"b":1}`, `{"b":1}`,
-		`{"A":1}`, `{"a":1e9999}`, `{"a":1e-9999}`, `{"a":"1e9999"}`, `{"a":[[],1]}`, `{"a":[{},1]}`, `{"a":["b"]}`, `{"a":"a"}`, `{"a":""}`, `{"a":" "}`, `{"a":"é"}`, "{\"a\":\"e\u0301\"}", `{"a":1e400}`, `{"a":1e401}`, `{"":1}`,
+		`{"a":[]}`, `{"a":[1]}`, `{"a":[1,2]}`, `{"a":[2,1]}`, `{"a":[[1],2]}`, `{"a":[[1,2]]}`, `{"a":{}}`, `{"a":{"b":1}}`, `{"a":[{"b":1}]}`,
+		`{"a":1,"b":1}`, `{"b":1}`,
+		`{"A":1}`, `{"a":1e9999}`, `{"a":1e-9999}`, `{"a":"1e9999"}`, `{"a":[[],1]}`, `{"a":[{},1]}`, `{"a":["b"]}`, `{"a":"a"}`, `{"a":""}`,
+		`{"a":" "}`, `{"a":"é"}`, "{\"a\":\"e\u0301\"}", `{"a":1e400}`, `{"a":1e401}`, `{"":1}`,
 		`{"a":0.1000000000000000055511151231257827}`, `{"a":"b","c":"d"}`, `{"a":"b\",\"c\":\"d"}`,
 	} {
 		f("10", metadata, nil)
@@ -95,7 +97,8 @@ func TestFingerprint(t *testing.T) {
 	for _, same := range []*Action{
 		actionOf(t, "10.00", `{"a":1}`, nil),
 		actionOf(t, "1e1", "", func(a *Action) {
-			a.PolicyID, a.Currency, a.PaymentMethod, a.MerchantOrVendor, a.ReasonText, a.IdempotencyKey, a.Type = "q", "EUR", "x", "y", "z", "k", Unspecified
+			a.PolicyID, a.Currency, a.PaymentMethod, a.MerchantOrVendor, a.ReasonText, a.IdempotencyKey, a.Type = "q", "EUR", "x", "y", "z", "k",
+				Unspecified
 		}),
 	} {
 		if FingerprintOf(same, Refund) != want {
@@ -109,7 +112,8 @@ func TestFingerprint(t *testing.T) {
 		actionOf(t, "10", "", func(a *Action) { a.AgentID, a.Counterparty = "ac", "" }),
 		actionOf(t, "10", "", func(a *Action) { a.AgentID, a.Counterparty = "", "ac" }),
 		actionOf(t, "10", "", func(a *Action) { a.AgentID = "a\x00" }),
-		actionOf(t, "1", "", nil), actionOf(t, "100", "", nil), actionOf(t, "0.1", "", nil), actionOf(t, "0.01", "", nil), actionOf(t, "0", "", nil),
+		actionOf(t, "1", "", nil), actionOf(t, "100", "", nil), actionOf(t, "0.1", "", nil), actionOf(t, "0.01", "", nil),
+		actionOf(t, "0", "", nil),
 	} {
 		h := FingerprintOf(other, Refund)
 		if seen[h] {
@@ -145,9 +149,11 @@ func TestHashesStayTheSame(t *testing.T) {
 	f((&Action{}).KeyHash("bot"), strings.Repeat("0", 64))
 	f((&Action{IdempotencyKey: "order-99"}).KeyHash(""), "59342f853acdf234c2638548706ae5500d00a7d85769061d629d921887e67ae4")
 	approval := ID(bytes.Repeat([]byte{7}, 16))
-	f((&Action{IdempotencyKey: "order-99", ApprovalID: approval}).KeyHash(""), "403e4f408b51bf29f63a42730badd5b3b75591e77ae76b9e1d8b4bfb9ff23081")
+	f((&Action{IdempotencyKey: "order-99", ApprovalID: approval}).KeyHash(""),
+		"403e4f408b51bf29f63a42730badd5b3b75591e77ae76b9e1d8b4bfb9ff23081")
 	f((&Action{IdempotencyKey: "order-99"}).KeyHash("BOT"), "8660ad1eb14d489420e79ccdee196868f21c469640fa58ffa3ff2b798b690c66")
-	f((&Action{IdempotencyKey: "order-99", ApprovalID: approval}).KeyHash("BOT"), "ad702b72fb96ac1ab193aaca59c889335e91d3d024557200a9aee05887bd4e73")
+	f((&Action{IdempotencyKey: "order-99", ApprovalID: approval}).KeyHash("BOT"),
+		"ad702b72fb96ac1ab193aaca59c889335e91d3d024557200a9aee05887bd4e73")
 }
 
 // FuzzRequestSHA: compacting and reordering never change the hash; changing a

@@ -20,7 +20,9 @@ func TestTaken(t *testing.T) {
 				Counter: Counter{CounterID("refunds", "a day", 2, `["agent \"1\"","x<y"]`), 1763769600000, 0}, RuleID: "a day", Since: 2,
 				Subject: `["agent \"1\"","x<y"]`, Amount: amount("60.50"), EndMS: 1763856000000,
 			},
-			{Counter: Counter{CounterID("refunds", `"é"`, 1, "[]"), 1763769540000, 60_000}, RuleID: `"é"`, Since: 1, Subject: "[]", NoCurrency: true},
+			{
+				Counter: Counter{CounterID("refunds", `"é"`, 1, "[]"), 1763769540000, 60_000}, RuleID: `"é"`, Since: 1, Subject: "[]", NoCurrency: true,
+			},
 			{Counter: Counter{CounterID("refunds", "free", 1, "[]"), 0, 0}, RuleID: "free", Since: 1, Subject: "[]"},
 		},
 	}

@@ -23,7 +23,8 @@ func TestParseMetadata(t *testing.T) {
 	f(" { } ", Metadata{JSON: "{}"})
 	f(`{"days_since_purchase": 5.0 , "discount_percent":12.50,"country":"de","category":" Toys "}`, Metadata{
 		JSON:              `{"days_since_purchase":5.0,"discount_percent":12.50,"country":"de","category":" Toys "}`,
-		DaysSincePurchase: 5, HasDaysSincePurchase: true, DiscountPercent: amount("12.5"), HasDiscountPercent: true, Country: "DE", Category: " Toys ",
+		DaysSincePurchase: 5, HasDaysSincePurchase: true, DiscountPercent: amount("12.5"), HasDiscountPercent: true, Country: "DE",
+		Category: " Toys ",
 	})
 	f(`{"days_since_purchase":0,"discount_percent":-0}`, Metadata{
 		JSON:                 `{"days_since_purchase":0,"discount_percent":-0}`,
@@ -54,7 +55,9 @@ func TestParseMetadataFaults(t *testing.T) {
 	for _, days := range []string{"-1", "1.5", `"3"`, "true", "[]", "1e30"} {
 		f(`{"days_since_purchase":`+days+`}`, "m.days_since_purchase must be an integer of 0 or more, with at most 18 digits")
 	}
-	for percent, want := range map[string]error{"-1": ErrNegative, `"3"`: ErrNotNumber, "{}": ErrNotNumber, "1e-30": ErrTooManyDigits, "33.3333333333333": ErrTooManyDigits} {
+	for percent, want := range map[string]error{
+		"-1": ErrNegative, `"3"`: ErrNotNumber, "{}": ErrNotNumber, "1e-30": ErrTooManyDigits, "33.3333333333333": ErrTooManyDigits,
+	} {
 		f(`{"discount_percent":`+percent+`}`, "m.discount_percent "+want.Error())
 	}
 	for _, country := range []string{"7", `"DEU"`, `"d1"`, "[]"} {

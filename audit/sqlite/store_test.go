@@ -49,9 +49,12 @@ func TestStore(t *testing.T) {
 			AgeSessions:   "UPDATE sessions SET last_used_at = created_at - 60000, idle_ms = 3600000",
 			DelayExpiries: "DROP TRIGGER approvals_update; UPDATE approvals SET expires_at = expires_at + 3600 * 1000",
 			Unrecorded: []string{
-				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",
-				"INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation FROM keys",
-				"INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation + 1 FROM keys",
+				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, " +
+					"created_at, last_used, generation) SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",
+				"INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT x'00', x'00', name, rpm, active, " +
+					"created_at, last_used, generation FROM keys",
+				"INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT x'00', x'00', name, rpm, active, " +
+					"created_at, last_used, generation + 1 FROM keys",
 				"UPDATE webhooks SET url = 'x'", "UPDATE webhooks SET url = 'x', generation = generation + 1", "DELETE FROM webhooks",
 				"REPLACE INTO webhooks SELECT id, 'x', event_types, active, secret_sha256, created_at, generation FROM webhooks",
 				"INSERT INTO webhooks SELECT x'00', url, event_types, active, secret_sha256, created_at, generation FROM webhooks",

@@ -87,7 +87,8 @@ func (tr *approvalTrail) decide(c *spend.Check, principal string, approves bool)
 	tr.t.Helper()
 	outcome, err := tr.store.Decide(tr.t.Context(), audit.DecisionRequest{
 		ApprovalID: c.ID, Approves: approves, ActionHash: c.Approval.ActionHash, Note: "seen",
-		By: audit.Actor{KeyID: "key_of_" + principal, Principal: principal}, Owner: principal + "'s team", Name: principal, Email: principal + "@example.com",
+		By: audit.Actor{KeyID: "key_of_" + principal, Principal: principal}, Owner: principal + "'s team", Name: principal, Email: principal +
+			"@example.com",
 	})
 	if err != nil || outcome != audit.DecisionRecorded {
 		tr.t.Fatal(outcome, err)
@@ -134,44 +135,74 @@ func TestTamperedApprovals(t *testing.T) {
 	}
 	for tamper, want := range map[string][]string{
 		"SELECT": nil,
-		fmt.Sprintf("DELETE FROM approval_uses WHERE approval_id = '%s'", id(tr.used)):                                    {use("removed", tr.used)},
-		fmt.Sprintf("INSERT INTO approval_uses (approval_id, check_id) VALUES ('%s', '%s')", id(tr.approved), id(tr.use)): {use("inserted", tr.approved)},
-		fmt.Sprintf("INSERT INTO approval_uses (approval_id, check_id) VALUES ('%s', '%s')", id(tr.use), id(tr.use)):      {use("inserted", tr.use)},
-		fmt.Sprintf("UPDATE approval_uses SET check_id = '%s'", id(tr.pending)):                                           {use("inserted", tr.used), check("inserted", tr.use)},
-		fmt.Sprintf("DELETE FROM approvals WHERE id = '%s'", id(tr.pending)):                                              {"removed " + approvalOf(tr.pending)},
-		fmt.Sprintf("DELETE FROM approvals WHERE id = '%s'", id(tr.denied)):                                               {"removed " + approvalOf(tr.denied), changed("inserted", tr.denial-1), changed("inserted", tr.denial)},
-		fmt.Sprintf("DELETE FROM approvals WHERE id = '%s'; DELETE FROM approval_uses", id(tr.used)):                      {"removed " + approvalOf(tr.used), changed("inserted", tr.first), changed("inserted", tr.second), use("inserted", tr.used)},
-		fmt.Sprintf("UPDATE approvals SET id = '%s' WHERE id = '%s'", id(tr.use), id(tr.pending)):                         {"inserted " + approvalOf(tr.use), "removed " + approvalOf(tr.pending)},
-		column("required = 1", tr.pending) + column("use_within_ms = 7", tr.approved) + column("policy_id = 'x'", tr.denied) + column("agent_id = 'x'", tr.expired): {
-			"altered " + approvalOf(tr.pending), "altered " + approvalOf(tr.approved), "altered " + approvalOf(tr.denied), "altered " + approvalOf(tr.expired),
+		fmt.Sprintf("DELETE FROM approval_uses WHERE approval_id = '%s'",
+			id(tr.used)): {use("removed", tr.used)},
+		fmt.Sprintf("INSERT INTO approval_uses (approval_id, check_id) VALUES ('%s', '%s')", id(tr.approved),
+			id(tr.use)): {use("inserted", tr.approved)},
+		fmt.Sprintf("INSERT INTO approval_uses (approval_id, check_id) VALUES ('%s', '%s')", id(tr.use), id(tr.use)): {use("inserted", tr.use)},
+		fmt.Sprintf("UPDATE approval_uses SET check_id = '%s'", id(tr.pending)): {
+			use("inserted", tr.used), check("inserted", tr.use),
 		},
-		column("expires_at = expires_at + interval '1 ms'", tr.pending) + column("principal = 'x'", tr.denied) + column("owner = NULL", tr.expired) +
+		fmt.Sprintf("DELETE FROM approvals WHERE id = '%s'", id(tr.pending)): {"removed " + approvalOf(tr.pending)},
+		fmt.Sprintf("DELETE FROM approvals WHERE id = '%s'", id(tr.denied)): {
+			"removed " + approvalOf(tr.denied), changed("inserted", tr.denial-1), changed("inserted", tr.denial),
+		},
+		fmt.Sprintf("DELETE FROM approvals WHERE id = '%s'; DELETE FROM approval_uses", id(tr.used)): {
+			"removed " + approvalOf(tr.used), changed("inserted", tr.first), changed("inserted", tr.second), use("inserted", tr.used),
+		},
+		fmt.Sprintf("UPDATE approvals SET id = '%s' WHERE id = '%s'", id(tr.use), id(tr.pending)): {"inserted " + approvalOf(tr.use), "removed " +
+			approvalOf(tr.pending)},
+		column("required = 1", tr.pending) + column("use_within_ms = 7", tr.approved) + column("policy_id = 'x'",
+			tr.denied) + column("agent_id = 'x'", tr.expired): {
+			"altered " + approvalOf(tr.pending), "altered " + approvalOf(tr.approved), "altered " + approvalOf(tr.denied), "altered " +
+				approvalOf(tr.expired),
+		},
+		column("expires_at = expires_at + interval '1 ms'", tr.pending) + column("principal = 'x'", tr.denied) + column("owner = NULL",
+			tr.expired) +
 			column("created_at = created_at + interval '2 hours', expires_at = expires_at + interval '2 hours'", tr.approved): {
-			"altered " + approvalOf(tr.pending), "altered " + approvalOf(tr.approved), "altered " + approvalOf(tr.denied), "altered " + approvalOf(tr.expired),
+			"altered " + approvalOf(tr.pending), "altered " + approvalOf(tr.approved), "altered " + approvalOf(tr.denied), "altered " +
+				approvalOf(tr.expired),
 		},
-		column(`action_hash = '\x00'`, tr.pending):                                                                 {"altered " + approvalOf(tr.pending)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'bob' WHERE seq = %d", tr.second)):                   {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'shop' WHERE seq = %d", tr.second)):                  {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'ann' WHERE seq = %d", tr.second)):                   {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf(`UPDATE changes SET details = '{"owner":"ann"}' WHERE seq = %d`, tr.second)):         {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'BoB' WHERE seq = %d", tr.second)):                   {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'Shop' WHERE seq = %d", tr.second)):                  {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = '%s' WHERE seq = %d", tr.used.KeyID, tr.second)):        {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf(`UPDATE changes SET details = '{"owner":"BOB''s team"}' WHERE seq = %d`, tr.second)): {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", tr.second)):                  {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET at = at + interval '62 minutes' WHERE seq = %d", tr.second)):     {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET at = at + interval '30 minutes' WHERE seq = %d", tr.second)):     {use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET at = at - interval '62 minutes' WHERE seq = %d", tr.second)):     {use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.denied' WHERE seq = %d", tr.second)):            {use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.expired' WHERE seq = %d", tr.over)):             {changed("inserted", tr.over)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.denied), tr.expiry)):   {changed("inserted", tr.expiry), "removed deadline of " + approvalOf(tr.expired)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.approved), tr.first)):  {changed("inserted", tr.first), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.use), tr.first)):       {changed("inserted", tr.first), use("inserted", tr.used)},
+		column(`action_hash = '\x00'`, tr.pending): {"altered " +
+			approvalOf(tr.pending)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'bob' WHERE seq = %d", tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'shop' WHERE seq = %d", tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'ann' WHERE seq = %d", tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf(`UPDATE changes SET details = '{"owner":"ann"}' WHERE seq = %d`, tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'BoB' WHERE seq = %d", tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'Shop' WHERE seq = %d", tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = '%s' WHERE seq = %d", tr.used.KeyID, tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf(`UPDATE changes SET details = '{"owner":"BOB''s team"}' WHERE seq = %d`, tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET at = at + interval '62 minutes' WHERE seq = %d", tr.second)): {changed("inserted",
+			tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET at = at + interval '30 minutes' WHERE seq = %d", tr.second)): {use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET at = at - interval '62 minutes' WHERE seq = %d", tr.second)): {use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.denied' WHERE seq = %d", tr.second)):        {use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.expired' WHERE seq = %d", tr.over)):         {changed("inserted", tr.over)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.denied), tr.expiry)): {changed("inserted",
+			tr.expiry), "removed deadline of " + approvalOf(tr.expired)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.approved), tr.first)): {
+			changed("inserted", tr.first), use("inserted", tr.used),
+		},
+		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.use), tr.first)): {
+			changed("inserted", tr.first), use("inserted", tr.used),
+		},
 	} {
 		tr.both(tamper, want...)
 	}
 	deadline := func(kind string, c *spend.Check) string { return kind + " deadline of " + approvalOf(c) }
-	tr.both(fmt.Sprintf("DELETE FROM approval_deadlines WHERE approval_id = '%s'; UPDATE approval_deadlines SET at = at + interval '1 day' WHERE approval_id = '%s'; "+
+	tr.both(fmt.Sprintf("DELETE FROM approval_deadlines WHERE approval_id = '%s'; UPDATE approval_deadlines SET at = at + interval '1 day' "+
+		"WHERE approval_id = '%s'; "+
 		"INSERT INTO approval_deadlines VALUES ('%s', now())", id(tr.pending), id(tr.approved), id(tr.denied)),
 		deadline("removed", tr.pending), deadline("altered", tr.approved), deadline("inserted", tr.denied))
 	// A check that asks is altered: its approval is not proved.
@@ -191,7 +222,8 @@ func TestForgedUses(t *testing.T) {
 		INSERT INTO approval_uses (approval_id, check_id) SELECT * FROM unnest(approval_ids, check_ids) ON CONFLICT DO NOTHING $$`)
 	tr.append(again)
 	tr.append(larger)
-	tr.both("SELECT", check("inserted", again), "inserted use of "+approvalOf(tr.approved), "altered function use_approvals(uuid[], uuid[], bytea[])")
+	tr.both("SELECT", check("inserted", again), "inserted use of "+approvalOf(tr.approved),
+		"altered function use_approvals(uuid[], uuid[], bytea[])")
 }
 
 // An approval is shown as the store has it.
@@ -213,7 +245,8 @@ func TestApprovalShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		want[0].Expired, want[0].Check = got.Expired, got.Check
-		if !reflect.DeepEqual(got, want[0]) || got.Expired != (c == tr.expired) || got.Check.Approval.Required != 2 || got.Check.Approval.UseWithin != time.Hour {
+		if !reflect.DeepEqual(got, want[0]) || got.Expired != (c == tr.expired) || got.Check.Approval.Required != 2 ||
+			got.Check.Approval.UseWithin != time.Hour {
 			t.Errorf("got %+v\nwant %+v", got, want[0])
 		}
 	}

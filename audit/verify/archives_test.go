@@ -54,8 +54,10 @@ func newArchivedIn(t *testing.T, tr *trail) *archived {
 	act(t, postgres.Detach(t.Context(), options))
 	act(t, postgres.DetachViolations(t.Context(), options))
 	// Their events are numbered as if they had been committed then.
-	a.exec(`CREATE TEMPORARY TABLE ordered AS SELECT source, type, row_number() OVER (ORDER BY type <> 'v' OR source >= first_id(%d), sequence) AS n FROM events;
-		UPDATE events SET sequence = -sequence; UPDATE events AS e SET sequence = o.n FROM ordered AS o WHERE o.source = e.source AND o.type = e.type;
+	a.exec(`CREATE TEMPORARY TABLE ordered AS
+		SELECT source, type, row_number() OVER (ORDER BY type <> 'v' OR source >= first_id(%d), sequence) AS n FROM events;
+		UPDATE events SET sequence = -sequence; UPDATE events AS e SET sequence = o.n FROM ordered AS o WHERE o.source = e.source
+		AND o.type = e.type;
 		DROP TABLE ordered`, begin.AddDate(0, 1, 0).UnixMilli())
 	a.day = files{of: day.Format(time.DateOnly), table: "archived_days", prefix: spend.PrefixCheck}
 	a.month = files{of: begin.Format("2006-01"), table: "archived_violations", prefix: spend.PrefixViolation}
@@ -224,12 +226,19 @@ func TestTamperedArchives(t *testing.T) {
 		"manifest":                {manifest(func(b []byte) []byte { return append(b, ' ') }), unread},
 		"manifest of another day": {manifest(func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("-05"), []byte("-06")) }), unread},
 
-		"altered":                     {day(false, inLine(allowed, `"customer"`, `"another"`)), []string{altered, "altered check ", everUnchecked}},
-		"altered everywhere":          {day(true, inLine(allowed, `"customer"`, `"another"`)), []string{"altered check "}},
-		"null for empty":              {day(true, inLine(allowed, `"payment_method":null`, `"payment_method":""`)), []string{"altered check "}},
-		"another amount's digits":     {day(true, inLine(allowed, `"amount":"125.5"`, `"amount":"125.50"`)), []string{"altered check "}},
-		"removed everywhere":          {day(true, func(lines []string) []string { return slices.Delete(lines, allowed, allowed+1) }), []string{ever, inserted, inserted, inserted, "removed check "}},
-		"the last removed everywhere": {day(true, func(lines []string) []string { return lines[:len(lines)-1] }), []string{"removed check ", "unchecked violation "}},
+		"altered": {
+			day(false, inLine(allowed, `"customer"`, `"another"`)), []string{altered, "altered check ", everUnchecked},
+		},
+		"altered everywhere":      {day(true, inLine(allowed, `"customer"`, `"another"`)), []string{"altered check "}},
+		"null for empty":          {day(true, inLine(allowed, `"payment_method":null`, `"payment_method":""`)), []string{"altered check "}},
+		"another amount's digits": {day(true, inLine(allowed, `"amount":"125.5"`, `"amount":"125.50"`)), []string{"altered check "}},
+		"removed everywhere": {
+			day(true, func(lines []string) []string { return slices.Delete(lines, allowed, allowed+1) }),
+			[]string{ever, inserted, inserted, inserted, "removed check "},
+		},
+		"the last removed everywhere": {
+			day(true, func(lines []string) []string { return lines[:len(lines)-1] }), []string{"removed check ", "unchecked violation "},
+		},
 		"inserted everywhere": {day(true, func(lines []string) []string {
 			of := lines[allowed][13:45]
 			another := of[:31] + "0"
@@ -248,7 +257,9 @@ func TestTamperedArchives(t *testing.T) {
 		"of another day": {day(true, func(lines []string) []string {
 			return slices.Insert(lines, 0, strings.Replace(lines[0], lines[0][13:45], "00000000000070008000000000000000", 1))
 		}), unread},
-		"not a line":                 {day(true, func(lines []string) []string { lines[allowed] = lines[allowed][:20] + "\n"; return lines }), unread},
+		"not a line": {
+			day(true, func(lines []string) []string { lines[allowed] = lines[allowed][:20] + "\n"; return lines }), unread,
+		},
 		"a byte of the checksum":     {file(func(b []byte) []byte { b[len(b)-6] ^= 1; return b }), unread},
 		"the end of the file":        {file(func(b []byte) []byte { return b[:len(b)-9] }), unread},
 		"behind the end of the file": {file(func(b []byte) []byte { return append(b, "more"...) }), unread},
@@ -294,7 +305,9 @@ func TestTamperedMonths(t *testing.T) {
 			})
 			m.exec("UPDATE archived_violations SET refund_blocks = refund_blocks + 1")
 		}, []string{"altered events of month MONTH", "inserted violation "}},
-		"how many of a kind": {func(m *archived) { m.exec("UPDATE archived_violations SET refund_blocks = refund_blocks + 1") }, []string{"altered month MONTH"}},
+		"how many of a kind": {
+			func(m *archived) { m.exec("UPDATE archived_violations SET refund_blocks = refund_blocks + 1") }, []string{"altered month MONTH"},
+		},
 		"what is left of a row": {func(m *archived) {
 			m.exec("UPDATE violations SET owner = 'x' WHERE id = (SELECT id FROM violations ORDER BY id LIMIT 1)")
 		}, []string{"inserted violation "}},
@@ -304,7 +317,9 @@ func TestTamperedMonths(t *testing.T) {
 		"a month that is not": {func(m *archived) {
 			m.exec("DELETE FROM violations WHERE id = (SELECT id FROM violations ORDER BY id DESC LIMIT 1)")
 		}, []string{"inserted event ", "removed violation "}},
-		"the archive of its day": {func(m *archived) { act(m.t, os.Remove(m.day.manifest)) }, []string{`unchecked counter of budget "ever"`, "unchecked day DAY"}},
+		"the archive of its day": {
+			func(m *archived) { act(m.t, os.Remove(m.day.manifest)) }, []string{`unchecked counter of budget "ever"`, "unchecked day DAY"},
+		},
 	})
 	a.named(t, false, map[string]tampering{
 		"the end of the file": {func(m *archived) {

@@ -42,7 +42,8 @@ func TestLedAstray(t *testing.T) {
 	refused := map[string]bool{ // the others do not lead anybody astray
 		"row-level security": true, "a view": true, "a foreign table": true, "a rule": true, "a table that inherits": true,
 		"a partition that is none of a day": true, "a partition in another schema": true, "a constraint that nobody validated": true,
-		"another type": true, "a cast of built-in types": true, "an operator beside the built-in ones": true, "a function beside the built-in ones": true,
+		"another type": true, "a cast of built-in types": true, "an operator beside the built-in ones": true,
+		"a function beside the built-in ones": true,
 	}
 	for what, c := range map[string]struct{ do, undo string }{
 		"an operator hides a row": {
@@ -91,17 +92,20 @@ func TestLedAstray(t *testing.T) {
 			"ALTER TABLE " + tomorrow + " RENAME TO checks_20010101", "ALTER TABLE checks_20010101 RENAME TO " + tomorrow,
 		},
 		"a partition in another schema": {
-			"CREATE SCHEMA aside; ALTER TABLE " + tomorrow + " SET SCHEMA aside", "ALTER TABLE aside." + tomorrow + " SET SCHEMA public; DROP SCHEMA aside",
+			"CREATE SCHEMA aside; ALTER TABLE " + tomorrow + " SET SCHEMA aside", "ALTER TABLE aside." + tomorrow +
+				" SET SCHEMA public; DROP SCHEMA aside",
 		},
 		"a constraint that nobody validated": {
-			"ALTER TABLE violations ADD CONSTRAINT none CHECK (id < '00000000-0000-0000-0000-000000000001') NOT VALID", "ALTER TABLE violations DROP CONSTRAINT none",
+			"ALTER TABLE violations ADD CONSTRAINT none CHECK (id < '00000000-0000-0000-0000-000000000001') NOT VALID",
+			"ALTER TABLE violations DROP CONSTRAINT none",
 		},
 		"another type": {
 			"CREATE DOMAIN number AS integer; ALTER TABLE violations ALTER COLUMN latency_ms TYPE number",
 			"ALTER TABLE violations ALTER COLUMN latency_ms TYPE integer; DROP DOMAIN number",
 		},
 		"a cast of built-in types": {
-			`CREATE FUNCTION public.told(numeric) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT '1' $$; CREATE CAST (numeric AS text) WITH FUNCTION public.told(numeric)`,
+			`CREATE FUNCTION public.told(numeric) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+				SELECT '1' $$; CREATE CAST (numeric AS text) WITH FUNCTION public.told(numeric)`,
 			"DROP FUNCTION public.told CASCADE",
 		},
 		"an operator beside the built-in ones": {
@@ -116,7 +120,8 @@ func TestLedAstray(t *testing.T) {
 	} {
 		tr.exec("%s", c.do)
 		found, _, err := tr.verify(tr.held)
-		if named := slices.Equal(found, []string{check("inserted", &spend.Check{ID: id})}); (err != nil) != refused[what] || named == refused[what] {
+		if named := slices.Equal(found, []string{check("inserted", &spend.Check{ID: id})}); (err != nil) != refused[what] ||
+			named == refused[what] {
 			t.Errorf("%s: found %v, %v", what, found, err)
 		}
 		tr.exec("%s", c.undo)

@@ -22,7 +22,8 @@ func (tr *trail) backdate(ago time.Duration) spend.ID {
 	row := chain.HashRow(tr.row(id))
 	entries := append(id[:], row[:]...)
 	head := chain.HashBatch(chainID, 1, spend.Hash{}, entries)
-	tr.exec(`INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries) VALUES ('%s', 1, '%s', '%[2]s', %d, '\x%[4]x', '\x%[5]x')`,
+	tr.exec(`INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries)
+		VALUES ('%s', 1, '%s', '%[2]s', %d, '\x%[4]x', '\x%[5]x')`,
 		chainID.Text(""), id.Text(""), chain.Version, head[:], entries)
 	return id
 }

@@ -22,7 +22,8 @@ import (
 func (tr *trail) entries(chainID spend.ID, seq int64) []chain.Entry {
 	tr.t.Helper()
 	var raw []byte
-	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT entries FROM batches WHERE chain_id = $1 AND seq = $2", [16]byte(chainID), seq).Scan(&raw); err != nil {
+	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT entries FROM batches WHERE chain_id = $1 AND seq = $2", [16]byte(chainID), seq).
+		Scan(&raw); err != nil {
 		tr.t.Fatal(err)
 	}
 	entries, err := chain.ParseEntries(raw)
@@ -47,7 +48,8 @@ func (tr *trail) forget(chainID spend.ID, from int64) {
 	tr.t.Helper()
 	for seq := from; seq <= tr.last(chainID); seq++ {
 		for _, e := range tr.entries(chainID, seq) {
-			tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'; DELETE FROM idempotency_keys WHERE check_id = '%[1]s'", e.ID.Text(""))
+			tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'; DELETE FROM idempotency_keys "+
+				"WHERE check_id = '%[1]s'", e.ID.Text(""))
 		}
 	}
 	tr.exec("DELETE FROM batches WHERE chain_id = '%s' AND seq >= %d", chainID.Text(""), from)
@@ -64,7 +66,8 @@ func TestTamperedBatches(t *testing.T) {
 			return []string{batch("altered", seq, of)} // and not the one behind it
 		},
 		"row hash": func(tr *trail, of spend.ID) []string {
-			tr.exec("UPDATE batches SET entries = set_byte(entries, 20, 255 - get_byte(entries, 20)) WHERE chain_id = '%s' AND seq = %d", of.Text(""), seq)
+			tr.exec("UPDATE batches SET entries = set_byte(entries, 20, 255 - get_byte(entries, 20)) WHERE chain_id = '%s' AND seq = %d",
+				of.Text(""), seq)
 			want := []string{batch("altered", seq, of)}
 			c := &spend.Check{ID: tr.entries(of, seq)[0].ID}
 			return append(want, tr.alteredWith(c)...)
@@ -94,7 +97,8 @@ func TestTamperedBatches(t *testing.T) {
 		},
 		"moved to another chain": func(tr *trail, of spend.ID) []string {
 			end := tr.last(tr.chains[1])
-			tr.exec("UPDATE batches SET chain_id = '%s', seq = %d WHERE chain_id = '%s' AND seq = %d", tr.chains[1].Text(""), end+1, of.Text(""), seq)
+			tr.exec("UPDATE batches SET chain_id = '%s', seq = %d WHERE chain_id = '%s' AND seq = %d", tr.chains[1].Text(""), end+1,
+				of.Text(""), seq)
 			return []string{batch("removed", seq, of), batch("altered", int(end)+1, tr.chains[1])}
 		},
 		"noted elsewhere": func(tr *trail, of spend.ID) []string {
@@ -232,7 +236,8 @@ func (tr *trail) row(id spend.ID) []byte {
 	tr.t.Helper()
 	var out bytes.Buffer
 	columns := strings.ReplaceAll(strings.Join(chain.CheckColumns(), ","), "amount", "amount::text")
-	_, err := tr.conn.PgConn().CopyTo(tr.t.Context(), &out, fmt.Sprintf("COPY (SELECT %s FROM checks WHERE check_id = '%s') TO STDOUT (FORMAT binary)", columns, id.Text("")))
+	_, err := tr.conn.PgConn().CopyTo(tr.t.Context(), &out,
+		fmt.Sprintf("COPY (SELECT %s FROM checks WHERE check_id = '%s') TO STDOUT (FORMAT binary)", columns, id.Text("")))
 	if err != nil {
 		tr.t.Fatal(err)
 	}
@@ -260,7 +265,10 @@ func TestTamperedPolicies(t *testing.T) {
 	tr := newTrail(t)
 	second := `policy "refunds" version 2`
 	for _, column := range tr.columns("policies") {
-		to := map[string]string{"text": "coalesce(%s, '') || ' '", "jsonb": `coalesce(%s, '{}') || '{"x":1}'`, "integer": "%s + 10", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'"}[column[1]]
+		to := map[string]string{
+			"text": "coalesce(%s, '') || ' '", "jsonb": `coalesce(%s, '{}') || '{"x":1}'`, "integer": "%s + 10", "bigint": "%s + 10",
+			"timestamp with time zone": "%s + interval '1 microsecond'",
+		}[column[1]]
 		want := []string{"altered " + second}
 		switch column[0] {
 		case "policy_id":
@@ -276,9 +284,11 @@ func TestTamperedPolicies(t *testing.T) {
 	tr.finds(tr.held)
 	for _, c := range []struct{ tamper, want string }{
 		{"DELETE FROM policies WHERE version = 2", "removed " + second},
-		{"INSERT INTO policies SELECT policy_id, 4, name, description, rules, metadata, created_at, updated_at, generation FROM policies WHERE version = 2", `inserted policy "refunds" version 4`},
+		{"INSERT INTO policies SELECT policy_id, 4, name, description, rules, metadata, created_at, updated_at, generation FROM policies " +
+			"WHERE version = 2", `inserted policy "refunds" version 4`},
 		{"UPDATE changes SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2", "altered change 2 of the configuration"},
-		{"UPDATE changes SET hash = set_byte(hash, 0, 255 - get_byte(hash, 0)) WHERE seq = 2", "altered change 2 of the configuration, altered " + second},
+		{"UPDATE changes SET hash = set_byte(hash, 0, 255 - get_byte(hash, 0)) WHERE seq = 2", "altered change 2 of the configuration, altered " +
+			second},
 		{"DELETE FROM changes WHERE seq = 2", "removed change 2 of the configuration, inserted " + second},
 	} {
 		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM policies; CREATE TEMPORARY TABLE links AS SELECT * FROM changes")
@@ -289,7 +299,9 @@ func TestTamperedPolicies(t *testing.T) {
 	}
 	// Who has the rights of a node alone cannot slip one in.
 	tr.exec("SET session_replication_role = origin")
-	if _, err := tr.conn.Exec(t.Context(), "INSERT INTO policies SELECT 'mine', 1, name, description, rules, metadata, created_at, updated_at, generation FROM policies LIMIT 1"); err == nil {
+	if _, err := tr.conn.Exec(t.Context(),
+		"INSERT INTO policies SELECT 'mine', 1, name, description, rules, "+
+			"metadata, created_at, updated_at, generation FROM policies LIMIT 1"); err == nil {
 		t.Error("a policy was inserted without its place in the chain")
 	}
 }

@@ -39,7 +39,8 @@ func TestTamperedKeys(t *testing.T) {
 	tr.tamper("keys", key, map[string]string{
 		"UPDATE keys SET active = true, generation = 4": "altered " + key,
 		"DELETE FROM keys": "removed " + key,
-		`INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation FROM keys`: "inserted key key_00000000000000000000000000000001",
+		`INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '00000000-0000-0000-0000-000000000001',
+			'\x00', name, rpm, active, created_at, last_used, generation FROM keys`: "inserted key key_00000000000000000000000000000001",
 	}, "id", "last_used")
 }
 
@@ -74,14 +75,17 @@ func (tr *trail) addWebhook() (name string) {
 	tr.t.Helper()
 	ctx, by := tr.t.Context(), audit.Actor{Credential: "01234567"}
 	add := func() *audit.Webhook {
-		w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "https://example.com/ゼロ", EventTypes: []audit.EventType{audit.EventKeyChanged}, CreatedAt: time.Now()}
+		w := &audit.Webhook{
+			ID: spend.NewID(time.Now()), URL: "https://example.com/ゼロ", EventTypes: []audit.EventType{audit.EventKeyChanged}, CreatedAt: time.Now(),
+		}
 		if err := tr.store.CreateWebhook(ctx, by, w, audit.Secret(rand.Text()), 0); err != nil {
 			tr.t.Fatal(err)
 		}
 		return w
 	}
 	kept, deleted := add(), add()
-	if _, err := tr.store.UpdateWebhook(ctx, by, kept.ID, audit.WebhookChange{Active: new(true), Secret: audit.Secret(rand.Text())}); err != nil {
+	if _, err := tr.store.UpdateWebhook(ctx, by, kept.ID,
+		audit.WebhookChange{Active: new(true), Secret: audit.Secret(rand.Text())}); err != nil {
 		tr.t.Fatal(err)
 	}
 	if err := tr.store.DeleteWebhook(ctx, by, deleted.ID); err != nil {
@@ -98,7 +102,8 @@ func TestTamperedWebhooks(t *testing.T) {
 	webhook := tr.addWebhook()
 	tr.tamper("webhooks", webhook, map[string]string{
 		"DELETE FROM webhooks": "removed " + webhook,
-		`INSERT INTO webhooks SELECT '00000000-0000-0000-0000-000000000001', url, event_types, active, secret_sha256, created_at, generation FROM webhooks`: "inserted webhook whk_00000000000000000000000000000001",
+		`INSERT INTO webhooks SELECT '00000000-0000-0000-0000-000000000001', url, event_types, active, secret_sha256, created_at, generation
+			FROM webhooks`: "inserted webhook whk_00000000000000000000000000000001",
 	}, "id")
 }
 

@@ -60,7 +60,8 @@ func (tr *trail) recordCharged(times int) *spend.Check {
 
 func counter(kind string, c *spend.Check, i int) string {
 	ch := &c.Charges[i]
-	return fmt.Sprintf("%s counter of budget %q of policy %q since version %d for %s, start_ms %d", kind, ch.RuleID, c.Action.PolicyID, ch.Since, ch.Subject, ch.Counter.StartMS)
+	return fmt.Sprintf("%s counter of budget %q of policy %q since version %d for %s, start_ms %d", kind, ch.RuleID, c.Action.PolicyID,
+		ch.Since, ch.Subject, ch.Counter.StartMS)
 }
 
 // tamperedCounters changes counters of budgets behind the nodes' backs. In each
@@ -104,7 +105,8 @@ func TestTamperedCounters(t *testing.T) {
 	finds(counter("altered", c, 0), "UPDATE budget_counters SET subject = '[1]' WHERE rule_id = 'day'")
 	other := &spend.Check{Action: c.Action, Charges: []spend.Charge{c.Charges[0]}}
 	other.Charges[0].Counter.StartMS--
-	finds(counter("inserted", other, 0), "INSERT INTO budget_counters SELECT counter_id, start_ms - 1, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject FROM kept WHERE rule_id = 'day'")
+	finds(counter("inserted", other, 0), "INSERT INTO budget_counters SELECT counter_id, start_ms - 1, bucket_ms, end_ms, count, since, "+
+		"used, policy_id, rule_id, subject FROM kept WHERE rule_id = 'day'")
 	other.Charges[0] = c.Charges[2]
 	other.Charges[0].Counter.StartMS = -1
 	finds(counter("inserted", other, 0), "UPDATE budget_counters SET count = 1 WHERE start_ms = -1")
@@ -133,7 +135,8 @@ func TestTamperedCounters(t *testing.T) {
 	// That of a lifetime does not, nor the row by which rolling windows take turns.
 	midnight := c.ID.Time().Truncate(24 * time.Hour)
 	found, s, err := tr.verify(func(o *verify.Options) { o.From = midnight })
-	if err != nil || len(found) < 2 || s.CountersBeyond != 2 || slices.ContainsFunc(found, func(f string) bool { return strings.Contains(f, "ever") }) {
+	if err != nil || len(found) < 2 || s.CountersBeyond != 2 ||
+		slices.ContainsFunc(found, func(f string) bool { return strings.Contains(f, "ever") }) {
 		t.Errorf("from midnight on: %v, %+v, %v", found, s, err)
 	}
 }
@@ -145,7 +148,8 @@ func TestTamperedCountSince(t *testing.T) {
 	create := func(identity byte) {
 		t.Helper()
 		p := &audit.Policy{PolicyID: "counted", Name: "c", Rules: `[]`}
-		if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{Identities: map[string][]spend.Hash{"day": {{identity}}}}, time.Now()); err != nil {
+		if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{Identities: map[string][]spend.Hash{"day": {{identity}}}},
+			time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,7 +163,8 @@ func TestTamperedCountSince(t *testing.T) {
 		tr.exec("CREATE TEMPORARY TABLE kept AS TABLE policies")
 		tr.exec(`UPDATE policies SET budgets = jsonb_set(budgets, '{day,identity}', '"%s"') WHERE policy_id = 'counted'`, was)
 		create(identity)
-		tr.exec("UPDATE policies AS p SET budgets = k.budgets FROM kept AS k WHERE p.policy_id = k.policy_id AND p.version = k.version; DROP TABLE kept")
+		tr.exec("UPDATE policies AS p SET budgets = k.budgets FROM kept AS k WHERE p.policy_id = k.policy_id " +
+			"AND p.version = k.version; DROP TABLE kept")
 	}
 	made(2, "00") // begins anew
 	tr.finds(nil, `altered policy "counted" version 4`)

@@ -26,12 +26,14 @@ func TestTamperedDrafts(t *testing.T) {
 		{fmt.Sprintf("UPDATE drafts SET rules = '[]' WHERE generation = %d", first), "altered " + name(first)},
 		{fmt.Sprintf("UPDATE drafts SET made_at = made_at - interval '1 day' WHERE generation = %d", second), "altered " + name(second)},
 		{fmt.Sprintf("DELETE FROM drafts WHERE generation = %d", second+1), "removed " + name(second+1)},
-		{fmt.Sprintf("INSERT INTO drafts SELECT policy_id, %d, base_version, name, description, rules, metadata, made_at FROM drafts WHERE generation = %d", second+9, first), "inserted " + name(second+9)},
+		{fmt.Sprintf("INSERT INTO drafts SELECT policy_id, %d, base_version, name, description, rules, metadata, made_at FROM drafts "+
+			"WHERE generation = %d", second+9, first), "inserted " + name(second+9)},
 	} {
 		tr.bothFind("drafts", c.tamper, c.want)
 	}
 	tr.exec("SET session_replication_role = origin")
-	if _, err := tr.conn.Exec(t.Context(), "INSERT INTO drafts SELECT policy_id, 99, base_version, name, description, rules, metadata, made_at FROM drafts LIMIT 1"); err == nil {
+	if _, err := tr.conn.Exec(t.Context(),
+		"INSERT INTO drafts SELECT policy_id, 99, base_version, name, description, rules, metadata, made_at FROM drafts LIMIT 1"); err == nil {
 		t.Error("a draft was inserted without its place in the chain")
 	}
 }
@@ -52,7 +54,8 @@ func TestTamperedReviews(t *testing.T) {
 	if act(t, err); outcome != audit.DecisionRecorded {
 		t.Fatal(outcome)
 	}
-	_, err = tr.store.PromoteDraft(t.Context(), by("key_ann"), audit.Promotion{PolicyID: "asks", Generation: d.Generation, Version: 1}, time.Now())
+	_, err = tr.store.PromoteDraft(t.Context(), by("key_ann"), audit.Promotion{PolicyID: "asks", Generation: d.Generation, Version: 1},
+		time.Now())
 	act(t, err)
 	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{Credential: "01234567"}, asks, audit.NewBudgets{}, time.Now()))
 	tr.finds(tr.held)
@@ -65,11 +68,19 @@ func TestTamperedReviews(t *testing.T) {
 	}{
 		{fmt.Sprintf("UPDATE changes SET key_id = 'key_ann' WHERE seq = %d", approval), []string{change(approval), second}},
 		{fmt.Sprintf("UPDATE changes SET version = 7 WHERE seq = %d", approval), []string{change(approval), second}},
-		{fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", approval), []string{change(approval), fmt.Sprintf(`altered approval of a draft of policy "asks" by change %d`, approval)}},
-		{fmt.Sprintf("UPDATE changes SET version = 9 WHERE seq = %d", forced), []string{change(forced), `altered force on policy "asks" version 9`, third}},
+		{
+			fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", approval),
+			[]string{change(approval), fmt.Sprintf(`altered approval of a draft of policy "asks" by change %d`, approval)},
+		},
+		{
+			fmt.Sprintf("UPDATE changes SET version = 9 WHERE seq = %d", forced),
+			[]string{change(forced), `altered force on policy "asks" version 9`, third},
+		},
 	} {
 		tr.bothFind("changes", c.tamper, c.want...)
 	}
 	// An approval of who owns the author's keys is the author's, in a chain that is whole.
-	tr.bothFind("changes checks", tr.forged(fmt.Sprintf(`UPDATE changes SET details = (details::jsonb || '{"owner":"ann@EXAMPLE.com"}')::text WHERE seq = %d; `, approval)), second)
+	tr.bothFind("changes checks",
+		tr.forged(fmt.Sprintf(`UPDATE changes SET details = (details::jsonb || '{"owner":"ann@EXAMPLE.com"}')::text WHERE seq = %d; `, approval)),
+		second)
 }

@@ -28,7 +28,8 @@ func newFeed(t *testing.T) (tr *approvalTrail, capped *spend.Check) {
 func (tr *trail) recordCapped() *spend.Check {
 	tr.t.Helper()
 	p := &audit.Policy{
-		PolicyID: "capped", Name: "c", Rules: `[{"rule_id": "cap", "rule_type": "budget", "parameters": {"limit": 251, "window": "day", "max_count": 9}}]`,
+		PolicyID: "capped", Name: "c",
+		Rules: `[{"rule_id": "cap", "rule_type": "budget", "parameters": {"limit": 251, "window": "day", "max_count": 9}}]`,
 	}
 	capped := audit.NewBudgets{Identities: map[string][]spend.Hash{"cap": {{7}}}}
 	if err := tr.store.CreatePolicy(tr.t.Context(), audit.Actor{}, p, capped, time.Now()); err != nil {
@@ -80,17 +81,21 @@ func TestTamperedFeed(t *testing.T) {
 	key := number("k", "")
 	for tamper, want := range map[string][]string{
 		"SELECT": nil,
-		fmt.Sprintf("DELETE FROM events WHERE sequence = %d", seen):                                   {"removed event of violation " + blocked.ID.Text(spend.PrefixViolation), event("removed", seen)},
-		fmt.Sprintf("DELETE FROM events WHERE sequence = %d", last):                                   nil,
-		fmt.Sprintf("UPDATE events SET source = gen_random_uuid() WHERE sequence = %d", key):          nil,
-		fmt.Sprintf("UPDATE events SET agent_id = 'x' WHERE sequence = %d", seen):                     {event("altered", seen)},
-		fmt.Sprintf("UPDATE events SET policy_id = NULL WHERE sequence = %d", used):                   {event("altered", used)},
-		"UPDATE event_state SET last = last - 1":                                                      {"altered table event_state"},
-		"UPDATE event_state SET last = last + 5":                                                      {event("removed", last+1)},
-		"DELETE FROM event_state":                                                                     nil,
-		fmt.Sprintf("UPDATE violations SET xid = '999999999999' WHERE id = '%s'", id(blocked.ID)):     {"altered event of violation " + blocked.ID.Text(spend.PrefixViolation), event("inserted", seen)},
-		fmt.Sprintf("UPDATE events SET sequence = %d WHERE sequence = %d", last+1_000_001, policy):    nil,
-		fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'v')", last+1, id(spend.NewID(time.Now()))): {"altered table event_state", event("inserted", last+1)},
+		fmt.Sprintf("DELETE FROM events WHERE sequence = %d", seen): {"removed event of violation " +
+			blocked.ID.Text(spend.PrefixViolation), event("removed", seen)},
+		fmt.Sprintf("DELETE FROM events WHERE sequence = %d", last):                          nil,
+		fmt.Sprintf("UPDATE events SET source = gen_random_uuid() WHERE sequence = %d", key): nil,
+		fmt.Sprintf("UPDATE events SET agent_id = 'x' WHERE sequence = %d", seen):            {event("altered", seen)},
+		fmt.Sprintf("UPDATE events SET policy_id = NULL WHERE sequence = %d", used):          {event("altered", used)},
+		"UPDATE event_state SET last = last - 1":                                             {"altered table event_state"},
+		"UPDATE event_state SET last = last + 5":                                             {event("removed", last+1)},
+		"DELETE FROM event_state":                                                            nil,
+		fmt.Sprintf("UPDATE violations SET xid = '999999999999' WHERE id = '%s'", id(blocked.ID)): {"altered event of violation " +
+			blocked.ID.Text(spend.PrefixViolation), event("inserted", seen)},
+		fmt.Sprintf("UPDATE events SET sequence = %d WHERE sequence = %d", last+1_000_001, policy): nil,
+		fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'v')", last+1, id(spend.NewID(time.Now()))): {
+			"altered table event_state", event("inserted", last+1),
+		},
 	} {
 		if want == nil && tamper != "SELECT" {
 			tr.agreeOn(tamper)
@@ -99,7 +104,8 @@ func TestTamperedFeed(t *testing.T) {
 		tr.bothFind("events event_state violations", tamper, want...)
 	}
 	swap := func(a, b int) string {
-		return fmt.Sprintf("UPDATE events SET sequence = -1 WHERE sequence = %[1]d; UPDATE events SET sequence = %[1]d WHERE sequence = %[2]d; UPDATE events SET sequence = %[2]d WHERE sequence = -1", a, b)
+		return fmt.Sprintf("UPDATE events SET sequence = -1 WHERE sequence = %[1]d; "+
+			"UPDATE events SET sequence = %[1]d WHERE sequence = %[2]d; UPDATE events SET sequence = %[2]d WHERE sequence = -1", a, b)
 	}
 	asked := number("r", id(tr.used.ID))
 	tr.bothFind("events", swap(asked, used), event("altered", asked))
@@ -127,7 +133,8 @@ func (tr *trail) agreeOn(tamper string) {
 	tr.exec("CREATE TEMPORARY TABLE was AS TABLE events; CREATE TEMPORARY TABLE state AS TABLE event_state")
 	tr.exec("%s", tamper)
 	want := found()
-	tr.exec("DELETE FROM events; INSERT INTO events TABLE was; DELETE FROM event_state; INSERT INTO event_state TABLE state; DROP TABLE was, state")
+	tr.exec("DELETE FROM events; INSERT INTO events TABLE was; DELETE FROM event_state; INSERT " +
+		"INTO event_state TABLE state; DROP TABLE was, state")
 	if len(want) == 0 {
 		tr.t.Errorf("nothing was found after %s", tamper)
 	}
@@ -142,14 +149,16 @@ func TestTamperedExhaustions(t *testing.T) {
 	name := strings.TrimPrefix(counter("", capped, 0), " ")
 	var id string
 	var sequence int
-	if err := tr.conn.QueryRow(t.Context(), "SELECT replace(id::text, '-', ''), sequence FROM budget_exhaustions JOIN events ON source = id").Scan(&id, &sequence); err != nil {
+	if err := tr.conn.QueryRow(t.Context(), "SELECT replace(id::text, '-', ''), sequence FROM budget_exhaustions JOIN events ON source = id").
+		Scan(&id, &sequence); err != nil {
 		t.Fatal(err)
 	}
 	tables := "events budget_exhaustions budget_principals"
 	tr.bothFind(tables, "DELETE FROM budget_exhaustions", fmt.Sprintf("inserted event %d", sequence), "removed exhaustion of "+name)
 	principal := fmt.Sprintf("principal of budget %q of policy %q since version 1 for [] and principal till", "cap", "capped")
 	tr.bothFind(tables, "UPDATE budget_exhaustions SET subject = '[1]'", "altered exhaustion "+id)
-	tr.bothFind(tables, "UPDATE budget_exhaustions SET at = at - interval '2 days'", "altered exhaustion "+id, fmt.Sprintf("altered event %d", sequence))
+	tr.bothFind(tables, "UPDATE budget_exhaustions SET at = at - interval '2 days'", "altered exhaustion "+id,
+		fmt.Sprintf("altered event %d", sequence))
 	tr.bothFind(tables, "DELETE FROM budget_principals WHERE principal = 'till'", "removed "+principal)
 	tr.bothFind(tables, "UPDATE budget_principals SET principal = 'x' WHERE principal = 'till'", "removed "+principal,
 		"inserted principal x of counter "+capped.Charges[0].Counter.ID.Text(""))
@@ -166,15 +175,26 @@ func TestTamperedSchema(t *testing.T) {
 		want     []string
 	}{
 		{"SELECT", "SELECT", nil},
-		{"ALTER TABLE events DISABLE TRIGGER immutable", "ALTER TABLE events ENABLE TRIGGER immutable", []string{"altered trigger immutable on events"}},
-		{"ALTER TABLE " + day + " DISABLE TRIGGER immutable_truncate", "ALTER TABLE " + day + " ENABLE TRIGGER immutable_truncate", []string{"altered trigger immutable_truncate on " + day}},
-		{"ALTER TABLE outcomes ENABLE REPLICA TRIGGER immutable", "ALTER TABLE outcomes ENABLE TRIGGER immutable", []string{"altered trigger immutable on outcomes"}},
 		{
-			"DROP TRIGGER immutable ON batches", "CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON batches FOR EACH ROW EXECUTE FUNCTION refuse_change()",
+			"ALTER TABLE events DISABLE TRIGGER immutable", "ALTER TABLE events ENABLE TRIGGER immutable",
+			[]string{"altered trigger immutable on events"},
+		},
+		{
+			"ALTER TABLE " + day + " DISABLE TRIGGER immutable_truncate", "ALTER TABLE " + day + " ENABLE TRIGGER immutable_truncate",
+			[]string{"altered trigger immutable_truncate on " + day},
+		},
+		{
+			"ALTER TABLE outcomes ENABLE REPLICA TRIGGER immutable", "ALTER TABLE outcomes ENABLE TRIGGER immutable",
+			[]string{"altered trigger immutable on outcomes"},
+		},
+		{
+			"DROP TRIGGER immutable ON batches",
+			"CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON batches FOR EACH ROW EXECUTE FUNCTION refuse_change()",
 			[]string{"removed trigger immutable on batches"},
 		},
 		{
-			"CREATE TRIGGER lost BEFORE INSERT ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION refuse_change()", "DROP TRIGGER lost ON idempotency_keys",
+			"CREATE TRIGGER lost BEFORE INSERT ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION refuse_change()",
+			"DROP TRIGGER lost ON idempotency_keys",
 			[]string{"inserted trigger lost on idempotency_keys"},
 		},
 		{
@@ -185,8 +205,14 @@ func TestTamperedSchema(t *testing.T) {
 			"ALTER TABLE idempotency_keys DROP CONSTRAINT idempotency_keys_pkey", "ALTER TABLE idempotency_keys ADD PRIMARY KEY (key_hash)",
 			[]string{"removed constraint on idempotency_keys: PRIMARY KEY (key_hash)", "removed unique index on idempotency_keys: btree (key_hash)"},
 		},
-		{"ALTER TABLE events ALTER source SET DEFAULT gen_random_uuid()", "ALTER TABLE events ALTER source DROP DEFAULT", []string{"inserted default of source of events"}},
-		{"ALTER TABLE violations ALTER xid SET DEFAULT '0'", "ALTER TABLE violations ALTER xid SET DEFAULT pg_current_xact_id()", []string{"altered default of xid of violations"}},
+		{
+			"ALTER TABLE events ALTER source SET DEFAULT gen_random_uuid()", "ALTER TABLE events ALTER source DROP DEFAULT",
+			[]string{"inserted default of source of events"},
+		},
+		{
+			"ALTER TABLE violations ALTER xid SET DEFAULT '0'", "ALTER TABLE violations ALTER xid SET DEFAULT pg_current_xact_id()",
+			[]string{"altered default of xid of violations"},
+		},
 		{"ALTER TABLE idempotency_keys SET UNLOGGED", "ALTER TABLE idempotency_keys SET LOGGED", []string{"altered table idempotency_keys"}},
 		{
 			"CREATE RULE none AS ON INSERT TO idempotency_keys DO INSTEAD NOTHING", "DROP RULE none ON idempotency_keys",
@@ -196,7 +222,10 @@ func TestTamperedSchema(t *testing.T) {
 			"CREATE FUNCTION raise_horizon(integer) RETURNS void LANGUAGE sql AS ''", "DROP FUNCTION raise_horizon(integer)",
 			[]string{"inserted function raise_horizon(integer)"},
 		},
-		{"ALTER FUNCTION refuse_change() SET search_path = public", "ALTER FUNCTION refuse_change() RESET search_path", []string{"altered function refuse_change()"}},
+		{
+			"ALTER FUNCTION refuse_change() SET search_path = public", "ALTER FUNCTION refuse_change() RESET search_path",
+			[]string{"altered function refuse_change()"},
+		},
 		{
 			"CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'", "SELECT",
 			[]string{"altered function refuse_change()"},

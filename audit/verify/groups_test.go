@@ -15,7 +15,8 @@ func (tr *approvalTrail) member(principal string, groups ...string) string {
 	tr.t.Helper()
 	id := spend.NewID(time.Now())
 	k := &audit.Key{
-		ID: id, Hash: spend.Hash(append(id[:], id[:]...)), Name: principal, RateLimitRPM: 1, Active: true, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		ID: id, Hash: spend.Hash(append(id[:], id[:]...)), Name: principal, RateLimitRPM: 1, Active: true, CreatedAt: time.Now().UTC().
+			Truncate(time.Millisecond),
 		Grants: spend.Grants{Role: spend.Approver, Principal: principal, Groups: groups},
 	}
 	if err := tr.store.CreateKey(tr.t.Context(), audit.Actor{Principal: "ops"}, k); err != nil {
@@ -29,7 +30,8 @@ func (tr *approvalTrail) member(principal string, groups ...string) string {
 func TestTamperedGroups(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)
-	ben, sue, fay, ann := tr.member("ben", "support", "finance"), tr.member("sue", "Support"), tr.member("fay", "finance", "legal"), tr.member("anita", "support")
+	ben, sue, fay, ann := tr.member("ben", "support", "finance"), tr.member("sue", "Support"), tr.member("fay", "finance", "legal"),
+		tr.member("anita", "support")
 	author := audit.Actor{KeyID: ann, Principal: "anita"}
 	p := &audit.Policy{PolicyID: "grouped", Name: "g", Rules: "[]"}
 	if err := tr.store.CreatePolicy(t.Context(), author, p, audit.NewBudgets{}, time.Now()); err != nil {

@@ -103,7 +103,8 @@ func writeRecord(t *testing.T, dir string) {
 	tr.exec("SELECT sequence_events(1000)")
 	tr.finds(func(o *verify.Options) { o.Archives = a.dir })
 	bin := os.Getenv("TEST_POSTGRES_BIN")
-	dump, err := exec.CommandContext(t.Context(), filepath.Join(bin, "pg_dump"), "--inserts", "--rows-per-insert=100", "--no-owner", "--no-privileges", tr.url).Output()
+	dump, err := exec.CommandContext(t.Context(), filepath.Join(bin, "pg_dump"), "--inserts", "--rows-per-insert=100", "--no-owner",
+		"--no-privileges", tr.url).Output()
 	act(t, err)
 	var sql strings.Builder
 	for line := range strings.Lines(string(dump)) {

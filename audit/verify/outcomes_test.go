@@ -90,7 +90,8 @@ func TestTamperedOutcomes(t *testing.T) {
 	tr.finds(nil, outcome("removed", all[1]))
 	back()
 	strange := &spend.Outcome{ID: spend.NewOutcomeID(time.Now().Add(-time.Hour))}
-	tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM kept LIMIT 1; UPDATE copy SET outcome_id = '%s', step = 7, number = 7", strange.ID.Text(""))
+	tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM kept LIMIT 1; UPDATE copy SET outcome_id = '%s', step = 7, number = 7",
+		strange.ID.Text(""))
 	tr.exec("INSERT INTO outcomes SELECT * FROM copy")
 	tr.finds(nil, outcome("inserted", strange))
 	back()
@@ -158,7 +159,8 @@ func TestCountersAfterOutcomes(t *testing.T) {
 		charge(c)
 		c.Charges[1].Amount, c.Charges[1].NoCurrency = spend.Amount{}, true
 		o := &spend.Outcome{
-			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Step: 1, Number: 1, Status: report.status, KeyID: "key_1", RequestID: "req_1", Fence: f, Check: c,
+			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Step: 1, Number: 1, Status: report.status, KeyID: "key_1", RequestID: "req_1",
+			Fence: f, Check: c,
 		}
 		o.Amount, _ = spend.ParseAmount(report.amount)
 		o.SetRelease(report.may)
@@ -170,7 +172,8 @@ func TestCountersAfterOutcomes(t *testing.T) {
 		}
 		for _, status := range report.after {
 			next := *o
-			next.ID, next.Step, next.Number, next.Follows, next.Status, next.Amount = spend.NewOutcomeID(time.Now()), o.Step+1, o.Number+1, o, status, spend.Amount{}
+			next.ID, next.Step, next.Number, next.Follows, next.Status, next.Amount = spend.NewOutcomeID(time.Now()), o.Step+1, o.Number+1, o,
+				status, spend.Amount{}
 			if status == spend.Executed {
 				next.Amount, _ = spend.ParseAmount("1")
 			}

@@ -88,8 +88,10 @@ func TestStrangerAgrees(t *testing.T) {
 		},
 		"outcomes": func(tr *trail) {
 			all := tr.report()
-			tr.exec("UPDATE outcomes SET note = 'x' WHERE outcome_id = '%s'; DELETE FROM outcomes WHERE outcome_id = '%s'", all[0].ID.Text(""), all[1].ID.Text(""))
-			tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM outcomes LIMIT 1; UPDATE copy SET outcome_id = '%s', step = 7, number = 7; INSERT INTO outcomes SELECT * FROM copy",
+			tr.exec("UPDATE outcomes SET note = 'x' WHERE outcome_id = '%s'; DELETE FROM outcomes WHERE outcome_id = '%s'", all[0].ID.Text(""),
+				all[1].ID.Text(""))
+			tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM outcomes LIMIT 1; UPDATE copy "+
+				"SET outcome_id = '%s', step = 7, number = 7; INSERT INTO outcomes SELECT * FROM copy",
 				spend.NewOutcomeID(time.Now()).Text(""))
 		},
 		"idempotency keys": func(tr *trail) {
@@ -108,11 +110,13 @@ func TestStrangerAgrees(t *testing.T) {
 		},
 		"batches": func(tr *trail) {
 			tr.exec("UPDATE batches SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE chain_id = '%s' AND seq = 2", tr.chains[0].Text(""))
-			tr.exec("UPDATE batches SET seq = CASE seq WHEN 2 THEN 30 WHEN 3 THEN 2 END WHERE chain_id = '%s' AND seq IN (2, 3)", tr.chains[1].Text(""))
+			tr.exec("UPDATE batches SET seq = CASE seq WHEN 2 THEN 30 WHEN 3 THEN 2 END WHERE chain_id = '%s' AND seq IN (2, 3)",
+				tr.chains[1].Text(""))
 			tr.exec("UPDATE batches SET seq = 3 WHERE chain_id = '%s' AND seq = 30", tr.chains[1].Text(""))
 		},
 		"before the first batch": func(tr *trail) {
-			tr.exec(`INSERT INTO batches SELECT chain_id, 0, first_id, last_id, version, head, entries FROM batches WHERE chain_id = '%s' AND seq = 1`, tr.chains[0].Text(""))
+			tr.exec(`INSERT INTO batches SELECT chain_id, 0, first_id, last_id, version, head, entries FROM batches WHERE chain_id = '%s'
+				AND seq = 1`, tr.chains[0].Text(""))
 		},
 		"policies": func(tr *trail) {
 			tr.exec("UPDATE policies SET rules = '[1]' WHERE version = 1; DELETE FROM policies WHERE version = 3")
@@ -121,13 +125,15 @@ func TestStrangerAgrees(t *testing.T) {
 		"keys": func(tr *trail) {
 			tr.addKey()
 			tr.exec("UPDATE changes SET details = '{}' WHERE seq = 5")
-			tr.exec("UPDATE keys SET hash = '\\x00'; INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '%s', '\\x01', name, rpm, active, created_at, last_used, generation FROM keys",
+			tr.exec("UPDATE keys SET hash = '\\x00'; INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) "+
+				"SELECT '%s', '\\x01', name, rpm, active, created_at, last_used, generation FROM keys",
 				spend.NewID(time.Now()).Text(""))
 			tr.exec("DELETE FROM policies WHERE version = 1")
 		},
 		"webhooks": func(tr *trail) {
 			tr.addWebhook()
-			tr.exec("UPDATE webhooks SET url = 'https://example.net/'; INSERT INTO webhooks SELECT '%s', url, event_types, active, secret_sha256, created_at, generation FROM webhooks",
+			tr.exec("UPDATE webhooks SET url = 'https://example.net/'; INSERT INTO webhooks SELECT '%s', url, event_types, active, "+
+				"secret_sha256, created_at, generation FROM webhooks",
 				spend.NewID(time.Now()).Text(""))
 			tr.addWebhook()
 			tr.exec("DELETE FROM webhooks WHERE url LIKE '%%.com%%'")
@@ -136,7 +142,8 @@ func TestStrangerAgrees(t *testing.T) {
 			tr.recordCharged(2)
 			tr.sign()
 			tr.exec("UPDATE budget_counters SET used = used + 0.5 WHERE rule_id = 'day'; DELETE FROM budget_counters WHERE rule_id = 'ever'")
-			tr.exec(`INSERT INTO budget_counters SELECT counter_id, 0, bucket_ms, NULL, 1, since, used, policy_id, rule_id, subject FROM budget_counters WHERE rule_id = 'day'`)
+			tr.exec(`INSERT INTO budget_counters SELECT counter_id, 0, bucket_ms, NULL, 1, since, used, policy_id, rule_id, subject
+				FROM budget_counters WHERE rule_id = 'day'`)
 			tr.exec("UPDATE budget_counters SET end_ms = end_ms - 1 WHERE rule_id = 'rolling' AND start_ms >= 0")
 		},
 		"cut off": func(tr *trail) {

@@ -115,21 +115,36 @@ func TestTamperedRedemptions(t *testing.T) {
 		},
 		fmt.Sprintf("INSERT INTO redemption_keys VALUES ('\\x%s', %s)", strings.Repeat("ee", 32), id(helped)): {lasting("inserted", helped)},
 
-		"DELETE FROM redemptions_open WHERE check_id = " + id(open):                                                                    {opened("removed", open)},
-		"DELETE FROM redemptions_open WHERE check_id = " + id(doubted):                                                                 {opened("removed", doubted)},
-		"INSERT INTO redemptions_open VALUES (" + id(done) + ", now())":                                                                {opened("inserted", done)},
-		"INSERT INTO redemptions_open VALUES (" + id(untouched) + ", now())":                                                           {opened("inserted", untouched)},
-		"INSERT INTO redemptions_open VALUES (" + id(tr.records[0][0]) + ", now())":                                                    {opened("inserted", tr.records[0][0])},
-		"INSERT INTO redemptions_open VALUES ('" + last.Text("") + "', now())":                                                         {opened("inserted", &spend.Check{ID: last})},
-		"UPDATE redemptions_open SET redeemed_at = redeemed_at + interval '2 hours' WHERE check_id = " + id(open):                      {opened("altered", open)},
-		"UPDATE redemptions_open SET doubted_at = redeemed_at WHERE check_id = " + id(open):                                            {opened("altered", open)},
-		"UPDATE redemptions_open SET doubted_at = NULL WHERE check_id = " + id(doubted):                                                {opened("altered", doubted)},
-		"UPDATE redemptions_open SET doubted_at = doubted_at - interval '2 hours' WHERE check_id = " + id(doubted):                     {opened("altered", doubted)},
-		"UPDATE redemptions_open SET check_id = " + id(helped) + " WHERE check_id = " + id(open):                                       {opened("removed", open), opened("inserted", helped)},
-		"DELETE FROM outcomes WHERE check_id = " + id(open):                                                                            {outcome("removed", first), opened("inserted", open), lasting("inserted", open)},
-		"UPDATE outcomes SET once = NULL WHERE check_id = " + id(open):                                                                 {outcome("altered", first)},
-		"UPDATE outcomes SET status = 'v' WHERE check_id = " + id(open):                                                                {outcome("altered", first)},
-		"DELETE FROM redemption_keys; DELETE FROM redemptions_open; UPDATE outcomes SET note = 'x' WHERE check_id = " + id(open) + ";": {outcome("altered", first), lasting("removed", doubted), lasting("removed", done), opened("removed", doubted)},
+		"DELETE FROM redemptions_open WHERE check_id = " +
+			id(open): {opened("removed", open)},
+		"DELETE FROM redemptions_open WHERE check_id = " +
+			id(doubted): {opened("removed", doubted)},
+		"INSERT INTO redemptions_open VALUES (" + id(done) +
+			", now())": {opened("inserted", done)},
+		"INSERT INTO redemptions_open VALUES (" + id(untouched) +
+			", now())": {opened("inserted", untouched)},
+		"INSERT INTO redemptions_open VALUES (" + id(tr.records[0][0]) +
+			", now())": {opened("inserted", tr.records[0][0])},
+		"INSERT INTO redemptions_open VALUES ('" + last.Text("") +
+			"', now())": {opened("inserted", &spend.Check{ID: last})},
+		"UPDATE redemptions_open SET redeemed_at = redeemed_at + interval '2 hours' WHERE check_id = " +
+			id(open): {opened("altered", open)},
+		"UPDATE redemptions_open SET doubted_at = redeemed_at WHERE check_id = " +
+			id(open): {opened("altered", open)},
+		"UPDATE redemptions_open SET doubted_at = NULL WHERE check_id = " +
+			id(doubted): {opened("altered", doubted)},
+		"UPDATE redemptions_open SET doubted_at = doubted_at - interval '2 hours' WHERE check_id = " +
+			id(doubted): {opened("altered", doubted)},
+		"UPDATE redemptions_open SET check_id = " + id(helped) + " WHERE check_id = " +
+			id(open): {opened("removed", open), opened("inserted", helped)},
+		"DELETE FROM outcomes WHERE check_id = " +
+			id(open): {outcome("removed", first), opened("inserted", open), lasting("inserted", open)},
+		"UPDATE outcomes SET once = NULL WHERE check_id = " +
+			id(open): {outcome("altered", first)},
+		"UPDATE outcomes SET status = 'v' WHERE check_id = " +
+			id(open): {outcome("altered", first)},
+		"DELETE FROM redemption_keys; DELETE FROM redemptions_open; UPDATE outcomes SET note = 'x' WHERE check_id = " + id(open) +
+			";": {outcome("altered", first), lasting("removed", doubted), lasting("removed", done), opened("removed", doubted)},
 	} {
 		tr.bothFind("outcomes redemption_keys redemptions_open", tamper, want...)
 	}

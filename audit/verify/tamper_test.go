@@ -31,7 +31,8 @@ func TestClean(t *testing.T) {
 	now := time.Now()
 	for name, bounds := range map[string][2]time.Time{
 		"from": {tr.records[3][2].Timestamp(), {}}, "to": {{}, tr.records[3][2].Timestamp()},
-		"between": {tr.records[1][0].Timestamp(), tr.records[5][0].Timestamp()}, "later": {now.Add(time.Hour), {}}, "earlier": {{}, now.AddDate(-1, 0, 0)},
+		"between": {tr.records[1][0].Timestamp(), tr.records[5][0].Timestamp()}, "later": {now.Add(time.Hour), {}},
+		"earlier": {{}, now.AddDate(-1, 0, 0)},
 	} {
 		found, s, err := tr.verify(func(o *verify.Options) { o.From, o.To = bounds[0], bounds[1] })
 		if err != nil || len(found) > 0 || s.Checks == int64(tr.count("checks")) {
@@ -67,7 +68,8 @@ func TestEveryColumnOfAChecks(t *testing.T) {
 			continue // see "another identifier" below
 		}
 		other := map[string]string{
-			"uuid": "gen_random_uuid()", "bigint": "%s + 1", "integer": "%s - 1", "smallint": "%s + 1", "char": `CASE %s WHEN 'r' THEN 's' ELSE 'r' END`,
+			"uuid": "gen_random_uuid()", "bigint": "%s + 1", "integer": "%s - 1", "smallint": "%s + 1",
+			"char":    `CASE %s WHEN 'r' THEN 's' ELSE 'r' END`,
 			"numeric": "%s - 0.000000001", "bytea": "set_byte(%s, 5, 255 - get_byte(%[1]s, 5))", "text": "coalesce(%s, '') || ' '",
 		}[kind]
 		if other == "" {
@@ -136,9 +138,12 @@ func TestTamperedCatalogue(t *testing.T) {
 	batches := fmt.Sprintf("UPDATE batches SET last_id = NULL WHERE chain_id = '%s'", tr.chains[0].Text(""))
 	tr.exec("CREATE TABLE kept AS TABLE batches")
 	refused("last_id of table batches", "ALTER TABLE batches ALTER COLUMN last_id DROP NOT NULL; "+batches,
-		"UPDATE batches AS b SET last_id = k.last_id FROM kept AS k WHERE k.chain_id = b.chain_id AND k.seq = b.seq; ALTER TABLE batches ALTER COLUMN last_id SET NOT NULL")
-	refused("violations has row-level security", "ALTER TABLE violations ENABLE ROW LEVEL SECURITY", "ALTER TABLE violations DISABLE ROW LEVEL SECURITY")
-	refused("policies is no table", "ALTER TABLE policies RENAME TO real; CREATE VIEW policies AS TABLE real", "DROP VIEW policies; ALTER TABLE real RENAME TO policies")
+		"UPDATE batches AS b SET last_id = k.last_id FROM kept AS k WHERE k.chain_id = b.chain_id "+
+			"AND k.seq = b.seq; ALTER TABLE batches ALTER COLUMN last_id SET NOT NULL")
+	refused("violations has row-level security", "ALTER TABLE violations ENABLE ROW LEVEL SECURITY",
+		"ALTER TABLE violations DISABLE ROW LEVEL SECURITY")
+	refused("policies is no table", "ALTER TABLE policies RENAME TO real; CREATE VIEW policies AS TABLE real",
+		"DROP VIEW policies; ALTER TABLE real RENAME TO policies")
 	if found, _, err := tr.verify(nil); err != nil || len(found) == 0 {
 		t.Errorf("what was removed: %v, %v", found, err)
 	}
@@ -169,7 +174,8 @@ func (tr *trail) columns(table string) [][2]string {
 }
 
 func (tr *trail) isNull(column string, c *spend.Check) (is bool) {
-	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT "+column+" IS NULL FROM checks WHERE check_id = $1", [16]byte(c.ID)).Scan(&is); err != nil {
+	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT "+column+" IS NULL FROM checks WHERE check_id = $1", [16]byte(c.ID)).
+		Scan(&is); err != nil {
 		tr.t.Fatal(err)
 	}
 	return is
@@ -229,7 +235,8 @@ func TestTamperedChecks(t *testing.T) {
 		},
 		"partition detached": func(tr *trail) []string {
 			var bounds string
-			if err := tr.conn.QueryRow(tr.t.Context(), "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = $1::text::regclass", today()).Scan(&bounds); err != nil {
+			if err := tr.conn.QueryRow(tr.t.Context(), "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = $1::text::regclass",
+				today()).Scan(&bounds); err != nil {
 				tr.t.Fatal(err)
 			}
 			tr.exec("ALTER TABLE checks DETACH PARTITION " + today())

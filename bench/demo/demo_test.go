@@ -84,7 +84,9 @@ func TestPlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = append(files, policyfile.Policy{Source: "another", Body: bytes.Replace(files[0].Body, []byte(`"policy_id":"`), []byte(`"policy_id":"not-`), 1)})
+	files = append(files, policyfile.Policy{
+		Source: "another", Body: bytes.Replace(files[0].Body, []byte(`"policy_id":"`), []byte(`"policy_id":"not-`), 1),
+	})
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
@@ -99,13 +101,16 @@ func TestPlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{" 200  ", "replay of #", "200 actions in", "escalate", "vendor_not_on_allowlist", "validation_error", "decision"} {
+	for _, want := range []string{
+		" 200  ", "replay of #", "200 actions in", "escalate", "vendor_not_on_allowlist", "validation_error", "decision",
+	} {
 		if !strings.Contains(string(printed), want) {
 			t.Errorf("no %q in\n%s", want, printed)
 		}
 	}
 	t.Chdir(t.TempDir())
-	if err := play(t.Context(), config.Client{APIURL: node.API}, files, "r", newTable(out), nil); err == nil || !strings.Contains(err.Error(), "make run") {
+	if err := play(t.Context(), config.Client{APIURL: node.API}, files, "r", newTable(out), nil); err == nil ||
+		!strings.Contains(err.Error(), "make run") {
 		t.Error(err)
 	}
 }

@@ -46,12 +46,14 @@ func testArchive(t *testing.T, binary string) {
 	if gone.Status != http.StatusNotFound || gone.ErrorCode() != "check_not_found" || !strings.Contains(string(gone.Body), "archive") {
 		t.Errorf("an archived check is answered %s", gone)
 	}
-	if list := ok(t, must(nodes[1].Client(b.key).Violations(t.Context(), "agent_id=old-agent"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":2`) {
+	if list := ok(t, must(nodes[1].Client(b.key).Violations(t.Context(), "agent_id=old-agent"))(t),
+		http.StatusOK); !strings.Contains(string(list.Body), `"total_count":2`) {
 		t.Errorf("the violations of archived days: %s", list)
 	}
 	run := func(url string, code int, want string, args ...string) {
 		t.Helper()
-		got, out, err := fleet.Run(limited(t, patience), binary, b.dir, fleet.Settings{"DATABASE_URL": url}, append([]string{"audit"}, args...)...)
+		got, out, err := fleet.Run(limited(t, patience), binary, b.dir, fleet.Settings{"DATABASE_URL": url},
+			append([]string{"audit"}, args...)...)
 		if err != nil || got != code || !strings.Contains(out, want) {
 			t.Errorf("audit %q: exit %d, %v, want %d and %q in\n%s", args, got, err, code, want, out)
 		}
@@ -71,7 +73,8 @@ func testArchive(t *testing.T, binary string) {
 
 	// A change that bypasses the triggers is detected.
 	altered := must(nodes[0].Client(b.key).Check(t.Context(), b.action("altered", "")))(t).Result().CheckID
-	_, err = b.Postgres.Pool.Exec(t.Context(), "SET session_replication_role = replica; UPDATE spendgate.checks SET amount = 3 WHERE counterparty = 'altered'; RESET session_replication_role")
+	_, err = b.Postgres.Pool.Exec(t.Context(), "SET session_replication_role = replica; "+
+		"UPDATE spendgate.checks SET amount = 3 WHERE counterparty = 'altered'; RESET session_replication_role")
 	act(t, err)
 	run(b.service, 1, "ALTERED", "show", altered)
 	inserted, linked := spend.NewID(time.Now()), must(nodes[0].Client(b.key).Check(t.Context(), b.action("linked", "")))(t).Result().CheckID
@@ -88,12 +91,16 @@ func testArchive(t *testing.T, binary string) {
 
 // archiveViolations runs the runbook's commands for the violations of those days: they
 // are listed no more, and the feed still has their events.
-func (b *backup) archiveViolations(t *testing.T, nodes []*fleet.Node, folder string, before time.Time, run func(url string, code int, want string, args ...string)) {
+func (b *backup) archiveViolations(
+	t *testing.T, nodes []*fleet.Node, folder string, before time.Time, run func(url string, code int, want string, args ...string),
+) {
 	month, date := before.AddDate(0, 0, -1).Format("2006-01"), before.Format(time.DateOnly)
 	stop := b.load(t, nodes)
 	printed := b.typed(t, "Archive old violations", "audit detach", "2026-09-01", date, "/srv/archive", folder)
 	stop()
-	for _, want := range []string{month + ": to be archived, to be detached\n", month + ": archived, detached, 2 violations\n", "clean as far as it can be told"} {
+	for _, want := range []string{
+		month + ": to be archived, to be detached\n", month + ": archived, detached, 2 violations\n", "clean as far as it can be told",
+	} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("the runbook's commands do not say %q:\n%s", want, printed)
 		}
@@ -103,7 +110,8 @@ func (b *backup) archiveViolations(t *testing.T, nodes []*fleet.Node, folder str
 		if drop != "" {
 			run(b.owner, 0, month+": dropped, 2 violations", "detach", "--violations", "--before", date, "--to", folder, drop)
 		}
-		if list := ok(t, must(client.Violations(t.Context(), "agent_id=old-agent"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":0`) {
+		if list := ok(t, must(client.Violations(t.Context(), "agent_id=old-agent"))(t), http.StatusOK); !strings.Contains(string(list.Body),
+			`"total_count":0`) {
 			t.Errorf("the violations of an archived month: %s", list)
 		}
 		feed := ok(t, must(client.Do(t.Context(), http.MethodGet, "/v1/events?limit=100", nil))(t), http.StatusOK)

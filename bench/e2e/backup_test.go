@@ -35,7 +35,10 @@ type backup struct {
 func newBackup(t *testing.T, binary string) *backup {
 	t.Helper()
 	b := &backup{
-		roles:  &roles{Fleet: startFleet(t, fleet.Options{Binary: binary}), variables: map[string]string{"owner": "owner", "service": "spendgate", "schema": "spendgate"}},
+		roles: &roles{
+			Fleet:     startFleet(t, fleet.Options{Binary: binary}),
+			variables: map[string]string{"owner": "owner", "service": "spendgate", "schema": "spendgate"},
+		},
 		binary: binary, dir: t.TempDir(), given: make(map[string][]byte),
 	}
 	b.prepare(t)
@@ -66,10 +69,13 @@ func testBackup(t *testing.T, binary string) {
 	oldEpoch := b.epoch(t)
 	oldNode := b.lastNode(t)
 
-	if code, out, err := fleet.Run(limited(t, patience), binary, b.dir, fleet.Settings{"DATABASE_URL": b.owner}, "audit", "restored"); err != nil || code != 1 || !strings.Contains(out, "stop them first") {
+	if code, out, err := fleet.Run(limited(t, patience), binary, b.dir, fleet.Settings{"DATABASE_URL": b.owner}, "audit",
+		"restored"); err != nil || code != 1 || !strings.Contains(out, "stop them first") {
 		t.Errorf("audit restored beside nodes: %d, %v\n%s", code, err, out)
 	}
-	checkpoints := fleet.Settings{"DATABASE_URL": b.service, "CHECKPOINT_KEY": checkpointKey, "CHECKPOINT_FILE": filepath.Join(b.dir, "checkpoints")}
+	checkpoints := fleet.Settings{
+		"DATABASE_URL": b.service, "CHECKPOINT_KEY": checkpointKey, "CHECKPOINT_FILE": filepath.Join(b.dir, "checkpoints"),
+	}
 	if code, out, err := fleet.Run(limited(t, patience), binary, b.dir, checkpoints, "audit", "checkpoint"); err != nil || code != 0 {
 		t.Fatalf("audit checkpoint: %d, %v\n%s", code, err, out)
 	}
@@ -84,8 +90,10 @@ func testBackup(t *testing.T, binary string) {
 	b.refuseOldClaims(t, oldNode, oldEpoch)
 	// Only the checkpoint shows what is lost: the end of each chain that went on.
 	checkpoints["DATABASE_URL"] = b.service
-	code, out, err := fleet.Run(limited(t, patience), binary, b.dir, checkpoints, "audit", "verify", "--checkpoint", checkpoints["CHECKPOINT_FILE"])
-	if err != nil || code != 1 || !strings.Contains(out, "chain "+strings.ReplaceAll(oldNode, "-", "")+": its end is cut off") || strings.Contains(out, "altered") {
+	code, out, err := fleet.Run(limited(t, patience), binary, b.dir, checkpoints, "audit", "verify", "--checkpoint",
+		checkpoints["CHECKPOINT_FILE"])
+	if err != nil || code != 1 || !strings.Contains(out, "chain "+strings.ReplaceAll(oldNode, "-", "")+": its end is cut off") ||
+		strings.Contains(out, "altered") {
 		t.Errorf("audit verify with the checkpoint of before the loss: %d, %v\n%s", code, err, out)
 	}
 	b.serve(t, b.start(t, 2), before, lost)
@@ -149,7 +157,8 @@ func (b *backup) start(t *testing.T, n int) (nodes []*fleet.Node) {
 
 func (b *backup) action(counterparty, key string) fleet.Action {
 	return fleet.Action{
-		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: "300", Currency: "USD", Counterparty: counterparty, IdempotencyKey: key,
+		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: "300", Currency: "USD", Counterparty: counterparty,
+		IdempotencyKey: key,
 	}
 }
 
@@ -232,7 +241,8 @@ func (b *backup) prepareAgain(t *testing.T) {
 func (b *backup) owned(t *testing.T) (all string) {
 	t.Helper()
 	err := b.Postgres.Pool.QueryRow(t.Context(), `SELECT concat_ws(E'\n',
-		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled, pg_get_triggerdef(t.oid)), E'\n' ORDER BY tgrelid::regclass::text, tgname)
+		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled, pg_get_triggerdef(t.oid)), E'\n'
+		ORDER BY tgrelid::regclass::text, tgname)
 			FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = tgrelid WHERE relnamespace = 'spendgate'::regnamespace AND NOT tgisinternal),
 		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole, (SELECT string_agg(a::text, ',' ORDER BY a::text) FROM unnest(relacl) AS a),
 			pg_get_expr(relpartbound, c.oid)), E'\n' ORDER BY relname)
@@ -314,10 +324,12 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 	b.show(t, before)
 	eventually(t, patience, "the windows are loaded again", func() bool {
 		text := string(must(nodes[0].Metrics(t.Context()))(t).Body) + string(must(nodes[1].Metrics(t.Context()))(t).Body)
-		return strings.Count(text, "\nspendgate_guard_windows_lazy 0") == 2 && regexp.MustCompile(`\nspendgate_guard_windows_loaded_total [1-9]`).MatchString(text)
+		return strings.Count(text, "\nspendgate_guard_windows_lazy 0") == 2 && regexp.MustCompile(`\nspendgate_guard_windows_loaded_total [1-9]`).
+			MatchString(text)
 	})
 	var counted bool
-	act(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT cluster = system_identifier FROM spendgate.violation_count_state, pg_control_system()").Scan(&counted))
+	act(t, b.Postgres.Pool.QueryRow(t.Context(),
+		"SELECT cluster = system_identifier FROM spendgate.violation_count_state, pg_control_system()").Scan(&counted))
 	if !counted {
 		t.Error("violations are counted by another server's transactions")
 	}
@@ -338,7 +350,8 @@ func (b *backup) show(t *testing.T, before map[string][]byte) {
 		first := fleet.Answer{Status: http.StatusOK, Body: body}.Result()
 		code, out, err := fleet.Run(limited(t, patience), b.binary, b.dir, settings, "audit", "show", first.CheckID)
 		for _, want := range []string{
-			first.CheckID + ": escalate", "counterparty        " + name, "rule                ask, of type escalate_if", "parameter           amount_above = 200",
+			first.CheckID + ": escalate", "counterparty        " + name, "rule                ask, of type escalate_if",
+			"parameter           amount_above = 200",
 			"API key             key_", ", test", "the row is the one that the batch lists", "read from           PostgreSQL",
 		} {
 			if err != nil || code != 0 || !strings.Contains(out, want) {

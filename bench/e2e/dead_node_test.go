@@ -86,7 +86,8 @@ func (s *suite) redemptionOfDeadNode(t *testing.T) {
 	answered := make(chan fleet.Answer, 1)
 	go func() { answered <- redeem(d.Node, "one") }()
 	recorded := func() (n int) {
-		act(t, s.Postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM outcomes WHERE 'chk_' || replace(check_id::text, '-', '') = $1", id).Scan(&n))
+		act(t, s.Postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM outcomes WHERE 'chk_' || replace(check_id::text, '-', '') = $1", id).
+			Scan(&n))
 		return n
 	}
 	eventually(t, patience, "the redemption is recorded, and its answer kept back", func() bool { return recorded() == 1 && d.network.Kept() })

@@ -91,7 +91,8 @@ func (d *devNode) fill(t *testing.T) (s devState) {
 func (d *devNode) compare(t *testing.T, s devState) {
 	t.Helper()
 	c := d.Client(s.key)
-	if a := ok(t, must(c.Do(t.Context(), http.MethodGet, "/v1/policies/"+standard+"?version=1", nil))(t), 200); !bytes.Equal(a.Body, s.policy.Body) {
+	if a := ok(t, must(c.Do(t.Context(), http.MethodGet, "/v1/policies/"+standard+"?version=1", nil))(t), 200); !bytes.Equal(a.Body,
+		s.policy.Body) {
 		t.Errorf("the policy is\n%s\nand was\n%s", a.Body, s.policy.Body)
 	}
 	if a := check(t, c, s.keyed); !a.Replayed() || !bytes.Equal(a.Body, s.keyedAnswer.Body) {

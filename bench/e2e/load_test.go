@@ -107,7 +107,8 @@ func (l *load) work(w int) {
 			if !answered {
 				break
 			}
-			if again, _, answered := l.insist(w, action); answered && (!bytes.Equal(first.answer.Body, again.answer.Body) || !again.answer.Replayed()) {
+			if again, _, answered := l.insist(w, action); answered &&
+				(!bytes.Equal(first.answer.Body, again.answer.Body) || !again.answer.Replayed()) {
 				l.fault("a key sent again (G2): %s; before: %s", again, first)
 			}
 			if first.answer.Result().Duplicate() {
@@ -193,7 +194,8 @@ func (s *suite) underLoad(t *testing.T, provoke func() (from, back time.Time), e
 		switch {
 		case x.failed() && !e.mayFail(x):
 			bad = "a failure apart from the fault"
-		case x.err == nil && x.failed() && (x.answer.Status != 500 || x.answer.ErrorCode() != "internal_error" || x.answer.Header.Get("Retry-After") == ""):
+		case x.err == nil && x.failed() &&
+			(x.answer.Status != 500 || x.answer.ErrorCode() != "internal_error" || x.answer.Header.Get("Retry-After") == ""):
 			bad = "a failure that is no internal_error with Retry-After (G7)"
 		case x.answer.Took() > e.within:
 			bad = "answered too late"
@@ -316,7 +318,8 @@ func difference(a fleet.Action, r fleet.Result, row fleet.Row) string {
 		return "policy"
 	case row.LatencyMS != r.LatencyMS:
 		return "latency"
-	case !same(row.ReasonCode, r.ReasonCode) || !same(row.RuleID, r.RuleID) || !same(row.Message, r.Message) || !same(row.NextStep, r.NextStep):
+	case !same(row.ReasonCode, r.ReasonCode) || !same(row.RuleID, r.RuleID) || !same(row.Message, r.Message) ||
+		!same(row.NextStep, r.NextStep):
 		return "reason"
 	case row.AgentID != a.AgentID || row.Counterparty != a.Counterparty || row.Amount != string(a.Amount) || row.Currency != a.Currency ||
 		row.ActionType != a.ActionType || row.Key != a.IdempotencyKey:

@@ -102,7 +102,8 @@ func (s *suite) rateLimit(t *testing.T) {
 		case http.StatusOK:
 			left = append(left, a.Number("X-RateLimit-Remaining"))
 		case http.StatusTooManyRequests:
-			if after := a.Number("Retry-After"); after < 1 || after > 61 || a.ErrorCode() != "rate_limit_exceeded" || a.Number("X-RateLimit-Remaining") != 0 {
+			if after := a.Number("Retry-After"); after < 1 || after > 61 || a.ErrorCode() != "rate_limit_exceeded" ||
+				a.Number("X-RateLimit-Remaining") != 0 {
 				t.Errorf("a refusal: %s with %v", a, a.Header)
 			}
 		default:

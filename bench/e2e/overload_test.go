@@ -111,7 +111,8 @@ func overloadFaults(able, over generator.Result) (faults []string) {
 		fault("p99 of what was admitted is %.0f ms", over.Latency.P99)
 	}
 	if over.Refused == 0 || over.Refusal.P50 > over.Latency.P50/2 {
-		fault("%d were refused, half of them after %.0f ms; half of what was admitted took %.0f", over.Refused, over.Refusal.P50, over.Latency.P50)
+		fault("%d were refused, half of them after %.0f ms; half of what was admitted took %.0f", over.Refused, over.Refusal.P50,
+			over.Latency.P50)
 	}
 	if other := over.Failures() - over.Refused; other > 0 {
 		fault("%d failures that were no refusals: %v %v", other, over.Errors, over.Examples)

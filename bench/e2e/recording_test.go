@@ -23,7 +23,8 @@ func (s *suite) recording(t *testing.T) {
 		act(t, err)
 	}
 	exec(fmt.Sprintf("CREATE ROLE lesser LOGIN PASSWORD '%s'", password))
-	act(t, s.Postgres.Script(ctx, s.Postgres.URL, "../../deploy/postgres/grants.sql", map[string]string{"service": "lesser", "schema": "public"}))
+	act(t, s.Postgres.Script(ctx, s.Postgres.URL, "../../deploy/postgres/grants.sql",
+		map[string]string{"service": "lesser", "schema": "public"}))
 	url, err := s.Postgres.As("lesser", password)
 	act(t, err)
 	node, err := s.AddNode(fleet.Settings{"DATABASE_URL": url})
@@ -62,10 +63,12 @@ func (s *suite) recording(t *testing.T) {
 		Dependencies []struct{ Name, Status, Detail string }
 	}
 	act(t, json.Unmarshal([]byte(body), &told))
-	if len(told.Dependencies) != 2 || told.Dependencies[1].Name != "store" || !strings.Contains(told.Dependencies[1].Detail, "cannot record checks") {
+	if len(told.Dependencies) != 2 || told.Dependencies[1].Name != "store" ||
+		!strings.Contains(told.Dependencies[1].Detail, "cannot record checks") {
 		t.Errorf("/readyz says %s", body)
 	}
-	if log := node.Log(); !strings.Contains(log, `"msg":"not ready","dependency":"store","error":"this node cannot record checks`) || !strings.Contains(log, "permission denied") {
+	if log := node.Log(); !strings.Contains(log, `"msg":"not ready","dependency":"store","error":"this node cannot record checks`) ||
+		!strings.Contains(log, "permission denied") {
 		t.Errorf("the log does not say why:\n%s", tail(log))
 	}
 	exec("GRANT INSERT ON batches TO lesser")

@@ -117,17 +117,20 @@ func (r *roles) work(t *testing.T) {
 		t.Errorf("not a replay: %s", again)
 	}
 	ok(t, must(r.client.GetCheck(ctx, first.Result().CheckID))(t), http.StatusOK)
-	if list := ok(t, must(r.client.Violations(ctx, "agent_id=agent"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":1`) {
+	if list := ok(t, must(r.client.Violations(ctx, "agent_id=agent"))(t), http.StatusOK); !strings.Contains(string(list.Body),
+		`"total_count":1`) {
 		t.Errorf("the violation is not listed: %s", list)
 	}
-	if feed := ok(t, must(r.client.Do(ctx, http.MethodGet, "/v1/events?limit=100", nil))(t), http.StatusOK); !strings.Contains(string(feed.Body), "violation.recorded") {
+	if feed := ok(t, must(r.client.Do(ctx, http.MethodGet, "/v1/events?limit=100", nil))(t),
+		http.StatusOK); !strings.Contains(string(feed.Body), "violation.recorded") {
 		t.Errorf("the violation is not in the feed: %s", feed)
 	}
 	eventually(t, patience, "the violation is counted", func() (done bool) {
 		err := owner.QueryRow(ctx, "SELECT sum(total) = 1 FROM violation_counts").Scan(&done)
 		return err == nil && done
 	})
-	if list := ok(t, must(r.client.Violations(ctx, "decision=block"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":1`) {
+	if list := ok(t, must(r.client.Violations(ctx, "decision=block"))(t), http.StatusOK); !strings.Contains(string(list.Body),
+		`"total_count":1`) {
 		t.Errorf("the violation is not listed once it is counted: %s", list)
 	}
 	// A new epoch, and the windows from the database.
@@ -187,7 +190,8 @@ func (r *roles) refused(t *testing.T) {
 		"UPDATE webhook_states SET secret = ''", "UPDATE webhooks SET url = ''",
 		"UPDATE keys SET active = true", "UPDATE keys SET hash = ''", "UPDATE keys SET last_used = NULL, rpm = 1",
 		"SELECT close_day('2001-01-01')", `SELECT detach_day('2001-01-01', 0, '\x00')`, "SELECT empty_default_partition()",
-		`SELECT detach_violations('2001-01-01', 0, '\x00')`, "SELECT trim_violation_counts()", "SELECT delete_violations('2001-01-01', '00000000000000000000000000000000', 1)",
+		`SELECT detach_violations('2001-01-01', 0, '\x00')`, "SELECT trim_violation_counts()",
+		"SELECT delete_violations('2001-01-01', '00000000000000000000000000000000', 1)",
 		"SELECT lo_import('/etc/passwd')", "SELECT pg_read_file('PG_VERSION')", "ALTER SYSTEM SET fsync = off",
 	}
 	for _, table := range tables {
@@ -215,7 +219,8 @@ func (r *roles) refused(t *testing.T) {
 	const notAllowed = "42501"
 	for _, statement := range tried {
 		_, err := service.Exec(ctx, statement)
-		if refused, is := errors.AsType[*pgconn.PgError](err); !is || refused.Code != notAllowed && !strings.HasPrefix(statement, "DROP TRIGGER") {
+		if refused, is := errors.AsType[*pgconn.PgError](err); !is ||
+			refused.Code != notAllowed && !strings.HasPrefix(statement, "DROP TRIGGER") {
 			t.Errorf("%s: got %v, want a refusal for lack of privileges", statement, err)
 		}
 	}
@@ -227,7 +232,8 @@ func (r *roles) refused(t *testing.T) {
 // tables returns all of the schema, each with a column of its own.
 func (r *roles) tables(t *testing.T) (tables [][2]string) {
 	t.Helper()
-	rows, err := r.Postgres.Pool.Query(t.Context(), `SELECT relname, attname FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid AND attnum = 1
+	rows, err := r.Postgres.Pool.Query(t.Context(), `SELECT relname, attname FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid
+		AND attnum = 1
 		WHERE relnamespace = $1::regnamespace AND relkind IN ('r', 'p') ORDER BY relname`, r.quoted("schema"))
 	act(t, err)
 	tables, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (table [2]string, err error) {
@@ -253,7 +259,8 @@ func (r *roles) recorded(t *testing.T) (all string) {
 		(SELECT string_agg(p::text, E'\n' ORDER BY seq) FROM SCHEMA.changes AS p),
 		(SELECT string_agg(d::text, E'\n' ORDER BY day) FROM SCHEMA.archived_days AS d),
 		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), E'\n' ORDER BY tgrelid, tgname) FROM pg_trigger),
-		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole), E'\n' ORDER BY relname) FROM pg_class WHERE relnamespace = 'SCHEMA'::regnamespace))`, "SCHEMA", r.quoted("schema"))
+		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole), E'\n' ORDER BY relname) FROM pg_class
+		WHERE relnamespace = 'SCHEMA'::regnamespace))`, "SCHEMA", r.quoted("schema"))
 	act(t, r.Postgres.Pool.QueryRow(t.Context(), query).Scan(&all))
 	return all
 }

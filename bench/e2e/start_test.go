@@ -44,7 +44,9 @@ func testStart(t *testing.T, binary string) {
 	t.Cleanup(func() { act(t, postgres.Close()) })
 	s := &start{binary: binary, redis: redis, postgres: postgres, key: filepath.Join(dir, "key")}
 	act(t, os.WriteFile(s.key, []byte(formerAdminKey), 0o600))
-	s.settings = fleet.Settings{"REDIS_URL": redis.URL, "DATABASE_URL": postgres.URL, "ADMIN_KEY_FILE": s.key, "ALLOW_UNSAFE_DURABILITY": "true"}
+	s.settings = fleet.Settings{
+		"REDIS_URL": redis.URL, "DATABASE_URL": postgres.URL, "ADMIN_KEY_FILE": s.key, "ALLOW_UNSAFE_DURABILITY": "true",
+	}
 	s.node, err = fleet.NewNode(binary, "serve", "start", dir, s.settings)
 	act(t, err)
 	s.node.Seen = documented(t)
@@ -158,7 +160,8 @@ func (s *start) alter(t *testing.T, setting string) {
 }
 
 func (s *start) durability(t *testing.T) {
-	if m := metricsOf(t, s.node); m["spendgate_durability_safe"] != "0" || m["spendgate_ready"] != "1" || m[`spendgate_dependency_up{dependency="store"}`] != "1" {
+	if m := metricsOf(t, s.node); m["spendgate_durability_safe"] != "0" || m["spendgate_ready"] != "1" ||
+		m[`spendgate_dependency_up{dependency="store"}`] != "1" {
 		t.Errorf("metrics: %v", m)
 	}
 	if !strings.Contains(readyOf(t, s.node).Durability, "UNSAFE") || !strings.Contains(s.node.Log(), "a crash can lose answered checks") {
@@ -168,7 +171,8 @@ func (s *start) durability(t *testing.T) {
 	eventually(t, patience, "the absent standby is told", func() bool {
 		return strings.Contains(readyOf(t, s.node).Durability, "1 of 1 not connected")
 	})
-	if m := metricsOf(t, s.node); m["spendgate_synchronous_standbys_missing"] != "1" || !strings.Contains(s.node.Log(), "a synchronous standby is not connected") {
+	if m := metricsOf(t, s.node); m["spendgate_synchronous_standbys_missing"] != "1" ||
+		!strings.Contains(s.node.Log(), "a synchronous standby is not connected") {
 		t.Error("the metric or the log does not say it")
 	}
 	if said := s.run(t, 1, nil, "serve", "--check"); !strings.Contains(said, "commits would wait for a standby") {
@@ -204,7 +208,9 @@ func (s *start) otherRedis(t *testing.T) {
 	client := s.node.Client(key)
 	ok(t, must(client.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	check := func(ctx context.Context) (fleet.Answer, error) {
-		return client.Check(ctx, fleet.Action{AgentID: "bot", PolicyID: standard, ActionType: "refund", Amount: "1", Currency: "USD", Counterparty: "c"})
+		return client.Check(ctx, fleet.Action{
+			AgentID: "bot", PolicyID: standard, ActionType: "refund", Amount: "1", Currency: "USD", Counterparty: "c",
+		})
 	}
 	ok(t, must(check(t.Context()))(t), http.StatusOK)
 	ctx, stop := context.WithCancel(t.Context())
@@ -217,7 +223,8 @@ func (s *start) otherRedis(t *testing.T) {
 	})
 	t.Cleanup(func() { stop(); working.Wait() })
 	for _, args := range [][]string{{"serve"}, {"serve", "--check"}} {
-		if said := s.run(t, 1, fleet.Settings{"REDIS_URL": other.URL, "OPS_ADDR": "127.0.0.1:0", "LISTEN_ADDR": "127.0.0.1:0"}, args...); !strings.Contains(said, "they use another redis") {
+		if said := s.run(t, 1, fleet.Settings{"REDIS_URL": other.URL, "OPS_ADDR": "127.0.0.1:0", "LISTEN_ADDR": "127.0.0.1:0"},
+			args...); !strings.Contains(said, "they use another redis") {
 			t.Errorf("%q says\n%s", args, said)
 		}
 	}
@@ -240,7 +247,8 @@ func (s *start) hangup(t *testing.T) {
 		before := len(s.node.Log())
 		act(t, os.WriteFile(s.key, []byte(setting), 0o600))
 		act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
-		eventually(t, patience, "the setting is taken", func() bool { return strings.Contains(s.node.Log()[before:], "the settings were read again") })
+		eventually(t, patience, "the setting is taken",
+			func() bool { return strings.Contains(s.node.Log()[before:], "the settings were read again") })
 	}
 	if !accepts(former) || accepts(next) {
 		t.Error("before: not the former key alone is accepted")
@@ -252,7 +260,8 @@ func (s *start) hangup(t *testing.T) {
 	set(next)
 	act(t, os.Remove(s.key))
 	act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
-	eventually(t, patience, "a fault is told", func() bool { return strings.Contains(s.node.Log(), "cannot read the settings again; nothing changed") })
+	eventually(t, patience, "a fault is told",
+		func() bool { return strings.Contains(s.node.Log(), "cannot read the settings again; nothing changed") })
 	if !accepts(next) || accepts(former) {
 		t.Error("after a fault: not the next key alone is accepted")
 	}

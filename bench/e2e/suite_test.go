@@ -139,7 +139,8 @@ func newSuite(t *testing.T, binary string, o fleet.Options) *suite {
 	t.Helper()
 	checkpoints := filepath.Join(t.TempDir(), "checkpoints.jsonl")
 	o.Binary, o.Nodes, o.Settings = binary, 2, fleet.Settings{
-		"LOG_LEVEL": "debug", "TRUSTED_PROXIES": "127.0.0.1", "CHECKPOINT_KEY": checkpointKey, "CHECKPOINT_FILE": checkpoints, "CHECKPOINT_INTERVAL": "1s",
+		"LOG_LEVEL": "debug", "TRUSTED_PROXIES": "127.0.0.1", "CHECKPOINT_KEY": checkpointKey, "CHECKPOINT_FILE": checkpoints,
+		"CHECKPOINT_INTERVAL": "1s",
 	}
 	f := startFleet(t, o)
 	s := &suite{Fleet: f, binary: binary, checkpoints: checkpoints}

@@ -46,7 +46,9 @@ func TestChildOutlivesTheThread(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	dir := t.TempDir()
 	process := func() *Process {
-		return &Process{name: "sleep", path: "/bin/sleep", args: []string{"60"}, logPath: filepath.Join(dir, "log"), pidPath: filepath.Join(dir, "pid")}
+		return &Process{
+			name: "sleep", path: "/bin/sleep", args: []string{"60"}, logPath: filepath.Join(dir, "log"), pidPath: filepath.Join(dir, "pid"),
+		}
 	}
 	first := process()
 	if err := first.Launch(); err != nil {

@@ -97,7 +97,8 @@ func listens(t *testing.T, addr string) bool {
 // Servers that are named from outside are used as they are.
 func TestServersFromOutside(t *testing.T) {
 	c := exec.CommandContext(t.Context(), build(t), "with-servers", "sh", "-c", "echo $TEST_REDIS_URL $TEST_DATABASE_URL")
-	c.Env = append(os.Environ(), "TEST_REDIS_URL=redis://outside", "TEST_DATABASE_URL=postgres://outside", "TEST_REDIS_SERVER=/none", "TEST_POSTGRES_BIN=/none")
+	c.Env = append(os.Environ(), "TEST_REDIS_URL=redis://outside", "TEST_DATABASE_URL=postgres://outside", "TEST_REDIS_SERVER=/none",
+		"TEST_POSTGRES_BIN=/none")
 	if out, err := c.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "redis://outside postgres://outside" {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -74,17 +74,18 @@ func approvalScenarios() []Model {
 		}),
 		asked(Model{
 			Name:   "somebody in two groups",
-			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(approves, 3), on(use, 0)}, AsksOf: 2, Groups: [4]groups{1: 3, 2: 1, 3: 3},
+			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(approves, 3), on(use, 0)}, AsksOf: 2,
+			Groups: [4]groups{1: 3, 2: 1, 3: 3},
 		}),
 		asked(Model{
 			Name:   "a decision and a patch of its groups",
-			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(approves, 3), on(use, 0)}, AsksOf: 2, Groups: [4]groups{1: 1, 2: 2, 3: 1},
-			Regrouped: 2, Regroups: 1,
+			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(approves, 3), on(use, 0)}, AsksOf: 2,
+			Groups: [4]groups{1: 1, 2: 2, 3: 1}, Regrouped: 2, Regroups: 1,
 		}),
 		asked(Model{
 			Name:   "groups and the expiry",
-			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(denies, 3), on(use, 0)}, AsksOf: 2, Groups: [4]groups{1: 1, 2: 2, 3: 1},
-			Ticks: 2, SetBacks: 1,
+			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(denies, 3), on(use, 0)}, AsksOf: 2,
+			Groups: [4]groups{1: 1, 2: 2, 3: 1}, Ticks: 2, SetBacks: 1,
 		}),
 		asked(Model{
 			Name:   "a denial against an approval",
@@ -112,7 +113,8 @@ func approvalScenarios() []Model {
 		}),
 		approved(Model{
 			Name:   "a use behind another's check",
-			Checks: []Check{on(under(plain, short), 0), after(on(escalating(under(plain, short)), 0), 1), after(on(use, 1), 2)}, Ticks: 2, UseWithin: long,
+			Checks: []Check{on(under(plain, short), 0), after(on(escalating(under(plain, short)), 0), 1), after(on(use, 1), 2)}, Ticks: 2,
+			UseWithin: long,
 		}),
 		approved(Model{
 			Name:   "a use behind another's check in lazy windows",

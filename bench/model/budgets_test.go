@@ -147,8 +147,10 @@ func budgetScenarios() []Model {
 			Flushes: 1, Reclaims: 1, Loader: 1,
 		},
 		{
-			Name:     "a correction and a check of another action",
-			Checks:   []Check{void(recordedCheck, 0), restore(recordedCheck, 0, 1), after(on(elsewhere(plain), 0), 1), after(on(under(plain, long), 0), 2)},
+			Name: "a correction and a check of another action",
+			Checks: []Check{
+				void(recordedCheck, 0), restore(recordedCheck, 0, 1), after(on(elsewhere(plain), 0), 1), after(on(under(plain, long), 0), 2),
+			},
 			Recorded: long, Flushes: 1, Reclaims: 1, Loader: 1,
 		},
 		{
@@ -167,8 +169,8 @@ func budgetScenarios() []Model {
 		},
 		{
 			Name:   "a correction in lazy windows",
-			Checks: []Check{on(under(plain, long), 0), void(1, 0), restore(1, 1, 2), on(under(plain, short), 0)}, Lazy: true, Recorded: long, Loader: 1,
-			Ticks: 1, LostReplies: 1,
+			Checks: []Check{on(under(plain, long), 0), void(1, 0), restore(1, 1, 2), on(under(plain, short), 0)}, Lazy: true, Recorded: long,
+			Loader: 1, Ticks: 1, LostReplies: 1,
 		},
 		{
 			Name:   "a void of an orphan",

@@ -25,7 +25,8 @@ func redemptionScenarios() []Model {
 	return []Model{
 		allowed(Model{
 			Name:   "two redeem",
-			Checks: []Check{redeem(of, gateway, 0, 0), redeem(of, gateway, 1, 1), redeem(of, other, 1, 1)}, LostCommits: 1, Reclaims: 1, Suspicions: 1,
+			Checks: []Check{redeem(of, gateway, 0, 0), redeem(of, gateway, 1, 1), redeem(of, other, 1, 1)}, LostCommits: 1, Reclaims: 1,
+			Suspicions: 1,
 		}),
 		allowed(Model{
 			Name:   "a redemption and its retry",
@@ -41,11 +42,13 @@ func redemptionScenarios() []Model {
 		}),
 		allowed(Model{
 			Name:   "a redemption and a check of the same action",
-			Checks: []Check{redeem(of, gateway, 1, 0), void(of, gateway, 0), {Window: long, Node: 1, Request: 1}}, Flushes: 1, Reclaims: 1, Loader: 1,
+			Checks: []Check{redeem(of, gateway, 1, 0), void(of, gateway, 0), {Window: long, Node: 1, Request: 1}}, Flushes: 1, Reclaims: 1,
+			Loader: 1,
 		}),
 		allowed(Model{
 			Name:   "a check, its redemption and the report",
-			Checks: []Check{elsewhere, redeem(1, gateway, 1, 1), executed(1, gateway, 1), void(1, requester, 0)}, Required: true, Deadlines: 1, LostCommits: 1, Reclaims: 1,
+			Checks: []Check{elsewhere, redeem(1, gateway, 1, 1), executed(1, gateway, 1), void(1, requester, 0)}, Required: true, Deadlines: 1,
+			LostCommits: 1, Reclaims: 1,
 		}),
 		allowed(Model{
 			Name:   "in doubt by time",
@@ -56,26 +59,36 @@ func redemptionScenarios() []Model {
 			Checks: []Check{redeem(of, gateway, 1, 0), doubt(of, gateway, 0), doubt(of, other, 1), void(of, treasury, 1)}, Crashes: 1,
 		}),
 		allowed(Model{
-			Name:   "in doubt, and who asked",
-			Checks: []Check{redeem(of, gateway, 1, 0), after(doubt(of, gateway, 1), 1), void(of, requester, 1), executed(of, gateway, 0)}, LostCommits: 1, Reclaims: 1,
+			Name:        "in doubt, and who asked",
+			Checks:      []Check{redeem(of, gateway, 1, 0), after(doubt(of, gateway, 1), 1), void(of, requester, 1), executed(of, gateway, 0)},
+			LostCommits: 1, Reclaims: 1,
 		}),
 		allowed(Model{
 			Name:   "a redemption that is late",
-			Checks: []Check{redeem(of, gateway, 1, 0), redeem(of, other, 0, 1), pending(void(of, requester, 1))}, RedeemWithin: 1, Ticks: 2, Crashes: 1, LostCommits: 1, Reclaims: 1,
-		}),
-		allowed(Model{
-			Name:    "a lasting key",
-			Checks:  []Check{{Window: long, Fingerprint: 1}, once(redeem(of, gateway, 1, 0)), once(redeem(1, gateway, 2, 1)), once(redeem(1, gateway, 2, 1))},
+			Checks: []Check{redeem(of, gateway, 1, 0), redeem(of, other, 0, 1), pending(void(of, requester, 1))}, RedeemWithin: 1, Ticks: 2,
 			Crashes: 1, LostCommits: 1, Reclaims: 1,
 		}),
 		allowed(Model{
-			Name:         "a lasting key of what is late or voided",
-			Checks:       []Check{{Window: long, Fingerprint: 1}, once(redeem(of, gateway, 1, 0)), void(of, requester, 1), once(redeem(1, gateway, 2, 1))},
+			Name: "a lasting key",
+			Checks: []Check{
+				{Window: long, Fingerprint: 1}, once(redeem(of, gateway, 1, 0)), once(redeem(1, gateway, 2, 1)), once(redeem(1, gateway, 2, 1)),
+			},
+			Crashes: 1, LostCommits: 1, Reclaims: 1,
+		}),
+		allowed(Model{
+			Name: "a lasting key of what is late or voided",
+			Checks: []Check{
+				{Window: long, Fingerprint: 1}, once(redeem(of, gateway, 1, 0)), void(of, requester, 1), once(redeem(1, gateway, 2, 1)),
+			},
 			RedeemWithin: 1, Ticks: 2,
 		}),
 		{
-			Name:     "a redemption of a use",
-			Checks:   []Check{{Window: long, Uses: true, Request: 1}, redeem(1, gateway, 1, 1), void(1, requester, 0), {Window: long, Uses: true, Request: 1, Node: 1}},
+			Name: "a redemption of a use",
+			Checks: []Check{
+				{Window: long, Uses: true, Request: 1},
+				redeem(1, gateway, 1, 1), void(1, requester, 0),
+				{Window: long, Uses: true, Request: 1, Node: 1},
+			},
 			Recorded: long, Asks: 1, Approved: true, Expires: 2, UseWithin: 2, DoubtAfter: 1, Ticks: 1,
 		},
 	}

@@ -110,11 +110,13 @@ func claimScenarios() []Model {
 		},
 		{
 			Name:   "successors that fail",
-			Checks: []Check{on(under(plain, short), 0), on(under(plain, long), 1)}, Recorded: long, Ticks: 1, LostCommits: 1, Reclaims: 1, Suspicions: 1,
+			Checks: []Check{on(under(plain, short), 0), on(under(plain, long), 1)}, Recorded: long, Ticks: 1, LostCommits: 1, Reclaims: 1,
+			Suspicions: 1,
 		},
 		{
 			Name:   "successors that die",
-			Checks: []Check{on(under(plain, short), 0), on(under(plain, long), 1), on(under(plain, long), 1)}, Recorded: long, Ticks: 1, Crashes: 1, LostReplies: 1,
+			Checks: []Check{on(under(plain, short), 0), on(under(plain, long), 1), on(under(plain, long), 1)}, Recorded: long, Ticks: 1, Crashes: 1,
+			LostReplies: 1,
 		},
 		{
 			Name:   "lazy successors",

@@ -39,7 +39,8 @@ func pages(t *testing.T) []string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "node_modules" || path != "." && strings.HasPrefix(entry.Name(), ".")):
+		case entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "node_modules" ||
+			path != "." && strings.HasPrefix(entry.Name(), ".")):
 			return fs.SkipDir
 		case filepath.Ext(path) == ".md":
 			found = append(found, path)

@@ -57,7 +57,8 @@ func runPython(t *testing.T, e example, name string) string {
 	t.Helper()
 	interpreter := os.Getenv("TEST_PYTHON")
 	if interpreter == "" {
-		t.Logf("%s:%d is not run: TEST_PYTHON is not set; deploy/clients/python/install.sh installs what the package needs and prints its value", e.page, e.line)
+		t.Logf("%s:%d is not run: TEST_PYTHON is not set; deploy/clients/python/install.sh installs what the package needs and prints its value",
+			e.page, e.line)
 		return ""
 	}
 	source, err := filepath.Abs(filepath.Join(root(), "deploy", "clients", "python", "src"))
@@ -87,7 +88,8 @@ func installClient(t *testing.T, modules, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compileStrictly(t, modules, filepath.Join(dir, "dist"), "--declaration", filepath.Join(source, "src", "index.ts"), filepath.Join(source, "src", "file-journal.ts"))
+	compileStrictly(t, modules, filepath.Join(dir, "dist"), "--declaration", filepath.Join(source, "src", "index.ts"),
+		filepath.Join(source, "src", "file-journal.ts"))
 	description, err := os.ReadFile(filepath.Join(source, "package.json"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "package.json"), description, 0o600)

@@ -16,8 +16,10 @@ const acts = "refund under"
 // The samples move money on a complete 200 allow without an outcome, once: of a
 // replay the provider is asked first.
 func TestSamplesActOnlyOnAnAllow(t *testing.T) {
-	const allowed = `{"check_id":"chk_0123456789abcdef0123456789abcdef","decision":"allow","confidence":"high","reason_code":null,"message":"fine",` +
-		`"violated_rule_id":null,"violated_rule_description":null,"policy_version":2,"next_step":"Proceed.","latency_ms":1,"timestamp":"2026-01-02T03:04:05.600Z"}`
+	const allowed = `{"check_id":"chk_0123456789abcdef0123456789abcdef","decision":"allow","confidence":"high","reason_code":null,` +
+		`"message":"fine",` +
+		`"violated_rule_id":null,"violated_rule_description":null,"policy_version":2,"next_step":"Proceed.","latency_ms":1,` +
+		`"timestamp":"2026-01-02T03:04:05.600Z"}`
 	answers := map[string]http.HandlerFunc{
 		"allow":     says(200, allowed),
 		"replay":    says(200, allowed, "Idempotent-Replayed"), // of a refund that the provider knows

@@ -241,7 +241,8 @@ func (p *petition) use(fail func(string, ...any), c *spend.Check, at time.Time) 
 	case p.used != nil:
 		fail("G13: %s and %s use one approval", c.ID.Text("chk_"), p.used.ID.Text("chk_"))
 	case p.approved.IsZero() || !p.denied.IsZero() || !p.expired.IsZero():
-		fail("G13: %s uses what %d of %d approved, denied at %s, expired at %s", c.ID.Text("chk_"), len(p.by), p.check.Approval.Required, p.denied, p.expired)
+		fail("G13: %s uses what %d of %d approved, denied at %s, expired at %s", c.ID.Text("chk_"), len(p.by), p.check.Approval.Required,
+			p.denied, p.expired)
 	case at.After(p.approved.Add(p.check.Approval.UseWithin + tick)):
 		fail("G13: %s uses at %s what was approved at %s", c.ID.Text("chk_"), at, p.approved)
 	}
@@ -262,7 +263,8 @@ func (f *simulation) judgeRefused(fail func(string, ...any), s *sent, p *petitio
 	case refused.Status == audit.ApprovalDenied:
 		lie = p.denied.IsZero() || p.denied.After(s.ended())
 	case refused.Status == audit.ApprovalExpired:
-		lie = s.ended().Before(p.asked.Add(p.check.Approval.Expires)) && (p.approved.IsZero() || s.ended().Before(p.approved.Add(p.check.Approval.UseWithin-time.Millisecond)))
+		lie = s.ended().Before(p.asked.Add(p.check.Approval.Expires)) &&
+			(p.approved.IsZero() || s.ended().Before(p.approved.Add(p.check.Approval.UseWithin-time.Millisecond)))
 	default:
 		lie = true
 	}

@@ -72,8 +72,8 @@ func (m *memory) CounterUsages(ctx context.Context, counters []spend.Counter) ([
 // inUse reports whether something was taken from an open counter of a budget.
 func (m *memory) inUse(policyID, ruleID string, since int, now time.Time) bool {
 	for _, c := range m.counters {
-		if charge := c.change.Charge; c.change.PolicyID == policyID && charge.RuleID == ruleID && charge.Since == since && c.Usage != (spend.Usage{}) &&
-			(charge.EndMS == 0 || charge.EndMS > now.UnixMilli()) {
+		if charge := c.change.Charge; c.change.PolicyID == policyID && charge.RuleID == ruleID && charge.Since == since &&
+			c.Usage != (spend.Usage{}) && (charge.EndMS == 0 || charge.EndMS > now.UnixMilli()) {
 			return true
 		}
 	}

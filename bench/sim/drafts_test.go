@@ -87,7 +87,8 @@ func (m *memory) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promo
 		forced = &audit.Forcing{Draft: d.Generation, Missing: missing}
 	}
 	made := &audit.Policy{
-		PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Changes: d.Changes, Note: p.Note,
+		PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem,
+		Changes: d.Changes, Note: p.Note,
 	}
 	return made, m.createPolicy(by, made, p.Budgets, forced, now)
 }

@@ -46,7 +46,8 @@ func (f *simulation) judge(t *testing.T) {
 		}
 		for _, other := range rows[:i] { // in the order of their commits: claims are stamped too late, not too early
 			if secondPass(other, c) && !released(other, c) {
-				fail("G3: %s passed at %s, inside its window after %s of %s", c.ID.Text("chk_"), c.Timestamp(), other.ID.Text("chk_"), other.Timestamp())
+				fail("G3: %s passed at %s, inside its window after %s of %s", c.ID.Text("chk_"), c.Timestamp(), other.ID.Text("chk_"),
+					other.Timestamp())
 			}
 		}
 	}

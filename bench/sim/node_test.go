@@ -245,14 +245,17 @@ func (s *flaky) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spe
 	return called(ctx, s, func() (map[spend.Hash]spend.ID, error) { return s.memory.CheckIDsByKey(ctx, hashes) })
 }
 
-func (s *flaky) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error) {
+func (s *flaky) LivePasses(
+	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
+) (map[spend.Hash]audit.LivePass, error) {
 	return called(ctx, s, func() (map[spend.Hash]audit.LivePass, error) {
 		return s.memory.LivePasses(ctx, fingerprints, nowMS, upTo)
 	})
 }
 
 func (s *flaky) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
-	return called(ctx, s, func() ([]audit.LivePass, error) { return s.memory.PagePasses(ctx, before, nowMS, min(limit, 2)) }) // so that there are pages
+	// so that there are pages
+	return called(ctx, s, func() ([]audit.LivePass, error) { return s.memory.PagePasses(ctx, before, nowMS, min(limit, 2)) })
 }
 
 func (s *flaky) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {

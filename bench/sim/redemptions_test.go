@@ -164,7 +164,8 @@ func (f *simulation) judgeRedemptions(fail func(string, ...any), byID map[spend.
 			c = new(course)
 		}
 		if why := c.answered(r, under); why != "" {
-			fail("G14: %s was told %+v, replayed %t, %v of %s: %s; recorded is %+v", r.by, r.outcome, r.replayed, r.err, r.check.ID.Text("chk_"), why, c)
+			fail("G14: %s was told %+v, replayed %t, %v of %s: %s; recorded is %+v", r.by, r.outcome, r.replayed, r.err, r.check.ID.Text("chk_"),
+				why, c)
 		}
 		if r.err == nil && !r.replayed {
 			if fresh[r.check.ID] {
@@ -183,7 +184,8 @@ func (f *simulation) judgeRedemptions(fail func(string, ...any), byID map[spend.
 		case c == nil || c.redeemed == nil || c.at.After(r.ended) || already.By.ID != c.redeemed.ID:
 			fail("S74: a report of %s was refused as of one that is redeemed", r.check.ID.Text("chk_"))
 		case c.redeemed.Principal == r.by, r.role == spend.Executor && !c.doubt.IsZero() && c.doubt.Before(r.ended.Add(-longest)):
-			fail("S74: a report of %s by %s was refused, which %s redeemed; in doubt at %s", r.check.ID.Text("chk_"), r.by, c.redeemed.Principal, c.doubt)
+			fail("S74: a report of %s by %s was refused, which %s redeemed; in doubt at %s", r.check.ID.Text("chk_"), r.by, c.redeemed.Principal,
+				c.doubt)
 		}
 	}
 }
@@ -212,7 +214,8 @@ func (c *course) follow(o *spend.Outcome, at time.Time) string {
 	if before.IsZero() {
 		c.reported = at
 	}
-	if c.redeemed != nil && o.Principal != c.redeemed.Principal && (before.IsZero() && c.doubt.IsZero() || o.Principal == string(spend.Agent)) {
+	if c.redeemed != nil && o.Principal != c.redeemed.Principal &&
+		(before.IsZero() && c.doubt.IsZero() || o.Principal == string(spend.Agent)) {
 		return "another redeemed it"
 	}
 	return ""
@@ -229,7 +232,8 @@ func (c *course) answered(r *redeemed, under map[spend.Hash]spend.ID) string {
 		return "that is not recorded"
 	case r.err == nil && other:
 		return "it carries out another action"
-	case r.err == nil && r.replayed && (!replay || !c.doubt.IsZero() && c.doubt.Before(r.began) || !c.reported.IsZero() && c.reported.Before(r.began)):
+	case r.err == nil && r.replayed &&
+		(!replay || !c.doubt.IsZero() && c.doubt.Before(r.began) || !c.reported.IsZero() && c.reported.Before(r.began)):
 		return "it is not theirs, is in doubt or has an outcome"
 	case r.err == nil:
 		return ""
@@ -249,7 +253,8 @@ func (c *course) answered(r *redeemed, under map[spend.Hash]spend.ID) string {
 		if _, already := errors.AsType[*hotpath.AlreadyRedeemedError](r.err); !already {
 			return "that is no answer here"
 		}
-		if c.redeemed == nil || c.at.After(r.ended) || replay && !other && (c.doubt.IsZero() || c.doubt.After(r.ended)) && (c.reported.IsZero() || c.reported.After(r.ended)) {
+		if c.redeemed == nil || c.at.After(r.ended) || replay && !other && (c.doubt.IsZero() || c.doubt.After(r.ended)) && (c.reported.IsZero() ||
+			c.reported.After(r.ended)) {
 			return "it is not redeemed, or by them"
 		}
 	}

@@ -114,7 +114,8 @@ func drawReport(r *rand.Rand) hotpath.Report {
 
 // report reports an outcome by some key of a role, whose principal is called like it.
 func (f *simulation) report(r *rand.Rand, c *spend.Check, role spend.Role, said hotpath.Report) {
-	f.reportBy(r, c, hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: role, Principal: string(role)}}), string(role), role, said)
+	f.reportBy(r, c, hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: role, Principal: string(role)}}),
+		string(role), role, said)
 }
 
 // reportBy reports an outcome, and again if that fails.
@@ -172,7 +173,8 @@ func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 		case !r.replayed && !f.mayFollow(r):
 			fail("S61: %+v of %s was answered as %+v beside %+v", r.report, id.Text("chk_"), r.outcome, f.store.outcomes[id])
 		case r.outcome.Frees():
-			freed = append(freed, freeing{id, r.outcome, r.ended}, freeing{r.check.Action.ApprovalID, r.outcome, r.ended}) // the check that asked, too
+			// the check that asked, too
+			freed = append(freed, freeing{id, r.outcome, r.ended}, freeing{r.check.Action.ApprovalID, r.outcome, r.ended})
 		}
 	}
 	f.judgeFreed(fail, freed)
@@ -213,7 +215,8 @@ func (f *simulation) judgeFreed(fail func(string, ...any), freed []freeing) {
 		}
 	}
 	free := func(r freeing, from, to time.Time) bool {
-		return r.from.Before(from) && !slices.ContainsFunc(back[r.by.CheckID], func(e event) bool { return e.outcome.Number > r.by.Number && !e.at.After(to) })
+		return r.from.Before(from) &&
+			!slices.ContainsFunc(back[r.by.CheckID], func(e event) bool { return e.outcome.Number > r.by.Number && !e.at.After(to) })
 	}
 	for _, s := range f.sent {
 		if !s.seen() {
@@ -221,7 +224,8 @@ func (f *simulation) judgeFreed(fail func(string, ...any), freed []freeing) {
 		}
 		c := s.answer.Check
 		for _, r := range freed {
-			if c.ID == r.check && c.ID == r.by.CheckID && s.answer.Replayed && free(r, s.began, s.began.Add(s.took)) && !s.answer.Became.Last().Frees() {
+			if c.ID == r.check && c.ID == r.by.CheckID && s.answer.Replayed && free(r, s.began, s.began.Add(s.took)) &&
+				!s.answer.Became.Last().Frees() {
 				fail("S40: check %d was answered %s, released at %s, without a word of it", s.number, c.ID.Text("chk_"), r.from)
 			}
 			if !r.check.IsZero() && !s.answer.Replayed && c.Decision.Reason == spend.ReasonDuplicate && free(r, s.began, checked[c.ID]) &&

@@ -151,7 +151,10 @@ func play(t *testing.T, seed uint64) {
 // newSimulation returns a simulation with a key and the policies, without faults.
 func newSimulation(t *testing.T, seed uint64, nodes int) *simulation {
 	t.Helper()
-	f := &simulation{seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), store: newMemory(), limit: 10000, posted: make(map[string]int), edits: make(map[string]int)}
+	f := &simulation{
+		seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), store: newMemory(), limit: 10000, posted: make(map[string]int),
+		edits: make(map[string]int),
+	}
 	f.lossless = seed%4 == 0
 	if f.lossless {
 		f.limit = 16
@@ -192,8 +195,10 @@ func policies() map[string]int {
 
 func (f *simulation) post(node int, policyID string) {
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: fmt.Sprintf(
-		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}%s]`, policies()[policyID], f.otherRules(policyID))}
-	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, nil, nil); err != nil || f.nodes[node].store.isDead() {
+		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}%s]`, policies()[policyID],
+		f.otherRules(policyID))}
+	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, nil, nil); err != nil ||
+		f.nodes[node].store.isDead() {
 		return // there is no guarantee
 	}
 	f.mu.Lock()

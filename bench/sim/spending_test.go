@@ -24,7 +24,8 @@ func (f *simulation) otherRules(policyID string) string {
 		return fmt.Sprintf(`,
 			{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":%d,"approval":{"required":2,"use_within_minutes":1}}},
 			{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":%d}},
-			{"rule_id":"soft","rule_type":"budget","parameters":{"limit":%d,"currency":"USD","window":"lifetime","on_exceed":"escalate","approval":{}}}`,
+			{"rule_id":"soft","rule_type":"budget","parameters":{"limit":%d,"currency":"USD",`+
+			`"window":"lifetime","on_exceed":"escalate","approval":{}}}`,
 			20+5*(n%3/2), 60-25*(n%4/3), 80+20*(n%2))
 	case budgeted:
 	default:
@@ -245,7 +246,8 @@ func (f *simulation) judgeRules(fail func(string, ...any), c *spend.Check, rules
 		forbids := r.RuleType == "max_amount" && over(r.Parameters.Limit) ||
 			r.RuleType == "escalate_if" && over(r.Parameters.Above) && !lifted[r.RuleID]
 		if forbids && c.Decision.Effect == spend.Allow {
-			fail("G13: %s of %s was allowed against %q of version %d", c.ID.Text("chk_"), c.Action.Amount.Total(), r.RuleID, c.Decision.PolicyVersion)
+			fail("G13: %s of %s was allowed against %q of version %d", c.ID.Text("chk_"), c.Action.Amount.Total(), r.RuleID,
+				c.Decision.PolicyVersion)
 		}
 	}
 }

@@ -271,7 +271,9 @@ func (m *memory) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[sp
 	return found, ended(ctx)
 }
 
-func (m *memory) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error) {
+func (m *memory) LivePasses(
+	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
+) (map[spend.Hash]audit.LivePass, error) {
 	all, err := m.PagePasses(ctx, spend.ID{}, nowMS, len(m.snapshot()))
 	found := make(map[spend.Hash]audit.LivePass)
 	for _, p := range slices.Backward(all) {

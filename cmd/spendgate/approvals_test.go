@@ -7,11 +7,16 @@ import (
 
 // approvalIs is an approval as the service writes it.
 func approvalIs(status string) string {
-	return `{"approval_id":"apr_1","status":"` + status + `","check_id":"chk_1","principal":"till","action":{"agent_id":"bot\u001b[2J","policy_id":"p","action_type":"refund",` +
-		`"amount":300.10,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":"broken","idempotency_key":"k","metadata":{"n":1.50}},` +
-		`"action_hash":"ab","rule_ids":["review","day"],"policy_id":"p","policy_version":3,"required":2,"decisions":[{"principal":"ann","key_id":"key_1",` +
-		`"decision":"approve","note":"seen","at":"2026-01-02T03:04:06.600Z"}],"created_at":"2026-01-02T03:04:05.600Z","expires_at":"2026-01-03T03:04:05.600Z",` +
-		`"use_by":null,"used_by_check_id":null,"remaining":[{"rule_id":"day","remaining":99.5,"remaining_count":7}],"next_step":"Pending is not approved."}`
+	return `{"approval_id":"apr_1","status":"` + status +
+		`","check_id":"chk_1","principal":"till","action":{"agent_id":"bot\u001b[2J","policy_id":"p","action_type":"refund",` +
+		`"amount":300.10,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":"broken",` +
+		`"idempotency_key":"k","metadata":{"n":1.50}},` +
+		`"action_hash":"ab","rule_ids":["review","day"],"policy_id":"p","policy_version":3,"required":2,"decisions":[{"principal":"ann",` +
+		`"key_id":"key_1",` +
+		`"decision":"approve","note":"seen","at":"2026-01-02T03:04:06.600Z"}],"created_at":"2026-01-02T03:04:05.600Z",` +
+		`"expires_at":"2026-01-03T03:04:05.600Z",` +
+		`"use_by":null,"used_by_check_id":null,"remaining":[{"rule_id":"day","remaining":99.5,"remaining_count":7}],"next_step":"Pending is ` +
+		`not approved."}`
 }
 
 const approvalShown = `approval:            apr_1
@@ -47,7 +52,8 @@ apr_2        pending  "bot\x1b[2J"  refund  300.1 USD  c             1 of 2    2
 apr_1        pending  "bot\x1b[2J"  refund  300.1 USD  c             1 of 2    2026-01-03T03:04:05.600Z
 `, "")
 	n.run(t, "", "approvals", "list", "--status", "all", "--agent-id", "a", "--json").check(t, 0, "[]\n", "")
-	n.check(t, "GET /v1/approvals?limit=100&policy_id=p&status=pending svc ", "GET /v1/approvals?cursor=c%262&limit=100&policy_id=p&status=pending svc ",
+	n.check(t, "GET /v1/approvals?limit=100&policy_id=p&status=pending svc ",
+		"GET /v1/approvals?cursor=c%262&limit=100&policy_id=p&status=pending svc ",
 		"GET /v1/approvals?agent_id=a&limit=100 svc ")
 }
 

@@ -59,13 +59,15 @@ type story struct {
 
 const storyPolicy = `{"policy_id": "p", "name": "P", "rules": [
 	{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 500, "currency": "USD"}},
-	{"rule_id": "ask", "rule_type": "escalate_if", "parameters": {"amount_above": 50, "approval": {"from": [{"group": "support", "required": 1}]}}},
+	{"rule_id": "ask", "rule_type": "escalate_if",
+		 "parameters": {"amount_above": 50, "approval": {"from": [{"group": "support", "required": 1}]}}},
 	{"rule_id": "day", "rule_type": "budget", "parameters": {"limit": 100, "currency": "USD", "window": "day", "per": ["agent_id"],
 		"on_exceed": "escalate", "approval": {}}}]}`
 
 func (s *story) ask(t *testing.T, counterparty, amount, more string) map[string]any {
 	t.Helper()
-	answer := s.call(t, s.agent, "POST", "/v1/checks", fmt.Sprintf(`{"agent_id": "bot", "policy_id": "p", "action_type": "refund", "amount": %s,
+	answer := s.call(t, s.agent, "POST", "/v1/checks", fmt.Sprintf(`{"agent_id": "bot", "policy_id": "p", "action_type": "refund",
+		 "amount": %s,
 		"currency": "USD", "counterparty": %q%s}`, amount, counterparty, more), 200)
 	s.checks[counterparty+more], _ = answer["check_id"].(string)
 	return answer
@@ -88,15 +90,20 @@ func tell(t *testing.T) *story {
 	}
 	author := s.newKey(t, `"role": "full", "principal": "eve"`)
 	s.call(t, author, "POST", "/v1/policies", storyPolicy, 201)
-	s.call(t, author, "PUT", "/v1/policies/p/draft", `{"name": "P2", "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 5, "currency": "USD"}}]}`, 200)
+	s.call(t, author, "PUT", "/v1/policies/p/draft",
+		`{"name": "P2", "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 5, "currency": "USD"}}]}`, 200)
 	twice := s.newKey(t, `"role": "author", "principal": "max"`)
-	s.call(t, twice, "POST", "/v1/policies", `{"policy_id": "q", "name": "Q", "changes": {"required": 1}, "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 5}}]}`, 201)
-	draft := s.call(t, twice, "PUT", "/v1/policies/q/draft", `{"name": "Q2", "changes": {"required": 1}, "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 4}}]}`, 200)
+	s.call(t, twice, "POST", "/v1/policies", `{"policy_id": "q", "name": "Q", "changes": {"required": 1}, "rules": [{"rule_id": "cap", `+
+		`"rule_type": "max_amount", "parameters": {"limit": 5}}]}`, 201)
+	draft := s.call(t, twice, "PUT", "/v1/policies/q/draft",
+		`{"name": "Q2", "changes": {"required": 1}, "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 4}}]}`, 200)
 	s.call(t, people[0], "POST", "/v1/policies/q/draft/approve", fmt.Sprintf(`{"draft_hash": %q}`, draft["draft_hash"]), 200)
-	s.call(t, "", "POST", "/v1/policies", `{"policy_id": "q", "name": "Q3", "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 3}}]}`, 201)
+	s.call(t, "", "POST", "/v1/policies",
+		`{"policy_id": "q", "name": "Q3", "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 3}}]}`, 201)
 	s.call(t, "", "POST", "/v1/webhooks", `{"url": "https://93.184.216.34/", "event_types": ["violation.recorded"]}`, 201)
 
-	s.ask(t, `=HYPERLINK("http://x","y")`, "40.10", `, "reason_text": "-1+cmd|' /C calc'!A0", "metadata": {"order": "=1+1"}, "idempotency_key": "one"`)
+	s.ask(t, `=HYPERLINK("http://x","y")`, "40.10",
+		`, "reason_text": "-1+cmd|' /C calc'!A0", "metadata": {"order": "=1+1"}, "idempotency_key": "one"`)
 	s.ask(t, "c-redeemed", "30", "")
 	s.call(t, s.gateway, "POST", "/v1/checks/"+s.checks["c-redeemed"]+"/redeem",
 		`{"agent_id": "bot", "policy_id": "p", "action_type": "refund", "amount": 30, "currency": "USD", "counterparty": "c-redeemed"}`, 200)
@@ -129,9 +136,12 @@ func (n devNode) verify(t *testing.T) result {
 func TestVerifyEmbedded(t *testing.T) {
 	s := tell(t)
 	eve := s.newKey(t, `"role": "full", "principal": "eve"`)
-	s.call(t, eve, "POST", "/v1/policies", `{"policy_id": "e", "name": "E", "rules": [{"rule_id": "ask", "rule_type": "escalate_if", "parameters": {"amount_above": 10}},
+	s.call(t, eve, "POST", "/v1/policies", `{"policy_id": "e", "name": "E", "rules": [
+		{"rule_id": "ask", "rule_type": "escalate_if", "parameters": {"amount_above": 10}},
 		{"rule_id": "day", "rule_type": "budget", "parameters": {"limit": 1000, "currency": "USD", "window": "day"}}]}`, 201)
-	s.call(t, eve, "POST", "/v1/checks", `{"agent_id": "e", "policy_id": "e", "action_type": "refund", "amount": 20, "currency": "USD", "counterparty": "c"}`, 200) // takes nothing
+	// takes nothing
+	s.call(t, eve, "POST", "/v1/checks",
+		`{"agent_id": "e", "policy_id": "e", "action_type": "refund", "amount": 20, "currency": "USD", "counterparty": "c"}`, 200)
 	s.verify(t).has(t, 0, "verified 9 checks, 5 outcomes and 4 violations", "clean as far as it can be told")
 
 	db, err := sql.Open("sqlite", filepath.Join(s.folder, storeFile)+"?_pragma=busy_timeout(20000)") // the node writes, too
@@ -160,7 +170,10 @@ func TestVerifyEmbedded(t *testing.T) {
 		{"outcomes", "DELETE FROM outcomes WHERE status = 'in_doubt'", "removed outcome "},
 		{"batches", "DELETE FROM batches WHERE seq = 1", "removed batch 1 of chain"},
 		{"batches", "UPDATE batches SET head = zeroblob(32) WHERE seq = 2", "altered batch 2 of chain"},
-		{"changes", "UPDATE changes SET actor = 'system' WHERE kind = 'policy.created' AND subject = 'p'", "of the configuration: its head does not follow"},
+		{
+			"changes", "UPDATE changes SET actor = 'system' WHERE kind = 'policy.created' AND subject = 'p'",
+			"of the configuration: its head does not follow",
+		},
 		{"policies", "UPDATE policies SET rules = replace(rules, '500', '5000') WHERE policy_id = 'p'", `altered policy "p" version 1`},
 		{"drafts", "UPDATE drafts SET rules = replace(rules, '5', '6')", "altered draft"},
 		{"keys", `UPDATE keys SET grants = replace(grants, '"agent"', '"full"')`, "altered key key_"},

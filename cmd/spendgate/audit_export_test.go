@@ -51,18 +51,26 @@ func TestExport(t *testing.T) {
 	if len(table) != 8 || len(objects) != 8 {
 		t.Fatalf("%d and %d checks", len(table), len(objects))
 	}
-	first := s.checks[`=HYPERLINK("http://x","y")`+`, "reason_text": "-1+cmd|' /C calc'!A0", "metadata": {"order": "=1+1"}, "idempotency_key": "one"`]
+	first := s.checks[`=HYPERLINK("http://x","y")`+
+		`, "reason_text": "-1+cmd|' /C calc'!A0", "metadata": {"order": "=1+1"}, "idempotency_key": "one"`]
 	for id, want := range map[string]map[string]string{
 		first: {
-			"counterparty": `'=HYPERLINK("http://x","y")`, "reason_text": `'-1+cmd|' /C calc'!A0`, "metadata": `{"order":"=1+1"}`, "amount": "40.1", "idempotency_key": "one",
-			"decision": "allow", "principal": "bot-1", "owner": "team-a", "outcome": "", "redeemed_at": "", "policy_version": "1",
+			"counterparty": `'=HYPERLINK("http://x","y")`, "reason_text": `'-1+cmd|' /C calc'!A0`, "metadata": `{"order":"=1+1"}`, "amount": "40.1",
+			"idempotency_key": "one",
+			"decision":        "allow", "principal": "bot-1", "owner": "team-a", "outcome": "", "redeemed_at": "", "policy_version": "1",
 		},
 		s.checks["c-redeemed"]: {
-			"outcome": "executed", "outcome_amount": "25.5", "outcome_reference": "'+49", "redeemed_by": "till", "in_doubt_note": "no answer", "outcome_report": "1",
+			"outcome": "executed", "outcome_amount": "25.5", "outcome_reference": "'+49", "redeemed_by": "till", "in_doubt_note": "no answer",
+			"outcome_report": "1",
 		},
-		s.checks["c-void"]:                                {"outcome": "executed", "outcome_report": "2", "outcome_amount": "20"},
-		s.checks["c-blocked"]:                             {"decision": "block", "rule_id": "cap", "reason_code": "max_amount_exceeded", "approval_id": ""},
-		s.checks["c-approved-60"]:                         {"decision": "escalate", "approval_status": "used", "approvers": `["ann","bea"]`, "groups_required": `[{"group":"support","required":1}]`, "escalated_rules": `["ask","day"]`},
+		s.checks["c-void"]: {"outcome": "executed", "outcome_report": "2", "outcome_amount": "20"},
+		s.checks["c-blocked"]: {
+			"decision": "block", "rule_id": "cap", "reason_code": "max_amount_exceeded", "approval_id": "",
+		},
+		s.checks["c-approved-60"]: {
+			"decision": "escalate", "approval_status": "used", "approvers": `["ann","bea"]`, "groups_required": `[{"group":"support","required":1}]`,
+			"escalated_rules": `["ask","day"]`,
+		},
 		s.checks["c-approved-49"+s.with("c-approved-49")]: {"decision": "allow", "approval_status": "used", "approvers": `["bea"]`},
 	} {
 		for name, value := range want {
@@ -80,7 +88,8 @@ func TestExport(t *testing.T) {
 	if !strings.Contains(s.read(t, filepath.Join(folder, "checks.jsonl")), `"amount":40.1,`) {
 		t.Error("amounts do not keep their digits")
 	}
-	if !strings.Contains(table[s.checks["c-approved-60"]]["approval_decisions"], `"note":"=seen"`) || !strings.Contains(table[s.checks["c-void"]]["reports"], `"status":"voided"`) {
+	if !strings.Contains(table[s.checks["c-approved-60"]]["approval_decisions"], `"note":"=seen"`) ||
+		!strings.Contains(table[s.checks["c-void"]]["reports"], `"status":"voided"`) {
 		t.Errorf("%v", table)
 	}
 	s.audit(t, "export", "--to", "2020-01-01").has(t, 0, "check_id,timestamp", `"checks": 0`)
@@ -168,7 +177,8 @@ func TestExportIsChecked(t *testing.T) {
 	lines := strings.SplitAfter(content, "\n")
 	dropped := strings.Join(slices.Delete(slices.Clone(lines), 3, 4), "")
 	for name, altered := range map[string]string{
-		"row dropped": dropped, "amount": strings.Replace(content, ",40.1,", ",4.1,", 1), "row added": content + lines[2], "cut": content[:len(content)-9],
+		"row dropped": dropped, "amount": strings.Replace(content, ",40.1,", ",4.1,", 1), "row added": content + lines[2],
+		"cut": content[:len(content)-9],
 	} {
 		write(file, altered)
 		r := check()
@@ -180,8 +190,8 @@ func TestExportIsChecked(t *testing.T) {
 		}
 		m.SHA256, m.Bytes = sha256.Sum256([]byte(altered)), int64(len(altered))
 		write(file+manifestSuffix, string(m.Text()))
-		if r := check(); r.code != 1 || strings.Contains(r.stdout, "SHA-256 is not") || !strings.Contains(r.stdout, "is not what the record has") ||
-			!strings.Contains(r.stdout, "manifest: its counts") {
+		if r := check(); r.code != 1 || strings.Contains(r.stdout, "SHA-256 is not") ||
+			!strings.Contains(r.stdout, "is not what the record has") || !strings.Contains(r.stdout, "manifest: its counts") {
 			t.Errorf("%s: %+v", name, r)
 		}
 		write(file+manifestSuffix, manifest)
@@ -224,8 +234,8 @@ func TestSums(t *testing.T) {
 		t.Helper()
 		budget, whole := read()["day"], read()["<nil>"]
 		for name, want := range map[string]string{
-			"amount": amount, "window_amount": amount, "checks": checks, "window_checks": checks, "amount_approved": approved, "limit": "100", "limit_state": state,
-			"per": "[bot]", "agent_id": "bot", "currency": "USD", "max_count": "<nil>",
+			"amount": amount, "window_amount": amount, "checks": checks, "window_checks": checks, "amount_approved": approved, "limit": "100",
+			"limit_state": state, "per": "[bot]", "agent_id": "bot", "currency": "USD", "max_count": "<nil>",
 		} {
 			if got := fmt.Sprint(budget[name]); got != want {
 				t.Errorf("%s of the budget is %s, want %s", name, got, want)
@@ -259,7 +269,8 @@ func TestShowHasTheCourse(t *testing.T) {
 	show := func(counterparty string, args ...string) result {
 		return s.audit(t, append([]string{"show", s.checks[counterparty]}, args...)...)
 	}
-	show("c-redeemed").has(t, 0, "allow, then executed", "Redemption", "redemption_id       rdm_", "by                  till", "In doubt", "note                no answer", "Outcome", "25.50 USD")
+	show("c-redeemed").has(t, 0, "allow, then executed", "Redemption", "redemption_id       rdm_", "by                  till", "In doubt",
+		"note                no answer", "Outcome", "25.50 USD")
 	show("c-redeemed", "--json").has(t, 0, `"redemption": {`, `"redemption_id": "rdm_`, `"note": "no answer"`, `"status": "executed"`)
 	if r := show("c-redeemed", "--json"); strings.Contains(r.stdout, `"report": 0`) {
 		t.Errorf("a redemption is shown as a report: %s", r.stdout)

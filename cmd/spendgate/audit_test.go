@@ -57,7 +57,12 @@ func TestAuditIsToldWhatItNeeds(t *testing.T) {
 		{"audit verify --from 2026-03-02 --to 2026-03-01", []string{database}, 2, "--from must not be later than --to"},
 		{"audit verify --from 2999-01-01", []string{database}, 2, "--from lies in the future"},
 		{"audit verify --checkpoint=", []string{database}, 2, "--checkpoint cannot be \"\": must not be empty"},
-		{"audit show viol_0190aaaabbbb7ccc8ddd000000000001", []string{database}, 2, "the check of that violation is chk_0190aaaabbbb7ccc8ddd000000000001"},
+		{
+			"audit show viol_0190aaaabbbb7ccc8ddd000000000001",
+			[]string{database},
+			2,
+			"the check of that violation is chk_0190aaaabbbb7ccc8ddd000000000001",
+		},
 		{"audit verify --workers 0", []string{database}, 2, "at least one worker"},
 		{"audit verify --checkpoint " + lines, []string{database}, 2, "needs --public-key"},
 		{"audit verify --checkpoint " + lines + " --public-key x", []string{database}, 1, "32 bytes"},

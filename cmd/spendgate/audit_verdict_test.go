@@ -26,23 +26,35 @@ func TestVerdict(t *testing.T) {
 			s:    verify.Summary{Checks: 1, Violations: 2, Batches: 3, Chains: 4, Policies: 5, Keys: 6, Changes: 7, LastCheck: at(7)},
 			want: "verified 1 checks and 2 violations in 3 batches of 4 chains, and 5 policies and 6 keys by 7 changes\n",
 		},
-		"without checkpoints": {s: verify.Summary{Checks: 5, LastCheck: at(7)}, want: "clean as far as it can be told: what is there, up to the check of 2026-03-01T12:07:00Z,"},
+		"without checkpoints": {
+			s:    verify.Summary{Checks: 5, LastCheck: at(7)},
+			want: "clean as far as it can be told: what is there, up to the check of 2026-03-01T12:07:00Z,",
+		},
 		"all before the checkpoint": {
-			s:    verify.Summary{Checks: 5, LastCheck: at(7), Checkpoints: 2, LastCheckpoint: at(8)},
-			want: "clean up to the checkpoint of 2026-03-01T12:08:00Z: everything until then is as it was recorded. Whether more was recorded later does not show\n",
+			s: verify.Summary{Checks: 5, LastCheck: at(7), Checkpoints: 2, LastCheckpoint: at(8)},
+			want: "clean up to the checkpoint of 2026-03-01T12:08:00Z: everything until then is as it was recorded. " +
+				"Whether more was recorded later does not show\n",
 		},
 		"some behind the checkpoint": {
 			s:    verify.Summary{Checks: 5, LastCheck: at(9), Checkpoints: 2, LastCheckpoint: at(8)},
 			want: "up to the check of 2026-03-01T12:09:00Z, is too; whether more was recorded later does not show",
 		},
 		"acknowledged": {
-			s:    verify.Summary{Checks: 5, LastCheck: at(7), Checkpoints: 2, LastCheckpoint: at(8), Findings: map[verify.Kind]int64{verify.Acknowledged: 3}},
+			s: verify.Summary{
+				Checks: 5, LastCheck: at(7), Checkpoints: 2, LastCheckpoint: at(8), Findings: map[verify.Kind]int64{verify.Acknowledged: 3},
+			},
 			want: "clean, but for 3 acknowledged losses up to the checkpoint",
 		},
-		"nothing":              {err: "NOTHING WAS VERIFIED"},
-		"nothing in a range":   {v: ranged, want: "clean: no check was recorded there"},
-		"findings":             {s: verify.Summary{Checks: 5, Findings: map[verify.Kind]int64{verify.Altered: 1, verify.Acknowledged: 1}}, err: "not as it was recorded: 1 acknowledged, 1 altered"},
-		"what was not checked": {s: verify.Summary{Checks: 5, Findings: map[verify.Kind]int64{verify.Unchecked: 2}}, err: "not all of the trail could be checked: 2 unchecked"},
+		"nothing":            {err: "NOTHING WAS VERIFIED"},
+		"nothing in a range": {v: ranged, want: "clean: no check was recorded there"},
+		"findings": {
+			s:   verify.Summary{Checks: 5, Findings: map[verify.Kind]int64{verify.Altered: 1, verify.Acknowledged: 1}},
+			err: "not as it was recorded: 1 acknowledged, 1 altered",
+		},
+		"what was not checked": {
+			s:   verify.Summary{Checks: 5, Findings: map[verify.Kind]int64{verify.Unchecked: 2}},
+			err: "not all of the trail could be checked: 2 unchecked",
+		},
 	} {
 		var out strings.Builder
 		err := c.v.tell(&out, c.s)
@@ -136,7 +148,8 @@ func TestVerifyUnit(t *testing.T) {
 	if err := os.WriteFile(lines, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	line = strings.NewReplacer("${CHECKPOINTS}", lines, "${PUBLIC_KEY}", strings.Repeat("ab", 32), strings.TrimSpace(writable), dir).Replace(line)
+	line = strings.NewReplacer("${CHECKPOINTS}", lines, "${PUBLIC_KEY}", strings.Repeat("ab", 32), strings.TrimSpace(writable), dir).
+		Replace(line)
 	r := runWith(t, []string{"SPENDGATE_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}, "", strings.Fields(line)...)
 	if r.code != 1 || !strings.Contains(r.stderr, "cannot read the audit trail") {
 		t.Errorf("%s: exit %d, %s", line, r.code, r.stderr)

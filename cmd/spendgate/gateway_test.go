@@ -37,7 +37,8 @@ func TestGatewayOperations(t *testing.T) {
 				t.Fatal(log.String())
 			}
 		}
-		initialize := `{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}}`
+		initialize := `{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, ` +
+			`"clientInfo": {"name": "a", "version": "1"}}}`
 		go func() { _, _ = fmt.Fprintln(hangUp, initialize); close(stdin) }()
 		const want = `spendgate_gateway_upstream_failures_total{deployment="cell-1",upstream="psp"}`
 		for until := time.Now().Add(time.Minute); !strings.Contains(read(t, found[1]+"/metrics"), want); time.Sleep(10 * time.Millisecond) {

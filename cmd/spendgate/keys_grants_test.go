@@ -6,8 +6,10 @@ import (
 )
 
 const (
-	grantArgs    = "--role agent --policy-id p --policy-id q --agent-id a,b --principal till --owner shop --group support --group finance --expires-at 2999-01-31T12:00:00+01:00"
-	grantMembers = `"role":"agent","policy_ids":["p","q"],"agent_ids":["a,b"],"principal":"till","owner":"shop","groups":["support","finance"],"expires_at":"2999-01-31T11:00:00.000Z"`
+	grantArgs = "--role agent --policy-id p --policy-id q --agent-id a,b --principal till --owner shop --group support --group finance " +
+		"--expires-at 2999-01-31T12:00:00+01:00"
+	grantMembers = `"role":"agent","policy_ids":["p","q"],"agent_ids":["a,b"],"principal":"till","owner":"shop","groups":["support",` +
+		`"finance"],"expires_at":"2999-01-31T11:00:00.000Z"`
 )
 
 func TestKeysCreateNarrow(t *testing.T) {
@@ -27,14 +29,17 @@ API key:     svc_live_ab
 `, "")
 	n.run(t, "", strings.Fields("keys create --name till --scope checks:read --scope events:read --json")...).
 		check(t, 0, `"scopes": [`, "")
-	n.check(t, `POST /v1/keys admin {"name":"till",`+grantMembers+`}`, `POST /v1/keys admin {"name":"till","scopes":["checks:read","events:read"]}`)
+	n.check(t, `POST /v1/keys admin {"name":"till",`+grantMembers+`}`,
+		`POST /v1/keys admin {"name":"till","scopes":["checks:read","events:read"]}`)
 }
 
 // An agent has a principal, so that its approvals outlive its key.
 func TestKeysCreateAgent(t *testing.T) {
 	const answer = `201 {"key_id":"key_1","name":"till","api_key":"svc_live_ab","rate_limit_rpm":100,"created_at":"2026-01-02T03:04:05.000Z"}`
 	n := newFakeNode(t, answer, answer, answer, answer)
-	for _, args := range []string{"--role agent", "--role agent --owner shop", "--role agent --owner shop --principal p", "--role author --owner shop"} {
+	for _, args := range []string{
+		"--role agent", "--role agent --owner shop", "--role agent --owner shop --principal p", "--role author --owner shop",
+	} {
 		n.run(t, "", strings.Fields("keys create --name till "+args)...).check(t, 0, "key_1", "")
 	}
 	n.check(t, `POST /v1/keys admin {"name":"till","role":"agent","principal":"till"}`,
@@ -45,7 +50,8 @@ func TestKeysCreateAgent(t *testing.T) {
 
 func TestKeysListNarrow(t *testing.T) {
 	key := func(members string) string {
-		return `{"key_id":"key_1","name":"n","rate_limit_rpm":5,"active":true,"created_at":"2026-01-02T03:04:05.000Z","last_used_at":null` + members + `}`
+		return `{"key_id":"key_1","name":"n","rate_limit_rpm":5,"active":true,"created_at":"2026-01-02T03:04:05.000Z","last_used_at":null` +
+			members + `}`
 	}
 	n := newFakeNode(t, `200 {"data":[`+strings.Join([]string{
 		key("," + grantMembers), key(""), key(`,"scopes":["checks:read","events:read"],"expires_at":"2026-01-31T12:00:00.000Z"`),

@@ -97,10 +97,14 @@ func TestUsage(t *testing.T) {
 		"", "nope", "keys", "keys nope", "keys create", "keys create --name", "keys create --name x y", "keys create --limit 3",
 		"keys create --name x --rate-limit many", "keys list x", "keys update", "keys update key_1", "keys update --active",
 		"keys update key_1 --active false", "policies apply", "policies apply -f a b", "policies get", "policies get a b",
-		"policies get a --version 0", "policies diff", "policies diff -f a b", "policies list a", "policies lint", "policies lint -f a b", "policies test -f a",
-		"policies test a", "policies test -f - -", "mcp now", "mcp --http", "approvals list x", "approvals show", "approvals approve a b", "approvals deny",
-		"audit", "audit show", "audit show chk_1", "audit show a b", "audit detach", "audit detach --before 2026-01-01", "audit detach --before x --to .",
-		"audit detach --before 2026-01-01 --to . x", "audit restored x", "version x", "serve now", "dev --help-me", "migrate up", "probe x", "probe --every 10ms",
+		"policies get a --version 0", "policies diff", "policies diff -f a b", "policies list a", "policies lint", "policies lint -f a b",
+		"policies test -f a",
+		"policies test a", "policies test -f - -", "mcp now", "mcp --http", "approvals list x", "approvals show", "approvals approve a b",
+		"approvals deny",
+		"audit", "audit show", "audit show chk_1", "audit show a b", "audit detach", "audit detach --before 2026-01-01",
+		"audit detach --before x --to .",
+		"audit detach --before 2026-01-01 --to . x", "audit restored x", "version x", "serve now", "dev --help-me", "migrate up", "probe x",
+		"probe --every 10ms",
 	} {
 		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "Try: spendgate")
 	}
@@ -111,7 +115,8 @@ func TestHelp(t *testing.T) {
 	var help func(c command, words ...string)
 	help = func(c command, words ...string) {
 		for _, flag := range []string{"--help", "-h"} {
-			runWith(t, nil, "", slices.Concat(words, []string{flag})...).check(t, 0, "usage: "+strings.Join(slices.Concat([]string{"spendgate"}, words), " "), "")
+			runWith(t, nil, "", slices.Concat(words, []string{flag})...).
+				check(t, 0, "usage: "+strings.Join(slices.Concat([]string{"spendgate"}, words), " "), "")
 		}
 		for _, sub := range c.sub {
 			help(sub, slices.Concat(words, []string{sub.name})...)
@@ -127,9 +132,10 @@ func TestHelpNamesWhatIsRequired(t *testing.T) {
 		"serve": "REDIS_URL DATABASE_URL", "healthcheck": "OPS_ADDR", "migrate": "DATABASE_URL", "mcp": "API_URL API_KEY",
 		"probe":       "API_URL API_KEY",
 		"keys create": "ADMIN_KEY API_URL", "keys list": "ADMIN_KEY API_URL", "keys update": "ADMIN_KEY API_URL",
-		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL", "policies diff": "API_KEY API_URL", "policies list": "API_KEY API_URL",
-		"approvals list": "API_KEY API_URL", "approvals show": "API_KEY API_URL", "approvals approve": "API_KEY API_URL", "approvals deny": "API_KEY API_URL",
-		"audit verify": "DATABASE_URL", "audit checkpoint": "DATABASE_URL CHECKPOINT_KEY CHECKPOINT_FILE",
+		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL", "policies diff": "API_KEY API_URL",
+		"policies list":  "API_KEY API_URL",
+		"approvals list": "API_KEY API_URL", "approvals show": "API_KEY API_URL", "approvals approve": "API_KEY API_URL",
+		"approvals deny": "API_KEY API_URL", "audit verify": "DATABASE_URL", "audit checkpoint": "DATABASE_URL CHECKPOINT_KEY CHECKPOINT_FILE",
 		"audit show": "DATABASE_URL", "audit detach": "DATABASE_URL", "audit restored": "DATABASE_URL",
 	} {
 		for setting := range strings.FieldsSeq(settings) {
@@ -185,9 +191,11 @@ func TestKeysCreate(t *testing.T) {
 
 func TestKeysList(t *testing.T) {
 	pages := []string{
-		`200 {"data":[{"key_id":"key_2","name":"a\u001b[31m","rate_limit_rpm":100,"active":true,"created_at":"2026-01-02T03:04:05.600Z","last_used_at":"2026-01-03T03:04:05.000Z"}],` +
+		`200 {"data":[{"key_id":"key_2","name":"a\u001b[31m","rate_limit_rpm":100,"active":true,"created_at":"2026-01-02T03:04:05.600Z",` +
+			`"last_used_at":"2026-01-03T03:04:05.000Z"}],` +
 			`"pagination":{"next_cursor":"c&2","has_more":true,"total_count":2}}`,
-		`200 {"data":[{"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"2026-01-02T03:04:05.000Z","last_used_at":null}],` +
+		`200 {"data":[{"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"2026-01-02T03:04:05.000Z",` +
+			`"last_used_at":null}],` +
 			`"pagination":{"next_cursor":null,"has_more":false,"total_count":2}}`,
 	}
 	n := newFakeNode(t, append(pages, pages...)...)
@@ -207,7 +215,8 @@ func TestKeysList(t *testing.T) {
 func TestKeysUpdate(t *testing.T) {
 	answer := `200 {"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"2026-01-02T03:04:05.000Z"}`
 	n := newFakeNode(t, answer, answer, answer)
-	n.run(t, "", "keys", "update", "key_1", "--active=false").check(t, 0, "key_1   b     5           inactive  2026-01-02T03:04:05.000Z  never\n", "")
+	n.run(t, "", "keys", "update", "key_1", "--active=false").
+		check(t, 0, "key_1   b     5           inactive  2026-01-02T03:04:05.000Z  never\n", "")
 	n.run(t, "", "keys", "update", "--name", "b", "key_1", "--rate-limit", "5").check(t, 0, "inactive", "")
 	n.run(t, "", "keys", "update", "a/b?", "--active", "--json").check(t, 0, `"active": false`, "")
 	n.check(t, `PATCH /v1/keys/key_1 admin {"active":false}`, `PATCH /v1/keys/key_1 admin {"name":"b","rate_limit_rpm":5}`,
@@ -233,7 +242,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 // The faults of all settings are told at once, by name and without secrets (S28).
 func TestSettings(t *testing.T) {
 	for _, command := range []string{"serve", "migrate", "dev"} {
-		r := runWith(t, []string{"SPENDGATE_LISTEN_ADDR=nowhere", "SPENDGATE_LISTN_ADDR=:1", "SPENDGATE_DATABASE_URL=mysql://hush@x"}, "", command)
+		r := runWith(t, []string{"SPENDGATE_LISTEN_ADDR=nowhere", "SPENDGATE_LISTN_ADDR=:1", "SPENDGATE_DATABASE_URL=mysql://hush@x"}, "",
+			command)
 		r.check(t, 1, "", "SPENDGATE_LISTEN_ADDR")
 		r.check(t, 1, "", "SPENDGATE_LISTN_ADDR")
 		if strings.Contains(r.stderr, "hush") {
@@ -263,7 +273,8 @@ func TestMCPRefusesToStart(t *testing.T) {
 }
 
 func TestMCPOverStandardStreams(t *testing.T) {
-	const list = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+	const list = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
+		`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":{}}}
 `

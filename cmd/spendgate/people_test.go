@@ -108,20 +108,23 @@ func TestCommandsOfPeople(t *testing.T) {
 		checkIDs[counterparty] = n.check(t, counterparty, amount)
 	}
 
-	n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "p").has(t, 0, "CHECK ID", checkIDs["c-first"], "60 USD", "escalate", "c-second")
-	if got := n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "p", "--decision", "allow", "--output", "json"); strings.Count(got.stdout, `"check_id"`) != 1 ||
-		!strings.Contains(got.stdout, checkIDs["c-allowed"]) {
+	n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "p").has(t, 0, "CHECK ID", checkIDs["c-first"], "60 USD", "escalate",
+		"c-second")
+	if got := n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "p", "--decision", "allow", "--output",
+		"json"); strings.Count(got.stdout, `"check_id"`) != 1 || !strings.Contains(got.stdout, checkIDs["c-allowed"]) {
 		t.Errorf("allowed: %+v", got)
 	}
 	if got := n.as(t, n.sample, false, "", "checks", "list", "--limit", "2", "--json"); strings.Count(got.stdout, `"check_id"`) != 2 {
 		t.Errorf("two: %+v", got)
 	}
-	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"]).has(t, 0, "counterparty:", "c-first", "decision:", "escalate", "rule:", "ask")
+	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"]).has(t, 0, "counterparty:", "c-first", "decision:", "escalate",
+		"rule:", "ask")
 	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"], "--output", "json").has(t, 0, `"counterparty": "c-first"`)
 	n.as(t, n.sample, false, "", "budgets").has(t, 0, "agent_id=a", "10 USD", "990")
 	n.as(t, n.sample, false, "", "budgets", "--policy-id", "p", "--output", "json").has(t, 0, `"used": 10`)
 	n.as(t, n.sample, false, "", "events", "tail", "--no-follow").has(t, 0, "approval.requested", "approval_id=apr_", "policy_id=p")
-	n.as(t, n.sample, false, "", "events", "tail", "--no-follow", "--type", "approval.requested", "--output", "json").has(t, 0, `"type":"approval.requested"`)
+	n.as(t, n.sample, false, "", "events", "tail", "--no-follow", "--type", "approval.requested", "--output", "json").
+		has(t, 0, `"type":"approval.requested"`)
 	n.as(t, "", false, "", "webhooks").has(t, 0, "WEBHOOK ID")
 	n.as(t, "", false, "", "webhooks", "--output", "json").has(t, 0, "[]")
 	n.as(t, n.sample, false, "", "checks", "list", "--output", "xml").has(t, 2, "--output cannot be \"xml\": must be json or table")
@@ -136,10 +139,12 @@ func TestCommandsOfPeople(t *testing.T) {
 	if second == nil {
 		t.Fatal("no list")
 	}
-	n.as(t, person, true, "2\nyes\n", "approvals", "approve", "--note", "seen").has(t, 0, "status:              approved", second[1], "Type 1 to 2:")
+	n.as(t, person, true, "2\nyes\n", "approvals", "approve", "--note", "seen").has(t, 0, "status:              approved", second[1],
+		"Type 1 to 2:")
 	n.as(t, person, true, "1\nyes\n", "approvals", "deny", "--output", "json").has(t, 0, `"status": "denied"`, "Deny exactly this action?")
 	n.as(t, person, true, "1\nyes\n", "approvals", "deny").has(t, 1, "no approval waits for this key")
-	n.as(t, n.sample, false, "", "events", "tail", "--no-follow", "--type", "approval.denied,approval.approved").has(t, 0, "approval.denied", "approval.approved")
+	n.as(t, n.sample, false, "", "events", "tail", "--no-follow", "--type", "approval.denied,approval.approved").
+		has(t, 0, "approval.denied", "approval.approved")
 	n.follows(t)
 }
 
@@ -169,7 +174,8 @@ func (n devNode) follows(t *testing.T) {
 	defer cancel()
 	go func() {
 		environ := []string{"SPENDGATE_API_URL=" + n.url, "SPENDGATE_API_KEY=" + n.sample}
-		ended <- run(ctx, process{strings.NewReader(""), out, out, environ, false}, []string{"events", "tail", "--from", time.Now().UTC().Format(time.RFC3339), "--type", "approval.requested"})
+		ended <- run(ctx, process{strings.NewReader(""), out, out, environ, false},
+			[]string{"events", "tail", "--from", time.Now().UTC().Format(time.RFC3339), "--type", "approval.requested"})
 	}()
 	for until := time.Now().Add(time.Minute); out.find(`approval\.requested +approval_id`) == nil; time.Sleep(50 * time.Millisecond) {
 		n.check(t, "c-"+time.Now().String(), "80")

@@ -20,7 +20,8 @@ func TestPoliciesBacktest(t *testing.T) {
 	toAllow := 0
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		head := `{"backtest_id":"` + id + `","policy_id":"p","version":null,"from":"2026-11-01T00:00:00.000Z","to":"2026-11-02T23:59:59.999Z","state":"counterfactual",` +
+		head := `{"backtest_id":"` + id +
+			`","policy_id":"p","version":null,"from":"2026-11-01T00:00:00.000Z","to":"2026-11-02T23:59:59.999Z","state":"counterfactual",` +
 			`"progress":{"checks":1,"fraction":1,"reached":null},"error":null,"created_at":"2026-11-03T00:00:00.000Z",`
 		switch {
 		case r.Method == http.MethodPost:
@@ -30,10 +31,12 @@ func TestPoliciesBacktest(t *testing.T) {
 			w.WriteHeader(http.StatusAccepted)
 			_, _ = fmt.Fprint(w, head+`"status":"queued","report":null}`)
 		case strings.HasSuffix(r.URL.Path, "/flips"):
-			_, _ = fmt.Fprint(w, `{"data":[{"check_id":"chk_1","timestamp":"2026-11-01T00:00:00.000Z","recorded":{"decision":"block","rule_id":"cap"},"candidate":{"decision":"allow"},"action":null}],`+
+			_, _ = fmt.Fprint(w, `{"data":[{"check_id":"chk_1","timestamp":"2026-11-01T00:00:00.000Z","recorded":{"decision":"block",`+
+				`"rule_id":"cap"},"candidate":{"decision":"allow"},"action":null}],`+
 				`"pagination":{"next_cursor":null,"has_more":false}}`)
 		default:
-			_, _ = fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":1},"flips":{"total":1,"looser":1,"to_allow":%d},"matrix":{},"rules":[],"budgets":[]}}`, toAllow)
+			_, _ = fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":1},"flips":{"total":1,"looser":1,`+
+				`"to_allow":%d},"matrix":{},"rules":[],"budgets":[]}}`, toAllow)
 		}
 	}))
 	defer service.Close()
@@ -44,7 +47,10 @@ func TestPoliciesBacktest(t *testing.T) {
 	for _, c := range []struct{ toAllow, exit int }{{0, 0}, {1, 3}} {
 		toAllow = c.toAllow
 		var out bytes.Buffer
-		p := process{stdout: &out, stderr: io.Discard, environ: []string{"SPENDGATE_API_URL=" + service.URL, "SPENDGATE_API_KEY=svc_live_00000000000000000000000000000000"}}
+		p := process{
+			stdout: &out, stderr: io.Discard,
+			environ: []string{"SPENDGATE_API_URL=" + service.URL, "SPENDGATE_API_KEY=svc_live_00000000000000000000000000000000"},
+		}
 		args := []string{"policies", "backtest", "-f", file, "--from", "2026-11-01", "--to", "2026-11-02", "--fail-on-looser"}
 		if got := run(context.Background(), p, args); got != c.exit || !strings.Contains(out.String(), "chk_1") {
 			t.Errorf("%d to allow: exit %d\n%s", c.toAllow, got, out.String())

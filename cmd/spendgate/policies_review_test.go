@@ -7,15 +7,20 @@ import (
 
 const (
 	needsApproval = `409 {"error":{"code":"change_needs_approval","message":"asks","request_id":"req_1"}}`
-	draftOf3      = `200 {"policy_id":"desk","draft_hash":"abcdef0123456789","base_version":3,"name":"Desk","rules":[{"rule_id":"a","parameters":{"limit":0.20}}],` +
-		`"metadata":null,"created_at":"2026-01-02T03:04:05.000Z","author":{"principal":"ann","key_id":"key_1"},"note":null,"policy_version":3,"required":2,"missing":1,` +
-		`"from":[{"group":"risk","required":1,"missing":1}],"approvals":[{"principal":"bob","key_id":"key_2","note":"fine","at":"2026-01-02T03:04:05.000Z","policy_version":3,"counts":true},` +
-		`{"principal":"eve","key_id":"key_3","note":null,"at":"2026-01-02T03:04:05.000Z","policy_version":2,"counts":false,"groups":["risk"],"drop_budgets":["day"]}]}`
+	draftOf3      = `200 {"policy_id":"desk","draft_hash":"abcdef0123456789","base_version":3,"name":"Desk","rules":[{"rule_id":"a",` +
+		`"parameters":{"limit":0.20}}],` +
+		`"metadata":null,"created_at":"2026-01-02T03:04:05.000Z","author":{"principal":"ann","key_id":"key_1"},"note":null,"policy_version":3,` +
+		`"required":2,"missing":1,` +
+		`"from":[{"group":"risk","required":1,"missing":1}],"approvals":[{"principal":"bob","key_id":"key_2","note":"fine",` +
+		`"at":"2026-01-02T03:04:05.000Z","policy_version":3,"counts":true},` +
+		`{"principal":"eve","key_id":"key_3","note":null,"at":"2026-01-02T03:04:05.000Z","policy_version":2,"counts":false,"groups":["risk"],` +
+		`"drop_budgets":["day"]}]}`
 )
 
 // What a policy that asks people refuses says how it is changed instead (S80).
 func TestPoliciesApplyByDraft(t *testing.T) {
-	const want = "change_needs_approval: asks (409, req_1); instead: spendgate policies draft put -f FILE, then somebody else: spendgate policies draft approve desk, " +
+	const want = "change_needs_approval: asks (409, req_1); instead: spendgate policies draft put -f FILE, " +
+		"then somebody else: spendgate policies draft approve desk, " +
 		"then: spendgate policies draft promote desk --if-match 3"
 	n := newFakeNode(t, stored3, needsApproval)
 	n.run(t, strings.Replace(same3, "0.10", "0.20", 1), "policies", "apply", "-f", "-").check(t, 1, "", want)
@@ -34,7 +39,8 @@ func TestPoliciesDraftApprove(t *testing.T) {
 	n := newFakeNode(t, draftOf3, stored3)
 	r := n.run(t, "", "policies", "draft", "show", "desk")
 	for _, want := range []string{
-		"in force:        version 3, which asks 2\n", "of risk:         1, of which 1 missing\n", "approved by:     bob at 2026-01-02T03:04:05.000Z beside version 3 fine\n",
+		"in force:        version 3, which asks 2\n", "of risk:         1, of which 1 missing\n",
+		"approved by:     bob at 2026-01-02T03:04:05.000Z beside version 3 fine\n",
 		"does not count:  eve (risk) at 2026-01-02T03:04:05.000Z beside version 2, may drop day\n", "spendgate policies draft approve desk\n",
 		"--- desk version 3\n+++ draft\n", "-        \"limit\": 0.10\n+        \"limit\": 0.20\n",
 	} {
@@ -47,14 +53,17 @@ func TestPoliciesDraftApprove(t *testing.T) {
 	}
 	done := strings.Replace(draftOf3, `"missing":1`, `"missing":0`, 1)
 	n = newFakeNode(t, draftOf3, stored3, done)
-	if r := n.run(t, "yes\n", "policies", "draft", "approve", "desk", "--note", "seen"); r.code != 0 || !strings.Contains(r.stderr, "exactly this draft?") ||
+	if r := n.run(t, "yes\n", "policies", "draft", "approve", "desk", "--note", "seen"); r.code != 0 ||
+		!strings.Contains(r.stderr, "exactly this draft?") ||
 		r.stdout != "desk draft abcdef012345 approved; spendgate policies draft promote desk --if-match 3\n" {
 		t.Errorf("%+v", r)
 	}
-	n.check(t, "GET /v1/policies/desk/draft svc ", "GET /v1/policies/desk svc ", `POST /v1/policies/desk/draft/approve svc {"draft_hash":"abcdef0123456789","note":"seen"}`)
+	n.check(t, "GET /v1/policies/desk/draft svc ", "GET /v1/policies/desk svc ",
+		`POST /v1/policies/desk/draft/approve svc {"draft_hash":"abcdef0123456789","note":"seen"}`)
 	n = newFakeNode(t, draftOf3, stored3)
 	n.run(t, "no\n", "policies", "draft", "approve", "desk").check(t, 1, "", "nothing was approved")
 	n = newFakeNode(t, done)
-	n.run(t, "", "policies", "draft", "approve", "desk", "--draft-hash", "ff", "--drop-budget", "day").check(t, 0, "desk draft abcdef012345 approved; spendgate policies draft promote desk --if-match 3\n", "")
+	n.run(t, "", "policies", "draft", "approve", "desk", "--draft-hash", "ff", "--drop-budget", "day").
+		check(t, 0, "desk draft abcdef012345 approved; spendgate policies draft promote desk --if-match 3\n", "")
 	n.check(t, `POST /v1/policies/desk/draft/approve svc {"draft_hash":"ff","drop_budgets":["day"]}`)
 }

@@ -18,7 +18,8 @@ func TestPoliciesApply(t *testing.T) {
 	n := newFakeNode(t, noPolicy, `201 {"policy_id":"refund-desk","version":1}`, `201 {"policy_id":"generated","version":1}`)
 	n.run(t, "policy_id: refund-desk\nlimit: 500.00\n---\nlimit: 0.1", "policies", "apply", "-f", "-").
 		check(t, 0, "refund-desk version 1\ngenerated version 1\n", "")
-	n.check(t, "GET /v1/policies/refund-desk svc ", `POST /v1/policies svc {"policy_id":"refund-desk","limit":500.00}`, `POST /v1/policies svc {"limit":0.1}`)
+	n.check(t, "GET /v1/policies/refund-desk svc ", `POST /v1/policies svc {"policy_id":"refund-desk","limit":500.00}`,
+		`POST /v1/policies svc {"limit":0.1}`)
 }
 
 // What is on the server as it is in the file makes no version: neither the order
@@ -27,7 +28,9 @@ func TestPoliciesApplyUnchanged(t *testing.T) {
 	n := newFakeNode(t, stored3)
 	n.run(t, same3, "policies", "apply", "-f", "-").check(t, 0, "desk version 3, unchanged\n", "")
 	n.check(t, "GET /v1/policies/desk svc ")
-	for _, change := range [][2]string{{"0.10", "0.1"}, {"Desk", "desk"}, {"rule_id: a", "rule_id: b"}, {"rules", "metadata: {}\nrules"}, {"rules", "other: 1\nrules"}} {
+	for _, change := range [][2]string{
+		{"0.10", "0.1"}, {"Desk", "desk"}, {"rule_id: a", "rule_id: b"}, {"rules", "metadata: {}\nrules"}, {"rules", "other: 1\nrules"},
+	} {
 		n := newFakeNode(t, stored3, `201 {"policy_id":"desk","version":4}`)
 		n.run(t, strings.Replace(same3, change[0], change[1], 1), "policies", "apply", "-f", "-").check(t, 0, "desk version 4\n", "")
 	}
@@ -35,7 +38,8 @@ func TestPoliciesApplyUnchanged(t *testing.T) {
 	n = newFakeNode(t, `403 {"error":{"code":"forbidden","message":"needs policies:read","request_id":"req_1"}}`)
 	n.run(t, same3, "policies", "apply", "-f", "-").check(t, 1, "", "needs policies:read")
 	n = newFakeNode(t)
-	n.run(t, same3+"---\n"+same3, "policies", "apply", "-f", "-").check(t, 1, "", `line 8: policy_id "desk" is also that of standard input, line 1`)
+	n.run(t, same3+"---\n"+same3, "policies", "apply", "-f", "-").
+		check(t, 1, "", `line 8: policy_id "desk" is also that of standard input, line 1`)
 }
 
 func TestPoliciesDiff(t *testing.T) {
@@ -44,7 +48,8 @@ func TestPoliciesDiff(t *testing.T) {
 	n = newFakeNode(t, stored3, noPolicy)
 	r := n.run(t, strings.Replace(same3, "0.10", "0.20", 1)+"---\npolicy_id: other", "policies", "diff", "-f", "-")
 	want := "--- desk version 3\n+++ standard input (policy 1)\n"
-	if r.code != 1 || !strings.Contains(r.stdout, want) || !strings.Contains(r.stdout, "\n-        \"limit\": 0.10\n+        \"limit\": 0.20\n") ||
+	if r.code != 1 || !strings.Contains(r.stdout, want) ||
+		!strings.Contains(r.stdout, "\n-        \"limit\": 0.10\n+        \"limit\": 0.20\n") ||
 		!strings.Contains(r.stdout, "--- not on the server\n") || r.stderr != "spendgate: 2 of 2 policies differ\n" {
 		t.Errorf("%+v", r)
 	}
@@ -64,7 +69,8 @@ func TestPoliciesList(t *testing.T) {
 		"-          -        -                         not on the server  standard input (policy 4)\n", "")
 	n = newFakeNode(t, "302 ")
 	n.run(t, same3, "policies", "list", "-f", "-").check(t, 1, "", "302 Found")
-	n = newFakeNode(t, `200 {"data":[{"policy_id":"desk","version":3,"name":"Desk\u001b","rules":[{},{}],"updated_at":"2026-01-02T03:04:05.000Z"}],"next_cursor":null}`)
+	n = newFakeNode(t, `200 {"data":[{"policy_id":"desk","version":3,"name":"Desk\u001b","rules":[{},{}],`+
+		`"updated_at":"2026-01-02T03:04:05.000Z"}],"next_cursor":null}`)
 	n.run(t, "", "policies", "list").check(t, 0, "POLICY ID  VERSION  UPDATED                   RULES  NAME\n"+
 		`desk       3        2026-01-02T03:04:05.000Z  2      "Desk\x1b"`+"\n", "")
 }
@@ -74,7 +80,9 @@ func TestPoliciesLint(t *testing.T) {
 	runWith(t, nil, legal, "policies", "lint", "-f", "-").check(t, 0, "", "")
 	const warned = legal + "- {rule_id: b, rule_type: max_amount, parameters: {limit: 6}}"
 	runWith(t, nil, warned, "policies", "lint", "-f", "-").check(t, 0, "standard input:5: warning: rules[1] is never reported", "")
-	for content, want := range map[string]string{"name: a": "standard input:1: rules is required\n", "a: [": "standard input:1: did not find"} {
+	for content, want := range map[string]string{
+		"name: a": "standard input:1: rules is required\n", "a: [": "standard input:1: did not find",
+	} {
 		r := runWith(t, nil, content, "policies", "lint", "-f", "-")
 		if r.code != 1 || !strings.Contains(r.stdout, want) || !strings.HasPrefix(r.stderr, "spendgate: 1 faults") {
 			t.Errorf("%+v", r)
@@ -98,7 +106,8 @@ func TestPoliciesTest(t *testing.T) {
 	runWith(t, nil, example, "policies", "test", "-f", folder, "-").check(t, 0, "2 cases passed\n", "")
 	const wrong = "policy_id: discounts\ncases:\n- {decision: allow}"
 	r := runWith(t, nil, wrong, "policies", "test", "-f", folder, "-")
-	if r.code != 1 || !strings.Contains(r.stdout, `standard input:3: "cases[0]": `) || r.stderr != "spendgate: 1 failures; 1 cases were judged\n" {
+	if r.code != 1 || !strings.Contains(r.stdout, `standard input:3: "cases[0]": `) ||
+		r.stderr != "spendgate: 1 failures; 1 cases were judged\n" {
 		t.Errorf("%+v", r)
 	}
 	runWith(t, nil, "", "policies", "test", "-f", folder, "none").check(t, 1, "", "cannot read cases: ")
@@ -109,15 +118,17 @@ const (
 		`{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"USD","per":["agent_id"],"window":"day"}},` +
 		`{"rule_id":"ever","rule_type":"budget","parameters":{"max_count":5,"window":"lifetime"}}],` +
 		`"created_at":"2026-01-02T03:04:05.000Z","updated_at":"2026-01-02T03:04:05.000Z","metadata":null}`
-	counters = `200 {"data":[{"policy_id":"b","rule_id":"day","per":{"agent_id":"a"},"currency":"USD","used":40.5,"count":2}],"pagination":{"next_cursor":null,"has_more":false}}`
-	none     = `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false}}`
-	used     = `budget "day" of b is not continued; in use: 40.5 USD and count 2 of agent_id "a"; only --drop-budget day stores this` + "\n"
+	counters = `200 {"data":[{"policy_id":"b","rule_id":"day","per":{"agent_id":"a"},"currency":"USD","used":40.5,"count":2}],` +
+		`"pagination":{"next_cursor":null,"has_more":false}}`
+	none = `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false}}`
+	used = `budget "day" of b is not continued; in use: 40.5 USD and count 2 of agent_id "a"; only --drop-budget day stores this` + "\n"
 )
 
 // What a version would empty is said before, and dropped only if that is asked for.
 func TestPoliciesThatEmptyBudgets(t *testing.T) {
 	body := strings.NewReplacer(`"day",`, `"Day",`, `"window":"lifetime"`, `"window":"lifetime","time_zone":"UTC"`).Replace(budgeted)
-	sent := strings.NewReplacer(`"version":7,`, "", `"created_at":"2026-01-02T03:04:05.000Z","updated_at":"2026-01-02T03:04:05.000Z",`, "").Replace(body)
+	sent := strings.NewReplacer(`"version":7,`, "", `"created_at":"2026-01-02T03:04:05.000Z","updated_at":"2026-01-02T03:04:05.000Z",`, "").
+		Replace(body)
 	const notSent = "standard input: not sent, since only the server says them: version, created_at, updated_at\n"
 	n := newFakeNode(t, "200 "+budgeted, counters)
 	r := n.run(t, body, "policies", "diff", "-f", "-")
@@ -141,10 +152,12 @@ func TestPoliciesRollback(t *testing.T) {
 	old := strings.Replace(strings.Replace(budgeted, `"version":7`, `"version":2`, 1), `"day",`, `"Day",`, 1)
 	n := newFakeNode(t, "200 "+old, "200 "+budgeted, counters, `201 {"policy_id":"b","version":8}`)
 	r := n.run(t, "", "policies", "rollback", "b", "--to", "2", "--drop-budget", "day")
-	if r.code != 0 || !strings.HasPrefix(r.stdout, "diff b version 7 b version 2\n") || !strings.HasSuffix(r.stdout, "\nb version 8\n") || r.stderr != used {
+	if r.code != 0 || !strings.HasPrefix(r.stdout, "diff b version 7 b version 2\n") || !strings.HasSuffix(r.stdout, "\nb version 8\n") ||
+		r.stderr != used {
 		t.Errorf("%+v", r)
 	}
-	if last := n.requests[len(n.requests)-1]; !strings.HasSuffix(last, `,"metadata":null,"drop_budgets":["day"],"note":"rollback to version 2"}`) || strings.Contains(last, "version\":") {
+	if last := n.requests[len(n.requests)-1]; !strings.HasSuffix(last,
+		`,"metadata":null,"drop_budgets":["day"],"note":"rollback to version 2"}`) || strings.Contains(last, "version\":") {
 		t.Error(last)
 	}
 	n = newFakeNode(t, "200 "+budgeted, "200 "+budgeted)

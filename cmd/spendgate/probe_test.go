@@ -16,7 +16,8 @@ import (
 func TestProbe(t *testing.T) {
 	n := startDev(t)
 	n.as(t, n.sample, false, "", "policies", "apply", "-f", "../../deploy/examples/probe").has(t, 0, "probe version 1")
-	made := n.as(t, "", false, "", "keys", "create", "--name", "probe", "--scope", "checks:write", "--policy-id", "probe", "--agent-id", probeAgent,
+	made := n.as(t, "", false, "", "keys", "create", "--name", "probe", "--scope", "checks:write", "--policy-id", "probe", "--agent-id",
+		probeAgent,
 		"--principal", probeAgent)
 	made.has(t, 0, "API key:")
 	key := strings.Fields(made.stdout[strings.Index(made.stdout, "API key:"):])[2]
@@ -54,10 +55,12 @@ func TestProbe(t *testing.T) {
 			}
 		}
 	}
-	eventually("probes succeed", `spendgate_probe_success{deployment="cell-1"} 1`, `spendgate_probes_total{deployment="cell-1",result="allowed"} 2`,
+	eventually("probes succeed", `spendgate_probe_success{deployment="cell-1"} 1`,
+		`spendgate_probes_total{deployment="cell-1",result="allowed"} 2`,
 		`spendgate_probe_duration_seconds_count{deployment="cell-1"} 2`, `spendgate_probe_last_success_timestamp_seconds{deployment="cell-1"} 1.`)
 	n.as(t, "", false, "", "keys", "update", keyID, "--active=false").has(t, 0, "inactive")
-	eventually("a probe fails", `spendgate_probe_success{deployment="cell-1"} 0`, `spendgate_probes_total{deployment="cell-1",result="refused"} 1`)
+	eventually("a probe fails", `spendgate_probe_success{deployment="cell-1"} 0`,
+		`spendgate_probes_total{deployment="cell-1",result="refused"} 1`)
 }
 
 // probe runs the program until the test ends, and returns what reads its metrics.
@@ -67,7 +70,8 @@ func (n devNode) probe(t *testing.T, key string) (metrics func() string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		environ := []string{"SPENDGATE_API_URL=" + n.url, "SPENDGATE_API_KEY=" + key, "SPENDGATE_DEPLOYMENT=cell-1"}
-		ended <- run(ctx, process{strings.NewReader(""), new(bytes.Buffer), log, environ, false}, []string{"probe", "--every", "1s", "--listen", "127.0.0.1:0"})
+		ended <- run(ctx, process{strings.NewReader(""), new(bytes.Buffer), log, environ, false},
+			[]string{"probe", "--every", "1s", "--listen", "127.0.0.1:0"})
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -59,7 +59,8 @@ func TestRecording(t *testing.T) {
 			t.Errorf("others are to have recorded since %s, the failures began %s", asked, began)
 		}
 		err := r.look(t.Context())
-		if want := "this node cannot record checks, and other nodes do: PostgreSQL refuses: SQLSTATE 53300"; publicDetail(fmt.Errorf("store: %w", err)) != want {
+		if want := "this node cannot record checks, and other nodes do: PostgreSQL refuses: SQLSTATE 53300"; publicDetail(fmt.Errorf("store: %w",
+			err)) != want {
 			t.Errorf("%q is told, want %q", publicDetail(err), want)
 		}
 		rehearsal = nil

@@ -19,7 +19,8 @@ func newTypeScript(t *testing.T) typeScript {
 	t.Helper()
 	modules := os.Getenv("TEST_NODE_MODULES")
 	if modules == "" {
-		t.Skip("NOTICE: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs what the package is compiled and tested with and prints its value")
+		t.Skip("NOTICE: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs what the package is compiled and tested with and prints " +
+			"its value")
 	}
 	p := typeScript{modules, filepath.Join(t.TempDir(), "typescript")}
 	for _, part := range []string{"src", "test"} {
@@ -69,7 +70,8 @@ func TestTypeScript(t *testing.T) {
 	}
 	node := startNode(t)
 	c := p.node(t, append([]string{"--test", "--test-reporter=tap"}, tests...)...)
-	c.Env = append(c.Env, "SPENDGATE_CASES="+cases, "SPENDGATE_BINARY="+node.Binary, "SPENDGATE_API_URL="+node.API, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
+	c.Env = append(c.Env, "SPENDGATE_CASES="+cases, "SPENDGATE_BINARY="+node.Binary, "SPENDGATE_API_URL="+node.API, "SPENDGATE_ADMIN_KEY="+
+		node.AdminKey)
 	if out := run(t, c); !strings.Contains(out, "\n# skipped 0\n") || strings.Contains(out, "\n# pass 0\n") {
 		t.Error(out)
 	}

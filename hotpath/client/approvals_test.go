@@ -14,10 +14,14 @@ import (
 
 // approvalIs is an approval as the service writes it.
 func approvalIs(status string) string {
-	return `{"approval_id":"apr_1","status":"` + status + `","check_id":"chk_1","principal":"p","action":{"agent_id":"a","policy_id":"p","action_type":"refund",` +
-		`"amount":999999999999999.9001,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":null,"idempotency_key":null,"metadata":null},` +
-		`"action_hash":"ab","rule_ids":["review"],"policy_id":"p","policy_version":1,"required":1,"decisions":[],"created_at":"2026-01-02T03:04:05.600Z",` +
-		`"expires_at":"2026-01-03T03:04:05.600Z","use_by":null,"used_by_check_id":null,"remaining":[{"rule_id":"day","remaining":99999999999999999999.5,"remaining_count":null}],` +
+	return `{"approval_id":"apr_1","status":"` + status +
+		`","check_id":"chk_1","principal":"p","action":{"agent_id":"a","policy_id":"p","action_type":"refund",` +
+		`"amount":999999999999999.9001,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":null,` +
+		`"idempotency_key":null,"metadata":null},` +
+		`"action_hash":"ab","rule_ids":["review"],"policy_id":"p","policy_version":1,"required":1,"decisions":[],` +
+		`"created_at":"2026-01-02T03:04:05.600Z",` +
+		`"expires_at":"2026-01-03T03:04:05.600Z","use_by":null,"used_by_check_id":null,"remaining":[{"rule_id":"day",` +
+		`"remaining":99999999999999999999.5,"remaining_count":null}],` +
 		`"next_step":"Pending is not approved."}`
 }
 
@@ -44,7 +48,8 @@ func TestWaitForApproval(t *testing.T) {
 		t.Error(preferred)
 	}
 	// The second wait is the backoff after the error.
-	if w := *waits; len(w) != 4 || min(w[0], w[2]) < 4*time.Second || max(w[0], w[2]) > 5*time.Second || w[1] > firstBackoff || w[3] > time.Second || w[3] <= 0 {
+	if w := *waits; len(w) != 4 || min(w[0], w[2]) < 4*time.Second || max(w[0], w[2]) > 5*time.Second || w[1] > firstBackoff ||
+		w[3] > time.Second || w[3] <= 0 {
 		t.Error(w)
 	}
 }
@@ -63,7 +68,8 @@ func TestWaitForApprovalEnds(t *testing.T) {
 		preferred = nil
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		a, err := c.WaitForApproval(ctx, "apr_1")
-		if a == nil || a.Status != ApprovalPending || a.RetryAfter != 30*time.Second || !errors.Is(err, context.DeadlineExceeded) || !slices.Equal(preferred, []string{want}) {
+		if a == nil || a.Status != ApprovalPending || a.RetryAfter != 30*time.Second || !errors.Is(err, context.DeadlineExceeded) ||
+			!slices.Equal(preferred, []string{want}) {
 			t.Errorf("%+v, %v, %q", a, err, preferred)
 		}
 		cancel()

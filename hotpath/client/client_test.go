@@ -139,11 +139,15 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Allowed() || !r.Replayed || r.PolicyVersion != 3 || r.ReasonCode != "" || string(r.Body) != allowed || r.Timestamp.String() != "2026-01-02T03:04:05.600Z" {
+	if !r.Allowed() || !r.Replayed || r.PolicyVersion != 3 || r.ReasonCode != "" || string(r.Body) != allowed ||
+		r.Timestamp.String() != "2026-01-02T03:04:05.600Z" {
 		t.Errorf("%+v", r)
 	}
-	want := seen{"POST", "/v1/checks", apiKey, "", `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":42.5,"currency":"USD","counterparty":"c",` +
-		`"reason_text":"1 < 2 & so on","idempotency_key":"order-1","metadata":{"discount_percent":12.345678901234567,"n":1}}`}
+	want := seen{
+		"POST", "/v1/checks", apiKey, "",
+		`{"agent_id":"a","policy_id":"p","action_type":"refund","amount":42.5,"currency":"USD","counterparty":"c",` +
+			`"reason_text":"1 < 2 & so on","idempotency_key":"order-1","metadata":{"discount_percent":12.345678901234567,"n":1}}`,
+	}
 	if len(s.sent()) != 1 || s.sent()[0] != want {
 		t.Errorf("sent %+v", s.sent())
 	}
@@ -255,7 +259,8 @@ func TestNothingElseAllows(t *testing.T) {
 // Of a lost connection, a 5xx and a 429 the same request is sent again, with
 // one idempotency key.
 func TestCheckIsRepeatedUnderOneKey(t *testing.T) {
-	s := serve(t, hangsUp, refuses(500, "internal_error", "Retry-After: 1"), refuses(429, "rate_limit_exceeded", "Retry-After: 7"), says(200, allowed))
+	s := serve(t, hangsUp, refuses(500, "internal_error", "Retry-After: 1"), refuses(429, "rate_limit_exceeded", "Retry-After: 7"),
+		says(200, allowed))
 	c, waits := s.client(t, nil)
 	r, err := c.Check(t.Context(), action(t))
 	if err != nil || !r.Allowed() || len(s.sent()) != 4 {
@@ -268,7 +273,8 @@ func TestCheckIsRepeatedUnderOneKey(t *testing.T) {
 	}
 	s.sent()[0].idempotencyKey(t)
 	w := *waits
-	if len(w) != 3 || w[0] > firstBackoff || w[1] < time.Second || w[1] > time.Second+2*firstBackoff || w[2] < 7*time.Second || w[2] > 7*time.Second+4*firstBackoff {
+	if len(w) != 3 || w[0] > firstBackoff || w[1] < time.Second || w[1] > time.Second+2*firstBackoff || w[2] < 7*time.Second ||
+		w[2] > 7*time.Second+4*firstBackoff {
 		t.Errorf("waited %v", w)
 	}
 	if _, err := c.Check(t.Context(), action(t)); err != nil || s.sent()[4].idempotencyKey(t) == s.sent()[0].idempotencyKey(t) {
@@ -327,7 +333,8 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 		_, err := c.Check(t.Context(), action(t))
 		refused, ok := errors.AsType[*Error](err)
 		_, undecided := errors.AsType[*UndecidedError](err)
-		if !ok || undecided || len(s.sent()) != 1 || *refused != (Error{Status: status, Code: "some_code", Message: "because", RequestID: "req_1"}) {
+		if !ok || undecided || len(s.sent()) != 1 ||
+			*refused != (Error{Status: status, Code: "some_code", Message: "because", RequestID: "req_1"}) {
 			t.Errorf("%d: %v after %d requests", status, err, len(s.sent()))
 		}
 	}

@@ -24,7 +24,9 @@ func lists(t *testing.T, c *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	query := client.CheckQuery{AgentID: "l", PolicyID: "p:1", Decision: client.Allow, From: "2020-01-01", To: "2999-01-01", Before: "2999-01-01", Limit: 1}
+	query := client.CheckQuery{
+		AgentID: "l", PolicyID: "p:1", Decision: client.Allow, From: "2020-01-01", To: "2999-01-01", Before: "2999-01-01", Limit: 1,
+	}
 	var got []client.CheckRecord
 	for r, err := range c.AllChecks(t.Context(), query) {
 		if err != nil {
@@ -36,7 +38,8 @@ func lists(t *testing.T, c *client.Client) {
 		t.Fatalf("%+v", got)
 	}
 	if r := got[1]; r.Action.ActionType != client.Credit || r.Action.Amount != amount(t, "1.5") || r.Action.ReasonText != a.ReasonText ||
-		r.Action.IdempotencyKey != "listed" || string(r.Action.Metadata) != `{"country":"DE"}` || r.Principal == "" || r.Decision != client.Allow {
+		r.Action.IdempotencyKey != "listed" || string(r.Action.Metadata) != `{"country":"DE"}` || r.Principal == "" ||
+		r.Decision != client.Allow {
 		t.Errorf("%+v", r)
 	}
 	if _, err := c.ReportOutcome(t.Context(), made.CheckID, client.OutcomeReport{Status: "failed", Note: "n"}); err != nil {
@@ -54,7 +57,9 @@ func lists(t *testing.T, c *client.Client) {
 			t.Errorf("%+v: %+v, %v", q, page, err)
 		}
 	}
-	for _, q := range []client.CheckQuery{{ReasonCode: "duplicate_action_detected", AgentID: "l"}, {ApprovalID: "apr_00000000000000000000000000000000"}} {
+	for _, q := range []client.CheckQuery{
+		{ReasonCode: "duplicate_action_detected", AgentID: "l"}, {ApprovalID: "apr_00000000000000000000000000000000"},
+	} {
 		if page, err := c.Checks(t.Context(), q); err != nil || len(page.Data) != 0 {
 			t.Errorf("%+v: %+v, %v", q, page, err)
 		}

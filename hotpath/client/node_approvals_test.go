@@ -15,7 +15,10 @@ func approvals(t *testing.T, node *fleet.Dev, c *client.Client) {
 	person := keyOf(t, node, c, client.Grants{Role: "approver", Owner: "finance"})
 	_, err := c.CreatePolicy(t.Context(), client.NewPolicy{PolicyID: "ask", Name: "n", Rules: []client.Rule{
 		{RuleID: "review", RuleType: "escalate_if", Parameters: json.RawMessage(`{"amount_above":200,"approval":{}}`)},
-		{RuleID: "day", RuleType: "budget", Parameters: json.RawMessage(`{"limit":1000,"currency":"USD","max_count":3,"per":["agent_id"],"window":"day"}`)},
+		{
+			RuleID: "day", RuleType: "budget",
+			Parameters: json.RawMessage(`{"limit":1000,"currency":"USD","max_count":3,"per":["agent_id"],"window":"day"}`),
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +34,8 @@ func approvals(t *testing.T, node *fleet.Dev, c *client.Client) {
 	pending, err := c.Approval(t.Context(), asked.ApprovalID, 0)
 	if err != nil || pending.Status != client.ApprovalPending || pending.CheckID != asked.CheckID || pending.RetryAfter != 5*time.Second ||
 		pending.Action.Amount != a.Amount || pending.Action.ReasonText != "broken" || string(pending.Action.Metadata) != `{"order":1.50}` ||
-		pending.Required != 1 || fmt.Sprint(pending.RuleIDs) != "[review]" || pending.UseBy != nil || pending.Remaining[0].Remaining.String() != "1000" {
+		pending.Required != 1 || fmt.Sprint(pending.RuleIDs) != "[review]" || pending.UseBy != nil ||
+		pending.Remaining[0].Remaining.String() != "1000" {
 		t.Errorf("%+v, %v", pending, err)
 	}
 	use := a
@@ -56,7 +60,8 @@ func approvals(t *testing.T, node *fleet.Dev, c *client.Client) {
 	}()
 	for range 2 { // the same decision again replays
 		approved, err := person.Approve(t.Context(), asked.ApprovalID, pending.ActionHash, "seen the photo")
-		if err != nil || approved.Status != client.ApprovalApproved || approved.UseBy == nil || len(approved.Decisions) != 1 || approved.Decisions[0].Note != "seen the photo" {
+		if err != nil || approved.Status != client.ApprovalApproved || approved.UseBy == nil || len(approved.Decisions) != 1 ||
+			approved.Decisions[0].Note != "seen the photo" {
 			t.Fatalf("%+v, %v", approved, err)
 		}
 	}
@@ -108,9 +113,12 @@ func listed(t *testing.T, c *client.Client, a client.Action, used *client.Result
 		if err != nil {
 			t.Fatal(err)
 		}
-		counters = append(counters, fmt.Sprintln(b.Per, b.Used, b.Remaining, *b.Limit, b.Count, *b.MaxCount, *b.RemainingCount, b.Window, b.TimeZone, b.ResetsAt.After(b.AsOf.Time)))
+		counters = append(counters, fmt.Sprintln(b.Per, b.Used, b.Remaining, *b.Limit, b.Count, *b.MaxCount, *b.RemainingCount, b.Window,
+			b.TimeZone, b.ResetsAt.After(b.AsOf.Time)))
 	}
-	want := []string{"map[agent_id:another] 0.000000001 999.999999999 1000 1 3 2 day UTC true\n", "map[agent_id:asker] 300.1 699.9 1000 1 3 2 day UTC true\n"}
+	want := []string{
+		"map[agent_id:another] 0.000000001 999.999999999 1000 1 3 2 day UTC true\n", "map[agent_id:asker] 300.1 699.9 1000 1 3 2 day UTC true\n",
+	}
 	if fmt.Sprint(counters) != fmt.Sprint(want) {
 		t.Error(counters)
 	}

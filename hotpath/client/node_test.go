@@ -75,7 +75,9 @@ func TestRealNode(t *testing.T) {
 
 func policies(t *testing.T, c *client.Client) {
 	rules := []client.Rule{
-		{RuleID: "cap", RuleType: "max_amount", Description: "a cap", Parameters: json.RawMessage(`{"limit":999999999999999.9,"currency":"USD"}`)},
+		{
+			RuleID: "cap", RuleType: "max_amount", Description: "a cap", Parameters: json.RawMessage(`{"limit":999999999999999.9,"currency":"USD"}`),
+		},
 		{RuleID: "review", RuleType: "escalate_if", Parameters: json.RawMessage(`{"amount_above":200.0}`)},
 	}
 	for want := range 2 {
@@ -148,12 +150,14 @@ func checks(t *testing.T, c *client.Client) {
 	}
 	a.IdempotencyKey = ""
 	a.Amount = amount(t, "100")
-	if r, err := c.Check(t.Context(), a); err != nil || r.Allowed() || r.ReasonCode != "duplicate_action_detected" || r.Decision != client.Block {
+	if r, err := c.Check(t.Context(), a); err != nil || r.Allowed() || r.ReasonCode != "duplicate_action_detected" ||
+		r.Decision != client.Block {
 		t.Error(r, err)
 	}
 	// All nineteen digits arrive.
 	a.Amount = amount(t, "999999999999999.9001")
-	if r, err := c.Check(t.Context(), a); err != nil || r.Decision != client.Block || !strings.Contains(r.Message, "999999999999999.9001 USD") {
+	if r, err := c.Check(t.Context(), a); err != nil || r.Decision != client.Block ||
+		!strings.Contains(r.Message, "999999999999999.9001 USD") {
 		t.Error(r, err)
 	}
 	a.Amount = amount(t, "200.01")
@@ -190,15 +194,20 @@ func simulation(t *testing.T, c, anonymous *client.Client) {
 
 func violations(t *testing.T, c *client.Client) {
 	for i := range 5 {
-		a := client.Action{AgentID: "v", PolicyID: "p:1", ActionType: client.Credit, Amount: amount(t, fmt.Sprint(300+i)), Currency: "USD", Counterparty: "c"}
+		a := client.Action{
+			AgentID: "v", PolicyID: "p:1", ActionType: client.Credit, Amount: amount(t, fmt.Sprint(300+i)), Currency: "USD", Counterparty: "c",
+		}
 		if r, err := c.Check(t.Context(), a); err != nil || r.Decision != client.Escalate {
 			t.Fatal(r, err)
 		}
 	}
-	if none, err := c.Violations(t.Context(), client.ViolationQuery{AgentID: "v", PolicyID: "other"}); err != nil || none.Pagination.TotalCount != 0 {
+	if none, err := c.Violations(t.Context(), client.ViolationQuery{AgentID: "v", PolicyID: "other"}); err != nil ||
+		none.Pagination.TotalCount != 0 {
 		t.Error(none, err)
 	}
-	query := client.ViolationQuery{AgentID: "v", PolicyID: "p:1", ActionType: client.Credit, Decision: client.Escalate, From: "2020-01-01", To: "2999-01-01", Limit: 2}
+	query := client.ViolationQuery{
+		AgentID: "v", PolicyID: "p:1", ActionType: client.Credit, Decision: client.Escalate, From: "2020-01-01", To: "2999-01-01", Limit: 2,
+	}
 	page, err := c.Violations(t.Context(), query)
 	if err != nil || len(page.Data) != 2 || !page.Pagination.HasMore || page.Pagination.TotalCount != 5 {
 		t.Fatal(page, err)
@@ -243,7 +252,8 @@ func keys(t *testing.T, c *client.Client) {
 	if len(made) != 0 {
 		t.Errorf("not listed: %v", made)
 	}
-	if _, err := c.UpdateKey(t.Context(), "key_00000000000000000000000000000000", client.KeyChange{Active: new(true)}); code(err) != client.CodeKeyNotFound {
+	if _, err := c.UpdateKey(t.Context(), "key_00000000000000000000000000000000", client.KeyChange{Active: new(true)}); code(err) !=
+		client.CodeKeyNotFound {
 		t.Error(err)
 	}
 }
@@ -280,7 +290,8 @@ func outcomes(t *testing.T, node *fleet.Dev, c *client.Client) {
 	if o, err := executor.GetOutcome(t.Context(), first.CheckID); err != nil || o.Status != "failed" || o.Reference != "psp-1" {
 		t.Error(o, err)
 	}
-	if again, err := c.Check(t.Context(), a); err != nil || again.Allowed() || again.Outcome != (client.CheckOutcome{Status: "failed"}) || again.CheckID != first.CheckID {
+	if again, err := c.Check(t.Context(), a); err != nil || again.Allowed() || again.Outcome != (client.CheckOutcome{Status: "failed"}) ||
+		again.CheckID != first.CheckID {
 		t.Error(again, err)
 	}
 }
@@ -316,7 +327,8 @@ func grants(t *testing.T, node *fleet.Dev, admin *client.Client) {
 			t.Error(k, err)
 		}
 	}
-	if _, err := admin.UpdateKey(t.Context(), made.KeyID, client.KeyChange{Grants: client.Grants{Owner: "x"}, Clear: []string{"owner"}}); err == nil {
+	if _, err := admin.UpdateKey(t.Context(), made.KeyID,
+		client.KeyChange{Grants: client.Grants{Owner: "x"}, Clear: []string{"owner"}}); err == nil {
 		t.Error("a member is set and cleared")
 	}
 }

@@ -41,7 +41,8 @@ func inBrowser(t *testing.T, tests string, settings fleet.Settings) {
 		}
 	})
 	c := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=tap", tests)
-	c.Env = append(os.Environ(), "TEST_CHROMIUM="+chromium, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
+	c.Env = append(os.Environ(), "TEST_CHROMIUM="+chromium, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key,
+		"SPENDGATE_ADMIN_KEY="+node.AdminKey)
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\n# skipped 0\n") || strings.Contains(string(out), "\n# pass 0\n") {
 		t.Fatalf("%v\n%s", err, out)

@@ -80,7 +80,8 @@ func TestVersions(t *testing.T) {
 
 // No module makes markup of text, or asks for anything but paths of this origin.
 func TestNoMarkupFromText(t *testing.T) {
-	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function|https?://|document\.cookie|localStorage`)
+	forbidden := regexp.MustCompile(
+		`innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function|https?://|document\.cookie|localStorage`)
 	for _, f := range New(nil).Files() {
 		if strings.Contains(f.Path, "/vendor/") || strings.HasSuffix(f.Path, ".svg") {
 			continue

@@ -41,7 +41,10 @@ func startProvider(t *testing.T, address string) fleet.Settings {
 			t.Error(err)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(map[string]string{"access_token": "a", "token_type": "Bearer", "id_token": oidctest.SignIDToken(key, "k", "ES256", string(claims))}); err != nil {
+		if err := json.NewEncoder(w).
+			Encode(map[string]string{
+				"access_token": "a", "token_type": "Bearer", "id_token": oidctest.SignIDToken(key, "k", "ES256", string(claims)),
+			}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -51,6 +54,7 @@ func startProvider(t *testing.T, address string) fleet.Settings {
 	about.SetIssuer(issuer)
 	return fleet.Settings{
 		"LISTEN_ADDR": address, "OIDC_ISSUER": "acme=" + issuer, "OIDC_CLIENT_ID": "spend", "OIDC_CLIENT_SECRET": "secret",
-		"OIDC_REDIRECT_URL": "http://" + address + "/console/callback", "OIDC_ROLES": `[{"group":"finance","role":"approver","groups":["finance"]}]`,
+		"OIDC_REDIRECT_URL": "http://" + address + "/console/callback",
+		"OIDC_ROLES":        `[{"group":"finance","role":"approver","groups":["finance"]}]`,
 	}
 }

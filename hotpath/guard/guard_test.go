@@ -213,7 +213,9 @@ func TestRefusedFromMemoryClaimsNothing(t *testing.T) {
 			t.Fatalf("claim %d: %v, not %v, %v", i, out.Kind, want, err)
 		}
 	}
-	r := pipeline.Request{Charge: charge, Sets: [2]pipeline.Set{{Name: "k", Value: "v", Life: time.Hour}, {Name: "f", Value: "v", Life: time.Hour}}}
+	r := pipeline.Request{
+		Charge: charge, Sets: [2]pipeline.Set{{Name: "k", Value: "v", Life: time.Hour}, {Name: "f", Value: "v", Life: time.Hour}},
+	}
 	if err := g.redis.Do(&r); err != nil || r.Counted {
 		t.Fatalf("counted %t, %v", r.Counted, err)
 	}
@@ -241,7 +243,8 @@ func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 	}
 	at := Attempt{Fingerprint: spend.Hash{1}, Window: time.Minute, Deadline: time.Now().Add(time.Second)}
 	now := time.Now()
-	h := holder{state: committed, node: spend.NewID(now), check: spend.NewID(now), claimedMS: g.redis.Earliest().Add(-at.Window + slow/2).UnixMilli()}
+	h := holder{state: committed, node: spend.NewID(now), check: spend.NewID(now), claimedMS: g.redis.Earliest().Add(-at.Window + slow/2).
+		UnixMilli()}
 	at.fence.Epoch = g.windows.Load().epoch
 	at.fingerprint.name = fingerprintName(at.fence.Epoch, at.Fingerprint)
 	server, err := g.redis.Master(t.Context())

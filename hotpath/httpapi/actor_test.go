@@ -25,8 +25,12 @@ func TestActors(t *testing.T) {
 		want               audit.Actor
 	}{
 		{"POST", "/v1/keys", `{"name":"n"}`, 201, "second", audit.Actor{Credential: credential("second"), Address: client}},
-		{"PATCH", "/v1/keys/" + testID(instant).Text("key_"), `{"active":false}`, 200, adminKey, audit.Actor{Credential: credential(adminKey), Address: client}},
-		{"POST", "/v1/policies", simplePolicy, 201, adminKey, audit.Actor{Credential: credential(adminKey), Address: client}}, // to force it, if need be (S80)
+		{
+			"PATCH", "/v1/keys/" + testID(instant).Text("key_"), `{"active":false}`, 200, adminKey,
+			audit.Actor{Credential: credential(adminKey), Address: client},
+		},
+		// the admin key may force a policy, if need be (S80)
+		{"POST", "/v1/policies", simplePolicy, 201, adminKey, audit.Actor{Credential: credential(adminKey), Address: client}},
 	} {
 		a := s.do(c.method, c.path, c.body, from, "X-Admin-Key: "+c.admin)
 		if a.status != c.status || len(s.fake.by) != i+1 {

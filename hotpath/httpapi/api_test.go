@@ -53,7 +53,8 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 	// A path that does not exist wins over everything.
 	for _, path := range []string{
 		"/", "/v1", "/v1/", "/v1/checks/", "/v1/Checks", "/V1/checks", "/v1//checks",
-		"/v1/%63hecks", "/v1/policies/", "/v1/policies/a/b", "/v1/policies/a/versions/", "/v1/policies/a/versions/1", "/v1/checks/../policies", "/health/", "/metrics", "/v1/keys/",
+		"/v1/%63hecks", "/v1/policies/", "/v1/policies/a/b", "/v1/policies/a/versions/", "/v1/policies/a/versions/1", "/v1/checks/../policies",
+		"/health/", "/metrics", "/v1/keys/",
 	} {
 		f("POST", path, "{", 404, "not_found", noKey)
 		f("HEAD", path, "", 404, "not_found", noKey)
@@ -131,7 +132,8 @@ func TestGoodAnswers(t *testing.T) {
 	}
 	check := string(AppendCheckResult(nil, allowedCheck()))
 	a := f("POST", "/v1/checks", plainCheck, 200, check)
-	if a.header.Get("Idempotent-Replayed") != "" || a.header.Get("Content-Type") != "application/json" || a.header.Get("Server") != "spendgate" {
+	if a.header.Get("Idempotent-Replayed") != "" || a.header.Get("Content-Type") != "application/json" ||
+		a.header.Get("Server") != "spendgate" {
 		t.Errorf("headers %v", a.header)
 	}
 	if a.header.Get("X-RateLimit-Limit") != "100" || a.header.Get("X-RateLimit-Remaining") != "99" {
@@ -154,7 +156,8 @@ func TestGoodAnswers(t *testing.T) {
 	if id := a.body[len(`{"policy_id":"`):][:36]; !regexp.MustCompile(`^pol_[0-9a-f]{32}$`).MatchString(id) {
 		t.Errorf("generated policy_id %q", id)
 	}
-	if !strings.Contains(a.body, `,"description":"d","version":1,"rules":[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":5e0}}],`) ||
+	if !strings.Contains(a.body, `,"description":"d","version":1,"rules":[{"rule_id":"r","rule_type":"max_amount",`+
+		`"parameters":{"limit":5e0}}],`) ||
 		!strings.HasSuffix(a.body, `,"metadata":{"a":1.0}}`) {
 		t.Errorf("policy %s", a.body)
 	}
@@ -182,7 +185,8 @@ func TestGoodAnswers(t *testing.T) {
 }
 
 func simulationOf(n int) string {
-	action := `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":1,"currency":"usd","counterparty":"c","idempotency_key":7,"merchant_or_vendor":"m"}`
+	action := `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":1,"currency":"usd","counterparty":"c","idempotency_key":7,` +
+		`"merchant_or_vendor":"m"}`
 	return `{"actions":[` + strings.TrimSuffix(strings.Repeat(action+",", n), ",") + `],"policy_id":"p"}`
 }
 
@@ -207,7 +211,8 @@ func TestSimulationLimits(t *testing.T) {
 	f(`{"policy_id":"p","actions":{}}`, 422, codeValidation, "actions must be an array")
 	f(`{"policy_id":"p","actions":[7]}`, 422, codeValidation, "actions[0] must be an object")
 	f(strings.Replace(simulationOf(3), `"amount":1`, `"amount":"1"`, 3), 422, codeValidation, "actions[2].amount must be a number")
-	f(strings.Replace(simulationOf(2), `"policy_id":"p"`, `"policy_id":"q"`, 1), 422, codeValidation, "actions[0].policy_id must be the policy_id")
+	f(strings.Replace(simulationOf(2), `"policy_id":"p"`, `"policy_id":"q"`, 1), 422, codeValidation,
+		"actions[0].policy_id must be the policy_id")
 	f(strings.Replace(simulationOf(2), `],"policy_id":"p"`, `],"policy_id":""`, 1), 422, codeValidation, "policy_id is required")
 	f(strings.Replace(simulationOf(2), `"counterparty":"c"`, `"metadata":{"country":1}`, 1), 422, codeValidation,
 		"actions[0].metadata.country must be a two-letter country code; actions[0].counterparty is required")
@@ -263,7 +268,8 @@ func TestReadsReportTheStoresErrors(t *testing.T) {
 		"/v1/checks/chk_01a1f958502270008001020304050607", "/v1/policies/p:1", "/v1/violations", "/v1/keys",
 		"/v1/checks", "/v1/policies", "/v1/policies/p:1/versions",
 	} {
-		if a := s.do("GET", path, "", "X-Admin-Key: "+adminKey); a.status != 500 || a.code(t) != codeInternal || a.header.Get("Retry-After") != "1" {
+		if a := s.do("GET", path, "", "X-Admin-Key: "+adminKey); a.status != 500 || a.code(t) != codeInternal ||
+			a.header.Get("Retry-After") != "1" {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
@@ -276,7 +282,10 @@ func TestReadsReportTheStoresErrors(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
-	for _, path := range []string{"none", "a%2Fb", "-p", "p%201", strings.Repeat("p", 129), "none/versions", "-p/versions", "p:1?version=3", "p:1?version=99999999999999999999"} {
+	for _, path := range []string{
+		"none", "a%2Fb", "-p", "p%201", strings.Repeat("p", 129), "none/versions", "-p/versions", "p:1?version=3",
+		"p:1?version=99999999999999999999",
+	} {
 		if a := s.do("GET", "/v1/policies/"+path, ""); a.status != 404 || a.code(t) != "policy_not_found" {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
@@ -406,7 +415,8 @@ func TestOneLogLinePerFailedRequest(t *testing.T) {
 	}
 	for _, want := range []string{
 		"level=INFO", "level=ERROR", "request_id=" + a.header.Get("X-Request-ID"),
-		"request_id=" + b.header.Get("X-Request-ID"), "status=404", "code=bad_request", "method=POST", "path=/v1/checks", "duration_ms=", "client=127.0.0.1", "route=/v1/checks",
+		"request_id=" + b.header.Get("X-Request-ID"), "status=404", "code=bad_request", "method=POST", "path=/v1/checks", "duration_ms=",
+		"client=127.0.0.1", "route=/v1/checks",
 	} {
 		if !strings.Contains(logged, want) {
 			t.Errorf("no %q in %s", want, logged)

@@ -46,7 +46,8 @@ func TestBacktest(t *testing.T) {
 	defer func() { stop(); <-ended }()
 	admin := "X-Admin-Key: " + adminKey
 	key := func(grants string) string {
-		return "X-API-Key: " + field(t, doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, admin).body, "api_key")
+		return "X-API-Key: " + field(t, doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, admin).body,
+			"api_key")
 	}
 	full := key("")
 	rules := func(limit, day string) string {
@@ -57,7 +58,8 @@ func TestBacktest(t *testing.T) {
 	from := time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
 	var ids []string
 	for _, amount := range []string{"30", "30", "60", "200", "70", "60", "20"} { // allow, duplicate, allow, cap, exceeded, duplicate, allow
-		answer := doAt(t, address, "POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":`+amount+`,"currency":"USD","counterparty":"c"}`, full)
+		answer := doAt(t, address, "POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":`+amount+
+			`,"currency":"USD","counterparty":"c"}`, full)
 		ids = append(ids, field(t, answer.body, "check_id"))
 	}
 	run := func(candidate string) (path, body string) {

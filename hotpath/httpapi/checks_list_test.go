@@ -60,7 +60,9 @@ func TestChecksByIdempotencyKey(t *testing.T) {
 		c.ID = testID(instant + n - int64(i))
 		trail.checks = append(trail.checks, c)
 	}
-	for key, places := range map[string][]int{"recent": {2*maxExamined + 1, 2*maxExamined + 9}, "expired": {maxExamined + 5, n - 1}, "new": {3}, "never": nil} {
+	for key, places := range map[string][]int{
+		"recent": {2*maxExamined + 1, 2*maxExamined + 9}, "expired": {maxExamined + 5, n - 1}, "new": {3}, "never": nil,
+	} {
 		for _, i := range places {
 			trail.checks[i].Action.IdempotencyKey = key
 		}

@@ -62,10 +62,12 @@ func TestGeneratedClients(t *testing.T) {
 				write(to, string(text))
 			}
 			write("openapi.yaml", doAt(t, address, "GET", "/openapi.yaml", "").body)
-			write("orval.json", `{"api":{"input":"openapi.yaml","output":{"target":"generated.ts","client":"fetch","baseUrl":"http://`+address+`"}}}`)
+			write("orval.json", `{"api":{"input":"openapi.yaml","output":{"target":"generated.ts","client":"fetch","baseUrl":"http://`+
+				address+`"}}}`)
 			options := map[string]any{
 				"strict": true, "noUncheckedIndexedAccess": true, "exactOptionalPropertyTypes": g.exact, "skipLibCheck": true, "noEmitOnError": true,
-				"target": "es2022", "module": "commonjs", "moduleResolution": "node10", "lib": []string{"es2022", "dom", "dom.iterable"}, "types": []string{"node"},
+				"target": "es2022", "module": "commonjs", "moduleResolution": "node10", "lib": []string{"es2022", "dom", "dom.iterable"},
+				"types": []string{"node"},
 			}
 			config, err := json.Marshal(map[string]any{"compilerOptions": options, "files": []string{"story.ts"}})
 			if err != nil {

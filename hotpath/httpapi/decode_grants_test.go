@@ -64,9 +64,12 @@ func TestDecodeGrants(t *testing.T) {
 	refused(`"groups":[]`, "groups must have 1-20 entries")
 	refused(`"groups":"a"`, "groups must be a list of strings")
 	refused(`"groups":["Straße","a","STRASSE","A","a"]`, "groups[3] is there twice; groups[4] is there twice; groups[4] is there twice")
-	refused(`"groups":["a"," b","\u200b","\uff41",""]`, "groups[1] "+spend.NameForm+"; groups[2] "+spend.NameForm+"; groups[3] "+spend.NameForm+"; groups[4] "+spend.NameForm)
+	refused(`"groups":["a"," b","\u200b","\uff41",""]`, "groups[1] "+spend.NameForm+"; groups[2] "+spend.NameForm+"; groups[3] "+
+		spend.NameForm+"; groups[4] "+spend.NameForm)
 	refused(`"expires_at":"2026-03-01T13:00:00.0005+01:00"`, "expires_at must be an RFC 3339 time in the future: 2030-01-31T12:00:00Z")
-	for _, value := range []string{"", "2026-03-01T12:00:00Z", "2026-03-01T11:59:59Z", "2027-03-01", "2027-03-01T12:00:00", "20000-03-01T12:00:00Z"} {
+	for _, value := range []string{
+		"", "2026-03-01T12:00:00Z", "2026-03-01T11:59:59Z", "2027-03-01", "2027-03-01T12:00:00", "20000-03-01T12:00:00Z",
+	} {
 		refused(`"expires_at":"`+value+`"`, "expires_at must be an RFC 3339 time in the future: 2030-01-31T12:00:00Z")
 	}
 	refused(`"expires_at":"2026-03-01T12:00:00.001Z"`, "")
@@ -84,8 +87,8 @@ func TestDecodeGrants(t *testing.T) {
 	refused(`"scopes":["checks:write","events:read"]`, "")
 	refused(`"rolle":null`, "rolle is not a known field")
 
-	if err := readObject([]byte(`{"name":"n","role":null,"scopes":null,"policy_ids":null,"principal":null,"expires_at":null}`), create); err != nil ||
-		!reflect.DeepEqual(k.Grants, spend.Grants{}) {
+	if err := readObject([]byte(`{"name":"n","role":null,"scopes":null,"policy_ids":null,"principal":null,"expires_at":null}`),
+		create); err != nil || !reflect.DeepEqual(k.Grants, spend.Grants{}) {
 		t.Errorf("null when a key is created: %+v, %v", k, err)
 	}
 	for body, want := range map[string]struct {
@@ -101,7 +104,9 @@ func TestDecodeGrants(t *testing.T) {
 		`{"groups":null}`:                                 {"groups", ""},
 		`{"role":null}`:                                   {"", "role must not be null without scopes in the same request"},
 		`{"scopes":null}`:                                 {"", "scopes must not be null without role in the same request"},
-		`{"scopes":null,"role":null}`:                     {"", "scopes must not be null without role in the same request; role must not be null without scopes in the same request"},
+		`{"scopes":null,"role":null}`: {
+			"", "scopes must not be null without role in the same request; role must not be null without scopes in the same request",
+		},
 	} {
 		problem := ""
 		if err := readObject([]byte(body), change); err != nil {

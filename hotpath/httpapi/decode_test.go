@@ -47,7 +47,8 @@ func TestDecodeCheck(t *testing.T) {
 	f(plainCheck, want)
 	f(" \n\t\r"+plainCheck+"\n", want)
 	f(plainCheck+strings.Repeat(" ", 2*maxShared), want)
-	f(strings.NewReplacer(`"agent_id":"agent`, `"\u0061gent_id" : "\u0061gent`, "129.95", "12995e-2", `"EUR"`, `"eur"`, `{"days`, `{ "days`).Replace(plainCheck), want)
+	f(strings.NewReplacer(`"agent_id":"agent`, `"\u0061gent_id" : "\u0061gent`, "129.95", "12995e-2", `"EUR"`, `"eur"`, `{"days`, `{ "days`).
+		Replace(plainCheck), want)
 	f(with(`"reason_text":" ","merchant_or_vendor":""`), want)
 	f(with(`"reason_text":null,"merchant_or_vendor":null`), want)
 	escaped := want
@@ -103,7 +104,9 @@ func TestMalformedBodies(t *testing.T) {
 	f(with(`"metadata":`+strings.Repeat("[", 200000)), "malformed JSON")
 
 	// Anywhere: in a field, an unknown field, a name, deep inside.
-	for _, place := range []string{`"reason_text":"%"`, `"x":"%"`, `"%":1`, `"x":{"y":["%"]}`, `"metadata":{"a":{"%":1}}`, `"amount":1,"currency":7,"x":"%"`} {
+	for _, place := range []string{
+		`"reason_text":"%"`, `"x":"%"`, `"%":1`, `"x":{"y":["%"]}`, `"metadata":{"a":{"%":1}}`, `"amount":1,"currency":7,"x":"%"`,
+	} {
 		in := func(s string) string {
 			return "{" + strings.Replace(place, "%", s, 1) + "}"
 		}
@@ -210,7 +213,8 @@ func TestDecodePolicy(t *testing.T) {
 	}
 	// Rules are compiled when the policy is created.
 	f(`{"name":"n"}`, "")
-	if p := f(`{"name":"n","note":" why ","drop_budgets":["b","a\u0062"]}`, ""); p.Note != " why " || !slices.Equal(drop, []string{"b", "ab"}) {
+	if p := f(`{"name":"n","note":" why ","drop_budgets":["b","a\u0062"]}`, ""); p.Note != " why " ||
+		!slices.Equal(drop, []string{"b", "ab"}) {
 		t.Errorf("%q, %q", p.Note, drop)
 	}
 	if p := f(`{"name":"n","note":" ","drop_budgets":[]}`, ""); p.Note != "" || len(drop) > 0 {
@@ -218,13 +222,16 @@ func TestDecodePolicy(t *testing.T) {
 	}
 	f(`{"name":"n","note":null,"drop_budgets":null}`, "")
 	f(`{"name":"n","note":"`+strings.Repeat("ü", 4097)+`","drop_budgets":["a","a"," ",1]}`,
-		"note must be at most 4096 characters; drop_budgets[1] is there twice; drop_budgets[2] must be 1-256 characters that are not all white space; "+
+		"note must be at most 4096 characters; drop_budgets[1] is there twice; drop_budgets[2] must be 1-256 characters that are not all "+
+			"white space; "+
 			"drop_budgets[3] must be a string")
 	f(`{"name":"n","drop_budgets":"a"}`, "drop_budgets must be a list of strings")
-	f(`{"policy_id":"a b","name":"`+strings.Repeat("n", 256)+`","description":"`+strings.Repeat("d", 4097)+`","metadata":[],`+simplePolicy[len(`{"policy_id":"p:1","name":"n",`):],
+	f(`{"policy_id":"a b","name":"`+strings.Repeat("n", 256)+`","description":"`+strings.Repeat("d", 4097)+`","metadata":[],`+
+		simplePolicy[len(`{"policy_id":"p:1","name":"n",`):],
 		"metadata must be an object; policy_id must be 1-128 characters of A-Z a-z 0-9 . _ : - and start with a letter or digit; "+
 			"name must be at most 255 characters; description must be at most 4096 characters")
-	f(`{"name":"n","version":1,"metadata":{"a":`+strings.Repeat("[", 8)+strings.Repeat("]", 8)+"},"+simplePolicy[len(`{"policy_id":"p:1","name":"n",`):],
+	f(`{"name":"n","version":1,"metadata":{"a":`+strings.Repeat("[", 8)+strings.Repeat("]", 8)+"},"+
+		simplePolicy[len(`{"policy_id":"p:1","name":"n",`):],
 		"version is not a known field; metadata must be at most 8 levels deep")
 	f(`{"name":"n","rules":[{"a":1,"a":2}]}`, "the body has a duplicate member name")
 	f(`{"name":1,"rules":[{"a":"\u0000"}]}`, "the body must not contain U+0000")
@@ -235,7 +242,8 @@ func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
 	s := start(t, nil)
 	f := func(body, want string) {
 		t.Helper()
-		if a := s.do("POST", "/v1/policies", body); a.status != 422 || a.code(t) != codeValidation || !strings.Contains(a.body, `"message":"`+want) {
+		if a := s.do("POST", "/v1/policies", body); a.status != 422 || a.code(t) != codeValidation ||
+			!strings.Contains(a.body, `"message":"`+want) {
 			t.Errorf("%s: %d %s, want %s", body, a.status, a.body, want)
 		}
 	}
@@ -298,5 +306,6 @@ func TestDecodeKeys(t *testing.T) {
 	if *c.Active || *c.Name != "m" || *c.RateLimitRPM != 7 {
 		t.Errorf("%+v", c)
 	}
-	f(`{"active":"true","name":1,"rate_limit_rpm":0,"x":1}`, change, "active must be true or false; name must be a string; "+rate+"; x is not a known field")
+	f(`{"active":"true","name":1,"rate_limit_rpm":0,"x":1}`, change, "active must be true or false; name must be a string; "+rate+
+		"; x is not a known field")
 }

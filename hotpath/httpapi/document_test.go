@@ -33,13 +33,15 @@ func TestDocuments(t *testing.T) {
 				text, _ := io.ReadAll(r)
 				got = string(text)
 			}
-			if a.status != 200 || got != string(want) || (a.header.Get("Content-Encoding") == "gzip") != zipped || a.header.Get("Vary") != "Accept-Encoding" {
+			if a.status != 200 || got != string(want) || (a.header.Get("Content-Encoding") == "gzip") != zipped ||
+				a.header.Get("Vary") != "Accept-Encoding" {
 				t.Errorf("%s, %s: %d %v", path, accepted, a.status, a.header)
 			}
 			tag := a.header.Get("ETag")
 			tags[tag] = true
 			for _, asked := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
-				if a := s.do("GET", path, "", "Accept-Encoding: "+accepted, "If-None-Match: "+asked); a.status != 304 || a.body != "" || a.header.Get("ETag") != tag {
+				if a := s.do("GET", path, "", "Accept-Encoding: "+accepted, "If-None-Match: "+asked); a.status != 304 || a.body != "" ||
+					a.header.Get("ETag") != tag {
 					t.Errorf("%s, %s, If-None-Match %s: %d %v", path, accepted, asked, a.status, a.header)
 				}
 			}

@@ -31,7 +31,8 @@ func (d *described) drafts() {
 	refused("PUT", path, `{"policy_id":"d",`+draft[1:], 422, "validation_error", false)
 	refused("PUT", path, `{"drop_budgets":[],`+draft[1:], 422, "validation_error", false)
 	made := d.send("PUT", path, draft, 200, true)
-	if read := d.send("GET", path, "", 200, true); read != made || !strings.Contains(read, `,"base_version":1,"name":"n","rules":[`) || !strings.HasSuffix(read, `,"note":"tighter"}`) {
+	if read := d.send("GET", path, "", 200, true); read != made || !strings.Contains(read, `,"base_version":1,"name":"n","rules":[`) ||
+		!strings.HasSuffix(read, `,"note":"tighter"}`) {
 		d.t.Error(made, read)
 	}
 	if again := d.send("PUT", path, draft, 200, true); again != made {
@@ -49,8 +50,10 @@ func (d *described) drafts() {
 	}
 	report := d.send("GET", path+"/report", "", 200, true)
 	for _, want := range []string{
-		`"complete":true`, `"checks":1,"compared":1,"skipped":[]`, `"flips":{"total":1,"stricter":1,"looser":0,"to_allow":0,"listed":1}`, `"block":{"checks":1,"amounts":{"USD":20}}`,
-		`"recorded":{"decision":"allow","rule_id":null,"reason_code":null,"policy_version":1},"candidate":{"decision":"block","rule_id":"cap","reason_code":"max_amount_exceeded","policy_version":null}`,
+		`"complete":true`, `"checks":1,"compared":1,"skipped":[]`, `"flips":{"total":1,"stricter":1,"looser":0,"to_allow":0,"listed":1}`,
+		`"block":{"checks":1,"amounts":{"USD":20}}`,
+		`"recorded":{"decision":"allow","rule_id":null,"reason_code":null,"policy_version":1},"candidate":{"decision":"block","rule_id":"cap",` +
+			`"reason_code":"max_amount_exceeded","policy_version":null}`,
 	} {
 		if !strings.Contains(report, want) {
 			d.t.Errorf("the report lacks %s: %s", want, report)
@@ -62,7 +65,8 @@ func (d *described) drafts() {
 	refused("POST", path+"/promote", "", 422, "validation_error", false, `If-Match: *`)
 	refused("POST", path+"/promote", "", 409, "policy_version_mismatch", false, `If-Match: "2"`)
 	refused("POST", path+"/promote", `{"drop_budgets":["none"]}`, 422, "validation_error", false, `If-Match: "1"`)
-	if promoted := d.send("POST", path+"/promote", `{"note":"as tried"}`, 201, false, `If-Match: "1"`); !strings.Contains(promoted, `"version":2,"rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":10}}]`) {
+	if promoted := d.send("POST", path+"/promote", `{"note":"as tried"}`, 201, false, `If-Match: "1"`); !strings.Contains(promoted,
+		`"version":2,"rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":10}}]`) {
 		d.t.Error(promoted)
 	}
 	refused("POST", path+"/promote", "", 404, "draft_not_found", false, "If-Match: 2")
@@ -70,8 +74,10 @@ func (d *described) drafts() {
 		d.t.Error(versions)
 	}
 	d.send("POST", "/v1/policies", `{"policy_id":"d","changes":{},`+with(rules, "10")+`}`, 201, true)
-	approver := "X-API-Key: " + field(d.t, d.send("POST", "/v1/keys", `{"name":"n","role":"approver"}`, 201, true, "X-Admin-Key: "+adminKey), "api_key")
-	d.send("POST", path+"/approve", `{"draft_hash":"`+field(d.t, d.send("PUT", path, draft, 200, true), "draft_hash")+`"}`, 200, true, approver)
+	approver := "X-API-Key: " + field(d.t, d.send("POST", "/v1/keys", `{"name":"n","role":"approver"}`, 201, true, "X-Admin-Key: "+adminKey),
+		"api_key")
+	d.send("POST", path+"/approve", `{"draft_hash":"`+field(d.t, d.send("PUT", path, draft, 200, true), "draft_hash")+`"}`, 200, true,
+		approver)
 	d.send("DELETE", path, "", 204, true)
 	refused("GET", path, "", 404, "draft_not_found", true)
 }
@@ -86,7 +92,9 @@ func names(object string) (all string) {
 
 // TestIfMatch: one version, bare or quoted.
 func TestIfMatch(t *testing.T) {
-	for text, want := range map[string]int{"3": 3, `"3"`: 3, " 12 ": 12, `"3`: 0, `3"`: 0, `W/"3"`: 0, "*": 0, "": 0, "0": 0, "-1": 0, "1,2": 0, "99999999999": 0} {
+	for text, want := range map[string]int{
+		"3": 3, `"3"`: 3, " 12 ": 12, `"3`: 0, `3"`: 0, `W/"3"`: 0, "*": 0, "": 0, "0": 0, "-1": 0, "1,2": 0, "99999999999": 0,
+	} {
 		if got, ok := ifMatch([][]byte{[]byte(text)}); got != want && ok || ok != (want > 0) {
 			t.Errorf("%q is version %d, %t", text, got, ok)
 		}

@@ -231,7 +231,9 @@ func TestRefusedConnectionsAreBounded(t *testing.T) {
 // and goes on for whoever asks.
 func TestOpsIsBounded(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	_, address := startOps(t, OpsOptions{Gatherer: registry, Ready: func(context.Context) Readiness { return Readiness{Ready: true} }, Pprof: true})
+	_, address := startOps(t, OpsOptions{
+		Gatherer: registry, Ready: func(context.Context) Readiness { return Readiness{Ready: true} }, Pprof: true,
+	})
 	s := &served{t: t, address: address}
 	for _, headers := range []string{"Content-Length: 1025\r\n", "Transfer-Encoding: chunked\r\n"} {
 		c := s.dial()

@@ -35,7 +35,9 @@ func blockedCheck() *spend.Check {
 
 func allowedCheck() *spend.Check {
 	c := blockedCheck()
-	c.Decision = spend.Decision{Effect: spend.Allow, Confidence: spend.Medium, Message: "within policy", NextStep: "Proceed.", PolicyVersion: 1}
+	c.Decision = spend.Decision{
+		Effect: spend.Allow, Confidence: spend.Medium, Message: "within policy", NextStep: "Proceed.", PolicyVersion: 1,
+	}
 	return c
 }
 

@@ -23,7 +23,8 @@ func TestTwoKeysAuthenticateNobody(t *testing.T) {
 	}
 	for keys, want := range map[string]int{admin + noAdmin: 401, noAdmin + admin: 401, admin + admin: 401, admin: 201} {
 		c := s.dial()
-		c.send("POST /v1/keys HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + keys + length(`{"name":"n"}`) + "\r\n" + `{"name":"n"}`)
+		c.send("POST /v1/keys HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + keys + length(`{"name":"n"}`) + "\r\n" +
+			`{"name":"n"}`)
 		if a := c.receive(); a.status != want {
 			t.Errorf("%q: %d %s", keys, a.status, a.body)
 		}
@@ -38,7 +39,8 @@ func TestHeaderNamesAreComparedWhole(t *testing.T) {
 	s := start(t, nil)
 	chunked := "Transfer-Encoding: chunked\r\n"
 	for _, headers := range []string{
-		"Transfer-Encoding-Foo: x\r\n", "Transfer-Encodin: x\r\n", "Content-Length-Foo: 7\r\n", "X-Api-Key-Id: 1\r\n", "X-Api-Key-Id: 1\r\nX-Admin-Key-Id: 2\r\n",
+		"Transfer-Encoding-Foo: x\r\n", "Transfer-Encodin: x\r\n", "Content-Length-Foo: 7\r\n", "X-Api-Key-Id: 1\r\n",
+		"X-Api-Key-Id: 1\r\nX-Admin-Key-Id: 2\r\n",
 	} {
 		c := s.dial()
 		c.send(post(headers+length(plainCheck), plainCheck))
@@ -57,13 +59,15 @@ func TestHeaderNamesAreComparedWhole(t *testing.T) {
 func TestLinesThatSmuggleAreRefused(t *testing.T) {
 	s := start(t, nil)
 	for _, headers := range []string{
-		"Content-Length:\r\n 185\r\n", "Content-Length: 1\r\n 85\r\n", "X: a\r\n b\r\n" + length(plainCheck), "X: a\r\n\tb\r\n" + length(plainCheck), "X:\r\n \r\n" + length(plainCheck),
+		"Content-Length:\r\n 185\r\n", "Content-Length: 1\r\n 85\r\n", "X: a\r\n b\r\n" + length(plainCheck), "X: a\r\n\tb\r\n" +
+			length(plainCheck), "X:\r\n \r\n" + length(plainCheck),
 		"X: a\nContent-Length: 5\r\n", length(plainCheck) + "X: a\n", "X: a\nTransfer-Encoding: chunked\r\n", "X: a\r\n\n",
 		"X: a\rContent-Length: 5\r\n" + length(plainCheck), "Transfer-Encoding:\r\n chunked\r\n",
 	} {
 		c := s.dial()
 		c.send(post(headers, plainCheck) + smuggled)
-		if a := c.receive(); a.status != 400 || a.code(t) != codeBadRequest || !strings.Contains(a.body, "malformed HTTP") || a.header.Get("Connection") != "close" {
+		if a := c.receive(); a.status != 400 || a.code(t) != codeBadRequest || !strings.Contains(a.body, "malformed HTTP") ||
+			a.header.Get("Connection") != "close" {
 			t.Errorf("%q: %d %v %s", headers, a.status, a.header, a.body)
 		}
 		c.closed()
@@ -78,7 +82,8 @@ func TestLinesThatSmuggleAreRefused(t *testing.T) {
 func TestBareLF(t *testing.T) {
 	s := start(t, nil)
 	for _, text := range []string{
-		"GET /health HTTP/1.1\nHost: a\n\n", "GET /health HTTP/1.1\r\nHost: a\n\n", "GET /health HTTP/1.1\r\nHost: a\r\n\n", "GET /health HTTP/1.1\nHost: a\r\n\r\n",
+		"GET /health HTTP/1.1\nHost: a\n\n", "GET /health HTTP/1.1\r\nHost: a\n\n", "GET /health HTTP/1.1\r\nHost: a\r\n\n",
+		"GET /health HTTP/1.1\nHost: a\r\n\r\n",
 		"\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n", "GET /health HTTP/1.1\n\n", post(length(plainCheck)+"X: a\n", plainCheck),
 	} {
 		for _, before := range []string{"", smuggled, post(length("{}\n\n"), "{}\n\n")} {

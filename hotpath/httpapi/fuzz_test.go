@@ -60,7 +60,9 @@ func FuzzDecodeCheck(f *testing.F) {
 
 // FuzzDecodeOthers: the other bodies never make anything but a 400 or a 422.
 func FuzzDecodeOthers(f *testing.F) {
-	for _, body := range []string{simplePolicy, simulationOf(2), simulationOf(11), `{"name":"n","rate_limit_rpm":5.0}`, `{"active":false}`, "{", `{"rules":[[]]}`} {
+	for _, body := range []string{
+		simplePolicy, simulationOf(2), simulationOf(11), `{"name":"n","rate_limit_rpm":5.0}`, `{"active":false}`, "{", `{"rules":[[]]}`,
+	} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -105,7 +107,10 @@ func FuzzCursor(f *testing.F) {
 // FuzzQuery: no query is anything but good or a 422, and what is good stays
 // within what a store can be asked.
 func FuzzQuery(f *testing.F) {
-	for _, q := range []string{"", "limit=5&cursor=", "from=2026-01-31&to=2026-02-01T00:00:00+02:00", "agent_id=%41+b&decision=block", "a=%zz&&=", "version=7", "decision=allow&policy_id=p&before=2026-01-31&to=2026-01-31"} {
+	for _, q := range []string{
+		"", "limit=5&cursor=", "from=2026-01-31&to=2026-02-01T00:00:00+02:00", "agent_id=%41+b&decision=block", "a=%zz&&=", "version=7",
+		"decision=allow&policy_id=p&before=2026-01-31&to=2026-01-31",
+	} {
 		f.Add(q)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -126,7 +131,8 @@ func FuzzQuery(f *testing.F) {
 		}
 		instants := checks.From.IsZero() || checks.From.UnixMilli() >= 0
 		if err == nil && (checks.Limit < 1 || checks.Limit >= checks.Examine || checks.PolicyID != "" && !spend.ValidPolicyID(checks.PolicyID) ||
-			!utf8.ValidString(checks.AgentID) || strings.ContainsRune(checks.AgentID, 0) || !instants || checks.Effect != nil && *checks.Effect > spend.Block) {
+			!utf8.ValidString(checks.AgentID) || strings.ContainsRune(checks.AgentID, 0) || !instants ||
+			checks.Effect != nil && *checks.Effect > spend.Block) {
 			t.Fatalf("%q gives %+v", query, checks)
 		}
 		for _, read := range []func() error{
@@ -145,7 +151,10 @@ func FuzzQuery(f *testing.F) {
 
 // FuzzInstant: a time that is accepted is the one that was written.
 func FuzzInstant(f *testing.F) {
-	for _, s := range []string{"2026-01-31", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.123456789+02:00", "2026-01-31T12:00:00 02:00", "9999-12-31T23:59:59-23:59", "x"} {
+	for _, s := range []string{
+		"2026-01-31", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.123456789+02:00", "2026-01-31T12:00:00 02:00", "9999-12-31T23:59:59-23:59",
+		"x",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -153,7 +162,8 @@ func FuzzInstant(f *testing.F) {
 		if !ok {
 			return
 		}
-		if again, ok := parseInstant(at.Format("2006-01-02T15:04:05.999999999Z"), false); at.Year() >= 0 && at.Year() <= 9999 && (!ok || !again.Equal(at)) {
+		if again, ok := parseInstant(at.Format("2006-01-02T15:04:05.999999999Z"), false); at.Year() >= 0 && at.Year() <= 9999 &&
+			(!ok || !again.Equal(at)) {
 			t.Fatalf("%q is %v, then %v", s, at, again)
 		}
 		recordable(at)

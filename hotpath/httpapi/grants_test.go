@@ -24,8 +24,10 @@ func TestRecordsOfKeys(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{appendKey(nil, &plain), `{"key_id":"` + id + `","name":"n","rate_limit_rpm":100,"active":true,"created_at":"` + created + `","last_used_at":null}`},
-		{appendNewKey(nil, &plain, "svc_live_x"), `{"key_id":"` + id + `","name":"n","api_key":"svc_live_x","rate_limit_rpm":100,"created_at":"` + created + `"}`},
+		{appendKey(nil, &plain), `{"key_id":"` + id + `","name":"n","rate_limit_rpm":100,"active":true,"created_at":"` + created +
+			`","last_used_at":null}`},
+		{appendNewKey(nil, &plain, "svc_live_x"), `{"key_id":"` + id + `","name":"n","api_key":"svc_live_x","rate_limit_rpm":100,"created_at":"` +
+			created + `"}`},
 	} {
 		if string(c.got) != c.want {
 			t.Errorf("\n got %s\nwant %s", c.got, c.want)
@@ -36,7 +38,8 @@ func TestRecordsOfKeys(t *testing.T) {
 		Scopes: spend.EventsRead | spend.ChecksRead, PolicyIDs: []string{"p", "a"}, AgentIDs: []string{`"`}, Principal: "till", Owner: "team",
 		ExpiresAt: at.Add(time.Millisecond),
 	}
-	want := `,"scopes":["checks:read","events:read"],"policy_ids":["p","a"],"agent_ids":["\""],"principal":"till","owner":"team","expires_at":"2026-11-20T10:11:12.035Z"}`
+	want := `,"scopes":["checks:read","events:read"],"policy_ids":["p","a"],"agent_ids":["\""],"principal":"till","owner":"team",` +
+		`"expires_at":"2026-11-20T10:11:12.035Z"}`
 	got := string(appendKey(nil, &narrow))
 	if plainText := string(appendKey(nil, &plain)); got != plainText[:len(plainText)-1]+want {
 		t.Errorf("got %s\nwant the record and %s", got, want)

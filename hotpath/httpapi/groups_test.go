@@ -28,18 +28,22 @@ func TestGroupsDecide(t *testing.T) {
 		t.Errorf("its own record: %s", self)
 	}
 	policy := func(approval string) string {
-		return `{"policy_id":"p","name":"n","rules":[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":` + approval + `}}]}`
+		return `{"policy_id":"p","name":"n","rules":[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":` +
+			approval + `}}]}`
 	}
 	for _, bad := range []string{`{"from":[]}`, `{"from":[{"group":"a"}],"required":1}`} {
 		if got := doAt(t, d.address, "POST", "/v1/policies", policy(bad), author); got.status != 422 {
 			t.Errorf("%s: %d", bad, got.status)
 		}
 	}
-	d.send("POST", "/v1/policies", policy(`{"from":[{"group":"support"},{"group":"finance","required":1}],"exclude_author":true}`), 201, true, author)
+	d.send("POST", "/v1/policies", policy(`{"from":[{"group":"support"},{"group":"finance","required":1}],"exclude_author":true}`), 201, true,
+		author)
 	asked := 0
 	ask := func() (path, decision string) {
 		asked++
-		check := d.send("POST", "/v1/checks", fmt.Sprintf(`{"agent_id":"a","policy_id":"p","action_type":"refund","amount":60,"currency":"usd","counterparty":"c%d"}`, asked), 200, true, agent)
+		check := d.send("POST", "/v1/checks",
+			fmt.Sprintf(`{"agent_id":"a","policy_id":"p","action_type":"refund","amount":60,"currency":"usd","counterparty":"c%d"}`, asked), 200,
+			true, agent)
 		if want := "by 1 of support and 1 of finance: pending is not approved"; !strings.Contains(check, want) {
 			t.Errorf("its next step is not %s: %s", want, check)
 		}
@@ -67,7 +71,8 @@ func TestGroupsDecide(t *testing.T) {
 	}
 	got := d.send("POST", path+"/approve", decision, 200, true, ben)
 	for _, want := range []string{
-		`"status":"pending"`, `"required":2,"missing":1,"from":[{"group":"support","required":1,"missing":1},{"group":"finance","required":1,"missing":1}],"exclude_author":true,`,
+		`"status":"pending"`, `"required":2,"missing":1,"from":[{"group":"support","required":1,"missing":1},{"group":"finance","required":1,` +
+			`"missing":1}],"exclude_author":true,`,
 		`"groups":["support","finance"]}]`, `"next_step":"Pending is not approved: missing are 1 of support or finance. Ask again in 5 s."`,
 	} {
 		if !strings.Contains(got, want) {
@@ -75,7 +80,8 @@ func TestGroupsDecide(t *testing.T) {
 		}
 	}
 	waiting("11000", everybody...)
-	if got = d.send("POST", path+"/approve", decision, 200, true, sue); !strings.Contains(got, `"status":"approved"`) || !strings.Contains(got, `"missing":0,`) {
+	if got = d.send("POST", path+"/approve", decision, 200, true, sue); !strings.Contains(got, `"status":"approved"`) ||
+		!strings.Contains(got, `"missing":0,`) {
 		t.Errorf("decided: %s", got)
 	}
 	d.send("PATCH", suePath, `{"groups":null}`, 200, true, admin)
@@ -89,7 +95,8 @@ func TestGroupsDecide(t *testing.T) {
 		t.Errorf("denied: %s", got)
 	}
 	events := d.send("GET", "/v1/events?limit=100", "", 200, true, agent)
-	if n := strings.Count(events, `"type":"approval.approved"`); n != 1 || !strings.Contains(events, `"from":[{"group":"support","required":1},{"group":"finance","required":1}],"exclude_author":true`) {
+	if n := strings.Count(events, `"type":"approval.approved"`); n != 1 ||
+		!strings.Contains(events, `"from":[{"group":"support","required":1},{"group":"finance","required":1}],"exclude_author":true`) {
 		t.Errorf("%d were approved: %s", n, events)
 	}
 }

@@ -146,7 +146,9 @@ func (f *fake) Doubt(_ context.Context, _ hotpath.Request, check *spend.Check, _
 	return spend.Course{Redeemed: step, Doubt: step}, f.replayed, f.workErr
 }
 
-func (f *fake) AwaitEvents(_ context.Context, _ hotpath.Access, q audit.EventQuery, _ time.Duration, _ <-chan struct{}) (audit.EventPage, bool, error) {
+func (f *fake) AwaitEvents(_ context.Context, _ hotpath.Access, q audit.EventQuery, _ time.Duration, _ <-chan struct{}) (
+	audit.EventPage, bool, error,
+) {
 	return audit.EventPage{Next: q.After}, true, f.workErr
 }
 
@@ -157,7 +159,9 @@ func (f *fake) Budgets(_ context.Context, _ hotpath.Access, q hotpath.BudgetQuer
 	return f.counters, len(f.counters) > 1, time.UnixMilli(1_700_000_000_000), f.workErr
 }
 
-func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error {
+func (f *fake) CreatePolicy(
+	_ context.Context, _ hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults,
+) error {
 	f.by, f.drop = append(f.by, by), drop
 	if policy.Compile(p.PolicyID, 1, p.Rules, &faults); faults != nil {
 		return faults
@@ -203,7 +207,9 @@ func (f *fake) CancelBacktest(context.Context, spend.ID) (*audit.Backtest, error
 func (f *fake) CreateKey(_ context.Context, by audit.Actor, n hotpath.NewKey) (string, *audit.Key, error) {
 	f.by = append(f.by, by)
 	f.keys++
-	return goodKey, &audit.Key{ID: testID(instant), Name: n.Name, RateLimitRPM: n.RateLimitRPM, Active: true, CreatedAt: time.UnixMilli(instant), Grants: n.Grants}, f.workErr
+	return goodKey, &audit.Key{
+		ID: testID(instant), Name: n.Name, RateLimitRPM: n.RateLimitRPM, Active: true, CreatedAt: time.UnixMilli(instant), Grants: n.Grants,
+	}, f.workErr
 }
 
 func (f *fake) UpdateKey(_ context.Context, by audit.Actor, id spend.ID, c audit.KeyChange) (*audit.Key, error) {
@@ -261,7 +267,9 @@ func (s *fakeStore) ListChecks(_ context.Context, q audit.CheckQuery) (audit.Che
 
 func (s *fakeStore) ListPolicies(_ context.Context, q audit.PolicyQuery) (audit.PolicyPage, error) {
 	s.policies = q
-	return audit.PolicyPage{Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 2, Rules: fakeRules}}, More: q.After == "", Total: 2}, s.err
+	return audit.PolicyPage{
+		Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 2, Rules: fakeRules}}, More: q.After == "", Total: 2,
+	}, s.err
 }
 
 func (s *fakeStore) PolicyVersions(_ context.Context, q audit.VersionQuery) (audit.PolicyPage, error) {
@@ -269,7 +277,9 @@ func (s *fakeStore) PolicyVersions(_ context.Context, q audit.VersionQuery) (aud
 		return audit.PolicyPage{}, audit.ErrNotFound
 	}
 	s.versions = q
-	return audit.PolicyPage{Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 7, Rules: fakeRules}}, More: q.Before == 0, Total: 7}, s.err
+	return audit.PolicyPage{
+		Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 7, Rules: fakeRules}}, More: q.Before == 0, Total: 7,
+	}, s.err
 }
 
 func (s *fakeStore) ListKeys(context.Context, spend.ID, int) ([]audit.Key, bool, int64, error) {

@@ -207,7 +207,8 @@ func TestMalformedHTTP(t *testing.T) {
 	s := start(t, nil)
 	for _, text := range []string{
 		"nonsense\r\n\r\n", "GET\r\n\r\n", "GET /health\r\n\r\n", "GET /health HTTP/9.9x\r\n\r\n", "GET /he alth HTTP/1.1\r\nHost: a\r\n\r\n",
-		"GET /health HTTP/1.1\r\n\r\n", "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "GET /health HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
+		"GET /health HTTP/1.1\r\n\r\n", "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+		"GET /health HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
 		"GET /health HTTP/1.1\r\n Transfer-Encoding: chunked\r\nHost: a\r\n\r\n",
 		"GET /health HTTP/1.1\r\nHost: a\r\n:fault: size\r\n\r\n",
 		"GET /health HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", "G\x00T /health HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -368,7 +369,8 @@ func TestTooManyConnections(t *testing.T) {
 		c := s.dial()
 		c.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nX-API-Key: " + goodKey + "\r\n\r\n")
 		a := c.receive()
-		if a.status != want || want == 500 && (a.code(t) != codeInternal || a.header.Get("Retry-After") == "") || a.header.Get("X-RateLimit-Limit") == "" {
+		if a.status != want || want == 500 && (a.code(t) != codeInternal || a.header.Get("Retry-After") == "") ||
+			a.header.Get("X-RateLimit-Limit") == "" {
 			t.Errorf("%s over a connection too many: %d %s %v", path, a.status, a.body, a.header)
 		}
 		c.closed()
@@ -420,7 +422,9 @@ func TestActionsOwnTheirBytes(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	want := spend.Action{PolicyID: "refunds-eu", Counterparty: "customer-48213", IdempotencyKey: "order-99-refund-1", PaymentMethod: "card", Currency: "EUR"}
+	want := spend.Action{
+		PolicyID: "refunds-eu", Counterparty: "customer-48213", IdempotencyKey: "order-99-refund-1", PaymentMethod: "card", Currency: "EUR",
+	}
 	for i, a := range s.fake.checked {
 		if a.AgentID != fmt.Sprintf("agent-%09d", i) || a.PolicyID != want.PolicyID || a.Counterparty != want.Counterparty ||
 			a.IdempotencyKey != want.IdempotencyKey || a.PaymentMethod != want.PaymentMethod || a.Currency != want.Currency ||

@@ -35,8 +35,8 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 		f(plainCheck, 200, "order-99-refund-1", value)
 	}
 	for value, want := range map[string]string{
-		`"order-1`: "RFC 8941", `"a"b"`: "RFC 8941", `"a";b=1`: "RFC 8941", `"a\n"`: "RFC 8941", `"a\"`: "RFC 8941", `"`: "RFC 8941", `"é"`: "RFC 8941",
-		"\xff": "UTF-8", "a\tb": "control", "a\u0085b": "control", long + "x": "255",
+		`"order-1`: "RFC 8941", `"a"b"`: "RFC 8941", `"a";b=1`: "RFC 8941", `"a\n"`: "RFC 8941", `"a\"`: "RFC 8941", `"`: "RFC 8941",
+		`"é"`: "RFC 8941", "\xff": "UTF-8", "a\tb": "control", "a\u0085b": "control", long + "x": "255",
 	} {
 		f(keyless, 422, want, value)
 	}
@@ -52,7 +52,8 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
-	if a := s.do("POST", "/v1/simulate", `{"policy_id":"refunds-eu","actions":[`+plainCheck+`]}`, "Idempotency-Key: another"); a.status != 200 {
+	if a := s.do("POST", "/v1/simulate", `{"policy_id":"refunds-eu","actions":[`+plainCheck+`]}`, "Idempotency-Key: another"); a.status !=
+		200 {
 		t.Errorf("a simulation: %d %s", a.status, a.body)
 	}
 }

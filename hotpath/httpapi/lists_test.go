@@ -66,9 +66,10 @@ func TestQueryChecks(t *testing.T) {
 	}
 	g("", audit.CheckQuery{})
 	g("agent_id=a&policy_id=p&decision=allow&limit=7", audit.CheckQuery{AgentID: "a", PolicyID: "p", Effect: new(spend.Allow), Limit: 7})
-	g("counterparty=c%2B&action_type=credit&reason_code=budget_exceeded&idempotency_key=k&approval_id=apr_"+strings.Repeat("0", 31)+"1", audit.CheckQuery{
-		Counterparty: "c+", ActionType: spend.Credit, Reason: spend.ReasonBudgetExceeded, IdempotencyKey: "k", ApprovalID: spend.ID{15: 1},
-	})
+	g("counterparty=c%2B&action_type=credit&reason_code=budget_exceeded&idempotency_key=k&approval_id=apr_"+strings.Repeat("0", 31)+"1",
+		audit.CheckQuery{
+			Counterparty: "c+", ActionType: spend.Credit, Reason: spend.ReasonBudgetExceeded, IdempotencyKey: "k", ApprovalID: spend.ID{15: 1},
+		})
 	g("to=2026-01-31", audit.CheckQuery{Until: at("2026-02-01T00:00:00Z")})
 	g("before=2026-01-31", audit.CheckQuery{Until: at("2026-01-31T00:00:00Z")})
 	g("to=2026-01-30&before=2026-01-31", audit.CheckQuery{Until: at("2026-01-31T00:00:00Z")})
@@ -88,13 +89,16 @@ func TestCursorsOfLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	cursor := newCursor(string(id[:]), filters)
-	if q, _, err := queryChecks([]byte("before=2026-01-31T00:00:00Z&limit=3&agent_id=a&decision=allow&cursor=" + cursor)); err != nil || q.Before != id {
+	if q, _, err := queryChecks([]byte("before=2026-01-31T00:00:00Z&limit=3&agent_id=a&decision=allow&cursor=" + cursor)); err != nil ||
+		q.Before != id {
 		t.Errorf("%+v, %v", q, err)
 	}
 	for _, other := range []string{
-		"", "agent_id=a&decision=allow", "agent_id=a&before=2026-01-31", "agent_id=a&decision=block&before=2026-01-31", "policy_id=a&decision=allow&before=2026-01-31",
+		"", "agent_id=a&decision=allow", "agent_id=a&before=2026-01-31", "agent_id=a&decision=block&before=2026-01-31",
+		"policy_id=a&decision=allow&before=2026-01-31",
 		"agent_id=a&decision=allow&before=2026-01-31&counterparty=c", "agent_id=a&decision=allow&before=2026-01-31&action_type=refund",
-		"agent_id=a&decision=allow&before=2026-01-31&idempotency_key=k", "agent_id=a&decision=allow&before=2026-01-30", "agent_id=a&decision=allow&before=2026-01-31&from=2026-01-01", "policy_id=p&agent_id=a&decision=allow&before=2026-01-31",
+		"agent_id=a&decision=allow&before=2026-01-31&idempotency_key=k", "agent_id=a&decision=allow&before=2026-01-30",
+		"agent_id=a&decision=allow&before=2026-01-31&from=2026-01-01", "policy_id=p&agent_id=a&decision=allow&before=2026-01-31",
 	} {
 		if _, _, err := queryChecks([]byte(other + "&cursor=" + cursor)); err == nil {
 			t.Errorf("the cursor is taken with %q", other)
@@ -152,13 +156,15 @@ func TestAppendCheckRecord(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, result[:len(result)-1]+want)
 		}
 	}
-	f(`,"action":{"agent_id":"agent-1","policy_id":"p","action_type":"refund","amount":600,"currency":"USD","counterparty":"c","payment_method":null,` +
+	f(`,"action":{"agent_id":"agent-1","policy_id":"p","action_type":"refund","amount":600,"currency":"USD","counterparty":"c",` +
+		`"payment_method":null,` +
 		`"merchant_or_vendor":null,"reason_text":null,"idempotency_key":null,"metadata":null},"principal":"key_1","outcome":null}`)
 	a := &c.Action
 	a.Type, c.ActionType, c.Principal = spend.Unspecified, spend.Credit, `till "1"`
 	a.PaymentMethod, a.MerchantOrVendor, a.ReasonText, a.IdempotencyKey = "card", "m", "why\n", "k"
 	a.Metadata = spend.Metadata{JSON: `{"a":1.0}`}
-	f(`,"action":{"agent_id":"agent-1","policy_id":"p","action_type":"credit","amount":600,"currency":"USD","counterparty":"c","payment_method":"card",` +
+	f(`,"action":{"agent_id":"agent-1","policy_id":"p","action_type":"credit","amount":600,"currency":"USD","counterparty":"c",` +
+		`"payment_method":"card",` +
 		`"merchant_or_vendor":"m","reason_text":"why\n","idempotency_key":"k","metadata":{"a":1.0}},"principal":"till \"1\"","outcome":null}`)
 }
 
@@ -182,7 +188,8 @@ func TestListsAreAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := map[string]string{
-			"/v1/checks":                `{"data":[` + record + `,` + record + `],"pagination":{"next_cursor":"` + page.Pagination.Next + `","has_more":true}}`,
+			"/v1/checks": `{"data":[` + record + `,` + record + `],"pagination":{"next_cursor":"` + page.Pagination.Next +
+				`","has_more":true}}`,
 			"/v1/policies":              `],"pagination":{"next_cursor":"` + page.Pagination.Next + `","has_more":true,"total_count":2}}`,
 			"/v1/policies/p:1/versions": `],"pagination":{"next_cursor":"` + page.Pagination.Next + `","has_more":true,"total_count":7}}`,
 		}[path]
@@ -195,10 +202,12 @@ func TestListsAreAnswered(t *testing.T) {
 	if s.store.checks.Before.IsZero() || s.store.checks.Bound() {
 		t.Errorf("asked for %+v", s.store.checks)
 	}
-	if last := list("/v1/policies?limit=5&cursor=" + list("/v1/policies")); last != "" || s.store.policies.After != "p:1" || s.store.policies.Limit != 5 {
+	if last := list("/v1/policies?limit=5&cursor=" + list("/v1/policies")); last != "" || s.store.policies.After != "p:1" ||
+		s.store.policies.Limit != 5 {
 		t.Errorf("asked for %+v, then %q", s.store.policies, last)
 	}
-	if last := list("/v1/policies/p%3A1/versions?limit=5&cursor=" + list("/v1/policies/p:1/versions")); last != "" || s.store.versions.Before != 7 || s.store.versions.PolicyID != "p:1" {
+	if last := list("/v1/policies/p%3A1/versions?limit=5&cursor=" + list("/v1/policies/p:1/versions")); last != "" ||
+		s.store.versions.Before != 7 || s.store.versions.PolicyID != "p:1" {
 		t.Errorf("asked for %+v, then %q", s.store.versions, last)
 	}
 }
@@ -225,7 +234,8 @@ func TestListsHoldWhatIsInside(t *testing.T) {
 	till, other := key(`,"role":"agent","principal":"till"`), key(`,"role":"agent"`)
 	check := func(agent, policy, key string) {
 		t.Helper()
-		send("POST", "/v1/checks", `{"agent_id":"`+agent+`","policy_id":"`+policy+`","action_type":"refund","amount":1,"currency":"usd","counterparty":"`+key+`"}`, key, 200)
+		send("POST", "/v1/checks", `{"agent_id":"`+agent+`","policy_id":"`+policy+
+			`","action_type":"refund","amount":1,"currency":"usd","counterparty":"`+key+`"}`, key, 200)
 	}
 	check("a", "p", full)
 	check("b", "p", till)

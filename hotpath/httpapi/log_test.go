@@ -68,7 +68,8 @@ func TestTopRateRefusals(t *testing.T) {
 		}
 		time.Sleep(limitedFor)
 		synctest.Wait()
-		want := fmt.Sprintf("requests=%d keys=%d top_keys=\"[{KeyID: Requests:7} {KeyID:key_0000 Requests:2} ", maxLimitedKeys+110, maxLimitedKeys+1)
+		want := fmt.Sprintf("requests=%d keys=%d top_keys=\"[{KeyID: Requests:7} {KeyID:key_0000 Requests:2} ", maxLimitedKeys+110,
+			maxLimitedKeys+1)
 		if s := logged.String(); !strings.Contains(s, want) || strings.Count(s, "{KeyID:") != topLimitedKeys {
 			t.Errorf("the log has no %s:\n%s", want, s)
 		}
@@ -76,7 +77,8 @@ func TestTopRateRefusals(t *testing.T) {
 		a.noteLimited("key_next")
 		time.Sleep(limitedFor)
 		synctest.Wait()
-		if s := logged.String(); strings.Count(s, "top_keys") != 2 || !strings.Contains(s, "requests=1 keys=1 top_keys=\"[{KeyID:key_next Requests:1}]\"") {
+		if s := logged.String(); strings.Count(s, "top_keys") != 2 ||
+			!strings.Contains(s, "requests=1 keys=1 top_keys=\"[{KeyID:key_next Requests:1}]\"") {
 			t.Errorf("a quiet minute has a line, or the next period none:\n%s", s)
 		}
 	})

@@ -16,8 +16,10 @@ const matrixCheck = `{"agent_id":"a","policy_id":"p","action_type":"refund","amo
 func bodies() map[string]string {
 	return map[string]string{
 		"POST /v1/checks": matrixCheck, "POST /v1/simulate": `{"policy_id":"p","actions":[` + matrixCheck + `]}`,
-		"POST /v1/policies": strings.Replace(simplePolicy, "p:1", "p", 1), "POST /v1/keys": `{"name":"n"}`, "PATCH /v1/keys/{key_id}": `{"name":"n"}`,
-		"POST /v1/webhooks": `{"url":"https://example.com/","event_types":["key.changed"]}`, "PATCH /v1/webhooks/{webhook_id}": `{"status":"disabled"}`,
+		"POST /v1/policies": strings.Replace(simplePolicy, "p:1", "p", 1), "POST /v1/keys": `{"name":"n"}`,
+		"PATCH /v1/keys/{key_id}":                  `{"name":"n"}`,
+		"POST /v1/webhooks":                        `{"url":"https://example.com/","event_types":["key.changed"]}`,
+		"PATCH /v1/webhooks/{webhook_id}":          `{"status":"disabled"}`,
 		"POST /v1/approvals/{approval_id}/approve": `{"action_hash":"00"}`, "POST /v1/approvals/{approval_id}/deny": `{"action_hash":"00"}`,
 		"POST /v1/checks/{check_id}/outcome": `{"status":"voided"}`, "POST /v1/checks/{check_id}/redeem": matrixCheck,
 		"POST /v1/backtests":                          `{"policy_id":"p","version":1,"from":"2026-01-01","to":"2026-01-02"}`,
@@ -37,7 +39,8 @@ func TestRolesAndRoutes(t *testing.T) {
 		if strings.Contains(grants, "executor") {
 			principal = "psp" // who asked gives nothing back
 		}
-		made := doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000,"principal":"`+principal+`"`+grants+`}`, "X-Admin-Key: "+adminKey)
+		made := doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000,"principal":"`+principal+`"`+grants+`}`, "X-Admin-Key: "+
+			adminKey)
 		return "X-API-Key: " + field(t, made.body, "api_key")
 	}
 	full := key("")
@@ -46,9 +49,10 @@ func TestRolesAndRoutes(t *testing.T) {
 		return field(t, doAt(t, address, "POST", "/v1/checks", strings.Replace(matrixCheck, ":7,", ":"+amount+",", 1), full).body, "check_id")
 	}
 	backtest := field(t, doAt(t, address, "POST", "/v1/backtests", bodies()["POST /v1/backtests"], full).body, "backtest_id")
-	paths := strings.NewReplacer("{backtest_id}", backtest, "/v1/budgets", "/v1/budgets?policy_id=p", "/v1/stats", "/v1/stats?from=2026-01-31&to=2026-01-31&step=day",
-		"{approval_id}", "apr_00000000000000000000000000000000",
-		"{check_id}/outcome", recorded("5")+"/outcome", "{check_id}", recorded("7"), "{policy_id}", "p", "{key_id}", "key_00000000000000000000000000000000",
+	paths := strings.NewReplacer("{backtest_id}", backtest, "/v1/budgets", "/v1/budgets?policy_id=p", "/v1/stats",
+		"/v1/stats?from=2026-01-31&to=2026-01-31&step=day", "{approval_id}", "apr_00000000000000000000000000000000",
+		"{check_id}/outcome", recorded("5")+"/outcome", "{check_id}", recorded("7"), "{policy_id}", "p", "{key_id}",
+		"key_00000000000000000000000000000000",
 		"{webhook_id}", "whk_00000000000000000000000000000000", "{delivery_id}", "dlv_00000000000000000000000000000000")
 	roles := []string{"agent", "author", "approver", "executor", "gateway", "auditor", "full"}
 	var unbound, bound []string

@@ -84,7 +84,8 @@ func TestTheDocumentHasEveryRuleType(t *testing.T) {
 		}
 		slices.Sort(names)
 		parameters := one.Value.Properties["parameters"].Value
-		if documented := slices.Sorted(maps.Keys(parameters.Properties)); !slices.Equal(documented, names) || !slices.Equal(parameters.Required, required) {
+		if documented := slices.Sorted(maps.Keys(parameters.Properties)); !slices.Equal(documented, names) ||
+			!slices.Equal(parameters.Required, required) {
 			t.Errorf("%s has the parameters %s, of which %s are required; want %s and %s", r.Name, documented, parameters.Required, names, required)
 		}
 	}
@@ -100,7 +101,8 @@ func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
 	var types, reasons []any
 	for _, name := range audit.EventTypes() {
 		types = append(types, string(name))
-		if one := schemas[path.Base(event.Discriminator.Mapping[string(name)].Ref)]; one == nil || one.Value.Properties["type"].Value.Const != string(name) {
+		if one := schemas[path.Base(event.Discriminator.Mapping[string(name)].Ref)]; one == nil ||
+			one.Value.Properties["type"].Value.Const != string(name) {
 			t.Errorf("the schema of %s is %v", name, event.Discriminator.Mapping[string(name)].Ref)
 		}
 	}
@@ -259,11 +261,13 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("PATCH", keyPath, `{}`, 422, false, admin)
 	d.send("GET", "/v1/keys/self", "", 200, true)
 	d.send("GET", "/v1/keys/self?x=1", "", 422, true)
-	narrow := d.send("POST", "/v1/keys", `{"name":"narrow","role":"agent","policy_ids":["p"],"agent_ids":["a"],"principal":"till","owner":"team","groups":["support"],"expires_at":"2100-01-31T12:00:00+01:00"}`, 201, true, admin)
+	narrow := d.send("POST", "/v1/keys", `{"name":"narrow","role":"agent","policy_ids":["p"],"agent_ids":["a"],"principal":"till",`+
+		`"owner":"team","groups":["support"],"expires_at":"2100-01-31T12:00:00+01:00"}`, 201, true, admin)
 	narrowKey, narrowPath := "X-API-Key: "+field(t, narrow, "api_key"), "/v1/keys/"+field(t, narrow, "key_id")
 	d.send("GET", "/v1/keys/self", "", 200, true, narrowKey)
 	d.send("GET", "/v1/keys", "", 200, true, admin)
-	d.send("PATCH", narrowPath, `{"scopes":["checks:write","checks:read"],"policy_ids":null,"owner":null,"groups":null,"expires_at":null}`, 200, true, admin)
+	d.send("PATCH", narrowPath, `{"scopes":["checks:write","checks:read"],"policy_ids":null,"owner":null,"groups":null,"expires_at":null}`,
+		200, true, admin)
 	d.send("PATCH", narrowPath, `{"scopes":[]}`, 422, false, admin)
 	d.send("PATCH", narrowPath, `{"role":"admin"}`, 422, false, admin)
 	d.send("POST", "/v1/keys", `{"name":"x","agent_ids":["a","a"]}`, 422, false, admin)
@@ -301,7 +305,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	}
 	d.send("POST", "/v1/checks", strings.Replace(check("600.05"), `"a"`, `"b"`, 1), 422, true)
 	d.send("POST", "/v1/checks", strings.Replace(check("7"), `"p"`, `"none"`, 1), 404, true)
-	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":-1,"currency":"usd","counterparty":"c","reason_text":"r"}`, 422, false)
+	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":-1,"currency":"usd","counterparty":"c","reason_text":"r"}`,
+		422, false)
 	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":1,"currency":"usd","counterparty":"c"}`, 422, true)
 	d.send("POST", "/v1/checks", strings.Replace(check("7"), "{", `{"agentid":"x",`, 1), 422, false)
 	d.send("POST", "/v1/checks", `{"agent_id":`, 400, false)
@@ -333,7 +338,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/events?type=check.redeemed,check.in_doubt", "", 200, true)
 
 	page := d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01", "", 200, true)
-	d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01&cursor="+field(t, page, "pagination", "next_cursor"), "", 200, true)
+	d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01&cursor="+field(t, page, "pagination", "next_cursor"), "",
+		200, true)
 	d.send("GET", "/v1/violations?cursor=x", "", 422, true)
 	d.send("GET", "/v1/violations?decision=allow", "", 422, false)
 	const stats = "/v1/stats?from=2026-01-01&to=2026-01-02&step="
@@ -349,16 +355,20 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	if answer := d.send("POST", "/v1/checks", budgeted, 200, true); field(t, answer, "decision") != "allow" {
 		t.Error(answer)
 	}
-	if answer := d.send("POST", "/v1/checks", strings.ReplaceAll(budgeted, "11", "12"), 200, true); field(t, answer, "reason_code") != "count_limit_exceeded" {
+	if answer := d.send("POST", "/v1/checks", strings.ReplaceAll(budgeted, "11", "12"), 200, true); field(t, answer, "reason_code") !=
+		"count_limit_exceeded" {
 		t.Error(answer)
 	}
 	counters := d.send("GET", "/v1/budgets?policy_id=b&limit=2", "", 200, true)
-	if !strings.Contains(counters, `"rule_id":"day","per":{"agent_id":"a"},"currency":"USD","limit":1000,"used":11,"remaining":989,"count":1,"max_count":50,"remaining_count":49,"window":"day","time_zone":"UTC",`) ||
-		!strings.Contains(counters, `"rule_id":"ever","per":{},"currency":null,"limit":null,"used":0,"remaining":null,"count":1,"max_count":1,"remaining_count":0,"window":"lifetime",`) {
+	if !strings.Contains(counters, `"rule_id":"day","per":{"agent_id":"a"},"currency":"USD","limit":1000,"used":11,"remaining":989,`+
+		`"count":1,"max_count":50,"remaining_count":49,"window":"day","time_zone":"UTC",`) ||
+		!strings.Contains(counters, `"rule_id":"ever","per":{},"currency":null,"limit":null,"used":0,"remaining":null,"count":1,"max_count":1,`+
+			`"remaining_count":0,"window":"lifetime",`) {
 		t.Error(counters)
 	}
 	next := d.send("GET", "/v1/budgets?policy_id=b&limit=2&cursor="+field(t, counters, "pagination", "next_cursor"), "", 200, true)
-	if !strings.Contains(next, `{"data":[{"policy_id":"b","rule_id":"hour","per":{},"currency":"USD","limit":100,"used":11,"remaining":89,"count":1,"max_count":null,"remaining_count":null,"window":null,"rolling_minutes":60,`) {
+	if !strings.Contains(next, `{"data":[{"policy_id":"b","rule_id":"hour","per":{},"currency":"USD","limit":100,"used":11,"remaining":89,`+
+		`"count":1,"max_count":null,"remaining_count":null,"window":null,"rolling_minutes":60,`) {
 		t.Error(next)
 	}
 	without := strings.Replace(withBudgets, `"day",`, `"Day",`, 1)
@@ -367,30 +377,37 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 		t.Error(refused)
 	}
 	d.send("POST", "/v1/policies", `{"drop_budgets":["ever"],`+without[1:], 422, true)
-	if made := d.send("POST", "/v1/policies", `{"note":"because","drop_budgets":[],`+withBudgets[1:], 201, true); strings.Contains(made, "because") {
+	if made := d.send("POST", "/v1/policies", `{"note":"because","drop_budgets":[],`+withBudgets[1:], 201, true); strings.Contains(made,
+		"because") {
 		t.Error(made)
 	}
-	if versions := d.send("GET", "/v1/policies/b/versions", "", 200, true); !strings.Contains(versions, `,"note":"because"},{`) || !strings.Contains(versions, `,"author":{"principal":"key_`) {
+	if versions := d.send("GET", "/v1/policies/b/versions", "", 200, true); !strings.Contains(versions, `,"note":"because"},{`) ||
+		!strings.Contains(versions, `,"author":{"principal":"key_`) {
 		t.Error(versions)
 	}
 	d.send("GET", "/v1/budgets?policy_id=b&rule_id=day&agent_id=other&counterparty=c", "", 200, true)
-	if free := d.send("GET", "/v1/budgets?policy_id=b&agent_id=other", "", 200, true); !strings.Contains(free, `"per":{"agent_id":"other"},"currency":"USD","limit":1000,"used":0,"remaining":1000,"count":0,`) ||
+	if free := d.send("GET", "/v1/budgets?policy_id=b&agent_id=other", "", 200, true); !strings.Contains(free,
+		`"per":{"agent_id":"other"},"currency":"USD","limit":1000,"used":0,"remaining":1000,"count":0,`) ||
 		!strings.Contains(free, `"rule_id":"ever","per":{},`) {
 		t.Error(free)
 	}
-	if past := d.send("GET", "/v1/budgets?policy_id=b&agent_id=other&at=2026-01-01T00:00:00%2B02:00", "", 200, true); !strings.HasPrefix(past, `{"data":[],`) {
+	if past := d.send("GET", "/v1/budgets?policy_id=b&agent_id=other&at=2026-01-01T00:00:00%2B02:00", "", 200, true); !strings.HasPrefix(past,
+		`{"data":[],`) {
 		t.Error(past)
 	}
 	d.send("GET", "/v1/budgets?policy_id=b&at=soon", "", 422, true)
 	d.send("GET", "/v1/budgets", "", 422, false)
 	d.send("GET", "/v1/budgets?policy_id=none", "", 404, true)
 
-	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":3,"currency":"usd","counterparty":"c","reason_text":"give it back","payment_method":"card","merchant_or_vendor":"m"}`, 200, true)
+	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":3,"currency":"usd","counterparty":"c","reason_text":"give it `+
+		`back","payment_method":"card","merchant_or_vendor":"m"}`, 200, true)
 	list := d.send("GET", "/v1/checks?limit=1&agent_id=a&policy_id=p&from=2020-01-01&to=2999-01-01&before=2999-01-01", "", 200, true)
-	d.send("GET", "/v1/checks?limit=1&agent_id=a&policy_id=p&from=2020-01-01&before=2999-01-01&cursor="+field(t, list, "pagination", "next_cursor"), "", 200, true)
+	d.send("GET", "/v1/checks?limit=1&agent_id=a&policy_id=p&from=2020-01-01&before=2999-01-01&cursor="+
+		field(t, list, "pagination", "next_cursor"), "", 200, true)
 	d.send("GET", "/v1/checks?decision=allow", "", 200, true, narrowKey)
 	d.send("GET", "/v1/checks?decision=deny", "", 422, false)
-	if unreported := d.send("GET", "/v1/checks?outcome=none&policy_id=p", "", 200, true); strings.Contains(unreported, field(t, allowed, "check_id")) {
+	if unreported := d.send("GET", "/v1/checks?outcome=none&policy_id=p", "", 200, true); strings.Contains(unreported,
+		field(t, allowed, "check_id")) {
 		t.Errorf("%s was reported: %s", outcome, unreported)
 	}
 	d.send("GET", "/v1/checks?outcome=released", "", 422, false)
@@ -410,7 +427,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	approvalID := field(t, d.send("POST", "/v1/checks", escalated, 200, true), "approval_id")
 	path := "/v1/approvals/" + approvalID
 	pending := d.send("GET", path, "", 200, true, "Prefer: wait=0")
-	if !strings.Contains(pending, `"remaining":[{"rule_id":"day","remaining":100,"remaining_count":null,"remaining_after_approved":100,"remaining_count_after_approved":null}],"next_step":"Pending is not approved. Ask again in 5 s."}`) {
+	if !strings.Contains(pending, `"remaining":[{"rule_id":"day","remaining":100,"remaining_count":null,"remaining_after_approved":100,`+
+		`"remaining_count_after_approved":null}],"next_step":"Pending is not approved. Ask again in 5 s."}`) {
 		t.Error(pending)
 	}
 	use := strings.Replace(strings.Replace(escalated, `"k13"`, `"use"`, 1), "{", `{"approval_id":"`+approvalID+`",`, 1)
@@ -433,7 +451,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 		return list
 	}
 	waits(0, "") // who asked decides nothing
-	if list := waits(1, "&limit=1", person); !strings.Contains(list, other) || strings.Contains(waits(1, "&limit=1&cursor="+field(t, list, "pagination", "next_cursor"), person), other) {
+	if list := waits(1, "&limit=1", person); !strings.Contains(list, other) ||
+		strings.Contains(waits(1, "&limit=1&cursor="+field(t, list, "pagination", "next_cursor"), person), other) {
 		t.Error("the second page is the first", list)
 	}
 	d.send("GET", "/v1/approvals?waiting_for=ann", "", 422, false, person)
@@ -443,7 +462,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	if list := waits(1, "", person); !strings.Contains(list, other) {
 		t.Error(list)
 	}
-	if left := d.send("GET", "/v1/approvals/"+other, "", 200, true, person); !strings.Contains(left, `"remaining":100,"remaining_count":null,"remaining_after_approved":87,`) {
+	if left := d.send("GET", "/v1/approvals/"+other, "", 200, true, person); !strings.Contains(left,
+		`"remaining":100,"remaining_count":null,"remaining_after_approved":87,`) {
 		t.Error(left)
 	}
 	// More may be approved than is left: nothing is left then.
@@ -475,8 +495,10 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	for _, want := range []string{
 		`"type":"violation.recorded","timestamp":"`, `"type":"approval.requested","timestamp":"`, `"type":"approval.denied","timestamp":"`,
 		`"used_by_check_id":"chk_`, `"use_by":"`, `"reference":"psp-1"`, `"decision":{"principal":"`, `"by":{"kind":"admin",`,
-		`"rule_id":"ever","per":{},"currency":null,"limit":null,"used":0,"count":1,"max_count":1,"window":"lifetime","time_zone":"UTC","window_start":"`,
-		`"data":{"policy_id":"r","rule_id":"hour","per":{},"currency":"USD","limit":10,"used":0,"count":0,"max_count":null,"window":null,"rolling_minutes":60,"window_start":"`,
+		`"rule_id":"ever","per":{},"currency":null,"limit":null,"used":0,"count":1,"max_count":1,"window":"lifetime","time_zone":"UTC",` +
+			`"window_start":"`,
+		`"data":{"policy_id":"r","rule_id":"hour","per":{},"currency":"USD","limit":10,"used":0,"count":0,"max_count":null,"window":null,` +
+			`"rolling_minutes":60,"window_start":"`,
 		`"created":true,"key":{`, `"created":false,"key":{`, `"has_more":false}`,
 	} {
 		if !strings.Contains(events, want) {
@@ -493,8 +515,10 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	eventsKey := doAt(t, d.address, "POST", "/v1/keys", `{"name":"events","scopes":["events:read"],"policy_ids":["p","e","r"]}`, admin)
 	blind := d.send("GET", "/v1/events?limit=100", "", 200, true, "X-API-Key: "+field(t, eventsKey.body, "api_key"))
 	if strings.Contains(blind, `"amount"`) || strings.Contains(blind, "key.changed") || strings.Contains(blind, `"b"`) ||
-		!strings.Contains(blind, `"data":{"policy_id":"p","agent_id":"a"}}`) || !strings.Contains(blind, `"policy_id":"e","agent_id":"a","action":null,"rule_ids":null,`) ||
-		strings.Contains(blind, `"per":{`) || !strings.Contains(blind, `"rule_id":"hour","per":null,"currency":"USD","limit":10,"used":null,"count":null,"max_count":null,`) {
+		!strings.Contains(blind, `"data":{"policy_id":"p","agent_id":"a"}}`) ||
+		!strings.Contains(blind, `"policy_id":"e","agent_id":"a","action":null,"rule_ids":null,`) ||
+		strings.Contains(blind, `"per":{`) ||
+		!strings.Contains(blind, `"rule_id":"hour","per":null,"currency":"USD","limit":10,"used":null,"count":null,"max_count":null,`) {
 		t.Error(blind)
 	}
 
@@ -504,7 +528,9 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("POST", "/v1/simulate", `{"policy_id":"none","actions":[`+strings.ReplaceAll(check("10"), `"p"`, `"none"`)+`]}`, 404, true)
 
 	d.webhooks(options.Store, admin)
-	session := &audit.Session{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Approver, Principal: "id:1"}, For: time.Hour, Idle: time.Hour}
+	session := &audit.Session{
+		ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Approver, Principal: "id:1"}, For: time.Hour, Idle: time.Hour,
+	}
 	if err := options.Store.CreateSession(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
@@ -522,7 +548,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 
 	for path, item := range d.doc.Paths.Map() {
 		for method := range item.Operations() {
-			if !slices.ContainsFunc([]int{200, 201, 202, 204}, func(status int) bool { return d.done[method+" "+path+" "+http.StatusText(status)] }) {
+			if !slices.ContainsFunc([]int{200, 201, 202, 204},
+				func(status int) bool { return d.done[method+" "+path+" "+http.StatusText(status)] }) {
 				t.Errorf("%s %s was not tried", method, path)
 			}
 		}

@@ -44,7 +44,10 @@ func TestOps(t *testing.T) {
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Error("readiness is asked without a deadline")
 		}
-		r := Readiness{Ready: true, Mode: "fleet", Durability: "fsync on", Dependencies: []Dependency{{Name: "redis", OK: true}, {Name: "store", OK: true, Detail: "x"}}}
+		r := Readiness{
+			Ready: true, Mode: "fleet", Durability: "fsync on",
+			Dependencies: []Dependency{{Name: "redis", OK: true}, {Name: "store", OK: true, Detail: "x"}},
+		}
 		if failing.Load() {
 			r.Ready, r.Dependencies[0] = false, Dependency{Name: "redis", Detail: "no route"}
 		}
@@ -58,13 +61,15 @@ func TestOps(t *testing.T) {
 	}
 	f("GET", "/livez", 200, "ok")
 	f("GET", "/metrics", 200, "spendgate_test 7")
-	f("GET", "/readyz", 200, `{"status":"ready","mode":"fleet","durability":"fsync on","dependencies":[{"name":"redis","status":"ok"},{"name":"store","status":"ok","detail":"x"}]}`)
+	f("GET", "/readyz", 200, `{"status":"ready","mode":"fleet","durability":"fsync `+
+		`on","dependencies":[{"name":"redis","status":"ok"},{"name":"store","status":"ok","detail":"x"}]}`)
 	f("POST", "/readyz", 405, "")
 	f("GET", "/v1/checks", 404, "")
 	f("GET", "/debug/pprof/", 404, "")
 	f("GET", "/debug/pprof/heap", 404, "")
 	failing.Store(true)
-	f("GET", "/readyz", 503, `{"status":"failing","mode":"fleet","durability":"fsync on","dependencies":[{"name":"redis","status":"failing","detail":"no route"}`)
+	f("GET", "/readyz", 503, `{"status":"failing","mode":"fleet","durability":"fsync `+
+		`on","dependencies":[{"name":"redis","status":"failing","detail":"no route"}`)
 	failing.Store(false)
 	ops.Drain()
 	f("GET", "/readyz", 503, `{"status":"draining"`)
@@ -113,7 +118,8 @@ spendgate_http_requests_in_flight 0
 		return testutil.ToFloat64(s.api.metrics.requests.WithLabelValues(route, method, status[:1]+"xx", status))
 	}
 	if count("none", "other", "404") != 5 || count("/v1/checks/{check_id}", "other", "405") != 2 || count("/v1/checks", "POST", "200") != 1 ||
-		count("/v1/checks", "POST", "400") != 1 || count("/v1/checks", "POST", "401") != 1 || count("/v1/policies/{policy_id}", "GET", "404") != 1 {
+		count("/v1/checks", "POST", "400") != 1 || count("/v1/checks", "POST", "401") != 1 ||
+		count("/v1/policies/{policy_id}", "GET", "404") != 1 {
 		t.Error("requests are counted elsewhere")
 	}
 	if n := testutil.CollectAndCount(s.api.metrics.checks); n != 1 {

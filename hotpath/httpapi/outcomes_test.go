@@ -20,7 +20,8 @@ func TestOutcomes(t *testing.T) {
 		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":500}},
 		{"rule_id":"day","rule_type":"budget","parameters":{"limit":150,"currency":"USD","max_count":2,"window":"day"}}]}`, full)
 	action := func(amount, counterparty, more string) string {
-		return `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":` + amount + `,"currency":"USD","counterparty":"` + counterparty + `"` + more + `}`
+		return `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":` + amount + `,"currency":"USD","counterparty":"` + counterparty +
+			`"` + more + `}`
 	}
 	check := func(body string) (id, decision, released string) {
 		t.Helper()
@@ -59,7 +60,8 @@ func TestOutcomes(t *testing.T) {
 	report("chk_00000000000000000000000000000000", `{"status":"voided"}`, executor, 404, "check_not_found")
 
 	// The agent's own report gives nothing back.
-	report(first, `{"status":"voided","reference":"`+long+`"}`, agent, 201, `"report":1,"status":"voided","amount":null,"reference":"`+long+`","note":null,"release":"pending","flags":[],"principal":"till"`)
+	report(first, `{"status":"voided","reference":"`+long+`"}`, agent, 201, `"report":1,"status":"voided","amount":null,"reference":"`+long+
+		`","note":null,"release":"pending","flags":[],"principal":"till"`)
 	report(first, `{"status":"voided","reference":"`+long+`"}`, agent, 200, `"release":"pending"`)
 	report(first, `{"status":"failed"}`, agent, 409, "outcome_already_reported")
 	if _, decision, _ = check(action("60", "d", "")); decision != "block" {
@@ -69,13 +71,15 @@ func TestOutcomes(t *testing.T) {
 		t.Helper()
 		replayed := doAt(t, address, "POST", "/v1/checks", action("100", "c", `,"idempotency_key":"k"`), agent)
 		read := doAt(t, address, "GET", "/v1/checks/"+first, "", agent)
-		if got := []string{replayed.header.Get("Outcome"), read.header.Get("Outcome")}; got[0] != want || got[1] != want || replayed.body != read.body {
+		if got := []string{replayed.header.Get("Outcome"), read.header.Get("Outcome")}; got[0] != want || got[1] != want ||
+			replayed.body != read.body {
 			t.Errorf("S57: replay and GET say %q, want %q", got, want)
 		}
 	}
 	shown("voided;release=pending")
 	// One by a key that may release needs to name no report.
-	report(first, `{"status":"failed"}`, executor, 201, `"status":"failed","amount":null,"reference":null,"note":null,"release":"done","flags":[],"principal":"key_`)
+	report(first, `{"status":"failed"}`, executor, 201,
+		`"status":"failed","amount":null,"reference":null,"note":null,"release":"done","flags":[],"principal":"key_`)
 	report(first, `{"status":"failed"}`, executor, 200, `"release":"done"`)
 	report(first, `{"status":"voided"}`, executor, 409, "outcome_already_reported")
 	report(first, `{"status":"failed"}`, agent, 200, `"release":"done"`)
@@ -90,7 +94,8 @@ func TestOutcomes(t *testing.T) {
 	if decision != "allow" || second == first {
 		t.Fatalf("the action again: %s %s", second, decision)
 	}
-	report(second, `{"status":"executed","amount":140}`, full, 201, `"amount":140,"reference":null,"note":null,"release":"none","flags":["exceeded_pending"],"principal":"office"`)
+	report(second, `{"status":"executed","amount":140}`, full, 201,
+		`"amount":140,"reference":null,"note":null,"release":"none","flags":["exceeded_pending"],"principal":"office"`)
 	third, decision, _ := check(action("50", "e", ""))
 	if decision != "allow" {
 		t.Errorf("an excess that is not counted: %s", decision)
@@ -109,7 +114,8 @@ func TestOutcomes(t *testing.T) {
 	}
 	report(blocked, `{"status":"voided"}`, executor, 409, "not_allowed")
 	// A report is corrected by one that names it, and no other (S61).
-	report(second, `{"status":"executed","amount":100}`, executor, 409, `"latest":{"check_id":"`+second+`","report":2,"status":"executed","amount":140,`)
+	report(second, `{"status":"executed","amount":100}`, executor, 409, `"latest":{"check_id":"`+second+
+		`","report":2,"status":"executed","amount":140,`)
 	report(second, `{"status":"executed","amount":100,"supersedes":1}`, executor, 409, `"latest":{"check_id":"`+second+`","report":2,`)
 	report(second, `{"status":"executed","amount":100,"supersedes":3}`, executor, 409, `"latest":{"check_id":"`+second+`","report":2,`)
 	report(second, `{"status":"executed","amount":100,"supersedes":2}`, agent, 409, `"latest":{"check_id":"`+second+`","report":2,`)
@@ -122,7 +128,8 @@ func TestOutcomes(t *testing.T) {
 	if a := doAt(t, address, "GET", "/v1/checks/"+third+"/outcome", "", executor); a.status != 404 {
 		t.Errorf("a refused first report: %d %s", a.status, a.body)
 	}
-	if a := doAt(t, address, "POST", "/v1/checks/"+second+"/outcome", `{"status":"failed"}`, executor, "Prefer: amounts=string"); !strings.Contains(a.body, `"report":5,"status":"executed","amount":"100"`) {
+	if a := doAt(t, address, "POST", "/v1/checks/"+second+"/outcome", `{"status":"failed"}`, executor,
+		"Prefer: amounts=string"); !strings.Contains(a.body, `"report":5,"status":"executed","amount":"100"`) {
 		t.Errorf("amounts as strings: %s", a.body)
 	}
 }

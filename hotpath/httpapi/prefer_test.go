@@ -79,11 +79,16 @@ func TestAmountsAsText(t *testing.T) {
 		{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":100,"approval":{}}},
 		{"rule_id":"day","rule_type":"budget","parameters":{"limit":1000,"currency":"USD","window":"day"}}]}`, 201, prefer)
 	check := func(amount string) string {
-		return `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":` + amount + `,"currency":"usd","counterparty":"c","idempotency_key":"k"}`
+		return `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":` + amount +
+			`,"currency":"usd","counterparty":"c","idempotency_key":"k"}`
 	}
 
-	for _, amount := range []string{`""`, `" 1"`, `"1 "`, `"+1"`, `"01"`, `"1."`, `".5"`, `"1,5"`, `"-1"`, `"0x1"`, `"NaN"`, `"1e19"`, `"0.1234567891"`, `true`, `["1"]`, `null`} {
-		if a := f("POST", "/v1/checks", check(amount), 422, prefer); a.header.Get("Preference-Applied") != "" || strings.Count(a.body, "amount ") != 1 {
+	for _, amount := range []string{
+		`""`, `" 1"`, `"1 "`, `"+1"`, `"01"`, `"1."`, `".5"`, `"1,5"`, `"-1"`, `"0x1"`, `"NaN"`, `"1e19"`, `"0.1234567891"`, `true`, `["1"]`,
+		`null`,
+	} {
+		if a := f("POST", "/v1/checks", check(amount), 422, prefer); a.header.Get("Preference-Applied") != "" ||
+			strings.Count(a.body, "amount ") != 1 {
 			t.Errorf("%s: %v %s", amount, a.header, a.body)
 		}
 	}
@@ -92,7 +97,8 @@ func TestAmountsAsText(t *testing.T) {
 	first := f("POST", "/v1/checks", check(`"10.50"`), 200, prefer)
 	for amount, headers := range map[string][]string{`"1.05\u0065+1"`: {prefer}, `10.5`: {prefer}, `1050e-2`: nil} {
 		again := f("POST", "/v1/checks", check(amount), 200, headers...)
-		if again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" || (again.header.Get("Preference-Applied") == applied) != (headers != nil) {
+		if again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" ||
+			(again.header.Get("Preference-Applied") == applied) != (headers != nil) {
 			t.Errorf("%s: %v %s", amount, again.header, again.body)
 		}
 	}
@@ -133,13 +139,15 @@ func TestAmountsAsText(t *testing.T) {
 		}
 		if r.method == "GET" {
 			a := f(r.method, r.path, r.body, r.status, who)
-			if a.header.Get("Preference-Applied") != "" || r.amount != "" && !strings.Contains(a.body, `"amount":`+r.amount+`,`) || strings.Contains(a.body, `"amount":"`) {
+			if a.header.Get("Preference-Applied") != "" || r.amount != "" && !strings.Contains(a.body, `"amount":`+r.amount+`,`) ||
+				strings.Contains(a.body, `"amount":"`) {
 				t.Errorf("%s %s without: %v %s", r.method, r.path, a.header, a.body)
 			}
 		}
 	}
 	// Budgets and rules have no amounts of actions.
-	if a := f("GET", "/v1/budgets?policy_id=p", "", 200, prefer); a.header.Get("Preference-Applied") != "" || !strings.Contains(a.body, `"limit":1000,"used":10.5,`) {
+	if a := f("GET", "/v1/budgets?policy_id=p", "", 200, prefer); a.header.Get("Preference-Applied") != "" ||
+		!strings.Contains(a.body, `"limit":1000,"used":10.5,`) {
 		t.Errorf("%v %s", a.header, a.body)
 	}
 	if a := f("GET", approval, "", 200, "Prefer: amounts=string, wait=1"); a.header.Get("Preference-Applied") != "wait=1, amounts=string" {

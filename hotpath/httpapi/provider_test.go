@@ -46,7 +46,9 @@ type idp struct {
 const idpSecret = "a-client-secret"
 
 func newIDP(t *testing.T) *idp {
-	p := &idp{t: t, codes: make(map[string]url.Values), person: map[string]any{"sub": "248289", "name": "Ana Díaz", "email": "ana@example.com", "groups": []string{"eng", "finance"}}}
+	p := &idp{t: t, codes: make(map[string]url.Values), person: map[string]any{
+		"sub": "248289", "name": "Ana Díaz", "email": "ana@example.com", "groups": []string{"eng", "finance"},
+	}}
 	p.rotate("k1")
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -69,7 +71,9 @@ func newIDP(t *testing.T) *idp {
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		x, y := make([]byte, 32), make([]byte, 32)
 		p.write(w, map[string]any{"keys": []any{
-			map[string]any{"kty": "EC", "crv": "P-256", "kid": p.kid, "alg": "ES256", "use": "sig", "x": b64(p.ec.X.FillBytes(x)), "y": b64(p.ec.Y.FillBytes(y))},
+			map[string]any{
+				"kty": "EC", "crv": "P-256", "kid": p.kid, "alg": "ES256", "use": "sig", "x": b64(p.ec.X.FillBytes(x)), "y": b64(p.ec.Y.FillBytes(y)),
+			},
 			map[string]any{"kty": "RSA", "kid": "r1", "use": "sig", "n": b64(p.rsa.N.Bytes()), "e": "AQAB"},
 		}})
 	})
@@ -120,7 +124,9 @@ func (p *idp) authorize(at string) string {
 		p.t.Fatalf("sent to %s, %v", at, err)
 	}
 	q, code := u.Query(), rand.Text()
-	for name, want := range map[string]string{"response_type": "code", "client_id": "spend", "code_challenge_method": "S256", "scope": "openid profile email groups"} {
+	for name, want := range map[string]string{
+		"response_type": "code", "client_id": "spend", "code_challenge_method": "S256", "scope": "openid profile email groups",
+	} {
 		if q.Get(name) != want {
 			p.t.Errorf("%s is %q, want %q", name, q.Get(name), want)
 		}
@@ -135,14 +141,18 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 	asked, known := p.codes[r.FormValue("code")]
 	delete(p.codes, r.FormValue("code"))
 	proof := sha256.Sum256([]byte(r.FormValue("code_verifier")))
-	if !known || id != "spend" || secret != idpSecret || asked.Get("code_challenge") != b64(proof[:]) || asked.Get("redirect_uri") != r.FormValue("redirect_uri") {
+	if !known || id != "spend" || secret != idpSecret || asked.Get("code_challenge") != b64(proof[:]) ||
+		asked.Get("redirect_uri") != r.FormValue("redirect_uri") {
 		w.WriteHeader(http.StatusBadRequest)
 		p.write(w, map[string]string{"error": "invalid_grant", "error_description": "the code was " + r.FormValue("code")})
 		return
 	}
 	p.secrets = append(p.secrets, r.FormValue("code_verifier"))
 	now := time.Now()
-	claims := map[string]any{"iss": p.server.URL, "aud": "spend", "iat": now.Unix(), "exp": now.Add(time.Minute).Unix(), "nonce": asked.Get("nonce"), "sid": "s-" + r.FormValue("code")[:8]}
+	claims := map[string]any{
+		"iss": p.server.URL, "aud": "spend", "iat": now.Unix(), "exp": now.Add(time.Minute).Unix(), "nonce": asked.Get("nonce"), "sid": "s-" +
+			r.FormValue("code")[:8],
+	}
 	p.sid = claims["sid"].(string)
 	maps.Copy(claims, p.person)
 	if p.alter != nil {

@@ -38,7 +38,9 @@ func TestQueryViolations(t *testing.T) {
 	f("limit=5&limit=5", "limit must be given once")
 	f("limit=&limit=", "limit must be given once")
 	f("limit=5&%6Cimit=5", "limit must be given once")
-	for _, broken := range []string{"agent_id=%", "agent_id=%2", "agent_id=%zz", "agent_id=%ff", "agent_id=%00", "agent_id=\xff", "%=1", "agent_id=%ed%a0%80"} {
+	for _, broken := range []string{
+		"agent_id=%", "agent_id=%2", "agent_id=%zz", "agent_id=%ff", "agent_id=%00", "agent_id=\xff", "%=1", "agent_id=%ed%a0%80",
+	} {
 		f(broken, "query must be well-formed")
 	}
 	f("policy_id=a%20b", "policy_id must be 1-128 characters")
@@ -49,7 +51,8 @@ func TestQueryViolations(t *testing.T) {
 	f(strings.Repeat("&x=1", 5000), "x is not a known query parameter")
 
 	q, _, err := queryViolations([]byte("agent_id=a%2Fb+c%2B&policy_id=p&action_type=spend&decision=escalate&limit=7"))
-	if err != nil || q.AgentID != "a/b c+" || q.PolicyID != "p" || q.ActionType != spend.Spend || q.Effect != spend.Escalate || q.Limit != 7 || !q.From.IsZero() || !q.To.IsZero() {
+	if err != nil || q.AgentID != "a/b c+" || q.PolicyID != "p" || q.ActionType != spend.Spend || q.Effect != spend.Escalate || q.Limit != 7 ||
+		!q.From.IsZero() || !q.To.IsZero() {
 		t.Errorf("%+v, %v", q, err)
 	}
 }
@@ -91,7 +94,8 @@ func TestQueryRange(t *testing.T) {
 func TestParseInstantRefuses(t *testing.T) {
 	for _, s := range []string{
 		"2026-1-31", "2026-02-29", "2026-13-01", "20260131", "2026-01-31T", "2026-01-31T12:00Z", "2026-01-31T12:00:00.",
-		"2026-01-31T24:00:00Z", "2026-01-31T12:60:00Z", "2026-01-31T12:00:60Z", "2026-01-31t12:00:00z", "2026-01-31 12:00:00Z", "2026-01-31T1:00:00Z00",
+		"2026-01-31T24:00:00Z", "2026-01-31T12:60:00Z", "2026-01-31T12:00:60Z", "2026-01-31t12:00:00z", "2026-01-31 12:00:00Z",
+		"2026-01-31T1:00:00Z00",
 		"2026-01-31T12:00:00,5Z", "2026-01-31T12:00:00.Z", "2026-01-31T12:00:00+0200", "2026-01-31T12:00:00+24:00", "2026-01-31T12:00:00+02:60",
 		"-2026-01-31T12:00:00Z", "1769860800", "now", "2026-W05", "2026-01-31T12:00:00Z ", "02026-01-31",
 	} {

@@ -69,7 +69,8 @@ func TestRedeem(t *testing.T) {
 	if !strings.HasPrefix(id, "rdm_") {
 		t.Errorf("redeemed: %s", redeemed.body)
 	}
-	if again := r.do(200, "POST", path+"/redeem", body, r.executor, "Idempotency-Key: one"); again.header.Get("Idempotent-Replayed") != "true" || again.body != redeemed.body {
+	if again := r.do(200, "POST", path+"/redeem", body, r.executor, "Idempotency-Key: one"); again.header.Get("Idempotent-Replayed") !=
+		"true" || again.body != redeemed.body {
 		t.Errorf("again: %v %s", again.header, again.body)
 	}
 	r.refused("check_already_redeemed", path+"/redeem", body, r.executor, "Idempotency-Key: two")
@@ -116,17 +117,20 @@ func TestRedeemRefused(t *testing.T) {
 	r.do(200, "POST", nine+"/redeem", once("9"), r.another) // a namespace of its own
 
 	for body, path := range map[string]string{
-		`{}`: "amount", `{"action_hash":"00","amount":1}`: "action_hash", `{"amount":"1","currency":"usd","counterparty":"c"}`: "amount", `{"action_hash":"00","x":1}`: "x",
+		`{}`: "amount", `{"action_hash":"00","amount":1}`: "action_hash", `{"amount":"1","currency":"usd","counterparty":"c"}`: "amount",
+		`{"action_hash":"00","x":1}`: "x",
 	} {
 		if a := r.do(422, "POST", nine+"/redeem", body, r.executor); !strings.Contains(a.body, path) {
 			t.Errorf("%s: %s", body, a.body)
 		}
 	}
-	if a := r.do(422, "POST", nine+"/redeem", `{"action_hash":"00","idempotency_key":"a"}`, r.executor, "Idempotency-Key: b"); !strings.Contains(a.body, "Idempotency-Key") {
+	if a := r.do(422, "POST", nine+"/redeem", `{"action_hash":"00","idempotency_key":"a"}`, r.executor,
+		"Idempotency-Key: b"); !strings.Contains(a.body, "Idempotency-Key") {
 		t.Errorf("two keys: %s", a.body)
 	}
 	r.do(http.StatusForbidden, "POST", nine+"/redeem", toRedeem, r.agent)
-	blind := "X-API-Key: " + field(t, doAt(t, r.address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000,"scopes":["checks:redeem"]}`, "X-Admin-Key: "+adminKey).body, "api_key")
+	blind := "X-API-Key: " + field(t, doAt(t, r.address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000,"scopes":["checks:redeem"]}`,
+		"X-Admin-Key: "+adminKey).body, "api_key")
 	if a := r.do(409, "POST", r.check("10")+"/redeem", toRedeem, blind); strings.Contains(a.body, "amount") {
 		t.Errorf("who may not read is told %s", a.body)
 	}

@@ -14,7 +14,8 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 	key := func(members string) string {
 		return "X-API-Key: " + field(t, d.send("POST", "/v1/keys", `{"name":"n"`+members+`}`, 201, true, admin), "api_key")
 	}
-	ann, bob, cleo := key(`,"role":"author","principal":"ann"`), key(`,"role":"approver","principal":"bob"`), key(`,"role":"approver","principal":"cleo","groups":["Risk"]`)
+	ann, bob, cleo := key(`,"role":"author","principal":"ann"`), key(`,"role":"approver","principal":"bob"`),
+		key(`,"role":"approver","principal":"cleo","groups":["Risk"]`)
 	ann2 := key(`,"role":"approver","principal":"ANN"`)
 	both := key(`,"scopes":["policies:write","policies:read","approvals:decide"],"principal":"fay","owner":"fay gmbh"`)
 	const (
@@ -31,7 +32,8 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 	}
 	post := func(members string) string { return `{"policy_id":"g",` + draft[1:] + members + `}` }
 	for _, bad := range []string{`"x"`, `{"required":0}`, `{"required":6}`, `{"from":[]}`, `{"from":[{"required":1}]}`, `{"any":1}`} {
-		if message := refused("POST", "/v1/policies", post(`,"changes":`+bad), 422, "validation_error", ann); !strings.Contains(message, "changes") {
+		if message := refused("POST", "/v1/policies", post(`,"changes":`+bad), 422, "validation_error", ann); !strings.Contains(message,
+			"changes") {
 			t.Errorf("changes %s: %s", bad, message)
 		}
 	}
@@ -53,7 +55,8 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 	}
 
 	// From here on nobody goes around the draft.
-	if message := refused("POST", "/v1/policies", post(""), 409, "change_needs_approval", ann); !strings.Contains(message, "no draft") || !strings.Contains(message, path) {
+	if message := refused("POST", "/v1/policies", post(""), 409, "change_needs_approval", ann); !strings.Contains(message, "no draft") ||
+		!strings.Contains(message, path) {
 		t.Error(message)
 	}
 	refused("POST", path+"/approve", `{"draft_hash":"00"}`, 404, "draft_not_found", bob)
@@ -66,27 +69,33 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 	refused("POST", path+"/approve", `{}`, 422, "validation_error", bob)
 	for _, bypass := range [][2]string{{"/v1/policies", post("")}, {path + "/promote", ""}} {
 		message := refused("POST", bypass[0], bypass[1], 409, "change_needs_approval", ann, "If-Match: 2")
-		if !strings.Contains(message, hash()) || !strings.Contains(message, "POST "+path+"/approve") || !strings.Contains(message, `lacks 1 of 1 (1 of "risk")`) {
+		if !strings.Contains(message, hash()) || !strings.Contains(message, "POST "+path+"/approve") ||
+			!strings.Contains(message, `lacks 1 of 1 (1 of "risk")`) {
 			t.Error(message)
 		}
 	}
-	if seen := d.send("GET", path, "", 200, true, bob); !strings.HasSuffix(seen, `,"policy_version":2,"required":1,"missing":1,"from":[{"group":"risk","required":1,"missing":1}],"approvals":[]}`) {
+	if seen := d.send("GET", path, "", 200, true, bob); !strings.HasSuffix(seen,
+		`,"policy_version":2,"required":1,"missing":1,"from":[{"group":"risk","required":1,"missing":1}],"approvals":[]}`) {
 		t.Error(seen)
 	}
 	approved := d.send("POST", path+"/approve", first, 200, true, cleo)
-	for _, want := range []string{`"missing":0`, `"principal":"cleo"`, `"note":"seen"`, `"policy_version":2,"counts":true,"groups":["Risk"]}]`} {
+	for _, want := range []string{
+		`"missing":0`, `"principal":"cleo"`, `"note":"seen"`, `"policy_version":2,"counts":true,"groups":["Risk"]}]`,
+	} {
 		if !strings.Contains(approved, want) {
 			t.Errorf("approved: %s lacks %s", approved, want)
 		}
 	}
-	if again := doAt(t, d.address, "POST", path+"/approve", first, cleo); again.header.Get("Idempotent-Replayed") != "true" || again.body != approved {
+	if again := doAt(t, d.address, "POST", path+"/approve", first, cleo); again.header.Get("Idempotent-Replayed") != "true" ||
+		again.body != approved {
 		t.Errorf("again: %v %s", again.header, again.body)
 	}
 	d.send("PUT", path, draft+`,"description":"another"}`, 200, true, both)
 	refused("POST", path+"/approve", first, 409, "draft_hash_mismatch", cleo)
 	refused("POST", path+"/promote", "", 409, "change_needs_approval", both, "If-Match: 2")
 	d.send("POST", path+"/approve", approve(), 200, true, cleo)
-	if made := d.send("POST", path+"/promote", "", 201, false, both, "If-Match: 2"); !strings.Contains(made, `"version":3`) || strings.Contains(made, "changes") {
+	if made := d.send("POST", path+"/promote", "", 201, false, both, "If-Match: 2"); !strings.Contains(made, `"version":3`) ||
+		strings.Contains(made, "changes") {
 		t.Error(made)
 	}
 
@@ -95,13 +104,15 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 	d.send("POST", "/v1/policies", post(`,`+changes), 201, true, ann)
 	refused("POST", "/v1/policies", post(""), 409, "change_needs_approval", ann, "X-Admin-Key: wrong")
 	refused("POST", "/v1/policies", post(""), 401, "unauthorized", "X-Admin-Key: wrong", "X-API-Key: -")
-	if forced := d.send("POST", "/v1/policies", post(`,`+changes), 201, true, admin, "X-API-Key: -"); !strings.Contains(forced, `"version":5`) {
+	if forced := d.send("POST", "/v1/policies", post(`,`+changes), 201, true, admin, "X-API-Key: -"); !strings.Contains(forced,
+		`"version":5`) {
 		t.Error(forced)
 	}
 	d.send("PUT", path, draft+`}`, 200, true, ann)
 	d.send("POST", path+"/promote", "", 201, false, ann, admin, "If-Match: 5")
 	events := d.send("GET", "/v1/events?limit=100", "", 200, true, key(`,"role":"auditor"`))
-	if strings.Count(events, `"type":"policy.forced"`) != 2 || strings.Count(events, `"type":"policy.draft_approved"`) != 2 || !strings.Contains(events, `"data":{"policy_id":"g","version":6,"by":{"kind":"admin","key_id":"key_`) {
+	if strings.Count(events, `"type":"policy.forced"`) != 2 || strings.Count(events, `"type":"policy.draft_approved"`) != 2 ||
+		!strings.Contains(events, `"data":{"policy_id":"g","version":6,"by":{"kind":"admin","key_id":"key_`) {
 		t.Error(events)
 	}
 }

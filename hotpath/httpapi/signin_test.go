@@ -15,7 +15,8 @@ import (
 	"spendgate/hotpath/signin"
 )
 
-const idpRoles = `[{"group":"finance","role":"approver","groups":["Finance"]},{"group":"eng","role":"author"},{"group":"eng","groups":["Engineering"]},
+const idpRoles = `[{"group":"finance","role":"approver","groups":["Finance"]},{"group":"eng","role":"author"},` +
+	`{"group":"eng","groups":["Engineering"]},
 	{"group":"ops","scopes":["checks:read"],"policy_ids":["elsewhere"]}]`
 
 // people is a node that people sign in to.
@@ -38,7 +39,8 @@ func startPeople(t *testing.T) *people {
 	o.Console = console.New(nil)
 	p.origin = "http://localhost:1"
 	o.SignIn = signin.New(signin.Options{
-		Label: "acme", Issuer: p.idp.server.URL, ClientID: "spend", ClientSecret: idpSecret, RedirectURL: p.origin + "/console/callback", Roles: roles, Now: time.Now,
+		Label: "acme", Issuer: p.idp.server.URL, ClientID: "spend", ClientSecret: idpSecret, RedirectURL: p.origin + "/console/callback",
+		Roles: roles, Now: time.Now,
 	})
 	p.address = serveOn(t, New(o))
 	p.key = field(t, doAt(t, p.address, "POST", "/v1/keys", `{"name":"n"}`, "X-Admin-Key: "+adminKey).body, "api_key")
@@ -80,7 +82,8 @@ func (b *browser) send(method, path, body string, headers ...string) answer {
 		b.t.Fatal(err)
 	}
 	for _, c := range response.Cookies() {
-		if !strings.HasPrefix(c.Name, "__Host-") || c.Path != "/" || c.Domain != "" || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode {
+		if !strings.HasPrefix(c.Name, "__Host-") || c.Path != "/" || c.Domain != "" || !c.Secure || !c.HttpOnly ||
+			c.SameSite != http.SameSiteLaxMode {
 			b.t.Errorf("cookie %+v", c)
 		}
 		if b.cookies[c.Name] = c.Value; c.MaxAge < 0 {
@@ -135,7 +138,8 @@ func TestSignIn(t *testing.T) {
 	first := b.cookies[sessionCookie]
 	self := b.send("GET", "/v1/keys/self", "").body
 	for _, want := range []string{
-		`"name":"Ana Díaz","email":"ana@example.com"`, `"role":"approver"`, `"principal":"acme:248289"`, `"owner":"ana@example.com"`, `"groups":["Finance","Engineering"]`,
+		`"name":"Ana Díaz","email":"ana@example.com"`, `"role":"approver"`, `"principal":"acme:248289"`, `"owner":"ana@example.com"`,
+		`"groups":["Finance","Engineering"]`,
 	} {
 		if !strings.Contains(self, want) {
 			t.Errorf("its own record lacks %s: %s", want, self)
@@ -328,7 +332,8 @@ func TestGroupsOfThePerson(t *testing.T) {
 	q.idp.person = map[string]any{"sub": "7"}
 	q.idp.info = map[string]any{"sub": "7", "preferred_username": "bo", "groups": []any{"ops", 3}}
 	bo := q.mustSignIn()
-	if self := bo.send("GET", "/v1/keys/self", "").body; !strings.Contains(self, `"name":"bo"`) || !strings.Contains(self, `"scopes":["checks:read"],"policy_ids":["elsewhere"]`) ||
+	if self := bo.send("GET", "/v1/keys/self", "").body; !strings.Contains(self, `"name":"bo"`) ||
+		!strings.Contains(self, `"scopes":["checks:read"],"policy_ids":["elsewhere"]`) ||
 		!strings.Contains(self, `"owner":"acme:7"`) {
 		t.Errorf("bo is %s", self)
 	}
@@ -380,13 +385,16 @@ func TestBackChannelLogout(t *testing.T) {
 	p := startPeople(t)
 	b := p.mustSignIn()
 	logout := func(token string) int {
-		return p.browser().send("POST", "/console/backchannel-logout", url.Values{"logout_token": {token}}.Encode(), "Content-Type: application/x-www-form-urlencoded").status
+		return p.browser().send("POST", "/console/backchannel-logout", url.Values{"logout_token": {token}}.Encode(),
+			"Content-Type: application/x-www-form-urlencoded").status
 	}
 	var replayed string
 	for name, c := range map[string]map[string]any{
-		"another audience": {"aud": "other"}, "another issuer": {"iss": "https://other.example"}, "no event": {"events": nil}, "another event": {"events": map[string]any{"x": map[string]any{}}},
-		"a nonce": {"nonce": "n"}, "no jti": {"jti": nil}, "nobody": {"sub": nil}, "no iat": {"iat": nil}, "made long ago": {"iat": time.Now().Add(-time.Hour).Unix()},
-		"expired": {"exp": time.Now().Add(-time.Hour).Unix()},
+		"another audience": {"aud": "other"}, "another issuer": {"iss": "https://other.example"}, "no event": {"events": nil},
+		"another event": {"events": map[string]any{"x": map[string]any{}}},
+		"a nonce":       {"nonce": "n"}, "no jti": {"jti": nil}, "nobody": {"sub": nil}, "no iat": {"iat": nil},
+		"made long ago": {"iat": time.Now().Add(-time.Hour).Unix()},
+		"expired":       {"exp": time.Now().Add(-time.Hour).Unix()},
 	} {
 		c["sub"] = map[bool]any{true: nil, false: "248289"}[name == "nobody"]
 		if status := logout(p.idp.logoutToken(c)); status != 400 || !b.signedIn() {

@@ -47,7 +47,8 @@ func TestStats(t *testing.T) {
 		doAt(t, address, "POST", "/v1/checks", strings.Replace(matrixCheck, ":7,", ":"+amount+",", 1), full)
 	}
 	doAt(t, address, "POST", "/v1/checks", matrixCheck, agent)
-	days := "/v1/stats?step=day&from=" + time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) + "&to=" + time.Now().UTC().Format(time.DateOnly)
+	days := "/v1/stats?step=day&from=" + time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) + "&to=" +
+		time.Now().UTC().Format(time.DateOnly)
 	for _, c := range []struct{ who, query, total string }{
 		{full, "", `{"allow":2,"block":3,"escalate":0}`},
 		{full, "&policy_id=p", `{"allow":2,"block":3,"escalate":0}`},

@@ -27,11 +27,13 @@ func TestRequestsAreTraced(t *testing.T) {
 		r.Check == nil || !strings.Contains(a.header.Get("X-Request-Id"), r.RequestID) || r.Ended.Before(r.Started) {
 		t.Errorf("recorded %+v", r)
 	}
-	if spans := r.Spans(); len(spans) != 1 || spans[0].Stage != trace.Decode || spans[0].From != r.Started || spans[0].To.Before(spans[0].From) || r.Ended.Before(spans[0].To) {
+	if spans := r.Spans(); len(spans) != 1 || spans[0].Stage != trace.Decode || spans[0].From != r.Started ||
+		spans[0].To.Before(spans[0].From) || r.Ended.Before(spans[0].To) {
 		t.Errorf("spans %v", spans)
 	}
 	s.do("GET", "/v1/policies/none", "")
-	if r := <-records; r.Route != "/v1/policies/{policy_id}" || r.Status != 404 || r.Code != "policy_not_found" || r.Check != nil || len(r.Spans()) != 0 {
+	if r := <-records; r.Route != "/v1/policies/{policy_id}" || r.Status != 404 || r.Code != "policy_not_found" || r.Check != nil ||
+		len(r.Spans()) != 0 {
 		t.Errorf("recorded %+v", r)
 	}
 	if !strings.Contains(s.logged.String(), "trace_id=ab0000000000000000000000000000cd") {

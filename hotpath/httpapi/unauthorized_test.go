@@ -67,7 +67,8 @@ func TestWrongAdminKeysAreCounted(t *testing.T) {
 		wrong = ask(fmt.Sprintf("2a00::%x", i+1), "wrong")
 	}
 	barred := ask("2a00::ffff:1", adminKey)
-	if barred.status != 401 || barred.code(t) != wrong.code(t) || len(barred.body) != len(wrong.body) || len(barred.header) != len(wrong.header) {
+	if barred.status != 401 || barred.code(t) != wrong.code(t) || len(barred.body) != len(wrong.body) ||
+		len(barred.header) != len(wrong.header) {
 		t.Errorf("barred %d %s %v\nwrong %d %s %v", barred.status, barred.body, barred.header, wrong.status, wrong.body, wrong.header)
 	}
 	if a := ask("2a00:0:0:1::1", adminKey); a.status != 200 {

@@ -20,33 +20,41 @@ func (d *described) webhooks(store audit.Store, admin string) {
 	if got := d.send("GET", one, "", 200, true, admin); got != shown || shown == created {
 		d.t.Errorf("got %s, want %s", got, shown)
 	}
-	if got, want := d.send("GET", all, "", 200, true, admin), `{"data":[`+shown+`],"pagination":{"next_cursor":null,"has_more":false,"total_count":1}}`; got != want {
+	if got, want := d.send("GET", all, "", 200, true, admin), `{"data":[`+shown+
+		`],"pagination":{"next_cursor":null,"has_more":false,"total_count":1}}`; got != want {
 		d.t.Errorf("got %s, want %s", got, want)
 	}
 	d.send("GET", all+"?limit=1", "", 422, true, admin)
 	for body, fault := range map[string]string{
 		`{}`: "url is required; event_types is required",
-		`{"url":"https://93.184.215.14/","event_types":[]}`:                              "event_types must have 1-100 entries",
-		`{"url":"https://93.184.215.14/","event_types":["key.changed","key.changed"]}`:   "event_types[1] is there twice",
-		`{"url":"https://93.184.215.14/","event_types":["key.deleted"]}`:                 "event_types[0] must be a type of event, such as approval.requested",
-		`{"url":"https://93.184.215.14/","event_types":["key.changed"],"status":"x"}`:    "status is not a known field",
-		`{"url":7,"event_types":["key.changed"]}`:                                        "url must be a string",
-		`{"url":null,"event_types":["key.changed"]}`:                                     "url must be a string",
-		`{"url":"","event_types":["key.changed"]}`:                                       "url must be an absolute URL: https://host/path, or http",
-		`{"url":"https://93.184.215.14/","event_types":"key.changed","secret":"whsec_"}`: "event_types must be a list of strings; secret is not a known field",
+		`{"url":"https://93.184.215.14/","event_types":[]}`:                            "event_types must have 1-100 entries",
+		`{"url":"https://93.184.215.14/","event_types":["key.changed","key.changed"]}`: "event_types[1] is there twice",
+		`{"url":"https://93.184.215.14/","event_types":["key.deleted"]}`: "event_types[0] must be a type of event, " +
+			"such as approval.requested",
+		`{"url":"https://93.184.215.14/","event_types":["key.changed"],"status":"x"}`: "status is not a known field",
+		`{"url":7,"event_types":["key.changed"]}`:                                     "url must be a string",
+		`{"url":null,"event_types":["key.changed"]}`:                                  "url must be a string",
+		`{"url":"","event_types":["key.changed"]}`: "url must be an absolute URL: https://host/path, " +
+			"or http",
+		`{"url":"https://93.184.215.14/","event_types":"key.changed","secret":"whsec_"}`: "event_types must be a list of strings; " +
+			"secret is not a known field",
 	} {
 		if got := d.send("POST", all, body, 422, false, admin); field(d.t, got, "error", "message") != fault {
 			d.t.Errorf("%s: got %s, want %s", body, got, fault)
 		}
 	}
-	for _, url := range []string{"http://127.0.0.1:1/", "http://localhost/", "http://10.0.0.1/", "http://[::1]/", "http://169.254.169.254/", "http://a:b@93.184.215.14/"} {
+	for _, url := range []string{
+		"http://127.0.0.1:1/", "http://localhost/", "http://10.0.0.1/", "http://[::1]/", "http://169.254.169.254/", "http://a:b@93.184.215.14/",
+	} {
 		d.send("POST", all, `{"url":"`+url+`","event_types":["key.changed"]}`, 422, true, admin)
 		d.send("PATCH", one, `{"url":"`+url+`"}`, 422, true, admin)
 	}
 	d.send("POST", all, `{"url":"https://93.184.215.14/","event_types":["key.changed"]}`, 401, true)
 
-	changed := d.send("PATCH", one, `{"url":"http://93.184.215.14:81/","event_types":["budget.exhausted"],"status":"disabled"}`, 200, true, admin)
-	if got := d.send("GET", one, "", 200, true, admin); got != changed || !strings.Contains(got, `"url":"http://93.184.215.14:81/","event_types":["budget.exhausted"],"status":"disabled"`) {
+	changed := d.send("PATCH", one, `{"url":"http://93.184.215.14:81/","event_types":["budget.exhausted"],"status":"disabled"}`, 200,
+		true, admin)
+	if got := d.send("GET", one, "", 200, true, admin); got != changed ||
+		!strings.Contains(got, `"url":"http://93.184.215.14:81/","event_types":["budget.exhausted"],"status":"disabled"`) {
 		d.t.Errorf("got %s, changed to %s", got, changed)
 	}
 	d.send("PATCH", one, `{"status":"active"}`, 200, true, admin)
@@ -114,7 +122,8 @@ func (d *described) deliveries(store audit.Store, one, webhookID, admin string) 
 		d.t.Fatal(err)
 	}
 	page := d.send("GET", one+"/deliveries?limit=2", "", 200, true, admin)
-	if strings.Count(page, `"delivery_id"`) != 2 || !strings.Contains(page, `"delivered":false,"status_code":null,"error":"cannot connect","next_attempt_at":"2`) {
+	if strings.Count(page, `"delivery_id"`) != 2 ||
+		!strings.Contains(page, `"delivered":false,"status_code":null,"error":"cannot connect","next_attempt_at":"2`) {
 		d.t.Error(page)
 	}
 	cursor := field(d.t, page, "pagination", "next_cursor")
@@ -131,7 +140,8 @@ func (d *described) deliveries(store audit.Store, one, webhookID, admin string) 
 	d.send("POST", one+"/deliveries/"+delivery+"/replay", "", 202, true, admin)
 	d.send("POST", one+"/deliveries/"+delivery+"/replay", `{"now":true}`, 422, true, admin)
 	d.send("POST", one+"/deliveries/dlv_"+strings.Repeat("0", 32)+"/replay", "", 404, true, admin)
-	if task, err := store.HoldWebhook(ctx, node, id, audit.WebhookSeen{}, time.Minute); err != nil || task.FirstRetry() == nil || task.FirstRetry().Sequence != 1 {
+	if task, err := store.HoldWebhook(ctx, node, id, audit.WebhookSeen{}, time.Minute); err != nil || task.FirstRetry() == nil ||
+		task.FirstRetry().Sequence != 1 {
 		d.t.Errorf("to do after a replay: %+v, %v", task, err)
 	}
 	d.send("POST", one+"/retry", "", 202, true, admin)

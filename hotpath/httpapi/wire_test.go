@@ -117,9 +117,12 @@ func FuzzWire(f *testing.F) {
 	large := post("Content-Length: 5000\r\n", strings.Repeat("x", 5000))
 	for _, text := range []string{
 		check + smuggled, chunked + smuggled, large + smuggled, smuggled + smuggled, "\r\n" + check,
-		post("Expect: 100-continue\r\n"+length("{}"), "{}"), post("Content-Length:\r\n 2\r\n", "{}"+smuggled), post("Content-Length: 2\nX: y\r\n", "{}"+smuggled),
-		post("Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", "0\r\n\r\n"+smuggled), post("Transfer-Encoding: chunked\r\n", "0\r\nX: y\r\n\r\n"+smuggled),
-		post("Content-Length: 2\r\nContent-Length: 2\r\n", "{}"+smuggled), "GET / HTTP/1.1\nHost: a\r\n\r\n" + smuggled, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + smuggled,
+		post("Expect: 100-continue\r\n"+length("{}"), "{}"), post("Content-Length:\r\n 2\r\n", "{}"+smuggled),
+		post("Content-Length: 2\nX: y\r\n", "{}"+smuggled),
+		post("Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", "0\r\n\r\n"+smuggled),
+		post("Transfer-Encoding: chunked\r\n", "0\r\nX: y\r\n\r\n"+smuggled),
+		post("Content-Length: 2\r\nContent-Length: 2\r\n", "{}"+smuggled), "GET / HTTP/1.1\nHost: a\r\n\r\n" + smuggled,
+		"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + smuggled,
 		"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc" + smuggled, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + smuggled,
 		post("Transfer-Encoding: chunked\r\n", "1388\r\n"+strings.Repeat("x", 5000)+"\r\n0\r\n\r\n"+smuggled),
 	} {

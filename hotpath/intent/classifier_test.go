@@ -193,7 +193,9 @@ func TestTables(t *testing.T) {
 }
 
 func FuzzClassify(f *testing.F) {
-	for _, s := range []string{"no refund, apply credit", "issueRefund 10%off", "é\u0301\u200b\xff", "don't", "%", strings.Repeat("a,", 3000)} {
+	for _, s := range []string{
+		"no refund, apply credit", "issueRefund 10%off", "é\u0301\u200b\xff", "don't", "%", strings.Repeat("a,", 3000),
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -206,7 +206,8 @@ func formatWeights(w map[string]weights) string {
 	}
 	slices.Sort(keys)
 	var b strings.Builder
-	b.WriteString("# Fitted to the training part of testdata/corpus.tsv by go test -run TestWeights -update.\n# stem or two stems, then tenths of log-odds for: " + strings.Join(classNames[:], " ") + "\n")
+	b.WriteString("# Fitted to the training part of testdata/corpus.tsv by go test -run TestWeights -update.\n# stem or two stems, " +
+		"then tenths of log-odds for: " + strings.Join(classNames[:], " ") + "\n")
 	for _, k := range keys {
 		b.WriteString(k)
 		for _, v := range w[k] {

@@ -18,7 +18,8 @@ func TestGroups(t *testing.T) {
 	f(`"from":[]`, ".approval.from must have at least one entry")
 	f(`"from":"a"`, ".approval.from must be an array of objects")
 	f(`"from":["a"]`, ".approval.from[0] must be an object")
-	f(`"from":[{"group":"a"},{"group":"b"},{"group":"c"},{"group":"d"},{"group":"e"},{"group":"f"}]`, ".approval.from must have at most 5 entries")
+	f(`"from":[{"group":"a"},{"group":"b"},{"group":"c"},{"group":"d"},{"group":"e"},{"group":"f"}]`,
+		".approval.from must have at most 5 entries")
 	f(`"from":[{"required":1},{"group":"b","required":6},{"group":"c","required":0},{"group":"B"},{"group":"d","who":1}]`,
 		".approval.from[0].group is required", ".approval.from[1].required must be an integer from 1 to 5",
 		".approval.from[2].required must be an integer from 1 to 5", ".approval.from[3].group is there twice",
@@ -28,7 +29,8 @@ func TestGroups(t *testing.T) {
 	}
 	f(`"exclude_author":"yes"`, ".approval.exclude_author must be true or false")
 
-	p := mustCompile(t, rule1("escalate_if", `{"amount_above":1,"approval":{"from":[{"group":"Support"},{"group":"finance","required":2}],"exclude_author":true}}`))
+	p := mustCompile(t, rule1("escalate_if",
+		`{"amount_above":1,"approval":{"from":[{"group":"Support"},{"group":"finance","required":2}],"exclude_author":true}}`))
 	want := &Approval{
 		Required: 3, From: []spend.GroupRequired{{Group: "Support", Required: 1}, {Group: "finance", Required: 2}}, ExcludeAuthor: true,
 		Expires: 24 * time.Hour, UseWithin: time.Hour,
@@ -48,7 +50,8 @@ func TestGroupsAreParameters(t *testing.T) {
 		t.Error("the same groups differ")
 	}
 	for _, other := range []string{
-		`{"required":3}`, `{"from":[{"group":"a"},{"group":"b"}]}`, `{"from":[{"group":"a","required":2},{"group":"b"}]}`, `{"from":[{"group":"a"},{"group":"c","required":2}]}`,
+		`{"required":3}`, `{"from":[{"group":"a"},{"group":"b"}]}`, `{"from":[{"group":"a","required":2},{"group":"b"}]}`,
+		`{"from":[{"group":"a"},{"group":"c","required":2}]}`,
 		`{"from":[{"group":"a"},{"group":"b","required":2}],"exclude_author":true}`,
 	} {
 		if one == identity(other) {

@@ -128,7 +128,8 @@ func TestUncovered(t *testing.T) {
 		a, r := action(t, paying(t, "5", "EUR"), typed(spend.Unspecified)), spend.Resolution{Type: spend.Spend, Confidence: spend.Medium}
 		found, blocked := p.Uncovered(p.Evaluate(a, r, noon), a, r)
 		d := p.Explain(found, a, r)
-		if blocked != (want != "") || blocked && (d.RuleID != want || d.Effect != spend.Block || d.Reason != spend.ReasonCurrencyNotCovered || d.Confidence != confidence) {
+		if blocked != (want != "") || blocked && (d.RuleID != want || d.Effect != spend.Block || d.Reason != spend.ReasonCurrencyNotCovered ||
+			d.Confidence != confidence) {
 			t.Errorf("S35 %v: %v, %+v, want %q with confidence %v", rules, blocked, d, want, confidence)
 		}
 		if problem := decisionProblem(found, d); problem != "" {
@@ -198,7 +199,8 @@ func TestTextsOfBudgets(t *testing.T) {
 			t.Errorf("S36 %s:\n%q\n%q\n%q", parameters, d.RuleDescription, d.Message, d.NextStep)
 		}
 		used := taken.Used.String()
-		if d := p.ExplainAnonymous(found, a, r); used != "0" && strings.Contains(d.Message+d.NextStep, used) || strings.Contains(d.Message, "agent-1") {
+		if d := p.ExplainAnonymous(found, a, r); used != "0" && strings.Contains(d.Message+d.NextStep, used) ||
+			strings.Contains(d.Message, "agent-1") {
 			t.Errorf("S36 %s: told without a key: %q, %q", parameters, d.Message, d.NextStep)
 		}
 	}
@@ -222,17 +224,22 @@ func TestTextsOfBudgets(t *testing.T) {
 		"100.00 USD would exceed the budget of 1000.00 USD in the last 90 minutes: 950.00 USD of 1000.00 USD are used",
 		block+"Left: 50.00 USD. What was used leaves the budget after 90 minutes, in steps of 90 seconds. Instead, ask for at most 50.00 USD, "+
 			strings.Replace(again, "after that", "when enough has left the budget", 1))
-	f(`{"limit":1000,"currency":"USD","rolling_minutes":60,"on_exceed":"escalate"}`, usage(t, "950", 9), "Escalates more than 1000.00 USD in any 60 minutes",
+	f(`{"limit":1000,"currency":"USD","rolling_minutes":60,"on_exceed":"escalate"}`, usage(t, "950", 9),
+		"Escalates more than 1000.00 USD in any 60 minutes",
 		"100.00 USD would exceed the budget of 1000.00 USD in the last 60 minutes: 950.00 USD of 1000.00 USD are used",
-		routeToHuman+", and do not split the action to get under the budget. Left: 50.00 USD. What was used leaves the budget after 60 minutes, in steps of 1 minute.")
+		routeToHuman+", and do not split the action to get under the budget. Left: 50.00 USD. "+
+			"What was used leaves the budget after 60 minutes, in steps of 1 minute.")
 	// No window has room for it.
 	f(`{"limit":10,"currency":"USD","window":"day"}`, usage(t, "9.75", 1), "Blocks more than 10.00 USD each day (UTC)",
-		"100.00 USD would exceed the budget of 10.00 USD in the day from 2026-03-04T00:00:00Z to 2026-03-05T00:00:00Z (UTC): 9.75 USD of 10.00 USD are used",
-		block+"Left: 0.25 USD. The budget resets at 2026-03-05T00:00:00Z. Instead, ask for at most 0.25 USD, or"+strings.TrimPrefix(raise, "Instead,"))
+		"100.00 USD would exceed the budget of 10.00 USD in the day from 2026-03-04T00:00:00Z to 2026-03-05T00:00:00Z (UTC): 9.75 USD of "+
+			"10.00 USD are used",
+		block+"Left: 0.25 USD. The budget resets at 2026-03-05T00:00:00Z. Instead, ask for at most 0.25 USD, or"+
+			strings.TrimPrefix(raise, "Instead,"))
 
 	p := mustCompile(t, "["+budgetRule("b", `,"limit":5,"currency":"USD"`)+","+budgetRule("c", `,"limit":5,"currency":"EUR"`)+"]")
 	a, r := action(t, paying(t, "1", "GBP")), named(spend.Spend)
-	if d := p.Explain(judgeBy(p, a, r), a, r); d.Message != "1.00 GBP is in a currency for which the policy has no budget: it has budgets in EUR, USD" {
+	if d := p.Explain(judgeBy(p, a, r), a, r); d.Message !=
+		"1.00 GBP is in a currency for which the policy has no budget: it has budgets in EUR, USD" {
 		t.Errorf("S35: %q", d.Message)
 	}
 	p = mustCompile(t, "["+budgetRule("b", `,"max_count":0,"action_types":["spend"]`)+"]")
@@ -266,13 +273,16 @@ func TestBudgetInfo(t *testing.T) {
 		}
 	}
 	const since = "2026-01-01T00:00:00Z"
-	f(`{"max_count":5,"window":"day","per":["counterparty","agent_id"]}`, since, "2026-03-04T00:00:00Z", "2026-03-05T00:00:00Z", "[agent_id counterparty] [agent-1 acme]")
+	f(`{"max_count":5,"window":"day","per":["counterparty","agent_id"]}`, since, "2026-03-04T00:00:00Z", "2026-03-05T00:00:00Z",
+		"[agent_id counterparty] [agent-1 acme]")
 	f(`{"max_count":5,"window":"lifetime"}`, since, since, "", "[] []")
 	f(`{"max_count":5,"rolling_minutes":60}`, since, "2026-03-04T12:00:00Z", "2026-03-04T12:01:00Z", "[] []")
 
-	p := mustCompile(t, `[`+budgetRule("b", `,"limit":5,"currency":"usd","time_zone":"Europe/Berlin"`)+`,{"rule_id":"r","rule_type":"budget","parameters":{"max_count":5,"rolling_minutes":60}}]`)
+	p := mustCompile(t, `[`+budgetRule("b", `,"limit":5,"currency":"usd","time_zone":"Europe/Berlin"`)+
+		`,{"rule_id":"r","rule_type":"budget","parameters":{"max_count":5,"rolling_minutes":60}}]`)
 	b, r := p.Budgets()[0], p.Budgets()[1]
-	if b.WindowName != "day" || b.TimeZone != "Europe/Berlin" || !b.Limited || b.Limit != mustAmount(t, "5") || b.Currency != "USD" || b.Counted || b.RollingMinutes != 0 {
+	if b.WindowName != "day" || b.TimeZone != "Europe/Berlin" || !b.Limited || b.Limit != mustAmount(t, "5") || b.Currency != "USD" ||
+		b.Counted || b.RollingMinutes != 0 {
 		t.Errorf("S38: %+v", b)
 	}
 	if r.WindowName != "" || r.TimeZone != "" || r.Limited || !r.Counted || r.MaxCount != 5 || r.RollingMinutes != 60 {

@@ -31,7 +31,8 @@ func TestFaultsOfBudgets(t *testing.T) {
 	}
 	f(`{"max_count":1,"window":"day","rolling_minutes":5}`, ".rolling_minutes is not accepted beside window")
 	f(`{"max_count":1,"window":"day","per":"agent_id"}`, ".per must be an array of strings")
-	f(`{"max_count":1,"window":"day","per":["agent_id","key",null,"agent_id"]}`, ".per[1] must be one of agent_id, counterparty, api_key, action_type",
+	f(`{"max_count":1,"window":"day","per":["agent_id","key",null,"agent_id"]}`,
+		".per[1] must be one of agent_id, counterparty, api_key, action_type",
 		".per[2] must be a string", ".per[3] must not be in the list twice")
 	f(`{"max_count":1,"window":"day","action_types":[]}`, ".action_types must have at least one entry")
 	f(`{"max_count":1,"window":"day","action_types":["spend","pay","spend"]}`, ".action_types[1] must be refund, credit, discount or spend",
@@ -44,18 +45,21 @@ func TestFaultsOfBudgets(t *testing.T) {
 	f(`{"max_count":1,"window":"day","on_exceed":"Block"}`, ".on_exceed must be block or escalate")
 	f(`{"max_count":1,"window":"day","on_exceed":"block","approval":{}}`, ".approval is accepted only with on_exceed escalate")
 	f(`{"max_count":1,"window":"day","on_missing":"block"}`,
-		".on_missing is not accepted here: accepted are limit, currency, max_count, per, window, rolling_minutes, time_zone, action_types, on_exceed, approval")
+		".on_missing is not accepted here: accepted are limit, currency, max_count, per, window, rolling_minutes, time_zone, action_types, "+
+			"on_exceed, approval")
 }
 
 // What rules that escalate ask of people.
 func TestApprovals(t *testing.T) {
 	refusedParameters(t, "approval", "escalate_if", `{"amount_above":1,"approval":[]}`, ".approval must be an object")
-	refusedParameters(t, "approval", "escalate_if", `{"amount_above":1,"approval":{"required":6,"expires_minutes":0,"use_within_minutes":10081,"by":"Ann"}}`,
+	refusedParameters(t, "approval", "escalate_if",
+		`{"amount_above":1,"approval":{"required":6,"expires_minutes":0,"use_within_minutes":10081,"by":"Ann"}}`,
 		".approval.required must be an integer from 1 to 5", ".approval.expires_minutes must be an integer from 1 to 43200",
 		".approval.use_within_minutes must be an integer from 1 to 10080",
 		".approval.by is not accepted here: accepted are required, from, exclude_author, expires_minutes, use_within_minutes")
 	for _, missing := range []string{"", `,"on_missing":"block"`, `,"on_missing":"skip"`} {
-		refusedParameters(t, "approval", "discount_cap", `{"max_percent":1,"approval":{}`+missing+`}`, ".approval is accepted only with on_missing escalate")
+		refusedParameters(t, "approval", "discount_cap", `{"max_percent":1,"approval":{}`+missing+`}`,
+			".approval is accepted only with on_missing escalate")
 	}
 	refusedParameters(t, "approval", "max_amount", `{"limit":1,"approval":{}}`, ".approval is not accepted here: accepted are limit, currency")
 	f := func(ruleType, parameters string, want *Approval) {
@@ -73,8 +77,10 @@ func TestApprovals(t *testing.T) {
 	f("escalate_if", `{"amount_above":1}`, nil)
 	f("escalate_if", `{"amount_above":1,"approval":null}`, nil)
 	f("escalate_if", `{"amount_above":1,"approval":{}}`, usual)
-	f("discount_cap", `{"max_percent":1,"on_missing":"escalate","approval":{"required":5}}`, &Approval{Required: 5, Expires: 24 * time.Hour, UseWithin: time.Hour})
-	f("budget", `{"max_count":1,"window":"day","on_exceed":"escalate","approval":{"required":1.0,"expires_minutes":43200,"use_within_minutes":10080}}`,
+	f("discount_cap", `{"max_percent":1,"on_missing":"escalate","approval":{"required":5}}`,
+		&Approval{Required: 5, Expires: 24 * time.Hour, UseWithin: time.Hour})
+	f("budget", `{"max_count":1,"window":"day","on_exceed":"escalate","approval":{"required":1.0,"expires_minutes":43200,`+
+		`"use_within_minutes":10080}}`,
 		&Approval{Required: 1, Expires: 720 * time.Hour, UseWithin: 168 * time.Hour})
 }
 
@@ -107,9 +113,12 @@ func TestBudgetIdentities(t *testing.T) {
 			t.Errorf("S37: other counters: %s, %s", a, b)
 		}
 	}
-	const all = `{"limit":1,"currency":"USD","max_count":5,"per":["agent_id","action_type"],"window":"day","time_zone":"Europe/Berlin","action_types":["refund","spend"]}`
-	same(all, `{"limit":2,"currency":"usd","per":["action_type","agent_id"],"window":"day","time_zone":"Europe/Berlin","action_types":["spend","refund"],"on_exceed":"escalate","approval":{}}`)
-	same(`{"max_count":1,"window":"day"}`, `{"max_count":2,"currency":" ","per":[],"window":"day","time_zone":"UTC","action_types":["spend","credit","discount","refund"],"on_exceed":"block"}`)
+	const all = `{"limit":1,"currency":"USD","max_count":5,"per":["agent_id","action_type"],"window":"day","time_zone":"Europe/Berlin",` +
+		`"action_types":["refund","spend"]}`
+	same(all, `{"limit":2,"currency":"usd","per":["action_type","agent_id"],"window":"day","time_zone":"Europe/Berlin",`+
+		`"action_types":["spend","refund"],"on_exceed":"escalate","approval":{}}`)
+	same(`{"max_count":1,"window":"day"}`, `{"max_count":2,"currency":" `+
+		`","per":[],"window":"day","time_zone":"UTC","action_types":["spend","credit","discount","refund"],"on_exceed":"block"}`)
 	same(`{"max_count":1,"window":"lifetime"}`, `{"max_count":1,"window":"lifetime","time_zone":"Asia/Tokyo"}`)
 	same(`{"max_count":1,"window":"day"}`, `{"max_count":1,"window":"day","time_zone":"Etc/UTC"}`)
 	same(`{"max_count":1,"window":"day","time_zone":"Asia/Calcutta"}`, `{"max_count":1,"window":"day","time_zone":"Asia/Kolkata"}`)
@@ -127,7 +136,8 @@ func TestBudgetIdentities(t *testing.T) {
 		}
 	}
 	// Stores keep identities: this one must never change.
-	if got := mustCompile(t, rule1("budget", all)).budgets[0].identityIn("Europe/Berlin"); got != "per=agent_id,action_type;window=day Europe/Berlin;currency=USD;types=refund, spend" {
+	if got := mustCompile(t, rule1("budget", all)).budgets[0].identityIn("Europe/Berlin"); got !=
+		"per=agent_id,action_type;window=day Europe/Berlin;currency=USD;types=refund, spend" {
 		t.Errorf("S37: identity %q", got)
 	}
 	if got := mustCompile(t, rule1("max_amount", `{"limit":1}`)); got.BudgetIdentities() != nil || got.HasBudgets() {
@@ -162,7 +172,8 @@ func TestCharges(t *testing.T) {
 	f(`{"max_count":5,"currency":"USD","window":"day"}`, "", paying(t, "1", "EUR"))
 	f(`{"max_count":5,"window":"day","action_types":["refund","credit"]}`, "")
 	f(`{"max_count":5,"window":"day","action_types":["refund","credit"]}`, "[] 0"+today, typed(spend.Credit))
-	f(`{"max_count":5,"window":"day","per":["action_type","api_key","counterparty","agent_id"]}`, `["agent-1","a\"c\nme","key \"1\"","spend"] 0`+today, to("a\"c\nme"))
+	f(`{"max_count":5,"window":"day","per":["action_type","api_key","counterparty","agent_id"]}`,
+		`["agent-1","a\"c\nme","key \"1\"","spend"] 0`+today, to("a\"c\nme"))
 	f(`{"max_count":5,"window":"day","per":["api_key"]}`, `["key \"1\""] 0`+today)
 	f(`{"max_count":5,"window":"lifetime"}`, "[] 0 from 0 by 0 until 0")
 	f(`{"max_count":5,"rolling_minutes":90}`, "[] 0 from 1772625600000 by 90000 until 1772631090000")

@@ -152,7 +152,9 @@ func TestZones(t *testing.T) {
 			t.Errorf("zone %q is named %q", name, zone)
 		}
 	}
-	for _, name := range []string{"europe/berlin", "Local", "Europe", "Europe/", "../Europe/Berlin", "/Europe/Berlin", "CEST", "+01:00", "utc"} {
+	for _, name := range []string{
+		"europe/berlin", "Local", "Europe", "Europe/", "../Europe/Berlin", "/Europe/Berlin", "CEST", "+01:00", "utc",
+	} {
 		if zone, err := loadZone(name); err == nil {
 			t.Errorf("S33: %q is the zone %q", name, zone)
 		}

@@ -44,7 +44,8 @@ func refusedParameters(t *testing.T, number, ruleType, parameters string, want .
 	refused(t, number, rule1(ruleType, parameters), want...)
 }
 
-const kindList = "must be one of max_amount, refund_age_limit, blocked_categories, vendor_allowlist, blocked_payment_rails, discount_cap, geography_block, time_restriction, duplicate_guard, escalate_if, budget"
+const kindList = "must be one of max_amount, refund_age_limit, blocked_categories, vendor_allowlist, blocked_payment_rails, " +
+	"discount_cap, geography_block, time_restriction, duplicate_guard, escalate_if, budget"
 
 func TestFaultsOfTheArray(t *testing.T) {
 	for _, absent := range []string{"", " \n", "null", " null "} {
@@ -72,11 +73,13 @@ func TestFaultsOfARule(t *testing.T) {
 	refused(t, "S2", `[{"rule_id":"a","rule_type":"max_amount","parameters":{"limit":1},"enabled":true,"":null}]`,
 		"rules[0].enabled is not accepted here: accepted are rule_id, rule_type, description, parameters",
 		"rules[0]. is not accepted here: accepted are rule_id, rule_type, description, parameters")
-	refused(t, "S4", `[{"rule_id":"`+strings.Repeat("é", 257)+`","rule_type":"max_amount","description":"`+strings.Repeat("é", 4097)+`","parameters":{"limit":1}}]`,
+	refused(t, "S4", `[{"rule_id":"`+strings.Repeat("é", 257)+`","rule_type":"max_amount","description":"`+strings.Repeat("é", 4097)+
+		`","parameters":{"limit":1}}]`,
 		"rules[0].rule_id must be at most 256 characters", "rules[0].description must be at most 4096 characters")
 	same := `{"rule_id":"a","rule_type":"duplicate_guard","parameters":{"window_minutes":1}}`
 	refused(t, "S8", "["+same+`,{"rule_id":"A","rule_type":"max_amount","parameters":{"limit":1}},`+same+","+same+"]",
-		"rules[2].rule_id must be unique within the policy: rules[0] has it too", "rules[3].rule_id must be unique within the policy: rules[0] has it too")
+		"rules[2].rule_id must be unique within the policy: rules[0] has it too",
+		"rules[3].rule_id must be unique within the policy: rules[0] has it too")
 }
 
 func TestFaultsOfPresence(t *testing.T) {
@@ -90,7 +93,8 @@ func TestFaultsOfPresence(t *testing.T) {
 			t.Errorf("S9: %s: %v", ruleType, got)
 		}
 	}
-	refusedParameters(t, "S2", "refund_age_limit", `{"max_days":1,"days":1}`, ".days is not accepted here: accepted are max_days, on_missing, approval")
+	refusedParameters(t, "S2", "refund_age_limit", `{"max_days":1,"days":1}`,
+		".days is not accepted here: accepted are max_days, on_missing, approval")
 	refusedParameters(t, "S9", "refund_age_limit", `{"max_days":1,"on_missing":"Block"}`, ".on_missing must be block, escalate or skip")
 	refusedParameters(t, "S9", "discount_cap", `{"max_percent":1,"on_missing":"allow"}`, ".on_missing must be block, escalate or skip")
 	refusedParameters(t, "S9", "geography_block", `{"blocked_countries":["KP"],"on_missing":true}`, ".on_missing must be a string")
@@ -120,7 +124,8 @@ func TestFaultsOfNumbers(t *testing.T) {
 	refusedParameters(t, "S7", "discount_cap", `{"max_percent":-1}`, ".max_percent must not be negative")
 	refusedParameters(t, "S7", "discount_cap", `{"max_percent":true}`, ".max_percent must be a number")
 	for _, bad := range []string{"-1", "1.5", `"30"`, "1e18", "{}"} {
-		refusedParameters(t, "S8", "refund_age_limit", `{"max_days":`+bad+`}`, ".max_days must be an integer of 0 or more, with at most 18 digits")
+		refusedParameters(t, "S8", "refund_age_limit", `{"max_days":`+bad+`}`,
+			".max_days must be an integer of 0 or more, with at most 18 digits")
 	}
 	for _, bad := range []string{"0", "10081", "-5", "1.5", `"5"`, "1e9"} {
 		refusedParameters(t, "S17", "duplicate_guard", `{"window_minutes":`+bad+`}`, ".window_minutes must be an integer from 1 to 10080")
@@ -132,7 +137,10 @@ func TestFaultsOfLists(t *testing.T) {
 		refusedParameters(t, "S7", "max_amount", `{"limit":1,"currency":`+bad+`}`, ".currency must be a currency code of three letters")
 	}
 	refusedParameters(t, "S1", "max_amount", `{"limit":1,"currency":840}`, ".currency must be a string")
-	lists := map[string]string{"categories": "blocked_categories", "vendors": "vendor_allowlist", "rails": "blocked_payment_rails", "blocked_countries": "geography_block"}
+	lists := map[string]string{
+		"categories": "blocked_categories", "vendors": "vendor_allowlist", "rails": "blocked_payment_rails",
+		"blocked_countries": "geography_block",
+	}
 	for name, ruleType := range lists {
 		refusedParameters(t, "S8", ruleType, `{"`+name+`":[]}`, "."+name+" must have at least one entry")
 		refusedParameters(t, "S1", ruleType, `{"`+name+`":"KP"}`, "."+name+" must be an array of strings")
@@ -140,20 +148,25 @@ func TestFaultsOfLists(t *testing.T) {
 			"."+name+"[2] must be a string", "."+name+"[3] must not be blank", "."+name+"[4] must be at most 256 characters")
 		refusedParameters(t, "S4", ruleType, `{"`+name+`":[`+strings.Repeat(`"KP",`, 10000)+`"KP"]}`, "."+name+" must have at most 10000 entries")
 	}
-	refusedParameters(t, "S8", "geography_block", `{"blocked_countries":["US","USA","1A","ÜS"," US"]}`, ".blocked_countries[1] must be a country code of two letters",
-		".blocked_countries[2] must be a country code of two letters", ".blocked_countries[3] must be a country code of two letters", ".blocked_countries[4] must be a country code of two letters")
+	refusedParameters(t, "S8", "geography_block", `{"blocked_countries":["US","USA","1A","ÜS"," US"]}`,
+		".blocked_countries[1] must be a country code of two letters",
+		".blocked_countries[2] must be a country code of two letters", ".blocked_countries[3] must be a country code of two letters",
+		".blocked_countries[4] must be a country code of two letters")
 	refusedParameters(t, "S8", "escalate_if", `{"amount_above":1,"action_types":[]}`, ".action_types must have at least one entry")
-	refusedParameters(t, "S8", "escalate_if", `{"amount_above":1,"action_types":["refund","Spend"]}`, ".action_types[1] must be refund, credit, discount or spend")
+	refusedParameters(t, "S8", "escalate_if", `{"amount_above":1,"action_types":["refund","Spend"]}`,
+		".action_types[1] must be refund, credit, discount or spend")
 }
 
 func TestFaultsOfTimes(t *testing.T) {
 	refusedParameters(t, "S8", "time_restriction", `{"allowed_days":[]}`, ".allowed_days must have at least one entry")
 	refusedParameters(t, "S8", "time_restriction", `{"allowed_days":"mon"}`, ".allowed_days must be an array of strings")
-	refusedParameters(t, "S8", "time_restriction", `{"allowed_days":["mon","Tue","wednesday"]}`, ".allowed_days[1] must be a day: mon, tue, wed, thu, fri, sat, sun",
+	refusedParameters(t, "S8", "time_restriction", `{"allowed_days":["mon","Tue","wednesday"]}`,
+		".allowed_days[1] must be a day: mon, tue, wed, thu, fri, sat, sun",
 		".allowed_days[2] must be a day: mon, tue, wed, thu, fri, sat, sun")
 	refusedParameters(t, "S12", "time_restriction", `{"allowed_hours_utc":"09:00-09:00"}`, ".allowed_hours_utc must not end when it starts")
 	for _, bad := range []string{`"9-17"`, `"24:00-06:00"`, `5`, `["09:00-17:00"]`} {
-		refusedParameters(t, "S8", "time_restriction", `{"allowed_hours_utc":`+bad+`}`, ".allowed_hours_utc must be of the form HH:MM-HH:MM, from 00:00 to 23:59, or 24:00 as the end")
+		refusedParameters(t, "S8", "time_restriction", `{"allowed_hours_utc":`+bad+`}`,
+			".allowed_hours_utc must be of the form HH:MM-HH:MM, from 00:00 to 23:59, or 24:00 as the end")
 	}
 }
 
@@ -176,7 +189,8 @@ func TestLimitsAccepted(t *testing.T) {
 	}
 	mustCompile(t, "["+strings.Join(many, ",")+"]")
 	mustCompile(t, rule1("vendor_allowlist", `{"vendors":[`+strings.Repeat(`"a",`, spend.MaxListEntries-1)+`"b"]}`))
-	mustCompile(t, `[{"rule_id":"`+strings.Repeat("é", 256)+`","rule_type":"max_amount","description":"`+strings.Repeat("é", 4096)+`","parameters":{"limit":1}}]`)
+	mustCompile(t, `[{"rule_id":"`+strings.Repeat("é", 256)+`","rule_type":"max_amount","description":"`+strings.Repeat("é", 4096)+
+		`","parameters":{"limit":1}}]`)
 	mustCompile(t, rule1("blocked_categories", `{"categories":["`+strings.Repeat("é", 256)+`"]}`))
 	mustCompile(t, rule1("discount_cap", `{"max_percent":100.000}`))
 	mustCompile(t, rule1("max_amount", `{"limit":999999999999999999}`))

@@ -16,7 +16,8 @@ const tenRules = `[
 	{"rule_id":"rails","rule_type":"blocked_payment_rails","parameters":{"rails":["crypto","wire"],"on_missing":"escalate"}},
 	{"rule_id":"discount","rule_type":"discount_cap","parameters":{"max_percent":20}},
 	{"rule_id":"geo","rule_type":"geography_block","parameters":{"blocked_countries":["KP","IR","SY","CU"]}},
-	{"rule_id":"hours","rule_type":"time_restriction","parameters":{"allowed_days":["mon","tue","wed","thu","fri"],"allowed_hours_utc":"07:00-19:00"}},
+	{"rule_id":"hours","rule_type":"time_restriction",
+		"parameters":{"allowed_days":["mon","tue","wed","thu","fri"],"allowed_hours_utc":"07:00-19:00"}},
 	{"rule_id":"twice","rule_type":"duplicate_guard","parameters":{"window_minutes":10}},
 	{"rule_id":"human","rule_type":"escalate_if","parameters":{"amount_above":1000,"action_types":["spend","refund"]}},
 	{"rule_id":"human2","rule_type":"escalate_if","parameters":{"amount_above":2500}}

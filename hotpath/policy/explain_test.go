@@ -15,7 +15,8 @@ func TestTexts(t *testing.T) {
 		r := named(a.Type)
 		d := p.Explain(p.Evaluate(a, r, noon), a, r)
 		if d.Message != wantMessage || d.RuleDescription != wantDescription {
-			t.Errorf("S15 %s:\nmessage     %q\nwant        %q\ndescription %q\nwant        %q", rules, d.Message, wantMessage, d.RuleDescription, wantDescription)
+			t.Errorf("S15 %s:\nmessage     %q\nwant        %q\ndescription %q\nwant        %q", rules, d.Message, wantMessage, d.RuleDescription,
+				wantDescription)
 		}
 		if d.NextStep == "" || d.PolicyVersion != 7 {
 			t.Errorf("S15 %s: %+v", rules, d)
@@ -23,7 +24,9 @@ func TestTexts(t *testing.T) {
 		if blocked := d.Effect != spend.Allow; blocked != (d.RuleID == "r1") || blocked != (d.Reason != "") {
 			t.Errorf("S15 %s: %+v", rules, d)
 		}
-		if starts := map[spend.Effect]string{spend.Allow: "Proceed", spend.Block: "Do not proceed", spend.Escalate: "Pause"}; !strings.HasPrefix(d.NextStep, starts[d.Effect]) {
+		if starts := map[spend.Effect]string{
+			spend.Allow: "Proceed", spend.Block: "Do not proceed", spend.Escalate: "Pause",
+		}; !strings.HasPrefix(d.NextStep, starts[d.Effect]) {
 			t.Errorf("S15 %s: next step of %v is %q", rules, d.Effect, d.NextStep)
 		}
 	}

@@ -19,8 +19,10 @@ func FuzzCompile(f *testing.F) {
 	f.Add(rule1("time_restriction", `{"allowed_days":["fri"],"allowed_hours_utc":"22:00-06:00"}`))
 	f.Add(rule1("blocked_categories", `{"categories":[" K","ſ","\u0000"],"on_missing":"block"}`))
 	f.Add(rule1("escalate_if", `{"amount_above":1e2,"action_types":["refund","spend"]}`))
-	f.Add(rule1("budget", `{"limit":1000,"currency":"usd","max_count":50,"per":["counterparty","agent_id"],"window":"week","time_zone":"Europe/Berlin","on_exceed":"escalate","approval":{"required":2}}`))
-	f.Add(rule1("escalate_if", `{"amount_above":1,"approval":{"from":[{"group":"Support"},{"group":"finance","required":2}],"exclude_author":true}}`))
+	f.Add(rule1("budget", `{"limit":1000,"currency":"usd","max_count":50,"per":["counterparty","agent_id"],"window":"week",`+
+		`"time_zone":"Europe/Berlin","on_exceed":"escalate","approval":{"required":2}}`))
+	f.Add(rule1("escalate_if", `{"amount_above":1,"approval":{"from":[{"group":"Support"},{"group":"finance","required":2}],`+
+		`"exclude_author":true}}`))
 	f.Add(rule1("budget", `{"max_count":0,"rolling_minutes":90,"action_types":["refund"],"per":[]}`))
 	f.Fuzz(func(t *testing.T, rules string) {
 		var faults spend.Faults
@@ -36,7 +38,9 @@ func FuzzCompile(f *testing.F) {
 			t.Fatalf("%s\nreads   %+v\nwritten %s\nreads   %+v", rules, p, written(p), again)
 		}
 		for _, actionType := range spend.ActionTypes {
-			for _, a := range []*spend.Action{action(t), action(t, by("Wire"), with(t, `{"country":"KP","category":"k","discount_percent":99.5,"days_since_purchase":400}`))} {
+			for _, a := range []*spend.Action{
+				action(t), action(t, by("Wire"), with(t, `{"country":"KP","category":"k","discount_percent":99.5,"days_since_purchase":400}`)),
+			} {
 				found := p.Evaluate(a, named(actionType), noon)
 				if problem := decisionProblem(found, p.Explain(found, a, named(actionType))); problem != "" {
 					t.Fatalf("%s: %s", rules, problem)
@@ -49,7 +53,9 @@ func FuzzCompile(f *testing.F) {
 // An accepted window is written as it was read, holds its start and not its
 // end.
 func FuzzParseHours(f *testing.F) {
-	for _, s := range []string{"09:00-17:30", "22:00-06:00", "00:00-24:00", "24:00-00:00", "09:00-09:00", "9:00-17:00", "29:00-17:00", "00:60-01:00"} {
+	for _, s := range []string{
+		"09:00-17:30", "22:00-06:00", "00:00-24:00", "24:00-00:00", "09:00-09:00", "9:00-17:00", "29:00-17:00", "00:60-01:00",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -61,7 +67,8 @@ func FuzzParseHours(f *testing.F) {
 			t.Fatalf("%q reads as %s", s, h)
 		}
 		c := timeRestriction{everyDay, h}
-		if start := weekMinute(minutesPerDay + h.start); !c.open(start) || h.end-h.start != minutesPerDay && c.open(weekMinute(minutesPerDay+h.end)) {
+		if start := weekMinute(minutesPerDay + h.start); !c.open(start) ||
+			h.end-h.start != minutesPerDay && c.open(weekMinute(minutesPerDay+h.end)) {
 			t.Fatalf("%s does not hold its start, or holds its end", h)
 		}
 	})
@@ -159,7 +166,9 @@ func writtenApproval(a *Approval) map[string]any {
 	if a == nil {
 		return nil
 	}
-	written := map[string]any{"expires_minutes": int(a.Expires.Minutes()), "use_within_minutes": int(a.UseWithin.Minutes()), "exclude_author": a.ExcludeAuthor}
+	written := map[string]any{
+		"expires_minutes": int(a.Expires.Minutes()), "use_within_minutes": int(a.UseWithin.Minutes()), "exclude_author": a.ExcludeAuthor,
+	}
 	if written["from"] = a.From; a.From == nil {
 		written["from"], written["required"] = nil, a.Required
 	}

@@ -101,7 +101,8 @@ func (d drawer) amount() string {
 }
 
 func (d drawer) name() string {
-	return d.of("card", "Card", " card", "wire", "WIRE", "ſo", "so", "SO", "straße", "STRASSE", "дом", "ДОМ", strings.Repeat("ä", 60), strings.Repeat("Ä", 60))
+	return d.of("card", "Card", " card", "wire", "WIRE", "ſo", "so", "SO", "straße", "STRASSE", "дом", "ДОМ", strings.Repeat("ä", 60),
+		strings.Repeat("Ä", 60))
 }
 
 func (d drawer) clock() string { return fmt.Sprintf("%02d:%02d", d.IntN(24), d.IntN(60)) }

@@ -44,9 +44,11 @@ func TestSize(t *testing.T) {
 		"long entries":   biggest(list, 8, func(i int) string { return fmt.Sprintf("%0256d", i) }),
 		"descriptions": biggest(`{"rule_id":"%d","rule_type":"max_amount","description":%s,"parameters":{"limit":5,"currency":"USD"}}`, 1,
 			func(int) string { return strings.Repeat("d", 1900) }),
-		"rules":    biggest(`{"rule_id":"%d","rule_type":"escalate_if","parameters":{"amount_above":5}}%.0s`, 0, short),
-		"budgets":  biggest(`{"rule_id":"%d","rule_type":"budget","parameters":{"max_count":5,"window":"day","on_exceed":"escalate","approval":{}}}%.0s`, 0, short),
-		"groups":   biggest(`{"rule_id":"%d","rule_type":"escalate_if","parameters":{"amount_above":5,"approval":{"from":[{"group":"%[1]d a"},{"group":"%[1]d b"},{"group":"c"}]}}}%.0[2]s`, 0, short),
+		"rules": biggest(`{"rule_id":"%d","rule_type":"escalate_if","parameters":{"amount_above":5}}%.0s`, 0, short),
+		"budgets": biggest(`{"rule_id":"%d","rule_type":"budget","parameters":{"max_count":5,"window":"day","on_exceed":"escalate",`+
+			`"approval":{}}}%.0s`, 0, short),
+		"groups": biggest(`{"rule_id":"%d","rule_type":"escalate_if","parameters":{"amount_above":5,"approval":{"from":[{"group":"%[1]d `+
+			`a"},{"group":"%[1]d b"},{"group":"c"}]}}}%.0[2]s`, 0, short),
 		"one rule": rule1("max_amount", `{"limit":1}`),
 	} {
 		const copies = 8

@@ -11,32 +11,55 @@ import (
 
 func TestWarnings(t *testing.T) {
 	for rules, want := range map[string][]string{
-		`max_amount {"limit":500,"currency":"USD"}; max_amount {"limit":500.0,"currency":"usd"}`:                                                    {`rules[1] is never reported: whenever it fires, so does rules[0] ("r0")`},
-		`max_amount {"limit":500}; max_amount {"limit":900,"currency":"USD"}`:                                                                       {"rules[1] is never"},
-		`max_amount {"limit":900,"currency":"USD"}; max_amount {"limit":500}`:                                                                       nil,
-		`escalate_if {"amount_above":500}; max_amount {"limit":500}`:                                                                                {"rules[0] is never reported: every amount over"},
-		`escalate_if {"amount_above":499}; max_amount {"limit":500}`:                                                                                nil,
-		`escalate_if {"amount_above":500}; max_amount {"limit":500,"currency":"USD"}`:                                                               {"rules[0] is never"},
-		`escalate_if {"amount_above":500}; max_amount {"limit":1,"currency":"USD"}; max_amount {"limit":501,"currency":"EUR"}`:                      nil,
-		`escalate_if {"amount_above":5}; escalate_if {"amount_above":9,"action_types":["refund"]}`:                                                  {"rules[1] is never"},
-		`escalate_if {"amount_above":5,"approval":{}}; escalate_if {"amount_above":9,"approval":{"required":2}}`:                                    nil,
-		`budget {"limit":5,"currency":"USD","window":"day"}; budget {"limit":5,"currency":"USD","window":"day"}`:                                    nil,
-		`escalate_if {"amount_above":9}; escalate_if {"amount_above":5,"action_types":["refund"]}`:                                                  nil,
-		`escalate_if {"amount_above":5,"action_types":["credit"]}; escalate_if {"amount_above":9}`:                                                  nil,
-		`blocked_categories {"categories":["a","B"],"on_missing":"skip"}; blocked_categories {"categories":["b"],"on_missing":"skip"}`:              {"rules[1] is never"},
-		`blocked_categories {"categories":["a","B"],"on_missing":"skip"}; blocked_categories {"categories":["b"],"on_missing":"block"}`:             nil,
-		`blocked_payment_rails {"rails":["wire"]}`:                                                                                                  {"rules[0] does not judge an action without payment_method"},
-		`discount_cap {"max_percent":20,"on_missing":"block"}; discount_cap {"max_percent":30,"on_missing":"escalate"}`:                             {"rules[1] is never"},
-		`refund_age_limit {"max_days":20,"on_missing":"block"}; refund_age_limit {"max_days":20,"on_missing":"block"}`:                              {"rules[1] is never"},
-		`geography_block {"blocked_countries":["KP","IR"],"on_missing":"block"}; geography_block {"blocked_countries":["ir"],"on_missing":"block"}`: {"rules[1] is never"},
-		`vendor_allowlist {"vendors":["aws","b "]}; vendor_allowlist {"vendors":["aws","b ","c"]}`:                                                  {`vendors has "b "`, `vendors has "b "`, "rules[1] is never"},
-		`vendor_allowlist {"vendors":["aws"]}; vendor_allowlist {"vendors":["AWS"]}`:                                                                {"rules[1] leaves no vendor"},
-		`time_restriction {"allowed_hours_utc":"00:00-24:00"}`:                                                                                      {"rules[0] never fires"},
-		`time_restriction {"allowed_days":["mon"]}; time_restriction {"allowed_days":["mon","tue"]}`:                                                {"rules[1] is never"},
-		`time_restriction {"allowed_hours_utc":"22:00-06:00"}; time_restriction {"allowed_hours_utc":"06:00-22:00"}`:                                {"rules[1] leaves no time"},
-		`duplicate_guard {"window_minutes":5}; duplicate_guard {"window_minutes":9}; duplicate_guard {"window_minutes":9}`:                          {"rules[0] is never", `rules[2] is never reported: whenever it fires, so does rules[1]`},
-		`max_amount {"limit":500}; duplicate_guard {"window_minutes":5}`:                                                                            nil,
-		`max_amount {"limit":"x"}; max_amount {"limit":5}; max_amount {"limit":5}`:                                                                  nil,
+		`max_amount {"limit":500,"currency":"USD"}; max_amount {"limit":500.0,"currency":"usd"}`: {
+			`rules[1] is never reported: whenever it fires, so does rules[0] ("r0")`,
+		},
+		`max_amount {"limit":500}; max_amount {"limit":900,"currency":"USD"}`: {
+			"rules[1] is never",
+		},
+		`max_amount {"limit":900,"currency":"USD"}; max_amount {"limit":500}`: nil,
+		`escalate_if {"amount_above":500}; max_amount {"limit":500}`: {
+			"rules[0] is never reported: every amount over",
+		},
+		`escalate_if {"amount_above":499}; max_amount {"limit":500}`: nil,
+		`escalate_if {"amount_above":500}; max_amount {"limit":500,"currency":"USD"}`: {
+			"rules[0] is never",
+		},
+		`escalate_if {"amount_above":500}; max_amount {"limit":1,"currency":"USD"}; max_amount {"limit":501,"currency":"EUR"}`: nil,
+		`escalate_if {"amount_above":5}; escalate_if {"amount_above":9,"action_types":["refund"]}`: {
+			"rules[1] is never",
+		},
+		`escalate_if {"amount_above":5,"approval":{}}; escalate_if {"amount_above":9,"approval":{"required":2}}`: nil,
+		`budget {"limit":5,"currency":"USD","window":"day"}; budget {"limit":5,"currency":"USD","window":"day"}`: nil,
+		`escalate_if {"amount_above":9}; escalate_if {"amount_above":5,"action_types":["refund"]}`:               nil,
+		`escalate_if {"amount_above":5,"action_types":["credit"]}; escalate_if {"amount_above":9}`:               nil,
+		`blocked_categories {"categories":["a","B"],"on_missing":"skip"}; blocked_categories {"categories":["b"],"on_missing":"skip"}`: {
+			"rules[1] is never",
+		},
+		`blocked_categories {"categories":["a","B"],"on_missing":"skip"}; blocked_categories {"categories":["b"],"on_missing":"block"}`: nil,
+		`blocked_payment_rails {"rails":["wire"]}`: {"rules[0] does not judge an action without payment_method"},
+		`discount_cap {"max_percent":20,"on_missing":"block"}; discount_cap {"max_percent":30,"on_missing":"escalate"}`: {"rules[1] is never"},
+		`refund_age_limit {"max_days":20,"on_missing":"block"}; refund_age_limit {"max_days":20,"on_missing":"block"}`:  {"rules[1] is never"},
+		`geography_block {"blocked_countries":["KP","IR"],"on_missing":"block"}; geography_block ` +
+			`{"blocked_countries":["ir"],"on_missing":"block"}`: {"rules[1] is never"},
+		`vendor_allowlist {"vendors":["aws","b "]}; vendor_allowlist {"vendors":["aws","b ","c"]}`: {
+			`vendors has "b "`, `vendors has "b "`, "rules[1] is never",
+		},
+		`vendor_allowlist {"vendors":["aws"]}; vendor_allowlist {"vendors":["AWS"]}`: {
+			"rules[1] leaves no vendor",
+		},
+		`time_restriction {"allowed_hours_utc":"00:00-24:00"}`: {
+			"rules[0] never fires",
+		},
+		`time_restriction {"allowed_days":["mon"]}; time_restriction {"allowed_days":["mon","tue"]}`: {"rules[1] is never"},
+		`time_restriction {"allowed_hours_utc":"22:00-06:00"}; time_restriction {"allowed_hours_utc":"06:00-22:00"}`: {
+			"rules[1] leaves no time",
+		},
+		`duplicate_guard {"window_minutes":5}; duplicate_guard {"window_minutes":9}; duplicate_guard {"window_minutes":9}`: {
+			"rules[0] is never", `rules[2] is never reported: whenever it fires, so does rules[1]`,
+		},
+		`max_amount {"limit":500}; duplicate_guard {"window_minutes":5}`:           nil,
+		`max_amount {"limit":"x"}; max_amount {"limit":5}; max_amount {"limit":5}`: nil,
 	} {
 		var texts []string
 		for i, text := range strings.Split(rules, "; ") {

@@ -22,7 +22,12 @@ func TestZonesAlike(t *testing.T) {
 		}
 	}
 	for _, names := range [][2]string{
-		{"UTC", "Africa/Abidjan"}, {"UTC", "Europe/London"}, {"UTC", "Etc/GMT+1"}, {"Etc/GMT+5", "Etc/GMT-5"}, {"Europe/Berlin", "Europe/Paris"}, {"Asia/Tokyo", "Asia/Seoul"},
+		{"UTC", "Africa/Abidjan"},
+		{"UTC", "Europe/London"},
+		{"UTC", "Etc/GMT+1"},
+		{"Etc/GMT+5", "Etc/GMT-5"},
+		{"Europe/Berlin", "Europe/Paris"},
+		{"Asia/Tokyo", "Asia/Seoul"},
 	} {
 		if slices.Contains(alike[names[0]], names[1]) || alike[names[1]] == nil {
 			t.Errorf("%s and %s are alike", names[0], names[1])

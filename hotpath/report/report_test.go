@@ -49,11 +49,13 @@ func TestTally(t *testing.T) {
 	if r.Flips != (Counts{Total: 4, Stricter: 2, Looser: 2, ToAllow: 1, Listed: 4}) {
 		t.Errorf("flips %+v", r.Flips)
 	}
-	if len(r.Rules) != 2 || r.Rules[0] != (Fired{"ask", Effects{Escalate: 1}, Effects{Escalate: 2}}) || r.Rules[1] != (Fired{"cap", Effects{Block: 2}, Effects{Block: 2}}) {
+	if len(r.Rules) != 2 || r.Rules[0] != (Fired{"ask", Effects{Escalate: 1}, Effects{Escalate: 2}}) ||
+		r.Rules[1] != (Fired{"cap", Effects{Block: 2}, Effects{Block: 2}}) {
 		t.Errorf("rules %+v", r.Rules)
 	}
 	const none = `{"checks":0,"amounts":{}}`
-	want := `{"allow":{"allow":{"checks":1,"amounts":{"USD":10.5}},"block":{"checks":2,"amounts":{"EUR":2,"USD":1.25}},"escalate":` + none + `},` +
+	want := `{"allow":{"allow":{"checks":1,"amounts":{"USD":10.5}},"block":{"checks":2,"amounts":{"EUR":2,"USD":1.25}},"escalate":` +
+		none + `},` +
 		`"block":{"allow":{"checks":1,"amounts":{"USD":7}},"block":` + none + `,"escalate":{"checks":1,"amounts":{"USD":8}}},` +
 		`"escalate":{"allow":` + none + `,"block":` + none + `,"escalate":{"checks":1,"amounts":{"USD":9}}}}`
 	if got, err := r.Matrix.MarshalJSON(); string(got) != want || err != nil {

@@ -60,7 +60,9 @@ func TestAttempts(t *testing.T) {
 			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 		}, "status 307: redirects are not followed", 307, false},
 		"refused": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, "status 500", 500, false},
-		"gone":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, "status 410: the webhook is disabled", 410, true},
+		"gone": {
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, "status 410: the webhook is disabled", 410, true,
+		},
 		"endless": {func(w http.ResponseWriter, _ *http.Request) {
 			for {
 				if _, err := w.Write(make([]byte, 1<<10)); err != nil {
@@ -82,7 +84,8 @@ func TestAttempts(t *testing.T) {
 	if reached.Load() > 0 {
 		t.Error("a redirect was followed")
 	}
-	if r, _ := try(t, true, "http://127.0.0.1:1/?token=secret", NewSecret()); !strings.Contains(r.Error, "refused") || strings.Contains(r.Error, "token") {
+	if r, _ := try(t, true, "http://127.0.0.1:1/?token=secret", NewSecret()); !strings.Contains(r.Error, "refused") ||
+		strings.Contains(r.Error, "token") {
 		t.Errorf("logged %q", r.Error)
 	}
 }
@@ -125,7 +128,8 @@ func TestSwitchedProtocols(t *testing.T) {
 func TestBanners(t *testing.T) {
 	for _, text := range []string{
 		"SSH-2.0-secret_9.6\r\n", "220 secret ESMTP\r\n", "-ERR secret\r\n", "\x00secret\n", "HTTP/1.1 secret\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nsecret\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: secret\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: secret\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nsecret\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: secret\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: secret\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n0\r\nsecret\r\n\r\n",
 	} {
 		for _, atOnce := range []bool{false, true} {
@@ -134,7 +138,8 @@ func TestBanners(t *testing.T) {
 				t.Errorf("%q, at once %v: %+v", text, atOnce, r)
 			}
 		}
-		if r, _ := try(t, true, strings.Replace(says(t, true, text), "http", "https", 1), NewSecret()); r.Error == "" || strings.Contains(r.Error, "secret") {
+		if r, _ := try(t, true, strings.Replace(says(t, true, text), "http", "https", 1), NewSecret()); r.Error == "" ||
+			strings.Contains(r.Error, "secret") {
 			t.Errorf("%q, asked for TLS: %+v", text, r)
 		}
 	}

@@ -253,7 +253,9 @@ func (l *link) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spe
 	return l.Store.LeaseWebhooks(ctx, holder, serving, lease)
 }
 
-func (l *link) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
+func (l *link) HoldWebhook(
+	ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration,
+) (*audit.WebhookTask, error) {
 	if l.cut.Load() {
 		return nil, errDead
 	}

@@ -128,7 +128,9 @@ func (m *memory) ListWebhooks(ctx context.Context) (all []audit.Webhook, err err
 	return all, ended(ctx)
 }
 
-func (m *memory) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (leases audit.WebhookLeases, err error) {
+func (m *memory) LeaseWebhooks(
+	ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration,
+) (leases audit.WebhookLeases, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -161,7 +163,9 @@ func (m *memory) held(holder, id spend.ID) (*webhook, error) {
 	return nil, audit.ErrNotFound
 }
 
-func (m *memory) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
+func (m *memory) HoldWebhook(
+	ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration,
+) (*audit.WebhookTask, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w, err := m.held(holder, id)
@@ -171,7 +175,9 @@ func (m *memory) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audi
 	now := time.Now()
 	w.heldUntil = now.Add(lease)
 	w.move(seen)
-	t := &audit.WebhookTask{Webhook: w.Webhook, Secrets: []audit.Secret{w.secret}, Now: now, Cursor: w.cursor, Failures: w.failures, ResumeAt: w.resumeAt}
+	t := &audit.WebhookTask{
+		Webhook: w.Webhook, Secrets: []audit.Secret{w.secret}, Now: now, Cursor: w.cursor, Failures: w.failures, ResumeAt: w.resumeAt,
+	}
 	if w.previous != "" && w.previousUntil.After(now) {
 		t.Secrets = append(t.Secrets, w.previous)
 	}

@@ -267,7 +267,8 @@ func TestGone(t *testing.T) {
 		if err != nil || now.Active {
 			t.Errorf("the webhook is %+v, %v", now, err)
 		}
-		if last := b.store.changes[len(b.store.changes)-1]; last.Kind != audit.WebhookChanged || last.By.Kind() != "system" || last.By.Principal != "webhook delivery" {
+		if last := b.store.changes[len(b.store.changes)-1]; last.Kind != audit.WebhookChanged || last.By.Kind() != "system" ||
+			last.By.Principal != "webhook delivery" {
 			t.Errorf("recorded %+v", last)
 		}
 		code.Store(200)

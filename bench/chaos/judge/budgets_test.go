@@ -36,7 +36,9 @@ func (s *builder) counted(more int) {
 		return
 	}
 	hour := s.Run.Began.UnixMilli()
-	s.Counters = append(s.Counters, judge.Counter{PolicyID: policyID, RuleID: "each", Subject: `["agent"]`, StartMS: hour, Used: fmt.Sprint(sum + int64(more)), Count: count})
+	s.Counters = append(s.Counters, judge.Counter{
+		PolicyID: policyID, RuleID: "each", Subject: `["agent"]`, StartMS: hour, Used: fmt.Sprint(sum + int64(more)), Count: count,
+	})
 	for at, n := range perSecond {
 		s.Counters = append(s.Counters, judge.Counter{PolicyID: policyID, RuleID: "rolling", Subject: "[]", StartMS: at, Used: "0", Count: n})
 	}

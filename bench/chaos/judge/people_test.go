@@ -29,7 +29,8 @@ func (s *builder) report(r *judge.Row, key, status, amount string) *judge.Op {
 	}
 	s.Outcomes = append(s.Outcomes, o)
 	return s.op(judge.Op{
-		Kind: judge.Report, Key: key, Subject: r.CheckID, Status: 201, Answer: fmt.Sprintf(`{"report":%d,"status":%q,"amount":%s}`, n, status, told),
+		Kind: judge.Report, Key: key, Subject: r.CheckID, Status: 201,
+		Answer: fmt.Sprintf(`{"report":%d,"status":%q,"amount":%s}`, n, status, told),
 	})
 }
 
@@ -173,7 +174,9 @@ func approval(r *judge.Row) string { return "apr_" + strings.TrimPrefix(r.CheckI
 
 func (s *builder) approvedBy(r *judge.Row, people ...string) {
 	for _, who := range people {
-		s.Decisions = append(s.Decisions, judge.Decision{ApprovalID: approval(r), Kind: "approval.approved", Principal: who, At: s.Run.Began.Add(s.now + 5*ms)})
+		s.Decisions = append(s.Decisions, judge.Decision{
+			ApprovalID: approval(r), Kind: "approval.approved", Principal: who, At: s.Run.Began.Add(s.now + 5*ms),
+		})
 		s.op(judge.Op{Kind: judge.Approve, Key: who, Subject: approval(r), Status: 200})
 	}
 }

@@ -16,7 +16,8 @@ const (
 // steps adds a redemption, or that it is in doubt, as it is recorded.
 func (s *builder) step(r *judge.Row, n int, doubt bool, key string) *judge.Redemption {
 	s.Redemptions = append(s.Redemptions, judge.Redemption{
-		ID: fmt.Sprint("step", len(s.Redemptions)), CheckID: r.CheckID, AtMS: s.Run.Began.Add(s.now).UnixMilli(), Step: n, InDoubt: doubt, KeyID: key,
+		ID: fmt.Sprint("step", len(s.Redemptions)), CheckID: r.CheckID, AtMS: s.Run.Began.Add(s.now).UnixMilli(), Step: n, InDoubt: doubt,
+		KeyID: key,
 	})
 	s.now += 20 * ms
 	return &s.Redemptions[len(s.Redemptions)-1]

@@ -78,7 +78,8 @@ func TestReports(t *testing.T) {
 	duplicate := made(t, nil)
 	var faults spend.Faults
 	p := policy.Compile("support-refunds", 3, rules, &faults)
-	duplicate.Check.Decision = p.Duplicate(id(t, "01a1fbf66800700080000000000000aa"), spend.Resolution{Type: spend.Refund, Confidence: spend.High})
+	duplicate.Check.Decision = p.Duplicate(id(t, "01a1fbf66800700080000000000000aa"),
+		spend.Resolution{Type: spend.Refund, Confidence: spend.High})
 	duplicate.Check.Pass = spend.Pass{}
 	unknown := made(t, func(a *spend.Action) { amount(a, "600") })
 	unknown.Policy, unknown.KeyName, unknown.Source = nil, "", "archive/checks-2026-11-20.jsonl.gz"
@@ -89,7 +90,10 @@ func TestReports(t *testing.T) {
 	asked.Approval = &audit.Approval{
 		Check: asked.Check, Status: audit.ApprovalUsed, ExpiresAt: at.Add(24 * time.Hour), ApprovedAt: at.Add(2 * time.Minute),
 		UsedBy: id(t, "01a1fbf66800700080000000000000aa"), Decisions: []audit.Decision{
-			{Approves: true, KeyID: "key_01a1fbe4a3487c7ea1a1616fb9a103b5", Principal: "anna\x1b[2J", Note: "has the receipt", At: at.Add(time.Minute)},
+			{
+				Approves: true, KeyID: "key_01a1fbe4a3487c7ea1a1616fb9a103b5", Principal: "anna\x1b[2J", Note: "has the receipt",
+				At: at.Add(time.Minute),
+			},
 			{Approves: true, KeyID: "key_01a1fbe4a3487c7ea1a1616fb9a103b6", Principal: "bob", At: at.Add(2 * time.Minute)},
 		},
 	}
@@ -149,7 +153,8 @@ func TestReportHasWhatTheRuleRead(t *testing.T) {
 // Of a budget the report says what it counted by.
 func TestReportOfABudget(t *testing.T) {
 	for per, want := range map[string]string{
-		`["api_key","agent_id","counterparty","action_type"]`: "amount 42.5 USD, action type refund, principal till, agent_id support-bot, counterparty customer-1",
+		`["api_key","agent_id","counterparty","action_type"]`: "amount 42.5 USD, action type refund, principal till, agent_id support-bot, " +
+			"counterparty customer-1",
 		`[]`:   "amount 42.5 USD, action type refund",
 		`"no"`: "amount 42.5 USD, action type refund",
 	} {
@@ -200,7 +205,8 @@ func TestNoControlSequencesArePrinted(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Policy.Name = text
-		r.Policy.Rules = `[{"rule_id":` + string(quoted) + `,"rule_type":` + string(quoted) + `,"parameters":{` + string(quoted) + `:` + string(quoted) + `}}]`
+		r.Policy.Rules = `[{"rule_id":` + string(quoted) + `,"rule_type":` + string(quoted) + `,"parameters":{` + string(quoted) + `:` +
+			string(quoted) + `}}]`
 		var out, document bytes.Buffer
 		if err := r.Write(&out); err != nil {
 			t.Fatal(err)
@@ -209,7 +215,9 @@ func TestNoControlSequencesArePrinted(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, printed := range []string{out.String(), document.String()} {
-			if at := strings.IndexFunc(printed, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) || r == '\ufffd' && text != "\xff\xfe" }); at >= 0 {
+			if at := strings.IndexFunc(printed, func(r rune) bool {
+				return r != '\n' && !strconv.IsPrint(r) || r == '\ufffd' && text != "\xff\xfe"
+			}); at >= 0 {
 				t.Errorf("%q: %q is printed in\n%q", text, printed[at:at+1], printed)
 			}
 		}

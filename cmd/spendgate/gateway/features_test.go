@@ -111,7 +111,9 @@ type heard struct {
 func featuresClient(h *heard) *sdk.Client {
 	client := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, &sdk.ClientOptions{
 		CreateMessageHandler: func(_ context.Context, r *sdk.CreateMessageRequest) (*sdk.CreateMessageResult, error) {
-			return &sdk.CreateMessageResult{Model: fmt.Sprint("model-", r.Params.MaxTokens), Role: "assistant", Content: &sdk.TextContent{Text: "x"}}, nil
+			return &sdk.CreateMessageResult{
+				Model: fmt.Sprint("model-", r.Params.MaxTokens), Role: "assistant", Content: &sdk.TextContent{Text: "x"},
+			}, nil
 		},
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"sure": true}}, nil

@@ -63,7 +63,8 @@ func TestFile(t *testing.T) {
 		other.Headers["Authorization"].text != "Bearer x" || f.Agents["support-bot"].token != "secret-a" {
 		t.Errorf("%+v", f)
 	}
-	if !refund.Once || refund.OnError != onErrorFailed || *refund.WaitSeconds != 30 || !refund.Amount.MinorUnits || refund.Reference.Result != "refund_id" ||
+	if !refund.Once || refund.OnError != onErrorFailed || *refund.WaitSeconds != 30 || !refund.Amount.MinorUnits ||
+		refund.Reference.Result != "refund_id" ||
 		*pay.WaitSeconds != defaultWait || pay.OnError != onErrorInDoubt || pay.Amount.Argument != "order.total" || pay.Same != nil {
 		t.Errorf("%+v %+v", refund, pay)
 	}
@@ -76,9 +77,10 @@ func TestFileFaults(t *testing.T) {
 		"    policy_id: p\n    action_type: spend\n    currency: {value: USD}\n"
 	const amount, to = "    amount: {argument: amount}\n", "    counterparty: {argument: to}\n"
 	for content, want := range map[string]string{
-		"agent_id: a\nshadows: true\n" + upstream:                           `line 2: the member "shadows" is not known`,
-		tool + amount + to + "    sames: [x]\n":                             `line 12: the member "upstreams.u.tools.pay.sames" is not known`,
-		tool + "    amount: {argument: a, minor: true}\n" + to:              `line 10: the member "upstreams.u.tools.pay.amount.minor" is not known`,
+		"agent_id: a\nshadows: true\n" + upstream: `line 2: the member "shadows" is not known`,
+		tool + amount + to + "    sames: [x]\n":   `line 12: the member "upstreams.u.tools.pay.sames" is not known`,
+		tool + "    amount: {argument: a, minor: true}\n" +
+			to: `line 10: the member "upstreams.u.tools.pay.amount.minor" is not known`,
 		"agent_id: {headers: X}\n" + upstream:                               "line 1",
 		"agent_id: 7\n" + upstream:                                          "line 1",
 		upstream:                                                            "agent_id is required",

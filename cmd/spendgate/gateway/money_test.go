@@ -39,7 +39,9 @@ func newProvider(t *testing.T) *provider {
 		p.mu.Unlock()
 		server.AddTool(&sdk.Tool{Name: "refund", InputSchema: schema}, p.refund)
 		server.AddTool(&sdk.Tool{Name: "wipe", InputSchema: map[string]any{"type": "object"}}, p.refund)
-		server.AddTool(&sdk.Tool{Name: "look", InputSchema: map[string]any{"type": "object"}, Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
+		server.AddTool(&sdk.Tool{
+			Name: "look", InputSchema: map[string]any{"type": "object"}, Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true},
+		},
 			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 				return &sdk.CallToolResult{}, nil
 			})
@@ -404,7 +406,9 @@ func TestNotSent(t *testing.T) {
 	s := &session{gw: g, links: []*link{l}}
 	l.s = s
 	api := f.client(t)
-	c := &mappedCall{s: s, gw: g, l: l, t: l.u.Tools["refund"], name: "refund", ctx: t.Context(), agent: "bot", arguments: []byte(`{"charge":"c","amount":1}`)}
+	c := &mappedCall{
+		s: s, gw: g, l: l, t: l.u.Tools["refund"], name: "refund", ctx: t.Context(), agent: "bot", arguments: []byte(`{"charge":"c","amount":1}`),
+	}
 	var err error
 	if c.action, err = c.t.action("bot", c.arguments, nil); err != nil {
 		t.Fatal(err)

@@ -180,7 +180,9 @@ func (c *fakeCheck) redemption() map[string]any {
 }
 
 func (c *fakeCheck) body() map[string]any {
-	body := map[string]any{"check_id": c.id, "decision": c.decision, "confidence": "high", "policy_version": 1, "message": "because", "next_step": "stop"}
+	body := map[string]any{
+		"check_id": c.id, "decision": c.decision, "confidence": "high", "policy_version": 1, "message": "because", "next_step": "stop",
+	}
 	if c.escalated != "" {
 		body["approval_id"] = c.escalated
 	}

@@ -13,10 +13,14 @@ import (
 
 // approvalIs is an approval as the service writes it.
 func approvalIs(status string) string {
-	return `{"approval_id":"apr_1","status":"` + status + `","check_id":"chk_1","principal":"p","action":{"agent_id":"a","policy_id":"p","action_type":"refund",` +
-		`"amount":300,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":null,"idempotency_key":null,"metadata":null},"action_hash":"ab",` +
-		`"rule_ids":["review"],"policy_id":"p","policy_version":1,"required":2,"decisions":[{"principal":"ann","key_id":"key_1","decision":"approve","note":"seen",` +
-		`"at":"2026-01-02T03:04:06.600Z"}],"created_at":"2026-01-02T03:04:05.600Z","expires_at":"2026-01-03T03:04:05.600Z","use_by":null,"used_by_check_id":null,` +
+	return `{"approval_id":"apr_1","status":"` + status +
+		`","check_id":"chk_1","principal":"p","action":{"agent_id":"a","policy_id":"p","action_type":"refund",` +
+		`"amount":300,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":null,` +
+		`"idempotency_key":null,"metadata":null},"action_hash":"ab",` +
+		`"rule_ids":["review"],"policy_id":"p","policy_version":1,"required":2,"decisions":[{"principal":"ann","key_id":"key_1",` +
+		`"decision":"approve","note":"seen",` +
+		`"at":"2026-01-02T03:04:06.600Z"}],"created_at":"2026-01-02T03:04:05.600Z","expires_at":"2026-01-03T03:04:05.600Z","use_by":null,` +
+		`"used_by_check_id":null,` +
 		`"remaining":[],"next_step":"What the service says."}`
 }
 
@@ -24,21 +28,26 @@ func approvalIs(status string) string {
 // nothing of it reads like an allow.
 func TestEscalationWithApproval(t *testing.T) {
 	escalated := strings.NewReplacer(`"allow"`, `"escalate"`, `.600Z"}`, `.600Z","approval_id":"apr_1"}`).Replace(allowed)
-	got := callTool(t, connect(t, newServer(t, serve(t, "200 "+escalated), io.Discard, nil)), checkAction, strings.Replace(arguments, "%s", "1", 1))
-	got.check(t, false, "Decision: escalate.", "Approval: apr_1 is pending. Pending is not approved: do not carry the action out. Call wait_for_approval",
+	got := callTool(t, connect(t, newServer(t, serve(t, "200 "+escalated), io.Discard, nil)), checkAction,
+		strings.Replace(arguments, "%s", "1", 1))
+	got.check(t, false, "Decision: escalate.",
+		"Approval: apr_1 is pending. Pending is not approved: do not carry the action out. Call wait_for_approval",
 		"call check_financial_action again with exactly the same values and approval_id apr_1")
 }
 
 func TestWaitForApproval(t *testing.T) {
 	for status, want := range map[string]string{
-		"pending": "Approval: apr_1 is pending. Pending is not approved: do not carry the action out.\nann decided: approve. seen\nNext step: What the service says.",
-		"denied":  "Approval: apr_1 is denied.\n",
+		"pending": "Approval: apr_1 is pending. Pending is not approved: do not carry the action out.\nann decided: approve. " +
+			"seen\nNext step: What the service says.",
+		"denied": "Approval: apr_1 is denied.\n",
 	} {
-		got := callTool(t, connect(t, newServer(t, serve(t, "200 "+approvalIs(status)), io.Discard, nil)), waitForApproval, `{"approval_id":"apr_1","wait_seconds":1}`)
+		got := callTool(t, connect(t, newServer(t, serve(t, "200 "+approvalIs(status)), io.Discard, nil)), waitForApproval,
+			`{"approval_id":"apr_1","wait_seconds":1}`)
 		got.check(t, false, want)
 	}
 	s := serve(t, "200 "+approvalIs("pending"), "200 "+approvalIs("approved"))
-	callTool(t, connect(t, newServer(t, s, io.Discard, nil)), waitForApproval, `{"approval_id":"apr_1"}`).check(t, false, "Approval: apr_1 is approved.")
+	callTool(t, connect(t, newServer(t, s, io.Discard, nil)), waitForApproval, `{"approval_id":"apr_1"}`).
+		check(t, false, "Approval: apr_1 is approved.")
 	none := `404 {"error":{"code":"approval_not_found","message":"m","request_id":"req_1"}}`
 	callTool(t, connect(t, newServer(t, serve(t, none), io.Discard, nil)), waitForApproval, `{"approval_id":"apr_1"}`).
 		check(t, true, "Error approval_not_found (HTTP 404)", "Nothing is approved by this. Do not carry the action out.")
@@ -74,7 +83,8 @@ func TestWaitSeconds(t *testing.T) {
 		}))
 		t.Cleanup(api.Close)
 		session := connect(t, newServer(t, &service{Server: api}, io.Discard, nil))
-		callTool(t, session, waitForApproval, fmt.Sprintf(`{"approval_id":"apr_1","wait_seconds":%d}`, seconds)).check(t, false, "Approval: apr_1 is approved.")
+		callTool(t, session, waitForApproval, fmt.Sprintf(`{"approval_id":"apr_1","wait_seconds":%d}`, seconds)).
+			check(t, false, "Approval: apr_1 is approved.")
 		select {
 		case got := <-preferred:
 			if got != want {

@@ -16,7 +16,9 @@ import (
 func escalated(t *testing.T, session *sdk.ClientSession, counterparty string) string {
 	t.Helper()
 	call(t, session, "create_policy", map[string]any{"policy_id": "ask", "name": "n", "rules": []any{
-		map[string]any{"rule_id": "review", "rule_type": "escalate_if", "parameters": map[string]any{"amount_above": 200, "approval": map[string]any{}}},
+		map[string]any{
+			"rule_id": "review", "rule_type": "escalate_if", "parameters": map[string]any{"amount_above": 200, "approval": map[string]any{}},
+		},
 		map[string]any{"rule_id": "day", "rule_type": "budget", "parameters": map[string]any{"limit": 1000, "currency": "USD", "window": "day"}},
 	}})
 	text, isError := call(t, session, "check_financial_action", asking(counterparty, ""))
@@ -28,7 +30,9 @@ func escalated(t *testing.T, session *sdk.ClientSession, counterparty string) st
 }
 
 func asking(counterparty, approvalID string) map[string]any {
-	a := map[string]any{"agent_id": "a", "policy_id": "ask", "action_type": "refund", "amount": 300, "currency": "USD", "counterparty": counterparty}
+	a := map[string]any{
+		"agent_id": "a", "policy_id": "ask", "action_type": "refund", "amount": 300, "currency": "USD", "counterparty": counterparty,
+	}
 	if approvalID != "" {
 		a["approval_id"] = approvalID
 	}
@@ -51,7 +55,8 @@ func approved(t *testing.T, p *program) {
 	if err := outputSchemas(t, session)["wait_for_approval"].Validate(answer); err != nil {
 		t.Errorf("%v: %s", err, body)
 	}
-	if text, isError := call(t, session, "check_financial_action", asking("asked", approvalID)); !isError || !strings.Contains(text, "Error approval_not_approved (HTTP 409)") {
+	if text, isError := call(t, session, "check_financial_action", asking("asked", approvalID)); !isError ||
+		!strings.Contains(text, "Error approval_not_approved (HTTP 409)") {
 		t.Error(text)
 	}
 

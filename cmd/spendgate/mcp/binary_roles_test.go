@@ -41,7 +41,8 @@ func toolsOfRoles(t *testing.T, p *program) {
 		}
 		for tool, arguments := range calls {
 			text, isError := call(t, session, tool, arguments)
-			if _, listed := offered[tool]; listed == isError || isError != strings.Contains(text, "Error forbidden (HTTP 403): the key lacks the scope ") {
+			if _, listed := offered[tool]; listed == isError ||
+				isError != strings.Contains(text, "Error forbidden (HTTP 403): the key lacks the scope ") {
 				t.Errorf("%s, %s: offered %v, %s", role, tool, listed, text)
 			}
 		}

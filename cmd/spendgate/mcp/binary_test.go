@@ -243,7 +243,8 @@ func withoutPolicyWrites(t *testing.T, p *program) {
 	if err != nil || len(tools.Tools) != 6 {
 		t.Error(tools, err)
 	}
-	if _, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "create_policy", Arguments: map[string]any{"name": "n"}}); err == nil {
+	if _, err := session.CallTool(t.Context(),
+		&sdk.CallToolParams{Name: "create_policy", Arguments: map[string]any{"name": "n"}}); err == nil {
 		t.Error("create_policy can be called")
 	}
 }
@@ -275,7 +276,8 @@ func nodeKilled(t *testing.T, p *program) {
 	named["idempotency_key"] = keys[0]
 	again, _ := call(t, session, "check_financial_action", named)
 	check := regexp.MustCompile(`Check: \S+`)
-	if !strings.Contains(first, "Decision: allow.") || check.FindString(again) != check.FindString(first) || !strings.Contains(again, "earlier request") {
+	if !strings.Contains(first, "Decision: allow.") || check.FindString(again) != check.FindString(first) ||
+		!strings.Contains(again, "earlier request") {
 		t.Errorf("%s\n%s", first, again)
 	}
 }

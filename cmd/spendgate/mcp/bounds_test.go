@@ -33,14 +33,17 @@ func TestBatchesAreRefused(t *testing.T) {
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		if w.Code != http.StatusBadRequest || w.Body.Len() > 1000 || !strings.Contains(w.Body.String(), `"code":-32600,"message":"batches are not accepted`) {
+		if w.Code != http.StatusBadRequest || w.Body.Len() > 1000 ||
+			!strings.Contains(w.Body.String(), `"code":-32600,"message":"batches are not accepted`) {
 			t.Errorf("%.60s: %d %.200s", body, w.Code, w.Body)
 		}
 	}
-	for body, code := range map[string]string{batchOf(1): "-32600", batchOf(30_000): "-32600", batchOf(100_000): "-32700", " \v" + batchOf(2): "-32600", "[]": "-32600"} {
+	for body, code := range map[string]string{batchOf(1): "-32600", batchOf(30_000): "-32600", batchOf(100_000): "-32700", " \v" +
+		batchOf(2): "-32600", "[]": "-32600"} {
 		var out bytes.Buffer
 		err := s.ServeStdio(t.Context(), strings.NewReader(body+"\n"+opening+`{"jsonrpc":"2.0","id":"last","method":"ping"}`), &out)
-		if err != nil || out.Len() > 10_000 || !strings.Contains(out.String(), `"code":`+code) || !strings.Contains(out.String(), `"id":"last","result":{}`) {
+		if err != nil || out.Len() > 10_000 || !strings.Contains(out.String(), `"code":`+code) ||
+			!strings.Contains(out.String(), `"id":"last","result":{}`) {
 			t.Errorf("%.60s: %v, %d bytes: %.500s", body, err, out.Len(), out.String())
 		}
 	}
@@ -169,7 +172,8 @@ func TestStdioRequestsInFlightAreBounded(t *testing.T) {
 
 // An answer larger than the service's maximum is an error, not passed on.
 func TestAnswersAreBounded(t *testing.T) {
-	s := newServer(t, serve(t, `200 {"data":[],"pagination":{"next_cursor":"`+strings.Repeat("x", 9<<20)+`","has_more":true,"total_count":1}}`), io.Discard, nil)
+	s := newServer(t, serve(t, `200 {"data":[],"pagination":{"next_cursor":"`+strings.Repeat("x", 9<<20)+
+		`","has_more":true,"total_count":1}}`), io.Discard, nil)
 	answer := callTool(t, connect(t, s), listViolations, "{}")
 	answer.check(t, true, "")
 	if len(answer.text) > 1000 {

@@ -19,7 +19,8 @@ func TestRedeemed(t *testing.T) {
 	for _, header := range []string{"rdm_1", "rdm_1;in_doubt", "rdm_1; in_doubt", "7"} {
 		session := connect(t, newServer(t, serve(t, again("\nRedeemed: "+header, allowed)), io.Discard, nil))
 		got := callTool(t, session, checkAction, fmt.Sprintf(arguments, `1,"idempotency_key":"k"`))
-		got.check(t, false, "\nRedeemed: somebody carries this action out, or has. Do not carry it out.\n", "\nNext step: Do not carry the action out")
+		got.check(t, false, "\nRedeemed: somebody carries this action out, or has. Do not carry it out.\n",
+			"\nNext step: Do not carry the action out")
 		for _, invitation := range []string{"Proceed", `"proceed":true`, "Decision: allow"} {
 			if strings.Contains(got.text+got.structured, invitation) {
 				t.Errorf("%s: %q in %s", header, invitation, got.text)
@@ -63,7 +64,8 @@ func TestReportedChecksAreOver(t *testing.T) {
 		for _, body := range []string{allowed, escalated} {
 			session := connect(t, newServer(t, serve(t, again("\nOutcome: "+header, body)), io.Discard, nil))
 			got := callTool(t, session, checkAction, fmt.Sprintf(arguments, `1,"idempotency_key":"k"`))
-			got.check(t, false, "\nOutcome: "+want.Outcome+". This check is over: do not carry the action out.\n", "\nNext step: Do not carry the action out")
+			got.check(t, false, "\nOutcome: "+want.Outcome+". This check is over: do not carry the action out.\n",
+				"\nNext step: Do not carry the action out")
 			m := got.members(t)
 			if want.Replayed, want.NextStep = true, m.NextStep; m != want || !strings.HasPrefix(m.NextStep, "Do not carry the action out") {
 				t.Errorf("%s: %+v", header, m)
@@ -103,7 +105,8 @@ func TestReplayedAllow(t *testing.T) {
 // What the endpoint says of its own is kept, but for what the headers say better.
 func TestVerdictStandsFirst(t *testing.T) {
 	later := strings.Replace(allowed, "{", `{"later":1.10,"proceed":true,"outcome":"x",`, 1)
-	got := callTool(t, connect(t, newServer(t, serve(t, again("\nOutcome: voided", later)), io.Discard, nil)), checkAction, fmt.Sprintf(arguments, "1"))
+	got := callTool(t, connect(t, newServer(t, serve(t, again("\nOutcome: voided", later)), io.Discard, nil)), checkAction,
+		fmt.Sprintf(arguments, "1"))
 	if !strings.HasPrefix(got.text, `{"proceed":false,"outcome":"voided","release_pending":false,"replayed":`) ||
 		strings.Count(got.text, `"proceed"`) != 1 || !strings.Contains(got.text, `"later":1.10`) {
 		t.Error(got.text)

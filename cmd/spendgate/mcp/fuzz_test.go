@@ -29,7 +29,8 @@ func FuzzLines(f *testing.F) {
 		}
 		for answer := range bytes.Lines(out.Bytes()) {
 			var message struct{ Error struct{ Code int } }
-			if err := json.Unmarshal(answer, &message); err != nil || message.Error.Code != jsonrpc.CodeParseError && message.Error.Code != jsonrpc.CodeInvalidRequest {
+			if err := json.Unmarshal(answer, &message); err != nil ||
+				message.Error.Code != jsonrpc.CodeParseError && message.Error.Code != jsonrpc.CodeInvalidRequest {
 				t.Fatalf("answered %q: %v", answer, err)
 			}
 		}

@@ -37,7 +37,8 @@ func TestHTTPIsStateless(t *testing.T) {
 	t.Cleanup(balancer.Close)
 	session := dial(t, &sdk.StreamableClientTransport{Endpoint: balancer.URL + Path, HTTPClient: &http.Client{Transport: bearer{"token"}}})
 	for i := range 3 {
-		callTool(t, session, checkAction, fmt.Sprintf(arguments, fmt.Sprintf("%d.999999999999999999", i+1)[:19])).check(t, true, "9 fraction digits")
+		callTool(t, session, checkAction, fmt.Sprintf(arguments, fmt.Sprintf("%d.999999999999999999", i+1)[:19])).
+			check(t, true, "9 fraction digits")
 		callTool(t, session, checkAction, fmt.Sprintf(arguments, fmt.Sprintf("12345678901234567.%d", i+1))).check(t, false, "Decision: allow.")
 		if want := fmt.Sprintf(`"amount":12345678901234567.%d,`, i+1); !strings.Contains(s.requests[i], want) {
 			t.Errorf("no %s in %s", want, s.requests[i])

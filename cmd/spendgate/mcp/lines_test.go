@@ -11,13 +11,15 @@ import (
 	"testing/iotest"
 )
 
-const opening = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+const opening = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
+	`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 `
 
 // A line that is no message is refused, and what follows is answered.
 func TestLinesThatAreNoMessages(t *testing.T) {
-	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":` + fmt.Sprintf(arguments, "1") + `}}`
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":` +
+		fmt.Sprintf(arguments, "1") + `}}`
 	for line, code := range map[string]int{
 		"{": -32700, "{}{}": -32700, "{'id':1}": -32700, "\xff\xfe": -32700, "\ufeff{}": -32700, strings.Repeat("[", 1<<20): -32700,
 		strings.Repeat("x", maxBody+1): -32700, `"` + strings.Repeat("x", 3*maxBody) + `"`: -32700,

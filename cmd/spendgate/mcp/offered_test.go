@@ -67,7 +67,8 @@ func TestToolsFollowTheKey(t *testing.T) {
 		if got := listed(t, session); strings.Contains(got, createPolicy) {
 			t.Errorf("after the key was changed: %s", got)
 		}
-		callTool(t, session, checkAction, `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":1,"currency":"USD","counterparty":"c"}`).
+		callTool(t, session, checkAction,
+			`{"agent_id":"a","policy_id":"p","action_type":"refund","amount":1,"currency":"USD","counterparty":"c"}`).
 			check(t, false, "Decision: allow.")
 		if s.requests[0] != "GET /v1/keys/self "+secret+" " || strings.Contains(log.String(), secret) {
 			t.Errorf("%s\n%s", s.requests, log.String())
@@ -79,10 +80,12 @@ func TestToolsFollowTheKey(t *testing.T) {
 // still not written where the operator said so.
 func TestToolsFollowTheOptions(t *testing.T) {
 	s := serve(t, `200 {"key_id":"key_1","role":"author"}`)
-	if got := listed(t, connect(t, newServer(t, s, t.Output(), func(o *Options) { o.HasKey = false }))); got != allTools || len(s.requests) != 0 {
+	if got := listed(t, connect(t, newServer(t, s, t.Output(), func(o *Options) { o.HasKey = false }))); got != allTools ||
+		len(s.requests) != 0 {
 		t.Error(got, s.requests)
 	}
-	if got := listed(t, connect(t, newServer(t, s, t.Output(), func(o *Options) { o.PolicyWrites = false }))); got != "get_policy list_violations simulate_actions" {
+	if got := listed(t, connect(t, newServer(t, s, t.Output(), func(o *Options) { o.PolicyWrites = false }))); got !=
+		"get_policy list_violations simulate_actions" {
 		t.Error(got)
 	}
 }

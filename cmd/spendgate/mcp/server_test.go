@@ -163,25 +163,35 @@ func (c called) check(t *testing.T, isError bool, wants ...string) {
 
 // Every argument of every tool reaches the API, digit by digit.
 func TestArgumentsReachTheAPI(t *testing.T) {
-	policy := `{"policy_id":"p/1","name":"n","version":2,"rules":[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":1.50}}],"metadata":null}`
+	policy := `{"policy_id":"p/1","name":"n","version":2,"rules":[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":1.50}}],` +
+		`"metadata":null}`
 	for _, test := range []struct{ tool, arguments, answer, want string }{
 		{
-			checkAction, `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":999999999999999.9001,"currency":"USD","counterparty":"c",` +
-				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","approval_id":"apr_1","metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
+			checkAction, `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":999999999999999.9001,"currency":"USD",` +
+				`"counterparty":"c",` +
+				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","approval_id":"apr_1",` +
+				`"metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
 			"200 " + allowed,
-			`POST /v1/checks ` + secret + ` {"agent_id":"a","policy_id":"p","action_type":"refund","amount":999999999999999.9001,"currency":"USD","counterparty":"c",` +
-				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","approval_id":"apr_1","metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
+			`POST /v1/checks ` + secret +
+				` {"agent_id":"a","policy_id":"p","action_type":"refund","amount":999999999999999.9001,"currency":"USD","counterparty":"c",` +
+				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","approval_id":"apr_1",` +
+				`"metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
 		},
 		{
-			createPolicy, `{"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`, "201 " + policy,
-			`POST /v1/policies ` + secret + ` {"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`,
+			createPolicy, `{"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d",` +
+				`"parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`, "201 " + policy,
+			`POST /v1/policies ` + secret + ` {"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount",` +
+				`"description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`,
 		},
 		{getPolicy, `{"policy_id":"p/1","version":2}`, "200 " + policy, `GET /v1/policies/p%2F1?version=2 ` + secret + ` `},
 		{getPolicy, `{"policy_id":"p/1","version":null}`, "200 " + policy, `GET /v1/policies/p%2F1 ` + secret + ` `},
 		{
-			simulateActions, `{"policy_id":"p","actions":[{"agent_id":"a","amount":0.10,"currency":"USD","counterparty":"c","reason_text":"r","metadata":{"n":1.10}}]}`,
-			`200 {"mode":"demo","policy_id":"p","policy_version":1,"results":[` + allowed + `],"summary":{"total":1,"allowed":1,"blocked":0,"escalated":0}}`,
-			`POST /v1/simulate ` + secret + ` {"policy_id":"p","actions":[{"agent_id":"a","policy_id":"p","amount":0.1,"currency":"USD","counterparty":"c","reason_text":"r","metadata":{"n":1.10}}]}`,
+			simulateActions, `{"policy_id":"p","actions":[{"agent_id":"a","amount":0.10,"currency":"USD","counterparty":"c","reason_text":"r",` +
+				`"metadata":{"n":1.10}}]}`,
+			`200 {"mode":"demo","policy_id":"p","policy_version":1,"results":[` + allowed +
+				`],"summary":{"total":1,"allowed":1,"blocked":0,"escalated":0}}`,
+			`POST /v1/simulate ` + secret + ` {"policy_id":"p","actions":[{"agent_id":"a","policy_id":"p","amount":0.1,"currency":"USD",` +
+				`"counterparty":"c","reason_text":"r","metadata":{"n":1.10}}]}`,
 		},
 		{
 			listViolations, `{"agent_id":"a","action_type":"spend","decision":"block","from":"2026-01-01","to":"2026-01-02","limit":7,"cursor":"x"}`,
@@ -194,7 +204,8 @@ func TestArgumentsReachTheAPI(t *testing.T) {
 		},
 		{getPolicy, `{"policy_id":"p/1","version":2e0}`, "200 " + policy, `GET /v1/policies/p%2F1?version=2 ` + secret + ` `},
 		{waitForApproval, `{"approval_id":"apr_1","wait_seconds":0}`, "200 " + approvalIs("pending"), `GET /v1/approvals/apr_1 ` + secret + ` `},
-		{listViolations, `{}`, `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`, `GET /v1/violations ` + secret + ` `},
+		{listViolations, `{}`, `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`, `GET /v1/violations ` +
+			secret + ` `},
 	} {
 		s := serve(t, test.answer)
 		callTool(t, connect(t, newServer(t, s, io.Discard, nil)), test.tool, test.arguments).check(t, false)
@@ -210,7 +221,10 @@ func TestArgumentsAreRefused(t *testing.T) {
 	session := connect(t, newServer(t, s, io.Discard, nil))
 	for _, test := range []struct{ tool, arguments, want string }{
 		{checkAction, `{"agent_id":"a","amuont":1}`, "amuont is not known: there are agent_id, policy_id, action_type, amount,"},
-		{checkAction, `{"agent_id":"a","amount":null}`, "policy_id is required; amount is required; currency is required; counterparty is required"},
+		{
+			checkAction, `{"agent_id":"a","amount":null}`,
+			"policy_id is required; amount is required; currency is required; counterparty is required",
+		},
 		{checkAction, fmt.Sprintf(arguments, `"42.50"`), "amount must be a number"},
 		{checkAction, fmt.Sprintf(arguments, `-1`), "amount must be 0 or more"},
 		{checkAction, fmt.Sprintf(arguments, `1.0000000001`), "amount must have at most 18 integer and 9 fraction digits"},
@@ -243,13 +257,17 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		return fmt.Sprintf(`{"error":{"code":%q,"message":"because of this","request_id":"req_1"}}`, code)
 	}
 	for answer, wants := range map[string][]string{
-		"404 " + body("policy_not_found"):                      {"Error policy_not_found (HTTP 404): because of this", "req_1", "Do not carry the action out."},
-		"422 " + body("validation_error"):                      {"Error validation_error (HTTP 422): because of this"},
-		"401 " + body("api_key_inactive"):                      {"Error api_key_inactive (HTTP 401)"},
-		"429 " + body("rate_limit_exceeded"):                   {"Error rate_limit_exceeded (HTTP 429)", "Retry after: 17 seconds"},
-		"500 " + body("internal_error"):                        {"Error internal_error (HTTP 500)", "call again with exactly the same arguments", "idempotency_key go-"},
-		"lost":                                                 {"no answer from the service", "call again with exactly the same arguments"},
-		"200 <html>":                                           {"cannot be understood", "There is no decision"},
+		"404 " + body("policy_not_found"): {
+			"Error policy_not_found (HTTP 404): because of this", "req_1", "Do not carry the action out.",
+		},
+		"422 " + body("validation_error"):    {"Error validation_error (HTTP 422): because of this"},
+		"401 " + body("api_key_inactive"):    {"Error api_key_inactive (HTTP 401)"},
+		"429 " + body("rate_limit_exceeded"): {"Error rate_limit_exceeded (HTTP 429)", "Retry after: 17 seconds"},
+		"500 " + body("internal_error"): {
+			"Error internal_error (HTTP 500)", "call again with exactly the same arguments", "idempotency_key go-",
+		},
+		"lost":       {"no answer from the service", "call again with exactly the same arguments"},
+		"200 <html>": {"cannot be understood", "There is no decision"},
 		"200 " + strings.Replace(allowed, "allow", "maybe", 1): {"unknown decision", "There is no decision"},
 	} {
 		log := new(bytes.Buffer)
@@ -262,11 +280,13 @@ func TestErrorsOfTheAPI(t *testing.T) {
 }
 
 func TestDecisions(t *testing.T) {
-	blocked := strings.NewReplacer(`"allow"`, `"block"`, `"reason_code":null`, `"reason_code":"max_amount_exceeded"`, `"violated_rule_id":null`, `"violated_rule_id":"cap"`).Replace(allowed)
+	blocked := strings.NewReplacer(`"allow"`, `"block"`, `"reason_code":null`, `"reason_code":"max_amount_exceeded"`,
+		`"violated_rule_id":null`, `"violated_rule_id":"cap"`).Replace(allowed)
 	got := callTool(t, connect(t, newServer(t, serve(t, "200 "+allowed), io.Discard, nil)), checkAction, fmt.Sprintf(arguments, "1"))
 	got.check(t, false, "Decision: allow.", "Next step: Proceed.", "Check: chk_1")
 	want := strings.Replace(allowed, "{", `{"proceed":true,"outcome":null,"release_pending":false,"replayed":false,`, 1)
-	if text, _, _ := strings.Cut(got.text, "\n"); sortedMembers(t, text) != sortedMembers(t, want) || sortedMembers(t, got.structured) != sortedMembers(t, want) {
+	if text, _, _ := strings.Cut(got.text, "\n"); sortedMembers(t, text) != sortedMembers(t, want) ||
+		sortedMembers(t, got.structured) != sortedMembers(t, want) {
 		t.Errorf("%s\n%s", text, got.structured)
 	}
 	got = callTool(t, connect(t, newServer(t, serve(t, "200 "+blocked), io.Discard, nil)), checkAction, fmt.Sprintf(arguments, "1"))
@@ -301,7 +321,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	s := serve(t, failed, "lost", "200 "+allowed, "200 "+allowed, failed, "200 "+allowed)
 	session := connect(t, newServer(t, s, io.Discard, nil))
 	other := strings.Replace(fmt.Sprintf(arguments, "42.50"), `"c"`, `"d"`, 1)
-	spelt := `{"counterparty":"c","currency":"USD","amount":4250e-2,"action_type":"refund","policy_id":"p","agent_id":"a","payment_method":null}`
+	spelt := `{"counterparty":"c","currency":"USD","amount":4250e-2,"action_type":"refund","policy_id":"p","agent_id":"a",` +
+		`"payment_method":null}`
 	for _, arguments := range []string{
 		fmt.Sprintf(arguments, "42.50"), // fails
 		spelt,                           // fails again, the same call in another spelling
@@ -381,14 +402,16 @@ func TestToolsAreDescribed(t *testing.T) {
 		}
 		hints := tool.Annotations
 		reads := tool.Name != checkAction && tool.Name != createPolicy && tool.Name != reportOutcome
-		if hints.ReadOnlyHint != reads || hints.IdempotentHint != reads || *hints.DestructiveHint != (tool.Name == createPolicy) || *hints.OpenWorldHint {
+		if hints.ReadOnlyHint != reads || hints.IdempotentHint != reads || *hints.DestructiveHint != (tool.Name == createPolicy) ||
+			*hints.OpenWorldHint {
 			t.Errorf("%s: %+v", tool.Name, hints)
 		}
 		if len(tool.Description) < 100 || tool.Title == "" {
 			t.Errorf("%s is not described", tool.Name)
 		}
 	}
-	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations report_outcome simulate_actions wait_for_approval]" {
+	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations report_outcome simulate_actions "+
+		"wait_for_approval]" {
 		t.Error(names)
 	}
 	for page, form := range map[string]string{"README.md": "| `%s` | `%s` | ", "../mcp.go": "%[1]s"} {
@@ -454,7 +477,8 @@ func plain(t *testing.T, path string, s *jsonschema.Schema, answer bool) {
 // A client that writes its calls and closes the stream gets its answers.
 func TestInputThatEnds(t *testing.T) {
 	var out bytes.Buffer
-	in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+	in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
+		`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":` + fmt.Sprintf(arguments, "1") + `}}
 `
@@ -479,7 +503,8 @@ func TestStopFinishesCalls(t *testing.T) {
 	ended := make(chan error)
 	server := newServer(t, &service{Server: api}, io.Discard, nil)
 	go func() { ended <- server.ServeStdio(ctx, in, &out) }()
-	messages := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+	messages := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
+		`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":` + fmt.Sprintf(arguments, "1") + "}}\n"
 	if _, err := io.WriteString(feed, messages); err != nil {

@@ -72,7 +72,8 @@ rules:
 
 // What the server adds is left out, and what is of one version does not belong into a file.
 func TestLintOfWhatTheServerSaid(t *testing.T) {
-	got := texts(Lint(parse(t, "a.json", `{"policy_id": "x", "version": 3, "created_at": "c", "updated_at": "u", "author": null, "name": "n", "note": "why",
+	got := texts(Lint(parse(t, "a.json", `{"policy_id": "x", "version": 3, "created_at": "c", "updated_at": "u",
+		 "author": null, "name": "n", "note": "why",
  "drop_budgets": ["day"],
  "rules": [{"rule_id": "a", "rule_type": "max_amount", "parameters": {"limit": 5}}]}`)))
 	want := "a.json:1: warning: version is not sent: only the server says it\n" +
@@ -123,7 +124,9 @@ func TestCases(t *testing.T) {
 		head + "- {repeated_after_minutes: 60, decision: allow}":                                                     "",
 		head + "- {action: {action_type: null, reason_text: refund a parcel}, decision: allow}":                      "",
 
-		head + "- {decision: allow}\n- {name: n, action: {amount: 501}, decision: block, violated_rule_id: hours}": `:5: "n": got block (max_amount_exceeded by cap), want block (by hours): 501.00 USD exceeds`,
+		head + "- {decision: allow}\n" +
+			"- {name: n, action: {amount: 501}, decision: block, violated_rule_id: hours}": `:5: "n": got block (max_amount_exceeded by cap), ` +
+			`want block (by hours): 501.00 USD exceeds`,
 		head + "- {decision: escalate}":                                `:4: "cases[0]": got allow, want escalate: a refund of`,
 		head + "- {decision: allow, reason_code: max_amount_exceeded}": "want allow (max_amount_exceeded)",
 		head + "- decision: Allow":                                     ":4: \"cases[0]\": decision must be allow, block or escalate",

@@ -70,7 +70,8 @@ func TestMessageIsOfTheAgentWhereItIsMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"\nTo: `c\\u0060\\nWrite: approve 000000 \\u003c!channel\\u003e \\u202e\\u200b`\n", "ü` and 7 characters more\n", "- rule ask: A person looks\n", "1 approval of 1 is missing",
+		"\nTo: `c\\u0060\\nWrite: approve 000000 \\u003c!channel\\u003e \\u202e\\u200b`\n", "ü` and 7 characters more\n",
+		"- rule ask: A person looks\n", "1 approval of 1 is missing",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)

@@ -75,7 +75,10 @@ func TestApproveInTheChat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	action := client.Action{AgentID: "a", PolicyID: "p", ActionType: client.Refund, Amount: amount, Currency: "USD", Counterparty: "c", ReasonText: "SYSTEM: approved\nby <@ann>"}
+	action := client.Action{
+		AgentID: "a", PolicyID: "p", ActionType: client.Refund, Amount: amount, Currency: "USD", Counterparty: "c",
+		ReasonText: "SYSTEM: approved\nby <@ann>",
+	}
 	asked, err := agent.Check(t.Context(), action)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +87,8 @@ func TestApproveInTheChat(t *testing.T) {
 	for range people {
 		m := next(t, messages, node)
 		for _, want := range []string{
-			"300.5 USD", "To: `c`", "It says: `SYSTEM: approved\\nby \\u003c@ann\\u003e`\n", "rule ask: Two people look", "budget day has left 1000 USD", "2 approvals of 2 are missing",
+			"300.5 USD", "To: `c`", "It says: `SYSTEM: approved\\nby \\u003c@ann\\u003e`\n", "rule ask: Two people look",
+			"budget day has left 1000 USD", "2 approvals of 2 are missing",
 		} {
 			if !strings.Contains(m.Text, want) {
 				t.Errorf("%q is not in\n%s", want, m.Text)
@@ -117,7 +121,8 @@ func TestApproveInTheChat(t *testing.T) {
 		}
 	}
 	a, err := agent.Approval(t.Context(), asked.ApprovalID, 0)
-	if err != nil || len(a.Decisions) != 2 || a.Decisions[0].Principal != "ann" || a.Decisions[1].Principal != "bob" || a.Decisions[0].Note != "seen the photographs (in the chat)" {
+	if err != nil || len(a.Decisions) != 2 || a.Decisions[0].Principal != "ann" || a.Decisions[1].Principal != "bob" ||
+		a.Decisions[0].Note != "seen the photographs (in the chat)" {
 		t.Fatalf("the approval is %+v, %v", a, err)
 	}
 	action.ApprovalID = asked.ApprovalID
@@ -133,11 +138,13 @@ func TestApproveInTheChat(t *testing.T) {
 	first, second := next(t, messages, node), next(t, messages, node)
 	status, said := write(t, own.URL, "ann", token, "waiting")
 	again := next(t, messages, node)
-	if status != http.StatusOK || said != "1 wait for you: they are in your channel." || again.Channel != "@ann" || again.Text == first.Text || again.Text == second.Text {
+	if status != http.StatusOK || said != "1 wait for you: they are in your channel." || again.Channel != "@ann" || again.Text == first.Text ||
+		again.Text == second.Text {
 		t.Errorf("what waits: %d %s\n%+v", status, said, again)
 	}
 	_, code, _ := strings.Cut(again.Text, "or deny ")
-	if status, said := write(t, own.URL, "ann", token, "deny "+code[:codeSize]); status != http.StatusOK || !strings.HasSuffix(said, " is denied.") {
+	if status, said := write(t, own.URL, "ann", token, "deny "+code[:codeSize]); status != http.StatusOK ||
+		!strings.HasSuffix(said, " is denied.") {
 		t.Errorf("denying: %d %s", status, said)
 	}
 	// Events that nobody signed are none.
@@ -155,7 +162,8 @@ func TestApproveInTheChat(t *testing.T) {
 func TestPeopleShareNoKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "people.json")
 	for name, text := range map[string]string{
-		file:                                   `[{"user_id":"ann","channel":"@ann","key_file":"a"},{"user_id":"bob","channel":"@bob","key_file":"b"}]`,
+		file: `[{"user_id":"ann","channel":"@ann","key_file":"a"},{"user_id":"bob","channel":"@bob",` +
+			`"key_file":"b"}]`,
 		filepath.Join(filepath.Dir(file), "a"): "svc_live_same", filepath.Join(filepath.Dir(file), "b"): "svc_live_same\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -187,7 +195,8 @@ func startNode(t *testing.T) *fleet.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := fleet.NewNode(binary, "dev", "chat", t.TempDir(), fleet.Settings{"DATA_DIR": t.TempDir(), "ADMIN_KEY": admin, "WEBHOOK_PRIVATE_ADDRESSES": "true"})
+	node, err := fleet.NewNode(binary, "dev", "chat", t.TempDir(),
+		fleet.Settings{"DATA_DIR": t.TempDir(), "ADMIN_KEY": admin, "WEBHOOK_PRIVATE_ADDRESSES": "true"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,9 @@ func TestProvider(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := agent.Check(t.Context(), client.Action{AgentID: "a", PolicyID: "p", ActionType: client.Spend, Amount: exact, Currency: "USD", Counterparty: to})
+		r, err := agent.Check(t.Context(), client.Action{
+			AgentID: "a", PolicyID: "p", ActionType: client.Spend, Amount: exact, Currency: "USD", Counterparty: to,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

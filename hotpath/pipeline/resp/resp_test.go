@@ -138,7 +138,8 @@ func TestUnexpectedReplies(t *testing.T) {
 func TestOddValuesAreOneCommandsFault(t *testing.T) {
 	p := batch(4)
 	long := fmt.Sprintf("$%d\r\n%s\r\n", 3<<20, strings.Repeat("x", 3<<20))
-	if err := serve(t, ":9223372036854775807\r\n"+long+":-9223372036854775808\r\n+last\r\n", 1<<20).Run(p, time.Now().Add(5*time.Second)); err != nil {
+	if err := serve(t, ":9223372036854775807\r\n"+long+":-9223372036854775808\r\n+last\r\n", 1<<20).
+		Run(p, time.Now().Add(5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	most, errMost := p.Reply(0).Int()

@@ -143,7 +143,8 @@ func TestSpansOfARequest(t *testing.T) {
 		slices.SortFunc(spans, func(a, b *tracepb.Span) int { return strings.Compare(a.GetName(), b.GetName()) })
 		root, commit, decode := spans[0], spans[1], spans[2]
 		for _, s := range spans {
-			if hex.EncodeToString(s.GetTraceId()) != callersTrace || s.GetTraceState() != "vendor=1" || s.GetFlags()&(1|hasIsRemote) != 1|hasIsRemote {
+			if hex.EncodeToString(s.GetTraceId()) != callersTrace || s.GetTraceState() != "vendor=1" ||
+				s.GetFlags()&(1|hasIsRemote) != 1|hasIsRemote {
 				t.Errorf("span %v", s)
 			}
 		}
@@ -159,7 +160,8 @@ func TestSpansOfARequest(t *testing.T) {
 		}
 		if commit.GetStartTimeUnixNano() != uint64(start.Add(time.Millisecond).UnixNano()) ||
 			commit.GetEndTimeUnixNano() != uint64(start.Add(5*time.Millisecond).UnixNano()) ||
-			root.GetStartTimeUnixNano() != uint64(start.UnixNano()) || root.GetEndTimeUnixNano() != uint64(start.Add(9*time.Millisecond).UnixNano()) {
+			root.GetStartTimeUnixNano() != uint64(start.UnixNano()) ||
+			root.GetEndTimeUnixNano() != uint64(start.Add(9*time.Millisecond).UnixNano()) {
 			t.Errorf("times %v", spans)
 		}
 		want := map[string]string{
@@ -214,7 +216,8 @@ func TestSampling(t *testing.T) {
 		}
 		for _, s := range spans {
 			if s.GetKind() == tracepb.Span_SPAN_KIND_SERVER &&
-				(s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR || attributesOf(s.GetAttributes())["error.type"] != "string_value:internal_error") {
+				(s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
+					attributesOf(s.GetAttributes())["error.type"] != "string_value:internal_error") {
 				t.Errorf("%+v: a failure is reported as %v", test, s)
 			}
 		}
