@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/bench/fleet"
+)
+
+// TestKeysAreCounted: whatever a node says that its approvals come to, a draft that fewer
+// keys approved than are asked, or its author's, is no next version; of an admin it is forced.
+func TestKeysAreCounted(t *testing.T) {
+	t.Parallel()
+	s := open(t, fleet.TestSchema(t), true)
+	by := func(name string) audit.Actor { return audit.Actor{KeyID: "key_" + name, Principal: name} }
+	govern := func(id string) *audit.Draft {
+		p := &audit.Policy{PolicyID: id, Name: "n", Rules: "[]", Changes: `{"from":[{"group":"a","required":1},{"group":"b","required":1}]}`}
+		if err := s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		d := &audit.Draft{PolicyID: id, Name: "next", Rules: "[]"}
+		if err := s.PutDraft(t.Context(), by("ann"), d, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	// approve records approvals that the node would not have taken.
+	approve := func(d *audit.Draft, names ...string) {
+		for n, name := range names {
+			a := audit.DraftApprovalRequest{By: by(name)}
+			seen := seenReview{Approvals: n, Keys: map[string]int64{}, Version: 1}
+			var outcome audit.DecisionOutcome
+			err := s.control(t.Context(), "cannot approve", []any{&outcome}, byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, d.PolicyID, d.Generation, 1, seen.text(), a.Details(d.Generation)))
+			if err != nil || outcome != audit.DecisionRecorded {
+				t.Fatal(outcome, err)
+			}
+		}
+	}
+	promote := func(d *audit.Draft, who audit.Actor, approvals int) (forced bool, err error) {
+		var version int
+		seen := seenReview{Approvals: approvals, Keys: map[string]int64{}, Version: 1}
+		err = s.control(t.Context(), "cannot promote", []any{&version, &forced}, byActor("SELECT new_version, forced FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", who,
+			d.PolicyID, d.Generation, 1, seen.text(), time.Now().UnixMilli(), s.maxPolicyBytes, nil, nil, "", nil))
+		return forced, err
+	}
+	for name, approvers := range map[string][]string{"nobody": nil, "one": {"bob"}, "one twice": {"bob", "bob"}, "the author and one": {"ann", "bob"}} {
+		d := govern(name)
+		approve(d, approvers...)
+		if _, err := promote(d, by("ann"), len(approvers)); !isAsked(err) {
+			t.Errorf("approved by %s: %v", name, err)
+		}
+		if forced, err := promote(d, audit.Actor{Credential: "0123abcd"}, len(approvers)); err != nil || !forced {
+			t.Errorf("approved by %s, of the admin: forced %t, %v", name, forced, err)
+		}
+	}
+	d := govern("two")
+	approve(d, "bob", "cleo")
+	if forced, err := promote(d, by("ann"), 2); err != nil || forced {
+		t.Errorf("approved by two: %t, %v", forced, err)
+	}
+}
+
+func isAsked(err error) bool {
+	_, asks := errors.AsType[*audit.ChangeNeedsApprovalError](err)
+	return asks
+}
