@@ -131,13 +131,20 @@ type DraftApprovalRequest struct {
 	Email    string
 }
 
+// MaxDraftApprovals bounds how many a draft holds, whoever gave them.
+const MaxDraftApprovals = 100
+
 // What else becomes of an approval of a draft.
 const (
 	DecisionOtherDraft DecisionOutcome = "other draft" // the draft is another than that
 	DecisionNotAsked   DecisionOutcome = "not asked"   // the version in force asks nobody
+	DecisionOtherDrop  DecisionOutcome = "other drop"  // they approved it already, and fewer budgets may be dropped
+	DecisionFull       DecisionOutcome = "full"        // the draft holds MaxDraftApprovals
 )
 
-// Takes returns what becomes of an approval of the draft by who stands behind it now.
+// Takes returns what becomes of an approval of the draft by who stands behind it now. The
+// first of each person is the one that counts: a second one is recorded only when a group
+// of theirs was not known of the first, which is for admins to change and not for them.
 func (r *Review) Takes(d *DraftApprovalRequest) DecisionOutcome {
 	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
 	switch {
@@ -150,7 +157,7 @@ func (r *Review) Takes(d *DraftApprovalRequest) DecisionOutcome {
 	case !MayDecide(r.Asked, d.Groups):
 		return DecisionNoGroup
 	}
-	for _, a := range r.Counted(d.Drop) {
+	for _, a := range r.Counted(nil) {
 		if a.By.KeyID != by.KeyID && !spend.SameName(a.By.Principal, by.Principal) {
 			if a.isOf(by) {
 				return DecisionAgain
@@ -158,9 +165,16 @@ func (r *Review) Takes(d *DraftApprovalRequest) DecisionOutcome {
 			continue
 		}
 		lacks := func(g string) bool { return !InGroup(a.groups(), g) }
-		if !slices.ContainsFunc(d.Groups, lacks) { // it counts for no more than that one
+		switch more := func(id string) bool { return !slices.Contains(a.Drop, id) }; {
+		case slices.ContainsFunc(d.Groups, lacks): // it counts for more than that one
+		case slices.ContainsFunc(d.Drop, more):
+			return DecisionOtherDrop
+		default:
 			return DecisionReplayed
 		}
+	}
+	if len(r.Approvals) >= MaxDraftApprovals {
+		return DecisionFull
 	}
 	return DecisionRecorded
 }

@@ -44,8 +44,9 @@ func (a *Authorizer) CreatePolicy(
 	if !c.SeesPolicy(p.PolicyID) {
 		return c.notThis("policy_id", c.key.Grants.PolicyIDs)
 	}
-	by, err := a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) error {
-		return a.store.CreatePolicy(stored, by, p, audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: drop}, a.now())
+	by, err := a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) (bool, error) {
+		err := a.store.CreatePolicy(stored, by, p, audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: drop}, a.now())
+		return p.Forced, err
 	})
 	if refused := a.refusedPolicy(stored, c, p.PolicyID, drop, err); refused != nil {
 		return refused

@@ -135,12 +135,13 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 		return nil, err
 	}
 	var made *audit.Policy
-	by, err = a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) (err error) {
+	by, err = a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) (bool, error) {
+		var err error
 		made, err = a.store.PromoteDraft(stored, by, audit.Promotion{
 			PolicyID: p.PolicyID, Generation: d.Generation, Version: p.Version, Note: p.Note,
 			Budgets: audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: p.Drop},
 		}, a.now())
-		return err
+		return made != nil && made.Forced, err
 	})
 	if other, ok := errors.AsType[*audit.VersionError](err); ok {
 		return nil, other

@@ -28,6 +28,7 @@ type faultyStore struct {
 	policy, approvals           func() error                // nil from it lets the call go on
 
 	drafts func(context.Context) error
+	write  func() // once, before a version is written
 
 	mu     sync.Mutex
 	commit commitFault
@@ -73,6 +74,10 @@ func (s *faultyStore) Policy(ctx context.Context, policyID string, version int) 
 func (s *faultyStore) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	if s.keys != nil {
 		return s.keys(ctx)
+	}
+	if write := s.write; write != nil {
+		s.write = nil
+		write()
 	}
 	return s.Store.CreatePolicy(ctx, by, p, b, now)
 }

@@ -5,9 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath/policy"
 )
 
 // ErrOtherDraft refuses the approval of a draft that is not the policy's (S80).
@@ -24,6 +27,12 @@ var ErrNoGroupOfDraft = errors.New("the key is in none of the groups that are as
 
 // ErrDraftApproved refuses an approval by who approved the draft with another key.
 var ErrDraftApproved = errors.New("who has approved a draft is counted once")
+
+// ErrOtherDrop refuses an approval by who approved the draft without some of its drop_budgets.
+var ErrOtherDrop = errors.New("who has approved a draft does not change what may be dropped")
+
+// ErrDraftFull refuses one more approval of a draft that holds as many as it may.
+var ErrDraftFull = errors.New("the draft holds as many approvals as it may")
 
 // ChangeNeedsApprovalError refuses a version of a policy that the version in force asks
 // people about (S80): a draft is to be approved and promoted instead.
@@ -66,9 +75,10 @@ func (e *ChangeNeedsApprovalError) Error() string {
 
 // unlessForced does what the version in force may ask people about as the caller, and as
 // the admin, if it is one, when people are missing. It returns as whom it did that. An admin
-// without an API key does nothing else: ErrUnauthorized where nobody is asked.
+// without an API key does nothing else: ErrUnauthorized where nobody is asked. What was
+// forced is the store's to say, of what it wrote over: that may be another version by then.
 func (a *Authorizer) unlessForced(
-	ctx context.Context, c Access, by audit.Actor, policyID string, do func(audit.Actor) error,
+	ctx context.Context, c Access, by audit.Actor, policyID string, do func(audit.Actor) (forced bool, err error),
 ) (audit.Actor, error) {
 	admin := c.actor(a, by)
 	if c.key == nil && admin.Credential != "" {
@@ -82,16 +92,17 @@ func (a *Authorizer) unlessForced(
 	}
 	by.Credential = ""
 	by = c.actor(a, by)
-	err := do(by)
+	_, err := do(by)
 	if _, asks := errors.AsType[*audit.ChangeNeedsApprovalError](err); asks && admin.Credential != "" {
 		return admin, a.force(policyID, &admin, do)
 	}
 	return by, err
 }
 
-// force does as the admin what people are asked about.
-func (a *Authorizer) force(policyID string, admin *audit.Actor, do func(audit.Actor) error) error {
-	if err := do(*admin); err != nil {
+// force does as the admin what people may be asked about.
+func (a *Authorizer) force(policyID string, admin *audit.Actor, do func(audit.Actor) (forced bool, err error)) error {
+	forced, err := do(*admin)
+	if err != nil || !forced {
 		return err
 	}
 	a.metrics.forced.Inc()
@@ -127,13 +138,17 @@ func (a *Authorizer) Review(ctx context.Context, policyID string) (*audit.Review
 
 // ApproveDraft records that the caller approves the draft with that hash beside the version
 // in force (S80), and returns how it stands then. Replayed: it was recorded before.
-// Errors: those of Draft, ErrOtherDraft, ErrNotAsked, ErrDraftAuthor, ErrNoGroupOfDraft, ErrDraftApproved.
+// Errors: those of Draft, ErrOtherDraft, ErrNotAsked, ErrDraftAuthor, ErrNoGroupOfDraft, ErrDraftApproved,
+// ErrOtherDrop, ErrDraftFull, and spend.Faults of drop_budgets that do not end with the draft.
 func (a *Authorizer) ApproveDraft(ctx context.Context, c Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	d.By = c.actor(a, d.By)
 	d.Owner, d.Groups = c.key.Grants.Owner, c.key.Grants.Groups
 	d.Name, d.Email = c.person()
+	if err := a.dropsEnd(stored, &d); err != nil {
+		return nil, false, err
+	}
 	outcome, err := a.store.ApproveDraft(stored, d)
 	if errors.Is(err, audit.ErrNotFound) {
 		return nil, false, a.noDraft(stored, d.PolicyID)
@@ -155,9 +170,45 @@ func (a *Authorizer) ApproveDraft(ctx context.Context, c Access, d audit.DraftAp
 		return nil, false, ErrNoGroupOfDraft
 	case audit.DecisionAgain:
 		return nil, false, ErrDraftApproved
+	case audit.DecisionOtherDrop:
+		return nil, false, ErrOtherDrop
+	case audit.DecisionFull:
+		return nil, false, ErrDraftFull
 	default:
 		return nil, false, fmt.Errorf("%w: the approval of a draft became %q", ErrUnavailable, outcome)
 	}
 	r, err = a.Review(stored, d.PolicyID)
 	return r, outcome == audit.DecisionReplayed, err
+}
+
+// dropsEnd refuses drop_budgets that are not of budgets which end when the draft is promoted:
+// an approval is not changed, and one of others would be of no use.
+func (a *Authorizer) dropsEnd(ctx context.Context, approval *audit.DraftApprovalRequest) error {
+	if len(approval.Drop) == 0 {
+		return nil
+	}
+	d, err := a.Draft(ctx, approval.PolicyID)
+	if err != nil || d.Hash != approval.Hash {
+		return err // the store says that it is another
+	}
+	live, err := a.store.Policy(ctx, approval.PolicyID, 0)
+	if err != nil {
+		return fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, approval.PolicyID, err)
+	}
+	if err := a.catalog.compiles.take(ctx); err != nil {
+		return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+	}
+	var faults spend.Faults
+	compiled := policy.Compile(d.PolicyID, 0, d.Rules, &faults)
+	a.catalog.compiles.free()
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	ended := audit.EndedBudgets(audit.CountSince(compiled.BudgetIdentities(), live.Budgets, live.Version+1, a.now()), live.Budgets)
+	for i, id := range approval.Drop {
+		if !slices.Contains(ended, id) {
+			faults.Add(fmt.Sprintf("drop_budgets[%d]", i), "is no budget of the version in force that ends with this draft")
+		}
+	}
+	return faults.Err()
 }

@@ -236,9 +236,39 @@ func changesByWhom(t *testing.T, s Subject) {
 	// Which budgets end is part of what people approve.
 	c.approve(dropped, "bob", audit.DecisionRecorded)
 	c.promote(dropped, c.by("dan"), 1, true, "day")
-	c.approve(dropped, "bob", audit.DecisionRecorded, "day")
+	c.approve(dropped, "bob", audit.DecisionOtherDrop, "day")
+	dropped = c.put(dropped.PolicyID)
+	c.approve(dropped, "bob", audit.DecisionRecorded, "day", "week")
+	c.approve(dropped, "bob", audit.DecisionReplayed, "week")
 	c.approve(dropped, "bob", audit.DecisionReplayed)
 	c.promote(dropped, c.by("dan"), 1, false)
+}
+
+// changesBounded: a person approves a draft once, with one key or another, once more when
+// they have come into a group, and all together not without end.
+func changesBounded(t *testing.T, s Subject) {
+	c := newChange(t, s)
+	c.m.keys["bob2"] = c.m.key(t, spend.Grants{Role: spend.Approver, Principal: "BOB"})
+	d := c.govern(`{"from":[{"group":"risk","required":1},{"group":"legal","required":1}],"required":3}`)
+	c.approve(d, "bob", audit.DecisionRecorded)
+	for _, drop := range [][]string{{"a"}, {"b"}, {"a", "b"}} {
+		c.approve(d, "bob", audit.DecisionOtherDrop, drop...)
+		c.approve(d, "bob2", audit.DecisionOtherDrop, drop...)
+	}
+	c.approve(d, "bob2", audit.DecisionReplayed)
+	c.grant("bob", spend.Grants{Groups: []string{"risk"}}, "groups")
+	c.approve(d, "bob", audit.DecisionRecorded)
+	c.approve(d, "bob", audit.DecisionReplayed)
+	c.approve(d, "dan", audit.DecisionRecorded)
+	c.missing(d, 1)
+	for n := 3; n < audit.MaxDraftApprovals; n++ {
+		name := fmt.Sprint("one-", n)
+		c.m.keys[name] = c.m.key(t, spend.Grants{Role: spend.Approver, Principal: name})
+		c.approve(d, name, audit.DecisionRecorded)
+	}
+	c.approve(d, "cleo", audit.DecisionFull)
+	c.approve(d, "one-3", audit.DecisionReplayed)
+	c.approve(c.put(d.PolicyID), "cleo", audit.DecisionRecorded)
 }
 
 // changesRace: of approvals, drafts and promotions at once no version comes of a draft

@@ -138,6 +138,7 @@ func configTests() []test {
 		{"ConfigChanges", configChanges},
 		{"ChangesForced", changesForced},
 		{"ChangesByWhom", changesByWhom},
+		{"ChangesBounded", changesBounded},
 		{"ChangesKeyRace", changesKeyRace},
 		{"ChangesAreRecorded", changesAreRecorded},
 		{"NoChangeWithoutRecord", noChangeWithoutRecord},

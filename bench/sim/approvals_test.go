@@ -97,7 +97,7 @@ func (m *memory) authors(c *spend.Check) []audit.Party {
 			}
 			owners[ch.Subject] = g.Owner
 		case ch.Kind == audit.PolicyCreated && ch.Subject == c.Action.PolicyID && ch.Version == c.Decision.PolicyVersion && ch.By.KeyID != "":
-			then := audit.Party{KeyID: ch.By.KeyID, Principal: ch.By.Principal, Owner: owners[ch.By.KeyID]}
+			then := audit.Party{KeyID: ch.By.KeyID, Principal: ch.By.Principal, Owner: cmp.Or(ch.By.Owner, owners[ch.By.KeyID])}
 			return []audit.Party{then, m.party(ch.By.KeyID)}
 		}
 	}

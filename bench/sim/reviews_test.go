@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -45,7 +46,7 @@ func (m *memory) review(d *audit.Draft) *audit.Review {
 			}
 			owners[c.Subject] = g.Owner
 		case c.Seq == d.Generation && c.By.KeyID != "":
-			r.Author = audit.Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: owners[c.By.KeyID]}
+			r.Author = audit.Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: cmp.Or(c.By.Owner, owners[c.By.KeyID])}
 			r.AuthorNow = m.party(c.By.KeyID)
 		case c.Kind == audit.DraftApproved:
 			a, draft, err := audit.DraftApprovalOf(c)

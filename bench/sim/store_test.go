@@ -336,6 +336,7 @@ func (m *memory) createPolicy(by audit.Actor, p *audit.Policy, b audit.NewBudget
 		return err
 	}
 	m.policies[p.PolicyID] = append(versions, *p)
+	p.Forced = forced != nil
 	m.generation++
 	m.changed[p.PolicyID] = m.generation
 	created := audit.ChangeOfPolicy(p, b.Drop, m.generation, by, time.Now())

@@ -126,6 +126,11 @@ var refusals = [...]struct {
 	{hotpath.ErrDraftApproved, &refusal{
 		409, "approval_already_decided", "a key of the same owner or principal has approved the draft: that is one approver",
 	}},
+	{hotpath.ErrOtherDrop, &refusal{
+		409, "approval_already_decided", "the same person approved the draft with other drop_budgets, which holds: put the draft again, " +
+			"so that all approve it anew",
+	}},
+	{hotpath.ErrDraftFull, &refusal{409, "approvals_full", "the draft holds 100 approvals, which is the most: put the draft again"}},
 	{hotpath.ErrOtherPrincipal, &refusal{
 		409, "approval_mismatch",
 		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, " +

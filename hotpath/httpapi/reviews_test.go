@@ -78,6 +78,7 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 		`,"policy_version":2,"required":1,"missing":1,"from":[{"group":"risk","required":1,"missing":1}],"approvals":[]}`) {
 		t.Error(seen)
 	}
+	d.send("POST", path+"/approve", strings.TrimSuffix(first, "}")+`,"drop_budgets":["cap"]}`, 422, true, cleo) // which is no budget
 	approved := d.send("POST", path+"/approve", first, 200, true, cleo)
 	for _, want := range []string{
 		`"missing":0`, `"principal":"cleo"`, `"note":"seen"`, `"policy_version":2,"counts":true,"groups":["Risk"]}]`,

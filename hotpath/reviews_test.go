@@ -1,0 +1,77 @@
+package hotpath_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+)
+
+// What is counted and told as forced is what was: a draft that people approved is promoted
+// by the admin as by anybody, and where nobody is asked any more nothing is forced (S80).
+func TestForcedIsWhatWasForced(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		ctx, log := t.Context(), new(lockedBuffer)
+		f.log = log
+		n, admin := f.start(f.server, f.inProcess), audit.Actor{Credential: "0123abcd"}
+		forced := func(want, onRecord int) {
+			t.Helper()
+			const name = "spendgate_policies_forced_total"
+			text := fmt.Sprintf("# HELP %s Versions of policies made with the admin key where the version before asks people.\n# TYPE %s counter\n%s %d\n", name, name, name, want)
+			if err := testutil.GatherAndCompare(n.metrics, strings.NewReader(text), name); err != nil {
+				t.Error(err)
+			}
+			changes, err := f.store.Changes(ctx, audit.ChangeQuery{PolicyID: "asks", Limit: 100})
+			recorded := 0
+			for i := range changes {
+				if changes[i].Kind == audit.PolicyForced {
+					recorded++
+				}
+			}
+			if told := strings.Count(log.String(), `msg="policy forced"`); err != nil || recorded != onRecord || told != want {
+				t.Errorf("%d are recorded, %d told, want %d and %d: %v", recorded, told, onRecord, want, err)
+			}
+		}
+		post := func(by hotpath.Access, actor audit.Actor, changes string) {
+			t.Helper()
+			p := &audit.Policy{PolicyID: "asks", Name: "n", Rules: plainRules, Changes: changes}
+			if err := n.CreatePolicy(ctx, by, actor, p, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const one = `{"required":1}`
+		author, other := f.keyOf("ann", spend.PoliciesWrite), f.keyOf("bob", spend.ApprovalsDecide)
+		post(author, audit.Actor{}, one)
+		d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: plainRules, Changes: one}
+		if err := n.PutDraft(ctx, author, audit.Actor{}, d, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := n.ApproveDraft(ctx, other, audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.PromoteDraft(ctx, hotpath.Access{}, admin, hotpath.Promotion{PolicyID: "asks", Version: 1}); err != nil {
+			t.Fatal(err)
+		}
+		forced(0, 0)
+		post(hotpath.Access{}, admin, one)
+		forced(1, 1)
+		// Another admin removes what is asked while this one writes.
+		n.faults.write = func() {
+			p := &audit.Policy{PolicyID: "asks", Name: "n", Rules: plainRules}
+			if err := f.store.CreatePolicy(ctx, admin, p, audit.NewBudgets{}, time.Now()); err != nil {
+				t.Error(err)
+			}
+		}
+		post(hotpath.Access{}, admin, one)
+		if p, err := f.store.Policy(ctx, "asks", 0); err != nil || p.Version != 5 {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		forced(1, 2) // the other admin's
+	})
+}
