@@ -19,13 +19,17 @@ var definitions = map[string]string{
 	"G": "deploy/CONTRACT.md",
 	"F": "hotpath/guard/PROTOCOL.md",
 	"V": "audit/postgres/COUNTS.md",
+	"E": "audit/postgres/EVENTS.md",
+	"P": "cmd/spendgate/gateway/README.md",
 }
 
-// TestCitations reports S, G, F and V numbers that are cited and not defined,
-// or defined twice.
+// TestCitations reports numbers that are cited and not defined, or defined
+// twice: S, G, F and V numbers everywhere, those of any other letter in
+// comments and pages. P50, P90 and P99 are percentiles.
 func TestCitations(t *testing.T) {
-	defined := make(map[string]bool)
+	defined := map[string]bool{"P50": true, "P90": true, "P99": true}
 	anchor := regexp.MustCompile(`<a id="([sgfv])(\d+)"></a>(?:\*\*)?([SGFV]\d+)`)
+	row := regexp.MustCompile(`(?m)^\| ([EP]\d+) \|`)
 	for letter, page := range definitions {
 		for _, found := range anchor.FindAllStringSubmatch(readFile(t, page), -1) {
 			number := strings.ToUpper(found[1]) + found[2]
@@ -37,21 +41,34 @@ func TestCitations(t *testing.T) {
 			}
 			defined[number] = true
 		}
+		for _, found := range row.FindAllStringSubmatch(readFile(t, page), -1) {
+			if defined[found[1]] {
+				t.Errorf("%s: the row of %s stands twice", page, found[1])
+			}
+			defined[found[1]] = true
+		}
 	}
 	cited := regexp.MustCompile(`(?:^|[^0-9A-Za-z_.%+/=\\-])([SGFV]\d{1,2})(?:\b|_)`)
+	other := regexp.MustCompile(`(?:^|[ (\[|,])([A-EH-RTUW-Z]\d{1,2})(?:[ ),;:.\]]|$)`)
 	count := 0
 	walk(t, func(path string, content []byte) {
 		if !slices.Contains([]string{".go", ".md", ".sql", ".sh", ".yaml", ".patch", ".py", ""}, filepath.Ext(path)) {
 			return
 		}
 		for i, line := range bytes.Split(content, []byte("\n")) {
-			if !bytes.ContainsAny(line, "SGFV") {
-				continue // the expression is slow
+			var found [][][]byte
+			if bytes.ContainsAny(line, "SGFV") { // the expression is slow
+				found = cited.FindAllSubmatch(line, -1)
 			}
-			for _, found := range cited.FindAllSubmatch(line, -1) {
+			text := line
+			if filepath.Ext(path) == ".go" {
+				_, text, _ = bytes.Cut(line, []byte("//"))
+			}
+			found = append(found, other.FindAllSubmatch(text, -1)...)
+			for _, one := range found {
 				count++
-				if number := string(found[1]); !defined[number] {
-					t.Errorf("%s:%d cites %s, which %s does not define", path, i+1, number, definitions[number[:1]])
+				if number := string(one[1]); !defined[number] {
+					t.Errorf("%s:%d cites %s, which no page defines", path, i+1, number)
 				}
 			}
 		}

@@ -310,7 +310,8 @@ func TestOtherRedis(t *testing.T) {
 		f.check(0, refundOf(t, "1", "first"))
 		work()
 		err := late.guard.Vet(t.Context())
-		if !errors.Is(err, guard.ErrOtherRedis) || !strings.Contains(err.Error(), "chk_") || !strings.Contains(err.Error(), " of node "+f.nodes[0].guard.Node().Text("")+")") {
+		if !errors.Is(err, guard.ErrOtherRedis) || !strings.Contains(err.Error(), "chk_") ||
+			!strings.Contains(err.Error(), " of node "+f.nodes[0].guard.Node().Text("")+")") {
 			t.Errorf("beside a fleet at work: %v", err)
 		}
 		if err := at.guard.Vet(t.Context()); err != nil {

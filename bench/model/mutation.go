@@ -22,8 +22,8 @@ const (
 	OrphanNotSwapped                      // F10: an orphan is handed out without compare-and-set
 	NoRecheck                             // F11: takeovers do not read the marker
 	KeysNotUnique                         // F14: no unique key in the check's transaction
-	NoLazyLookup                          // X1: lazy windows are taken for full ones
-	NoLazyEpoch                           // X1: a new epoch is called full at once
+	NoLazyLookup                          // lazy windows are taken for full ones
+	NoLazyEpoch                           // a new epoch is called full at once
 	LoaderDoesNotWait                     // F20: the loader passes over names that claims hold
 	ReplacedNotRemembered                 // F21: the claim that took over an aged-out one is just released
 	ReleaseInsteadOfRestore               // F21: the same, when it is carried out

@@ -19,7 +19,7 @@ import (
 // brain. A new epoch begins in Postgres, where it waits for the commits under
 // way and refuses later ones of older epochs (F2); only then is it published
 // in Redis. Its windows are lazy: a fresh claim is also looked up in Postgres,
-// until a loader has copied every live window (X1).
+// until a loader has copied every live window.
 
 const (
 	renewTimeout  = time.Second

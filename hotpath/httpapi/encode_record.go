@@ -88,7 +88,7 @@ func appendViolation(dst []byte, v *audit.Violation, textAmounts bool) []byte {
 	return o.end()
 }
 
-// appendNewKey writes the one answer that shows a raw key (interface, 2.6).
+// appendNewKey writes the one answer that shows a raw key.
 func appendNewKey(dst []byte, k *audit.Key, raw string) []byte {
 	o := newObject(dst)
 	o.id("key_id", k.ID, spend.PrefixKey)

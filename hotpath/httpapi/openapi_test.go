@@ -470,7 +470,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	more := "/v1/approvals/" + field(t, d.send("POST", "/v1/checks", strings.Replace(check("95"), `"p"`, `"e"`, 1), 200, true), "approval_id")
 	all := `{"action_hash":"` + field(t, d.send("GET", more, "", 200, true), "action_hash") + `"}`
 	d.send("POST", more+"/approve", all, 200, true, person)
-	if left := d.send("GET", "/v1/approvals/"+other, "", 200, true, person); !strings.Contains(left, `"remaining":100,"remaining_count":null,"remaining_after_approved":0,`) {
+	if left := d.send("GET", "/v1/approvals/"+other, "", 200, true, person); !strings.Contains(left,
+		`"remaining":100,"remaining_count":null,"remaining_after_approved":0,`) {
 		t.Error(left)
 	}
 	d.send("POST", more+"/deny", all, 200, true, person)

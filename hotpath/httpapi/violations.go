@@ -23,7 +23,7 @@ func (a *API) getViolations(x *exchange) error {
 	return answerPage(x, page.Violations, record, position, page.More, filters, page.Total)
 }
 
-// queryViolations reads the query of GET /v1/violations (interface, 4.5).
+// queryViolations reads the query of GET /v1/violations.
 func queryViolations(query []byte) (audit.ViolationQuery, filterSum, error) {
 	var faults spend.Faults
 	q := audit.ViolationQuery{Limit: defaultPage}
