@@ -49,16 +49,16 @@ func (a *Authorizer) Report(
 	if !check.TakesOutcome() {
 		return nil, false, ErrNotAllowed
 	}
-	return a.take(ctx, r, check, func(course *spend.Course, _ bool) (*spend.Outcome, bool, error) {
+	return a.take(ctx, r, check, func(course *spend.Course, _ int) (*spend.Outcome, bool, error) {
 		return a.next(ctx, r, course, check, report)
 	})
 }
 
 // take records the next step of what became of a check, which next makes of the steps
 // so far, or finds it recorded already: replayed. Of two at once the store takes one, and
-// the other looks again: it was refused.
+// the other looks again: it was refused, so often so far.
 func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check,
-	next func(course *spend.Course, refused bool) (o *spend.Outcome, replayed bool, err error),
+	next func(course *spend.Course, refused int) (o *spend.Outcome, replayed bool, err error),
 ) (o *spend.Outcome, replayed bool, err error) {
 	if _, ok := a.writer.Reserve(); !ok {
 		return nil, false, ErrOverloaded
@@ -190,7 +190,7 @@ func (a *Authorizer) askedFor(ctx context.Context, access Access, check *spend.C
 type reporting struct {
 	a          *Authorizer
 	deadline   time.Time
-	refused    bool // by the store, the last time
+	refused    int  // by the store, so often
 	handedOver bool // the slot is freed when the commit's outcome is known
 }
 
@@ -221,9 +221,9 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	r.settle(at, held, err)
-	r.refused = errors.Is(err, commit.ErrReported)
 	switch {
 	case errors.Is(err, commit.ErrReported):
+		r.refused++
 		return errOvertaken
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
 		if r.a.now().After(r.deadline) {

@@ -85,7 +85,7 @@ func (a *Authorizer) Redeem(
 	}
 	mismatch := a.mismatch(r.Access, check, &asked)
 	key := r.Access.key
-	return a.take(ctx, r, check, func(course *spend.Course, refused bool) (*spend.Outcome, bool, error) {
+	return a.take(ctx, r, check, func(course *spend.Course, refused int) (*spend.Outcome, bool, error) {
 		o := &spend.Outcome{
 			ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Step: course.Next(), Status: spend.Redeemed, Release: spend.ReleaseNone,
 			KeyID: key.name, Principal: key.Grants.Principal, RequestID: r.ID, Check: check, RedeemBy: check.Timestamp().Add(terms.Within()),
@@ -100,7 +100,7 @@ func (a *Authorizer) Redeem(
 			return nil, false, &AlreadyRedeemedError{course.Redeemed, course.Last()}
 		case course.Reports != nil:
 			return nil, false, ErrCheckReleased
-		case !again && (a.now().After(o.RedeemBy) || refused):
+		case !again && (a.now().After(o.RedeemBy) || refused > 0 && o.Once.IsZero() || refused > contended):
 			if err := a.onceUsed(ctx, o); err != nil {
 				return nil, false, err
 			}
@@ -111,6 +111,11 @@ func (a *Authorizer) Redeem(
 		return o, false, a.onceUsed(ctx, o)
 	})
 }
+
+// contended is how often a redemption with a lasting key is refused before that is taken
+// for too late: the check that has the key may be of the same commit, and is recorded
+// just after the refusal, or not at all.
+const contended = 4
 
 // onceUsed fails with an OnceUsedError if another check was redeemed under the lasting
 // key of a redemption.
@@ -160,7 +165,7 @@ func (a *Authorizer) mismatch(access Access, check *spend.Check, asked *Redempti
 func (a *Authorizer) Doubt(
 	ctx context.Context, r Request, check *spend.Check, note string,
 ) (course spend.Course, replayed bool, err error) {
-	_, replayed, err = a.take(ctx, r, check, func(known *spend.Course, _ bool) (*spend.Outcome, bool, error) {
+	_, replayed, err = a.take(ctx, r, check, func(known *spend.Course, _ int) (*spend.Outcome, bool, error) {
 		course = *known
 		switch {
 		case known.Redeemed == nil:
@@ -204,7 +209,7 @@ func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
 			return found.InDoubt, err
 		}
 		for _, check := range checks {
-			_, _, err := a.take(ctx, Request{Started: time.Now()}, check, func(course *spend.Course, _ bool) (*spend.Outcome, bool, error) {
+			_, _, err := a.take(ctx, Request{Started: time.Now()}, check, func(course *spend.Course, _ int) (*spend.Outcome, bool, error) {
 				if course.Redeemed == nil || course.Doubt != nil || course.Reports != nil {
 					return nil, true, nil // somebody was first
 				}

@@ -1,9 +1,11 @@
 package spend
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -30,13 +32,42 @@ func ValidName(s string) bool {
 }
 
 // FoldName returns what two names of principals, owners or groups have in common exactly
-// when they are the same one (S62).
-func FoldName(s string) string { return string(AppendFold(nil, norm.NFKC.String(s))) }
+// when they are the same one (S62): Unicode's full case folding, in which ß is ss, between
+// NFKC. Of the case variants that are left the least stands for all, as it is on record.
+func FoldName(s string) string {
+	if isASCII(s) {
+		return strings.ToUpper(s)
+	}
+	folded := cases.Fold().String(norm.NFKC.String(s))
+	return string(AppendFold(nil, norm.NFKC.String(folded)))
+}
+
+// LowerName is FoldName in small letters, as counters of budgets have it.
+func LowerName(s string) string {
+	if !isASCII(s) {
+		s = FoldName(s)
+	}
+	return strings.ToLower(s)
+}
 
 // SameName reports whether two names of principals, owners or groups are the same one.
-func SameName(a, b string) bool { return a == b || FoldName(a) == FoldName(b) }
+func SameName(a, b string) bool {
+	if isASCII(a) && isASCII(b) {
+		return strings.EqualFold(a, b)
+	}
+	return a == b || FoldName(a) == FoldName(b)
+}
 
-// AppendFold appends the folded form of s. Two strings have the same one
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// AppendFold appends the form of s in Unicode's simple case folding, as lists of rules compare. Two strings have the same one
 // exactly when strings.EqualFold holds.
 func AppendFold(dst []byte, s string) []byte {
 	for i := range len(s) {

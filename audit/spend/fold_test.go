@@ -22,10 +22,25 @@ func TestValidName(t *testing.T) {
 }
 
 func TestFoldName(t *testing.T) {
-	for _, pair := range [][2]string{{"botA", "BOTa"}, {"Zoë", "ZOË"}, {"K", "\u212a"}, {"σ", "ς"}, {"ｂｏｔ", "Bot"}} {
-		if FoldName(pair[0]) != FoldName(pair[1]) {
+	for _, pair := range [][2]string{
+		{"botA", "BOTa"}, {"Zoë", "ZOË"}, {"K", "\u212a"}, {"σ", "ς"}, {"ｂｏｔ", "Bot"},
+		{"Straße", "STRASSE"}, {"ẞ", "ss"}, {"ﬃ", "FFI"}, {"ΐ", "Ϊ́"}, {"ǰ", "J̌"}, {"ꭰ", "Ꭰ"},
+	} {
+		if FoldName(pair[0]) != FoldName(pair[1]) || !SameName(pair[0], pair[1]) || LowerName(pair[0]) != LowerName(pair[1]) {
 			t.Errorf("%q and %q are two", pair[0], pair[1])
 		}
+	}
+	for name, folded := range map[string]string{"bot": "BOT", "Zoë": "ZOË", "σς": "ΣΣ", "Straße": "STRASSE"} { // as they are on record
+		if FoldName(name) != folded {
+			t.Errorf("%q is %q, want %q", name, FoldName(name), folded)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if LowerName("team:till-7") != "team:till-7" || !SameName("Team:Till-7", "team:tILL-7") {
+			t.Error("a name is two")
+		}
+	}); n > 0 {
+		t.Errorf("comparing names of ASCII allocates %v times", n)
 	}
 	if FoldName("bot1") == FoldName("bot2") {
 		t.Error("two names are one")

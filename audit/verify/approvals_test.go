@@ -197,6 +197,8 @@ func TestTamperedApprovals(t *testing.T) {
 		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.use), tr.first)): {
 			changed("inserted", tr.first), use("inserted", tr.used),
 		},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = CASE seq WHEN %d THEN 'Straße' ELSE 'STRASSE' END WHERE seq IN (%[1]d, %d)",
+			tr.first, tr.second)): {changed("inserted", tr.second), use("inserted", tr.used)},
 	} {
 		tr.both(tamper, want...)
 	}

@@ -28,7 +28,7 @@ func checksList(flags *flag.FlagSet) action {
 	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`")
 	flags.Func("decision", "only those that are `DECISION`: allow, block or escalate",
 		func(text string) error { return q.Decision.UnmarshalText([]byte(text)) })
-	flags.StringVar(&q.Outcome, "outcome", "", "only those whose last report is `STATUS`: executed, failed, voided; or none")
+	flags.StringVar(&q.Outcome, "outcome", "", "only those whose last report is `STATUS`: executed, failed, voided; or none, or in_doubt")
 	flags.StringVar(&q.Counterparty, "counterparty", "", "only those to `TEXT`")
 	flags.StringVar(&q.IdempotencyKey, "idempotency-key", "", "only those of the idempotency `KEY`")
 	flags.StringVar(&q.ApprovalID, "approval-id", "", "only those that were sent with the approval `ID`")
@@ -50,7 +50,7 @@ func writeChecks(w io.Writer, all []client.CheckRecord) error {
 	fmt.Fprintln(out, "CHECK ID\tTIME\tDECISION\tOUTCOME\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tPOLICY\tREASON")
 	for i := range all {
 		c := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s %s\t%s\t%s\t%s\n", printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c.Outcome),
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s %s\t%s\t%s\t%s\n", printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c),
 			printable(c.Action.AgentID),
 			printable(string(c.Action.ActionType)), c.Action.Amount, printable(c.Action.Currency), printable(c.Action.Counterparty),
 			printable(c.Action.PolicyID),
@@ -59,11 +59,17 @@ func writeChecks(w io.Writer, all []client.CheckRecord) error {
 	return out.Flush()
 }
 
-func outcomeText(o *client.Outcome) string {
-	if o == nil {
+// outcomeText is what became of a check: its last report, or the state before one.
+func outcomeText(c *client.CheckRecord) string {
+	switch {
+	case c.Outcome != nil:
+		return printable(c.Outcome.Status)
+	case c.Redemption == nil:
 		return "-"
+	case c.Redemption.InDoubtAt != nil:
+		return "in doubt"
 	}
-	return printable(o.Status)
+	return "redeemed"
 }
 
 func checksShow(flags *flag.FlagSet) action {
@@ -122,7 +128,7 @@ func writeCheck(w io.Writer, c *client.CheckRecord) error {
 	actionLines(line, &c.Action)
 	line("idempotency key", c.Action.IdempotencyKey)
 	line("approval", cmp.Or(c.Action.ApprovalID, c.ApprovalID))
-	line("outcome", outcomeText(c.Outcome))
+	line("outcome", outcomeText(c))
 	return out.Flush()
 }
 

@@ -16,7 +16,7 @@ import (
 // grantFlags declares the flags of what a key may do. None takes an empty value:
 // a variable that a script never set must not make a key that may do more.
 func grantFlags(flags *flag.FlagSet, g *client.Grants) {
-	flags.Func("role", "what the key may do: `ROLE` is agent, author, approver, executor, auditor or full", notEmpty(&g.Role))
+	flags.Func("role", "what the key may do: `ROLE` is agent, author, approver, executor, gateway, auditor or full", notEmpty(&g.Role))
 	flags.Func("scope", "instead of a role, a `SCOPE` that the key has, such as checks:read; once for each", eachNotEmpty(&g.Scopes))
 	flags.Func("policy-id", "bind the key to the policy `ID`; once for each", eachNotEmpty(&g.PolicyIDs))
 	flags.Func("agent-id", "bind the key to the agent `ID`; once for each", eachNotEmpty(&g.AgentIDs))

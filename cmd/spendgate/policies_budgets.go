@@ -18,25 +18,28 @@ const maxCountersShown = 10
 
 // emptied returns a line for each budget that a policy's next version would empty: what
 // of it is in use now (S63).
-func emptied(ctx context.Context, api *client.Client, current *client.Policy, next []byte) (lines []string, err error) {
+func emptied(ctx context.Context, api *client.Client, current *client.Policy, next []byte, drop ...string) (lines []string, err error) {
 	for _, id := range policycheck.EndedBudgets(current.Body, next) {
-		used, err := usedOf(ctx, api, current.PolicyID, id)
+		used, inUse, err := usedOf(ctx, api, current.PolicyID, id)
 		if err != nil {
 			return nil, err
+		}
+		if inUse && !slices.Contains(drop, id) {
+			used += "; only --drop-budget " + id + " stores this"
 		}
 		lines = append(lines, fmt.Sprintf("budget %q of %s is not continued; %s", id, printable(current.PolicyID), used))
 	}
 	return lines, nil
 }
 
-func usedOf(ctx context.Context, api *client.Client, policyID, ruleID string) (string, error) {
+func usedOf(ctx context.Context, api *client.Client, policyID, ruleID string) (text string, inUse bool, err error) {
 	var used []string
 	for b, err := range api.AllBudgets(ctx, client.BudgetQuery{PolicyID: policyID, RuleID: ruleID, Limit: 100}) {
 		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusForbidden {
-			return "what is used cannot be read with this key", nil
+			return "what is used cannot be read with this key", false, nil
 		}
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		if len(used) == maxCountersShown {
 			used = append(used, "and more")
@@ -52,7 +55,7 @@ func usedOf(ctx context.Context, api *client.Client, policyID, ruleID string) (s
 		used = append(used, text)
 	}
 	if used == nil {
-		return "nothing of it is used", nil
+		return "nothing of it is used", false, nil
 	}
-	return fmt.Sprintf("in use: %s; only --drop-budget %s stores this", strings.Join(used, ", "), ruleID), nil
+	return "in use: " + strings.Join(used, ", "), true, nil
 }

@@ -94,7 +94,7 @@ func (s *storing) store(ctx context.Context, p process, api *client.Client, curr
 func (s *storing) dropping(
 	ctx context.Context, p process, api *client.Client, current *client.Policy, policy policyfile.Policy,
 ) (policyfile.Policy, error) {
-	lines, err := emptied(ctx, api, current, policy.Body)
+	lines, err := emptied(ctx, api, current, policy.Body, s.drop...)
 	if err != nil {
 		return policy, err
 	}

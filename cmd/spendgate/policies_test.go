@@ -143,6 +143,11 @@ func TestPoliciesThatEmptyBudgets(t *testing.T) {
 	}
 	n.check(t, "GET /v1/policies/b svc ", "GET /v1/budgets?limit=100&policy_id=b&rule_id=day svc ",
 		"POST /v1/policies svc "+strings.TrimSuffix(sent, "}")+`,"drop_budgets":["day"],"note":"why"}`)
+	n = newFakeNode(t, "200 "+budgeted, counters, `201 {"policy_id":"b","version":8}`)
+	r = n.run(t, body, "policies", "apply", "-f", "-", "--drop-budget", "day")
+	if r.code != 0 || r.stderr != notSent+strings.Replace(used, "; only --drop-budget day stores this", "", 1) {
+		t.Errorf("%+v", r)
+	}
 	n = newFakeNode(t, "200 "+budgeted, `403 {"error":{"code":"forbidden","message":"m","request_id":"req_1"}}`,
 		`409 {"error":{"code":"budget_in_use","message":"rule day","request_id":"req_1"}}`)
 	n.run(t, body, "policies", "apply", "-f", "-").check(t, 1, "", "rule day")

@@ -158,9 +158,7 @@ EPOCH = 946684800000000  # of timestamptz, in Unix microseconds
 
 def fold(name):
     """What two names of principals or owners have in common when they are one (S62)."""
-    def least(c):
-        return next((x for x in (c.casefold(), c.lower()) if len(x) == 1), c)
-    return "".join(map(least, unicodedata.normalize("NFKC", (name or b"").decode())))
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", (name or b"").decode()).casefold())
 
 
 def action_of(fields):

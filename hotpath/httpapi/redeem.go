@@ -45,7 +45,7 @@ func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error 
 	for r.next() {
 		switch r.name {
 		case "action_hash":
-			asked.ActionHash = r.hash()
+			asked.ActionHash = r.hash("action_hash")
 		case "once":
 			asked.Once = r.optionalText()
 		case "idempotency_key":
@@ -107,17 +107,19 @@ func (r *reader) actionToRedeem(a *spend.Action, hasAmount bool) {
 	r.validate(&complete, 0)
 }
 
-// hash reads one in hexadecimal. What is none is that of nothing.
-func (r *reader) hash() *spend.Hash {
+// hash reads one in hexadecimal; nil when it is absent, or a fault.
+func (r *reader) hash(name string) *spend.Hash {
 	text := r.text()
 	if spend.Blank(text) {
 		return nil
 	}
-	h := new(spend.Hash)
-	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(h) {
-		*h = spend.Hash(raw)
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(spend.Hash{}) {
+		r.fault(name, "must be 64 hexadecimal digits")
+		return nil
 	}
-	return h
+	h := spend.Hash(raw)
+	return &h
 }
 
 // postInDoubt answers POST /v1/checks/{check_id}/in-doubt.

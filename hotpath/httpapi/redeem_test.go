@@ -153,8 +153,11 @@ func TestRedeemByHash(t *testing.T) {
 	body := `{"action_hash":"` + field(t, first.body, "action_hash") + `"}`
 	r.refused("action_mismatch", r.check("8")+"/redeem", body, r.executor)
 	same := r.check("7")
-	r.refused("action_mismatch", same+"/redeem", `{"action_hash":"00"}`, r.executor)
+	r.refused("action_mismatch", same+"/redeem", `{"action_hash":"`+strings.Repeat("0", 64)+`"}`, r.executor)
 	r.do(200, "POST", same+"/redeem", body, r.executor)
+	for _, none := range []string{"00", "what", strings.Repeat("g", 64)} {
+		r.do(422, "POST", same+"/redeem", `{"action_hash":"`+none+`"}`, r.executor)
+	}
 }
 
 // TestRedeemTooLate redeems before and behind the policy's 30 minutes, and replays behind them.

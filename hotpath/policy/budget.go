@@ -161,7 +161,7 @@ func (b *budget) window(at time.Time) span {
 // is spelt (S62).
 func (b *budget) subject(a *spend.Action, t spend.ActionType, principal string) string {
 	if b.per&perAPIKey != 0 {
-		principal = strings.ToLower(spend.FoldName(principal))
+		principal = spend.LowerName(principal)
 	}
 	var values [4]string
 	n := 0
