@@ -72,7 +72,7 @@ func (a Access) actor(au *Authorizer, by audit.Actor) audit.Actor {
 func (a *Authorizer) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {
 	d, err := a.store.Draft(ctx, policyID)
 	if errors.Is(err, audit.ErrNotFound) {
-		return nil, a.noDraft(ctx, policyID)
+		return nil, a.noDraft(ctx, policyID, 0)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, policyID, err)
@@ -80,13 +80,16 @@ func (a *Authorizer) Draft(ctx context.Context, policyID string) (*audit.Draft, 
 	return d, nil
 }
 
-// noDraft says whether it is the draft or the policy that there is not.
-func (a *Authorizer) noDraft(ctx context.Context, policyID string) error {
-	switch _, err := a.store.Policy(ctx, policyID, 0); {
+// noDraft says whether it is the draft or the policy that there is not, or, unless it is
+// 0, the version that was to be replaced.
+func (a *Authorizer) noDraft(ctx context.Context, policyID string, version int) error {
+	switch live, err := a.store.Policy(ctx, policyID, 0); {
 	case errors.Is(err, audit.ErrNotFound):
 		return &PolicyNotFoundError{policyID}
 	case err != nil:
 		return fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, policyID, err)
+	case version != 0 && version != live.Version:
+		return &audit.VersionError{Version: live.Version}
 	}
 	return ErrDraftNotFound
 }
@@ -98,7 +101,7 @@ func (a *Authorizer) DeleteDraft(ctx context.Context, c Access, by audit.Actor, 
 	by = c.actor(a, by)
 	switch err := a.store.DeleteDraft(stored, by, policyID, a.now()); {
 	case errors.Is(err, audit.ErrNotFound):
-		return a.noDraft(stored, policyID)
+		return a.noDraft(stored, policyID, 0)
 	case err != nil:
 		return fmt.Errorf("%w: cannot delete the draft of policy %s: %w", ErrUnavailable, policyID, err)
 	}
@@ -121,9 +124,12 @@ type Promotion struct {
 func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor, p Promotion) (*audit.Policy, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	d, err := a.Draft(stored, p.PolicyID)
+	d, err := a.store.Draft(stored, p.PolicyID)
+	if errors.Is(err, audit.ErrNotFound) {
+		return nil, a.noDraft(stored, p.PolicyID, p.Version)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, p.PolicyID, err)
 	}
 	if err := a.catalog.compiles.take(stored); err != nil {
 		return nil, fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
@@ -147,7 +153,7 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 		return nil, other
 	}
 	if errors.Is(err, audit.ErrNotFound) { // ended or replaced meanwhile
-		return nil, a.noDraft(stored, p.PolicyID)
+		return nil, a.noDraft(stored, p.PolicyID, p.Version)
 	}
 	if refused := a.refusedPolicy(stored, c, p.PolicyID, p.Drop, err); refused != nil {
 		return nil, refused

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,7 +117,8 @@ func TestDraftCountsApart(t *testing.T) {
 	})
 }
 
-// A promotion names the version in force, and a budget that it would empty (S63).
+// A promotion names the version in force, also when the draft is gone with another (S54), and a
+// budget that it would empty (S63).
 func TestPromotionsAreRefused(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.post(0, "p", `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"USD","window":"lifetime"}}]`)
@@ -125,13 +127,22 @@ func TestPromotionsAreRefused(t *testing.T) {
 				hotpath.Promotion{PolicyID: "p", Version: version, Drop: drop})
 			return err
 		}
+		inForce := func(err error) int {
+			if other, ok := errors.AsType[*audit.VersionError](err); ok {
+				return other.Version
+			}
+			return 0
+		}
 		if err := promote(2); !errors.Is(err, hotpath.ErrDraftNotFound) {
 			t.Errorf("without a draft: %v", err)
 		}
+		if err := promote(1); inForce(err) != 2 {
+			t.Errorf("without a draft, over another version: %v", err)
+		}
 		f.check(0, refundOf(t, "60", "c"))
 		f.draft(0, "p", plainRules)
-		if other, ok := errors.AsType[*audit.VersionError](promote(1)); !ok || other.Version != 2 {
-			t.Errorf("over another version: %v", other)
+		if err := promote(1); inForce(err) != 2 {
+			t.Errorf("over another version: %v", err)
 		}
 		if _, ok := errors.AsType[*hotpath.BudgetsInUseError](promote(2)); !ok {
 			t.Error("a budget in use was emptied")
@@ -141,6 +152,21 @@ func TestPromotionsAreRefused(t *testing.T) {
 		}
 		if err := promote(3); !errors.Is(err, hotpath.ErrDraftNotFound) {
 			t.Errorf("promoted twice: %v", err)
+		}
+		f.draft(0, "p", plainRules)
+		var racing sync.WaitGroup
+		var promoted, late atomic.Int32
+		for range 8 {
+			racing.Go(func() {
+				if err := promote(3); err == nil {
+					promoted.Add(1)
+				} else if inForce(err) == 4 {
+					late.Add(1)
+				}
+			})
+		}
+		if racing.Wait(); promoted.Load() != 1 || late.Load() != 7 {
+			t.Errorf("of 8 at once %d were promoted, and %d heard of the version in force", promoted.Load(), late.Load())
 		}
 	})
 }

@@ -143,6 +143,7 @@ func (e *Engine) compare(r *Record, own *policy.Program) {
 		lift = asked.rules[candidate]
 	}
 	j := e.judge(candidate, e.o.Candidate, c, lift)
+	j.Version = e.o.Candidate.Version() // 0 of rules that are no version
 	was := report.VerdictOf(&c.Decision)
 	if e.tally.Add(&c.Action, was, j.Verdict) && e.o.Flip != nil {
 		e.o.Flip(report.FlipOf(c, was, j.Verdict))

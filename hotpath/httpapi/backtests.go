@@ -71,8 +71,8 @@ func decodeBacktest(r *reader, b *audit.Backtest) error {
 	switch {
 	case versioned && b.Rules != "":
 		r.fault("version", "is not accepted beside rules")
-	case !versioned && b.Rules == "":
-		r.missing("rules", 0)
+	case !versioned && b.Rules == "" && !faulted(r.faults, "version"):
+		r.fault("rules or version", "is required")
 	}
 	return decodePeriod(r, b, from, to)
 }

@@ -22,6 +22,14 @@ func (d *described) backtests() {
 		d.send("POST", "/v1/backtests", wrong, 422, false)
 	}
 	d.send("POST", "/v1/backtests", strings.Replace(ask, "2026-01-02", "2025-01-02", 1), 422, true)
+	for ask, want := range map[string]string{
+		strings.Replace(ask, `"version":1,`, "", 1):               "rules or version is required",
+		strings.Replace(ask, `"version":1`, `"version":"new"`, 1): "version must be an integer",
+	} {
+		if got := field(d.t, d.send("POST", "/v1/backtests", ask, 422, false), "error", "message"); !strings.HasPrefix(got, want) || strings.Contains(got, ";") {
+			d.t.Errorf("%s: %s", ask, got)
+		}
+	}
 	d.send("POST", "/v1/backtests", strings.Replace(ask, `"version":1`, `"version":99`, 1), 404, true)
 	d.send("GET", "/v1/backtests?policy_id=p&status=queued", "", 200, true)
 	d.send("GET", "/v1/backtests?status=none", "", 422, false)
@@ -99,6 +107,14 @@ func TestBacktest(t *testing.T) {
 	}
 	if got := doAt(t, address, "GET", path, "", key(`,"agent_ids":["a"]`)).status; got != 403 {
 		t.Errorf("bound to an agent: %d", got)
+	}
+	if strings.Count(flips, `"policy_version":1}`) != 1 || strings.Count(flips, `"policy_version":null}`) != 1 {
+		t.Errorf("rules that are no version: %s", flips)
+	}
+	doAt(t, address, "POST", "/v1/policies", `{"policy_id":"p","name":"n",`+tighter+`}`, full)
+	path, _ = run(`"version":2`)
+	if flips = doAt(t, address, "GET", path+"/flips", "", full).body; !strings.Contains(flips, `"reason_code":"max_amount_exceeded","policy_version":2}`) {
+		t.Errorf("a version: %s", flips)
 	}
 	_, looser := run(`"rules":` + rules("1000", "1000"))
 	if !strings.Contains(looser, `"looser":2,"to_allow":2`) {
