@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,9 +18,9 @@ import (
 	"time"
 )
 
-// haproxy starts the load balancer of deploy/haproxy before a node, three
-// times, with TLS as its example has it. It returns the addresses of the API and of the stats.
-func haproxy(t *testing.T, node string) (api, stats string) {
+// haproxy starts the load balancer of deploy/haproxy before three nodes, with TLS as its
+// example has it. It returns the addresses of the API and of the stats.
+func haproxy(t *testing.T, nodes [3]string) (api, stats string) {
 	t.Helper()
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -39,15 +40,17 @@ func haproxy(t *testing.T, node string) (api, stats string) {
 		t.Skipf("needs openssl: %v %s", err, out)
 	}
 	api, stats = freeAddr(t), freeAddr(t)
-	_, ops, _ := net.SplitHostPort(node)
 	// The example of the file's head, with another address and file.
 	_, bind, _ := strings.Cut(readFile(t, "deploy/haproxy/haproxy.cfg"), "#   BIND=:443 ")
 	bind, _, _ = strings.Cut(bind, "\n")
 	bind = api + " " + strings.ReplaceAll(bind, "/etc/haproxy/spendgate.pem", pair)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	c := exec.CommandContext(ctx, program, "-db", "-f", "haproxy/haproxy.cfg")
-	c.Env = append(os.Environ(), "BIND="+bind, "STATS="+stats, "NODE1="+node, "NODE1_OPS="+ops,
-		"NODE2="+node, "NODE2_OPS="+ops, "NODE3="+node, "NODE3_OPS="+ops)
+	c.Env = append(os.Environ(), "BIND="+bind, "STATS="+stats)
+	for i, node := range nodes {
+		_, ops, _ := net.SplitHostPort(node)
+		c.Env = append(c.Env, fmt.Sprintf("NODE%d=%s", i+1, node), fmt.Sprintf("NODE%d_OPS=%s", i+1, ops))
+	}
 	var log strings.Builder
 	c.Stdout, c.Stderr = &log, &log
 	if err := c.Start(); err != nil {
@@ -96,15 +99,34 @@ func TestBalancerRepeatsOnlyReads(t *testing.T) {
 		}
 	}))
 	defer node.Close()
-	api, stats := haproxy(t, node.Listener.Addr().String())
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	addr := node.Listener.Addr().String()
+	api, stats := haproxy(t, [3]string{addr, addr, addr})
+	ask := asker(t, api)
+	if code, _ := ask(http.MethodGet, "https://"+api+"/v1/checks"); code != http.StatusOK || gets.Load() != 2 {
+		t.Errorf("a GET is answered %d after %d tries", code, gets.Load())
+	}
+	if code, _ := ask(http.MethodPost, "https://"+api+"/v1/checks"); code == http.StatusOK || posts.Load() != 1 {
+		t.Errorf("a POST is answered %d after %d tries", code, posts.Load())
+	}
+	_, metrics := ask(http.MethodGet, "http://"+stats+"/metrics")
+	hasSelected(t, metrics)
+	if !strings.Contains(readFile(t, "deploy/haproxy/haproxy.cfg"), "bind \"${STATS-127.0.0.1:8404}\"\n") {
+		t.Error("the statistics are not on loopback")
+	}
+}
+
+// asker returns what sends a request, once the balancer is ready. A code of 0 is no answer.
+func asker(t *testing.T, api string) func(method, url string) (code int, body string) {
+	t.Helper()
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // its own certificate
 	}}
 	ask := func(method, url string) (int, string) {
 		// A body that the client cannot send again by itself.
 		request, err := http.NewRequestWithContext(t.Context(), method, url, io.NopCloser(strings.NewReader("{}")))
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
+			return 0, ""
 		}
 		response, err := client.Do(request)
 		if err != nil {
@@ -117,23 +139,80 @@ func TestBalancerRepeatsOnlyReads(t *testing.T) {
 	for i := 0; ; i++ {
 		code, text := ask(http.MethodGet, "https://"+api+"/health")
 		if code == http.StatusOK {
-			break
+			return ask
 		}
 		if i == 200 {
 			t.Fatalf("does not get ready: %d %s", code, text)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if code, _ := ask(http.MethodGet, "https://"+api+"/v1/checks"); code != http.StatusOK || gets.Load() != 2 {
-		t.Errorf("a GET is answered %d after %d tries", code, gets.Load())
+}
+
+// stubNode answers what a node would. A check waits until it is told to end.
+type stubNode struct {
+	*httptest.Server
+	draining, hangs atomic.Bool
+	asked           chan *stubNode // gets the node of each check
+	end             chan struct{}
+}
+
+func newStubNode(t *testing.T, asked chan *stubNode) *stubNode {
+	n := &stubNode{asked: asked, end: make(chan struct{})}
+	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			n.asked <- n
+			<-n.end
+		case n.hangs.Load():
+			<-n.end
+		case n.draining.Load() && r.URL.Path == "/readyz" && r.URL.Query().Get("unready") == "404":
+			w.WriteHeader(http.StatusNotFound)
+		case n.draining.Load() && r.URL.Path == "/readyz":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, n.URL)
+	}))
+	t.Cleanup(n.Server.Close)
+	return n
+}
+
+// A node that drains finishes the check that it has. What waits for a node that hangs ends
+// when probes get no answer, well before a check that takes long would.
+func TestBalancerGivesUpNodesThatHang(t *testing.T) {
+	asked := make(chan *stubNode, 1)
+	a, b := newStubNode(t, asked), newStubNode(t, asked)
+	api, _ := haproxy(t, [3]string{a.Listener.Addr().String(), b.Listener.Addr().String(), b.Listener.Addr().String()})
+	ask := asker(t, api)
+	check := func() (on *stubNode, answer chan int) {
+		answer = make(chan int, 1)
+		go func() {
+			code, _ := ask(http.MethodPost, "https://"+api+"/v1/checks")
+			answer <- code
+		}()
+		return <-asked, answer
 	}
-	if code, _ := ask(http.MethodPost, "https://"+api+"/v1/checks"); code == http.StatusOK || posts.Load() != 1 {
-		t.Errorf("a POST is answered %d after %d tries", code, posts.Load())
+	leaves := func(on *stubNode) {
+		t.Helper()
+		for passed := 0; passed < 10; {
+			if _, text := ask(http.MethodGet, "https://"+api+"/v1/checks"); text == on.URL {
+				passed = 0
+			} else {
+				passed++
+			}
+		}
 	}
-	_, metrics := ask(http.MethodGet, "http://"+stats+"/metrics")
-	hasSelected(t, metrics)
-	if !strings.Contains(readFile(t, "deploy/haproxy/haproxy.cfg"), "bind \"${STATS-127.0.0.1:8404}\"\n") {
-		t.Error("the statistics are not on loopback")
+	on, answer := check()
+	on.draining.Store(true)
+	leaves(on)
+	close(on.end)
+	if code := <-answer; code != http.StatusOK {
+		t.Errorf("the check of a node that drains ends with %d", code)
+	}
+	on, answer = check()
+	on.hangs.Store(true)
+	defer close(on.end)
+	if code := <-answer; code == http.StatusOK || code == http.StatusGatewayTimeout { // which ends a check that takes too long
+		t.Errorf("the check of a node that hangs ends with %d", code)
 	}
 }
 

@@ -173,15 +173,52 @@ func newProfiles() fasthttp.RequestHandler {
 	return fasthttpadaptor.NewFastHTTPHandler(mux)
 }
 
+// balancerTimeout bounds the answer to a balancer, which takes a node that does not
+// answer for one that hangs.
+const balancerTimeout = 400 * time.Millisecond
+
+// answerReady answers /readyz. With ?unready=404 that is the status of a node that is not
+// ready: some balancers then let it finish its requests (HAProxy's disable-on-404).
 func (o *Ops) answerReady(ctx *fasthttp.RequestCtx) {
-	bounded, cancel := context.WithTimeout(context.Background(), readyTimeout)
-	defer cancel()
-	r, draining := o.ready(bounded), o.draining.Load()
+	var r Readiness
+	unready := fasthttp.StatusServiceUnavailable
+	if string(ctx.QueryArgs().Peek("unready")) == "404" {
+		r, unready = o.readyWithin(balancerTimeout), fasthttp.StatusNotFound
+	} else {
+		r = o.look()
+	}
+	draining := o.draining.Load()
 	if !r.Ready || draining {
-		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+		ctx.SetStatusCode(unready)
 	}
 	ctx.SetContentTypeBytes(typeJSON)
 	ctx.SetBody(appendReadiness(nil, r, draining))
+}
+
+func (o *Ops) look() Readiness {
+	bounded, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	return o.ready(bounded)
+}
+
+// readyWithin looks, and waits no longer than d: not to know is not to be ready. The look
+// goes on, since its findings are those of metrics and log, too.
+func (o *Ops) readyWithin(d time.Duration) Readiness {
+	found := make(chan Readiness, 1)
+	go func() {
+		defer func() {
+			if value := recover(); value != nil {
+				o.log.Error("operations request failed", "error", &panicError{value, debug.Stack()})
+			}
+		}()
+		found <- o.look()
+	}()
+	select {
+	case r := <-found:
+		return r
+	case <-time.After(d):
+		return Readiness{}
+	}
 }
 
 func appendReadiness(dst []byte, r Readiness, draining bool) []byte {

@@ -70,9 +70,12 @@ func TestOps(t *testing.T) {
 	failing.Store(true)
 	f("GET", "/readyz", 503, `{"status":"failing","mode":"fleet","durability":"fsync `+
 		`on","dependencies":[{"name":"redis","status":"failing","detail":"no route"}`)
+	f("GET", "/readyz?unready=404", 404, `{"status":"failing","mode":"fleet"`)
 	failing.Store(false)
+	f("GET", "/readyz?unready=404", 200, `{"status":"ready"`)
 	ops.Drain()
 	f("GET", "/readyz", 503, `{"status":"draining"`)
+	f("GET", "/readyz?unready=404", 404, `{"status":"draining"`)
 	f("GET", "/livez", 200, "ok")
 
 	_, profiled := startOps(t, OpsOptions{Gatherer: registry, Ready: func(context.Context) Readiness { panic("a bug") }, Pprof: true})
@@ -86,6 +89,29 @@ func TestOps(t *testing.T) {
 	}
 	if a := sendAt(t, profiled, "GET", "/readyz", ""); a.status != 500 {
 		t.Errorf("a panic: %d", a.status)
+	}
+	if a := sendAt(t, profiled, "GET", "/readyz?unready=404", ""); a.status != 404 {
+		t.Errorf("a panic, for a balancer: %d", a.status)
+	}
+}
+
+// A balancer is answered though a dependency does not answer the node, and what the node
+// finds out later counts.
+func TestReadinessForBalancers(t *testing.T) {
+	found := make(chan struct{})
+	_, address := startOps(t, OpsOptions{Gatherer: prometheus.NewRegistry(), Ready: func(ctx context.Context) Readiness {
+		<-ctx.Done() // a dependency hangs
+		close(found)
+		return Readiness{Ready: true}
+	}})
+	if a := sendAt(t, address, "GET", "/readyz?unready=404", ""); a.status != 404 {
+		t.Errorf("a dependency hangs: %d %s", a.status, a.body)
+	}
+	select {
+	case <-found:
+		t.Error("the answer waited for the dependency")
+	default:
+		<-found
 	}
 }
 
