@@ -241,6 +241,10 @@ func (s *flaky) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 	return called(ctx, s, func() ([]*spend.Check, error) { return s.memory.Checks(ctx, ids) })
 }
 
+func (s *flaky) ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
+	return called(ctx, s, func() (audit.CheckPage, error) { return s.memory.ListChecks(ctx, q) })
+}
+
 func (s *flaky) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
 	return called(ctx, s, func() (map[spend.Hash]spend.ID, error) { return s.memory.CheckIDsByKey(ctx, hashes) })
 }

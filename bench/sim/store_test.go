@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 )
 
 // memory is what nodes that answer checks use of an audit.Store, in this process;
-// it has no listings and no feed. It holds no lock while it waits: a transaction is
+// it has no listings but the newest check, and no feed. It holds no lock while it waits: a transaction is
 // open from the moment that it passed its fence.
 type memory struct {
 	audit.Store                       // nil: what is not implemented here is not called
@@ -257,6 +258,17 @@ func (m *memory) Checks(ctx context.Context, ids []spend.ID) (found []*spend.Che
 		}
 	}
 	return found, ended(ctx)
+}
+
+// ListChecks has the newest check alone, which is what a guard asks about another's records.
+func (m *memory) ListChecks(ctx context.Context, _ audit.CheckQuery) (page audit.CheckPage, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.checks) > 0 {
+		newest := *slices.MaxFunc(m.checks, func(a, b *spend.Check) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+		page.Checks = []*spend.Check{&newest}
+	}
+	return page, ended(ctx)
 }
 
 func (m *memory) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
