@@ -20,6 +20,9 @@ const (
 	KeepSessions = 48 * time.Hour
 )
 
+// ErrSignedOut refuses a session that a logout meant which came while it was begun.
+var ErrSignedOut = errors.New("the provider signed the person out meanwhile")
+
 // ErrReplayed refuses a logout token that came before.
 var ErrReplayed = errors.New("the logout token came before")
 
@@ -32,6 +35,7 @@ type Session struct {
 	Email     string
 	Grants    spend.Grants // with the principal
 
+	Begun      time.Time     // when the sign-in began, by the node's clock; not stored
 	For, Idle  time.Duration // how long it lasts, and how long without a request
 	CreatedAt  time.Time
 	LastUsedAt time.Time // up to SessionNoted behind
@@ -56,7 +60,9 @@ type Logout struct {
 // each request, so that what was ended is over on every node.
 type Sessions interface {
 	// CreateSession stores a new session, and ends those of the same principal whose
-	// grants are others: what a provider took away is not kept by an older one.
+	// grants are others: what a provider took away is not kept by an older one. It takes
+	// turns with EndLoggedOut, and fails with ErrSignedOut when a logout that came before
+	// means the session: by its sid, or by the subject since the sign-in began.
 	CreateSession(ctx context.Context, s *Session) error
 	// UseSession returns the session in force with that hash, and notes its use; else
 	// ErrNotFound.

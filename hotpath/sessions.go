@@ -71,13 +71,16 @@ func (a Access) person() (name, email string) {
 }
 
 // SignIn begins the session of a person whom the provider has named, and returns its token,
-// which is not kept.
+// which is not kept; audit.ErrSignedOut when they were signed out meanwhile.
 func (a *Authorizer) SignIn(ctx context.Context, by audit.Actor, s *audit.Session) (token string, err error) {
 	token = rand.Text() + rand.Text()
 	s.ID, s.TokenHash, s.For, s.Idle = spend.NewID(a.now()), sha256.Sum256([]byte(token)), audit.SessionFor, audit.SessionIdle
 	ctx, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	if err := a.store.CreateSession(ctx, s); err != nil {
+	switch err := a.store.CreateSession(ctx, s); {
+	case errors.Is(err, audit.ErrSignedOut):
+		return "", err
+	case err != nil:
 		return "", fmt.Errorf("%w: cannot store a session: %w", ErrUnavailable, err)
 	}
 	by.Principal = s.Grants.Principal

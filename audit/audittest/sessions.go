@@ -2,6 +2,8 @@ package audittest
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +19,7 @@ func newSession(token, principal string) *audit.Session {
 		Name:    "Ana", Email: "ana@example.com", Grants: spend.Grants{
 			Role: spend.Approver, Principal: principal, PolicyIDs: []string{"p"}, Groups: []string{"finance"},
 		},
-		For: time.Hour, Idle: time.Minute,
+		Begun: now(), For: time.Hour, Idle: time.Minute,
 	}
 }
 
@@ -128,5 +130,62 @@ func sessionsEndTogether(t *testing.T, s Subject) {
 	create("d1", "d2")
 	if in := inForce(t, s, "b1", "b2", "d1", "d2"); in != "b2d1d2" {
 		t.Errorf("in force are %q", in)
+	}
+}
+
+// sessionsLoggedOut: a session that is stored after a logout which means it is none, in
+// whatever order the two come.
+func sessionsLoggedOut(t *testing.T, s Subject) {
+	ctx := t.Context()
+	logout := func(subject, session string) {
+		t.Helper()
+		_, err := s.EndLoggedOut(ctx, audit.Logout{
+			Subject: audit.Subject{Issuer: "https://id.example", Subject: subject, Session: session},
+			Token:   spend.HashKey(subject + "\n" + session), Request: spend.NewID(now()),
+		})
+		must(t, err)
+	}
+	logout("id:1", "")
+	logout("", "at b")
+	logout("id:3", "at c")
+	before, later := now().Add(-time.Minute), now().Add(time.Minute)
+	for _, c := range []struct {
+		token, subject, sid string
+		begun               time.Time
+		over                bool
+	}{
+		{"1", "id:1", "at 1", before, true},
+		{"2", "id:1", "at 1", later, false}, // who signs in again
+		{"3", "id:2", "at 1", before, false},
+		{"4", "id:2", "at b", later, true}, // a provider's session does not begin again
+		{"5", "id:3", "at c", later, true},
+		{"6", "id:4", "at c", before, false},
+		{"7", "id:3", "at d", before, false}, // another of theirs
+		{"8", "id:3", "", before, true},      // which may be the one
+		{"9", "id:3", "", later, false},
+	} {
+		n := newSession(c.token, c.subject)
+		n.Subject.Session, n.Begun = c.sid, c.begun
+		err := s.CreateSession(ctx, n)
+		if in := inForce(t, s, c.token); errors.Is(err, audit.ErrSignedOut) != c.over || (in == "") != c.over || err != nil && !c.over {
+			t.Errorf("%+v: in force %q, %v", c, in, err)
+		}
+	}
+	var racing sync.WaitGroup
+	for round := range 24 {
+		name := fmt.Sprint("id:race-", round)
+		n := newSession(name, name)
+		racing.Go(func() {
+			if err := s.CreateSession(ctx, n); err != nil && !errors.Is(err, audit.ErrSignedOut) {
+				t.Error(err)
+			}
+		})
+		racing.Go(func() { logout(name, "at "+name) })
+	}
+	racing.Wait()
+	for round := range 24 {
+		if in := inForce(t, s, fmt.Sprint("id:race-", round)); in != "" {
+			t.Errorf("%s outlived its logout", in)
+		}
 	}
 }

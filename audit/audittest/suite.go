@@ -126,6 +126,7 @@ func configTests() []test {
 		{"KeyPaging", keyPaging},
 		{"Sessions", sessions},
 		{"SessionsEndTogether", sessionsEndTogether},
+		{"SessionsLoggedOut", sessionsLoggedOut},
 		{"ApprovalParties", approvalParties},
 		{"ApprovalPartyRace", approvalPartyRace},
 		{"ApprovalGroups", approvalGroups},

@@ -32,7 +32,21 @@ func scanSession(row pgx.CollectableRow) (s audit.Session, err error) {
 func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 	return s.read(ctx, "cannot store a session", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, endSessions+"s.principal = $1 AND s.grants <> $2::jsonb", n.Grants.Principal, n.Grants.Text())
+			if err := takeTurn(ctx, tx); err != nil {
+				return err
+			}
+			var over bool
+			err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM session_logouts AS l WHERE l.issuer = $1 AND l.subject IN ('', $2)
+				AND (l.provider_sid <> '' AND l.provider_sid = $3
+					OR l.at >= from_ms($4) AND (l.provider_sid = '' OR $3 = '' AND l.subject <> '')))`,
+				n.Subject.Issuer, n.Subject.Subject, n.Subject.Session, n.Begun.UnixMilli()).Scan(&over)
+			if err != nil {
+				return err
+			}
+			if over {
+				return audit.ErrSignedOut
+			}
+			_, err = tx.Exec(ctx, endSessions+"s.principal = $1 AND s.grants <> $2::jsonb", n.Grants.Principal, n.Grants.Text())
 			if err != nil {
 				return err
 			}
@@ -46,6 +60,13 @@ func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 			return err
 		})
 	})
+}
+
+// takeTurn makes those who begin and who end sessions together see each other: what the
+// transaction reads after it was committed before, or is not begun.
+func takeTurn(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock('sessions'::regclass::oid::integer, 0)")
+	return err
 }
 
 // UseSession implements audit.Sessions.
@@ -121,8 +142,13 @@ func (s *Store) EndLoggedOut(ctx context.Context, l audit.Logout) (ended int, er
 	replayed := false
 	err = s.read(ctx, "cannot end sessions", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-			first, err := tx.Exec(ctx, `INSERT INTO session_logouts AS l (token, request) VALUES ($1, $2)
-				ON CONFLICT (token) DO UPDATE SET request = l.request WHERE l.request = excluded.request`, l.Token[:], [16]byte(l.Request))
+			if err := takeTurn(ctx, tx); err != nil {
+				return err
+			}
+			first, err := tx.Exec(ctx, `INSERT INTO session_logouts AS l (token, request, issuer, subject, provider_sid, at)
+				VALUES ($1, $2, $3, $4, $5, clock_timestamp())
+				ON CONFLICT (token) DO UPDATE SET request = l.request WHERE l.request = excluded.request`,
+				l.Token[:], [16]byte(l.Request), l.Issuer, l.Subject.Subject, l.Session)
 			if replayed = err == nil && first.RowsAffected() == 0; err != nil || replayed {
 				return err
 			}

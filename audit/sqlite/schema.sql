@@ -395,8 +395,12 @@ CREATE TABLE sessions (
 ) STRICT;
 
 CREATE TABLE session_logouts (
-    token   BLOB PRIMARY KEY,
-    request BLOB NOT NULL
+    token        BLOB PRIMARY KEY,
+    request      BLOB NOT NULL,
+    issuer       TEXT NOT NULL,
+    subject      TEXT NOT NULL,
+    provider_sid TEXT NOT NULL,
+    at           INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Every change of policies, keys and webhooks, and who made it (G8), as in PostgreSQL. No

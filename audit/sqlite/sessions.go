@@ -29,10 +29,20 @@ func scanSession(row scanner) (s audit.Session, err error) {
 func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 	return s.write(ctx, "cannot store a session", func(tx *sql.Tx) error {
 		now, grants := time.Now().UnixMilli(), n.Grants.Text()
+		var over bool
+		err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM session_logouts WHERE issuer = ?1 AND subject IN ('', ?2)
+			AND (provider_sid <> '' AND provider_sid = ?3 OR at >= ?4 AND (provider_sid = '' OR ?3 = '' AND subject <> '')))`,
+			n.Subject.Issuer, n.Subject.Subject, n.Subject.Session, n.Begun.UnixMilli()).Scan(&over)
+		if err != nil {
+			return err
+		}
+		if over {
+			return audit.ErrSignedOut
+		}
 		if _, err := tx.Exec(endSessions+"principal = ?2 AND grants <> ?3", now, n.Grants.Principal, grants); err != nil {
 			return err
 		}
-		_, err := tx.Exec(`INSERT INTO sessions (id, token_hash, issuer, subject, provider_sid, principal, name, email, grants, idle_ms,
+		_, err = tx.Exec(`INSERT INTO sessions (id, token_hash, issuer, subject, provider_sid, principal, name, email, grants, idle_ms,
 			created_at, last_used_at, expires_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, n.ID[:], n.TokenHash[:], n.Subject.Issuer, n.Subject.Subject, n.Subject.Session,
 			n.Grants.Principal,
@@ -101,7 +111,8 @@ func rows(result sql.Result, err error) (int, error) {
 func (s *Store) EndLoggedOut(ctx context.Context, l audit.Logout) (ended int, err error) {
 	replayed := false
 	err = s.write(ctx, "cannot end sessions", func(tx *sql.Tx) error {
-		first, err := rows(tx.Exec("INSERT INTO session_logouts (token, request) VALUES (?, ?) ON CONFLICT DO NOTHING", l.Token[:], l.Request[:]))
+		first, err := rows(tx.Exec(`INSERT INTO session_logouts (token, request, issuer, subject, provider_sid, at) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO NOTHING`, l.Token[:], l.Request[:], l.Issuer, l.Subject.Subject, l.Session, time.Now().UnixMilli()))
 		if replayed = err == nil && first == 0; err != nil || replayed {
 			return err
 		}

@@ -161,6 +161,8 @@ type API struct {
 	strangers   budget // of all others
 
 	overloads     tally
+	signIns       tally   // that failed
+	logouts       tally   // that were refused
 	limited       limited // requests over the rate limit
 	unavailable   [len(outages) + 1]tally
 	unauthorized  [len(unauthorizedReasons)]unauthorized

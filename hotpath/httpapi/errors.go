@@ -77,6 +77,7 @@ var refusals = [...]struct {
 	{signin.ErrProvider, errProvider},
 	{signin.ErrBusy, overloaded},
 	{audit.ErrReplayed, errReplayed},
+	{audit.ErrSignedOut, errSignedOut},
 	{hotpath.ErrSessionEnded, &refusal{401, codeUnauthorized, "the session has ended; sign in again"}},
 	{hotpath.ErrUnauthorized, &refusal{401, codeUnauthorized, "missing or unknown API key; send it in X-API-Key"}},
 	{hotpath.ErrKeyExpired, &refusal{401, codeKeyInactive, "the API key has expired"}},

@@ -40,6 +40,7 @@ type idp struct {
 	info    map[string]any                     // of userinfo; nil for none
 	down    bool
 	sid     string   // of the last sign-in
+	read    int      // times that its keys were
 	secrets []string // that went over the wire
 }
 
@@ -69,6 +70,7 @@ func newIDP(t *testing.T) *idp {
 		p.write(w, about)
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		p.read++
 		x, y := make([]byte, 32), make([]byte, 32)
 		p.write(w, map[string]any{"keys": []any{
 			map[string]any{
@@ -115,6 +117,13 @@ func (p *idp) as(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
+}
+
+// reads is how often its keys were read.
+func (p *idp) reads() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.read
 }
 
 // authorize is the page on which a person signs in; it returns where it sends the browser.

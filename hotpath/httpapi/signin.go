@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
@@ -21,13 +22,14 @@ import (
 const attemptCookie = "__Host-spendgate-sign-in"
 
 var (
-	errAttempt  = &refusal{400, codeBadRequest, "the sign-in was not begun in this browser, or more than 10 minutes ago; sign in again"}
-	errRefused  = &refusal{400, codeBadRequest, "the provider did not sign you in; sign in again"}
-	errToken    = &refusal{400, codeBadRequest, "what the provider says is not accepted; see the service's log for this request"}
-	errNoRole   = &refusal{403, codeForbidden, "none of your groups has a role here; an admin gives one in SPENDGATE_OIDC_ROLES"}
-	errProvider = &refusal{502, codeInternal, "the sign-in provider does not answer; try again, or use an API key"}
-	errReplayed = &refusal{400, codeBadRequest, "the logout token was used"}
-	errForm     = &refusal{400, codeBadRequest, "the body must be a form with one logout_token"}
+	errAttempt   = &refusal{400, codeBadRequest, "the sign-in was not begun in this browser, or more than 10 minutes ago; sign in again"}
+	errRefused   = &refusal{400, codeBadRequest, "the provider did not sign you in; sign in again"}
+	errToken     = &refusal{400, codeBadRequest, "what the provider says is not accepted; see the service's log for this request"}
+	errNoRole    = &refusal{403, codeForbidden, "none of your groups has a role here; an admin gives one in SPENDGATE_OIDC_ROLES"}
+	errProvider  = &refusal{502, codeInternal, "the sign-in provider does not answer; try again, or use an API key"}
+	errSignedOut = &refusal{400, codeBadRequest, "the provider signed you out while you signed in; sign in again"}
+	errReplayed  = &refusal{400, codeBadRequest, "the logout token was used"}
+	errForm      = &refusal{400, codeBadRequest, "the body must be a form with one logout_token"}
 )
 
 // provider is the client of the provider, and the origin of the console.
@@ -137,8 +139,7 @@ func (a *API) endSignIn(x *exchange) error {
 func (a *API) failPage(x *exchange, err error) error {
 	a.fail(x, err)
 	if x.refusal.status < 500 {
-		a.log.Warn("sign-in failed", slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)),
-			slog.String("error", err.Error()))
+		a.noteRefused(x, &a.signIns, "sign-in failed", err)
 	}
 	secureConsole(x)
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
@@ -146,6 +147,14 @@ func (a *API) failPage(x *exchange, err error) error {
 	x.ctx.SetBodyString("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Not signed in</title><h1>Not signed in</h1><p>" +
 		html.EscapeString(x.refusal.message) + "</p><p>" + x.id + "</p><p><a href=\"" + console.Prefix + "\">Back</a></p>\n")
 	return nil
+}
+
+// noteRefused logs what anybody can have refused: a line a second, with how many it stands for.
+func (a *API) noteRefused(x *exchange, t *tally, message string, err error) {
+	if requests, due := t.add(time.Now()); due {
+		a.log.Warn(message, slog.Int64("requests", requests), slog.String("request_id", x.id),
+			slog.String("client", a.clientAddress(x)), slog.String("error", err.Error()))
+	}
 }
 
 // signOut ends the session of the cookie, and the cookie. Who has none is signed out.
@@ -179,8 +188,7 @@ func (a *API) logout(x *exchange) error {
 	}
 	if err != nil {
 		if refusalOf(err).status < 500 {
-			a.log.Warn("logout token refused", slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)),
-				slog.String("error", err.Error()))
+			a.noteRefused(x, &a.logouts, "logout token refused", err)
 		}
 		return err
 	}

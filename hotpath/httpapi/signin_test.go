@@ -423,3 +423,52 @@ func TestBackChannelLogout(t *testing.T) {
 		t.Errorf("no token: %d", status)
 	}
 }
+
+// A logout that comes between the exchange of the code and the session ends that session,
+// too; and tokens of keys that nobody knows have the keys read a few times, not each time.
+func TestLogoutsMeanwhile(t *testing.T) {
+	p := startPeople(t)
+	logout := func(token string) int {
+		return p.browser().send("POST", "/console/backchannel-logout", url.Values{"logout_token": {token}}.Encode(),
+			"Content-Type: application/x-www-form-urlencoded").status
+	}
+	if status := logout(p.idp.logoutToken(map[string]any{"sub": "somebody"})); status != 200 { // so that the keys are known
+		t.Fatal(status)
+	}
+	b := p.browser()
+	back := b.begin()
+	p.idp.as(func() {
+		p.idp.alter = func(map[string]any) {
+			p.idp.alter = nil
+			if status := logout(p.idp.logoutToken(map[string]any{"sub": "248289", "sid": p.idp.sid})); status != 200 {
+				t.Errorf("logged out: %d", status)
+			}
+		}
+	})
+	if a := b.send("GET", back, ""); a.status != 400 || b.cookies[sessionCookie] != "" || !strings.Contains(a.body, "signed you out") {
+		t.Errorf("signed in though logged out: %d %s", a.status, a.body)
+	}
+	p.mustSignIn()
+
+	before, logged := p.idp.reads(), strings.Count(p.logged.String(), "logout token refused")
+	unknown := p.idp.signedBy(p.idp.rsa, "none", "RS256", map[string]any{"iss": p.idp.server.URL, "aud": "spend"})
+	for range 50 {
+		if status := logout(unknown); status != 400 {
+			t.Errorf("signed by nobody: %d", status)
+		}
+	}
+	if n := p.idp.reads() - before; n > 20 { // a slow machine takes seconds
+		t.Errorf("the keys were read %d times", n)
+	}
+	if n := strings.Count(p.logged.String(), "logout token refused") - logged; n > 20 {
+		t.Errorf("50 refusals are %d lines", n)
+	}
+	q := startPeople(t)
+	one := q.mustSignIn()
+	q.idp.as(func() { q.idp.rotate("k2") })
+	token := q.idp.logoutToken(map[string]any{"sub": "248289"})
+	if status := q.browser().send("POST", "/console/backchannel-logout", url.Values{"logout_token": {token}}.Encode(),
+		"Content-Type: application/x-www-form-urlencoded").status; status != 200 || one.signedIn() {
+		t.Errorf("signed by a new key: %d", status)
+	}
+}

@@ -34,7 +34,7 @@ func text(secret [32]byte) string { return encoding.EncodeToString(secret[:]) }
 
 // seal returns the attempt as its cookie has it.
 func (a *attempt) seal(key []byte) string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(a.until.Unix()))
+	b := binary.BigEndian.AppendUint64(nil, uint64(a.until.UnixMilli()))
 	b = append(append(append(b, a.state[:]...), a.nonce[:]...), a.verifier[:]...)
 	return encoding.EncodeToString(append(b, sign(key, b)...))
 }
@@ -47,7 +47,7 @@ func open(key []byte, cookie string, now time.Time) *attempt {
 	if err != nil || len(b) != attemptSize+sha256.Size || !hmac.Equal(b[attemptSize:], sign(key, b[:attemptSize])) {
 		return nil
 	}
-	a := &attempt{until: time.Unix(int64(binary.BigEndian.Uint64(b)), 0)}
+	a := &attempt{until: time.UnixMilli(int64(binary.BigEndian.Uint64(b)))}
 	copy(a.state[:], b[8:])
 	copy(a.nonce[:], b[40:])
 	copy(a.verifier[:], b[72:])

@@ -71,6 +71,7 @@ type provider struct {
 	*oidc.Provider
 	oauth2   oauth2.Config
 	verifier *oidc.IDTokenVerifier
+	logouts  *oidc.IDTokenVerifier // which reads the provider's keys less often
 }
 
 // New makes a client. It asks nobody.
@@ -80,7 +81,7 @@ func New(o Options) *SignIn {
 	}
 	return &SignIn{
 		// Of the secret that all nodes have: a browser may come back to another one.
-		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 1\n"+o.ClientID)), places: make(chan struct{}, atOnce),
+		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 2\n"+o.ClientID)), places: make(chan struct{}, atOnce),
 		tokens: make(chan struct{}, atOnce),
 		client: &http.Client{
 			Transport: bounded{o.Transport}, Timeout: askWithin,
@@ -164,10 +165,14 @@ func (s *SignIn) discover(ctx context.Context) (*provider, error) {
 			p.oauth2.Scopes = append(p.oauth2.Scopes, scope)
 		}
 	}
-	p.verifier = found.Verifier(&oidc.Config{
+	config := &oidc.Config{
 		ClientID: s.ClientID, SkipExpiryCheck: true, // see checkTimes
 		SupportedSigningAlgs: []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512},
-	})
+	}
+	p.verifier = found.Verifier(config)
+	spare := *s.client
+	spare.Transport = &sparing{RoundTripper: s.client.Transport, now: s.Now}
+	p.logouts = found.VerifierContext(oidc.ClientContext(ctx, &spare), config)
 	return p, nil
 }
 
@@ -225,7 +230,11 @@ func (s *SignIn) End(ctx context.Context, cookie string, answer Answer) (*audit.
 	if err != nil {
 		return nil, err
 	}
-	return s.sessionOf(claims)
+	session, err := s.sessionOf(claims)
+	if session != nil {
+		session.Begun = a.until.Add(-AttemptFor)
+	}
+	return session, err
 }
 
 // exchangeError says why a code was not taken, without what the provider's answer quotes.

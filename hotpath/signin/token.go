@@ -127,7 +127,7 @@ func (s *SignIn) Logout(ctx context.Context, raw string) (audit.Logout, error) {
 	if err != nil {
 		return audit.Logout{}, err
 	}
-	token, err := p.verifier.Verify(oidc.ClientContext(ctx, s.client), raw)
+	token, err := p.logouts.Verify(ctx, raw)
 	if err != nil {
 		return audit.Logout{}, fmt.Errorf("%w: %w", ErrToken, brief(err))
 	}
