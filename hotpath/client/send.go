@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	strict "github.com/go-json-experiment/json"
@@ -51,8 +52,16 @@ type reply struct {
 	body   []byte
 }
 
-// replayed reports that an earlier answer was repeated.
-func (r reply) replayed() bool { return r.header.Get("Idempotent-Replayed") == "true" }
+// replayed reports that an earlier answer was repeated: that the header is there, unless
+// it says that it is not so.
+func (r reply) replayed() bool {
+	for _, value := range r.header.Values("Idempotent-Replayed") {
+		if !strings.EqualFold(value, "false") && value != "?0" {
+			return true
+		}
+	}
+	return false
+}
 
 // attempt is how sending a request once ended.
 type attempt struct {

@@ -33,8 +33,10 @@ export function replayable<T>(...names: string[]): Accept<T & { replayed: boolea
   return (body, reply) => ({ ...having<T>(...names)(body, reply), replayed: replayed(reply) });
 }
 
-function replayed(reply: Reply): boolean {
-  return reply.headers.has("Idempotent-Replayed");
+/** replayed reports whether the header is there, unless it says that it is not so. */
+export function replayed({ headers }: Pick<Reply, "headers">): boolean {
+  const value = headers.get("Idempotent-Replayed");
+  return value !== null && !/^\s*(\?0|false)\s*$/i.test(value);
 }
 
 /** checkResult accepts the answer to an action; whether it is one of a check of it, which may allow, says asked. */

@@ -1,9 +1,9 @@
 import { Admin } from "./admin.js";
 import { amount } from "./amount.js";
-import { type Accept, approval, checkResult, events, having, object, page, replayable, results } from "./accept.js";
+import { type Accept, approval, checkResult, events, having, object, page, replayable, replayed, results } from "./accept.js";
 import { APIError, NoDecision } from "./errors.js";
 import { List } from "./list.js";
-import { type CallOptions, type Options, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
+import { type CallOptions, type Options, type Reply, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
 import type { Health, Key } from "./admin-types.js";
 import type * as B from "./backtest-types.js";
 import type { ApprovalQuery, BacktestQuery, BudgetQuery, CheckQuery, EventQuery, StatsQuery, ViolationQuery } from "./queries.js";
@@ -12,12 +12,12 @@ import type * as T from "./types.js";
 /** What the service may hold the answer to approval for, at most, in milliseconds. */
 const longestHold = 30_000;
 
-/** checkedTwice has results of which an earlier attempt of the same call may have been the first. */
-const checkedTwice = new WeakSet<T.CheckResult>();
+/** ownReplays has replayed results of checks that an earlier attempt of the same call made. */
+const ownReplays = new WeakSet<T.CheckResult>();
 
-/** mayBeOwnReplay reports whether a replayed result may be that of a lost answer to the same call. */
-export function mayBeOwnReplay(result: T.CheckResult): boolean {
-  return checkedTwice.has(result);
+/** isOwn reports whether the call that has this result is the one that made the check. */
+export function isOwn(result: T.CheckResult): boolean {
+  return !result.replayed || ownReplays.has(result);
 }
 
 /** newIdempotencyKey returns a key of 128 random bits. */
@@ -82,7 +82,7 @@ export class Spendgate {
     const given = action.idempotency_key ?? "";
     const key = /^[\s\u0085]*$/.test(given) ? newIdempotencyKey() : given; // the service sees none in white space either
     const content = { ...sent(action), idempotency_key: key };
-    const { reply, error, unknown } = await this.#sender.send({
+    const { reply, error, unknown, parts } = await this.#sender.send({
       ...call,
       method: "POST",
       path: "/v1/checks",
@@ -93,7 +93,9 @@ export class Spendgate {
     if (!reply) throw new NoDecision(key, error as Error);
     try {
       const result = understand(reply, checkResult(true));
-      if (unknown) checkedTwice.add(result);
+      // A replay is ours if our first answer broke off, and what there is of it names the same check.
+      const isPart = (part: Reply) => reply.text.startsWith(part.text) && part.text.includes(`"${result.check_id}"`);
+      if (parts.some((part) => !replayed(part) && isPart(part))) ownReplays.add(result);
       return result;
     } catch (problem) {
       throw new NoDecision(key, problem as Error);

@@ -1,5 +1,4 @@
-import { type Spendgate, mayBeOwnReplay, newIdempotencyKey } from "./client.js";
-import { amount } from "./amount.js";
+import { type Spendgate, isOwn, newIdempotencyKey } from "./client.js";
 import {
   APIError,
   AlreadyExecuted,
@@ -13,13 +12,14 @@ import {
   type NotCarriedOut,
   SpendgateError,
 } from "./errors.js";
+import { actionHash } from "./hash.js";
 import { type Journal, type Line, type Lines, memoryJournal } from "./journal.js";
-import { encode } from "./json.js";
+import { isUnfinished, lesser, ofValue, over, reportable, reported } from "./report.js";
 import type { Action, Approval, CheckResult, OutcomeReport } from "./types.js";
 
 export interface GateOptions {
   client: Spendgate;
-  /** Remembers over crashes what was begun. Only a gate that redeems can do without. */
+  /** Remembers over crashes what was begun. Only a gate that redeems can do without, by its option or by the role of its key. */
   journal?: Journal;
   /** Members of actions that are the same for all, such as agent_id and policy_id. */
   defaults?: Partial<Action>;
@@ -43,7 +43,7 @@ export interface CarryOptions<R> {
   providerKeyHours?: number;
   /** How long people are waited for, in milliseconds; 0 by default. */
   wait?: number;
-  /** Whether what the body threw means that certainly nothing was moved. By default nothing does. */
+  /** Whether (true) what the body threw means that certainly nothing was moved. By default nothing does, and of a repeated body nothing. */
   declined?: (problem: unknown) => boolean;
   /** What is reported of the body's value, such as the provider's reference. */
   report?: (value: R) => Omit<OutcomeReport, "status">;
@@ -71,7 +71,11 @@ export interface Resumed {
 }
 
 interface Asked extends Permit {
-  repeated: boolean;
+  /** This gate's journal says that it began: nothing is redeemed or begun any more. */
+  begun: boolean;
+  /** It may have run before, under the same check_id, from this time on. */
+  since?: string | undefined;
+  isAllowed: boolean;
 }
 
 /**
@@ -82,13 +86,15 @@ interface Asked extends Permit {
 export class Gate {
   readonly #client: Spendgate;
   readonly #journal: Journal;
+  readonly #hasJournal: boolean;
   readonly #defaults: Partial<Action>;
   readonly #running = new Set<string>();
   #redeem: boolean | undefined;
 
   constructor({ client, journal, defaults = {}, redeem }: GateOptions) {
-    if (!journal && !redeem) throw new TypeError("a gate that does not redeem needs a journal");
+    if (!journal && redeem === false) throw new TypeError(needsJournal);
     this.#client = client;
+    this.#hasJournal = journal !== undefined;
     this.#journal = journal ?? memoryJournal();
     this.#defaults = defaults;
     this.#redeem = redeem;
@@ -96,8 +102,7 @@ export class Gate {
 
   /** guard returns a function that carries out `body` as `check` does. */
   guard<I, R>(plan: Plan<I>, body: (input: I, permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Guarded<I, R> {
-    if (/Generator/.test(Object.prototype.toString.call(body)))
-      throw new TypeError("a generator runs after its call: it cannot be guarded");
+    refuseGenerator(body);
     const action = (input: I) => {
       const members = Object.entries(plan).map(([name, member]) => [
         name === "key" ? "idempotency_key" : name,
@@ -111,13 +116,13 @@ export class Gate {
 
   /** check asks whether the action may be carried out, and if so runs the body, once, and reports how it ended. */
   async check<R>(action: GuardedAction, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Promise<R> {
+    refuseGenerator(body);
     const whole = this.#whole(action);
     const key = whole.idempotency_key;
     if (this.#running.has(key)) throw new InDoubt(key, "", "it is being carried out now");
     this.#running.add(key);
     try {
-      const asked = await this.#ask(whole, options);
-      await this.#begin(whole, asked, options);
+      const asked = await this.#begin(whole, await this.#ask(whole, options), options);
       return await this.#carryOut(asked, body, options);
     } finally {
       this.#running.delete(key);
@@ -127,7 +132,9 @@ export class Gate {
   /** pending asks the service, and returns the approval that the action waits for, undefined when it waits for none. */
   async pending(action: GuardedAction): Promise<ApprovalPending | undefined> {
     try {
-      await this.#ask(this.#whole(action), {});
+      const { idempotency_key: key, check_id, begun, isAllowed } = await this.#ask(this.#whole(action), {});
+      // So that the replay that carries it out is known.
+      if (isAllowed && !begun) await this.#journal.add(key, "allowed", { key, check_id });
     } catch (problem) {
       if (problem instanceof ApprovalPending) return problem;
       if (!(problem instanceof SpendgateError)) throw problem;
@@ -148,28 +155,31 @@ export class Gate {
     { providerKey = false, providerKeyHours = 24, wait = 0 }: CarryOptions<never>,
   ): Promise<Asked> {
     const key = action.idempotency_key;
-    const hash = await sha256(canonical(action));
+    if (!this.#hasJournal && !(await this.#redeems())) throw new TypeError(needsJournal);
+    const hash = await actionHash(action);
     let lines = await this.#journal.read(key);
-    const first = !lines.asked && (await this.#journal.add(key, "asked", { key, action: hash, seed: newIdempotencyKey() }));
-    if (!lines.asked) lines = await this.#journal.read(key);
+    if (!lines.asked) {
+      await this.#journal.add(key, "asked", { key, action: hash, seed: newIdempotencyKey() });
+      lines = await this.#journal.read(key);
+    }
     if (lines.asked?.action !== hash) throw new KeyReused(key);
     if (lines.ended || lines.closed) {
       await this.#reportEnd(lines);
       throw over(lines);
     }
     const before = lines.began ?? lines.doubted;
-    if (before) return this.#again(key, before, providerKey ? providerKeyHours : 0);
+    if (before) return this.#again(key, before, lines.began && providerKey ? providerKeyHours : 0);
     const redeems = await this.#redeems();
     const result = await this.#decided(action, wait);
-    const permit = { check_id: result.check_id, idempotency_key: key };
+    const permit = { check_id: result.check_id, idempotency_key: key, begun: false };
     if (result.redemption && !redeems) throw new InDoubt(key, result.check_id, "somebody redeemed the check to carry the action out");
-    if (redeems || !result.replayed) return { ...permit, repeated: false };
-    // A key that is new to the journal, and that the service knows, is also somebody else's.
-    if (first && !mayBeOwnReplay(result) && !providerKey) {
-      await this.#journal.add(key, "doubted", { key, check_id: result.check_id, at: now() });
-      throw new InDoubt(key, result.check_id, "it was allowed to somebody who asked before and does not write this journal");
-    }
-    return { ...permit, repeated: false };
+    const isAllowed = isOwn(result);
+    if (redeems || isAllowed || lines.allowed?.check_id === result.check_id) return { ...permit, isAllowed };
+    // A replay is somebody's with another journal, unless this one knows that it is its own.
+    if (providerKey && providerKeyHours >= 24) return { ...permit, isAllowed, since: earliest(result) };
+    await this.#journal.add(key, "doubted", { key, check_id: result.check_id });
+    const why = "the service had allowed it before, to a process with another journal, or in an answer that was lost";
+    throw new InDoubt(key, result.check_id, why);
   }
 
   /** again is about what was begun before: only the service can tell more. It is repeated if it began less than so many hours ago. */
@@ -190,7 +200,7 @@ export class Gate {
     const isRecent = Date.now() - Date.parse(began.at ?? "") < hours * 3_600_000;
     if (!isRecent || result.decision !== "allow")
       throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
-    return { check_id: checkId, idempotency_key: key, repeated: true };
+    return { check_id: checkId, idempotency_key: key, begun: true, since: began.at, isAllowed: false };
   }
 
   /** decided returns an allow of the service, or throws. */
@@ -221,24 +231,32 @@ export class Gate {
   }
 
   /** begin takes the permit: after it the body runs, here and nowhere else. */
-  async #begin(action: Action, asked: Asked, { providerKey = false }: CarryOptions<never>): Promise<void> {
-    const { check_id, idempotency_key: key, repeated } = asked;
-    if (this.#redeem && !repeated) await this.#redeemOnce(action, asked, providerKey);
-    const isFirst = await this.#journal.add(key, "began", { key, check_id, at: now() });
-    if (!isFirst && !repeated) throw new InDoubt(key, check_id, "another process has begun it");
+  async #begin(action: Action, asked: Asked, options: CarryOptions<never>): Promise<Asked> {
+    const { check_id, idempotency_key: key } = asked;
+    if (asked.begun) return asked;
+    const since = this.#redeem ? await this.#redeemOnce(action, asked, options) : asked.since;
+    if (!(await this.#journal.add(key, "began", { key, check_id, at: since ?? now() })))
+      throw new InDoubt(key, check_id, "another process has begun it");
+    return { ...asked, since };
   }
 
-  async #redeemOnce(action: Action, { check_id, idempotency_key: key }: Asked, providerKey: boolean): Promise<void> {
+  /** redeemOnce redeems a check. When somebody else did, and the body is repeated, it returns since when that may have run. */
+  async #redeemOnce(
+    action: Action,
+    { check_id, idempotency_key: key }: Asked,
+    { providerKey = false, providerKeyHours = 24 }: CarryOptions<never>,
+  ): Promise<string | undefined> {
     const { idempotency_key: _key, approval_id: _approval, ...about } = action;
     const seed = (await this.#journal.read(key)).asked?.seed;
     try {
       await this.#client.redeem(check_id, about, { idempotencyKey: `${seed}-${check_id}` });
+      return undefined;
     } catch (problem) {
       if (!(problem instanceof APIError) || problem.code !== "check_already_redeemed") throw problem;
       const result = await this.#client.getCheck(check_id);
       if (result.outcome) throw reported(result);
-      if (providerKey) return;
-      await this.#journal.add(key, "doubted", { key, check_id, at: now() });
+      if (providerKey && providerKeyHours >= 24) return earliest(result);
+      await this.#journal.add(key, "doubted", { key, check_id });
       throw new InDoubt(key, check_id, "somebody else redeemed it", problem);
     }
   }
@@ -249,15 +267,22 @@ export class Gate {
     try {
       value = await body({ check_id, idempotency_key: key });
     } catch (problem) {
-      if (options.declined?.(problem)) {
+      // What a repeated body throws does not say that nothing was moved the first time.
+      if (!asked.begun && asked.since === undefined && isDeclined(problem, options)) {
         await this.#end(key, check_id, { status: "failed" });
         throw problem;
       }
-      if (this.#redeem) await this.#client.reportInDoubt(check_id).catch(() => undefined); // the service finds it out, too, only later
-      throw new InDoubt(key, check_id, "what carries it out threw", problem);
+      return this.#doubt(asked, "what carries it out threw", problem);
     }
-    await this.#end(key, check_id, executed(value, options));
+    if (isUnfinished(value)) return this.#doubt(asked, "what carries it out returned a generator, which runs after its call");
+    await this.#end(key, check_id, ofValue(value, options.report));
     return value;
+  }
+
+  /** doubt throws that it is in doubt, after telling the service, which finds it out, too, only later. */
+  async #doubt({ check_id, idempotency_key: key }: Asked, why: string, problem?: unknown): Promise<never> {
+    if (await this.#redeems().catch(() => false)) await this.#client.reportInDoubt(check_id).catch(() => undefined);
+    throw new InDoubt(key, check_id, why, problem);
   }
 
   /** end writes down how the body ended, and reports it. One of the two is enough to know it later. */
@@ -275,21 +300,27 @@ export class Gate {
   /** reportEnd reports what ended and was not reported. It reports whether the service knows it. */
   async #reportEnd({ ended, closed }: Lines): Promise<boolean> {
     if (closed || !ended?.report) return true;
-    try {
-      await this.#client.reportOutcome(ended.check_id ?? "", ended.report).catch((problem: unknown) => {
-        if (!(problem instanceof APIError) || ![400, 422].includes(problem.status)) throw problem;
-        const { status } = ended.report as OutcomeReport; // what else the service does not take is left out
-        return this.#client.reportOutcome(ended.check_id ?? "", { status });
-      });
-    } catch (problem) {
-      if (!(problem instanceof APIError) || problem.code !== "outcome_already_reported") return false;
+    let isTaken = false;
+    for (const report of lesser(ended.report)) {
+      try {
+        await this.#client.reportOutcome(ended.check_id ?? "", report);
+        isTaken = true;
+      } catch (problem) {
+        isTaken = problem instanceof APIError && problem.code === "outcome_already_reported";
+        // What the service does not take, or cannot be sent, is left out.
+        const isRefused = problem instanceof APIError ? [400, 422].includes(problem.status) : !(problem instanceof SpendgateError);
+        if (!isTaken && !isRefused) return false;
+      }
+      if (isTaken) break;
     }
+    if (!isTaken) return false;
     await this.#journal.add(ended.key, "closed", ended).catch(() => false); // else it is reported once more
     return true;
   }
 
   /** resume reports what ended before a crash and was not reported, and says what is in doubt. Call it when the program starts. */
   async resume(): Promise<Resumed> {
+    if (!this.#hasJournal && !(await this.#redeems())) throw new TypeError(needsJournal);
     const resumed: Resumed = { reported: [], unreported: [], in_doubt: [] };
     for (const key of await this.#journal.open()) {
       const lines = await this.#journal.read(key);
@@ -315,7 +346,8 @@ export class Gate {
     const line = lines.began ?? lines.doubted;
     if (!line || lines.ended || lines.closed || this.#running.has(idempotencyKey))
       throw new TypeError("nothing is in doubt under this idempotency key");
-    const ended = { ...line, report };
+    if (!["executed", "failed", "voided"].includes(report.status)) throw new TypeError("an outcome is executed, failed or voided");
+    const ended = { ...line, report: { status: report.status, ...reportable(report) } };
     if (!(await this.#journal.add(idempotencyKey, "ended", ended))) throw new TypeError("it ended just now");
     return this.#reportEnd({ ended });
   }
@@ -326,53 +358,28 @@ const mostApprovals = 10;
 
 const now = () => new Date().toISOString();
 
-/** over is what became of a key whose end is written down. */
-function over({ ended, closed }: Lines): NotCarriedOut {
-  const line = (ended ?? closed) as Line;
-  const { status, reference = null } = line.report as OutcomeReport;
-  const checkId = line.check_id ?? "";
-  return status === "executed" ? new AlreadyExecuted(checkId, { status, reference }) : new AlreadyReported(checkId, status);
+/** earliest is when the body of a check that was allowed before can have begun. */
+function earliest({ timestamp }: CheckResult): string {
+  const at = Date.parse(timestamp);
+  return new Date(at < Date.now() ? at : Date.now()).toISOString();
 }
 
-/** reported is what became of a check by its outcome. */
-function reported({ check_id, outcome }: CheckResult): NotCarriedOut {
-  const status = outcome?.status ?? "unknown";
-  return status === "executed" ? new AlreadyExecuted(check_id) : new AlreadyReported(check_id, status);
+const needsJournal = "a gate whose key does not redeem needs a journal";
+
+function refuseGenerator(body: unknown): void {
+  if (/Generator/.test(Object.prototype.toString.call(body)))
+    throw new TypeError("a generator runs after its call: it cannot be guarded");
+}
+
+function isDeclined(problem: unknown, { declined }: CarryOptions<never>): boolean {
+  try {
+    return declined?.(problem) === true; // a promise is not
+  } catch {
+    return false;
+  }
 }
 
 function undecided(result: CheckResult, approval: Approval): NotCarriedOut {
   if (approval.status === "denied") return new Denied(approval);
   return approval.status === "expired" ? new ApprovalExpired(approval) : new ApprovalPending(result, approval);
-}
-
-/** executed is the report of a body's value. What the caller's function has wrong keeps nothing from being reported. */
-function executed<R>(value: R, { report }: CarryOptions<R>): OutcomeReport {
-  try {
-    const { amount: moved, reference, note } = report?.(value) ?? {};
-    return {
-      status: "executed",
-      amount: moved === undefined ? undefined : amount(moved),
-      reference: reference || undefined,
-      note: note || undefined,
-    };
-  } catch {
-    return { status: "executed" };
-  }
-}
-
-/** canonical is the same text for actions that the service takes for the same under one key. */
-function canonical({ idempotency_key: _key, approval_id: _approval, ...action }: Action): string {
-  return encode(sorted({ ...action, amount: amount(action.amount), currency: action.currency.toUpperCase() }));
-}
-
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (typeof value !== "object" || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value;
-  const members = Object.entries(value).filter(([, member]) => member !== undefined && member !== null);
-  return Object.fromEntries(members.sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, member]) => [name, sorted(member)]));
-}
-
-async function sha256(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -2,10 +2,10 @@ import type { OutcomeReport } from "./types.js";
 
 /**
  * The steps that are written down of an idempotency key, each once: the service is about to
- * be asked; somebody else may have asked before; the body is about to run; it has ended;
- * nothing is to be done any more.
+ * be asked; somebody else may have asked before; the service allowed it to who writes this
+ * journal; the body is about to run; it has ended; nothing is to be done any more.
  */
-export const steps = ["asked", "doubted", "began", "ended", "closed"] as const;
+export const steps = ["asked", "doubted", "allowed", "began", "ended", "closed"] as const;
 export type Step = (typeof steps)[number];
 
 /** What is written down of a step: JSON. */
@@ -16,7 +16,7 @@ export interface Line {
   /** Makes the key of a redemption, the same in a later attempt. */
   seed?: string;
   check_id?: string;
-  /** When the body began, or was said to be in doubt. */
+  /** When the body began, at the earliest. */
   at?: string;
   report?: OutcomeReport;
 }

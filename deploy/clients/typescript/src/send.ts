@@ -53,10 +53,13 @@ export interface Sent {
   error?: SpendgateError;
   /** An attempt that brought no success may have been executed all the same. */
   unknown: boolean;
+  /** What there is of successes that broke off. */
+  parts: Reply[];
 }
 
 interface Attempt {
   reply?: Reply;
+  part?: Reply;
   error?: SpendgateError;
   reached?: boolean;
   retry?: boolean;
@@ -95,20 +98,22 @@ export class Sender {
     const ends = performance.now() + (request.timeout ?? Infinity);
     const body = request.content === undefined ? undefined : encode(request.content);
     let unknown = false;
+    const parts: Reply[] = [];
     for (let i = 0; ; i++) {
-      const { reply, error, reached = false, retry = false, after = 0 } = await this.#once(request, body, ends);
-      if (reply) return { reply, unknown };
+      const { reply, part, error, reached = false, retry = false, after = 0 } = await this.#once(request, body, ends);
+      if (reply) return { reply, unknown, parts };
       unknown ||= reached;
+      if (part) parts.push(part);
       // A 429 was not looked at; what may have been done is not done again.
       const again = retry && (request.repeatable || !reached);
       const wait = after + Math.random() * Math.min(firstBackoff * 2 ** Math.min(i, 10), maxBackoff);
       if (!again || i + 1 >= attempts || after > maxWait || request.signal?.aborted || performance.now() + wait > ends) {
-        return { error: error as SpendgateError, unknown };
+        return { error: error as SpendgateError, unknown, parts };
       }
       try {
         await this.#pause(wait, request.signal);
       } catch {
-        return { error: error as SpendgateError, unknown };
+        return { error: error as SpendgateError, unknown, parts };
       }
     }
   }
@@ -120,6 +125,7 @@ export class Sender {
     const timer = setTimeout(() => controller.abort(new DOMException("it took too long", "TimeoutError")), limit);
     const giveUp = () => controller.abort(request.signal?.reason);
     request.signal?.addEventListener("abort", giveUp);
+    let part: Reply | undefined;
     try {
       if (request.signal?.aborted) giveUp();
       const response = await send(this.#base + request.path, {
@@ -129,9 +135,11 @@ export class Sender {
         signal: controller.signal,
         ...(body === undefined ? {} : { body }),
       });
-      const text = await read(response);
-      if (text !== undefined && (request.statuses ?? [200]).includes(response.status))
-        return { reply: { headers: response.headers, text } };
+      const isSuccess = (request.statuses ?? [200]).includes(response.status);
+      const came: Reply = { headers: response.headers, text: "" };
+      if (isSuccess) part = came;
+      const text = await read(response, (piece) => (came.text += piece));
+      if (text !== undefined && isSuccess) return { reply: { headers: response.headers, text } };
       const error = refusal(response, text ?? "");
       const temporary = error.status >= 500 || error.status === 429;
       return { error, reached: !error.definite, retry: temporary, after: 1000 * error.retryAfter };
@@ -140,6 +148,7 @@ export class Sender {
         error: new NoAnswer(`no answer from the service: ${reason(problem)}`, problem),
         reached: !neverSent(problem),
         retry: true,
+        ...(part ? { part } : {}),
       };
     } finally {
       clearTimeout(timer);
@@ -170,7 +179,7 @@ function continued(trace: { traceparent: string; tracestate?: string } | undefin
 }
 
 /** read returns an answer's text, undefined of one that is too long. It throws when the text broke off or is not UTF-8. */
-async function read(response: Response): Promise<string | undefined> {
+async function read(response: Response, came: (piece: string) => void): Promise<string | undefined> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const reader = response.body?.getReader();
   let text = "";
@@ -182,7 +191,9 @@ async function read(response: Response): Promise<string | undefined> {
       await reader.cancel();
       return undefined;
     }
-    text += decoder.decode(value, { stream: true });
+    const piece = decoder.decode(value, { stream: true });
+    text += piece;
+    came(piece);
   }
   return text + decoder.decode();
 }

@@ -64,8 +64,8 @@ const refund = gate.guard<string, string>(
   { providerKey: task.providerKey, report: (reference) => ({ reference }) },
 );
 
-// The provider is asked what became of what is in doubt, where there is no other way.
-if (!task.kill && !task.providerKey) {
+/** settle asks the provider what became of what is in doubt, where there is no other way. */
+async function settle(): Promise<void> {
   const { in_doubt } = await gate.resume();
   for (const { idempotency_key: order } of in_doubt) {
     const status = readFileSync(task.ledger, "utf8").includes(`${order} `) ? "executed" : "voided";
@@ -73,13 +73,16 @@ if (!task.kill && !task.providerKey) {
     await gate.settle(order, { status });
   }
 }
+
+const settles = !task.kill && !task.providerKey;
+if (settles) await settle();
 for (const order of task.orders) {
   try {
     console.log(`done ${await refund(order)}`);
   } catch (problem) {
     if (!(problem instanceof SpendgateError)) throw problem;
-    if (problem instanceof InDoubt && task.kill === undefined && !task.providerKey) throw problem; // it was settled
-    console.log(problem instanceof AlreadyExecuted ? `executed ${order}` : `${problem.name} ${order}`);
+    if (problem instanceof InDoubt && settles) await settle(); // an allow whose answer was lost
+    else console.log(problem instanceof AlreadyExecuted ? `executed ${order}` : `${problem.name} ${order}`);
   }
 }
 await gate.resume();

@@ -113,6 +113,38 @@ describe("a guard", { skip, concurrency: true }, () => {
     assert.deepEqual(ledger, []);
   });
 
+  it("carries out what it was allowed when it only asked, and nothing of another journal", async () => {
+    const ledger: string[] = [];
+    const order = unique();
+    const journal = memoryJournal();
+    const { gate, refund } = refunding(journal, ledger);
+    const action = { idempotency_key: order, amount: "10", counterparty: order };
+    assert.equal(await gate.pending(action), undefined);
+    await assert.rejects(refunding(memoryJournal(), ledger).refund(order), InDoubt);
+    assert.equal(await refund(order), order);
+    assert.equal(ledger.length, 1);
+  });
+
+  it("goes by the role of the key without a journal", async () => {
+    const client = await as({ role: "gateway" });
+    const gates = [0, 1].map(() => new Gate({ client, defaults: { agent_id: "bot", policy_id: policyId, currency: "USD" } }));
+    const order = unique();
+    const ends = await Promise.allSettled(
+      gates.map((gate) => gate.check({ idempotency_key: order, action_type: "refund", amount: 10, counterparty: order }, () => 1)),
+    );
+    assert.deepEqual(ends.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+  });
+
+  it("does not know the end of what runs after it returned, or was only said to be declined by a promise", async () => {
+    const { gate } = refunding(memoryJournal(), []);
+    async function* later() {}
+    const throwing = () => Promise.reject(new Error("nobody knows"));
+    const action = () => ({ idempotency_key: unique(), amount: "10", counterparty: unique() });
+    await assert.rejects(gate.check(action(), () => later()), InDoubt);
+    const declined = (async () => false) as unknown as () => boolean;
+    await assert.rejects(gate.check(action(), throwing, { declined }), InDoubt);
+  });
+
   it("runs nothing that the journal does not take, and reports what ended all the same", async () => {
     for (const [step, runs] of [
       ["asked", 0],
@@ -161,13 +193,24 @@ describe("a guard", { skip, concurrency: true }, () => {
       journal: memoryJournal(),
       defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" },
     });
-    const order = unique();
     let checkId = "";
     const body = async ({ check_id }: { check_id: string }) => (checkId = check_id);
-    await gate.check({ idempotency_key: order, amount: 10, counterparty: order }, body, {
-      report: () => ({ reference: "x".repeat(257) }),
-    });
-    assert.equal((await agent.getOutcome(checkId)).reference, null);
+    const longest = "\u{1f4b6}".repeat(256);
+    for (const [reference, reported] of [
+      ["x".repeat(257), null],
+      ["a\0b", null],
+      ["a\ud800b", null],
+      [{}, null],
+      [5, "5"],
+      [5n, "5"],
+      [longest, longest],
+    ] as const) {
+      const order = unique();
+      await gate.check({ idempotency_key: order, amount: 10, counterparty: order }, body, {
+        report: () => ({ reference: reference as string }),
+      });
+      assert.equal((await agent.getOutcome(checkId)).reference, reported);
+    }
   });
 
   it("follows an approval of an action that is escalated once more", async () => {
@@ -200,7 +243,15 @@ describe("a guard", { skip, concurrency: true }, () => {
       () => new Gate({ client: agent, journal: memoryJournal() }).guard({ key: String }, async function* () {}),
       TypeError,
     );
-    assert.throws(() => new Gate({ client: agent }), TypeError);
+    assert.throws(() => new Gate({ client: agent, redeem: false }), TypeError);
+    const gate = new Gate({ client: agent });
+    await assert.rejects(gate.resume(), TypeError);
+    const action = { idempotency_key: unique(), agent_id: "bot", policy_id: policyId, amount: 10, currency: "USD", counterparty: "c" };
+    await assert.rejects(
+      gate.check(action, () => assert.fail("it ran")),
+      TypeError,
+    );
+    assert.deepEqual(await author.checks({ idempotency_key: action.idempotency_key }).all(), []);
     await assert.rejects(refunding(memoryJournal(), []).refund(" "), TypeError);
   });
 });

@@ -16,7 +16,7 @@ from . import admin, api, gate, guard
 from .api import When
 from .errors import NoAnswer
 from .http import Body, lost
-from .guarded import Guarded
+from .guarded import Guarded, unfinished
 from .send import Local, Pause, Reply, Step, Steps, Transfer
 from .types import Event, Page, Result
 
@@ -109,6 +109,8 @@ def _guarding(
                 except BaseException as error:
                     await self._run(guard.end(self, permit, error, guarded.terms))
                     raise
+                if problem := unfinished(returned):
+                    await self._run(guard.end(self, permit, problem, guarded.strict))
                 guarded.note(permit, returned)
                 await self._run(guard.end(self, permit, None, guarded.terms))
                 return returned
@@ -218,11 +220,13 @@ class AsyncSpendgate(gate.Gate):
             sent = self._http.build_request(t.method, t.url, headers=t.headers, content=t.body, timeout=t.timeout)
             # A redirect would send the key to another address.
             response = await self._http.send(sent, stream=True, follow_redirects=False)
+            body = Body(t.timeout)
             try:
-                body = Body(t.timeout)
                 async for piece in response.aiter_raw():
                     body.add(piece)
                 return body.reply(response)
+            except httpx.HTTPError as error:
+                return lost(error, body.reply(response))
             finally:
                 await response.aclose()
         except httpx.HTTPError as error:

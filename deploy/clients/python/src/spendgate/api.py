@@ -60,13 +60,16 @@ def fetch(settings: Settings, request: Request, kind: type[T]) -> Steps[T]:
 # Checks.
 
 
-def check_once(settings: Settings, planned: Action) -> Steps[tuple[t.Result, int]]:
-    """Asks whether an action may be carried out. Also returns how many attempts that took."""
+def check_once(settings: Settings, planned: Action) -> Steps[tuple[t.Result, bool]]:
+    """Asks whether an action may be carried out. Also returns whether this call is the one that made the check."""
     if not planned.key.strip():  # the service, too, sees none
         planned = planned.but(idempotency_key="py-" + secrets.token_hex(16))
     try:
         reply = yield from send(settings, Request("POST", "/v1/checks", dict(planned.members)))
-        return replace(result(decode(reply.body), reply), checked=True), reply.attempts
+        made = replace(result(decode(reply.body), reply), checked=True)
+        # A replay is ours if our first answer broke off, and what there is of it names the same check.
+        ours = any(reply.body.startswith(part) and f'"{made.check_id}"'.encode() in part for part in reply.parts)
+        return made, ours or not made.replayed
     except APIError as error:
         if error.definite and not error.maybe_done:
             raise

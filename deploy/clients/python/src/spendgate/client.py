@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -16,7 +15,7 @@ from . import admin, api, gate, guard
 from .api import When
 from .errors import NoAnswer
 from .http import Body, lost, without_delay
-from .guarded import Guarded
+from .guarded import Guarded, is_coroutine, unfinished
 from .send import Local, Pause, Reply, Step, Steps, Transfer
 from .types import Event, Page, Result
 
@@ -93,7 +92,7 @@ def _guarding(
         make = guarding(self, *args, **kwargs)
 
         def decorate(function: F) -> F:
-            if inspect.iscoroutinefunction(function):
+            if is_coroutine(function):
                 raise TypeError("a coroutine is guarded by AsyncSpendgate")
             guarded = make(function)
 
@@ -105,6 +104,8 @@ def _guarding(
                 except BaseException as error:
                     self._run(guard.end(self, permit, error, guarded.terms))
                     raise
+                if problem := unfinished(returned):
+                    self._run(guard.end(self, permit, problem, guarded.strict))
                 guarded.note(permit, returned)
                 self._run(guard.end(self, permit, None, guarded.terms))
                 return returned
@@ -213,11 +214,13 @@ class Spendgate(gate.Gate):
             )
             # A redirect would send the key to another address.
             response = self._http.send(sent, stream=True, follow_redirects=False)
+            body = Body(t.timeout)
             try:
-                body = Body(t.timeout)
                 for piece in response.iter_raw():
                     body.add(piece)
                 return body.reply(response)
+            except httpx.HTTPError as error:
+                return lost(error, body.reply(response))
             finally:
                 response.close()
         except httpx.HTTPError as error:

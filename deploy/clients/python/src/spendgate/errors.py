@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .send import Reply
     from .types import CheckOutcome, Result
 
 
@@ -18,9 +19,10 @@ class SpendgateError(Exception):
 class NoAnswer(SpendgateError):
     """There is no answer, or none that can be understood."""
 
-    def __init__(self, problem: str, *, maybe_done: bool = True) -> None:
+    def __init__(self, problem: str, *, maybe_done: bool = True, part: Reply | None = None) -> None:
         super().__init__(problem)
         self.maybe_done = maybe_done
+        self.part = part  # of an answer that broke off
 
 
 class APIError(SpendgateError):

@@ -75,24 +75,37 @@ class Asked:
 
     intent: Intent
     result: Result
-    attempts: int
-    fresh: bool  # the journal did not have the key before
+    ours: bool  # it was asked for here, and the answer is the first
 
 
 class Permit:
     """That the body may run, now, under check_id. The body may say what it did."""
 
-    def __init__(self, entry: Entry, result: Result | None, redeemed: bool) -> None:
+    def __init__(self, entry: Entry, result: Result | None, redeemed: bool, repeated: bool) -> None:
         self.check_id, self.result, self.redeemed, self._key = entry.check_id, result, redeemed, entry.key
+        self.repeated = repeated  # it may have run before, under the same check_id
         self.end: dict[str, str] = {"status": "executed"}
 
-    def executed(self, *, reference: str = "", amount: api.Amount | None = None) -> None:
-        """Says what the report names; amount only if another was moved than the check's."""
-        self.end = {"status": "executed", "reference": reference, "amount": "" if amount is None else str(money(amount))}
+    def executed(self, *, reference: str | int | None = None, amount: api.Amount | None = None) -> None:
+        """Says what the report names; amount only if another was moved than the check's.
 
-    def failed(self, note: str = "") -> None:
-        """Says that nothing was moved."""
-        self.end = {"status": "failed", "note": note}
+        A reference of more than 256 characters, or with some that cannot be sent, is left out.
+        """
+        moved = "" if amount is None else str(money(amount))
+        self.end = {"status": "executed", "reference": reportable("reference", reference, 256), "amount": moved}
+
+    def failed(self, note: str | None = None) -> None:
+        """Says that nothing was moved. Of a body that is repeated that is in doubt all the same."""
+        self.end = {"status": "failed", "note": reportable("note", note, 4096)}
+
+
+def reportable(name: str, value: object, most: int) -> str:
+    """A text that the service and the journal take: the money was moved, whatever it is."""
+    text = str(value) if isinstance(value, (str, int)) else ""
+    fits = len(text) <= most and not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
+    if value is not None and (not fits or not isinstance(value, (str, int))):
+        log.warning("a %s that cannot be reported is left out: %.300r", name, value)
+    return text if fits else ""
 
 
 def redeems(gate: Gate) -> Steps[bool]:
@@ -111,45 +124,46 @@ def journal_of(gate: Gate) -> Steps[Journal]:
     return gate.memory
 
 
-def note(journal: Journal, action: api.Action) -> Steps[tuple[Entry, bool]]:
-    """Returns the journal's entry of the action's key, and whether it is new."""
+def note(journal: Journal, action: api.Action) -> Steps[Entry]:
+    """Returns the journal's entry of the action's key."""
     if not action.key.strip():
         raise TypeError("what is guarded has an idempotency key that belongs to it, such as the number of an order")
     deciding = dict(action.deciding)
     deciding["amount"] = money(deciding["amount"]).normalize()
     deciding["currency"] = str(deciding["currency"]).upper()
     digest = hashlib.sha256(encode(sorted(deciding.items()))).hexdigest()
-    new = Entry(action.key, digest)
-    entry = yield from local(lambda: journal.add(new))
+    entry = yield from local(lambda: journal.add(Entry(action.key, digest)))
     if entry.action != digest:
         raise KeyReused(f"{action.key!r} is the idempotency key of another action")
-    return entry, entry.redemption == new.redemption
+    return entry
 
 
 def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
     """Makes the check. Only enter() decides whether a body runs."""
-    fresh = True
-    if gate.journal is not None and intent.action.key.strip():
-        _, fresh = yield from note(gate.journal, intent.action)
-    result, attempts = yield from api.check_once(gate, intent.action)
-    return Asked(intent, result, attempts, fresh)
+    journal = gate.journal if intent.action.key.strip() else None
+    if journal is not None:
+        yield from note(journal, intent.action)
+    result, ours = yield from api.check_once(gate, intent.action)
+    if journal is not None and ours and result.allowed:  # so that a later replay of it is known
+        yield from after(journal, intent.action.key, "asked", check_id=result.check_id)
+    return Asked(intent, result, ours)
 
 
 def begin(gate: Gate, intent: Intent) -> Steps[Permit]:
     """Returns a permit, or raises why there is none."""
     journal = yield from journal_of(gate)
-    entry, fresh = yield from note(journal, intent.action)
+    entry = yield from note(journal, intent.action)
     if entry.state != "asked":
         return (yield from prior(gate, journal, entry, intent.terms))
-    result, attempts = yield from api.check_once(gate, intent.action)
-    return (yield from _enter(gate, journal, entry, Asked(intent, result, attempts, fresh)))
+    result, ours = yield from api.check_once(gate, intent.action)
+    return (yield from _enter(gate, journal, entry, Asked(intent, result, ours)))
 
 
 def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
     """Returns a permit for what was asked, or raises why there is none."""
     journal = yield from journal_of(gate)
-    entry, _ = yield from note(journal, asked.intent.action)
-    if entry.state == "asked":
+    entry = yield from note(journal, asked.intent.action)
+    if entry.state == "asked" or (entry.state == "doubted" and asked.ours):
         return (yield from _enter(gate, journal, entry, asked))
     if asked.result.allowed and asked.result.check_id != entry.check_id:
         # The service has forgotten the key, the journal has not: the new check is for nothing.
@@ -177,11 +191,12 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
         raise Blocked(result)
     if result.redemption is not None and not redeem:
         raise InDoubt(entry.key, result.check_id, "somebody redeemed the check to carry the action out")
-    # A key that is new to the journal, and was known at the first request of this process.
-    if result.replayed and asked.fresh and asked.attempts == 1 and not redeem and not terms.repeats():
-        # It stays in doubt: the next call is not the first one any more.
-        yield from local(lambda: journal.move(entry.key, "asked", state="begun", check_id=result.check_id, at=0.0))
-        raise InDoubt(entry.key, result.check_id, "another process asked for it, or one with another journal")
+    # A replay is somebody's with another journal, unless this one knows that it is its own.
+    repeated = not redeem and not asked.ours and (entry.state, entry.check_id) != ("asked", result.check_id)
+    if repeated and not terms.repeats():
+        yield from local(lambda: journal.move(entry.key, "asked", state="doubted", check_id=result.check_id))
+        why = "the service had allowed it before, to a process with another journal, or in an answer that was lost"
+        raise InDoubt(entry.key, result.check_id, why)
     if redeem:
         try:
             yield from api.redeem(gate, result.check_id, idempotency_key=entry.redemption, **asked.intent.action.deciding)
@@ -189,11 +204,17 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
             if error.code != "check_already_redeemed":
                 raise
             yield from doubtful(gate, entry.key, result.check_id, terms.repeats())
-    begun = replace(entry, state="begun", check_id=result.check_id, at=time.time())
-    if not (yield from local(lambda: journal.move(entry.key, "asked", state="begun", check_id=result.check_id, at=begun.at))):
-        now = yield from local(lambda: journal.add(entry))  # another process has begun
-        return (yield from prior(gate, journal, now, terms))
-    return Permit(begun, result, redeem)
+            repeated = True
+    began = min(time.time(), result.timestamp.timestamp()) if repeated else time.time()
+    begun = replace(entry, state="begun", check_id=result.check_id, at=began)
+    claim = {"state": "begun", "check_id": result.check_id, "at": began}
+    mine = yield from local(lambda: journal.move(entry.key, "asked", **claim))
+    if not mine and asked.ours:  # others of this journal, who had a replay, doubted it
+        mine = yield from local(lambda: journal.move(entry.key, "doubted", **claim))
+    if mine:
+        return Permit(begun, result, redeem, repeated)
+    now = yield from local(lambda: journal.add(entry))  # another process has begun
+    return (yield from prior(gate, journal, now, terms))
 
 
 def approved(gate: Gate, asked: Asked) -> Steps[Asked]:
@@ -207,23 +228,23 @@ def approved(gate: Gate, asked: Asked) -> Steps[Asked]:
         found = yield from api.approval(gate, result.approval_id)
     if found.status in ("approved", "used"):
         again = intent.action.but(approval_id=result.approval_id)
-        used, attempts = yield from api.check_once(gate, again)
-        return Asked(Intent(again, intent.terms), used, attempts, asked.fresh)
+        used, ours = yield from api.check_once(gate, again)
+        return Asked(Intent(again, intent.terms), used, ours)
     raise {"denied": Denied, "expired": ApprovalExpired}.get(found.status, ApprovalPending)(result)
 
 
 def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Permit]:
-    """Decides about a key of which the journal says that its body has begun."""
+    """Decides about a key of which the journal says that its body has begun, or may have."""
     if entry.state == "ended":
         yield from report(gate, journal, entry)
-    if entry.state != "begun":
+    if entry.state not in ("begun", "doubted"):
         raise over(entry.check_id, CheckOutcome(entry.status), entry.reference)
     try:
-        yield from doubtful(gate, entry.key, entry.check_id, terms.repeats(entry.at))
+        yield from doubtful(gate, entry.key, entry.check_id, entry.state == "begun" and terms.repeats(entry.at))
     except AlreadyReported as known:
         yield from reported(journal, entry, known.outcome)
         raise
-    return Permit(entry, None, bool(gate.redeeming))
+    return Permit(entry, None, bool(gate.redeeming), repeated=True)
 
 
 def doubtful(gate: Gate, key: str, check_id: str, repeats: bool) -> Steps[None]:
@@ -252,16 +273,19 @@ def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -
     """Records how the body ended, and reports it. A report that is lost is made by resume()."""
     journal = yield from journal_of(gate)
     key = permit._key
-    if error is not None and not isinstance(error, terms.failed_on):
-        if not isinstance(error, Exception):
+    ended: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
+    meant = error is None or isinstance(error, terms.failed_on)
+    # What a repeated body says of itself does not say that nothing was moved the first time.
+    if not meant or (permit.repeated and ended["status"] == "failed"):
+        if not (meant or isinstance(error, Exception)):
             return  # the process ends: it stays begun
         if permit.redeemed:
             try:
                 yield from api.in_doubt(gate, permit.check_id)
             except SpendgateError as refused:
                 log.warning("%s is not said to be in doubt: %s", permit.check_id, refused)
-        raise InDoubt(key, permit.check_id, f"its body raised {type(error).__name__}") from error
-    ended: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
+        what = f"raised {type(error).__name__}" if error is not None else "failed"
+        raise InDoubt(key, permit.check_id, f"its body {what}{', repeated' if permit.repeated else ''}") from error
     entry = replace(Entry(key, ""), check_id=permit.check_id, **ended)
     yield from after(journal, key, "begun", state="ended", **ended)
     yield from report(gate, journal, entry)
@@ -271,12 +295,22 @@ def report(gate: Gate, journal: Journal, entry: Entry) -> Steps[None]:
     """Reports how a body ended, if that is possible now."""
     told: dict[str, Any] = {name: getattr(entry, name) or None for name in ("reference", "note")}
     status: Any = entry.status
-    try:
-        yield from api.report_outcome(gate, entry.check_id, status, amount=Decimal(entry.amount) if entry.amount else None, **told)
-    except SpendgateError as error:
-        log.warning("%s is not reported as %s: %s", entry.check_id, entry.status, error)
-        if not isinstance(error, APIError) or error.code != "outcome_already_reported":
-            return
+    moved = Decimal(entry.amount) if entry.amount else None
+    less: list[dict[str, Any]] = [{"amount": moved, **told}]  # what the service does not take is left out
+    less += [{"amount": moved}] if any(told.values()) else []
+    less += [{}] if moved is not None else []
+    for content in less:
+        try:
+            yield from api.report_outcome(gate, entry.check_id, status, **content)
+            break
+        except (SpendgateError, TypeError, ValueError) as error:
+            log.warning("%s is not reported as %s: %s", entry.check_id, entry.status, error)
+            if isinstance(error, APIError) and error.code == "outcome_already_reported":
+                break
+            if isinstance(error, SpendgateError) and not (isinstance(error, APIError) and error.status in (400, 422)):
+                return
+    else:
+        return
     yield from after(journal, entry.key, "ended", state="reported")
 
 
@@ -289,7 +323,7 @@ def after(journal: Journal, key: str, was: State, **changes: Any) -> Steps[None]
 
 
 def reported(journal: Journal, entry: Entry, outcome: CheckOutcome) -> Steps[None]:
-    yield from after(journal, entry.key, "begun", state="reported", status=outcome.status)
+    yield from after(journal, entry.key, entry.state, state="reported", status=outcome.status)
 
 
 def resume(gate: Gate) -> Steps[list[Entry]]:

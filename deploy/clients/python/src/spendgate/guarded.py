@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Union
 
@@ -26,8 +27,9 @@ class Guarded:
     reference: Callable[[Any], str | None] | None
 
     def __post_init__(self) -> None:
+        called: Any = getattr(self.function, "__call__", None)  # of an object that is called
         for other in (inspect.isgeneratorfunction, inspect.isasyncgenfunction):
-            if other(self.function):
+            if other(self.function) or other(called):
                 raise TypeError("a generator's body runs later than its call: it cannot be guarded")
         if self.terms.provider_key and not self.takes_check_id:
             raise TypeError("a provider that takes an idempotency key is given one: the function needs a parameter check_id")
@@ -73,6 +75,11 @@ class Guarded:
             bound.arguments["check_id"] = check_id
         return self.function(*bound.args, **bound.kwargs)
 
+    @property
+    def strict(self) -> Terms:
+        """The terms of an error that is the guard's own: it never means that nothing was moved."""
+        return replace(self.terms, failed_on=())
+
     def note(self, permit: Permit, returned: Any) -> None:
         """Has the report name what the function returned."""
         if self.reference is None:
@@ -89,3 +96,20 @@ class Guarded:
         setattr(wrapper, "__signature__", self.signature.replace(parameters=shown))
         wrapper.__annotations__ = {n: a for n, a in wrapper.__annotations__.items() if n != "check_id"}
         return wrapper
+
+
+def is_coroutine(function: Callable[..., Any]) -> bool:
+    """Whether its calls are awaited; an object may have a __call__ of that kind."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+
+
+def unfinished(returned: object) -> TypeError | None:
+    """What is wrong with a body that returned what has not run, or not ended: that is stopped where it can be."""
+    runs_later = inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
+    if not runs_later and not hasattr(returned, "add_done_callback"):
+        return None
+    for stop in ("close", "cancel"):
+        with suppress(Exception):
+            getattr(returned, stop)()
+    what = type(returned).__name__
+    return TypeError(f"the body returned a {what}, which ends later than its call: coroutines are guarded by AsyncSpendgate")

@@ -15,9 +15,9 @@ from .send import Reply
 MOST_ANSWER = 8 << 20  # bytes; the largest answers take some 3 MiB
 
 
-def lost(error: httpx.HTTPError) -> NoAnswer:
+def lost(error: httpx.HTTPError, part: Reply | None = None) -> NoAnswer:
     never_sent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
-    return NoAnswer(f"no answer from the service: {type(error).__name__}: {error}", maybe_done=not never_sent)
+    return NoAnswer(f"no answer from the service: {type(error).__name__}: {error}", maybe_done=not never_sent, part=part)
 
 
 def without_delay(event: str, info: Mapping[str, Any]) -> None:

@@ -12,14 +12,15 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
 
-State = Literal["asked", "begun", "ended", "reported"]
+State = Literal["asked", "doubted", "begun", "ended", "reported"]
 
 
 @dataclass(frozen=True)
 class Entry:
     """An idempotency key and what became of it.
 
-    asked: the body has not begun. begun: it has, and is in doubt unless a process is in it.
+    asked: the body has not begun; a check_id is that of an allow that was made for this journal.
+    doubted: it may have begun for another. begun: it has, and is in doubt unless a process is in it.
     ended: it has a status, which is not reported yet. reported: the service knows it.
     """
 
@@ -32,7 +33,7 @@ class Entry:
     amount: str = ""  # that was moved, if another than the check's
     reference: str = ""
     note: str = ""
-    at: float = field(default_factory=time.time)  # when it was asked, then when it began
+    at: float = field(default_factory=time.time)  # when it was asked, then when it began, at the earliest
 
 
 class Journal(Protocol):
@@ -47,7 +48,7 @@ class Journal(Protocol):
         ...
 
     def unfinished(self) -> Sequence[Entry]:
-        """The entries that are begun or ended, oldest first."""
+        """The entries that are doubted, begun or ended, oldest first."""
         ...
 
 
@@ -87,7 +88,7 @@ class SQLiteJournal:
 
     def unfinished(self) -> list[Entry]:
         with closing(self._connect()) as db:
-            found = db.execute("SELECT * FROM spendgate_journal WHERE state IN ('begun', 'ended') ORDER BY at, key")
+            found = db.execute("SELECT * FROM spendgate_journal WHERE state IN ('doubted', 'begun', 'ended') ORDER BY at, key")
             return [Entry(**row) for row in found]
 
 
@@ -112,4 +113,4 @@ class MemoryJournal:
 
     def unfinished(self) -> list[Entry]:
         with self._lock:
-            return sorted((e for e in self._entries.values() if e.state in ("begun", "ended")), key=lambda e: e.at)
+            return sorted((e for e in self._entries.values() if e.state in ("doubted", "begun", "ended")), key=lambda e: e.at)

@@ -46,14 +46,15 @@ class Reply:
     status: int
     headers: Sequence[tuple[str, str]]
     body: bytes
-    attempts: int = 1
+    parts: Sequence[bytes] = ()  # earlier answers to the same request that broke off, and were no replays
 
     def header(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]
 
     @property
     def replayed(self) -> bool:
-        return self.header("idempotent-replayed")[:1] == ["true"]
+        """Whether the header is there, unless it says that it is not so."""
+        return any(value.strip().lower() not in ("?0", "false") for value in self.header("idempotent-replayed"))
 
     @property
     def retry_after(self) -> int:
@@ -124,15 +125,19 @@ def send(settings: Settings, request: Request) -> Steps[Reply]:
         headers["Prefer"] = f"wait={request.wait}"
     ends = None if settings.deadline is None else time.monotonic() + settings.deadline
     unknown = False
+    parts: list[bytes] = []
     for attempt in count(1):
         left = settings.timeout + request.wait
         if ends is not None:
             left = max(0.001, min(left, ends - time.monotonic()))
         answer: Reply | NoAnswer = yield Transfer(request.method, settings.base + request.path, headers, body, left)
         if isinstance(answer, Reply) and answer.status in (request.status, request.again):
-            return Reply(answer.status, answer.headers, answer.body, attempt)
+            return Reply(answer.status, answer.headers, answer.body, parts)
         error: NoAnswer | APIError = answer if isinstance(answer, NoAnswer) else refusal(answer)
         unknown = unknown or error.maybe_done
+        part = error.part if isinstance(error, NoAnswer) else None
+        if part and part.status == request.status and not part.replayed:
+            parts.append(part.body)
         # A 429 was not looked at; what may have been done is not done again.
         again = isinstance(error, NoAnswer) or error.temporary
         after = error.retry_after if isinstance(error, APIError) else 0

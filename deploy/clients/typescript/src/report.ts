@@ -1,0 +1,68 @@
+import { amount } from "./amount.js";
+import { AlreadyExecuted, AlreadyReported, type NotCarriedOut } from "./errors.js";
+import type { Line, Lines } from "./journal.js";
+import type { CheckResult, OutcomeReport } from "./types.js";
+
+// How a body ended, as it is written down and reported.
+
+type Told = Omit<OutcomeReport, "status">;
+
+/** ofValue is the report of a body's value. What the caller's function has wrong keeps nothing from being reported. */
+export function ofValue<R>(value: R, report?: (value: R) => Told): OutcomeReport {
+  let told: Told = {};
+  try {
+    told = report?.(value) ?? {};
+  } catch {
+    // The money was moved all the same.
+  }
+  return { status: "executed", ...reportable(told) };
+}
+
+/** reportable returns what of a report can be written down and sent: no text that is too long or is not Unicode, no amount that is none. */
+export function reportable(told: Told): Told {
+  const { amount: moved, reference, note } = told;
+  const kept: Told = {};
+  try {
+    if (moved !== undefined && moved !== null) kept.amount = amount(moved);
+  } catch {
+    // It is left out.
+  }
+  const [referred, noted] = [text(reference, 256), text(note, 4096)];
+  if (referred) kept.reference = referred;
+  if (noted) kept.note = noted;
+  return kept;
+}
+
+function text(value: unknown, most: number): string | undefined {
+  if (!["string", "number", "bigint"].includes(typeof value)) return undefined;
+  const text = String(value);
+  return [...text].length <= most && !/[\0\p{Cs}]/u.test(text) ? text : undefined;
+}
+
+/** lesser returns a report, and what is left of it when the service does not take that. */
+export function lesser(report: OutcomeReport): OutcomeReport[] {
+  const { status, amount: moved, reference, note } = report;
+  const reports = [report];
+  if (moved !== undefined && (reference ?? note) !== undefined) reports.push({ status, amount: moved });
+  if ((moved ?? reference ?? note) !== undefined) reports.push({ status });
+  return reports;
+}
+
+/** isUnfinished reports whether a value is a generator, whose code runs after it was returned. */
+export function isUnfinished(value: unknown): boolean {
+  return /Generator\]$/.test(Object.prototype.toString.call(value));
+}
+
+/** over is what became of a key whose end is written down. */
+export function over({ ended, closed }: Lines): NotCarriedOut {
+  const line = (ended ?? closed) as Line;
+  const { status, reference = null } = line.report as OutcomeReport;
+  const checkId = line.check_id ?? "";
+  return status === "executed" ? new AlreadyExecuted(checkId, { status, reference }) : new AlreadyReported(checkId, status);
+}
+
+/** reported is what became of a check by its outcome. */
+export function reported({ check_id, outcome }: CheckResult): NotCarriedOut {
+  const status = outcome?.status ?? "unknown";
+  return status === "executed" ? new AlreadyExecuted(check_id) : new AlreadyReported(check_id, status);
+}
