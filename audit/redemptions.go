@@ -9,6 +9,9 @@ import (
 // Redemptions are what is known of redeemed checks beside their outcomes. They are made
 // by Commit.
 type Redemptions interface {
+	// Untouched returns those of the checks of which no outcome is recorded, neither a
+	// redemption nor a report, in no order.
+	Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
 	// RedeemedUnder returns the check that was redeemed under a lasting key, or
 	// ErrNotFound.
 	RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error)

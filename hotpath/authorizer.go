@@ -62,6 +62,7 @@ type Authorizer struct {
 	feedWaiters  feedWaiters
 	approvals    *guard.Lookup[spend.ID, *audit.Approval]
 	became       *guard.Lookup[spend.ID, spend.Course]
+	toRedeem     *guard.Lookup[spend.ID, *spend.Check]
 	terms        redeemTerms
 	metrics      *metrics
 	log          *slog.Logger
@@ -100,7 +101,8 @@ func New(c Components) *Authorizer {
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
 		shadows: newShadows(c.Store, cmp.Or(c.ShadowTimeout, defaultShadowTimeout)),
 		local:   newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), became: newBecame(c.Store),
-		metrics: m, log: c.Logger, now: c.Now, sessionReads: make(slots, sessionReads), privateWebhooks: c.PrivateWebhooks,
+		toRedeem: newToRedeem(c.Store),
+		metrics:  m, log: c.Logger, now: c.Now, sessionReads: make(slots, sessionReads), privateWebhooks: c.PrivateWebhooks,
 	}
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store
 	a.checkings.New = func() any { return new(checking) }

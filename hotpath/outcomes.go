@@ -49,15 +49,16 @@ func (a *Authorizer) Report(
 	if !check.TakesOutcome() {
 		return nil, false, ErrNotAllowed
 	}
-	return a.take(ctx, r, check, func(course *spend.Course, _ int) (*spend.Outcome, bool, error) {
+	return a.take(ctx, r, check, false, func(course *spend.Course, _ int) (*spend.Outcome, bool, error) {
 		return a.next(ctx, r, course, check, report)
 	})
 }
 
 // take records the next step of what became of a check, which next makes of the steps
-// so far, or finds it recorded already: replayed. Of two at once the store takes one, and
-// the other looks again: it was refused, so often so far.
-func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check,
+// so far, or finds it recorded already: replayed. Of one that is untouched there was none
+// a moment ago. Of two at once the store takes one, and the other looks again: it was
+// refused, so often so far.
+func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, untouched bool,
 	next func(course *spend.Course, refused int) (o *spend.Outcome, replayed bool, err error),
 ) (o *spend.Outcome, replayed bool, err error) {
 	if _, ok := a.writer.Reserve(); !ok {
@@ -70,10 +71,13 @@ func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check,
 		}
 	}()
 	for range maxReclaims {
-		steps, err := a.store.Outcomes(ctx, []spend.ID{check.ID})
-		if err != nil {
-			return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		var steps []*spend.Outcome
+		if !untouched {
+			if steps, err = a.store.Outcomes(ctx, []spend.ID{check.ID}); err != nil {
+				return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			}
 		}
+		untouched = false
 		course := spend.CourseOf(steps)
 		o, replayed, err := next(&course, reporting.refused)
 		if err != nil || replayed {

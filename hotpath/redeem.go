@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/guard"
 )
 
 // What a redemption is refused with, beside the errors with more to say.
@@ -68,13 +69,32 @@ type Redemption struct {
 	Action         *spend.Action // that; agent, policy and type are the check's where they are empty
 }
 
+// newToRedeem returns what looks up checks that are to be redeemed, for many at once.
+func newToRedeem(store audit.Redemptions) *guard.Lookup[spend.ID, *spend.Check] {
+	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
+		checks, err := store.Untouched(ctx, ids)
+		found := make(map[spend.ID]*spend.Check, len(checks))
+		for _, c := range checks {
+			found[c.ID] = c
+		}
+		return found, err
+	})
+}
+
+// Untouched returns a check of which no outcome is recorded; nil if there is none.
+func (a *Authorizer) Untouched(ctx context.Context, id spend.ID) (*spend.Check, error) {
+	check, _, err := a.toRedeem.Get(ctx, id)
+	return check, err
+}
+
 // Redeem records that the action of a check, which the caller may see, is about to be
-// carried out: once (S74). The request has the caller's access. Errors: ErrCheckNotAllowed,
+// carried out: once (S74). Of one that is untouched nothing was recorded a moment ago.
+// The request has the caller's access. Errors: ErrCheckNotAllowed,
 // *AlreadyRedeemedError, ErrCheckReleased, *CheckExpiredError, *ActionMismatchError,
 // *OnceUsedError, ErrOverloaded, or ErrUnavailable: then it may be recorded all the same,
 // and the same idempotency key tells.
 func (a *Authorizer) Redeem(
-	ctx context.Context, r Request, check *spend.Check, asked Redemption,
+	ctx context.Context, r Request, check *spend.Check, untouched bool, asked Redemption,
 ) (o *spend.Outcome, replayed bool, err error) {
 	if check.Decision.Effect != spend.Allow {
 		return nil, false, ErrCheckNotAllowed
@@ -85,7 +105,7 @@ func (a *Authorizer) Redeem(
 	}
 	mismatch := a.mismatch(r.Access, check, &asked)
 	key := r.Access.key
-	return a.take(ctx, r, check, func(course *spend.Course, refused int) (*spend.Outcome, bool, error) {
+	return a.take(ctx, r, check, untouched, func(course *spend.Course, refused int) (*spend.Outcome, bool, error) {
 		o := &spend.Outcome{
 			ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Step: course.Next(), Status: spend.Redeemed, Release: spend.ReleaseNone,
 			KeyID: key.name, Principal: key.Grants.Principal, RequestID: r.ID, Check: check, RedeemBy: check.Timestamp().Add(terms.Within()),
@@ -165,7 +185,7 @@ func (a *Authorizer) mismatch(access Access, check *spend.Check, asked *Redempti
 func (a *Authorizer) Doubt(
 	ctx context.Context, r Request, check *spend.Check, note string,
 ) (course spend.Course, replayed bool, err error) {
-	_, replayed, err = a.take(ctx, r, check, func(known *spend.Course, _ int) (*spend.Outcome, bool, error) {
+	_, replayed, err = a.take(ctx, r, check, false, func(known *spend.Course, _ int) (*spend.Outcome, bool, error) {
 		course = *known
 		switch {
 		case known.Redeemed == nil:
@@ -209,7 +229,7 @@ func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
 			return found.InDoubt, err
 		}
 		for _, check := range checks {
-			_, _, err := a.take(ctx, Request{Started: time.Now()}, check, func(course *spend.Course, _ int) (*spend.Outcome, bool, error) {
+			_, _, err := a.take(ctx, Request{Started: time.Now()}, check, false, func(course *spend.Course, _ int) (*spend.Outcome, bool, error) {
 				if course.Redeemed == nil || course.Doubt != nil || course.Reports != nil {
 					return nil, true, nil // somebody was first
 				}

@@ -35,7 +35,7 @@ func TestOneRedemptionOfMany(t *testing.T) {
 				all.Go(func() {
 					hash, r := spend.ActionHash(c), hotpath.Request{Access: hotpath.AccessOf(key), ID: "req_000000000000", Started: time.Now()}
 					asked := hotpath.Redemption{ActionHash: &hash, Once: fmt.Sprint("order ", round)}
-					redeemed[i], _, refusals[i] = f.nodes[i%2].Redeem(t.Context(), r, c, asked)
+					redeemed[i], _, refusals[i] = f.nodes[i%2].Redeem(t.Context(), r, c, i%4 < 2, asked)
 				})
 			}
 			all.Wait()

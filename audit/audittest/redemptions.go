@@ -37,6 +37,7 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	f := fence(t, s)
 	checks := []*spend.Check{newCheck(f), newCheck(f), newCheck(f), newCheck(f)}
 	mustCommit(t, s, checks...)
+	mustBeUntouched(t, s, checks, checks)
 	redeemed := redemption(f, checks[0])
 	redeemed.Once = spend.OnceHash("", "order 1")
 	mustReport(t, s, redeemed, report(f, checks[1], 1, spend.Voided, false))
@@ -54,6 +55,7 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	} {
 		mustRefuseReport(t, s, nil, []*spend.Outcome{refused}, refused.Check)
 	}
+	mustBeUntouched(t, s, checks, checks[2:])
 	if found, err := s.RedeemedUnder(t.Context(), redeemed.Once); err != nil || found != checks[0].ID {
 		t.Errorf("under the lasting key: %v, %v", found, err)
 	}
@@ -75,6 +77,26 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	redeemed.Check, redeemed.RedeemBy = nil, time.Time{}
 	if len(steps) != 3 || !reflect.DeepEqual(steps[0], redeemed) || steps[1].Status != spend.InDoubt || steps[2].Number != 1 {
 		t.Errorf("steps: %+v", steps)
+	}
+}
+
+// mustBeUntouched looks checks up, and one that there is not, in one order and the other.
+func mustBeUntouched(t *testing.T, s Subject, all, want []*spend.Check) {
+	t.Helper()
+	ids := []spend.ID{spend.NewID(now())}
+	for _, c := range all {
+		ids = append(ids, c.ID)
+	}
+	for range 2 {
+		found, err := s.Untouched(t.Context(), ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(found, func(a, b *spend.Check) int { return a.ID.Compare(b.ID) })
+		if !reflect.DeepEqual(found, want) {
+			t.Errorf("untouched: %+v, want %+v", found, want)
+		}
+		slices.Reverse(ids)
 	}
 }
 

@@ -2,12 +2,24 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
+
+// Untouched implements audit.Redemptions.
+func (s *Store) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	low, high := slices.MinFunc(ids, spend.ID.Compare), slices.MaxFunc(ids, spend.ID.Compare)
+	return collect(ctx, s, "cannot look up checks", scanCheck, "SELECT "+columnList(chain.CheckColumns())+" FROM untouched_checks($1, $2, $3)",
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids), [16]byte(low), [16]byte(high))
+}
 
 // RedeemedUnder implements audit.Redemptions.
 func (s *Store) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {

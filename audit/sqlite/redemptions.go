@@ -44,6 +44,13 @@ func noteRedemption(tx *sql.Tx, o *spend.Outcome) (err error) {
 	return err
 }
 
+// Untouched implements audit.Redemptions.
+func (s *Store) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	return collect(ctx, s.reader, "cannot look up checks", scanCheck,
+		"SELECT "+checkColumns()+" FROM checks AS c WHERE check_id IN ("+marks(len(ids))+`)
+		AND NOT EXISTS (SELECT 1 FROM outcomes AS o WHERE o.check_id = c.check_id)`, idArgs(ids)...)
+}
+
 // RedeemedUnder implements audit.Redemptions.
 func (s *Store) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
 	return one(ctx, s.reader, "cannot look up a lasting key", scanID, "SELECT check_id FROM redemption_keys WHERE key_hash = ?", once[:])

@@ -190,6 +190,10 @@ func (s *flaky) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 	return called(ctx, s, func() ([]*spend.Outcome, error) { return s.memory.Outcomes(ctx, checkIDs) })
 }
 
+func (s *flaky) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	return called(ctx, s, func() ([]*spend.Check, error) { return s.memory.Untouched(ctx, ids) })
+}
+
 func (s *flaky) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
 	return called(ctx, s, func() (spend.ID, error) { return s.memory.RedeemedUnder(ctx, once) })
 }

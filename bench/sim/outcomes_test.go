@@ -43,6 +43,18 @@ func (m *memory) underOnce(once spend.Hash) (spend.ID, bool) {
 	return spend.ID{}, false
 }
 
+func (m *memory) Untouched(ctx context.Context, ids []spend.ID) (found []*spend.Check, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		if c := m.byID[id]; c != nil && len(m.outcomes[id]) == 0 {
+			stored := *c
+			found = append(found, &stored)
+		}
+	}
+	return found, ended(ctx)
+}
+
 func (m *memory) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

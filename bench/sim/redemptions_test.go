@@ -104,7 +104,13 @@ func (f *simulation) redeem(r *rand.Rand, c *spend.Check, by, once string) {
 	}
 	for range 3 {
 		n, began := f.nodes[r.IntN(len(f.nodes))], time.Now()
-		o, replayed, err := n.Redeem(context.Background(), hotpath.Request{Access: gateway(by), ID: "req_000000000000", Started: began}, c, asked)
+		untouched, err := n.Untouched(context.Background(), c.ID)
+		var o *spend.Outcome
+		replayed := false
+		if err == nil {
+			o, replayed, err = n.Redeem(context.Background(),
+				hotpath.Request{Access: gateway(by), ID: "req_000000000000", Started: began}, c, untouched != nil, asked)
+		}
 		f.mu.Lock()
 		f.redeemed = append(f.redeemed, &redeemed{c, by, asked, began, time.Now(), o, replayed, err, n.store.isDead()})
 		f.mu.Unlock()

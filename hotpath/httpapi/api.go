@@ -29,7 +29,9 @@ type authorizer interface {
 	Authenticate(ctx context.Context, c hotpath.Caller) (ratelimit.Quota, error)
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
 	Report(ctx context.Context, r hotpath.Request, check *spend.Check, report hotpath.Report) (o *spend.Outcome, replayed bool, err error)
-	Redeem(ctx context.Context, r hotpath.Request, check *spend.Check, asked hotpath.Redemption) (o *spend.Outcome, replayed bool, err error)
+	Untouched(ctx context.Context, id spend.ID) (*spend.Check, error)
+	Redeem(ctx context.Context, r hotpath.Request, check *spend.Check, untouched bool, asked hotpath.Redemption) (
+		o *spend.Outcome, replayed bool, err error)
 	Doubt(ctx context.Context, r hotpath.Request, check *spend.Check, note string) (course spend.Course, replayed bool, err error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int,
 		err error)

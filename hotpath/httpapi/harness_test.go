@@ -137,7 +137,11 @@ func (f *fake) Report(_ context.Context, _ hotpath.Request, check *spend.Check, 
 	return &spend.Outcome{CheckID: check.ID, Status: report.Status, Release: spend.ReleaseNone, KeyID: "key_0"}, f.replayed, f.workErr
 }
 
-func (f *fake) Redeem(_ context.Context, _ hotpath.Request, check *spend.Check, _ hotpath.Redemption) (*spend.Outcome, bool, error) {
+func (f *fake) Untouched(context.Context, spend.ID) (*spend.Check, error) { return nil, nil }
+
+func (f *fake) Redeem(
+	_ context.Context, _ hotpath.Request, check *spend.Check, _ bool, _ hotpath.Redemption,
+) (*spend.Outcome, bool, error) {
 	return &spend.Outcome{ID: testID(instant), CheckID: check.ID, Status: spend.Redeemed, KeyID: "key_0"}, f.replayed, f.workErr
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/hex"
 
 	"spendgate/audit/spend"
@@ -15,11 +16,11 @@ func (a *API) postRedeem(x *exchange) error {
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	check, err := a.checkAt(ctx, x)
+	check, untouched, err := a.checkToRedeem(ctx, x)
 	if err != nil {
 		return err
 	}
-	redeemed, replayed, err := a.authorizer.Redeem(x.context(), x.request(), check, asked)
+	redeemed, replayed, err := a.authorizer.Redeem(x.context(), x.request(), check, untouched, asked)
 	if err != nil {
 		return err
 	}
@@ -34,6 +35,25 @@ func (a *API) postRedeem(x *exchange) error {
 	x.out = o.end()
 	x.setReplayed(replayed)
 	return x.answer(200)
+}
+
+// checkToRedeem is checkAt. Nearly always nothing was recorded of the check, and it is
+// looked up with those of other callers.
+func (a *API) checkToRedeem(ctx context.Context, x *exchange) (check *spend.Check, untouched bool, err error) {
+	id, err := x.pathID("check_id", spend.PrefixCheck, errCheckNotFound)
+	if err != nil {
+		return nil, false, err
+	}
+	switch check, err = a.authorizer.Untouched(ctx, id); {
+	case err != nil:
+		return nil, false, err
+	case check == nil:
+		check, err = a.checkAt(ctx, x)
+		return check, false, err
+	case !x.access.Sees(check):
+		return nil, false, errCheckNotFound
+	}
+	return check, true, nil
 }
 
 // decodeRedemption reads the body of a redemption, and the header that may stand for its
