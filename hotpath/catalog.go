@@ -15,6 +15,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
 )
 
@@ -41,11 +42,7 @@ type catalog struct {
 	metrics *metrics
 	current atomic.Pointer[view]
 
-	loads struct {
-		sync.Mutex
-		running bool
-		next    *load // joined by whoever asks before it begins
-	}
+	loads     *guard.Gathering[string] // of the generation that is read before the load begins
 	compiling singleflight.Group
 	compiles  slots
 
@@ -73,6 +70,7 @@ func newCatalog(store audit.Store, log *slog.Logger, m *metrics) *catalog {
 		store: store, log: log, metrics: m, stop: stop,
 		maxBytes: maxProgramBytes, compiles: make(slots, compilesAtOnce), programs: make(map[string]*inForce),
 	}
+	c.loads = guard.NewGathering(func(generation *string) error { return c.refresh(*generation) })
 	c.current.Store(&view{})
 	c.done.Go(func() { c.poll(ctx) })
 	return c
@@ -85,59 +83,15 @@ func (c *catalog) close() {
 
 func (c *catalog) view() *view { return c.current.Load() }
 
-// load is one reading of the store's configuration, shared by all that asked
-// before it began.
-type load struct {
-	generation string // read before the load begins
-	done       chan struct{}
-	err        error
-}
-
 // load makes the view at least as new as a generation that was read before the
 // call. A view that carries the generation already was loaded after it was
 // raised, so it will do; else only a load that begins after the call will (F12).
 func (c *catalog) load(ctx context.Context, generation string) error {
-	c.loads.Lock()
 	if c.view().generation == generation {
-		c.loads.Unlock()
 		return nil
 	}
-	l := c.join(generation)
-	c.loads.Unlock()
-	select {
-	case <-l.done:
-		return l.err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
-	}
-}
-
-// join joins the next load. Called with loads held.
-func (c *catalog) join(generation string) *load {
-	if c.loads.next == nil {
-		c.loads.next = &load{done: make(chan struct{})}
-	}
-	c.loads.next.generation = generation
-	if !c.loads.running {
-		c.loads.running = true
-		go c.runLoads()
-	}
-	return c.loads.next
-}
-
-func (c *catalog) runLoads() {
-	for {
-		c.loads.Lock()
-		l := c.loads.next
-		if c.loads.next = nil; l == nil {
-			c.loads.running = false
-			c.loads.Unlock()
-			return
-		}
-		c.loads.Unlock()
-		l.err = c.refresh(l.generation)
-		close(l.done)
-	}
+	_, err := c.loads.Do(ctx, func(read *string) { *read = generation })
+	return err
 }
 
 // refresh applies what changed in the store.
@@ -354,16 +308,16 @@ func (c *catalog) poll(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		c.loads.Lock()
-		v := c.view()
-		if v.keys == nil {
-			c.loads.Unlock()
+		if c.view().keys == nil {
 			continue // nothing was asked of this node yet
 		}
-		l := c.join(v.generation)
-		c.loads.Unlock()
-		if <-l.done; l.err != nil && ctx.Err() == nil {
-			c.log.Warn("cannot follow the configuration", "error", l.err)
+		_, err := c.loads.Do(context.WithoutCancel(ctx), func(read *string) {
+			if *read == "" { // else of who waits
+				*read = c.view().generation
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			c.log.Warn("cannot follow the configuration", "error", err)
 		}
 	}
 }

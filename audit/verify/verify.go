@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/checkpoint"
@@ -103,31 +105,14 @@ type task func(context.Context) error
 // parallel runs the tasks that find hands out, Workers at a time, until one
 // fails.
 func (v *verifier) parallel(ctx context.Context, find func(context.Context, func(task) error) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	tasks := make(chan task)
-	var workers sync.WaitGroup
-	for range v.o.Workers {
-		workers.Go(func() {
-			for one := range tasks {
-				if err := one(ctx); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(v.o.Workers)
 	err := find(ctx, func(one task) error {
-		select {
-		case tasks <- one:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		group.Go(func() error { return one(ctx) })
+		return context.Cause(ctx)
 	})
-	close(tasks)
-	workers.Wait()
-	if cause := context.Cause(ctx); cause != nil {
-		return cause // which is why find failed, if it did
+	if failed := group.Wait(); failed != nil {
+		return failed // which is why find failed, if it did
 	}
 	return err
 }

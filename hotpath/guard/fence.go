@@ -5,20 +5,18 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/singleflight"
+
 	"spendgate/audit/spend"
 )
 
 // fencing fences node incarnations, each once, and remembers this node's own.
 type fencing struct {
-	mu      sync.Mutex
-	ours    map[spend.ID]struct{}
-	fenced  map[spend.ID]struct{}
-	running map[spend.ID]*fenceCall
-}
+	running singleflight.Group
 
-type fenceCall struct {
-	done chan struct{}
-	err  error
+	mu     sync.Mutex
+	ours   map[spend.ID]struct{}
+	fenced map[spend.ID]struct{}
 }
 
 // maxFenced bounds the memory of fenced nodes; fencing one twice is harmless.
@@ -41,54 +39,49 @@ func (f *fencing) isOwn(node spend.ID) bool {
 	return ok
 }
 
+func (f *fencing) isFenced(node spend.ID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.fenced[node]
+	return ok
+}
+
+func (f *fencing) remember(node spend.ID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.fenced) >= maxFenced || f.fenced == nil {
+		f.fenced = make(map[spend.ID]struct{})
+	}
+	f.fenced[node] = struct{}{}
+}
+
 // Fence returns once nothing that the node claimed can be recorded any more.
 // What is absent from the trail then stays absent (F1, F3).
 func (g *Guard) Fence(ctx context.Context, node spend.ID) error {
-	f := &g.fencing
-	f.mu.Lock()
-	if _, ok := f.fenced[node]; ok {
-		f.mu.Unlock()
+	if g.fencing.isFenced(node) {
 		return nil
 	}
-	call, ok := f.running[node]
-	if !ok {
-		call = &fenceCall{done: make(chan struct{})}
-		if f.running == nil {
-			f.running = make(map[spend.ID]*fenceCall)
-		}
-		f.running[node] = call
-		go g.fence(node, call)
-	}
-	f.mu.Unlock()
 	select {
-	case <-call.done:
-		return call.err
+	case fenced := <-g.fencing.running.DoChan(string(node[:]), func() (any, error) { return nil, g.fence(node) }):
+		return fenced.Err
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
 }
 
-func (g *Guard) fence(node spend.ID, call *fenceCall) {
+func (g *Guard) fence(node spend.ID) error {
+	if g.fencing.isFenced(node) {
+		return nil // meanwhile
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
 	defer cancel()
-	err := g.store.Fence(ctx, node)
-	if err != nil {
-		call.err = fmt.Errorf("%w: cannot fence a node: %w", ErrUnavailable, err)
-	} else {
-		g.metrics.fences.Inc()
-		g.log.Warn("fenced a node whose claim was stale or whose commit was in doubt", "node", node.Text(""))
+	if err := g.store.Fence(ctx, node); err != nil {
+		return fmt.Errorf("%w: cannot fence a node: %w", ErrUnavailable, err)
 	}
-	f := &g.fencing
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.running, node)
-	if err == nil {
-		if len(f.fenced) >= maxFenced || f.fenced == nil {
-			f.fenced = make(map[spend.ID]struct{})
-		}
-		f.fenced[node] = struct{}{}
-	}
-	close(call.done)
+	g.metrics.fences.Inc()
+	g.log.Warn("fenced a node whose claim was stale or whose commit was in doubt", "node", node.Text(""))
+	g.fencing.remember(node)
+	return nil
 }
 
 // Retire names the node anew if it still is the given one: that

@@ -323,10 +323,10 @@ func FuzzParseHolder(f *testing.F) {
 // A waiter is answered by a question that began after it asked.
 func TestLookupAnswersAreFresh(t *testing.T) {
 	asked, answer := make(chan []int), make(chan map[int]string)
-	l := Lookup[int, string]{load: func(_ context.Context, keys []int) (map[int]string, error) {
+	l := NewLookup(func(_ context.Context, keys []int) (map[int]string, error) {
 		asked <- keys
 		return <-answer, nil
-	}}
+	})
 	get := func() chan string {
 		got := make(chan string, 1)
 		go func() {

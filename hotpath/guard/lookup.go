@@ -15,27 +15,28 @@ import (
 // lookupTimeout bounds one query of the store on behalf of waiting checks.
 const lookupTimeout = 800 * time.Millisecond
 
-// Lookup asks the store for many waiters at once: while one query is under
-// way the next gathers. A waiter is only ever answered by a query that began
-// after it asked, so that "absent" means absent now.
+// Lookup asks the store for many waiters at once. A waiter is only ever answered
+// by a query that began after it asked, so that "absent" means absent now.
 type Lookup[K comparable, V any] struct {
-	load func(context.Context, []K) (map[K]V, error)
-
-	mu      sync.Mutex
-	next    *query[K, V]
-	running bool
+	queries *Gathering[query[K, V]]
 }
 
 type query[K comparable, V any] struct {
 	keys  map[K]struct{}
 	found map[K]V
-	err   error
-	done  chan struct{}
 }
 
 // NewLookup returns one that asks by load.
 func NewLookup[K comparable, V any](load func(context.Context, []K) (map[K]V, error)) *Lookup[K, V] {
-	return &Lookup[K, V]{load: load}
+	return &Lookup[K, V]{NewGathering(func(q *query[K, V]) (err error) {
+		keys := slices.AppendSeq(make([]K, 0, len(q.keys)), maps.Keys(q.keys))
+		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+		defer cancel()
+		if q.found, err = load(ctx, keys); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		return nil
+	})}
 }
 
 // Get returns the value of a key, if the store has one.
@@ -51,92 +52,55 @@ func (l *Lookup[K, V]) Get(ctx context.Context, key K) (v V, ok bool, err error)
 // GetAll returns the values that the store has, by key, of one query. There may be
 // others, too; they must not be changed.
 func (l *Lookup[K, V]) GetAll(ctx context.Context, keys []K) (map[K]V, error) {
-	l.mu.Lock()
-	if l.next == nil {
-		l.next = &query[K, V]{keys: make(map[K]struct{}), done: make(chan struct{})}
-	}
-	q := l.next
-	for _, key := range keys {
-		q.keys[key] = struct{}{}
-	}
-	if !l.running {
-		l.running = true
-		go l.run()
-	}
-	l.mu.Unlock()
-	select {
-	case <-q.done:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
-	}
-	if q.err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, q.err)
+	q, err := l.queries.Do(ctx, func(q *query[K, V]) {
+		if q.keys == nil {
+			q.keys = make(map[K]struct{}, len(keys))
+		}
+		for _, key := range keys {
+			q.keys[key] = struct{}{}
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	return q.found, nil
 }
 
-// run sends queries until nobody waits.
-func (l *Lookup[K, V]) run() {
-	for {
-		l.mu.Lock()
-		q := l.next
-		if l.next = nil; q == nil {
-			l.running = false
-			l.mu.Unlock()
-			return
-		}
-		l.mu.Unlock()
-		l.send(q)
-	}
-}
-
-func (l *Lookup[K, V]) send(q *query[K, V]) {
-	defer close(q.done)
-	keys := slices.AppendSeq(make([]K, 0, len(q.keys)), maps.Keys(q.keys))
-	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
-	defer cancel()
-	q.found, q.err = l.load(ctx, keys)
-}
-
 // records reads the trail for the claim states.
 type records struct {
-	states Lookup[spend.ID, audit.PassState]
-	expire Lookup[spend.ID, audit.PassState] // states, once what has expired is recorded
-	checks Lookup[spend.ID, *spend.Check]
-	byKey  Lookup[spend.Hash, spend.ID]
-	passes [spend.Block + 1]Lookup[spend.Hash, audit.LivePass] // of checks that were decided as the effect or better
+	states *Lookup[spend.ID, audit.PassState]
+	expire *Lookup[spend.ID, audit.PassState] // states, once what has expired is recorded
+	checks *Lookup[spend.ID, *spend.Check]
+	byKey  *Lookup[spend.Hash, spend.ID]
+	passes [spend.Block + 1]*Lookup[spend.Hash, audit.LivePass] // of checks that were decided as the effect or better
 	seen   seen
 }
 
 func newRecords(store audit.Store, now func() time.Time) *records {
-	r := &records{}
-	r.checks.load = func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
-		checks, err := store.Checks(ctx, ids)
-		found := make(map[spend.ID]*spend.Check, len(checks))
-		for _, c := range checks {
-			found[c.ID] = c
-		}
-		return found, err
+	r := &records{
+		states: NewLookup(store.PassStates),
+		expire: NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
+			if _, err := store.ExpireApprovals(ctx); err != nil {
+				return nil, err
+			}
+			return store.PassStates(ctx, ids)
+		}),
+		checks: NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
+			checks, err := store.Checks(ctx, ids)
+			found := make(map[spend.ID]*spend.Check, len(checks))
+			for _, c := range checks {
+				found[c.ID] = c
+			}
+			return found, err
+		}),
+		byKey: NewLookup(store.CheckIDsByKey),
 	}
-	r.states.load = store.PassStates
-	r.expire.load = func(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
-		if _, err := store.ExpireApprovals(ctx); err != nil {
-			return nil, err
-		}
-		return store.PassStates(ctx, ids)
-	}
-	r.byKey.load = store.CheckIDsByKey
 	for effect := range r.passes {
-		r.passes[effect].load = func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
+		r.passes[effect] = NewLookup(func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
 			return store.LivePasses(ctx, fps, now().UnixMilli(), spend.Effect(effect))
-		}
+		})
 	}
 	return r
-}
-
-// upTo looks up the latest live pass of those that were decided as the effect or better.
-func (r *records) upTo(effect spend.Effect) *Lookup[spend.Hash, audit.LivePass] {
-	return &r.passes[effect]
 }
 
 // absent is the state of what is not in the trail.

@@ -59,7 +59,7 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, heldBy spend.Effect,
 	}
 	// Redis does not know: windows are lazy, or a claim that is not recorded, or was
 	// released or passed, hides what was there before, or something that is no claim does.
-	pass, ok, err := g.records.upTo(heldBy).Get(ctx, fp)
+	pass, ok, err := g.records.passes[heldBy].Get(ctx, fp)
 	seen := Seen{CheckID: pass.CheckID, Age: passHolder(pass).age(r.now)}
 	if err != nil || !ok || pass.Effect != spend.Escalate {
 		return seen, ok, err

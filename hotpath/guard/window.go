@@ -211,7 +211,7 @@ type livePass struct {
 // One whose approval has expired is none, once that is recorded.
 func (g *Guard) livePass(ctx context.Context, fingerprint spend.Hash, upTo spend.Effect) (livePass, bool, error) {
 	for {
-		found, ok, err := g.records.upTo(upTo).Get(ctx, fingerprint)
+		found, ok, err := g.records.passes[upTo].Get(ctx, fingerprint)
 		pass := livePass{passHolder(found), found.Effect, time.UnixMilli(found.UntilMS)}
 		if err != nil || !ok || found.Effect != spend.Escalate {
 			return pass, ok, err
