@@ -60,6 +60,7 @@ func TestEndToEnd(t *testing.T) {
 		aside(t, "standby", testStandby)
 	})
 	aside(t, "webhooks", testWebhooks)
+	aside(t, "backtests", testBacktests)
 	aside(t, "backup", testBackup)
 	aside(t, "archive", testArchive)
 	aside(t, "roles", testRoles)
