@@ -38,7 +38,7 @@ type Sum struct {
 	// the most that it held on the day.
 	WindowChecks int64
 	WindowAmount spend.Total
-	Limit        *spend.Total // of the version that judged last; nil without one
+	Limit        *spend.Total // of the version by which the window was taken from last, whoever took; nil without one
 	MaxCount     *int64
 }
 
@@ -167,6 +167,7 @@ type sumKey struct {
 type held struct {
 	spend.Usage
 	endMS int64
+	by    limit       // of a window, and a rolling one as a whole: of the version that judged last
 	peak  spend.Usage // of the counter without a bucket: the most that a rolling window held on the day
 }
 
@@ -272,12 +273,13 @@ func (s *summing) charge(c *spend.Check, ch *spend.Charge, last *spend.Outcome) 
 		amount, _ = ch.Amount.Total().Plus(effect.Over).Minus(effect.Back) // no more is given back than was taken
 	}
 	one := s.line(k)
-	one.Since, one.Per, one.Limit, one.MaxCount = ch.Since, ch.Subject, by.used, by.count
+	one.Since, one.Per = ch.Since, ch.Subject
 	if k.window.StartMS > 0 {
 		one.WindowStart = time.UnixMilli(k.window.StartMS)
 	}
 	one.add(c, amount, 1-effect.Count)
 	s.hold(ch, spend.Usage{Used: amount, Count: 1 - effect.Count})
+	s.windows[k.window].by = by
 }
 
 // hold adds to the window, and to the most that a rolling one held.
@@ -337,7 +339,7 @@ func (s *summing) endDay() error {
 			if k.window.BucketMS > 0 {
 				u = h.peak
 			}
-			one.WindowAmount, one.WindowChecks = u.Used, u.Count
+			one.WindowAmount, one.WindowChecks, one.Limit, one.MaxCount = u.Used, u.Count, h.by.used, h.by.count
 		}
 		if s.day < s.from {
 			continue

@@ -41,6 +41,7 @@ func TestSumsOfWindows(t *testing.T) {
 		{20 * time.Hour, "a", "10", 1},
 		{23 * time.Hour, "b", "20.5", 1},
 		{23*time.Hour + 59*time.Minute, "a", "0.000000001", 1},
+		{24*time.Hour + 30*time.Minute, "a", "5", 1}, // before its limit is raised, for all
 		{25 * time.Hour, "b", "40", 2},
 		{26 * time.Hour, "b", "1", 2},
 	} {
@@ -88,10 +89,14 @@ func TestSumsOfWindows(t *testing.T) {
 1,p,rolling,b,[],1,,USD,1,20.5,0,0,3,30.500000001,31,,within
 1,p,week,a,[],1,W,USD,2,10.000000001,0,0,3,30.500000001,50,,within
 1,p,week,b,[],1,W,USD,1,20.5,0,0,3,30.500000001,50,,within
+2,p,,a,,,,USD,1,5,0,0,,,,,
 2,p,,b,,,,USD,2,41,0,0,,,,,
+2,p,many,a,"[""a""]",1,,,1,,,,3,,,2,above
 2,p,many,b,"[""b""]",1,,,2,,,,3,,,2,above
-2,p,rolling,b,[],1,,USD,2,41,0,0,5,71.500000001,31,,above
-2,p,week,b,[],1,W,USD,2,41,0,0,5,71.500000001,100,,within
+2,p,rolling,a,[],1,,USD,1,5,0,0,6,76.500000001,31,,above
+2,p,rolling,b,[],1,,USD,2,41,0,0,6,76.500000001,31,,above
+2,p,week,a,[],1,W,USD,1,5,0,0,6,76.500000001,100,,within
+2,p,week,b,[],1,W,USD,2,41,0,0,6,76.500000001,100,,within
 `
 	want = strings.NewReplacer("\n1,", "\n"+first+",", "\n2,", "\n"+second+",", ",W,", ","+week+",").Replace(want)
 	if texts[0] != want || texts[1] != want {

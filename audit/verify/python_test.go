@@ -3,6 +3,7 @@ package verify_test
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/url"
 	"os/exec"
 	"slices"
@@ -45,7 +46,9 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 		tr.t.Fatalf("%v\n%s", err, exit.Stderr)
 	}
 	found := strings.Split(strings.TrimSpace(string(output)), "\n")
-	if len(found) == 1 && found[0] == "" {
+	const entries = "batches, generate_series(1, length(entries), 48)"
+	clean := fmt.Sprintf("clean: %d checks in %d chains", tr.count(entries), tr.count("(SELECT DISTINCT chain_id FROM batches) AS chains"))
+	if err == nil && slices.Equal(found, []string{clean}) {
 		found = nil
 	}
 	if (err == nil) != (len(found) == 0) {

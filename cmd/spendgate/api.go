@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -81,9 +82,11 @@ func printJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// printAll prints all items of a listing, as a JSON array or as a table.
-func printAll[T any](p process, items iter.Seq2[T, error], asJSON bool, table func(io.Writer, []T) error) error {
-	all := []T{} // JSON's [] when there are none
+// printAll prints all items of a listing, as a JSON array of what came or as a table.
+func printAll[T interface{ JSON() []byte }](
+	p process, items iter.Seq2[T, error], asJSON bool, table func(io.Writer, []T) error,
+) error {
+	var all []T
 	for item, err := range items {
 		if err != nil {
 			return err
@@ -91,7 +94,11 @@ func printAll[T any](p process, items iter.Seq2[T, error], asJSON bool, table fu
 		all = append(all, item)
 	}
 	if asJSON {
-		return printJSON(p.stdout, all)
+		texts := make([][]byte, len(all))
+		for i := range all {
+			texts[i] = all[i].JSON()
+		}
+		return writeJSON(p.stdout, slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]")))
 	}
 	return table(p.stdout, all)
 }

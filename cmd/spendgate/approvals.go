@@ -165,10 +165,10 @@ func groupsOf(d client.ApprovalDecision) string {
 func remainingText(left client.BudgetRemaining) string {
 	var parts []string
 	if left.Remaining != nil {
-		parts = append(parts, left.Remaining.String())
+		parts = append(parts, printable(string(*left.Remaining)))
 	}
 	if left.RemainingCount != nil {
-		parts = append(parts, fmt.Sprintf("%d actions", *left.RemainingCount))
+		parts = append(parts, printable(string(*left.RemainingCount))+" actions")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -183,7 +183,7 @@ func approvalsApprove(flags *flag.FlagSet) action {
 			return err
 		}
 		if !*yes {
-			if err := confirm(p, a, "Approve"); err != nil {
+			if err := confirm(ctx, p, a, "Approve"); err != nil {
 				return err
 			}
 		}
@@ -219,7 +219,11 @@ func chosenApproval(ctx context.Context, p process, args []string) (*client.Clie
 		return nil, nil, err
 	}
 	fmt.Fprintf(p.stderr, "\nWhich one? Type 1 to %d: ", len(page.Data)) //nolint:errcheck // who does not see it does not answer
-	n, err := strconv.Atoi(strings.TrimSpace(readLine(p.stdin)))
+	line, err := readLine(ctx, p.stdin)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil || n < 1 || n > len(page.Data) {
 		return nil, nil, errors.New("nothing was decided: the answer was no number of the list")
 	}
@@ -238,15 +242,21 @@ func writeDecided(p process, decided *client.Approval, err error, asJSON bool) e
 }
 
 // confirm shows an approval on the error output and asks.
-func confirm(p process, a *client.Approval, verb string) error {
+func confirm(ctx context.Context, p process, a *client.Approval, verb string) error {
 	if err := writeApproval(p.stderr, a); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.stderr, "\n%s exactly this action? Type yes: ", verb) //nolint:errcheck // who does not see it does not answer
-	if strings.TrimSpace(readLine(p.stdin)) != "yes" {
-		return errors.New("nothing was decided: the answer was not yes")
+	return saidYes(ctx, p)
+}
+
+// saidYes fails unless the answer is yes.
+func saidYes(ctx context.Context, p process) error {
+	line, err := readLine(ctx, p.stdin)
+	if err == nil && strings.TrimSpace(line) != "yes" {
+		err = errors.New("nothing was decided: the answer was not yes")
 	}
-	return nil
+	return err
 }
 
 func approvalsDeny(flags *flag.FlagSet) action {
@@ -258,7 +268,7 @@ func approvalsDeny(flags *flag.FlagSet) action {
 			return err
 		}
 		if len(args) == 0 { // who took it from a list has not seen it yet
-			if err := confirm(p, a, "Deny"); err != nil {
+			if err := confirm(ctx, p, a, "Deny"); err != nil {
 				return err
 			}
 		}

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"io"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // approvalIs is an approval as the service writes it.
@@ -43,6 +47,10 @@ action hash:         ab
 func TestApprovalsList(t *testing.T) {
 	page := func(id, more string) string {
 		return `200 {"data":[` + strings.Replace(approvalIs("pending"), "apr_1", id, 1) + `],"pagination":` + more + `}`
+	}
+	listed := newFakeNode(t, page("apr_1", `{"next_cursor":null,"has_more":false}`)).run(t, "", "approvals", "list", "--output", "json")
+	if bare := strings.Join(strings.Fields(listed.stdout), ""); bare != "["+strings.ReplaceAll(approvalIs("pending"), " ", "")+"]" {
+		t.Errorf("an element is not what the API listed: %s", bare)
 	}
 	n := newFakeNode(t, page("apr_2", `{"next_cursor":"c&2","has_more":true}`), page("apr_1", `{"next_cursor":null,"has_more":false}`),
 		`200 {"data":[],"pagination":{"next_cursor":null,"has_more":false}}`)
@@ -87,6 +95,38 @@ func TestApprovalsApprove(t *testing.T) {
 	}
 	n = newFakeNode(t, "200 "+approvalIs("pending"), `409 {"error":{"code":"approval_own_request","message":"m","request_id":"req_1"}}`)
 	n.run(t, "", "approvals", "approve", "--yes", "apr_1").check(t, 1, "", "approval_own_request: m (409, req_1)")
+}
+
+// Who interrupts a question decides nothing, at once.
+func TestApprovalsInterrupted(t *testing.T) {
+	waiting := `200 {"data":[` + approvalIs("pending") + `],"pagination":{"has_more":false}}`
+	for question, answers := range map[string][]string{
+		"Type yes: ":           {"200 " + approvalIs("pending"), "approvals", "approve", "apr_1"},
+		"Which one? Type 1 to": {waiting, "approvals", "deny"},
+	} {
+		n, log := newFakeNode(t, answers[0]), new(lockedLog)
+		stdin, silent := io.Pipe()
+		ctx, interrupt := context.WithCancel(t.Context())
+		ended := make(chan int, 1)
+		go func() {
+			ended <- run(ctx, process{stdin, log, log, []string{"SPENDGATE_API_URL=" + n.URL, "SPENDGATE_API_KEY=svc"}, true}, answers[1:])
+		}()
+		for until := time.Now().Add(time.Minute); log.find(regexp.QuoteMeta(question)) == nil; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatal("it does not ask")
+			}
+		}
+		interrupt()
+		select {
+		case code := <-ended:
+			if code != 1 || log.find("nothing was decided: interrupted") == nil || len(n.requests) != 1 {
+				t.Errorf("%s: exit %d, %q, %s", question, code, n.requests, log.String())
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s: it asks on", question)
+		}
+		silent.Close() //nolint:errcheck // ends who still reads
+	}
 }
 
 func TestApprovalsDeny(t *testing.T) {

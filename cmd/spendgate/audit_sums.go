@@ -26,8 +26,8 @@ func auditSumsCommand() command {
 func auditSums(flags *flag.FlagSet) action {
 	from, to := timeFlag{}, timeFlag{last: true}
 	format := ""
-	flags.Var(&from, "from", "only days from this `DATE` on")
-	flags.Var(&to, "to", "only days up to this `DATE`, all of it")
+	flags.Var(&from, "from", "only days from this `DATE` on; of a time its whole day")
+	flags.Var(&to, "to", "only days up to this `DATE`, all of it, or up to a time")
 	flags.Func("format", "`FORMAT`: table, which is the default, csv or jsonl", func(text string) error {
 		if format = text; format != "table" && format != string(export.CSV) && format != string(export.JSONL) {
 			return errors.New("must be table, csv or jsonl")

@@ -28,6 +28,8 @@ func checksList(flags *flag.FlagSet) action {
 	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`")
 	flags.Func("decision", "only those that are `DECISION`: allow, block or escalate",
 		func(text string) error { return q.Decision.UnmarshalText([]byte(text)) })
+	flags.StringVar((*string)(&q.ActionType), "action-type", "", "only those of the `TYPE`: refund, credit, discount or spend")
+	flags.StringVar(&q.ReasonCode, "reason-code", "", "only those that were decided by the `CODE`, such as max_amount_exceeded")
 	flags.StringVar(&q.Outcome, "outcome", "", "only those whose last report is `STATUS`: executed, failed, voided; or none, or in_doubt")
 	flags.StringVar(&q.Counterparty, "counterparty", "", "only those to `TEXT`")
 	flags.StringVar(&q.IdempotencyKey, "idempotency-key", "", "only those of the idempotency `KEY`")
@@ -87,7 +89,7 @@ func checksShow(flags *flag.FlagSet) action {
 			return err
 		}
 		if *asJSON {
-			return printJSON(p.stdout, shown)
+			return writeJSON(p.stdout, shown.Body)
 		}
 		return writeCheck(p.stdout, shown)
 	}

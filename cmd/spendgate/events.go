@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -73,7 +74,13 @@ func eventsTail(flags *flag.FlagSet) action {
 
 func writeEvent(p process, e *client.Event, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(p.stdout).Encode(e)
+		var line bytes.Buffer
+		if err := json.Compact(&line, e.Body); err != nil {
+			return fmt.Errorf("not JSON: %w", err)
+		}
+		line.WriteByte('\n')
+		_, err := line.WriteTo(p.stdout)
+		return err
 	}
 	_, err := fmt.Fprintf(p.stdout, "%-8d %s %-24s %s\n", e.Sequence, e.Timestamp, printable(e.Type), eventText(e.Data))
 	return err

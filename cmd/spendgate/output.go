@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"io"
@@ -56,8 +57,20 @@ func isTerminal(from io.Reader) bool {
 	return err != nil || !os.SameFile(is, null)
 }
 
-// readLine reads a line and nothing behind it, which is for the next question.
-func readLine(from io.Reader) string {
+// readLine reads a line and nothing behind it, which is for the next question. It fails
+// when the context ends, as who is asked interrupts the program.
+func readLine(ctx context.Context, from io.Reader) (string, error) {
+	said := make(chan string, 1)
+	go func() { said <- lineOf(from) }()
+	select {
+	case <-ctx.Done():
+		return "", errors.New("nothing was decided: interrupted")
+	case line := <-said:
+		return line, nil
+	}
+}
+
+func lineOf(from io.Reader) string {
 	var line []byte
 	for b := make([]byte, 1); ; {
 		n, err := from.Read(b)

@@ -117,11 +117,16 @@ func TestCommandsOfPeople(t *testing.T) {
 	if got := n.as(t, n.sample, false, "", "checks", "list", "--limit", "2", "--json"); strings.Count(got.stdout, `"check_id"`) != 2 {
 		t.Errorf("two: %+v", got)
 	}
+	got := n.as(t, n.sample, false, "", "checks", "list", "--action-type", "refund", "--reason-code", "escalation_threshold_exceeded")
+	if got.has(t, 0, checkIDs["c-first"], checkIDs["c-second"]); strings.Contains(got.stdout, checkIDs["c-allowed"]) {
+		t.Errorf("by reason code: %+v", got)
+	}
+	n.as(t, n.sample, false, "", "checks", "list", "--decision", "allow", "--json").has(t, 0, `"violated_rule_id": null`, `"metadata": null`)
 	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"]).has(t, 0, "counterparty:", "c-first", "decision:", "escalate",
 		"rule:", "ask")
 	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"], "--output", "json").has(t, 0, `"counterparty": "c-first"`)
 	n.as(t, n.sample, false, "", "budgets").has(t, 0, "agent_id=a", "10 USD", "990")
-	n.as(t, n.sample, false, "", "budgets", "--policy-id", "p", "--output", "json").has(t, 0, `"used": 10`)
+	n.as(t, n.sample, false, "", "budgets", "--policy-id", "p", "--output", "json").has(t, 0, `"used": 10`, `"max_count": null`, `"remaining_count": null`)
 	n.as(t, n.sample, false, "", "events", "tail", "--no-follow").has(t, 0, "approval.requested", "approval_id=apr_", "policy_id=p")
 	n.as(t, n.sample, false, "", "events", "tail", "--no-follow", "--type", "approval.requested", "--output", "json").
 		has(t, 0, `"type":"approval.requested"`)

@@ -63,10 +63,7 @@ func confirmDraft(ctx context.Context, p process, api *client.Client, d *client.
 		return err
 	}
 	fmt.Fprint(p.stderr, "\napprove exactly this draft? Type yes: ") //nolint:errcheck // who does not see it does not answer
-	if strings.TrimSpace(readLine(p.stdin)) != "yes" {
-		return errors.New("nothing was approved: the answer was not yes")
-	}
-	return nil
+	return saidYes(ctx, p)
 }
 
 // showDraft prints what a draft changes of the version in force, and who has approved it.

@@ -61,7 +61,7 @@ func TestPoliciesDraftApprove(t *testing.T) {
 	n.check(t, "GET /v1/policies/desk/draft svc ", "GET /v1/policies/desk svc ",
 		`POST /v1/policies/desk/draft/approve svc {"draft_hash":"abcdef0123456789","note":"seen"}`)
 	n = newFakeNode(t, draftOf3, stored3)
-	n.run(t, "no\n", "policies", "draft", "approve", "desk").check(t, 1, "", "nothing was approved")
+	n.run(t, "no\n", "policies", "draft", "approve", "desk").check(t, 1, "", "nothing was decided")
 	n = newFakeNode(t, done)
 	n.run(t, "", "policies", "draft", "approve", "desk", "--draft-hash", "ff", "--drop-budget", "day").
 		check(t, 0, "desk draft abcdef012345 approved; spendgate policies draft promote desk --if-match 3\n", "")

@@ -966,6 +966,7 @@ def main():
     args = parser.parse_args()
     v = Verifier(args.url)
     listed = v.batches()
+    checks = len(listed)
     v.outcomes(listed)
     v.checks(listed, args.archive)
     v.configuration()
@@ -980,6 +981,8 @@ def main():
             v.checkpoints(lines, base64.b64decode(args.public_key))
     for finding in sorted(v.findings):
         print(finding)
+    if not v.findings:
+        print(f"clean: {checks} checks in {len({chain for chain, _ in v.heads})} chains")
     sys.exit(1 if v.findings else 0)
 
 

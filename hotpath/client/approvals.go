@@ -54,7 +54,8 @@ type Approval struct {
 
 	// RetryAfter is when to ask again about one that is pending; not in lists.
 	RetryAfter time.Duration `json:"-"`
-	Body       []byte        `json:"-"` // the answer as it came; not in lists
+
+	Raw
 }
 
 // ApprovalGroup is how many people of a group have to approve.
@@ -80,13 +81,26 @@ type ApprovalDecision struct {
 
 // BudgetRemaining is what a budget has left for an action. nil is no limit.
 type BudgetRemaining struct {
-	RuleID         string `json:"rule_id"`
-	Remaining      *Total `json:"remaining,omitempty"`
-	RemainingCount *int64 `json:"remaining_count,omitempty"`
+	RuleID         string  `json:"rule_id"`
+	Remaining      *Number `json:"remaining,omitempty"`
+	RemainingCount *Number `json:"remaining_count,omitempty"`
 	// What is left once the approvals that are approved and unused were used.
-	AfterApproved      *Total `json:"remaining_after_approved,omitempty"`
-	AfterApprovedCount *int64 `json:"remaining_count_after_approved,omitempty"`
+	AfterApproved      *Number `json:"remaining_after_approved,omitempty"`
+	AfterApprovedCount *Number `json:"remaining_count_after_approved,omitempty"`
 }
+
+// Number is a number as it came. It is shown to people and not counted with, so any is
+// read: one that is odd keeps nobody from a decision.
+type Number string
+
+// UnmarshalJSON keeps the text.
+func (n *Number) UnmarshalJSON(text []byte) error {
+	*n = Number(text)
+	return nil
+}
+
+// MarshalJSON writes it as it came.
+func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
 // ApprovalQuery selects approvals; empty fields select all.
 type ApprovalQuery struct {

@@ -41,7 +41,7 @@ func TestWaitForApproval(t *testing.T) {
 	c, waits := s.client(t, nil)
 	a, err := c.WaitForApproval(t.Context(), "apr_1")
 	if err != nil || a.Status != ApprovalApproved || a.Action.Amount.String() != "999999999999999.9001" || a.Action.Metadata != nil ||
-		a.Remaining[0].Remaining.String() != "99999999999999999999.5" || a.Remaining[0].RemainingCount != nil {
+		*a.Remaining[0].Remaining != "99999999999999999999.5" || a.Remaining[0].RemainingCount != nil {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if want := slices.Repeat([]string{"GET /v1/approvals/apr_1 wait=30"}, 5); !slices.Equal(preferred, want) {
@@ -78,6 +78,22 @@ func TestWaitForApprovalEnds(t *testing.T) {
 	cancel()
 	if a, err := c.WaitForApproval(ctx, "apr_1"); a != nil || err == nil {
 		t.Error(a, err)
+	}
+}
+
+// No number keeps anybody from seeing what they are asked, and an element of a list is
+// kept as it came.
+func TestOddNumbers(t *testing.T) {
+	odd := strings.Replace(approvalIs("pending"), `"remaining":99999999999999999999.5,"remaining_count":null`,
+		`"remaining":-340282366920938463463374607431.768211456,"remaining_count":1e400`, 1)
+	c, _ := serve(t, says(200, odd), says(200, `{"data":[`+odd+`],"pagination":{"has_more":false}}`)).client(t, nil)
+	a, err := c.Approval(t.Context(), "apr_1", 0)
+	if err != nil || *a.Remaining[0].Remaining != "-340282366920938463463374607431.768211456" || *a.Remaining[0].RemainingCount != "1e400" {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	page, err := c.Approvals(t.Context(), ApprovalQuery{})
+	if err != nil || len(page.Data) != 1 || string(page.Data[0].JSON()) != odd {
+		t.Errorf("%+v, %v", page, err)
 	}
 }
 

@@ -38,14 +38,14 @@ type Backtest struct {
 	CreatedAt Timestamp       `json:"created_at"`
 	Report    *BacktestReport `json:"report,omitempty"` // nil until it has succeeded, and in lists
 
-	Body []byte `json:"-"` // the answer as it came; nil in a list
+	Body []byte `json:"-"` // as it came
 }
 
 // Ended reports whether nothing changes any more.
 func (b *Backtest) Ended() bool { return b.Status != "queued" && b.Status != "running" }
 
 func (b *Backtest) accept(from reply) error {
-	if b.BacktestID == "" || b.Status == "" || b.Status == "succeeded" && b.Report == nil && from.body != nil {
+	if b.BacktestID == "" || b.Status == "" || b.Status == "succeeded" && b.Report == nil && !from.listed {
 		return misunderstood("it is no backtest")
 	}
 	b.Body = from.body

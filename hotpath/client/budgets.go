@@ -32,6 +32,8 @@ type Budget struct {
 	ResetsAt       *Timestamp `json:"resets_at,omitempty"` // nil: never
 	CountingSince  Timestamp  `json:"counting_since"`
 	AsOf           Timestamp  `json:"as_of"`
+
+	Raw
 }
 
 // BudgetQuery selects counters of a policy; fields other than PolicyID may be empty.

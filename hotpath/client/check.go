@@ -59,9 +59,8 @@ type Result struct {
 	// Redemption is whether somebody redeemed the check to carry the action out; zero
 	// when nobody did. NextStep goes by it before there is an Outcome.
 	Redemption CheckRedemption `json:"-"`
-	// Body is the answer as received; that of a replay equals the first one byte
-	// for byte.
-	Body []byte `json:"-"`
+	// The Body of a replay equals the first one byte for byte.
+	Raw
 
 	checked bool // is the answer of Check
 }

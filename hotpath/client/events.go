@@ -14,6 +14,8 @@ type Event struct {
 	Timestamp Timestamp       `json:"timestamp"`
 	Sequence  int64           `json:"sequence"`
 	Data      json.RawMessage `json:"data"` // an object; what it has depends on the type
+
+	Raw
 }
 
 // EventQuery selects events; fields other than After may be empty.
@@ -58,5 +60,5 @@ func (c *Client) Events(ctx context.Context, q EventQuery) (*EventPage, error) {
 	if page.NextAfter < q.After || page.HasMore && page.NextAfter == q.After {
 		return nil, misunderstood("there are more events and no way to them")
 	}
-	return page, nil
+	return page, acceptAll(page.Data, from.body)
 }

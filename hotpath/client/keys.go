@@ -35,6 +35,7 @@ type Key struct {
 	LastUsedAt *Timestamp `json:"last_used_at"`
 
 	Grants
+	Raw
 }
 
 // KeyRequest is an API key as it is asked for.
@@ -121,11 +122,11 @@ func (c *Client) Self(ctx context.Context) (*Key, error) {
 	return fetch[Key](ctx, c, get("/v1/keys/self", nil))
 }
 
-func (k *Key) accept(reply) error {
+func (k *Key) accept(from reply) error {
 	if k.KeyID == "" {
 		return misunderstood("it is no API key")
 	}
-	return nil
+	return k.Raw.accept(from)
 }
 
 // Keys reads a page of the keys. It needs the admin key.

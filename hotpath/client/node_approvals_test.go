@@ -35,7 +35,7 @@ func approvals(t *testing.T, node *fleet.Dev, c *client.Client) {
 	if err != nil || pending.Status != client.ApprovalPending || pending.CheckID != asked.CheckID || pending.RetryAfter != 5*time.Second ||
 		pending.Action.Amount != a.Amount || pending.Action.ReasonText != "broken" || string(pending.Action.Metadata) != `{"order":1.50}` ||
 		pending.Required != 1 || fmt.Sprint(pending.RuleIDs) != "[review]" || pending.UseBy != nil ||
-		pending.Remaining[0].Remaining.String() != "1000" {
+		*pending.Remaining[0].Remaining != "1000" {
 		t.Errorf("%+v, %v", pending, err)
 	}
 	use := a

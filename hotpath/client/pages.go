@@ -2,9 +2,24 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"strconv"
 )
+
+// Raw is what came: an answer, or an element of a list with all its members, of which
+// null ones and those of a later version are no fields.
+type Raw struct {
+	Body []byte `json:"-"`
+}
+
+// JSON returns it.
+func (r Raw) JSON() []byte { return r.Body }
+
+func (r *Raw) accept(from reply) error {
+	r.Body = from.body
+	return nil
+}
 
 // Page is one page of a list.
 type Page[T any] struct {
@@ -22,14 +37,30 @@ type Pagination struct {
 }
 
 func (p *Page[T]) accept(from reply) error {
-	for i := range p.Data {
-		if element, ok := any(&p.Data[i]).(interface{ accept(from reply) error }); ok {
-			if err := element.accept(reply{}); err != nil {
-				return err
-			}
-		}
+	if err := acceptAll(p.Data, from.body); err != nil {
+		return err
 	}
 	p.Body = from.body
+	return nil
+}
+
+// acceptAll has the elements of a page take over what they came as.
+func acceptAll[T any](data []T, body []byte) error {
+	var came struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	if err := decode(body, &came); err != nil {
+		return err
+	}
+	for i := range data {
+		element, ok := any(&data[i]).(interface{ accept(from reply) error })
+		if !ok {
+			continue
+		}
+		if err := element.accept(reply{body: came.Data[i], listed: true}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -53,7 +53,7 @@ type Policy struct {
 	RedeemWithinMinutes int      `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
 	Changes             *Changes `json:"changes,omitempty"`
 
-	Body []byte `json:"-"` // the answer as it came; nil in a list
+	Body []byte `json:"-"` // as it came
 }
 
 // Changes says whom the next version of a policy needs: a draft that so many others than its
@@ -114,3 +114,6 @@ func (p *Policy) accept(from reply) error {
 	p.Body = from.body
 	return nil
 }
+
+// JSON returns Body.
+func (p Policy) JSON() []byte { return p.Body }

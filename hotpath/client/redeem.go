@@ -117,7 +117,7 @@ type RecordedRedemption struct {
 	KeyID        string     `json:"key_id"`
 	InDoubtAt    *Timestamp `json:"in_doubt_at"` // nil: it is not in doubt
 
-	Body []byte `json:"-"` // the answer as it came; nil in a list
+	Body []byte `json:"-"` // as it came
 }
 
 func (r *RecordedRedemption) accept(from reply) error {

@@ -50,6 +50,7 @@ type request struct {
 type reply struct {
 	header http.Header
 	body   []byte
+	listed bool // it is an element of a list
 }
 
 // replayed reports that an earlier answer was repeated: that the header is there, unless
@@ -162,7 +163,7 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 		e := refusal(response, body)
 		return attempt{err: e, reached: !e.definite(), retry: e.temporary(), after: e.RetryAfter}
 	}
-	return attempt{reply: reply{response.Header, body}}
+	return attempt{reply: reply{header: response.Header, body: body}}
 }
 
 // neverSent reports whether there was no connection to send anything on.
@@ -189,7 +190,7 @@ func get(path string, parameters map[string]string) request {
 type answer[T any] interface {
 	*T
 	// accept takes over what is not in the body, and fails on what no such answer
-	// can be. Of an element of a page the reply is empty.
+	// can be. Of an element of a page the reply is its text alone.
 	accept(from reply) error
 }
 

@@ -17,6 +17,7 @@ type Session struct {
 	EndsAt     Timestamp `json:"ends_at"` // unless it is used
 
 	Grants
+	Raw
 }
 
 // AllSessions reads the sessions in force, newest first. It needs the admin key. An error

@@ -12,6 +12,8 @@ type Webhook struct {
 	EventTypes []string  `json:"event_types"`
 	Status     string    `json:"status"` // active or disabled
 	CreatedAt  Timestamp `json:"created_at"`
+
+	Raw
 }
 
 // AllWebhooks reads the webhooks, newest first. It needs the admin key. An error is the

@@ -93,7 +93,7 @@ func decodePeriod(r *reader, b *audit.Backtest, from, to string) error {
 			given[member.name] = member.text
 		}
 	}
-	b.From, b.To = queryRange(given, &r.faults)
+	b.From, b.To = periodRange(given, &r.faults)
 	return r.faults.Err()
 }
 

@@ -22,14 +22,14 @@ func (d *described) backtests() {
 		d.send("POST", "/v1/backtests", wrong, 422, false)
 	}
 	d.send("POST", "/v1/backtests", strings.Replace(ask, "2026-01-02", "2025-01-02", 1), 422, true)
-	for ask, want := range map[string]string{
-		strings.Replace(ask, `"version":1,`, "", 1):               "rules or version is required",
-		strings.Replace(ask, `"version":1`, `"version":"new"`, 1): "version must be an integer",
-	} {
-		if got := field(d.t, d.send("POST", "/v1/backtests", ask, 422, false), "error", "message"); !strings.HasPrefix(got, want) || strings.Contains(got, ";") {
-			d.t.Errorf("%s: %s", ask, got)
+	without := d.send("POST", "/v1/backtests", strings.Replace(ask, `"version":1,`, "", 1), 422, true)
+	ill := d.send("POST", "/v1/backtests", strings.Replace(ask, `"version":1`, `"version":"new"`, 1), 422, false)
+	for answer, want := range map[string]string{without: "rules or version is required", ill: "version must be an integer"} {
+		if got := field(d.t, answer, "error", "message"); !strings.HasPrefix(got, want) || strings.Contains(got, ";") {
+			d.t.Errorf("%s, want %s", got, want)
 		}
 	}
+	d.send("POST", "/v1/backtests", strings.Replace(ask, "2026-01-01", "1969-12-31", 1), 422, true)
 	d.send("POST", "/v1/backtests", strings.Replace(ask, `"version":1`, `"version":99`, 1), 404, true)
 	d.send("GET", "/v1/backtests?policy_id=p&status=queued", "", 200, true)
 	d.send("GET", "/v1/backtests?status=none", "", 422, false)

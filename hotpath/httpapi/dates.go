@@ -29,6 +29,17 @@ func queryRange(values map[string]string, faults *spend.Faults) (first, last tim
 	return first, last
 }
 
+// periodRange is queryRange of what is reported by its period: which is the one that was
+// asked for, so one that begins before any record could is refused.
+func periodRange(values map[string]string, faults *spend.Faults) (first, last time.Time) {
+	for _, name := range [...]string{"from", "to"} {
+		if t, ok := parseInstant(values[name], false); ok && t.Before(time.UnixMilli(0)) {
+			faults.Add(name, "must not be before 1970")
+		}
+	}
+	return queryRange(values, faults)
+}
+
 // firstRecordable is the first instant from t on that a record can have. Records
 // are whole milliseconds: those of the millisecond in which t lies are before
 // it, unless it is the first instant.

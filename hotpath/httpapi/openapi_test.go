@@ -345,6 +345,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	const stats = "/v1/stats?from=2026-01-01&to=2026-01-02&step="
 	d.send("GET", stats+"day", "", 200, true)
 	d.send("GET", stats+"week", "", 422, false)
+	d.send("GET", "/v1/stats?from=1969-12-31&to=1970-01-01&step=day", "", 422, true)
 
 	const withBudgets = `{"policy_id":"b","name":"n","rules":[
 		{"rule_id":"day","rule_type":"budget","parameters":{"limit":1000,"currency":"usd","max_count":50,"per":["agent_id"],"window":"day"}},

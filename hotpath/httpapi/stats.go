@@ -46,7 +46,7 @@ func queryStats(query []byte) (q audit.CountQuery, step string, err error) {
 			faults.Add(name, "is required")
 		}
 	}
-	first, last := queryRange(values, &faults)
+	first, last := periodRange(values, &faults)
 	step = values["step"]
 	var known bool
 	if q.Step, known = statsSteps[step]; !known && step != "" {

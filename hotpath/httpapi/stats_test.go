@@ -24,7 +24,8 @@ func TestQueryStats(t *testing.T) {
 	f("from=2026-01-02&to=2026-01-01&step=day", "from must not be after to")
 	f("from=2026-01-01&to=2026-01-31&step=minute", "")
 	f("from=2026-01-01&to=2026-02-01&step=minute", "from must be nearer")
-	f("from=0001-01-01&to=9999-12-31&step=hour", "from must be nearer")
+	f("from=1970-01-01&to=9999-12-31&step=hour", "from must be nearer")
+	f("from=0001-01-01&to=1969-12-31&step=hour", "from must not be before 1970; to must not be before 1970")
 	f("from=2026-01-01&to=2026-01-02&step=day&decision=allow", "decision is not a known query parameter")
 
 	q, _, err := queryStats([]byte("from=2026-01-31T12:34:56%2B02:00&to=2026-01-31T11:00:00Z&step=hour"))

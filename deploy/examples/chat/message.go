@@ -97,10 +97,10 @@ func description(rules []client.Rule, id string) string {
 func remaining(left client.BudgetRemaining, currency string) string {
 	var parts []string
 	if left.AfterApproved != nil {
-		parts = append(parts, fmt.Sprintf("%s %s", left.AfterApproved, currency))
+		parts = append(parts, fmt.Sprintf("%s %s", *left.AfterApproved, currency))
 	}
 	if left.AfterApprovedCount != nil {
-		parts = append(parts, fmt.Sprintf("%d actions", *left.AfterApprovedCount))
+		parts = append(parts, fmt.Sprintf("%s actions", *left.AfterApprovedCount))
 	}
 	return strings.Join(parts, " and ") + " after what is approved already"
 }
