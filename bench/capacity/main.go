@@ -2,7 +2,7 @@
 //
 //	go run ./bench/capacity
 //
-// It reads bench/results/system.json and scale.json. deploy/CAPACITY.md
+// It reads system.json, scale.json and bytes.json of bench/results. deploy/CAPACITY.md
 // explains what it prints.
 package main
 
@@ -32,10 +32,6 @@ type measured struct {
 	Machine load.Machine       `json:"machine"`
 	Summary []load.Summary     `json:"summary"`
 	Sharing map[string]sharing `json:"sharing"`
-	Written struct {
-		WAL    float64 `json:"wal_bytes_per_check"`
-		Stored float64 `json:"stored_bytes_per_check"`
-	} `json:"written"`
 }
 
 type sharing struct {
@@ -55,17 +51,22 @@ type scaled struct {
 func run(out io.Writer, folder string) error {
 	var one measured
 	var many scaled
+	var left leavings
 	if err := read(filepath.Join(folder, "system.json"), &one); err != nil {
 		return err
 	}
 	if err := read(filepath.Join(folder, "scale.json"), &many); err != nil {
 		return err
 	}
+	if err := read(filepath.Join(folder, "bytes.json"), &left); err != nil {
+		return err
+	}
 	c := one.components()
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	one.writeCosts(w, c)
+	left.write(w)
 	one.writeForecast(w, c, many)
-	one.writePlans(w, c)
+	writePlans(w, c, left)
 	return w.Flush()
 }
 
@@ -104,7 +105,6 @@ func (m *measured) writeCosts(w *tabwriter.Writer, c components) {
 	}{{"node", c.node}, {"redis", c.redis}, {"postgres", c.postgres}} {
 		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%.0f\n", row.name, row.cost.check, row.cost.batch, second/row.cost.at(100))
 	}
-	fmt.Fprintf(w, "\nbytes a check: %.0f to the write-ahead log, %.0f in tables and indexes\n\n", m.Written.WAL, m.Written.Stored)
 }
 
 // writeForecast compares the model, fitted to one node, with several nodes.
@@ -141,15 +141,16 @@ func production() deployment {
 	return deployment{nodeCores: 8, atMost: 0.6, fsyncMS: 2, spareNodes: 2}
 }
 
-func (m *measured) writePlans(w *tabwriter.Writer, c components) {
+func writePlans(w *tabwriter.Writer, c components, left leavings) {
 	d := production()
 	fmt.Fprintf(w, "\nnodes of %.0f cores, no core busier than %.0f %%, a commit of %.0f ms before the first row, %d spare nodes\n",
 		d.nodeCores, 100*d.atMost, d.fsyncMS, d.spareNodes)
-	fmt.Fprintln(w, "checks/s\tnodes\tchecks a commit\tcommit ms\tlatency ms\tcores busy: nodes\tredis\tpostgres\tlog MB/s\tGB a day")
+	fmt.Fprintln(w, "checks/s\tnodes\tchecks a commit\tcommit ms\tlatency ms\tcores busy: nodes\tredis\tpostgres\tlog MB/s\tGB a day\tof it for ever")
 	const megabyte, gigabyte, day = 1e6, 1e9, 86400
 	for _, rate := range []float64{1_000, 20_000, 200_000} {
 		p := c.plan(rate, d)
-		fmt.Fprintf(w, "%.0f\t%d\t%.0f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\n", p.rate, p.nodes, p.batch, p.commitMS, p.latencyMS,
-			p.nodeCores, p.redisCores, p.postgresCores, rate*m.Written.WAL/megabyte, rate*m.Written.Stored*day/gigabyte)
+		b := left.at(p.batch)
+		fmt.Fprintf(w, "%.0f\t%d\t%.0f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.1f\t%.0f\t%.0f\n", p.rate, p.nodes, p.batch, p.commitMS, p.latencyMS,
+			p.nodeCores, p.redisCores, p.postgresCores, rate*b.log/megabyte, rate*b.stored*day/gigabyte, rate*b.forEver*day/gigabyte)
 	}
 }
