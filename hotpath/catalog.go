@@ -142,11 +142,11 @@ func (c *catalog) drop(policyIDs []string, all bool) {
 		return
 	}
 	for _, id := range policyIDs {
-		c.forget(id)
+		c.forgetLocked(id)
 	}
 }
 
-func (c *catalog) forget(id string) {
+func (c *catalog) forgetLocked(id string) {
 	if p := c.programs[id]; p != nil {
 		c.programBytes -= p.size()
 		delete(c.programs, id)
@@ -271,12 +271,12 @@ func (c *catalog) keep(id string, p *inForce, drops int64) {
 	if c.drops != drops {
 		return
 	}
-	c.forget(id)
+	c.forgetLocked(id)
 	for other := range c.programs { // any will do: what is in use comes back
 		if len(c.programs) < maxPrograms && c.programBytes+size <= c.maxBytes {
 			break
 		}
-		c.forget(other)
+		c.forgetLocked(other)
 	}
 	c.programs[id] = p
 	c.programBytes += size

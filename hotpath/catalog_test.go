@@ -96,7 +96,7 @@ func TestProgramsAreBoundedByTheirSize(t *testing.T) {
 		t.Errorf("%d programs of %d bytes are counted as %d", len(c.programs), p.Size(), c.programBytes)
 	}
 	for id := range c.programs {
-		c.forget(id)
+		c.forgetLocked(id)
 	}
 	if c.programBytes != 0 {
 		t.Errorf("no programs take %d bytes", c.programBytes)

@@ -23,7 +23,8 @@ func TestForcedIsWhatWasForced(t *testing.T) {
 		forced := func(want, onRecord int) {
 			t.Helper()
 			const name = "spendgate_policies_forced_total"
-			text := fmt.Sprintf("# HELP %s Versions of policies made with the admin key where the version before asks people.\n# TYPE %s counter\n%s %d\n", name, name, name, want)
+			text := fmt.Sprintf("# HELP %s Versions of policies made with the admin key where the version before asks people.\n# TYPE %s "+
+				"counter\n%s %d\n", name, name, name, want)
 			if err := testutil.GatherAndCompare(n.metrics, strings.NewReader(text), name); err != nil {
 				t.Error(err)
 			}

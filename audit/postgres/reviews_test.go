@@ -32,7 +32,8 @@ func TestKeysAreCounted(t *testing.T) {
 			a := audit.DraftApprovalRequest{By: by(name)}
 			seen := seenReview{Approvals: n, Keys: map[string]int64{}, Version: 1}
 			var outcome audit.DecisionOutcome
-			err := s.control(t.Context(), "cannot approve", []any{&outcome}, byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, d.PolicyID, d.Generation, 1, seen.text(), a.Details(d.Generation)))
+			err := s.control(t.Context(), "cannot approve", []any{&outcome},
+				byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, d.PolicyID, d.Generation, 1, seen.text(), a.Details(d.Generation)))
 			if err != nil || outcome != audit.DecisionRecorded {
 				t.Fatal(outcome, err)
 			}
@@ -41,11 +42,14 @@ func TestKeysAreCounted(t *testing.T) {
 	promote := func(d *audit.Draft, who audit.Actor, approvals int) (forced bool, err error) {
 		var version int
 		seen := seenReview{Approvals: approvals, Keys: map[string]int64{}, Version: 1}
-		err = s.control(t.Context(), "cannot promote", []any{&version, &forced}, byActor("SELECT new_version, forced FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", who,
-			d.PolicyID, d.Generation, 1, seen.text(), time.Now().UnixMilli(), s.maxPolicyBytes, nil, nil, "", nil))
+		err = s.control(t.Context(), "cannot promote", []any{&version, &forced},
+			byActor("SELECT new_version, forced FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", who,
+				d.PolicyID, d.Generation, 1, seen.text(), time.Now().UnixMilli(), s.maxPolicyBytes, nil, nil, "", nil))
 		return forced, err
 	}
-	for name, approvers := range map[string][]string{"nobody": nil, "one": {"bob"}, "one twice": {"bob", "bob"}, "the author and one": {"ann", "bob"}} {
+	for name, approvers := range map[string][]string{
+		"nobody": nil, "one": {"bob"}, "one twice": {"bob", "bob"}, "the author and one": {"ann", "bob"},
+	} {
 		d := govern(name)
 		approve(d, approvers...)
 		if _, err := promote(d, by("ann"), len(approvers)); !isAsked(err) {

@@ -23,8 +23,17 @@ func TestValidName(t *testing.T) {
 
 func TestFoldName(t *testing.T) {
 	for _, pair := range [][2]string{
-		{"botA", "BOTa"}, {"Zoë", "ZOË"}, {"K", "\u212a"}, {"σ", "ς"}, {"ｂｏｔ", "Bot"},
-		{"Straße", "STRASSE"}, {"ẞ", "ss"}, {"ﬃ", "FFI"}, {"ΐ", "Ϊ́"}, {"ǰ", "J̌"}, {"ꭰ", "Ꭰ"},
+		{"botA", "BOTa"},
+		{"Zoë", "ZOË"},
+		{"K", "\u212a"},
+		{"σ", "ς"},
+		{"ｂｏｔ", "Bot"},
+		{"Straße", "STRASSE"},
+		{"ẞ", "ss"},
+		{"ﬃ", "FFI"},
+		{"ΐ", "Ϊ́"},
+		{"ǰ", "J̌"},
+		{"ꭰ", "Ꭰ"},
 	} {
 		if FoldName(pair[0]) != FoldName(pair[1]) || !SameName(pair[0], pair[1]) || LowerName(pair[0]) != LowerName(pair[1]) {
 			t.Errorf("%q and %q are two", pair[0], pair[1])

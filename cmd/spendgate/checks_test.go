@@ -8,7 +8,8 @@ import (
 // What became of a check is said before a report as well: it is redeemed, or in doubt.
 func TestChecksSayWhatIsRedeemed(t *testing.T) {
 	const (
-		check    = `{"check_id":"chk_1","timestamp":"2026-01-02T03:04:05.000Z","decision":"allow","policy_version":1,"action":{"agent_id":"a","policy_id":"p"}`
+		check = `{"check_id":"chk_1","timestamp":"2026-01-02T03:04:05.000Z","decision":"allow","policy_version":1,"action":{"agent_id":"a",` +
+			`"policy_id":"p"}`
 		redeemed = check + `,"redemption":{"check_id":"chk_1","redemption_id":"rdm_1","redeemed_at":"2026-01-02T03:04:05.000Z","in_doubt_at":`
 		executed = redeemed + `null},"outcome":{"check_id":"chk_1","status":"executed"}}`
 		page     = `],"pagination":{"next_cursor":null,"has_more":false}}`

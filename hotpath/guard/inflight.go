@@ -52,7 +52,7 @@ func (f *inFlight) resolveAll(at *Attempt, check *spend.Check) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range at.inFlight {
-		f.resolve(c, check)
+		f.resolveLocked(c, check)
 	}
 	at.inFlight = nil
 }
@@ -63,12 +63,12 @@ func (f *inFlight) abandon(id spend.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.byID[id]; c != nil {
-		f.resolve(c, nil)
+		f.resolveLocked(c, nil)
 	}
 }
 
-// resolve is called with mu held.
-func (f *inFlight) resolve(c *inFlightClaim, check *spend.Check) {
+// resolveLocked tells who waits what was recorded; nil if nothing was.
+func (f *inFlight) resolveLocked(c *inFlightClaim, check *spend.Check) {
 	if c.resolved {
 		return
 	}

@@ -113,7 +113,8 @@ func TestBacktest(t *testing.T) {
 	}
 	doAt(t, address, "POST", "/v1/policies", `{"policy_id":"p","name":"n",`+tighter+`}`, full)
 	path, _ = run(`"version":2`)
-	if flips = doAt(t, address, "GET", path+"/flips", "", full).body; !strings.Contains(flips, `"reason_code":"max_amount_exceeded","policy_version":2}`) {
+	if flips = doAt(t, address, "GET", path+"/flips", "", full).
+		body; !strings.Contains(flips, `"reason_code":"max_amount_exceeded","policy_version":2}`) {
 		t.Errorf("a version: %s", flips)
 	}
 	_, looser := run(`"rules":` + rules("1000", "1000"))

@@ -44,7 +44,7 @@ func (o *openConns) add(c *conn) bool {
 	if !crowded && o.full() {
 		if oldest := o.silent.Front(); oldest != nil {
 			evicted := oldest.Value.(*conn) //nolint:forcetypeassert // it holds nothing else
-			o.drop(evicted)
+			o.removeLocked(evicted)
 			evicted.mute.Store(true)
 			_ = evicted.Conn.Close()
 		}
@@ -76,11 +76,11 @@ func (o *openConns) crowded() bool {
 func (o *openConns) remove(c *conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.drop(c)
+	o.removeLocked(c)
 }
 
-// drop is remove with mu held.
-func (o *openConns) drop(c *conn) {
+// removeLocked is remove for who holds mu.
+func (o *openConns) removeLocked(c *conn) {
 	if _, open := o.conns[c]; !open {
 		return
 	}
@@ -89,7 +89,7 @@ func (o *openConns) drop(c *conn) {
 		return
 	}
 	o.regular--
-	o.heard(c)
+	o.hearLocked(c)
 	if c.network.IsValid() {
 		if o.addresses[c.network]--; o.addresses[c.network] == 0 {
 			delete(o.addresses, c.network)
@@ -101,11 +101,11 @@ func (o *openConns) drop(c *conn) {
 func (o *openConns) hear(c *conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.heard(c)
+	o.hearLocked(c)
 }
 
-// heard is hear with mu held.
-func (o *openConns) heard(c *conn) {
+// hearLocked is hear for who holds mu.
+func (o *openConns) hearLocked(c *conn) {
 	if c.silent != nil {
 		o.silent.Remove(c.silent)
 		c.silent = nil

@@ -39,23 +39,23 @@ func (c *Client) run() {
 	}
 }
 
-// due reports whether there is anything to do. Called with mu held.
-func (c *Client) due() bool { return len(c.batches) > 0 || c.deferredDue() || c.closed }
+// dueLocked reports whether there is anything to do.
+func (c *Client) dueLocked() bool { return len(c.batches) > 0 || c.deferredDueLocked() || c.closed }
 
 // take waits for work and takes one full batch of it at most. It returns false
 // when the client is closed and nothing is left.
 func (c *Client) take() (b *batch, due []deferred, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.due() {
+	for !c.dueLocked() {
 		c.waiting.Wait()
 	}
-	c.yield()
+	c.yieldLocked()
 	switch {
 	case len(c.batches) > 0:
 		b = c.batches[0]
 		c.batches = slices.Delete(c.batches, 0, 1)
-	case c.deferredDue():
+	case c.deferredDueLocked():
 		b = &batch{done: make(chan struct{})}
 	default:
 		return nil, nil, false
@@ -64,15 +64,14 @@ func (c *Client) take() (b *batch, due []deferred, ok bool) {
 	due, c.deferred = c.deferred[:n:n], c.deferred[n:]
 	now := c.Latest()
 	for _, r := range b.requests {
-		c.charge(r, now)
+		c.chargeLocked(r, now)
 	}
 	return b, due, true
 }
 
-// yield lets goroutines that are ready add their requests before the batch is
+// yieldLocked lets goroutines that are ready add their requests before the batch is
 // sent, until none of them does: requests are read from the network in bunches.
-// Called with mu held.
-func (c *Client) yield() {
+func (c *Client) yieldLocked() {
 	for before := 0; len(c.batches) == 1 && before < len(c.batches[0].requests); {
 		before = len(c.batches[0].requests)
 		c.mu.Unlock()

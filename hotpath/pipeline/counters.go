@@ -29,9 +29,9 @@ type position struct {
 	nth     int64
 }
 
-// charge refuses a request that is known to be over its limit, and else has it
-// counted. Called with mu held.
-func (c *Client) charge(r *Request, now time.Time) {
+// chargeLocked refuses a request that is known to be over its limit, and else has it
+// counted.
+func (c *Client) chargeLocked(r *Request, now time.Time) {
 	if r.Charge.Key == "" {
 		return
 	}

@@ -58,15 +58,14 @@ func (c *Client) Restore(name, current, before string, until time.Time) {
 func (c *Client) later(commands ...deferred) {
 	c.mu.Lock()
 	for _, d := range commands {
-		c.add(d)
+		c.addLocked(d)
 	}
 	c.mu.Unlock()
 	c.waiting.Signal()
 }
 
-// deferredDue reports whether a deferred command may be sent now. Called with mu
-// held.
-func (c *Client) deferredDue() bool {
+// deferredDueLocked reports whether a deferred command may be sent now.
+func (c *Client) deferredDueLocked() bool {
 	now := time.Now()
 	for i := range c.deferred {
 		if !c.deferred[i].due.After(now) {
@@ -99,13 +98,13 @@ func (c *Client) keep(commands []deferred) {
 			continue
 		}
 		d.due = now.Add(deferredRetry)
-		c.add(d)
+		c.addLocked(d)
 	}
 	time.AfterFunc(deferredRetry, c.wake)
 }
 
-// add queues a deferred command if there is room (G9). Called with mu held.
-func (c *Client) add(d deferred) {
+// addLocked queues a deferred command if there is room (G9).
+func (c *Client) addLocked(d deferred) {
 	if len(c.deferred) >= maxDeferred {
 		c.metrics.dropped.Inc()
 		return

@@ -79,7 +79,7 @@ func (r *Redis) Advance(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ahead += d
-	r.reach(r.now.Add(d))
+	r.reachLocked(r.now.Add(d))
 }
 
 // follow moves the clock to the wall clock's time if that is so far ahead, and
@@ -90,12 +90,12 @@ func (r *Redis) follow(ahead time.Duration) {
 	defer r.mu.Unlock()
 	wall := r.wall().Round(0) // without the monotonic reading, which sleeps with the machine
 	if to := wall.Add(r.ahead); to.Sub(r.now) > ahead {
-		r.reach(to)
+		r.reachLocked(to)
 	}
 }
 
-// reach is called with mu held.
-func (r *Redis) reach(to time.Time) {
+// reachLocked moves the server's clock on.
+func (r *Redis) reachLocked(to time.Time) {
 	r.server.FastForward(to.Sub(r.now))
 	r.now = to
 	r.server.SetTime(to)
