@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import inspect
 import pathlib
 import threading
@@ -19,6 +20,7 @@ from spendgate import AsyncSpendgate, Entry, MemoryJournal, Spendgate, SQLiteJou
 
 ACTION: dict[str, Any] = {**FILE["action"], "idempotency_key": "order-1"}
 ANOTHER: dict[str, Any] = {**ACTION, "idempotency_key": "order-2"}
+MEMBERS: dict[str, Any] = {name: member for name, member in FILE["action"].items() if name != "action_type"}
 REPLAY = {**ALLOW, "headers": [["Idempotent-Replayed", "true"]]}
 
 
@@ -150,6 +152,100 @@ def test_what_a_body_says(tmp_path: pathlib.Path) -> None:
     assert server.close() == []
 
 
+@pytest.mark.parametrize(
+    ("reference", "reported"),
+    [("r" * 257, None), ("a\0b", None), ("a\ud800b", None), ({}, None), (b"r", None), (5, "5"), ("\U0001f4b6" * 256, "\U0001f4b6" * 256)],
+)
+def test_references(reference: Any, reported: str | None, tmp_path: pathlib.Path) -> None:
+    """What the service does not take is left out, of what is reported and of the journal."""
+    body = {"status": "executed", **({"reference": reported} if reported else {})}
+    server = Server([ALLOW, {**REPORT, "expect": {**REPORT["expect"], "body": body}}])
+    client = gate(server, tmp_path, agent_id="a", policy_id="p")
+    refer: Any = lambda returned: returned
+
+    @client.guard("refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="c", reference=refer)
+    def pay(order: str) -> Any:
+        return reference
+
+    assert pay("1") == reference
+    assert client.resume() == [] and server.close() == []
+
+
+def test_what_an_older_journal_has(tmp_path: pathlib.Path) -> None:
+    """An end that cannot be sent is reported by its status."""
+    journal = MemoryJournal()
+    journal.add(Entry("k", "hash", state="ended", check_id="chk_1", status="executed", amount="1.10", reference="a\ud800b"))
+    server = Server([{**REPORT, "expect": {**REPORT["expect"], "body": {"status": "executed", "amount": "1.10"}}}])
+    client = Spendgate(server.url, "key", journal=journal, redeem=False)
+    assert client.resume() == [] and journal.unfinished() == [] and server.close() == []
+
+
+def test_what_ends_later(tmp_path: pathlib.Path) -> None:
+    """A body that returns what has not run is in doubt, and that never runs."""
+    ran: list[str] = []
+
+    async def later() -> None:
+        ran.append("coroutine")
+
+    def pieces() -> Iterator[str]:
+        ran.append("generator")
+        yield ""
+
+    results: list[Callable[[], object]] = [later, pieces, concurrent.futures.Future]
+    server = Server([ALLOW] * len(results))
+    client = gate(server, tmp_path, agent_id="a", policy_id="p")
+    for number, result in enumerate(results):
+        guarding: Any = client.guard(
+            "refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="c", failed_on=(Exception,)
+        )
+        guarded = guarding(lambda order: result())
+        with pytest.raises(spendgate.InDoubt, match="ends later than its call"):
+            guarded(str(number))
+    assert ran == [] and server.close() == []
+
+    class Called:
+        async def __call__(self, order: str) -> None:
+            ran.append("object")
+
+    with pytest.raises(TypeError, match="coroutine"):
+        client.guard("refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="c")(Called())
+
+
+def test_what_only_asked(tmp_path: pathlib.Path) -> None:
+    """An allow that check() had is this journal's, after a restart, too; for another journal its replay is in doubt."""
+    other = tmp_path / "other"
+    other.mkdir()
+    server = Server([ALLOW, REPLAY, REPLAY, REPORT])
+    assert gate(server, tmp_path).check(**ACTION)
+    with pytest.raises(spendgate.InDoubt):
+        with gate(server, other).check(**ACTION):
+            raise AssertionError("it ran")
+    with gate(server, tmp_path).check(**ACTION) as c:
+        assert c.check_id == "chk_1"
+    assert server.close() == []
+
+
+def test_who_made_the_check_acts(tmp_path: pathlib.Path) -> None:
+    """Whoever else has this journal and a replay only doubts; it cannot know whose the first answer is."""
+    server = Server([ALLOW, REPLAY, REPORT])
+
+    class Slow(SQLiteJournal):
+        def move(self, key: str, was: Any, /, **changes: Any) -> bool:
+            if was == "asked" and changes.get("state") == "begun":
+                with pytest.raises(spendgate.InDoubt), gate(server, tmp_path).check(**ACTION):
+                    raise AssertionError("it ran")
+            return super().move(key, was, **changes)
+
+    client = Spendgate(server.url, "key", journal=Slow(tmp_path / "j"), redeem=False)
+
+    @client.guard("refund", key=lambda: "order-1", **MEMBERS, reference=str)
+    def pay(check_id: str = "") -> str:
+        return check_id
+
+    assert pay() == "chk_1"
+    assert server.close() == []
+
+
 def test_a_journal_that_fails_after_the_body(tmp_path: pathlib.Path) -> None:
     """The service knows all the same, and the caller has the result."""
 
@@ -184,6 +280,8 @@ def test_misuse(tmp_path: pathlib.Path) -> None:
 
     with pytest.raises(TypeError, match="name the call's arguments"):
         client.guard("refund", key="order")(pay)
+    with pytest.raises(TypeError, match="failed_on"):
+        client.guard("refund", key="{order}", failed_on=[ValueError])(pay)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="check_id"):
         client.guard("refund", key="{order}", provider_key=True)(pay)
     with pytest.raises(TypeError, match="coroutine"):

@@ -46,6 +46,10 @@ class Gate(Settings):
     redeeming: bool | None  # None: as the role of the key says
 
 
+class EndsLater(TypeError):
+    """A body returned before it ran to its end."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """What the guard is told of a body."""
@@ -54,6 +58,10 @@ class Terms:
     provider_key_hours: float = 24  # for which it is sure to know one
     failed_on: tuple[type[BaseException], ...] = ()  # errors that mean that nothing was moved
     wait: float = 0  # seconds for people to decide
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.failed_on, tuple) or not all(isinstance(kind, type) for kind in self.failed_on):
+            raise TypeError("failed_on is a tuple of the types of errors")
 
     def repeats(self, began: float | None = None) -> bool:
         """Whether a body is run again that has begun: then, or at an unknown time while the service knew its key, 24 hours."""
@@ -284,8 +292,12 @@ def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -
                 yield from api.in_doubt(gate, permit.check_id)
             except SpendgateError as refused:
                 log.warning("%s is not said to be in doubt: %s", permit.check_id, refused)
-        what = f"raised {type(error).__name__}" if error is not None else "failed"
-        raise InDoubt(key, permit.check_id, f"its body {what}{', repeated' if permit.repeated else ''}") from error
+        why = f"its body raised {type(error).__name__}" if error is not None else "its body failed"
+        if isinstance(error, EndsLater):
+            why = str(error)
+        elif permit.repeated:
+            why += " when it was repeated"
+        raise InDoubt(key, permit.check_id, why) from error
     entry = replace(Entry(key, ""), check_id=permit.check_id, **ended)
     yield from after(journal, key, "begun", state="ended", **ended)
     yield from report(gate, journal, entry)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Union
 
 from . import api
-from .guard import Intent, Permit, Terms, log
+from .guard import EndsLater, Intent, Permit, Terms, log
 
 #: A member of the action: a function of the call's arguments, a text with {names} of them, or a value.
 Member = Union[Callable[..., Any], str, Decimal, int, Mapping[str, Any], None]
@@ -103,13 +104,13 @@ def is_coroutine(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
 
 
-def unfinished(returned: object) -> TypeError | None:
+def unfinished(returned: object) -> EndsLater | None:
     """What is wrong with a body that returned what has not run, or not ended: that is stopped where it can be."""
     runs_later = inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
-    if not runs_later and not hasattr(returned, "add_done_callback"):
+    if not runs_later and not isinstance(returned, Future):
         return None
     for stop in ("close", "cancel"):
         with suppress(Exception):
             getattr(returned, stop)()
     what = type(returned).__name__
-    return TypeError(f"the body returned a {what}, which ends later than its call: coroutines are guarded by AsyncSpendgate")
+    return EndsLater(f"its body returned a {what}, which ends later than its call: coroutines are guarded by AsyncSpendgate")
