@@ -67,6 +67,9 @@ type Sessions interface {
 	// UseSession returns the session in force with that hash, and notes its use; else
 	// ErrNotFound.
 	UseSession(ctx context.Context, token spend.Hash) (*Session, error)
+	// RenewSession has another token instead of that of a session in force, once; else
+	// ErrNotFound.
+	RenewSession(ctx context.Context, token, next spend.Hash) error
 	// ListSessions returns a page of those in force, newest first.
 	ListSessions(ctx context.Context, before spend.ID, limit int) (page []Session, more bool, err error)
 	// EndSession ends a session, or fails with ErrNotFound when none is in force.

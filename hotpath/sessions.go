@@ -88,6 +88,21 @@ func (a *Authorizer) SignIn(ctx context.Context, by audit.Actor, s *audit.Sessio
 	return token, nil
 }
 
+// TakeOver gives a session another token, which it returns, for whom the one before was made
+// for; once: ErrSessionEnded after that.
+func (a *Authorizer) TakeOver(ctx context.Context, token string) (next string, err error) {
+	next = rand.Text() + rand.Text()
+	ctx, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	switch err := a.store.RenewSession(ctx, sha256.Sum256([]byte(token)), sha256.Sum256([]byte(next))); {
+	case errors.Is(err, audit.ErrNotFound):
+		return "", ErrSessionEnded
+	case err != nil:
+		return "", fmt.Errorf("%w: cannot renew a session: %w", ErrUnavailable, err)
+	}
+	return next, nil
+}
+
 // SignOut ends the caller's session, on every node when it returns.
 func (a *Authorizer) SignOut(ctx context.Context, by audit.Actor, c Caller) error {
 	by.Principal = c.session.Grants.Principal

@@ -67,6 +67,18 @@ func sessions(t *testing.T, s Subject) {
 	if in := inForce(t, s, "a", "b"); in != "b" {
 		t.Errorf("in force are %q, want b", in)
 	}
+	// Another token instead is as good, once, and the one before is of nothing.
+	must(t, s.RenewSession(ctx, b.TokenHash, spend.HashKey("c")))
+	if err := s.RenewSession(ctx, b.TokenHash, spend.HashKey("d")); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("renewed twice: %v", err)
+	}
+	if err := s.RenewSession(ctx, a.TokenHash, spend.HashKey("d")); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("renewed though it was ended: %v", err)
+	}
+	if in := inForce(t, s, "a", "b", "c", "d"); in != "c" {
+		t.Errorf("in force are %q, want c", in)
+	}
+	must(t, s.RenewSession(ctx, spend.HashKey("c"), b.TokenHash))
 	// A use moves the end by idleness, and is noted once it is a minute old.
 	must(t, s.Exec(t, s.AgeSessions))
 	if before, err := s.UseSession(ctx, b.TokenHash); err != nil || !before.LastUsedAt.Before(before.CreatedAt) {

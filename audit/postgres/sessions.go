@@ -105,6 +105,21 @@ func (a *afterwards) Scan(targets ...any) error {
 	return a.CollectableRow.Scan(append(targets, a.more...)...)
 }
 
+// RenewSession implements audit.Sessions.
+func (s *Store) RenewSession(ctx context.Context, token, next spend.Hash) error {
+	renewed := int64(0)
+	// A repetition finds the next token.
+	err := s.read(ctx, "cannot renew a session", func(ctx context.Context, db *pgx.Conn) error {
+		done, err := db.Exec(ctx, "UPDATE sessions AS s SET token_hash = $2 WHERE s.token_hash IN ($1, $2) AND "+inForce, token[:], next[:])
+		renewed = done.RowsAffected()
+		return err
+	})
+	if err == nil && renewed == 0 {
+		return audit.ErrNotFound
+	}
+	return err
+}
+
 // ListSessions implements audit.Sessions.
 func (s *Store) ListSessions(ctx context.Context, before spend.ID, limit int) (page []audit.Session, more bool, err error) {
 	page, err = collect(ctx, s, "cannot list sessions", scanSession, "SELECT "+sessionColumns+" FROM sessions AS s WHERE s.id < $1 AND "+

@@ -26,14 +26,21 @@ const (
 	apiMaxWait = 2 * time.Second
 )
 
-// keyAPI is a client with the API key.
+// keyAPI is a client with the API key; without one, with the session of spendgate login.
 func keyAPI(p process) (*client.Client, error) {
 	c, err := config.LoadClient(p.environ)
 	if err != nil {
 		return nil, err
 	}
 	if c.APIKey == "" {
-		return nil, errors.New("SPENDGATE_API_KEY is not set, nor is SPENDGATE_API_KEY_FILE")
+		s, err := p.readSession(c.APIURL)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			return nil, errors.New("SPENDGATE_API_KEY is not set, nor is SPENDGATE_API_KEY_FILE, and nobody is signed in: spendgate login")
+		}
+		return s.client()
 	}
 	return newClient(client.Options{BaseURL: c.APIURL, APIKey: string(c.APIKey)})
 }

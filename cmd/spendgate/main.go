@@ -99,6 +99,8 @@ func root() command {
 			},
 			keysCommand(),
 			sessionsCommand(),
+			loginCommand(),
+			logoutCommand(),
 			policiesCommand(),
 			approvalsCommand(),
 			checksCommand(),

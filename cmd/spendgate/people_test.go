@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,12 +39,12 @@ func (l *lockedLog) find(form string) []string {
 	return regexp.MustCompile(form).FindStringSubmatch(l.String())
 }
 
-func startDev(t *testing.T) devNode {
+func startDev(t *testing.T, more ...string) devNode {
 	t.Helper()
 	folder, log, ended := t.TempDir(), new(lockedLog), make(chan int, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		environ := []string{"SPENDGATE_DATA_DIR=" + folder, "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0"}
+		environ := append(slices.Clip(more), "SPENDGATE_DATA_DIR="+folder, "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0")
 		ended <- run(ctx, process{strings.NewReader(""), new(bytes.Buffer), log, environ, false}, []string{"dev"})
 	}()
 	t.Cleanup(func() {

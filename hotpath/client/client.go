@@ -23,6 +23,9 @@ type Options struct {
 	APIKey   string // for all but Simulate, which is in demo mode without it, and Health
 	AdminKey string // for the API keys
 
+	Session string // of who has signed in (S78), for what takes an API key; that goes before it
+	Origin  string // of the console, which writes with a session name
+
 	Attempts       int           // at most, of one request; 1 repeats nothing
 	AttemptTimeout time.Duration // of each
 	MaxWait        time.Duration // a longer Retry-After is the caller's to wait for
@@ -65,7 +68,7 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("client: BaseURL must have no user, query or fragment")
 	}
 	o.UserAgent = cmp.Or(o.UserAgent, "spendgate-client")
-	for name, value := range map[string]string{"APIKey": o.APIKey, "AdminKey": o.AdminKey, "UserAgent": o.UserAgent} {
+	for name, value := range map[string]string{"APIKey": o.APIKey, "AdminKey": o.AdminKey, "Session": o.Session, "Origin": o.Origin, "UserAgent": o.UserAgent} {
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return nil, errors.New("client: " + name + " has a character that no header can carry")
 		}
@@ -75,7 +78,7 @@ func New(o Options) (*Client, error) {
 		attempts: cmp.Or(max(o.Attempts, 0), DefaultAttempts),
 		timeout:  cmp.Or(max(o.AttemptTimeout, 0), DefaultAttemptTimeout),
 		maxWait:  cmp.Or(max(o.MaxWait, 0), DefaultMaxWait),
-		identify: identification(o.APIKey, o.AdminKey, o.UserAgent),
+		identify: identification(o),
 		trace:    o.Trace,
 		pause:    pause,
 	}
@@ -93,14 +96,17 @@ func New(o Options) (*Client, error) {
 // String returns the service's address and no key.
 func (c *Client) String() string { return "spendgate client of " + c.base }
 
-func identification(apiKey, adminKey, userAgent string) func(http.Header, bool) {
+func identification(o Options) func(http.Header, bool) {
 	return func(h http.Header, admin bool) {
-		h.Set("User-Agent", userAgent)
+		h.Set("User-Agent", o.UserAgent)
 		switch { // a request needs only one key
-		case admin && adminKey != "":
-			h.Set("X-Admin-Key", adminKey)
-		case !admin && apiKey != "":
-			h.Set("X-API-Key", apiKey)
+		case admin && o.AdminKey != "":
+			h.Set("X-Admin-Key", o.AdminKey)
+		case !admin && o.APIKey != "":
+			h.Set("X-API-Key", o.APIKey)
+		case !admin && o.Session != "":
+			h.Set("Cookie", "__Host-spendgate="+o.Session)
+			h.Set("Origin", o.Origin)
 		}
 	}
 }

@@ -38,3 +38,9 @@ func (c *Client) EndSession(ctx context.Context, sessionID string) error {
 	})
 	return err
 }
+
+// SignOut ends the client's own session, on every node when it returns without an error.
+func (c *Client) SignOut(ctx context.Context) error {
+	_, _, err := c.send(ctx, request{method: http.MethodPost, path: "/console/sign-out", status: http.StatusNoContent, repeatable: true})
+	return err
+}

@@ -66,6 +66,7 @@ type authorizer interface {
 	SignOut(ctx context.Context, by audit.Actor, c hotpath.Caller) error
 	EndSession(ctx context.Context, by audit.Actor, id spend.ID) error
 	EndSessions(ctx context.Context, by audit.Actor, principal string) error
+	TakeOver(ctx context.Context, token string) (next string, err error)
 	EndLoggedOut(ctx context.Context, by audit.Actor, l audit.Logout) error
 }
 

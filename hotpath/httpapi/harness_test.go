@@ -465,4 +465,6 @@ func (f *fake) EndSession(context.Context, audit.Actor, spend.ID) error { return
 
 func (f *fake) EndSessions(context.Context, audit.Actor, string) error { return f.workErr }
 
+func (f *fake) TakeOver(context.Context, string) (string, error) { return "", f.workErr }
+
 func (f *fake) EndLoggedOut(context.Context, audit.Actor, audit.Logout) error { return f.workErr }

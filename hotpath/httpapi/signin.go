@@ -58,6 +58,7 @@ func (a *API) routeSignIn(r *router.Router, links *console.Links) {
 	if a.signIn != nil {
 		signIn = append(signIn, endpoint{method: "GET", free: true, serve: a.beginSignIn})
 		a.at(r, a.signIn.callback, endpoint{method: "GET", free: true, serve: a.endSignIn})
+		a.at(r, console.Prefix+"take-over", endpoint{method: "POST", free: true, serve: a.takeOver})
 		a.at(r, console.Prefix+"sign-out", endpoint{method: "POST", free: true, serve: a.signOut})
 		a.at(r, console.Prefix+"backchannel-logout", endpoint{method: "POST", free: true, serve: a.logout})
 	}
@@ -78,6 +79,7 @@ func (a *API) getConsoleSession(x *exchange) error {
 		o.null("sign_in")
 	} else {
 		o.text("sign_in", a.signIn.Label)
+		o.text("origin", a.signIn.origin)
 	}
 	o.boolean("session", a.signIn != nil && x.hasSession())
 	x.out = o.end()
@@ -90,15 +92,37 @@ func (x *exchange) setCookie(name, value string, seconds int) {
 	x.ctx.Response.Header.Add(fasthttp.HeaderSetCookie, text)
 }
 
-// beginSignIn sends a browser to the provider.
+// beginSignIn sends a browser to the provider; for a command line once the person has seen
+// on a page that it is theirs.
 func (a *API) beginSignIn(x *exchange) error {
-	to, cookie, err := a.signIn.Begin(x.context())
+	args := x.ctx.QueryArgs()
+	var of *signin.Loopback
+	if args.Has("port") || args.Has("challenge") {
+		var err error
+		if of, err = signin.ParseLoopback(string(args.Peek("port")), string(args.Peek("challenge"))); err != nil {
+			return a.failPage(x, err)
+		}
+	}
+	to, cookie, err := a.signIn.Begin(x.context(), of)
 	if err != nil {
 		return a.failPage(x, err)
 	}
 	x.setCookie(attemptCookie, cookie, int(signin.AttemptFor.Seconds()))
+	if of != nil {
+		x.page("Sign in", "<p>A command line on this computer asks to sign in as you. Go on only if you have just begun that, and it shows this code: <b>"+
+			of.Shown()+"</b></p><p><a href=\""+html.EscapeString(to)+"\">Sign in</a></p>")
+		return nil
+	}
 	x.seeOther(to)
 	return nil
+}
+
+// page answers with one that has a heading and a text of HTML.
+func (x *exchange) page(title, text string) {
+	secureConsole(x)
+	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	x.ctx.SetContentType("text/html; charset=utf-8")
+	x.ctx.SetBodyString("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>" + title + "</title><h1>" + title + "</h1>" + text + "\n")
 }
 
 func (x *exchange) seeOther(to string) {
@@ -130,31 +154,83 @@ func (a *API) endSignIn(x *exchange) error {
 	if err != nil {
 		return a.failPage(x, err)
 	}
+	if of := a.signIn.Loopback(cookie); of != nil {
+		to, err := a.signIn.HandOver(of, token)
+		if err != nil {
+			return a.failPage(x, err)
+		}
+		x.seeOther(to)
+		return nil
+	}
 	x.setCookie(sessionCookie, token, int(audit.SessionFor.Seconds()))
 	x.seeOther(console.Prefix)
 	return nil
+}
+
+// takeOver answers a command line with the session that was begun for it. No cookie is set:
+// another site could have a browser send this.
+func (a *API) takeOver(x *exchange) error {
+	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	var code, verifier string
+	err := x.decode(func(r *reader) error {
+		for r.next() {
+			switch r.name {
+			case "code":
+				code = r.text()
+			case "verifier":
+				verifier = r.text()
+			default:
+				r.unknown()
+			}
+		}
+		return r.faults.Err()
+	})
+	if err != nil {
+		return err
+	}
+	token, err := a.signIn.TakeOver(code, verifier)
+	if err == nil {
+		token, err = a.authorizer.TakeOver(x.context(), token)
+	}
+	if err != nil {
+		if refusalOf(err).status < 500 {
+			a.noteSignIn(x, err)
+		}
+		return err
+	}
+	o := newObject(x.out)
+	o.text("session", token)
+	x.out = o.end()
+	return x.answer(200)
 }
 
 // failPage answers with an error that a person sees.
 func (a *API) failPage(x *exchange, err error) error {
 	a.fail(x, err)
 	if x.refusal.status < 500 {
-		a.noteRefused(x, &a.signIns, "sign-in failed", err)
+		a.noteSignIn(x, err)
 	}
-	secureConsole(x)
-	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	x.ctx.SetContentType("text/html; charset=utf-8")
-	x.ctx.SetBodyString("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Not signed in</title><h1>Not signed in</h1><p>" +
-		html.EscapeString(x.refusal.message) + "</p><p>" + x.id + "</p><p><a href=\"" + console.Prefix + "\">Back</a></p>\n")
+	x.page("Not signed in", "<p>"+html.EscapeString(x.refusal.message)+"</p><p>"+x.id+"</p><p><a href=\""+console.Prefix+"\">Back</a></p>")
 	return nil
 }
 
-// noteRefused logs what anybody can have refused: a line a second, with how many it stands for.
-func (a *API) noteRefused(x *exchange, t *tally, message string, err error) {
-	if requests, due := t.add(time.Now()); due {
-		a.log.Warn(message, slog.Int64("requests", requests), slog.String("request_id", x.id),
-			slog.String("client", a.clientAddress(x)), slog.String("error", err.Error()))
+// noteSignIn logs a sign-in that failed.
+func (a *API) noteSignIn(x *exchange, err error) {
+	if attrs, due := a.refusedLine(x, &a.signIns, err); due {
+		a.log.Warn("sign-in failed", attrs...)
 	}
+}
+
+// refusedLine returns what the log has of what anybody can have refused: a line a second, with
+// how many it stands for.
+func (a *API) refusedLine(x *exchange, t *tally, err error) (attrs []any, due bool) {
+	requests, due := t.add(time.Now())
+	if !due {
+		return nil, false
+	}
+	return []any{
+		slog.Int64("requests", requests), slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)), slog.String("error", err.Error()),
+	}, true
 }
 
 // signOut ends the session of the cookie, and the cookie. Who has none is signed out.
@@ -188,7 +264,9 @@ func (a *API) logout(x *exchange) error {
 	}
 	if err != nil {
 		if refusalOf(err).status < 500 {
-			a.noteRefused(x, &a.logouts, "logout token refused", err)
+			if attrs, due := a.refusedLine(x, &a.logouts, err); due {
+				a.log.Warn("logout token refused", attrs...)
+			}
 		}
 		return err
 	}

@@ -18,6 +18,7 @@ const AttemptFor = 10 * time.Minute
 type attempt struct {
 	until                  time.Time
 	state, nonce, verifier [32]byte
+	loopback               Loopback // of a command line; zero of a browser's own
 }
 
 func newAttempt(now time.Time) *attempt {
@@ -36,10 +37,11 @@ func text(secret [32]byte) string { return encoding.EncodeToString(secret[:]) }
 func (a *attempt) seal(key []byte) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(a.until.UnixMilli()))
 	b = append(append(append(b, a.state[:]...), a.nonce[:]...), a.verifier[:]...)
+	b = append(binary.BigEndian.AppendUint16(b, a.loopback.Port), a.loopback.Challenge[:]...)
 	return encoding.EncodeToString(append(b, sign(key, b)...))
 }
 
-const attemptSize = 8 + 3*32
+const attemptSize = 8 + 3*32 + 2 + 32
 
 // open reads a cookie; nil of one that is over, or was not made here.
 func open(key []byte, cookie string, now time.Time) *attempt {
@@ -51,6 +53,8 @@ func open(key []byte, cookie string, now time.Time) *attempt {
 	copy(a.state[:], b[8:])
 	copy(a.nonce[:], b[40:])
 	copy(a.verifier[:], b[72:])
+	a.loopback.Port = binary.BigEndian.Uint16(b[104:])
+	copy(a.loopback.Challenge[:], b[106:])
 	if !now.Before(a.until) {
 		return nil
 	}

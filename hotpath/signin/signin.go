@@ -81,7 +81,7 @@ func New(o Options) *SignIn {
 	}
 	return &SignIn{
 		// Of the secret that all nodes have: a browser may come back to another one.
-		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 2\n"+o.ClientID)), places: make(chan struct{}, atOnce),
+		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 3\n"+o.ClientID)), places: make(chan struct{}, atOnce),
 		tokens: make(chan struct{}, atOnce),
 		client: &http.Client{
 			Transport: bounded{o.Transport}, Timeout: askWithin,
@@ -176,8 +176,9 @@ func (s *SignIn) discover(ctx context.Context) (*provider, error) {
 	return p, nil
 }
 
-// Begin returns where a browser signs in, and the cookie that it must bring back.
-func (s *SignIn) Begin(ctx context.Context) (url, cookie string, err error) {
+// Begin returns where a browser signs in, and the cookie that it must bring back; of is the
+// command line that asks for it, or nil.
+func (s *SignIn) Begin(ctx context.Context, of *Loopback) (url, cookie string, err error) {
 	leave, err := enter(ctx, s.places)
 	if err != nil {
 		return "", "", err
@@ -188,6 +189,9 @@ func (s *SignIn) Begin(ctx context.Context) (url, cookie string, err error) {
 		return "", "", err
 	}
 	a := newAttempt(s.Now())
+	if of != nil {
+		a.loopback = *of
+	}
 	return p.oauth2.AuthCodeURL(text(a.state), oidc.Nonce(text(a.nonce)), oauth2.S256ChallengeOption(text(a.verifier))), a.seal(s.key), nil
 }
 

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"spendgate/config"
+	"spendgate/hotpath/client"
+	"spendgate/hotpath/signin"
+)
+
+func loginCommand() command {
+	return command{
+		name: "login", summary: "sign in at the service's provider, in a browser on this computer", setup: login,
+		details: `Prints the address of a page to open in a browser on this computer, and waits for the sign-in at the service's
+OpenID Connect provider. The session is kept in spendgate/session.json in the user's folder of settings, for nobody
+else to read; commands use it where no API key is given. It ends after 8 hours, after 30 minutes without a command,
+with spendgate logout, and whenever the service ends it. Where the browser is on another computer, use an API key.`,
+	}
+}
+
+func logoutCommand() command {
+	return command{name: "logout", summary: "end the session of spendgate login", details: "The session is over on every node then.", setup: logout}
+}
+
+func urlFlag(flags *flag.FlagSet) *string {
+	return flags.String("url", "", "the `URL` of the service; SPENDGATE_API_URL without it")
+}
+
+// service is the address of the service without a path.
+func service(p process, given string) (string, error) {
+	c, err := config.LoadClient(p.environ)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimRight(cmp.Or(given, c.APIURL), "/"), nil
+}
+
+func login(flags *flag.FlagSet) action {
+	given := urlFlag(flags)
+	within := flags.Duration("within", signin.AttemptFor, "wait at most for this `DURATION`")
+	return func(ctx context.Context, p process, _ []string) error {
+		base, err := service(p, *given)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, *within)
+		defer cancel()
+		origin, err := consoleOf(ctx, base)
+		if err != nil {
+			return err
+		}
+		session, err := signInByLoopback(ctx, p, base, origin)
+		if err != nil {
+			return err
+		}
+		s := signedIn{URL: base, Origin: origin, Session: session}
+		if err := p.writeSession(s); err != nil {
+			return err
+		}
+		api, err := s.client()
+		if err != nil {
+			return err
+		}
+		self, err := api.Self(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.stdout, "signed in as %s\n", printable(self.Principal))
+		return err
+	}
+}
+
+// client is a client with the session.
+func (s *signedIn) client() (*client.Client, error) {
+	return newClient(client.Options{BaseURL: s.URL, Session: s.Session, Origin: s.Origin})
+}
+
+// consoleOf returns the origin of the service's console, on which people sign in. Secrets go
+// over the network by https alone.
+func consoleOf(ctx context.Context, base string) (origin string, err error) {
+	var said struct {
+		SignIn *string `json:"sign_in"`
+		Origin string  `json:"origin"`
+	}
+	if err := exchange(ctx, "GET", base+"/console/session", nil, &said); err != nil {
+		return "", err
+	}
+	if said.SignIn == nil {
+		return "", errors.New("people do not sign in to this service: use an API key")
+	}
+	for _, address := range []string{base, said.Origin} {
+		u, err := url.Parse(address)
+		if err != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+			return "", fmt.Errorf("%s is not https: a session would be for everybody on the way", printable(address))
+		}
+	}
+	return said.Origin, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// signInByLoopback has a person sign in in a browser, and waits at a port of this computer
+// for the code, which is of no use without the verifier.
+func signInByLoopback(ctx context.Context, p process, base, origin string) (session string, err error) {
+	var listening net.ListenConfig
+	l, err := listening.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("cannot wait for the browser: %w", err)
+	}
+	verifier := rand.Text() + rand.Text()
+	of := signin.Loopback{Challenge: sha256.Sum256([]byte(verifier))}
+	codes := make(chan string)
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: codeHandler(ctx, codes)}
+	go server.Serve(l)   //nolint:errcheck // ends with Close
+	defer server.Close() //nolint:errcheck // nobody waits for an answer any more
+	port := l.Addr().(*net.TCPAddr).Port
+	challenge := base64.RawURLEncoding.EncodeToString(of.Challenge[:])
+	fmt.Fprintf(p.stderr, "open in a browser on this computer, and compare the code %s:\n\n  %s/console/sign-in?port=%d&challenge=%s\n\n", //nolint:errcheck // as below
+		of.Shown(), printable(origin), port, challenge)
+	for {
+		select {
+		case <-ctx.Done():
+			return "", errors.New("nobody signed in")
+		case code := <-codes:
+			var got struct{ Session string }
+			err := exchange(ctx, "POST", base+"/console/take-over", map[string]string{"code": code, "verifier": verifier}, &got)
+			if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status < 500 {
+				fmt.Fprintln(p.stderr, "a code that is not of this sign-in was refused; still waiting") //nolint:errcheck // who does not see it waits
+				continue
+			}
+			if err == nil && got.Session == "" {
+				err = errors.New("the service's answer has no session")
+			}
+			return got.Session, err
+		}
+	}
+}
+
+// codeHandler passes on the code that a browser brings.
+func codeHandler(ctx context.Context, codes chan<- string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Content-Security-Policy", "default-src 'none'")
+		code := r.URL.Query().Get("code")
+		if r.Method != http.MethodGet || r.URL.Path != "/" || code == "" || len(code) > 4096 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		select {
+		case codes <- code:
+			_, _ = io.WriteString(w, "<!doctype html><html lang=\"en\"><title>spendgate</title><p>Go on at the command line; this page can be closed.</p>\n")
+		case <-ctx.Done():
+		case <-r.Context().Done():
+		}
+	})
+}
+
+// exchange sends JSON to the console's paths, which take no key.
+func exchange(ctx context.Context, method, address string, body, into any) error {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, address, content)
+	if err != nil {
+		return fmt.Errorf("cannot make a request: %w", err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "spendgate/"+version)
+	c := http.Client{Timeout: apiTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	answer, err := c.Do(r)
+	if err != nil {
+		return fmt.Errorf("no answer from the service: %w", err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err != nil {
+		return fmt.Errorf("the service's answer broke off: %w", err)
+	}
+	if answer.StatusCode == http.StatusNotFound {
+		return errors.New("the service has no console: people do not sign in to it; use an API key")
+	}
+	if answer.StatusCode != http.StatusOK {
+		return &client.Error{Status: answer.StatusCode, Code: "sign_in", Message: "the service refuses", RequestID: answer.Header.Get("X-Request-ID")}
+	}
+	return json.Unmarshal(text, into)
+}
+
+func logout(flags *flag.FlagSet) action {
+	given := urlFlag(flags)
+	return func(ctx context.Context, p process, _ []string) error {
+		base, err := service(p, *given)
+		if err != nil {
+			return err
+		}
+		s, err := p.readSession(base)
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			return errors.New("nobody is signed in to " + printable(base))
+		}
+		api, err := s.client()
+		if err != nil {
+			return err
+		}
+		if err := api.SignOut(ctx); err != nil {
+			return err
+		}
+		if err := p.forgetSession(); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(p.stdout, "signed out")
+		return err
+	}
+}

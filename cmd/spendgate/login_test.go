@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc/oidctest"
+)
+
+// startProvider starts an OpenID provider at which Ana signs in at once.
+func startProvider(t *testing.T) *httptest.Server {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "k", Algorithm: "ES256"}}, Algorithms: []string{"ES256"}}
+	var nonce atomic.Value
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch q := r.URL.Query(); r.URL.Path {
+		case "/auth":
+			nonce.Store(q.Get("nonce"))
+			http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {"c"}, "state": {q.Get("state")}}.Encode(), http.StatusSeeOther)
+		case "/token":
+			now := time.Now().Unix()
+			claims, _ := json.Marshal(map[string]any{
+				"iss": server.URL, "aud": "spend", "sub": "7", "name": "Ana", "email": "ana@example.com", "groups": []string{"finance"},
+				"iat": now, "exp": now + 60, "nonce": nonce.Load(),
+			})
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"access_token":"a","token_type":"Bearer","id_token":%q}`, oidctest.SignIDToken(key, "k", "ES256", string(claims))) //nolint:errcheck // to memory
+		default:
+			about.ServeHTTP(w, r)
+		}
+	}))
+	about.SetIssuer(server.URL)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// freeAddress is one that nothing listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	var listening net.ListenConfig
+	l, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nothing was written
+	return l.Addr().String()
+}
+
+// visit opens an address as a person's browser does, and goes on by the page's link.
+func visit(t *testing.T, at string) string {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := http.Client{Jar: jar, Timeout: time.Minute}
+	get := func(at string, cookies []*http.Cookie) (string, []*http.Cookie) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cookies { // of http alone, where a jar keeps none that is Secure
+			r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value, Quoted: false})
+		}
+		browser.CheckRedirect = func(next *http.Request, _ []*http.Request) error {
+			for _, c := range cookies {
+				next.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value, Quoted: false})
+			}
+			return nil
+		}
+		answer, err := browser.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close() //nolint:errcheck // only read
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text), answer.Cookies()
+	}
+	page, cookies := get(at, nil)
+	link := regexp.MustCompile(`<a href="([^"]+)">Sign in</a>`).FindStringSubmatch(page)
+	if link == nil {
+		t.Fatal(page)
+	}
+	text, _ := get(strings.ReplaceAll(link[1], "&amp;", "&"), cookies)
+	return page + text
+}
+
+// TestLogin has a person sign in at the command line, use what they may, and sign out.
+func TestLogin(t *testing.T) {
+	provider, address := startProvider(t), freeAddress(t)
+	n := startDev(t, "SPENDGATE_LISTEN_ADDR="+address, "SPENDGATE_OIDC_ISSUER=acme="+provider.URL, "SPENDGATE_OIDC_CLIENT_ID=spend",
+		"SPENDGATE_OIDC_CLIENT_SECRET=secret", "SPENDGATE_OIDC_REDIRECT_URL=http://"+address+"/console/callback",
+		`SPENDGATE_OIDC_ROLES=[{"group":"finance","scopes":["policies:read","policies:write","approvals:decide","checks:read"]}]`)
+	home := t.TempDir()
+	environ := []string{"SPENDGATE_API_URL=" + n.url, "XDG_CONFIG_HOME=" + home}
+	command := func(args ...string) result {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), process{strings.NewReader(""), &stdout, &stderr, environ, false}, args)
+		return result{code, stdout.String(), stderr.String()}
+	}
+	command("policies", "list").has(t, 1, "nobody is signed in: spendgate login")
+	command("logout").has(t, 1, "nobody is signed in")
+
+	log, stdout, done := new(lockedLog), new(bytes.Buffer), make(chan int, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		done <- run(ctx, process{strings.NewReader(""), stdout, log, environ, false}, []string{"login"})
+	}()
+	var at []string
+	for at = log.find(`http://\S+port=(\d+)\S+`); at == nil && ctx.Err() == nil; at = log.find(`http://\S+port=(\d+)\S+`) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if at == nil {
+		t.Fatal(log.String())
+	}
+	if r, err := http.Get("http://127.0.0.1:" + at[1] + "/?code=guessed"); err != nil || r.Body.Close() != nil { //nolint:noctx // another page's
+		t.Fatal(err)
+	}
+	seen := visit(t, at[0])
+	if code := <-done; code != 0 || stdout.String() != "signed in as acme:7\n" || !strings.Contains(seen, "this page can be closed") {
+		t.Fatalf("exit %d: %s %s %s", code, stdout, log, seen)
+	}
+	if shown := log.find(`code ([A-Z2-7]{4}-[A-Z2-7]{4})`); shown == nil || !strings.Contains(seen, shown[1]) {
+		t.Errorf("the page and the command line show other codes: %v", shown)
+	}
+	file := filepath.Join(home, "spendgate", "session.json")
+	kept, err := os.ReadFile(file) //nolint:gosec // the test's
+	info, missing := os.Stat(file)
+	if err != nil || missing != nil || info.Mode().Perm() != 0o600 {
+		t.Fatal(err, missing, info)
+	}
+	var s signedIn
+	if err := json.Unmarshal(kept, &s); err != nil || s.Session == "" || strings.Contains(log.String()+stdout.String()+seen, s.Session) {
+		t.Errorf("kept %+v, %v", s, err)
+	}
+
+	policy := filepath.Join(home, "p.json")
+	if err := os.WriteFile(policy, []byte(`{"policy_id":"p","name":"P","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command("policies", "apply", "-f", policy).has(t, 0, "p version 1") // a write
+	command("checks", "list").has(t, 0, "CHECK ID")
+	n.as(t, "", false, "", "sessions", "list").has(t, 0, "acme:7", "ana@example.com")
+	environ[0] = "SPENDGATE_API_URL=http://localhost:1"
+	command("policies", "list").has(t, 1, "nobody is signed in") // to that service
+	environ[0] = "SPENDGATE_API_URL=" + n.url
+	command("logout").has(t, 0, "signed out")
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the session is kept")
+	}
+	if err := os.WriteFile(file, kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command("policies", "list").has(t, 1, "unauthorized")
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// signedIn is the session of who has signed in to a service from the command line (S78).
+type signedIn struct {
+	URL     string `json:"url"` // of the service: the session is sent to no other
+	Origin  string `json:"origin"`
+	Session string `json:"session"` // what a browser has in its cookie
+}
+
+// sessionFile is where it is kept: in the user's folder of settings, for nobody else.
+func (p process) sessionFile() (string, error) {
+	values := make(map[string]string)
+	for _, entry := range p.environ {
+		name, value, _ := strings.Cut(entry, "=")
+		values[name] = value
+	}
+	for _, folder := range [][]string{{values["XDG_CONFIG_HOME"]}, {values["HOME"], ".config"}, {values["APPDATA"]}} {
+		if folder[0] != "" {
+			return filepath.Join(append(folder, "spendgate", "session.json")...), nil
+		}
+	}
+	return "", errors.New("there is no folder to keep a session in: XDG_CONFIG_HOME and HOME are not set")
+}
+
+// readSession returns the session at a service; nil without one.
+func (p process) readSession(url string) (*signedIn, error) {
+	file, err := p.sessionFile()
+	if err != nil {
+		return nil, nil //nolint:nilerr // where nothing can be kept, nothing is
+	}
+	text, err := os.ReadFile(file) //nolint:gosec // the user's own
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the session: %w", err)
+	}
+	s := new(signedIn)
+	if err := json.Unmarshal(text, s); err != nil || s.Session == "" {
+		return nil, fmt.Errorf("%s has no session; sign in with spendgate login", file)
+	}
+	if s.URL != strings.TrimRight(url, "/") {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// writeSession keeps a session in place of the one before. The file is made anew, so that
+// nobody reads it who could read that.
+func (p process) writeSession(s signedIn) error {
+	file, err := p.sessionFile()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("cannot keep the session: %w", err)
+	}
+	made, err := os.CreateTemp(filepath.Dir(file), "session-*") // 0600
+	if err != nil {
+		return fmt.Errorf("cannot keep the session: %w", err)
+	}
+	_, err = made.Write(append(text, '\n'))
+	if err := errors.Join(err, made.Close()); err != nil {
+		return errors.Join(fmt.Errorf("cannot keep the session: %w", err), os.Remove(made.Name()))
+	}
+	if err := os.Rename(made.Name(), file); err != nil {
+		return errors.Join(fmt.Errorf("cannot keep the session: %w", err), os.Remove(made.Name()))
+	}
+	return nil
+}
+
+// forgetSession removes what is kept.
+func (p process) forgetSession() error {
+	file, err := p.sessionFile()
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot forget the session: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A command line takes over the session that a browser signed in for it, once, and nobody
+// else does; the browser has none (S78).
+func TestSignInFromTheCommandLine(t *testing.T) {
+	p := startPeople(t)
+	verifier := "a-verifier-that-nobody-else-has"
+	proof := sha256.Sum256([]byte(verifier))
+	begin := "/console/sign-in?port=4567&challenge=" + b64(proof[:])
+	for _, wrong := range []string{"?port=4567", "?challenge=" + b64(proof[:]), "?port=0&challenge=" + b64(proof[:]), "?port=65536&challenge=" + b64(proof[:]), "?port=1&challenge=abc"} {
+		if a := p.browser().send("GET", "/console/sign-in"+wrong, ""); a.status != 400 {
+			t.Errorf("%s: %d", wrong, a.status)
+		}
+	}
+	handOver := func() (*browser, string) {
+		t.Helper()
+		b := p.browser()
+		page := b.send("GET", begin, "")
+		link := regexp.MustCompile(`<a href="([^"]+)">Sign in</a>`).FindStringSubmatch(page.body)
+		if page.status != 200 || link == nil || !regexp.MustCompile(`<b>[A-Z2-7]{4}-[A-Z2-7]{4}</b>`).MatchString(page.body) {
+			t.Fatalf("the page is %d %s", page.status, page.body)
+		}
+		back := b.idp.authorize(strings.ReplaceAll(link[1], "&amp;", "&"))
+		a := b.send("GET", strings.TrimPrefix(back, b.origin), "")
+		to, err := url.Parse(a.header.Get("Location"))
+		if err != nil || a.status != http.StatusSeeOther || to.Host != "127.0.0.1:4567" || to.Path != "/" || b.cookies[sessionCookie] != "" {
+			t.Fatalf("handed over: %d %v %v", a.status, a.header, b.cookies)
+		}
+		return b, to.Query().Get("code")
+	}
+	take := func(code, verifier string) answer {
+		return p.browser().send("POST", "/console/take-over", fmt.Sprintf(`{"code":%q,"verifier":%q}`, code, verifier))
+	}
+	_, code := handOver()
+	for name, a := range map[string]answer{
+		"another verifier": take(code, verifier+"x"), "none": take(code, ""), "another code": take("x"+code, verifier), "no code": take("AA", verifier),
+		"a code that was changed": take(code[:len(code)-3]+"AAA", verifier),
+	} {
+		if a.status != 400 && a.status != 422 {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	a := take(code, verifier)
+	if a.status != 200 || a.header.Get("Set-Cookie") != "" || a.header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("taken over: %d %s %v", a.status, a.body, a.header)
+	}
+	mine := p.browser()
+	mine.cookies[sessionCookie] = field(t, a.body, "session")
+	if self := mine.send("GET", "/v1/keys/self", ""); self.status != 200 || !strings.Contains(self.body, `"principal":"acme:248289"`) {
+		t.Errorf("it is %d %s", self.status, self.body)
+	}
+	if again := take(code, verifier); again.status != 401 {
+		t.Errorf("taken over twice: %d %s", again.status, again.body)
+	}
+	if a := mine.send("POST", "/v1/policies", simplePolicy); a.status != 403 || !strings.Contains(a.body, "Origin") {
+		t.Errorf("a write without an origin: %d %s", a.status, a.body)
+	}
+	if a := mine.send("POST", "/console/sign-out", "", "Origin: "+p.origin); a.status != 204 || mine.send("GET", "/v1/keys/self", "").status != 401 {
+		t.Errorf("sign-out: %d", a.status)
+	}
+	for _, secret := range []string{code, verifier, mine.cookies[sessionCookie]} {
+		if secret != "" && strings.Contains(p.logged.String(), secret) {
+			t.Errorf("the log has %q", secret)
+		}
+	}
+}
