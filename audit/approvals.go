@@ -39,8 +39,8 @@ type Approval struct {
 	Expired    bool      // its expiry is recorded
 	Decisions  []Decision
 	Asker      Party // behind the key that asked, as of now; zero without such a key
-	// Authors are who wrote the version that escalated, as of then and as of now; nil
-	// unless they are excluded, or when no key wrote it.
+	// Authors are who wrote the version that escalated, as of then and as of now: who made
+	// it, and who put the draft that it was. Nil unless they are excluded, or when no key did.
 	Authors []Party
 }
 

@@ -47,8 +47,9 @@ type Policy struct {
 	Budgets map[string]BudgetSince
 	// Note is what its author says of the version: no part of it, and kept with the
 	// record of the change. Only CreatePolicy takes it and PolicyVersions return it.
-	Note   string
-	Author Actor // only of PolicyVersions
+	Note    string
+	Author  Actor // only of PolicyVersions
+	Drafter Actor // who put the draft that it was; zero of another version. Only of PolicyVersions
 	// Forced: the admin made it against what the version before asks of people. Only
 	// CreatePolicy and PromoteDraft return it.
 	Forced bool
@@ -58,6 +59,7 @@ type Policy struct {
 type VersionMade struct {
 	Version int
 	By      Actor
+	Drafter Actor
 	Note    string
 }
 
@@ -74,7 +76,7 @@ func (p *PolicyPage) Complete(made []VersionMade) {
 	for _, m := range made {
 		for i := range p.Policies {
 			if p.Policies[i].Version == m.Version {
-				p.Policies[i].Author, p.Policies[i].Note = m.By, m.Note
+				p.Policies[i].Author, p.Policies[i].Drafter, p.Policies[i].Note = m.By, m.Drafter, m.Note
 			}
 		}
 	}

@@ -236,6 +236,54 @@ func approvalExcludesAuthor(t *testing.T, s Subject) {
 	}
 	mustDecide(t, s, m.by(own, "bob", true), audit.DecisionRecorded)
 	mustBe(t, s, own, audit.ApprovalApproved)
+	approvalExcludesDrafter(t, s, m, ask)
+}
+
+// approvalExcludesDrafter: who put the draft that the version was wrote it, as who promoted
+// it did, or the admin forced it; what was drafted before and after has other authors.
+func approvalExcludesDrafter(t *testing.T, s Subject, m members, ask func(version int, excludes bool) *spend.Check) {
+	ctx := t.Context()
+	const rules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1,"currency":"USD"}}]`
+	by := func(name string) audit.Actor {
+		return audit.Actor{KeyID: m.keys[name].ID.Text(spend.PrefixKey), Principal: m.keys[name].Grants.Principal}
+	}
+	m.keys["drafter"], m.keys["promoter"] = m.key(t, spend.Grants{Principal: "Dora", Owner: "pay team"}), m.key(t, spend.Grants{Principal: "Paul"})
+	for name, g := range map[string]spend.Grants{
+		"Dora's other": {Principal: "DORA"}, "her team's": {Principal: "Pay Team"}, "Paul's other": {Principal: "paul"},
+	} {
+		m.keys[name] = m.key(t, g)
+	}
+	promote := func(base int, author, promoter audit.Actor) {
+		d := newDraft("written-1", rules)
+		must(t, s.PutDraft(ctx, author, d, epochStart))
+		_, err := s.PromoteDraft(ctx, promoter, audit.Promotion{PolicyID: "written-1", Generation: d.Generation, Version: base}, epochStart)
+		must(t, err)
+	}
+	promote(3, by("eve"), by("bob"))
+	must(t, s.PutDraft(ctx, by("eve"), newDraft("written-1", rules), epochStart)) // another replaces it
+	promote(4, by("drafter"), by("promoter"))
+	promote(5, by("drafter"), audit.Actor{Credential: "01234567"})
+	must(t, s.CreatePolicy(ctx, by("eve"), newPolicy("written-1"), audit.NewBudgets{}, epochStart))
+	promoted, forced, posted := ask(5, true), ask(6, true), ask(7, true)
+	for _, name := range []string{"drafter", "Dora's other", "her team's"} {
+		mustDecide(t, s, m.by(promoted, name, true), audit.DecisionAuthor)
+		mustDecide(t, s, m.by(forced, name, false), audit.DecisionAuthor)
+	}
+	mustDecide(t, s, m.by(promoted, "promoter", true), audit.DecisionAuthor)
+	mustDecide(t, s, m.by(promoted, "Paul's other", true), audit.DecisionAuthor)
+	mustDecide(t, s, m.by(posted, "eve", true), audit.DecisionAuthor)
+	mustDecide(t, s, m.by(promoted, "eve", true), audit.DecisionRecorded)
+	mustDecide(t, s, m.by(forced, "promoter", true), audit.DecisionRecorded)
+	mustDecide(t, s, m.by(posted, "drafter", true), audit.DecisionRecorded)
+	page, err := s.PolicyVersions(ctx, audit.VersionQuery{PolicyID: "written-1", Limit: 4})
+	must(t, err)
+	for i, want := range [][2]audit.Actor{
+		{by("eve"), {}}, {{Credential: "01234567"}, by("drafter")}, {by("promoter"), by("drafter")}, {by("bob"), by("eve")},
+	} {
+		if p := page.Policies[i]; p.Author != want[0] || p.Drafter != want[1] {
+			t.Errorf("version %d: author %+v, drafted by %+v, want %+v", p.Version, p.Author, p.Drafter, want)
+		}
+	}
 }
 
 // approvalAuthorRace patches the key of the author to be who decides, while it decides.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -107,7 +108,7 @@ func decisionInto(d *audit.Decision) []any {
 	return []any{&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At), &d.Groups, &d.Completes, &d.Name, &d.Email}
 }
 
-// addAuthors adds who wrote the versions whose authors are excluded.
+// addAuthors adds who wrote the versions whose authors are excluded, or their drafts.
 func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 	var policies []string
 	var versions []int32
@@ -123,16 +124,17 @@ func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 		policyID string
 		version  int
 	}
-	wrote := make(map[version]audit.Party)
+	wrote := make(map[version][]audit.Party)
 	var keys []string
 	written, err := collect(ctx, s, "cannot read who wrote a policy", func(row pgx.CollectableRow) (v version, err error) {
 		var author audit.Party
 		err = row.Scan(&v.policyID, &v.version, &author.KeyID, &author.Principal, &author.Owner)
-		wrote[v], keys = author, append(keys, author.KeyID)
+		wrote[v], keys = append(wrote[v], author), append(keys, author.KeyID)
 		return v, err
-	}, `SELECT c.subject, c.version, c.key_id, c.principal, coalesce(c.details::jsonb ->> 'owner', k.owner, '')
+	}, `SELECT v.subject, v.version, c.key_id, c.principal, coalesce(c.details::jsonb ->> 'owner', k.owner, '')
 		FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::integer[]) AS w (policy_id, version)) AS w
-		JOIN changes AS c ON c.subject = w.policy_id AND c.version = w.version AND c.kind = 'policy.created' AND c.key_id IS NOT NULL
+		JOIN changes AS v ON v.subject = w.policy_id AND v.version = w.version AND v.kind = 'policy.created'
+		JOIN changes AS c ON c.seq IN (v.seq, `+draftOf+`) AND c.key_id IS NOT NULL
 		LEFT JOIN LATERAL (SELECT k.details::jsonb ->> 'owner' AS owner FROM changes AS k
 			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1) AS k ON true`,
 		policies, versions)
@@ -144,9 +146,11 @@ func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 		return err
 	}
 	for _, a := range all {
-		author, known := wrote[version{a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion}]
-		if known && a.Check.Approval.ExcludeAuthor {
-			a.Authors = []audit.Party{author, now[author.KeyID].Party}
+		if !a.Check.Approval.ExcludeAuthor {
+			continue
+		}
+		for _, author := range wrote[version{a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion}] {
+			a.Authors = append(a.Authors, author, now[author.KeyID].Party)
 		}
 	}
 	return nil
@@ -233,8 +237,8 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		}
 		if a != nil {
 			a.Asker = parties[a.Check.KeyID].Party
-			if a.Authors != nil {
-				a.Authors[1] = parties[a.Authors[0].KeyID].Party
+			for _, author := range slices.Clone(a.Authors) {
+				a.Authors = append(a.Authors, parties[author.KeyID].Party)
 			}
 		}
 		if p, ok := parties[d.By.KeyID]; ok {

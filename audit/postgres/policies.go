@@ -59,13 +59,20 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 	}
 	oldest, newest := page.Bounds()
 	made, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (m audit.VersionMade, err error) {
-		err = row.Scan(&m.Version, &m.By.KeyID, &m.By.Principal, &m.By.Credential, &m.Note)
+		err = row.Scan(&m.Version, &m.By.KeyID, &m.By.Principal, &m.By.Credential, &m.Note,
+			&m.Drafter.KeyID, &m.Drafter.Principal)
 		return m, err
-	}, `SELECT version, coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''), coalesce(details::jsonb ->> 'note', '')
-		FROM changes WHERE subject = $1 AND kind = 'policy.created' AND version BETWEEN $2 AND $3`, q.PolicyID, oldest, newest)
+	}, `SELECT v.version, coalesce(v.key_id, ''), coalesce(v.principal, ''), coalesce(v.credential, ''), coalesce(v.details::jsonb ->> 'note', ''),
+			coalesce(d.key_id, ''), coalesce(d.principal, '')
+		FROM changes AS v LEFT JOIN changes AS d ON d.seq = `+draftOf+`
+		WHERE v.subject = $1 AND v.kind = 'policy.created' AND v.version BETWEEN $2 AND $3`, q.PolicyID, oldest, newest)
 	page.Complete(made)
 	return page, err
 }
+
+// draftOf is the change that put the draft which became version v; null of another version.
+const draftOf = `(SELECT max(d.seq) FROM changes AS d WHERE d.subject = v.subject AND d.kind = 'policy.draft_put' AND d.seq < v.seq
+	AND EXISTS (SELECT 1 FROM changes AS p WHERE p.seq = v.seq - 1 AND p.subject = v.subject AND p.kind = 'policy.draft_promoted'))`
 
 // readPolicies reads the first policies that a query selects, in an order. The
 // sizes of texts are known without reading them, and those that a page has no

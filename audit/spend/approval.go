@@ -13,7 +13,7 @@ import (
 type Approval struct {
 	Required int             // people, in all
 	From     []GroupRequired // of them; the rest may be anybody
-	// ExcludeAuthor: who wrote the version that escalated decides nothing.
+	// ExcludeAuthor: who wrote the version that escalated, or its draft, decides nothing.
 	ExcludeAuthor bool
 	Expires       time.Duration // how long people may decide
 	UseWithin     time.Duration // how long it may be used after the approval that decides

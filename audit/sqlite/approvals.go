@@ -149,25 +149,25 @@ func partyOf(ctx context.Context, from querier, keyID string) (keyParty, error) 
 	return p, err
 }
 
-// addAuthors adds who wrote the version that escalated, if they are excluded.
+// addAuthors adds who wrote the version that escalated, or its draft, if they are excluded.
 func addAuthors(ctx context.Context, from querier, a *audit.Approval) error {
 	if !a.Check.Approval.ExcludeAuthor {
 		return nil
 	}
-	author, err := one(ctx, from, "cannot read who wrote a policy", func(row scanner) (author audit.Party, err error) {
+	authors, err := collect(ctx, from, "cannot read who wrote a policy", func(row scanner) (author audit.Party, err error) {
 		return author, row.Scan(&author.KeyID, &author.Principal, &author.Owner)
 	}, `SELECT c.key_id, c.principal, coalesce(c.details ->> 'owner', (SELECT k.details ->> 'owner' FROM changes AS k
 			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1), '')
-		FROM changes AS c WHERE c.subject = ? AND c.version = ? AND c.kind = 'policy.created' AND c.key_id IS NOT NULL`,
+		FROM changes AS v JOIN changes AS c ON c.seq IN (v.seq, `+draftOf+`)
+		WHERE v.subject = ? AND v.version = ? AND v.kind = 'policy.created' AND c.key_id IS NOT NULL`,
 		a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion)
-	if errors.Is(err, audit.ErrNotFound) {
-		return nil // no key wrote it
+	for _, author := range authors {
+		now, err := partyOf(ctx, from, author.KeyID)
+		if err != nil {
+			return err
+		}
+		a.Authors = append(a.Authors, author, now.Party)
 	}
-	if err != nil {
-		return err
-	}
-	now, err := partyOf(ctx, from, author.KeyID)
-	a.Authors = []audit.Party{author, now.Party}
 	return err
 }
 

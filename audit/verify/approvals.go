@@ -82,15 +82,15 @@ type approvals struct {
 	mu      sync.Mutex
 	asked   map[spend.ID]asking
 	uses    map[spend.ID][]use
-	rulings map[string][]ruling   // by approval_id
-	behind  map[string][]standing // by key_id, in the order of changes
-	authors map[PolicyVersion]standing
+	rulings map[string][]ruling             // by approval_id
+	behind  map[string][]standing           // by key_id, in the order of changes
+	authors map[PolicyVersion][]audit.Party // who made a version, and who put the draft that it was
 }
 
 func newApprovals() approvals {
 	return approvals{
 		asked: make(map[spend.ID]asking), uses: make(map[spend.ID][]use), rulings: make(map[string][]ruling), behind: make(map[string][]standing),
-		authors: make(map[PolicyVersion]standing),
+		authors: make(map[PolicyVersion][]audit.Party),
 	}
 }
 

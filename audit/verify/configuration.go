@@ -96,9 +96,6 @@ func (w *changeWalk) change(c Change) error {
 		w.tally.find(Altered, name, "%s was created twice", policyName(p))
 	default:
 		w.policies[p] = recorded{c.Seq, c.Hash}
-		if err := w.wrote(c); err != nil {
-			return err
-		}
 	}
 	if err := w.reviewed(c); err != nil {
 		return err

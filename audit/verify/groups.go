@@ -5,19 +5,8 @@ import (
 	"slices"
 
 	"spendgate/audit"
-	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
-
-// wrote notes who wrote a version of a policy.
-func (w *changeWalk) wrote(c Change) error {
-	fields, err := chain.ParseFields(nil, c.Row)
-	if err != nil {
-		return err
-	}
-	w.approvals.authors[PolicyVersion{c.Subject, c.Version}] = standing{seq: c.Seq, Party: w.approvals.author(c.Seq, fields)}
-	return nil
-}
 
 // author returns who made a change of a policy or a draft, as of then: of who had signed
 // in the change says the owner, of a key its own changes do.
@@ -51,14 +40,18 @@ func (r *ruled) approve(a *Approval, said asking, c ruling) bool {
 	return c.completes == (a.ByGroups && completes)
 }
 
-// excludes reports whether who decided wrote the version, and is excluded.
+// excludes reports whether who decided wrote the version, or its draft, and is excluded.
 func (s *approvals) excludes(said asking, c ruling) bool {
-	author, known := s.authors[said.version]
-	if said.asks == nil || !said.asks.ExcludeAuthor || !known || author.KeyID == "" {
+	if said.asks == nil || !said.asks.ExcludeAuthor {
 		return false
 	}
-	now, _ := s.standing(author.KeyID, c.seq)
-	return c.by.Shares(author.Party) || c.by.Shares(now.Party)
+	for _, author := range s.authors[said.version] {
+		now, _ := s.standing(author.KeyID, c.seq)
+		if author.KeyID != "" && (c.by.Shares(author) || c.by.Shares(now.Party)) {
+			return true
+		}
+	}
+	return false
 }
 
 // others reports whether who decided is in none of the groups that are asked, or not in

@@ -25,6 +25,29 @@ func (tr *approvalTrail) member(principal string, groups ...string) string {
 	return id.Text(spend.PrefixKey)
 }
 
+// drafted is a check that asks people, but for who drafted and who promoted its version.
+func (tr *approvalTrail) drafted(author, authorName, promoter, promoterName string) *spend.Check {
+	tr.t.Helper()
+	p := &audit.Policy{PolicyID: "drafted", Name: "d", Rules: "[]"}
+	d := &audit.Draft{PolicyID: "drafted", Name: "d", Rules: "[]"}
+	err := tr.store.CreatePolicy(tr.t.Context(), audit.Actor{Principal: "ops"}, p, audit.NewBudgets{}, time.Now())
+	if err == nil {
+		err = tr.store.PutDraft(tr.t.Context(), audit.Actor{KeyID: author, Principal: authorName}, d, time.Now())
+	}
+	if err == nil {
+		_, err = tr.store.PromoteDraft(tr.t.Context(), audit.Actor{KeyID: promoter, Principal: promoterName},
+			audit.Promotion{PolicyID: "drafted", Generation: d.Generation, Version: 1}, time.Now())
+	}
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	c := tr.asking(2)
+	c.Action.PolicyID, c.Decision.PolicyVersion = "drafted", 2
+	c.Approval.ExcludeAuthor, c.Approval.ActionHash = true, spend.ActionHash(c)
+	tr.append(c)
+	return c
+}
+
 // TestTamperedGroups alters what people of groups decided: who completes what is asked
 // follows from the groups that they had then (S79).
 func TestTamperedGroups(t *testing.T) {
@@ -81,6 +104,8 @@ func TestTamperedGroups(t *testing.T) {
 		tr.bothFind("approvals approval_uses approval_deadlines changes checks batches violations keys policies events", tamper, want...)
 	}
 	unused := "inserted use of " + approvalOf(used)
+	drafted := tr.drafted(ann, "anita", ben, "ben")
+	byDraft := decide(drafted, sue, "sue", true, audit.DecisionRecorded)
 	grouped("SELECT")
 	for tamper, want := range map[string][]string{
 		tr.forged(details(second, `|| '{"groups":["support"]}'`)): {changed("inserted", second), unused},
@@ -92,8 +117,10 @@ func TestTamperedGroups(t *testing.T) {
 		},
 		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = '%s', principal = 'anita' WHERE seq = %d; ", ann, second) +
 			details(second, `|| '{"groups":["support"]}'`)): {changed("inserted", second), unused},
-		tr.forged(details(written, `|| '{"owner":"SUE"}'`)):                                        {changed("inserted", second), unused},
-		fmt.Sprintf("UPDATE approvals SET by_groups = false WHERE id = '%s'", pending.ID.Text("")): {"altered " + approvalOf(pending)},
+		tr.forged(details(written, `|| '{"owner":"SUE"}'`)):                                                    {changed("inserted", second), unused},
+		fmt.Sprintf("UPDATE approvals SET by_groups = false WHERE id = '%s'", pending.ID.Text("")):             {"altered " + approvalOf(pending)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = 'k', principal = 'ANITA' WHERE seq = %d", byDraft)): {changed("inserted", byDraft)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = 'k', principal = 'ben' WHERE seq = %d", byDraft)):   {changed("inserted", byDraft)},
 	} {
 		grouped(tamper, want...)
 	}

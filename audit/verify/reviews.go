@@ -71,6 +71,7 @@ func (w *changeWalk) reviewed(c Change) error {
 		delete(r.current, c.Subject)
 	case audit.PolicyCreated:
 		r.made[version] = madeOf{promoted, c.Seq}
+		w.approvals.authors[version] = []audit.Party{by, r.wrote[promoted]}
 	case audit.PolicyForced:
 		r.forced[version] = true
 		if w.policies[version].row != c.Hash {

@@ -80,25 +80,37 @@ func (m *memory) party(keyID string) audit.Party {
 	return audit.Party{KeyID: keyID, Principal: cmp.Or(k.Grants.Principal, keyID), Owner: k.Grants.Owner}
 }
 
-// authors are who wrote the version that a check was escalated by, as of then and as
-// of now, if they are excluded.
-func (m *memory) authors(c *spend.Check) []audit.Party {
+// authors are who wrote the version that a check was escalated by, or its draft, as of
+// then and as of now, if they are excluded.
+func (m *memory) authors(c *spend.Check) (authors []audit.Party) {
 	if !c.Approval.ExcludeAuthor {
 		return nil
 	}
+	var put, promoted audit.Party     // the draft that there is, or was just promoted
 	owners := make(map[string]string) // by key_id, as the changes go
 	for i := range m.changes {
 		ch := &m.changes[i]
+		by := audit.Party{KeyID: ch.By.KeyID, Principal: ch.By.Principal, Owner: cmp.Or(ch.By.Owner, owners[ch.By.KeyID])}
 		switch {
+		case ch.Kind == audit.DraftPut && ch.Subject == c.Action.PolicyID:
+			put = by
+		case ch.Kind == audit.DraftPromoted && ch.Subject == c.Action.PolicyID:
+			promoted = put
 		case ch.Kind == audit.KeyCreated, ch.Kind == audit.KeyChanged:
 			g, err := spend.ParseGrants(ch.Details)
 			if err != nil {
 				panic(err)
 			}
 			owners[ch.Subject] = g.Owner
-		case ch.Kind == audit.PolicyCreated && ch.Subject == c.Action.PolicyID && ch.Version == c.Decision.PolicyVersion && ch.By.KeyID != "":
-			then := audit.Party{KeyID: ch.By.KeyID, Principal: ch.By.Principal, Owner: cmp.Or(ch.By.Owner, owners[ch.By.KeyID])}
-			return []audit.Party{then, m.party(ch.By.KeyID)}
+		case ch.Kind == audit.PolicyCreated && ch.Subject == c.Action.PolicyID && ch.Version == c.Decision.PolicyVersion:
+			for _, author := range []audit.Party{by, promoted} {
+				if author.KeyID != "" {
+					authors = append(authors, author, m.party(author.KeyID))
+				}
+			}
+			return authors
+		case ch.Kind == audit.PolicyCreated && ch.Subject == c.Action.PolicyID:
+			promoted = audit.Party{}
 		}
 	}
 	return nil

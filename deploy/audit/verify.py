@@ -474,8 +474,8 @@ class Verifier:
                 key = self.askers.get(a, b"")
                 now = self.stood(key, number)
                 asker = {fold(n) for n in (key, principal, owner, *(now[0][1] if now else ())) if n}
-                wrote = self.authors.get(version, ()) if asks.get("exclude_author") else ()
-                wrote = {fold(n) for n in (*wrote, *(self.stood(wrote[0], number) or [(0, ())])[0][1]) if n} if wrote else set()
+                wrote = [w for w in self.authors.get(version, ()) if w[0]] if asks.get("exclude_author") else []
+                wrote = {fold(n) for w in wrote for n in (*w, *(self.stood(w[0], number) or [(0, ())])[0][1]) if n}
                 own = self.stood(fields[5] or b"", number)
                 due = expires if approved is None else approved + within * 1000
                 expiry = kind == b"approval.expired"
@@ -601,8 +601,7 @@ class Verifier:
             else:
                 created[fields[2], fields[3]] = fields[12]
                 self.made[fields[2], fields[3]] = self.promoted.get(number, 0), number
-                if fields[5]:
-                    self.authors[fields[2], fields[3]] = self.author(number, fields)
+                self.authors[fields[2], fields[3]] = [self.author(number, fields), self.wrote.get(self.promoted.get(number, 0), (b"",))]
             hashed = struct.pack(">h", 13) + row[2:len(row) - 4 - len(head)]
             computed = [sha("spendgate change 1", previous, hashed) for previous in before]
             if before and head not in computed:

@@ -72,8 +72,9 @@ type GroupRequired struct {
 // PolicyVersion is one of the versions of a policy.
 type PolicyVersion struct {
 	Policy
-	Author *PolicyAuthor `json:"author,omitempty"` // nil of what spendgate made itself
-	Note   string        `json:"note,omitempty"`
+	Author    *PolicyAuthor `json:"author,omitempty"`     // nil of what spendgate made itself
+	DraftedBy *PolicyAuthor `json:"drafted_by,omitempty"` // who put the draft that it was; nil of another version
+	Note      string        `json:"note,omitempty"`
 }
 
 // PolicyAuthor is whose API key made a version of a policy.

@@ -193,7 +193,7 @@ func draftObject(dst []byte, d *audit.Draft) object {
 	appendRedeem(&o, d.Redeem)
 	o.changes(d.Changes)
 	o.time("created_at", d.MadeAt)
-	o = appendAuthor(o, d.Author)
+	o = appendAuthor(o, "author", d.Author)
 	o.optional("note", d.Note)
 	return o
 }

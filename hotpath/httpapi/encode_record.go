@@ -18,18 +18,21 @@ func appendPolicy(dst []byte, p *audit.Policy) []byte {
 // appendVersion writes a policy with who made the version, and why (S65).
 func appendVersion(dst []byte, p *audit.Policy) []byte {
 	o := policyObject(dst, p)
-	o = appendAuthor(o, p.Author)
+	o = appendAuthor(o, "author", p.Author)
+	if p.Drafter.KeyID != "" {
+		o = appendAuthor(o, "drafted_by", p.Drafter)
+	}
 	o.optional("note", p.Note)
 	return o.end()
 }
 
 // appendAuthor adds who made a version or a draft; null without an API key.
-func appendAuthor(o object, by audit.Actor) object {
+func appendAuthor(o object, name string, by audit.Actor) object {
 	if by.KeyID == "" {
-		o.null("author")
+		o.null(name)
 		return o
 	}
-	o.name("author")
+	o.name(name)
 	author := newObject(o)
 	author.text("principal", by.Principal)
 	author.text("key_id", by.KeyID)

@@ -323,5 +323,7 @@ export interface Policy {
 
 export interface PolicyVersion extends Policy {
   author: { principal: string; key_id: string } | null;
+  /** Who put the draft that it was; absent of another version. */
+  drafted_by?: { principal: string; key_id: string };
   note: string | null;
 }

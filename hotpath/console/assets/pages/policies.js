@@ -43,7 +43,7 @@ function Policy({ id, route }) {
     ${draft && html`<p><a class="button" href=${link("policies", [id, "draft"])}>A draft judges beside it</a></p>`}
     <div class="buttons"><${Choice} label="Version" of=${versions} value=${p} change=${show} />
       ${before && html`<${Choice} label="Compared with" of=${versions.filter((v) => v !== p)} value=${before} change=${compare} />`}</div>
-    <p>By ${p.author ? html`<${Who} name=${p.author.principal} />` : "spendgate itself"}, <${Time} at=${p.updated_at} />${p.note && html`: <bdi>${p.note}</bdi>`}</p>
+    <p>By ${p.author ? html`<${Who} name=${p.author.principal} />` : "spendgate itself"}${p.drafted_by && html`, drafted by <${Who} name=${p.drafted_by.principal} />`}, <${Time} at=${p.updated_at} />${p.note && html`: <bdi>${p.note}</bdi>`}</p>
     <section><h2>Rules</h2><ul class="rules">${p.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
     ${before && html`<${Difference} from=${before} to=${p} />`}
     <details class="exactly"><summary>As the API has it</summary><pre class="json">${print(bodyOf(p))}</pre></details>
@@ -53,7 +53,7 @@ function Policy({ id, route }) {
 // bodyOf is what makes a version: all but what the service adds to one or to a draft, so that
 // no member is lost by an edit.
 export function bodyOf(p) {
-  const added = ["version", "created_at", "updated_at", "author", "note", "draft_hash", "base_version", "policy_version", "required", "missing", "from", "approvals"];
+  const added = ["version", "created_at", "updated_at", "author", "drafted_by", "note", "draft_hash", "base_version", "policy_version", "required", "missing", "from", "approvals"];
   return Object.fromEntries(Object.entries(p).filter(([name, value]) => value !== null && !added.includes(name)));
 }
 

@@ -341,6 +341,7 @@ class Policy:
     redeem_within_minutes: int | None = None  # how old a check may be that is redeemed
     changes: dict[str, Any] | None = None  # whom the next version needs: required and from
     author: PolicyAuthor | None = None  # in lists of versions
+    drafted_by: PolicyAuthor | None = None  # likewise: who put the draft that it was
     note: str | None = None  # likewise
 
 
