@@ -10,7 +10,9 @@ import (
 )
 
 // readOnly are members that the API adds to a policy, and refuses from others.
-func readOnly() []string { return []string{"version", "created_at", "updated_at", "author", "drafted_by"} }
+func readOnly() []string {
+	return []string{"version", "created_at", "updated_at", "author", "drafted_by"}
+}
 
 // WithoutReadOnly returns the policy without the members that the API adds, and the
 // names of those that it had.
