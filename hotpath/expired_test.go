@@ -3,12 +3,14 @@ package hotpath_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/backtest/job"
 )
 
 const waitsRules = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":%d,"approval":{}}}]`
@@ -80,5 +82,55 @@ func TestDuplicateOfAnEscalation(t *testing.T) {
 			t.Fatal(err)
 		}
 		said(second, denied, "denied", "people denied it")
+	})
+}
+
+// S53, S60: a backtest follows approvals that expired, pending or approved and unused, as the
+// store has them: nothing is skipped, and nothing flips.
+func TestBacktestOfExpiredApprovals(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		from := time.Now().Add(-time.Minute)
+		version := f.post(0, "p", fmt.Sprintf(waitsRules, 100))
+		pending, approved := refundOf(t, "101", "pending"), refundOf(t, "101", "approved")
+		f.nodes[0].expireIn(400 * time.Millisecond)
+		ids := []spend.ID{f.asked(pending).Check.ID}
+		f.nodes[0].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+			for _, c := range checks {
+				c.Approval.UseWithin = 400 * time.Millisecond
+			}
+			return commit(ctx, checks)
+		})
+		a := f.asked(approved)
+		f.approve(a, "bob")
+		ids = append(ids, a.Check.ID)
+		f.nodes[0].faults.onCommit(nil)
+		f.eventually("both approvals have expired", func() bool {
+			found, err := f.store.Approvals(t.Context(), ids)
+			return err == nil && len(found) == 2 && found[0].Status == audit.ApprovalExpired && found[1].Status == audit.ApprovalExpired
+		})
+		f.asked(pending)
+		f.asked(approved)
+		f.check(0, pending) // a duplicate, of one that is pending
+
+		b := &audit.Backtest{ID: spend.NewID(time.Now()), PolicyID: "p", Version: version, From: from, To: time.Now().Add(time.Minute), Recorded: true,
+			Status: audit.BacktestQueued, CreatedAt: time.Now()}
+		if err := f.store.CreateBacktest(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			job.New(job.Options{Store: f.store, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		}()
+		defer func() { stop(); <-ended }()
+		f.eventually("the backtest has ended", func() bool {
+			var err error
+			b, err = f.store.Backtest(t.Context(), b.ID)
+			return err == nil && b.Status.Ended()
+		})
+		if !strings.Contains(b.Report, `"checks":5,"compared":5,"skipped":[]`) || !strings.Contains(b.Report, `"flips":{"total":0,`) {
+			t.Errorf("%s: %s%s", b.Status, b.Report, b.Error)
+		}
 	})
 }

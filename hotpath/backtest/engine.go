@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/report"
@@ -54,6 +55,9 @@ type Record struct {
 	// Asked is what the check asked for whose approval this one uses, if that was
 	// before the first record; nil when it is not at hand.
 	Asked *spend.Approval
+	// Approval is what became of what the check itself asked of people; nil when it asked
+	// nobody, or it is not at hand.
+	Approval *audit.Approval
 }
 
 // Engine replays records.
@@ -101,7 +105,11 @@ func (e *Engine) Feed(r *Record) error {
 	c := r.Check
 	e.reportUntil(order(c.ID))
 	if r.Foreign {
-		e.leave(c, [sides]held{{until: c.Pass.UntilMS, effect: c.Decision.Effect}, {until: c.Pass.UntilMS, effect: c.Decision.Effect}})
+		left := held{until: c.Pass.UntilMS, effect: c.Decision.Effect}
+		if r.Approval != nil {
+			left.expires = r.expires(r.Approval.Check.Approval)
+		}
+		e.leave(c, [sides]held{left, left})
 		e.expect(c, r.Reports, nil, nil)
 		return e.bound(c)
 	}
@@ -196,11 +204,12 @@ func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
 	c := r.Check
 	inPeriod := !c.Timestamp().Before(e.o.From)
 	effect, passed := c.Decision.Effect, c.Pass.Passed()
-	was := held{until: c.Pass.UntilMS, effect: effect}
+	was := held{until: c.Pass.UntilMS, effect: effect, expires: r.expires(c.Approval)}
+	asks := c.Approval
 	if j != nil && !e.o.Recorded {
-		effect, passed = j.Effect, !j.repeats && (j.Effect != spend.Block || !byBudget(j.Reason))
+		asks, effect, passed = j.asks, j.Effect, !j.repeats && (j.Effect != spend.Block || !byBudget(j.Reason))
 	}
-	will := held{effect: effect}
+	will := held{effect: effect, expires: r.expires(asks)}
 	if passed {
 		will.until = c.Pass.UntilMS
 		if inPeriod || e.o.Lengthened {

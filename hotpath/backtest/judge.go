@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/report"
@@ -16,7 +17,7 @@ func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, lift []spend
 	case p.JudgesAgain():
 		upTo = spend.Escalate
 	}
-	if e.passes.repeats(fingerprint(c.Fingerprint[:]), side, claimed(c), p.Window(), upTo) {
+	if e.passes.repeats(c, side, p.Window(), upTo) {
 		j.repeats = true
 		j.Verdict = report.Verdict{Effect: spend.Block, Reason: spend.ReasonDuplicate, RuleID: p.GuardRuleID()}
 		return j
@@ -35,6 +36,24 @@ func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, lift []spend
 		j.Verdict = report.Verdict{Effect: found.Effect, Reason: found.Reason, RuleID: p.RuleID(found)}
 		return j
 	}
+}
+
+// expires is when what a side asked of people expires, on the terms of that side: people
+// decided as they did, and where history did not ask them nobody does. 0 is never, as of
+// what was denied or used.
+func (r *Record) expires(terms *spend.Approval) int64 {
+	a := r.Approval
+	switch {
+	case terms == nil, a == nil && r.Check.Approval != nil:
+		return 0
+	case a == nil:
+		return r.Check.Timestamp().Add(terms.Expires).UnixMilli()
+	case a.Status == audit.ApprovalDenied, a.Status == audit.ApprovalUsed:
+		return 0
+	case !a.ApprovedAt.IsZero():
+		return a.ApprovedAt.Add(terms.UseWithin).UnixMilli()
+	}
+	return a.CreatedAt.Add(terms.Expires).UnixMilli()
 }
 
 // byRules evaluates rules and budgets once.

@@ -29,6 +29,7 @@ type held struct {
 	until    int64 // 0: the check left none here
 	effect   spend.Effect
 	released bool
+	expires  int64 // when what it asks of people expires, and it holds nothing any more (S60); 0: never
 }
 
 // passes are the fingerprints in force, of each the latest pass first.
@@ -37,11 +38,14 @@ type passes struct {
 	count  int
 }
 
-// repeats reports whether a check at that time repeats a pass of the side: the latest
-// that is in force and was decided as upTo or better decides (S17).
-func (p *passes) repeats(f fingerprint, side int, now int64, window time.Duration, upTo spend.Effect) bool {
-	for at := p.latest[f]; at != nil; at = at.older {
-		if h := &at.held[side]; h.until > now && !h.released && h.effect <= upTo {
+// repeats reports whether a check repeats a pass of the side: the latest that is in force
+// and was decided as upTo or better decides (S17). Windows go by when it claimed, and
+// approvals by the clocks of stores, which that of its node is nearer to.
+func (p *passes) repeats(c *spend.Check, side int, window time.Duration, upTo spend.Effect) bool {
+	now, made := claimed(c), c.Timestamp().UnixMilli()
+	for at := p.latest[fingerprint(c.Fingerprint[:])]; at != nil; at = at.older {
+		h := &at.held[side]
+		if h.until > now && !h.released && (h.expires == 0 || made < h.expires) && h.effect <= upTo {
 			return now-at.claimed < window.Milliseconds()
 		}
 	}

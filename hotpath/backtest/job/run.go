@@ -130,7 +130,11 @@ func (r *run) readTables(ctx context.Context, at, end spend.ID) error {
 		if len(page.Checks) == 0 {
 			return nil
 		}
-		if err := r.feed(ctx, page); err != nil {
+		approvals, err := r.approvalsOf(ctx, page.Checks)
+		if err != nil {
+			return err
+		}
+		if err := r.feed(ctx, page, approvals); err != nil {
 			return err
 		}
 		at = page.Checks[len(page.Checks)-1].ID
@@ -138,8 +142,9 @@ func (r *run) readTables(ctx context.Context, at, end spend.ID) error {
 	return nil
 }
 
-// feed feeds a page.
-func (r *run) feed(ctx context.Context, page audit.HistoryPage) error {
+// feed feeds a page, with what became of the approvals that its checks asked for, nil of
+// archived ones.
+func (r *run) feed(ctx context.Context, page audit.HistoryPage, approvals map[spend.ID]*audit.Approval) error {
 	asked, err := r.askedBefore(ctx, page.Checks)
 	if err != nil {
 		return err
@@ -147,7 +152,7 @@ func (r *run) feed(ctx context.Context, page audit.HistoryPage) error {
 	outcomes := page.Outcomes
 	for i := range page.Checks {
 		h := &page.Checks[i]
-		record := backtest.Record{Check: &h.Check, Foreign: h.Foreign, Asked: asked[h.Action.ApprovalID]}
+		record := backtest.Record{Check: &h.Check, Foreign: h.Foreign, Asked: asked[h.Action.ApprovalID], Approval: approvals[h.ID]}
 		for len(outcomes) > 0 && outcomes[0].CheckID.Compare(h.ID) < 0 {
 			outcomes = outcomes[1:] // of what the page does not have
 		}
@@ -226,6 +231,26 @@ func (r *run) askedBefore(ctx context.Context, checks []audit.HistoryCheck) (map
 		asked[c.ID] = c.Approval
 	}
 	return asked, err
+}
+
+// approvalsOf returns what became of what the checks asked of people, of other policies,
+// too: with its approval an escalation's fingerprint ends.
+func (r *run) approvalsOf(ctx context.Context, checks []audit.HistoryCheck) (map[spend.ID]*audit.Approval, error) {
+	var ids []spend.ID
+	for i := range checks {
+		if checks[i].Decision.Effect == spend.Escalate {
+			ids = append(ids, checks[i].ID)
+		}
+	}
+	if ids == nil {
+		return nil, nil
+	}
+	found, err := ask(ctx, func(ctx context.Context) ([]*audit.Approval, error) { return r.Store.Approvals(ctx, ids) })
+	became := make(map[spend.ID]*audit.Approval, len(found))
+	for _, a := range found {
+		became[a.Check.ID] = a
+	}
+	return became, err
 }
 
 // askAgainFor is how long a store that does not answer is asked: less than a lease.

@@ -1,0 +1,88 @@
+package backtest
+
+import (
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath/policy"
+)
+
+// An escalation whose approval expired, pending or approved and unused, leaves no
+// fingerprint from then on (S60), of this policy and of others; one that was denied does.
+// A candidate asks on its own terms, and where history did not ask nobody decides.
+func TestExpiredApprovals(t *testing.T) {
+	program := func(version int, parameters string) *policy.Program {
+		var faults spend.Faults
+		p := policy.Compile("p", version, `[{"rule_id":"ask","rule_type":"escalate_if","parameters":`+parameters+`},
+			{"rule_id":"twice","rule_type":"duplicate_guard","parameters":{"window_minutes":10}}]`, &faults)
+		if err := faults.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	const asks = `{"amount_above":10,"approval":{"expires_minutes":2,"use_within_minutes":1}}`
+	live := program(1, asks)
+	began := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
+	check := func(after time.Duration, of byte, effect spend.Effect) *spend.Check {
+		amount, err := spend.ParseAmount("50")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := began.Add(after)
+		c := &spend.Check{ID: spend.NewID(at), ActionType: spend.Refund, Fingerprint: spend.Hash{of}}
+		c.Action = spend.Action{AgentID: "a", PolicyID: "p", Type: spend.Refund, Amount: amount, Currency: "USD", Counterparty: string(of)}
+		c.Decision = spend.Decision{Effect: effect, PolicyVersion: 1}
+		c.Pass = spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: at.Add(10 * time.Minute).UnixMilli()}
+		switch effect {
+		case spend.Escalate:
+			c.Decision.Reason, c.Decision.RuleID = spend.ReasonEscalationThreshold, "ask"
+			c.Approval = &spend.Approval{Expires: 2 * time.Minute, UseWithin: time.Minute}
+		case spend.Block:
+			c.Decision.Reason, c.Decision.RuleID, c.Pass = spend.ReasonDuplicate, "twice", spend.Pass{}
+		}
+		return c
+	}
+	asked := func(of byte, status audit.ApprovalStatus, approvedAfter time.Duration) Record {
+		r := Record{Check: check(0, of, spend.Escalate)}
+		r.Approval = &audit.Approval{Check: r.Check, Status: status, CreatedAt: began}
+		if approvedAfter > 0 {
+			r.Approval.ApprovedAt = began.Add(approvedAfter)
+		}
+		return r
+	}
+	foreign := asked('f', audit.ApprovalExpired, 0)
+	foreign.Foreign = true
+	foreign.Approval = &audit.Approval{Check: &spend.Check{ID: foreign.Check.ID, Approval: foreign.Check.Approval}, CreatedAt: began}
+	foreign.Check = &spend.Check{ID: foreign.Check.ID, Fingerprint: foreign.Check.Fingerprint, Pass: foreign.Check.Pass,
+		Decision: spend.Decision{Effect: spend.Escalate}}
+	records := []Record{asked('p', audit.ApprovalExpired, 0), asked('u', audit.ApprovalExpired, time.Second), asked('d', audit.ApprovalDenied, 0), foreign}
+	for _, later := range []*spend.Check{
+		check(59*time.Second, 'u', spend.Block), check(62*time.Second, 'u', spend.Escalate), check(119*time.Second, 'p', spend.Block),
+		check(119*time.Second, 'f', spend.Block), check(121*time.Second, 'p', spend.Escalate), check(122*time.Second, 'f', spend.Escalate),
+		check(123*time.Second, 'd', spend.Block),
+	} {
+		records = append(records, Record{Check: later})
+	}
+	for name, c := range map[string]struct {
+		candidate *policy.Program
+		recorded  bool
+		flips     int64
+	}{
+		"itself": {live, false, 0}, "itself, recorded": {live, true, 0},
+		"a minute to decide": {program(2, `{"amount_above":10,"approval":{"expires_minutes":1,"use_within_minutes":1}}`), false, 2},
+		"nobody asked":       {program(2, `{"amount_above":10}`), false, 2},
+	} {
+		e := New(Options{Candidate: c.candidate, From: began, To: began.Add(time.Hour), Recorded: c.recorded,
+			Version: func(int) *policy.Program { return live }})
+		for i := range records {
+			if err := e.Feed(&records[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := e.Report(); r.Coverage.Compared != int64(len(records)-1) || r.Flips.Total != c.flips {
+			t.Errorf("%s: %s", name, r.JSON())
+		}
+	}
+}
