@@ -29,6 +29,9 @@ func newFakeNode(t *testing.T, answers ...string) *fakeNode {
 		if len(body) > 0 && r.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("Content-Type %q", r.Header.Get("Content-Type"))
 		}
+		if version := r.Header.Get("If-Match"); version != "" {
+			body = append(body, " if "+version...)
+		}
 		n.requests = append(n.requests, strings.Join([]string{
 			r.Method, r.URL.RequestURI(), r.Header.Get("X-Admin-Key") + r.Header.Get("X-API-Key"), string(body),
 		}, " "))
@@ -40,7 +43,7 @@ func newFakeNode(t *testing.T, answers ...string) *fakeNode {
 		if status != "502" { // which is asked again
 			n.answers = n.answers[1:]
 		}
-		code := map[string]int{"200": 200, "201": 201, "302": 302, "403": 403, "404": 404, "409": 409, "422": 422, "429": 429, "502": 502}[status]
+		code := map[string]int{"200": 200, "201": 201, "204": 204, "302": 302, "403": 403, "404": 404, "409": 409, "422": 422, "429": 429, "502": 502}[status]
 		if code == 429 {
 			w.Header().Set("Retry-After", "17")
 		}

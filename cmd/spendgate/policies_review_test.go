@@ -67,3 +67,41 @@ func TestPoliciesDraftApprove(t *testing.T) {
 		check(t, 0, "desk draft abcdef012345 approved; spendgate policies draft promote desk --if-match 3\n", "")
 	n.check(t, `POST /v1/policies/desk/draft/approve svc {"draft_hash":"ff","drop_budgets":["day"]}`)
 }
+
+// The other commands of drafts: what they send, print and refuse (S54).
+func TestPoliciesDraft(t *testing.T) {
+	n := newFakeNode(t, draftOf3)
+	n.run(t, same3, "policies", "draft", "put", "-f", "-", "--note", "why").check(t, 0, "desk draft abcdef012345 beside version 3\n", "")
+	if len(n.requests) != 1 || !strings.HasPrefix(n.requests[0], "PUT /v1/policies/desk/draft svc {") ||
+		!strings.Contains(n.requests[0], `"note":"why"`) || strings.Contains(n.requests[0], "policy_id") {
+		t.Errorf("put sent %s", n.requests)
+	}
+	n = newFakeNode(t, draftOf3)
+	n.run(t, "", "policies", "draft", "get", "desk").check(t, 0, `"draft_hash": "abcdef0123456789"`, "")
+	n.check(t, "GET /v1/policies/desk/draft svc ")
+
+	const report = `200 {"policy_id":"desk","draft_hash":"ab","since":"2026-01-02T03:04:05.000Z","complete":false,` +
+		`"report":{"coverage":{"checks":7,"compared":6},"flips":{"total":1,"stricter":1},"matrix":{},"rules":[],"budgets":[]},` +
+		`"flips":[{"check_id":"chk_1","timestamp":"2026-01-02T03:04:05.000Z","recorded":{"decision":"allow"},` +
+		`"candidate":{"decision":"block","rule_id":"a"},"action":null}]}`
+	n = newFakeNode(t, report, report)
+	r := n.run(t, "", "policies", "draft", "report", "desk")
+	for _, want := range []string{"7 checks of desk since 2026-01-02T03:04:05.000Z, 6 compared\n", "only the newest checks", "chk_1", "block"} {
+		if r.code != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("%q is not in %+v", want, r)
+		}
+	}
+	n.run(t, "", "policies", "draft", "report", "desk", "--json").check(t, 0, `"complete": false`, "")
+	n.check(t, "GET /v1/policies/desk/draft/report svc ", "GET /v1/policies/desk/draft/report svc ")
+
+	n = newFakeNode(t, strings.Replace(stored3, "200 ", "201 ", 1), "204 ", `409 {"error":{"code":"policy_version_mismatch","message":"it is 4","request_id":"req_1"}}`)
+	n.run(t, "", "policies", "draft", "promote", "desk", "--if-match", "2", "--note", "go", "--drop-budget", "day").check(t, 0, "desk version 3\n", "")
+	n.run(t, "", "policies", "draft", "delete", "desk").check(t, 0, "", "")
+	n.run(t, "", "policies", "draft", "promote", "desk", "--if-match", "3").check(t, 1, "", "policy_version_mismatch: it is 4")
+	n.check(t, `POST /v1/policies/desk/draft/promote svc {"note":"go","drop_budgets":["day"]} if 2`, "DELETE /v1/policies/desk/draft svc ",
+		"POST /v1/policies/desk/draft/promote svc {} if 3")
+	n = newFakeNode(t)
+	n.run(t, "", "policies", "draft", "promote", "desk").check(t, 2, "", "needs --if-match N")
+	n.run(t, "", "policies", "draft", "delete").check(t, 2, "", "needs one POLICY_ID")
+	n.run(t, "", "policies", "draft", "put").check(t, 2, "", "needs -f FILE")
+}

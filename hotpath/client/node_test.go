@@ -57,6 +57,7 @@ func code(err error) string {
 func TestRealNode(t *testing.T) {
 	node, c, anonymous := startNode(t)
 	t.Run("policies", func(t *testing.T) { policies(t, c) })
+	t.Run("drafts", func(t *testing.T) { drafts(t, c) })
 	t.Run("checks", func(t *testing.T) { checks(t, c) })
 	t.Run("simulation", func(t *testing.T) { simulation(t, c, anonymous) })
 	t.Run("violations", func(t *testing.T) { violations(t, c) })
@@ -123,6 +124,51 @@ func policies(t *testing.T, c *client.Client) {
 	}
 	if p, err := c.CreatePolicy(t.Context(), client.NewPolicy{Name: "n", Rules: rules}); err != nil || !strings.HasPrefix(p.PolicyID, "pol_") {
 		t.Error(p, err)
+	}
+}
+
+func drafts(t *testing.T, c *client.Client) {
+	ctx := t.Context()
+	rules := []client.Rule{{RuleID: "cap", RuleType: "max_amount", Parameters: json.RawMessage(`{"limit":50}`)}}
+	if _, err := c.CreatePolicy(ctx, client.NewPolicy{PolicyID: "d:1", Name: "n", Rules: rules}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Draft(ctx, "d:1"); code(err) != client.CodeDraftNotFound {
+		t.Error(err)
+	}
+	put, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","note":"why","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":20.50}}]}`))
+	if err != nil || put.PolicyID != "d:1" || put.BaseVersion != 1 || put.Note != "why" || put.Author == nil || !strings.Contains(string(put.Rules), "20.50") {
+		t.Fatalf("%+v, %v", put, err)
+	}
+	if d, err := c.Draft(ctx, "d:1"); err != nil || d.DraftHash != put.DraftHash {
+		t.Errorf("%+v, %v", d, err)
+	}
+	judged := client.Action{AgentID: "a", PolicyID: "d:1", ActionType: client.Refund, Amount: amount(t, "30"), Currency: "USD", Counterparty: "c"}
+	if d, err := c.Check(ctx, judged); err != nil || !d.Allowed() {
+		t.Fatal(d, err)
+	}
+	r, err := c.DraftReport(ctx, "d:1")
+	if err != nil || !r.Complete || r.Report.Coverage.Compared != 1 || r.Report.Flips.Stricter != 1 || len(r.Flips) != 1 ||
+		r.Flips[0].Recorded.Decision != client.Allow || r.Flips[0].Candidate.Decision != client.Block || r.Flips[0].Candidate.RuleID != "cap" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := c.PromoteDraft(ctx, "d:1", 7, client.Promotion{}); code(err) != client.CodeVersionMismatch {
+		t.Error(err)
+	}
+	if p, err := c.PromoteDraft(ctx, "d:1", 1, client.Promotion{Note: "tighter"}); err != nil || p.Version != 2 || string(p.Rules[0].Parameters) != `{"limit":20.50}` {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","rules":[],"nope":1}`)); code(err) != client.CodeValidation {
+		t.Error(err)
+	}
+	if _, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1}}]}`)); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteDraft(ctx, "d:1"); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteDraft(ctx, "d:1"); code(err) != client.CodeDraftNotFound {
+		t.Error(err)
 	}
 }
 
