@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -140,9 +141,29 @@ func TestPythonWheel(t *testing.T) {
 	if out := run(t, use); !strings.HasPrefix(out, wheels[0]) {
 		t.Error(out)
 	}
+	saysSize(t, "python/README.md", regexp.MustCompile(`The wheel has (\d+) KB`), wheels[0])
 	for path := range map[string]bool{"spendgate/py.typed": true, "spendgate/langgraph.py": true} {
 		has := python(t, "-c", "import sys, zipfile; zipfile.ZipFile(sys.argv[1]).getinfo(sys.argv[2])", wheels[0], path)
 		run(t, has)
+	}
+}
+
+// saysSize compares the size that a page says with that of the package, which may grow by a
+// tenth before the page is to be changed.
+func saysSize(t *testing.T, page string, says *regexp.Regexp, file string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := says.FindSubmatch(text)
+	info, err := os.Stat(file)
+	if err != nil || found == nil {
+		t.Fatalf("%s says no size, or %v", page, err)
+	}
+	said, err := strconv.ParseInt(string(found[1]), 10, 64)
+	if size := info.Size() / 1000; err != nil || 10*max(size-said, said-size) > said {
+		t.Errorf("%s says %d kB of %s, which has %d, %v", page, said, filepath.Base(file), size, err)
 	}
 }
 

@@ -96,6 +96,7 @@ func TestTypeScriptPage(t *testing.T) {
 	pack := exec.CommandContext(t.Context(), "npm", "pack", "--silent")
 	pack.Dir = p.dir
 	tarball := filepath.Join(p.dir, strings.TrimSpace(run(t, pack)))
+	saysSize(t, "typescript/README.md", regexp.MustCompile(`(\d+) kB packed`), tarball)
 	program := t.TempDir()
 	install := exec.CommandContext(t.Context(), "npm", "install", "--offline", "--no-audit", "--no-fund", "--prefix", program, tarball)
 	install.Dir = program
