@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"text/tabwriter"
 )
 
 // leavings are what a check leaves in the database, as bytes.json has it: measured in
@@ -42,11 +42,11 @@ func (l *leavings) at(size float64) written {
 	return w
 }
 
-func (l *leavings) write(out io.Writer) {
-	fmt.Fprint(out, "\nbytes a check         to the log  in tables and indexes  of them for ever\n")
+func (l *leavings) write(w *tabwriter.Writer) {
+	fmt.Fprintln(w, "\nbytes a check, in commits of\tto the log\tin tables and indexes\tof it for ever")
 	for _, size := range []float64{1, 2, 32, 100} {
-		w := l.at(size)
-		fmt.Fprintf(out, "in commits of %-7.0f %-11.0f %-22.0f %.0f\n", size, w.log, w.stored, w.forEver)
+		b := l.at(size)
+		fmt.Fprintf(w, "%.0f\t%.0f\t%.0f\t%.0f\n", size, b.log, b.stored, b.forEver)
 	}
-	fmt.Fprintln(out)
+	fmt.Fprintln(w)
 }

@@ -145,7 +145,8 @@ func writePlans(w *tabwriter.Writer, c components, left leavings) {
 	d := production()
 	fmt.Fprintf(w, "\nnodes of %.0f cores, no core busier than %.0f %%, a commit of %.0f ms before the first row, %d spare nodes\n",
 		d.nodeCores, 100*d.atMost, d.fsyncMS, d.spareNodes)
-	fmt.Fprintln(w, "checks/s\tnodes\tchecks a commit\tcommit ms\tlatency ms\tcores busy: nodes\tredis\tpostgres\tlog MB/s\tGB a day\tof it for ever")
+	fmt.Fprintln(w, "checks/s\tnodes\tchecks a commit\tcommit ms\tlatency ms\tcores busy: nodes\tredis\tpostgres\t"+
+		"log MB/s\tGB a day\tof it for ever")
 	const megabyte, gigabyte, day = 1e6, 1e9, 86400
 	for _, rate := range []float64{1_000, 20_000, 200_000} {
 		p := c.plan(rate, d)

@@ -174,7 +174,7 @@ func TestLogLines(t *testing.T) {
 }
 
 // notOfNodes are the commands with a log of their own.
-var notOfNodes = regexp.MustCompile("^cmd/spendgate/(mcp|gateway|probe|console)(/|\\.go$)")
+var notOfNodes = regexp.MustCompile(`^cmd/spendgate/(mcp|gateway|probe|console)(/|\.go$)`)
 
 // loggedLines returns the messages that nodes log above debug, as the source has them.
 func loggedLines(t *testing.T) (lines []string) {
@@ -210,7 +210,7 @@ func message(call *ast.CallExpr) (text string) {
 	switch name, of := called(call); {
 	case (of == "log" || of == "Logger") && (name == "Info" || name == "Warn" || name == "Error"):
 		at = 0
-	case (of == "log" || of == "Logger") && (name == "Log" || name == "LogAttrs"):
+	case (of == "log" || of == "Logger") && (name == "Log" || name == "LogAttrs"), name == "noteRefused":
 		at = 2
 	case name == "complain", name == "every", // what a task says when it fails
 		name == "append" && strings.EqualFold(nameOf(call.Args[0]), "notices"):
