@@ -79,6 +79,57 @@ func benchmarkCommitCPU(b *testing.B, size int, budgets bool) {
 	b.ReportMetric(perCommit(server)/float64(size), "pg-µs/check")
 }
 
+// BenchmarkRedemptionCPU measures what the server's sessions take for the commits of checks
+// that are allowed, and of their redemptions.
+func BenchmarkRedemptionCPU(b *testing.B) {
+	for _, size := range []int{1, 4, 32} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) { benchmarkRedemptionCPU(b, size) })
+	}
+}
+
+func benchmarkRedemptionCPU(b *testing.B, size int) {
+	s := open(b, fleet.TestSchema(b), true)
+	f := newFence(b, s)
+	builder := chain.Builder{Chain: f.Node}
+	checks, redemptions := make([]*spend.Check, size), make([]*spend.Outcome, size)
+	entries := make([]chain.Entry, size)
+	commit := func(checks []*spend.Check, outcomes []*spend.Outcome) {
+		slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+		link := builder.Next(entries)
+		if err := s.Commit(b.Context(), checks, outcomes, link); err != nil {
+			b.Fatal(err)
+		}
+		builder.Advance(link)
+	}
+	var pids []int32
+	var checking, redeeming time.Duration
+	for n := range b.N + 6*cap(s.writers.idle) { // first connect, and have plans made that are kept
+		if n == 6*cap(s.writers.idle) {
+			pids, checking, redeeming = writerPIDs(b, s), 0, 0
+		}
+		for i := range size {
+			checks[i] = typical(f, 9) // allowed, without an idempotency key
+			entries[i] = chain.Entry{ID: checks[i].ID, Row: chain.HashCheck(checks[i])}
+		}
+		before := sessionCPU(b, pids)
+		commit(checks, nil)
+		between := sessionCPU(b, pids)
+		for i, c := range checks {
+			redemptions[i] = &spend.Outcome{
+				ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: c.KeyID,
+				RequestID: c.RequestID, Fence: f, Check: c, RedeemBy: time.Now().Add(time.Minute),
+				Replay: spend.RedemptionReplay(c.KeyID, c.ID.Text("")),
+			}
+			entries[i] = chain.Entry{ID: redemptions[i].ID, Row: chain.HashOutcome(redemptions[i])}
+		}
+		commit(nil, redemptions)
+		checking, redeeming = checking+between-before, redeeming+sessionCPU(b, pids)-between
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(checking.Nanoseconds())/1e3/float64(b.N*size), "pg-µs/check")
+	b.ReportMetric(float64(redeeming.Nanoseconds())/1e3/float64(b.N*size), "pg-µs/redemption")
+}
+
 // typical is one of the workload that bars are stated for: four of ten checks
 // are violations, three have an idempotency key.
 func typical(f spend.Fence, serial int) *spend.Check {
