@@ -69,7 +69,8 @@ func (s *Store) UseSession(ctx context.Context, token spend.Hash) (*audit.Sessio
 // RenewSession implements audit.Sessions.
 func (s *Store) RenewSession(ctx context.Context, token, next spend.Hash) error {
 	return s.write(ctx, "cannot renew a session", func(tx *sql.Tx) error {
-		renewed, err := rows(tx.Exec("UPDATE sessions SET token_hash = ?3 WHERE token_hash = ?2 AND "+inForce, time.Now().UnixMilli(), token[:], next[:]))
+		renewed, err := rows(tx.Exec("UPDATE sessions SET token_hash = ?3 WHERE token_hash = ?2 AND "+inForce,
+			time.Now().UnixMilli(), token[:], next[:]))
 		if err == nil && renewed == 0 {
 			return sql.ErrNoRows
 		}

@@ -34,7 +34,9 @@ with spendgate logout, and whenever the service ends it. Where the browser is on
 }
 
 func logoutCommand() command {
-	return command{name: "logout", summary: "end the session of spendgate login", details: "The session is over on every node then.", setup: logout}
+	return command{
+		name: "logout", summary: "end the session of spendgate login", details: "The session is over on every node then.", setup: logout,
+	}
 }
 
 func urlFlag(flags *flag.FlagSet) *string {
@@ -133,8 +135,11 @@ func signInByLoopback(ctx context.Context, p process, base, origin string) (sess
 	defer server.Close() //nolint:errcheck // nobody waits for an answer any more
 	port := l.Addr().(*net.TCPAddr).Port
 	challenge := base64.RawURLEncoding.EncodeToString(of.Challenge[:])
-	fmt.Fprintf(p.stderr, "open in a browser on this computer, and compare the code %s:\n\n  %s/console/sign-in?port=%d&challenge=%s\n\n", //nolint:errcheck // as below
-		of.Shown(), printable(origin), port, challenge)
+	page := fmt.Sprintf("%s/console/sign-in?port=%d&challenge=%s", printable(origin), port, challenge)
+	_, err = fmt.Fprintf(p.stderr, "open in a browser on this computer, and compare the code %s:\n\n  %s\n\n", of.Shown(), page)
+	if err != nil {
+		return "", err
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -168,7 +173,8 @@ func codeHandler(ctx context.Context, codes chan<- string) http.Handler {
 		}
 		select {
 		case codes <- code:
-			_, _ = io.WriteString(w, "<!doctype html><html lang=\"en\"><title>spendgate</title><p>Go on at the command line; this page can be closed.</p>\n")
+			_, _ = io.WriteString(w, "<!doctype html><html lang=\"en\"><title>spendgate</title>"+
+				"<p>Go on at the command line; this page can be closed.</p>\n")
 		case <-ctx.Done():
 		case <-r.Context().Done():
 		}
@@ -205,7 +211,9 @@ func exchange(ctx context.Context, method, address string, body, into any) error
 		return errors.New("the service has no console: people do not sign in to it; use an API key")
 	}
 	if answer.StatusCode != http.StatusOK {
-		return &client.Error{Status: answer.StatusCode, Code: "sign_in", Message: "the service refuses", RequestID: answer.Header.Get("X-Request-ID")}
+		return &client.Error{
+			Status: answer.StatusCode, Code: "sign_in", Message: "the service refuses", RequestID: answer.Header.Get("X-Request-ID"),
+		}
 	}
 	return json.Unmarshal(text, into)
 }

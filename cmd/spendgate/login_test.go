@@ -31,7 +31,8 @@ func startProvider(t *testing.T) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	about := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "k", Algorithm: "ES256"}}, Algorithms: []string{"ES256"}}
+	public := oidctest.PublicKey{PublicKey: key.Public(), KeyID: "k", Algorithm: "ES256"}
+	about := &oidctest.Server{PublicKeys: []oidctest.PublicKey{public}, Algorithms: []string{"ES256"}}
 	var nonce atomic.Value
 	var server *httptest.Server
 	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +47,8 @@ func startProvider(t *testing.T) *httptest.Server {
 				"iat": now, "exp": now + 60, "nonce": nonce.Load(),
 			})
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"access_token":"a","token_type":"Bearer","id_token":%q}`, oidctest.SignIDToken(key, "k", "ES256", string(claims))) //nolint:errcheck // to memory
+			token := oidctest.SignIDToken(key, "k", "ES256", string(claims))
+			_, _ = fmt.Fprintf(w, `{"access_token":"a","token_type":"Bearer","id_token":%q}`, token)
 		default:
 			about.ServeHTTP(w, r)
 		}
@@ -140,7 +142,7 @@ func TestLogin(t *testing.T) {
 	if at == nil {
 		t.Fatal(log.String())
 	}
-	if r, err := http.Get("http://127.0.0.1:" + at[1] + "/?code=guessed"); err != nil || r.Body.Close() != nil { //nolint:noctx // another page's
+	if r, err := http.Get("http://127.0.0.1:" + at[1] + "/?code=guessed"); err != nil || r.Body.Close() != nil {
 		t.Fatal(err)
 	}
 	seen := visit(t, at[0])
@@ -162,7 +164,8 @@ func TestLogin(t *testing.T) {
 	}
 
 	policy := filepath.Join(home, "p.json")
-	if err := os.WriteFile(policy, []byte(`{"policy_id":"p","name":"P","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}]}`), 0o600); err != nil {
+	const rules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}]`
+	if err := os.WriteFile(policy, []byte(`{"policy_id":"p","name":"P","rules":`+rules+`}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	command("policies", "apply", "-f", policy).has(t, 0, "p version 1") // a write

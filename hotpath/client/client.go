@@ -68,7 +68,9 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("client: BaseURL must have no user, query or fragment")
 	}
 	o.UserAgent = cmp.Or(o.UserAgent, "spendgate-client")
-	for name, value := range map[string]string{"APIKey": o.APIKey, "AdminKey": o.AdminKey, "Session": o.Session, "Origin": o.Origin, "UserAgent": o.UserAgent} {
+	for name, value := range map[string]string{
+		"APIKey": o.APIKey, "AdminKey": o.AdminKey, "Session": o.Session, "Origin": o.Origin, "UserAgent": o.UserAgent,
+	} {
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return nil, errors.New("client: " + name + " has a character that no header can carry")
 		}

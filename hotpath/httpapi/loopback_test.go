@@ -17,7 +17,9 @@ func TestSignInFromTheCommandLine(t *testing.T) {
 	verifier := "a-verifier-that-nobody-else-has"
 	proof := sha256.Sum256([]byte(verifier))
 	begin := "/console/sign-in?port=4567&challenge=" + b64(proof[:])
-	for _, wrong := range []string{"?port=4567", "?challenge=" + b64(proof[:]), "?port=0&challenge=" + b64(proof[:]), "?port=65536&challenge=" + b64(proof[:]), "?port=1&challenge=abc"} {
+	challenge := "challenge=" + b64(proof[:])
+	for _, wrong := range []string{"?port=4567", "?" + challenge, "?port=0&" + challenge,
+		"?port=65536&" + challenge, "?port=1&challenge=abc"} {
 		if a := p.browser().send("GET", "/console/sign-in"+wrong, ""); a.status != 400 {
 			t.Errorf("%s: %d", wrong, a.status)
 		}
@@ -43,7 +45,8 @@ func TestSignInFromTheCommandLine(t *testing.T) {
 	}
 	_, code := handOver()
 	for name, a := range map[string]answer{
-		"another verifier": take(code, verifier+"x"), "none": take(code, ""), "another code": take("x"+code, verifier), "no code": take("AA", verifier),
+		"another verifier": take(code, verifier+"x"), "none": take(code, ""),
+		"another code": take("x"+code, verifier), "no code": take("AA", verifier),
 		"a code that was changed": take(code[:len(code)-3]+"AAA", verifier),
 	} {
 		if a.status != 400 && a.status != 422 {
@@ -65,7 +68,8 @@ func TestSignInFromTheCommandLine(t *testing.T) {
 	if a := mine.send("POST", "/v1/policies", simplePolicy); a.status != 403 || !strings.Contains(a.body, "Origin") {
 		t.Errorf("a write without an origin: %d %s", a.status, a.body)
 	}
-	if a := mine.send("POST", "/console/sign-out", "", "Origin: "+p.origin); a.status != 204 || mine.send("GET", "/v1/keys/self", "").status != 401 {
+	a = mine.send("POST", "/console/sign-out", "", "Origin: "+p.origin)
+	if a.status != 204 || mine.send("GET", "/v1/keys/self", "").status != 401 {
 		t.Errorf("sign-out: %d", a.status)
 	}
 	for _, secret := range []string{code, verifier, mine.cookies[sessionCookie]} {

@@ -109,7 +109,8 @@ func (a *API) beginSignIn(x *exchange) error {
 	}
 	x.setCookie(attemptCookie, cookie, int(signin.AttemptFor.Seconds()))
 	if of != nil {
-		x.page("Sign in", "<p>A command line on this computer asks to sign in as you. Go on only if you have just begun that, and it shows this code: <b>"+
+		x.page("Sign in", "<p>A command line on this computer asks to sign in as you. "+
+			"Go on only if you have just begun that, and it shows this code: <b>"+
 			of.Shown()+"</b></p><p><a href=\""+html.EscapeString(to)+"\">Sign in</a></p>")
 		return nil
 	}
@@ -122,7 +123,8 @@ func (x *exchange) page(title, text string) {
 	secureConsole(x)
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	x.ctx.SetContentType("text/html; charset=utf-8")
-	x.ctx.SetBodyString("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>" + title + "</title><h1>" + title + "</h1>" + text + "\n")
+	x.ctx.SetBodyString("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>" + title + "</title>" +
+		"<h1>" + title + "</h1>" + text + "\n")
 }
 
 func (x *exchange) seeOther(to string) {
@@ -229,7 +231,8 @@ func (a *API) refusedLine(x *exchange, t *tally, err error) (attrs []any, due bo
 		return nil, false
 	}
 	return []any{
-		slog.Int64("requests", requests), slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)), slog.String("error", err.Error()),
+		slog.Int64("requests", requests), slog.String("request_id", x.id),
+		slog.String("client", a.clientAddress(x)), slog.String("error", err.Error()),
 	}, true
 }
 

@@ -24,7 +24,9 @@ func TestSparing(t *testing.T) {
 		t.Errorf("%d in a minute, want %d", taken, want)
 	}
 	now = now.Add(time.Hour)
-	if !s.take() || !s.take() || s.take() {
-		t.Error("a rest is not two requests")
+	for i, want := range []bool{true, true, false} {
+		if got := s.take(); got != want {
+			t.Errorf("request %d after a rest: %t", i, got)
+		}
 	}
 }
