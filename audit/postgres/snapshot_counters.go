@@ -43,9 +43,12 @@ func (s *Snapshot) Principals(ctx context.Context, each func(verify.CounterPrinc
 func (s *Snapshot) Exhaustions(ctx context.Context, each func(verify.Exhaustion) error) error {
 	return s.read(ctx, "the exhaustions of budgets", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.Exhaustion
-		return stream(ctx, tx, []any{uuid(&e.Counter.ID), &e.StartMS, uuid(&e.ID), &e.At, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject},
+		return stream(ctx, tx, []any{
+			uuid(&e.Counter.ID), &e.StartMS, uuid(&e.ID), &e.At, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject, &e.BucketMS, &e.Limit, &e.MaxCount,
+		},
 			func() error { return each(e) },
-			s.in(`SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject FROM {schema}.budget_exhaustions
+			s.in(`SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject, bucket_ms,
+				coalesce(max_used::text, ''), coalesce(max_count::text, '') FROM {schema}.budget_exhaustions
 				ORDER BY counter_id, start_ms`))
 	})
 }

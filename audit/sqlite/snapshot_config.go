@@ -139,12 +139,14 @@ func (s *Snapshot) Principals(ctx context.Context, each func(verify.CounterPrinc
 func (s *Snapshot) Exhaustions(ctx context.Context, each func(verify.Exhaustion) error) error {
 	return s.stream(ctx, "the exhaustions of budgets", func(row scanner) error {
 		var e verify.Exhaustion
-		err := row.Scan(blob(e.Counter.ID[:]), &e.StartMS, blob(e.ID[:]), (*millis)(&e.At), &e.PolicyID, &e.RuleID, &e.Since, &e.Subject)
+		err := row.Scan(blob(e.Counter.ID[:]), &e.StartMS, blob(e.ID[:]), (*millis)(&e.At), &e.PolicyID, &e.RuleID, &e.Since, &e.Subject,
+			&e.BucketMS, &e.Limit, &e.MaxCount)
 		if err != nil {
 			return err
 		}
 		return each(e)
-	}, `SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject FROM budget_exhaustions ORDER BY counter_id, start_ms`)
+	}, `SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject, bucket_ms,
+		coalesce(max_used, ''), coalesce(max_count, '') FROM budget_exhaustions ORDER BY counter_id, start_ms`)
 }
 
 // Schema implements verify.Evidence.

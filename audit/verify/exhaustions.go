@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"spendgate/audit"
@@ -85,6 +86,7 @@ type Exhaustion struct {
 	At                        time.Time
 	PolicyID, RuleID, Subject string
 	Since                     int
+	Limit, MaxCount           string // empty without one
 }
 
 func exhaustionName(id spend.ID) string { return "exhaustion " + id.Text("") }
@@ -156,7 +158,11 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 	err := v.o.Evidence.Exhaustions(ctx, func(e Exhaustion) error {
 		key := counterKey{e.Counter.ID, e.StartMS}
 		recorded.pass(func(c *counted) bool { return c.compare(key) < 0 }, missing)
+		v.limitOf(&e)
 		if recorded.at != nil && recorded.at.counterKey == key {
+			if recorded.at.BucketMS != e.BucketMS {
+				v.tally.find(Altered, exhaustionName(e.ID), "it has buckets of %d ms; those of its counter have %d", e.BucketMS, recorded.at.BucketMS)
+			}
 			recorded.advance()
 		}
 		if spend.CounterID(e.PolicyID, e.RuleID, e.Since, e.Subject) != e.Counter.ID || e.At.UnixMilli() < e.StartMS-lateCommit.Milliseconds() {
@@ -170,6 +176,17 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 		return err
 	}
 	return recorded.rest(missing)
+}
+
+// limitOf names an exhaustion of more than any version of its budget allows.
+func (v *verifier) limitOf(e *Exhaustion) {
+	most := v.limits[budgetSince{e.PolicyID, e.RuleID, e.Since}]
+	used, err := spend.ParseTotal(e.Limit)
+	count, odd := strconv.ParseInt(e.MaxCount, 10, 64)
+	if most.used != nil && (err != nil || used.Cmp(*most.used) > 0) || most.count != nil && (odd != nil || count > *most.count) {
+		v.tally.find(Altered, exhaustionName(e.ID), "it is noted of a limit of %q, or a count of %q, which no version of its budget allows",
+			e.Limit, e.MaxCount)
+	}
 }
 
 // usedUp reports whether a counter was used up by checks, whatever version of its

@@ -164,6 +164,22 @@ func TestTamperedExhaustions(t *testing.T) {
 		"inserted principal x of counter "+capped.Charges[0].Counter.ID.Text(""))
 }
 
+// TestTamperedLimits has it named that an event would tell another limit than its budget
+// has ever had, or another window (S66).
+func TestTamperedLimits(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.recordCapped()
+	tr.exec("SELECT sequence_events(1000)")
+	var id string
+	if err := tr.conn.QueryRow(t.Context(), "SELECT replace(id::text, '-', '') FROM budget_exhaustions").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range []string{"max_used = 252", "max_used = NULL", "max_count = 77", "bucket_ms = 60000"} {
+		tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET "+set, "altered exhaustion "+id)
+	}
+}
+
 // TestTamperedSchema has it named that something is gone on which guarantees rest, or
 // is switched off (S66).
 func TestTamperedSchema(t *testing.T) {

@@ -418,12 +418,16 @@ class Verifier:
             most = [None if any(v is None for v in of) else max(of) for of in zip(*limits)]
             if most[0] is not None and used >= most[0] or most[1] is not None and count >= most[1]:
                 used_up[key] = "exhaustion of " + name(names, key[1])
-        query = "SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject FROM budget_exhaustions"
-        for _, (counter, start, exhaustion, at, *names) in self.database.copy(query):
+        query = "SELECT counter_id, start_ms, id, at, max_used::text, max_count::text, bucket_ms, policy_id, rule_id, since, subject FROM budget_exhaustions"
+        for _, (counter, start, exhaustion, at, used, count, bucket, *names) in self.database.copy(query):
             used_up.pop((counter, integer(start)), None)
             encoded = [struct.pack(">I", len(text)) + text for text in names[:2]]
             made = sha("spendgate counter 1", *encoded, names[2], names[3])[:16]
-            if made != counter or (integer(at) + EPOCH) // 1000 < integer(start) - 60000:
+            noted = [None if most is None else Decimal(most.decode()) for most in (used, count)]
+            limits = zip(noted, *self.limits.get((names[0].decode(), names[1].decode(), integer(names[2])), []))
+            beyond = any(of and None not in of and (most is None or most > max(of)) for most, *of in limits)
+            of = self.taken.get((counter, integer(start)), (None, integer(bucket)))
+            if made != counter or (integer(at) + EPOCH) // 1000 < integer(start) - 60000 or beyond or of[1] != integer(bucket):
                 self.find("altered", f"exhaustion {exhaustion.hex()}")
         for exhaustion in used_up.values():
             self.find("removed", exhaustion)
