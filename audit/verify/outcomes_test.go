@@ -29,11 +29,13 @@ func (tr *trail) report() []*spend.Outcome {
 	full.Reference, full.Note, full.Principal = "psp-1 – ü", "a\tnote", "till"
 	full.Replay, full.Once = spend.Hash{1}, spend.Hash{2} // as redemptions have them
 	all := []*spend.Outcome{full, made(allowed, 2, spend.Voided), made(other, 1, spend.Failed)}
+	tr.exec(`INSERT INTO redemption_keys (key_hash, check_id) VALUES ('\x%x', '%s')`, full.Once[:], allowed.ID.Text(""))
 	for _, o := range all {
 		if err := tr.writer.AppendOutcome(o).Final(); err != nil {
 			tr.t.Fatal(err)
 		}
 	}
+	tr.exec("DELETE FROM redemption_keys") // a report has none
 	return all
 }
 
