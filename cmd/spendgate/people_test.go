@@ -127,7 +127,8 @@ func TestCommandsOfPeople(t *testing.T) {
 		"rule:", "ask")
 	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"], "--output", "json").has(t, 0, `"counterparty": "c-first"`)
 	n.as(t, n.sample, false, "", "budgets").has(t, 0, "agent_id=a", "10 USD", "990")
-	n.as(t, n.sample, false, "", "budgets", "--policy-id", "p", "--output", "json").has(t, 0, `"used": 10`, `"max_count": null`, `"remaining_count": null`)
+	n.as(t, n.sample, false, "", "budgets", "--policy-id", "p", "--output", "json").
+		has(t, 0, `"used": 10`, `"max_count": null`, `"remaining_count": null`)
 	n.as(t, n.sample, false, "", "events", "tail", "--no-follow").has(t, 0, "approval.requested", "approval_id=apr_", "policy_id=p")
 	n.as(t, n.sample, false, "", "events", "tail", "--no-follow", "--type", "approval.requested", "--output", "json").
 		has(t, 0, `"type":"approval.requested"`)

@@ -55,9 +55,12 @@ func TestExpiredApprovals(t *testing.T) {
 	foreign := asked('f', audit.ApprovalExpired, 0)
 	foreign.Foreign = true
 	foreign.Approval = &audit.Approval{Check: &spend.Check{ID: foreign.Check.ID, Approval: foreign.Check.Approval}, CreatedAt: began}
-	foreign.Check = &spend.Check{ID: foreign.Check.ID, Fingerprint: foreign.Check.Fingerprint, Pass: foreign.Check.Pass,
-		Decision: spend.Decision{Effect: spend.Escalate}}
-	records := []Record{asked('p', audit.ApprovalExpired, 0), asked('u', audit.ApprovalExpired, time.Second), asked('d', audit.ApprovalDenied, 0), foreign}
+	foreign.Check = &spend.Check{
+		ID: foreign.Check.ID, Fingerprint: foreign.Check.Fingerprint, Pass: foreign.Check.Pass, Decision: spend.Decision{Effect: spend.Escalate},
+	}
+	records := []Record{
+		asked('p', audit.ApprovalExpired, 0), asked('u', audit.ApprovalExpired, time.Second), asked('d', audit.ApprovalDenied, 0), foreign,
+	}
 	for _, later := range []*spend.Check{
 		check(59*time.Second, 'u', spend.Block), check(62*time.Second, 'u', spend.Escalate), check(119*time.Second, 'p', spend.Block),
 		check(119*time.Second, 'f', spend.Block), check(121*time.Second, 'p', spend.Escalate), check(122*time.Second, 'f', spend.Escalate),
@@ -74,8 +77,10 @@ func TestExpiredApprovals(t *testing.T) {
 		"a minute to decide": {program(2, `{"amount_above":10,"approval":{"expires_minutes":1,"use_within_minutes":1}}`), false, 2},
 		"nobody asked":       {program(2, `{"amount_above":10}`), false, 2},
 	} {
-		e := New(Options{Candidate: c.candidate, From: began, To: began.Add(time.Hour), Recorded: c.recorded,
-			Version: func(int) *policy.Program { return live }})
+		e := New(Options{
+			Candidate: c.candidate, From: began, To: began.Add(time.Hour), Recorded: c.recorded,
+			Version: func(int) *policy.Program { return live },
+		})
 		for i := range records {
 			if err := e.Feed(&records[i]); err != nil {
 				t.Fatal(err)
