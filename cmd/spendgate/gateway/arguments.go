@@ -224,7 +224,7 @@ func excerpt(value jsontext.Value) string {
 // identity returns what all attempts of the same call have in common: a hash of the
 // server, the tool, the agent and the arguments that make two calls the same. Numbers
 // count by value, text by what is seen of it (NFC), the amount as it was understood.
-func (t *tool) identity(upstream, name string, a client.Action, arguments jsontext.Value) (string, error) {
+func (t *tool) identity(upstream, name, agent string, a client.Action, arguments jsontext.Value) (string, error) {
 	understood := map[string]jsontext.Value{t.Amount.Argument: jsontext.Value(a.Amount.String())}
 	if t.Currency.Argument != "" {
 		understood[t.Currency.Argument] = quote(a.Currency)
@@ -244,7 +244,7 @@ func (t *tool) identity(upstream, name string, a client.Action, arguments jsonte
 	} else if same, err = t.named(arguments, understood); err != nil {
 		return "", err
 	}
-	text, err := canonical(encode([]any{upstream, name, a.AgentID, same}))
+	text, err := canonical(encode([]any{upstream, name, agent, same}))
 	if err != nil {
 		return "", fmt.Errorf("arguments cannot be understood: %w", err)
 	}

@@ -127,7 +127,7 @@ func TestIdentity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, err := m.identity(upstream, name, a, jsontext.Value(arguments))
+		id, err := m.identity(upstream, name, a.AgentID, a, jsontext.Value(arguments))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -67,7 +67,7 @@ func (s *session) mayPass(l *link, name string) error {
 
 // accepted returns why a tool is off, by its definition as the server has it now.
 func (s *session) accepted(ctx context.Context, l *link, name string) error {
-	tools, err := l.tools(ctx)
+	tools, err := l.tools(ctx, fresh)
 	if err != nil {
 		return fmt.Errorf("the tool's definition cannot be compared with the accepted one: %w", err)
 	}

@@ -60,8 +60,9 @@ func startChild(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 		time.Sleep(childGrace) // for what is still in the pipe
 		stdout.Close()         //nolint:errcheck // a child of the child may have it still
 	}()
-	return newLines(stdout, stdin, maxServerMessage, func() {
-		stdin.Close() //nolint:errcheck // it may have ended before
+	input := newQueue(stdin)
+	return newLines(stdout, input, maxServerMessage, func() {
+		input.Close() //nolint:errcheck // it may have ended before
 		go stop(cmd.Process, ended)
 	}), nil
 }

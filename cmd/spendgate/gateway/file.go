@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -212,9 +214,15 @@ func (f *File) readSecrets() error {
 		}
 		return text
 	}
-	for name, a := range f.Agents {
+	owners := make(map[string]string, len(f.Agents)) // by token
+	for _, name := range slices.Sorted(maps.Keys(f.Agents)) {
+		a := f.Agents[name]
 		a.token = read("agents."+name+".token_file", a.TokenFile)
 		f.Agents[name] = a
+		if other, taken := owners[a.token]; taken && a.token != "" {
+			failed = append(failed, fmt.Errorf("%s: agents %s and %s have the same token: who asks would not be known", f.path, other, name))
+		}
+		owners[a.token] = name
 	}
 	for _, u := range f.Upstreams {
 		for member, values := range map[string]map[string]value{"env": u.Env, "headers": u.Headers} {

@@ -75,6 +75,7 @@ func TestFileFaults(t *testing.T) {
 	const upstream = "upstreams: {u: {command: [x], tools: {}}}\n"
 	const tool = "agent_id: a\nupstreams:\n u:\n  command: [x]\n  tools:\n   pay:\n" +
 		"    policy_id: p\n    action_type: spend\n    currency: {value: USD}\n"
+	const minor = "    amount: {argument: a, minor_units: true}\n"
 	const amount, to = "    amount: {argument: amount}\n", "    counterparty: {argument: to}\n"
 	for content, want := range map[string]string{
 		"agent_id: a\nshadows: true\n" + upstream: `line 2: the member "shadows" is not known`,
@@ -85,6 +86,9 @@ func TestFileFaults(t *testing.T) {
 		"agent_id: 7\n" + upstream:                                          "line 1",
 		upstream:                                                            "agent_id is required",
 		"agent_id: a\n":                                                     "upstreams must name at least one",
+		"agent_id: a\nmetrics: here\n" + upstream:                           "line 2: metrics must be host:port",
+		strings.Replace(tool, "USD", "USDX", 1) + amount + to:               "currency.value must be three letters",
+		strings.Replace(tool, "USD", "XXX", 1) + minor + to:                 "currency.value has no minor unit",
 		"agent_id: a\ndefault: passes\n" + upstream:                         "line 2: default must be pass, deny or read_only",
 		"agent_id: a\nlisten: 0.0.0.0:1\n" + upstream:                       "line 2: listen can be reached from other machines",
 		"agent_id: a\nlisten: 8090\n" + upstream:                            "line 2",
@@ -117,6 +121,13 @@ func TestFileFaults(t *testing.T) {
 	// Secrets are files that are there.
 	_, err := Load(write(t, t.TempDir(), "g.yaml", whole))
 	if err == nil || !strings.Contains(err.Error(), "a.token") || !strings.Contains(err.Error(), "psp.key") {
+		t.Error(err)
+	}
+	folder := t.TempDir()
+	write(t, folder, "a.token", "same")
+	write(t, folder, "b.token", "same\n")
+	_, err = Load(write(t, folder, "g.yaml", "listen: 127.0.0.1:1\nagents: {a: {token_file: a.token}, b: {token_file: b.token}}\n"+upstream))
+	if err == nil || !strings.Contains(err.Error(), "agents a and b have the same token") {
 		t.Error(err)
 	}
 	if _, err := Load("none.yaml"); !os.IsNotExist(err) {

@@ -145,6 +145,7 @@ func (c *checker) tool(path string, t *tool) {
 		if _, isText := textOf(t.Currency.Value); t.Currency.Value != nil && !isText {
 			c.fault(path+".currency.value", "must be text")
 		}
+		c.currency(path+".currency.value", t)
 	}
 	for name, from := range t.Metadata {
 		c.source(path+".metadata."+name, from)
@@ -159,6 +160,21 @@ func (c *checker) tool(path string, t *tool) {
 		c.fault(path+".same", "must name arguments; without it all arguments count")
 	}
 	c.rest(path, t)
+}
+
+// currency finds a currency in the file that no call could have.
+func (c *checker) currency(path string, t *tool) {
+	code, ok := textOf(t.Currency.Value)
+	if !ok {
+		return
+	}
+	_, known := minorDigits(code)
+	switch {
+	case !regexp.MustCompile(`^[A-Z]{3}$`).MatchString(code):
+		c.fault(path, "must be three letters such as USD")
+	case t.Amount != nil && t.Amount.MinorUnits && !known:
+		c.fault(path, "has no minor unit in ISO 4217")
+	}
 }
 
 func (c *checker) rest(path string, t *tool) {

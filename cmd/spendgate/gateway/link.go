@@ -36,10 +36,11 @@ type link struct {
 	up      chan struct{} // closed while there is one
 	next    int64
 	pending map[string]waiting
-	first   message // the result of the first initialize, or why there is none
-	pins    pinned  // the tools as the server defines them; nil when not known
-	changes int     // of the tools, as far as the server says
-	starts  int     // of the server
+	first   message   // the result of the first initialize, or why there is none
+	pins    pinned    // the tools as the server defined them; nil when not known
+	pinned  time.Time // when the server was asked for pins
+	changes int       // of the tools, as far as the server says
+	starts  int       // of the server
 	level   jsontext.Value
 }
 
@@ -72,8 +73,7 @@ func (l *link) run(initialize jsontext.Value, ready func()) {
 			l.mu.Unlock()
 			ready()
 		} else {
-			ready()
-			l.serve(c)
+			l.serve(c, ready)
 			if l.stopped.Err() != nil {
 				return
 			}
@@ -142,10 +142,12 @@ func (l *link) greet(c conn, initialize jsontext.Value) error {
 	}
 }
 
-// serve reads from a connection until it ends.
-func (l *link) serve(c conn) {
+// serve reads from a connection until it ends. ready is called once the connection
+// takes messages.
+func (l *link) serve(c conn, ready func()) {
 	defer context.AfterFunc(l.stopped, c.close)()
 	if err := c.write(message{Method: noteInitialized}); err != nil {
+		ready()
 		c.close()
 		return
 	}
@@ -154,6 +156,7 @@ func (l *link) serve(c conn) {
 	level := l.level
 	close(l.up)
 	l.mu.Unlock()
+	ready()
 	if level != nil {
 		l.request(message{Method: methodSetLevel, Params: level}, func(message) {})
 	}

@@ -24,7 +24,9 @@ type looked struct {
 
 // look connects to a server, reads its tools and disconnects.
 func look(ctx context.Context, u *upstream, environ []string, log *slog.Logger, version string) (looked, error) {
-	g := &Gateway{file: &File{order: []string{u.name}, Upstreams: map[string]*upstream{u.name: u}}, log: log, version: version}
+	g := &Gateway{
+		file: &File{order: []string{u.name}, Upstreams: map[string]*upstream{u.name: u}}, log: log, version: version, metrics: newMetrics(nil),
+	}
 	g.stopping, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer g.stop()
 	g.dial = func(u *upstream) (conn, error) { return dial(u, environ, log) }
@@ -39,8 +41,8 @@ func look(ctx context.Context, u *upstream, environ []string, log *slog.Logger, 
 		return looked{}, fmt.Errorf("the server %s: %w", u.name, err)
 	}
 	defer c.close()
-	go l.serve(c)
-	tools, err := l.tools(ctx)
+	go l.serve(c, func() {})
+	tools, err := l.tools(ctx, 0)
 	if err != nil {
 		return looked{}, fmt.Errorf("the server %s: %w", u.name, err)
 	}
@@ -60,11 +62,13 @@ func (nobody) read() (message, error) { return message{}, io.EOF }
 func (nobody) write(message) error    { return nil }
 func (nobody) close()                 {}
 
-// pins returns the lock's entries for tools.
+// pins returns the lock's entries for tools; an ambiguous definition has none.
 func (p pinned) pins() map[string]pin {
 	pins := make(map[string]pin, len(p))
 	for name, d := range p {
-		pins[name] = d.pin
+		if d.SHA256 != "" {
+			pins[name] = d.pin
+		}
 	}
 	return pins
 }

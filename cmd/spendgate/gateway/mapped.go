@@ -27,7 +27,8 @@ type mappedCall struct {
 	params    object
 	arguments jsontext.Value
 	action    client.Action
-	identity  string
+	identity  string // of the call
+	payment   string // what the call pays for good, whichever agent calls; empty unless it is once
 	attempt   int
 }
 
@@ -73,6 +74,9 @@ func (c *mappedCall) decide() result {
 	if c.gw.file.Shadow {
 		return c.shadow(err)
 	}
+	if off, ok := errors.AsType[*offError](err); ok {
+		return c.off(off)
+	}
 	if err != nil {
 		return c.failure("%v.", err)
 	}
@@ -97,15 +101,8 @@ func (c *mappedCall) read() error {
 	if _, err := canonical(c.arguments); err != nil {
 		return fmt.Errorf("the arguments cannot be understood: %w", err)
 	}
-	tools, err := c.l.tools(c.ctx)
+	d, err := c.definition(0)
 	if err != nil {
-		return fmt.Errorf("the server cannot be asked for its tools (%w); call again later", err)
-	}
-	d, ok := tools[c.name]
-	if !ok {
-		return fmt.Errorf("the server has no tool %q", c.name)
-	}
-	if err := c.gw.permitted(c.l.u, c.name, d); err != nil {
 		return err
 	}
 	o, err := parseObject(d.text)
@@ -115,8 +112,34 @@ func (c *mappedCall) read() error {
 	if c.action, err = c.t.action(c.agent, c.arguments, o.get("inputSchema")); err != nil {
 		return err
 	}
-	c.identity, err = c.t.identity(c.l.u.name, c.name, c.action, c.arguments)
+	if c.identity, err = c.t.identity(c.l.u.name, c.name, c.action.AgentID, c.action, c.arguments); err == nil && c.t.Once {
+		c.payment, err = c.t.identity(c.l.u.name, c.name, "", c.action, c.arguments)
+	}
 	return err
+}
+
+// definition returns the tool's definition as it was at most age ago. It fails with an
+// offError if that is not the accepted one.
+func (c *mappedCall) definition(age time.Duration) (definition, error) {
+	tools, err := c.l.tools(c.ctx, age)
+	if err != nil {
+		return definition{}, fmt.Errorf("the server cannot be asked for its tools (%w); call again later", err)
+	}
+	d, ok := tools[c.name]
+	if !ok {
+		return d, fmt.Errorf("the server has no tool %q", c.name)
+	}
+	if err := c.gw.permitted(c.l.u, c.name, d); err != nil {
+		return d, &offError{err}
+	}
+	return d, nil
+}
+
+// offError is why a tool is off.
+type offError struct{ error }
+
+func (c *mappedCall) off(why error) result {
+	return result{state: stateRefused, isError: true, text: "Refused: " + why.Error() + "."}
 }
 
 // try is one attempt. next reports that it is over for good, without a payment, and
@@ -220,7 +243,7 @@ func (c *mappedCall) escalated(check *client.Result) (approved bool, r result, n
 		return false, result{}, true
 	}
 	if err == nil && first.Status == client.ApprovalPending && wait > 0 {
-		ctx, cancel := context.WithTimeout(c.ctx, wait)
+		ctx, cancel := context.WithTimeout(c.ctx, wait+toAnswer)
 		defer cancel()
 		defer context.AfterFunc(c.gw.stopping, cancel)()
 		if a, _ := c.gw.api.WaitForApproval(ctx, check.ApprovalID); a != nil { // without one it is as it was

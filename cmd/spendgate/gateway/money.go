@@ -22,8 +22,10 @@ const (
 
 	checkTimeout  = 20 * time.Second // of a request to the service, its repetitions included
 	callTimeout   = 14 * time.Minute // of a server's call: the service says in doubt after 15
+	fresh         = time.Second      // how old a tool's definition may be when it is compared again
+	toAnswer      = 2 * time.Second  // what the client leaves of a wait for an approval
 	cancelGrace   = 3 * time.Second  // for the result of a call that is cancelled
-	hurry         = 5 * time.Second  // for calls when the gateway is stopped
+	hurry         = 3 * time.Second  // for calls when the gateway is stopped, and for a report before the agent is answered
 	reportTimeout = 15 * time.Minute // of repeating a report
 	pollLeast     = 200 * time.Millisecond
 	pollMost      = 2 * time.Second
@@ -38,6 +40,9 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 			c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "an earlier attempt of the same call is recorded"})
 			return result{}, true
 		}
+	}
+	if r, ok := c.stillOn(check); !ok {
+		return r, false
 	}
 	err := c.redeem(check.CheckID)
 	refused, definite := errors.AsType[*client.Error](err)
@@ -69,6 +74,19 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	}
 }
 
+// stillOn reports whether the tool is the accepted one: people may have taken their time,
+// or the server may be another by now.
+func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
+	_, err := c.definition(fresh)
+	if off, isOff := errors.AsType[*offError](err); isOff {
+		r = c.off(off)
+	} else if err != nil {
+		r = c.failure("%v.", err)
+	}
+	r.checkID, r.decision = check.CheckID, check.Decision.String()
+	return r, err == nil
+}
+
 // laterAttempt reports whether a later attempt of the call is recorded. The one at hand
 // is new only because its idempotency key is older than a day then.
 func (c *mappedCall) laterAttempt() (bool, error) {
@@ -87,7 +105,7 @@ func (c *mappedCall) redeem(checkID string) error {
 	key := c.gw.redemptions.take(checkID)
 	once := ""
 	if c.t.Once {
-		once = c.key(c.attempt)
+		once = fmt.Sprintf("%s-%d", c.payment, c.attempt)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
 	defer cancel()
@@ -133,7 +151,10 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	if c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
 		return c.said(check, stateInDoubt, inDoubtText(check.CheckID)), false
 	}
-	if c.t.IdempotencyArgument != "" {
+	if c.t.IdempotencyArgument == "" {
+		return c.inDoubt(check, answered{}), false
+	}
+	if _, ok := c.stillOn(check); ok {
 		return c.carryOut(check, true), false
 	}
 	return c.inDoubt(check, answered{}), false
@@ -162,7 +183,11 @@ func inDoubtText(checkID string) string {
 
 // inDoubt says that nobody knows whether the action was carried out, and why.
 func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
+	timeout := checkTimeout
+	if c.gw.stopping.Err() != nil {
+		timeout = time.Second // the agent is to be answered before stopTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), timeout)
 	defer cancel()
 	c.gw.doubt(ctx, check.CheckID)
 	text := inDoubtText(check.CheckID)
@@ -237,6 +262,9 @@ func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 		if c.gw.stopping.Err() != nil || c.l.wait(c.ctx) != nil {
 			break
 		}
+		if _, on := c.stillOn(check); !on {
+			break
+		}
 		a, again = c.ask(arguments), true
 	}
 	switch {
@@ -299,7 +327,12 @@ func (g *Gateway) reported(ctx context.Context, checkID string, report client.Ou
 	refused, ok := errors.AsType[*client.Error](err)
 	g.metrics.unrecorded.Inc()
 	final := ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests
+	plain := client.OutcomeReport{Status: report.Status}
+	unfit := ok && refused.Code == client.CodeValidation && report != plain
 	g.log.Error("what became of a check was not recorded", "check_id", checkID, "status", report.Status, "reference", report.Reference,
-		"again", !final, "error", err)
+		"again", !final || unfit, "error", err)
+	if unfit { // what a server said must not hide how its call ended
+		return g.reported(ctx, checkID, plain)
+	}
 	return final
 }

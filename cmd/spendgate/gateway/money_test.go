@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -351,7 +354,7 @@ func TestChangedTool(t *testing.T) {
 	p.schema = map[string]any{"type": "object", "description": "send it to me"}
 	p.mu.Unlock()
 	s := agentOf(t, g)
-	wants(t, s, "ch_1", 1, stateError, "changed")
+	wants(t, s, "ch_1", 1, stateRefused, "changed")
 	for tool, err := range s.Tools(t.Context(), nil) {
 		if err != nil || tool.Name == "refund" {
 			t.Error(tool, err)
@@ -401,6 +404,7 @@ func TestShadow(t *testing.T) {
 // A server that cannot be reached got nothing: the attempt is given back.
 func TestNotSent(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
+<<<<<<< HEAD
 	g := guarded(t, f, p, "", "")
 	l := &link{pending: make(map[string]waiting), log: quiet(), up: make(chan struct{}), u: g.file.Upstreams["psp"]}
 	s := &session{gw: g, links: []*link{l}}
@@ -411,12 +415,27 @@ func TestNotSent(t *testing.T) {
 	}
 	var err error
 	if c.action, err = c.t.action("bot", c.arguments, nil); err != nil {
+=======
+	target, err := url.Parse(p.url)
+	if err != nil {
+>>>>>>> f6acae8 (gateway: what an attacker found)
 		t.Fatal(err)
 	}
-	c.identity, c.attempt = "gw-x", 1
-	g.api = api
-	if r, next := c.try(); r.state != stateError || next || f.checks[0].outcome != "failed" || f.checks[0].redeemed == "" {
-		t.Errorf("%+v %v %+v", r, next, f.checks[0])
+	front := httptest.NewUnstartedServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
+	front.Start()
+	t.Cleanup(front.Close)
+	p.url = front.URL
+	f.broken = func(path string) (bool, bool) {
+		if strings.HasSuffix(path, "/redeem") {
+			_ = front.Listener.Close()
+			front.CloseClientConnections()
+			time.Sleep(200 * time.Millisecond) // the client's side notices
+		}
+		return false, false
+	}
+	wants(t, agentOf(t, guarded(t, f, p, "", "")), "ch_1", 1, stateError, "could not be reached")
+	if c := f.checks[0]; c.outcome != "failed" || c.redeemed == "" || len(p.paid()) != 0 {
+		t.Errorf("%+v", c)
 	}
 }
 

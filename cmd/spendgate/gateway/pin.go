@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -128,28 +129,39 @@ func listTools(ctx context.Context, ask func(context.Context, message) (message,
 	}
 }
 
-// tools returns the server's tools as it defines them, from memory while it reports
-// no change.
-func (l *link) tools(ctx context.Context) (pinned, error) {
-	l.mu.Lock()
-	known, c, changes := l.pins, l.conn, l.changes
-	l.mu.Unlock()
-	if known != nil {
-		return known, nil
+// tools returns the server's tools as it defined them at most age ago. Servers need not
+// report a change, so what moves money is asked for each time.
+func (l *link) tools(ctx context.Context, age time.Duration) (pinned, error) {
+	const reconnect = 1500 * time.Millisecond // after a session that the server does not know
+	for again := false; ; again = true {
+		if err := l.wait(ctx); err != nil {
+			return nil, err
+		}
+		l.mu.Lock()
+		known, asked, c, changes := l.pins, l.pinned, l.conn, l.changes
+		l.mu.Unlock()
+		if known != nil && time.Since(asked) < age {
+			return known, nil
+		}
+		asked = time.Now()
+		tools, err := listTools(ctx, func(ctx context.Context, m message) (message, error) { return l.call(ctx, m, 0) })
+		if err == nil {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.changes == changes && l.conn == c {
+				l.pins, l.pinned = tools, asked
+			}
+			return tools, nil
+		}
+		if again || !errors.Is(err, errLost) && !errors.Is(err, errNotSent) {
+			return nil, err
+		}
+		select {
+		case <-time.After(reconnect):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	if err := l.wait(ctx); err != nil {
-		return nil, err
-	}
-	tools, err := listTools(ctx, func(ctx context.Context, m message) (message, error) { return l.call(ctx, m, 0) })
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.changes == changes && (c == nil || l.conn == c) {
-		l.pins = tools
-	}
-	return tools, nil
 }
 
 // accepted returns why a tool is off although it is mapped or passed, nil if its
@@ -159,6 +171,8 @@ func (l *lock) accepted(u *upstream, name string, d definition) error {
 		return nil // only a shadow starts without a lock
 	}
 	switch known, ok := l.Upstreams[u.name][name]; {
+	case d.SHA256 == "":
+		return fmt.Errorf("the definition of the tool %s is ambiguous: it is off", name)
 	case !ok:
 		return fmt.Errorf("the tool %s is new: it is off until somebody accepts it (spendgate gateway check --accept)", name)
 	case d.SHA256 != known.SHA256:

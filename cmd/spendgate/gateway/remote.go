@@ -18,6 +18,7 @@ const (
 	headerVersion = "Mcp-Protocol-Version"
 	typeEvents    = "text/event-stream"
 	typeJSON      = "application/json"
+	maxTelling    = 64
 )
 
 // remote is a conn to a server over Streamable HTTP: each message is a POST of its
@@ -29,6 +30,9 @@ type remote struct {
 	ctx    context.Context //nolint:containedctx // of all exchanges; ends with the conn
 	cancel context.CancelFunc
 	in     chan message
+	// telling bounds the notifications and responses that are being posted: a server that hangs must not
+	// keep the agent's other messages waiting.
+	telling chan struct{}
 
 	mu      sync.Mutex
 	session string
@@ -43,7 +47,7 @@ func newRemote(u *upstream) *remote {
 	}
 	// A redirect would take the headers, with their secrets, to another address.
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &remote{u: u, client: client, ctx: ctx, cancel: cancel, in: make(chan message)}
+	return &remote{u: u, client: client, ctx: ctx, cancel: cancel, in: make(chan message), telling: make(chan struct{}, maxTelling)}
 }
 
 func (r *remote) read() (message, error) {
@@ -65,14 +69,32 @@ func (r *remote) write(m message) error {
 		go r.exchange(m)
 		return nil
 	}
+	if m.Method == noteInitialized { // before all requests
+		if err := r.tell(m); err != nil {
+			return err
+		}
+		go r.listen()
+		return nil
+	}
+	select {
+	case r.telling <- struct{}{}:
+		go func() {
+			defer func() { <-r.telling }()
+			_ = r.tell(m) // a notification has no answer
+		}()
+		return nil
+	default:
+		return fmt.Errorf("%w: it does not take notifications", errLost)
+	}
+}
+
+// tell posts what has no response.
+func (r *remote) tell(m message) error {
 	response, err := r.post(m)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
-	if m.Method == noteInitialized {
-		go r.listen()
-	}
 	return r.accepted(response)
 }
 
@@ -247,11 +269,10 @@ func (r *remote) accepted(response *http.Response) error {
 		return nil
 	case code == http.StatusNotFound && known:
 		time.AfterFunc(time.Second, r.cancel) // after the response was delivered
-		return fmt.Errorf("%w: its session is over", errNotSent)
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return fmt.Errorf("%w: it refuses the gateway's headers (%d)", errNotSent, code)
+		return fmt.Errorf("%w: its session is over", errLost)
 	case code/100 == 4:
-		// Refused by the transport, with an error of JSON-RPC or without.
+		// Refused by the transport, with an error of JSON-RPC or without. It came after the request: what the server
+		// did before is not known.
 		return fmt.Errorf("the server answered %d: %s", code, http.StatusText(code))
 	default:
 		return fmt.Errorf("%w: it answered %d", errLost, code)

@@ -83,7 +83,10 @@ func (s *Server) agentOf(r *http.Request) (string, bool) {
 		}
 		return file.AgentID.fixed, true
 	}
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
 	got, found := sha256.Sum256([]byte(strings.TrimSpace(token))), ""
 	for name, a := range file.Agents {
 		want := sha256.Sum256([]byte(a.token))

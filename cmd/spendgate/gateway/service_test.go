@@ -23,6 +23,7 @@ type fakeService struct {
 	decide    func(action map[string]any) string
 	after     string            // after_block of the policy's duplicate guard
 	once      map[string]string // which check was redeemed under a lasting key
+	unfit     string            // what the service takes in no text; empty is all
 	// broken drops a request unanswered: before it has an effect, or after.
 	broken func(path string) (before, after bool)
 }
@@ -231,6 +232,10 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, key string, ac
 
 func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, body map[string]any) {
 	status, _ := body["status"].(string)
+	if reference, _ := body["reference"].(string); f.unfit != "" && strings.Contains(reference, f.unfit) {
+		refusal(w, 422, "validation_error", "reference must be text")
+		return
+	}
 	if c.outcome != "" && c.outcome != status {
 		refusal(w, 409, "outcome_already_reported", "it was reported")
 		return

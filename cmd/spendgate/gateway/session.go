@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -177,6 +178,11 @@ func (s *session) noteFromAgent(m message) {
 		}
 		s.broadcast(m)
 	default:
+		// A request without an identifier is carried out by some servers (G15).
+		if !strings.HasPrefix(m.Method, "notifications/") {
+			s.log.Debug("a message that is neither a request nor a notification is dropped", "method", m.Method)
+			return
+		}
 		s.broadcast(m)
 	}
 }

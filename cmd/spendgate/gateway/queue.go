@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// maxQueued bounds the bytes that wait for a server that does not read.
+const maxQueued = 32 << 20
+
+// queue is a writer that does not wait for its reader: what it is given is written in
+// order, in the background. Once that fails, or too much waits, Write fails.
+type queue struct {
+	out io.WriteCloser
+
+	mu      sync.Mutex
+	more    chan struct{} // has an element while texts may wait
+	waiting [][]byte
+	size    int
+	err     error
+}
+
+func newQueue(out io.WriteCloser) *queue {
+	q := &queue{out: out, more: make(chan struct{}, 1)}
+	go q.run()
+	return q
+}
+
+var (
+	errFull  = errors.New("it does not read what it is sent")
+	errEnded = errors.New("it has ended")
+)
+
+// Write queues a copy.
+func (q *queue) Write(text []byte) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err == nil && q.size > 0 && q.size+len(text) > maxQueued {
+		q.err = errFull
+	}
+	if q.err != nil {
+		return 0, q.err
+	}
+	q.waiting, q.size = append(q.waiting, append([]byte(nil), text...)), q.size+len(text)
+	q.wake()
+	return len(text), nil
+}
+
+// wake has run look; a wake that is there already is enough.
+func (q *queue) wake() {
+	select {
+	case q.more <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the writer; a text that is being written breaks off.
+func (q *queue) Close() error {
+	q.mu.Lock()
+	q.err = errEnded
+	q.wake()
+	q.mu.Unlock()
+	return q.out.Close()
+}
+
+func (q *queue) run() {
+	for range q.more {
+		for {
+			q.mu.Lock()
+			if q.err != nil {
+				q.mu.Unlock()
+				return
+			}
+			if len(q.waiting) == 0 {
+				q.mu.Unlock()
+				break
+			}
+			text := q.waiting[0]
+			q.waiting = q.waiting[1:]
+			q.mu.Unlock()
+			_, err := q.out.Write(text)
+			q.mu.Lock()
+			q.size -= len(text)
+			if q.err == nil {
+				q.err = err
+			}
+			q.mu.Unlock()
+		}
+	}
+}
