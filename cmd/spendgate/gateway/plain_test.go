@@ -93,7 +93,8 @@ func TestCallWithoutID(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`)
+	send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":` +
+		`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`)
 	answers.Scan()
 	for _, id := range []string{"", `"id":null,`, `"id":7,"id":null,`} {
 		send(`{"jsonrpc":"2.0",` + id + `"method":"tools/call","params":{"name":"refund","arguments":{"charge":"c","amount":99999900}}}`)
