@@ -43,7 +43,8 @@ func TestHistoryReads(t *testing.T) {
 			scans, checks, outcomes := counted() // of transactions before on this connection
 			page, err := pageHistory(t.Context(), tx, audit.HistoryQuery{
 				PolicyID: "policy-1", Limit: limit,
-				After: audit.FirstID(listedStart.AddDate(0, 0, c.day).UnixMilli() + 3600_000), End: audit.FirstID(listedStart.AddDate(0, 0, c.last).UnixMilli()),
+				After: audit.FirstID(listedStart.AddDate(0, 0, c.day).UnixMilli() + 3600_000),
+				End:   audit.FirstID(listedStart.AddDate(0, 0, c.last).UnixMilli()),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -51,7 +52,8 @@ func TestHistoryReads(t *testing.T) {
 			scansAfter, checksAfter, outcomesAfter := counted()
 			scans, checks, outcomes = scansAfter-scans, checksAfter-checks, outcomesAfter-outcomes
 			_ = tx.Rollback(context.Background()) // it only reads
-			if scans > 0 || len(page.Checks) < c.checks || len(page.Outcomes) != len(page.Checks) || checks > len(page.Checks)+3*c.partitions || outcomes > len(page.Outcomes)+3 {
+			if scans > 0 || len(page.Checks) < c.checks || len(page.Outcomes) != len(page.Checks) ||
+				checks > len(page.Checks)+3*c.partitions || outcomes > len(page.Outcomes)+3 {
 				t.Errorf("%s: %d checks and %d outcomes are read for %d and %d, with %d scans of whole tables",
 					c.name, checks, outcomes, len(page.Checks), len(page.Outcomes), scans)
 			}

@@ -22,14 +22,18 @@ func testBacktests(t *testing.T, binary string) {
 	act(t, err)
 	first, second := f.Nodes[0].Client(key), f.Nodes[1].Client(key)
 	ok(t, must(first.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
-	template := check(t, first, fleet.Action{AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: "44", Currency: "USD", Counterparty: "c"}).Result()
+	template := check(t, first, fleet.Action{
+		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: "44", Currency: "USD", Counterparty: "c",
+	}).Result()
 	tag, err := f.Postgres.Pool.Exec(t.Context(), `INSERT INTO checks
-		SELECT (lpad(to_hex(c.claimed_ms - n / 4), 12, '0') || '70008000' || lpad(to_hex(n), 12, '0'))::uuid, c.node, c.epoch, c.claimed_ms - n / 4, c.until_ms - n / 4,
+		SELECT (lpad(to_hex(c.claimed_ms - n / 4), 12, '0') || '70008000' || lpad(to_hex(n), 12, '0'))::uuid,
+			c.node, c.epoch, c.claimed_ms - n / 4, c.until_ms - n / 4,
 			c.policy_version, c.latency_ms, c.format, c.requested_type, c.action_type, c.decision, c.confidence, 1 + n % 150,
 			sha256(n::text::bytea), c.request_sha, c.currency, 'agent-' || n % 50, c.policy_id, c.counterparty, c.payment_method,
 			c.merchant_or_vendor, c.reason_text, NULL, c.metadata, c.reason_code, c.rule_id, c.rule_description, c.message,
 			c.next_step, c.key_id, c.request_id
-		FROM checks AS c, generate_series(4, $2::bigint + 2) AS n WHERE c.check_id = $1`, strings.TrimPrefix(template.CheckID, "chk_"), backtestedChecks)
+		FROM checks AS c, generate_series(4, $2::bigint + 2) AS n WHERE c.check_id = $1`,
+		strings.TrimPrefix(template.CheckID, "chk_"), backtestedChecks)
 	act(t, err)
 	if tag.RowsAffected() != backtestedChecks-1 {
 		t.Fatalf("%d checks inserted", tag.RowsAffected())
@@ -38,7 +42,9 @@ func testBacktests(t *testing.T, binary string) {
 		"policy_id": standard, "from": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), "to": time.Now().UTC().Format(time.RFC3339Nano),
 		"rules": []fleet.Rule{
 			{RuleID: "cap", RuleType: "max_amount", Parameters: map[string]any{"limit": 140, "currency": "USD"}},
-			{RuleID: "hour", RuleType: "budget", Parameters: map[string]any{"limit": 20000, "currency": "USD", "window": "hour", "per": []string{"agent_id"}}},
+			{RuleID: "hour", RuleType: "budget", Parameters: map[string]any{
+				"limit": 20000, "currency": "USD", "window": "hour", "per": []string{"agent_id"},
+			}},
 		},
 	}
 	want := ended(t, first, beginBacktest(t, first, asked))
@@ -60,7 +66,8 @@ func testBacktests(t *testing.T, binary string) {
 		t.Errorf("the flips are %s, undisturbed %s", flips, wantFlips)
 	}
 	var attempts int
-	act(t, f.Postgres.Pool.QueryRow(t.Context(), "SELECT attempts FROM backtests WHERE id = $1::uuid", strings.TrimPrefix(disturbed.id, "bt_")).Scan(&attempts))
+	act(t, f.Postgres.Pool.QueryRow(t.Context(), "SELECT attempts FROM backtests WHERE id = $1::uuid",
+		strings.TrimPrefix(disturbed.id, "bt_")).Scan(&attempts))
 	if attempts != 2 {
 		t.Errorf("it was begun %d times", attempts)
 	}
@@ -78,7 +85,8 @@ func stuck(t *testing.T, f *fleet.Fleet, c *fleet.Client, asked any) stuckBackte
 	for range 5 {
 		id := beginBacktest(t, c, asked)
 		recorded := func() (flips int, status string) {
-			act(t, f.Postgres.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM backtest_flips WHERE backtest_id = b.id), status FROM backtests AS b WHERE id = $1::uuid`,
+			act(t, f.Postgres.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM backtest_flips WHERE backtest_id = b.id), status
+				FROM backtests AS b WHERE id = $1::uuid`,
 				strings.TrimPrefix(id, "bt_")).Scan(&flips, &status))
 			return flips, status
 		}
@@ -142,7 +150,8 @@ func ended(t *testing.T, c *fleet.Client, id string) (b backtest) {
 // flipsOf returns a hash over all flips in their order.
 func flipsOf(t *testing.T, f *fleet.Fleet, id string) (sum string) {
 	t.Helper()
-	act(t, f.Postgres.Pool.QueryRow(t.Context(), `SELECT count(*) || ' ' || md5(string_agg(n || flip, ',' ORDER BY n)) FROM backtest_flips WHERE backtest_id = $1::uuid`,
+	act(t, f.Postgres.Pool.QueryRow(t.Context(), `SELECT count(*) || ' ' || md5(string_agg(n || flip, ',' ORDER BY n))
+		FROM backtest_flips WHERE backtest_id = $1::uuid`,
 		strings.TrimPrefix(id, "bt_")).Scan(&sum))
 	return sum
 }

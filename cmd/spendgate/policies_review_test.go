@@ -86,7 +86,9 @@ func TestPoliciesDraft(t *testing.T) {
 		`"candidate":{"decision":"block","rule_id":"a"},"action":null}]}`
 	n = newFakeNode(t, report, report)
 	r := n.run(t, "", "policies", "draft", "report", "desk")
-	for _, want := range []string{"7 checks of desk since 2026-01-02T03:04:05.000Z, 6 compared\n", "only the newest checks", "chk_1", "block"} {
+	for _, want := range []string{
+		"7 checks of desk since 2026-01-02T03:04:05.000Z, 6 compared\n", "only the newest checks", "chk_1", "block",
+	} {
 		if r.code != 0 || !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is not in %+v", want, r)
 		}
@@ -94,8 +96,10 @@ func TestPoliciesDraft(t *testing.T) {
 	n.run(t, "", "policies", "draft", "report", "desk", "--json").check(t, 0, `"complete": false`, "")
 	n.check(t, "GET /v1/policies/desk/draft/report svc ", "GET /v1/policies/desk/draft/report svc ")
 
-	n = newFakeNode(t, strings.Replace(stored3, "200 ", "201 ", 1), "204 ", `409 {"error":{"code":"policy_version_mismatch","message":"it is 4","request_id":"req_1"}}`)
-	n.run(t, "", "policies", "draft", "promote", "desk", "--if-match", "2", "--note", "go", "--drop-budget", "day").check(t, 0, "desk version 3\n", "")
+	n = newFakeNode(t, strings.Replace(stored3, "200 ", "201 ", 1), "204 ",
+		`409 {"error":{"code":"policy_version_mismatch","message":"it is 4","request_id":"req_1"}}`)
+	n.run(t, "", "policies", "draft", "promote", "desk", "--if-match", "2", "--note", "go", "--drop-budget", "day").
+		check(t, 0, "desk version 3\n", "")
 	n.run(t, "", "policies", "draft", "delete", "desk").check(t, 0, "", "")
 	n.run(t, "", "policies", "draft", "promote", "desk", "--if-match", "3").check(t, 1, "", "policy_version_mismatch: it is 4")
 	n.check(t, `POST /v1/policies/desk/draft/promote svc {"note":"go","drop_budgets":["day"]} if 2`, "DELETE /v1/policies/desk/draft svc ",

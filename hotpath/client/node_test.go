@@ -136,14 +136,18 @@ func drafts(t *testing.T, c *client.Client) {
 	if _, err := c.Draft(ctx, "d:1"); code(err) != client.CodeDraftNotFound {
 		t.Error(err)
 	}
-	put, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","note":"why","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":20.50}}]}`))
-	if err != nil || put.PolicyID != "d:1" || put.BaseVersion != 1 || put.Note != "why" || put.Author == nil || !strings.Contains(string(put.Rules), "20.50") {
+	put, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","note":"why","rules":[
+		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":20.50}}]}`))
+	if err != nil || put.PolicyID != "d:1" || put.BaseVersion != 1 || put.Note != "why" || put.Author == nil ||
+		!strings.Contains(string(put.Rules), "20.50") {
 		t.Fatalf("%+v, %v", put, err)
 	}
 	if d, err := c.Draft(ctx, "d:1"); err != nil || d.DraftHash != put.DraftHash {
 		t.Errorf("%+v, %v", d, err)
 	}
-	judged := client.Action{AgentID: "a", PolicyID: "d:1", ActionType: client.Refund, Amount: amount(t, "30"), Currency: "USD", Counterparty: "c"}
+	judged := client.Action{
+		AgentID: "a", PolicyID: "d:1", ActionType: client.Refund, Amount: amount(t, "30"), Currency: "USD", Counterparty: "c",
+	}
 	if d, err := c.Check(ctx, judged); err != nil || !d.Allowed() {
 		t.Fatal(d, err)
 	}
@@ -155,13 +159,15 @@ func drafts(t *testing.T, c *client.Client) {
 	if _, err := c.PromoteDraft(ctx, "d:1", 7, client.Promotion{}); code(err) != client.CodeVersionMismatch {
 		t.Error(err)
 	}
-	if p, err := c.PromoteDraft(ctx, "d:1", 1, client.Promotion{Note: "tighter"}); err != nil || p.Version != 2 || string(p.Rules[0].Parameters) != `{"limit":20.50}` {
+	if p, err := c.PromoteDraft(ctx, "d:1", 1, client.Promotion{Note: "tighter"}); err != nil || p.Version != 2 ||
+		string(p.Rules[0].Parameters) != `{"limit":20.50}` {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if _, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","rules":[],"nope":1}`)); code(err) != client.CodeValidation {
 		t.Error(err)
 	}
-	if _, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1}}]}`)); err != nil {
+	if _, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","rules":[
+		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1}}]}`)); err != nil {
 		t.Error(err)
 	}
 	if err := c.DeleteDraft(ctx, "d:1"); err != nil {
