@@ -49,8 +49,8 @@ func (s *session) callMapped(m message, l *link, name string, params object) {
 		defer cancel(nil)
 		started := time.Now()
 		c.gw.metrics.inFlight.Inc()
-		defer c.gw.metrics.inFlight.Dec()
 		r := c.decide()
+		c.gw.metrics.inFlight.Dec()
 		took := time.Since(started)
 		c.gw.metrics.ended(l.u.name, name, r, took)
 		c.gw.log.LogAttrs(context.Background(), slog.LevelInfo, "call", slog.String("upstream", l.u.name), slog.String("tool", name),
