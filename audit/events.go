@@ -59,7 +59,7 @@ type Event struct {
 
 // ApprovalEvent is an approval at one of its events.
 type ApprovalEvent struct {
-	ID         spend.ID     // that of its check, too
+	ID         spend.ID     // also of its check
 	Check      *spend.Check // that asked; nil when it is archived
 	ActionHash spend.Hash
 	Required   int

@@ -90,7 +90,7 @@ type BudgetSince struct {
 	At       time.Time // when that version was created
 }
 
-// NewBudgets are those of a new version of a policy.
+// NewBudgets are the budgets of a new version of a policy.
 type NewBudgets struct {
 	// Identities has by rule_id what makes each the same: one that has any of them in
 	// the version before goes on counting. The first is its own.

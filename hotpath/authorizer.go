@@ -66,7 +66,7 @@ type Authorizer struct {
 	terms        redeemTerms
 	metrics      *metrics
 	log          *slog.Logger
-	sessionReads slots
+	sessionReads permits
 	unresolved   sync.WaitGroup // commits whose clients were refused already
 	now          func() time.Time
 	checkings    sync.Pool // that ended
@@ -102,7 +102,7 @@ func New(c Components) *Authorizer {
 		shadows: newShadows(c.Store, cmp.Or(c.ShadowTimeout, defaultShadowTimeout)),
 		local:   newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), became: newBecame(c.Store),
 		toRedeem: newToRedeem(c.Store),
-		metrics:  m, log: c.Logger, now: c.Now, sessionReads: make(slots, sessionReads), privateWebhooks: c.PrivateWebhooks,
+		metrics:  m, log: c.Logger, now: c.Now, sessionReads: make(permits, sessionReads), privateWebhooks: c.PrivateWebhooks,
 	}
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store
 	a.checkings.New = func() any { return new(checking) }

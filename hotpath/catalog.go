@@ -44,7 +44,7 @@ type catalog struct {
 
 	loads     *guard.Gathering[string] // of the generation that is read before the load begins
 	compiling singleflight.Group
-	compiles  slots
+	compiles  permits
 
 	mu           sync.Mutex
 	programs     map[string]*inForce
@@ -68,7 +68,7 @@ func newCatalog(store audit.Store, log *slog.Logger, m *metrics) *catalog {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &catalog{
 		store: store, log: log, metrics: m, stop: stop,
-		maxBytes: maxProgramBytes, compiles: make(slots, compilesAtOnce), programs: make(map[string]*inForce),
+		maxBytes: maxProgramBytes, compiles: make(permits, compilesAtOnce), programs: make(map[string]*inForce),
 	}
 	c.loads = guard.NewGathering(func(generation *string) error { return c.refresh(*generation) })
 	c.current.Store(&view{})
@@ -282,20 +282,20 @@ func (c *catalog) keep(id string, p *inForce, drops int64) {
 	c.programBytes += size
 }
 
-// slots are places for work of which only so much may be done at once.
-type slots chan struct{}
+// permits are for work of which only so much may be done at once.
+type permits chan struct{}
 
 // take waits for a place until the context ends.
-func (s slots) take(ctx context.Context) error {
+func (p permits) take(ctx context.Context) error {
 	select {
-	case s <- struct{}{}:
+	case p <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (s slots) free() { <-s }
+func (p permits) free() { <-p }
 
 // poll follows the store's own generation, so that a change whose author died
 // before raising the generation in Redis is seen all the same.

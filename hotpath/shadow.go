@@ -33,12 +33,12 @@ type draft struct {
 type shadows struct {
 	store   audit.Store
 	timeout time.Duration // of one question to the store
-	places  slots
+	places  permits
 	resume  atomic.Int64 // when the store is asked again, in Unix nanoseconds
 }
 
 func newShadows(store audit.Store, timeout time.Duration) *shadows {
-	return &shadows{store: store, timeout: timeout, places: make(slots, shadowsAtOnce)}
+	return &shadows{store: store, timeout: timeout, places: make(permits, shadowsAtOnce)}
 }
 
 // shadow judges a check by the draft of its policy, once for all tries to record it.

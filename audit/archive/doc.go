@@ -8,7 +8,7 @@
 // the chain (audit/chain), which stays in the database; violations are compared with
 // the checks that they are copies of.
 //
-// The columns are those of chain.CheckColumns, or of chain.ViolationColumns. Integers are JSON numbers, bytes
+// The columns are the columns of chain.CheckColumns, or of chain.ViolationColumns. Integers are JSON numbers, bytes
 // are hexadecimal, everything else is a string, the amount digit by digit; what
 // is NULL in the database is null, and never left out.
 package archive

@@ -15,7 +15,7 @@ import (
 	"spendgate/audit/chain"
 )
 
-// column is how one column is written: sizes are those of the binary form.
+// column is how one column is written; its sizes are sizes of the binary form.
 type column struct {
 	name string
 	kind kind
@@ -31,7 +31,7 @@ const (
 	identifier
 )
 
-// columnsOf are those of a row in their order.
+// columnsOf returns the columns of a row in their order.
 func columnsOf(fields []chain.Field) []column {
 	kinds := [...]kind{
 		chain.Text: text, chain.UUID: identifier, chain.Bytes: binaryKind, chain.Int16: integer, chain.Int32: integer, chain.Int64: integer,

@@ -12,7 +12,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// eventTests are those of the feed.
+// eventTests are the tests of the feed.
 func eventTests() []test {
 	return []test{
 		{"EventsAreThere", eventsAreThere},

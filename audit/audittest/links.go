@@ -31,7 +31,7 @@ func RecordAll(ctx context.Context, s audit.Trail, checks []*spend.Check, outcom
 	return s.Commit(ctx, checks, outcomes, linkOf(fence.Node, links.Add(1), entries))
 }
 
-// Link is that of the checks at a place of their node's chain, as if it were the
+// Link returns the link of the checks at a place of their node's chain, as if it were the
 // first.
 func Link(seq int64, checks ...*spend.Check) chain.Link {
 	var node spend.ID

@@ -161,7 +161,7 @@ func violationTotals(t *testing.T, s Subject) {
 			}
 			q.Limit = 1 + h.IntN(9)
 			for page.More = true; page.More; {
-				page = mustList(t, s, q) // the total is that of all pages
+				page = mustList(t, s, q) // the total counts all pages
 				n := min(q.Limit, len(want))
 				if page.Total != total || !slices.Equal(page.Violations, want[:n]) || page.More != (len(want) > n) {
 					t.Fatalf("%+v: got %d, total %d, more %v; want %d of %d", q, len(page.Violations), page.Total, page.More, n, total)

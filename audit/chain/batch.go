@@ -8,7 +8,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Version is that of the batches that are written.
+// Version is the version of the batches that are written.
 const Version = 1
 
 // EntrySize is what a batch keeps of a check, in bytes: identifier and row hash.

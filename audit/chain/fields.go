@@ -146,7 +146,7 @@ type checkFormat struct {
 	fields int
 }
 
-// formats are those of checks; format 1 is the first.
+// formats are the formats of checks; format 1 is the first.
 type formats []checkFormat
 
 var checkFormats = formats{{"spendgate check 1\n", FieldNamespace + 1}, {"spendgate check 2\n", checkFields}}
@@ -170,7 +170,7 @@ func (f formats) of(number int16) checkFormat {
 	return f[number-1]
 }
 
-// fits reports whether fields are those of their format, and null behind them.
+// fits reports whether the fields are the ones that their format has, and null behind them.
 func (f formats) fits(fields [][]byte) bool {
 	if len(fields) <= FieldFormat {
 		return false

@@ -61,7 +61,7 @@ type LastChange struct {
 	Head Hex   `json:"head"`
 }
 
-// lineVersion is that of the lines that are written.
+// lineVersion is the version of the lines that are written.
 const lineVersion = 1
 
 const (

@@ -116,7 +116,7 @@ func (g *reading) archived(ctx context.Context, day verify.Day, note verify.Arch
 	return g.stretch(ctx, archivedRows{a}, part, take)
 }
 
-// archivedRows are those of one archive.
+// archivedRows are the rows of one archive.
 type archivedRows struct{ *archive.Archive }
 
 // Rows implements verify.Rows. It reads to the end, where it is known whether the file is whole.
@@ -217,7 +217,7 @@ type entry struct {
 	verify.Place
 }
 
-// entries are those of a range; with wanted, only these.
+// entries returns the entries of a range; with wanted, only these.
 func (g *reading) entries(ctx context.Context, part verify.Range, wanted map[spend.ID]bool) (map[spend.ID]entry, error) {
 	found := make(map[spend.ID]entry)
 	err := g.record.Batches(ctx, part, func(b verify.Batch) error {

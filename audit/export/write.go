@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Format is that of a file.
+// Format is the format of a file.
 type Format string
 
 // The formats.

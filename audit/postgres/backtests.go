@@ -116,7 +116,7 @@ func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.D
 	err = s.read(ctx, "cannot take a backtest", func(ctx context.Context, db *pgx.Conn) error { // an attempt may be counted twice
 		taken = nil
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-			// its error is that of the rows
+			// the rows return its error
 			rows, _ := tx.Query(ctx, leaseBacktest+listedBacktest+", coalesce(b.rules, ''), ''", [16]byte(holder), lease.Milliseconds())
 			found, err := pgx.CollectRows(rows, scanBacktest)
 			if err != nil || len(found) == 0 {

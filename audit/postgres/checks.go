@@ -40,7 +40,7 @@ func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.
 	left := q.Examine
 	for _, start := range starts {
 		query, args := checksQuery(&q, start, end, left, q.Limit+1-len(page.Checks))
-		rows, _ := tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...) // its error is that of the rows
+		rows, _ := tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...) // the rows return its error
 		checks, err := pgx.CollectRows(rows, scanCheck)
 		if err != nil {
 			return page, err

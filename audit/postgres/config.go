@@ -108,7 +108,7 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	var changes audit.ConfigChanges
 	err := s.read(ctx, "cannot read the configuration's changes", func(ctx context.Context, db *pgx.Conn) error {
 		changes = audit.ConfigChanges{}
-		rows, _ := db.Query(ctx, selectChanges, since) // its error is that of the rows
+		rows, _ := db.Query(ctx, selectChanges, since) // the rows return its error
 		var kind string
 		var generation int64
 		var k audit.Key

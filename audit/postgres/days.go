@@ -112,7 +112,7 @@ func (d *days) before(ctx context.Context, date time.Time) ([]day, error) {
 				EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid AND inhparent = 'checks'::regclass) AS attached
 			FROM pg_class AS c WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind = 'r' AND relname ~ '^checks_[0-9]{8}$')
 		SELECT day, coalesce(attached, false), NOT coalesce(attached, true), manifest_sha256
-		FROM tables FULL JOIN archived_days USING (day) WHERE day < $1 ORDER BY day`, date) // its error is that of the rows
+		FROM tables FULL JOIN archived_days USING (day) WHERE day < $1 ORDER BY day`, date) // the rows return its error
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (one day, err error) {
 		var manifest []byte
 		err = row.Scan(&one.date, &one.attached, &one.detached, &manifest)
@@ -235,7 +235,7 @@ func (d *days) holders(ctx context.Context) string {
 	rows, _ := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?'))
 		FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
 		WHERE l.relation = 'checks'::regclass AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`)
-	// the error of Query is the one of the rows
+	// the rows return the error of Query
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {
 		return "they cannot be named"

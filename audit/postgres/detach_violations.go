@@ -197,7 +197,7 @@ func (d *days) withoutChecks(ctx context.Context, m month) error {
 	return err
 }
 
-// violations reads those of a month of which all days left.
+// violations reads the violations of a month of which all days left.
 func (d *days) violations(ctx context.Context, m month) iter.Seq2[[]byte, error] {
 	return d.read(ctx, "violations", chain.ViolationColumns(), m.begin, m.end(), 24*time.Hour)
 }

@@ -33,7 +33,7 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.Even
 				return err
 			}
 			found, _ := db.Query(ctx, `SELECT sequence, source, type, coalesce(policy_id, ''), coalesce(agent_id, '')
-				FROM events WHERE sequence > $1 ORDER BY sequence LIMIT $2`, q.After, q.Examine()) // its error is that of the rows
+				FROM events WHERE sequence > $1 ORDER BY sequence LIMIT $2`, q.After, q.Examine()) // the rows return its error
 			examined, err := pgx.CollectRows(found, scanEvent)
 			if err != nil {
 				return err

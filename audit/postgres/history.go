@@ -57,7 +57,7 @@ func pageHistory(ctx context.Context, tx pgx.Tx, q audit.HistoryQuery) (page aud
 	}
 	for {
 		query, args := historyQuery(q)
-		rows, _ := tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...) // its error is that of the rows
+		rows, _ := tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...) // the rows return its error
 		if page.Checks, err = scanHistory(rows, q); err != nil {
 			return page, err
 		}
@@ -143,7 +143,7 @@ const selectHistoryOutcomes = " FROM outcomes WHERE check_id >= $1 AND check_id 
 
 func historyOutcomes(ctx context.Context, tx pgx.Tx, from, to spend.ID) ([]*spend.Outcome, error) {
 	rows, _ := tx.Query(ctx, "SELECT "+columnList(chain.OutcomeColumns())+selectHistoryOutcomes,
-		pgx.QueryResultFormats{pgx.BinaryFormatCode}, [16]byte(from), [16]byte(to)) // its error is that of the rows
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, [16]byte(from), [16]byte(to)) // the rows return its error
 	return pgx.CollectRows(rows, scanOutcome)
 }
 

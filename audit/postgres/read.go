@@ -54,7 +54,7 @@ func (s *Store) readOnce(ctx context.Context, query func(context.Context, *pgx.C
 // collect reads all rows of a query.
 func collect[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (all []T, err error) {
 	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
-		rows, _ := db.Query(ctx, query, args...) // its error is that of the rows
+		rows, _ := db.Query(ctx, query, args...) // the rows return its error
 		all, err = pgx.CollectRows(rows, scan)
 		return err
 	})

@@ -212,7 +212,7 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 		}
 		rows, _ := tx.Query(ctx, s.in(`SELECT (to_date(substr(relname, 8), 'YYYYMMDD') - date '1970-01-01')::bigint
 			FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
-			WHERE inhparent = '{schema}.checks'::regclass AND relname ~ '^checks_[0-9]{8}$'`)) // its error is that of the rows
+			WHERE inhparent = '{schema}.checks'::regclass AND relname ~ '^checks_[0-9]{8}$'`)) // the rows return its error
 		days, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 		for _, day := range days {
 			o.Days[verify.Day(day)] = true

@@ -85,7 +85,7 @@ func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each fun
 		subjects[i] = id.Text(spend.PrefixApproval)
 	}
 	return s.read(ctx, "the decisions about approvals", func(ctx context.Context, tx pgx.Tx) error {
-		// its error is that of the rows
+		// the rows return its error
 		rows, _ := tx.Query(ctx, s.in("SELECT "+changeColumns+
 			" FROM {schema}.changes WHERE kind LIKE 'approval.%' AND subject = ANY($1) ORDER BY seq"), subjects)
 		changes, err := pgx.CollectRows(rows, scanChange)

@@ -37,7 +37,7 @@ func (s *Snapshot) batches(ctx context.Context, each func(verify.Batch) error, q
 
 // stream scans rows one after the other.
 func stream(ctx context.Context, tx pgx.Tx, into []any, each func() error, query string, args ...any) error {
-	rows, _ := tx.Query(ctx, query, args...) // its error is that of the rows
+	rows, _ := tx.Query(ctx, query, args...) // the rows return its error
 	_, err := pgx.ForEachRow(rows, into, each)
 	return err
 }

@@ -91,7 +91,7 @@ func sumCounts(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) ([]audit.Che
 		return nil, err
 	}
 	query, args := countsQuery(q, below, pending, here)
-	rows, _ := tx.Query(ctx, query, args...) // its error is that of the rows
+	rows, _ := tx.Query(ctx, query, args...) // the rows return its error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c audit.CheckCount, err error) {
 		var step int64
 		err = row.Scan(&step, &c.Of[spend.Allow], &c.Of[spend.Escalate], &c.Of[spend.Block])

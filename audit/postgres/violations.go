@@ -49,7 +49,7 @@ func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audi
 
 // collectPage reads the violations of a page by a query that asks for one more.
 func collectPage(ctx context.Context, tx pgx.Tx, page *audit.ViolationPage, limit int, query string, args []any) error {
-	rows, _ := tx.Query(ctx, query, args...) // its error is that of the rows
+	rows, _ := tx.Query(ctx, query, args...) // the rows return its error
 	violations, err := pgx.CollectRows(rows, scanViolation)
 	page.Violations, page.More = audit.Cut(violations, limit)
 	return err
