@@ -112,8 +112,10 @@ func TestBacktestOfExpiredApprovals(t *testing.T) {
 		f.asked(approved)
 		f.check(0, pending) // a duplicate, of one that is pending
 
-		b := &audit.Backtest{ID: spend.NewID(time.Now()), PolicyID: "p", Version: version, From: from, To: time.Now().Add(time.Minute), Recorded: true,
-			Status: audit.BacktestQueued, CreatedAt: time.Now()}
+		b := &audit.Backtest{
+			ID: spend.NewID(time.Now()), PolicyID: "p", Version: version, From: from, To: time.Now().Add(time.Minute), Recorded: true,
+			Status: audit.BacktestQueued, CreatedAt: time.Now(),
+		}
 		if err := f.store.CreateBacktest(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

@@ -247,7 +247,8 @@ func approvalExcludesDrafter(t *testing.T, s Subject, m members, ask func(versio
 	by := func(name string) audit.Actor {
 		return audit.Actor{KeyID: m.keys[name].ID.Text(spend.PrefixKey), Principal: m.keys[name].Grants.Principal}
 	}
-	m.keys["drafter"], m.keys["promoter"] = m.key(t, spend.Grants{Principal: "Dora", Owner: "pay team"}), m.key(t, spend.Grants{Principal: "Paul"})
+	m.keys["drafter"] = m.key(t, spend.Grants{Principal: "Dora", Owner: "pay team"})
+	m.keys["promoter"] = m.key(t, spend.Grants{Principal: "Paul"})
 	for name, g := range map[string]spend.Grants{
 		"Dora's other": {Principal: "DORA"}, "her team's": {Principal: "Pay Team"}, "Paul's other": {Principal: "paul"},
 	} {

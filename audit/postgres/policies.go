@@ -62,7 +62,8 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 		err = row.Scan(&m.Version, &m.By.KeyID, &m.By.Principal, &m.By.Credential, &m.Note,
 			&m.Drafter.KeyID, &m.Drafter.Principal)
 		return m, err
-	}, `SELECT v.version, coalesce(v.key_id, ''), coalesce(v.principal, ''), coalesce(v.credential, ''), coalesce(v.details::jsonb ->> 'note', ''),
+	}, `SELECT v.version, coalesce(v.key_id, ''), coalesce(v.principal, ''), coalesce(v.credential, ''),
+			coalesce(v.details::jsonb ->> 'note', ''),
 			coalesce(d.key_id, ''), coalesce(d.principal, '')
 		FROM changes AS v LEFT JOIN changes AS d ON d.seq = `+draftOf+`
 		WHERE v.subject = $1 AND v.kind = 'policy.created' AND v.version BETWEEN $2 AND $3`, q.PolicyID, oldest, newest)

@@ -58,7 +58,7 @@ func TestGatewayOperations(t *testing.T) {
 // read returns what a page says.
 func read(t *testing.T, url string) string {
 	t.Helper()
-	r, err := http.Get(url) //nolint:noctx // of this process
+	r, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,9 @@ func TestSignInFromTheCommandLine(t *testing.T) {
 	proof := sha256.Sum256([]byte(verifier))
 	begin := "/console/sign-in?port=4567&challenge=" + b64(proof[:])
 	challenge := "challenge=" + b64(proof[:])
-	for _, wrong := range []string{"?port=4567", "?" + challenge, "?port=0&" + challenge,
-		"?port=65536&" + challenge, "?port=1&challenge=abc"} {
+	for _, wrong := range []string{
+		"?port=4567", "?" + challenge, "?port=0&" + challenge, "?port=65536&" + challenge, "?port=1&challenge=abc",
+	} {
 		if a := p.browser().send("GET", "/console/sign-in"+wrong, ""); a.status != 400 {
 			t.Errorf("%s: %d", wrong, a.status)
 		}

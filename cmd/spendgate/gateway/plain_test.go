@@ -86,7 +86,7 @@ func TestCallWithoutID(t *testing.T) {
 	in, toGateway := io.Pipe()
 	fromGateway, out := io.Pipe()
 	go func() { _ = g.ServeStdio(t.Context(), in, out) }()
-	defer toGateway.Close()
+	defer toGateway.Close() //nolint:errcheck // a pipe's Close does not fail
 	answers := bufio.NewScanner(fromGateway)
 	send := func(m string) {
 		if _, err := io.WriteString(toGateway, m+"\n"); err != nil {
@@ -236,7 +236,7 @@ func TestWaitSeconds(t *testing.T) {
 
 // A server that does not read holds up nobody but itself.
 func TestQueue(t *testing.T) {
-	in, out := io.Pipe()
+	_, out := io.Pipe()
 	q := newQueue(out)
 	text := make([]byte, maxQueued/2)
 	for i := range 2 {
@@ -251,7 +251,7 @@ func TestQueue(t *testing.T) {
 		t.Error("what is behind a gap is sent")
 	}
 
-	in, out = io.Pipe()
+	in, out := io.Pipe()
 	q = newQueue(out)
 	for i := range 100 {
 		if _, err := fmt.Fprintf(q, "%d\n", i); err != nil {
