@@ -105,11 +105,13 @@ func consoleOf(ctx context.Context, base string) (origin string, err error) {
 	if said.SignIn == nil {
 		return "", errors.New("people do not sign in to this service: use an API key")
 	}
-	for _, address := range []string{base, said.Origin} {
-		u, err := url.Parse(address)
-		if err != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
-			return "", fmt.Errorf("%s is not https: a session would be for everybody on the way", printable(address))
-		}
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+		return "", fmt.Errorf("%s is not https: a session would be for everybody on the way", printable(base))
+	}
+	// Who answers here must not send people to sign in elsewhere, and get that session.
+	if !strings.EqualFold(u.Scheme+"://"+u.Host, said.Origin) {
+		return "", fmt.Errorf("people sign in at %s: if that is your service, name it with --url", printable(said.Origin))
 	}
 	return said.Origin, nil
 }

@@ -113,6 +113,20 @@ func visit(t *testing.T, at string) string {
 }
 
 // TestLogin has a person sign in at the command line, use what they may, and sign out.
+// Who answers for the service cannot send people to sign in at another, and get that session.
+func TestLoginElsewhere(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"sign_in": "https://provider", "origin": "https://gate.example"}`)
+	}))
+	t.Cleanup(web.Close)
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), process{strings.NewReader(""), &stdout, &stderr, nil, false}, []string{"login", "--url", web.URL})
+	result{code, stdout.String(), stderr.String()}.has(t, 1, "people sign in at https://gate.example")
+	if strings.Contains(stderr.String(), "open in a browser") {
+		t.Error(stderr.String())
+	}
+}
+
 func TestLogin(t *testing.T) {
 	provider, address := startProvider(t), freeAddress(t)
 	n := startDev(t, "SPENDGATE_LISTEN_ADDR="+address, "SPENDGATE_OIDC_ISSUER=acme="+provider.URL, "SPENDGATE_OIDC_CLIENT_ID=spend",

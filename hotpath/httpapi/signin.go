@@ -140,6 +140,7 @@ func (a *API) endSignIn(x *exchange) error {
 	args := x.ctx.QueryArgs()
 	cookie := string(x.ctx.Request.Header.Cookie(attemptCookie))
 	x.setCookie(attemptCookie, "", 0)
+	of := a.signIn.Loopback(cookie)
 	session, err := a.signIn.End(x.context(), cookie, signin.Answer{
 		State: string(args.Peek("state")), Code: string(args.Peek("code")), Issuer: string(args.Peek("iss")), Error: string(args.Peek("error")),
 	})
@@ -156,7 +157,7 @@ func (a *API) endSignIn(x *exchange) error {
 	if err != nil {
 		return a.failPage(x, err)
 	}
-	if of := a.signIn.Loopback(cookie); of != nil {
+	if of != nil {
 		to, err := a.signIn.HandOver(of, token)
 		if err != nil {
 			return a.failPage(x, err)

@@ -34,10 +34,10 @@ func ParseLoopback(port, challenge string) (*Loopback, error) {
 }
 
 // Shown is what both the command line and the page show, so that a person sees that they
-// sign in what they began: ABCD-EFGH.
+// sign in what they began: ABCD-EFGH-IJKL, of 60 bits.
 func (l *Loopback) Shown() string {
-	text := base32.StdEncoding.EncodeToString(l.Challenge[:5])
-	return text[:4] + "-" + text[4:]
+	text := base32.StdEncoding.EncodeToString(l.Challenge[:8])
+	return text[:4] + "-" + text[4:8] + "-" + text[8:12]
 }
 
 // Loopback returns the command line that an attempt is of, nil of a browser's own.

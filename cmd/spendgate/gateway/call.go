@@ -67,6 +67,8 @@ func (s *session) mayPass(l *link, name string) error {
 
 // accepted returns why a tool is off, by its definition as the server has it now.
 func (s *session) accepted(ctx context.Context, l *link, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	tools, err := l.tools(ctx, fresh)
 	if err != nil {
 		return fmt.Errorf("the tool's definition cannot be compared with the accepted one: %w", err)

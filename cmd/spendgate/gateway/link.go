@@ -146,7 +146,12 @@ func (l *link) greet(c conn, initialize jsontext.Value) error {
 // takes messages.
 func (l *link) serve(c conn, ready func()) {
 	defer context.AfterFunc(l.stopped, c.close)()
-	if err := c.write(message{Method: noteInitialized}); err != nil {
+	expired := time.AfterFunc(startTimeout, c.close)
+	err := c.write(message{Method: noteInitialized})
+	if !expired.Stop() && err == nil {
+		err = errLost
+	}
+	if err != nil {
 		ready()
 		c.close()
 		return

@@ -121,7 +121,10 @@ func (c *mappedCall) read() error {
 // definition returns the tool's definition as it was at most age ago. It fails with an
 // offError if that is not the accepted one.
 func (c *mappedCall) definition(age time.Duration) (definition, error) {
-	tools, err := c.l.tools(c.ctx, age)
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.gw.stopping, cancel)()
+	tools, err := c.l.tools(ctx, age)
 	if err != nil {
 		return definition{}, fmt.Errorf("the server cannot be asked for its tools (%w); call again later", err)
 	}

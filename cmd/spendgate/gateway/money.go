@@ -99,25 +99,6 @@ func (c *mappedCall) laterAttempt() (bool, error) {
 	return len(page.Data) > 0, nil
 }
 
-// redeem redeems a check, once for each attempt to carry it out. Where it stayed
-// unknown whether that was recorded, the next one asks for the same redemption.
-func (c *mappedCall) redeem(checkID string) error {
-	key := c.gw.redemptions.take(checkID)
-	once := ""
-	if c.t.Once {
-		once = fmt.Sprintf("%s-%d", c.payment, c.attempt)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
-	defer cancel()
-	asked := client.RedeemFor(c.action)
-	asked.Once, asked.IdempotencyKey = once, key
-	_, err := c.gw.api.Redeem(ctx, checkID, asked)
-	if refused, ok := errors.AsType[*client.Error](err); err != nil && (!ok || refused.Status != http.StatusConflict) {
-		c.gw.redemptions.keep(checkID, key)
-	}
-	return err
-}
-
 // released is a check that was given back meanwhile.
 func (c *mappedCall) released(check *client.Result) (result, bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)

@@ -189,22 +189,32 @@ func TestUnfitReference(t *testing.T) {
 func TestOnceOfAnotherAgent(t *testing.T) {
 	s, p := newPlain(t)
 	f := newFakeService(t)
-	g := guarded(t, f, p, "listen: 127.0.0.1:0\n", "        once: true\n")
+	f.after = "judge_again"
+	f.decide = func(map[string]any) string { return "block" }
+	g := guarded(t, f, p, "listen: 127.0.0.1:0\n", "        once: true\n        on_error: failed\n")
 	g.file.AgentID = agentID{header: "X-Agent-Id"}
 	server := NewServer(g)
 	web := httptest.NewServer(server.Handler())
 	t.Cleanup(web.Close)
 	t.Cleanup(server.Stop)
-	for i, agent := range []string{"a", "b", "A"} {
+	agents := make(map[string]*sdk.ClientSession)
+	for _, agent := range []string{"a", "b", "A"} {
 		transport := &sdk.StreamableClientTransport{Endpoint: web.URL + Path, HTTPClient: &http.Client{Transport: asAgent(agent)}}
-		session := connect(t, sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil), transport)
-		want := stateAlready
-		if i == 0 {
-			want = stateExecuted
-		}
-		wants(t, session, "ch_1", 1, want, "")
+		agents[agent] = connect(t, sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil), transport)
 	}
-	if s.paid != 1 {
+	// Attempts that redeemed nothing, or gave back, are no payments.
+	wants(t, agents["a"], "ch_1", 1, stateRefused, "")
+	f.with(func() { f.decide = func(map[string]any) string { return "allow" } })
+	s.with(func() { s.result = `{"content": [], "isError": true}` })
+	wants(t, agents["a"], "ch_1", 1, stateError, "")
+	s.with(func() { s.result = `{"content": []}` })
+	wants(t, agents["b"], "ch_1", 1, stateExecuted, "")
+	for name, agent := range agents {
+		if state, text := refund(t, agent, "ch_1", 1); state != stateAlready {
+			t.Errorf("%s: %s %s", name, state, text)
+		}
+	}
+	if s.paid != 2 { // the one that failed, too
 		t.Errorf("%d payments", s.paid)
 	}
 }

@@ -3,37 +3,85 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
 	"sync"
+
+	"spendgate/hotpath/client"
 )
 
-// redemptions has the idempotency keys of redemptions of which it is not known whether
-// they were recorded, and whose calls were not made.
-type redemptions struct {
-	mu   sync.Mutex
-	keys map[string]string // by check
+// redemption is one that was asked for.
+type redemption struct {
+	key    string // its idempotency key
+	number int    // of the payment's lasting key, from 1
 }
 
-// take returns the key for redeeming a check: that of an open redemption, which nobody
-// else gets then, or a new one.
-func (r *redemptions) take(checkID string) string {
+func newRedemption(number int) redemption { return redemption{"gw-" + rand.Text(), number} }
+
+// redemptions has those of which it is not known whether they were recorded, and whose
+// calls were not made.
+type redemptions struct {
+	mu   sync.Mutex
+	open map[string]redemption // by check
+}
+
+// take returns how to redeem a check: as an open redemption, which nobody else gets then,
+// or a new one.
+func (r *redemptions) take(checkID string) redemption {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key, open := r.keys[checkID]
-	delete(r.keys, checkID)
+	of, open := r.open[checkID]
+	delete(r.open, checkID)
 	if !open {
-		key = "gw-" + rand.Text()
+		of = newRedemption(1)
 	}
-	return key
+	return of
 }
 
 // keep remembers a redemption of which it is not known whether it was recorded.
-func (r *redemptions) keep(checkID, key string) {
+func (r *redemptions) keep(checkID string, of redemption) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.keys == nil || len(r.keys) >= maxRemembered {
-		r.keys = make(map[string]string)
+	if r.open == nil || len(r.open) >= maxRemembered {
+		r.open = make(map[string]redemption)
 	}
-	r.keys[checkID] = key
+	r.open[checkID] = of
+}
+
+// redeem redeems a check, once for each attempt to carry it out. Where it stayed
+// unknown whether that was recorded, the next one asks for the same redemption. A
+// payment for good has a lasting key for each redemption that was given back, and one more.
+func (c *mappedCall) redeem(checkID string) error {
+	for of := c.gw.redemptions.take(checkID); ; of = newRedemption(of.number + 1) {
+		asked := client.RedeemFor(c.action)
+		asked.IdempotencyKey = of.key
+		if c.t.Once {
+			asked.Once = fmt.Sprintf("%s-%d", c.payment, of.number)
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
+		_, err := c.gw.api.Redeem(ctx, checkID, asked)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		refused, ok := errors.AsType[*client.Error](err)
+		if !ok || refused.Status != http.StatusConflict {
+			c.gw.redemptions.keep(checkID, of)
+			return err
+		}
+		if refused.Code != client.CodeOnceUsed || of.number == maxAttempts || !c.gaveBack(checkIn(refused.Message)) {
+			return err
+		}
+	}
+}
+
+// gaveBack reports whether a redeemed check was carried out by nobody, and is over.
+func (c *mappedCall) gaveBack(checkID string) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
+	defer cancel()
+	check, err := c.gw.api.GetCheck(ctx, checkID)
+	return err == nil && (check.Outcome.Status == outcomeFailed || check.Outcome.Status == outcomeVoided) && !check.Outcome.ReleasePending
 }
 
 // doubt records that nobody knows what became of a redeemed check. Where that fails the

@@ -39,6 +39,7 @@ func schemaOf[T any](texts map[string]string) *jsonschema.Schema {
 		reflect.TypeFor[client.ActionType]():     {Type: "string", Enum: []any{"refund", "credit", "discount", "spend"}},
 		reflect.TypeFor[client.Timestamp]():      {Type: "string"},
 		reflect.TypeFor[client.Total]():          {Type: "number", Minimum: new(0.0)},
+		reflect.TypeFor[client.Number]():         {Type: "number"},
 		reflect.TypeFor[client.ApprovalStatus](): {Type: "string", Enum: []any{"pending", "approved", "denied", "expired", "used"}},
 		reflect.TypeFor[stdjson.RawMessage]():    {Type: "object"},
 		reflect.TypeFor[map[string]any]():        {Type: "object"},
