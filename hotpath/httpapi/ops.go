@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
+	"golang.org/x/sync/singleflight"
 )
 
 // Readiness is what /readyz tells (S27, G1).
@@ -63,6 +64,7 @@ type Ops struct {
 	log      *slog.Logger
 	server   *fasthttp.Server
 	open     openConns
+	looks    singleflight.Group // for balancers
 	draining atomic.Bool
 }
 
@@ -201,21 +203,21 @@ func (o *Ops) look() Readiness {
 	return o.ready(bounded)
 }
 
-// readyWithin looks, and waits no longer than d: not to know is not to be ready. The look
-// goes on, since its findings are those of metrics and log, too.
+// readyWithin looks, or joins a look under way, and waits no longer than d: not to know is
+// not to be ready. The look goes on, since its findings are those of metrics and log, too.
 func (o *Ops) readyWithin(d time.Duration) Readiness {
-	found := make(chan Readiness, 1)
-	go func() {
+	look := o.looks.DoChan("", func() (r any, err error) {
 		defer func() {
 			if value := recover(); value != nil {
-				o.log.Error("operations request failed", "error", &panicError{value, debug.Stack()})
+				r, err = Readiness{}, &panicError{value, debug.Stack()}
+				o.log.Error("operations request failed", "error", err)
 			}
 		}()
-		found <- o.look()
-	}()
+		return o.look(), nil
+	})
 	select {
-	case r := <-found:
-		return r
+	case found := <-look:
+		return found.Val.(Readiness)
 	case <-time.After(d):
 		return Readiness{}
 	}
