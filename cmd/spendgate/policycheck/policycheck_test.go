@@ -73,14 +73,15 @@ rules:
 // What the server adds is left out, and what is of one version does not belong into a file.
 func TestLintOfWhatTheServerSaid(t *testing.T) {
 	got := texts(Lint(parse(t, "a.json", `{"policy_id": "x", "version": 3, "created_at": "c", "updated_at": "u",
-		 "author": null, "name": "n", "note": "why",
+		 "author": null, "drafted_by": null, "name": "n", "note": "why",
  "drop_budgets": ["day"],
  "rules": [{"rule_id": "a", "rule_type": "max_amount", "parameters": {"limit": 5}}]}`)))
 	want := "a.json:1: warning: version is not sent: only the server says it\n" +
 		"a.json:1: warning: created_at is not sent: only the server says it\n" +
 		"a.json:1: warning: updated_at is not sent: only the server says it\n" +
-		"a.json:1: warning: author is not sent: only the server says it\n" +
-		"a.json:2: warning: drop_budgets empties budgets with every version that ends them: give it to apply, as --drop-budget"
+		"a.json:2: warning: author is not sent: only the server says it\n" +
+		"a.json:2: warning: drafted_by is not sent: only the server says it\n" +
+		"a.json:3: warning: drop_budgets empties budgets with every version that ends them: give it to apply, as --drop-budget"
 	if got != want {
 		t.Error(got)
 	}
