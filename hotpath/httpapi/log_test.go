@@ -63,7 +63,10 @@ func TestTopRateRefusals(t *testing.T) {
 				a.noteLimited(fmt.Sprintf("key_%04d", i))
 			}
 		}
-		if n := len(a.limited.byKey); n > maxLimitedKeys+1 {
+		a.limited.mu.Lock()
+		n := len(a.limited.byKey)
+		a.limited.mu.Unlock()
+		if n > maxLimitedKeys+1 {
 			t.Errorf("%d keys are remembered", n)
 		}
 		time.Sleep(limitedFor)
