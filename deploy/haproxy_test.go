@@ -158,7 +158,8 @@ type stubNode struct {
 
 func newStubNode(t *testing.T, asked chan *stubNode) *stubNode {
 	n := &stubNode{asked: asked, end: make(chan struct{})}
-	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	// Set before it serves: handlers read it.
+	n.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPost:
 			n.asked <- n
@@ -172,7 +173,8 @@ func newStubNode(t *testing.T, asked chan *stubNode) *stubNode {
 		}
 		_, _ = io.WriteString(w, n.URL)
 	}))
-	t.Cleanup(n.Server.Close)
+	n.Start()
+	t.Cleanup(n.Close)
 	return n
 }
 
