@@ -309,7 +309,7 @@ func (g *Gateway) reported(ctx context.Context, checkID string, report client.Ou
 	g.metrics.unrecorded.Inc()
 	final := ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests
 	plain := client.OutcomeReport{Status: report.Status}
-	unfit := ok && refused.Code == client.CodeValidation && report != plain
+	unfit := ok && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity) && report != plain
 	g.log.Error("what became of a check was not recorded", "check_id", checkID, "status", report.Status, "reference", report.Reference,
 		"again", !final || unfit, "error", err)
 	if unfit { // what a server said must not hide how its call ended

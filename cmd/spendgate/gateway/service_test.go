@@ -233,7 +233,7 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, key string, ac
 func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, body map[string]any) {
 	status, _ := body["status"].(string)
 	if reference, _ := body["reference"].(string); f.unfit != "" && strings.Contains(reference, f.unfit) {
-		refusal(w, 422, "validation_error", "reference must be text")
+		refusal(w, 400, "invalid_request", "reference must be text")
 		return
 	}
 	if c.outcome != "" && c.outcome != status {
