@@ -18,7 +18,7 @@ const (
 	codeTime  = time.Hour // at most; never beyond the approval's own time
 	openCodes = 10        // the oldest goes first
 	maxWrong  = 5
-	lockTime  = time.Hour // no shorter than codeTime: codes that were open then are over
+	lockTime  = time.Hour // from the wrong one too many
 )
 
 var (
@@ -36,10 +36,11 @@ type bound struct {
 
 // codes are those of one person. A code is good for one decision about one action.
 type codes struct {
-	mu    sync.Mutex
-	now   func() time.Time
-	open  []bound
-	wrong []time.Time
+	mu     sync.Mutex
+	now    func() time.Time
+	open   []bound
+	wrong  []time.Time // in the last lockTime
+	locked time.Time   // until then
 }
 
 // has reports whether there is a code for the approval that can be used.
@@ -58,7 +59,7 @@ func (c *codes) has(approvalID string) bool {
 func (c *codes) give(approvalID, actionHash string, until time.Time) (bound, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.locked() {
+	if c.now().Before(c.locked) {
 		return bound{}, errLocked
 	}
 	c.drop(func(b bound) bool { return b.approvalID == approvalID })
@@ -78,17 +79,19 @@ func (c *codes) give(approvalID, actionHash string, until time.Time) (bound, err
 	return b, nil
 }
 
-// take returns what a code stands for, once. A wrong one is counted; the one too many locks
-// all others, and is errVoid.
+// take returns what a code stands for, once. A wrong one is counted, and a right one forgives
+// none: who guesses must not be helped by who decides meanwhile. The one too many voids all
+// that are open, and is errVoid.
 func (c *codes) take(code string) (bound, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.locked() {
+	now := c.now()
+	if now.Before(c.locked) {
 		return bound{}, errLocked
 	}
 	found := -1
 	for i, b := range c.open {
-		if subtle.ConstantTimeCompare([]byte(b.code), []byte(strings.ToUpper(code))) == 1 && c.now().Before(b.until) {
+		if subtle.ConstantTimeCompare([]byte(b.code), []byte(strings.ToUpper(code))) == 1 && now.Before(b.until) {
 			found = i
 		}
 	}
@@ -97,11 +100,14 @@ func (c *codes) take(code string) (bound, error) {
 		c.open = append(c.open[:found], c.open[found+1:]...)
 		return b, nil
 	}
-	c.wrong = append(c.wrong, c.now())
-	if c.locked() {
-		return bound{}, errVoid
+	for len(c.wrong) > 0 && now.Sub(c.wrong[0]) >= lockTime {
+		c.wrong = c.wrong[1:]
 	}
-	return bound{}, errNoCode
+	if c.wrong = append(c.wrong, now); len(c.wrong) < maxWrong {
+		return bound{}, errNoCode
+	}
+	c.open, c.wrong, c.locked = nil, nil, now.Add(lockTime)
+	return bound{}, errVoid
 }
 
 // void takes back a code that nobody was told.
@@ -119,13 +125,4 @@ func (c *codes) drop(which func(bound) bool) {
 		}
 	}
 	c.open = kept
-}
-
-// locked reports whether too many of the last codes were wrong. A right one forgives none:
-// who guesses must not be helped by who decides meanwhile.
-func (c *codes) locked() bool {
-	for len(c.wrong) > 0 && c.now().Sub(c.wrong[0]) >= lockTime {
-		c.wrong = c.wrong[1:]
-	}
-	return len(c.wrong) >= maxWrong
 }

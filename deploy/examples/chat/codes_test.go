@@ -47,16 +47,24 @@ func TestCodes(t *testing.T) {
 	first := c.open[0]
 	give("one more", now.Add(time.Hour))
 	taken(first.code, errNoCode) // 4: at most so many are good at once
-	right := c.open[0]
+	now = now.Add(lockTime - 2*time.Minute)
+	right := give("right", now.Add(codeTime))
 	taken(right.code, nil) // which forgives nothing
-	last := c.open[0]
+	last := give("last", now.Add(codeTime))
 	taken("000000", errVoid) // 5
 	taken(last.code, errLocked)
 	if _, err := c.give("d", "", now.Add(time.Hour)); !errors.Is(err, errLocked) {
 		t.Errorf("while it is locked a code is given: %v", err)
 	}
-	now = now.Add(lockTime)
-	taken(last.code, errNoCode) // it stays void
+	now = now.Add(lockTime - time.Minute) // an hour after the first wrong ones
+	taken(last.code, errLocked)
+	if c.has("last") {
+		t.Error("a code is there that is void")
+	}
+	now = now.Add(time.Minute)
+	for range maxWrong - 1 { // those before are over with the lock
+		taken(last.code, errNoCode)
+	}
 	taken(give("d", now.Add(time.Hour)).code, nil)
 }
 

@@ -137,6 +137,12 @@ def test_with_checks_first(tmp_path: pathlib.Path) -> None:
                 raise AssertionError("it ran twice")
         assert over.value.check_id == "chk_1"
     assert server.close() == []
+    # Another process, with another journal, asked for that one, and may be carrying it out.
+    server = Server([{**REPLAY, "change": {"check_id": "chk_3"}}])
+    with pytest.raises(spendgate.AlreadyExecuted):
+        with gate(server, tmp_path).check(**ACTION):
+            raise AssertionError("it ran twice")
+    assert server.close() == []
 
 
 def test_what_a_body_says(tmp_path: pathlib.Path) -> None:

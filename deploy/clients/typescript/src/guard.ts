@@ -76,6 +76,8 @@ interface Asked extends Permit {
   /** It may have run before, under the same check_id, from this time on. */
   since?: string | undefined;
   isAllowed: boolean;
+  /** It is the replay of somebody else's, for all that is known here: in doubt. */
+  isOthers?: boolean;
 }
 
 /**
@@ -129,7 +131,7 @@ export class Gate {
     }
   }
 
-  /** pending asks the service, and returns the approval that the action waits for, undefined when it waits for none. */
+  /** pending asks the service, and returns the approval that the action waits for, undefined when it waits for none. It doubts nothing. */
   async pending(action: GuardedAction): Promise<ApprovalPending | undefined> {
     try {
       const { idempotency_key: key, check_id, begun, isAllowed } = await this.#ask(this.#whole(action), {});
@@ -149,7 +151,7 @@ export class Gate {
     return whole;
   }
 
-  /** ask returns the permit for an action, or throws why there is none. Nothing is begun yet. */
+  /** ask returns the permit for an action, or throws why there is none. Nothing is begun yet, and no replay doubted. */
   async #ask(
     action: Action & { idempotency_key: string },
     { providerKey = false, providerKeyHours = 24, wait = 0 }: CarryOptions<never>,
@@ -177,9 +179,7 @@ export class Gate {
     if (redeems || isAllowed || lines.allowed?.check_id === result.check_id) return { ...permit, isAllowed };
     // A replay is somebody's with another journal, unless this one knows that it is its own.
     if (providerKey && providerKeyHours >= 24) return { ...permit, isAllowed, since: earliest(result) };
-    await this.#journal.add(key, "doubted", { key, check_id: result.check_id });
-    const why = "the service had allowed it before, to a process with another journal, or in an answer that was lost";
-    throw new InDoubt(key, result.check_id, why);
+    return { ...permit, isAllowed, isOthers: true };
   }
 
   /** again is about what was begun before: only the service can tell more. It is repeated if it began less than so many hours ago. */
@@ -234,6 +234,11 @@ export class Gate {
   async #begin(action: Action, asked: Asked, options: CarryOptions<never>): Promise<Asked> {
     const { check_id, idempotency_key: key } = asked;
     if (asked.begun) return asked;
+    if (asked.isOthers) {
+      await this.#journal.add(key, "doubted", { key, check_id });
+      const why = "the service had allowed it before, to a process with another journal, or in an answer that was lost";
+      throw new InDoubt(key, check_id, why);
+    }
     const since = this.#redeem ? await this.#redeemOnce(action, asked, options) : asked.since;
     if (!(await this.#journal.add(key, "began", { key, check_id, at: since ?? now() })))
       throw new InDoubt(key, check_id, "another process has begun it");

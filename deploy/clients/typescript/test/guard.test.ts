@@ -125,6 +125,20 @@ describe("a guard", { skip, concurrency: true }, () => {
     assert.equal(ledger.length, 1);
   });
 
+  it("repeats what a process died with between the allow and the begin, also after somebody only asked again", async () => {
+    const journal = memoryJournal();
+    const dying: Journal = {
+      ...journal,
+      add: async (key, at, line) => (at === "began" ? Promise.reject(new Error("killed")) : journal.add(key, at, line)),
+    };
+    const plan = { key: (order: string) => order, amount: "10", counterparty: (order: string) => order };
+    const guarded = (to: Journal) => refunding(to, []).gate.guard<string, string>(plan, (order) => order, { providerKey: true });
+    const order = unique();
+    await assert.rejects(guarded(dying)(order), /killed/);
+    assert.equal(await guarded(journal).pending(order), undefined);
+    assert.equal(await guarded(journal)(order), order);
+  });
+
   it("goes by the role of the key without a journal", async () => {
     const client = await as({ role: "gateway" });
     const gates = [0, 1].map(() => new Gate({ client, defaults: { agent_id: "bot", policy_id: policyId, currency: "USD" } }));

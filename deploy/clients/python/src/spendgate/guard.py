@@ -173,8 +173,8 @@ def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
     entry = yield from note(journal, asked.intent.action)
     if entry.state == "asked" or (entry.state == "doubted" and asked.ours):
         return (yield from _enter(gate, journal, entry, asked))
-    if asked.result.allowed and asked.result.check_id != entry.check_id:
-        # The service has forgotten the key, the journal has not: the new check is for nothing.
+    if asked.ours and asked.result.allowed and asked.result.check_id != entry.check_id:
+        # The service has forgotten the key, the journal has not: the new check is for nothing. A replay may be another's.
         try:
             yield from api.report_outcome(gate, asked.result.check_id, "voided", note=f"the action is that of {entry.check_id}")
         except SpendgateError as error:
