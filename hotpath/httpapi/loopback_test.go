@@ -30,7 +30,7 @@ func TestSignInFromTheCommandLine(t *testing.T) {
 		b := p.browser()
 		page := b.send("GET", begin, "")
 		link := regexp.MustCompile(`<a href="([^"]+)">Sign in</a>`).FindStringSubmatch(page.body)
-		if page.status != 200 || link == nil || !regexp.MustCompile(`<b>[A-Z2-7]{4}-[A-Z2-7]{4}</b>`).MatchString(page.body) {
+		if page.status != 200 || link == nil || !regexp.MustCompile(`<b>[A-Z2-7]{4}(-[A-Z2-7]{4}){2}</b>`).MatchString(page.body) {
 			t.Fatalf("the page is %d %s", page.status, page.body)
 		}
 		back := b.idp.authorize(strings.ReplaceAll(link[1], "&amp;", "&"))
