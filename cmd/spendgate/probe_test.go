@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -85,20 +83,5 @@ func (n devNode) probe(t *testing.T, key string) (metrics func() string) {
 			t.Fatal(log.String())
 		}
 	}
-	return func() string {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, found[1], nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close() //nolint:errcheck // only read
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(body)
-	}
+	return func() string { return read(t, found[1]) }
 }

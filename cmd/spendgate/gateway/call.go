@@ -45,7 +45,7 @@ func (s *session) callTool(m message) {
 	}
 	go func() {
 		if err := s.mayPass(l, own); err != nil {
-			s.reply(message{ID: m.ID, Result: refusedTool(err)})
+			s.reply(message{ID: m.ID, Result: refusedTool(err).encode()})
 			return
 		}
 		s.pass(at, []*link{l}, m, func(answer message) bool { s.reply(answer); return true })
@@ -81,8 +81,8 @@ func (s *session) accepted(ctx context.Context, l *link, name string) error {
 }
 
 // refusedTool is the result of a call of a tool that is off.
-func refusedTool(err error) jsontext.Value {
-	return result{state: stateRefused, isError: true, text: "Refused: " + err.Error() + "."}.encode()
+func refusedTool(err error) result {
+	return result{state: stateRefused, isError: true, text: "Refused: " + err.Error() + "."}
 }
 
 // checkNames fails if parameters have a member that programs could take for the name

@@ -75,7 +75,7 @@ func (c *mappedCall) decide() result {
 		return c.shadow(err)
 	}
 	if off, ok := errors.AsType[*offError](err); ok {
-		return c.off(off)
+		return refusedTool(off)
 	}
 	if err != nil {
 		return c.failure("%v.", err)
@@ -140,10 +140,6 @@ func (c *mappedCall) definition(age time.Duration) (definition, error) {
 
 // offError is why a tool is off.
 type offError struct{ error }
-
-func (c *mappedCall) off(why error) result {
-	return result{state: stateRefused, isError: true, text: "Refused: " + why.Error() + "."}
-}
 
 // try is one attempt. next reports that it is over for good, without a payment, and
 // that another one may be made.

@@ -79,7 +79,7 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
 	_, err := c.definition(fresh)
 	if off, isOff := errors.AsType[*offError](err); isOff {
-		r = c.off(off)
+		r = refusedTool(off)
 	} else if err != nil {
 		r = c.failure("%v.", err)
 	}
