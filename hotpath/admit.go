@@ -38,7 +38,7 @@ func (a *Authorizer) Authenticate(ctx context.Context, c Caller) (ratelimit.Quot
 		return ratelimit.Quota{}, nil
 	}
 	if id.err != nil {
-		r, err := a.guard.Ask(ctx, ratelimit.Charge{})
+		r, err := a.guard.Ask(ctx, ratelimit.Hit{})
 		if err != nil {
 			return ratelimit.Quota{}, err
 		}
@@ -71,11 +71,11 @@ func (a *Authorizer) admit(ctx context.Context, c Caller, scope spend.Scopes, ad
 	for range maxReclaims {
 		view := a.catalog.view()
 		id := view.identify(c, a.now)
-		charge := id.charge
+		hit := id.hit
 		if ad.paid != nil {
-			charge = ratelimit.Charge{}
+			hit = ratelimit.Hit{}
 		}
-		r, err := a.guard.Ask(ctx, charge)
+		r, err := a.guard.Ask(ctx, hit)
 		if err != nil {
 			return ratelimit.Quota{}, err
 		}
@@ -97,14 +97,14 @@ func (a *Authorizer) admit(ctx context.Context, c Caller, scope spend.Scopes, ad
 		if ad.paid != nil {
 			r.Place, r.Counted = ad.paid.Place, true
 		}
-		q, admitted := r.Place.Judge(id.charge.Limit)
+		q, admitted := r.Place.Judge(id.hit.Limit)
 		if admitted {
 			return q, id.access.permit(scope)
 		}
 		if !r.Counted && r.Place.Ended(r.Now) {
 			continue // refused from memory, in a window that is over
 		}
-		a.guard.Refuse(id.charge, r)
+		a.guard.Refuse(id.hit, r)
 		a.metrics.limited.Inc()
 		return q, ErrRateLimited
 	}

@@ -139,7 +139,7 @@ func DemoCaller(address string) Caller { return Caller{demo: address} }
 // identity is a caller as a view of the configuration knows it.
 type identity struct {
 	access Access
-	charge ratelimit.Charge
+	hit    ratelimit.Hit
 	err    error // ErrUnauthorized, ErrKeyInactive or ErrKeyExpired
 }
 
@@ -147,10 +147,10 @@ type identity struct {
 // view is proved fresh.
 func (v *view) identify(c Caller, now func() time.Time) identity {
 	if c.demo != "" {
-		return identity{charge: ratelimit.Charge{Key: ratelimit.KeyPrefix + "demo:" + c.demo, Limit: ratelimit.DemoLimit}}
+		return identity{hit: ratelimit.Hit{Key: ratelimit.KeyPrefix + "demo:" + c.demo, Limit: ratelimit.DemoLimit}}
 	}
 	if k := c.session; k != nil { // read from the store for this request
-		return identity{access: Access{k}, charge: ratelimit.Charge{Key: k.counter, Limit: k.RateLimitRPM}}
+		return identity{access: Access{k}, hit: ratelimit.Hit{Key: k.counter, Limit: k.RateLimitRPM}}
 	}
 	k, ok := v.keys[c.hash]
 	if !c.keyed || !ok {
@@ -159,7 +159,7 @@ func (v *view) identify(c Caller, now func() time.Time) identity {
 	if err := k.inForce(now); err != nil {
 		return identity{err: err}
 	}
-	return identity{access: Access{k}, charge: ratelimit.Charge{Key: k.counter, Limit: k.RateLimitRPM}}
+	return identity{access: Access{k}, hit: ratelimit.Hit{Key: k.counter, Limit: k.RateLimitRPM}}
 }
 
 // Knows reports whether this node knows the caller's API key, as it last looked.

@@ -157,8 +157,8 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 	if at.Generation = view.generation; c.admission.fresh {
 		at.Generation = ""
 	}
-	if at.Charge = c.identity.charge; c.admission.paid != nil {
-		at.Charge = ratelimit.Charge{}
+	if at.Hit = c.identity.hit; c.admission.paid != nil {
+		at.Hit = ratelimit.Hit{}
 	}
 	return live, nil
 }
@@ -185,7 +185,7 @@ func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *inForce) {
 // claim asks the guard. An answer shows that the dependencies are alive: time
 // spent waiting for another check's claim is no blindness. But a claim made
 // anew shows nothing of the store, which may have kept the commit for long.
-func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, error) {
+func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.ClaimResult, error) {
 	started := a.now()
 	c.request.Trace.Begin(trace.Guard, started)
 	out, err := a.guard.Claim(ctx, &c.attempt)
@@ -203,7 +203,7 @@ func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, err
 		c.deadline = soonest
 	}
 	if c.admission.paid == nil {
-		c.quota, _ = out.Reading.Place.Judge(c.identity.charge.Limit)
+		c.quota, _ = out.Reading.Place.Judge(c.identity.hit.Limit)
 	}
 	return out, nil
 }

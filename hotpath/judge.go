@@ -18,7 +18,7 @@ import (
 
 // judge makes the check: by the rules, or as the duplicate that the guard found.
 func (a *Authorizer) judge(
-	ctx context.Context, c *checking, p *policy.Program, action *spend.Action, out guard.Outcome,
+	ctx context.Context, c *checking, p *policy.Program, action *spend.Action, out guard.ClaimResult,
 ) (*spend.Check, error) {
 	asker := c.identity.access.key
 	check := &spend.Check{

@@ -43,7 +43,7 @@ func newShadows(store audit.Store, timeout time.Duration) *shadows {
 
 // shadow judges a check by the draft of its policy, once for all tries to record it.
 // Whatever fails costs the verdict and nothing else.
-func (a *Authorizer) shadow(ctx context.Context, c *checking, live *inForce, check *spend.Check, out guard.Outcome) {
+func (a *Authorizer) shadow(ctx context.Context, c *checking, live *inForce, check *spend.Check, out guard.ClaimResult) {
 	d := live.draft
 	if d == nil {
 		return
@@ -61,7 +61,7 @@ func (a *Authorizer) shadow(ctx context.Context, c *checking, live *inForce, che
 // judged is what the version in force knew of a check.
 type judged struct {
 	resolution spend.Resolution
-	out        guard.Outcome
+	out        guard.ClaimResult
 	lift       []spend.EscalatedRule // that people approved
 	approved   bool
 }

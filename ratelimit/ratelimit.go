@@ -67,9 +67,9 @@ func (p Place) Judge(limit int) (q Quota, admitted bool) {
 // Ended reports whether the place's window is over.
 func (p Place) Ended(now time.Time) bool { return now.UnixMilli() >= p.ExpiresMS }
 
-// Charge is a request to be counted against a caller's limit. The zero Charge
+// Hit is a request to be counted against a caller's limit. The zero Hit
 // counts nothing.
-type Charge struct {
+type Hit struct {
 	Key   string // the name of the caller's counter
 	Limit int    // requests a window
 }

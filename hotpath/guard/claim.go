@@ -34,11 +34,11 @@ type Attempt struct {
 	KeyHash     spend.Hash    // zero without an idempotency key
 	Namespace   string        // of idempotency keys (S59)
 	RequestSHA  spend.Hash
-	Generation  string           // that the policy and the key were loaded under; empty when they are known to be fresh
-	Charge      ratelimit.Charge // counted once, however often Claim is called
-	Deadline    time.Time        // when it may no longer claim what another failed to record
-	Approved    bool             // it passes holders that were not allowed: people approved it (S47)
-	JudgesAgain bool             // it passes holders that were blocked: its policy says so (S60)
+	Generation  string        // that the policy and the key were loaded under; empty when they are known to be fresh
+	Hit         ratelimit.Hit // counted once, however often Claim is called
+	Deadline    time.Time     // when it may no longer claim what another failed to record
+	Approved    bool          // it passes holders that were not allowed: people approved it (S47)
+	JudgesAgain bool          // it passes holders that were blocked: its policy says so (S60)
 
 	request     request // of the latest round trip that claimed
 	fingerprint claim
@@ -48,7 +48,7 @@ type Attempt struct {
 	inFlight       []*inFlightClaim
 	inFlightBuffer [2]*inFlightClaim // where inFlight begins
 
-	counted  bool // Charge was counted, at place
+	counted  bool // Hit was counted, at place
 	place    ratelimit.Place
 	restored *spend.Check // that the claim is for; nil of a check's own
 	// verify: the fingerprint was free only as far as Redis knows.
@@ -78,7 +78,7 @@ type claim struct {
 // Kind is how an attempt ends before it is judged.
 type Kind int
 
-// The kinds of an Outcome.
+// The kinds of a ClaimResult.
 const (
 	Pass      Kind = iota + 1 // judge it and record it
 	Duplicate                 // record it as a duplicate of Of
@@ -89,8 +89,8 @@ const (
 	Gone                      // of KeyTaken: nothing is under the key by now, claim again
 )
 
-// Outcome is what Claim found.
-type Outcome struct {
+// ClaimResult is what Claim found.
+type ClaimResult struct {
 	Kind    Kind
 	Of      spend.ID     // Duplicate, KeyReused: the recorded check
 	Asks    bool         // Duplicate: the recorded check asks for an approval
@@ -100,8 +100,8 @@ type Outcome struct {
 
 // step says how an attempt goes on.
 type step struct {
-	next    next
-	outcome Outcome // when done
+	next   next
+	result ClaimResult // when done
 }
 
 type next int
@@ -112,10 +112,10 @@ const (
 	done
 )
 
-func pass() step { return step{done, Outcome{Kind: Pass}} }
+func pass() step { return step{done, ClaimResult{Kind: Pass}} }
 
 func duplicateOf(h holder) step {
-	return step{done, Outcome{Kind: Duplicate, Of: h.check, Asks: h.asks}}
+	return step{done, ClaimResult{Kind: Duplicate, Of: h.check, Asks: h.asks}}
 }
 
 func (at *Attempt) keyed() bool { return !at.KeyHash.IsZero() }
@@ -123,7 +123,7 @@ func (at *Attempt) keyed() bool { return !at.KeyHash.IsZero() }
 // Claim asks for the right to record the attempt. With Pass and Duplicate the
 // caller must end it by Committed, Release or Reclaim; after any other outcome
 // and after an error nothing is held.
-func (g *Guard) Claim(ctx context.Context, at *Attempt) (Outcome, error) {
+func (g *Guard) Claim(ctx context.Context, at *Attempt) (ClaimResult, error) {
 	out, err := g.claim(ctx, at)
 	if err != nil || out.Kind != Pass && out.Kind != Duplicate {
 		g.releaseClaims(at)
@@ -142,27 +142,27 @@ const (
 )
 
 // claim sends the claims until what they met decides the attempt.
-func (g *Guard) claim(ctx context.Context, at *Attempt) (Outcome, error) {
+func (g *Guard) claim(ctx context.Context, at *Attempt) (ClaimResult, error) {
 	drifts := 0
 	for {
 		if err := g.sendClaims(ctx, at); err != nil {
-			return Outcome{}, err
+			return ClaimResult{}, err
 		}
 		reading := at.read()
 		if at.drifted() {
 			g.releaseClaims(at) // stamped with a wrong time; Redis' is known now
 			if drifts++; drifts == maxDrifts {
-				return Outcome{}, fmt.Errorf("%w: redis' clock keeps jumping", ErrUnavailable)
+				return ClaimResult{}, fmt.Errorf("%w: redis' clock keeps jumping", ErrUnavailable)
 			}
 			continue
 		}
 		s, err := g.decide(ctx, at, reading)
 		if err != nil {
-			return Outcome{}, err
+			return ClaimResult{}, err
 		}
 		if s.next == done {
-			s.outcome.Reading = reading
-			return s.outcome, nil
+			s.result.Reading = reading
+			return s.result, nil
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (g *Guard) claim(ctx context.Context, at *Attempt) (Outcome, error) {
 // decide takes the states of an attempt, as PROTOCOL.md has them, in order.
 func (g *Guard) decide(ctx context.Context, at *Attempt, reading Reading) (s step, err error) {
 	if at.Generation != "" && reading.Generation != at.Generation {
-		return step{done, Outcome{Kind: Stale}}, nil
+		return step{done, ClaimResult{Kind: Stale}}, nil
 	}
 	if s = g.limit(at, reading); s.next != proceed {
 		return s, nil
@@ -184,7 +184,7 @@ func (g *Guard) decide(ctx context.Context, at *Attempt, reading Reading) (s ste
 	default:
 		s = pass()
 	}
-	if err == nil && s.outcome.Kind == Pass && at.verify {
+	if err == nil && s.result.Kind == Pass && at.verify {
 		return g.verifyFresh(ctx, at)
 	}
 	return s, err
@@ -193,18 +193,18 @@ func (g *Guard) decide(ctx context.Context, at *Attempt, reading Reading) (s ste
 // limit refuses an attempt that is over its rate limit. Without a charge, the
 // request was counted and judged before.
 func (g *Guard) limit(at *Attempt, reading Reading) step {
-	if at.Charge.Key == "" {
+	if at.Hit.Key == "" {
 		return step{}
 	}
-	if _, admitted := reading.Place.Judge(at.Charge.Limit); admitted {
+	if _, admitted := reading.Place.Judge(at.Hit.Limit); admitted {
 		return step{}
 	}
 	if !reading.Counted && reading.Place.Ended(reading.Now) {
 		g.releaseClaims(at) // refused from memory, in a window that is over
 		return step{next: retry}
 	}
-	g.Refuse(at.Charge, reading)
-	return step{done, Outcome{Kind: Limited}}
+	g.Refuse(at.Hit, reading)
+	return step{done, ClaimResult{Kind: Limited}}
 }
 
 // read returns what the round trip says of the attempt as a request.
@@ -213,7 +213,7 @@ func (at *Attempt) read() Reading {
 	if r.Counted {
 		at.counted = true
 	}
-	if r.Charge.Key != "" || r.Counted {
+	if r.Hit.Key != "" || r.Counted {
 		at.place = r.Place
 	}
 	return Reading{r.reading.generation, at.place, at.counted, r.reading.now}
@@ -248,7 +248,7 @@ func (g *Guard) sendClaims(ctx context.Context, at *Attempt) error {
 			at.fence = spend.Fence{Node: node, Epoch: w.epoch}
 		}
 		if !at.counted {
-			r.Charge = at.Charge
+			r.Hit = at.Hit
 		}
 		if at.keyed() && !at.key.mine {
 			at.key = g.newClaim(at, keyName(w.epoch, at.KeyHash), keyLife)
@@ -391,8 +391,8 @@ func (at *Attempt) replay(check *spend.Check) step {
 	case check == nil:
 		return step{}
 	case check.RequestSHA != at.RequestSHA:
-		return step{done, Outcome{Kind: KeyReused, Of: check.ID}}
+		return step{done, ClaimResult{Kind: KeyReused, Of: check.ID}}
 	default:
-		return step{done, Outcome{Kind: Replay, Check: check}}
+		return step{done, ClaimResult{Kind: Replay, Check: check}}
 	}
 }

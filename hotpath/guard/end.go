@@ -12,7 +12,7 @@ import (
 // claim names, so that a later duplicate finds the row, the window it leaves and
 // the fence that its commit must pass. A duplicate gets an ID of its own and
 // leaves no window.
-func (g *Guard) Stamp(at *Attempt, out Outcome, check *spend.Check) {
+func (g *Guard) Stamp(at *Attempt, out ClaimResult, check *spend.Check) {
 	check.Fence = at.fence
 	if out.Kind == Pass {
 		check.ID = at.fingerprint.id
@@ -113,7 +113,7 @@ func (g *Guard) RenewFence(ctx context.Context, refused spend.Fence, staleEpoch 
 // store: a replay or a refusal, or Gone, since the row is.
 // The claim of the key stays: whoever meets it asks the store first, so that no
 // further retry costs a commit its time.
-func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (Outcome, error) {
+func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (ClaimResult, error) {
 	g.releaseClaim(&at.fingerprint)
 	check, err := g.records.underKey(ctx, at.KeyHash)
 	if check == nil {
@@ -124,12 +124,12 @@ func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (Outcome, error) {
 		g.inFlight.resolveAll(at, nil)
 	}
 	if err != nil {
-		return Outcome{}, err
+		return ClaimResult{}, err
 	}
 	if s := at.replay(check); s.next == done {
-		return s.outcome, nil
+		return s.result, nil
 	}
-	return Outcome{Kind: Gone}, nil
+	return ClaimResult{Kind: Gone}, nil
 }
 
 // releaseClaims releases what the attempt holds: the fingerprint first, so that

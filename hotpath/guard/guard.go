@@ -192,9 +192,9 @@ type Reading struct {
 }
 
 // Ask counts a request and reads the generation.
-func (g *Guard) Ask(ctx context.Context, charge ratelimit.Charge) (Reading, error) {
+func (g *Guard) Ask(ctx context.Context, hit ratelimit.Hit) (Reading, error) {
 	var r request
-	if err := g.roundTrip(ctx, &r, func(r *request, _ marker) { r.Charge = charge }); err != nil {
+	if err := g.roundTrip(ctx, &r, func(r *request, _ marker) { r.Hit = hit }); err != nil {
 		return Reading{}, err
 	}
 	return Reading{r.reading.generation, r.Place, r.Counted, r.reading.now}, nil
@@ -202,9 +202,9 @@ func (g *Guard) Ask(ctx context.Context, charge ratelimit.Charge) (Reading, erro
 
 // Refuse takes a refused request off its window again and remembers the
 // refusal until the window ends.
-func (g *Guard) Refuse(charge ratelimit.Charge, r Reading) {
+func (g *Guard) Refuse(hit ratelimit.Hit, r Reading) {
 	if r.Counted {
-		g.redis.Refuse(charge, r.Place)
+		g.redis.Refuse(hit, r.Place)
 	}
 }
 
@@ -221,7 +221,7 @@ func (g *Guard) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = g.Ask(ctx, ratelimit.Charge{})
+	_, err = g.Ask(ctx, ratelimit.Hit{})
 	return err
 }
 

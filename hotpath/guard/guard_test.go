@@ -67,7 +67,7 @@ func (c slowConn) Write(b []byte) (int, error) {
 func newLoadable(t *testing.T) (*Guard, *redis.Client) {
 	t.Helper()
 	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), ratelimit.Charge{}); err != nil {
+	if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
 		t.Fatal(err)
 	}
 	server, err := g.redis.Master(t.Context())
@@ -206,15 +206,15 @@ func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
 // generation alone. Each claim would have to be released again.
 func TestRefusedFromMemoryClaimsNothing(t *testing.T) {
 	g, server := newLoadable(t)
-	charge := ratelimit.Charge{Key: "r:{0}:k", Limit: 1}
+	hit := ratelimit.Hit{Key: "r:{0}:k", Limit: 1}
 	for i, want := range []Kind{Pass, Limited, Limited} {
-		at := Attempt{Fingerprint: spend.Hash{byte(i)}, Window: time.Hour, Charge: charge, Deadline: time.Now().Add(time.Second)}
+		at := Attempt{Fingerprint: spend.Hash{byte(i)}, Window: time.Hour, Hit: hit, Deadline: time.Now().Add(time.Second)}
 		if out, err := g.Claim(t.Context(), &at); err != nil || out.Kind != want {
 			t.Fatalf("claim %d: %v, not %v, %v", i, out.Kind, want, err)
 		}
 	}
 	r := pipeline.Request{
-		Charge: charge, Sets: [2]pipeline.Set{{Name: "k", Value: "v", Life: time.Hour}, {Name: "f", Value: "v", Life: time.Hour}},
+		Hit: hit, Sets: [2]pipeline.Set{{Name: "k", Value: "v", Life: time.Hour}, {Name: "f", Value: "v", Life: time.Hour}},
 	}
 	if err := g.redis.Do(&r); err != nil || r.Counted {
 		t.Fatalf("counted %t, %v", r.Counted, err)
@@ -233,7 +233,7 @@ func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 	g := newSlowGuard(t, &delay)
 	for _, d := range []time.Duration{0, slow} {
 		delay.Store(int64(d))
-		if _, err := g.Ask(t.Context(), ratelimit.Charge{}); err != nil {
+		if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 	if err := server.Set(t.Context(), at.fingerprint.name, h.String(), time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := g.meetRecorded(t.Context(), &at, h); err != nil || s.outcome.Kind != Duplicate {
+	if s, err := g.meetRecorded(t.Context(), &at, h); err != nil || s.result.Kind != Duplicate {
 		t.Errorf("an action within the window: %+v, %v", s, err)
 	}
 }
@@ -277,7 +277,7 @@ func TestMarkedClaimIsReleased(t *testing.T) {
 			g.redis.SwapLater(markOrphan(name, h))
 			g.Release(&at)
 		}
-		if _, err := g.Ask(t.Context(), ratelimit.Charge{}); err != nil {
+		if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
 			t.Fatal(err)
 		}
 		if held := server.Get(t.Context(), name).Val(); held != "" {

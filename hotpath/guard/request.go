@@ -105,7 +105,7 @@ func (g *Guard) roundTrip(ctx context.Context, r *request, build func(*request, 
 		*r = request{}
 		build(r, known)
 		if counted {
-			r.Charge = ratelimit.Charge{}
+			r.Hit = ratelimit.Hit{}
 		}
 		lost, err := g.send(r, known)
 		if err != nil && !errors.Is(err, errForeignServer) {

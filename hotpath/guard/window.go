@@ -256,7 +256,7 @@ func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (step, e
 	if r == nil {
 		return step{next: retry}, nil
 	}
-	return step{done, Outcome{Kind: Replay, Check: check}}, nil
+	return step{done, ClaimResult{Kind: Replay, Check: check}}, nil
 }
 
 // takeFingerprint swaps the fingerprint to this attempt, which passes then.

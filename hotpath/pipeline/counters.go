@@ -32,15 +32,15 @@ type position struct {
 // chargeLocked refuses a request that is known to be over its limit, and else has it
 // counted.
 func (c *Client) chargeLocked(r *Request, now time.Time) {
-	if r.Charge.Key == "" {
+	if r.Hit.Key == "" {
 		return
 	}
 	var refused bool
-	r.Place, refused = c.memory.Refused(r.Charge.Key, r.Charge.Limit, now)
+	r.Place, refused = c.memory.Refused(r.Hit.Key, r.Hit.Limit, now)
 	if r.Counted = !refused; refused {
 		r.Sets = [2]Set{}
 	}
-	if ends, ok := c.memory.End(r.Charge.Key, now); ok {
+	if ends, ok := c.memory.End(r.Hit.Key, now); ok {
 		r.ends = ends
 	}
 }
@@ -55,14 +55,14 @@ func (c *counters) queue(p *resp.Pipeline, requests []*Request) {
 		if !r.Counted {
 			continue
 		}
-		i, ok := c.byKey[r.Charge.Key]
+		i, ok := c.byKey[r.Hit.Key]
 		if !ok {
 			if c.byKey == nil {
 				c.byKey = make(map[string]int)
 			}
 			i = len(c.all)
-			c.byKey[r.Charge.Key] = i
-			c.all = append(c.all, counter{key: r.Charge.Key, count: count{expiresMS: r.ends}})
+			c.byKey[r.Hit.Key] = i
+			c.all = append(c.all, counter{key: r.Hit.Key, count: count{expiresMS: r.ends}})
 		}
 		n := &c.all[i].count.n
 		r.position = position{i, *n}
@@ -117,11 +117,11 @@ func (c *Client) placeAll(requests []*Request, now time.Time) {
 
 // Refuse takes a refused request off its window again, and remembers the refusal
 // until the window ends.
-func (c *Client) Refuse(charge ratelimit.Charge, place ratelimit.Place) {
+func (c *Client) Refuse(hit ratelimit.Hit, place ratelimit.Place) {
 	c.mu.Lock()
-	c.memory.NoteRefusal(charge.Key, charge.Limit, place)
+	c.memory.NoteRefusal(hit.Key, hit.Limit, place)
 	c.mu.Unlock()
-	c.later(refund(charge.Key, place))
+	c.later(refund(hit.Key, place))
 }
 
 // ForgetWindows drops what is remembered of rate windows: the counters are gone.

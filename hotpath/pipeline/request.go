@@ -14,19 +14,19 @@ import (
 
 // Request is what one caller wants of the next batch, and the replies.
 type Request struct {
-	Charge ratelimit.Charge
-	Sets   [2]Set
-	Swap   *Swap
-	Gets   []string
+	Hit  ratelimit.Hit
+	Sets [2]Set
+	Swap *Swap
+	Gets []string
 
 	Now         time.Time       // by Redis' clock; zero when the batch was not answered
 	First, Last string          // what Options.First and Last held
 	Void        bool            // Options.Verify refused the batch: no reply means anything
-	Counted     bool            // Charge was counted now, not refused from memory: then nothing is set (F15)
-	Place       ratelimit.Place // of Charge in its window
+	Counted     bool            // Hit was counted now, not refused from memory: then nothing is set (F15)
+	Place       ratelimit.Place // of Hit in its window
 	Values      []string        // of Gets, in order; empty for absent, NotText for another type
 
-	ends     int64    // when Charge's window ends, if that is known
+	ends     int64    // when Hit's window ends, if that is known
 	position position // of the request in its counter's batch
 	err      error    // nothing is known of this request's commands
 	sent     resp.Index
