@@ -15,13 +15,17 @@ const (
 	SessionIdle = 30 * time.Minute
 	// SessionNoted is how far behind the last use may be.
 	SessionNoted = time.Minute
+	// SignInWithin is how long a sign-in may take until its session is stored: the browser's
+	// ten minutes, and what clocks may differ.
+	SignInWithin = 15 * time.Minute
 	// KeepSessions is how long a session is kept after it was made, and a logout token
 	// remembered: longer than either is good for.
 	KeepSessions = 48 * time.Hour
 )
 
-// ErrSignedOut refuses a session that a logout meant which came while it was begun.
-var ErrSignedOut = errors.New("the provider signed the person out meanwhile")
+// ErrSignedOut refuses a session whose person was signed out, or had other rights, since the
+// sign-in began: what the provider said of them then may be the older word.
+var ErrSignedOut = errors.New("the person was signed out, or their rights changed, meanwhile")
 
 // ErrReplayed refuses a logout token that came before.
 var ErrReplayed = errors.New("the logout token came before")
@@ -59,10 +63,12 @@ type Logout struct {
 // Sessions keeps who is signed in. Whoever is refused a session has none: it is read for
 // each request, so that what was ended is over on every node.
 type Sessions interface {
-	// CreateSession stores a new session, and ends those of the same principal whose
-	// grants are others: what a provider took away is not kept by an older one. It takes
-	// turns with EndLoggedOut, and fails with ErrSignedOut when a logout that came before
-	// means the session: by its sid, or by the subject since the sign-in began.
+	// CreateSession stores a new session, and ends those of the same principal or subject
+	// whose grants are others: what a provider took away is not kept by an older one. It
+	// takes turns with what ends sessions, and fails with ErrSignedOut when a logout that came
+	// before means the session, by its sid, or by the subject since the sign-in began; when
+	// since then one with other grants was stored, Expel or EndSessions meant the subject; and
+	// when the sign-in began longer than SignInWithin ago.
 	CreateSession(ctx context.Context, s *Session) error
 	// UseSession returns the session in force with that hash, and notes its use; else
 	// ErrNotFound.
@@ -74,8 +80,11 @@ type Sessions interface {
 	ListSessions(ctx context.Context, before spend.ID, limit int) (page []Session, more bool, err error)
 	// EndSession ends a session, or fails with ErrNotFound when none is in force.
 	EndSession(ctx context.Context, id spend.ID) error
-	// EndSessions ends all of a principal, and returns how many.
-	EndSessions(ctx context.Context, principal string) (int, error)
+	// Expel is EndSession, and no sign-in of the same subject that has begun makes another.
+	Expel(ctx context.Context, id spend.ID) error
+	// EndSessions ends all of a principal, and returns how many; no sign-in of the subject
+	// that has begun makes another.
+	EndSessions(ctx context.Context, of Subject, principal string) (int, error)
 	// EndLoggedOut ends the sessions that a logout means, and returns how many;
 	// ErrReplayed when its token came before.
 	EndLoggedOut(ctx context.Context, l Logout) (int, error)

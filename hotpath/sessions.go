@@ -71,7 +71,7 @@ func (a Access) person() (name, email string) {
 }
 
 // SignIn begins the session of a person whom the provider has named, and returns its token,
-// which is not kept; audit.ErrSignedOut when they were signed out meanwhile.
+// which is not kept; audit.ErrSignedOut when they were signed out, or had other rights, meanwhile.
 func (a *Authorizer) SignIn(ctx context.Context, by audit.Actor, s *audit.Session) (token string, err error) {
 	token = rand.Text() + rand.Text()
 	s.ID, s.TokenHash, s.For, s.Idle = spend.NewID(a.now()), sha256.Sum256([]byte(token)), audit.SessionFor, audit.SessionIdle
@@ -106,18 +106,22 @@ func (a *Authorizer) TakeOver(ctx context.Context, token string) (next string, e
 // SignOut ends the caller's session, on every node when it returns.
 func (a *Authorizer) SignOut(ctx context.Context, by audit.Actor, c Caller) error {
 	by.Principal = c.session.Grants.Principal
-	if err := a.EndSession(ctx, by, c.session.ID); !errors.Is(err, audit.ErrNotFound) {
+	if err := a.endSession(ctx, by, c.session.ID, a.store.EndSession); !errors.Is(err, audit.ErrNotFound) {
 		return err
 	}
 	return nil // it had ended meanwhile
 }
 
-// EndSession ends a session, on every node when it returns; audit.ErrNotFound without one.
+// EndSession ends somebody's session, on every node when it returns, and what they have begun
+// to sign in with; audit.ErrNotFound without one.
 func (a *Authorizer) EndSession(ctx context.Context, by audit.Actor, id spend.ID) error {
+	return a.endSession(ctx, by, id, a.store.Expel)
+}
+
+func (a *Authorizer) endSession(ctx context.Context, by audit.Actor, id spend.ID, end func(context.Context, spend.ID) error) error {
 	ctx, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	err := a.store.EndSession(ctx, id)
-	switch {
+	switch err := end(ctx, id); {
 	case errors.Is(err, audit.ErrNotFound):
 		return err
 	case err != nil:
@@ -127,15 +131,15 @@ func (a *Authorizer) EndSession(ctx context.Context, by audit.Actor, id spend.ID
 	return nil
 }
 
-// EndSessions ends all sessions of a principal who may not sign in any more.
-func (a *Authorizer) EndSessions(ctx context.Context, by audit.Actor, principal string) error {
+// EndSessions ends all sessions of a person who may not sign in any more.
+func (a *Authorizer) EndSessions(ctx context.Context, by audit.Actor, of *audit.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	ended, err := a.store.EndSessions(ctx, principal)
+	ended, err := a.store.EndSessions(ctx, of.Subject, of.Grants.Principal)
 	if err != nil {
 		return fmt.Errorf("%w: cannot end sessions: %w", ErrUnavailable, err)
 	}
-	by.Principal = principal
+	by.Principal = of.Grants.Principal
 	a.log.Info("sessions ended: the provider names no group with a role any more", "sessions", ended, "", &by)
 	return nil
 }

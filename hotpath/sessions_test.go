@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,8 +16,10 @@ import (
 // signedIn begins the session of a person at a node, and returns its token.
 func (f *fleet) signedIn(node int, name string, g spend.Grants) (string, *audit.Session) {
 	f.t.Helper()
-	s := &audit.Session{Subject: audit.Subject{Issuer: "https://id.example", Subject: name, Session: "at " + name}, Name: name, Email: name +
-		"@example.com", Grants: g}
+	s := &audit.Session{
+		Subject: audit.Subject{Issuer: "https://id.example", Subject: name, Session: "at " + name}, Name: name, Email: name + "@example.com",
+		Grants: g, Begun: time.Now(),
+	}
 	s.Grants.Principal, s.Grants.Owner = "id:"+name, s.Email
 	token, err := f.nodes[node].SignIn(context.Background(), audit.Actor{}, s)
 	if err != nil {
@@ -57,7 +60,7 @@ func TestSessionEndsEverywhere(t *testing.T) {
 			},
 			"the admin": func(_ string, s *audit.Session) error { return f.nodes[0].EndSession(ctx, audit.Actor{}, s.ID) },
 			"no role": func(_ string, s *audit.Session) error {
-				return f.nodes[0].EndSessions(ctx, audit.Actor{}, s.Grants.Principal)
+				return f.nodes[0].EndSessions(ctx, audit.Actor{}, s)
 			},
 			"the provider": func(_ string, s *audit.Session) error {
 				return f.nodes[0].EndLoggedOut(ctx, audit.Actor{}, audit.Logout{Subject: s.Subject, Token: spend.HashKey(s.Name)})

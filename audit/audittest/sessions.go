@@ -113,7 +113,7 @@ func sessionsEndTogether(t *testing.T, s Subject) {
 		})
 	}
 	create("a1", "a2", "b1", "c1", "c2", "c3x")
-	if n, err := s.EndSessions(ctx, "id:a"); err != nil || n != 2 {
+	if n, err := s.EndSessions(ctx, audit.Subject{}, "id:a"); err != nil || n != 2 {
 		t.Errorf("ended %d, %v", n, err)
 	}
 	if n, err := logout("j1", "", "at c1"); err != nil || n != 1 {
@@ -137,7 +137,7 @@ func sessionsEndTogether(t *testing.T, s Subject) {
 	}
 	// Who signs in with other rights has none of those before.
 	other := newSession("b2", "id:b")
-	other.Grants.Groups = nil
+	other.Grants.Groups, other.Begun = nil, now().Add(time.Second)
 	must(t, s.CreateSession(ctx, other))
 	create("d1", "d2")
 	if in := inForce(t, s, "b1", "b2", "d1", "d2"); in != "b2d1d2" {
@@ -199,5 +199,64 @@ func sessionsLoggedOut(t *testing.T, s Subject) {
 		if in := inForce(t, s, fmt.Sprint("id:race-", round)); in != "" {
 			t.Errorf("%s outlived its logout", in)
 		}
+	}
+}
+
+// sessionsOverlap: a sign-in that begins before what is known of somebody's rights changes
+// makes no session after it, whichever of the two words is the newer.
+func sessionsOverlap(t *testing.T, s Subject) {
+	ctx := t.Context()
+	before, later := now().Add(-time.Minute), now().Add(time.Minute)
+	create := func(token, subject string, begun time.Time, groups ...string) bool {
+		t.Helper()
+		n := newSession(token, subject)
+		n.Begun, n.Grants.Groups = begun, groups
+		err := s.CreateSession(ctx, n)
+		if err != nil && !errors.Is(err, audit.ErrSignedOut) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	// Sign-ins at once with the same rights are two sessions, one with others is none and ends them.
+	if !create("a", "id:1", before, "finance") || !create("b", "id:1", before, "finance") {
+		t.Error("two sign-ins at once are not two sessions")
+	}
+	if create("c", "id:1", before) || inForce(t, s, "a", "b", "c") != "" {
+		t.Error("two sign-ins at once gave different rights, and one of them is a session")
+	}
+	if create("d", "id:1", before, "support") || !create("e", "id:1", later, "support") {
+		t.Error("signing in again does not help, or is not needed")
+	}
+	// Another label is another principal, and the same person.
+	moved := newSession("f", "id:1")
+	moved.Grants.Principal, moved.Begun = "other:1", later
+	must(t, s.CreateSession(ctx, moved))
+	if in := inForce(t, s, "e", "f"); in != "f" {
+		t.Errorf("in force are %q, want f", in)
+	}
+	// The provider names no group with a role any more, of somebody without a session.
+	_, err := s.EndSessions(ctx, audit.Subject{Issuer: "https://id.example", Subject: "id:2"}, "id:2")
+	must(t, err)
+	if create("g", "id:2", before) || !create("h", "id:2", later) || !create("i", "id:3", before) {
+		t.Error("a sign-in began before the person had no role")
+	}
+	// An admin ends a session, and with it what has begun; who signs out does not.
+	own, other := newSession("j", "id:4"), newSession("k", "id:5")
+	must(t, s.CreateSession(ctx, own))
+	must(t, s.CreateSession(ctx, other))
+	must(t, s.EndSession(ctx, own.ID))
+	must(t, s.Expel(ctx, other.ID))
+	if err := s.Expel(ctx, own.ID); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("ended again: %v", err)
+	}
+	if in := inForce(t, s, "j", "k"); in != "" {
+		t.Errorf("in force are %q", in)
+	}
+	if !create("l", "id:4", before, "finance") || create("m", "id:5", before, "finance") || !create("n", "id:5", later, "finance") {
+		t.Error("what an admin ends goes on, or what a person ends goes no further")
+	}
+	// A process that hangs with what a provider said long ago.
+	if create("o", "id:6", now().Add(-audit.SignInWithin-time.Second)) || !create("p", "id:6", now().Add(-audit.SignInWithin+time.Minute)) {
+		t.Error("a sign-in of long ago is a session, or one of just now is none")
 	}
 }

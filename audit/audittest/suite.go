@@ -127,6 +127,7 @@ func configTests() []test {
 		{"Sessions", sessions},
 		{"SessionsEndTogether", sessionsEndTogether},
 		{"SessionsLoggedOut", sessionsLoggedOut},
+		{"SessionsOverlap", sessionsOverlap},
 		{"ApprovalParties", approvalParties},
 		{"ApprovalPartyRace", approvalPartyRace},
 		{"ApprovalGroups", approvalGroups},

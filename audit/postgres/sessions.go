@@ -30,24 +30,10 @@ func scanSession(row pgx.CollectableRow) (s audit.Session, err error) {
 
 // CreateSession implements audit.Sessions.
 func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
-	return s.read(ctx, "cannot store a session", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
-		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-			if err := takeTurn(ctx, tx); err != nil {
-				return err
-			}
-			var over bool
-			err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM session_logouts AS l WHERE l.issuer = $1 AND l.subject IN ('', $2)
-				AND (l.provider_sid <> '' AND l.provider_sid = $3
-					OR l.at >= from_ms($4) AND (l.provider_sid = '' OR $3 = '' AND l.subject <> '')))`,
-				n.Subject.Issuer, n.Subject.Subject, n.Subject.Session, n.Begun.UnixMilli()).Scan(&over)
-			if err != nil {
-				return err
-			}
-			if over {
-				return audit.ErrSignedOut
-			}
-			_, err = tx.Exec(ctx, endSessions+"s.principal = $1 AND s.grants <> $2::jsonb", n.Grants.Principal, n.Grants.Text())
-			if err != nil {
+	over := false
+	err := s.read(ctx, "cannot store a session", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+			if over, err = endOthers(ctx, tx, n); err != nil || over {
 				return err
 			}
 			_, err = tx.Exec(ctx, `INSERT INTO sessions (id, token_hash, issuer, subject, provider_sid, principal, name, email, grants, idle_ms,
@@ -60,6 +46,32 @@ func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 			return err
 		})
 	})
+	if err == nil && over {
+		return audit.ErrSignedOut
+	}
+	return err
+}
+
+// endOthers ends what the person had with other rights, and reports whether the new session is
+// over before it begins.
+func endOthers(ctx context.Context, tx pgx.Tx, n *audit.Session) (over bool, err error) {
+	if err := takeTurn(ctx, tx); err != nil {
+		return false, err
+	}
+	_, err = tx.Exec(ctx, endSessions+"(s.principal = $1 OR s.issuer = $2 AND s.subject = $3) AND s.grants <> $4::jsonb",
+		n.Grants.Principal, n.Subject.Issuer, n.Subject.Subject, n.Grants.Text())
+	if err != nil {
+		return false, err
+	}
+	err = tx.QueryRow(ctx, `SELECT clock_timestamp() > from_ms($4) + $7 * interval '1 millisecond'
+		OR EXISTS (SELECT FROM session_logouts AS l WHERE l.issuer = $1 AND l.subject IN ('', $2)
+			AND (l.provider_sid <> '' AND l.provider_sid = $3
+				OR l.at >= from_ms($4) AND (l.provider_sid = '' OR $3 = '' AND l.subject <> '')))
+		OR EXISTS (SELECT FROM sessions AS s WHERE (s.principal = $5 OR s.issuer = $1 AND s.subject = $2)
+			AND s.grants <> $6::jsonb AND s.created_at >= from_ms($4))`,
+		n.Subject.Issuer, n.Subject.Subject, n.Subject.Session, n.Begun.UnixMilli(), n.Grants.Principal, n.Grants.Text(),
+		audit.SignInWithin.Milliseconds()).Scan(&over)
+	return over, err
 }
 
 // takeTurn makes those who begin and who end sessions together see each other: what the
@@ -131,7 +143,21 @@ func (s *Store) ListSessions(ctx context.Context, before spend.ID, limit int) (p
 
 // EndSession implements audit.Sessions.
 func (s *Store) EndSession(ctx context.Context, id spend.ID) error {
-	ended, err := s.endSessions(ctx, inForce+" AND s.id = $1", [16]byte(id))
+	ended := int64(0)
+	err := s.read(ctx, "cannot end a session", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+		done, err := db.Exec(ctx, endSessions+inForce+" AND s.id = $1", [16]byte(id))
+		ended = done.RowsAffected()
+		return err
+	})
+	if err == nil && ended == 0 {
+		return audit.ErrNotFound
+	}
+	return err
+}
+
+// Expel implements audit.Sessions.
+func (s *Store) Expel(ctx context.Context, id spend.ID) error {
+	ended, err := s.expel(ctx, "s.id = $1", [16]byte(id), audit.Subject{})
 	if err == nil && ended == 0 {
 		return audit.ErrNotFound
 	}
@@ -139,15 +165,24 @@ func (s *Store) EndSession(ctx context.Context, id spend.ID) error {
 }
 
 // EndSessions implements audit.Sessions.
-func (s *Store) EndSessions(ctx context.Context, principal string) (int, error) {
-	return s.endSessions(ctx, inForce+" AND s.principal = $1", principal)
+func (s *Store) EndSessions(ctx context.Context, of audit.Subject, principal string) (int, error) {
+	return s.expel(ctx, "s.principal = $1", principal, of)
 }
 
-func (s *Store) endSessions(ctx context.Context, which string, args ...any) (ended int, err error) {
+// expel ends sessions, and notes it of their subjects and of another, if any, as a logout of
+// theirs, which sign-ins that have begun find.
+func (s *Store) expel(ctx context.Context, which string, arg any, of audit.Subject) (ended int, err error) {
 	err = s.read(ctx, "cannot end sessions", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
-		done, err := db.Exec(ctx, endSessions+which, args...)
-		ended = int(done.RowsAffected())
-		return err
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			if err := takeTurn(ctx, tx); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, "WITH ended AS ("+endSessions+inForce+" AND "+which+` RETURNING s.issuer, s.subject), noted AS (
+				INSERT INTO session_logouts (token, request, issuer, subject, provider_sid, at)
+				SELECT sha256(gen_random_uuid()::text::bytea), $2, w.issuer, w.subject, '', clock_timestamp()
+				FROM (SELECT * FROM ended UNION SELECT $3, $4 WHERE $4 <> '') AS w)
+				SELECT count(*) FROM ended`, arg, [16]byte(spend.NewID(time.Now())), of.Issuer, of.Subject).Scan(&ended)
+		})
 	})
 	return ended, err
 }

@@ -27,19 +27,10 @@ func scanSession(row scanner) (s audit.Session, err error) {
 
 // CreateSession implements audit.Sessions.
 func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
-	return s.write(ctx, "cannot store a session", func(tx *sql.Tx) error {
+	over := false
+	err := s.write(ctx, "cannot store a session", func(tx *sql.Tx) (err error) {
 		now, grants := time.Now().UnixMilli(), n.Grants.Text()
-		var over bool
-		err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM session_logouts WHERE issuer = ?1 AND subject IN ('', ?2)
-			AND (provider_sid <> '' AND provider_sid = ?3 OR at >= ?4 AND (provider_sid = '' OR ?3 = '' AND subject <> '')))`,
-			n.Subject.Issuer, n.Subject.Subject, n.Subject.Session, n.Begun.UnixMilli()).Scan(&over)
-		if err != nil {
-			return err
-		}
-		if over {
-			return audit.ErrSignedOut
-		}
-		if _, err := tx.Exec(endSessions+"principal = ?2 AND grants <> ?3", now, n.Grants.Principal, grants); err != nil {
+		if over, err = endOthers(tx, n, now, grants); err != nil || over {
 			return err
 		}
 		_, err = tx.Exec(`INSERT INTO sessions (id, token_hash, issuer, subject, provider_sid, principal, name, email, grants, idle_ms,
@@ -49,6 +40,27 @@ func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 			n.Name, n.Email, grants, n.Idle.Milliseconds(), now, now, now+n.For.Milliseconds())
 		return err
 	})
+	if err == nil && over {
+		return audit.ErrSignedOut
+	}
+	return err
+}
+
+// endOthers ends what the person had with other rights, and reports whether the new session is
+// over before it begins.
+func endOthers(tx *sql.Tx, n *audit.Session, now int64, grants string) (over bool, err error) {
+	of := n.Subject
+	_, err = tx.Exec(endSessions+"(principal = ?2 OR issuer = ?3 AND subject = ?4) AND grants <> ?5", now, n.Grants.Principal, of.Issuer,
+		of.Subject, grants)
+	if err != nil {
+		return false, err
+	}
+	err = tx.QueryRow(`SELECT ?7 OR EXISTS (SELECT 1 FROM session_logouts WHERE issuer = ?1 AND subject IN ('', ?2)
+			AND (provider_sid <> '' AND provider_sid = ?3 OR at >= ?4 AND (provider_sid = '' OR ?3 = '' AND subject <> '')))
+		OR EXISTS (SELECT 1 FROM sessions WHERE (principal = ?5 OR issuer = ?1 AND subject = ?2) AND grants <> ?6 AND created_at >= ?4)`,
+		of.Issuer, of.Subject, of.Session, n.Begun.UnixMilli(), n.Grants.Principal, grants,
+		now > n.Begun.Add(audit.SignInWithin).UnixMilli()).Scan(&over)
+	return over, err
 }
 
 // UseSession implements audit.Sessions.
@@ -90,7 +102,18 @@ func (s *Store) ListSessions(ctx context.Context, before spend.ID, limit int) (p
 
 // EndSession implements audit.Sessions.
 func (s *Store) EndSession(ctx context.Context, id spend.ID) error {
-	ended, err := s.endSessions(ctx, inForce+" AND id = ?2", id[:])
+	return s.write(ctx, "cannot end a session", func(tx *sql.Tx) error {
+		ended, err := rows(tx.Exec(endSessions+inForce+" AND id = ?2", time.Now().UnixMilli(), id[:]))
+		if err == nil && ended == 0 {
+			return sql.ErrNoRows
+		}
+		return err
+	})
+}
+
+// Expel implements audit.Sessions.
+func (s *Store) Expel(ctx context.Context, id spend.ID) error {
+	ended, err := s.expel(ctx, "id = ?2", id[:], audit.Subject{})
 	if err == nil && ended == 0 {
 		return audit.ErrNotFound
 	}
@@ -98,13 +121,22 @@ func (s *Store) EndSession(ctx context.Context, id spend.ID) error {
 }
 
 // EndSessions implements audit.Sessions.
-func (s *Store) EndSessions(ctx context.Context, principal string) (int, error) {
-	return s.endSessions(ctx, inForce+" AND principal = ?2", principal)
+func (s *Store) EndSessions(ctx context.Context, of audit.Subject, principal string) (int, error) {
+	return s.expel(ctx, "principal = ?2", principal, of)
 }
 
-func (s *Store) endSessions(ctx context.Context, which string, arg any) (ended int, err error) {
+// expel ends sessions, and notes it of their subjects and of another, if any, as a logout of
+// theirs, which sign-ins that have begun find.
+func (s *Store) expel(ctx context.Context, which string, arg any, of audit.Subject) (ended int, err error) {
 	err = s.write(ctx, "cannot end sessions", func(tx *sql.Tx) error {
-		ended, err = rows(tx.Exec(endSessions+which, time.Now().UnixMilli(), arg))
+		now, request := time.Now(), spend.NewID(time.Now())
+		_, err := tx.Exec(`INSERT INTO session_logouts (token, request, issuer, subject, provider_sid, at)
+			SELECT randomblob(32), ?3, issuer, subject, '', ?1 FROM (SELECT issuer, subject FROM sessions WHERE `+inForce+" AND "+which+`
+			UNION SELECT ?4, ?5 WHERE ?5 <> '')`, now.UnixMilli(), arg, request[:], of.Issuer, of.Subject)
+		if err != nil {
+			return err
+		}
+		ended, err = rows(tx.Exec(endSessions+inForce+" AND "+which, now.UnixMilli(), arg))
 		return err
 	})
 	return ended, err

@@ -65,7 +65,7 @@ type authorizer interface {
 	SignIn(ctx context.Context, by audit.Actor, s *audit.Session) (token string, err error)
 	SignOut(ctx context.Context, by audit.Actor, c hotpath.Caller) error
 	EndSession(ctx context.Context, by audit.Actor, id spend.ID) error
-	EndSessions(ctx context.Context, by audit.Actor, principal string) error
+	EndSessions(ctx context.Context, by audit.Actor, of *audit.Session) error
 	TakeOver(ctx context.Context, token string) (next string, err error)
 	EndLoggedOut(ctx context.Context, by audit.Actor, l audit.Logout) error
 }

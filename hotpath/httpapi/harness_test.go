@@ -463,7 +463,7 @@ func (f *fake) SignOut(context.Context, audit.Actor, hotpath.Caller) error { ret
 
 func (f *fake) EndSession(context.Context, audit.Actor, spend.ID) error { return f.workErr }
 
-func (f *fake) EndSessions(context.Context, audit.Actor, string) error { return f.workErr }
+func (f *fake) EndSessions(context.Context, audit.Actor, *audit.Session) error { return f.workErr }
 
 func (f *fake) TakeOver(context.Context, string) (string, error) { return "", f.workErr }
 

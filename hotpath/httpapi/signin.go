@@ -27,7 +27,7 @@ var (
 	errToken     = &refusal{400, codeBadRequest, "what the provider says is not accepted; see the service's log for this request"}
 	errNoRole    = &refusal{403, codeForbidden, "none of your groups has a role here; an admin gives one in SPENDGATE_OIDC_ROLES"}
 	errProvider  = &refusal{502, codeInternal, "the sign-in provider does not answer; try again, or use an API key"}
-	errSignedOut = &refusal{400, codeBadRequest, "the provider signed you out while you signed in; sign in again"}
+	errSignedOut = &refusal{400, codeBadRequest, "you were signed out, or your rights changed, while you signed in; sign in again"}
 	errReplayed  = &refusal{400, codeBadRequest, "the logout token was used"}
 	errForm      = &refusal{400, codeBadRequest, "the body must be a form with one logout_token"}
 )
@@ -146,7 +146,7 @@ func (a *API) endSignIn(x *exchange) error {
 	})
 	if errors.Is(err, signin.ErrNoRole) && session != nil {
 		// What the groups gave before they give no more.
-		if ended := a.authorizer.EndSessions(x.context(), a.actor(x), session.Grants.Principal); ended != nil {
+		if ended := a.authorizer.EndSessions(x.context(), a.actor(x), session); ended != nil {
 			err = ended
 		}
 	}

@@ -203,7 +203,7 @@ type Answer struct {
 }
 
 // End returns the session of whom the provider has signed in, to be stored. With ErrNoRole
-// its principal alone is set.
+// it says who they are, and grants nothing.
 func (s *SignIn) End(ctx context.Context, cookie string, answer Answer) (*audit.Session, error) {
 	a := open(s.key, cookie, s.Now())
 	switch {
