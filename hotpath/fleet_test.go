@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,8 +124,9 @@ func (f *fleet) post(node int, policyID, rules string, drop ...string) int {
 
 // outcome is what a client would see of one check.
 type outcome struct {
-	answer hotpath.Answer
-	err    error
+	answer  hotpath.Answer
+	err     error
+	request string // its ID
 }
 
 func (o outcome) String() string {
@@ -151,9 +153,9 @@ func (o outcome) names(id string) bool {
 func (f *fleet) check(node int, action spend.Action) outcome { return f.checkBy(f.key, node, action) }
 
 func (f *fleet) checkBy(caller hotpath.Caller, node int, action spend.Action) outcome {
-	q := hotpath.Request{Caller: caller, ID: "req_000000000000", Started: time.Now()}
+	q := hotpath.Request{Caller: caller, ID: fmt.Sprintf("req_%012x", rand.Uint64()>>16), Started: time.Now()}
 	answer, _, err := f.nodes[node].Check(context.Background(), q, &action)
-	return outcome{answer, err}
+	return outcome{answer, err, q.ID}
 }
 
 // checkAll sends the actions at once, in turn to each node.

@@ -111,6 +111,9 @@ func TestOneCheckPerIdempotencyKey(t *testing.T) {
 				if o.answer.Check.ID != pass.ID || o.passed() == o.answer.Replayed {
 					t.Errorf("want a replay of %s: %s", pass.ID.Text("chk_"), o)
 				}
+				if (o.answer.Check.RequestID == o.request) == o.answer.Replayed { // S83
+					t.Errorf("%s says that %s made the check: %s", o.request, o.answer.Check.RequestID, o)
+				}
 			}
 			other := a
 			other.Counterparty = "someone else"
@@ -218,7 +221,7 @@ func TestReplayAfterFlush(t *testing.T) {
 		first := f.check(0, action)
 		f.flush()
 		again := f.check(1, action)
-		if !again.answer.Replayed || again.answer.Check.ID != first.answer.Check.ID {
+		if !again.answer.Replayed || again.answer.Check.ID != first.answer.Check.ID || again.answer.Check.RequestID != first.request {
 			t.Errorf("first %s, after the flush %s", first, again)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -252,8 +253,8 @@ func parsedAmount(text string) string {
 
 // sentRequest is what is repeated byte for byte.
 type sentRequest struct {
-	method, uri string
-	body        []byte
+	method, uri, nonce string
+	body               []byte
 }
 
 // scripted is a server that plays the exchanges of a case.
@@ -278,10 +279,10 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x := s.exchanges[s.next]
 	s.next++
-	sent := sentRequest{r.Method, r.RequestURI, body}
+	sent := sentRequest{r.Method, r.RequestURI, r.Header.Get("Request-Nonce"), body}
 	if x.Expect != nil {
 		s.expect(x, r, body)
-	} else if sent.method != s.last.method || sent.uri != s.last.uri || !bytes.Equal(sent.body, s.last.body) {
+	} else if !reflect.DeepEqual(sent, s.last) {
 		s.t.Errorf("sent %v, before %v", sent, s.last)
 	}
 	s.last = sent

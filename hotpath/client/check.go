@@ -1,11 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"spendgate/audit/spend"
@@ -29,6 +31,10 @@ type Action struct {
 	// ApprovalID has the check use an approval of this action (S47): another check than
 	// the one that was escalated, also under the same idempotency key (S18).
 	ApprovalID string `json:"approval_id,omitempty"`
+	// Nonce is a secret of 16 to 128 visible ASCII characters by which the service knows an attempt of
+	// this request again (S83). Who keeps one before the first attempt, and gives it again after a
+	// crash, is told by First that its own request made the check. Check makes one when it is empty.
+	Nonce string `json:"-"`
 	// Metadata is context for rules. json.Number and strings keep decimals exact.
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
@@ -53,6 +59,10 @@ type Result struct {
 	// idempotency key was known: without an Outcome the action may have been carried
 	// out all the same.
 	Replayed bool `json:"-"`
+	// First reports that the request made the check: its answer was not given before, or is Replayed
+	// to the same Nonce. Whoever else asks under the idempotency key is told otherwise. It is false of
+	// what was read again later, and of each replay by a service that knows no nonces.
+	First bool `json:"-"`
 	// Outcome is what was reported of the check since; zero when nothing was. NextStep
 	// goes by it, unlike that of Body.
 	Outcome CheckOutcome `json:"-"`
@@ -75,7 +85,7 @@ func (r *Result) Allowed() bool {
 }
 
 // Check asks whether an action may be carried out. Repetitions carry one
-// idempotency key, the action's or a new one. Errors: *Error when the service
+// idempotency key and one nonce, the action's or new ones. Errors: *Error when the service
 // refused the request, and then decided and recorded nothing; *UndecidedError
 // when it did not answer or may have decided. On every error the result is nil.
 func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
@@ -86,11 +96,12 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, unknown, err := c.send(ctx, request{method: http.MethodPost, path: "/v1/checks", body: body, repeatable: true})
+	nonce := cmp.Or(a.Nonce, NewIdempotencyKey())
+	from, unknown, err := c.send(ctx, request{method: http.MethodPost, path: "/v1/checks", body: body, nonce: nonce, repeatable: true})
 	if err == nil {
 		var r *Result
 		if r, err = read[Result](from); err == nil {
-			r.checked = true
+			r.checked, r.First = true, !r.Replayed || slices.Equal(from.header.Values("First-Request"), []string{"same"})
 			return r, nil
 		}
 	}

@@ -40,6 +40,8 @@ type request struct {
 	admin      bool // needs the admin key only
 	// idempotencyKey is sent as a header; empty is none.
 	idempotencyKey string
+	// nonce is sent as a header; empty is none.
+	nonce string
 	// wait is how long the service may hold its answer (Prefer: wait), in seconds.
 	wait time.Duration
 	// ifMatch is the version that must be in force; empty for none.
@@ -146,6 +148,9 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	}
 	if r.idempotencyKey != "" {
 		sent.Header.Set("Idempotency-Key", r.idempotencyKey)
+	}
+	if r.nonce != "" {
+		sent.Header.Set("Request-Nonce", r.nonce)
 	}
 	if r.wait > 0 {
 		sent.Header.Set("Prefer", "wait="+strconv.Itoa(int(r.wait/time.Second)))

@@ -19,7 +19,9 @@ func (a *API) postCheck(x *exchange) error {
 		x.quota = quota
 		return err // a stranger's body is not parsed
 	}
-	if fault := x.decode(x.decodeCheckRequest); fault != nil {
+	fault := x.decode(x.decodeCheckRequest)
+	a.nameByNonce(x)
+	if fault != nil {
 		if err := a.admit(x, x.caller); err != nil {
 			return err
 		}
@@ -38,6 +40,7 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 		x.trace.Check, x.trace.Replayed = answer.Check, answer.Replayed
 	}
 	x.setReplayed(answer.Replayed)
+	x.setFirst(&answer)
 	x.setBecame(&answer.Became)
 	x.out = AppendCheckResult(x.out, answer.Check)
 	return x.answer(200)

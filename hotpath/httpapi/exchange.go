@@ -25,7 +25,7 @@ import (
 // exchange is one request and its answer while they are at work.
 type exchange struct {
 	ctx       *fasthttp.RequestCtx
-	id        string    // req_ + 12 hex
+	id        string    // req_ + 12 hex; of a check with a nonce by that
 	started   time.Time // when the first byte was read (S20)
 	endpoint  *endpoint
 	quota     ratelimit.Quota // Limit is 0 while no limit governs the answer
@@ -43,7 +43,8 @@ type exchange struct {
 	demo   bool           // the caller has no key and needs none
 	access hotpath.Access // of the caller, once it was admitted
 
-	textAmounts bool // amounts may be strings in the request, and are in the response
+	nonce       []byte // of a check that sent one; of the request's buffer
+	textAmounts bool   // amounts may be strings in the request, and are in the response
 
 	failure error    // what fail was given
 	refusal *refusal // its answer; nil without a failure

@@ -11,15 +11,14 @@ import (
 // headerIdempotency is as fasthttp spells it.
 const headerIdempotency = "Idempotency-Key"
 
-// decodeCheckRequest reads the body of a check and, where there is one, the header that
-// may stand for the body's idempotency_key (S58).
+// decodeCheckRequest reads the body of a check, its nonce and, where there is one, the
+// header that may stand for the body's idempotency_key (S58).
 func (x *exchange) decodeCheckRequest(r *reader) error {
-	err := decodeCheck(r, &x.action)
-	sent := x.ctx.Request.Header.PeekAll(headerIdempotency)
-	if len(sent) == 0 {
-		return err
+	r.action(&x.action, false)
+	if sent := x.ctx.Request.Header.PeekAll(headerIdempotency); len(sent) > 0 {
+		r.takeIdempotencyKey(sent, &x.action.IdempotencyKey)
 	}
-	r.takeIdempotencyKey(sent, &x.action.IdempotencyKey)
+	x.takeNonce(r)
 	return r.faults.Err()
 }
 
