@@ -12,9 +12,16 @@ import (
 	"spendgate/hotpath/report"
 )
 
-// MaxHeld bounds what a replay remembers: passes, buckets of budgets, approvals and
-// outcomes to come. It is some 200 MB at most.
-const MaxHeld = 1_000_000
+// MaxHeld bounds what a replay remembers, in bytes: four million passes, or fewer beside
+// buckets of budgets, approvals and outcomes to come.
+const MaxHeld = 256 << 20
+
+// What they take, with their share of what finds them, and of what they refer to.
+const (
+	bucketBytes = 160
+	askingBytes = 600
+	reportBytes = 800
+)
 
 // ErrTooLarge ends a replay whose windows hold more than MaxHeld.
 var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hold more than a backtest remembers: take a shorter time, " +
@@ -70,7 +77,7 @@ type Engine struct {
 	reports reports
 	peaks   map[string]*peak
 	warmUp  int64 // checks of the policy before From
-	swept   int   // what was held after the last sweep
+	swept   int   // the bytes that were held after the last sweep
 }
 
 // asking is a check that asked for an approval.
@@ -79,12 +86,12 @@ type asking struct {
 	allowed bool // by the candidate, which needs no approval
 	charges []spend.Charge
 	until   int64 // when nobody can use it any more
+	ends    int64 // when the candidate's is over, used too late or not at all; 0: history's is what there is
 }
 
 // New returns an engine before its first record.
 func New(o Options) *Engine {
 	e := &Engine{o: o, tally: report.NewTally(), asked: make(map[spend.ID]*asking), peaks: make(map[string]*peak)}
-	e.passes.latest = make(map[fingerprint]*pass)
 	for side := range e.taken {
 		e.taken[side].byID = make(map[spend.ID]*counter)
 	}
@@ -146,11 +153,10 @@ func (e *Engine) compare(r *Record, own *policy.Program) {
 		e.followAsked(r, own, asked)
 		return
 	}
-	var lift []spend.EscalatedRule
-	if asked != nil {
-		lift = asked.rules[candidate]
+	if asked != nil && asked.ends != 0 && asked.ends <= c.Timestamp().UnixMilli() {
+		asked = nil // of the candidate there was no approval any more
 	}
-	j := e.judge(candidate, e.o.Candidate, c, lift)
+	j := e.judge(candidate, e.o.Candidate, c, asked)
 	j.Version = e.o.Candidate.Version() // 0 of rules that are no version
 	was := report.VerdictOf(&c.Decision)
 	if e.tally.Add(&c.Action, was, j.Verdict) && e.o.Flip != nil {
@@ -162,11 +168,7 @@ func (e *Engine) compare(r *Record, own *policy.Program) {
 // unexplained returns why the version that judged the check does not decide it as it
 // is recorded; empty if it does.
 func (e *Engine) unexplained(c *spend.Check, own *policy.Program, asked *asking) string {
-	var lift []spend.EscalatedRule
-	if asked != nil {
-		lift = asked.rules[recorded]
-	}
-	now, was := e.judge(recorded, own, c, lift), report.VerdictOf(&c.Decision)
+	now, was := e.judge(recorded, own, c, asked), report.VerdictOf(&c.Decision)
 	now.Version = was.Version
 	switch {
 	case now.Verdict == was:
@@ -234,7 +236,7 @@ func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
 			e.noteTaken(takes)
 		}
 	}
-	e.ask(c, j, takes)
+	e.ask(r, j, takes)
 	if c.Decision.Effect != spend.Allow {
 		return
 	}
@@ -263,7 +265,8 @@ func (e *Engine) followAsked(r *Record, own *policy.Program, asked *asking) {
 }
 
 // ask remembers what the check asks of people.
-func (e *Engine) ask(c *spend.Check, j *judgement, takes []spend.Charge) {
+func (e *Engine) ask(r *Record, j *judgement, takes []spend.Charge) {
+	c := r.Check
 	if c.Approval == nil {
 		return // nobody was asked, so nobody decided
 	}
@@ -273,6 +276,9 @@ func (e *Engine) ask(c *spend.Check, j *judgement, takes []spend.Charge) {
 		a.rules[candidate], a.allowed, a.charges = nil, j.Effect == spend.Allow, takes
 		if j.asks != nil {
 			a.rules[candidate] = j.asks.Rules
+			if !e.o.Recorded {
+				a.ends = r.expires(j.asks)
+			}
 		}
 	}
 	e.asked[c.ID] = a
@@ -280,7 +286,7 @@ func (e *Engine) ask(c *spend.Check, j *judgement, takes []spend.Charge) {
 
 // leave adds the fingerprint of a check.
 func (e *Engine) leave(c *spend.Check, by [sides]held) {
-	e.passes.add(fingerprint(c.Fingerprint[:]), &pass{id: c.ID, claimed: claimed(c), held: by}, c.Timestamp().UnixMilli())
+	e.passes.add(c, by)
 }
 
 // claimed is when a check claimed its fingerprint: of one that did not, when it was made.
@@ -291,10 +297,11 @@ func claimed(c *spend.Check) int64 {
 	return c.Timestamp().UnixMilli()
 }
 
-// bound forgets what is over now and then, and fails when too much is left.
+// bound forgets what is over now and then, and fails when so much is left that it would
+// do little else.
 func (e *Engine) bound(c *spend.Check) error {
 	n := e.held()
-	if n < 2*e.swept+1024 && n <= MaxHeld {
+	if n < e.swept/4*5+1<<16 && n <= MaxHeld {
 		return nil
 	}
 	now := c.Timestamp().UnixMilli()
@@ -307,14 +314,15 @@ func (e *Engine) bound(c *spend.Check) error {
 			delete(e.asked, id)
 		}
 	}
-	if e.swept = e.held(); e.swept > MaxHeld {
+	if e.swept = e.held(); e.swept > MaxHeld/8*7 {
 		return ErrTooLarge
 	}
 	return nil
 }
 
 func (e *Engine) held() int {
-	return e.passes.count + e.taken[recorded].count + e.taken[candidate].count + len(e.asked) + len(e.reports)
+	return e.passes.count*passBytes + (e.taken[recorded].count+e.taken[candidate].count)*bucketBytes +
+		len(e.asked)*askingBytes + len(e.reports)*reportBytes
 }
 
 // order is where the ID of a check or an outcome stands in time, to a quarter of a

@@ -1,12 +1,14 @@
 package backtest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
+	"spendgate/hotpath/report"
 )
 
 // An escalation whose approval expired, pending or approved and unused, leaves no
@@ -47,6 +49,9 @@ func TestExpiredApprovals(t *testing.T) {
 	asked := func(of byte, status audit.ApprovalStatus, approvedAfter time.Duration) Record {
 		r := Record{Check: check(0, of, spend.Escalate)}
 		r.Approval = &audit.Approval{Check: r.Check, Status: status, CreatedAt: began}
+		if status == audit.ApprovalDenied {
+			r.Approval.Decisions = []audit.Decision{{At: began.Add(time.Second)}}
+		}
 		if approvedAfter > 0 {
 			r.Approval.ApprovedAt = began.Add(approvedAfter)
 		}
@@ -88,6 +93,77 @@ func TestExpiredApprovals(t *testing.T) {
 		}
 		if r := e.Report(); r.Coverage.Compared != int64(len(records)-1) || r.Flips.Total != c.flips {
 			t.Errorf("%s: %s", name, r.JSON())
+		}
+	}
+}
+
+// People decided when they did: an approval that came after the candidate's terms had ended, or was used after them,
+// is none of the candidate's (S53), and a denial that came so late denies nothing there.
+func TestLateApprovals(t *testing.T) {
+	program := func(expires, useWithin int) *policy.Program {
+		var faults spend.Faults
+		p := policy.Compile("p", 1, fmt.Sprintf(`[{"rule_id":"ask","rule_type":"escalate_if","parameters":
+			{"amount_above":10,"approval":{"expires_minutes":%d,"use_within_minutes":%d}}},
+			{"rule_id":"twice","rule_type":"duplicate_guard","parameters":{"window_minutes":10}}]`, expires, useWithin), &faults)
+		if err := faults.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	live := program(3, 3)
+	began := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
+	check := func(after time.Duration, of byte, effect spend.Effect) *spend.Check {
+		at := began.Add(after)
+		c := &spend.Check{ID: spend.NewID(at), ActionType: spend.Refund, Fingerprint: spend.Hash{of}}
+		c.Action = spend.Action{AgentID: "a", PolicyID: "p", Type: spend.Refund, Currency: "USD", Counterparty: string(of)}
+		c.Action.Amount, _ = spend.ParseAmount("50")
+		c.Decision = spend.Decision{Effect: effect, PolicyVersion: 1}
+		c.Pass = spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: at.Add(10 * time.Minute).UnixMilli()}
+		if effect == spend.Escalate {
+			c.Decision.Reason, c.Decision.RuleID = spend.ReasonEscalationThreshold, "ask"
+			c.Approval = live.Asks(&c.Action, spend.Resolution{Type: spend.Refund, Confidence: spend.High}, at, nil, nil)
+		}
+		return c
+	}
+	asks, uses := check(0, 'u', spend.Escalate), check(160*time.Second, 'u', spend.Allow) // approved after 90 s
+	uses.Action.ApprovalID = asks.ID
+	denied, again := check(time.Second, 'd', spend.Escalate), check(100*time.Second, 'd', spend.Block) // denied after 90 s
+	again.Decision.Reason, again.Decision.RuleID, again.Pass = spend.ReasonDuplicate, "twice", spend.Pass{}
+	records := []Record{
+		{Check: asks, Approval: &audit.Approval{
+			Check: asks, Status: audit.ApprovalUsed, CreatedAt: began, ApprovedAt: began.Add(90 * time.Second), UsedBy: uses.ID,
+			Decisions: []audit.Decision{{Approves: true, At: began.Add(90 * time.Second)}},
+		}},
+		{Check: denied, Approval: &audit.Approval{
+			Check: denied, Status: audit.ApprovalDenied, CreatedAt: began.Add(time.Second),
+			Decisions: []audit.Decision{{At: began.Add(90 * time.Second)}},
+		}},
+		{Check: again}, {Check: uses},
+	}
+	for _, c := range []struct {
+		name      string
+		candidate *policy.Program
+		recorded  bool
+		flips     int
+	}{
+		{"the same", live, false, 0},
+		{"a minute to decide", program(1, 3), false, 2},
+		{"a minute to use it", program(3, 1), false, 1},
+		{"time enough", program(2, 2), false, 0},
+		{"history's approvals", program(1, 1), true, 0},
+	} {
+		var flips []string
+		e := New(Options{
+			Candidate: c.candidate, From: began, To: began.Add(time.Hour), Recorded: c.recorded,
+			Version: func(int) *policy.Program { return live }, Flip: func(f report.Flip) { flips = append(flips, f.JSON()) },
+		})
+		for i := range records {
+			if err := e.Feed(&records[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := e.Report(); r.Coverage.Compared != 4 || len(flips) != c.flips {
+			t.Errorf("%s: %s %s", c.name, r.JSON(), flips)
 		}
 	}
 }

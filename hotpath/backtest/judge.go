@@ -8,11 +8,15 @@ import (
 )
 
 // judge decides a check as a node does, by the state of one side: the duplicate guard,
-// the rules, then the budgets. lift are the rules whose escalations people approved.
-func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, lift []spend.EscalatedRule) (j judgement) {
+// the rules, then the budgets. asked is the check whose approval it uses, nil of none.
+func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, asked *asking) (j judgement) {
 	upTo := spend.Block
+	var lift []spend.EscalatedRule // whose escalations people approved
+	if asked != nil {
+		lift = asked.rules[side]
+	}
 	switch {
-	case !c.Action.ApprovalID.IsZero():
+	case asked != nil:
 		upTo = spend.Allow
 	case p.JudgesAgain():
 		upTo = spend.Escalate
@@ -39,8 +43,8 @@ func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, lift []spend
 }
 
 // expires is when what a side asked of people expires, on the terms of that side: people
-// decided as they did, and where history did not ask them nobody does. 0 is never, as of
-// what was denied or used.
+// decided when they did, which may be too late for it, and where history did not ask them
+// nobody does. 0 is never, as of what was denied or used.
 func (r *Record) expires(terms *spend.Approval) int64 {
 	a := r.Approval
 	switch {
@@ -48,12 +52,25 @@ func (r *Record) expires(terms *spend.Approval) int64 {
 		return 0
 	case a == nil:
 		return r.Check.Timestamp().Add(terms.Expires).UnixMilli()
-	case a.Status == audit.ApprovalDenied, a.Status == audit.ApprovalUsed:
-		return 0
-	case !a.ApprovedAt.IsZero():
-		return a.ApprovedAt.Add(terms.UseWithin).UnixMilli()
 	}
-	return a.CreatedAt.Add(terms.Expires).UnixMilli()
+	own, ends, decided := a.Check.Approval, a.CreatedAt.Add(terms.Expires), a.ApprovedAt
+	for i := range a.Decisions {
+		if d := &a.Decisions[i]; !d.Approves {
+			decided = d.At
+		}
+	}
+	// In history they were in time, whatever clocks say.
+	if decided.IsZero() || terms.Expires < own.Expires && !decided.Before(ends) {
+		return ends.UnixMilli()
+	}
+	if a.Status == audit.ApprovalDenied {
+		return 0
+	}
+	ends = decided.Add(terms.UseWithin)
+	if a.Status == audit.ApprovalUsed && (terms.UseWithin >= own.UseWithin || a.UsedBy.Time().Before(ends)) {
+		return 0
+	}
+	return ends.UnixMilli()
 }
 
 // byRules evaluates rules and budgets once.

@@ -13,7 +13,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// readArchive feeds what the archive of a day has between two IDs. A day whose archive
+// readArchive feeds what the archive of a day has behind an ID and before another. A day whose archive
 // is not at hand is named in the coverage.
 func (r *run) readArchive(ctx context.Context, day audit.ArchivedDay, at, end spend.ID) error {
 	name := day.Day.Format(time.DateOnly)
@@ -55,7 +55,7 @@ func (r *run) readArchive(ctx context.Context, day audit.ArchivedDay, at, end sp
 		if err != nil {
 			return err
 		}
-		if c.ID.Compare(at) < 0 || c.ID.Compare(end) >= 0 {
+		if c.ID.Compare(at) <= 0 || c.ID.Compare(end) >= 0 {
 			continue
 		}
 		if page.Checks = append(page.Checks, c); len(page.Checks) == pageSize {

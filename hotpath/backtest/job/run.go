@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -87,29 +88,51 @@ func (r *run) replay(ctx context.Context) (string, error) {
 	return result.JSON(), nil
 }
 
-// readAll feeds the engine, of archived days from their archives.
+// readAll feeds the engine, of archived days from their archives. A day may leave the
+// tables at any time, so which are archived is asked after each page.
 func (r *run) readAll(ctx context.Context) error {
-	days, err := ask(ctx, func(ctx context.Context) ([]audit.ArchivedDay, error) {
-		return r.Store.ArchivedDays(ctx, r.warmUp, r.b.To)
-	})
-	if err != nil {
-		return err
-	}
 	at, end := audit.FirstID(r.warmUp.UnixMilli()), audit.FirstID(r.b.To.UnixMilli()+1)
-	for _, day := range days {
-		next := audit.FirstID(day.Day.AddDate(0, 0, 1).UnixMilli())
-		if err := r.readTables(ctx, at, audit.FirstID(day.Day.UnixMilli())); err != nil {
+	for at.Compare(end) < 0 {
+		q := audit.HistoryQuery{PolicyID: r.b.PolicyID, After: at, End: end, Limit: pageSize}
+		page, err := ask(ctx, func(ctx context.Context) (audit.HistoryPage, error) { return r.Store.PageHistory(ctx, q) })
+		if err != nil {
 			return err
 		}
-		if at.Compare(audit.FirstID(day.Day.UnixMilli())) < 0 {
-			at = audit.FirstID(day.Day.UnixMilli())
+		read := end // to where the page is complete
+		if n := len(page.Checks); n > 0 {
+			read = page.Checks[n-1].ID
 		}
-		if err := r.readArchive(ctx, day, at, earlier(next, end)); err != nil {
+		day, err := r.firstArchived(ctx, at, read)
+		if err != nil {
 			return err
 		}
-		at = next
+		if day != nil {
+			read = audit.FirstID(day.Day.UnixMilli())
+			left := func(c audit.HistoryCheck) bool { return c.ID.Compare(read) >= 0 }
+			if i := slices.IndexFunc(page.Checks, left); i >= 0 {
+				page.Checks = page.Checks[:i]
+			}
+		}
+		approvals, err := r.approvalsOf(ctx, page.Checks)
+		if err != nil {
+			if day, failed := r.firstArchived(ctx, at, read); failed == nil && day != nil {
+				continue // their checks left meanwhile
+			}
+			return err
+		}
+		if err := r.feed(ctx, page, approvals); err != nil {
+			return err
+		}
+		if day != nil {
+			next := audit.FirstID(day.Day.AddDate(0, 0, 1).UnixMilli())
+			if err := r.readArchive(ctx, *day, at, earlier(next, end)); err != nil {
+				return err
+			}
+			read = next
+		}
+		at = read
 	}
-	return r.readTables(ctx, at, end)
+	return nil
 }
 
 func earlier(a, b spend.ID) spend.ID {
@@ -119,27 +142,15 @@ func earlier(a, b spend.ID) spend.ID {
 	return b
 }
 
-// readTables feeds what the tables have between two IDs.
-func (r *run) readTables(ctx context.Context, at, end spend.ID) error {
-	for at.Compare(end) < 0 {
-		q := audit.HistoryQuery{PolicyID: r.b.PolicyID, After: at, End: end, Limit: pageSize}
-		page, err := ask(ctx, func(ctx context.Context) (audit.HistoryPage, error) { return r.Store.PageHistory(ctx, q) })
-		if err != nil {
-			return err
-		}
-		if len(page.Checks) == 0 {
-			return nil
-		}
-		approvals, err := r.approvalsOf(ctx, page.Checks)
-		if err != nil {
-			return err
-		}
-		if err := r.feed(ctx, page, approvals); err != nil {
-			return err
-		}
-		at = page.Checks[len(page.Checks)-1].ID
+// firstArchived returns the first day from one ID to another that is archived by now.
+func (r *run) firstArchived(ctx context.Context, at, end spend.ID) (*audit.ArchivedDay, error) {
+	days, err := ask(ctx, func(ctx context.Context) ([]audit.ArchivedDay, error) {
+		return r.Store.ArchivedDays(ctx, at.Time(), end.Time())
+	})
+	if err != nil || len(days) == 0 {
+		return nil, err
 	}
-	return nil
+	return &days[0], nil
 }
 
 // feed feeds a page, with what became of the approvals that its checks asked for, nil of

@@ -1,0 +1,166 @@
+package job_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+	"spendgate/bench/fleet"
+	"spendgate/hotpath/backtest/job"
+)
+
+// amidst is a store from which something happens around the first page that is read.
+type amidst struct {
+	*postgres.Store
+	before, behind func()
+}
+
+func (a *amidst) PageHistory(ctx context.Context, q audit.HistoryQuery) (audit.HistoryPage, error) {
+	if a.before != nil {
+		a.before()
+	}
+	page, err := a.Store.PageHistory(ctx, q)
+	if a.behind != nil {
+		a.behind()
+	}
+	return page, err
+}
+
+// A day that leaves the tables while a backtest runs, whenever that is, is read from its
+// archive, or is among the missing days: no row is left out in silence (S53).
+func TestDetachedMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		behind, atHand bool
+		compared       int64
+		missing        int
+	}{
+		"before the page":              {false, true, 5, 0},
+		"behind the page":              {true, true, 5, 0},
+		"without archives":             {false, false, 1, 2},
+		"without archives, after that": {true, false, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, dir := fleet.TestSchema(t), t.TempDir()
+			first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
+			store := recordDays(t, url, first)
+			detach := sync.OnceFunc(func() {
+				if err := postgres.Detach(t.Context(), postgres.DetachOptions{
+					URL: url, Dir: dir, Before: first.AddDate(0, 0, 2), Now: time.Now(), Report: func(postgres.Detached) {}, Found: func(verify.Finding) {},
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+			o := job.Options{Store: &amidst{Store: store, before: detach}, Logger: slog.New(slog.DiscardHandler)}
+			if c.behind {
+				o.Store = &amidst{Store: store, behind: detach}
+			}
+			if c.atHand {
+				o.Archives = dir
+			}
+			text := runBacktest(t, store, o, first)
+			var r struct {
+				Coverage struct {
+					Compared int64    `json:"compared"`
+					Missing  []string `json:"missing_days"`
+				} `json:"coverage"`
+			}
+			if err := json.Unmarshal([]byte(text), &r); err != nil || r.Coverage.Compared != c.compared || len(r.Coverage.Missing) != c.missing {
+				t.Error(text, err)
+			}
+		})
+	}
+}
+
+// runBacktest runs the version in force over its checks, and returns the report.
+func runBacktest(t *testing.T, store *postgres.Store, o job.Options, from time.Time) string {
+	t.Helper()
+	b := &audit.Backtest{
+		ID: spend.NewID(time.Now()), PolicyID: "p", Version: 1, From: from, To: time.Now(), KeyID: "key_1", Principal: "ann",
+		Status: audit.BacktestQueued, CreatedAt: time.Now(),
+	}
+	if err := store.CreateBacktest(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { job.New(o).Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	for range 400 {
+		got, err := store.Backtest(t.Context(), b.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Status == audit.BacktestSucceeded {
+			return got.Report
+		}
+		if got.Status.Ended() {
+			t.Fatal(got.Error)
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	t.Fatal("it does not end")
+	return ""
+}
+
+// recordDays commits checks of two old days, one of which asks people, and one of today.
+func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
+	t.Helper()
+	store, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(t.Context()) //nolint:errcheck // nothing is in progress
+	for d := range 2 {
+		if _, err := db.Exec(t.Context(), "SELECT make_partition('"+first.AddDate(0, 0, d).Format(time.DateOnly)+"')"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &audit.Policy{PolicyID: "p", Name: "n", Rules: `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{}}}]`}
+	if err := store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, first.AddDate(0, 0, -1)); err != nil {
+		t.Fatal(err)
+	}
+	fence := spend.Fence{Node: spend.NewID(time.Now())}
+	if fence.Epoch, err = store.Epoch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var checks []*spend.Check
+	for i, at := range []time.Time{
+		first.Add(time.Hour), first.Add(2 * time.Hour), first.Add(3 * time.Hour), first.Add(25 * time.Hour), time.Now().Add(-time.Second),
+	} {
+		c := &spend.Check{
+			ID: spend.NewID(at), ActionType: spend.Refund, Fingerprint: spend.Hash{byte(i)}, Fence: fence, KeyID: "key_1",
+			Action:   spend.Action{AgentID: "a", PolicyID: "p", Type: spend.Refund, Currency: "USD", Counterparty: "c"},
+			Decision: spend.Decision{PolicyVersion: 1},
+			Pass:     spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: at.UnixMilli() + 300_000},
+		}
+		c.Action.Amount, _ = spend.ParseAmount("40")
+		if i == 1 {
+			c.Action.Amount, _ = spend.ParseAmount("60")
+			c.Decision = spend.Decision{
+				Effect: spend.Escalate, Reason: spend.ReasonEscalationThreshold, RuleID: "ask", RuleDescription: "asks", PolicyVersion: 1,
+			}
+			c.Approval = &spend.Approval{Required: 1, Expires: time.Hour, UseWithin: time.Hour}
+		}
+		checks = append(checks, c)
+	}
+	if err := store.Commit(t.Context(), checks, nil, audittest.Link(1, checks...)); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
