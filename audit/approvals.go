@@ -37,7 +37,7 @@ type Approval struct {
 	ApprovedAt time.Time // zero until enough have approved
 	UsedBy     spend.ID  // the check; zero until it is used
 	Expired    bool      // its expiry is recorded
-	Decisions  []Decision
+	Decisions  []ApprovalDecision
 	Asker      Party // behind the key that asked, as of now; zero without such a key
 	// Authors are who wrote the version that escalated, as of then and as of now: who made
 	// it, and who put the draft that it was. Nil unless they are excluded, or when no key did.
@@ -70,7 +70,7 @@ func (p Party) Shares(other Party) bool {
 }
 
 // decider returns who made a decision, as of then.
-func (d *Decision) decider() Party {
+func (d *ApprovalDecision) decider() Party {
 	return Party{KeyID: d.KeyID, Principal: d.Principal, Owner: d.Owner}
 }
 
@@ -82,8 +82,8 @@ func (a *Approval) UseBy() time.Time {
 	return a.ApprovedAt.Add(a.Check.Approval.UseWithin)
 }
 
-// Decision is a person's decision about an approval.
-type Decision struct {
+// ApprovalDecision is a person's decision about an approval.
+type ApprovalDecision struct {
 	Approves  bool
 	KeyID     string
 	Principal string
@@ -97,7 +97,7 @@ type Decision struct {
 }
 
 // decisionOf returns what a change records of a person's decision.
-func decisionOf(c *Change) *Decision {
+func decisionOf(c *Change) *ApprovalDecision {
 	var kept struct {
 		Note      string   `json:"note"`
 		Owner     string   `json:"owner"`
@@ -107,7 +107,7 @@ func decisionOf(c *Change) *Decision {
 		Email     string   `json:"email"`
 	}
 	_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read has no note
-	return &Decision{
+	return &ApprovalDecision{
 		Approves: c.Kind == ApprovalGiven, KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner, Note: kept.Note, At: c.At,
 		Groups: kept.Groups, Completes: kept.Completes, Name: kept.Name, Email: kept.Email,
 	}
@@ -205,10 +205,10 @@ func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
 		return DecisionOutcome(ApprovalAbsent)
 	}
 	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
-	decided := func(d2 Decision) bool {
+	decided := func(d2 ApprovalDecision) bool {
 		return d2.Approves == d.Approves && (d2.KeyID == by.KeyID || spend.SameName(d2.Principal, by.Principal))
 	}
-	approved := func(d2 Decision) bool { return d2.Approves && d.Approves && d2.decider().Shares(by) }
+	approved := func(d2 ApprovalDecision) bool { return d2.Approves && d.Approves && d2.decider().Shares(by) }
 	switch {
 	case a.Check.Approval.ActionHash != d.ActionHash:
 		return DecisionOutcome(ApprovalMismatch)

@@ -65,9 +65,9 @@ type ApprovalEvent struct {
 	Required   int
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
-	UseWithin  time.Duration // of the approval that decides
-	Decision   *Decision     // of approval.decided, approval.approved and approval.denied
-	UsedBy     spend.ID      // the check, of approval.used
+	UseWithin  time.Duration     // of the approval that decides
+	Decision   *ApprovalDecision // of approval.decided, approval.approved and approval.denied
+	UsedBy     spend.ID          // the check, of approval.used
 }
 
 // UseBy is until when it may be used, of approval.approved.

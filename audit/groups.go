@@ -68,7 +68,7 @@ func (m *matching) counted() (n int) {
 
 // missing returns how many people of groups are missing, and how many besides who may
 // be anybody.
-func (m *matching) missing(asked *spend.Approval) (ofGroups, anybody int) {
+func (m *matching) missing(asked *spend.ApprovalRequest) (ofGroups, anybody int) {
 	anybody = asked.Anybody()
 	return asked.Required - anybody - m.counted(), max(0, anybody-(len(m.of)-m.counted()))
 }
@@ -100,7 +100,7 @@ func (a *Approval) Missing() (lacks Missing) {
 }
 
 // missingOf returns what is lacking of what is asked, by who counts so far.
-func missingOf(asked *spend.Approval, matched func() *matching) (lacks Missing) {
+func missingOf(asked *spend.ApprovalRequest, matched func() *matching) (lacks Missing) {
 	lacks.OfGroups, lacks.Anybody = matched().missing(asked)
 	for _, entry := range asked.From {
 		m, more := matched(), 0
@@ -125,6 +125,6 @@ func (a *Approval) Completes(d DecisionRequest) bool {
 }
 
 // MayDecide reports whether who has these groups is one of those who are asked.
-func MayDecide(asked *spend.Approval, groups []string) bool {
+func MayDecide(asked *spend.ApprovalRequest, groups []string) bool {
 	return asked.Anybody() > 0 || slices.ContainsFunc(asked.From, func(g spend.GroupRequired) bool { return InGroup(groups, g.Group) })
 }

@@ -14,11 +14,11 @@ import (
 // (S80), as of one moment.
 type Review struct {
 	Draft     *Draft
-	Version   int             // in force
-	Asked     *spend.Approval // of people, by that version; nil when nobody is asked
-	Author    Party           // of the draft, as of then; zero when no key put it
-	AuthorNow Party           // behind that key
-	Approvals []DraftApproval // of the draft, oldest first
+	Version   int                    // in force
+	Asked     *spend.ApprovalRequest // of people, by that version; nil when nobody is asked
+	Author    Party                  // of the draft, as of then; zero when no key put it
+	AuthorNow Party                  // behind that key
+	Approvals []DraftApproval        // of the draft, oldest first
 }
 
 // DraftApproval is that a person approves a draft.

@@ -195,7 +195,7 @@ func whatPeopleSaw(approval *audit.Approval) string {
 }
 
 // peopleOf says whose approval is asked for.
-func peopleOf(asked *spend.Approval) string {
+func peopleOf(asked *spend.ApprovalRequest) string {
 	var of []string
 	for _, g := range asked.From {
 		of = append(of, fmt.Sprintf("%d of %s", g.Required, g.Group))

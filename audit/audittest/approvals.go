@@ -17,7 +17,7 @@ import (
 func asking(f spend.Fence, required int) *spend.Check {
 	c := escalated(newCheck(f))
 	c.Principal, c.Owner = "agent-team", "ann"
-	c.Approval = &spend.Approval{
+	c.Approval = &spend.ApprovalRequest{
 		Required: required, Expires: time.Hour, UseWithin: time.Hour, ActionHash: spend.ActionHash(c),
 		Rules: []spend.EscalatedRule{{RuleID: "ask", Identity: spend.Hash{1, 2}}, {RuleID: `"`, Identity: spend.Hash{3}}},
 	}

@@ -56,7 +56,7 @@ func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
 	if id := r.sized(len(a.ApprovalID)); id != nil {
 		a.ApprovalID = spend.ID(id)
 	}
-	if c.Approval, err = spend.ParseApproval(r.text()); err != nil {
+	if c.Approval, err = spend.ParseApprovalRequest(r.text()); err != nil {
 		r.wrong = err
 	}
 	c.Namespace = r.text()

@@ -146,7 +146,7 @@ func checkColumns() []column[row] {
 	}
 }
 
-func escalated(a *spend.Approval) (rules []string) {
+func escalated(a *spend.ApprovalRequest) (rules []string) {
 	if a == nil {
 		return nil
 	}

@@ -85,15 +85,15 @@ func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*au
 		return nil, err
 	}
 	type decided struct {
-		audit.Decision
+		audit.ApprovalDecision
 		approval string
 	}
 	decisions, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (d decided, err error) {
-		return d, row.Scan(append([]any{&d.approval}, decisionInto(&d.Decision)...)...)
+		return d, row.Scan(append([]any{&d.approval}, decisionInto(&d.ApprovalDecision)...)...)
 	}, "SELECT subject, "+decisionColumns+`
 		FROM changes WHERE subject = ANY ($1) AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, names)
 	for _, d := range decisions {
-		found[d.approval].Decisions = append(found[d.approval].Decisions, d.Decision)
+		found[d.approval].Decisions = append(found[d.approval].Decisions, d.ApprovalDecision)
 	}
 	return all, err
 }
@@ -104,7 +104,7 @@ const decisionColumns = `kind = 'approval.approved', coalesce(key_id, ''), coale
 	coalesce(details::jsonb ->> 'note', ''), at, details::jsonb -> 'groups', coalesce((details::jsonb ->> 'completes')::boolean, false),
 	coalesce(details::jsonb ->> 'name', ''), coalesce(details::jsonb ->> 'email', '')`
 
-func decisionInto(d *audit.Decision) []any {
+func decisionInto(d *audit.ApprovalDecision) []any {
 	return []any{&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At), &d.Groups, &d.Completes, &d.Name, &d.Email}
 }
 

@@ -122,7 +122,7 @@ func scanOwn(c *audit.HistoryCheck, f [][]byte, policyID string, text func([]byt
 	}
 	d.Reason, d.RuleID, c.KeyID, c.Principal = spend.Reason(text(f[9])), text(f[10]), text(f[11]), text(f[12])
 	copy(a.ApprovalID[:], f[13])
-	c.Approval, err = spend.ParseApproval(string(f[14]))
+	c.Approval, err = spend.ParseApprovalRequest(string(f[14]))
 	return err
 }
 

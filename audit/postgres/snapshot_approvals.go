@@ -18,12 +18,12 @@ func approvalColumns() []string {
 }
 
 // Approvals implements verify.Evidence.
-func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) error) error {
+func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) error) error {
 	return s.read(ctx, "the approvals", func(ctx context.Context, tx pgx.Tx) error {
 		if err := tx.Conn().PgConn().Exec(ctx, noIndex).Close(); err != nil {
 			return err
 		}
-		var a verify.Approval
+		var a verify.ApprovalRow
 		into := []any{
 			uuid(&a.ID), &a.Made, &a.CreatedAt, &a.ExpiresAt, &a.UseWithinMS, &a.Required, &a.ByGroups, bytea(&a.ActionHash), &a.PolicyID,
 			&a.AgentID, &a.Principal, &a.Owner, uuid(&a.UsedBy), &a.Deadline,
@@ -42,7 +42,7 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) err
 // audit.ErrNotFound. Of the check that asked it has what it asks for alone.
 func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, error) {
 	what := "approval " + id.Text(spend.PrefixApproval)
-	a := &audit.Approval{Check: &spend.Check{ID: id, Approval: new(spend.Approval)}}
+	a := &audit.Approval{Check: &spend.Check{ID: id, Approval: new(spend.ApprovalRequest)}}
 	var now time.Time
 	var within int64
 	var byGroups bool
@@ -57,10 +57,10 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 		return nil, err
 	}
 	err = s.read(ctx, what, func(ctx context.Context, tx pgx.Tx) error {
-		var d audit.Decision
+		var d audit.ApprovalDecision
 		return stream(ctx, tx, decisionInto(&d), func() error {
 			a.Decisions = append(a.Decisions, d)
-			d = audit.Decision{} // whose groups are the one's before otherwise
+			d = audit.ApprovalDecision{} // whose groups are the one's before otherwise
 			return nil
 		}, s.in("SELECT "+decisionColumns+`
 			FROM {schema}.changes WHERE subject = $1 AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`),

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Approval is what an escalated check asks of people (S42). Its ID is the
+// ApprovalRequest is what an escalated check asks of people (S42). Its ID is the
 // check's, with PrefixApproval.
-type Approval struct {
+type ApprovalRequest struct {
 	Required int             // people, in all
 	From     []GroupRequired // of them; the rest may be anybody
 	// ExcludeAuthor: who wrote the version that escalated, or its draft, decides nothing.
@@ -28,7 +28,7 @@ type GroupRequired struct {
 }
 
 // Anybody is how many of the people required may be of any group.
-func (a *Approval) Anybody() int {
+func (a *ApprovalRequest) Anybody() int {
 	n := a.Required
 	for _, g := range a.From {
 		n -= g.Required
@@ -106,7 +106,7 @@ type ruleText struct {
 }
 
 // Text returns the approval as a check's row keeps it, JSON; empty of nil.
-func (a *Approval) Text() string {
+func (a *ApprovalRequest) Text() string {
 	if a == nil {
 		return ""
 	}
@@ -124,8 +124,8 @@ func (a *Approval) Text() string {
 	return string(text)
 }
 
-// ParseApproval is the inverse of Text.
-func ParseApproval(text string) (*Approval, error) {
+// ParseApprovalRequest is the inverse of Text.
+func ParseApprovalRequest(text string) (*ApprovalRequest, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -133,7 +133,7 @@ func ParseApproval(text string) (*Approval, error) {
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return nil, fmt.Errorf("cannot read what a check asks of people: %w", err)
 	}
-	a := &Approval{
+	a := &ApprovalRequest{
 		Required: t.Required, From: t.From, ExcludeAuthor: t.ExcludeAuthor,
 		Expires: time.Duration(t.ExpiresMS) * time.Millisecond, UseWithin: time.Duration(t.UseWithinMS) * time.Millisecond,
 	}

@@ -23,7 +23,7 @@ func (t *ChangesText) Text() string {
 
 // ParseChanges returns whom a policy asks before its next version, nil when nobody: only
 // Required and From are set. Of required and the sum of from the greater holds.
-func ParseChanges(text string) (*Approval, error) {
+func ParseChanges(text string) (*ApprovalRequest, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -35,5 +35,5 @@ func ParseChanges(text string) (*Approval, error) {
 	for _, g := range t.From {
 		ofGroups += g.Required
 	}
-	return &Approval{Required: max(t.Required, ofGroups, 1), From: t.From}, nil
+	return &ApprovalRequest{Required: max(t.Required, ofGroups, 1), From: t.From}, nil
 }

@@ -24,10 +24,10 @@ type Check struct {
 	Fingerprint Hash
 	RequestSHA  Hash // of the canonical request
 
-	Approval *Approval // what it asks of people; nil when nothing
-	Charges  []Charge  // of the budgets that judged it; read from a row, what it took
-	Refused  []Charge  // of the budgets that had no room for it; rows leave it out
-	Shadow   *Shadow   // what the draft of its policy makes of it; nil without a draft
+	Approval *ApprovalRequest // what it asks of people; nil when nothing
+	Charges  []Charge         // of the budgets that judged it; read from a row, what it took
+	Refused  []Charge         // of the budgets that had no room for it; rows leave it out
+	Shadow   *Shadow          // what the draft of its policy makes of it; nil without a draft
 
 	Pass  Pass  // zero when the duplicate guard blocked the check
 	Fence Fence // under which it was claimed; set before it is committed

@@ -180,7 +180,7 @@ func approvalOf(tx *sql.Tx, id spend.ID) (*audit.Approval, error) {
 	return found[0], nil
 }
 
-func scanDecision(row scanner) (d audit.Decision, err error) {
+func scanDecision(row scanner) (d audit.ApprovalDecision, err error) {
 	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, (*millis)(&d.At), parse(&d.Groups, parseGroups), &d.Completes,
 		&d.Name, &d.Email)
 	return d, err
@@ -256,7 +256,7 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		if err := record(tx, audit.ChangeOfApproval(&d, generation, now)); err != nil {
 			return err
 		}
-		approval.Decisions = append(approval.Decisions, audit.Decision{Approves: d.Approves, Completes: d.Completes, At: now})
+		approval.Decisions = append(approval.Decisions, audit.ApprovalDecision{Approves: d.Approves, Completes: d.Completes, At: now})
 		switch approval.SetStatus(now); approval.Status {
 		case audit.ApprovalApproved:
 			return setDeadline(tx, d.ApprovalID, approval.UseBy())

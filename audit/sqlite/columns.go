@@ -104,7 +104,7 @@ func scanCheck(row scanner) (*spend.Check, error) {
 		(*text)(&a.IdempotencyKey), parse(&a.Metadata, parseMetadata), (*text)(&d.Reason), (*text)(&d.RuleID), (*text)(&d.RuleDescription),
 		(*text)(&d.Message), (*text)(&d.NextStep), &c.KeyID, &c.RequestID, (*text)(&c.Principal), (*text)(&c.Owner),
 		parse(&c.Charges, func(text string) ([]spend.Charge, error) { return spend.ParseTaken(a.PolicyID, text) }),
-		blob(a.ApprovalID[:]), parse(&c.Approval, spend.ParseApproval), (*text)(&c.Namespace), parse(&c.Shadow, spend.ParseShadow))
+		blob(a.ApprovalID[:]), parse(&c.Approval, spend.ParseApprovalRequest), (*text)(&c.Namespace), parse(&c.Shadow, spend.ParseShadow))
 	if err == nil && format != int(c.Format()) {
 		err = fmt.Errorf("its format is %d, and it has the columns of format %d", format, c.Format())
 	}

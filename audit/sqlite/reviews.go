@@ -13,7 +13,7 @@ import (
 
 // asks returns whom the latest version of a policy asks before it changes, nil when
 // nobody, and its number; 0 when there is no such policy.
-func asks(from querier, policyID string) (asked *spend.Approval, version int, err error) {
+func asks(from querier, policyID string) (asked *spend.ApprovalRequest, version int, err error) {
 	err = from.QueryRowContext(context.Background(),
 		"SELECT version, coalesce(changes, '') FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1",
 		policyID).Scan(&version, parse(&asked, spend.ParseChanges))

@@ -11,9 +11,9 @@ import (
 
 // Approvals implements verify.Evidence. What a row of PostgreSQL repeats of the check that asked
 // is that check's alone here.
-func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) error) error {
+func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) error) error {
 	return s.stream(ctx, "the approvals", func(row scanner) error {
-		a := verify.Approval{UseWithinMS: -1, Required: -1}
+		a := verify.ApprovalRow{UseWithinMS: -1, Required: -1}
 		var deadline *int64
 		var asked, owner *string
 		c := spend.Check{}
@@ -23,7 +23,7 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) err
 			return err
 		}
 		if asked != nil {
-			c.Approval, _ = spend.ParseApproval(*asked) // what cannot be read was altered, and is named
+			c.Approval, _ = spend.ParseApprovalRequest(*asked) // what cannot be read was altered, and is named
 		}
 		if p := c.Approval; p != nil {
 			a.UseWithinMS, a.Required, a.ByGroups, a.ActionHash = p.UseWithin.Milliseconds(), int64(p.Required), p.From != nil, p.ActionHash

@@ -14,8 +14,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Approval is a row of the approvals, and of their uses, as it is stored.
-type Approval struct {
+// ApprovalRow is a row of the approvals, and of their uses, as it is stored.
+type ApprovalRow struct {
 	ID                                  spend.ID
 	Made                                bool // else there is a use alone
 	CreatedAt, ExpiresAt                time.Time
@@ -29,7 +29,7 @@ type Approval struct {
 }
 
 // terms are what the check that asks and the row of its approval have in common.
-func (a *Approval) terms() spend.Hash {
+func (a *ApprovalRow) terms() spend.Hash {
 	b := a.ActionHash[:]
 	if a.ByGroups {
 		b = append(b, 1)
@@ -65,7 +65,7 @@ type ruling struct {
 type asking struct {
 	terms   spend.Hash // zero when the check was altered, and all else
 	keyID   string
-	asks    *spend.Approval
+	asks    *spend.ApprovalRequest
 	version PolicyVersion // that escalated
 }
 
@@ -112,7 +112,7 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 	if c.Approval != nil {
 		asked := asking{}
 		if intact {
-			a := Approval{
+			a := ApprovalRow{
 				ExpiresAt: time.Time{}.Add(c.Approval.Expires), UseWithinMS: c.Approval.UseWithin.Milliseconds(), Required: int64(c.Approval.Required),
 				ByGroups: c.Approval.From != nil, ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID,
 				Principal: c.PrincipalName(), Owner: c.Owner,
@@ -178,7 +178,7 @@ func (s *approvals) standing(keyID string, seq int64) (at standing, known bool) 
 }
 
 // askers returns who stood behind the key that asked, as of the check and as of a change.
-func (s *approvals) askers(a *Approval, keyID string, seq int64) (then, now audit.Party) {
+func (s *approvals) askers(a *ApprovalRow, keyID string, seq int64) (then, now audit.Party) {
 	at, _ := s.standing(keyID, seq)
 	return audit.Party{KeyID: keyID, Principal: a.Principal, Owner: a.Owner}, at.Party
 }
@@ -189,7 +189,7 @@ func (v *verifier) compareApprovals(ctx context.Context) error {
 	if !v.whole() {
 		return nil
 	}
-	err := v.o.Evidence.Approvals(ctx, func(a Approval) error {
+	err := v.o.Evidence.Approvals(ctx, func(a ApprovalRow) error {
 		v.tally.approvals++
 		v.approval(&a)
 		return nil
@@ -216,7 +216,7 @@ func (v *verifier) compareApprovals(ctx context.Context) error {
 }
 
 // approval compares one with all that is noted of it.
-func (v *verifier) approval(a *Approval) {
+func (v *verifier) approval(a *ApprovalRow) {
 	seen, name := &v.approvals, a.ID.Text(spend.PrefixApproval)
 	found := v.tally.count()
 	said, asked := seen.asked[a.ID]
@@ -249,7 +249,7 @@ func (v *verifier) approval(a *Approval) {
 
 // deadline compares when an approval will expire: what it asks of people, or the use
 // of what they approved. One that was used, denied or has expired has none.
-func (v *verifier) deadline(a *Approval, r *ruled) {
+func (v *verifier) deadline(a *ApprovalRow, r *ruled) {
 	due := a.ExpiresAt
 	if !r.approvedAt.IsZero() {
 		due = r.useBy(a)
@@ -268,14 +268,14 @@ func (v *verifier) deadline(a *Approval, r *ruled) {
 // ruled is what people made of an approval.
 type ruled struct {
 	by         []audit.Party // who approved
-	decided    []audit.Decision
+	decided    []audit.ApprovalDecision
 	approvedAt time.Time // zero when they are too few
 	ended      string    // denied or expired
 }
 
 // rule goes through the changes of an approval and names those that could not have
 // been made.
-func (v *verifier) rule(a *Approval, said asking, rulings []ruling) (r ruled) {
+func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled) {
 	name := approvalName(a.ID)
 	for _, c := range rulings {
 		due := a.ExpiresAt
@@ -317,12 +317,12 @@ func (v *verifier) rule(a *Approval, said asking, rulings []ruling) (r ruled) {
 	return r
 }
 
-func (r *ruled) useBy(a *Approval) time.Time {
+func (r *ruled) useBy(a *ApprovalRow) time.Time {
 	return r.approvedAt.Add(time.Duration(a.UseWithinMS) * time.Millisecond)
 }
 
 // uses compares the use of an approval with the checks that were allowed with it.
-func (v *verifier) uses(a *Approval, uses []use, r ruled) {
+func (v *verifier) uses(a *ApprovalRow, uses []use, r ruled) {
 	name := useName(a.ID)
 	recorded := slices.ContainsFunc(uses, func(u use) bool { return u.check == a.UsedBy })
 	if !a.UsedBy.IsZero() && !recorded && !v.tally.isUnread(DayOf(a.UsedBy)) {

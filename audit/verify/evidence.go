@@ -76,7 +76,7 @@ type Evidence interface {
 
 	// Approvals calls each for every approval, and every use of one that there is
 	// not.
-	Approvals(ctx context.Context, each func(Approval) error) error
+	Approvals(ctx context.Context, each func(ApprovalRow) error) error
 
 	// Principals calls each for every principal of a counter, in the order of the IDs
 	// that stand for both.

@@ -23,7 +23,7 @@ func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
 
 // approve counts an approval. It returns whether that says of itself what follows from
 // those before and their groups; where these cannot be read, it is believed.
-func (r *ruled) approve(a *Approval, said asking, c ruling) bool {
+func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) bool {
 	completes := int64(len(r.by))+1 >= a.Required
 	switch {
 	case a.ByGroups && said.asks != nil:
@@ -33,7 +33,7 @@ func (r *ruled) approve(a *Approval, said asking, c ruling) bool {
 		completes = c.completes
 	}
 	r.by = append(r.by, c.by)
-	r.decided = append(r.decided, audit.Decision{Approves: true, Groups: c.groups})
+	r.decided = append(r.decided, audit.ApprovalDecision{Approves: true, Groups: c.groups})
 	if completes {
 		r.approvedAt = c.at
 	}

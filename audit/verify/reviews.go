@@ -24,7 +24,7 @@ type reviews struct {
 // askedBy is what the version met last asks of people.
 type askedBy struct {
 	version int
-	asked   *spend.Approval
+	asked   *spend.ApprovalRequest
 }
 
 // madeOf is how a version was made.

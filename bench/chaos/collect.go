@@ -60,7 +60,7 @@ func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error
 	}
 	h.Decisions, err = query(ctx, s,
 		"SELECT subject, kind, coalesce(principal, ''), at FROM changes WHERE kind IN ('approval.approved', 'approval.denied')",
-		pgx.RowToStructByPos[judge.Decision])
+		pgx.RowToStructByPos[judge.ApprovalDecision])
 	if err != nil {
 		return err
 	}

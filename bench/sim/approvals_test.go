@@ -171,7 +171,7 @@ func (m *memory) Decide(ctx context.Context, d audit.DecisionRequest) (audit.Dec
 		m.generation++
 		m.recordChange(audit.ChangeOfApproval(&d, m.generation, now))
 		stored := m.approvals[d.ApprovalID]
-		stored.Decisions = append(stored.Decisions, audit.Decision{
+		stored.Decisions = append(stored.Decisions, audit.ApprovalDecision{
 			Approves: d.Approves, KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner, Note: d.Note, At: now,
 			Groups: d.Groups, Completes: d.Completes,
 		})

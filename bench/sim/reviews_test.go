@@ -10,7 +10,7 @@ import (
 )
 
 // asks returns whom the latest version of a policy asks before it changes. Called with mu held.
-func (m *memory) asks(policyID string) (*spend.Approval, int) {
+func (m *memory) asks(policyID string) (*spend.ApprovalRequest, int) {
 	versions := m.policies[policyID]
 	if len(versions) == 0 {
 		return nil, 0

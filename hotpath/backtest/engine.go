@@ -61,7 +61,7 @@ type Record struct {
 	Reports []*spend.Outcome
 	// Asked is what the check asked for whose approval this one uses, if that was
 	// before the first record; nil when it is not at hand.
-	Asked *spend.Approval
+	Asked *spend.ApprovalRequest
 	// Approval is what became of what the check itself asked of people; nil when it asked
 	// nobody, or it is not at hand.
 	Approval *audit.Approval
@@ -103,7 +103,7 @@ type judgement struct {
 	report.Verdict
 	repeats bool           // it is a duplicate
 	charges []spend.Charge // of the budgets that judge it
-	asks    *spend.Approval
+	asks    *spend.ApprovalRequest
 }
 
 // Feed replays the next record; they come in the order of their identifiers. It fails

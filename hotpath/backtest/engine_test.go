@@ -40,7 +40,7 @@ func TestExpiredApprovals(t *testing.T) {
 		switch effect {
 		case spend.Escalate:
 			c.Decision.Reason, c.Decision.RuleID = spend.ReasonEscalationThreshold, "ask"
-			c.Approval = &spend.Approval{Expires: 2 * time.Minute, UseWithin: time.Minute}
+			c.Approval = &spend.ApprovalRequest{Expires: 2 * time.Minute, UseWithin: time.Minute}
 		case spend.Block:
 			c.Decision.Reason, c.Decision.RuleID, c.Pass = spend.ReasonDuplicate, "twice", spend.Pass{}
 		}
@@ -50,7 +50,7 @@ func TestExpiredApprovals(t *testing.T) {
 		r := Record{Check: check(0, of, spend.Escalate)}
 		r.Approval = &audit.Approval{Check: r.Check, Status: status, CreatedAt: began}
 		if status == audit.ApprovalDenied {
-			r.Approval.Decisions = []audit.Decision{{At: began.Add(time.Second)}}
+			r.Approval.Decisions = []audit.ApprovalDecision{{At: began.Add(time.Second)}}
 		}
 		if approvedAfter > 0 {
 			r.Approval.ApprovedAt = began.Add(approvedAfter)
@@ -132,11 +132,11 @@ func TestLateApprovals(t *testing.T) {
 	records := []Record{
 		{Check: asks, Approval: &audit.Approval{
 			Check: asks, Status: audit.ApprovalUsed, CreatedAt: began, ApprovedAt: began.Add(90 * time.Second), UsedBy: uses.ID,
-			Decisions: []audit.Decision{{Approves: true, At: began.Add(90 * time.Second)}},
+			Decisions: []audit.ApprovalDecision{{Approves: true, At: began.Add(90 * time.Second)}},
 		}},
 		{Check: denied, Approval: &audit.Approval{
 			Check: denied, Status: audit.ApprovalDenied, CreatedAt: began.Add(time.Second),
-			Decisions: []audit.Decision{{At: began.Add(90 * time.Second)}},
+			Decisions: []audit.ApprovalDecision{{At: began.Add(90 * time.Second)}},
 		}},
 		{Check: again}, {Check: uses},
 	}

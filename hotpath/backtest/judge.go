@@ -45,7 +45,7 @@ func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, asked *askin
 // expires is when what a side asked of people expires, on the terms of that side: people
 // decided when they did, which may be too late for it, and where history did not ask them
 // nobody does. 0 is never, as of what was denied or used.
-func (r *Record) expires(terms *spend.Approval) int64 {
+func (r *Record) expires(terms *spend.ApprovalRequest) int64 {
 	a := r.Approval
 	switch {
 	case terms == nil, a == nil && r.Check.Approval != nil:

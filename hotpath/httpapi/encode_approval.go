@@ -49,7 +49,7 @@ func appendApproval(dst []byte, a *audit.Approval, left []hotpath.BudgetLeft, no
 	return o.end()
 }
 
-func appendDecision(dst []byte, d *audit.Decision) []byte {
+func appendDecision(dst []byte, d *audit.ApprovalDecision) []byte {
 	decision := "deny"
 	if d.Approves {
 		decision = "approve"
@@ -70,7 +70,7 @@ func appendDecision(dst []byte, d *audit.Decision) []byte {
 
 // asked writes which groups are asked and what is missing, and that the author is
 // excluded, where it is so (S79). Without an approval it leaves out what is missing.
-func (o *object) asked(asked *spend.Approval, a *audit.Approval) {
+func (o *object) asked(asked *spend.ApprovalRequest, a *audit.Approval) {
 	if len(asked.From) > 0 {
 		var lacks audit.Missing
 		if a != nil {

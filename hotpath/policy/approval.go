@@ -12,8 +12,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Approval is what a rule asks of people before what it escalated may pass.
-type Approval struct {
+// ApprovalTerms is what a rule asks of people before what it escalated may pass.
+type ApprovalTerms struct {
 	Required      int                   // how many people must approve, in all
 	From          []spend.GroupRequired // these of groups
 	ExcludeAuthor bool                  // of the version
@@ -44,7 +44,7 @@ var approvalMembers = []Parameter{
 
 // approval returns what the rule asks of people, nil when absent. A rule that does
 // not escalate may not ask; why says when it may.
-func (o *object) approval(escalates bool, why string) *Approval {
+func (o *object) approval(escalates bool, why string) *ApprovalTerms {
 	raw := o.value("approval")
 	if raw == nil {
 		return nil
@@ -56,7 +56,7 @@ func (o *object) approval(escalates bool, why string) *Approval {
 	if !ok {
 		return nil
 	}
-	a := &Approval{Required: 1, Expires: 24 * time.Hour, UseWithin: time.Hour}
+	a := &ApprovalTerms{Required: 1, Expires: 24 * time.Hour, UseWithin: time.Hour}
 	n, given := p.integer("required")
 	if given {
 		a.Required = int(n)
@@ -82,7 +82,7 @@ func (o *object) approval(escalates bool, why string) *Approval {
 }
 
 // size is what the groups take; the rest is ruleOverhead's.
-func (a *Approval) size() (size int) {
+func (a *ApprovalTerms) size() (size int) {
 	if a == nil || a.From == nil {
 		return 0
 	}
@@ -122,7 +122,7 @@ func (o *object) groups() (from []spend.GroupRequired) {
 }
 
 // text tells what is asked by meaning: groups in no order, as their names are compared.
-func (a *Approval) text() string {
+func (a *ApprovalTerms) text() string {
 	text := fmt.Sprintf("approval %d %d %d", a.Required, a.Expires/time.Minute, a.UseWithin/time.Minute)
 	var groups []string
 	for _, g := range a.From {
@@ -179,7 +179,7 @@ func (p *Program) Blocking(charges []spend.Charge) []bool {
 // most people, of each group and of any, and the shortest times hold (S42, S79). It is nil when one does not ask.
 func (p *Program) Asks(
 	a *spend.Action, r spend.Resolution, now time.Time, charges []spend.Charge, exceeded map[int]spend.Usage,
-) *spend.Approval {
+) *spend.ApprovalRequest {
 	type escalation struct {
 		rule  *rule
 		place [2]int // in the policy's order: budgets come before the rule of their number
@@ -198,7 +198,7 @@ func (p *Program) Asks(
 		}
 	}
 	slices.SortStableFunc(fired, func(x, y escalation) int { return slices.Compare(x.place[:], y.place[:]) })
-	var asked *spend.Approval
+	var asked *spend.ApprovalRequest
 	anybody := 0 // the most that a rule asks for without naming groups
 	for _, e := range fired {
 		one := e.rule.approval
@@ -206,7 +206,7 @@ func (p *Program) Asks(
 			return nil
 		}
 		if asked == nil {
-			asked = &spend.Approval{Expires: one.Expires, UseWithin: one.UseWithin}
+			asked = &spend.ApprovalRequest{Expires: one.Expires, UseWithin: one.UseWithin}
 		}
 		anybody = max(anybody, one.join(asked))
 		asked.Expires, asked.UseWithin = min(asked.Expires, one.Expires), min(asked.UseWithin, one.UseWithin)
@@ -223,7 +223,7 @@ func (p *Program) Asks(
 
 // join adds the groups that a rule asks to those that others do: of each group the
 // most hold. It returns how many people it asks for who may be anybody.
-func (a *Approval) join(asked *spend.Approval) (anybody int) {
+func (a *ApprovalTerms) join(asked *spend.ApprovalRequest) (anybody int) {
 	asked.ExcludeAuthor = asked.ExcludeAuthor || a.ExcludeAuthor
 	for _, g := range a.From {
 		i := slices.IndexFunc(asked.From, func(other spend.GroupRequired) bool { return spend.SameName(other.Group, g.Group) })

@@ -31,7 +31,7 @@ func TestGroups(t *testing.T) {
 
 	p := mustCompile(t, rule1("escalate_if",
 		`{"amount_above":1,"approval":{"from":[{"group":"Support"},{"group":"finance","required":2}],"exclude_author":true}}`))
-	want := &Approval{
+	want := &ApprovalTerms{
 		Required: 3, From: []spend.GroupRequired{{Group: "Support", Required: 1}, {Group: "finance", Required: 2}}, ExcludeAuthor: true,
 		Expires: 24 * time.Hour, UseWithin: time.Hour,
 	}
@@ -69,7 +69,7 @@ func TestGroupsOfSeveralRules(t *testing.T) {
 	rule := func(id, approval string) string {
 		return `{"rule_id":"` + id + `","rule_type":"escalate_if","parameters":{"amount_above":1,"approval":` + approval + `}}`
 	}
-	f := func(want spend.Approval, rules ...string) {
+	f := func(want spend.ApprovalRequest, rules ...string) {
 		t.Helper()
 		text := ""
 		for i, approval := range rules {
@@ -82,9 +82,9 @@ func TestGroupsOfSeveralRules(t *testing.T) {
 			t.Errorf("got %+v, want %+v", *got, want)
 		}
 	}
-	f(spend.Approval{Required: 2}, `{}`, `{"required":2}`)
-	f(spend.Approval{Required: 3, From: []spend.GroupRequired{{Group: "a", Required: 2}, {Group: "b", Required: 1}}},
+	f(spend.ApprovalRequest{Required: 2}, `{}`, `{"required":2}`)
+	f(spend.ApprovalRequest{Required: 3, From: []spend.GroupRequired{{Group: "a", Required: 2}, {Group: "b", Required: 1}}},
 		`{"from":[{"group":"a"}]}`, `{"from":[{"group":"b"},{"group":"A","required":2}]}`)
-	f(spend.Approval{Required: 3, From: []spend.GroupRequired{{Group: "a", Required: 1}}, ExcludeAuthor: true},
+	f(spend.ApprovalRequest{Required: 3, From: []spend.GroupRequired{{Group: "a", Required: 1}}, ExcludeAuthor: true},
 		`{"required":2,"exclude_author":true}`, `{"from":[{"group":"a"}]}`, `{}`)
 }

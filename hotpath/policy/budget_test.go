@@ -62,7 +62,7 @@ func TestApprovals(t *testing.T) {
 			".approval is accepted only with on_missing escalate")
 	}
 	refusedParameters(t, "approval", "max_amount", `{"limit":1,"approval":{}}`, ".approval is not accepted here: accepted are limit, currency")
-	f := func(ruleType, parameters string, want *Approval) {
+	f := func(ruleType, parameters string, want *ApprovalTerms) {
 		t.Helper()
 		p := mustCompile(t, rule1(ruleType, parameters))
 		got := append(p.rules, rule{})[0].approval
@@ -73,15 +73,15 @@ func TestApprovals(t *testing.T) {
 			t.Errorf("approval: %s %s: %+v, want %+v", ruleType, parameters, got, want)
 		}
 	}
-	usual := &Approval{Required: 1, Expires: 24 * time.Hour, UseWithin: time.Hour}
+	usual := &ApprovalTerms{Required: 1, Expires: 24 * time.Hour, UseWithin: time.Hour}
 	f("escalate_if", `{"amount_above":1}`, nil)
 	f("escalate_if", `{"amount_above":1,"approval":null}`, nil)
 	f("escalate_if", `{"amount_above":1,"approval":{}}`, usual)
 	f("discount_cap", `{"max_percent":1,"on_missing":"escalate","approval":{"required":5}}`,
-		&Approval{Required: 5, Expires: 24 * time.Hour, UseWithin: time.Hour})
+		&ApprovalTerms{Required: 5, Expires: 24 * time.Hour, UseWithin: time.Hour})
 	f("budget", `{"max_count":1,"window":"day","on_exceed":"escalate","approval":{"required":1.0,"expires_minutes":43200,`+
 		`"use_within_minutes":10080}}`,
-		&Approval{Required: 1, Expires: 720 * time.Hour, UseWithin: 168 * time.Hour})
+		&ApprovalTerms{Required: 1, Expires: 720 * time.Hour, UseWithin: 168 * time.Hour})
 }
 
 // The examples of RULES.md are sound.

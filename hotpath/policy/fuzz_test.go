@@ -162,7 +162,7 @@ func writtenBudget(b *budget) map[string]any {
 	return parameters
 }
 
-func writtenApproval(a *Approval) map[string]any {
+func writtenApproval(a *ApprovalTerms) map[string]any {
 	if a == nil {
 		return nil
 	}

@@ -135,14 +135,14 @@ type rule struct {
 	types     typeSet
 
 	id          string
-	description string        // the policy's, or else a generated one (S14)
-	reads       string        // the optional field its condition reads, by path
-	unlisted    string        // as in RuleType
-	window      time.Duration // of a duplicate_guard only
-	judgesAgain bool          // likewise: after_block is judge_again
-	budget      *budget       // of a budget only
-	approval    *Approval     // of a rule that escalates; nil when it asks for none
-	identity    spend.Hash    // of its parameters by meaning, if it has an approval
+	description string         // the policy's, or else a generated one (S14)
+	reads       string         // the optional field its condition reads, by path
+	unlisted    string         // as in RuleType
+	window      time.Duration  // of a duplicate_guard only
+	judgesAgain bool           // likewise: after_block is judge_again
+	budget      *budget        // of a budget only
+	approval    *ApprovalTerms // of a rule that escalates; nil when it asks for none
+	identity    spend.Hash     // of its parameters by meaning, if it has an approval
 }
 
 // confidence returns the confidence of the rule's finding (S16): what holds for

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Decision is a recorded decision about an approval.
-type Decision struct {
+// ApprovalDecision is a recorded decision about an approval.
+type ApprovalDecision struct {
 	ApprovalID string    `json:"approval_id"`
 	Kind       string    `json:"kind"` // approval.approved or approval.denied
 	Principal  string    `json:"principal"`

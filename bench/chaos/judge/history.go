@@ -22,8 +22,8 @@ type History struct {
 
 	Redemptions []Redemption `json:"redemptions,omitempty"` // in the order of the steps of each check
 
-	Decisions []Decision `json:"decisions"`
-	Uses      []Use      `json:"uses"`
+	Decisions []ApprovalDecision `json:"decisions"`
+	Uses      []Use              `json:"uses"`
 }
 
 // Run describes the run of a history.

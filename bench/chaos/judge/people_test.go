@@ -174,7 +174,7 @@ func approval(r *judge.Row) string { return "apr_" + strings.TrimPrefix(r.CheckI
 
 func (s *builder) approvedBy(r *judge.Row, people ...string) {
 	for _, who := range people {
-		s.Decisions = append(s.Decisions, judge.Decision{
+		s.Decisions = append(s.Decisions, judge.ApprovalDecision{
 			ApprovalID: approval(r), Kind: "approval.approved", Principal: who, At: s.Run.Began.Add(s.now + 5*ms),
 		})
 		s.op(judge.Op{Kind: judge.Approve, Key: who, Subject: approval(r), Status: 200})
@@ -235,7 +235,7 @@ func TestApprovals(t *testing.T) {
 		"denied": {func(s *builder) {
 			asked := s.asked("60")
 			s.approvedBy(asked, "ann", "bob")
-			s.Decisions = append(s.Decisions, judge.Decision{ApprovalID: approval(asked), Kind: "approval.denied", Principal: "cleo"})
+			s.Decisions = append(s.Decisions, judge.ApprovalDecision{ApprovalID: approval(asked), Kind: "approval.denied", Principal: "cleo"})
 			s.use(asked, "60")
 		}, "denied true"},
 		"another amount": {func(s *builder) {

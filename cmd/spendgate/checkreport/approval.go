@@ -57,7 +57,7 @@ func (r *Report) writeApproval(p *printer) {
 }
 
 // groupsAsked says how many of the people must be of a group.
-func groupsAsked(asked *spend.Approval) string {
+func groupsAsked(asked *spend.ApprovalRequest) string {
 	var text strings.Builder
 	for _, g := range asked.From {
 		fmt.Fprintf(&text, ", %d of %s", g.Required, printable(g.Group))
@@ -67,21 +67,21 @@ func groupsAsked(asked *spend.Approval) string {
 
 // groupsOf returns the groups that a decision was made in, to be put behind a name.
 // nameOf returns who had signed in; empty of a key.
-func nameOf(d *audit.Decision) string {
+func nameOf(d *audit.ApprovalDecision) string {
 	if d.Name == "" && d.Email == "" {
 		return ""
 	}
 	return " (" + printable(strings.TrimSpace(d.Name+" "+d.Email)) + ")"
 }
 
-func groupsOf(d *audit.Decision) string {
+func groupsOf(d *audit.ApprovalDecision) string {
 	if len(d.Groups) == 0 {
 		return ""
 	}
 	return " (" + printable(strings.Join(d.Groups, ", ")) + ")"
 }
 
-func decisionOf(d *audit.Decision) string {
+func decisionOf(d *audit.ApprovalDecision) string {
 	if d.Approves {
 		return "approve"
 	}

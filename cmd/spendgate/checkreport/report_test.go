@@ -85,11 +85,11 @@ func TestReports(t *testing.T) {
 	unknown.Policy, unknown.KeyName, unknown.Source = nil, "", "archive/checks-2026-11-20.jsonl.gz"
 	unknown.Chain = Chain{State: "in no batch: not chained, or inserted later"}
 	asked := made(t, func(a *spend.Action) { amount(a, "300.10") })
-	asked.Check.Approval = &spend.Approval{Required: 2, Expires: 24 * time.Hour, UseWithin: time.Hour}
+	asked.Check.Approval = &spend.ApprovalRequest{Required: 2, Expires: 24 * time.Hour, UseWithin: time.Hour}
 	at := asked.Check.Timestamp()
 	asked.Approval = &audit.Approval{
 		Check: asked.Check, Status: audit.ApprovalUsed, ExpiresAt: at.Add(24 * time.Hour), ApprovedAt: at.Add(2 * time.Minute),
-		UsedBy: id(t, "01a1fbf66800700080000000000000aa"), Decisions: []audit.Decision{
+		UsedBy: id(t, "01a1fbf66800700080000000000000aa"), Decisions: []audit.ApprovalDecision{
 			{
 				Approves: true, KeyID: "key_01a1fbe4a3487c7ea1a1616fb9a103b5", Principal: "anna\x1b[2J", Note: "has the receipt",
 				At: at.Add(time.Minute),

@@ -225,7 +225,7 @@ func (r *run) hold(ctx context.Context) error {
 
 // askedBefore returns what the checks asked for whose approvals these use, if that was
 // before the first that is read.
-func (r *run) askedBefore(ctx context.Context, checks []audit.HistoryCheck) (map[spend.ID]*spend.Approval, error) {
+func (r *run) askedBefore(ctx context.Context, checks []audit.HistoryCheck) (map[spend.ID]*spend.ApprovalRequest, error) {
 	first := audit.FirstID(r.warmUp.UnixMilli())
 	var ids []spend.ID
 	for i := range checks {
@@ -237,7 +237,7 @@ func (r *run) askedBefore(ctx context.Context, checks []audit.HistoryCheck) (map
 		return nil, nil
 	}
 	found, err := ask(ctx, func(ctx context.Context) ([]*spend.Check, error) { return r.Store.Checks(ctx, ids) })
-	asked := make(map[spend.ID]*spend.Approval, len(found))
+	asked := make(map[spend.ID]*spend.ApprovalRequest, len(found))
 	for _, c := range found {
 		asked[c.ID] = c.Approval
 	}
