@@ -44,7 +44,10 @@ func (e *KeysTakenError) Error() string {
 // ReportedError lists checks of a batch that have an outcome already, of that
 // number, or no pending one that a second may follow. Nothing was written: commit
 // the rest.
-type ReportedError struct{ CheckIDs []spend.ID }
+type ReportedError struct {
+	CheckIDs []spend.ID
+	Late     []spend.ID // those of them that may not be redeemed any more, whatever else there is
+}
 
 func (e *ReportedError) Error() string {
 	return fmt.Sprintf("%d outcomes are reported already", len(e.CheckIDs))

@@ -10,7 +10,8 @@ import (
 // by Commit.
 type Redemptions interface {
 	// Untouched returns those of the checks of which no outcome is recorded, neither a
-	// redemption nor a report, in no order.
+	// redemption nor a report, in no order. A store may answer from memory: then there may
+	// be one that others recorded, or no such check any more, which Commit refuses.
 	Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
 	// RedeemedUnder returns the check that was redeemed under a lasting key, or
 	// ErrNotFound.

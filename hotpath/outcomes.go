@@ -49,17 +49,17 @@ func (a *Authorizer) Report(
 	if !check.TakesOutcome() {
 		return nil, false, ErrNotAllowed
 	}
-	return a.take(ctx, r, check, false, func(course *spend.Course, _ int) (*spend.Outcome, bool, error) {
+	return a.take(ctx, r, check, false, func(course *spend.Course, _ error) (*spend.Outcome, bool, error) {
 		return a.next(ctx, r, course, check, report)
 	})
 }
 
 // take records the next step of what became of a check, which next makes of the steps
 // so far, or finds it recorded already: replayed. Of one that is untouched there was none
-// a moment ago. Of two at once the store takes one, and the other looks again: it was
-// refused, so often so far.
+// a moment ago. Of two at once the store takes one, and the other looks again, with what
+// it was refused as.
 func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, untouched bool,
-	next func(course *spend.Course, refused int) (o *spend.Outcome, replayed bool, err error),
+	next func(course *spend.Course, refused error) (o *spend.Outcome, replayed bool, err error),
 ) (o *spend.Outcome, replayed bool, err error) {
 	if _, ok := a.writer.Reserve(); !ok {
 		return nil, false, ErrOverloaded
@@ -194,8 +194,8 @@ func (a *Authorizer) askedFor(ctx context.Context, access Access, check *spend.C
 type reporting struct {
 	a          *Authorizer
 	deadline   time.Time
-	refused    int  // by the store, so often
-	handedOver bool // the slot is freed when the commit's outcome is known
+	refused    error // by the store, the last time: commit.ErrReported or commit.ErrLate
+	handedOver bool  // the slot is freed when the commit's outcome is known
 }
 
 // record commits the outcome. With errOvertaken nothing was recorded, and it is to be
@@ -226,8 +226,8 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 	}
 	r.settle(at, held, err)
 	switch {
-	case errors.Is(err, commit.ErrReported):
-		r.refused++
+	case errors.Is(err, commit.ErrReported), errors.Is(err, commit.ErrLate):
+		r.refused = err
 		return errOvertaken
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
 		if r.a.now().After(r.deadline) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/commit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
 )
@@ -81,7 +82,8 @@ func newToRedeem(store audit.Redemptions) *guard.Lookup[spend.ID, *spend.Check] 
 	})
 }
 
-// Untouched returns a check of which no outcome is recorded; nil if there is none.
+// Untouched returns a check of which no outcome is recorded, as far as the store tells
+// without a look at others; nil if there is none.
 func (a *Authorizer) Untouched(ctx context.Context, id spend.ID) (*spend.Check, error) {
 	check, _, err := a.toRedeem.Get(ctx, id)
 	return check, err
@@ -91,8 +93,8 @@ func (a *Authorizer) Untouched(ctx context.Context, id spend.ID) (*spend.Check, 
 // carried out: once (S74). Of one that is untouched nothing was recorded a moment ago.
 // The request has the caller's access. Errors: ErrCheckNotAllowed,
 // *AlreadyRedeemedError, ErrCheckReleased, *CheckExpiredError, *ActionMismatchError,
-// *OnceUsedError, ErrOverloaded, or ErrUnavailable: then it may be recorded all the same,
-// and the same idempotency key tells.
+// *OnceUsedError, audit.ErrNotFound, ErrOverloaded, or ErrUnavailable: then it may be
+// recorded all the same, and the same idempotency key tells.
 func (a *Authorizer) Redeem(
 	ctx context.Context, r Request, check *spend.Check, untouched bool, asked Redemption,
 ) (o *spend.Outcome, replayed bool, err error) {
@@ -105,7 +107,12 @@ func (a *Authorizer) Redeem(
 	}
 	mismatch := a.mismatch(r.Access, check, &asked)
 	key := r.Access.key
-	return a.take(ctx, r, check, untouched, func(course *spend.Course, refused int) (*spend.Outcome, bool, error) {
+	return a.take(ctx, r, check, untouched, func(course *spend.Course, refused error) (*spend.Outcome, bool, error) {
+		if refused != nil {
+			if err := a.stillThere(ctx, check); err != nil {
+				return nil, false, err
+			}
+		}
 		o := &spend.Outcome{
 			ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Step: course.Next(), Status: spend.Redeemed, Release: spend.ReleaseNone,
 			KeyID: key.name, Principal: key.Grants.Principal, RequestID: r.ID, Check: check, RedeemBy: check.Timestamp().Add(terms.Within()),
@@ -120,7 +127,7 @@ func (a *Authorizer) Redeem(
 			return nil, false, &AlreadyRedeemedError{course.Redeemed, course.Last()}
 		case course.Reports != nil:
 			return nil, false, ErrCheckReleased
-		case !again && (a.now().After(o.RedeemBy) || refused > 0 && o.Once.IsZero() || refused > contended):
+		case !again && (a.now().After(o.RedeemBy) || errors.Is(refused, commit.ErrLate)):
 			if err := a.onceUsed(ctx, o); err != nil {
 				return nil, false, err
 			}
@@ -132,10 +139,17 @@ func (a *Authorizer) Redeem(
 	})
 }
 
-// contended is how often a redemption with a lasting key is refused before that is taken
-// for too late: the check that has the key may be of the same commit, and is recorded
-// just after the refusal, or not at all.
-const contended = 4
+// stillThere fails with audit.ErrNotFound if the store lacks the check of a redemption that
+// it refused: it may have been looked up in a memory, or in a database that is gone.
+func (a *Authorizer) stillThere(ctx context.Context, check *spend.Check) error {
+	switch found, err := a.store.Checks(ctx, []spend.ID{check.ID}); {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case len(found) == 0:
+		return audit.ErrNotFound
+	}
+	return nil
+}
 
 // onceUsed fails with an OnceUsedError if another check was redeemed under the lasting
 // key of a redemption.
@@ -185,7 +199,7 @@ func (a *Authorizer) mismatch(access Access, check *spend.Check, asked *Redempti
 func (a *Authorizer) Doubt(
 	ctx context.Context, r Request, check *spend.Check, note string,
 ) (course spend.Course, replayed bool, err error) {
-	_, replayed, err = a.take(ctx, r, check, false, func(known *spend.Course, _ int) (*spend.Outcome, bool, error) {
+	_, replayed, err = a.take(ctx, r, check, false, func(known *spend.Course, _ error) (*spend.Outcome, bool, error) {
 		course = *known
 		switch {
 		case known.Redeemed == nil:
@@ -229,7 +243,7 @@ func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
 			return found.InDoubt, err
 		}
 		for _, check := range checks {
-			_, _, err := a.take(ctx, Request{Started: time.Now()}, check, false, func(course *spend.Course, _ int) (*spend.Outcome, bool, error) {
+			_, _, err := a.take(ctx, Request{Started: time.Now()}, check, false, func(course *spend.Course, _ error) (*spend.Outcome, bool, error) {
 				if course.Redeemed == nil || course.Doubt != nil || course.Reports != nil {
 					return nil, true, nil // somebody was first
 				}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
 )
@@ -52,6 +54,67 @@ func TestOneRedemptionOfMany(t *testing.T) {
 					t.Errorf("refused: %v, want that of %s", err, winner.Text(spend.PrefixCheck))
 				}
 			}
+		}
+	})
+}
+
+// redeem redeems a check with its own action.
+func (f *fleet) redeem(node int, c *spend.Check, once string) error {
+	f.t.Helper()
+	key := &audit.Key{ID: spend.ID{6: 0x70, 15: 1}, Grants: spend.Grants{Role: spend.Executor, Principal: "till"}}
+	hash, r := spend.ActionHash(c), hotpath.Request{Access: hotpath.AccessOf(key), ID: "req_000000000000", Started: time.Now()}
+	_, _, err := f.nodes[node].Redeem(f.t.Context(), r, c, true, hotpath.Redemption{ActionHash: &hash, Once: once})
+	return err
+}
+
+// S74: a check that only the store finds late is told so by one commit, and one that is in
+// time is redeemed under the lasting key that both want.
+func TestLateByTheStoresClock(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.now = func() time.Time { return time.Now().Add(-20 * time.Minute) }
+		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
+		for round := range 3 {
+			fresh := f.check(0, refundOf(t, "10", fmt.Sprint("c-", round))).answer.Check
+			old := *fresh
+			old.ID, old.Pass = spend.NewID(f.now()), spend.Pass{}
+			old.Fence.Node = spend.NewID(time.Now()) // with a chain of its own
+			if err := audittest.Record(t.Context(), f.store, &old); err != nil {
+				t.Fatal(err)
+			}
+			var commits atomic.Int32
+			f.nodes[1].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+				commits.Add(1)
+				time.Sleep(20 * time.Millisecond) // both meet
+				return commit(ctx, checks)
+			})
+			var both sync.WaitGroup
+			var late, inTime error
+			both.Go(func() { late = f.redeem(1, &old, fmt.Sprint("order ", round)) })
+			both.Go(func() { inTime = f.redeem(1, fresh, fmt.Sprint("order ", round)) })
+			both.Wait()
+			used, isUsed := errors.AsType[*hotpath.OnceUsedError](late)
+			if _, expired := errors.AsType[*hotpath.CheckExpiredError](late); !expired && (!isUsed || used.Check != fresh.ID) || inTime != nil {
+				t.Errorf("the late one %v, the other %v", late, inTime)
+			}
+			if n := commits.Load(); n > 2 {
+				t.Errorf("%d commits", n)
+			}
+		}
+	})
+}
+
+// F129: a store that answered from memory, or another one than it asked, refuses to redeem a
+// check that it lacks.
+func TestForgottenCheckIsNotRedeemed(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		c := *f.check(0, refundOf(t, "10", "c")).answer.Check
+		c.ID = spend.NewID(time.Now())
+		f.nodes[0].faults.onCommit(func(context.Context, []*spend.Check, realCommit) error {
+			f.nodes[0].faults.onCommit(nil)
+			return &audit.ReportedError{CheckIDs: []spend.ID{c.ID}}
+		})
+		if err := f.redeem(0, &c, ""); !errors.Is(err, audit.ErrNotFound) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package audittest
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -56,6 +57,7 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 		mustRefuseReport(t, s, nil, []*spend.Outcome{refused}, refused.Check)
 	}
 	mustBeUntouched(t, s, checks, checks[2:])
+	onlyLate(t, s, f)
 	if found, err := s.RedeemedUnder(t.Context(), redeemed.Once); err != nil || found != checks[0].ID {
 		t.Errorf("under the lasting key: %v, %v", found, err)
 	}
@@ -77,6 +79,27 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	redeemed.Check, redeemed.RedeemBy = nil, time.Time{}
 	if len(steps) != 3 || !reflect.DeepEqual(steps[0], redeemed) || steps[1].Status != spend.InDoubt || steps[2].Number != 1 {
 		t.Errorf("steps: %+v", steps)
+	}
+}
+
+// onlyLate: of two redemptions under one lasting key in one commit, of which one is too late,
+// that one is told so, and the other is recorded, whichever comes first.
+func onlyLate(t *testing.T, s Subject, f spend.Fence) {
+	for i := range 2 {
+		checks := []*spend.Check{newCheck(f), newCheck(f)}
+		mustCommit(t, s, checks...)
+		var both []*spend.Outcome
+		for _, c := range checks {
+			o := redemption(f, c)
+			o.Once = spend.OnceHash("", fmt.Sprint("late ", i))
+			both = append(both, o)
+		}
+		both[i].RedeemBy = now().Add(-time.Minute)
+		err := RecordAll(t.Context(), s, nil, both...)
+		refused, ok := errors.AsType[*audit.ReportedError](err)
+		if want := []spend.ID{checks[i].ID}; !ok || !slices.Equal(refused.CheckIDs, want) || !slices.Equal(refused.Late, want) {
+			t.Errorf("one of two is late: %+v, %v", refused, err)
+		}
 	}
 }
 

@@ -16,6 +16,9 @@ var ErrKeyTaken = errors.New("idempotency key is taken")
 // ErrReported means that another outcome of the check is recorded.
 var ErrReported = errors.New("the check's outcome is reported")
 
+// ErrLate means that the check of a redemption may not be redeemed any more.
+var ErrLate = errors.New("it is too late to redeem the check")
+
 // ErrPending means that the deadline came before it was known how the commit
 // ended. Entry.Final returns the outcome.
 var ErrPending = errors.New("commit is still in progress")
@@ -99,6 +102,7 @@ func (w *Writer) enqueue(e *Entry) *Entry {
 //	audit.ErrStaleEpoch, audit.ErrFencedNode  claim again
 //	ErrKeyTaken                               another check has the idempotency key
 //	ErrReported                               another outcome of the check is recorded
+//	ErrLate                                   the check may not be redeemed any more
 //	*audit.ApprovalError                      the check may not use its approval
 //	*audit.ExceededError                      budgets have no room for the check's charges
 //	*audit.RowError                           the check itself was refused
@@ -192,12 +196,15 @@ func refusalOf(err error) func(*Entry) error {
 		}
 	}
 	if reported, ok := errors.AsType[*audit.ReportedError](err); ok {
-		checks := setOf(reported.CheckIDs)
+		checks, late := setOf(reported.CheckIDs), setOf(reported.Late)
 		return func(e *Entry) error {
-			if e.outcome != nil && checks[e.outcome.CheckID] {
-				return ErrReported
+			switch {
+			case e.outcome == nil || !checks[e.outcome.CheckID]:
+				return nil
+			case late[e.outcome.CheckID]:
+				return ErrLate
 			}
-			return nil
+			return ErrReported
 		}
 	}
 	if unapproved, ok := errors.AsType[*audit.ApprovalsError](err); ok {

@@ -41,8 +41,12 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		return err
 	}
 	defer s.writers.give(session)
-	if !session.prepared { // nor is it known what this server has
+	if !session.met { // nor is it known what this server has
+		session.met = true
 		s.forgetRecorded()
+		if refused := redeemed(outcomes); s.remembered.forget() && refused != nil {
+			return refused
+		}
 	}
 	reach := horizon(checks)
 	if reach <= s.horizonMS.Load() {
@@ -62,10 +66,29 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		return err
 	}
 	s.recorded(&budgets)
+	s.remembered.remove(outcomes)
+	if s.statement != "" { // behind a pooler one server may follow another unseen
+		s.remembered.add(checks)
+	}
 	for known := s.horizonMS.Load(); reach > known && !s.horizonMS.CompareAndSwap(known, reach); {
 		known = s.horizonMS.Load()
 	}
 	return nil
+}
+
+// redeemed refuses the redemptions of a commit, whose checks may not have been read from
+// the server that is to record it; nil without one.
+func redeemed(outcomes []*spend.Outcome) error {
+	refused := new(audit.ReportedError)
+	for _, o := range outcomes {
+		if o.Status == spend.Redeemed {
+			refused.CheckIDs = append(refused.CheckIDs, o.CheckID)
+		}
+	}
+	if refused.CheckIDs == nil {
+		return nil
+	}
+	return refused
 }
 
 // forgetRecorded forgets what need not be recorded again: the server may be one that

@@ -85,7 +85,7 @@ func refusal(err *pgconn.PgError) error {
 	case err.Code == codeUnapproved:
 		return unapproved(err.Detail)
 	case err.Code == codeReported:
-		return reported(err.Detail)
+		return reported(err.Detail, err.Hint)
 	case err.Code == codeKeysTaken:
 		return keysTaken(err.Detail)
 	case len(err.Code) == 5 && strings.Contains(rowClasses, err.Code[:2]):
@@ -171,16 +171,28 @@ func keysTaken(detail string) error {
 	return taken
 }
 
-func reported(detail string) error {
-	known := new(audit.ReportedError)
-	for text := range strings.SplitSeq(detail, ",") {
+// reported reads which checks are refused, and which of them as too late.
+func reported(detail, hint string) error {
+	refused, err := parseUUIDs(detail)
+	late, lateErr := parseUUIDs(hint)
+	if err = errors.Join(err, lateErr); err != nil || refused == nil {
+		return fmt.Errorf("cannot read the reported checks %q, %q: %w", detail, hint, audit.ErrUnavailable)
+	}
+	return &audit.ReportedError{CheckIDs: refused, Late: late}
+}
+
+func parseUUIDs(list string) (ids []spend.ID, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for text := range strings.SplitSeq(list, ",") {
 		id, err := parseUUID(text)
 		if err != nil {
-			return fmt.Errorf("cannot read the reported checks %q: %w", detail, audit.ErrUnavailable)
+			return nil, err
 		}
-		known.CheckIDs = append(known.CheckIDs, id)
+		ids = append(ids, id)
 	}
-	return known
+	return ids, nil
 }
 
 // Refused reports whether the server answered an attempt to use it with a refusal

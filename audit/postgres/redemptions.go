@@ -13,9 +13,15 @@ import (
 
 // Untouched implements audit.Redemptions.
 func (s *Store) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	known, ids := s.remembered.take(ids)
 	if len(ids) == 0 {
-		return nil, nil
+		return known, nil
 	}
+	read, err := s.readUntouched(ctx, ids)
+	return append(known, read...), err
+}
+
+func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
 	low, high := slices.MinFunc(ids, spend.ID.Compare), slices.MaxFunc(ids, spend.ID.Compare)
 	return collect(ctx, s, "cannot look up checks", scanCheck, "SELECT "+columnList(chain.CheckColumns())+" FROM untouched_checks($1, $2, $3)",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids), [16]byte(low), [16]byte(high))

@@ -3,7 +3,9 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,5 +82,80 @@ func TestRestoredIsNotRedeemed(t *testing.T) {
 	after := minimal(f)
 	if err := audittest.RecordAll(t.Context(), s, []*spend.Check{after}, redemption(after)); err != nil {
 		t.Errorf("a check from after it: %v", err)
+	}
+}
+
+// TestRemembered: who redeems at the node that answered has nothing read, once, and not of
+// what this node recorded since.
+func TestRemembered(t *testing.T) {
+	s := open(t, fleet.TestSchema(t), true)
+	f := newFence(t, s)
+	record := func(checks ...*spend.Check) {
+		t.Helper()
+		if err := audittest.Record(t.Context(), s, checks...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	untouched := func(c *spend.Check) (found, same bool) {
+		t.Helper()
+		all, err := s.Untouched(t.Context(), []spend.ID{c.ID})
+		if err != nil || len(all) > 1 || len(all) == 1 && !reflect.DeepEqual(all[0], c) {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		return len(all) == 1, len(all) == 1 && all[0] == c
+	}
+	first, again, reported, blocked := minimal(f), minimal(f), minimal(f), minimal(f)
+	long := minimal(f)
+	long.Action.ReasonText = strings.Repeat("x", rememberedBytes+1)
+	blocked.Decision.Effect, blocked.Decision.Reason = spend.Block, "cap"
+	record(first)
+	if found, same := untouched(first); !found || same {
+		t.Error("something is kept before anybody redeems")
+	}
+	record(again, reported, blocked, long)
+	for n, want := range []bool{true, false} {
+		if found, same := untouched(again); !found || same != want {
+			t.Errorf("look-up %d: found %t, remembered %t", n, found, same)
+		}
+	}
+	if err := audittest.RecordAll(t.Context(), s, nil, redemption(reported)); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := untouched(reported); found {
+		t.Error("a redeemed check is remembered as untouched")
+	}
+	for _, c := range []*spend.Check{blocked, long} {
+		if found, same := untouched(c); !found || same {
+			t.Error("what is not allowed, or long, is remembered")
+		}
+	}
+}
+
+// TestRememberedOverReconnect: a check that was handed out from memory is redeemed by no
+// server but the one that has it, for a failover may have lost it (F129).
+func TestRememberedOverReconnect(t *testing.T) {
+	url := fleet.TestSchema(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	if _, err := s.Untouched(t.Context(), []spend.ID{f.Node}); err != nil {
+		t.Fatal(err)
+	}
+	given, kept := minimal(f), minimal(f)
+	if err := audittest.Record(t.Context(), s, given, kept); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.Untouched(t.Context(), []spend.ID{given.ID}); err != nil || len(found) != 1 || found[0] != given {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	s.writers.close() // the connections are gone
+	s.writers = newSessions(s.writers.config, s.writers.hosts, 1, &s.losses)
+	for n, refused := range []bool{true, false} {
+		err := audittest.RecordAll(t.Context(), s, nil, redemption(given))
+		if _, is := errors.AsType[*audit.ReportedError](err); is != refused || !is && err != nil {
+			t.Errorf("try %d over another connection: %v", n, err)
+		}
+	}
+	if found, err := s.Untouched(t.Context(), []spend.ID{kept.ID}); err != nil || len(found) != 1 || found[0] == kept {
+		t.Errorf("remembered of another server: %+v, %v", found, err)
 	}
 }

@@ -76,6 +76,7 @@ type session struct {
 	conn     net.Conn // nil when not connected
 	frontend *pgproto3.Frontend
 	prepared bool  // the connection has prepared what Commit asks
+	met      bool  // a commit was begun on this connection
 	losses   int64 // of the store's connections when this one was made
 
 	buf        []byte     // the messages of the next exchange, reused
@@ -105,7 +106,7 @@ func (s *session) drop() {
 		return
 	}
 	_ = idle.Plain(s.conn).Close() // nothing depends on it any more
-	s.conn, s.frontend, s.prepared = nil, nil, false
+	s.conn, s.frontend, s.prepared, s.met = nil, nil, false, false
 }
 
 // exchange sends the messages in s.buf, one transaction that ends with their last

@@ -59,8 +59,9 @@ type Store struct {
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64
 
-	counters recordings[counterKey]    // that have rows
-	refusals recordings[spend.Counter] // counters that are recorded as exhausted: an agent that hammers one costs nothing more
+	counters   recordings[counterKey]    // that have rows
+	refusals   recordings[spend.Counter] // counters that are recorded as exhausted: an agent that hammers one costs nothing more
+	remembered remembered
 	// partitionsUntil is when the partitions end, in Unix seconds; 0 before
 	// the first Tidy.
 	partitionsUntil atomic.Int64

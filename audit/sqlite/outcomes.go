@@ -33,7 +33,11 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 		if o.Status == spend.Executed {
 			amount = o.Amount.String()
 		}
-		if ok, err := mayRedeem(tx, o); err != nil {
+		if late(o) {
+			known.CheckIDs, known.Late = append(known.CheckIDs, o.CheckID), append(known.Late, o.CheckID)
+			continue
+		}
+		if ok, err := takeOnce(tx, o); err != nil {
 			return err
 		} else if !ok {
 			known.CheckIDs = append(known.CheckIDs, o.CheckID)

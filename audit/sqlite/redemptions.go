@@ -9,16 +9,15 @@ import (
 	"spendgate/audit/spend"
 )
 
-// mayRedeem takes a redemption's lasting key, and reports whether it is in time and has
-// that key. Of anything else it is true.
-func mayRedeem(tx *sql.Tx, o *spend.Outcome) (bool, error) {
-	if o.Status != spend.Redeemed {
-		return true, nil
-	}
-	if time.Now().UnixMilli() > o.RedeemBy.UnixMilli() {
-		return false, nil
-	}
-	if o.Once.IsZero() {
+// late reports whether the outcome is a redemption that comes too late.
+func late(o *spend.Outcome) bool {
+	return o.Status == spend.Redeemed && time.Now().UnixMilli() > o.RedeemBy.UnixMilli()
+}
+
+// takeOnce takes a redemption's lasting key, and reports whether it has it. Of anything
+// else it is true.
+func takeOnce(tx *sql.Tx, o *spend.Outcome) (bool, error) {
+	if o.Status != spend.Redeemed || o.Once.IsZero() {
 		return true, nil
 	}
 	result, err := tx.Exec(`INSERT INTO redemption_keys (key_hash, check_id) SELECT ?1, ?2

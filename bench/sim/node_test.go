@@ -191,7 +191,15 @@ func (s *flaky) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 }
 
 func (s *flaky) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
-	return called(ctx, s, func() ([]*spend.Check, error) { return s.memory.Untouched(ctx, ids) })
+	s.mu.Lock()
+	remembers := s.rand.IntN(3) == 0 // whatever was recorded since
+	s.mu.Unlock()
+	return called(ctx, s, func() ([]*spend.Check, error) {
+		if remembers {
+			return s.memory.Checks(ctx, ids)
+		}
+		return s.memory.Untouched(ctx, ids)
+	})
 }
 
 func (s *flaky) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {

@@ -18,8 +18,13 @@ func (m *memory) reportable(outcomes []*spend.Outcome) error {
 		switch o.Status {
 		case spend.Redeemed:
 			_, used := m.underOnce(o.Once)
-			fits = o.Step == 1 && !time.Now().After(o.RedeemBy) && !used && !once[o.Once]
-			once[o.Once] = !o.Once.IsZero()
+			late := time.Now().After(o.RedeemBy)
+			fits = o.Step == 1 && !late && !used && !once[o.Once]
+			if late {
+				known.Late = append(known.Late, o.CheckID)
+			} else {
+				once[o.Once] = !o.Once.IsZero()
+			}
 		case spend.InDoubt:
 			fits = before.Redeemed != nil && before.Doubt == nil && before.Reports == nil
 		}
