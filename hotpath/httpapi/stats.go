@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -13,6 +14,8 @@ const (
 	// maxCounted is how many checks are looked at for one answer, where numbers by
 	// policy do not tell.
 	maxCounted = 100_000
+	// bucketBytes is one of an answer, with numbers of some digits.
+	bucketBytes = 80
 )
 
 var statsSteps = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
@@ -65,10 +68,11 @@ func queryStats(query []byte) (q audit.CountQuery, step string, err error) {
 // appendStats writes every step of the range, also those without checks.
 func appendStats(dst []byte, q *audit.CountQuery, step string, counts []audit.CheckCount) []byte {
 	var total audit.CheckCount
-	o := newObject(dst)
+	steps := int(q.Until.Sub(q.From) / q.Step)
+	o := newObject(slices.Grow(dst, steps*bucketBytes))
 	o.text("step", step)
 	o.name("data")
-	o = appendArray(o, int(q.Until.Sub(q.From)/q.Step), func(dst []byte, i int) []byte {
+	o = appendArray(o, steps, func(dst []byte, i int) []byte {
 		bucket := audit.CheckCount{Start: q.From.Add(time.Duration(i) * q.Step)}
 		if len(counts) > 0 && counts[0].Start.Equal(bucket.Start) {
 			bucket, counts = counts[0], counts[1:]
