@@ -6,7 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -29,7 +29,7 @@ func loginCommand() command {
 		details: `Prints the address of a page to open in a browser on this computer, and waits for the sign-in at the service's
 OpenID Connect provider. The session is kept in spendgate/session.json in the user's folder of settings, for nobody
 else to read; commands use it where no API key is given. It ends after 8 hours, after 30 minutes without a command,
-with spendgate logout, and whenever the service ends it. Where the browser is on another computer, use an API key.`,
+with spendgate logout or another login, and whenever the service ends it. Where the browser is on another computer, use an API key.`,
 	}
 }
 
@@ -70,9 +70,13 @@ func login(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		before, _ := p.keptSession() // what cannot be read is replaced
 		s := signedIn{URL: base, Origin: origin, Session: session}
 		if err := p.writeSession(s); err != nil {
 			return err
+		}
+		if before != nil {
+			before.end(ctx, p)
 		}
 		api, err := s.client()
 		if err != nil {
@@ -84,6 +88,18 @@ func login(flags *flag.FlagSet) action {
 		}
 		_, err = fmt.Fprintf(p.stdout, "signed in as %s\n", printable(self.Principal))
 		return err
+	}
+}
+
+// end ends a session that was replaced, if its service answers: it ends by itself otherwise.
+func (s *signedIn) end(ctx context.Context, p process) {
+	api, err := s.client()
+	if err == nil {
+		err = api.SignOut(ctx)
+	}
+	if err != nil {
+		//nolint:errcheck // who does not see it is told by the list of sessions
+		fmt.Fprintf(p.stderr, "the session before at %s was not ended, and lasts for 30 minutes more: %v\n", printable(s.URL), err)
 	}
 }
 
@@ -132,12 +148,11 @@ func signInByLoopback(ctx context.Context, p process, base, origin string) (sess
 	verifier := rand.Text() + rand.Text()
 	of := signin.Loopback{Challenge: sha256.Sum256([]byte(verifier))}
 	codes := make(chan string)
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: codeHandler(ctx, codes)}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: codeHandler(ctx, of.State(), codes)}
 	go server.Serve(l)   //nolint:errcheck // ends with Close
 	defer server.Close() //nolint:errcheck // nobody waits for an answer any more
 	port := l.Addr().(*net.TCPAddr).Port
-	challenge := base64.RawURLEncoding.EncodeToString(of.Challenge[:])
-	page := fmt.Sprintf("%s/console/sign-in?port=%d&challenge=%s", printable(origin), port, challenge)
+	page := fmt.Sprintf("%s/console/sign-in?port=%d&challenge=%s", printable(origin), port, of.State())
 	_, err = fmt.Fprintf(p.stderr, "open in a browser on this computer, and compare the code %s:\n\n  %s\n\n", of.Shown(), page)
 	if err != nil {
 		return "", err
@@ -161,14 +176,18 @@ func signInByLoopback(ctx context.Context, p process, base, origin string) (sess
 	}
 }
 
-// codeHandler passes on the code that a browser brings.
-func codeHandler(ctx context.Context, codes chan<- string) http.Handler {
+// codeHandler passes on the code that a browser brings with the state. Any page can send
+// another, which nobody is asked about.
+func codeHandler(ctx context.Context, state string, codes chan<- string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Content-Security-Policy", "default-src 'none'")
 		code := r.URL.Query().Get("code")
+		if subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(state)) != 1 {
+			code = ""
+		}
 		if r.Method != http.MethodGet || r.URL.Path != "/" || code == "" || len(code) > 4096 {
 			w.WriteHeader(http.StatusNotFound)
 			return

@@ -112,7 +112,6 @@ func visit(t *testing.T, at string) string {
 	return page + text
 }
 
-// TestLogin has a person sign in at the command line, use what they may, and sign out.
 // Who answers for the service cannot send people to sign in at another, and get that session.
 func TestLoginElsewhere(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -127,6 +126,7 @@ func TestLoginElsewhere(t *testing.T) {
 	}
 }
 
+// TestLogin has a person sign in at the command line, twice, use what they may, and sign out.
 func TestLogin(t *testing.T) {
 	provider, address := startProvider(t), freeAddress(t)
 	n := startDev(t, "SPENDGATE_LISTEN_ADDR="+address, "SPENDGATE_OIDC_ISSUER=acme="+provider.URL, "SPENDGATE_OIDC_CLIENT_ID=spend",
@@ -143,26 +143,34 @@ func TestLogin(t *testing.T) {
 	command("policies", "list").has(t, 1, "nobody is signed in: spendgate login")
 	command("logout").has(t, 1, "nobody is signed in")
 
-	log, stdout, done := new(lockedLog), new(bytes.Buffer), make(chan int, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	go func() {
-		done <- run(ctx, process{strings.NewReader(""), stdout, log, environ, false}, []string{"login"})
-	}()
-	var at []string
-	for at = log.find(`http://\S+port=(\d+)\S+`); at == nil && ctx.Err() == nil; at = log.find(`http://\S+port=(\d+)\S+`) {
-		time.Sleep(10 * time.Millisecond)
+	login := func() (log *lockedLog, out, seen string) {
+		t.Helper()
+		log, stdout, done := new(lockedLog), new(bytes.Buffer), make(chan int, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() {
+			done <- run(ctx, process{strings.NewReader(""), stdout, log, environ, false}, []string{"login"})
+		}()
+		var at []string
+		for at = log.find(`http://\S+port=(\d+)\S+`); at == nil && ctx.Err() == nil; at = log.find(`http://\S+port=(\d+)\S+`) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if at == nil {
+			t.Fatal(log.String())
+		}
+		for _, guess := range []string{"guessed", "guessed&state=guessed"} {
+			r, err := http.Get("http://127.0.0.1:" + at[1] + "/?code=" + guess)
+			if err != nil || r.Body.Close() != nil || r.StatusCode != http.StatusNotFound {
+				t.Fatal(r, err)
+			}
+		}
+		seen = visit(t, at[0])
+		if code := <-done; code != 0 || stdout.String() != "signed in as acme:7\n" || !strings.Contains(seen, "this page can be closed") {
+			t.Fatalf("exit %d: %s %s %s", code, stdout, log, seen)
+		}
+		return log, stdout.String(), seen
 	}
-	if at == nil {
-		t.Fatal(log.String())
-	}
-	if r, err := http.Get("http://127.0.0.1:" + at[1] + "/?code=guessed"); err != nil || r.Body.Close() != nil {
-		t.Fatal(err)
-	}
-	seen := visit(t, at[0])
-	if code := <-done; code != 0 || stdout.String() != "signed in as acme:7\n" || !strings.Contains(seen, "this page can be closed") {
-		t.Fatalf("exit %d: %s %s %s", code, stdout, log, seen)
-	}
+	log, stdout, seen := login()
 	if shown := log.find(`code ([A-Z2-7]{4}-[A-Z2-7]{4})`); shown == nil || !strings.Contains(seen, shown[1]) {
 		t.Errorf("the page and the command line show other codes: %v", shown)
 	}
@@ -173,8 +181,16 @@ func TestLogin(t *testing.T) {
 		t.Fatal(err, missing, info)
 	}
 	var s signedIn
-	if err := json.Unmarshal(kept, &s); err != nil || s.Session == "" || strings.Contains(log.String()+stdout.String()+seen, s.Session) {
+	if err := json.Unmarshal(kept, &s); err != nil || s.Session == "" || strings.Contains(log.String()+stdout+seen, s.Session) {
 		t.Errorf("kept %+v, %v", s, err)
+	}
+
+	// Signing in again ends the session before.
+	if _, _, _ = login(); strings.Count(n.as(t, "", false, "", "sessions", "list").stdout, "acme:7") != 1 {
+		t.Error("a session that was replaced goes on")
+	}
+	if kept, err = os.ReadFile(file); err != nil { //nolint:gosec // the test's
+		t.Fatal(err)
 	}
 
 	policy := filepath.Join(home, "p.json")

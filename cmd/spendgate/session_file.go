@@ -34,6 +34,15 @@ func (p process) sessionFile() (string, error) {
 
 // readSession returns the session at a service; nil without one.
 func (p process) readSession(url string) (*signedIn, error) {
+	s, err := p.keptSession()
+	if err != nil || s == nil || s.URL != strings.TrimRight(url, "/") {
+		return nil, err
+	}
+	return s, nil
+}
+
+// keptSession returns the session, wherever it is; nil without one.
+func (p process) keptSession() (*signedIn, error) {
 	file, err := p.sessionFile()
 	if err != nil {
 		return nil, nil //nolint:nilerr // where nothing can be kept, nothing is
@@ -48,9 +57,6 @@ func (p process) readSession(url string) (*signedIn, error) {
 	s := new(signedIn)
 	if err := json.Unmarshal(text, s); err != nil || s.Session == "" {
 		return nil, fmt.Errorf("%s has no session; sign in with spendgate login", file)
-	}
-	if s.URL != strings.TrimRight(url, "/") {
-		return nil, nil
 	}
 	return s, nil
 }

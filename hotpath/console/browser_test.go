@@ -22,6 +22,21 @@ func TestBrowserSignsIn(t *testing.T) {
 	inBrowser(t, "browser/sign-in.test.mjs", startProvider(t, address))
 }
 
+// Signing in with the provider that npm has as oidc-provider, which is certified for OpenID
+// Connect: browser/provider.test.mjs, which runs it.
+func TestBrowserSignsInWithOidcProvider(t *testing.T) {
+	address, err := fleet.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := fleet.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TEST_OIDC_ISSUER", "http://"+provider)
+	inBrowser(t, "browser/provider.test.mjs", signInSettings(address, "http://"+provider, "Money"))
+}
+
 func inBrowser(t *testing.T, tests string, settings fleet.Settings) {
 	modules := os.Getenv("TEST_NODE_MODULES")
 	if modules == "" {

@@ -52,9 +52,15 @@ func startProvider(t *testing.T, address string) fleet.Settings {
 	t.Cleanup(s.Close)
 	issuer = s.URL
 	about.SetIssuer(issuer)
+	return signInSettings(address, issuer, "finance")
+}
+
+// signInSettings are those of a node at an address where the provider's group finance approves,
+// as a group of approvers.
+func signInSettings(address, issuer, group string) fleet.Settings {
 	return fleet.Settings{
 		"LISTEN_ADDR": address, "OIDC_ISSUER": "acme=" + issuer, "OIDC_CLIENT_ID": "spend", "OIDC_CLIENT_SECRET": "secret",
 		"OIDC_REDIRECT_URL": "http://" + address + "/console/callback",
-		"OIDC_ROLES":        `[{"group":"finance","role":"approver","groups":["finance"]}]`,
+		"OIDC_ROLES":        `[{"group":"finance","role":"approver","groups":["` + group + `"]}]`,
 	}
 }

@@ -36,7 +36,8 @@ func TestSignInFromTheCommandLine(t *testing.T) {
 		back := b.idp.authorize(strings.ReplaceAll(link[1], "&amp;", "&"))
 		a := b.send("GET", strings.TrimPrefix(back, b.origin), "")
 		to, err := url.Parse(a.header.Get("Location"))
-		if err != nil || a.status != http.StatusSeeOther || to.Host != "127.0.0.1:4567" || to.Path != "/" || b.cookies[sessionCookie] != "" {
+		if err != nil || a.status != http.StatusSeeOther || to.Host != "127.0.0.1:4567" || to.Path != "/" || b.cookies[sessionCookie] != "" ||
+			to.Query().Get("state") != b64(proof[:]) {
 			t.Fatalf("handed over: %d %v %v", a.status, a.header, b.cookies)
 		}
 		return b, to.Query().Get("code")

@@ -96,6 +96,7 @@ func (b *browser) send(method, path, body string, headers ...string) answer {
 // begin opens the sign-in page, and returns where the provider sends the browser back to.
 func (b *browser) begin() (back string) {
 	b.t.Helper()
+	time.Sleep(2 * time.Millisecond) // what came before came in an earlier millisecond
 	a := b.send("GET", "/console/sign-in", "")
 	if a.status != http.StatusSeeOther {
 		b.t.Fatalf("sign-in: %d %s", a.status, a.body)

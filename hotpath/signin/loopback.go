@@ -33,6 +33,9 @@ func ParseLoopback(port, challenge string) (*Loopback, error) {
 	return &Loopback{uint16(n), [sha256.Size]byte(b)}, nil
 }
 
+// State is what comes back with the code.
+func (l *Loopback) State() string { return encoding.EncodeToString(l.Challenge[:]) }
+
 // Shown is what both the command line and the page show, so that a person sees that they
 // sign in what they began: ABCD-EFGH-IJKL, of 60 bits.
 func (l *Loopback) Shown() string {
@@ -58,7 +61,8 @@ func (s *SignIn) sealing() (cipher.AEAD, error) {
 }
 
 // HandOver returns where a browser takes a code to, by which the command line takes over the
-// session with that token.
+// session with that token. The state is the challenge, which only the command line and the
+// browser that it began in know: it asks about no other code.
 func (s *SignIn) HandOver(l *Loopback, token string) (url string, err error) {
 	sealed, err := s.sealing()
 	if err != nil {
@@ -69,7 +73,7 @@ func (s *SignIn) HandOver(l *Loopback, token string) (url string, err error) {
 	nonce := make([]byte, sealed.NonceSize())
 	_, _ = rand.Read(nonce) // never fails: the runtime aborts without randomness
 	code := encoding.EncodeToString(sealed.Seal(nonce, nonce, b, nil))
-	return "http://127.0.0.1:" + strconv.Itoa(int(l.Port)) + "/?code=" + code, nil
+	return "http://127.0.0.1:" + strconv.Itoa(int(l.Port)) + "/?code=" + code + "&state=" + l.State(), nil
 }
 
 // TakeOver returns the token that a code hands over to who has its verifier; ErrAttempt of
