@@ -51,6 +51,7 @@ class Server:
         self.exchanges = [x for x in exchanges for _ in range(x.get("times", 1))]
         self.faults: list[str] = []
         self.requests: list[tuple[str, str, bytes]] = []
+        self.nonces: list[str] = []  # of the requests
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._done = threading.Event()
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -92,11 +93,13 @@ class Server:
             self.faults.append(f"one request more: {method} {uri} {body!r}")
             return {"fail": "hang_up"}
         exchange = self.exchanges[len(self.requests)]
+        nonce = next((value for name, value in headers if name.lower() == "request-nonce"), "")
         if "expect" in exchange:
             self._expect(exchange["expect"], method, uri, headers, body)
-        elif (method, uri, body) != self.requests[-1]:
+        elif (method, uri, body) != self.requests[-1] or nonce != self.nonces[-1]:
             self.faults.append(f"sent {method} {uri} {body!r}, before {self.requests[-1]}")
         self.requests.append((method, uri, body))
+        self.nonces.append(nonce)
         return exchange
 
     def _expect(self, want: dict[str, Any], method: str, uri: str, headers: list[tuple[str, str]], body: bytes) -> None:

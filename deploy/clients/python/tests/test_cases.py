@@ -201,6 +201,7 @@ def guarded() -> list[Any]:
 @pytest.mark.parametrize(("case", "how", "async_"), guarded())
 def test_guard(case: dict[str, Any], how: Callable[..., Any], async_: bool, tmp_path: pathlib.Path) -> None:
     journal = tmp_path / "journal.db"
+    nonces: dict[pathlib.Path, set[str]] = {}
     for number, run in enumerate(case["runs"]):
         if run.get("journal") == "new":
             journal = tmp_path / f"journal-{number}.db"
@@ -214,6 +215,7 @@ def test_guard(case: dict[str, Any], how: Callable[..., Any], async_: bool, tmp_
         except (spendgate.SpendgateError, Died, Declined) as raised:
             error = raised
         assert server.close() == [], f"run {number}"
+        nonces.setdefault(journal, set()).update(nonce for nonce in server.nonces if nonce)
         assert body.ran == ([run["ran"]] if run.get("ran") else []), f"run {number}"
         want = run.get("raises")
         if want and want["kind"] in ("died", "declined"):
@@ -224,6 +226,7 @@ def test_guard(case: dict[str, Any], how: Callable[..., Any], async_: bool, tmp_
             assert error is None, repr(error)
             expected = run["in_doubt"] if run.get("resume") else run["returns"]
             assert ([e.key for e in returned or []] if run.get("resume") else returned) == expected
+    assert all(len(of) <= 1 for of in nonces.values()) and len(set().union(*nonces.values())) == sum(map(len, nonces.values())), nonces
 
 
 def test_amounts() -> None:

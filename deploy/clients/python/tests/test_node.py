@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from lives import Ledger, client, live
 
 import spendgate
 from spendgate import AsyncSpendgate, Spendgate
@@ -35,9 +36,9 @@ def policy(node: Spendgate) -> str:
 def test_checks(node: Spendgate, policy: str) -> None:
     key = "checks-1"
     first = node.check("refund", amount="100.50", counterparty="c", idempotency_key=key, metadata={"n": Decimal("1.10")}, **ACTION)
-    assert first.allowed and first and not first.replayed
+    assert first.allowed and first and first.first and not first.replayed
     again = node.check("refund", amount=Decimal("100.5"), counterparty="c", idempotency_key=key, metadata={"n": Decimal("1.1")}, **ACTION)
-    assert again.allowed and again.replayed and again.body == first.body
+    assert again.allowed and again.replayed and not again.first and again.body == first.body
     read = node.get_check(first.check_id)
     assert read.decision == "allow" and not read.allowed and read.outcome is None
     with pytest.raises(spendgate.APIError) as refused:
@@ -77,6 +78,22 @@ def test_redemptions(node: Spendgate, policy: str) -> None:
     assert again.redemption and again.redemption.in_doubt and (again.next_step or "").startswith("Do not carry")
     assert [c.check_id for c in node.checks(outcome="in_doubt", counterparty="redeemed")] == [asked.check_id]
     assert gateway.report_outcome(asked.check_id, "executed", reference="psp").report == 1
+
+
+@pytest.mark.parametrize("die_at", [2, 3], ids=["before it is sent", "when it was answered"])
+def test_killed_before_its_answer(node: Spendgate, policy: str, agent_key: str, tmp_path: pathlib.Path, die_at: int) -> None:
+    """The same journal carries it out, without anybody asked; another journal does not, whenever it asks."""
+    ledger, action = Ledger(tmp_path / "ledger.db", takes_key=False), f"lost-{die_at}"
+
+    def lives(journal: str, die_at: int = -1) -> str:
+        options = {"policy_id": policy, "journal": tmp_path / journal, "redeem": False}
+        return live(lambda: client(node.base, agent_key, **options), ledger, action, die_at)[0]
+
+    assert lives("first", die_at) == "killed" and ledger.moved() == []
+    if die_at == 3:
+        assert lives("second") == "in doubt" and ledger.moved() == []
+    assert lives("first") == "executed" and len(ledger.moved()) == 1
+    assert lives("first") == lives("second") == "executed" and len(ledger.moved()) == 1
 
 
 def test_exact_amounts(node: Spendgate, policy: str) -> None:

@@ -12,14 +12,6 @@ import type * as T from "./types.js";
 /** What the service may hold the answer to approval for, at most, in milliseconds. */
 const longestHold = 30_000;
 
-/** ownReplays has replayed results of checks that an earlier attempt of the same call made. */
-const ownReplays = new WeakSet<T.CheckResult>();
-
-/** isOwn reports whether the call that has this result is the one that made the check. */
-export function isOwn(result: T.CheckResult): boolean {
-  return !result.replayed || ownReplays.has(result);
-}
-
 /** newIdempotencyKey returns a key of 128 random bits. */
 export function newIdempotencyKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -75,10 +67,12 @@ export class Spendgate {
 
   /**
    * check asks whether an action may be carried out: only if the result is `allowed`. All
-   * attempts carry one idempotency key, the action's or a new one. Throws an APIError when
-   * the service refused, and then recorded nothing; a NoDecision when it may have decided.
+   * attempts carry one idempotency key, the action's or a new one, and one nonce: a secret of
+   * 16 to 128 visible ASCII characters by which the service knows the request again, also after
+   * a crash if it was kept before. Throws an APIError when the service refused, and then
+   * recorded nothing; a NoDecision when it may have decided.
    */
-  async check(action: T.Action, call?: CallOptions): Promise<T.CheckResult> {
+  async check(action: T.Action, { nonce = newIdempotencyKey(), ...call }: CallOptions & { nonce?: string } = {}): Promise<T.CheckResult> {
     const given = action.idempotency_key ?? "";
     const key = /^[\s\u0085]*$/.test(given) ? newIdempotencyKey() : given; // the service sees none in white space either
     const content = { ...sent(action), idempotency_key: key };
@@ -87,15 +81,17 @@ export class Spendgate {
       method: "POST",
       path: "/v1/checks",
       content,
+      nonce,
       repeatable: true,
     });
     if (error instanceof APIError && error.definite && !unknown) throw error;
     if (!reply) throw new NoDecision(key, error as Error);
     try {
       const result = understand(reply, checkResult(true));
-      // A replay is ours if our first answer broke off, and what there is of it names the same check.
+      // A replay is of this request, too, if its first answer broke off, and what there is of it names the same check.
       const isPart = (part: Reply) => reply.text.startsWith(part.text) && part.text.includes(`"${result.check_id}"`);
-      if (parts.some((part) => !replayed(part) && isPart(part))) ownReplays.add(result);
+      const isNamed = parts.some((part) => !replayed(part) && isPart(part));
+      result.first = !result.replayed || isNamed || reply.headers.get("First-Request") === "same";
       return result;
     } catch (problem) {
       throw new NoDecision(key, problem as Error);

@@ -1,4 +1,4 @@
-import { type Spendgate, isOwn, newIdempotencyKey } from "./client.js";
+import { type Spendgate, newIdempotencyKey } from "./client.js";
 import {
   APIError,
   AlreadyExecuted,
@@ -172,10 +172,10 @@ export class Gate {
     const before = lines.began ?? lines.doubted;
     if (before) return this.#again(key, before, lines.began && providerKey ? providerKeyHours : 0);
     const redeems = await this.#redeems();
-    const result = await this.#decided(action, wait);
+    const result = await this.#decided(action, wait, lines.asked.seed);
     const permit = { check_id: result.check_id, idempotency_key: key, begun: false };
     if (result.redemption && !redeems) throw new InDoubt(key, result.check_id, "somebody redeemed the check to carry the action out");
-    const isAllowed = isOwn(result);
+    const isAllowed = result.first;
     if (redeems || isAllowed || lines.allowed?.check_id === result.check_id) return { ...permit, isAllowed };
     // A replay is somebody's with another journal, unless this one knows that it is its own.
     if (providerKey && providerKeyHours >= 24) return { ...permit, isAllowed, since: earliest(result) };
@@ -204,8 +204,9 @@ export class Gate {
   }
 
   /** decided returns an allow of the service, or throws. */
-  async #decided(action: Action, wait: number): Promise<CheckResult> {
-    let result = await this.#client.check(action);
+  async #decided(action: Action, wait: number, seed: string | undefined): Promise<CheckResult> {
+    const nonce = seed === undefined ? {} : { nonce: seed };
+    let result = await this.#client.check(action, nonce);
     for (let round = 0; result.decision === "escalate" && !result.outcome; round++) {
       const isNew = round > 0 && !result.replayed; // and so undecided
       if (!result.approval_id || (isNew && wait === 0) || round === mostApprovals) throw new ApprovalPending(result);
@@ -214,7 +215,7 @@ export class Gate {
         wait > 0 ? { timeout: wait } : {},
       );
       if (approval.status !== "approved" && approval.status !== "used") throw undecided(result, approval);
-      result = await this.#client.check({ ...action, approval_id: result.approval_id });
+      result = await this.#client.check({ ...action, approval_id: result.approval_id }, nonce);
     }
     if (result.outcome) throw reported(result);
     if (result.decision !== "allow") throw new Blocked(result);

@@ -13,7 +13,7 @@ export interface Line {
   key: string;
   /** SHA-256 of the action. */
   action?: string;
-  /** Makes the key of a redemption, the same in a later attempt. */
+  /** The nonce of its checks, and what makes the key of a redemption: the same in a later attempt, and known to nobody else. */
   seed?: string;
   check_id?: string;
   /** When the body began, at the earliest. */

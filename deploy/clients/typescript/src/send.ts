@@ -38,6 +38,7 @@ export interface Request extends CallOptions {
   /** Seconds for which the service may hold its answer. */
   wait?: number;
   idempotencyKey?: string;
+  nonce?: string;
   /** The version that must be in force. */
   ifMatch?: string;
 }
@@ -164,6 +165,7 @@ export class Sender {
     };
     if (hasBody) headers["Content-Type"] = "application/json";
     if (request.idempotencyKey) headers["Idempotency-Key"] = request.idempotencyKey;
+    if (request.nonce) headers["Request-Nonce"] = request.nonce;
     if (request.ifMatch) headers["If-Match"] = request.ifMatch;
     if (request.admin && adminKey) headers["X-Admin-Key"] = adminKey; // a request needs only one key
     if (!request.admin && apiKey) headers["X-API-Key"] = apiKey;

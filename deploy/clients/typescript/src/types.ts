@@ -55,6 +55,8 @@ export interface CheckResult {
   allowed: boolean;
   /** Whether an earlier answer was repeated, because the idempotency key was known. */
   replayed: boolean;
+  /** Of an answer to check: this request made the check, even if its answer was lost before. */
+  first: boolean;
   /** What the header Outcome says: null when nothing was reported. */
   outcome: CheckOutcome | null;
   /** What the header Redeemed says: null when nobody took the check to carry the action out. */
@@ -120,7 +122,7 @@ export interface RecordedAction {
 }
 
 /** A check as it is listed: a record, no permission. */
-export interface CheckRecord extends Omit<CheckResult, "allowed" | "replayed" | "outcome" | "redemption"> {
+export interface CheckRecord extends Omit<CheckResult, "allowed" | "replayed" | "first" | "outcome" | "redemption"> {
   action: RecordedAction;
   principal: string;
   outcome: Outcome | null;

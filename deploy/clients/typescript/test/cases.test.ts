@@ -163,9 +163,10 @@ async function playCall(c: Case): Promise<void> {
   });
 }
 
-async function playRun(run: Run, c: Case, journal: spendgate.Journal): Promise<void> {
+async function playRun(run: Run, c: Case, journal: spendgate.Journal): Promise<Set<string>> {
   const { redeem, provider_key: providerKey = false } = c.options ?? {};
-  await new Scripted(run.exchanges, file.bodies).play(async (url) => {
+  const scripted = new Scripted(run.exchanges, file.bodies);
+  await scripted.play(async (url) => {
     const gate = new spendgate.Gate({ client: connect(url, c.options), journal, ...(redeem === undefined ? {} : { redeem }) });
     if (run.resume) {
       const { in_doubt } = await gate.resume();
@@ -192,16 +193,19 @@ async function playRun(run: Run, c: Case, journal: spendgate.Journal): Promise<v
     await judge(run, () => Promise.race([gate.check(action, body, options), died]));
     assert.equal(ran, run.ran, "ran");
   });
+  return scripted.nonces;
 }
 
 async function playRuns(c: Case): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), "journal-"));
   try {
-    let journals = 0;
+    const sent = [new Set<string>()]; // the nonces over each journal
     for (const run of c.runs ?? []) {
-      if (run.journal === "new") journals++;
-      await playRun(run, c, fileJournal(join(directory, String(journals))));
+      if (run.journal === "new") sent.push(new Set());
+      for (const nonce of await playRun(run, c, fileJournal(join(directory, String(sent.length))))) sent.at(-1)?.add(nonce);
     }
+    const nonces = sent.flatMap((of) => [...of]);
+    assert.ok(sent.every((of) => of.size <= 1) && new Set(nonces).size === nonces.length, nonces.join());
   } finally {
     rmSync(directory, { recursive: true });
   }

@@ -45,8 +45,8 @@ describe("kill -9 of an agent", { skip, concurrency: 2 }, () => {
     ["before asked", 0, false],
     ["after asked", 0, false],
     ["before POST /v1/checks", 0, false],
-    ["after POST /v1/checks", 0, true],
-    ["before began", 0, true],
+    ["after POST /v1/checks", 0, false],
+    ["before began", 0, false],
     ["after began", 0, true],
     ["before body", 0, true],
     ["after body", 1, true],
@@ -87,6 +87,18 @@ describe("kill -9 of an agent", { skip, concurrency: 2 }, () => {
       });
     }
   }
+
+  it("before its answer, and another journal has the same key", async () => {
+    const [directory, order] = [temporary(), unique()];
+    const task = { ...common, journal: join(directory, "first"), ledger: join(directory, "ledger"), orders: [order], providerKey: false };
+    const other = { ...task, journal: join(directory, "second"), kill: "nowhere" }; // which settles nothing
+    writeFileSync(task.ledger, "");
+    assert.equal((await start({ ...task, kill: "after POST /v1/checks" }).ended).killed, true);
+    assert.match((await start(other).ended).out, /^InDoubt /);
+    assert.match((await start(task).ended).out, /^done /);
+    assert.match((await start(other).ended).out, /^(executed|AlreadyReported) /);
+    assert.equal(paid(task.ledger).length, 1);
+  });
 });
 
 /** port returns one that is free on loopback. */

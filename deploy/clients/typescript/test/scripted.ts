@@ -52,6 +52,8 @@ export class Scripted {
   /** The body of the last request. */
   last = "";
   #before = "";
+  /** The nonces that were sent. */
+  readonly nonces = new Set<string>();
   readonly #problems: unknown[] = [];
 
   constructor(exchanges: Exchange[], bodies: Record<string, Members>) {
@@ -76,7 +78,9 @@ export class Scripted {
     let body = "";
     for await (const chunk of request.setEncoding("utf8")) body += chunk as string;
     const exchange = this.#exchanges[this.#next++];
-    const sent = `${request.method} ${request.url} ${body}`;
+    const nonce = (request.headers["request-nonce"] ?? "") as string;
+    const sent = `${request.method} ${request.url} ${nonce} ${body}`;
+    if (nonce) this.nonces.add(nonce);
     try {
       assert.ok(exchange, `one request more: ${sent}`);
       if (exchange.expect) expect(exchange.expect, request, body);

@@ -60,16 +60,17 @@ def fetch(settings: Settings, request: Request, kind: type[T]) -> Steps[T]:
 # Checks.
 
 
-def check_once(settings: Settings, planned: Action) -> Steps[tuple[t.Result, bool]]:
-    """Asks whether an action may be carried out. Also returns whether this call is the one that made the check."""
+def check_once(settings: Settings, planned: Action, nonce: str = "") -> Steps[t.Result]:
+    """Asks whether an action may be carried out. All attempts of one request have one nonce, a new one unless told."""
     if not planned.key.strip():  # the service, too, sees none
         planned = planned.but(idempotency_key="py-" + secrets.token_hex(16))
     try:
-        reply = yield from send(settings, Request("POST", "/v1/checks", dict(planned.members)))
+        headers = {"Request-Nonce": nonce or "py-" + secrets.token_hex(16)}
+        reply = yield from send(settings, Request("POST", "/v1/checks", dict(planned.members), headers=headers))
         made = replace(result(decode(reply.body), reply), checked=True)
-        # A replay is ours if our first answer broke off, and what there is of it names the same check.
-        ours = any(reply.body.startswith(part) and f'"{made.check_id}"'.encode() in part for part in reply.parts)
-        return made, ours or not made.replayed
+        # A replay is of this request, too, if its first answer broke off, and what there is of it names the same check.
+        named = any(reply.body.startswith(part) and f'"{made.check_id}"'.encode() in part for part in reply.parts)
+        return replace(made, first=not made.replayed or named or reply.header("first-request") == ["same"])
     except APIError as error:
         if error.definite and not error.maybe_done:
             raise

@@ -83,7 +83,6 @@ class Asked:
 
     intent: Intent
     result: Result
-    ours: bool  # it was asked for here, and the answer is the first
 
 
 class Permit:
@@ -149,12 +148,13 @@ def note(journal: Journal, action: api.Action) -> Steps[Entry]:
 def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
     """Makes the check. Only enter() decides whether a body runs."""
     journal = gate.journal if intent.action.key.strip() else None
+    nonce = ""
     if journal is not None:
-        yield from note(journal, intent.action)
-    result, ours = yield from api.check_once(gate, intent.action)
-    if journal is not None and ours and result.allowed:  # so that a later replay of it is known
+        nonce = (yield from note(journal, intent.action)).redemption
+    result = yield from api.check_once(gate, intent.action, nonce)
+    if journal is not None and result.first and result.allowed:  # so that a later replay of it is known
         yield from after(journal, intent.action.key, "asked", check_id=result.check_id)
-    return Asked(intent, result, ours)
+    return Asked(intent, result)
 
 
 def begin(gate: Gate, intent: Intent) -> Steps[Permit]:
@@ -163,17 +163,17 @@ def begin(gate: Gate, intent: Intent) -> Steps[Permit]:
     entry = yield from note(journal, intent.action)
     if entry.state != "asked":
         return (yield from prior(gate, journal, entry, intent.terms))
-    result, ours = yield from api.check_once(gate, intent.action)
-    return (yield from _enter(gate, journal, entry, Asked(intent, result, ours)))
+    result = yield from api.check_once(gate, intent.action, entry.redemption)
+    return (yield from _enter(gate, journal, entry, Asked(intent, result)))
 
 
 def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
     """Returns a permit for what was asked, or raises why there is none."""
     journal = yield from journal_of(gate)
     entry = yield from note(journal, asked.intent.action)
-    if entry.state == "asked" or (entry.state == "doubted" and asked.ours):
+    if entry.state == "asked" or (entry.state == "doubted" and asked.result.first):
         return (yield from _enter(gate, journal, entry, asked))
-    if asked.ours and asked.result.allowed and asked.result.check_id != entry.check_id:
+    if asked.result.first and asked.result.allowed and asked.result.check_id != entry.check_id:
         # The service has forgotten the key, the journal has not: the new check is for nothing. A replay may be another's.
         try:
             yield from api.report_outcome(gate, asked.result.check_id, "voided", note=f"the action is that of {entry.check_id}")
@@ -189,7 +189,7 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
             break
         if escalations > 0 and not asked.result.replayed and terms.wait <= 0:
             break  # it is new, and so undecided
-        asked = yield from approved(gate, asked)
+        asked = yield from approved(gate, asked, entry.redemption)
     result = asked.result
     if result.outcome is not None:
         raise over(result.check_id, result.outcome)
@@ -200,7 +200,7 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
     if result.redemption is not None and not redeem:
         raise InDoubt(entry.key, result.check_id, "somebody redeemed the check to carry the action out")
     # A replay is somebody's with another journal, unless this one knows that it is its own.
-    repeated = not redeem and not asked.ours and (entry.state, entry.check_id) != ("asked", result.check_id)
+    repeated = not redeem and not asked.result.first and (entry.state, entry.check_id) != ("asked", result.check_id)
     if repeated and not terms.repeats():
         yield from local(lambda: journal.move(entry.key, "asked", state="doubted", check_id=result.check_id))
         why = "the service had allowed it before, to a process with another journal, or in an answer that was lost"
@@ -217,7 +217,7 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
     begun = replace(entry, state="begun", check_id=result.check_id, at=began)
     claim = {"state": "begun", "check_id": result.check_id, "at": began}
     mine = yield from local(lambda: journal.move(entry.key, "asked", **claim))
-    if not mine and asked.ours:  # others of this journal, who had a replay, doubted it
+    if not mine and asked.result.first:  # others of this journal, who had a replay, doubted it
         mine = yield from local(lambda: journal.move(entry.key, "doubted", **claim))
     if mine:
         return Permit(begun, result, redeem, repeated)
@@ -225,7 +225,7 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
     return (yield from prior(gate, journal, now, terms))
 
 
-def approved(gate: Gate, asked: Asked) -> Steps[Asked]:
+def approved(gate: Gate, asked: Asked, nonce: str) -> Steps[Asked]:
     """Asks again with the approval, if people approved. What became of it is only the service's to say."""
     result, intent = asked.result, asked.intent
     if result.approval_id is None:
@@ -236,8 +236,8 @@ def approved(gate: Gate, asked: Asked) -> Steps[Asked]:
         found = yield from api.approval(gate, result.approval_id)
     if found.status in ("approved", "used"):
         again = intent.action.but(approval_id=result.approval_id)
-        used, ours = yield from api.check_once(gate, again)
-        return Asked(Intent(again, intent.terms), used, ours)
+        used = yield from api.check_once(gate, again, nonce)
+        return Asked(Intent(again, intent.terms), used)
     raise {"denied": Denied, "expired": ApprovalExpired}.get(found.status, ApprovalPending)(result)
 
 

@@ -26,7 +26,8 @@ class Entry:
 
     key: str
     action: str  # a hash of what the action is
-    redemption: str = field(default_factory=lambda: "py-" + secrets.token_hex(16))  # the Idempotency-Key of its redemption
+    #: The Idempotency-Key of its redemption, and the nonce of its checks: a secret of those who share the journal.
+    redemption: str = field(default_factory=lambda: "py-" + secrets.token_hex(16))
     state: State = "asked"
     check_id: str = ""
     status: str = ""  # executed, failed or voided
