@@ -94,23 +94,26 @@ func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate 
 	d.Message += fmt.Sprintf(", which asked for approval %s: it is %s", id, approval.Status)
 	const again = "check exactly the action of that check again with this approval_id, under the same idempotency key, " +
 		"and proceed only if that is allowed."
-	look := "GET /v1/approvals/" + id
+	next := "GET /v1/approvals/" + id
 	switch approval.Status {
 	case audit.ApprovalPending:
-		d.NextStep = "Do not repeat the action: it waits for people, and pending is not approved. Call " + look +
+		d.NextStep = "Do not repeat the action: it waits for people, and pending is not approved. Call " + next +
 			" (Prefer: wait=30); once it is approved, " + again
 	case audit.ApprovalApproved:
 		d.NextStep = "Do not repeat the action without its approval. It is approved: " + again
+		next = "POST /v1/checks with that approval_id"
 	case audit.ApprovalUsed:
+		next = "GET /v1/checks/" + approval.UsedBy.Text(spend.PrefixCheck)
 		d.Message += " by " + approval.UsedBy.Text(spend.PrefixCheck)
-		d.NextStep = "Do not repeat the action: its approval was used. Call GET /v1/checks/" + approval.UsedBy.Text(spend.PrefixCheck) +
-			" for what became of it."
+		d.NextStep = "Do not repeat the action: its approval was used. Call " + next + " for what became of it."
 	case audit.ApprovalExpired:
 		d.NextStep = "Do not proceed. Nobody decided or used it in time: check the action again to ask anew."
+		next = "POST /v1/checks without it"
 	case audit.ApprovalDenied:
-		d.NextStep = "Do not proceed, and do not ask again: people denied it. Call " + look + " for their notes."
+		d.NextStep = "Do not proceed, and do not ask again: people denied it. Call " + next + " for their notes."
 	case audit.ApprovalAbsent, audit.ApprovalMismatch: // of a use
 	}
+	d.Message += "; the next call is " + next
 	return nil
 }
 

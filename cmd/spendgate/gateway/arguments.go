@@ -107,17 +107,23 @@ func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
 		return "", err
 	}
 	text, ok := textOf(value)
-	switch {
-	case !ok:
+	if !ok {
 		return "", fmt.Errorf("argument %s must be text, not %s", path, kindOf(value))
-	case strings.TrimSpace(text) == "":
-		return "", fmt.Errorf("argument %s is blank", path)
-	case text != strings.TrimSpace(text):
-		return "", fmt.Errorf("argument %s has white space around it", path)
-	case strings.ContainsFunc(text, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) }):
-		return "", fmt.Errorf("argument %s has characters that are not seen", path)
 	}
-	return text, nil
+	return text, checkVisible(path, text)
+}
+
+// checkVisible refuses text that is not what people see of it.
+func checkVisible(path, text string) error {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return fmt.Errorf("argument %s is blank", path)
+	case text != strings.TrimSpace(text):
+		return fmt.Errorf("argument %s has white space around it", path)
+	case strings.ContainsFunc(text, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) }):
+		return fmt.Errorf("argument %s has characters that are not seen", path)
+	}
+	return nil
 }
 
 // amount returns the amount in the currency's major unit.
@@ -271,6 +277,33 @@ func (t *tool) named(arguments jsontext.Value, understood map[string]jsontext.Va
 		return nil, fmt.Errorf("none of the arguments %s is given, which say what payment this is", strings.Join(t.Same, ", "))
 	}
 	return named.text(), nil
+}
+
+// lasting returns what a payment for good is known by, whichever agent calls. It lasts
+// longer than anybody remembers how a value was spelt: all arguments of same are
+// needed, text that has another spelling is refused, and a whole number is the same as
+// text and as a number.
+func (t *tool) lasting(upstream, name string, a client.Action, arguments jsontext.Value) (string, error) {
+	for _, path := range t.Same {
+		value, err := required(arguments, path)
+		if err != nil {
+			return "", fmt.Errorf("%w, and once needs all of same", err)
+		}
+		text, ok := textOf(value)
+		if !ok {
+			continue
+		}
+		if err := checkVisible(path, text); err != nil {
+			return "", err
+		}
+		if !norm.NFKC.IsNormalString(text) {
+			return "", fmt.Errorf("argument %s has characters that are others in their plain form", path)
+		}
+		if number := jsontext.Value(text); number.Kind() == '0' && number.IsValid() && !strings.ContainsAny(text, ".eE ") {
+			arguments = placed(arguments, path, number)
+		}
+	}
+	return t.identity(upstream, name, "", a, arguments)
 }
 
 // placed returns an object with another value at a path that is in it.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -161,6 +162,41 @@ func TestIdentity(t *testing.T) {
 		if other == first {
 			t.Error("another server, tool or agent has the same identity")
 		}
+	}
+}
+
+// A payment for good is known however it is spelt, or the call is refused.
+func TestLasting(t *testing.T) {
+	of := func(arguments string) (string, error) {
+		m := mapping(func(t *tool) { t.Same, t.Once = []string{"order.id", "line", "amount"}, true })
+		a, err := m.action("a", jsontext.Value(arguments), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.lasting("u", "t", a, jsontext.Value(arguments))
+	}
+	const call = `{"amount":1050,"currency":"usd","charge":"ch_1","line":1,"order":{"id":%s}}`
+	number, err := of(fmt.Sprintf(call, `100`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{`"100"`, `1e2`, `100.0`, `"\u0031\u0030\u0030"`} {
+		if got, err := of(fmt.Sprintf(call, id)); got != number || err != nil {
+			t.Error(id, "is another payment", err)
+		}
+	}
+	for _, id := range []string{`101`, `"100.0"`, `"0100"`, `"1e2"`, `true`} {
+		if got, err := of(fmt.Sprintf(call, id)); got == number || err != nil {
+			t.Error(id, "is the same payment", err)
+		}
+	}
+	for _, id := range []string{`" 100"`, `"100\t"`, `""`, `"1\u200b00"`, `"\uff11\uff10\uff10"`, `"e\u0301"`, `null`} {
+		if _, err := of(fmt.Sprintf(call, id)); err == nil || !strings.Contains(err.Error(), "argument order.id") {
+			t.Error(id, err)
+		}
+	}
+	if _, err := of(`{"amount":1050,"currency":"usd","charge":"ch_1","order":{"id":7}}`); err == nil {
+		t.Error("a payment without its line")
 	}
 }
 

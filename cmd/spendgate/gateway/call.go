@@ -54,7 +54,7 @@ func (s *session) callTool(m message) {
 
 // mayPass returns why a tool that is not mapped is off.
 func (s *session) mayPass(l *link, name string) error {
-	if s.gw.file.Shadow && s.gw.lock == nil {
+	if s.gw.file.Shadow && s.gw.locked.now() == nil {
 		return nil
 	}
 	err := s.accepted(s.ctx, l, name)

@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"spendgate/cmd/spendgate/policyfile"
@@ -42,6 +44,9 @@ func (c *checker) document() {
 	}
 	if f.AgentID == (agentID{}) && len(f.Agents) == 0 {
 		c.fault("agent_id", "is required, or agents with tokens: who asks is part of every check")
+	}
+	if f.AgentID.header == "" && f.AgentID.fixed != "" && strings.TrimSpace(f.AgentID.fixed) == "" {
+		c.fault("agent_id", "must not be blank")
 	}
 	for name, a := range f.Agents {
 		if a.TokenFile == "" {
@@ -152,14 +157,38 @@ func (c *checker) tool(path string, t *tool) {
 	}
 	for i, argument := range t.Same {
 		c.argument(fmt.Sprintf("%s.same[%d]", path, i), argument)
-		if t.IdempotencyArgument != "" && argument == t.IdempotencyArgument {
-			c.fault(path+".same", "cannot have the idempotency_argument, which is filled with the check_id")
-		}
 	}
 	if t.Same != nil && len(t.Same) == 0 {
 		c.fault(path+".same", "must name arguments; without it all arguments count")
 	}
 	c.rest(path, t)
+	c.filled(path, t)
+}
+
+// filled finds what is read from the argument that the gateway fills: the server would
+// get another value than the one that was judged.
+func (c *checker) filled(path string, t *tool) {
+	read := map[string]string{}
+	if t.Amount != nil {
+		read["amount"] = t.Amount.Argument
+	}
+	if t.Currency != nil {
+		read["currency"] = t.Currency.Argument
+	}
+	if t.Counterparty != nil {
+		read["counterparty"] = t.Counterparty.Argument
+	}
+	for name, from := range t.Metadata {
+		read["metadata."+name] = from.Argument
+	}
+	for i, argument := range t.Same {
+		read[fmt.Sprintf("same[%d]", i)] = argument
+	}
+	for _, member := range slices.Sorted(maps.Keys(read)) {
+		if first, _, _ := strings.Cut(read[member], "."); first != "" && strings.EqualFold(first, t.IdempotencyArgument) {
+			c.fault(path+"."+member, "cannot be the idempotency_argument, which is filled with the check_id")
+		}
+	}
 }
 
 // currency finds a currency in the file that no call could have.

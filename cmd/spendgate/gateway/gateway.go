@@ -31,7 +31,7 @@ type Options struct {
 // decided and done is in the service.
 type Gateway struct {
 	file    *File
-	lock    *lock
+	locked  locked
 	api     *client.Client
 	version string
 	log     *slog.Logger
@@ -56,7 +56,8 @@ func New(o Options) (*Gateway, error) {
 		return nil, fmt.Errorf("there is no %s, which has the definitions of tools that were accepted: look at the tools, "+
 			"then run spendgate gateway check --accept %s", lockPath(o.File.path), o.File.path)
 	}
-	g := &Gateway{file: o.File, lock: pins, api: o.Client, version: o.Version, log: o.Logger, metrics: newMetrics(o.Registerer)}
+	g := &Gateway{file: o.File, api: o.Client, version: o.Version, log: o.Logger, metrics: newMetrics(o.Registerer)}
+	g.locked = locked{path: o.File.path, pins: pins}
 	g.stopping, g.stop = context.WithCancel(context.Background())
 	g.dial = func(u *upstream) (conn, error) { return dial(u, o.Environ, o.Logger) }
 	return g, nil
@@ -73,13 +74,17 @@ func dial(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 // permitted returns why a tool is off, nil if it is not: by its definition, or by
 // what the file says of tools that it does not map.
 func (g *Gateway) permitted(u *upstream, name string, d definition) error {
-	if err := g.lock.accepted(u, name, d); err != nil {
-		return err
+	pins := g.locked.now()
+	if err := pins.accepted(u, name, d); err != nil {
+		if pins = g.locked.again(); pins.accepted(u, name, d) != nil {
+			return err
+		}
+		g.log.Info("a tool was accepted meanwhile", "upstream", u.name, "tool", name)
 	}
 	switch {
 	case u.Tools[name] != nil || g.file.Default == "pass":
 		return nil
-	case g.file.Default == "read_only" && (d.ReadOnly && g.lock == nil || g.lock != nil && g.lock.Upstreams[u.name][name].ReadOnly):
+	case g.file.Default == "read_only" && (d.ReadOnly && pins == nil || pins != nil && pins.Upstreams[u.name][name].ReadOnly):
 		return nil
 	default:
 		return fmt.Errorf("the tool %s is not mapped, and the gateway's default for such tools is %s", name, g.file.Default)

@@ -94,7 +94,7 @@ func Check(ctx context.Context, o CheckOptions) error {
 		return err
 	}
 	now := &lock{Upstreams: make(map[string]map[string]pin)}
-	var lines []string
+	var lines, left []string // left is what cannot be accepted
 	for _, name := range o.File.order {
 		u := o.File.Upstreams[name]
 		seen, err := look(ctx, u, o.Environ, o.Logger, o.Version)
@@ -107,6 +107,7 @@ func Check(ctx context.Context, o CheckOptions) error {
 			known = old.Upstreams[name]
 		}
 		lines = append(lines, u.compare(known, seen.tools)...)
+		left = append(left, u.compare(now.Upstreams[name], seen.tools)...)
 	}
 	if old == nil {
 		lines = append([]string{"there is no " + lockPath(o.File.path)}, lines...)
@@ -126,6 +127,10 @@ func Check(ctx context.Context, o CheckOptions) error {
 	case o.Accept:
 		if err := now.write(o.File.path); err != nil {
 			return fmt.Errorf("cannot write the lock: %w", err)
+		}
+		if left != nil {
+			_, err := fmt.Fprintf(o.Out, "accepted, but for %d that cannot be: %s\n", len(left), lockPath(o.File.path))
+			return cmp.Or(err, ErrDiffers)
 		}
 		_, err := fmt.Fprintln(o.Out, "accepted: "+lockPath(o.File.path))
 		return err
@@ -193,7 +198,7 @@ func Init(ctx context.Context, o InitOptions) error {
 	u.name = upstreamName(seen.name)
 	var b strings.Builder
 	b.WriteString(initHead)
-	fmt.Fprintf(&b, "upstreams:\n  %s:\n", u.name)
+	fmt.Fprintf(&b, "upstreams:\n  %s:\n", yamlName(u.name))
 	if o.URL != "" {
 		fmt.Fprintf(&b, "    url: %s\n    # headers: {Authorization: {file: token}}\n", quote(o.URL))
 	} else {
@@ -254,6 +259,15 @@ func upstreamName(name string) string {
 		return "server"
 	}
 	return strings.Join(words, "_")
+}
+
+// yamlName writes a name that YAML takes for text, whatever it looks like.
+func yamlName(name string) string {
+	plain := strings.IndexFunc(name, func(r rune) bool { return r < 'a' || r > 'z' }) // no number, no -
+	if plain >= 0 || slices.Contains([]string{"null", "true", "false", "y", "n", "yes", "no", "on", "off"}, name) {
+		return string(quote(name))
+	}
+	return name
 }
 
 // guess returns a mapping for a tool with an amount among its arguments, empty for

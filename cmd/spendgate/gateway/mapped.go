@@ -113,7 +113,7 @@ func (c *mappedCall) read() error {
 		return err
 	}
 	if c.identity, err = c.t.identity(c.l.u.name, c.name, c.action.AgentID, c.action, c.arguments); err == nil && c.t.Once {
-		c.payment, err = c.t.identity(c.l.u.name, c.name, "", c.action, c.arguments)
+		c.payment, err = c.t.lasting(c.l.u.name, c.name, c.action, c.arguments)
 	}
 	return err
 }

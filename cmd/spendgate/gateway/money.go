@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -270,11 +269,9 @@ func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 
 // cut shortens a reference to what the service takes.
 func cut(reference string) string {
-	const most = 256
-	if len(reference) <= most {
-		return reference
-	}
-	return strings.ToValidUTF8(reference[:most], "")
+	const most = 256 // characters (S39)
+	characters := []rune(reference)
+	return string(characters[:min(len(characters), most)])
 }
 
 // report says what became of a check. While the service does not answer, that goes on

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -52,6 +53,36 @@ func readLock(path string) (*lock, error) {
 		return nil, fmt.Errorf("%s: %w", lockPath(path), err)
 	}
 	return l, nil
+}
+
+// locked is the lock of a file that is in use. People accept tools while it is.
+type locked struct {
+	path string // of the file; empty where there is no lock to read again
+
+	mu   sync.Mutex
+	pins *lock
+	read time.Time // when the lock that was read last was written
+}
+
+func (l *locked) now() *lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pins
+}
+
+// again returns the lock as it is now, for a tool that is off by what was read of it. One
+// that is gone or cannot be read changes nothing.
+func (l *locked) again() *lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	info, err := os.Stat(lockPath(l.path))
+	if err != nil || info.ModTime().Equal(l.read) {
+		return l.pins
+	}
+	if pins, err := readLock(l.path); err == nil && pins != nil {
+		l.pins, l.read = pins, info.ModTime()
+	}
+	return l.pins
 }
 
 // write writes the lock beside a file.

@@ -2,9 +2,12 @@ package gateway
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -166,10 +169,14 @@ func TestAmbiguousTool(t *testing.T) {
 	s, p := newPlain(t)
 	s.tools = append(s.tools, fmt.Sprintf(plainTool, "another"))
 	f := newFakeService(t)
-	agent := agentOf(t, guarded(t, f, p, "", ""))
+	g := guarded(t, f, p, "default: pass # ambiguous\n", "")
+	agent := agentOf(t, g)
 	wants(t, agent, "ch_1", 1, stateRefused, "ambiguous")
 	if s.paid != 0 || len(f.checks) != 0 {
 		t.Errorf("%d payments, %d checks", s.paid, len(f.checks))
+	}
+	if err := Check(t.Context(), CheckOptions{File: g.file, Accept: true, Logger: quiet(), Out: t.Output()}); !errors.Is(err, ErrDiffers) {
+		t.Error(err)
 	}
 }
 
@@ -177,6 +184,9 @@ func TestAmbiguousTool(t *testing.T) {
 func TestUnfitReference(t *testing.T) {
 	s, p := newPlain(t)
 	f := newFakeService(t)
+	if got := cut(strings.Repeat("я", 300)); got != strings.Repeat("я", 256) {
+		t.Error(got)
+	}
 	f.unfit = "\x00"
 	s.result = `{"content": [], "structuredContent": {"id": "re_\u0000"}}`
 	wants(t, agentOf(t, guarded(t, f, p, "", "")), "ch_1", 1, stateExecuted, "")
@@ -279,5 +289,49 @@ func TestQueue(t *testing.T) {
 	}
 	if _, err := q.Write([]byte("x")); err == nil {
 		t.Error("a queue that is closed takes more")
+	}
+}
+
+// Of two names of an agent nobody knows which is meant.
+func TestTwoAgents(t *testing.T) {
+	s := NewServer(&Gateway{file: &File{AgentID: agentID{header: "X-Agent-Id"}}})
+	r := httptest.NewRequestWithContext(t.Context(), "POST", Path, nil)
+	r.Header.Add("X-Agent-Id", "a")
+	if name, ok := s.agentOf(r); name != "a" || !ok {
+		t.Error(name, ok)
+	}
+	r.Header.Add("X-Agent-Id", "b")
+	if name, ok := s.agentOf(r); name != "" || !ok {
+		t.Error(name, ok)
+	}
+}
+
+// Pages of other origins are refused, also where their name leads here.
+func TestForeign(t *testing.T) {
+	local := &net.TCPAddr{IP: net.ParseIP("127.0.0.1")}
+	reached := &net.TCPAddr{IP: net.ParseIP("192.0.2.7")}
+	for _, c := range []struct {
+		to           *net.TCPAddr
+		host, origin string
+		want         bool
+	}{
+		{local, "127.0.0.1:8090", "", false},
+		{local, "localhost:8090", "http://localhost:8090", false},
+		{local, "localhost:8090", "http://localhost:8091", true},
+		{local, "evil.example", "", true},
+		{local, "evil.example", "http://evil.example", true},
+		{reached, "gateway.internal:8090", "", false},
+		{reached, "192.0.2.7:8090", "http://192.0.2.7:8090", false},
+		{reached, "192.0.2.7:8090", "http://evil.example", true},
+		{reached, "evil.example", "http://evil.example", true},
+	} {
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(c.to)), "POST", Path, nil)
+		r.Host = c.host
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		if got := foreign(r); got != c.want {
+			t.Errorf("%v: %v", c, got)
+		}
 	}
 }

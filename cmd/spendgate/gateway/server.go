@@ -79,7 +79,11 @@ func (s *Server) agentOf(r *http.Request) (string, bool) {
 	file := s.gw.file
 	if len(file.Agents) == 0 {
 		if file.AgentID.header != "" {
-			return strings.TrimSpace(r.Header.Get(file.AgentID.header)), true
+			values := r.Header.Values(file.AgentID.header)
+			if len(values) != 1 { // of several nobody knows which is meant
+				return "", true
+			}
+			return strings.TrimSpace(values[0]), true
 		}
 		return file.AgentID.fixed, true
 	}
@@ -115,7 +119,9 @@ func foreign(r *http.Request) bool {
 		return site != "" && site != "same-origin" && site != "none"
 	}
 	u, err := url.Parse(origin)
-	return err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host)
+	// A name may lead here by whoever owns it, an address cannot.
+	named := net.ParseIP(host) == nil && !isLoopback(host)
+	return err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) || named
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, agent string) {
