@@ -69,7 +69,7 @@ func (s *session) mayPass(l *link, name string) error {
 func (s *session) accepted(ctx context.Context, l *link, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	tools, err := l.tools(ctx, fresh)
+	tools, _, err := l.tools(ctx, fresh)
 	if err != nil {
 		return fmt.Errorf("the tool's definition cannot be compared with the accepted one: %w", err)
 	}

@@ -22,6 +22,7 @@ type conn interface {
 var (
 	errLost    = errors.New("the connection to the server was lost")
 	errNotSent = errors.New("the server cannot be reached")
+	errMoved   = fmt.Errorf("%w: its connection is another by now", errNotSent)
 )
 
 // lines is a conn with a message in each line.
@@ -88,6 +89,14 @@ func (l *lines) write(m message) error {
 	defer l.mu.Unlock()
 	_, err = l.out.Write(append(text, '\n'))
 	return err
+}
+
+// unsend takes back what was written, and reports whether it did: not if some of it may
+// have been sent.
+func (l *lines) unsend(m message) bool {
+	q, queued := l.out.(*queue)
+	text, err := encodeMessage(m)
+	return queued && err == nil && q.remove(append(text, '\n'))
 }
 
 func (l *lines) close() { l.end() }

@@ -163,7 +163,7 @@ func (l *link) serve(c conn, ready func()) {
 	l.mu.Unlock()
 	ready()
 	if level != nil {
-		l.request(message{Method: methodSetLevel, Params: level}, func(message) {})
+		l.request(nil, message{Method: methodSetLevel, Params: level}, func(message) {})
 	}
 	l.s.restarted(l)
 	for {
@@ -204,14 +204,19 @@ func (l *link) receive(m message) {
 	}
 }
 
-// request sends a request and returns its identifier on this link. answer is called
-// once, with the response or why there is none.
-func (l *link) request(m message, answer func(message)) (id string) {
+// request sends a request, over that connection or none, nil is whichever there is, and
+// returns its identifier on this link. answer is called once, with the response or why
+// there is none.
+func (l *link) request(over conn, m message, answer func(message)) (id string) {
 	l.mu.Lock()
 	c := l.conn
-	if c == nil {
+	if c == nil || over != nil && over != c {
 		l.mu.Unlock()
-		answer(message{failure: errNotSent})
+		failure := errNotSent
+		if c != nil {
+			failure = errMoved
+		}
+		answer(message{failure: failure})
 		return ""
 	}
 	l.next++
@@ -274,16 +279,21 @@ func (l *link) wait(ctx context.Context) error {
 	}
 }
 
-// call sends a request and waits for its response. When the context ends the request
-// is cancelled, and grace is how long a response is waited for nevertheless.
-func (l *link) call(ctx context.Context, m message, grace time.Duration) (message, error) {
+// call sends a request, as request does, and waits for its response. When the context
+// ends the request is taken back, which is errNotSent, or cancelled, and grace is how long
+// a response is waited for nevertheless.
+func (l *link) call(ctx context.Context, over conn, m message, grace time.Duration) (message, error) {
 	answered := make(chan message, 1)
-	id := l.request(m, func(m message) { answered <- m })
+	id := l.request(over, m, func(m message) { answered <- m })
 	result := func(m message) (message, error) { return m, m.failure }
 	select {
 	case m := <-answered:
 		return result(m)
 	case <-ctx.Done():
+	}
+	m.ID = jsontext.Value(id)
+	if l.unsent(m) && l.take(id) {
+		return message{}, errNotSent
 	}
 	l.notify(message{Method: noteCancelled, Params: encode(map[string]any{
 		"requestId": jsontext.Value(id), "reason": context.Cause(ctx).Error(),
@@ -297,6 +307,14 @@ func (l *link) call(ctx context.Context, m message, grace time.Duration) (messag
 		l.take(id)
 		return message{}, ctx.Err()
 	}
+}
+
+// unsent takes back a request of which nothing was sent yet, and reports whether it did.
+func (l *link) unsent(m message) bool {
+	l.mu.Lock()
+	child, ok := l.conn.(*lines) // what goes to others is sent at once
+	l.mu.Unlock()
+	return ok && child.unsend(m)
 }
 
 // forgetTools has the next call ask for the server's tools again.

@@ -42,7 +42,7 @@ func look(ctx context.Context, u *upstream, environ []string, log *slog.Logger, 
 	}
 	defer c.close()
 	go l.serve(c, func() {})
-	tools, err := l.tools(ctx, 0)
+	tools, _, err := l.tools(ctx, 0)
 	if err != nil {
 		return looked{}, fmt.Errorf("the server %s: %w", u.name, err)
 	}

@@ -30,6 +30,7 @@ type mappedCall struct {
 	identity  string // of the call
 	payment   string // what the call pays for good, whichever agent calls; empty unless it is once
 	attempt   int
+	compared  conn // over which the tool's definition was compared last
 }
 
 // callMapped carries out a mapped call in the background.
@@ -124,7 +125,7 @@ func (c *mappedCall) definition(age time.Duration) (definition, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.gw.stopping, cancel)()
-	tools, err := c.l.tools(ctx, age)
+	tools, over, err := c.l.tools(ctx, age)
 	if err != nil {
 		return definition{}, fmt.Errorf("the server cannot be asked for its tools (%w); call again later", err)
 	}
@@ -135,6 +136,7 @@ func (c *mappedCall) definition(age time.Duration) (definition, error) {
 	if err := c.gw.permitted(c.l.u, c.name, d); err != nil {
 		return d, &offError{err}
 	}
+	c.compared = over
 	return d, nil
 }
 

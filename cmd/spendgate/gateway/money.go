@@ -198,6 +198,7 @@ type answered struct {
 	problem string // why there is no result
 	lost    bool   // nobody knows
 	unsent  bool   // nothing was sent
+	moved   bool   // likewise: the server may be another than the one whose tools were compared
 }
 
 // ask calls the tool on its server.
@@ -206,11 +207,13 @@ func (c *mappedCall) ask(arguments jsontext.Value) answered {
 	ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.gw.stopping, func() { time.AfterFunc(hurry, cancel) })()
-	m, err := c.l.call(ctx, message{Method: methodCallTool, Params: params.text(), about: c.id}, cancelGrace)
+	m, err := c.l.call(ctx, c.compared, message{Method: methodCallTool, Params: params.text(), about: c.id}, cancelGrace)
 	var head struct {
 		IsError bool `json:"isError"`
 	}
 	switch {
+	case errors.Is(err, errMoved):
+		return answered{unsent: true, moved: true, problem: "the connection to the server is another by now"}
 	case errors.Is(err, errNotSent):
 		return answered{unsent: true, problem: "the server could not be reached"}
 	case errors.Is(err, errLost):
@@ -228,8 +231,8 @@ func (c *mappedCall) ask(arguments jsontext.Value) answered {
 	return answered{result: m.Result, isError: head.IsError}
 }
 
-// carryOut calls the server and reports what became of it. The check is redeemed: by
-// this call, or, when it is again, by one whose end is in doubt.
+// carryOut calls the server whose tool was compared and reports what became of it. The
+// check is redeemed: by this call, or, when it is again, by one whose end is in doubt.
 func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 	arguments, err := c.t.sent(c.arguments, check.CheckID)
 	if err != nil {
@@ -237,15 +240,21 @@ func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 	}
 	a := c.ask(arguments)
 	const repeats = 2
-	for i := 0; i < repeats && (a.lost || a.unsent && again) && c.t.IdempotencyArgument != ""; i++ {
-		// With the same key again the server carries it out once.
+	for i := 0; i < repeats && (a.moved || (a.lost || a.unsent && again) && c.t.IdempotencyArgument != ""); i++ {
+		// Nothing was sent, or with the same key again the server carries it out once.
 		if c.gw.stopping.Err() != nil || c.l.wait(c.ctx) != nil {
 			break
 		}
-		if _, on := c.stillOn(check); !on {
+		r, on := c.stillOn(check)
+		if !on && !again && a.unsent {
+			c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
+			return r
+		}
+		if !on {
 			break
 		}
-		a, again = c.ask(arguments), true
+		again = again || !a.moved
+		a = c.ask(arguments)
 	}
 	switch {
 	case a.unsent && !again:

@@ -160,37 +160,41 @@ func listTools(ctx context.Context, ask func(context.Context, message) (message,
 	}
 }
 
-// tools returns the server's tools as it defined them at most age ago. Servers need not
-// report a change, so what moves money is asked for each time.
-func (l *link) tools(ctx context.Context, age time.Duration) (pinned, error) {
+// tools returns the server's tools as it defined them at most age ago, and the connection
+// over which it did. Servers need not report a change, so what moves money is asked for
+// each time.
+func (l *link) tools(ctx context.Context, age time.Duration) (pinned, conn, error) {
 	const reconnect = 1500 * time.Millisecond // after a session that the server does not know
 	for again := false; ; again = true {
 		if err := l.wait(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		l.mu.Lock()
 		known, asked, c, changes := l.pins, l.pinned, l.conn, l.changes
 		l.mu.Unlock()
-		if known != nil && time.Since(asked) < age {
-			return known, nil
+		if c != nil && known != nil && time.Since(asked) < age {
+			return known, c, nil
+		}
+		if c == nil { // it ended just now
+			continue
 		}
 		asked = time.Now()
-		tools, err := listTools(ctx, func(ctx context.Context, m message) (message, error) { return l.call(ctx, m, 0) })
+		tools, err := listTools(ctx, func(ctx context.Context, m message) (message, error) { return l.call(ctx, c, m, 0) })
 		if err == nil {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if l.changes == changes && l.conn == c {
 				l.pins, l.pinned = tools, asked
 			}
-			return tools, nil
+			return tools, c, nil
 		}
 		if again || !errors.Is(err, errLost) && !errors.Is(err, errNotSent) {
-			return nil, err
+			return nil, nil, err
 		}
 		select {
 		case <-time.After(reconnect):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 	}
 }

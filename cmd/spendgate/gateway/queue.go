@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -45,6 +47,18 @@ func (q *queue) Write(text []byte) (int, error) {
 	q.waiting, q.size = append(q.waiting, append([]byte(nil), text...)), q.size+len(text)
 	q.wake()
 	return len(text), nil
+}
+
+// remove takes back a text of which nothing was written yet, and reports whether it did.
+func (q *queue) remove(text []byte) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.IndexFunc(q.waiting, func(w []byte) bool { return bytes.Equal(w, text) })
+	if i < 0 {
+		return false
+	}
+	q.waiting, q.size = slices.Delete(q.waiting, i, i+1), q.size-len(text)
+	return true
 }
 
 // wake has run look; a wake that is there already is enough.

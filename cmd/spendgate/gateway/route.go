@@ -183,7 +183,7 @@ func (at *route) start(l *link, m message, answer func(message)) {
 	if canceled {
 		return
 	}
-	id := l.request(m, answer)
+	id := l.request(nil, m, answer)
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.link, at.id = l, id
@@ -215,7 +215,7 @@ func (s *session) setLevel(m message) {
 		l.mu.Lock()
 		l.level = m.Params
 		l.mu.Unlock()
-		l.request(message{Method: m.Method, Params: m.Params, about: string(m.ID)}, func(answer message) {
+		l.request(nil, message{Method: m.Method, Params: m.Params, about: string(m.ID)}, func(answer message) {
 			mu.Lock()
 			defer mu.Unlock()
 			if answer.failure != nil {
