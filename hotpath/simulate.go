@@ -2,7 +2,10 @@ package hotpath
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
@@ -25,6 +28,66 @@ func (a *Authorizer) Simulate(
 	if err != nil {
 		return nil, 0, err
 	}
+	checks, err = a.simulate(ctx, r, program, actions)
+	return checks, program.Version(), err
+}
+
+// TryRules judges the actions as Simulate does, but by rules that are not stored, as if they
+// were the next version of the policy, which need not exist. They are what who may write
+// policies may try. The faults that were found in the rest of the request, and those of the
+// rules, are returned together as spend.Faults. Errors: a ForbiddenError, ErrUnavailable,
+// ErrOverloaded.
+func (a *Authorizer) TryRules(
+	ctx context.Context, r Request, policyID, rules string, actions []*spend.Action, faults spend.Faults,
+) (checks []*spend.Check, policyVersion int, err error) {
+	program, err := a.tried(ctx, policyID, rules, faults)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := r.Access.permit(spend.PoliciesWrite); err != nil {
+		return nil, 0, err
+	}
+	for _, action := range actions {
+		if err := r.Access.permitAction(policyID, action.AgentID); err != nil {
+			return nil, 0, err
+		}
+	}
+	checks, err = a.simulate(ctx, r, program, actions)
+	return checks, program.Version(), err
+}
+
+// tried compiles rules as the next version of a policy. Their budgets go on counting what
+// those of the version in force count that mean the same (S37).
+func (a *Authorizer) tried(ctx context.Context, policyID, rules string, faults spend.Faults) (*policy.Program, error) {
+	ctx, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	live := new(audit.Policy)
+	if spend.ValidPolicyID(policyID) {
+		switch found, err := a.store.Policy(ctx, policyID, 0); {
+		case err == nil:
+			live = found
+		case !errors.Is(err, audit.ErrNotFound):
+			return nil, fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, policyID, err)
+		}
+	}
+	if err := a.catalog.compiles.take(ctx); err != nil {
+		return nil, fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+	}
+	defer a.catalog.compiles.free()
+	p := policy.Compile(policyID, live.Version+1, rules, &faults)
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	since := make(map[string]policy.BudgetSince)
+	for id, s := range audit.CountSince(p.BudgetIdentities(), live.Budgets, live.Version+1, a.now()) {
+		since[id] = policy.BudgetSince{Version: s.Version, At: s.At}
+	}
+	p.CountSince(since)
+	return p, nil
+}
+
+// simulate judges the actions by a program.
+func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Program, actions []*spend.Action) ([]*spend.Check, error) {
 	types := make([]spend.Resolution, len(actions))
 	fingerprints := make([]spend.Hash, len(actions))
 	for i, action := range actions {
@@ -33,7 +96,7 @@ func (a *Authorizer) Simulate(
 	}
 	seen, err := a.guard.Peek(ctx, fingerprints, program.JudgesAgain())
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if !r.Caller.keyed { // a stranger is told no check that was recorded
 		for fingerprint, earlier := range seen {
@@ -41,8 +104,7 @@ func (a *Authorizer) Simulate(
 			seen[fingerprint] = earlier
 		}
 	}
-	checks, err = a.judgeAll(ctx, r, program, actions, types, fingerprints, seen)
-	return checks, program.Version(), err
+	return a.judgeAll(ctx, r, program, actions, types, fingerprints, seen)
 }
 
 // judgeAll judges the batch in order; each pass leaves its fingerprint to the

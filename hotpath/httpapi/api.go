@@ -35,6 +35,8 @@ type authorizer interface {
 	Doubt(ctx context.Context, r hotpath.Request, check *spend.Check, note string) (course spend.Course, replayed bool, err error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int,
 		err error)
+	TryRules(ctx context.Context, r hotpath.Request, policyID, rules string, actions []*spend.Action, faults spend.Faults) (
+		checks []*spend.Check, policyVersion int, err error)
 	AwaitApproval(ctx context.Context, c hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval,
 		waited bool, err error)
 	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool,

@@ -122,3 +122,49 @@ func TestBacktest(t *testing.T) {
 		t.Errorf("a looser one: %s", looser)
 	}
 }
+
+// Rules are tried before they are stored by who may store them: by the recorded fingerprints and by the
+// counters of budgets that go on, also where there is no such policy yet (S23).
+func TestSimulateRules(t *testing.T) {
+	address := serveOn(t, New(realOptions(t)))
+	key := func(grants string) string {
+		return "X-API-Key: " + field(t, doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`,
+			"X-Admin-Key: "+adminKey).body, "api_key")
+	}
+	full := key("")
+	const day = `{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"USD","window":"day"}}`
+	action := func(policyID, amount string) string {
+		return `{"agent_id":"a","policy_id":"` + policyID + `","action_type":"refund","amount":` + amount + `,"currency":"USD","counterparty":"c"}`
+	}
+	doAt(t, address, "POST", "/v1/policies", `{"policy_id":"p","name":"n","rules":[`+day+`]}`, full)
+	doAt(t, address, "POST", "/v1/checks", action("p", "60"), full)
+	lower := strings.Replace(day, `"limit":100`, `"limit":70`, 1)
+	for _, c := range []struct {
+		name, policyID, rules, amount, key string
+		status                             int
+		want                               string
+	}{
+		{"the budget goes on", "p", day, "50", full, 200, `"reason_code":"budget_exceeded"`},
+		{"with another limit", "p", lower, "20", full, 200, `"reason_code":"budget_exceeded"`},
+		{"another budget", "p", strings.Replace(lower, `"day","rule_type`, `"other","rule_type`, 1), "20", full, 200, `"decision":"allow"`},
+		{"what was recorded", "p", day, "60", full, 200, `"reason_code":"duplicate_action_detected"`},
+		{"the next version", "p", day, "30", full, 200, `"policy_version":2,`},
+		{"a new policy", "new", day, "101", full, 200, `"policy_version":1,`},
+		{"faults of both", "p", strings.Replace(day, "100", "-1", 1), `"x"`, full, 422, `actions[0].amount must be a number`},
+		{"faults of rules", "p", strings.Replace(day, "100", "-1", 1), `"x"`, full, 422, `rules[0].parameters.limit`},
+		{"no rules", "p", ``, "1", full, 422, `rules`},
+		{"who may not write policies", "p", day, "1", key(`,"scopes":["policies:read"]`), 403, `policies:write`},
+		{"for another policy", "p", day, "1", key(`,"policy_ids":["q"]`), 403, `policy_id`},
+		{"for another agent", "p", day, "1", key(`,"agent_ids":["b"]`), 403, `agent_id`},
+		{"a stranger", "p", day, "1", "X-Nothing: -", 401, `unauthorized`},
+	} {
+		got := doAt(t, address, "POST", "/v1/simulate", `{"policy_id":"`+c.policyID+`","rules":[`+c.rules+`],"actions":[`+
+			action(c.policyID, c.amount)+`]}`, c.key)
+		if got.status != c.status || !strings.Contains(got.body, c.want) {
+			t.Errorf("%s: %d %s", c.name, got.status, got.body)
+		}
+	}
+	if got := doAt(t, address, "GET", "/v1/policies", "", full).body; !strings.Contains(got, `"total_count":1`) {
+		t.Errorf("stored: %s", got)
+	}
+}

@@ -119,6 +119,15 @@ func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions 
 	return checks, 3, f.workErr
 }
 
+func (f *fake) TryRules(
+	ctx context.Context, r hotpath.Request, policyID, _ string, actions []*spend.Action, faults spend.Faults,
+) ([]*spend.Check, int, error) {
+	if err := faults.Err(); err != nil {
+		return nil, 0, err
+	}
+	return f.Simulate(ctx, r, policyID, actions)
+}
+
 func (f *fake) AwaitApproval(context.Context, hotpath.Access, spend.ID, time.Duration, <-chan struct{}) (*audit.Approval, bool, error) {
 	return nil, false, hotpath.ErrApprovalNotFound
 }

@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/audit/spend"
+	"spendgate/hotpath"
 )
 
 // The actions that one simulation may have.
@@ -27,10 +29,21 @@ func (a *API) postSimulate(x *exchange) error {
 		mode = modeDemo
 	}
 	var s simulation
-	if err := x.decode(func(r *reader) error { return decodeSimulation(r, &s, x.demo) }); err != nil {
+	err := x.decode(func(r *reader) error { return decodeSimulation(r, &s, x.demo) })
+	faults, only := errors.AsType[spend.Faults](err)
+	if err != nil && (!only || s.rules == "" || x.demo) {
 		return err
 	}
-	checks, version, err := a.authorizer.Simulate(x.context(), x.request(), s.policyID, s.actions)
+	var checks []*spend.Check
+	var version int
+	switch {
+	case s.rules == "":
+		checks, version, err = a.authorizer.Simulate(x.context(), x.request(), s.policyID, s.actions)
+	case x.demo: // strangers have no rules compiled
+		err = hotpath.ErrUnauthorized
+	default:
+		checks, version, err = a.authorizer.TryRules(x.context(), x.request(), s.policyID, s.rules, s.actions, faults)
+	}
 	if err != nil {
 		return err
 	}
@@ -41,6 +54,7 @@ func (a *API) postSimulate(x *exchange) error {
 // simulation is the body of POST /v1/simulate.
 type simulation struct {
 	policyID string
+	rules    string // JSON, in place of those of the latest version; empty: these
 	actions  []*spend.Action
 }
 
@@ -56,6 +70,13 @@ func decodeSimulation(r *reader, s *simulation, demo bool) error {
 		switch r.name {
 		case "policy_id":
 			s.policyID = r.text()
+		case "rules":
+			if r.kind() == jsontext.KindNull {
+				r.skip()
+				continue
+			}
+			rules, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
+			s.rules = string(rules)
 		case "actions":
 			if present = r.kind() != jsontext.KindNull; present {
 				count = r.actions(s, limit)

@@ -166,6 +166,9 @@ test("a backtest of a tighter limit, the draft beside, its promotion", async () 
   await show(page, "#/policies/tried/edit");
   const area = page.locator("textarea");
   await area.fill((await area.inputValue()).replace("500", "200"));
+  await page.fill(".try input[name=amount]", "250.50"); // by the rules in the editor, which are not stored
+  await page.click("text=Try it");
+  await page.waitForSelector("section:has(.try) [role=status]:has-text('cap')");
   await page.click("text=Begin a backtest");
   await page.waitForSelector("text=2 checks would be decided otherwise: 2 stricter, 0 looser", { timeout: 60000 });
   assert.match(await page.textContent("td.flip"), /^2\s*700\.25 USD$/);

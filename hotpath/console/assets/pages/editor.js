@@ -67,7 +67,7 @@ function Form({ before, id }) {
     <p class="buttons"><button class="primary" disabled=${busy || Boolean(syntax)} onClick=${store}>${busy ? "Storing…" : "Store as the newest version"}</button>
       ${id && html` <button disabled=${busy || Boolean(syntax)} onClick=${shadow}>Judge beside it, as a draft</button>`}</p>
     ${id && !syntax && html`<${Begin} id=${id} rules=${() => parse(text).rules} />`}
-    ${id && html`<${TryOut} id=${id} />`}`;
+    ${!syntax && html`<${TryOut} policy=${() => parse(text)} id=${id} />`}`;
 }
 
 function changed(before, text) {
@@ -91,8 +91,8 @@ function Lines({ text, faults, area }) {
   return html`<div class="gutter" ref=${gutter} aria-hidden="true">${text.split("\n").map((_, i) => html`<span class=${marked.has(i + 1) ? "faulty" : ""}>${i + 1}</span>`)}</div>`;
 }
 
-// TryOut judges an action by the stored version, without any effect.
-function TryOut({ id }) {
+// TryOut judges an action by the rules as they stand in the editor, without any effect.
+function TryOut({ policy, id }) {
   const [result, setResult] = useState(null);
   const [error, setError] = useState(null);
   const submit = async (e) => {
@@ -100,14 +100,16 @@ function TryOut({ id }) {
     const action = Object.fromEntries([...new FormData(e.currentTarget)].filter(([, v]) => v !== ""));
     try {
       setError(null);
-      setResult((await post("/v1/simulate", { policy_id: id, actions: [{ policy_id: id, ...action }] }, { textAmounts: true })).results[0]);
+      const { policy_id: named, rules } = policy();
+      const of = id ?? named;
+      setResult((await post("/v1/simulate", print({ policy_id: of, rules, actions: [{ policy_id: of, ...action }] }), { textAmounts: true })).results[0]);
     } catch (failure) {
       setError(failure);
       setResult(null);
     }
   };
   return html`
-    <section><h2>Try an action</h2><p class="hint">Judged by the stored version, with no effect.</p>
+    <section><h2>Try an action</h2><p class="hint">Judged by the rules above as they are, with no effect.</p>
       <form class="try" onSubmit=${submit}>
         <${Field} label="Agent"><input name="agent_id" value="support-bot" required /><//>
         <${Field} label="Type"><select name="action_type"><option>refund</option><option>credit</option><option>discount</option><option>spend</option></select><//>
