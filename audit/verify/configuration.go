@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -105,7 +107,7 @@ func (w *changeWalk) change(c Change) error {
 	for _, p := range w.previous {
 		if computed = chain.ChangeHead(p, c.Row); computed == c.Head {
 			w.previous = []spend.Hash{computed}
-			return nil
+			return w.says(name, c)
 		}
 	}
 	if len(w.previous) > 0 {
@@ -114,6 +116,18 @@ func (w *changeWalk) change(c Change) error {
 		return nil
 	}
 	w.previous = []spend.Hash{c.Head}
+	return nil
+}
+
+// says names a change whose chain was made anew, and that says nothing as changes do.
+func (w *changeWalk) says(name string, c Change) error {
+	fields, err := chain.ParseFields(nil, c.Row)
+	if err != nil {
+		return err
+	}
+	if text := fields[changeDetails]; !json.Valid(text) || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		w.tally.find(Altered, name, "what it says is no JSON object")
+	}
 	return nil
 }
 

@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import unicodedata
+import zlib
 from decimal import Decimal
 
 ZERO = bytes(32)
@@ -63,6 +64,28 @@ def enough_of(wanted, anybody, people):
 
     seated = sum(seat(person, set()) for person in range(len(people)))
     return seated == len(places) and len(people) - seated >= anybody
+
+
+MALFORMED = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError, struct.error, zlib.error
+MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "draft": int}
+
+
+def object_of(text):
+    """The object that a text is; None of any other."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def details(text):
+    """What a change says, as far as it is of the types that changes have: its hash names any other."""
+    said = object_of(text) or {}
+    fit = {name: value for name, value in said.items() if type(value) is MEMBERS.get(name, type(value))}
+    if not all(isinstance(group, str) for group in fit.get("groups", [])):
+        del fit["groups"]
+    return fit
 
 
 def sha(domain, *parts):
@@ -163,7 +186,10 @@ def fold(name):
 
 def action_of(fields):
     """What people see of a check's action, by meaning."""
-    metadata = json.loads(fields[23], parse_float=Decimal, parse_int=Decimal) if fields[23] else None
+    try:
+        metadata = json.loads(fields[23], parse_float=Decimal, parse_int=Decimal) if fields[23] else None
+    except (ValueError, RecursionError):
+        metadata = fields[23]
     return [fold(fields[31] or fields[29]), Decimal(fields[12].decode()), metadata, *(fields[i] or b"" for i in (9, 15, 16, 17, 18, 19, 20))]
 
 
@@ -197,6 +223,14 @@ class Verifier:
 
     def find(self, kind, subject):
         self.findings.add(f"{kind} {subject}")
+
+    def soundly(self, name, check, *of):
+        """Goes on where something is of a form that nothing here is written in."""
+        try:
+            return check(*of)
+        except MALFORMED as fault:
+            self.find("unchecked", f"the rest of {name}: {fault!r}")
+            return None
 
     def batches(self):
         """Walks all chains; gives the row hash of each check that is listed."""
@@ -254,7 +288,7 @@ class Verifier:
                 continue
             if not whole:
                 self.days.append(integer(day))
-            yield from map(encode, lines)
+            yield from lines
 
     def archive(self, folder, files, period, name, note):
         """The lines of an archive, None when it is not at hand, and whether it is as it was noted."""
@@ -263,6 +297,13 @@ class Verifier:
         if not folder or not os.path.exists(path) or not os.path.exists(rows):
             self.find("unchecked", f"{period} {name}")
             return None, False
+        try:
+            return self.unpack(path, rows, period, name, note)
+        except MALFORMED:
+            self.find("altered", f"archive of {name}")
+            return None, False
+
+    def unpack(self, path, rows, period, name, note):
         with open(path, "rb") as f:
             text = f.read()
         with open(rows, "rb") as f:
@@ -276,7 +317,7 @@ class Verifier:
         whole = hashlib.sha256(text).digest() == note and said == found and ids == sorted(set(ids))
         if not whole:
             self.find("altered", f"archive of {name}")
-        return lines, whole
+        return [encode(line) for line in lines], whole
 
     def violations(self, folder):
         """All violations by identifier, those of archived months from their archives, and the months without one."""
@@ -290,7 +331,7 @@ class Verifier:
             if lines is None:
                 unread.add(name)
                 continue
-            kept = {fields[0]: fields for _, fields in map(encode, lines)}
+            kept = {fields[0]: fields for _, fields in lines}
             for violation, fields in left.items():
                 if kept.get(violation) != fields:
                     self.find("inserted", f"violation viol_{violation.hex()}")
@@ -323,7 +364,10 @@ class Verifier:
         archived = list(self.archived(folder, listed))
         for row, fields in itertools.chain(self.database.copy(f"SELECT {CHECK} FROM checks"), archived):
             check = fields[0]
-            self.take(fields)
+            try:
+                self.take(fields)
+            except MALFORMED:
+                pass  # its hash names it
             stored = listed.pop(check, None)
             intact = stored is None or hash_check(row, fields) == stored
             self.approval(fields, intact)
@@ -472,7 +516,7 @@ class Verifier:
             anybody = required - sum(n for _, n in wanted)
             for number, fields in self.rulings.pop(f"apr_{a.hex()}", []):
                 kind, who, at, digest = fields[1], fields[6] or b"", integer(fields[10]), fields[12]
-                said = json.loads(fields[11])
+                said = details(fields[11])
                 team, of = (said.get("owner") or "").encode(), {fold(g.encode()) for g in said.get("groups", ())}
                 names = {fold(n) for n in (fields[5], who, team) if n}
                 key = self.askers.get(a, b"")
@@ -537,7 +581,7 @@ class Verifier:
     def author(self, number, fields):
         """Who made a change of a policy or a draft: key_id and names, as of then. Of who had signed in it says the owner."""
         key = fields[5] or b""
-        owner = (json.loads(fields[11]).get("owner") or "").encode()
+        owner = details(fields[11]).get("owner", "").encode()
         then = self.stood(key, number)
         return key, fields[6] or b"", owner or (then[0][1][1] if then else b"")
 
@@ -549,7 +593,7 @@ class Verifier:
             if created.get((policy, version)) != fields[12]:
                 self.find("altered", f'force on policy "{policy.decode()}" version {integer(version)}')
             return
-        draft = json.loads(fields[11]).get("draft", 0)
+        draft = details(fields[11]).get("draft", 0)
         if draft != self.current.get(policy, 0) or drafts.get((policy, draft)) != fields[12]:
             self.find("altered", f'approval of a draft of policy "{policy.decode()}" by change {number}')
         self.approved.setdefault(draft, []).append((integer(version), self.author(number, fields)))
@@ -571,6 +615,24 @@ class Verifier:
         if not draft or len(keys) < required:
             self.find("altered", name)
 
+    def version(self, name, fields, previous):
+        """What a version of a policy says, and whether its budgets count on as those of the version before."""
+        self.terms[fields[0], fields[1]] = dict(json.loads(fields[10] or b"{}"))
+        self.consented(name, fields)
+        version, budgets = integer(fields[1]), json.loads((fields[9] or b"\1{}")[1:])
+        for rule in json.loads(fields[4], parse_float=Decimal, parse_int=Decimal):
+            if rule.get("rule_id") in budgets:
+                key = fields[0].decode(), rule["rule_id"], budgets[rule["rule_id"]]["version"]
+                self.limits.setdefault(key, []).append([rule["parameters"].get(limit) for limit in ("limit", "max_count")])
+        before, known = previous.get(fields[0], (0, {}))
+        previous[fields[0]] = version, budgets
+        updated = integer(fields[7]) // 1000 + 946684800000
+        for rule, b in budgets.items():
+            same = rule in known and known[rule]["identity"] == b["identity"]
+            since = known[rule] if same else {"identity": b["identity"], "version": version, "at_ms": updated}
+            if version == before + 1 and b != since:
+                self.find("altered", name)
+
     def configuration(self):
         self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.changes_ask = {}, {}, {}, {}, {}, set(), {}
         created, newest, drafts, previous, seq, before = {}, {}, {}, {}, 0, [ZERO]
@@ -582,6 +644,8 @@ class Verifier:
                 before = []
             seq = number
             self.links[seq] = head
+            if object_of(fields[11]) is None:
+                self.find("altered", name)
             if fields[1].startswith(b"approval."):
                 self.rulings.setdefault(fields[2].decode(), []).append((number, fields))
             elif fields[1] == b"webhook.deleted":
@@ -597,7 +661,7 @@ class Verifier:
             elif fields[1] != b"policy.created":
                 newest[fields[2]] = fields[12]
                 if fields[1].startswith(b"key."):
-                    said = json.loads(fields[11])
+                    said = details(fields[11])
                     names = [(said.get(n) or "").encode() for n in ("principal", "owner")]
                     self.behind.setdefault(fields[2].decode(), []).append((number, names, said.get("groups", [])))
             elif (fields[2], fields[3]) in created:
@@ -621,21 +685,10 @@ class Verifier:
             elif stored != sha("spendgate policy 1", row):
                 self.find("altered", name)
                 continue
-            self.terms[fields[0], fields[1]] = json.loads(fields[10] or b"{}")
-            self.consented(name, fields)
-            version, budgets = integer(fields[1]), json.loads((fields[9] or b"\1{}")[1:])
-            for rule in json.loads(fields[4], parse_float=Decimal, parse_int=Decimal):
-                if rule.get("rule_id") in budgets:
-                    key = fields[0].decode(), rule["rule_id"], budgets[rule["rule_id"]]["version"]
-                    self.limits.setdefault(key, []).append([rule["parameters"].get(limit) for limit in ("limit", "max_count")])
-            before, known = previous.get(fields[0], (0, {}))
-            previous[fields[0]] = version, budgets
-            updated = integer(fields[7]) // 1000 + 946684800000
-            for rule, b in budgets.items():
-                same = rule in known and known[rule]["identity"] == b["identity"]
-                since = known[rule] if same else {"identity": b["identity"], "version": version, "at_ms": updated}
-                if version == before + 1 and b != since:
-                    self.find("altered", name)
+            try:
+                self.version(name, fields, previous)
+            except MALFORMED:  # of an inserted one
+                self.find("altered", name)
         for row, fields in self.database.copy(f"SELECT {DRAFT} FROM drafts"):
             stored = drafts.pop((fields[0], integer(fields[1])), None)
             if stored != sha("spendgate draft 1", row):
@@ -782,12 +835,12 @@ class Verifier:
             note(a, "r", (policy, agent), None, *end)
         for a, *end in rows("approval_id", "approval_uses", "position"):
             note(a, "u", approvals.get(a.hex().encode(), (None, None))[:2], None, *end)
-        for seq, kind, subject, details, *end in sorted(rows("seq, kind, subject, details", "changes", "position")):
+        for seq, kind, subject, said, *end in sorted(rows("seq, kind, subject, details", "changes", "position")):
             policy, agent, required = approvals.get(subject[4:], (None, None, 0))
             letter = {b"approval.denied": "d", b"approval.expired": "e", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
             if kind == b"approval.approved":
                 counted[subject] = counted.get(subject, 0) + 1
-                completes = counted[subject] == required if required is not None else json.loads(details).get("completes")
+                completes = counted[subject] == required if required is not None else details(said).get("completes")
                 letter = "a" if completes else ""
             letter = "i" * (kind in (b"approval.approved", b"approval.denied")) + letter
             note(bytes(8) + seq, letter or "k", (subject if letter in ("c", "f", "g") else policy, agent), None, end[0] if letter else b"\0", end[1])
@@ -890,7 +943,11 @@ class Verifier:
                 continue  # torn
             if not mark:
                 continue
-            if not verify(key, base64.b64decode(rest[:-2]), b"spendgate checkpoint 1\n" + signed) or line["checkpoint"] != 1:
+            try:
+                signature = base64.b64decode(rest[:-2])
+            except ValueError:
+                signature = b""
+            if not verify(key, signature, b"spendgate checkpoint 1\n" + signed) or line["checkpoint"] != 1:
                 self.find("altered", name)
                 previous = hashlib.sha256(text).digest()
                 continue
@@ -968,20 +1025,19 @@ def main():
     parser.add_argument("--schema")
     args = parser.parse_args()
     v = Verifier(args.url)
-    listed = v.batches()
+    listed = v.soundly("the batches", v.batches) or {}
     checks = len(listed)
-    v.outcomes(listed)
-    v.checks(listed, args.archive)
-    v.configuration()
-    v.counters()
-    v.approvals()
-    v.keys()
-    v.redemptions()
-    v.events()
+    v.soundly("the outcomes", v.outcomes, listed)
+    v.soundly("the checks", v.checks, listed, args.archive)
+    for name, check in (
+        ("the configuration", v.configuration), ("the counters", v.counters), ("the approvals", v.approvals), ("the keys", v.keys),
+        ("the redemptions", v.redemptions), ("the events", v.events),
+    ):
+        v.soundly(name, check)
     v.schema(args.schema)
     if args.checkpoint:
         with open(args.checkpoint, "rb") as lines:
-            v.checkpoints(lines, base64.b64decode(args.public_key))
+            v.soundly("the checkpoints", v.checkpoints, lines, base64.b64decode(args.public_key))
     for finding in sorted(v.findings):
         print(finding)
     if not v.findings:
