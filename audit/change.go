@@ -49,13 +49,15 @@ const (
 	WebhookCreated ChangeKind = "webhook.created"
 	WebhookChanged ChangeKind = "webhook.changed"
 	WebhookDeleted ChangeKind = "webhook.deleted"
+
+	EventsRemoved ChangeKind = "events.removed" // by their retention
 )
 
 // ChangeKinds returns all kinds.
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
 		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven, ApprovalDenial,
-		ApprovalExpiry, WebhookCreated, WebhookChanged, WebhookDeleted,
+		ApprovalExpiry, WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved,
 	}
 }
 

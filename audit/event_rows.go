@@ -51,6 +51,19 @@ func (q *EventQuery) Page(rows []EventRow) (selected []EventRow, page EventPage)
 	return selected, page
 }
 
+// Behind fails with *EventsRemovedError when events after the cursor were removed: those up
+// to floor were when the page was read, or after that. Who began with the oldest, and
+// found none, goes on there.
+func (p *EventPage) Behind(after, floor int64) error {
+	if after > 0 && after < floor {
+		return &EventsRemovedError{floor}
+	}
+	if p.Next == 0 {
+		p.Next = floor
+	}
+	return nil
+}
+
 func (q *EventQuery) selects(r *EventRow) bool {
 	switch {
 	case q.Types != nil && !slices.Contains(q.Types, r.Type):

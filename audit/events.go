@@ -12,11 +12,19 @@ type Events interface {
 	// Events returns a page of events in the order of their sequences. What was
 	// committed before the call is in reach of it. A sequence is given once, after
 	// all smaller ones that will ever be read: who continues after the greatest that
-	// it read misses nothing. What caused an event comes before it.
+	// it read misses nothing. What caused an event comes before it. It fails with
+	// *EventsRemovedError when events after q.After were removed, unless that is 0: who
+	// has read nothing begins with the oldest.
 	Events(ctx context.Context, q EventQuery) (EventPage, error)
 	// EventsHead returns the greatest sequence of what was committed before the call;
 	// 0 when there is none.
 	EventsHead(ctx context.Context) (int64, error)
+	// KeepEvents removes the events of whole days (UTC) that ended longer ago than keep,
+	// which is LeastEventsKept at least, or 0 to keep all, by the caller's clock and the store's; none that an
+	// active webhook has before it or is to be sent again. What is removed is recorded
+	// as a change before it goes. It returns when the oldest event that is left happened;
+	// zero when there is none. Any node may call it at any time.
+	KeepEvents(ctx context.Context, keep time.Duration, now time.Time) (oldest time.Time, err error)
 }
 
 // EventQuery selects events. Nil fields do not filter.

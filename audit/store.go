@@ -265,7 +265,7 @@ type Webhooks interface {
 	// Deliveries returns a page, newest first.
 	Deliveries(ctx context.Context, q DeliveryQuery) (page []Delivery, more bool, err error)
 	// ReplayDelivery has the event of an attempt tried again, now and as often as a
-	// new one, and returns the attempt, or ErrNotFound.
+	// new one, and returns the attempt, or ErrNotFound, or *EventsRemovedError.
 	ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*Delivery, error)
 	// RetryWebhook has the webhook tried now, with all that waits, and returns how many
 	// events that are, or ErrNotFound. How often they were tried stays.

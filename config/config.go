@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Mode is what the process is started for; it decides what is required.
@@ -57,10 +58,12 @@ type Config struct {
 	PrivateWebhooks bool
 	// WebhooksInFlight is how many events are sent to a webhook at once, at most.
 	WebhooksInFlight int
-	Console          bool  // the page for people at /console/
-	OIDC             *OIDC // with whom they sign in; nil when with nobody
-	LogLevel         slog.Level
-	Deployment       string // its name in metrics and logs; empty when it has none
+	// EventsRetention is for how long events are kept; 0 is for ever.
+	EventsRetention time.Duration
+	Console         bool  // the page for people at /console/
+	OIDC            *OIDC // with whom they sign in; nil when with nobody
+	LogLevel        slog.Level
+	Deployment      string // its name in metrics and logs; empty when it has none
 	// UnsafeDurability lets Serve start on a database whose settings let a crash
 	// of its machine lose answered checks and damage it.
 	UnsafeDurability bool
@@ -90,6 +93,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		MaxPolicyBytes:   read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
 		PrivateWebhooks:  read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),
 		WebhooksInFlight: read(s, "WEBHOOK_IN_FLIGHT", defaultWebhooksInFlight, parseWebhooksInFlight),
+		EventsRetention:  read(s, "EVENTS_RETENTION", 0, parseEventsRetention),
 		Console:          read(s, "CONSOLE", mode == Dev, parseBool),
 		OIDC:             readOIDC(s),
 		LogLevel:         read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 func parseText(s string) (string, error) { return s, nil }
@@ -67,6 +68,21 @@ func parseWebhooksInFlight(s string) (int, error) {
 		return 0, fmt.Errorf("must be a number from 1 to %d, not %q", mostWebhooksInFlight, s)
 	}
 	return n, nil
+}
+
+// leastEventsRetention is more than for how long webhooks are tried, and readers may be away.
+const (
+	leastEventsRetention = 30
+	mostEventsRetention  = 36500
+)
+
+// parseEventsRetention reads a number of days.
+func parseEventsRetention(s string) (time.Duration, error) {
+	days, err := strconv.Atoi(strings.TrimSuffix(s, "d"))
+	if err != nil || !strings.HasSuffix(s, "d") || days < leastEventsRetention || days > mostEventsRetention {
+		return 0, fmt.Errorf("must be a number of days, at least %d, such as 90d, not %q", leastEventsRetention, s)
+	}
+	return time.Duration(days) * 24 * time.Hour, nil
 }
 
 // parseBytes reads a number of bytes, at least enough for one policy.

@@ -2,6 +2,7 @@ package hotpath
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,7 +68,10 @@ func eventsFrom(ctx context.Context, feed audit.Events, from time.Time) (after i
 	for end := head; after < end; {
 		middle := after + (end-after)/2
 		page, err := feed.Events(ctx, audit.EventQuery{After: middle, Limit: 1})
+		removed, gone := errors.AsType[*audit.EventsRemovedError](err)
 		switch {
+		case gone:
+			after = removed.UpTo // begins with the oldest, if that is later
 		case err != nil:
 			return 0, err
 		case len(page.Events) == 0 || !page.Events[0].At.Before(from.Add(-eventsLate)):
@@ -78,6 +82,10 @@ func eventsFrom(ctx context.Context, feed audit.Events, from time.Time) (after i
 	}
 	for range eventsWalk / maxEventPage {
 		page, err := feed.Events(ctx, audit.EventQuery{After: after, Limit: maxEventPage})
+		if removed, gone := errors.AsType[*audit.EventsRemovedError](err); gone {
+			after = removed.UpTo
+			continue
+		}
 		if err != nil {
 			return 0, err
 		}

@@ -14,6 +14,7 @@ import (
 type longFeed struct {
 	events []audit.Event
 	asked  int
+	floor  int64 // events up to it were removed
 }
 
 func newLongFeed(n int) *longFeed {
@@ -30,12 +31,20 @@ func newLongFeed(n int) *longFeed {
 
 func (f *longFeed) Events(_ context.Context, q audit.EventQuery) (audit.EventPage, error) {
 	f.asked++
+	if q.After > 0 && q.After < f.floor {
+		return audit.EventPage{}, &audit.EventsRemovedError{UpTo: f.floor}
+	}
+	q.After = max(q.After, f.floor)
 	i, _ := slices.BinarySearchFunc(f.events, q.After+1, func(e audit.Event, n int64) int { return int(e.Sequence - n) })
 	page := f.events[i:min(i+q.Limit, len(f.events))]
 	return audit.EventPage{Events: page, More: i+q.Limit < len(f.events)}, nil
 }
 
 func (f *longFeed) EventsHead(context.Context) (int64, error) { return 3 * int64(len(f.events)), nil }
+
+func (f *longFeed) KeepEvents(context.Context, time.Duration, time.Time) (time.Time, error) {
+	return time.Time{}, nil
+}
 
 // The feed begins with the first event from a time on, found by few looks.
 func TestEventsFrom(t *testing.T) {
@@ -55,6 +64,13 @@ func TestEventsFrom(t *testing.T) {
 		if err != nil || want < n && (got >= f.events[want].Sequence || want > 0 && got < f.events[want-1].Sequence) || want == n && got != 3*n ||
 			f.asked > 30 {
 			t.Errorf("from %v: %d, %v, after %d looks; event %d is the first", from, got, err, f.asked, want)
+		}
+	}
+	f.floor = f.events[n/2].Sequence
+	for from, want := range map[time.Duration]int{time.Second: n / 2, n * 90 * time.Millisecond: n * 9 / 10} {
+		got, err := eventsFrom(t.Context(), f, time.UnixMilli(0).Add(from))
+		if err != nil || got < f.events[want-1].Sequence || got >= f.events[want+1].Sequence {
+			t.Errorf("from %v, of which some is removed: %d, %v; event %d is the first", from, got, err, want)
 		}
 	}
 	if got, err := eventsFrom(t.Context(), new(longFeed), time.Now()); got != 0 || err != nil {

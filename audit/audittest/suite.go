@@ -46,7 +46,7 @@ type test struct {
 
 // Run holds the stores that open makes to the contract of audit.Store.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
-	run(t, open, slices.Concat(checkTests(), configTests(), listTests(), webhookTests(), eventTests()))
+	run(t, open, slices.Concat(checkTests(), configTests(), listTests(), webhookTests(), eventTests(), retentionTests()))
 }
 
 // RunChecks holds the stores that open makes to the part of the contract that nodes

@@ -261,6 +261,13 @@ func TestDetachViolations(t *testing.T) {
 		t.Errorf("up to amid the first day: %d violations, found %q", s.Violations, found)
 	}
 	o.sameEvents(t, before.Events)
+	if _, err := o.KeepEvents(ctx, audit.LeastEventsKept, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := o.EventsHead(ctx); err != nil || count(t, o.Store, "events") >= int(left) {
+		t.Errorf("no event of archived months was removed: %d, %v", left, err)
+	}
+	o.mustBeClean(t)
 	o.stayClosed(t)
 }
 

@@ -22,27 +22,33 @@ const sequencedAtOnce = 1000
 func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.EventPage, err error) {
 	const doing = "cannot read events"
 	var rows []audit.EventRow
+	var floor int64 // events up to it were removed
 	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
 		for {
 			// A page that is full without them waits for no other numbers.
 			var complete bool
-			err := db.QueryRow(ctx, `SELECT sequence_events($1) WHERE NOT EXISTS (SELECT FROM events WHERE sequence > $2
-				ORDER BY sequence OFFSET $3 LIMIT 1)`,
+			err := db.QueryRow(ctx, `SELECT sequence_events($1) WHERE NOT EXISTS (SELECT FROM events
+				WHERE sequence > greatest($2, events_floor()) ORDER BY sequence OFFSET $3 LIMIT 1)`,
 				sequencedAtOnce, q.After, q.Examine()-1).Scan(&complete)
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
+			// A removal is noted before its rows go, so none above the floor of one snapshot is missing in it. The
+			// rows return the error.
 			found, _ := db.Query(ctx, `SELECT sequence, source, type, coalesce(policy_id, ''), coalesce(agent_id, '')
-				FROM events WHERE sequence > $1 ORDER BY sequence LIMIT $2`, q.After, q.Examine()) // the rows return its error
+				FROM events WHERE sequence > greatest($1, events_floor()) ORDER BY sequence LIMIT $2`, q.After, q.Examine())
 			examined, err := pgx.CollectRows(found, scanEvent)
 			if err != nil {
 				return err
 			}
 			if rows, page = q.Page(examined); complete || page.More {
-				return nil
+				return db.QueryRow(ctx, "SELECT events_floor()").Scan(&floor)
 			}
 		}
 	})
+	if err == nil {
+		err = page.Behind(q.After, floor)
+	}
 	if err != nil {
 		return audit.EventPage{}, err
 	}
@@ -58,7 +64,7 @@ func (s *Store) EventsHead(ctx context.Context) (head int64, err error) {
 		if err := sequenceEvents(ctx, db); err != nil {
 			return err
 		}
-		return db.QueryRow(ctx, "SELECT coalesce(max(sequence), 0) FROM events").Scan(&head)
+		return db.QueryRow(ctx, "SELECT greatest(max(sequence), events_floor()) FROM events").Scan(&head)
 	})
 	return head, err
 }

@@ -3,17 +3,19 @@ package postgres
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
 
 // dueEvents are the events that have a number, by the bound of event_state, as
 // their sources say them: see event_sources.
 const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
-		CASE WHEN c.kind LIKE 'policy.%' THEN c.subject ELSE a.policy_id END AS policy_id, a.agent_id, true AS known
+		CASE WHEN c.kind LIKE 'policy.%' THEN c.subject ELSE a.policy_id END AS policy_id, a.agent_id, true AS known, c.at, NULL::uuid AS made
 		FROM {schema}.changes AS c CROSS JOIN state AS s LEFT JOIN {schema}.approvals AS a
 			ON c.kind LIKE 'approval.%' AND 'apr_' || replace(a.id::text, '-', '') = c.subject
 			CROSS JOIN LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
@@ -25,27 +27,29 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 					ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'policy.forced', 'policy.draft_approved', 'key.created',
 					'key.changed') END)) AS n (type, occurred)
 		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND n.occurred
-	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true
+	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true, NULL, u.check_id
 		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id
 		WHERE u.position < s.below AND u.xid <> ALL (s.pending)
-	UNION ALL SELECT b.id, 'b', b.policy_id, b.agent_id, true
+	UNION ALL SELECT b.id, 'b', b.policy_id, b.agent_id, true, b.at, NULL
 		FROM state AS s, {schema}.budget_exhaustions AS b WHERE b.xid < s.below AND b.xid <> ALL (s.pending)
-	UNION ALL SELECT v.id, 'v', v.policy_id, v.agent_id, true
+	UNION ALL SELECT v.id, 'v', v.policy_id, v.agent_id, true, NULL, v.id
 		FROM state AS s, {schema}.violations AS v WHERE v.xid < s.below AND v.xid <> ALL (s.pending)
-	UNION ALL SELECT a.id, 'r', a.policy_id, a.agent_id, true
+	UNION ALL SELECT a.id, 'r', a.policy_id, a.agent_id, true, NULL, a.id
 		FROM state AS s, {schema}.approvals AS a WHERE a.xid < s.below AND a.xid <> ALL (s.pending)
-	UNION ALL SELECT o.outcome_id, n.type, k.policy_id, k.agent_id, k.check_id IS NOT NULL
+	UNION ALL SELECT o.outcome_id, n.type, k.policy_id, k.agent_id, k.check_id IS NOT NULL, NULL, o.outcome_id
 		FROM state AS s CROSS JOIN {schema}.outcomes AS o LEFT JOIN {schema}.checks AS k ON k.check_id = o.check_id
 			CROSS JOIN LATERAL (VALUES ('o'::"char", o.number > 0), ('p', o.release = 'p'), ('x', o.excess IN ('e', 'p')),
 				('m', o.status = 'r'), ('n', o.status = 'd')) AS n (type, occurred)
 		WHERE o.xid < s.below AND o.xid <> ALL (s.pending) AND n.occurred`
 
 // strayEvents are events without a source that has a number, sources without their
-// event, and events of another policy or agent. An event of an archived month stays.
+// event, and events of another policy or agent, with numbers above $1. An event of an
+// archived month stays.
 const strayEvents = `WITH state AS MATERIALIZED (SELECT below, pending FROM {schema}.event_state),
 	due AS (` + dueEvents + `)
-	SELECT coalesce(e.sequence, 0), coalesce(e.source, d.source), coalesce(e.type, d.type)::text, e.sequence IS NOT NULL, d.source IS NOT NULL
-	FROM {schema}.events AS e FULL JOIN due AS d ON d.source = e.source AND d.type = e.type
+	SELECT coalesce(e.sequence, 0), coalesce(e.source, d.source), coalesce(e.type, d.type)::text, e.sequence IS NOT NULL, d.source IS NOT NULL,
+		d.at, d.made
+	FROM (SELECT * FROM {schema}.events WHERE sequence > $1) AS e FULL JOIN due AS d ON d.source = e.source AND d.type = e.type
 	WHERE e.sequence IS NULL
 		OR d.source IS NULL AND NOT (e.type = 'v' AND EXISTS (SELECT FROM {schema}.archived_violations AS m WHERE e.source >= ` + monthID + `
 			AND e.source < ` + nextMonthID + `))
@@ -112,11 +116,18 @@ func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) er
 }
 
 // StrayEvents implements verify.Evidence.
-func (s *Snapshot) StrayEvents(ctx context.Context, each func(verify.StrayEvent) error) error {
+func (s *Snapshot) StrayEvents(ctx context.Context, floor int64, each func(verify.StrayEvent) error) error {
 	return s.readChecks(ctx, "the events and their sources", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.StrayEvent
-		err := stream(ctx, tx, []any{&e.Sequence, uuid(&e.Source), parse(&e.Type, eventType), &e.Numbered, &e.Due},
-			func() error { return each(e) }, s.in(strayEvents))
+		var at *time.Time
+		var made spend.ID
+		into := []any{&e.Sequence, uuid(&e.Source), parse(&e.Type, eventType), &e.Numbered, &e.Due, &at, uuid(&made)}
+		err := stream(ctx, tx, into, func() error {
+			if e.At = made.Time(); at != nil {
+				e.At = *at
+			}
+			return each(e)
+		}, s.in(strayEvents), floor)
 		if err != nil {
 			return err
 		}
@@ -126,10 +137,10 @@ func (s *Snapshot) StrayEvents(ctx context.Context, each func(verify.StrayEvent)
 }
 
 // ViolationEvents implements verify.Evidence.
-func (s *Snapshot) ViolationEvents(ctx context.Context, r verify.Range) (n int64, err error) {
+func (s *Snapshot) ViolationEvents(ctx context.Context, r verify.Range, floor int64) (n int64, err error) {
 	err = s.read(ctx, "the events of a month", func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, s.in("SELECT count(*) FROM {schema}.events WHERE type = 'v' AND source BETWEEN $1 AND $2"),
-			[16]byte(r.Low), [16]byte(r.High)).Scan(&n)
+		return tx.QueryRow(ctx, s.in("SELECT count(*) FROM {schema}.events WHERE type = 'v' AND source BETWEEN $1 AND $2 AND sequence > $3"),
+			[16]byte(r.Low), [16]byte(r.High), floor).Scan(&n)
 	})
 	return n, err
 }

@@ -106,7 +106,7 @@ func (s *Store) LeaseWebhooks(
 }
 
 // dueFirst are the retries of webhook $2 that are due first.
-const dueFirst = "FROM webhook_retries AS r WHERE r.webhook_id = $2 ORDER BY r.due_at, r.sequence LIMIT $6"
+const dueFirst = "FROM webhook_retries AS r WHERE r.webhook_id = $2 AND r.sequence > events_floor() ORDER BY r.due_at, r.sequence LIMIT $6"
 
 // HoldWebhook implements audit.Webhooks.
 func (s *Store) HoldWebhook(
@@ -120,7 +120,7 @@ func (s *Store) HoldWebhook(
 		SELECT `+webhookColumns+`, h.secret, coalesce(h.previous_secret, ''), clock_timestamp(), h.previous_until, h.cursor, h.failures,
 			h.resume_at,
 			ARRAY(SELECT r.sequence `+dueFirst+`), ARRAY(SELECT r.attempts `+dueFirst+`), ARRAY(SELECT r.due_at `+dueFirst+`),
-			(SELECT min(o.since) FROM webhook_retries AS o WHERE o.webhook_id = $2)
+			(SELECT min(o.since) FROM webhook_retries AS o WHERE o.webhook_id = $2 AND o.sequence > events_floor())
 		FROM held AS h JOIN webhooks AS w ON w.id = h.webhook_id`,
 		[16]byte(holder), [16]byte(id), seen.Cursor, lease.Milliseconds(), audit.EventTypesText(seen.EventTypes), audit.MaxInFlight))
 }
@@ -201,13 +201,22 @@ func scanDelivery(row pgx.CollectableRow) (d audit.Delivery, err error) {
 
 // ReplayDelivery implements audit.Webhooks.
 func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
-	return orNil(one(ctx, s, "cannot replay a delivery", scanDelivery, `WITH put AS ( -- may be repeated, as a reading may
+	d, err := orNil(one(ctx, s, "cannot replay a delivery", scanDelivery, `WITH put AS ( -- may be repeated, as a reading may
 			INSERT INTO webhook_retries AS r (webhook_id, sequence, attempts, since, due_at)
 				SELECT d.webhook_id, d.sequence, 0, clock_timestamp(), clock_timestamp()
 				FROM webhook_deliveries AS d JOIN webhooks AS w ON w.id = d.webhook_id WHERE d.id = $2 AND d.webhook_id = $1
 			ON CONFLICT (webhook_id, sequence) DO UPDATE SET attempts = 0, due_at = excluded.due_at
 			RETURNING r.webhook_id)
 		`+selectDeliveries+"WHERE id = $2 AND webhook_id IN (SELECT webhook_id FROM put)", [16]byte(webhookID), [16]byte(deliveryID)))
+	if err != nil {
+		return nil, err
+	}
+	// What is to be sent again is not removed from here on; what was before is forgotten.
+	floor, err := one(ctx, s, "cannot read which events were removed", pgx.RowTo[int64], "SELECT events_floor()")
+	if err == nil && d.Sequence <= floor {
+		err = &audit.EventsRemovedError{UpTo: floor}
+	}
+	return d, err
 }
 
 // RetryWebhook implements audit.Webhooks.

@@ -14,11 +14,19 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (audit.EventPage
 	examined, err := collect(ctx, s.reader, doing, func(row scanner) (r audit.EventRow, err error) {
 		err = row.Scan(&r.Sequence, blob(r.Source[:]), &r.Type, (*text)(&r.PolicyID), (*text)(&r.AgentID))
 		return r, err
-	}, `SELECT sequence, source, type, policy_id, agent_id FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?`, q.After, q.Examine())
+	}, `SELECT sequence, source, type, policy_id, agent_id FROM events WHERE sequence > max(?, `+eventsFloor+`) ORDER BY sequence LIMIT ?`,
+		q.After, q.Examine())
 	if err != nil {
 		return audit.EventPage{}, err
 	}
 	rows, page := q.Page(examined)
+	floor, err := one(ctx, s.reader, doing, scalar[int64], "SELECT "+eventsFloor)
+	if err == nil {
+		err = page.Behind(q.After, floor)
+	}
+	if err != nil {
+		return audit.EventPage{}, err
+	}
 	if page.Events, err = audit.ReadEvents(ctx, s, rows); err != nil {
 		return audit.EventPage{}, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -27,7 +35,8 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (audit.EventPage
 
 // EventsHead implements audit.Events.
 func (s *Store) EventsHead(ctx context.Context) (int64, error) {
-	return one(ctx, s.reader, "cannot read the end of the events", scalar[int64], "SELECT coalesce(max(sequence), 0) FROM events")
+	return one(ctx, s.reader, "cannot read the end of the events", scalar[int64],
+		"SELECT max((SELECT coalesce(max(sequence), 0) FROM events), "+eventsFloor+")")
 }
 
 // ViolationsOf implements audit.EventSources.

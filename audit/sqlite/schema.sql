@@ -422,6 +422,8 @@ CREATE TABLE changes (
     head       BLOB NOT NULL
 ) STRICT;
 
+CREATE INDEX changes_events ON changes (seq) WHERE kind = 'events.removed';
+
 -- The feed of what happened (S51). Transactions write one after the other here, so
 -- that events get their numbers with what they are about, the source.
 CREATE TABLE events (

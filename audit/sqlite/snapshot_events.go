@@ -80,49 +80,56 @@ func typesOf(source audit.EventSource) string {
 }
 
 // strayEvents is what the triggers of the schema would have made, compared with what there is.
-const strayEvents = `WITH due (source, type, policy_id, agent_id) AS (
-		SELECT id, 'violation.recorded', policy_id, agent_id FROM violations
-		UNION ALL SELECT id, 'approval.requested', policy_id, agent_id FROM approvals
-		UNION ALL SELECT u.approval_id, 'approval.used', a.policy_id, a.agent_id FROM approval_uses AS u
+const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
+		SELECT id, 'violation.recorded', policy_id, agent_id, NULL, id FROM violations
+		UNION ALL SELECT id, 'approval.requested', policy_id, agent_id, NULL, id FROM approvals
+		UNION ALL SELECT u.approval_id, 'approval.used', a.policy_id, a.agent_id, NULL, u.check_id FROM approval_uses AS u
 		JOIN approvals AS a ON a.id = u.approval_id
 		UNION ALL SELECT o.outcome_id, CASE o.status WHEN 'redeemed' THEN 'check.redeemed' WHEN 'in_doubt' THEN 'check.in_doubt'
 		ELSE 'outcome.reported' END,
-			k.policy_id, k.agent_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id
-		UNION ALL SELECT o.outcome_id, 'outcome.release_pending', k.policy_id, k.agent_id FROM outcomes AS o
+			k.policy_id, k.agent_id, NULL, o.outcome_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id
+		UNION ALL SELECT o.outcome_id, 'outcome.release_pending', k.policy_id, k.agent_id, NULL, o.outcome_id FROM outcomes AS o
 		JOIN checks AS k ON k.check_id = o.check_id WHERE o.release = 'pending'
-		UNION ALL SELECT o.outcome_id, 'outcome.exceeded', k.policy_id, k.agent_id FROM outcomes AS o
+		UNION ALL SELECT o.outcome_id, 'outcome.exceeded', k.policy_id, k.agent_id, NULL, o.outcome_id FROM outcomes AS o
 		JOIN checks AS k ON k.check_id = o.check_id WHERE o.excess <> 'unapproved'
-		UNION ALL SELECT id, 'budget.exhausted', policy_id, agent_id FROM budget_exhaustions
+		UNION ALL SELECT id, 'budget.exhausted', policy_id, agent_id, at, NULL FROM budget_exhaustions
 		UNION ALL SELECT unhex(format('%032x', seq)), iif(kind LIKE 'policy.%', kind, 'key.changed'),
-		iif(kind LIKE 'policy.%', subject, NULL), NULL
+		iif(kind LIKE 'policy.%', subject, NULL), NULL, at, NULL
 			FROM changes WHERE kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'key.created', 'key.changed')
-		UNION ALL SELECT unhex(format('%032x', c.seq)), 'approval.decided', k.policy_id, k.agent_id
+		UNION ALL SELECT unhex(format('%032x', c.seq)), 'approval.decided', k.policy_id, k.agent_id, c.at, NULL
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.approved', 'approval.denied')
-		UNION ALL SELECT unhex(format('%032x', c.seq)), c.kind, k.policy_id, k.agent_id
+		UNION ALL SELECT unhex(format('%032x', c.seq)), c.kind, k.policy_id, k.agent_id, c.at, NULL
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.denied', 'approval.expired')
 				OR c.kind = 'approval.approved' AND CASE WHEN k.approval -> 'from' IS NULL THEN k.approval ->> 'required' =
 					(SELECT count(*) FROM changes AS b WHERE b.subject = c.subject AND b.kind = 'approval.approved' AND b.seq <= c.seq)
 				ELSE c.details ->> 'completes' END
 	)
-	SELECT coalesce(e.sequence, 0), coalesce(e.source, d.source), coalesce(e.type, d.type), e.sequence IS NOT NULL, d.source IS NOT NULL
-	FROM events AS e FULL JOIN due AS d ON d.source = e.source AND d.type = e.type
+	SELECT coalesce(e.sequence, 0), coalesce(e.source, d.source), coalesce(e.type, d.type), e.sequence IS NOT NULL, d.source IS NOT NULL,
+		d.at, d.made
+	FROM (SELECT * FROM events WHERE sequence > ?) AS e FULL JOIN due AS d ON d.source = e.source AND d.type = e.type
 	WHERE e.sequence IS NULL OR d.source IS NULL OR (e.policy_id, e.agent_id) IS NOT (d.policy_id, d.agent_id)`
 
 // StrayEvents implements verify.Evidence.
-func (s *Snapshot) StrayEvents(ctx context.Context, each func(verify.StrayEvent) error) error {
+func (s *Snapshot) StrayEvents(ctx context.Context, floor int64, each func(verify.StrayEvent) error) error {
 	return s.stream(ctx, "the events and their sources", func(row scanner) error {
 		var e verify.StrayEvent
-		if err := row.Scan(&e.Sequence, blob(e.Source[:]), (*string)(&e.Type), &e.Numbered, &e.Due); err != nil {
+		var at *int64
+		var made spend.ID
+		err := row.Scan(&e.Sequence, blob(e.Source[:]), (*string)(&e.Type), &e.Numbered, &e.Due, &at, blob(made[:]))
+		if err != nil {
 			return err
 		}
+		if e.At = made.Time(); at != nil {
+			e.At = fromMilli(*at)
+		}
 		return each(e)
-	}, strayEvents)
+	}, strayEvents, floor)
 }
 
 // ViolationEvents implements verify.Evidence.
-func (s *Snapshot) ViolationEvents(ctx context.Context, r verify.Range) (n int64, err error) {
+func (s *Snapshot) ViolationEvents(ctx context.Context, r verify.Range, floor int64) (n int64, err error) {
 	err = s.stream(ctx, "the events of a month", func(row scanner) error { return row.Scan(&n) },
-		"SELECT count(*) FROM events WHERE type = 'violation.recorded' AND source BETWEEN ? AND ?", r.Low[:], r.High[:])
+		"SELECT count(*) FROM events WHERE type = 'violation.recorded' AND source BETWEEN ? AND ? AND sequence > ?", r.Low[:], r.High[:], floor)
 	return n, err
 }
 

@@ -163,8 +163,12 @@ func makeImmutable(tx *sql.Tx) error {
 		"violations":         "id = NEW.id OR rowid = NEW.rowid",
 	} {
 		refuse := " ON " + table + " BEGIN SELECT RAISE(ABORT, '" + table + " are immutable'); END;"
+		refuseDelete := refuse
+		if table == "events" { // but for those that were removed on record
+			refuseDelete = strings.Replace(refuse, " BEGIN", " WHEN OLD.sequence > "+eventsFloor+" BEGIN", 1)
+		}
 		_, err := tx.Exec("CREATE TRIGGER " + table + "_update BEFORE UPDATE" + refuse + "CREATE TRIGGER " + table + "_delete BEFORE DELETE" +
-			refuse +
+			refuseDelete +
 			"CREATE TRIGGER " + table + "_replace BEFORE INSERT" + strings.Replace(refuse, " BEGIN", " WHEN EXISTS (SELECT 1 FROM "+table+" WHERE "+
 			same+") BEGIN", 1))
 		if err != nil {
@@ -310,7 +314,7 @@ func classify(err error) error {
 	}
 	for _, own := range []any{
 		new(*audit.KeysTakenError), new(*audit.ReportedError), new(*audit.ExceededError), new(*audit.ApprovalsError), new(*audit.RowError),
-		new(*audit.BudgetsInUseError), new(*audit.NotEndedError),
+		new(*audit.BudgetsInUseError), new(*audit.NotEndedError), new(*audit.EventsRemovedError),
 	} {
 		if errors.As(err, own) {
 			return err

@@ -183,7 +183,7 @@ func readTask(tx *sql.Tx, id spend.ID, now time.Time) (t audit.WebhookTask, err 
 	var secret, previous string
 	var previousUntil time.Time
 	err = tx.QueryRow("SELECT "+webhookColumns+`, s.secret, s.previous_secret, s.previous_until, s.cursor, s.failures, s.resume_at,
-		(SELECT min(r.since) FROM webhook_retries AS r WHERE r.webhook_id = w.id)
+		(SELECT min(r.since) FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.sequence > `+eventsFloor+`)
 		FROM webhooks AS w JOIN webhook_states AS s ON s.webhook_id = w.id WHERE w.id = ?`, id[:]).
 		Scan(append(webhookTargets(&t.Webhook), &secret, (*text)(&previous), (*millis)(&previousUntil), &t.Cursor, &t.Failures,
 			(*millis)(&t.ResumeAt), (*millis)(&t.OldestAt))...)
@@ -198,8 +198,8 @@ func readTask(tx *sql.Tx, id spend.ID, now time.Time) (t audit.WebhookTask, err 
 		func(row scanner) (r audit.WebhookRetry, err error) {
 			err = row.Scan(&r.Sequence, &r.Attempts, (*millis)(&r.DueAt))
 			return r, err
-		}, "SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? ORDER BY due_at, sequence LIMIT ?", id[:],
-		audit.MaxInFlight)
+		}, "SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? AND sequence > "+eventsFloor+
+			" ORDER BY due_at, sequence LIMIT ?", id[:], audit.MaxInFlight)
 	return t, err
 }
 
@@ -296,6 +296,13 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 			" FROM webhook_deliveries WHERE id = ? AND webhook_id IN (SELECT id FROM webhooks WHERE id = ?)", deliveryID[:], webhookID[:]))
 		if err != nil {
 			return err
+		}
+		floor, err := scalar[int64](tx.QueryRow("SELECT " + eventsFloor))
+		if err != nil {
+			return err
+		}
+		if d.Sequence <= floor {
+			return &audit.EventsRemovedError{UpTo: floor}
 		}
 		_, err = tx.Exec(`INSERT INTO webhook_retries (webhook_id, sequence, attempts, since, due_at) VALUES (?1, ?2, 0, ?3, ?3)
 			ON CONFLICT DO UPDATE SET attempts = 0, due_at = excluded.due_at`, webhookID[:], d.Sequence, time.Now().UnixMilli())

@@ -87,6 +87,10 @@ func (w *changeWalk) change(c Change) error {
 	case c.Kind == audit.DraftPut, c.Kind == audit.DraftDeleted, c.Kind == audit.DraftPromoted:
 		w.drafts[c.Seq] = draftRecord{c.Subject, c.Hash}
 	case c.Kind == audit.DraftApproved, c.Kind == audit.PolicyForced:
+	case c.Kind == audit.EventsRemoved:
+		if err := w.eventsRemoved(c); err != nil {
+			return err
+		}
 	case c.Kind == audit.WebhookDeleted:
 		delete(w.webhooks, c.Subject)
 	case c.Kind != audit.PolicyCreated:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -31,9 +32,36 @@ type StrayEvent struct {
 	Sequence int64
 	Source   spend.ID
 	Type     audit.EventType
-	Numbered bool // there is the event
-	Due      bool // there is the source, at a position below the bound
-	Hidden   bool // the source's transaction is none that there was
+	Numbered bool      // there is the event
+	Due      bool      // there is the source, at a position below the bound
+	At       time.Time // when that happened; zero without it
+	Hidden   bool      // the source's transaction is none that there was
+}
+
+// keptFeed is what changes say of events that were removed, and what is missing of them.
+type keptFeed struct {
+	upTo, removed int64
+	before        time.Time // all happened before it
+	gone          int64     // sources from before it that have no event
+}
+
+// eventsRemoved takes a change that says that events were removed. It is one of no node if
+// they were not old enough then.
+func (w *changeWalk) eventsRemoved(c Change) error {
+	fields, err := chain.ParseFields(nil, c.Row)
+	if err != nil {
+		return err
+	}
+	removal, err := audit.ParseEventsRemoval(string(fields[changeDetails]))
+	before, malformed := removal.Cutoff()
+	f := &w.feed
+	if err != nil || malformed != nil || c.Subject != audit.EventsSubject || removal.UpTo <= f.upTo || before.Before(f.before) ||
+		before.After(c.At.Add(lateCommit-audit.LeastEventsKept)) {
+		w.tally.find(Inserted, changeName(c.Seq), "it says that events were removed which are kept longer, or were removed already")
+		return nil
+	}
+	f.upTo, f.before, f.removed = removal.UpTo, before, f.removed+removal.Count
+	return nil
 }
 
 // lostAtMost is what a promoted standby leaves out of the numbers (E11 in EVENTS.md).
@@ -45,19 +73,25 @@ func (v *verifier) events(ctx context.Context) error {
 	if !v.whole() {
 		return nil
 	}
-	if err := v.o.Evidence.StrayEvents(ctx, v.strayEvent); err != nil {
+	if err := v.o.Evidence.StrayEvents(ctx, v.feed.upTo, v.strayEvent); err != nil {
 		return err
 	}
 	for month, noted := range v.overview.Months {
-		n, err := v.o.Evidence.ViolationEvents(ctx, month.Range())
+		n, err := v.o.Evidence.ViolationEvents(ctx, month.Range(), v.feed.upTo)
 		if err != nil {
 			return err
 		}
-		if n != noted.Rows {
+		if left := noted.Rows - n; left != 0 && (left < 0 || !month.Range().Low.Time().Before(v.feed.before)) {
 			v.tally.find(Altered, "events of month "+month.String(), "there are %d of violations, of which %d were archived", n, noted.Rows)
+		} else {
+			v.feed.gone += left
 		}
 	}
-	walk := eventWalk{verifier: v, approvals: make(map[spend.ID]int64)}
+	if f := &v.feed; f.gone != f.removed {
+		v.tally.find(Altered, fmt.Sprintf("events up to number %d", f.upTo), "by the record of changes %d were removed; %d are not there",
+			f.removed, f.gone)
+	}
+	walk := eventWalk{verifier: v, last: v.feed.upTo, approvals: make(map[spend.ID]int64)}
 	if err := v.o.Evidence.Events(ctx, walk.event); err != nil {
 		return err
 	}
@@ -76,6 +110,10 @@ func (v *verifier) events(ctx context.Context) error {
 
 func (v *verifier) strayEvent(e StrayEvent) error {
 	switch source := sourceName(e.Type, e.Source); {
+	case !e.Hidden && !e.Numbered && e.At.Before(v.feed.before):
+		if _, archived := v.overview.Months[MonthOf(e.Source.Time())]; e.Type != audit.EventViolationRecorded || !archived {
+			v.feed.gone++ // those of archived months are counted by what is noted
+		}
 	case e.Hidden:
 		v.tally.find(Altered, "event of "+source, "its transaction has not begun yet: it would never have a number")
 	case !e.Numbered:
@@ -100,6 +138,9 @@ type eventWalk struct {
 
 func (w *eventWalk) event(e Event) error {
 	w.tally.events++
+	if e.Sequence <= w.feed.upTo {
+		return nil // nobody reads it, and it is about to be deleted
+	}
 	w.gap(e.Sequence)
 	w.last = e.Sequence
 	at, known := e.Source.Time(), true
@@ -116,7 +157,7 @@ func (w *eventWalk) event(e Event) error {
 	case t.Source() == audit.SourceApproval:
 		w.approvals[e.Source] = e.Sequence
 	case t.Source() == audit.SourceUse:
-		if asked := w.approvals[e.Source]; asked == 0 {
+		if asked := w.approvals[e.Source]; asked == 0 && !e.Source.Time().Before(w.feed.before) {
 			w.tally.find(Altered, eventName(e.Sequence), "%s was used before it was asked for", approvalName(e.Source))
 		}
 		at, known = e.Used.Time(), !e.Used.IsZero()

@@ -95,10 +95,10 @@ type Evidence interface {
 	EventState(ctx context.Context) (EventState, error)
 	// Events calls each for every event, in the order of their numbers.
 	Events(ctx context.Context, each func(Event) error) error
-	// StrayEvents calls each for what the events and their sources do not agree on.
-	StrayEvents(ctx context.Context, each func(StrayEvent) error) error
-	// ViolationEvents counts the events of violations of a range.
-	ViolationEvents(ctx context.Context, r Range) (int64, error)
+	// StrayEvents calls each for what the events with numbers above floor and their sources do not agree on.
+	StrayEvents(ctx context.Context, floor int64, each func(StrayEvent) error) error
+	// ViolationEvents counts the events of violations of a range, with numbers above floor.
+	ViolationEvents(ctx context.Context, r Range, floor int64) (int64, error)
 
 	// Schema returns what there is of the schema that the guarantees rest on, sorted
 	// by name, and what the migrations make of it.

@@ -94,6 +94,7 @@ type verifier struct {
 	limits   map[budgetSince]limit
 
 	approvals approvals
+	feed      keptFeed
 
 	mu     sync.Mutex
 	walked map[spend.ID]int64 // chains, and the number of the last batch that was met

@@ -146,12 +146,13 @@ func writePlans(w *tabwriter.Writer, c components, left leavings) {
 	fmt.Fprintf(w, "\nnodes of %.0f cores, no core busier than %.0f %%, a commit of %.0f ms before the first row, %d spare nodes\n",
 		d.nodeCores, 100*d.atMost, d.fsyncMS, d.spareNodes)
 	fmt.Fprintln(w, "checks/s\tnodes\tchecks a commit\tcommit ms\tlatency ms\tcores busy: nodes\tredis\tpostgres\t"+
-		"log MB/s\tGB a day\tof it for ever")
+		"log MB/s\tGB a day\tof it batches\tevents")
 	const megabyte, gigabyte, day = 1e6, 1e9, 86400
 	for _, rate := range []float64{1_000, 20_000, 200_000} {
 		p := c.plan(rate, d)
 		b := left.at(p.batch)
-		fmt.Fprintf(w, "%.0f\t%d\t%.0f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.1f\t%.0f\t%.0f\n", p.rate, p.nodes, p.batch, p.commitMS, p.latencyMS,
-			p.nodeCores, p.redisCores, p.postgresCores, rate*b.log/megabyte, rate*b.stored*day/gigabyte, rate*b.forEver*day/gigabyte)
+		fmt.Fprintf(w, "%.0f\t%d\t%.0f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\n", p.rate, p.nodes, p.batch, p.commitMS, p.latencyMS,
+			p.nodeCores, p.redisCores, p.postgresCores, rate*b.log/megabyte, rate*b.stored*day/gigabyte, rate*b.batches*day/gigabyte,
+			rate*b.events*day/gigabyte)
 	}
 }

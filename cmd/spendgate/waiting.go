@@ -24,12 +24,7 @@ func (n *node) expireApprovals() func(context.Context) error {
 	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Name: "approval_oldest_pending_seconds",
 		Help: "How long the approval has been pending that waits longest; 0 when none does.",
-	}, func() float64 {
-		if since := oldest.Load(); since > 0 {
-			return max(time.Since(time.UnixMilli(since)).Seconds(), 0)
-		}
-		return 0
-	}))
+	}, func() float64 { return age(oldest.Load()) }))
 	pending := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "spendgate", Name: "approvals_pending", Help: "Approvals that wait for people, counted up to 1000.",
 	})
@@ -56,6 +51,31 @@ func (n *node) expireApprovals() func(context.Context) error {
 		}
 		return err
 	}
+}
+
+// keepEvents registers how long ago the oldest event happened, and returns what finds that
+// out when it removes those that are older than is to be kept.
+func (n *node) keepEvents(keep time.Duration) func(context.Context) error {
+	var oldest atomic.Int64 // Unix milliseconds; 0 when there is none
+	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "events_oldest_seconds",
+		Help: "How long ago the oldest event happened that is kept, as of ten minutes ago at most; 0 when there is none.",
+	}, func() float64 { return age(oldest.Load()) }))
+	return func(ctx context.Context) error {
+		at, err := n.store.KeepEvents(ctx, keep, time.Now())
+		if err == nil {
+			oldest.Store(max(at.UnixMilli(), 0)) // as above
+		}
+		return err
+	}
+}
+
+// age is how many seconds ago a Unix millisecond was; 0 of none.
+func age(since int64) float64 {
+	if since <= 0 {
+		return 0
+	}
+	return max(time.Since(time.UnixMilli(since)).Seconds(), 0)
 }
 
 // doubts registers how many checks are in doubt, and returns what finds that out when

@@ -220,6 +220,7 @@ class Verifier:
         self.stray = set()  # checks with an outcome that is named
         self.judged = {}  # check to its fields, of those that are as recorded and have outcomes
         self.terms = {}  # (policy_id, version) to what it says of redemptions
+        self.floor, self.removed, self.kept_from = 0, 0, -1 << 62  # of events that were removed: up to which, how many, from before when
 
     def find(self, kind, subject):
         self.findings.add(f"{kind} {subject}")
@@ -650,6 +651,8 @@ class Verifier:
                 self.rulings.setdefault(fields[2].decode(), []).append((number, fields))
             elif fields[1] == b"webhook.deleted":
                 newest.pop(fields[2], None)
+            elif fields[1] == b"events.removed":
+                self.removal(name, fields)
             elif fields[1] in (b"policy.draft_approved", b"policy.forced"):
                 self.reviewed(number, fields, drafts, created)
             elif fields[1].startswith(b"policy.draft"):
@@ -852,15 +855,34 @@ class Verifier:
             note(source, {b"r": "m", b"d": "n"}.get(status, "o") + ("p" if release == b"p" else "") + ("x" if excess in (b"e", b"p") else ""), of.get(check), None, *end)
         return due, state
 
+    def removal(self, name, fields):
+        """A change that says which events were removed: those from before a day that ended 30 days ago."""
+        said = json.loads(fields[11])
+        before = (datetime.date.fromisoformat(said["before"]) - datetime.date(2000, 1, 1)).days * 86400 * 1000000
+        late = before > integer(fields[10]) - 30 * 86400 * 1000000 + 60 * 1000000
+        if fields[2] != b"/v1/events" or said["up_to"] <= self.floor or before < self.kept_from or late:
+            self.find("inserted", name)
+        else:
+            self.floor, self.removed, self.kept_from = said["up_to"], self.removed + said["removed"], before
+
     def events(self):
         due, (rows, last) = self.due()
         months = {month.decode(): [0, integer(n)] for _, (month, n) in self.database.copy("SELECT to_char(month, 'YYYY-MM'), rows FROM archived_violations")}
         times = {bytes(8) + seq: integer(at) for _, (seq, at) in self.database.copy("SELECT seq, at FROM changes")}
         times.update({source: integer(at) for _, (source, at) in self.database.copy("SELECT id, at FROM budget_exhaustions")})
         used = {a: check for _, (a, check) in self.database.copy("SELECT approval_id, check_id FROM approval_uses")}
-        before, latest, change, decided, asked = 0, None, bytes(16), False, set()
+        before, latest, change, decided, asked, gone = self.floor, None, bytes(16), False, set(), 0
+
+        def happened(source, kind):
+            if kind in "iadecfgkb":
+                return times.get(source)
+            source = used.get(source) if kind == "u" else source
+            return source and int.from_bytes(source[:6], "big") * 1000 - EPOCH
+
         for _, (number, source, kind, policy, agent) in self.database.copy("SELECT sequence, source, type, policy_id, agent_id FROM events ORDER BY sequence"):
             number, kind = integer(number), kind.decode()
+            if number <= self.floor:
+                continue
             if (number - before - 1) % 1000000:
                 self.find("removed", f"event {before + 1}")
             before, archived = number, kind == "v" and months.get(month_of(source))
@@ -871,18 +893,15 @@ class Verifier:
                     self.find("inserted", f"event {number}")
             elif due.pop((source, kind)) not in (None, (policy, agent)):
                 self.find("altered", f"event {number}")
-            at = int.from_bytes(source[:6], "big") * 1000 - EPOCH
-            if kind in "iadeckb":
-                at = times.get(source)
-            if kind in "iadeck":
+            at = happened(source, kind)
+            if kind in "iadecfgk":
                 if source < change or source == change and not decided:
                     self.find("altered", f"event {number}")
                 change, decided = source, kind == "i"
             elif kind == "r":
                 asked.add(source)
             elif kind == "u":
-                at = int.from_bytes(used[source][:6], "big") * 1000 - EPOCH if source in used else None
-                if source not in asked:
+                if source not in asked and happened(source, "r") >= self.kept_from:
                     self.find("altered", f"event {number}")
             if at is None:
                 continue
@@ -890,11 +909,20 @@ class Verifier:
                 self.find("altered", f"event {number}")
                 latest = at
             latest = at if latest is None else max(at, latest)
-        for source, kind in [key for key in due]:
-            self.find("removed", f"event of {self.source(kind, source)}")
+        for source, kind in due:
+            at = happened(source, kind)
+            if at is None or at >= self.kept_from:
+                self.find("removed", f"event of {self.source(kind, source)}")
+            elif kind != "v" or month_of(source) not in months:
+                gone += 1
         for month, (n, noted) in months.items():
-            if n != noted:
+            begun = (datetime.date.fromisoformat(month + "-01") - datetime.date(2000, 1, 1)).days * 86400 * 1000000
+            if n > noted or n < noted and begun >= self.kept_from:
                 self.find("altered", f"events of month {month}")
+            else:
+                gone += noted - n
+        if gone != self.removed:
+            self.find("altered", f"events up to number {self.floor}")
         if rows != 1 or last < before:
             self.find("altered", "table event_state")
         elif (last - before) % 1000000:

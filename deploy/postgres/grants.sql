@@ -59,7 +59,8 @@ GRANT SELECT ON deployment, migrations, redeemable, archived_days, archived_viol
 
 -- Counts of violations and checks are changed, and events numbered, by functions that can do
 -- nothing else.
-GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer), count_checks(integer), sequence_events(integer) TO :"service";
+GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer), count_checks(integer), sequence_events(integer),
+    remove_events(bigint, bigint, integer, actor), delete_events(integer) TO :"service";
 REVOKE EXECUTE ON FUNCTION close_day(date), detach_day(date, bigint, bytea), empty_default_partition(),
     detach_violations(date, bigint, bytea), trim_violation_counts(), delete_violations(date, uuid, integer) FROM PUBLIC, :"service";
 COMMIT;

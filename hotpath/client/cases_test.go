@@ -191,6 +191,7 @@ func judgeCase(t *testing.T, c conformanceCase, s *scripted, returned any, err e
 		raised = map[string]any{
 			"kind": "api_error", "status": json.Number(strconv.Itoa(refused.Status)), "code": refused.Code, "message": refused.Message,
 			"request_id": refused.RequestID, "retry_after": json.Number(fmt.Sprint(refused.RetryAfter.Seconds())),
+			"next_after": json.Number(strconv.FormatInt(refused.NextAfter, 10)),
 		}
 	}
 	if undecided, ok := errors.AsType[*UndecidedError](err); ok {

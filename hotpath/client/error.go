@@ -47,6 +47,8 @@ const (
 	CodeActionMismatch       = "action_mismatch"        // it allowed another action
 	CodeOnceUsed             = "once_used"              // another check was redeemed under the lasting key
 
+	CodeEventsRemoved = "events_removed" // go on with Error.NextAfter
+
 	CodeInternal = "internal_error"
 )
 
@@ -58,6 +60,7 @@ type Error struct {
 	Message    string // for people; of a validation error it names every faulty field
 	RequestID  string // names the request in the service's log
 	RetryAfter time.Duration
+	NextAfter  int64 // with CodeEventsRemoved, where a reader of events goes on
 }
 
 // Error holds no key: neither what was sent nor where to is repeated.
@@ -103,10 +106,12 @@ func refusal(response *http.Response, body []byte) *Error {
 			Code      string `json:"code"`
 			Message   string `json:"message"`
 			RequestID string `json:"request_id"`
+			NextAfter int64  `json:"next_after"`
 		} `json:"error"`
 	}
 	if json.Unmarshal(body, &envelope) == nil {
 		e.Code, e.Message, e.RequestID = envelope.Error.Code, envelope.Error.Message, envelope.Error.RequestID
+		e.NextAfter = envelope.Error.NextAfter
 	}
 	return e
 }

@@ -41,7 +41,8 @@ type EventPage struct {
 	Body []byte `json:"-"` // the answer as it came
 }
 
-// Events reads a page of events of greater sequences than After.
+// Events reads a page of events of greater sequences than After. When some of these were
+// removed, the Error has CodeEventsRemoved and NextAfter.
 func (c *Client) Events(ctx context.Context, q EventQuery) (*EventPage, error) {
 	after := strconv.FormatInt(q.After, 10)
 	if q.After == 0 {

@@ -139,8 +139,10 @@ func appendSimulation(dst []byte, mode, policyID string, version int, checks []*
 }
 
 // appendError writes the body of every error; latest is the report that another one
-// does not correct, or nil.
-func appendError(dst []byte, r *refusal, requestID string, now time.Time, latest *spend.Outcome, textAmounts bool) []byte {
+// does not correct, or nil, and nextAfter where a reader of events goes on, or 0.
+func appendError(
+	dst []byte, r *refusal, requestID string, now time.Time, latest *spend.Outcome, nextAfter int64, textAmounts bool,
+) []byte {
 	dst = append(dst, `{"error":{"code":"`...)
 	dst = append(dst, r.code...)
 	dst = append(dst, `","message":`...)
@@ -152,6 +154,9 @@ func appendError(dst []byte, r *refusal, requestID string, now time.Time, latest
 	if latest != nil {
 		dst = append(dst, `,"latest":`...)
 		dst = appendOutcome(dst, latest, textAmounts)
+	}
+	if nextAfter > 0 {
+		dst = strconv.AppendInt(append(dst, `,"next_after":`...), nextAfter, 10)
 	}
 	return append(dst, `}}`...)
 }

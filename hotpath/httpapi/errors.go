@@ -186,6 +186,9 @@ func refusalOf(err error) *refusal {
 	if refused := refusalOfRedemption(err); refused != nil {
 		return refused
 	}
+	if removed, ok := errors.AsType[*audit.EventsRemovedError](err); ok {
+		return &refusal{410, "events_removed", removed.Error()}
+	}
 	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
 		return &refusal{403, codeForbidden, forbidden.Error()}
 	}

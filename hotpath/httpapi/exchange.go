@@ -260,6 +260,10 @@ func (a *API) fail(x *exchange, err error) {
 	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
 		latest = reported.Last
 	}
+	var nextAfter int64
+	if removed, ok := errors.AsType[*audit.EventsRemovedError](err); ok {
+		nextAfter = removed.UpTo
+	}
 	x.textAmounts = x.textAmounts && latest != nil // no other error has amounts
 	switch {
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
@@ -269,7 +273,7 @@ func (a *API) fail(x *exchange, err error) {
 	case x.refusal.retry():
 		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
 	}
-	x.out = appendError(x.out[:0], x.refusal, x.id, now, latest, x.textAmounts)
+	x.out = appendError(x.out[:0], x.refusal, x.id, now, latest, nextAfter, x.textAmounts)
 	_ = x.answer(x.refusal.status)
 	x.ctx.Response.SkipBody = x.ctx.IsHead()
 }

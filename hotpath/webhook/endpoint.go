@@ -134,6 +134,13 @@ func (e *endpoint) read(ctx context.Context) error {
 		page, err = e.Events(ctx, audit.EventQuery{After: e.seen.Cursor, Types: e.seen.EventTypes, Limit: pageSize})
 		return err
 	})
+	if removed, gone := errors.AsType[*audit.EventsRemovedError](err); gone {
+		// The webhook was disabled for longer than events are kept.
+		e.Logger.Warn("events were removed that a webhook has not had", "webhook_id", e.id.Text(spend.PrefixWebhook),
+			"after", e.seen.Cursor, "up_to", removed.UpTo)
+		e.seen.Cursor, e.more = removed.UpTo, true
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -225,6 +232,9 @@ func (e *endpoint) retry(ctx context.Context, task *audit.WebhookTask, most int)
 			page, err = e.Events(ctx, audit.EventQuery{After: retry.Sequence - 1, Limit: 1})
 			return err
 		})
+		if _, gone := errors.AsType[*audit.EventsRemovedError](err); gone {
+			continue // likewise; it is none of the next task
+		}
 		if err != nil {
 			return err
 		}
@@ -232,6 +242,10 @@ func (e *endpoint) retry(ctx context.Context, task *audit.WebhookTask, most int)
 			return fmt.Errorf("event %d is not in the feed", retry.Sequence)
 		}
 		tries = append(tries, sending{event: page.Events[0], retry: retry})
+	}
+	if len(tries) == 0 {
+		e.wait(ctx, time.Second)
+		return nil
 	}
 	return e.deliver(ctx, task, tries)
 }

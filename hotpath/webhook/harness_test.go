@@ -22,6 +22,7 @@ import (
 type feed struct {
 	mu     sync.Mutex
 	events []audit.Event
+	floor  int64 // events up to it were removed
 }
 
 // add adds an event of each type.
@@ -37,6 +38,9 @@ func (f *feed) add(types ...audit.EventType) {
 func (f *feed) read(ctx context.Context, q audit.EventQuery) (page audit.EventPage, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if q.After > 0 && q.After < f.floor {
+		return page, &audit.EventsRemovedError{UpTo: f.floor}
+	}
 	page.Next = q.After
 	for _, e := range f.events {
 		switch {
@@ -57,6 +61,19 @@ func (f *feed) read(ctx context.Context, q audit.EventQuery) (page audit.EventPa
 type storage struct {
 	memory
 	feed *feed
+}
+
+// HoldWebhook has nothing tried again that was removed.
+func (s *storage) HoldWebhook(
+	ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration,
+) (*audit.WebhookTask, error) {
+	task, err := s.memory.HoldWebhook(ctx, holder, id, seen, lease)
+	if err == nil {
+		s.feed.mu.Lock()
+		defer s.feed.mu.Unlock()
+		task.Retries = slices.DeleteFunc(task.Retries, func(r audit.WebhookRetry) bool { return r.Sequence <= s.feed.floor })
+	}
+	return task, err
 }
 
 func (s *storage) EventsHead(ctx context.Context) (int64, error) {

@@ -172,6 +172,42 @@ func TestReplaySoon(t *testing.T) {
 	})
 }
 
+// A webhook that was disabled for longer than events are kept goes on with the oldest that
+// there is, and tries nothing again that is no more.
+func TestRemovedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var code atomic.Int64
+		code.Store(500)
+		b := newBench(t, func(*http.Request) (int, error) { return int(code.Load()), nil })
+		w := b.webhook(one)
+		b.store.feed.add(audit.EventPolicyCreated)
+		_, stop := b.node()
+		time.Sleep(2 * time.Second)
+		for _, active := range []bool{false, true} {
+			if _, err := b.store.UpdateWebhook(t.Context(), audit.Actor{}, w.ID, audit.WebhookChange{Active: &active}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			b.store.feed.add(audit.EventPolicyCreated, audit.EventPolicyCreated)
+			b.store.feed.mu.Lock()
+			b.store.feed.floor = 6
+			b.store.feed.mu.Unlock()
+			code.Store(200)
+		}
+		time.Sleep(time.Hour)
+		stop()
+		var sent []int64
+		for _, d := range b.log(w) {
+			if d.Error == "" {
+				sent = append(sent, d.Sequence)
+			}
+		}
+		if slices.Sort(sent); !slices.Equal(sent, []int64{8, 10}) {
+			t.Errorf("delivered %d", sent)
+		}
+	})
+}
+
 // A dead receiver is asked less and less for new events, gets all of them once it is
 // back, and others do not notice.
 func TestDeadReceiver(t *testing.T) {

@@ -22,9 +22,19 @@ export class APIError extends SpendgateError {
   readonly detail: string;
   /** Of outcome_already_reported: the last report. */
   readonly latest: Outcome | undefined;
+  /** Of events_removed: where a reader of events goes on; else 0. */
+  readonly nextAfter: number;
 
-  constructor(answer: { status: number; code: string; message: string; requestId: string; retryAfter: number; latest?: unknown }) {
-    const { status, code, message, requestId, retryAfter, latest } = answer;
+  constructor(answer: {
+    status: number;
+    code: string;
+    message: string;
+    requestId: string;
+    retryAfter: number;
+    latest?: unknown;
+    nextAfter?: unknown;
+  }) {
+    const { status, code, message, requestId, retryAfter, latest, nextAfter } = answer;
     super(
       code
         ? `${printable(code)}: ${printable(message)} (${status}, ${printable(requestId)})`
@@ -34,6 +44,7 @@ export class APIError extends SpendgateError {
     this.code = code;
     this.detail = message;
     this.latest = latest as Outcome | undefined;
+    this.nextAfter = Number(nextAfter ?? 0);
     this.faults = code === "validation_error" ? message.split("; ") : [];
     this.requestId = requestId;
     this.retryAfter = retryAfter;

@@ -228,6 +228,7 @@ function refusal(response: Response, text: string): APIError {
     message: member("message"),
     requestId: member("request_id"),
     latest: envelope["latest"],
+    nextAfter: envelope["next_after"],
     retryAfter: retryAfter(response.headers),
   });
 }

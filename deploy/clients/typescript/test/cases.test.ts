@@ -126,8 +126,9 @@ function raised(problem: unknown): Members {
     detail: message,
     requestId: request_id,
     retryAfter: retry_after,
+    nextAfter: next_after,
   } = refused ?? ({} as Partial<spendgate.APIError>);
-  return { kind, status, code, message, request_id, retry_after, check_id: of.checkId, approval_id: of.approvalId };
+  return { kind, status, code, message, request_id, retry_after, next_after, check_id: of.checkId, approval_id: of.approvalId };
 }
 
 async function judge(want: { returns?: unknown; raises?: Members }, call: () => Promise<unknown>): Promise<unknown> {

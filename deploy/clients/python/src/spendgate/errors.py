@@ -26,10 +26,13 @@ class NoAnswer(SpendgateError):
 
 
 class APIError(SpendgateError):
-    """An answer that is no success. code is empty when it was not the service that answered."""
+    """An answer that is no success. code is empty when it was not the service that answered.
 
-    def __init__(self, status: int, code: str, message: str, request_id: str, retry_after: int) -> None:
-        self.status, self.code, self.message = status, code, message
+    next_after is where a reader of events goes on, of events_removed.
+    """
+
+    def __init__(self, status: int, code: str, message: str, request_id: str, retry_after: int, next_after: int = 0) -> None:
+        self.status, self.code, self.message, self.next_after = status, code, message, next_after
         self.request_id, self.retry_after = request_id, retry_after
         self.maybe_done = not self.definite
 

@@ -165,4 +165,5 @@ def refusal(reply: Reply) -> APIError:
     except SpendgateError:
         pass  # it is not the service's
     code, message, request_id = (str(members.get(name) or "") for name in ("code", "message", "request_id"))
-    return APIError(reply.status, code, message, request_id, reply.retry_after)
+    after = members.get("next_after")
+    return APIError(reply.status, code, message, request_id, reply.retry_after, after if isinstance(after, int) else 0)

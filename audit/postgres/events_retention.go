@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+)
+
+// removedAtOnce bounds a transaction that records a removal: other changes wait for it.
+const removedAtOnce = 250_000
+
+// KeepEvents implements audit.Events. What was recorded as removed and is still there, as
+// when the node that recorded it was killed, is deleted whatever is to be kept.
+func (s *Store) KeepEvents(ctx context.Context, keep time.Duration, now time.Time) (oldest time.Time, err error) {
+	const doing = "cannot remove events"
+	for more := keep > 0; more; {
+		err = s.control(ctx, doing, []any{&more}, byActor("SELECT remove_events($1, $2, $3, ", audit.Keeper(),
+			keep.Milliseconds(), now.UnixMilli(), removedAtOnce))
+		if err != nil {
+			return oldest, err
+		}
+	}
+	conn, err := s.reads.Acquire(ctx)
+	if err != nil {
+		return oldest, fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
+	}
+	defer conn.Release()
+	if err := deleteEvents(ctx, conn.Conn()); err != nil {
+		return oldest, err
+	}
+	err = conn.QueryRow(ctx, `SELECT event_at(source, type) FROM events
+		WHERE sequence = (SELECT min(sequence) FROM events WHERE sequence > events_floor())`).Scan(utc(&oldest))
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return oldest, fmt.Errorf("cannot read the oldest event: %w: %w", audit.ErrUnavailable, err)
+	}
+	return oldest, nil
+}
+
+// deleteEvents deletes what was recorded as removed, and attempts to deliver it that
+// a disabled webhook has left.
+func deleteEvents(ctx context.Context, conn *pgx.Conn) error {
+	const atOnce = 5000
+	for deleted := atOnce; deleted == atOnce; {
+		if err := conn.QueryRow(ctx, "SELECT delete_events($1)", atOnce).Scan(&deleted); err != nil {
+			return fmt.Errorf("cannot delete events: %w: %w", audit.ErrUnavailable, err)
+		}
+	}
+	return remove(ctx, conn, "what is to be delivered of removed events",
+		"DELETE FROM webhook_retries WHERE (webhook_id, sequence) IN (SELECT webhook_id, sequence FROM webhook_retries "+
+			"WHERE sequence <= events_floor() LIMIT $1)")
+}

@@ -1,0 +1,84 @@
+package verify_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
+	"spendgate/bench/fleet"
+)
+
+// newAgedTrail is a trail that begins 40 days ago, of which all events have numbers. It
+// returns how many are of then, and the first blocked check.
+func newAgedTrail(t *testing.T) (tr *trail, old int, blocked *spend.Check) {
+	t.Helper()
+	url := fleet.TestSchema(t)
+	store, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	epoch, err := store.Epoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	then := time.Now().Add(-40 * 24 * time.Hour)
+	w := audittest.NewWriter(t, store)
+	batch := checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})
+	for _, c := range batch {
+		c.ID, c.Action.IdempotencyKey, c.Pass = spend.NewID(then), "", spend.Pass{}
+		act(t, w.Append(c).Final())
+	}
+	allowed := batch[2]
+	act(t, w.AppendOutcome(&spend.Outcome{
+		ID: spend.NewOutcomeID(then), CheckID: allowed.ID, Step: 1, Number: 1, Status: spend.Failed, Release: spend.ReleaseDone,
+		KeyID: "key_1", RequestID: "req_1", Fence: allowed.Fence, Check: allowed,
+	}).Final())
+	head, err := store.EventsHead(t.Context())
+	if err != nil || head != 4 { // three violations and a report
+		t.Fatalf("%d events, %v", head, err)
+	}
+	tr = newTrailIn(t, url)
+	if _, err := tr.store.EventsHead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return tr, int(head), batch[3]
+}
+
+// TestRemovedEvents tells events that left by their retention from events that somebody
+// took away.
+func TestRemovedEvents(t *testing.T) {
+	t.Parallel()
+	tr, old, blocked := newAgedTrail(t)
+	tr.bothFind("", "SELECT")
+	if _, err := tr.store.KeepEvents(t.Context(), audit.LeastEventsKept, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n := tr.count("events WHERE sequence <= " + fmt.Sprint(old)); n != 0 {
+		t.Fatalf("%d old events are left", n)
+	}
+	tr.bothFind("", "SELECT")
+	tr.sign()
+	tr.finds(tr.held)
+
+	tables := "events changes config violations"
+	first := "removed event of change 1 of the configuration"
+	gap := fmt.Sprintf("removed event %d", old+1)
+	count := func(upTo int) string { return fmt.Sprintf("altered events up to number %d", upTo) }
+	remove := func(before time.Time) string {
+		return fmt.Sprintf(`SELECT record_change(raise_generation(), 'events.removed', '/v1/events', NULL,
+			ROW('system', NULL, 'spendgate', NULL, NULL, NULL)::actor, '{"up_to": %[1]d, "removed": 1, "before": "%[2]s"}',
+			decode(repeat('00', 32), 'hex')); DELETE FROM events WHERE sequence = %[1]d`, old+1, before.UTC().Format(time.DateOnly))
+	}
+	tr.bothFind(tables, fmt.Sprintf("DELETE FROM events WHERE sequence = %d", old+1), gap, first)
+	tr.bothFind(tables, "INSERT INTO events VALUES (1, gen_random_uuid(), 'v')") // is about to be deleted
+	tr.bothFind(tables, "DELETE FROM violations WHERE id = '"+blocked.ID.Text("")+"'", violation("removed", blocked), count(old))
+	// Nobody can say that what is young was removed as old.
+	tr.bothFind(tables, remove(time.Now()), "inserted change 5 of the configuration", gap, first)
+	tr.bothFind(tables, remove(audit.KeptFrom(audit.LeastEventsKept, time.Now())), count(old+1), first)
+}
