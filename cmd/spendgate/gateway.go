@@ -92,6 +92,7 @@ func runGateway(ctx context.Context, p process, args []string) error {
 	if file.Shadow {
 		log.Warn("shadow: every call is executed, whatever the decision is")
 	}
+	go g.AdviseOnKey(ctx)
 	if file.Listen == "" {
 		return g.ServeStdio(ctx, p.stdin, p.stdout)
 	}
@@ -196,8 +197,18 @@ func gatewayCheck(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		c, err := config.LoadGateway(p.environ)
+		if err != nil {
+			return err
+		}
+		api, err := gatewayClient(file, c)
+		if err != nil { // the tools are compared without the service, too
+			if _, err := fmt.Fprintln(p.stderr, "the gateway's key is not looked at:", err); err != nil {
+				return err
+			}
+		}
 		return gateway.Check(ctx, gateway.CheckOptions{
-			File: file, Accept: *accept, Version: version, Environ: p.environ, Out: p.stdout,
+			File: file, Client: api, Accept: *accept, Version: version, Environ: p.environ, Out: p.stdout,
 			Logger: slog.New(slog.NewTextHandler(p.stderr, nil)),
 		})
 	}

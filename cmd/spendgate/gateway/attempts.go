@@ -77,16 +77,15 @@ func (c *mappedCall) otherArguments(checkID string) (result, bool) {
 	case earlier.Outcome.Reported():
 		r, next := c.over(earlier)
 		return r, next
-	case earlier.Decision == client.Block && c.judgesAgain():
+	case exceeded(earlier), earlier.Decision == client.Block && c.judgesAgain():
 		return result{}, true
 	case earlier.ApprovalID != "":
 		if a, err := c.gw.api.Approval(ctx, earlier.ApprovalID, 0); err == nil && a.Status == client.ApprovalExpired {
 			return result{}, true
 		}
 	}
-	r := c.failure("the same call was made before with other arguments: %s. Check: %s", differences(record.Action, c.action), earlier.CheckID)
-	r.checkID, r.decision = earlier.CheckID, earlier.Decision.String()
-	return r, false
+	return c.failureOf(earlier, "the same call was made before with other arguments: %s. Check: %s",
+		differences(record.Action, c.action), earlier.CheckID), false
 }
 
 // recorded returns the check that has the attempt's idempotency key.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/client"
 )
 
 // looked is what a server offers now.
@@ -76,7 +78,8 @@ func (p pinned) pins() map[string]pin {
 // CheckOptions are what Check uses.
 type CheckOptions struct {
 	File    *File
-	Accept  bool // write the lock
+	Accept  bool           // write the lock
+	Client  *client.Client // of the service, to look at the key; nil where there is none
 	Version string
 	Environ []string
 	Logger  *slog.Logger
@@ -115,6 +118,17 @@ func Check(ctx context.Context, o CheckOptions) error {
 		for _, name := range slices.Sorted(maps.Keys(old.Upstreams)) {
 			if now.Upstreams[name] == nil {
 				lines = append(lines, name+": is not in the file any more")
+			}
+		}
+	}
+	if o.Client != nil {
+		advice, err := keyAdvice(ctx, o.Client)
+		if err != nil {
+			advice = err.Error()
+		}
+		if advice != "" {
+			if _, err := fmt.Fprintln(o.Out, "note: "+advice); err != nil {
+				return err
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
@@ -67,6 +68,13 @@ var errCancelled = errors.New("the agent cancelled the call")
 // are no decision.
 func (c *mappedCall) failure(format string, args ...any) result {
 	return result{state: stateError, isError: true, text: "Error, and nothing was carried out: " + fmt.Sprintf(format, args...)}
+}
+
+// failureOf is a failure of which the check is known.
+func (c *mappedCall) failureOf(check *client.Result, format string, args ...any) result {
+	r := c.failure(format, args...)
+	r.checkID, r.decision = check.CheckID, check.Decision.String()
+	return r
 }
 
 // decide asks the service and carries the call out if it may.
@@ -207,13 +215,19 @@ func reason(check *client.Result) string {
 	return text + "\nCheck: " + check.CheckID
 }
 
-// blocked is a block: final, unless the policy judges a blocked action again and the
-// block is an earlier call's.
+// blocked is a block: final, unless it is an earlier call's and the same action is judged
+// again: what was blocked as exceeded always (S60), else as the policy says.
 func (c *mappedCall) blocked(check *client.Result) (result, bool) {
-	if check.Replayed && c.judgesAgain() {
+	if check.Replayed && (exceeded(check) || c.judgesAgain()) {
 		return result{}, true
 	}
 	return c.said(check, stateRefused, "Refused: "+reason(check)), false
+}
+
+// exceeded reports a block because a budget had no room (S36).
+func exceeded(check *client.Result) bool {
+	return check.Decision == client.Block &&
+		(check.ReasonCode == string(spend.ReasonBudgetExceeded) || check.ReasonCode == string(spend.ReasonCountLimitExceeded))
 }
 
 // judgesAgain reports whether the policy says that a blocked action is judged again.
@@ -252,7 +266,7 @@ func (c *mappedCall) escalated(check *client.Result) (approved bool, r result, n
 		}
 	}
 	if err != nil {
-		return false, c.failure("%v. Call again later with exactly the same arguments.", err), false
+		return false, c.failureOf(check, "%v. Call again later with exactly the same arguments.", err), false
 	}
 	switch first.Status {
 	case client.ApprovalApproved, client.ApprovalUsed:
@@ -277,16 +291,28 @@ func (c *mappedCall) escalated(check *client.Result) (approved bool, r result, n
 
 // over is a check of which an outcome was reported.
 func (c *mappedCall) over(check *client.Result) (result, bool) {
+	if c.t.Once && check.Outcome.Status == outcomeVoided {
+		other, err := c.paidUnder(check.CheckID)
+		if err != nil {
+			return c.failureOf(check, "%v. Call again later with exactly the same arguments.", err), false
+		}
+		if other != "" {
+			return c.otherPayment(check, other)
+		}
+	}
+	return c.settled(check)
+}
+
+// settled is a check of which an outcome was reported, on its own terms.
+func (c *mappedCall) settled(check *client.Result) (result, bool) {
 	switch {
 	case check.Outcome.Status == outcomeExecuted:
 		return c.said(check, stateAlready, c.alreadyText(check.CheckID)), false
 	case check.Outcome.Status == client.UnknownOutcome:
-		return c.failure("something was reported of check %s that this gateway does not know.", check.CheckID), false
+		return c.failureOf(check, "something was reported of check %s that this gateway does not know.", check.CheckID), false
 	case check.Outcome.ReleasePending:
-		r := c.failure("check %s was reported as %s by somebody who may not give back; it can be called again once "+
-			"somebody who may has reported, too.", check.CheckID, check.Outcome.Status)
-		r.checkID, r.decision = check.CheckID, check.Decision.String()
-		return r, false
+		return c.failureOf(check, "check %s was reported as %s by somebody who may not give back. Somebody with outcomes:release "+
+			"who did not ask for it must report that, too: then the same call goes on.", check.CheckID, check.Outcome.Status), false
 	default:
 		return result{}, true
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -20,6 +19,7 @@ const (
 	outcomeVoided   = "voided"
 
 	checkTimeout  = 20 * time.Second // of a request to the service, its repetitions included
+	selfTimeout   = 5 * time.Second  // of asking whose key it is
 	callTimeout   = 14 * time.Minute // of a server's call: the service says in doubt after 15
 	fresh         = time.Second      // how old a tool's definition may be when it is compared again
 	toAnswer      = 2 * time.Second  // what the client leaves of a wait for an approval
@@ -32,13 +32,11 @@ const (
 
 // allowed redeems an allow and carries the call out.
 func (c *mappedCall) allowed(check *client.Result) (result, bool) {
-	if !check.Replayed {
-		if later, err := c.laterAttempt(); err != nil {
-			return c.failure("%v. Call again later with exactly the same arguments.", err), false
-		} else if later {
-			c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "an earlier attempt of the same call is recorded"})
-			return result{}, true
-		}
+	// Also of an allow that is replayed: whoever got it first may have been killed before it looked.
+	if later, err := c.laterAttempt(check); err != nil {
+		return c.failureOf(check, "%v. Call again later with exactly the same arguments.", err), false
+	} else if later {
+		return c.outdated(check)
 	}
 	if r, ok := c.stillOn(check); !ok {
 		return r, false
@@ -52,24 +50,19 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	case err == nil:
 		return c.carryOut(check, false), false
 	case !definite || refused.Status/100 != 4:
-		return c.failure("the check was not redeemed: %v. Call again with exactly the same arguments.", err), false
+		return c.failureOf(check, "the check was not redeemed: %v. Call again with exactly the same arguments.", err), false
 	}
-	other := checkIn(refused.Message)
 	switch refused.Code {
-	case client.CodeCheckAlreadyRedeemed, client.CodeOnceUsed:
-		if c.t.Once && other != "" && other != check.CheckID {
-			return c.redeemedOnce(check, other)
-		}
+	case client.CodeCheckAlreadyRedeemed:
 		return c.redeemedBefore(check)
+	case client.CodeOnceUsed:
+		return c.redeemedOnce(check, checkIn(refused.Message))
 	case client.CodeCheckReleased:
 		return c.released(check)
 	case client.CodeCheckExpired:
-		c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "it expired before it was redeemed"})
-		return c.released(check)
+		return c.tooLate(check), false
 	default:
-		r := c.failure("the check was not redeemed: %s", refused.Message)
-		r.checkID, r.decision = check.CheckID, check.Decision.String()
-		return r, false
+		return c.failureOf(check, "the check was not redeemed: %s", refused.Message), false
 	}
 }
 
@@ -86,41 +79,32 @@ func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
 	return r, err == nil
 }
 
-// laterAttempt reports whether a later attempt of the call is recorded. The one at hand
-// is new only because its idempotency key is older than a day then.
-func (c *mappedCall) laterAttempt() (bool, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
-	defer cancel()
-	page, err := c.gw.api.Checks(ctx, client.CheckQuery{IdempotencyKey: c.key(c.attempt + 1), Limit: 1})
-	if err != nil {
-		return false, fmt.Errorf("earlier attempts cannot be looked for: %w", err)
-	}
-	return len(page.Data) > 0, nil
-}
-
 // released is a check that was given back meanwhile.
 func (c *mappedCall) released(check *client.Result) (result, bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
 	defer cancel()
 	now, err := c.gw.api.GetCheck(ctx, check.CheckID)
 	if err != nil || !now.Outcome.Reported() {
-		return c.failure("check %s cannot be used any more. Call again later with exactly the same arguments.", check.CheckID), false
+		return c.failureOf(check, "check %s cannot be used any more. Call again later with exactly the same arguments.", check.CheckID), false
 	}
 	return c.over(now)
 }
 
-// redeemedBefore is a check that somebody redeemed: another gateway that is carrying it
-// out, or one that was killed. Which of the two is seen by waiting.
-func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
+// awaited waits wait_seconds for the outcome of a redeemed check: of another call that
+// carries it out, or of one that was killed. Which of the two is seen by waiting. It
+// returns the check as it is then, nil if it cannot be read.
+func (c *mappedCall) awaited(checkID string) *client.Result {
 	end := time.Now().Add(time.Duration(*c.t.WaitSeconds) * time.Second)
 	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
-		now, err := c.gw.api.GetCheck(c.ctx, check.CheckID)
-		if err == nil && now.Outcome.Reported() {
-			return c.over(now)
+		now, err := c.gw.api.GetCheck(c.ctx, checkID)
+		if err == nil && (now.Outcome.Reported() || now.Redemption.InDoubt) {
+			return now
 		}
-		known := err == nil && now.Redemption.InDoubt
-		if known || time.Now().After(end) || c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
-			break
+		if time.Now().After(end) || c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
+			if err != nil {
+				return nil
+			}
+			return now
 		}
 		select {
 		case <-time.After(min(pause, max(time.Until(end), time.Millisecond))):
@@ -128,14 +112,27 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 		case <-c.gw.stopping.Done():
 		}
 	}
+}
+
+// redeemedBefore is a check that somebody redeemed: another gateway that is carrying it
+// out, or one that was killed.
+func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
+	now := c.awaited(check.CheckID)
+	if now != nil && now.Outcome.Reported() {
+		return c.over(now)
+	}
 	if c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
-		return c.said(check, stateInDoubt, inDoubtText(check.CheckID)), false
+		return c.said(check, stateInDoubt, underWayText(check.CheckID)), false
 	}
-	if c.t.IdempotencyArgument == "" {
-		return c.inDoubt(check, answered{}), false
+	unreturned := c.toReturn(check)
+	if unreturned == nil { // somebody was killed while giving it back
+		c.void(check, unusedNote)
+		return result{}, true
 	}
-	if _, ok := c.stillOn(check); ok {
-		return c.carryOut(check, true), false
+	if c.t.IdempotencyArgument != "" && c.mayRepeat(check, unreturned) {
+		if _, ok := c.stillOn(check); ok {
+			return c.carryOut(check, true), false
+		}
 	}
 	return c.inDoubt(check, answered{}), false
 }
@@ -143,22 +140,43 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 // redeemedOnce is a payment for good, of which another check was redeemed, perhaps long
 // ago. The one at hand is given back.
 func (c *mappedCall) redeemedOnce(check *client.Result, other string) (result, bool) {
-	c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "the payment was redeemed under check " + other})
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
-	defer cancel()
-	earlier, err := c.gw.api.GetCheck(ctx, other)
-	if err != nil {
-		return c.failure("this payment was redeemed under check %s, which cannot be read: %v.", other, err), false
+	if other == "" {
+		return c.failureOf(check, "this payment was redeemed under another check, which the service does not name"), false
 	}
-	if earlier.Outcome.Reported() {
-		return c.over(earlier)
+	r, next, returned := c.giveBack(check, paidNote+other)
+	if stuck := r.state == stateError || r.state == stateInDoubt; !returned && (next || !stuck) {
+		return r, next
 	}
-	return c.said(earlier, stateInDoubt, inDoubtText(other)), false
+	return c.otherPayment(check, other)
 }
 
+// otherPayment is a payment for good that another check was redeemed for.
+func (c *mappedCall) otherPayment(check *client.Result, other string) (result, bool) {
+	earlier := c.awaited(other)
+	switch {
+	case earlier == nil:
+		r := c.said(check, stateInDoubt, underWayText(other))
+		r.checkID = other
+		return r, false
+	case earlier.Outcome.Reported():
+		return c.settled(earlier)
+	case earlier.Redemption.InDoubt:
+		return c.said(earlier, stateInDoubt, inDoubtText(other)), false
+	default:
+		return c.said(earlier, stateInDoubt, underWayText(other)), false
+	}
+}
+
+// inDoubtText is of a check that the service knows to be in doubt.
 func inDoubtText(checkID string) string {
-	return "In doubt: the action may have been carried out, under check " + checkID + ". It is not carried out again " +
-		"until people have looked. Do not try it another way."
+	return "In doubt, and people are told: the action may have been carried out, under check " + checkID + ". It is not carried out again " +
+		"until they have looked. Do not try it another way."
+}
+
+// underWayText is of a redeemed check that the service does not know to be in doubt.
+func underWayText(checkID string) string {
+	return "In doubt: another call redeemed check " + checkID + " and may be carrying the action out now, or was broken off. It is not " +
+		"carried out again. Call again later with exactly the same arguments to see how it ended. Do not try it another way."
 }
 
 // inDoubt says that nobody knows whether the action was carried out, and why.
@@ -169,8 +187,10 @@ func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), timeout)
 	defer cancel()
-	c.gw.doubt(ctx, check.CheckID)
-	text := inDoubtText(check.CheckID)
+	text := underWayText(check.CheckID)
+	if c.gw.doubt(ctx, check.CheckID) {
+		text = inDoubtText(check.CheckID)
+	}
 	if a.problem != "" {
 		text += " What happened: " + a.problem
 	}
@@ -259,9 +279,7 @@ func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 	switch {
 	case a.unsent && !again:
 		c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
-		r := c.failure("%s. Call again later.", a.problem)
-		r.checkID, r.decision = check.CheckID, check.Decision.String()
-		return r
+		return c.failureOf(check, "%s. Call again later.", a.problem)
 	case a.lost || a.unsent || a.isError && (again || c.t.OnError == onErrorInDoubt):
 		// Of a repeated call an error says nothing of the first one.
 		return c.inDoubt(check, a)

@@ -107,6 +107,12 @@ const refundMapping = `
 // guarded makes a gateway before a provider, with a lock of its tools.
 func guarded(t *testing.T, f *fakeService, p *provider, head, more string) *Gateway {
 	t.Helper()
+	return guardedAs(t, f, p, "k", head, more)
+}
+
+// guardedAs makes a gateway with another API key.
+func guardedAs(t *testing.T, f *fakeService, p *provider, apiKey, head, more string) *Gateway {
+	t.Helper()
 	path := write(t, t.TempDir(), "g.yaml", "agent_id: bot\n"+head+"upstreams:\n  psp:\n    url: "+p.url+"\n    tools:"+refundMapping+more)
 	file, err := Load(path)
 	if err != nil {
@@ -117,7 +123,7 @@ func guarded(t *testing.T, f *fakeService, p *provider, head, more string) *Gate
 			t.Fatal(err)
 		}
 	}
-	api := f.client(t)
+	api := f.client(t, apiKey)
 	g, err := New(Options{
 		File: file, Client: api, Version: "test", Environ: os.Environ(), Logger: testLog(t), Registerer: prometheus.NewPedanticRegistry(),
 	})
@@ -192,6 +198,17 @@ func TestBlockedAndEscalated(t *testing.T) {
 	f.with(func() { f.after = "judge_again" })
 	wants(t, s, "ch_1", 1, stateExecuted, "paid")
 
+	// What was blocked as exceeded is judged again whatever the policy says.
+	f.with(func() {
+		f.after, f.reason = "", "count_limit_exceeded"
+		f.decide = func(map[string]any) string { return "block" }
+	})
+	wants(t, s, "ch_0", 1, stateRefused, "Next step: stop")
+	wants(t, s, "ch_0", 1, stateRefused, "Next step: stop")
+	f.with(func() { f.reason, f.decide = "", func(map[string]any) string { return "allow" } })
+	wants(t, s, "ch_0", 1, stateExecuted, "paid")
+	wants(t, s, "ch_0", 1, stateAlready, "")
+
 	f.with(func() { f.decide = func(map[string]any) string { return "escalate" } })
 	approval := func(status string) {
 		f.with(func() { f.approvals[f.checks[len(f.checks)-1].escalated] = status })
@@ -209,7 +226,7 @@ func TestBlockedAndEscalated(t *testing.T) {
 	wants(t, s, "ch_4", 1, statePending, "") // asked again
 	approval("approved")
 	wants(t, s, "ch_4", 1, stateExecuted, "")
-	if got := fmt.Sprint(p.paid()); got != "[ch_1 1 ch_2 1 ch_4 1]" {
+	if got := fmt.Sprint(p.paid()); got != "[ch_1 1 ch_0 1 ch_2 1 ch_4 1]" {
 		t.Error(got)
 	}
 }
@@ -251,7 +268,7 @@ func TestErrors(t *testing.T) {
 // A gateway that dies between redeeming and reporting leaves a call in doubt: it is
 // repeated only where the server takes an idempotency key.
 func TestKilledBetween(t *testing.T) {
-	for name, more := range map[string]string{"without": "", "with": "        idempotency_argument: idempotency_key\n"} {
+	for name, more := range map[string]string{"without": "", "with": keyMore, "once": keyMore + onceMore} {
 		t.Run(name, func(t *testing.T) {
 			f, p := newFakeService(t), newProvider(t)
 			first := agentOf(t, guarded(t, f, p, "", more))
@@ -316,33 +333,6 @@ func TestLostRedemption(t *testing.T) {
 	wants(t, s, "ch_1", 1, stateExecuted, "paid")
 	if len(p.paid()) != 1 || lost != 5 {
 		t.Error(p.paid(), lost)
-	}
-}
-
-// once lasts: no later call executes, also when idempotency keys are forgotten.
-func TestOnce(t *testing.T) {
-	f, p := newFakeService(t), newProvider(t)
-	s := agentOf(t, guarded(t, f, p, "", "        once: true\n"))
-	wants(t, s, "ch_1", 1, stateExecuted, "")
-	f.with(func() { f.checks[0].expired = true }) // a day later
-	wants(t, s, "ch_1", 1, stateAlready, "re_1")
-	if len(p.paid()) != 1 || f.checks[1].outcome != "voided" {
-		t.Error(p.paid(), f.checks[1])
-	}
-}
-
-// Keys that are older than a day forget no later attempt.
-func TestOldAttempts(t *testing.T) {
-	f, p := newFakeService(t), newProvider(t)
-	p.behave = func(n int) (bool, error) { return n > 1, nil }
-	more := "        on_error: failed\n"
-	s := agentOf(t, guarded(t, f, p, "", more))
-	wants(t, s, "ch_1", 1, stateError, "")
-	wants(t, s, "ch_1", 1, stateExecuted, "")
-	f.with(func() { f.checks[0].expired = true })
-	wants(t, agentOf(t, guarded(t, f, p, "", more)), "ch_1", 1, stateAlready, "")
-	if len(p.paid()) != 1 {
-		t.Error(p.paid())
 	}
 }
 

@@ -114,6 +114,45 @@ func TestNode(t *testing.T) {
 	e.judge(t)
 }
 
+// TestNodeGivesBack: a payment that another agent's call made takes from budgets once,
+// however often it is asked for, and what had no room is judged again.
+func TestNodeGivesBack(t *testing.T) {
+	e := startEnforced(t, onceMore)
+	budget := func(limit int) {
+		t.Helper()
+		_, err := e.api.CreatePolicy(t.Context(), client.NewPolicy{PolicyID: "p", Name: "p", Redeem: "required", Rules: []client.Rule{
+			{RuleID: "day", RuleType: "budget", Parameters: json.RawMessage(fmt.Sprintf(`{"limit":%d,"currency":"USD","window":"day"}`, limit))},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	budget(25)
+	text, err := os.ReadFile(e.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := e.gateway(t)
+	wants(t, a, "ch_1", 1000, stateExecuted, "paid")
+	if err := os.WriteFile(e.file, []byte(strings.Replace(string(text), "agent_id: bot", "agent_id: other", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := e.gateway(t)
+	for range 3 {
+		wants(t, b, "ch_1", 1000, stateAlready, "Reference: re_1")
+	}
+	c, _ := e.gateway(t) // forgets nothing
+	wants(t, c, "ch_1", 1000, stateAlready, "Reference: re_1")
+	used, err := e.api.Budgets(t.Context(), client.BudgetQuery{PolicyID: "p"})
+	if err != nil || len(used.Data) != 1 || used.Data[0].Used.String() != "10" || used.Data[0].Count != 1 {
+		t.Errorf("%+v %v", used, err)
+	}
+	wants(t, b, "ch_2", 2000, stateRefused, "budget_exceeded")
+	budget(30)
+	wants(t, b, "ch_2", 2000, stateExecuted, "paid")
+	e.judge(t)
+}
+
 // TestNodeKilled kills gateways and the node at any step of calls, two of each at once.
 func TestNodeKilled(t *testing.T) {
 	for name, more := range map[string]string{"without a key": "", "with a key": "        idempotency_argument: idempotency_key\n"} {

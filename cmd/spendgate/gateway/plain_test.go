@@ -219,10 +219,24 @@ func TestOnceOfAnotherAgent(t *testing.T) {
 	wants(t, agents["a"], "ch_1", 1, stateError, "")
 	s.with(func() { s.result = `{"content": []}` })
 	wants(t, agents["b"], "ch_1", 1, stateExecuted, "")
-	for name, agent := range agents {
-		if state, text := refund(t, agent, "ch_1", 1); state != stateAlready {
-			t.Errorf("%s: %s %s", name, state, text)
+	checks := 0
+	for range 3 { // also of an agent whose check was given back before
+		for name, agent := range agents {
+			if state, text := refund(t, agent, "ch_1", 1); state != stateAlready {
+				t.Errorf("%s: %s %s", name, state, text)
+			}
 		}
+		f.with(func() {
+			if checks != 0 && checks != len(f.checks) {
+				t.Errorf("%d checks, and %d before", len(f.checks), checks)
+			}
+			checks = len(f.checks)
+			for _, c := range f.checks {
+				if c.decision == "allow" && (c.outcome == "" || c.release == "pending") {
+					t.Errorf("takes from budgets: %+v", c)
+				}
+			}
+		})
 	}
 	if s.paid != 2 { // the one that failed, too
 		t.Errorf("%d payments", s.paid)

@@ -84,10 +84,12 @@ func (c *mappedCall) gaveBack(checkID string) bool {
 	return err == nil && (check.Outcome.Status == outcomeFailed || check.Outcome.Status == outcomeVoided) && !check.Outcome.ReleasePending
 }
 
-// doubt records that nobody knows what became of a redeemed check. Where that fails the
-// service does it by itself, later.
-func (g *Gateway) doubt(ctx context.Context, checkID string) {
-	if _, err := g.api.ReportInDoubt(ctx, checkID, ""); err != nil {
+// doubt records that nobody knows what became of a redeemed check. Where that fails it is
+// false, and the service does it by itself, later.
+func (g *Gateway) doubt(ctx context.Context, checkID string) bool {
+	_, err := g.api.ReportInDoubt(ctx, checkID, "")
+	if err != nil {
 		g.log.Warn("what is in doubt was not recorded; the service does it by itself", "check_id", checkID, "error", err)
 	}
+	return err == nil
 }

@@ -22,7 +22,8 @@ type fakeService struct {
 	approvals map[string]string // the status of each
 	decide    func(action map[string]any) string
 	after     string            // after_block of the policy's duplicate guard
-	once      map[string]string // which check was redeemed under a lasting key
+	reason    string            // of decisions
+	once      map[string]string // which check was redeemed under a principal's lasting key
 	unfit     string            // what the service takes in no text; empty is all
 	// broken drops a request unanswered: before it has an effect, or after.
 	broken func(path string) (before, after bool)
@@ -31,9 +32,21 @@ type fakeService struct {
 type fakeCheck struct {
 	id, key, approval, decision, escalated string
 	action                                 map[string]any
+	reason                                 string
+	asker, redeemer                        string // API keys
 	redeemed, outcome, reference, release  string
-	doubt, expired                         bool
+	note                                   string
+	doubt                                  bool
+	forgotten                              bool // its idempotency key is older than a day
+	late                                   bool // it is too old to be redeemed
 	executedReports                        int
+}
+
+// principalOf returns the principal of an API key of the fake, which is NAME or NAME#KEY,
+// by case folding.
+func principalOf(apiKey string) string {
+	name, _, _ := strings.Cut(strings.ToLower(apiKey), "#")
+	return name
 }
 
 func newFakeService(t *testing.T) *fakeService {
@@ -68,7 +81,16 @@ func (f *fakeService) route(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
 	body := make(map[string]any)
 	_ = json.NewDecoder(r.Body).Decode(&body)
+	caller := r.Header.Get("X-API-Key")
 	switch parts[0] {
+	case "keys":
+		principal, _, _ := strings.Cut(caller, "#")
+		self := map[string]any{"key_id": "key_" + caller, "name": "n", "role": "gateway", "active": true}
+		if principal != "" {
+			self["principal"] = principal
+		}
+		answer(w, 200, self)
+		return
 	case "policies":
 		answer(w, 200, map[string]any{"policy_id": "p", "name": "p", "version": 1, "rules": []any{map[string]any{
 			"rule_id": "d", "rule_type": "duplicate_guard", "parameters": map[string]any{"after_block": f.after},
@@ -83,7 +105,7 @@ func (f *fakeService) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(parts) == 1 {
-		f.check(w, body)
+		f.check(w, caller, body)
 		return
 	}
 	c := f.find(parts[1])
@@ -93,14 +115,15 @@ func (f *fakeService) route(w http.ResponseWriter, r *http.Request) {
 	case len(parts) == 2:
 		f.show(w, c, true)
 	case parts[2] == "redeem":
-		f.redeem(w, c, r.Header.Get("Idempotency-Key"), body)
+		f.redeem(w, c, caller, r.Header.Get("Idempotency-Key"), body)
 	case parts[2] == "in-doubt":
 		c.doubt = true
 		answer(w, 201, c.redemption())
 	case r.Method == http.MethodGet:
-		answer(w, 200, map[string]any{"check_id": c.id, "status": c.outcome, "reference": c.reference, "release": c.release})
+		answer(w, 200, map[string]any{"check_id": c.id, "status": c.outcome, "reference": c.reference, "release": c.release,
+			"note": c.note})
 	default:
-		f.report(w, c, body)
+		f.report(w, c, caller, body)
 	}
 }
 
@@ -122,13 +145,13 @@ func (f *fakeService) find(id string) *fakeCheck {
 	return nil
 }
 
-func (f *fakeService) check(w http.ResponseWriter, action map[string]any) {
+func (f *fakeService) check(w http.ResponseWriter, caller string, action map[string]any) {
 	key, _ := action["idempotency_key"].(string)
 	approval, _ := action["approval_id"].(string)
 	delete(action, "idempotency_key")
 	delete(action, "approval_id")
 	for _, c := range f.checks {
-		if c.key == key && c.approval == approval && !c.expired {
+		if c.key == key && c.approval == approval && !c.forgotten && principalOf(c.asker) == principalOf(caller) {
 			if !reflect.DeepEqual(c.action, action) {
 				refusal(w, 422, "validation_error", keyReused+", that of "+c.id)
 				return
@@ -137,7 +160,10 @@ func (f *fakeService) check(w http.ResponseWriter, action map[string]any) {
 			return
 		}
 	}
-	c := &fakeCheck{id: fmt.Sprintf("chk_%d", len(f.checks)+1), key: key, approval: approval, action: action, decision: f.decide(action)}
+	c := &fakeCheck{
+		id: fmt.Sprintf("chk_%d", len(f.checks)+1), key: key, approval: approval, action: action, decision: f.decide(action), reason: f.reason,
+		asker: caller,
+	}
 	if approval != "" {
 		switch f.approvals[approval] {
 		case "approved":
@@ -177,7 +203,11 @@ func (f *fakeService) show(w http.ResponseWriter, c *fakeCheck, replayed bool) {
 }
 
 func (c *fakeCheck) redemption() map[string]any {
-	return map[string]any{"check_id": c.id, "redemption_id": "rdm_" + c.id, "action_hash": "h", "action": c.action}
+	r := map[string]any{"check_id": c.id, "redemption_id": "rdm_" + c.id, "action_hash": "h", "action": c.action, "key_id": "key_" + c.redeemer}
+	if c.doubt {
+		r["in_doubt_at"] = "2026-01-01T00:00:00Z"
+	}
+	return r
 }
 
 func (c *fakeCheck) body() map[string]any {
@@ -186,6 +216,9 @@ func (c *fakeCheck) body() map[string]any {
 	}
 	if c.escalated != "" {
 		body["approval_id"] = c.escalated
+	}
+	if c.reason != "" {
+		body["reason_code"] = c.reason
 	}
 	return body
 }
@@ -196,52 +229,64 @@ func (f *fakeService) list(w http.ResponseWriter, key string) {
 		if c.key == key {
 			body := c.body()
 			body["action"] = c.action
+			body["principal"], _, _ = strings.Cut(c.asker, "#")
+			if c.redeemed != "" {
+				body["redemption"] = c.redemption()
+			}
 			data = append(data, body)
 		}
 	}
 	answer(w, 200, map[string]any{"data": data, "pagination": map[string]any{}})
 }
 
-func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, key string, action map[string]any) {
+func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, caller, key string, action map[string]any) {
 	once, _ := action["once"].(string)
+	lasting := principalOf(caller) + " " + once
 	delete(action, "once")
 	switch {
 	case c.decision != "allow":
 		refusal(w, 409, "check_not_allowed", "not allowed")
-	case c.redeemed == key && c.outcome == "" && !c.doubt:
+	case c.redeemed == key && c.redeemer == caller && c.outcome == "" && !c.doubt:
 		w.Header().Set("Idempotent-Replayed", "true")
 		answer(w, 200, c.redemption())
 	case c.redeemed != "":
 		refusal(w, 409, "check_already_redeemed", "it was redeemed")
 	case c.outcome != "":
 		refusal(w, 409, "check_released", "it was released")
-	case c.expired:
+	case c.late && (once == "" || f.once[lasting] == ""):
 		refusal(w, 409, "check_expired", "too old")
 	case !reflect.DeepEqual(c.action, action):
 		refusal(w, 409, "action_mismatch", fmt.Sprint(c.action, action))
-	case once != "" && f.once[once] != "":
-		refusal(w, 409, "once_used", "check "+f.once[once]+" was redeemed under this once")
+	case once != "" && f.once[lasting] != "":
+		refusal(w, 409, "once_used", "check "+f.once[lasting]+" was redeemed under this once")
 	default:
-		c.redeemed = key
+		c.redeemed, c.redeemer = key, caller
 		if once != "" {
-			f.once[once] = c.id
+			f.once[lasting] = c.id
 		}
 		answer(w, 200, c.redemption())
 	}
 }
 
-func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, body map[string]any) {
+func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, caller string, body map[string]any) {
 	status, _ := body["status"].(string)
 	if reference, _ := body["reference"].(string); f.unfit != "" && strings.Contains(reference, f.unfit) {
 		refusal(w, 400, "invalid_request", "reference must be text")
 		return
 	}
-	if c.outcome != "" && c.outcome != status {
+	// Who asked must not give back, unless that key redeemed it (S61).
+	asked := principalOf(c.asker) == principalOf(caller)
+	releases := !asked || c.redeemed != "" && principalOf(c.redeemer) == principalOf(caller)
+	if c.outcome != "" && c.outcome != status && (c.release != "pending" || asked) {
 		refusal(w, 409, "outcome_already_reported", "it was reported")
 		return
 	}
 	c.outcome, c.release, c.doubt = status, "done", false
 	c.reference, _ = body["reference"].(string)
+	c.note, _ = body["note"].(string)
+	if !releases {
+		c.release = "pending"
+	}
 	if status == "executed" {
 		c.release = "none"
 		c.executedReports++
@@ -249,10 +294,10 @@ func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, body map[strin
 	answer(w, 201, map[string]any{"check_id": c.id, "status": c.outcome, "release": c.release})
 }
 
-// client is one of the fake service.
-func (f *fakeService) client(t *testing.T) *client.Client {
+// client is one of the fake service, with an API key.
+func (f *fakeService) client(t *testing.T, apiKey string) *client.Client {
 	t.Helper()
-	api, err := client.New(client.Options{BaseURL: f.URL, APIKey: "k", MaxWait: 1, Attempts: 2})
+	api, err := client.New(client.Options{BaseURL: f.URL, APIKey: apiKey, MaxWait: 1, Attempts: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"spendgate/audit/spend"
+	"spendgate/hotpath/client"
+)
+
+// The notes of checks that are given back. A later call reads paidNote.
+const (
+	unusedNote  = "nothing was carried out under this check"
+	laterNote   = "a later attempt of the same call is recorded"
+	expiredNote = "it expired before it was redeemed"
+	paidNote    = "the payment was redeemed under check "
+)
+
+// giveBack gives back an allow of the gateway's own that nobody carries out. Who asked for
+// a check must not give back, unless it redeemed it (S61): so the check is redeemed, and
+// reported as voided. Where that is not to be had the call ends as r and next say.
+func (c *mappedCall) giveBack(check *client.Result, note string) (r result, next, returned bool) {
+	err := c.toReturn(check)
+	if err == nil {
+		c.void(check, note)
+		return result{}, false, true
+	}
+	refused, ok := errors.AsType[*client.Error](err)
+	switch {
+	case ok && refused.Code == client.CodeCheckAlreadyRedeemed:
+		r, next = c.redeemedBefore(check)
+	case ok && refused.Code == client.CodeCheckReleased:
+		r, next = c.released(check)
+	case ok && refused.Code == client.CodeCheckExpired:
+		c.void(check, note)
+		r = c.unreleased(check)
+	default:
+		r = c.failureOf(check, "check %s was not given back: %v. Call again with exactly the same arguments.", check.CheckID, err)
+	}
+	return r, next, false
+}
+
+// toReturn redeems a check in order to give it back, without a lasting key. Its
+// idempotency key belongs to that purpose: under it nothing is ever carried out, so that
+// whoever comes after a gateway that was killed in between, with the same API key, knows
+// that it may void the check. That ends when the check is in doubt.
+func (c *mappedCall) toReturn(check *client.Result) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
+	defer cancel()
+	asked := client.RedeemFor(c.action)
+	asked.IdempotencyKey = "gw-return-" + check.CheckID
+	_, err := c.gw.api.Redeem(ctx, check.CheckID, asked)
+	return err
+}
+
+func (c *mappedCall) void(check *client.Result, note string) {
+	c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: note})
+}
+
+// outdated is an attempt that is new only because its idempotency key is older than a day:
+// the next one is recorded.
+func (c *mappedCall) outdated(check *client.Result) (result, bool) {
+	r, next, returned := c.giveBack(check, laterNote)
+	if returned {
+		return result{}, true
+	}
+	return r, next
+}
+
+// tooLate is an allow that was not redeemed in time. It is reported as voided, but whoever
+// asked must not give it back.
+func (c *mappedCall) tooLate(check *client.Result) result {
+	c.void(check, expiredNote)
+	return c.unreleased(check)
+}
+
+func (c *mappedCall) unreleased(check *client.Result) result {
+	return c.failureOf(check, "check %s was not redeemed in time, and is reported as voided. What it took from budgets is given back once "+
+		"somebody with outcomes:release who did not ask for it reports that, too: then the same call goes on.", check.CheckID)
+}
+
+// laterAttempt reports whether the next attempt of the call is recorded in this key's
+// namespace. The one at hand is new only because its idempotency key is older than a
+// day then. The listing has attempts of others, too, which say nothing.
+func (c *mappedCall) laterAttempt(check *client.Result) (bool, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	later, err := c.attempted(ctx, check)
+	if err != nil {
+		return false, fmt.Errorf("earlier attempts cannot be looked for: %w", err)
+	}
+	return later, nil
+}
+
+func (c *mappedCall) attempted(ctx context.Context, check *client.Result) (bool, error) {
+	page, err := c.gw.api.Checks(ctx, client.CheckQuery{IdempotencyKey: c.key(c.attempt + 1), Limit: 100})
+	if err != nil || len(page.Data) == 0 {
+		return false, err
+	}
+	self, err := c.gw.api.Self(ctx)
+	if err != nil {
+		return false, err
+	}
+	if sharesNamespace(self) {
+		return true, nil // such keys share a namespace, and who else has one is not known
+	}
+	// The namespace is that of the check: a principal may be changed at any time (S59).
+	own, err := c.recorded(ctx, check.CheckID)
+	if err != nil {
+		return false, err
+	}
+	for _, record := range page.Data {
+		if spend.FoldName(record.Principal) == spend.FoldName(own.Principal) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// sharesNamespace reports whether a key has no namespace of its own (S59).
+func sharesNamespace(key *client.Key) bool {
+	return key.Role == "" && key.Scopes == nil && key.PolicyIDs == nil && key.AgentIDs == nil && key.Principal == "" && key.Owner == ""
+}
+
+// mayRepeat reports whether a redeemed check without an outcome was redeemed to carry it
+// out, so that the server's key makes a repetition safe. unreturned is why it was not
+// given back. Of a payment for good, checks are redeemed to be given back, too, while the
+// payment was made under another one: what another API key redeemed, or what is in doubt,
+// cannot be told apart. Of other calls that is so where a later attempt is recorded.
+func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
+	refused, ok := errors.AsType[*client.Error](unreturned)
+	if !ok || refused.Code != client.CodeCheckAlreadyRedeemed {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	if !c.t.Once {
+		later, err := c.attempted(ctx, check)
+		return err == nil && !later
+	}
+	record, err := c.recorded(ctx, check.CheckID)
+	if err != nil || record.Outcome != nil || record.Redemption == nil || record.Redemption.InDoubtAt != nil {
+		return false
+	}
+	self, err := c.gw.api.Self(ctx)
+	return err == nil && self.KeyID == record.Redemption.KeyID
+}
+
+// paidUnder returns the check that the payment was redeemed under, if that is why a check
+// was given back; else it is empty.
+func (c *mappedCall) paidUnder(checkID string) (string, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	o, err := c.gw.api.GetOutcome(ctx, checkID)
+	if err != nil {
+		return "", fmt.Errorf("the outcome of check %s cannot be read: %w", checkID, err)
+	}
+	other, ok := strings.CutPrefix(o.Note, paidNote)
+	if !ok {
+		return "", nil
+	}
+	return checkIn(other), nil
+}
+
+// noPrincipal is of a key whose namespace ends with it.
+const noPrincipal = "the key has no principal of its own: a call carried out under another key is not recognised, and would be carried " +
+	"out again. Make a key with a principal, and keep that when keys are renewed"
+
+// keyAdvice returns what the owner of the gateway's key should know; empty if that is
+// nothing. It fails if the service does not say whose key it is.
+func keyAdvice(ctx context.Context, api *client.Client) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, selfTimeout)
+	defer cancel()
+	self, err := api.Self(ctx)
+	if err != nil {
+		return "", fmt.Errorf("the service does not say whose key it is: %w", err)
+	}
+	if self.Principal == "" {
+		return noPrincipal, nil
+	}
+	return "", nil
+}
+
+// AdviseOnKey logs what the owner of the gateway's key should know. It waits for the
+// service, for a while.
+func (g *Gateway) AdviseOnKey(ctx context.Context) {
+	advice, err := keyAdvice(ctx, g.api)
+	switch {
+	case err != nil:
+		g.log.Warn("the gateway's key was not looked at", "error", err)
+	case advice != "":
+		g.log.Warn(advice)
+	}
+}

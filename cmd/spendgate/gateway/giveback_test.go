@@ -1,0 +1,249 @@
+package gateway
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	onceMore = "        once: true\n"
+	keyMore  = "        idempotency_argument: idempotency_key\n"
+)
+
+// as makes a gateway of another agent or API key, and a session of its.
+func as(t *testing.T, f *fakeService, p *provider, agent, apiKey, more string) *sdk.ClientSession {
+	t.Helper()
+	g := guardedAs(t, f, p, apiKey, "", more)
+	g.file.AgentID.fixed = agent
+	return agentOf(t, g)
+}
+
+// wantsMeta calls the tool and wants the state, the check and the decision in _meta.
+func wantsMeta(t *testing.T, s *sdk.ClientSession, state, checkID, text string) {
+	t.Helper()
+	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": "ch_1", "amount": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Meta[metaState] != state || r.Meta[metaCheckID] != checkID || r.Meta[metaDecision] != "allow" || !strings.Contains(textIn(r), text) {
+		t.Errorf("%v %s, want %s of %s, %q", r.Meta, textIn(r), state, checkID, text)
+	}
+}
+
+// wantsVoided wants a check to be given back, or to wait for whoever may.
+func wantsVoided(t *testing.T, f *fakeService, i int, release string) {
+	t.Helper()
+	f.with(func() {
+		if len(f.checks) <= i || f.checks[i].outcome != "voided" || f.checks[i].release != release {
+			t.Errorf("check %d is not voided, release %s: %+v", i, release, f.checks[min(i, len(f.checks)-1)])
+		}
+	})
+}
+
+// once lasts: no later call executes, also when idempotency keys are forgotten.
+func TestOnce(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	s := agentOf(t, guarded(t, f, p, "", onceMore))
+	wants(t, s, "ch_1", 1, stateExecuted, "")
+	f.with(func() { f.checks[0].forgotten = true }) // a day later
+	for range 3 {
+		wants(t, s, "ch_1", 1, stateAlready, "re_1")
+	}
+	wants(t, agentOf(t, guarded(t, f, p, "", onceMore)), "ch_1", 1, stateAlready, "re_1")
+	wantsVoided(t, f, 1, "done")
+	if len(p.paid()) != 1 || len(f.checks) != 2 {
+		t.Error(p.paid(), len(f.checks))
+	}
+}
+
+// What came of the first payment decides about the other agent's call, each time.
+func TestOnceInDoubt(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(n int) (bool, error) { return n > 1, nil }
+	wants(t, as(t, f, p, "a", "k", onceMore), "ch_1", 1, stateInDoubt, "people are told")
+	other := as(t, f, p, "b", "k", onceMore)
+	for range 2 {
+		wantsMeta(t, other, stateInDoubt, "chk_1", "people are told")
+	}
+	wantsVoided(t, f, 1, "done")
+	f.with(func() { f.checks[0].outcome, f.checks[0].release, f.checks[0].doubt = "failed", "done", false })
+	wants(t, other, "ch_1", 1, stateExecuted, "paid")
+	if len(p.paid()) != 1 || len(f.checks) != 3 {
+		t.Error(p.paid(), len(f.checks))
+	}
+}
+
+// A payment that another agent's call is carrying out is waited for, and what stays
+// unknown afterwards is said, without telling people what the service does not know.
+func TestOnceAtOnce(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.slow = 300 * time.Millisecond
+	a, b := as(t, f, p, "a", "k", onceMore), as(t, f, p, "b", "k", onceMore)
+	var calls sync.WaitGroup
+	calls.Go(func() { wants(t, a, "ch_1", 1, stateExecuted, "paid") })
+	within(t, "redeemed", func() (so bool) {
+		f.with(func() { so = len(f.checks) == 1 && f.checks[0].redeemed != "" })
+		return so
+	})
+	wants(t, b, "ch_1", 1, stateAlready, "re_1")
+	calls.Wait()
+
+	p.slow = 2 * time.Second
+	calls.Go(func() { refund(t, a, "ch_2", 1) })
+	within(t, "redeemed", func() (so bool) {
+		f.with(func() { so = len(f.checks) == 3 && f.checks[2].redeemed != "" })
+		return so
+	})
+	wants(t, b, "ch_2", 1, stateInDoubt, "may be carrying the action out now")
+	f.with(func() {
+		if f.checks[2].doubt {
+			t.Error("in doubt while it is carried out")
+		}
+	})
+	calls.Wait()
+	wants(t, b, "ch_2", 1, stateAlready, "")
+	if len(p.paid()) != 2 {
+		t.Error(p.paid())
+	}
+}
+
+// Keys that are older than a day forget no later attempt, whatever breaks in between.
+func TestOldAttempts(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(n int) (bool, error) { return n > 1, nil }
+	more := "        on_error: failed\n"
+	s := agentOf(t, guarded(t, f, p, "", more))
+	wants(t, s, "ch_1", 1, stateError, "")
+	wants(t, s, "ch_1", 1, stateExecuted, "")
+	f.with(func() {
+		f.checks[0].forgotten = true
+		f.broken = func(path string) (bool, bool) { return path == "GET /v1/checks", false }
+	})
+	s = agentOf(t, guarded(t, f, p, "", more))
+	wantsMeta(t, s, stateError, "chk_3", "earlier attempts cannot be looked for")
+	f.with(func() { f.broken = func(path string) (bool, bool) { return false, strings.HasSuffix(path, "/redeem") } })
+	wantsMeta(t, s, stateError, "chk_3", "was not given back")
+	f.with(func() { f.broken = nil })
+	for range 2 {
+		wants(t, s, "ch_1", 1, stateAlready, "re_1")
+	}
+	wantsVoided(t, f, 2, "done")
+	if len(p.paid()) != 1 || len(f.checks) != 3 {
+		t.Error(p.paid(), len(f.checks))
+	}
+}
+
+// Attempts of another principal are none of this gateway's.
+func TestAttemptsOfOthers(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	more := "        on_error: failed\n"
+	p.behave = func(n int) (bool, error) { return n > 1, nil }
+	team := as(t, f, p, "bot", "team", more)
+	wants(t, team, "ch_1", 1, stateError, "")
+	wants(t, team, "ch_1", 1, stateExecuted, "")
+	wants(t, as(t, f, p, "bot", "others", more), "ch_1", 1, stateExecuted, "")
+	f.with(func() {
+		if len(f.checks) != 3 || f.checks[2].outcome != "executed" {
+			t.Error("the others' first attempt is not what was executed")
+		}
+		f.checks[0].forgotten = true
+	})
+	// Another key, and another spelling, are the same principal.
+	wants(t, as(t, f, p, "bot", "Team#2", more), "ch_1", 1, stateAlready, "")
+	if len(p.paid()) != 2 {
+		t.Error(p.paid())
+	}
+}
+
+// An allow that was not redeemed in time is for people to release: then the call goes on.
+func TestTooLate(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/redeem"), false }
+	wantsMeta(t, agentOf(t, guarded(t, f, p, "", "")), stateError, "chk_1", "not redeemed")
+	f.with(func() { f.broken, f.checks[0].late = nil, true })
+	s := agentOf(t, guarded(t, f, p, "", "")) // the first one was killed
+	for range 2 {
+		wantsMeta(t, s, stateError, "chk_1", "outcomes:release")
+	}
+	wantsVoided(t, f, 0, "pending")
+	if len(p.paid()) != 0 {
+		t.Error(p.paid())
+	}
+	f.with(func() { f.checks[0].release = "done" })
+	wantsMeta(t, s, stateExecuted, "chk_2", "paid")
+}
+
+// A gateway is killed after it redeemed a check to give it back, and before it did.
+func TestKilledGivingBack(t *testing.T) {
+	for _, test := range []struct {
+		name, apiKey, state string
+		doubt               bool
+	}{
+		{"same key", "k", stateAlready, false},
+		{"in doubt", "k", stateInDoubt, true},
+		{"another key", "k#2", stateInDoubt, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f, p := newFakeService(t), newProvider(t)
+			more := onceMore + keyMore
+			wants(t, as(t, f, p, "a", "k", more), "ch_1", 1, stateExecuted, "")
+			wants(t, as(t, f, p, "b", "k", more), "ch_1", 1, stateAlready, "")
+			wantsVoided(t, f, 1, "done")
+			f.with(func() {
+				f.checks[1].outcome, f.checks[1].release, f.checks[1].note, f.checks[1].doubt = "", "", "", test.doubt
+			})
+			wants(t, as(t, f, p, "b", test.apiKey, more), "ch_1", 1, test.state, "")
+			if test.state == stateAlready {
+				wantsVoided(t, f, 1, "done")
+			}
+			if len(p.paid()) != 1 {
+				t.Error("paid again", p.paid())
+			}
+		})
+	}
+}
+
+// What is in doubt is repeated where the server takes a key, unless the payment is for
+// good: then the check may have been redeemed to be given back.
+func TestRepeatedInDoubt(t *testing.T) {
+	for more, state := range map[string]string{keyMore: stateExecuted, keyMore + onceMore: stateInDoubt} {
+		f, p := newFakeService(t), newProvider(t)
+		wants(t, agentOf(t, guarded(t, f, p, "", more)), "ch_1", 1, stateExecuted, "paid")
+		f.with(func() { f.checks[0].outcome, f.checks[0].doubt = "", true }) // as of a gateway that was killed
+		wants(t, agentOf(t, guarded(t, f, p, "", more)), "ch_1", 1, state, "")
+		if len(p.paid()) != 1 {
+			t.Error(p.paid())
+		}
+	}
+}
+
+// A key whose namespace ends with it is told of at the start, and by check.
+func TestKeyWithoutPrincipal(t *testing.T) {
+	for apiKey, told := range map[string]bool{"#1": true, "team#1": false} {
+		f, p := newFakeService(t), newProvider(t)
+		g := guardedAs(t, f, p, apiKey, "", "")
+		var log, out strings.Builder
+		g.log = slog.New(slog.NewTextHandler(&log, nil))
+		g.AdviseOnKey(t.Context())
+		if err := Check(t.Context(), CheckOptions{File: g.file, Client: g.api, Logger: quiet(), Out: &out}); err != nil {
+			t.Error(err)
+		}
+		const advice = "the key has no principal of its own: a call carried out under another key is not recognised"
+		if strings.Contains(log.String(), advice) != told || strings.Contains(out.String(), advice) != told {
+			t.Error(apiKey, log.String(), out.String())
+		}
+	}
+	f, p := newFakeService(t), newProvider(t)
+	g := guarded(t, f, p, "", "")
+	f.Close()
+	var out strings.Builder
+	if err := Check(t.Context(), CheckOptions{File: g.file, Client: g.api, Logger: quiet(), Out: &out}); err != nil ||
+		!strings.Contains(out.String(), "does not say whose key") {
+		t.Error(err, out.String())
+	}
+}
