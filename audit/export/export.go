@@ -54,6 +54,7 @@ type Manifest struct {
 	NotInChain int64            `json:"not_in_chain"`
 	Altered    int64            `json:"altered"`
 	Missing    int64            `json:"missing"`
+	Batches    int64            `json:"missing_batches"` // of the range's chains, with all that they listed
 
 	// As in a checkpoint: the ends of all chains, up to which the file has everything.
 	Chains  int                   `json:"chains"`
@@ -105,6 +106,9 @@ func (m *Manifest) Whole() error {
 	if n := m.NotInChain + m.Altered + m.Missing; n > 0 {
 		all = append(all, fmt.Errorf("the record is not as it was written: %d rows are in no batch, %d altered, %d missing: see audit verify",
 			m.NotInChain, m.Altered, m.Missing))
+	}
+	if m.Batches > 0 {
+		all = append(all, fmt.Errorf("the record is not as it was written: %d batches are missing, with what they listed: see audit verify", m.Batches))
 	}
 	return errors.Join(all...)
 }
@@ -159,7 +163,8 @@ func write(ctx context.Context, w io.Writer, o Options, heads chain.Heads, skip 
 	copy(m.SHA256[:], sum.hash.Sum(nil))
 	m.Absent = append([]AbsentDay{}, g.absent...)
 	m.NotInChain, m.Altered, m.Missing, m.later = g.unlisted, g.altered, g.missing, g.later
-	return m, nil
+	m.Batches, err = g.lost(ctx)
+	return m, err
 }
 
 func bound(t time.Time) *string {

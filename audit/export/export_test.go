@@ -198,29 +198,37 @@ func TestExportOfATamperedRecord(t *testing.T) {
 	for _, c := range []struct {
 		tamper                     string
 		unlisted, altered, missing int64
+		batches                    int64
 	}{
-		{"UPDATE checks SET amount = 1 WHERE check_id = '" + checks[0].ID.Text("") + "'", 0, 1, 0},
-		{"DELETE FROM checks WHERE check_id = '" + checks[4].ID.Text("") + "'", 0, 0, 1},
-		{"UPDATE outcomes SET amount = 1 WHERE check_id = '" + checks[2].ID.Text("") + "'", 0, 1, 0},
+		{"UPDATE checks SET amount = 1 WHERE check_id = '" + checks[0].ID.Text("") + "'", 0, 1, 0, 0},
+		{"DELETE FROM checks WHERE check_id = '" + checks[4].ID.Text("") + "'", 0, 0, 1, 0},
+		{"UPDATE outcomes SET amount = 1 WHERE check_id = '" + checks[2].ID.Text("") + "'", 0, 1, 0, 0},
 		{"CREATE TEMPORARY TABLE one AS SELECT * FROM checks LIMIT 1; UPDATE one SET check_id = '" + spend.NewID(at).Text("") +
-			"'; INSERT INTO checks SELECT * FROM one; DROP TABLE one", 1, 0, 0},
+			"'; INSERT INTO checks SELECT * FROM one; DROP TABLE one", 1, 0, 0, 0},
+		{"DELETE FROM checks WHERE check_id = '" + checks[4].ID.Text("") + "'; DELETE FROM batches WHERE first_id = '" + checks[4].ID.Text("") + "'", 0, 0, 0, 1},
 	} {
 		tx, err := conn.Begin(t.Context())
 		act(t, err)
 		_, err = tx.Exec(t.Context(),
-			"SET LOCAL session_replication_role = replica; CREATE TABLE kept AS TABLE checks; CREATE TABLE kept_outcomes AS TABLE outcomes; "+
+			"SET LOCAL session_replication_role = replica; CREATE TABLE kept AS TABLE checks; CREATE TABLE kept_batches AS TABLE batches; CREATE TABLE kept_outcomes AS TABLE outcomes; "+
 				c.tamper)
 		act(t, err)
 		act(t, tx.Commit(t.Context()))
 		_, n := r.export(export.Options{Format: export.CSV})
-		if n.NotInChain != c.unlisted || n.Altered != c.altered || n.Missing != c.missing || n.Whole() == nil {
+		if n.NotInChain != c.unlisted || n.Altered != c.altered || n.Missing != c.missing || n.Batches != c.batches || n.Whole() == nil {
 			t.Errorf("%s: %s", c.tamper, n.Text())
 		}
 		if found := r.check(file, m, export.Options{}); len(found) < 2 {
 			t.Errorf("%s: %v", c.tamper, found)
 		}
+		// In a range that has nothing else, the numbers around it tell.
+		_, n = r.export(export.Options{Format: export.CSV, From: checks[4].ID.Time(), To: checks[4].ID.Time()})
+		if n.Batches != c.batches {
+			t.Errorf("%s: of its moment alone: %s", c.tamper, n.Text())
+		}
 		_, err = conn.Exec(t.Context(), `SET session_replication_role = replica; DELETE FROM checks; INSERT INTO checks SELECT *
 			FROM kept; DROP TABLE kept;
+			DELETE FROM batches; INSERT INTO batches SELECT * FROM kept_batches; DROP TABLE kept_batches;
 			DELETE FROM outcomes; INSERT INTO outcomes SELECT * FROM kept_outcomes; DROP TABLE kept_outcomes`)
 		act(t, err)
 	}

@@ -61,6 +61,7 @@ type reading struct {
 	absent                     []AbsentDay
 	unlisted, altered, missing int64
 	later                      int64 // rows behind the heads
+	met                        numbers
 	fields                     [][]byte
 }
 
@@ -75,11 +76,11 @@ func newReading(record Record, from, to time.Time, heads chain.Heads) *reading {
 
 // each calls take with some rows at a time.
 func (g *reading) each(ctx context.Context, take func([]*row) error) error {
+	g.absent, g.unlisted, g.altered, g.missing, g.later, g.met = nil, 0, 0, 0, 0, make(numbers)
 	overview, err := g.record.Overview(ctx, g.r)
 	if err != nil || overview.Range == (verify.Range{}) {
 		return err
 	}
-	g.absent, g.unlisted, g.altered, g.missing, g.later = nil, 0, 0, 0, 0
 	first, last := verify.DayOf(later(overview.Low, g.r.Low)), verify.DayOf(earlier(overview.High, g.r.High))
 	if last-first > maxDays {
 		return fmt.Errorf("identifiers span %d days: see audit verify, or give --from and --to", last-first)
@@ -185,6 +186,9 @@ func (g *reading) placed(ctx context.Context, part verify.Range, rows []*row) ([
 	kept := make([]*row, 0, len(rows))
 	for _, one := range rows {
 		e, is := entries[one.check.ID]
+		if is && !g.beyond(e.Place) {
+			g.met.add(e.Place)
+		}
 		delete(entries, one.check.ID)
 		switch {
 		case !is:
@@ -201,6 +205,9 @@ func (g *reading) placed(ctx context.Context, part verify.Range, rows []*row) ([
 		kept = append(kept, one)
 	}
 	for id, e := range entries {
+		if !g.beyond(e.Place) {
+			g.met.add(e.Place)
+		}
 		if !id.OfOutcome() && !g.beyond(e.Place) {
 			g.missing++
 		}

@@ -1,0 +1,93 @@
+package export
+
+import (
+	"context"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+)
+
+// numbers are those of the batches that a range met, by chain: a bit each, 64 in a word.
+type numbers map[spend.ID]map[int64]uint64
+
+func (n numbers) add(p verify.Place) {
+	if n[p.Chain] == nil {
+		n[p.Chain] = make(map[int64]uint64)
+	}
+	n[p.Chain][p.Seq/64] |= 1 << (p.Seq % 64)
+}
+
+// has reports whether the range met that batch.
+func (n numbers) has(p verify.Place) bool { return n[p.Chain][p.Seq/64]&(1<<(p.Seq%64)) != 0 }
+
+// lookedUp is how many batches are looked for at a time.
+const lookedUp = 1000
+
+// beside is how far before and behind a range a chain is looked for: its numbers show what was
+// removed even where the range has nothing left of it.
+const beside = time.Hour
+
+func (g *reading) edges() (edges []verify.Range) {
+	if low := g.r.Low; !low.IsZero() {
+		edges = append(edges, verify.Range{Low: audit.FirstID(low.Time().Add(-beside).UnixMilli()), High: low})
+	}
+	if high := g.r.High; high != audit.MaxID() {
+		edges = append(edges, verify.Range{Low: high, High: audit.FirstID(high.Time().Add(beside).UnixMilli())})
+	}
+	return edges
+}
+
+// lost counts the batches that are not there, among those between and next to the ones of
+// the range, and an hour around it, up to the heads: a batch that was removed takes what it listed along, and only its
+// number is missing then.
+func (g *reading) lost(ctx context.Context) (lost int64, err error) {
+	for _, edge := range g.edges() {
+		err := g.record.Batches(ctx, edge, func(b verify.Batch) error {
+			if p := (verify.Place{Chain: b.Chain, Seq: b.Seq}); !g.beyond(p) {
+				g.met.add(p)
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	var places []verify.Place
+	look := func() error {
+		heads, _, err := g.record.Heads(ctx, places)
+		lost, places = lost+int64(len(places)-len(heads)), places[:0]
+		return err
+	}
+	for chain, words := range g.met {
+		first, last := int64(-1), int64(0)
+		for word := range words {
+			if first < 0 || word < first {
+				first = word
+			}
+			last = max(last, word)
+		}
+		low, high := first*64, last*64+63
+		for low < high && !g.met.has(verify.Place{Chain: chain, Seq: low}) {
+			low++
+		}
+		for high > low && !g.met.has(verify.Place{Chain: chain, Seq: high}) {
+			high--
+		}
+		for seq := max(low-1, 1); seq <= min(high+1, g.ends[chain]); seq++ {
+			if p := (verify.Place{Chain: chain, Seq: seq}); !g.met.has(p) {
+				places = append(places, p)
+			}
+			if len(places) == lookedUp {
+				if err := look(); err != nil {
+					return 0, err
+				}
+			}
+		}
+	}
+	if len(places) > 0 {
+		err = look()
+	}
+	return lost, err
+}
