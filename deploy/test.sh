@@ -56,11 +56,17 @@ rest=$(go list ./... | grep -vxF "$single")
 atonce=$(($(getconf _NPROCESSORS_ONLN) + 1))
 # shellcheck disable=SC2086 # words, or none
 CGO_ENABLED=${race:+1} go test $race -vet=all -timeout 30m -p $atonce -parallel $atonce ${TEST_FLAGS:-} \
-  ./bench/e2e ./audit/postgres ./audit/verify ./hotpath $rest
+  ./bench/e2e ./audit/postgres ./audit/verify ./hotpath ./hotpath/console ./deploy/clients ./bench/readme ./hotpath/httpapi \
+  ./deploy ./cmd/spendgate/gateway ./cmd/spendgate/mcp $rest
+# Beside one another, since most of each is of one goroutine: these, and the
+# schedules that the detector is too slow for.
 # shellcheck disable=SC2086
-go test -vet=all -timeout 30m ${TEST_FLAGS:-} $single
-# The schedules that the detector is too slow for.
-go test -vet=off -count=1 -run Schedule ./bench/sim ./hotpath/webhook
+go test -vet=all -timeout 30m ${TEST_FLAGS:-} $single &
+single_tests=$!
+schedules_code=0
+go test -vet=off -count=1 -run Schedule ./bench/sim ./hotpath/webhook || schedules_code=$?
+wait "$single_tests"
+[ "$schedules_code" -eq 0 ]
 # Allocations, which the detector changes: it empties pools at random.
 go test -vet=off -count=1 -run Alloc ./audit/spend ./hotpath/httpapi ./audit/commit
 

@@ -12,7 +12,7 @@ import (
 
 // backtestedChecks are enough that a replay takes some seconds, within the minute before the
 // policy was made from which checks are taken to be its.
-const backtestedChecks = 120_000
+const backtestedChecks = 60_000
 
 // testBacktests: a node that is killed in the midst of a backtest loses it to another,
 // whose report and flips are those of a run that nobody disturbed, byte for byte (S53).
