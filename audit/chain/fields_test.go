@@ -35,9 +35,9 @@ func TestSecondFormat(t *testing.T) {
 	if hash(widen(first, nil)) != HashCheck(c) {
 		t.Error("a row of the first format has another hash in a wider table")
 	}
-	narrow := slices.Clone(second[:len(second)-4-len(shadowed.Shadow.Text())])
+	narrow := slices.Clone(second[:len(second)-4-len(shadowed.Shadow.AppendText(nil))])
 	binary.BigEndian.PutUint16(narrow, uint16(checkFields-1))
-	if !bytes.Equal(second, widen(narrow, []byte(shadowed.Shadow.Text()))) {
+	if !bytes.Equal(second, widen(narrow, shadowed.Shadow.AppendText(nil))) {
 		t.Error("the second format is not the first with a column behind it")
 	}
 	if hash(second) != HashCheck(&shadowed) || hash(second) != sha256.Sum256(append([]byte("spendgate check 2\n"), second...)) {

@@ -101,7 +101,8 @@ func AppendCheck(b []byte, c *spend.Check, format int16) []byte {
 	if format == spend.FormatPlain {
 		return b
 	}
-	return appendOptional(b, c.Shadow.Text())
+	var shadow [128]byte // enough for most
+	return appendOptional(b, c.Shadow.AppendText(shadow[:0]))
 }
 
 func appendField[T string | []byte](b []byte, value T) []byte {

@@ -78,7 +78,8 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	}
 	b = appendOptional(b, c.Approval.Text())
 	b = appendOptional(b, c.Namespace)
-	return appendOptional(b, c.Shadow.Text())
+	var shadow [128]byte // enough for most
+	return appendOptional(b, c.Shadow.AppendText(shadow[:0]))
 }
 
 // The fields of a composite value: type, length, value.

@@ -41,7 +41,8 @@ func appendCheck(args []any, c *spend.Check) []any {
 		a.AgentID, a.PolicyID, a.Counterparty, orNull(a.PaymentMethod), orNull(a.MerchantOrVendor), orNull(a.ReasonText),
 		orNull(a.IdempotencyKey), orNull(a.Metadata.JSON), orNull(string(d.Reason)), orNull(d.RuleID), orNull(d.RuleDescription),
 		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner),
-		orNull(string(c.AppendTaken(nil))), idOrNull(a.ApprovalID), orNull(c.Approval.Text()), orNull(c.Namespace), orNull(c.Shadow.Text()))
+		orNull(string(c.AppendTaken(nil))), idOrNull(a.ApprovalID), orNull(c.Approval.Text()), orNull(c.Namespace),
+		orNull(string(c.Shadow.AppendText(nil))))
 }
 
 func idOrNull(id spend.ID) any {
