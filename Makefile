@@ -181,6 +181,11 @@ bench-violations: ## measure listings among up to 10 million violations (some mi
 	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/violations
 	@.bin/violations $(BENCHFLAGS)
 
+.PHONY: bench-checks
+bench-checks: bench-build ## measure statistics, listings and backtests of 10 million checks (some minutes, 8 GB)
+	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/violations
+	@.bin/violations -checks $(BENCHFLAGS)
+
 # The peers are modules of their own: their packages are none of the service's.
 .bin/opa: bench/peers/opa/go.mod bench/peers/opa/go.sum
 	@echo "building OPA (once, some minutes)"

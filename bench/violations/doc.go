@@ -6,4 +6,6 @@
 //
 //	violations          measure
 //	violations -table   print existing results
+//	violations -checks  load -rows checks of a month, 7 GB, and measure their
+//	                    statistics, listings and backtests of all of them
 package main

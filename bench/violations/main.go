@@ -25,9 +25,13 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("violations", flag.ContinueOnError)
 	results := flags.String("results", "bench/results", "folder of the results")
 	table := flags.Bool("table", false, "print existing results")
-	most := flags.Int("rows", 10_000_000, "violations in the largest table")
+	most := flags.Int("rows", 10_000_000, "violations in the largest table, or checks")
+	checks := flags.Bool("checks", false, "measure what reads recorded checks")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *checks {
+		return measureChecks(ctx, out, *most)
 	}
 	path := filepath.Join(*results, "violations.json")
 	if *table {
