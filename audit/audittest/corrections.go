@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -58,6 +59,26 @@ func outcomesFollow(t *testing.T, s Subject) {
 		mustStand(t, s, check, standing{spend.Executed, "100", "100", 1})
 		mustReport(t, s, following(pending, spend.Voided, ""))
 		mustStand(t, s, check, standing{spend.Voided, "0", "0", 0})
+	}
+}
+
+// outcomesOfEndedWindows: the counter of a window that has ended follows reports and corrections
+// as long as it exists, and no other does.
+func outcomesOfEndedWindows(t *testing.T, s Subject) {
+	f := fence(t, s)
+	ended, open := charge("day", "[]", "100"), charge("day", "[]", "100")
+	ended.Counter.StartMS, ended.EndMS = now().Add(-2*time.Hour).UnixMilli(), now().Add(-time.Hour).UnixMilli()
+	check := charged(newCheck(f), ended)
+	check.Action.Amount = amount("100")
+	mustCommit(t, s, check, charged(newCheck(f), open))
+	o := moved(report(f, check, 1, spend.Voided, true), "0", true)
+	mustReport(t, s, o)
+	mustUse(t, s, ended, "0", 0)
+	for _, next := range []standing{{spend.Executed, "40", "40", 1}, {spend.Executed, "250", "250", 1}, {spend.Failed, "0", "0", 0}} {
+		o = following(o, next.status, next.moved)
+		mustReport(t, s, o)
+		mustUse(t, s, ended, next.used, next.count)
+		mustUse(t, s, open, "100", 1)
 	}
 }
 

@@ -92,6 +92,7 @@ func checkTests() []test {
 		{"OutcomesAreReportedOnce", outcomesAreReportedOnce},
 		{"OutcomesCorrectCounters", outcomesCorrectCounters},
 		{"OutcomesFollow", outcomesFollow},
+		{"OutcomesOfEndedWindows", outcomesOfEndedWindows},
 		{"UseFollows", useFollows},
 		{"OutcomesRace", outcomesRace},
 		{"RedemptionsAreSteps", redemptionsAreSteps},
