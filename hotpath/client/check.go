@@ -63,6 +63,9 @@ type Result struct {
 	// to the same Nonce. Whoever else asks under the idempotency key is told otherwise. It is false of
 	// what was read again later, and of each replay by a service that knows no nonces.
 	First bool `json:"-"`
+	// RedeemRequired reports that the check is to be redeemed before the action is carried out,
+	// by whoever moves the money: else it is not taken as executed.
+	RedeemRequired bool `json:"-"`
 	// Outcome is what was reported of the check since; zero when nothing was. NextStep
 	// goes by it, unlike that of Body.
 	Outcome CheckOutcome `json:"-"`
@@ -126,7 +129,7 @@ func (r *Result) accept(from reply) error {
 		return misunderstood("it is no check result")
 	}
 	r.Replayed, r.Outcome, r.Body = from.replayed(), checkOutcome(from.header), from.body
-	r.Redemption = checkRedemption(from.header)
+	r.Redemption, r.RedeemRequired = checkRedemption(from.header), from.header.Get("Redeem") != ""
 	switch {
 	case r.Outcome.Reported():
 		r.NextStep = r.Outcome.nextStep()

@@ -4,6 +4,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/policy"
 )
 
 // postCheck answers POST /v1/checks. A body that is at fault is told to whoever is
@@ -41,9 +42,18 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 	}
 	x.setReplayed(answer.Replayed)
 	x.setFirst(&answer)
+	x.setRedeem(answer.Check)
 	x.setBecame(&answer.Became)
 	x.out = AppendCheckResult(x.out, answer.Check)
 	return x.answer(200)
+}
+
+// setRedeem says in a header what next_step tells people: that an allowed check is redeemed
+// before its action is carried out (S74).
+func (x *exchange) setRedeem(check *spend.Check) {
+	if policy.RequiresRedemption(&check.Decision) {
+		x.ctx.Response.Header.SetCanonical(headerRedeem, []byte("required"))
+	}
 }
 
 // setBecame says what became of a check that the response shows, if it was redeemed
@@ -81,6 +91,7 @@ func (a *API) getCheck(x *exchange) error {
 			return err
 		}
 		became := courses[check.ID]
+		x.setRedeem(check)
 		x.setBecame(&became)
 	}
 	x.out = AppendCheckResult(x.out, check)

@@ -71,6 +71,7 @@ var (
 	headerReplayed  = []byte("Idempotent-Replayed")
 	headerOutcome   = []byte("Outcome")
 	headerRedeemed  = []byte("Redeemed")
+	headerRedeem    = []byte("Redeem")
 	valueTrue       = []byte("true")
 	typeJSON        = []byte("application/json")
 )

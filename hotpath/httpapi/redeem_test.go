@@ -62,6 +62,9 @@ func TestRedeem(t *testing.T) {
 	r := newRedeeming(t)
 	path := r.check("7")
 	body := `{"action_type":"refund","amount":7.0,"currency":"USD","counterparty":"c"}`
+	if shown := r.do(200, "GET", path, "", r.agent); shown.header.Get("Redeem") != "required" {
+		t.Errorf("shown: %v", shown.header)
+	}
 	r.refused("check_not_redeemed", path+"/outcome", `{"status":"executed"}`, r.agent)
 	r.refused("action_mismatch", path+"/redeem", strings.Replace(body, "7.0", "8", 1), r.executor)
 	redeemed := r.do(200, "POST", path+"/redeem", body, r.executor, `Idempotency-Key: "one"`)

@@ -68,6 +68,14 @@ func (p *Program) fired(f Finding) *rule {
 	panic("BUG: finding of another program")
 }
 
+const redeemFirst = "Do not carry this out before the check is redeemed"
+
+// RequiresRedemption reports whether an allowed check is to be redeemed before its action
+// is carried out (S74). The text of the decision is what the record keeps of that.
+func RequiresRedemption(d *spend.Decision) bool {
+	return d.Effect == spend.Allow && strings.HasPrefix(d.NextStep, redeemFirst)
+}
+
 func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (message, nextStep string) {
 	var buf [192]byte // one string is made, instead of one for each part
 	b := append(append(buf[:0], "a "...), r.Type.String()...)
@@ -77,7 +85,7 @@ func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (
 	message = string(b)
 	nextStep = "Proceed with exactly this action."
 	if p.redeem.Required {
-		nextStep = "Do not carry this out before the check is redeemed: within " + inMinutes(p.redeem.Within()) +
+		nextStep = redeemFirst + ": within " + inMinutes(p.redeem.Within()) +
 			", by whoever moves the money, with POST /v1/checks/{check_id}/redeem, for exactly this action."
 	}
 	if !f.skipped {

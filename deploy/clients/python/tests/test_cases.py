@@ -31,6 +31,7 @@ KINDS = {
     "denied": spendgate.Denied,
     "approval_expired": spendgate.ApprovalExpired,
     "already_executed": spendgate.AlreadyExecuted,
+    "redemption_required": spendgate.RedemptionRequired,
     "already_reported": spendgate.AlreadyReported,
     "in_doubt": spendgate.InDoubt,
     "key_reused": spendgate.KeyReused,

@@ -49,7 +49,8 @@ export function checkResult(asked: boolean): Accept<CheckResult> {
     if (!Number.isInteger(version) || (version as number) < 1) throw new TypeError("it has no version of a policy");
     const outcome = checkOutcome(reply.headers);
     const redemption = checkRedemption(reply.headers);
-    const result = { ...members, outcome, redemption, replayed: replayed(reply), first: false } as CheckResult;
+    const redeem_required = reply.headers.has("Redeem");
+    const result = { ...members, redeem_required, outcome, redemption, replayed: replayed(reply), first: false } as CheckResult;
     if (outcome) result.next_step = nextStep(outcome);
     else if (redemption) result.next_step = nextStepOf(redemption);
     result.allowed = asked && result.decision === "allow" && outcome === null && redemption === null;

@@ -90,6 +90,21 @@ export class Blocked extends NotCarriedOut {
   }
 }
 
+/**
+ * The policy wants the check redeemed, and this gate does not redeem: use a key of role gateway,
+ * or `redeem: false` where what the body calls redeems the permit's check_id.
+ */
+export class RedemptionRequired extends NotCarriedOut {
+  readonly checkId: string;
+  constructor(readonly result: CheckResult) {
+    super(
+      `${result.check_id} is to be redeemed before its action is carried out, and the role of this key does not redeem: ` +
+        "use a key of role gateway, or redeem: false where what the body calls redeems check_id",
+    );
+    this.checkId = result.check_id;
+  }
+}
+
 /** People have to decide first. Call again later: the service is asked then. */
 export class ApprovalPending extends NotCarriedOut {
   /** Empty when the rule asks for no approval: then tell somebody, nothing will change by itself. */

@@ -10,6 +10,7 @@ import {
   InDoubt,
   KeyReused,
   type NotCarriedOut,
+  RedemptionRequired,
   SpendgateError,
 } from "./errors.js";
 import { actionHash } from "./hash.js";
@@ -23,7 +24,10 @@ export interface GateOptions {
   journal?: Journal;
   /** Members of actions that are the same for all, such as agent_id and policy_id. */
   defaults?: Partial<Action>;
-  /** Whether checks are redeemed before they are carried out. By default those of a key of role gateway are. */
+  /**
+   * Whether checks are redeemed before they are carried out. By default those of a key of role gateway are;
+   * false says that what a body calls does, where the policy wants it.
+   */
   redeem?: boolean;
 }
 
@@ -92,6 +96,7 @@ export class Gate {
   readonly #defaults: Partial<Action>;
   readonly #running = new Set<string>();
   #redeem: boolean | undefined;
+  readonly #elsewhere: boolean; // what the bodies call redeems
 
   constructor({ client, journal, defaults = {}, redeem }: GateOptions) {
     if (!journal && redeem === false) throw new TypeError(needsJournal);
@@ -100,6 +105,7 @@ export class Gate {
     this.#journal = journal ?? memoryJournal();
     this.#defaults = defaults;
     this.#redeem = redeem;
+    this.#elsewhere = redeem === false;
   }
 
   /** guard returns a function that carries out `body` as `check` does. */
@@ -175,6 +181,7 @@ export class Gate {
     const result = await this.#decided(action, wait, lines.asked.seed);
     const permit = { check_id: result.check_id, idempotency_key: key, begun: false };
     if (result.redemption && !redeems) throw new InDoubt(key, result.check_id, "somebody redeemed the check to carry the action out");
+    if (result.redeem_required && !redeems && !this.#elsewhere) throw new RedemptionRequired(result);
     const isAllowed = result.first;
     if (redeems || isAllowed || lines.allowed?.check_id === result.check_id) return { ...permit, isAllowed };
     // A replay is somebody's with another journal, unless this one knows that it is its own.

@@ -57,6 +57,8 @@ export interface CheckResult {
   replayed: boolean;
   /** Of an answer to check: this request made the check, even if its answer was lost before. */
   first: boolean;
+  /** Whether it is to be redeemed before the action is carried out, by whoever moves the money. */
+  redeem_required: boolean;
   /** What the header Outcome says: null when nothing was reported. */
   outcome: CheckOutcome | null;
   /** What the header Redeemed says: null when nobody took the check to carry the action out. */
@@ -122,7 +124,7 @@ export interface RecordedAction {
 }
 
 /** A check as it is listed: a record, no permission. */
-export interface CheckRecord extends Omit<CheckResult, "allowed" | "replayed" | "first" | "outcome" | "redemption"> {
+export interface CheckRecord extends Omit<CheckResult, "allowed" | "replayed" | "first" | "redeem_required" | "outcome" | "redemption"> {
   action: RecordedAction;
   principal: string;
   outcome: Outcome | null;

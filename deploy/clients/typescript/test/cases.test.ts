@@ -104,6 +104,7 @@ const kinds: [string, new (...args: never[]) => spendgate.SpendgateError][] = [
   ["approval_expired", spendgate.ApprovalExpired],
   ["denied", spendgate.Denied],
   ["already_executed", spendgate.AlreadyExecuted],
+  ["redemption_required", spendgate.RedemptionRequired],
   ["already_reported", spendgate.AlreadyReported],
   ["in_doubt", spendgate.InDoubt],
   ["key_reused", spendgate.KeyReused],

@@ -16,6 +16,7 @@ from .errors import (
     NoAnswer,
     NoDecision,
     NotCarriedOut,
+    RedemptionRequired,
     SpendgateError,
 )
 from .guard import Permit
@@ -49,7 +50,7 @@ __all__ = [
     "APIError", "AlreadyExecuted", "AlreadyReported", "Approval", "ApprovalExpired", "ApprovalPending",
     "AsyncListing", "AsyncSpendgate", "Backtest", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord",
     "Checked", "Delivery", "Denied", "Entry", "Event", "Flip", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
-    "MemoryJournal", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page",
+    "MemoryJournal", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page", "RedemptionRequired",
     "Permit", "Policy", "Redemption", "Result", "SQLiteJournal", "Session", "Simulation", "Spendgate", "SpendgateError",
     "Stats", "Violation", "Webhook", "verify_webhook",
 ]

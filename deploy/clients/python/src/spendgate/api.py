@@ -90,7 +90,8 @@ def result(value: Any, reply: Reply | None = None) -> t.Result:
     over = became or taken
     if over:
         read_result = replace(read_result, next_step=over.next_step)
-    return replace(read_result, replayed=reply.replayed, outcome=became, redemption=taken, body=reply.body)
+    required = bool(reply.header("redeem"))
+    return replace(read_result, replayed=reply.replayed, redeem_required=required, outcome=became, redemption=taken, body=reply.body)
 
 
 def outcome_of(reply: Reply) -> t.CheckOutcome | None:

@@ -92,6 +92,20 @@ class Blocked(NotCarriedOut):
     """The service blocked the action."""
 
 
+class RedemptionRequired(NotCarriedOut):
+    """The policy wants the check redeemed, and this guard does not redeem. Nothing was carried out.
+
+    Give it a key of role gateway, or redeem=False if what the body calls redeems check_id.
+    """
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(
+            result,
+            f"{result.check_id} is to be redeemed before its action is carried out, and the role of this key does not redeem: "
+            "use a key of role gateway, or redeem=False where what the body calls redeems check_id",
+        )
+
+
 class ApprovalPending(NotCarriedOut):
     """People decide first. approval_id is None when no rule asks for an approval."""
 

@@ -43,8 +43,8 @@ class Gate(guard.Gate):
         """Checks the options; it sends nothing.
 
         agent_id and policy_id are those of actions that name none. journal is what a guard writes into: a path or a
-        store. redeem says whether the guard redeems; None goes by the role of the key. attempts, timeout (of each, in
-        seconds), max_wait (a longer Retry-After is the caller's to wait for) and deadline (of a request with all its
+        store. redeem says whether the guard redeems; None goes by the role of the key, False says that what a body calls
+        does where the policy wants it. attempts, timeout (of each, in seconds), max_wait (a longer Retry-After is the caller's to wait for) and deadline (of a request with all its
         attempts) bound the time. trace returns the traceparent and the tracestate of the W3C that requests continue.
         http is the httpx client to use.
         """
@@ -60,6 +60,7 @@ class Gate(guard.Gate):
         self.agent_id, self.policy_id = agent_id, policy_id
         self.journal = SQLiteJournal(journal) if isinstance(journal, (str, os.PathLike)) else journal
         self.memory, self.redeeming = MemoryJournal(), redeem
+        self.elsewhere = redeem is False
         self.attempts, self.timeout, self.max_wait, self.deadline = attempts, timeout, max_wait, deadline
         self._http = self._new_http() if http is None else http
         self.identify = _identification(api_key, admin_key, user_agent, trace)

@@ -26,6 +26,7 @@ from .errors import (
     Denied,
     InDoubt,
     KeyReused,
+    RedemptionRequired,
     SpendgateError,
 )
 from .journal import Entry, Journal, MemoryJournal, State
@@ -44,6 +45,7 @@ class Gate(Settings):
     journal: Journal | None
     memory: MemoryJournal  # instead, where the service remembers redemptions
     redeeming: bool | None  # None: as the role of the key says
+    elsewhere: bool  # what the bodies call redeems
 
 
 class EndsLater(TypeError):
@@ -199,6 +201,8 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
         raise Blocked(result)
     if result.redemption is not None and not redeem:
         raise InDoubt(entry.key, result.check_id, "somebody redeemed the check to carry the action out")
+    if result.redeem_required and not (redeem or gate.elsewhere):
+        raise RedemptionRequired(result)
     # A replay is somebody's with another journal, unless this one knows that it is its own.
     repeated = not redeem and not asked.result.first and (entry.state, entry.check_id) != ("asked", result.check_id)
     if repeated and not terms.repeats():

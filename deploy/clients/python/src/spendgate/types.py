@@ -86,6 +86,7 @@ class Result:
 
     replayed: bool = _apart(False)  # the service repeated an earlier answer
     first: bool = _apart(False)  # of check(): this request made the check, though its answer may have been lost before
+    redeem_required: bool = _apart(False)  # it is to be redeemed before the action is carried out
     outcome: CheckOutcome | None = _apart(None)
     redemption: CheckRedemption | None = _apart(None)  # somebody took the check to carry the action out
     body: bytes = _apart(b"", shown=False)  # the answer as it came
