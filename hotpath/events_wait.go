@@ -2,7 +2,6 @@ package hotpath
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"spendgate/audit"
@@ -11,31 +10,21 @@ import (
 // feedWaiters wait for the feed of events to go on (S51). One query asks for all of
 // them, as long as there are any.
 type feedWaiters struct {
+	places
 	store audit.Events
-
-	mu      sync.Mutex
-	count   int
-	ofKey   map[string]int // of count, by key_id
-	head    int64          // the greatest sequence at the last look
-	moved   chan struct{}  // closed when head changes
-	running bool
+	head  int64         // the greatest sequence at the last look
+	moved chan struct{} // closed when head changes; nil before anybody waits
 }
 
 // enter takes a place. Not ok means that too many wait, of all keys or of this one.
 func (w *feedWaiters) enter(keyID string) (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count >= maxWaiters || w.ofKey[keyID] >= maxWaitersOfKey {
+	if !w.takeLocked(keyID, w.ask) {
 		return false
 	}
-	if w.ofKey == nil {
-		w.ofKey, w.moved = make(map[string]int), make(chan struct{})
-	}
-	w.count++
-	w.ofKey[keyID]++
-	if !w.running {
-		w.running = true
-		go w.run()
+	if w.moved == nil {
+		w.moved = make(chan struct{})
 	}
 	return true
 }
@@ -43,10 +32,7 @@ func (w *feedWaiters) enter(keyID string) (ok bool) {
 func (w *feedWaiters) leave(keyID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.count--
-	if w.ofKey[keyID]--; w.ofKey[keyID] == 0 {
-		delete(w.ofKey, keyID)
-	}
+	w.leaveLocked(keyID)
 }
 
 // beyond returns what is closed when the feed goes beyond that sequence, or may have.
@@ -61,30 +47,19 @@ func (w *feedWaiters) beyond(after int64) <-chan struct{} {
 	return w.moved
 }
 
-// run asks until nobody waits.
-func (w *feedWaiters) run() {
-	for {
-		time.Sleep(waitersAskEvery)
-		w.mu.Lock()
-		if w.count == 0 {
-			w.running = false
-			w.mu.Unlock()
-			return
-		}
-		w.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
-		head, err := w.store.EventsHead(ctx)
-		cancel()
-		if err != nil {
-			continue // who waits is answered by the page that it asks for itself
-		}
-		w.mu.Lock()
-		if head != w.head {
-			w.head = head
-			close(w.moved)
-			w.moved = make(chan struct{})
-		}
-		w.mu.Unlock()
+// ask notes how far the feed goes. After an error who waits is answered by the page that
+// it asks for itself.
+func (w *feedWaiters) ask(ctx context.Context) {
+	head, err := w.store.EventsHead(ctx)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if head != w.head {
+		w.head = head
+		close(w.moved)
+		w.moved = make(chan struct{})
 	}
 }
 
