@@ -9,7 +9,9 @@ import (
 // costs no allocation.
 func TestShadowText(t *testing.T) {
 	for _, s := range []*Shadow{
-		{Draft: 7}, {Draft: 1 << 40, Without: LackCounters}, {Draft: 12, Effect: Block, Reason: ReasonMaxAmount, RuleID: "cap"},
+		{Draft: 7},
+		{Draft: 1 << 40, Without: LackCounters},
+		{Draft: 12, Effect: Block, Reason: ReasonMaxAmount, RuleID: "cap"},
 		{Draft: 1, Effect: Escalate, Reason: ReasonEscalationThreshold, RuleID: "a\"b\\c<d>&e\u2028é\x00\x7f"},
 	} {
 		want := shadowText{Draft: s.Draft, Without: s.Without}

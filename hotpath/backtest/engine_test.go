@@ -138,7 +138,8 @@ func TestLateApprovals(t *testing.T) {
 			Check: denied, Status: audit.ApprovalDenied, CreatedAt: began.Add(time.Second),
 			Decisions: []audit.ApprovalDecision{{At: began.Add(90 * time.Second)}},
 		}},
-		{Check: again}, {Check: uses},
+		{Check: again},
+		{Check: uses},
 	}
 	for _, c := range []struct {
 		name      string

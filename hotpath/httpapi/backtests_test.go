@@ -134,7 +134,8 @@ func TestSimulateRules(t *testing.T) {
 	full := key("")
 	const day = `{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"USD","window":"day"}}`
 	action := func(policyID, amount string) string {
-		return `{"agent_id":"a","policy_id":"` + policyID + `","action_type":"refund","amount":` + amount + `,"currency":"USD","counterparty":"c"}`
+		return `{"agent_id":"a","policy_id":"` + policyID + `","action_type":"refund","amount":` + amount +
+			`,"currency":"USD","counterparty":"c"}`
 	}
 	doAt(t, address, "POST", "/v1/policies", `{"policy_id":"p","name":"n","rules":[`+day+`]}`, full)
 	doAt(t, address, "POST", "/v1/checks", action("p", "60"), full)

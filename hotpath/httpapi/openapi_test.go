@@ -527,8 +527,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+","+check("900")+`]}`, 200, true)
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+`]}`, 200, true, "X-API-Key: -")
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[]}`, 422, false)
-	d.send("POST", "/v1/simulate", `{"policy_id":"p","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}],"actions":[`+
-		check("10")+`]}`, 200, true)
+	d.send("POST", "/v1/simulate", `{"policy_id":"p","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}],`+
+		`"actions":[`+check("10")+`]}`, 200, true)
 	d.send("POST", "/v1/simulate", `{"policy_id":"none","actions":[`+strings.ReplaceAll(check("10"), `"p"`, `"none"`)+`]}`, 404, true)
 
 	d.webhooks(options.Store, admin)

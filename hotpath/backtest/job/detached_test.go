@@ -55,7 +55,8 @@ func TestDetachedMeanwhile(t *testing.T) {
 			store := recordDays(t, url, first)
 			detach := sync.OnceFunc(func() {
 				if err := postgres.Detach(t.Context(), postgres.DetachOptions{
-					URL: url, Dir: dir, Before: first.AddDate(0, 0, 2), Now: time.Now(), Report: func(postgres.Detached) {}, Found: func(verify.Finding) {},
+					URL: url, Dir: dir, Before: first.AddDate(0, 0, 2), Now: time.Now(),
+					Report: func(postgres.Detached) {}, Found: func(verify.Finding) {},
 				}); err != nil {
 					t.Error(err)
 				}
@@ -131,7 +132,8 @@ func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
 			t.Fatal(err)
 		}
 	}
-	p := &audit.Policy{PolicyID: "p", Name: "n", Rules: `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{}}}]`}
+	p := &audit.Policy{PolicyID: "p", Name: "n"}
+	p.Rules = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{}}}]`
 	if err := store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, first.AddDate(0, 0, -1)); err != nil {
 		t.Fatal(err)
 	}
