@@ -159,3 +159,31 @@ func TestRememberedOverReconnect(t *testing.T) {
 		t.Errorf("remembered of another server: %+v, %v", found, err)
 	}
 }
+
+// TestUntouchedReadsOneDay: whatever days there are, a look-up plans, locks and reads that of
+// its checks. A plan that is kept for all values locks every day.
+func TestUntouchedReadsOneDay(t *testing.T) {
+	url := fleet.TestSchema(t)
+	s := open(t, url, true)
+	statement(t, url, "SELECT make_partition((now() - d * interval '1 day')::date) FROM generate_series(1, 30) AS d")
+	locked := func() (days int) {
+		tx, err := s.reads.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(t.Context()) //nolint:errcheck // it only read
+		if _, err := tx.Exec(t.Context(), untouchedQuery(), uuids([]spend.ID{spend.NewID(time.Now())})); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.QueryRow(t.Context(), `SELECT count(DISTINCT c.relname) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
+			WHERE l.pid = pg_backend_pid() AND c.relname ~ '^checks_[0-9]{8}$'`).Scan(&days); err != nil {
+			t.Fatal(err)
+		}
+		return days
+	}
+	for range 8 { // as often as a connection might take to prefer a plan for all
+		if days := locked(); days != 1 {
+			t.Fatalf("%d days are locked", days)
+		}
+	}
+}
