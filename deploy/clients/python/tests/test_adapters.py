@@ -89,6 +89,15 @@ def test_openai_agents(tmp_path: pathlib.Path) -> None:
     assert server.close() == [] and ran == ["1"]
 
 
+def test_adapters_take_only_what_is_guarded(tmp_path: pathlib.Path) -> None:
+    pay = refund(Server([]), tmp_path, [])
+    for adapt in (interrupting, guarded_tool):
+        adapt(pay)
+        with pytest.raises(TypeError, match="is not guarded"):
+            adapt(pay.__wrapped__)
+    guarded_tool(interrupting(pay))
+
+
 def test_temporal(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server([ESCALATE, approval("pending"), ESCALATE, approval("pending"), ESCALATE, approval("approved"), ALLOW, REPORT])
     for name, value in {"API_URL": server.url, "API_KEY": "key", "JOURNAL": str(tmp_path / "j")}.items():

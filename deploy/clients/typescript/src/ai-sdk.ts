@@ -6,8 +6,9 @@ import { type Refusal, orRefusal } from "./refusal.js";
  *
  *     tool({ description, inputSchema, ...guardedTool(refund) })
  *
- * The SDK asks for an approval while people have to decide in spendgate. Its answer is not
- * believed: execute asks the service, and returns a Refusal while nothing is allowed.
+ * The SDK asks for an approval while people have to decide in spendgate. A yes is not
+ * believed: execute asks the service, and returns a Refusal while nothing is allowed. A no ends
+ * this call alone: what must not be done under its key is denied in spendgate.
  */
 export function guardedTool<I, R>(guarded: Guarded<I, R>) {
   return {

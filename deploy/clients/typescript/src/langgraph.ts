@@ -1,6 +1,6 @@
 import { interrupt } from "@langchain/langgraph";
 
-import { ApprovalPending } from "./errors.js";
+import { AlreadyExecuted, ApprovalPending } from "./errors.js";
 import type { Guarded } from "./guard.js";
 import type { RecordedAction } from "./types.js";
 
@@ -18,15 +18,23 @@ export interface ApprovalRequest {
  * interrupting returns a function for a node or a tool of LangGraph that interrupts the
  * graph while people have to decide. The value with which the graph is resumed is not
  * believed: the service is asked again, and while nobody decided the graph is interrupted
- * again. Nodes run again from their beginning: what was carried out is not repeated, and
- * throws AlreadyExecuted.
+ * again. Nodes run again from their beginning when they are resumed: what was carried out in
+ * one before is not repeated, and returns what `executed` makes of that; without it, it
+ * throws AlreadyExecuted, and the graph goes no further.
+ *
+ * In a tool, `orRefusal(interrupting(refund)(input))`: a ToolNode has its own words for what
+ * is thrown, which ask the model to try something else.
  */
-export function interrupting<I, R>(guarded: Guarded<I, R>): (input: I) => Promise<R> {
+export function interrupting<I, R>(
+  guarded: Guarded<I, R>,
+  { executed }: { executed?: (over: AlreadyExecuted) => R } = {},
+): (input: I) => Promise<R> {
   return async (input) => {
     for (;;) {
       try {
         return await guarded(input);
       } catch (problem) {
+        if (problem instanceof AlreadyExecuted && executed) return executed(problem);
         if (!(problem instanceof ApprovalPending) || !problem.approvalId) throw problem;
         if (!problem.approval) continue; // it is new: asked again, the service shows it
         const { approval_id, action, action_hash, rule_ids } = problem.approval;

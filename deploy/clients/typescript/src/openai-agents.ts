@@ -9,7 +9,8 @@ import { type Refusal, orRefusal } from "./refusal.js";
  *
  * A run is interrupted while people have to decide in spendgate. That the interruption was
  * approved is not believed: execute asks the service, and returns a Refusal while nothing
- * is allowed.
+ * is allowed. That it was rejected ends this call alone: what must not be done under its key
+ * is denied in spendgate.
  */
 export function guardedTool<I, R>(guarded: Guarded<I, R>) {
   return {

@@ -10,7 +10,7 @@ import * as ai from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { z } from "zod";
 
-import { Gate, type Guarded, type Refusal, type Spendgate, AlreadyExecuted } from "spendgate";
+import { Gate, type Guarded, type Refusal, type Spendgate, AlreadyExecuted, orRefusal } from "spendgate";
 import { guardedTool as aiTool } from "spendgate/ai-sdk";
 import { fileJournal } from "spendgate/journal";
 import { type ApprovalRequest, interrupting } from "spendgate/langgraph";
@@ -97,6 +97,56 @@ describe("adapters", { skip, concurrency: true }, () => {
       AlreadyExecuted,
     );
     assert.equal(ledger.length, 1);
+  });
+
+  it("LangGraph: a node runs again from its beginning, and what was carried out in it is not repeated", async () => {
+    const { ledger, refund } = refunding();
+    const paying = interrupting(refund, { executed: ({ checkId }) => `done as ${checkId}` });
+    const [small, large] = [unique(), unique()];
+    const State = Annotation.Root({ done: Annotation<string[]> });
+    const graph = new StateGraph(State)
+      .addNode("refund", async () => ({
+        done: [await paying({ order: small, amount: "10" }), await paying({ order: large, amount: "300" })],
+      }))
+      .addEdge(START, "refund")
+      .addEdge("refund", END)
+      .compile({ checkpointer: new MemorySaver() });
+    const config = { configurable: { thread_id: unique() } };
+    const first = (await graph.invoke({ done: [] }, config)) as unknown as { __interrupt__: { value: ApprovalRequest }[] };
+    assert.equal(ledger.length, 1);
+    await approve(first.__interrupt__[0]?.value.approval_id ?? "");
+    const { done } = await graph.invoke(new Command({ resume: "approved" }) as never, config);
+    assert.deepEqual(done, [`done as ${ledger[0]}`, `refunded ${large}`]);
+    assert.equal(ledger.length, 2);
+  });
+
+  it("LangGraph: a person who denies ends the waiting, and a tool's model is told what is safe", async () => {
+    const { ledger, refund } = refunding();
+    const run = interrupting(refund);
+    const tools = [
+      langchainTool(async (input: Order) => JSON.stringify(await orRefusal(run(input))), {
+        name: "refund",
+        description: "Refunds an order.",
+        schema: order,
+      }),
+    ];
+    const State = Annotation.Root({ messages: Annotation<AIMessage[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
+    const graph = new StateGraph(State)
+      .addNode("tools", new ToolNode(tools))
+      .addEdge(START, "tools")
+      .addEdge("tools", END)
+      .compile({ checkpointer: new MemorySaver() });
+    const config = { configurable: { thread_id: unique() } };
+    const args = { order: unique(), amount: "201" };
+    const call = new AIMessage({ content: "", tool_calls: [{ id: "1", name: "refund", args }] });
+    const first = (await graph.invoke({ messages: [call] }, config)) as unknown as {
+      __interrupt__: { value: ApprovalRequest }[];
+    };
+    const { approval_id = "", action_hash = "" } = first.__interrupt__[0]?.value ?? {};
+    await person.deny(approval_id, { action_hash });
+    const { messages } = await graph.invoke(new Command({ resume: { approved: true } }) as never, config);
+    assert.match(String(messages.at(-1)?.content), /"state":"denied"/);
+    assert.deepEqual(ledger, []);
   });
 
   it("LangGraph: in a tool of a ToolNode", async () => {

@@ -94,6 +94,7 @@ class Guarded:
         """Makes the wrapper look like the function without check_id: tools' schemas are made of it."""
         functools.update_wrapper(wrapper, self.function)
         shown = [p for name, p in self.signature.parameters.items() if name != "check_id"]
+        setattr(wrapper, "__spendgate__", True)  # adapters look whether it is guarded
         setattr(wrapper, "__signature__", self.signature.replace(parameters=shown))
         wrapper.__annotations__ = {n: a for n, a in wrapper.__annotations__.items() if n != "check_id"}
         return wrapper

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from langgraph.types import interrupt
 
 from .errors import AlreadyExecuted, ApprovalExpired, ApprovalPending, Denied
+from .tools import require_guarded
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,6 +22,8 @@ def interrupting(function: F, *, executed: Callable[[AlreadyExecuted], Any] = la
     while they have not. A node runs again from its beginning when it is resumed; a function in it that was carried out
     before returns what executed makes of that, the reference unless told.
     """
+
+    require_guarded(function)
 
     def ask(pending: ApprovalPending) -> None:
         if pending.approval_id is None or isinstance(pending, (Denied, ApprovalExpired)):

@@ -8,7 +8,7 @@ from typing import Any
 from agents import FunctionTool, RunContextWrapper, function_tool
 
 from .errors import SpendgateError
-from .tools import explain
+from .tools import explain, require_guarded
 
 
 def guarded_tool(function: Callable[..., Any], **options: Any) -> FunctionTool:
@@ -17,6 +17,7 @@ def guarded_tool(function: Callable[..., Any], **options: Any) -> FunctionTool:
     The SDK's own text for an error asks the model to try again, which is wrong of what is in doubt: the model is told
     what explain() says. Errors that are not spendgate's end the run.
     """
+    require_guarded(function)
     return function_tool(function, failure_error_function=_tell, **options)
 
 

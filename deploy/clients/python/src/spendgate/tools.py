@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from .errors import AlreadyExecuted, AlreadyReported, ApprovalExpired, ApprovalPending, Blocked, Denied, InDoubt, SpendgateError
+
+
+def require_guarded(function: Callable[..., Any]) -> None:
+    """Refuses a function that would move money without being asked about: @gate.guard comes first, below the adapter."""
+    if not hasattr(function, "__spendgate__"):
+        raise TypeError(f"{getattr(function, '__name__', function)!r} is not guarded: put @gate.guard(...) around it first")
 
 
 def explain(error: SpendgateError) -> str:
