@@ -63,7 +63,7 @@ func checkIn(message string) string {
 // otherArguments is a call that is the same as an earlier one, by what the file says
 // makes calls the same, and would do something else.
 func (c *mappedCall) otherArguments(checkID string) (result, bool) {
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	record, err := c.recorded(ctx, checkID)
 	if err != nil {

@@ -47,7 +47,7 @@ func (c *mappedCall) giveBack(check *client.Result, note string) (r result, next
 // whoever comes after a gateway that was killed in between, with the same API key, knows
 // that it may void the check. That ends when the check is in doubt.
 func (c *mappedCall) toReturn(check *client.Result) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
+	ctx, cancel := c.asking(context.WithoutCancel(c.ctx))
 	defer cancel()
 	asked := client.RedeemFor(c.action)
 	asked.IdempotencyKey = "gw-return-" + check.CheckID
@@ -85,7 +85,7 @@ func (c *mappedCall) unreleased(check *client.Result) result {
 // namespace. The one at hand is new only because its idempotency key is older than a
 // day then. The listing has attempts of others, too, which say nothing.
 func (c *mappedCall) laterAttempt(check *client.Result) (bool, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	later, err := c.attempted(ctx, check)
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
 	if !ok || refused.Code != client.CodeCheckAlreadyRedeemed {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	if !c.t.Once {
 		later, err := c.attempted(ctx, check)
@@ -151,7 +151,7 @@ func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
 // paidUnder returns the check that the payment was redeemed under, if that is why a check
 // was given back; else it is empty.
 func (c *mappedCall) paidUnder(checkID string) (string, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	o, err := c.gw.api.GetOutcome(ctx, checkID)
 	if err != nil {

@@ -31,7 +31,10 @@ type mappedCall struct {
 	identity  string // of the call
 	payment   string // what the call pays for good, whichever agent calls; empty unless it is once
 	attempt   int
-	compared  conn // over which the tool's definition was compared last
+
+	until    time.Time // of a shadow: how long the service may be asked; zero in enforcement
+	answer   *answered // of the server, once it was called
+	compared conn      // over which the tool's definition was compared last
 }
 
 // callMapped carries out a mapped call in the background.
@@ -77,12 +80,19 @@ func (c *mappedCall) failureOf(check *client.Result, format string, args ...any)
 	return r
 }
 
-// decide asks the service and carries the call out if it may.
+// decide asks the service and carries the call out if it may. A shadow carries it out
+// whatever came of that.
 func (c *mappedCall) decide() result {
 	err := c.read()
 	if c.gw.file.Shadow {
-		return c.shadow(err)
+		c.until = time.Now().Add(shadowTimeout)
+		return c.shadow(c.enforce(err))
 	}
+	return c.enforce(err)
+}
+
+// enforce is decide of a call that could be read, or could not.
+func (c *mappedCall) enforce(err error) result {
 	if off, ok := errors.AsType[*offError](err); ok {
 		return refusedTool(off)
 	}
@@ -101,11 +111,11 @@ func (c *mappedCall) decide() result {
 
 // read finds out what the call would do, and whether its tool is the accepted one.
 func (c *mappedCall) read() error {
-	if err := checkNames(c.params); err != nil {
-		return err
-	}
 	if len(c.arguments) == 0 {
 		c.arguments = jsontext.Value("{}")
+	}
+	if err := checkNames(c.params); err != nil {
+		return err
 	}
 	if _, err := canonical(c.arguments); err != nil {
 		return fmt.Errorf("the arguments cannot be understood: %w", err)
@@ -188,9 +198,26 @@ func (c *mappedCall) try() (r result, next bool) {
 	return c.failure("it was escalated again and again"), false
 }
 
+// asking bounds a request to the service, its repetitions included; in a shadow all that
+// one call asks.
+func (c *mappedCall) asking(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.shadowed() {
+		return context.WithDeadline(ctx, c.until)
+	}
+	return context.WithTimeout(ctx, checkTimeout)
+}
+
+// wait returns how long the call waits for people, or for another one. A shadow does not.
+func (c *mappedCall) wait() time.Duration {
+	if c.shadowed() {
+		return 0
+	}
+	return time.Duration(*c.t.WaitSeconds) * time.Second
+}
+
 // check asks the service for a decision.
 func (c *mappedCall) check(a client.Action) (*client.Result, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	return c.gw.api.Check(ctx, a)
 }
@@ -232,7 +259,7 @@ func exceeded(check *client.Result) bool {
 
 // judgesAgain reports whether the policy says that a blocked action is judged again.
 func (c *mappedCall) judgesAgain() bool {
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	policy, err := c.gw.api.Policy(ctx, c.action.PolicyID, 0)
 	if err != nil {
@@ -252,8 +279,10 @@ func (c *mappedCall) judgesAgain() bool {
 
 // escalated waits for people to decide, for a while.
 func (c *mappedCall) escalated(check *client.Result) (approved bool, r result, next bool) {
-	wait := time.Duration(*c.t.WaitSeconds) * time.Second
-	first, err := c.gw.api.Approval(c.ctx, check.ApprovalID, 0)
+	wait := c.wait()
+	asking, cancel := c.asking(c.ctx)
+	first, err := c.gw.api.Approval(asking, check.ApprovalID, 0)
+	cancel()
 	if err == nil && first.Status == client.ApprovalExpired {
 		return false, result{}, true
 	}
@@ -320,7 +349,7 @@ func (c *mappedCall) settled(check *client.Result) (result, bool) {
 
 func (c *mappedCall) alreadyText(checkID string) string {
 	text := "Already executed, under check " + checkID + ". It was not executed again."
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	if o, err := c.gw.api.GetOutcome(ctx, checkID); err == nil && o.Reference != "" {
 		text += " Reference: " + o.Reference

@@ -81,7 +81,7 @@ func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
 
 // released is a check that was given back meanwhile.
 func (c *mappedCall) released(check *client.Result) (result, bool) {
-	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	now, err := c.gw.api.GetCheck(ctx, check.CheckID)
 	if err != nil || !now.Outcome.Reported() {
@@ -94,9 +94,11 @@ func (c *mappedCall) released(check *client.Result) (result, bool) {
 // carries it out, or of one that was killed. Which of the two is seen by waiting. It
 // returns the check as it is then, nil if it cannot be read.
 func (c *mappedCall) awaited(checkID string) *client.Result {
-	end := time.Now().Add(time.Duration(*c.t.WaitSeconds) * time.Second)
+	end := time.Now().Add(c.wait())
 	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
-		now, err := c.gw.api.GetCheck(c.ctx, checkID)
+		asking, cancel := c.asking(c.ctx)
+		now, err := c.gw.api.GetCheck(asking, checkID)
+		cancel()
 		if err == nil && (now.Outcome.Reported() || now.Redemption.InDoubt) {
 			return now
 		}
@@ -121,7 +123,7 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	if now != nil && now.Outcome.Reported() {
 		return c.over(now)
 	}
-	if c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
+	if c.shadowed() || c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
 		return c.said(check, stateInDoubt, underWayText(check.CheckID)), false
 	}
 	unreturned := c.toReturn(check)
@@ -182,6 +184,9 @@ func underWayText(checkID string) string {
 // inDoubt says that nobody knows whether the action was carried out, and why.
 func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
 	timeout := checkTimeout
+	if c.shadowed() {
+		timeout = shadowTimeout
+	}
 	if c.gw.stopping.Err() != nil {
 		timeout = time.Second // the agent is to be answered before stopTimeout
 	}
@@ -227,7 +232,11 @@ func (c *mappedCall) ask(arguments jsontext.Value) answered {
 	ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.gw.stopping, func() { time.AfterFunc(hurry, cancel) })()
-	m, err := c.l.call(ctx, c.compared, message{Method: methodCallTool, Params: params.text(), about: c.id}, cancelGrace)
+	over := c.compared
+	if c.shadowed() { // it calls whichever server there is
+		over = nil
+	}
+	m, err := c.l.call(ctx, over, message{Method: methodCallTool, Params: params.text(), about: c.id}, cancelGrace)
 	var head struct {
 		IsError bool `json:"isError"`
 	}
@@ -276,6 +285,7 @@ func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 		again = again || !a.moved
 		a = c.ask(arguments)
 	}
+	c.answer = &a
 	switch {
 	case a.unsent && !again:
 		c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})

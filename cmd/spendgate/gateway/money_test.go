@@ -368,37 +368,6 @@ func TestChangedTool(t *testing.T) {
 	wants(t, s, "ch_2", 1, stateExecuted, "")
 }
 
-// A shadow executes every call, and says what it would have done.
-func TestShadow(t *testing.T) {
-	f, p := newFakeService(t), newProvider(t)
-	f.decide = func(map[string]any) string { return "block" }
-	s := agentOf(t, guarded(t, f, p, "shadow: true # unlocked\n", "        idempotency_argument: idempotency_key\n"))
-	call := func(charge string) (state, decision, would any) {
-		r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": charge, "amount": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Meta[metaState], r.Meta[metaDecision], r.Meta[metaShadow]
-	}
-	if state, decision, would := call("ch_1"); state != stateExecuted || decision != "block" || would != stateRefused {
-		t.Error(state, decision, would)
-	}
-	f.with(func() { f.decide = func(map[string]any) string { return "allow" } })
-	if state, decision, would := call("ch_2"); state != stateExecuted || decision != "allow" || would != stateExecuted {
-		t.Error(state, decision, would)
-	}
-	if state, decision, would := call("ch_2"); state != stateExecuted || decision != "allow" || would != stateAlready {
-		t.Error(state, decision, would)
-	}
-	f.Close()
-	if state, decision, would := call("ch_3"); state != stateExecuted || decision != nil || would != stateError {
-		t.Error(state, decision, would)
-	}
-	if len(p.paid()) != 4 || f.checks[1].outcome != "executed" {
-		t.Error(p.paid())
-	}
-}
-
 // A server that cannot be reached got nothing: the attempt is given back.
 func TestNotSent(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)

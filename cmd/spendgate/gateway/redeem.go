@@ -59,7 +59,7 @@ func (c *mappedCall) redeem(checkID string) error {
 		if c.t.Once {
 			asked.Once = fmt.Sprintf("%s-%d", c.payment, of.number)
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
+		ctx, cancel := c.asking(context.WithoutCancel(c.ctx))
 		_, err := c.gw.api.Redeem(ctx, checkID, asked)
 		cancel()
 		if err == nil {
@@ -78,7 +78,7 @@ func (c *mappedCall) redeem(checkID string) error {
 
 // gaveBack reports whether a redeemed check was carried out by nobody, and is over.
 func (c *mappedCall) gaveBack(checkID string) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
+	ctx, cancel := c.asking(context.WithoutCancel(c.ctx))
 	defer cancel()
 	check, err := c.gw.api.GetCheck(ctx, checkID)
 	return err == nil && (check.Outcome.Status == outcomeFailed || check.Outcome.Status == outcomeVoided) && !check.Outcome.ReleasePending
