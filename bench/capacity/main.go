@@ -151,8 +151,8 @@ func writePlans(w *tabwriter.Writer, c components, left leavings) {
 	for _, rate := range []float64{1_000, 20_000, 200_000} {
 		p := c.plan(rate, d)
 		b := left.at(p.batch)
-		fmt.Fprintf(w, "%.0f\t%d\t%.0f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\n", p.rate, p.nodes, p.batch, p.commitMS, p.latencyMS,
-			p.nodeCores, p.redisCores, p.postgresCores, rate*b.log/megabyte, rate*b.stored*day/gigabyte, rate*b.batches*day/gigabyte,
-			rate*b.events*day/gigabyte)
+		fmt.Fprintf(w, "%.0f\t%d\t%.0f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\n",
+			p.rate, p.nodes, p.batch, p.commitMS, p.latencyMS, p.nodeCores, p.redisCores, p.postgresCores,
+			rate*b.log/megabyte, rate*b.stored*day/gigabyte, rate*b.batches*day/gigabyte, rate*b.events*day/gigabyte)
 	}
 }
