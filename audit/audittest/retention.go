@@ -203,6 +203,20 @@ func eventsLeave(t *testing.T, s Subject) {
 	all.Wait()
 	mustKeep(t, s, "at last", 1)
 	mustBeKept(t, s, "at last", old, old+1, old+2, old+3)
+	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var removed int64
+	for i := range changes {
+		r, err := audit.ParseEventsRemoval(changes[i].Details)
+		if removed += r.Count; err != nil {
+			t.Error(err)
+		}
+	}
+	if removed != old {
+		t.Errorf("%d events were removed by the record, want %d", removed, old)
+	}
 }
 
 // readOn reads to the end, from the oldest on, and where it is told to go on.
