@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,10 +53,10 @@ func (w *changeWalk) eventsRemoved(c Change) error {
 	if err != nil {
 		return err
 	}
-	removal, err := audit.ParseEventsRemoval(string(fields[changeDetails]))
+	removal, unread := audit.ParseEventsRemoval(string(fields[changeDetails]))
 	before, malformed := removal.Cutoff()
 	f := &w.feed
-	if err != nil || malformed != nil || c.Subject != audit.EventsSubject || removal.UpTo <= f.upTo || before.Before(f.before) ||
+	if bad := errors.Join(unread, malformed) != nil; bad || c.Subject != audit.EventsSubject || removal.UpTo <= f.upTo || before.Before(f.before) ||
 		before.After(c.At.Add(lateCommit-audit.LeastEventsKept)) {
 		w.tally.find(Inserted, changeName(c.Seq), "it says that events were removed which are kept longer, or were removed already")
 		return nil
