@@ -53,7 +53,7 @@ type Access struct{ key *key }
 // AccessOf is the access of a key.
 func AccessOf(k *audit.Key) Access { return Access{newKey(k, nil)} }
 
-// KeyHash is that of the caller's key.
+// KeyHash returns the hash of the caller's key.
 func (a Access) KeyHash() spend.Hash { return a.key.Hash }
 
 // keyID returns the ID of the caller's key; empty without one.
@@ -128,7 +128,7 @@ func (a Access) own() string {
 	return a.principal()
 }
 
-// namespace returns that of the idempotency keys of the caller's key (S59).
+// namespace returns the namespace of the caller's idempotency keys (S59).
 func (a Access) namespace() string {
 	if a.key == nil {
 		return ""

@@ -54,7 +54,7 @@ func sessionKey(s *audit.Session) *key {
 // HasSession reports whether the caller has a session instead of an API key.
 func (c Caller) HasSession() bool { return c.session != nil }
 
-// Session is that of a caller who signed in; nil of others.
+// Session returns the session of a caller who signed in, nil for others.
 func (a Access) Session() *audit.Session {
 	if a.key == nil {
 		return nil

@@ -97,7 +97,7 @@ func TestOddNumbers(t *testing.T) {
 	}
 }
 
-// A refused request ends the wait, and what is no approval is none.
+// A refused request ends the wait, and an answer that is no approval is an error.
 func TestApprovalsThatAreNone(t *testing.T) {
 	for name, answer := range map[string]respond{
 		CodeApprovalNotFound: refuses(404, CodeApprovalNotFound),

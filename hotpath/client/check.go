@@ -67,7 +67,7 @@ type Result struct {
 	// by whoever moves the money: else it is not taken as executed.
 	RedeemRequired bool `json:"-"`
 	// Outcome is what was reported of the check since; zero when nothing was. NextStep
-	// goes by it, unlike that of Body.
+	// goes by it; the next_step in Body does not.
 	Outcome CheckOutcome `json:"-"`
 	// Redemption is whether somebody redeemed the check to carry the action out; zero
 	// when nobody did. NextStep goes by it before there is an Outcome.

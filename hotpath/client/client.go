@@ -31,7 +31,7 @@ type Options struct {
 	MaxWait        time.Duration // a longer Retry-After is the caller's to wait for
 
 	// Trace returns the W3C Trace Context of a request's context, for tracing
-	// libraries; an empty traceparent is none. nil uses that of WithTrace.
+	// libraries; an empty traceparent is left out. Without it, WithTrace's is sent.
 	Trace func(context.Context) (traceparent, tracestate string)
 
 	HTTPClient *http.Client // nil makes one; redirects are never followed

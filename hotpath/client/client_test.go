@@ -29,7 +29,7 @@ type seen struct {
 	method, uri, key, admin, body string
 }
 
-// idempotencyKey returns that of a check's body.
+// idempotencyKey returns the key in a check's body.
 func (s seen) idempotencyKey(t *testing.T) string {
 	t.Helper()
 	var body struct {

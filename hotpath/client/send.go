@@ -219,7 +219,7 @@ func read[T any, A answer[T]](from reply) (A, error) {
 	return a, nil
 }
 
-// misunderstood is an answer that is none of the service's.
+// misunderstood returns the error for an answer that the service does not give.
 func misunderstood(problem string) error {
 	return errors.New("the service's answer cannot be understood: " + problem)
 }

@@ -143,8 +143,8 @@ func (c *Client) read(at readings, runErr error) (now time.Time, err error) {
 	return now, c.readStart(at.first, c.o.First, &c.firstText)
 }
 
-// readStart reads the reply to queueStart, which is hardly ever another than
-// that of the last batch.
+// readStart reads the reply to queueStart, which is nearly always the same as in
+// the last batch.
 func (c *Client) readStart(at resp.Index, v Value, kept *string) error {
 	text, err := c.commands.Reply(at).Text()
 	if err != nil && !WrongType(err) {

@@ -25,7 +25,7 @@ type guard struct {
 	id          string
 	description string
 	byRule      bool
-	judgesAgain bool // a blocked check is none that an action repeats
+	judgesAgain bool // an action does not repeat a blocked check
 }
 
 func defaultGuard() guard {

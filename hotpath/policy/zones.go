@@ -12,7 +12,7 @@ import (
 
 // zoneinfo is lib/time/zoneinfo.zip of the Go distribution. Windows must not
 // differ between nodes, so neither the machine's copy is read, which
-// time.LoadLocation prefers, nor that of the Go release.
+// time.LoadLocation prefers, nor the copy in the Go release.
 //
 //go:embed zoneinfo.zip
 var zoneinfo string

@@ -12,7 +12,7 @@ type Verdict struct {
 	Effect  spend.Effect
 	Reason  spend.Reason
 	RuleID  string // empty of an allow
-	Version int    // of the policy; 0 of a candidate that is none
+	Version int    // of the policy; 0 of a candidate that is no version
 }
 
 // VerdictOf returns the verdict that a check is recorded with.

@@ -233,7 +233,7 @@ func (e *endpoint) retry(ctx context.Context, task *audit.WebhookTask, most int)
 			return err
 		})
 		if _, gone := errors.AsType[*audit.EventsRemovedError](err); gone {
-			continue // likewise; it is none of the next task
+			continue // likewise; the next task does not have it
 		}
 		if err != nil {
 			return err
@@ -291,7 +291,7 @@ func (e *endpoint) deliver(ctx context.Context, task *audit.WebhookTask, tries [
 	return nil
 }
 
-// resultOf is that of an attempt that is not made yet.
+// resultOf returns the result of an attempt that is not made yet.
 func (e *endpoint) resultOf(t *sending) audit.DeliveryResult {
 	r := audit.DeliveryResult{
 		Delivery: audit.Delivery{
@@ -357,7 +357,7 @@ func (e *endpoint) report(r *audit.DeliveryResult, gone bool) {
 }
 
 // schedule returns how long after its failure an attempt is followed by the next:
-// that of Standard Webhooks.
+// the schedule of Standard Webhooks.
 func schedule() []time.Duration {
 	return []time.Duration{
 		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour,
