@@ -5,6 +5,8 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+
+	"spendgate/audit/spend"
 )
 
 // Grants are what an API key may do, and who stands behind it (S29 to S32). What
@@ -157,3 +159,6 @@ func (h *Health) accept(reply) error {
 	}
 	return nil
 }
+
+// SamePrincipal reports whether two names are one principal: by case folding (S62).
+func SamePrincipal(a, b string) bool { return spend.FoldName(a) == spend.FoldName(b) }

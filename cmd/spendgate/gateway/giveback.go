@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
@@ -112,7 +111,7 @@ func (c *mappedCall) attempted(ctx context.Context, check *client.Result) (bool,
 		return false, err
 	}
 	for _, record := range page.Data {
-		if spend.FoldName(record.Principal) == spend.FoldName(own.Principal) {
+		if client.SamePrincipal(record.Principal, own.Principal) {
 			return true, nil
 		}
 	}

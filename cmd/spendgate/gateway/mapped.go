@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
@@ -253,8 +252,7 @@ func (c *mappedCall) blocked(check *client.Result) (result, bool) {
 
 // exceeded reports a block because a budget had no room (S36).
 func exceeded(check *client.Result) bool {
-	return check.Decision == client.Block &&
-		(check.ReasonCode == string(spend.ReasonBudgetExceeded) || check.ReasonCode == string(spend.ReasonCountLimitExceeded))
+	return check.Decision == client.Block && (check.ReasonCode == "budget_exceeded" || check.ReasonCode == "count_limit_exceeded")
 }
 
 // judgesAgain reports whether the policy says that a blocked action is judged again.

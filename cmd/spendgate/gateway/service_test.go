@@ -120,8 +120,10 @@ func (f *fakeService) route(w http.ResponseWriter, r *http.Request) {
 		c.doubt = true
 		answer(w, 201, c.redemption())
 	case r.Method == http.MethodGet:
-		answer(w, 200, map[string]any{"check_id": c.id, "status": c.outcome, "reference": c.reference, "release": c.release,
-			"note": c.note})
+		answer(w, 200, map[string]any{
+			"check_id": c.id, "status": c.outcome, "reference": c.reference, "release": c.release,
+			"note": c.note,
+		})
 	default:
 		f.report(w, c, caller, body)
 	}
@@ -203,7 +205,10 @@ func (f *fakeService) show(w http.ResponseWriter, c *fakeCheck, replayed bool) {
 }
 
 func (c *fakeCheck) redemption() map[string]any {
-	r := map[string]any{"check_id": c.id, "redemption_id": "rdm_" + c.id, "action_hash": "h", "action": c.action, "key_id": "key_" + c.redeemer}
+	r := map[string]any{
+		"check_id": c.id, "redemption_id": "rdm_" + c.id, "action_hash": "h", "action": c.action,
+		"key_id": "key_" + c.redeemer,
+	}
 	if c.doubt {
 		r["in_doubt_at"] = "2026-01-01T00:00:00Z"
 	}
