@@ -108,7 +108,8 @@ func (m *Manifest) Whole() error {
 			m.NotInChain, m.Altered, m.Missing))
 	}
 	if m.Batches > 0 {
-		all = append(all, fmt.Errorf("the record is not as it was written: %d batches are missing, with what they listed: see audit verify", m.Batches))
+		all = append(all, fmt.Errorf("the record is not as it was written: %d batches are missing, with what they listed: see audit verify",
+			m.Batches))
 	}
 	return errors.Join(all...)
 }

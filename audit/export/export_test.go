@@ -205,12 +205,14 @@ func TestExportOfATamperedRecord(t *testing.T) {
 		{"UPDATE outcomes SET amount = 1 WHERE check_id = '" + checks[2].ID.Text("") + "'", 0, 1, 0, 0},
 		{"CREATE TEMPORARY TABLE one AS SELECT * FROM checks LIMIT 1; UPDATE one SET check_id = '" + spend.NewID(at).Text("") +
 			"'; INSERT INTO checks SELECT * FROM one; DROP TABLE one", 1, 0, 0, 0},
-		{"DELETE FROM checks WHERE check_id = '" + checks[4].ID.Text("") + "'; DELETE FROM batches WHERE first_id = '" + checks[4].ID.Text("") + "'", 0, 0, 0, 1},
+		{"DELETE FROM checks WHERE check_id = '" + checks[4].ID.Text("") + "'; " +
+			"DELETE FROM batches WHERE first_id = '" + checks[4].ID.Text("") + "'", 0, 0, 0, 1},
 	} {
 		tx, err := conn.Begin(t.Context())
 		act(t, err)
 		_, err = tx.Exec(t.Context(),
-			"SET LOCAL session_replication_role = replica; CREATE TABLE kept AS TABLE checks; CREATE TABLE kept_batches AS TABLE batches; CREATE TABLE kept_outcomes AS TABLE outcomes; "+
+			"SET LOCAL session_replication_role = replica; CREATE TABLE kept AS TABLE checks; CREATE TABLE kept_batches AS TABLE batches; "+
+				"CREATE TABLE kept_outcomes AS TABLE outcomes; "+
 				c.tamper)
 		act(t, err)
 		act(t, tx.Commit(t.Context()))

@@ -17,7 +17,9 @@ func TestStrangeJSON(t *testing.T) {
 	tr.member("ben", "support", "finance")
 	tr.drafted("key_1", "ann", "key_2", "bob")
 	members := func(value string) string {
-		return `CASE WHEN %[1]s LIKE '{%%' THEN (SELECT coalesce(jsonb_object_agg(key, '` + value + `'::jsonb), '{}') FROM jsonb_each(%[1]s::jsonb))::text ELSE '[` + value + `]' END`
+		return `CASE WHEN %[1]s LIKE '{%%'
+			THEN (SELECT coalesce(jsonb_object_agg(key, '` + value + `'::jsonb), '{}') FROM jsonb_each(%[1]s::jsonb))::text
+			ELSE '[` + value + `]' END`
 	}
 	var want []string
 	for seq := range tr.count("changes") {
@@ -27,8 +29,8 @@ func TestStrangeJSON(t *testing.T) {
 		want = append(want, check("altered", of))
 	}
 	for _, value := range []string{
-		"'5'", "'null'", `'"x"'`, "'[5]'", "'[{}]'", "'{}'", "'{'", "''", "repeat('[', 100000)", members("5"), members(`"x"`), members("[5]"), members("{}"),
-		members("null"),
+		"'5'", "'null'", `'"x"'`, "'[5]'", "'[{}]'", "'{}'", "'{'", "''", "repeat('[', 100000)",
+		members("5"), members(`"x"`), members("[5]"), members("{}"), members("null"),
 	} {
 		if strings.Contains(value, "%") {
 			value = strings.ReplaceAll(value, "%[1]s", "COLUMN")
@@ -40,7 +42,8 @@ func TestStrangeJSON(t *testing.T) {
 			{"policies", "metadata"}, {"policies", "redeem"}, {"policies", "changes"}, {"drafts", "rules"},
 		} {
 			to := strings.ReplaceAll(value, "COLUMN", "coalesce("+c.column+", '')")
-			fmt.Fprintf(&tamper, "CREATE TEMPORARY TABLE IF NOT EXISTS kept_%[1]s AS TABLE %[1]s; UPDATE %[1]s SET %[2]s = %[3]s || ' ';", c.table, c.column, to)
+			fmt.Fprintf(&tamper, "CREATE TEMPORARY TABLE IF NOT EXISTS kept_%[1]s AS TABLE %[1]s; UPDATE %[1]s SET %[2]s = %[3]s || ' ';",
+				c.table, c.column, to)
 		}
 		tr.exec("%s", tamper.String())
 		found, _, err := tr.verify(nil)
