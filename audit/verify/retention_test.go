@@ -14,8 +14,8 @@ import (
 )
 
 // newAgedTrail is a trail that begins 40 days ago, of which all events have numbers. It
-// returns how many are of then, and the first blocked check.
-func newAgedTrail(t *testing.T) (tr *trail, old int, blocked *spend.Check) {
+// returns how many are of then, and the violations of then.
+func newAgedTrail(t *testing.T) (tr *trail, old int, violations []spend.ID) {
 	t.Helper()
 	url := fleet.TestSchema(t)
 	store, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
@@ -47,14 +47,14 @@ func newAgedTrail(t *testing.T) (tr *trail, old int, blocked *spend.Check) {
 	if _, err := tr.store.EventsHead(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return tr, int(head), batch[3]
+	return tr, int(head), []spend.ID{batch[0].ID, batch[3].ID, batch[4].ID}
 }
 
 // TestRemovedEvents tells events that left by their retention from events that somebody
 // took away.
 func TestRemovedEvents(t *testing.T) {
 	t.Parallel()
-	tr, old, blocked := newAgedTrail(t)
+	tr, old, violations := newAgedTrail(t)
 	tr.bothFind("", "SELECT")
 	if _, err := tr.store.KeepEvents(t.Context(), audit.LeastEventsKept, time.Now()); err != nil {
 		t.Fatal(err)
@@ -77,8 +77,26 @@ func TestRemovedEvents(t *testing.T) {
 	}
 	tr.bothFind(tables, fmt.Sprintf("DELETE FROM events WHERE sequence = %d", old+1), gap, first)
 	tr.bothFind(tables, "INSERT INTO events VALUES (1, gen_random_uuid(), 'v')") // is about to be deleted
-	tr.bothFind(tables, "DELETE FROM violations WHERE id = '"+blocked.ID.Text("")+"'", violation("removed", blocked), count(old))
+	tr.bothFind(tables, "DELETE FROM violations WHERE id = '"+violations[1].Text("")+"'",
+		"removed violation "+violations[1].Text(spend.PrefixViolation), count(old))
 	// Nobody can say that what is young was removed as old.
 	tr.bothFind(tables, remove(time.Now()), "inserted change 5 of the configuration", gap, first)
+	// What is no removal counts for nothing: all that is gone is missed.
+	var reported string
+	if err := tr.conn.QueryRow(t.Context(), "SELECT replace(outcome_id::text, '-', '') FROM outcomes").Scan(&reported); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"", "5", "{}", `{"up_to": "9", "removed": 1, "before": "2026-01-01"}`, `{"up_to": 9, "removed": 1, "before": 7}`,
+	} {
+		want := []string{
+			"altered change 4 of the configuration", "inserted change 4 of the configuration", "removed event 1",
+			"removed event of outcome " + reported,
+		}
+		for _, id := range violations {
+			want = append(want, "removed event of violation "+id.Text(spend.PrefixViolation))
+		}
+		tr.bothFind(tables, "UPDATE changes SET details = '"+text+"' WHERE kind = 'events.removed'", want...)
+	}
 	tr.bothFind(tables, remove(audit.KeptFrom(audit.LeastEventsKept, time.Now())), count(old+1), first)
 }

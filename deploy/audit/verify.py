@@ -857,13 +857,19 @@ class Verifier:
 
     def removal(self, name, fields):
         """A change that says which events were removed: those from before a day that ended 30 days ago."""
-        said = json.loads(fields[11])
-        before = (datetime.date.fromisoformat(said["before"]) - datetime.date(2000, 1, 1)).days * 86400 * 1000000
-        late = before > integer(fields[10]) - 30 * 86400 * 1000000 + 60 * 1000000
-        if fields[2] != b"/v1/events" or said["up_to"] <= self.floor or before < self.kept_from or late:
-            self.find("inserted", name)
+        try:
+            said = json.loads(fields[11])
+            up_to, removed, day = said["up_to"], said["removed"], datetime.date.fromisoformat(said["before"])
+            before = (day - datetime.date(2000, 1, 1)).days * 86400 * 1000000
+            late = before > integer(fields[10]) - 30 * 86400 * 1000000 + 60 * 1000000
+            counts = fields[2] == b"/v1/events" and up_to > self.floor and before >= self.kept_from and not late
+            total = self.removed + removed
+        except (ValueError, KeyError, TypeError, RecursionError):
+            counts = False
+        if counts:
+            self.floor, self.removed, self.kept_from = up_to, total, before
         else:
-            self.floor, self.removed, self.kept_from = said["up_to"], self.removed + said["removed"], before
+            self.find("inserted", name)
 
     def events(self):
         due, (rows, last) = self.due()
