@@ -68,7 +68,8 @@ func TestDuplicateOfAnEscalation(t *testing.T) {
 			t.Helper()
 			o := f.check(1, action)
 			if !o.names(approval.Check.ID.Text(spend.PrefixCheck)) ||
-				!strings.Contains(o.answer.Check.Decision.Message, approval.Check.ID.Text(spend.PrefixApproval)+": it is "+status+"; the next call is ") ||
+				!strings.Contains(o.answer.Check.Decision.Message,
+					approval.Check.ID.Text(spend.PrefixApproval)+": it is "+status+"; the next call is ") ||
 				!strings.Contains(o.answer.Check.Decision.NextStep, next) {
 				t.Errorf("%s: %s: %s %s", status, o, o.answer.Check.Decision.Message, o.answer.Check.Decision.NextStep)
 			}
