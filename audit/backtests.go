@@ -126,7 +126,7 @@ type HistoryQuery struct {
 }
 
 // HistoryPage is a page. The checks of other policies have what of them concerns all:
-// ID, fingerprint, pass and effect.
+// ID, fingerprint, pass, effect and the approval that they used.
 type HistoryPage struct {
 	Checks   []HistoryCheck
 	Outcomes []*spend.Outcome // as HistoryOutcomes, of these checks
@@ -136,6 +136,12 @@ type HistoryPage struct {
 type HistoryCheck struct {
 	spend.Check
 	Foreign bool
+}
+
+// SetForeign has of a check of another policy what HistoryPage says.
+func (h *HistoryCheck) SetForeign(c *spend.Check) {
+	h.Foreign = true
+	h.ID, h.Fingerprint, h.Pass, h.Decision.Effect, h.Action.ApprovalID = c.ID, c.Fingerprint, c.Pass, c.Decision.Effect, c.Action.ApprovalID
 }
 
 // ArchivedDay is a day whose checks are in an archive.

@@ -94,8 +94,8 @@ func backtests(t *testing.T, s Subject) {
 // and the outcomes that may change something.
 func checkHistory(t *testing.T, s Subject) {
 	f := fence(t, s)
-	own, foreign, last := newCheck(f), newCheck(f), asking(f, 1)
-	foreign.Action.PolicyID = "elsewhere"
+	own, foreign, last := newCheck(f), escalated(newCheck(f)), asking(f, 1) // what is not allowed uses no approval
+	foreign.Action.PolicyID, foreign.Action.ApprovalID = "elsewhere", spend.NewID(now())
 	own.Action.PolicyID, last.Action.PolicyID = "refunds", "refunds"
 	all := []*spend.Check{own, foreign, last}
 	slices.SortFunc(all, func(a, b *spend.Check) int { return a.ID.Compare(b.ID) })
@@ -124,7 +124,7 @@ func checkHistory(t *testing.T, s Subject) {
 	for i, h := range got {
 		want := all[i]
 		if h.ID != want.ID || h.Foreign != (want == foreign) || h.Pass != want.Pass || h.Decision.Effect != want.Decision.Effect ||
-			h.Fingerprint != want.Fingerprint {
+			h.Fingerprint != want.Fingerprint || h.Action.ApprovalID != want.Action.ApprovalID {
 			t.Errorf("%d came back %+v", i, h)
 		}
 		if h.Foreign {

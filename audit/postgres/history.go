@@ -16,15 +16,15 @@ import (
 
 // What a history has of every check, and of those of the policy alone.
 const (
-	passHistory = "check_id, claimed_ms, until_ms, decision, fingerprint"
+	passHistory = "check_id, claimed_ms, until_ms, decision, fingerprint, approval_id"
 	ownHistory  = `policy_version, action_type, amount::text, currency, agent_id, counterparty, payment_method, merchant_or_vendor, metadata,
-		reason_code, rule_id, key_id, principal, approval_id, approval`
+		reason_code, rule_id, key_id, principal, approval`
 )
 
 // maxHistoryDays is how many partitions one page touches: each costs the planner.
 const maxHistoryDays = 16
 
-// historyQuery selects a page. Rows of other policies are not sent but for their passes.
+// historyQuery selects a page. Rows of other policies are not sent but for their passes and the approvals that they used.
 func historyQuery(q audit.HistoryQuery) (query string, args []any) {
 	var own []string
 	for column := range strings.SplitSeq(ownHistory, ",") {
@@ -96,10 +96,11 @@ func scanHistory(rows pgx.Rows, q audit.HistoryQuery) ([]audit.HistoryCheck, err
 		}
 		c.Decision.Effect = effectOf(f[3][0])
 		copy(c.Fingerprint[:], f[4])
-		if c.Foreign = f[5][0] == 0; c.Foreign {
+		copy(c.Action.ApprovalID[:], f[5])
+		if c.Foreign = f[6][0] == 0; c.Foreign {
 			continue
 		}
-		if err := scanOwn(c, f[6:], q.PolicyID, text); err != nil {
+		if err := scanOwn(c, f[7:], q.PolicyID, text); err != nil {
 			return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
 		}
 	}
@@ -121,8 +122,7 @@ func scanOwn(c *audit.HistoryCheck, f [][]byte, policyID string, text func([]byt
 		}
 	}
 	d.Reason, d.RuleID, c.KeyID, c.Principal = spend.Reason(text(f[9])), text(f[10]), text(f[11]), text(f[12])
-	copy(a.ApprovalID[:], f[13])
-	c.Approval, err = spend.ParseApprovalRequest(string(f[14]))
+	c.Approval, err = spend.ParseApprovalRequest(string(f[13]))
 	return err
 }
 

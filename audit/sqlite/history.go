@@ -21,8 +21,8 @@ func (s *Store) PageHistory(ctx context.Context, q audit.HistoryQuery) (page aud
 		if err != nil {
 			return h, err
 		}
-		if h.Foreign = c.Action.PolicyID != q.PolicyID; h.Foreign {
-			h.ID, h.Fingerprint, h.Pass, h.Decision.Effect = c.ID, c.Fingerprint, c.Pass, c.Decision.Effect
+		if c.Action.PolicyID != q.PolicyID {
+			h.SetForeign(c)
 		} else {
 			h.Check = *c
 		}

@@ -55,7 +55,7 @@ type Options struct {
 type Record struct {
 	Check *spend.Check
 	// Foreign is one of another policy: it leaves its fingerprint, and only its ID,
-	// fingerprint, pass and effect are set.
+	// fingerprint, pass, effect and the approval that it used are set.
 	Foreign bool
 	// Reports are its outcomes that may change what it took, by their numbers.
 	Reports []*spend.Outcome

@@ -168,3 +168,36 @@ func TestLateApprovals(t *testing.T) {
 		}
 	}
 }
+
+// An action that another policy escalated, whose approval was used and which was not carried out, left nothing that a
+// later check repeats, whichever policy judges that.
+func TestForeignApprovalGivenBack(t *testing.T) {
+	var faults spend.Faults
+	live := policy.Compile("p", 1, `[{"rule_id":"twice","rule_type":"duplicate_guard","parameters":{"window_minutes":10}}]`, &faults)
+	if err := faults.Err(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
+	foreign := func(after time.Duration, effect spend.Effect) *spend.Check {
+		at := began.Add(after)
+		c := &spend.Check{ID: spend.NewID(at), Fingerprint: spend.Hash{1}, Decision: spend.Decision{Effect: effect}}
+		c.Pass = spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: at.Add(10 * time.Minute).UnixMilli()}
+		return c
+	}
+	asks, uses := foreign(0, spend.Escalate), foreign(time.Second, spend.Allow)
+	uses.Action.ApprovalID = asks.ID
+	failed := &spend.Outcome{ID: spend.NewID(began.Add(2 * time.Second)), CheckID: uses.ID, Number: 1, Status: spend.Failed, Release: spend.ReleaseDone}
+	again := foreign(3*time.Second, spend.Allow)
+	again.ActionType, again.Decision.PolicyVersion = spend.Refund, 1
+	again.Action = spend.Action{AgentID: "a", PolicyID: "p", Type: spend.Refund, Currency: "USD", Counterparty: "c"}
+	again.Action.Amount, _ = spend.ParseAmount("50")
+	e := New(Options{Candidate: live, From: began, To: began.Add(time.Hour), Version: func(int) *policy.Program { return live }})
+	for _, r := range []*Record{{Check: asks, Foreign: true}, {Check: uses, Foreign: true, Reports: []*spend.Outcome{failed}}, {Check: again}} {
+		if err := e.Feed(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := e.Report(); r.Coverage.Compared != 1 || r.Flips.Total != 0 {
+		t.Errorf("%s", r.JSON())
+	}
+}

@@ -73,8 +73,8 @@ func (r *run) archived(row []byte) (h audit.HistoryCheck, err error) {
 	if err != nil {
 		return h, err
 	}
-	if h.Foreign = c.Action.PolicyID != r.b.PolicyID; h.Foreign {
-		h.ID, h.Fingerprint, h.Pass, h.Decision.Effect = c.ID, c.Fingerprint, c.Pass, c.Decision.Effect
+	if c.Action.PolicyID != r.b.PolicyID {
+		h.SetForeign(c)
 		return h, nil
 	}
 	if text := c.Action.Metadata.JSON; text != "" {

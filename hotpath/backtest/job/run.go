@@ -229,7 +229,7 @@ func (r *run) askedBefore(ctx context.Context, checks []audit.HistoryCheck) (map
 	first := audit.FirstID(r.warmUp.UnixMilli())
 	var ids []spend.ID
 	for i := range checks {
-		if id := checks[i].Action.ApprovalID; !id.IsZero() && id.Compare(first) < 0 {
+		if id := checks[i].Action.ApprovalID; !checks[i].Foreign && !id.IsZero() && id.Compare(first) < 0 {
 			ids = append(ids, id)
 		}
 	}
