@@ -220,6 +220,8 @@ func (a *API) getFlips(x *exchange) error {
 	for i, text := range texts {
 		if !x.access.ReadsChecks() {
 			text = withoutAction(text)
+		} else if x.textAmounts {
+			text = withTextAmount(text)
 		}
 		flips[i] = listedFlip{behind + i + 1, text}
 	}
@@ -232,6 +234,17 @@ func (a *API) getFlips(x *exchange) error {
 func withoutAction(flip string) string {
 	shown, _, _ := strings.Cut(flip, `,"action":{`)
 	return shown + `,"action":null}`
+}
+
+// withTextAmount has a flip's amount as a string: its action has no other member of that name.
+func withTextAmount(flip string) string {
+	verdicts, action, found := strings.Cut(flip, `,"action":{`)
+	before, rest, ok := strings.Cut(action, `,"amount":`)
+	digits, after, last := strings.Cut(rest, ",")
+	if !found || !ok || !last {
+		return flip
+	}
+	return verdicts + `,"action":{` + before + `,"amount":"` + digits + `",` + after
 }
 
 // appendBacktest writes a backtest with its rules and its report.

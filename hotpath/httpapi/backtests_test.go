@@ -101,6 +101,10 @@ func TestBacktest(t *testing.T) {
 	if !strings.Contains(flips, ids[2]) || !strings.Contains(flips, `"rule_id":"cap"`) || !strings.Contains(flips, `"amount":60`) {
 		t.Errorf("flips: %s", flips)
 	}
+	text := doAt(t, address, "GET", path+"/flips", "", full, "Prefer: amounts=string")
+	if text.header.Get("Preference-Applied") != "amounts=string" || text.body != strings.ReplaceAll(flips, `"amount":60`, `"amount":"60"`) {
+		t.Errorf("amounts as strings: %v %s", text.header, text.body)
+	}
 	blind := doAt(t, address, "GET", path+"/flips", "", key(`,"scopes":["backtests:write"]`)).body
 	if !strings.Contains(blind, ids[2]) || !strings.Contains(blind, `"action":null`) || strings.Contains(blind, `"amount"`) {
 		t.Errorf("flips without checks:read: %s", blind)

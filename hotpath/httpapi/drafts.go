@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -106,7 +107,7 @@ func (a *API) postPromote(x *exchange) error {
 		return err
 	}
 	sent := x.ctx.Request.Header.PeekAll(headerIfMatch)
-	if len(sent) == 0 {
+	if !slices.ContainsFunc(sent, func(value []byte) bool { return len(bytes.TrimSpace(value)) > 0 }) {
 		return errIfMatchRequired
 	}
 	var ok bool
@@ -134,7 +135,7 @@ func ifMatch(sent [][]byte) (version int, ok bool) {
 		}
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
-	return int(n), err == nil && n > 0 && len(sent) == 1
+	return int(n), err == nil && n > 0 && len(sent) == 1 && text[0] != '0'
 }
 
 // decodePromotion reads the body of POST /v1/policies/{policy_id}/draft/promote.
@@ -171,7 +172,7 @@ func (a *API) getDraftReport(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = appendDraftReport(x.out, r)
+	x.out = appendDraftReport(x.out, r, x.textAmounts)
 	return x.answer(200)
 }
 
@@ -198,8 +199,8 @@ func draftObject(dst []byte, d *audit.Draft) object {
 	return o
 }
 
-// appendDraftReport writes the report of a draft.
-func appendDraftReport(dst []byte, r *hotpath.DraftReport) []byte {
+// appendDraftReport writes the report of a draft. Its sums are numbers in any case.
+func appendDraftReport(dst []byte, r *hotpath.DraftReport, textAmounts bool) []byte {
 	o := newObject(dst)
 	o.text("policy_id", r.Draft.PolicyID)
 	o.text("draft_hash", hex.EncodeToString(r.Draft.Hash[:]))
@@ -212,7 +213,11 @@ func appendDraftReport(dst []byte, r *hotpath.DraftReport) []byte {
 		if i > 0 {
 			flips = append(flips, ',')
 		}
-		flips = append(flips, r.Flips[i].JSON()...)
+		text := r.Flips[i].JSON()
+		if textAmounts {
+			text = withTextAmount(text)
+		}
+		flips = append(flips, text...)
 	}
 	o.raw("flips", string(append(flips, ']')))
 	return o.end()

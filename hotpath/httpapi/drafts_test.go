@@ -60,7 +60,14 @@ func (d *described) drafts() {
 		}
 	}
 
+	text := d.send("GET", path+"/report", "", 200, true, "Prefer: amounts=string")
+	if text != strings.ReplaceAll(report, `"amount":20,`, `"amount":"20",`) || text == report {
+		d.t.Errorf("amounts as strings: %s", text)
+	}
+
 	refused("POST", path+"/promote", "", 428, "if_match_required", false)
+	refused("POST", path+"/promote", "", 428, "if_match_required", false, "If-Match: ")
+	refused("POST", path+"/promote", "", 422, "validation_error", false, "If-Match: 01")
 	refused("POST", path+"/promote", "", 422, "validation_error", false, `If-Match: "x"`)
 	refused("POST", path+"/promote", "", 422, "validation_error", false, `If-Match: *`)
 	refused("POST", path+"/promote", "", 409, "policy_version_mismatch", false, `If-Match: "2"`)
@@ -93,7 +100,7 @@ func names(object string) (all string) {
 // TestIfMatch: one version, bare or quoted.
 func TestIfMatch(t *testing.T) {
 	for text, want := range map[string]int{
-		"3": 3, `"3"`: 3, " 12 ": 12, `"3`: 0, `3"`: 0, `W/"3"`: 0, "*": 0, "": 0, "0": 0, "-1": 0, "1,2": 0, "99999999999": 0,
+		"3": 3, `"3"`: 3, " 12 ": 12, `"3`: 0, `3"`: 0, `W/"3"`: 0, "*": 0, "": 0, "0": 0, "01": 0, "-1": 0, "1,2": 0, "99999999999": 0,
 	} {
 		if got, ok := ifMatch([][]byte{[]byte(text)}); got != want && ok || ok != (want > 0) {
 			t.Errorf("%q is version %d, %t", text, got, ok)

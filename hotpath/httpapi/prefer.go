@@ -45,7 +45,14 @@ func preferredWait(headers [][]byte) (wait time.Duration, asked bool) {
 // prefersText reports whether a request prefers amounts as strings.
 func (x *exchange) prefersText() bool {
 	h := &x.ctx.Request.Header
-	return h.Peek(headerPrefer) != nil && preferred(h.PeekAll(headerPrefer), "amounts", func(value string) bool { return value == "string" })
+	text := false
+	if h.Peek(headerPrefer) != nil {
+		preferred(h.PeekAll(headerPrefer), "amounts", func(value string) bool {
+			text = value == "string"
+			return true // of several the first counts (RFC 7240, 2)
+		})
+	}
+	return text
 }
 
 // applied tells that a preference was followed, behind others.

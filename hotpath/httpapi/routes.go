@@ -64,7 +64,7 @@ func (a *API) newRouter() *router.Router {
 		endpoint{method: "DELETE", serve: a.deleteDraft, scope: spend.PoliciesWrite},
 		endpoint{method: "GET", serve: a.getDraft, scope: spend.PoliciesRead},
 		endpoint{method: "PUT", serve: a.putDraft, scope: spend.PoliciesWrite})
-	a.at(r, "/v1/policies/{policy_id}/draft/report", endpoint{method: "GET", serve: a.getDraftReport, scope: spend.ChecksRead})
+	a.at(r, "/v1/policies/{policy_id}/draft/report", endpoint{method: "GET", serve: a.getDraftReport, scope: spend.ChecksRead, amounts: true})
 	a.at(r, "/v1/policies/{policy_id}/draft/promote", endpoint{method: "POST", serve: a.postPromote, scope: spend.PoliciesWrite, forced: true})
 	a.at(r, "/v1/policies/{policy_id}/draft/approve", endpoint{method: "POST", serve: a.postApproveDraft, scope: spend.ApprovalsDecide})
 	a.at(r, "/v1/policies/{policy_id}/versions", endpoint{method: "GET", serve: a.getPolicyVersions, scope: spend.PoliciesRead})
@@ -77,7 +77,7 @@ func (a *API) newRouter() *router.Router {
 		endpoint{method: "GET", serve: a.getBacktests, scope: spend.BacktestsWrite},
 		endpoint{method: "POST", serve: a.postBacktest, scope: spend.BacktestsWrite})
 	a.at(r, "/v1/backtests/{backtest_id}", endpoint{method: "GET", serve: a.getBacktest, scope: spend.BacktestsWrite})
-	a.at(r, "/v1/backtests/{backtest_id}/flips", endpoint{method: "GET", serve: a.getFlips, scope: spend.BacktestsWrite})
+	a.at(r, "/v1/backtests/{backtest_id}/flips", endpoint{method: "GET", serve: a.getFlips, scope: spend.BacktestsWrite, amounts: true})
 	a.at(r, "/v1/backtests/{backtest_id}/cancel", endpoint{method: "POST", serve: a.postCancel, scope: spend.BacktestsWrite})
 	a.at(r, "/v1/events", endpoint{method: "GET", serve: a.getEvents, scope: spend.EventsRead, amounts: true})
 	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead, amounts: true})
