@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"strconv"
 )
 
 // outputFlag declares the flags of how a command prints: --output json or table, and
@@ -25,7 +26,16 @@ func outputFlag(flags *flag.FlagSet) (asJSON *bool) {
 
 // limitFlag declares how much of a long list is printed.
 func limitFlag(flags *flag.FlagSet) *int {
-	return flags.Int("limit", 100, "print the newest `N` at most; 0 prints all")
+	limit := 100
+	flags.Func("limit", "print the newest `N` at most, 100 by default; 0 prints all", func(text string) error {
+		n, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return errors.New("must be a whole number of 0 or more")
+		}
+		limit = int(n)
+		return nil
+	})
+	return &limit
 }
 
 // first yields the first n items, all if n is 0.

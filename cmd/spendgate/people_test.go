@@ -118,6 +118,7 @@ func TestCommandsOfPeople(t *testing.T) {
 	if got := n.as(t, n.sample, false, "", "checks", "list", "--limit", "2", "--json"); strings.Count(got.stdout, `"check_id"`) != 2 {
 		t.Errorf("two: %+v", got)
 	}
+	n.as(t, n.sample, false, "", "checks", "list", "--limit", "-1").has(t, 2, "must be a whole number of 0 or more")
 	got := n.as(t, n.sample, false, "", "checks", "list", "--action-type", "refund", "--reason-code", "escalation_threshold_exceeded")
 	if got.has(t, 0, checkIDs["c-first"], checkIDs["c-second"]); strings.Contains(got.stdout, checkIDs["c-allowed"]) {
 		t.Errorf("by reason code: %+v", got)

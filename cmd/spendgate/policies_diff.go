@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
+	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/hotpath/client"
 )
@@ -147,7 +149,7 @@ func onServer(ctx context.Context, api *client.Client, policy policyfile.Policy)
 }
 
 // samePolicy reports whether two bodies say the same. The order of members does
-// not matter; the digits of numbers do.
+// not matter; the digits of numbers in rules do, which are kept as they were sent.
 func samePolicy(a, b []byte) (bool, error) {
 	x, err := compared(a)
 	if err != nil {
@@ -174,7 +176,38 @@ func compared(body []byte) (map[string]any, error) {
 			delete(p, name)
 		}
 	}
+	asKept(p)
 	return p, nil
+}
+
+// asKept spells out what the server keeps by its meaning, not as it was sent: integers,
+// and whom changes ask of groups (S8, S79, S80). Rules are kept as they were sent.
+func asKept(p map[string]any) {
+	integer := func(o map[string]any, name string) {
+		if digits, ok := o[name].(json.Number); ok {
+			if n, ok := spend.ParseInteger(digits.String()); ok {
+				o[name] = json.Number(strconv.FormatInt(n, 10))
+			}
+		}
+	}
+	integer(p, "redeem_within_minutes")
+	changes, _ := p["changes"].(map[string]any)
+	dropNull(changes)
+	integer(changes, "required")
+	from, _ := changes["from"].([]any)
+	for _, entry := range from {
+		if group, ok := entry.(map[string]any); ok {
+			dropNull(group)
+			if _, given := group["required"]; !given {
+				group["required"] = json.Number("1")
+			}
+			integer(group, "required")
+		}
+	}
+}
+
+func dropNull(o map[string]any) {
+	maps.DeleteFunc(o, func(_ string, value any) bool { return value == nil })
 }
 
 func comparedText(body []byte) ([]byte, error) {

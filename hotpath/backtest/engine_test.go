@@ -186,13 +186,17 @@ func TestForeignApprovalGivenBack(t *testing.T) {
 	}
 	asks, uses := foreign(0, spend.Escalate), foreign(time.Second, spend.Allow)
 	uses.Action.ApprovalID = asks.ID
-	failed := &spend.Outcome{ID: spend.NewID(began.Add(2 * time.Second)), CheckID: uses.ID, Number: 1, Status: spend.Failed, Release: spend.ReleaseDone}
+	failed := &spend.Outcome{
+		ID: spend.NewID(began.Add(2 * time.Second)), CheckID: uses.ID, Number: 1, Status: spend.Failed, Release: spend.ReleaseDone,
+	}
 	again := foreign(3*time.Second, spend.Allow)
 	again.ActionType, again.Decision.PolicyVersion = spend.Refund, 1
 	again.Action = spend.Action{AgentID: "a", PolicyID: "p", Type: spend.Refund, Currency: "USD", Counterparty: "c"}
 	again.Action.Amount, _ = spend.ParseAmount("50")
 	e := New(Options{Candidate: live, From: began, To: began.Add(time.Hour), Version: func(int) *policy.Program { return live }})
-	for _, r := range []*Record{{Check: asks, Foreign: true}, {Check: uses, Foreign: true, Reports: []*spend.Outcome{failed}}, {Check: again}} {
+	for _, r := range []*Record{
+		{Check: asks, Foreign: true}, {Check: uses, Foreign: true, Reports: []*spend.Outcome{failed}}, {Check: again},
+	} {
 		if err := e.Feed(r); err != nil {
 			t.Fatal(err)
 		}
