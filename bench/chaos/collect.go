@@ -92,7 +92,8 @@ const (
 	checksSQL = `SELECT 'chk_' || replace(check_id::text, '-', ''), ('x' || left(replace(check_id::text, '-', ''), 12))::bit(48)::bigint,
 	claimed_ms, policy_id, policy_version, latency_ms, ` + decision + `, ` + confidence + `, reason_code, message, rule_id, rule_description,
 	next_step, key_id, ` + actionType + `, agent_id, amount::text, currency, counterparty, payment_method, merchant_or_vendor,
-	reason_text, idempotency_key, metadata, 'apr_' || replace(approval_id::text, '-', ''), coalesce((approval::jsonb->>'required')::int, 0)
+	reason_text, idempotency_key, metadata, 'apr_' || replace(approval_id::text, '-', ''), coalesce((approval::jsonb->>'required')::int, 0),
+	ARRAY(SELECT f->>'group' FROM jsonb_array_elements(approval::jsonb->'from') AS f)
 	FROM checks ORDER BY check_id`
 
 	outcomesSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),

@@ -101,11 +101,22 @@ func (a *agent) outcome() map[string]any {
 // asking is the policy whose escalations ask people.
 const asking = "asking"
 
-// asks is the rule of a version that asks two people, for nearly every action of
-// askPeople.
+// groupsAsked are the groups of approvers, each of whom is in one.
+var groupsAsked = [...]string{"support", "finance"}
+
+// asks is the rule of a version that asks two people, in half of all versions one of each
+// group, for nearly every action of askPeople.
 func asks(rng *rand.Rand) fleet.Rule {
+	approval := map[string]any{"required": 2}
+	if rng.IntN(2) == 0 {
+		var from []map[string]any
+		for _, group := range groupsAsked {
+			from = append(from, map[string]any{"group": group, "required": 1})
+		}
+		approval = map[string]any{"from": from}
+	}
 	return fleet.Rule{RuleID: "ask", RuleType: "escalate_if", Parameters: map[string]any{
-		"amount_above": 100 + 50*(rng.IntN(4)/3), "approval": map[string]any{"required": 2},
+		"amount_above": 100 + 50*(rng.IntN(4)/3), "approval": approval,
 	}}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,8 +67,8 @@ func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*worklo
 	if w.executor, err = w.newKey(plenty, "executor"); err != nil {
 		return nil, err
 	}
-	for range 3 {
-		k, err := w.newKey(plenty, "approver")
+	for i := range 4 {
+		k, err := w.newKey(plenty, "approver", groupsAsked[i%len(groupsAsked)])
 		if err != nil {
 			return nil, err
 		}
@@ -93,13 +94,13 @@ func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*worklo
 	return w, nil
 }
 
-// newKey makes a key of a role; empty is full.
-func (w *workload) newKey(limit int, role string) (apiKey, error) {
-	id, raw, err := w.deployment.Nodes[0].Admin(w.deployment.AdminKey).CreateKeyOf(context.Background(), "chaos", limit, role)
+// newKey makes a key of a role, empty is full, and for approvers of a group.
+func (w *workload) newKey(limit int, role string, groups ...string) (apiKey, error) {
+	id, raw, err := w.deployment.Nodes[0].Admin(w.deployment.AdminKey).CreateKeyOf(context.Background(), "chaos", limit, role, groups...)
 	if err != nil {
 		return apiKey{}, err
 	}
-	w.rec.addKey(judge.Key{ID: id, Limit: limit, Role: role})
+	w.rec.addKey(judge.Key{ID: id, Limit: limit, Role: role, Group: strings.Join(groups, "")})
 	return apiKey{id, raw}, nil
 }
 

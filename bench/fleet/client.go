@@ -192,11 +192,14 @@ func (c *Client) CreateKey(ctx context.Context, name string, rpm int) (id, raw s
 	return c.CreateKeyOf(ctx, name, rpm, "")
 }
 
-// CreateKeyOf creates an API key of a role; an empty one is full.
-func (c *Client) CreateKeyOf(ctx context.Context, name string, rpm int, role string) (id, raw string, err error) {
+// CreateKeyOf creates an API key of a role, an empty one is full, in groups of approvers.
+func (c *Client) CreateKeyOf(ctx context.Context, name string, rpm int, role string, groups ...string) (id, raw string, err error) {
 	body := map[string]any{"name": name, "rate_limit_rpm": rpm}
 	if role != "" {
 		body["role"] = role
+	}
+	if len(groups) > 0 {
+		body["groups"] = groups
 	}
 	answer, err := c.Do(ctx, http.MethodPost, "/v1/keys", body)
 	if err != nil {

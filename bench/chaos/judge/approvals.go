@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -80,7 +81,7 @@ func (e *evidence) approvalsAreUsedOnce() {
 		}
 		by[id] = r
 		people, denied := e.decided(id, e.recordedBy(r))
-		if len(people) < asked.Asks || people[asked.KeyID] || denied {
+		if !e.enough(asked, people) || people[asked.KeyID] || denied {
 			e.findRow("G13", fmt.Sprintf("%s uses %s, which %d of %d approved, denied %t", r.CheckID, id, len(people), asked.Asks, denied), r)
 		}
 	}
@@ -89,6 +90,17 @@ func (e *evidence) approvalsAreUsedOnce() {
 			e.findings = append(e.findings, Finding{Rule: "G13", Text: fmt.Sprintf("%s is recorded as used by %s, which does not", id, checkID)})
 		}
 	}
+}
+
+// enough reports whether people are as many as are asked for, one of each group. Nobody is
+// in two.
+func (e *evidence) enough(asked *Row, people map[string]bool) bool {
+	for _, group := range asked.From {
+		if !slices.ContainsFunc(e.Keys, func(k Key) bool { return k.Group == group && people[k.ID] }) {
+			return false
+		}
+	}
+	return len(people) >= asked.Asks
 }
 
 // decided returns who had approved until then, and whether anybody denied at all.
@@ -132,7 +144,7 @@ func (e *evidence) approvalsAreTold() {
 		case c.code() == "approval_already_used" &&
 			(e.rows[used] == nil || deref(e.rows[used].ApprovalID) != id || e.rows[used].Decision != "allow"):
 			e.find("G13", id+" was not used as told: "+c.Answer, c)
-		case c.code() == "approval_not_approved" && !denied && len(people) >= asked.Asks:
+		case c.code() == "approval_not_approved" && !denied && e.enough(asked, people):
 			e.find("G13", id+" was approved, and its use refused: "+c.Answer, c)
 		case c.code() == "approval_mismatch":
 			e.find("G13", "the same action was refused as another: "+c.Answer, c)

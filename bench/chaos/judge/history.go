@@ -43,6 +43,7 @@ type Key struct {
 	ID    string `json:"key_id"`
 	Limit int    `json:"limit"` // requests a minute
 	Role  string `json:"role,omitempty"`
+	Group string `json:"group,omitempty"` // of approvers
 }
 
 // Kind is what a request asks for.
@@ -129,6 +130,8 @@ type Row struct {
 	Metadata       *string `json:"metadata"`
 	ApprovalID     *string `json:"approval_id,omitempty"` // that it was sent with
 	Asks           int     `json:"asks,omitempty"`        // how many people for their approval
+	// From has the groups of which it asks one person each; empty when anybody does.
+	From []string `json:"from,omitempty"`
 }
 
 func (r *Row) passed() bool { return r.ClaimedMS != nil }

@@ -221,6 +221,13 @@ func TestApprovals(t *testing.T) {
 			s.approvedBy(asked, "ann", "ann")
 			s.use(asked, "60")
 		}, "1 of 2 approved"},
+		"approved by two of one group": {func(s *builder) {
+			s.Keys = append(s.Keys, judge.Key{ID: "ann", Group: "support"}, judge.Key{ID: "bob", Group: "support"}, judge.Key{ID: "cleo", Group: "finance"})
+			asked := s.asked("60")
+			asked.From = []string{"support", "finance"}
+			s.approvedBy(asked, "ann", "bob")
+			s.use(asked, "60")
+		}, "2 of 2 approved"},
 		"approved by who asked": {func(s *builder) {
 			asked := s.asked("60")
 			s.approvedBy(asked, "ann", theKey)
