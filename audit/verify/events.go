@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
@@ -56,8 +55,8 @@ func (w *changeWalk) eventsRemoved(c Change) error {
 	removal, unread := audit.ParseEventsRemoval(string(fields[changeDetails]))
 	before, malformed := removal.Cutoff()
 	f := &w.feed
-	if bad := errors.Join(unread, malformed) != nil; bad || c.Subject != audit.EventsSubject || removal.UpTo <= f.upTo || before.Before(f.before) ||
-		before.After(c.At.Add(lateCommit-audit.LeastEventsKept)) {
+	fits := unread == nil && malformed == nil && c.Subject == audit.EventsSubject
+	if !fits || removal.UpTo <= f.upTo || before.Before(f.before) || before.After(c.At.Add(lateCommit-audit.LeastEventsKept)) {
 		w.tally.find(Inserted, changeName(c.Seq), "it says that events were removed which are kept longer, or were removed already")
 		return nil
 	}

@@ -38,8 +38,15 @@ func TestStrangeJSON(t *testing.T) {
 		}
 		var tamper strings.Builder
 		for _, c := range []struct{ table, column string }{
-			{"changes", "details"}, {"checks", "charges"}, {"checks", "approval"}, {"checks", "metadata"}, {"policies", "rules"},
-			{"policies", "metadata"}, {"policies", "redeem"}, {"policies", "changes"}, {"drafts", "rules"},
+			{"changes", "details"},
+			{"checks", "charges"},
+			{"checks", "approval"},
+			{"checks", "metadata"},
+			{"policies", "rules"},
+			{"policies", "metadata"},
+			{"policies", "redeem"},
+			{"policies", "changes"},
+			{"drafts", "rules"},
 		} {
 			to := strings.ReplaceAll(value, "COLUMN", "coalesce("+c.column+", '')")
 			fmt.Fprintf(&tamper, "CREATE TEMPORARY TABLE IF NOT EXISTS kept_%[1]s AS TABLE %[1]s; UPDATE %[1]s SET %[2]s = %[3]s || ' ';",

@@ -222,7 +222,8 @@ func TestApprovals(t *testing.T) {
 			s.use(asked, "60")
 		}, "1 of 2 approved"},
 		"approved by two of one group": {func(s *builder) {
-			s.Keys = append(s.Keys, judge.Key{ID: "ann", Group: "support"}, judge.Key{ID: "bob", Group: "support"}, judge.Key{ID: "cleo", Group: "finance"})
+			s.Keys = append(s.Keys, judge.Key{ID: "ann", Group: "support"}, judge.Key{ID: "bob", Group: "support"},
+				judge.Key{ID: "cleo", Group: "finance"})
 			asked := s.asked("60")
 			asked.From = []string{"support", "finance"}
 			s.approvedBy(asked, "ann", "bob")

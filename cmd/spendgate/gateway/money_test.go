@@ -119,7 +119,8 @@ func guardedAs(t *testing.T, f *fakeService, p *provider, apiKey, head, more str
 		t.Fatal(err)
 	}
 	if !strings.Contains(head, "unlocked") {
-		if err := Check(t.Context(), CheckOptions{File: file, Accept: true, Logger: quiet(), Out: t.Output()}); err != nil && !strings.Contains(head, "ambiguous") {
+		err := Check(t.Context(), CheckOptions{File: file, Accept: true, Logger: quiet(), Out: t.Output()})
+		if err != nil && !strings.Contains(head, "ambiguous") {
 			t.Fatal(err)
 		}
 	}

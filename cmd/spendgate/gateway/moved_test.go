@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -36,7 +37,7 @@ func (s *plain) pipe(reading *sync.Mutex) *piped {
 				return
 			}
 			w := httptest.NewRecorder()
-			s.ServeHTTP(w, httptest.NewRequest("POST", "/", bytes.NewReader(line)))
+			s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(line)))
 			if w.Body.Len() > 0 {
 				_, _ = out.Write(append(w.Body.Bytes(), '\n'))
 			}
