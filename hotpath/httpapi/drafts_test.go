@@ -61,7 +61,7 @@ func (d *described) drafts() {
 	}
 
 	text := d.send("GET", path+"/report", "", 200, true, "Prefer: amounts=string")
-	if text != strings.ReplaceAll(report, `"amount":20,`, `"amount":"20",`) || text == report {
+	if !strings.Contains(report, `"amount":20,`) || !strings.Contains(text, `"amount":"20",`) {
 		d.t.Errorf("amounts as strings: %s", text)
 	}
 

@@ -533,7 +533,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 
 	d.webhooks(options.Store, admin)
 	session := &audit.Session{
-		ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Approver, Principal: "id:1"}, For: time.Hour, Idle: time.Hour,
+		ID: spend.NewID(time.Now()), Begun: time.Now(), For: time.Hour, Idle: time.Hour,
+		Grants: spend.Grants{Role: spend.Approver, Principal: "id:1"},
 	}
 	if err := options.Store.CreateSession(t.Context(), session); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,8 @@ func TestPrefersText(t *testing.T) {
 	for headers, want := range map[string]bool{
 		"": false, "amounts": false, "amounts=number": false, "amounts=String": false, "amounts=strings": false, "text=string": false,
 		"amounts=string": true, ` Amounts = "string"; x=1`: true, "wait=3, amounts=string": true, "wait=3\namounts=string": true,
-		"amounts=number, amounts=string": false, "amounts=string, amounts=number": true, `x="amounts=string"`: false, `x=", amounts=string, "`: false,
+		"amounts=number, amounts=string": false, "amounts=string, amounts=number": true,
+		`x="amounts=string"`: false, `x=", amounts=string, "`: false,
 	} {
 		x := &exchange{ctx: new(fasthttp.RequestCtx)}
 		for line := range strings.SplitSeq(headers, "\n") {
