@@ -281,13 +281,18 @@ func (t *tool) named(arguments jsontext.Value, understood map[string]jsontext.Va
 
 // lasting returns what a payment for good is known by, whichever agent calls. It lasts
 // longer than anybody remembers how a value was spelt: all arguments of same are
-// needed, text that has another spelling is refused, and a whole number is the same as
-// text and as a number.
+// needed, text that has another spelling is refused, so are objects and lists, and a whole number
+// is the same as text and as a number.
 func (t *tool) lasting(upstream, name string, a client.Action, arguments jsontext.Value) (string, error) {
 	for _, path := range t.Same {
 		value, err := required(arguments, path)
 		if err != nil {
 			return "", fmt.Errorf("%w, and once needs all of same", err)
+		}
+		if kind := value.Kind(); kind == '{' || kind == '[' {
+			// What is in it has spellings, too: {"id": 77} and {"id": "77"} would be two payments.
+			return "", fmt.Errorf("argument %s is %s, and once needs text, a number, true or false: same must name such a value inside it, "+
+				"by its path", path, kindOf(value))
 		}
 		text, ok := textOf(value)
 		if !ok {

@@ -190,7 +190,7 @@ func TestLasting(t *testing.T) {
 			t.Error(id, "is the same payment", err)
 		}
 	}
-	for _, id := range []string{`" 100"`, `"100\t"`, `""`, `"1\u200b00"`, `"\uff11\uff10\uff10"`, `"e\u0301"`, `null`} {
+	for _, id := range []string{`" 100"`, `"100\t"`, `""`, `"1\u200b00"`, `"\uff11\uff10\uff10"`, `"e\u0301"`, `null`, `{"n":77}`, `[77]`} {
 		if _, err := of(fmt.Sprintf(call, id)); err == nil || !strings.Contains(err.Error(), "argument order.id") {
 			t.Error(id, err)
 		}

@@ -23,7 +23,9 @@ const (
 func (c *mappedCall) giveBack(check *client.Result, note string) (r result, next, returned bool) {
 	err := c.toReturn(check)
 	if err == nil {
-		c.void(check, note)
+		if !c.void(check, note) {
+			return c.unrecorded(check), false, false
+		}
 		return result{}, false, true
 	}
 	refused, ok := errors.AsType[*client.Error](err)
@@ -33,8 +35,7 @@ func (c *mappedCall) giveBack(check *client.Result, note string) (r result, next
 	case ok && refused.Code == client.CodeCheckReleased:
 		r, next = c.released(check)
 	case ok && refused.Code == client.CodeCheckExpired:
-		c.void(check, note)
-		r = c.unreleased(check)
+		r, next = c.tooLate(check, note)
 	default:
 		r = c.failureOf(check, "check %s was not given back: %v. Call again with exactly the same arguments.", check.CheckID, err)
 	}
@@ -54,8 +55,16 @@ func (c *mappedCall) toReturn(check *client.Result) error {
 	return err
 }
 
-func (c *mappedCall) void(check *client.Result, note string) {
-	c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: note})
+// void reports whether it is recorded already that a check was voided. Until it is, the
+// check takes from budgets, and another attempt would be its duplicate.
+func (c *mappedCall) void(check *client.Result, note string) bool {
+	return c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: note})
+}
+
+// unrecorded is of a check whose void is still on its way.
+func (c *mappedCall) unrecorded(check *client.Result) result {
+	return c.failureOf(check, "check %s is to be given back, which the service did not record yet. Call again later with exactly the "+
+		"same arguments.", check.CheckID)
 }
 
 // outdated is an attempt that is new only because its idempotency key is older than a day:
@@ -68,16 +77,23 @@ func (c *mappedCall) outdated(check *client.Result) (result, bool) {
 	return r, next
 }
 
-// tooLate is an allow that was not redeemed in time. It is reported as voided, but whoever
-// asked must not give it back.
-func (c *mappedCall) tooLate(check *client.Result) result {
-	c.void(check, expiredNote)
-	return c.unreleased(check)
-}
-
-func (c *mappedCall) unreleased(check *client.Result) result {
+// tooLate is an allow that cannot be redeemed any more. One that was redeemed in time is
+// another call's: it may be carried out now, and whoever redeemed it has the same key, so
+// that a void would give it back. The others are reported as voided, which whoever asked
+// must not give back.
+func (c *mappedCall) tooLate(check *client.Result, note string) (result, bool) {
+	ctx, cancel := c.asking(c.ctx)
+	defer cancel()
+	now, err := c.gw.api.GetCheck(ctx, check.CheckID)
+	switch {
+	case err != nil || check.Redemption.Redeemed() || now.Redemption.Redeemed():
+		return c.redeemedBefore(check)
+	case now.Outcome.Reported():
+		return c.over(now)
+	}
+	c.void(check, note)
 	return c.failureOf(check, "check %s was not redeemed in time, and is reported as voided. What it took from budgets is given back once "+
-		"somebody with outcomes:release who did not ask for it reports that, too: then the same call goes on.", check.CheckID)
+		"somebody with outcomes:release who did not ask for it reports that, too: then the same call goes on.", check.CheckID), false
 }
 
 // laterAttempt reports whether the next attempt of the call is recorded in this key's

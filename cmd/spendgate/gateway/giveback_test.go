@@ -128,6 +128,10 @@ func TestOldAttempts(t *testing.T) {
 	wantsMeta(t, s, stateError, "chk_3", "earlier attempts cannot be looked for")
 	f.with(func() { f.broken = func(path string) (bool, bool) { return false, strings.HasSuffix(path, "/redeem") } })
 	wantsMeta(t, s, stateError, "chk_3", "was not given back")
+	f.with(func() {
+		f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/outcome"), false }
+	})
+	wantsMeta(t, s, stateError, "chk_3", "did not record yet")
 	f.with(func() { f.broken = nil })
 	for range 2 {
 		wants(t, s, "ch_1", 1, stateAlready, "re_1")
@@ -178,6 +182,50 @@ func TestTooLate(t *testing.T) {
 	wantsMeta(t, s, stateExecuted, "chk_2", "paid")
 }
 
+// What is refused as too old may have been redeemed in time, and may be carried out now: it
+// is not voided, nor is what cannot be looked at.
+func TestTooLateRedeemed(t *testing.T) {
+	for name, more := range map[string]string{"before": "", "meanwhile": "", "unreadable": "", "to be given back": onceMore} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, p := newFakeService(t), newProvider(t)
+			one, redemptions := 0, 0
+			if more != "" { // the payment is another agent's
+				wants(t, as(t, f, p, "other", "k", more), "ch_1", 1, stateExecuted, "")
+				one, redemptions = 1, -1 // the lasting key is refused first
+			}
+			f.broken = func(path string) (bool, bool) {
+				if strings.HasSuffix(path, "/redeem") {
+					if redemptions++; redemptions == 1 {
+						f.checks[one].expired = true
+						if name != "unreadable" {
+							f.checks[one].redeemed, f.checks[one].redeemer = "of another process", "k"
+						}
+					}
+				}
+				return name == "unreadable" && path == "GET /v1/checks/chk_1", false
+			}
+			s := as(t, f, p, "bot", "k", more)
+			state := stateInDoubt
+			if more != "" {
+				state = stateAlready
+			}
+			wants(t, s, "ch_1", 1, state, "")
+			if name == "before" {
+				wants(t, s, "ch_1", 1, state, "")
+			}
+			f.with(func() {
+				if f.checks[one].outcome != "" || len(f.checks) != one+1 {
+					t.Errorf("voided: %+v", f.checks[one])
+				}
+			})
+			if len(p.paid()) != one {
+				t.Error(p.paid())
+			}
+		})
+	}
+}
+
 // A gateway is killed after it redeemed a check to give it back, and before it did.
 func TestKilledGivingBack(t *testing.T) {
 	for _, test := range []struct {
@@ -197,7 +245,15 @@ func TestKilledGivingBack(t *testing.T) {
 			f.with(func() {
 				f.checks[1].outcome, f.checks[1].release, f.checks[1].note, f.checks[1].doubt = "", "", "", test.doubt
 			})
-			wants(t, as(t, f, p, "b", test.apiKey, more), "ch_1", 1, test.state, "")
+			last := as(t, f, p, "b", test.apiKey, more)
+			if test.state == stateAlready {
+				f.with(func() {
+					f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/outcome"), false }
+				})
+				wants(t, last, "ch_1", 1, stateError, "did not record yet")
+				f.with(func() { f.broken = nil })
+			}
+			wants(t, last, "ch_1", 1, test.state, "")
 			if test.state == stateAlready {
 				wantsVoided(t, f, 1, "done")
 			}

@@ -60,7 +60,7 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	case client.CodeCheckReleased:
 		return c.released(check)
 	case client.CodeCheckExpired:
-		return c.tooLate(check), false
+		return c.tooLate(check, expiredNote)
 	default:
 		return c.failureOf(check, "the check was not redeemed: %s", refused.Message), false
 	}
@@ -128,7 +128,9 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	}
 	unreturned := c.toReturn(check)
 	if unreturned == nil { // somebody was killed while giving it back
-		c.void(check, unusedNote)
+		if !c.void(check, unusedNote) {
+			return c.unrecorded(check), false
+		}
 		return result{}, true
 	}
 	if c.t.IdempotencyArgument != "" && c.mayRepeat(check, unreturned) {
@@ -149,7 +151,11 @@ func (c *mappedCall) redeemedOnce(check *client.Result, other string) (result, b
 	if stuck := r.state == stateError || r.state == stateInDoubt; !returned && (next || !stuck) {
 		return r, next
 	}
-	return c.otherPayment(check, other)
+	end, next := c.otherPayment(check, other)
+	if next && !returned { // the one at hand is not over
+		return r, false
+	}
+	return end, next
 }
 
 // otherPayment is a payment for good that another check was redeemed for.
@@ -311,33 +317,34 @@ func cut(reference string) string {
 	return string(characters[:min(len(characters), most)])
 }
 
-// report says what became of a check. While the service does not answer, that goes on
-// in the background: the agent is answered all the same.
-func (c *mappedCall) report(checkID string, report client.OutcomeReport) {
+// report says what became of a check, and whether that is recorded. While the service
+// does not answer, that goes on in the background: the agent is answered all the same.
+func (c *mappedCall) report(checkID string, report client.OutcomeReport) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), hurry)
 	defer cancel()
-	if c.gw.reported(ctx, checkID, report) {
-		return
+	if recorded, again := c.gw.reported(ctx, checkID, report); !again {
+		return recorded
 	}
 	c.s.calls.Go(func() {
 		end := time.Now().Add(reportTimeout)
 		for pause := time.Second; time.Now().Before(end); pause = min(2*pause, 30*time.Second) {
 			time.Sleep(pause)
 			ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
-			done := c.gw.reported(ctx, checkID, report)
+			_, again := c.gw.reported(ctx, checkID, report)
 			cancel()
-			if done {
+			if !again {
 				return
 			}
 		}
 	})
+	return false
 }
 
-// reported sends a report, and is false where it should be sent again.
-func (g *Gateway) reported(ctx context.Context, checkID string, report client.OutcomeReport) bool {
+// reported sends a report, and says whether it is recorded, or else should be sent again.
+func (g *Gateway) reported(ctx context.Context, checkID string, report client.OutcomeReport) (recorded, again bool) {
 	_, err := g.api.ReportOutcome(ctx, checkID, report)
 	if err == nil {
-		return true
+		return true, false
 	}
 	refused, ok := errors.AsType[*client.Error](err)
 	g.metrics.unrecorded.Inc()
@@ -349,5 +356,5 @@ func (g *Gateway) reported(ctx context.Context, checkID string, report client.Ou
 	if unfit { // what a server said must not hide how its call ended
 		return g.reported(ctx, checkID, plain)
 	}
-	return final
+	return false, !final
 }

@@ -39,6 +39,7 @@ type fakeCheck struct {
 	doubt                                  bool
 	forgotten                              bool // its idempotency key is older than a day
 	late                                   bool // it is too old to be redeemed
+	expired                                bool // likewise, and that is said first, also of one that was redeemed
 	executedReports                        int
 }
 
@@ -251,6 +252,8 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, caller, key st
 	switch {
 	case c.decision != "allow":
 		refusal(w, 409, "check_not_allowed", "not allowed")
+	case c.expired:
+		refusal(w, 409, "check_expired", "too old")
 	case c.redeemed == key && c.redeemer == caller && c.outcome == "" && !c.doubt:
 		w.Header().Set("Idempotent-Replayed", "true")
 		answer(w, 200, c.redemption())

@@ -12,18 +12,21 @@ const shadowTimeout = 2 * time.Second
 func (c *mappedCall) shadowed() bool { return !c.until.IsZero() }
 
 // shadow carries a call out that enforcement would have ended with r, unless that has
-// carried it out already, under its check. The server's answer passes as it is.
+// carried it out already, under its check, or the agent cancelled it. The server's answer passes as it is.
 func (c *mappedCall) shadow(r result) result {
 	r.shadow = r.state
 	if c.answer == nil {
 		if r.state == stateError {
 			c.gw.log.Warn("a shadow passes a call without a decision", "upstream", c.l.u.name, "tool", c.name, "reason", r.text)
 		}
-		arguments, err := c.t.sent(c.arguments, rand.Text())
-		if err != nil {
-			arguments = c.arguments
+		a := answered{unsent: true, problem: "the call was cancelled"}
+		if c.ctx.Err() == nil {
+			arguments, err := c.t.sent(c.arguments, rand.Text())
+			if err != nil {
+				arguments = c.arguments
+			}
+			a = c.ask(arguments)
 		}
-		a := c.ask(arguments)
 		c.answer, r.state = &a, c.ended(a)
 	}
 	r.server, r.text, r.isError = c.answer.result, "", false

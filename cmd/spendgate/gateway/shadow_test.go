@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -84,5 +87,34 @@ func TestShadowFollows(t *testing.T) {
 	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": "ch_1", "amount": 1}})
 	if err != nil || r.Meta[metaState] != stateInDoubt || !f.checks[0].doubt || textIn(r) != "declined" {
 		t.Errorf("%v %v %q", err, r.Meta, textIn(r))
+	}
+}
+
+// noted is a conn that takes what is written.
+type noted struct {
+	conn
+	written []message
+}
+
+func (n *noted) write(m message) error { n.written = append(n.written, m); return errLost }
+func (n *noted) close()                {}
+
+// A shadow sends no call that the agent cancelled before the server was called.
+func TestShadowCancelled(t *testing.T) {
+	g := &Gateway{file: &File{}, log: quiet(), stopping: t.Context()}
+	for name, sent := range map[string]int{"cancelled": 0, "not cancelled": 1} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if name == "cancelled" {
+			cancel()
+		}
+		server := new(noted)
+		l := newLink(&upstream{name: "psp"}, newSession(g, nil))
+		l.conn = server
+		c := &mappedCall{gw: g, l: l, t: mapping(nil), ctx: ctx, arguments: jsontext.Value("{}"), until: time.Now()}
+		r := c.shadow(result{state: stateError})
+		if calls := len(server.written); calls != sent || sent == 0 && (r.state != stateError || r.text != "the call was cancelled") {
+			t.Errorf("%s: %d calls, %+v", name, calls, r)
+		}
+		cancel()
 	}
 }
