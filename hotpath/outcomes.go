@@ -77,9 +77,13 @@ func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, un
 				return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 			}
 		}
+		assumed := untouched
 		untouched = false
 		course := spend.CourseOf(steps)
 		o, replayed, err := next(&course, reporting.refused)
+		if assumed && err != nil {
+			continue // why it is refused is said by what is recorded, and by nothing older
+		}
 		if err != nil || replayed {
 			return o, replayed, err
 		}

@@ -103,6 +103,22 @@ func TestLateByTheStoresClock(t *testing.T) {
 	})
 }
 
+// F129: what a node assumes of a check refuses nothing. One that was redeemed at another node
+// is told as that, and not as too late, after which it would be given back.
+func TestRedeemedElsewhereIsNotExpired(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.now = func() time.Time { return time.Now().Add(time.Hour) } // as late as it will be
+		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
+		c := f.check(0, refundOf(t, "10", "c")).answer.Check
+		if err := f.redeem(0, c, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := errors.AsType[*hotpath.AlreadyRedeemedError](f.redeem(1, c, "")); !ok {
+			t.Errorf("got %v", f.redeem(1, c, ""))
+		}
+	})
+}
+
 // F129: a store that answered from memory, or another one than it asked, refuses to redeem a
 // check that it lacks.
 func TestForgottenCheckIsNotRedeemed(t *testing.T) {

@@ -44,9 +44,10 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	if !session.met { // nor is it known what this server has
 		session.met = true
 		s.forgetRecorded()
-		if refused := redeemed(outcomes); s.remembered.forget() && refused != nil {
-			return refused
-		}
+		s.remembered.forget()
+	}
+	if err := s.remembered.refuse(outcomes); err != nil {
+		return err
 	}
 	reach := horizon(checks)
 	if reach <= s.horizonMS.Load() {
@@ -74,21 +75,6 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		known = s.horizonMS.Load()
 	}
 	return nil
-}
-
-// redeemed refuses the redemptions of a commit, whose checks may not have been read from
-// the server that is to record it; nil without one.
-func redeemed(outcomes []*spend.Outcome) error {
-	refused := new(audit.ReportedError)
-	for _, o := range outcomes {
-		if o.Status == spend.Redeemed {
-			refused.CheckIDs = append(refused.CheckIDs, o.CheckID)
-		}
-	}
-	if refused.CheckIDs == nil {
-		return nil
-	}
-	return refused
 }
 
 // forgetRecorded forgets what need not be recorded again: the server may be one that

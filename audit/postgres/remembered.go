@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"maps"
 	"sync"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
@@ -16,16 +18,22 @@ import (
 type remembered struct {
 	mu     sync.Mutex
 	wanted bool // somebody redeems at this node; nothing is kept for nobody
-	given  bool // something was handed out since all was forgotten last
 	checks map[spend.ID]*spend.Check
 	order  []spend.ID // the oldest is at next
 	next   int
+
+	// given were handed out in the last minutes, and their redemptions may be on their way;
+	// earlier ones are in before. unsure are those that the server may lack by now.
+	given, before, unsure map[spend.ID]bool
+	turned                time.Time // when given became before
 }
 
 const (
 	maxRemembered = 8192
 	// rememberedFor is how old a check may be; later it may be archived.
 	rememberedFor = time.Hour
+	// givenFor is longer than a redemption is on its way.
+	givenFor = time.Minute
 	// rememberedBytes bounds the texts of a check without a limit of their own.
 	rememberedBytes = 4096
 )
@@ -51,10 +59,13 @@ func (r *remembered) take(ids []spend.ID) (found []*spend.Check, others []spend.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.wanted = true
+	if time.Since(r.turned) > givenFor {
+		r.given, r.before, r.turned = make(map[spend.ID]bool), r.given, time.Now()
+	}
 	for _, id := range ids {
 		if c := r.checks[id]; c != nil && time.Since(c.Timestamp()) < rememberedFor {
 			found = append(found, c)
-			r.given = true
+			r.given[id] = true
 		} else {
 			others = append(others, id)
 		}
@@ -69,16 +80,40 @@ func (r *remembered) remove(outcomes []*spend.Outcome) {
 	defer r.mu.Unlock()
 	for _, o := range outcomes {
 		delete(r.checks, o.CheckID)
+		delete(r.given, o.CheckID)
+		delete(r.before, o.CheckID)
 	}
 }
 
-// forget forgets all: the server may be one that lacks them. It reports whether one was
-// handed out before.
-func (r *remembered) forget() (given bool) {
+// forget forgets all: the server may be one that lacks them, also those that were handed
+// out and are on their way.
+func (r *remembered) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	given = r.given
-	r.given = false
 	clear(r.checks)
-	return given
+	r.unsure = make(map[spend.ID]bool, len(r.given)+len(r.before))
+	maps.Copy(r.unsure, r.before)
+	maps.Copy(r.unsure, r.given)
+	r.given, r.before, r.turned = nil, nil, time.Time{}
+}
+
+// refuse refuses, once, the redemptions of a commit whose checks were handed out before all
+// was forgotten: who asked has them read from this server. It returns nil without one.
+func (r *remembered) refuse(outcomes []*spend.Outcome) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.unsure) == 0 {
+		return nil
+	}
+	refused := new(audit.ReportedError)
+	for _, o := range outcomes {
+		if o.Status == spend.Redeemed && r.unsure[o.CheckID] {
+			refused.CheckIDs = append(refused.CheckIDs, o.CheckID)
+			delete(r.unsure, o.CheckID)
+		}
+	}
+	if refused.CheckIDs == nil {
+		return nil
+	}
+	return refused
 }

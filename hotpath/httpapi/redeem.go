@@ -22,7 +22,7 @@ func (a *API) postRedeem(x *exchange) error {
 	}
 	redeemed, replayed, err := a.authorizer.Redeem(x.context(), x.request(), check, untouched, asked)
 	if err != nil {
-		return err
+		return orAbsent(err, errCheckNotFound)
 	}
 	hash := spend.ActionHash(check)
 	o := newObject(x.out)
