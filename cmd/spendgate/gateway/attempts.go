@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	maxAttempts   = 1000
+	maxAttempts   = 1000 // that one call goes through
+	maxWalked     = 8    // of them one by one, before the last one is looked for
 	maxRemembered = 10_000
 )
 
@@ -40,6 +41,35 @@ func (a *attempts) note(identity string, attempt int) {
 		a.at = make(map[string]int)
 	}
 	a.at[identity] = max(attempt, a.at[identity])
+}
+
+// lastAttempt returns the last attempt that is recorded of this attempt's principal, found
+// by doubling and halving; what cannot be read is not there. Calls may begin with it: an
+// attempt is made only once all before it are over for good.
+func (c *mappedCall) lastAttempt() int {
+	ctx, cancel := c.asking(c.ctx)
+	defer cancel()
+	own, err := c.recorded(ctx, c.checked)
+	if err != nil || own.Principal == "" {
+		return c.attempt
+	}
+	made := func(attempt int) bool {
+		page, err := c.gw.api.Checks(ctx, client.CheckQuery{IdempotencyKey: c.key(attempt), Limit: 100})
+		return err == nil && slices.ContainsFunc(page.Data, func(record client.CheckRecord) bool {
+			return client.SamePrincipal(record.Principal, own.Principal)
+		})
+	}
+	last, step := c.attempt, 1
+	const most = 1 << 24
+	for ; step < most && made(last+step); step *= 2 {
+		last += step
+	}
+	for step /= 2; step > 0; step /= 2 {
+		if made(last + step) {
+			last += step
+		}
+	}
+	return last
 }
 
 // otherRequest reports whether a check was refused because another one has its

@@ -312,9 +312,9 @@ func (l *link) call(ctx context.Context, over conn, m message, grace time.Durati
 // unsent takes back a request of which nothing was sent yet, and reports whether it did.
 func (l *link) unsent(m message) bool {
 	l.mu.Lock()
-	child, ok := l.conn.(*lines) // what goes to others is sent at once
+	c, ok := l.conn.(interface{ unsend(m message) bool })
 	l.mu.Unlock()
-	return ok && child.unsend(m)
+	return ok && c.unsend(m)
 }
 
 // forgetTools has the next call ask for the server's tools again.

@@ -30,6 +30,7 @@ type mappedCall struct {
 	identity  string // of the call
 	payment   string // what the call pays for good, whichever agent calls; empty unless it is once
 	attempt   int
+	checked   string // the check of the attempt
 
 	until    time.Time // of a shadow: how long the service may be asked; zero in enforcement
 	answer   *answered // of the server, once it was called
@@ -98,14 +99,21 @@ func (c *mappedCall) enforce(err error) result {
 	if err != nil {
 		return c.failure("%v.", err)
 	}
-	for c.attempt = c.gw.attempts.of(c.identity); c.attempt < maxAttempts; c.attempt++ {
+	// How many attempts there are does not matter: an agent that waits for room in a budget makes one with each call.
+	c.attempt = c.gw.attempts.of(c.identity)
+	for tried := 1; tried <= maxAttempts; tried++ {
 		r, next := c.try()
 		if !next {
 			return r
 		}
-		c.gw.attempts.note(c.identity, c.attempt+1)
+		last := c.attempt + 1
+		if tried == maxWalked {
+			last = max(last, c.lastAttempt())
+		}
+		c.attempt = last
+		c.gw.attempts.note(c.identity, c.attempt)
 	}
-	return c.failure("it was attempted %d times.", maxAttempts)
+	return c.failure("%d attempts of it are over, and there are more. Call again with exactly the same arguments.", maxAttempts)
 }
 
 // read finds out what the call would do, and whether its tool is the accepted one.
@@ -170,6 +178,7 @@ func (c *mappedCall) try() (r result, next bool) {
 	for range rounds {
 		check, err := c.check(a)
 		if conflict, id := otherRequest(err); conflict {
+			c.checked = id
 			return c.otherArguments(id)
 		}
 		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodeApprovalExpired {
@@ -178,6 +187,7 @@ func (c *mappedCall) try() (r result, next bool) {
 		if err != nil {
 			return c.failure("%v. Call again later with exactly the same arguments.", err), false
 		}
+		c.checked = check.CheckID
 		switch {
 		case check.Outcome.Reported():
 			return c.over(check)

@@ -34,9 +34,10 @@ type remote struct {
 	// keep the agent's other messages waiting.
 	telling chan struct{}
 
-	mu      sync.Mutex
-	session string
-	version string
+	mu       sync.Mutex
+	session  string
+	version  string
+	postings map[string]*posting // the requests that have no response yet
 }
 
 func newRemote(u *upstream) *remote {
@@ -47,7 +48,10 @@ func newRemote(u *upstream) *remote {
 	}
 	// A redirect would take the headers, with their secrets, to another address.
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &remote{u: u, client: client, ctx: ctx, cancel: cancel, in: make(chan message), telling: make(chan struct{}, maxTelling)}
+	return &remote{
+		u: u, client: client, ctx: ctx, cancel: cancel, in: make(chan message), telling: make(chan struct{}, maxTelling),
+		postings: make(map[string]*posting),
+	}
 }
 
 func (r *remote) read() (message, error) {
@@ -66,8 +70,11 @@ func (r *remote) write(m message) error {
 		return errLost
 	}
 	if m.isCall() {
-		go r.exchange(m)
-		return nil
+		body, err := r.posting(m)
+		if err == nil {
+			go r.exchange(m, body)
+		}
+		return err
 	}
 	if m.Method == noteInitialized { // before all requests
 		if err := r.tell(m); err != nil {
@@ -90,7 +97,11 @@ func (r *remote) write(m message) error {
 
 // tell posts what has no response.
 func (r *remote) tell(m message) error {
-	response, err := r.post(m)
+	text, err := encodeMessage(m)
+	if err != nil {
+		return fmt.Errorf("cannot write a message: %w", err)
+	}
+	response, err := r.send(r.ctx, http.MethodPost, bytes.NewReader(text), int64(len(text)), "")
 	if err != nil {
 		return err
 	}
@@ -107,10 +118,11 @@ func (r *remote) deliver(m message) {
 }
 
 // exchange posts a request and delivers what comes back, the response at last.
-func (r *remote) exchange(m message) {
+func (r *remote) exchange(m message, body *posting) {
+	defer r.forget(m, body)
 	id := string(m.ID)
 	err := func() error {
-		response, err := r.post(m)
+		response, err := r.send(body.ctx, http.MethodPost, body, int64(body.text.Len()), "")
 		if err != nil {
 			return err
 		}
@@ -214,7 +226,7 @@ func (r *remote) resume(last string, retry time.Duration) (*http.Response, error
 		case <-r.ctx.Done():
 			return nil, r.ctx.Err()
 		}
-		response, err := r.send(http.MethodGet, nil, last)
+		response, err := r.send(r.ctx, http.MethodGet, nil, 0, last)
 		if err == nil && response.StatusCode == http.StatusOK {
 			return response, nil
 		}
@@ -233,7 +245,7 @@ func (r *remote) resume(last string, retry time.Duration) (*http.Response, error
 func (r *remote) listen() {
 	last := ""
 	for pause := time.Second; r.ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
-		response, err := r.send(http.MethodGet, nil, last)
+		response, err := r.send(r.ctx, http.MethodGet, nil, 0, last)
 		if err == nil {
 			if response.StatusCode == http.StatusOK {
 				seen, _, _ := r.events(response.Body, "")
@@ -279,19 +291,13 @@ func (r *remote) accepted(response *http.Response) error {
 	}
 }
 
-func (r *remote) post(m message) (*http.Response, error) {
-	text, err := encodeMessage(m)
-	if err != nil {
-		return nil, fmt.Errorf("cannot write a message: %w", err)
-	}
-	return r.send(http.MethodPost, text, "")
-}
-
-func (r *remote) send(method string, body []byte, last string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(r.ctx, method, r.u.URL, bytes.NewReader(body))
+// send makes a request, whose body has size bytes.
+func (r *remote) send(ctx context.Context, method string, body io.Reader, size int64, last string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, r.u.URL, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotSent, err)
 	}
+	request.ContentLength = size
 	for name, v := range r.u.Headers {
 		request.Header.Set(name, v.text)
 	}
@@ -329,7 +335,7 @@ func (r *remote) close() {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			if response, err := r.send(http.MethodDelete, nil, ""); err == nil {
+			if response, err := r.send(r.ctx, http.MethodDelete, nil, 0, ""); err == nil {
 				response.Body.Close() //nolint:errcheck // only read
 			}
 		}()
