@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,9 +31,9 @@ func Keeper() Actor { return Actor{Principal: "spendgate"} }
 // EventsRemoval is what a change of kind EventsRemoved says: Count events were removed,
 // of numbers up to UpTo, all of which happened before that UTC day.
 type EventsRemoval struct {
-	UpTo   int64  `json:"up_to"`
-	Count  int64  `json:"removed"`
-	Before string `json:"before"` // a date
+	UpTo   int64
+	Count  int64
+	Before string // a date
 }
 
 // Cutoff returns the beginning of the day before which all of it happened.
@@ -40,7 +41,13 @@ func (r *EventsRemoval) Cutoff() (time.Time, error) { return time.Parse(time.Dat
 
 // ParseEventsRemoval reads the details of a change.
 func ParseEventsRemoval(details string) (r EventsRemoval, err error) {
-	if err := json.Unmarshal([]byte(details), &r); err != nil {
+	var said map[string]json.RawMessage // by names as they are: a struct would take those in other letters
+	err = json.Unmarshal([]byte(details), &said)
+	if err == nil {
+		err = errors.Join(json.Unmarshal(said["up_to"], &r.UpTo), json.Unmarshal(said["removed"], &r.Count),
+			json.Unmarshal(said["before"], &r.Before))
+	}
+	if err != nil {
 		return r, fmt.Errorf("cannot read what was removed: %w", err)
 	}
 	return r, nil

@@ -16,6 +16,7 @@ import (
 func retentionTests() []test {
 	return []test{
 		{"EventsAreKept", eventsAreKept},
+		{"EventsAreKeptLonger", eventsAreKeptLonger},
 		{"EventsLeaveAmidReaders", eventsLeave},
 	}
 }
@@ -123,7 +124,12 @@ func eventsAreKept(t *testing.T, s Subject) {
 	if _, err := s.ReplayDelivery(ctx, w.ID, last.ID); !errors.As(err, &removed) || removed.UpTo != 6 {
 		t.Errorf("a replay of what was removed: %v", err)
 	}
-	removals(t, s)
+	if n := s.Count(t, "SELECT count(*) FROM webhook_retries"); n != 0 {
+		t.Errorf("a replay of what was removed leaves %d to be sent", n)
+	}
+	noneWaits(t, s, w.ID)
+	removals(t, s, audit.EventsRemoval{UpTo: 2, Count: 2}, audit.EventsRemoval{UpTo: 3, Count: 1}, audit.EventsRemoval{UpTo: 4, Count: 1},
+		audit.EventsRemoval{UpTo: 6, Count: 2})
 
 	for _, sql := range []string{"DELETE FROM events WHERE sequence = 7", "UPDATE events SET sequence = 3 WHERE sequence = 7"} {
 		if err := s.Exec(t, sql); err == nil {
@@ -135,15 +141,43 @@ func eventsAreKept(t *testing.T, s Subject) {
 	}
 }
 
-// removals demands the record of what eventsAreKept removed.
-func removals(t *testing.T, s Subject) {
+// noneWaits demands that what a webhook was to be sent again, and was removed meanwhile, is no attempt that waits.
+func noneWaits(t *testing.T, s Subject, id spend.ID) {
+	t.Helper()
+	must(t, s.Exec(t, "INSERT INTO webhook_retries (webhook_id, sequence, attempts, since, due_at) "+
+		"SELECT webhook_id, 2, 1, resume_at, resume_at FROM webhook_states"))
+	leases, err := s.LeaseWebhooks(t.Context(), spend.NewID(now()), nil, longLease)
+	if err != nil || len(leases.Due) != 0 || leases.Waiting != 0 {
+		t.Errorf("leases: %+v, %v", leases, err)
+	}
+	if waiting, err := s.RetryWebhook(t.Context(), id); err != nil || waiting != 0 {
+		t.Errorf("a retry of all: %d, %v", waiting, err)
+	}
+}
+
+// eventsAreKeptLonger: the day of a removal is not before that of the one before it, which left
+// some, though more is to be kept by then.
+func eventsAreKeptLonger(t *testing.T, s Subject) {
+	mustHappenAgo(t, s, 100, 95, 40)
+	mustBeKept(t, s, "at first", 0, 1, 2, 3)
+	w, _ := mustCreateWebhook(t, s, 1)
+	mustKeep(t, s, "behind a cursor", 95)
+	must(t, s.DeleteWebhook(t.Context(), actor(), w.ID))
+	oldest, err := s.KeepEvents(t.Context(), 90*day, now())
+	if err != nil || now().Sub(oldest)/day != 40 {
+		t.Errorf("kept for 90 days: %v, %v", oldest, err)
+	}
+	removals(t, s, audit.EventsRemoval{UpTo: 1, Count: 1}, audit.EventsRemoval{UpTo: 2, Count: 1})
+}
+
+// removals demands the record of removals, all as of events that were kept for 30 days.
+func removals(t *testing.T, s Subject, want ...audit.EventsRemoval) {
 	t.Helper()
 	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := audit.KeptFrom(audit.LeastEventsKept, now()).Format(time.DateOnly)
-	want := []audit.EventsRemoval{{UpTo: 2, Count: 2}, {UpTo: 3, Count: 1}, {UpTo: 4, Count: 1}, {UpTo: 6, Count: 2}}
 	for i := range changes {
 		c := &changes[i]
 		if c.Kind != audit.EventsRemoved {

@@ -82,14 +82,15 @@ func (s *Store) LeaseWebhooks(
 		if err != nil {
 			return err
 		}
-		err = db.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM webhook_retries AS r JOIN webhooks AS w ON w.id = r.webhook_id WHERE w.active
-			LIMIT $1) AS waiting`,
+		err = db.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM webhook_retries AS r JOIN webhooks AS w ON w.id = r.webhook_id
+			WHERE w.active AND r.sequence > events_floor() LIMIT $1) AS waiting`,
 			audit.MaxWaiting).Scan(&leases.Waiting)
 		if err != nil {
 			return err
 		}
 		rows, _ := db.Query(ctx, `SELECT w.id FROM webhooks AS w
-			WHERE w.active AND EXISTS (SELECT 1 FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.due_at <= clock_timestamp())`)
+			WHERE w.active AND EXISTS (SELECT 1 FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.due_at <= clock_timestamp()
+				AND r.sequence > events_floor())`)
 		if leases.Due, err = pgx.CollectRows(rows, scanID); err != nil || leases.Active <= len(serving) {
 			return err
 		}
@@ -211,8 +212,10 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 	if err != nil {
 		return nil, err
 	}
-	// What is to be sent again is not removed from here on; what was before is forgotten.
-	floor, err := one(ctx, s, "cannot read which events were removed", pgx.RowTo[int64], "SELECT events_floor()")
+	// What is to be sent again is not removed from here on; what was before is not sent.
+	floor, err := one(ctx, s, "cannot read which events were removed", pgx.RowTo[int64], `WITH removed AS (
+			DELETE FROM webhook_retries WHERE webhook_id = $1 AND sequence <= events_floor())
+		SELECT events_floor()`, [16]byte(webhookID))
 	if err == nil && d.Sequence <= floor {
 		err = &audit.EventsRemovedError{UpTo: floor}
 	}
@@ -236,7 +239,8 @@ func (s *Store) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err
 		if err != nil {
 			return err
 		}
-		return db.QueryRow(ctx, "SELECT count(*) FROM webhook_retries WHERE webhook_id = $1", [16]byte(id)).Scan(&waiting)
+		return db.QueryRow(ctx, "SELECT count(*) FROM webhook_retries WHERE webhook_id = $1 AND sequence > events_floor()", [16]byte(id)).
+			Scan(&waiting)
 	})
 	return waiting, err
 }

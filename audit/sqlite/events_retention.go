@@ -11,6 +11,10 @@ import (
 // eventsFloor is the number up to which events were removed.
 const eventsFloor = `coalesce((SELECT details ->> 'up_to' FROM changes WHERE kind = 'events.removed' ORDER BY seq DESC LIMIT 1), 0)`
 
+// removedBefore is the day of the newest removal. That of the next is not before it, though more
+// is to be kept by then.
+const removedBefore = `coalesce((SELECT details ->> 'before' FROM changes WHERE kind = 'events.removed' ORDER BY seq DESC LIMIT 1), '')`
+
 // removedAtOnce bounds a transaction that removes: commits wait for it.
 const removedAtOnce = 1000
 
@@ -70,7 +74,11 @@ func (s *Store) removeEvents(ctx context.Context, floor int64, old []audit.Event
 			return err
 		}
 		upTo := old[removed-1].Sequence
-		removal := audit.EventsRemoval{UpTo: upTo, Count: int64(removed), Before: before.Format(time.DateOnly)}
+		last, err := scalar[string](tx.QueryRow("SELECT " + removedBefore))
+		if err != nil {
+			return err
+		}
+		removal := audit.EventsRemoval{UpTo: upTo, Count: int64(removed), Before: max(before.Format(time.DateOnly), last)}
 		if err := record(tx, audit.ChangeOfEvents(removal, generation, time.Now())); err != nil {
 			return err
 		}

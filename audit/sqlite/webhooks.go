@@ -135,13 +135,14 @@ func (s *Store) LeaseWebhooks(
 		return leases, unavailable(doing, err)
 	}
 	leases.Due, err = collect(ctx, s.reader, doing, scanID, `SELECT w.id FROM webhooks AS w
-		WHERE w.active AND EXISTS (SELECT 1 FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.due_at <= ?)`, time.Now().UnixMilli())
+		WHERE w.active AND EXISTS (SELECT 1 FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.due_at <= ?
+			AND r.sequence > `+eventsFloor+")", time.Now().UnixMilli())
 	if err != nil {
 		return leases, err
 	}
 	leases.Waiting, err = one(ctx, s.reader, doing, scalar[int],
-		"SELECT count(*) FROM (SELECT 1 FROM webhook_retries WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) LIMIT ?)",
-		audit.MaxWaiting)
+		"SELECT count(*) FROM (SELECT 1 FROM webhook_retries WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) AND sequence > "+
+			eventsFloor+" LIMIT ?)", audit.MaxWaiting)
 	if err != nil {
 		return leases, err
 	}
@@ -323,7 +324,7 @@ func (s *Store) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err
 		if _, err := tx.Exec("UPDATE webhook_retries SET due_at = ?1 WHERE webhook_id = ?2 AND due_at > ?1", now, id[:]); err != nil {
 			return err
 		}
-		return tx.QueryRow("SELECT count(*) FROM webhook_retries WHERE webhook_id = ?", id[:]).Scan(&waiting)
+		return tx.QueryRow("SELECT count(*) FROM webhook_retries WHERE webhook_id = ? AND sequence > "+eventsFloor, id[:]).Scan(&waiting)
 	})
 	return waiting, err
 }

@@ -50,6 +50,25 @@ func newAgedTrail(t *testing.T) (tr *trail, old int, violations []spend.ID) {
 	return tr, int(head), []spend.ID{batch[0].ID, batch[3].ID, batch[4].ID}
 }
 
+// TestEventsKeptLonger has more kept after a removal that left some.
+func TestEventsKeptLonger(t *testing.T) {
+	t.Parallel()
+	tr, old, _ := newAgedTrail(t)
+	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "https://hooks.example", EventTypes: audit.EventTypes(), Active: true, CreatedAt: time.Now()}
+	act(t, tr.store.CreateWebhook(t.Context(), audit.Actor{KeyID: "key_1"}, w, "whsec_c2VjcmV0", 2))
+	keep := func(d time.Duration, left int) {
+		_, err := tr.store.KeepEvents(t.Context(), d, time.Now())
+		act(t, err)
+		if n := tr.count("events WHERE sequence <= " + fmt.Sprint(old)); n != left {
+			t.Fatalf("%d old events are left, want %d", n, left)
+		}
+	}
+	keep(audit.LeastEventsKept, old-2)
+	act(t, tr.store.DeleteWebhook(t.Context(), audit.Actor{KeyID: "key_1"}, w.ID))
+	keep(audit.LeastEventsKept+5*24*time.Hour, 0)
+	tr.bothFind("", "SELECT")
+}
+
 // TestRemovedEvents tells events that left by their retention from events that somebody
 // took away.
 func TestRemovedEvents(t *testing.T) {
@@ -88,6 +107,9 @@ func TestRemovedEvents(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "5", "{}", `{"up_to": "9", "removed": 1, "before": "2026-01-01"}`, `{"up_to": 9, "removed": 1, "before": 7}`,
+		`{"up_to": 4.0, "removed": 4, "before": "2026-01-01"}`, `{"up_to": 4, "removed": -4, "before": "2026-01-01"}`,
+		`{"up_to": 4, "removed": 0, "before": "2026-01-01"}`, `{"up_to": 9223372036854775808, "removed": 4, "before": "2026-01-01"}`,
+		`{"up_to": 4, "removed": 4, "before": "20260101"}`, `{"UP_TO": 4, "removed": 4, "before": "2026-01-01"}`,
 	} {
 		want := []string{
 			"altered change 4 of the configuration", "inserted change 4 of the configuration", "removed event 1",

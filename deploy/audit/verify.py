@@ -862,7 +862,8 @@ class Verifier:
             up_to, removed, day = said["up_to"], said["removed"], datetime.date.fromisoformat(said["before"])
             before = (day - datetime.date(2000, 1, 1)).days * 86400 * 1000000
             late = before > integer(fields[10]) - 30 * 86400 * 1000000 + 60 * 1000000
-            counts = fields[2] == b"/v1/events" and up_to > self.floor and before >= self.kept_from and not late
+            numbers = type(up_to) is int and type(removed) is int and 0 < removed < 1 << 63 and self.floor < up_to < 1 << 63
+            counts = fields[2] == b"/v1/events" and numbers and before >= self.kept_from and not late and day.isoformat() == said["before"]
             total = self.removed + removed
         except (ValueError, KeyError, TypeError, RecursionError):
             counts = False

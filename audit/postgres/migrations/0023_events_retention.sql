@@ -52,7 +52,9 @@ BEGIN
     IF keep_ms < 30 * 86400000::bigint THEN
         RAISE EXCEPTION 'events are kept for 30 days at least' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT e.sequence + most - 1 INTO bound FROM events AS e WHERE e.sequence > floor ORDER BY e.sequence LIMIT 1;
+    -- What gets a number from here on is not looked at, and so stays.
+    SELECT least(e.sequence + most - 1, (SELECT max(n.sequence) FROM events AS n)) INTO bound
+        FROM events AS e WHERE e.sequence > floor ORDER BY e.sequence LIMIT 1;
     SELECT e.sequence INTO young FROM events AS e WHERE e.sequence > floor AND e.sequence <= bound AND event_at(e.source, e.type) >= before
         ORDER BY e.sequence LIMIT 1;
     IF bound IS NULL OR young - 1 <= floor THEN
@@ -68,6 +70,9 @@ BEGIN
     IF up_to IS NULL OR events_floor() <> floor THEN -- another node is at it
         RETURN false;
     END IF;
+    -- That day never goes back, though nodes may be set to keep more, or have clocks of their own.
+    before := greatest(before, (SELECT (c.details::jsonb ->> 'before')::timestamp AT TIME ZONE 'UTC' FROM changes AS c
+        WHERE c.subject = '/v1/events' AND c.kind = 'events.removed' ORDER BY c.seq DESC LIMIT 1));
     SELECT count(*) INTO removed FROM events AS e WHERE e.sequence > floor AND e.sequence <= up_to;
     PERFORM record_change(raise_generation(), 'events.removed', '/v1/events', NULL, who,
         jsonb_build_object('up_to', up_to, 'removed', removed, 'before', to_char(before AT TIME ZONE 'UTC', 'YYYY-MM-DD')),
