@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"bytes"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -104,48 +103,5 @@ func (s *suite) redemptionOfDeadNode(t *testing.T) {
 	}
 	if n := recorded(); n != 1 {
 		t.Errorf("%d redemptions are recorded", n)
-	}
-}
-
-// S74: what was redeemed 15 minutes ago, by the server's clock, and not reported on is in doubt by the
-// service's own word: an event says so, and it is listed until somebody reports.
-func (s *suite) inDoubtByService(t *testing.T) {
-	action := s.action("87")
-	id := check(t, s.client(0), action).Result().CheckID
-	_, raw, err := s.Nodes[0].Admin(s.AdminKey).CreateKeyOf(t.Context(), "payouts", 1000, "executor")
-	act(t, err)
-	s.issued = append(s.issued, raw)
-	says := func(c *fleet.Client, method, path string, body any) string {
-		answer, err := c.Do(t.Context(), method, path, body)
-		act(t, err)
-		if answer.Status/100 != 2 {
-			t.Fatalf("%s %s: %s", method, path, answer)
-		}
-		return string(answer.Body)
-	}
-	says(s.Nodes[0].Client(raw), http.MethodPost, "/v1/checks/"+id+"/redeem", map[string]any{
-		"amount": action.Amount, "currency": action.Currency, "counterparty": action.Counterparty,
-	})
-	listed := func() bool {
-		return strings.Contains(says(s.client(1), http.MethodGet, "/v1/checks?outcome=in_doubt", nil), id)
-	}
-	told := func() bool {
-		return strings.Contains(says(s.client(1), http.MethodGet, "/v1/events?type=check.in_doubt", nil), id)
-	}
-	back := func(interval string) {
-		_, err := s.Postgres.Pool.Exec(t.Context(), "UPDATE redemptions_open SET redeemed_at = redeemed_at - $2::interval "+
-			"WHERE 'chk_' || replace(check_id::text, '-', '') = $1", id, interval)
-		act(t, err)
-	}
-	back("14 minutes")
-	time.Sleep(6 * time.Second) // nodes look every few seconds
-	if listed() || told() {
-		t.Error("in doubt before its time")
-	}
-	back("61 seconds")
-	eventually(t, patience, "the service says that it is in doubt", func() bool { return listed() && told() })
-	says(s.Nodes[1].Client(raw), http.MethodPost, "/v1/checks/"+id+"/outcome", map[string]any{"status": "executed"})
-	if listed() {
-		t.Error("listed behind its outcome")
 	}
 }

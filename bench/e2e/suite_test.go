@@ -94,7 +94,6 @@ func testFleet(t *testing.T, binary string) {
 		{"G3 commit of lost windows", s.commitOfLostWindows},
 		{"F16 locks of a dead node", s.locksOfDeadNode},
 		{"F126 redemption of a dead node", s.redemptionOfDeadNode},
-		{"S74 in doubt by the service", s.inDoubtByService},
 		{"G11 in flight at the end", s.finishedAtTheEnd},
 		{"G11 stop beside a hung database", s.stopsBesideAHungDatabase},
 		{"G8 the trail is proved", s.trailIsProved},
