@@ -60,7 +60,7 @@ func TestCancelledConnecting(t *testing.T) {
 				connecting.RLock()
 			}
 			defer connecting.RUnlock()
-			return net.Dial(network, address) //nolint:noctx,wrapcheck // of a test
+			return net.Dial(network, address) //nolint:wrapcheck // of a test
 		}
 		return server, nil
 	}
