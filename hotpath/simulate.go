@@ -34,17 +34,21 @@ func (a *Authorizer) Simulate(
 
 // TryRules judges the actions as Simulate does, but by rules that are not stored, as if they
 // were the next version of the policy, which need not exist. They are what who may write
-// policies may try. The faults that were found in the rest of the request, and those of the
-// rules, are returned together as spend.Faults. Errors: a ForbiddenError, ErrUnavailable,
+// policies may try: others are told so, whatever their rules are. The faults that were found in
+// the rest of the request, and those of the rules, are returned together as spend.Faults. Errors: a ForbiddenError, ErrUnavailable,
 // ErrOverloaded.
 func (a *Authorizer) TryRules(
 	ctx context.Context, r Request, policyID, rules string, actions []*spend.Action, faults spend.Faults,
 ) (checks []*spend.Check, policyVersion int, err error) {
-	program, err := a.tried(ctx, policyID, rules, faults)
-	if err != nil {
+	// Whoever may not is refused before their rules cost anything.
+	if err := r.Access.permit(spend.PoliciesWrite); err != nil {
 		return nil, 0, err
 	}
-	if err := r.Access.permit(spend.PoliciesWrite); err != nil {
+	if spend.ValidPolicyID(policyID) && !r.Access.SeesPolicy(policyID) {
+		return nil, 0, r.Access.notThis("policy_id", r.Access.key.Grants.PolicyIDs)
+	}
+	program, err := a.tried(ctx, policyID, rules, faults)
+	if err != nil {
 		return nil, 0, err
 	}
 	for _, action := range actions {

@@ -1,6 +1,7 @@
 package hotpath_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,29 @@ func TestStrangersLearnNoChecksAndNoLists(t *testing.T) {
 	for _, secret := range secrets {
 		if !strings.Contains(told, secret) {
 			t.Errorf("a caller with a key is not told of %s:\n%s", secret, told)
+		}
+	}
+}
+
+// Who may not write the policy has no rules compiled: what they lack is told before their faults.
+func TestTryingRulesNeedsTheRight(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	for name, c := range map[string]struct {
+		grants spend.Grants
+		denied bool
+	}{
+		"agent":          {spend.Grants{Role: spend.Agent}, true},
+		"another policy": {spend.Grants{Role: spend.Author, PolicyIDs: []string{"q"}}, true},
+		"author":         {spend.Grants{Role: spend.Author, PolicyIDs: []string{"p"}}, false},
+	} {
+		caller := f.keyed(c.grants)
+		access, _, err := f.nodes[0].Admit(t.Context(), caller, spend.PoliciesRead, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = f.nodes[0].TryRules(t.Context(), hotpath.Request{Caller: caller, Access: access, Started: time.Now()}, "p", "{", nil, nil)
+		if _, faults := errors.AsType[spend.Faults](err); forbidden(err) != c.denied || faults == c.denied {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

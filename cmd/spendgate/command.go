@@ -66,6 +66,9 @@ func (c command) execLeaf(ctx context.Context, p process, path string, args []st
 	if err != nil {
 		return usageError{path, flagFault(err)}
 	}
+	if text := saidTwice(flags); text != "" {
+		return usageError{path, text}
+	}
 	if c.args == "" && len(rest) > 0 {
 		return usageError{path, fmt.Sprintf("takes no arguments, not %q", rest)}
 	}
@@ -75,6 +78,18 @@ func (c command) execLeaf(ctx context.Context, p process, path string, args []st
 		return usage
 	}
 	return err
+}
+
+// saidTwice refuses two names of one thing, of which one would go before the other in silence.
+func saidTwice(flags *flag.FlagSet) string {
+	given := make(map[string]bool)
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for _, pair := range [][2]string{{"json", "output"}, {"from", "since"}} {
+		if given[pair[0]] && given[pair[1]] {
+			return "--" + pair[0] + " and --" + pair[1] + " are two names of one flag: give one of them"
+		}
+	}
+	return ""
 }
 
 // parseFlags parses flags wherever they stand; package flag stops at the first

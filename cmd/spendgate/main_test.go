@@ -113,6 +113,9 @@ func TestUsage(t *testing.T) {
 		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "Try: spendgate")
 	}
 	runWith(t, nil, "", "keys", "update", "x").check(t, 2, "", "Try: spendgate keys update --help")
+	// Two names of one flag: neither goes before the other in silence.
+	runWith(t, nil, "", "checks", "list", "--json", "--output", "table").check(t, 2, "", "--json and --output ")
+	runWith(t, nil, "", "audit", "changes", "--since", "2026-01-02", "--from", "2026-01-01").check(t, 2, "", "--from and --since ")
 }
 
 func TestHelp(t *testing.T) {

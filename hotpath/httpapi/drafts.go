@@ -82,7 +82,7 @@ func (a *API) deleteDraft(x *exchange) error {
 	if err := a.authorizer.DeleteDraft(x.context(), x.access, a.actor(x), id); err != nil {
 		return err
 	}
-	return x.answer(204)
+	return x.answerNothing()
 }
 
 const headerIfMatch = "If-Match"

@@ -253,6 +253,12 @@ func (x *exchange) answer(status int) error {
 	return nil
 }
 
+// answerNothing says that it is done: 204, without a type.
+func (x *exchange) answerNothing() error {
+	x.ctx.SetStatusCode(fasthttp.StatusNoContent)
+	return nil
+}
+
 // fail answers with an error.
 func (a *API) fail(x *exchange, err error) {
 	now := time.Now()

@@ -187,6 +187,9 @@ func (d *described) send(method, path, body string, status int, fits bool, heade
 	if a.status != status {
 		d.t.Fatalf("%s %s: %d %s, want %d", method, path, a.status, a.body, status)
 	}
+	if kind := a.header.Get("Content-Type"); (status == 204) != (kind == "") {
+		d.t.Errorf("%s %s: %d of type %q", method, path, status, kind)
+	}
 	if err := d.doc.CheckRequest(method, path, body); (err == nil) != fits {
 		d.t.Errorf("%s %s %s: fits %v: %v", method, path, body, !fits, err)
 	}

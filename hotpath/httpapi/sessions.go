@@ -105,8 +105,7 @@ func (a *API) deleteSession(x *exchange) error {
 	if err := a.authorizer.EndSession(x.context(), a.adminActor(x), id); err != nil {
 		return orAbsent(err, errSessionNotFound)
 	}
-	x.ctx.SetStatusCode(fasthttp.StatusNoContent)
-	return nil
+	return x.answerNothing()
 }
 
 func appendSession(dst []byte, s *audit.Session) []byte {

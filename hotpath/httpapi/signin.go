@@ -247,8 +247,7 @@ func (a *API) signOut(x *exchange) error {
 		return err
 	}
 	x.setCookie(sessionCookie, "", 0)
-	x.ctx.SetStatusCode(fasthttp.StatusNoContent)
-	return nil
+	return x.answerNothing()
 }
 
 // logout takes a provider's logout token (OpenID Connect Back-Channel Logout 1.0).

@@ -190,8 +190,7 @@ func (a *API) deleteWebhook(x *exchange) error {
 	if err := a.authorizer.DeleteWebhook(ctx, a.adminActor(x), id); err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	x.ctx.SetStatusCode(fasthttp.StatusNoContent)
-	return nil
+	return x.answerNothing()
 }
 
 // getDeliveries answers GET /v1/webhooks/{webhook_id}/deliveries.
