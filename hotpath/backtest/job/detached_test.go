@@ -3,6 +3,7 @@ package job_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -82,8 +83,45 @@ func TestDetachedMeanwhile(t *testing.T) {
 	}
 }
 
+// unanswered is a store of whose days the second is archived, and that knows nothing of approvals.
+type unanswered struct {
+	*postgres.Store
+	second time.Time
+}
+
+func (u *unanswered) ArchivedDays(_ context.Context, _, to time.Time) ([]audit.ArchivedDay, error) {
+	if to.Before(u.second) {
+		return nil, nil
+	}
+	return []audit.ArchivedDay{{Day: u.second}}, nil
+}
+
+func (u *unanswered) Approvals(context.Context, []spend.ID) ([]*audit.Approval, error) {
+	return nil, errors.New("no approvals")
+}
+
+// What cannot be read before a day that is archived fails the backtest, which does not wait for
+// that day to leave.
+func TestFailsBeforeArchivedDay(t *testing.T) {
+	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
+	store := recordDays(t, fleet.TestSchema(t), first)
+	o := job.Options{Store: &unanswered{store, first.AddDate(0, 0, 1)}, Logger: slog.New(slog.DiscardHandler)}
+	if b := endOfBacktest(t, store, o, first); b.Status != audit.BacktestFailed {
+		t.Errorf("%+v", b)
+	}
+}
+
 // runBacktest runs the version in force over its checks, and returns the report.
 func runBacktest(t *testing.T, store *postgres.Store, o job.Options, from time.Time) string {
+	t.Helper()
+	b := endOfBacktest(t, store, o, from)
+	if b.Status != audit.BacktestSucceeded {
+		t.Fatal(b.Error)
+	}
+	return b.Report
+}
+
+func endOfBacktest(t *testing.T, store *postgres.Store, o job.Options, from time.Time) *audit.Backtest {
 	t.Helper()
 	b := &audit.Backtest{
 		ID: spend.NewID(time.Now()), PolicyID: "p", Version: 1, From: from, To: time.Now(), KeyID: "key_1", Principal: "ann",
@@ -102,16 +140,13 @@ func runBacktest(t *testing.T, store *postgres.Store, o job.Options, from time.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Status == audit.BacktestSucceeded {
-			return got.Report
-		}
 		if got.Status.Ended() {
-			t.Fatal(got.Error)
+			return got
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
 	t.Fatal("it does not end")
-	return ""
+	return nil
 }
 
 // recordDays commits checks of two old days, one of which asks people, and one of today.

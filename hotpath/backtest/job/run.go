@@ -115,7 +115,8 @@ func (r *run) readAll(ctx context.Context) error {
 		}
 		approvals, err := r.approvalsOf(ctx, page.Checks)
 		if err != nil {
-			if day, failed := r.firstArchived(ctx, at, read); failed == nil && day != nil {
+			left, failed := r.firstArchived(ctx, at, read)
+			if failed == nil && left != nil && (day == nil || !left.Day.Equal(day.Day)) {
 				continue // their checks left meanwhile
 			}
 			return err
