@@ -82,8 +82,8 @@ type Sessions interface {
 	EndSession(ctx context.Context, id spend.ID) error
 	// Expel is EndSession, and no sign-in of the same subject that has begun makes another.
 	Expel(ctx context.Context, id spend.ID) error
-	// EndSessions ends all of a principal, and returns how many; no sign-in of the subject
-	// that has begun makes another.
+	// EndSessions ends all of a principal and all of the subject, whose label may have been
+	// another, and returns how many; no sign-in of the subject that has begun makes another.
 	EndSessions(ctx context.Context, of Subject, principal string) (int, error)
 	// EndLoggedOut ends the sessions that a logout means, and returns how many;
 	// ErrReplayed when its token came before.

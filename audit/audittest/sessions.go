@@ -234,7 +234,11 @@ func sessionsOverlap(t *testing.T, s Subject) {
 	if in := inForce(t, s, "e", "f"); in != "f" {
 		t.Errorf("in force are %q, want f", in)
 	}
-	// The provider names no group with a role any more, of somebody without a session.
+	// The provider names no group with a role any more, also of who signed in under another label.
+	if n, err := s.EndSessions(ctx, moved.Subject, "id:1"); err != nil || n != 1 || inForce(t, s, "f") != "" {
+		t.Errorf("ended %d under another label, %v", n, err)
+	}
+	// Nor of somebody without a session.
 	_, err := s.EndSessions(ctx, audit.Subject{Issuer: "https://id.example", Subject: "id:2"}, "id:2")
 	must(t, err)
 	if create("g", "id:2", before) || !create("h", "id:2", later) || !create("i", "id:3", before) {

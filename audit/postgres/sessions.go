@@ -166,7 +166,7 @@ func (s *Store) Expel(ctx context.Context, id spend.ID) error {
 
 // EndSessions implements audit.Sessions.
 func (s *Store) EndSessions(ctx context.Context, of audit.Subject, principal string) (int, error) {
-	return s.expel(ctx, "s.principal = $1", principal, of)
+	return s.expel(ctx, "(s.principal = $1 OR s.issuer = $3 AND s.subject = $4)", principal, of)
 }
 
 // expel ends sessions, and notes it of their subjects and of another, if any, as a logout of

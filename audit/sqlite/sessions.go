@@ -113,7 +113,7 @@ func (s *Store) EndSession(ctx context.Context, id spend.ID) error {
 
 // Expel implements audit.Sessions.
 func (s *Store) Expel(ctx context.Context, id spend.ID) error {
-	ended, err := s.expel(ctx, "id = ?2", id[:], audit.Subject{})
+	ended, err := s.expel(ctx, id[:], "", audit.Subject{})
 	if err == nil && ended == 0 {
 		return audit.ErrNotFound
 	}
@@ -122,21 +122,22 @@ func (s *Store) Expel(ctx context.Context, id spend.ID) error {
 
 // EndSessions implements audit.Sessions.
 func (s *Store) EndSessions(ctx context.Context, of audit.Subject, principal string) (int, error) {
-	return s.expel(ctx, "principal = ?2", principal, of)
+	return s.expel(ctx, nil, principal, of)
 }
 
-// expel ends sessions, and notes it of their subjects and of another, if any, as a logout of
-// theirs, which sign-ins that have begun find.
-func (s *Store) expel(ctx context.Context, which string, arg any, of audit.Subject) (ended int, err error) {
+// expel ends the session with an ID, or those of a person, and notes it of their subjects and
+// of the person's, if any, as a logout of theirs, which sign-ins that have begun find.
+func (s *Store) expel(ctx context.Context, id []byte, principal string, of audit.Subject) (ended int, err error) {
+	const which = inForce + " AND (id = ?2 OR principal = ?3 OR issuer = ?4 AND subject = ?5)"
 	err = s.write(ctx, "cannot end sessions", func(tx *sql.Tx) error {
-		now, request := time.Now(), spend.NewID(time.Now())
+		now, request := time.Now().UnixMilli(), spend.NewID(time.Now())
 		_, err := tx.Exec(`INSERT INTO session_logouts (token, request, issuer, subject, provider_sid, at)
-			SELECT randomblob(32), ?3, issuer, subject, '', ?1 FROM (SELECT issuer, subject FROM sessions WHERE `+inForce+" AND "+which+`
-			UNION SELECT ?4, ?5 WHERE ?5 <> '')`, now.UnixMilli(), arg, request[:], of.Issuer, of.Subject)
+			SELECT randomblob(32), ?6, issuer, subject, '', ?1 FROM (SELECT issuer, subject FROM sessions WHERE `+which+`
+			UNION SELECT ?4, ?5 WHERE ?5 <> '')`, now, id, principal, of.Issuer, of.Subject, request[:])
 		if err != nil {
 			return err
 		}
-		ended, err = rows(tx.Exec(endSessions+inForce+" AND "+which, now.UnixMilli(), arg))
+		ended, err = rows(tx.Exec(endSessions+which, now, id, principal, of.Issuer, of.Subject))
 		return err
 	})
 	return ended, err
