@@ -58,6 +58,7 @@ func (p *EventPage) Behind(after, floor int64) error {
 	if after > 0 && after < floor {
 		return &EventsRemovedError{floor}
 	}
+	p.Floor = floor
 	if p.Next == 0 {
 		p.Next = floor
 	}

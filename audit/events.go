@@ -46,6 +46,7 @@ type EventPage struct {
 	Events []Event
 	Next   int64 // the sequence up to which events were read: where the next page begins
 	More   bool  // events may be after Next already
+	Floor  int64 // the sequence up to which events were removed, of a page that stores made; 0 when none were
 }
 
 // Event is one event. By its type, one of Violation, Approval, Outcome, Exhaustion

@@ -134,6 +134,9 @@ func (e *endpoint) read(ctx context.Context) error {
 		page, err = e.Events(ctx, audit.EventQuery{After: e.seen.Cursor, Types: e.seen.EventTypes, Limit: pageSize})
 		return err
 	})
+	if err == nil && e.seen.Cursor == 0 && page.Floor > 0 {
+		err = &audit.EventsRemovedError{UpTo: page.Floor} // who reads from the beginning is not refused
+	}
 	if removed, gone := errors.AsType[*audit.EventsRemovedError](err); gone {
 		// The webhook was disabled for longer than events are kept.
 		e.Logger.Warn("events were removed that a webhook has not had", "webhook_id", e.id.Text(spend.PrefixWebhook),

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func (f *feed) read(ctx context.Context, q audit.EventQuery) (page audit.EventPa
 	if q.After > 0 && q.After < f.floor {
 		return page, &audit.EventsRemovedError{UpTo: f.floor}
 	}
-	page.Next = q.After
+	page.Next, page.Floor = q.After, f.floor
 	for _, e := range f.events {
 		switch {
 		case e.Sequence <= q.After:
@@ -150,6 +151,8 @@ type bench struct {
 	store    *storage
 	receiver *receiver
 	inFlight int // of workers
+	logger   *slog.Logger
+	logged   bytes.Buffer // by workers; to be read once they have stopped
 	running  sync.WaitGroup
 }
 
@@ -159,6 +162,7 @@ func newBench(t *testing.T, answer func(*http.Request) (int, error)) *bench {
 	t.Helper()
 	store := &storage{memory: memory{webhooks: make(map[spend.ID]*webhook)}, feed: new(feed)}
 	b := &bench{t: t, inFlight: 1, store: store, receiver: &receiver{t: t, answer: answer, active: make(map[string]int)}}
+	b.logger = slog.New(slog.NewTextHandler(&b.logged, nil))
 	t.Cleanup(b.running.Wait)
 	return b
 }
@@ -170,7 +174,8 @@ func status(code int) func(*http.Request) (int, error) {
 // node runs a worker until the function is called, or the test ends.
 func (b *bench) node() (w *Worker, stop func()) {
 	w = New(Options{
-		InFlight: b.inFlight, Store: &link{Store: b.store}, Events: b.store.feed.read, Logger: slog.New(slog.DiscardHandler),
+		InFlight: b.inFlight, Store: &link{Store: b.store}, Events: b.store.feed.read,
+		Logger: b.logger,
 		Encode: func(dst []byte, e *audit.Event) []byte {
 			return fmt.Appendf(dst, `{"id":%q,"type":%q,"sequence":%d,"data":{}}`, e.ID.Text(spend.PrefixEvent), e.Type, e.Sequence)
 		},

@@ -208,6 +208,27 @@ func TestRemovedMeanwhile(t *testing.T) {
 	})
 }
 
+// The same of one that was made before the first event: reading from the beginning is not refused.
+func TestRemovedFromTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for floor, warnings := range map[int64]int{0: 0, 2: 1} {
+			b := newBench(t, status(200))
+			w := b.webhook(one)
+			b.store.feed.add(audit.EventPolicyCreated, audit.EventPolicyCreated)
+			b.store.feed.events, b.store.feed.floor = b.store.feed.events[floor/2:], floor
+			_, stop := b.node()
+			time.Sleep(time.Minute)
+			stop()
+			if n := strings.Count(b.logged.String(), "events were removed that a webhook has not had"); n != warnings {
+				t.Errorf("up to %d: %d warnings, want %d", floor, n, warnings)
+			}
+			if log := b.log(w); len(log) == 0 || log[len(log)-1].Sequence != floor+2 {
+				t.Errorf("up to %d: delivered %+v", floor, log)
+			}
+		}
+	})
+}
+
 // A dead receiver is asked less and less for new events, gets all of them once it is
 // back, and others do not notice.
 func TestDeadReceiver(t *testing.T) {
