@@ -28,10 +28,19 @@ type faultyStore struct {
 	policy, approvals           func() error                // nil from it lets the call go on
 
 	drafts func(context.Context) error
-	write  func() // once, before a version is written
+	due    []spend.ID // redeemed checks that nobody reported on in time
+	write  func()     // once, before a version is written
 
 	mu     sync.Mutex
 	commit commitFault
+}
+
+func (s *faultyStore) Doubts(ctx context.Context, limit int) (audit.Doubts, error) {
+	d, err := s.Store.Doubts(ctx, limit)
+	if limit > 0 {
+		d.Due = append(d.Due, s.due...)
+	}
+	return d, err
 }
 
 func (s *faultyStore) JudgeDraft(ctx context.Context, t *audit.DraftTake) (audit.DraftTaken, error) {

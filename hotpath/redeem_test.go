@@ -103,6 +103,28 @@ func TestLateByTheStoresClock(t *testing.T) {
 	})
 }
 
+// S74: what is redeemed and reported by nobody in time is in doubt by the service's word,
+// once, until somebody reports.
+func TestDoubtsOfTheService(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		c := f.check(0, refundOf(t, "10", "c")).answer.Check
+		if err := f.redeem(0, c, ""); err != nil {
+			t.Fatal(err)
+		}
+		for i, n := range f.nodes { // each sees that it is due
+			n.faults.due = []spend.ID{c.ID}
+			if inDoubt, err := n.Doubts(t.Context()); err != nil || inDoubt != 1 {
+				t.Errorf("node %d: %d in doubt, %v", i, inDoubt, err)
+			}
+		}
+		steps, err := f.store.Outcomes(t.Context(), []spend.ID{c.ID})
+		course := spend.CourseOf(steps)
+		if err != nil || len(steps) != 2 || course.Doubt == nil || course.Doubt.KeyID != spend.SystemKey || course.Reports != nil {
+			t.Errorf("%+v, %v", steps, err)
+		}
+	})
+}
+
 // F129: what a node assumes of a check refuses nothing. One that was redeemed at another node
 // is told as that, and not as too late, after which it would be given back.
 func TestRedeemedElsewhereIsNotExpired(t *testing.T) {

@@ -21,12 +21,12 @@ func TestInFlight(t *testing.T) {
 		})
 		b.inFlight = 8
 		b.webhook(one)
-		_, stop := b.node()
-		defer stop()
 		for range 1000 {
 			b.store.feed.add(audit.EventViolationRecorded)
 		}
 		b.store.feed.add(requested, changed, audit.EventApprovalDecided)
+		_, stop := b.node() // it sees all of them at once
+		defer stop()
 		time.Sleep(25 * time.Second)
 		got, want := b.ids(one), b.names()
 		urgent := append(b.names(requested), b.names(audit.EventApprovalDecided)...)
