@@ -37,7 +37,7 @@ var _ audit.Store = (*Store)(nil)
 var schema string
 
 const (
-	schemaVersion = 1
+	schemaVersion = 2
 	// readers is enough to keep a few cores busy; each costs a page cache.
 	readers = 4
 	// busyTimeout bounds the wait for another process, such as a backup, that
@@ -48,6 +48,23 @@ const (
 // Open opens the store in the file path, and creates it if it is not there. No
 // other user of the machine can read it, whoever could before.
 func Open(ctx context.Context, path string, logger *slog.Logger) (*Store, error) {
+	return openAs(ctx, path, logger, (*Store).migrate)
+}
+
+// OpenMade is Open of what only reads: it upgrades no file, which a node of an earlier build may
+// have open, and fails if the file is of an earlier schema.
+func OpenMade(ctx context.Context, path string, logger *slog.Logger) (*Store, error) {
+	return openAs(ctx, path, logger, func(s *Store, ctx context.Context) error {
+		version, err := one(ctx, s.reader, "cannot read which schema it has", scalar[int], "PRAGMA user_version")
+		if err == nil && version != schemaVersion {
+			err = fmt.Errorf("its schema is %d, this build reads %d: a node of this build upgrades an earlier one as it starts", version,
+				schemaVersion)
+		}
+		return err
+	})
+}
+
+func openAs(ctx context.Context, path string, logger *slog.Logger, ready func(*Store, context.Context) error) (*Store, error) {
 	if err := makePrivate(path); err != nil {
 		return nil, fmt.Errorf("cannot keep the store %q to its owner: %w", path, err)
 	}
@@ -68,7 +85,10 @@ func Open(ctx context.Context, path string, logger *slog.Logger) (*Store, error)
 	s.hasty.SetMaxOpenConns(1)
 	s.reader.SetMaxOpenConns(readers)
 	s.reader.SetMaxIdleConns(readers)
-	if err = s.prepare(ctx); err != nil {
+	if err = ready(s, ctx); err == nil {
+		err = s.prepare(ctx)
+	}
+	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)
 	}
@@ -104,9 +124,6 @@ func dataSource(path, extra string) string {
 }
 
 func (s *Store) prepare(ctx context.Context) error {
-	if err := s.migrate(ctx); err != nil {
-		return err
-	}
 	for _, p := range []struct {
 		stmt **sql.Stmt
 		text string
@@ -126,7 +143,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// migrate creates the schema of a new file. The write lock makes two processes
+// migrate creates the schema of a new file, or upgrades that of an earlier one. The write lock makes two processes
 // that start together take turns.
 func (s *Store) migrate(ctx context.Context) error {
 	return s.write(ctx, "cannot make the schema", func(tx *sql.Tx) error {
@@ -136,6 +153,8 @@ func (s *Store) migrate(ctx context.Context) error {
 			return err
 		case version > schemaVersion:
 			return fmt.Errorf("its schema %d is newer than this build, which knows %d", version, schemaVersion)
+		case version == 1:
+			return upgrade(tx)
 		}
 		if _, err := tx.Exec(schema); err != nil {
 			return err
@@ -163,12 +182,11 @@ func makeImmutable(tx *sql.Tx) error {
 		"violations":         "id = NEW.id OR rowid = NEW.rowid",
 	} {
 		refuse := " ON " + table + " BEGIN SELECT RAISE(ABORT, '" + table + " are immutable'); END;"
-		refuseDelete := refuse
-		if table == "events" { // but for those that were removed on record
-			refuseDelete = strings.Replace(refuse, " BEGIN", " WHEN OLD.sequence > "+eventsFloor+" BEGIN", 1)
+		refuseDelete := "CREATE TRIGGER " + table + "_delete BEFORE DELETE" + refuse
+		if table == "events" {
+			refuseDelete = deleteOfEvents
 		}
-		_, err := tx.Exec("CREATE TRIGGER " + table + "_update BEFORE UPDATE" + refuse + "CREATE TRIGGER " + table + "_delete BEFORE DELETE" +
-			refuseDelete +
+		_, err := tx.Exec("CREATE TRIGGER " + table + "_update BEFORE UPDATE" + refuse + refuseDelete +
 			"CREATE TRIGGER " + table + "_replace BEFORE INSERT" + strings.Replace(refuse, " BEGIN", " WHEN EXISTS (SELECT 1 FROM "+table+" WHERE "+
 			same+") BEGIN", 1))
 		if err != nil {

@@ -54,7 +54,9 @@ func newAgedTrail(t *testing.T) (tr *trail, old int, violations []spend.ID) {
 func TestEventsKeptLonger(t *testing.T) {
 	t.Parallel()
 	tr, old, _ := newAgedTrail(t)
-	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "https://hooks.example", EventTypes: audit.EventTypes(), Active: true, CreatedAt: time.Now()}
+	w := &audit.Webhook{
+		ID: spend.NewID(time.Now()), URL: "https://hooks.example", EventTypes: audit.EventTypes(), Active: true, CreatedAt: time.Now(),
+	}
 	act(t, tr.store.CreateWebhook(t.Context(), audit.Actor{KeyID: "key_1"}, w, "whsec_c2VjcmV0", 2))
 	keep := func(d time.Duration, left int) {
 		_, err := tr.store.KeepEvents(t.Context(), d, time.Now())

@@ -61,7 +61,7 @@ func openDev(ctx context.Context, dataDir string) (*sqlite.Store, error) {
 	if _, err := os.Stat(path); err != nil { // opening it would make it
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
-	return sqlite.Open(ctx, path, slog.New(slog.DiscardHandler))
+	return sqlite.OpenMade(ctx, path, slog.New(slog.DiscardHandler))
 }
 
 // keyName is empty for a key that is not there.

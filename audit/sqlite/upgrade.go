@@ -1,0 +1,40 @@
+package sqlite
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+)
+
+// deleteOfEvents refuses deletions but for those that were removed on record.
+const deleteOfEvents = "CREATE TRIGGER events_delete BEFORE DELETE ON events WHEN OLD.sequence > " + eventsFloor +
+	" BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;"
+
+// upgrade makes schema 2 of schema 1, of which there are files with logouts that say whom
+// they meant and files without: those mean nobody, and are still taken once.
+func upgrade(tx *sql.Tx) error {
+	statements := []string{
+		"DROP INDEX IF EXISTS changes_events", made("CREATE INDEX changes_events"), "DROP TRIGGER IF EXISTS events_delete", deleteOfEvents,
+	}
+	columns, err := scalar[int](tx.QueryRow("SELECT count(*) FROM pragma_table_info('session_logouts')"))
+	if err != nil {
+		return err
+	}
+	if columns == 2 {
+		statements = append(statements, "ALTER TABLE session_logouts RENAME TO earlier_logouts", made("CREATE TABLE session_logouts"),
+			"INSERT INTO session_logouts SELECT token, request, '', '', '', 0 FROM earlier_logouts", "DROP TABLE earlier_logouts")
+	}
+	for _, statement := range append(statements, "PRAGMA user_version = 2") {
+		if _, err := tx.Exec(statement); err != nil {
+			return fmt.Errorf("cannot upgrade schema 1: %w", err)
+		}
+	}
+	return nil
+}
+
+// made returns the statement of the schema that begins so.
+func made(beginning string) string {
+	_, rest, _ := strings.Cut(schema, beginning)
+	rest, _, _ = strings.Cut(rest, ";")
+	return beginning + rest
+}

@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestEarlierSchema upgrades files of schema 1 once a node opens them; what only reads refuses them.
+func TestEarlierSchema(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	for name, logouts := range map[string]string{
+		"0.1.0": `DROP TABLE session_logouts;
+			CREATE TABLE session_logouts (token BLOB PRIMARY KEY, request BLOB NOT NULL) STRICT, WITHOUT ROWID;
+			INSERT INTO session_logouts VALUES (x'01', x'02');`,
+		"later": "INSERT INTO session_logouts VALUES (x'01', x'02', 'i', 's', 'p', 3);",
+	} {
+		path := filepath.Join(t.TempDir(), "store.db")
+		s := open(t, path)
+		_, err := s.writer.ExecContext(t.Context(), logouts+`DROP INDEX changes_events; DROP TRIGGER events_delete;
+			CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;
+			PRAGMA user_version = 1`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if _, err := OpenMade(t.Context(), path, log); err == nil {
+			t.Errorf("%s: what only reads opens it", name)
+		}
+		open(t, path).Close()
+		if s, err = OpenMade(t.Context(), path, log); err != nil {
+			t.Fatalf("%s, upgraded: %v", name, err)
+		}
+		snapshot, err := s.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, made, err := snapshot.Schema(t.Context()); err != nil || !slices.Equal(found, made) {
+			t.Errorf("%s: it is %q, %v; want %q", name, found, err, made)
+		}
+		snapshot.Close()
+		var kept int
+		err = s.reader.QueryRowContext(t.Context(), "SELECT count(*) FROM session_logouts WHERE token = x'01' AND request = x'02'").Scan(&kept)
+		if err != nil || kept != 1 {
+			t.Errorf("%s: %d logouts are kept, %v", name, kept, err)
+		}
+		s.Close()
+	}
+}
