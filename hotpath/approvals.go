@@ -129,7 +129,9 @@ func (a *Authorizer) DecideApproval(
 	by.KeyID, by.Principal = access.key.name, access.principal()
 	d.By, d.Owner, d.Groups = by, access.key.Grants.Owner, access.key.Grants.Groups
 	d.Name, d.Email = access.person()
-	outcome, err := a.store.Decide(ctx, d)
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	outcome, err := a.store.Decide(stored, d)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: cannot record a decision: %w", ErrUnavailable, err)
 	}

@@ -197,6 +197,24 @@ func TestApprovalLiftsABudget(t *testing.T) {
 	})
 }
 
+// G7: a decision has an answer in time when the store has none, and repeating it helps.
+func TestDecisionWithoutStore(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	f.post(0, "p", fmt.Sprintf(waitsRules, 100))
+	asked := f.asked(refundOf(t, "101", "c"))
+	f.nodes[0].faults.decide = func(ctx context.Context) error {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Fatal("a decision may wait for ever")
+		}
+		return context.DeadlineExceeded
+	}
+	if err := f.decide(asked, "bob", true); !errors.Is(err, hotpath.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	f.nodes[0].faults.decide = nil
+	f.approve(asked, "bob")
+}
+
 // S44: who asked decides nothing, in whatever role, and a denial ends it.
 func TestApprovalDecisions(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {

@@ -28,8 +28,9 @@ type faultyStore struct {
 	policy, approvals           func() error                // nil from it lets the call go on
 
 	drafts func(context.Context) error
-	due    []spend.ID // redeemed checks that nobody reported on in time
-	write  func()     // once, before a version is written
+	decide func(context.Context) error // of an approval; nil from it lets the call go on
+	due    []spend.ID                  // redeemed checks that nobody reported on in time
+	write  func()                      // once, before a version is written
 
 	mu     sync.Mutex
 	commit commitFault
@@ -41,6 +42,15 @@ func (s *faultyStore) Doubts(ctx context.Context, limit int) (audit.Doubts, erro
 		d.Due = append(d.Due, s.due...)
 	}
 	return d, err
+}
+
+func (s *faultyStore) Decide(ctx context.Context, d audit.DecisionRequest) (audit.DecisionOutcome, error) {
+	if s.decide != nil {
+		if err := s.decide(ctx); err != nil {
+			return "", err
+		}
+	}
+	return s.Store.Decide(ctx, d)
 }
 
 func (s *faultyStore) JudgeDraft(ctx context.Context, t *audit.DraftTake) (audit.DraftTaken, error) {
