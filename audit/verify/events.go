@@ -56,7 +56,8 @@ func (w *changeWalk) eventsRemoved(c Change) error {
 	before, malformed := removal.Cutoff()
 	f := &w.feed
 	fits := unread == nil && malformed == nil && c.Subject == audit.EventsSubject
-	if !fits || removal.UpTo <= f.upTo || removal.Count <= 0 || before.Before(f.before) || before.After(c.At.Add(lateCommit-audit.LeastEventsKept)) {
+	follows := removal.UpTo > f.upTo && removal.Count > 0 && !before.Before(f.before)
+	if !fits || !follows || before.After(c.At.Add(lateCommit-audit.LeastEventsKept)) {
 		w.tally.find(Inserted, changeName(c.Seq), "it says that events were removed which are kept longer, or were removed already")
 		return nil
 	}
