@@ -144,8 +144,17 @@ func (s *Store) prepare(ctx context.Context) error {
 }
 
 // migrate creates the schema of a new file, or upgrades that of an earlier one. The write lock makes two processes
-// that start together take turns.
+// that start together take turns; while one of them switches a new file to WAL, SQLite does not have the other wait.
 func (s *Store) migrate(ctx context.Context) error {
+	const pause = 10 * time.Millisecond
+	for end := time.Now().Add(busyTimeout); ; time.Sleep(pause) {
+		if err := s.makeSchema(ctx); !errors.Is(err, audit.ErrUnavailable) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func (s *Store) makeSchema(ctx context.Context) error {
 	return s.write(ctx, "cannot make the schema", func(tx *sql.Tx) error {
 		version, err := scalar[int](tx.QueryRow("PRAGMA user_version"))
 		switch {
