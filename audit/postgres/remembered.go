@@ -22,10 +22,12 @@ type remembered struct {
 	order  []spend.ID // the oldest is at next
 	next   int
 
-	// given were handed out in the last minutes, and their redemptions may be on their way;
-	// earlier ones are in before. unsure are those that the server may lack by now.
-	given, before, unsure map[spend.ID]bool
-	turned                time.Time // when given became before
+	// given were looked up in the last minutes, and their redemptions may be on their way;
+	// earlier ones are in before. unsure are those that the server may lack by now, with when
+	// that was found.
+	given, before map[spend.ID]bool
+	turned        time.Time // when given became before
+	unsure        map[spend.ID]time.Time
 }
 
 const (
@@ -63,9 +65,9 @@ func (r *remembered) take(ids []spend.ID) (found []*spend.Check, others []spend.
 		r.given, r.before, r.turned = make(map[spend.ID]bool), r.given, time.Now()
 	}
 	for _, id := range ids {
+		r.given[id] = true
 		if c := r.checks[id]; c != nil && time.Since(c.Timestamp()) < rememberedFor {
 			found = append(found, c)
-			r.given[id] = true
 		} else {
 			others = append(others, id)
 		}
@@ -85,19 +87,26 @@ func (r *remembered) remove(outcomes []*spend.Outcome) {
 	}
 }
 
-// forget forgets all: the server may be one that lacks them, also those that were handed
-// out and are on their way.
+// forget forgets all: the server may be one that lacks them, also those that were looked up
+// and are on their way. Every connection comes to that in its own first commit.
 func (r *remembered) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.checks)
-	r.unsure = make(map[spend.ID]bool, len(r.given)+len(r.before))
-	maps.Copy(r.unsure, r.before)
-	maps.Copy(r.unsure, r.given)
+	now := time.Now()
+	maps.DeleteFunc(r.unsure, func(_ spend.ID, since time.Time) bool { return now.Sub(since) > 2*givenFor })
+	if r.unsure == nil {
+		r.unsure = make(map[spend.ID]time.Time, len(r.given)+len(r.before))
+	}
+	for _, looked := range []map[spend.ID]bool{r.before, r.given} {
+		for id := range looked {
+			r.unsure[id] = now
+		}
+	}
 	r.given, r.before, r.turned = nil, nil, time.Time{}
 }
 
-// refuse refuses, once, the redemptions of a commit whose checks were handed out before all
+// refuse refuses, once, the redemptions of a commit whose checks were looked up before all
 // was forgotten: who asked has them read from this server. It returns nil without one.
 func (r *remembered) refuse(outcomes []*spend.Outcome) error {
 	r.mu.Lock()
@@ -107,7 +116,7 @@ func (r *remembered) refuse(outcomes []*spend.Outcome) error {
 	}
 	refused := new(audit.ReportedError)
 	for _, o := range outcomes {
-		if o.Status == spend.Redeemed && r.unsure[o.CheckID] {
+		if _, unsure := r.unsure[o.CheckID]; unsure && o.Status == spend.Redeemed {
 			refused.CheckIDs = append(refused.CheckIDs, o.CheckID)
 			delete(r.unsure, o.CheckID)
 		}

@@ -20,9 +20,13 @@ func upgrade(tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	if columns == 2 {
+	switch columns {
+	case 6:
+	case 2:
 		statements = append(statements, "ALTER TABLE session_logouts RENAME TO earlier_logouts", made("CREATE TABLE session_logouts"),
 			"INSERT INTO session_logouts SELECT token, request, '', '', '', 0 FROM earlier_logouts", "DROP TABLE earlier_logouts")
+	default:
+		return fmt.Errorf("cannot upgrade schema 1: session_logouts has %d columns, which no build that was published made", columns)
 	}
 	for _, statement := range append(statements, "PRAGMA user_version = 2") {
 		if _, err := tx.Exec(statement); err != nil {

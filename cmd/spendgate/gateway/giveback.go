@@ -11,10 +11,9 @@ import (
 
 // The notes of checks that are given back. A later call reads paidNote.
 const (
-	unusedNote  = "nothing was carried out under this check"
-	laterNote   = "a later attempt of the same call is recorded"
-	expiredNote = "it expired before it was redeemed"
-	paidNote    = "the payment was redeemed under check "
+	unusedNote = "nothing was carried out under this check"
+	laterNote  = "a later attempt of the same call is recorded"
+	paidNote   = "the payment was redeemed under check "
 )
 
 // giveBack gives back an allow of the gateway's own that nobody carries out. Who asked for
@@ -35,7 +34,7 @@ func (c *mappedCall) giveBack(check *client.Result, note string) (r result, next
 	case ok && refused.Code == client.CodeCheckReleased:
 		r, next = c.released(check)
 	case ok && refused.Code == client.CodeCheckExpired:
-		r, next = c.tooLate(check, note)
+		r, next = c.tooLate(check)
 	default:
 		r = c.failureOf(check, "check %s was not given back: %v. Call again with exactly the same arguments.", check.CheckID, err)
 	}
@@ -78,10 +77,10 @@ func (c *mappedCall) outdated(check *client.Result) (result, bool) {
 }
 
 // tooLate is an allow that cannot be redeemed any more. One that was redeemed in time is
-// another call's: it may be carried out now, and whoever redeemed it has the same key, so
-// that a void would give it back. The others are reported as voided, which whoever asked
-// must not give back.
-func (c *mappedCall) tooLate(check *client.Result, note string) (result, bool) {
+// another call's, and may be carried out now. The others are left to people: whoever asked
+// must not give them back, and a redemption may be on its way still, whose check a void by
+// the same key would give back.
+func (c *mappedCall) tooLate(check *client.Result) (result, bool) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	now, err := c.gw.api.GetCheck(ctx, check.CheckID)
@@ -91,9 +90,8 @@ func (c *mappedCall) tooLate(check *client.Result, note string) (result, bool) {
 	case now.Outcome.Reported():
 		return c.over(now)
 	}
-	c.void(check, note)
-	return c.failureOf(check, "check %s was not redeemed in time, and is reported as voided. What it took from budgets is given back once "+
-		"somebody with outcomes:release who did not ask for it reports that, too: then the same call goes on.", check.CheckID), false
+	return c.failureOf(check, "check %s was not redeemed in time. What it took from budgets is given back once somebody with "+
+		"outcomes:release who did not ask for it reports it as voided: then the same call goes on.", check.CheckID), false
 }
 
 // laterAttempt reports whether the next attempt of the call is recorded in this key's

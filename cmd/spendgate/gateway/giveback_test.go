@@ -174,11 +174,12 @@ func TestTooLate(t *testing.T) {
 	for range 2 {
 		wantsMeta(t, s, stateError, "chk_1", "outcomes:release")
 	}
-	wantsVoided(t, f, 0, "pending")
-	if len(p.paid()) != 0 {
-		t.Error(p.paid())
-	}
-	f.with(func() { f.checks[0].release = "done" })
+	f.with(func() {
+		if f.checks[0].outcome != "" || len(p.paid()) != 0 { // a redemption may be on its way
+			t.Error(f.checks[0], p.paid())
+		}
+		f.checks[0].outcome, f.checks[0].release = "voided", "done" // by people
+	})
 	wantsMeta(t, s, stateExecuted, "chk_2", "paid")
 }
 

@@ -292,7 +292,8 @@ func (l *link) call(ctx context.Context, over conn, m message, grace time.Durati
 	case <-ctx.Done():
 	}
 	m.ID = jsontext.Value(id)
-	if l.unsent(m) && l.take(id) {
+	if l.unsent(m) { // whatever its connection said of it meanwhile
+		l.take(id)
 		return message{}, errNotSent
 	}
 	l.notify(message{Method: noteCancelled, Params: encode(map[string]any{

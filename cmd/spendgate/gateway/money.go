@@ -60,7 +60,7 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	case client.CodeCheckReleased:
 		return c.released(check)
 	case client.CodeCheckExpired:
-		return c.tooLate(check, expiredNote)
+		return c.tooLate(check)
 	default:
 		return c.failureOf(check, "the check was not redeemed: %s", refused.Message), false
 	}
