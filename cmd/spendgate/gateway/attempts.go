@@ -55,9 +55,7 @@ func (c *mappedCall) lastAttempt() int {
 	}
 	made := func(attempt int) bool {
 		page, err := c.gw.api.Checks(ctx, client.CheckQuery{IdempotencyKey: c.key(attempt), Limit: 100})
-		return err == nil && slices.ContainsFunc(page.Data, func(record client.CheckRecord) bool {
-			return client.SamePrincipal(record.Principal, own.Principal)
-		})
+		return err == nil && anyOf(own.Principal, page.Data)
 	}
 	last, step := c.attempt, 1
 	const most = 1 << 24
@@ -70,6 +68,12 @@ func (c *mappedCall) lastAttempt() int {
 		}
 	}
 	return last
+}
+
+// anyOf reports whether one of the checks was asked for by that principal: listings have
+// those of others, too.
+func anyOf(principal string, checks []client.CheckRecord) bool {
+	return slices.ContainsFunc(checks, func(c client.CheckRecord) bool { return client.SamePrincipal(c.Principal, principal) })
 }
 
 // otherRequest reports whether a check was refused because another one has its

@@ -124,12 +124,7 @@ func (c *mappedCall) attempted(ctx context.Context, check *client.Result) (bool,
 	if err != nil {
 		return false, err
 	}
-	for _, record := range page.Data {
-		if client.SamePrincipal(record.Principal, own.Principal) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return anyOf(own.Principal, page.Data), nil
 }
 
 // sharesNamespace reports whether a key has no namespace of its own (S59).
