@@ -8,12 +8,15 @@ import (
 	"spendgate/audit"
 )
 
+// lastRemoval is where the newest removal is.
+const lastRemoval = " FROM changes WHERE kind = 'events.removed' ORDER BY seq DESC LIMIT 1), "
+
 // eventsFloor is the number up to which events were removed.
-const eventsFloor = `coalesce((SELECT details ->> 'up_to' FROM changes WHERE kind = 'events.removed' ORDER BY seq DESC LIMIT 1), 0)`
+const eventsFloor = "coalesce((SELECT details ->> 'up_to'" + lastRemoval + "0)"
 
 // removedBefore is the day of the newest removal. That of the next is not before it, though more
 // is to be kept by then.
-const removedBefore = `coalesce((SELECT details ->> 'before' FROM changes WHERE kind = 'events.removed' ORDER BY seq DESC LIMIT 1), '')`
+const removedBefore = "coalesce((SELECT details ->> 'before'" + lastRemoval + "'')"
 
 // removedAtOnce bounds a transaction that removes: commits wait for it.
 const removedAtOnce = 1000
