@@ -22,7 +22,7 @@ type remembered struct {
 	order  []spend.ID // the oldest is at next
 	next   int
 
-	// given were looked up in the last minutes, and their redemptions may be on their way;
+	// given were handed out in the last minutes, and their redemptions may be on their way;
 	// earlier ones are in before. unsure are those that the server may lack by now, with when
 	// that was found.
 	given, before map[spend.ID]bool
@@ -65,9 +65,9 @@ func (r *remembered) take(ids []spend.ID) (found []*spend.Check, others []spend.
 		r.given, r.before, r.turned = make(map[spend.ID]bool), r.given, time.Now()
 	}
 	for _, id := range ids {
-		r.given[id] = true
 		if c := r.checks[id]; c != nil && time.Since(c.Timestamp()) < rememberedFor {
 			found = append(found, c)
+			r.given[id] = true
 		} else {
 			others = append(others, id)
 		}
@@ -87,8 +87,8 @@ func (r *remembered) remove(outcomes []*spend.Outcome) {
 	}
 }
 
-// forget forgets all: the server may be one that lacks them, also those that were looked up
-// and are on their way. Every connection comes to that in its own first commit.
+// forget forgets all: the server may be one that lacks them, also those that were handed
+// out and are on their way. Every connection comes to that in its own first commit.
 func (r *remembered) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,15 +98,15 @@ func (r *remembered) forget() {
 	if r.unsure == nil {
 		r.unsure = make(map[spend.ID]time.Time, len(r.given)+len(r.before))
 	}
-	for _, looked := range []map[spend.ID]bool{r.before, r.given} {
-		for id := range looked {
+	for _, handedOut := range []map[spend.ID]bool{r.before, r.given} {
+		for id := range handedOut {
 			r.unsure[id] = now
 		}
 	}
 	r.given, r.before, r.turned = nil, nil, time.Time{}
 }
 
-// refuse refuses, once, the redemptions of a commit whose checks were looked up before all
+// refuse refuses, once, the redemptions of a commit whose checks were handed out before all
 // was forgotten: who asked has them read from this server. It returns nil without one.
 func (r *remembered) refuse(outcomes []*spend.Outcome) error {
 	r.mu.Lock()
