@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spendgate/bench/chaos/judge"
 	"spendgate/bench/fleet"
 )
 
@@ -20,8 +21,7 @@ type period struct {
 	From, To time.Time
 }
 
-// The two longest periods of each policy. A check in progress while a version begins or ends may
-// be of the one before: flips tell by which version they were judged.
+// The two longest periods of each policy.
 const periodsSQL = `SELECT policy_id, version, created, until FROM (
 	SELECT *, row_number() OVER (PARTITION BY policy_id ORDER BY until - created DESC) AS nth FROM (
 		SELECT policy_id, version, updated_at AS created, lead(updated_at, 1, now()) OVER (PARTITION BY policy_id ORDER BY version) AS until
@@ -29,9 +29,25 @@ const periodsSQL = `SELECT policy_id, version, created, until FROM (
 	) AS p
 ) AS p WHERE nth <= 2`
 
+// among narrows the period to when every check of its policy was judged by its version. One that
+// began before the version is judged by the version before, and has consequences in a replay: had
+// this version asked for the check's approval, a later check could have used it (S47, S53).
+func (p *period) among(rows []judge.Row) {
+	for i := range rows {
+		at := time.UnixMilli(rows[i].AtMS)
+		switch {
+		case rows[i].PolicyID != p.PolicyID || at.Before(p.From) || !at.Before(p.To):
+		case rows[i].PolicyVersion < p.Version:
+			p.From = at.Add(time.Millisecond)
+		case rows[i].PolicyVersion > p.Version:
+			p.To = at
+		}
+	}
+}
+
 // backtest replays each of these versions over its own period, and returns the checks that
 // it decides otherwise now than it did then, a line each: there must be none (S53).
-func (s *deployment) backtest(ctx context.Context, key apiKey) (flipped string, err error) {
+func (s *deployment) backtest(ctx context.Context, key apiKey, rows []judge.Row) (flipped string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	periods, err := query(ctx, s, periodsSQL, pgx.RowToStructByPos[period])
@@ -40,7 +56,12 @@ func (s *deployment) backtest(ctx context.Context, key apiKey) (flipped string, 
 	}
 	client := s.Nodes[0].Client(key.raw)
 	var begun []string
-	for _, p := range periods {
+	for i := range periods {
+		p := &periods[i]
+		p.among(rows)
+		if !p.From.Before(p.To) {
+			p.To = p.From.Add(time.Millisecond) // nothing to compare
+		}
 		var b struct {
 			ID string `json:"backtest_id"`
 		}
@@ -65,7 +86,7 @@ func (s *deployment) backtest(ctx context.Context, key apiKey) (flipped string, 
 	return text.String(), nil
 }
 
-// flipsOf waits for a backtest and writes the flips of what its version decided itself.
+// flipsOf waits for a backtest and writes its flips.
 func flipsOf(ctx context.Context, client *fleet.Client, id string, of period, text *strings.Builder) (checks, compared int, err error) {
 	var b struct {
 		Status string  `json:"status"`
@@ -88,10 +109,7 @@ func flipsOf(ctx context.Context, client *fleet.Client, id string, of period, te
 	for cursor := ""; ; {
 		var page struct {
 			Data []struct {
-				CheckID  string `json:"check_id"`
-				Recorded struct {
-					Version int `json:"policy_version"`
-				} `json:"recorded"`
+				CheckID string `json:"check_id"`
 			} `json:"data"`
 			Pagination struct {
 				Next *string `json:"next_cursor"`
@@ -101,9 +119,7 @@ func flipsOf(ctx context.Context, client *fleet.Client, id string, of period, te
 			return 0, 0, err
 		}
 		for _, f := range page.Data {
-			if f.Recorded.Version == of.Version {
-				fmt.Fprintf(text, "%s of %s, version %d, is decided otherwise by the same version\n", f.CheckID, of.PolicyID, of.Version)
-			}
+			fmt.Fprintf(text, "%s of %s, version %d, is decided otherwise by the same version\n", f.CheckID, of.PolicyID, of.Version)
 		}
 		if page.Pagination.Next == nil {
 			return b.Report.Coverage.Checks, b.Report.Coverage.Compared, nil

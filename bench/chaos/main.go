@@ -137,7 +137,7 @@ func round(ctx context.Context, binary string, o options) (h *judge.History, log
 	if rec.history.Run.Unproved, err = s.proveTrail(ctx, binary); err != nil {
 		return nil, "", err
 	}
-	if rec.history.Run.Flipped, err = s.backtest(ctx, w.editor.key); err != nil {
+	if rec.history.Run.Flipped, err = s.backtest(ctx, w.editor.key, rec.history.Rows); err != nil {
 		return nil, "", err
 	}
 	logs, err = keepLogs(s, o.seed)
