@@ -39,7 +39,7 @@ type Session struct {
 	Email     string
 	Grants    spend.Grants // with the principal
 
-	Begun      time.Time     // when the sign-in began, by the node's clock; not stored
+	Begun      time.Time     // when the sign-in began, of SignInBegins; not stored
 	For, Idle  time.Duration // how long it lasts, and how long without a request
 	CreatedAt  time.Time
 	LastUsedAt time.Time // up to SessionNoted behind
@@ -63,6 +63,9 @@ type Logout struct {
 // Sessions keeps who is signed in. Whoever is refused a session has none: it is read for
 // each request, so that what was ended is over on every node.
 type Sessions interface {
+	// SignInBegins returns the store's time, which is when a sign-in begins: what comes
+	// meanwhile has a time of the same clock.
+	SignInBegins(ctx context.Context) (time.Time, error)
 	// CreateSession stores a new session, and ends those of the same principal or subject
 	// whose grants are others: what a provider took away is not kept by an older one. It
 	// takes turns with what ends sessions, and fails with ErrSignedOut when a logout that came

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -68,6 +69,21 @@ func (a Access) person() (name, email string) {
 		return s.Name, s.Email
 	}
 	return "", ""
+}
+
+// SignInBegins returns the store's time, by which a sign-in that begins is compared with what
+// comes meanwhile.
+func (a *Authorizer) SignInBegins(ctx context.Context) (at time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, keyWithin)
+	defer cancel()
+	if err := a.sessionReads.take(ctx); err != nil {
+		return at, fmt.Errorf("%w: too many sessions are looked up: %w", ErrOverloaded, err)
+	}
+	defer a.sessionReads.free()
+	if at, err = a.store.SignInBegins(ctx); err != nil {
+		return at, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return at, nil
 }
 
 // SignIn begins the session of a person whom the provider has named, and returns its token,

@@ -28,6 +28,13 @@ func scanSession(row pgx.CollectableRow) (s audit.Session, err error) {
 	return s, err
 }
 
+// SignInBegins implements audit.Sessions.
+func (s *Store) SignInBegins(ctx context.Context) (time.Time, error) {
+	return one(ctx, s, "cannot read the time", func(row pgx.CollectableRow) (at time.Time, err error) {
+		return at, row.Scan(&at)
+	}, "SELECT clock_timestamp()")
+}
+
 // CreateSession implements audit.Sessions.
 func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 	over := false

@@ -64,6 +64,7 @@ type authorizer interface {
 	RotateWebhook(ctx context.Context, by audit.Actor, id spend.ID) (*audit.Webhook, audit.Secret, error)
 	DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error
 	SessionCaller(ctx context.Context, token []byte) (hotpath.Caller, error)
+	SignInBegins(ctx context.Context) (time.Time, error)
 	SignIn(ctx context.Context, by audit.Actor, s *audit.Session) (token string, err error)
 	SignOut(ctx context.Context, by audit.Actor, c hotpath.Caller) error
 	EndSession(ctx context.Context, by audit.Actor, id spend.ID) error

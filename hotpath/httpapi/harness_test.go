@@ -466,6 +466,8 @@ func (f *fake) SessionCaller(context.Context, []byte) (hotpath.Caller, error) {
 	return hotpath.Caller{}, hotpath.ErrSessionEnded
 }
 
+func (f *fake) SignInBegins(context.Context) (time.Time, error) { return time.Now(), f.workErr }
+
 func (f *fake) SignIn(context.Context, audit.Actor, *audit.Session) (string, error) {
 	return "", f.workErr
 }

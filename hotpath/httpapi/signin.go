@@ -103,7 +103,11 @@ func (a *API) beginSignIn(x *exchange) error {
 			return a.failPage(x, err)
 		}
 	}
-	to, cookie, err := a.signIn.Begin(x.context(), of)
+	begun, err := a.authorizer.SignInBegins(x.context())
+	if err != nil {
+		return a.failPage(x, err)
+	}
+	to, cookie, err := a.signIn.Begin(x.context(), begun, of)
 	if err != nil {
 		return a.failPage(x, err)
 	}

@@ -16,13 +16,13 @@ const AttemptFor = 10 * time.Minute
 // attempt is what a browser must bring back. Its cookie binds it to the browser and is
 // signed, so that nobody can make it last, or choose what is in it.
 type attempt struct {
-	until                  time.Time
+	begun, until           time.Time // by the store's clock, and by that of the node that made it
 	state, nonce, verifier [32]byte
 	loopback               Loopback // of a command line; zero of a browser's own
 }
 
-func newAttempt(now time.Time) *attempt {
-	a := &attempt{until: now.Add(AttemptFor)}
+func newAttempt(now, begun time.Time) *attempt {
+	a := &attempt{begun: begun, until: now.Add(AttemptFor)}
 	for _, secret := range []*[32]byte{&a.state, &a.nonce, &a.verifier} {
 		_, _ = rand.Read(secret[:]) // never fails: the runtime aborts without randomness
 	}
@@ -36,12 +36,13 @@ func text(secret [32]byte) string { return encoding.EncodeToString(secret[:]) }
 // seal returns the attempt as its cookie has it.
 func (a *attempt) seal(key []byte) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(a.until.UnixMilli()))
+	b = binary.BigEndian.AppendUint64(b, uint64(a.begun.UnixMilli()))
 	b = append(append(append(b, a.state[:]...), a.nonce[:]...), a.verifier[:]...)
 	b = append(binary.BigEndian.AppendUint16(b, a.loopback.Port), a.loopback.Challenge[:]...)
 	return encoding.EncodeToString(append(b, sign(key, b)...))
 }
 
-const attemptSize = 8 + 3*32 + 2 + 32
+const attemptSize = 8 + 8 + 3*32 + 2 + 32
 
 // open reads a cookie; nil of one that is over, or was not made here.
 func open(key []byte, cookie string, now time.Time) *attempt {
@@ -49,12 +50,12 @@ func open(key []byte, cookie string, now time.Time) *attempt {
 	if err != nil || len(b) != attemptSize+sha256.Size || !hmac.Equal(b[attemptSize:], sign(key, b[:attemptSize])) {
 		return nil
 	}
-	a := &attempt{until: time.UnixMilli(int64(binary.BigEndian.Uint64(b)))}
-	copy(a.state[:], b[8:])
-	copy(a.nonce[:], b[40:])
-	copy(a.verifier[:], b[72:])
-	a.loopback.Port = binary.BigEndian.Uint16(b[104:])
-	copy(a.loopback.Challenge[:], b[106:])
+	a := &attempt{until: time.UnixMilli(int64(binary.BigEndian.Uint64(b))), begun: time.UnixMilli(int64(binary.BigEndian.Uint64(b[8:])))}
+	copy(a.state[:], b[16:])
+	copy(a.nonce[:], b[48:])
+	copy(a.verifier[:], b[80:])
+	a.loopback.Port = binary.BigEndian.Uint16(b[112:])
+	copy(a.loopback.Challenge[:], b[114:])
 	if !now.Before(a.until) {
 		return nil
 	}

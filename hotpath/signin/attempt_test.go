@@ -8,10 +8,10 @@ import (
 // What a browser brings back is what it was given, for a while.
 func TestAttempt(t *testing.T) {
 	now, key := time.Now().Truncate(time.Second), []byte("key")
-	a := newAttempt(now)
+	a := newAttempt(now, now.Add(-time.Hour))
 	cookie := a.seal(key)
 	if got := open(key, cookie, now.Add(AttemptFor-time.Second)); got == nil || got.state != a.state || got.nonce != a.nonce ||
-		got.verifier != a.verifier || a.state == a.nonce {
+		got.verifier != a.verifier || !got.begun.Equal(a.begun) || a.state == a.nonce {
 		t.Errorf("came back %+v of %+v", got, a)
 	}
 	later := *a

@@ -81,7 +81,7 @@ func New(o Options) *SignIn {
 	}
 	return &SignIn{
 		// Of the secret that all nodes have: a browser may come back to another one.
-		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 3\n"+o.ClientID)), places: make(chan struct{}, atOnce),
+		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 4\n"+o.ClientID)), places: make(chan struct{}, atOnce),
 		tokens: make(chan struct{}, atOnce),
 		client: &http.Client{
 			Transport: bounded{o.Transport}, Timeout: askWithin,
@@ -176,9 +176,9 @@ func (s *SignIn) discover(ctx context.Context) (*provider, error) {
 	return p, nil
 }
 
-// Begin returns where a browser signs in, and the cookie that it must bring back; of is the
-// command line that asks for it, or nil.
-func (s *SignIn) Begin(ctx context.Context, of *Loopback) (url, cookie string, err error) {
+// Begin returns where a browser signs in, and the cookie that it must bring back; begun is the
+// store's time, and of the command line that asks for it, or nil.
+func (s *SignIn) Begin(ctx context.Context, begun time.Time, of *Loopback) (url, cookie string, err error) {
 	leave, err := enter(ctx, s.places)
 	if err != nil {
 		return "", "", err
@@ -188,7 +188,7 @@ func (s *SignIn) Begin(ctx context.Context, of *Loopback) (url, cookie string, e
 	if err != nil {
 		return "", "", err
 	}
-	a := newAttempt(s.Now())
+	a := newAttempt(s.Now(), begun)
 	if of != nil {
 		a.loopback = *of
 	}
@@ -236,7 +236,7 @@ func (s *SignIn) End(ctx context.Context, cookie string, answer Answer) (*audit.
 	}
 	session, err := s.sessionOf(claims)
 	if session != nil {
-		session.Begun = a.until.Add(-AttemptFor)
+		session.Begun = a.begun
 	}
 	return session, err
 }
