@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -30,7 +31,7 @@ var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hol
 // Why a check is not compared.
 const (
 	DuplicateOrder    = "duplicate_order"     // identical checks at once were decided in another order than they are recorded
-	BudgetOrder       = "budget_order"        // likewise of checks for which a budget had not room for all
+	BudgetOrder       = "budget_order"        // likewise of checks for which a budget had not room for all, or which asked people otherwise
 	OtherDecision     = "other_decision"      // its own version decides it otherwise today
 	VersionUnknown    = "version_unknown"     // its version does not compile any more
 	ApprovalUnknown   = "approval_unknown"    // it used the approval of a check that is not at hand
@@ -171,14 +172,24 @@ func (e *Engine) unexplained(c *spend.Check, own *policy.Program, asked *asking)
 	now, was := e.judge(recorded, own, c, asked), report.VerdictOf(&c.Decision)
 	now.Version = was.Version
 	switch {
-	case now.Verdict == was:
+	case now.Verdict == was && asksFor(now.asks, c.Approval):
 		return ""
+	case now.Verdict == was && own.HasBudgets(): // which had room then, or not any more
+		return BudgetOrder
 	case now.Reason == spend.ReasonDuplicate || was.Reason == spend.ReasonDuplicate:
 		return DuplicateOrder
 	case byBudget(now.Reason) || byBudget(was.Reason):
 		return BudgetOrder
 	}
 	return OtherDecision
+}
+
+// asksFor reports whether people are asked for the same rules, whose escalations their approval lifts.
+func asksFor(now, was *spend.ApprovalRequest) bool {
+	if now == nil || was == nil {
+		return now == was
+	}
+	return slices.EqualFunc(now.Rules, was.Rules, func(a, b spend.EscalatedRule) bool { return a.RuleID == b.RuleID })
 }
 
 func byBudget(r spend.Reason) bool {
@@ -276,8 +287,8 @@ func (e *Engine) ask(r *Record, j *judgement, takes []spend.Charge) {
 		a.rules[candidate], a.allowed, a.charges = nil, j.Effect == spend.Allow, takes
 		if j.asks != nil {
 			a.rules[candidate] = j.asks.Rules
-			if !e.o.Recorded {
-				a.ends = r.expires(j.asks)
+			if shorter := j.asks.Expires < c.Approval.Expires || j.asks.UseWithin < c.Approval.UseWithin; shorter && !e.o.Recorded {
+				a.ends = r.expires(j.asks) // else who used it in history was in time, whatever clocks say
 			}
 		}
 	}

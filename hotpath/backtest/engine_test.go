@@ -40,7 +40,7 @@ func TestExpiredApprovals(t *testing.T) {
 		switch effect {
 		case spend.Escalate:
 			c.Decision.Reason, c.Decision.RuleID = spend.ReasonEscalationThreshold, "ask"
-			c.Approval = &spend.ApprovalRequest{Expires: 2 * time.Minute, UseWithin: time.Minute}
+			c.Approval = live.Asks(&c.Action, spend.Resolution{Type: spend.Refund, Confidence: spend.High}, at, nil, nil)
 		case spend.Block:
 			c.Decision.Reason, c.Decision.RuleID, c.Pass = spend.ReasonDuplicate, "twice", spend.Pass{}
 		}

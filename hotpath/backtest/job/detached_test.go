@@ -192,7 +192,9 @@ func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
 			c.Decision = spend.Decision{
 				Effect: spend.Escalate, Reason: spend.ReasonEscalationThreshold, RuleID: "ask", RuleDescription: "asks", PolicyVersion: 1,
 			}
-			c.Approval = &spend.ApprovalRequest{Required: 1, Expires: time.Hour, UseWithin: time.Hour}
+			c.Approval = &spend.ApprovalRequest{
+				Required: 1, Expires: time.Hour, UseWithin: time.Hour, Rules: []spend.EscalatedRule{{RuleID: "ask"}},
+			}
 		}
 		checks = append(checks, c)
 	}
