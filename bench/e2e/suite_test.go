@@ -153,7 +153,10 @@ func newSuite(t *testing.T, binary string, o fleet.Options) *suite {
 		}
 	})
 	_, s.key = s.newKey(t, plenty)
-	s.post(t, s.Nodes[0], standardPolicy())
+	// A node's first answers may need more than its time for a read where others start, too.
+	eventually(t, 30*time.Second, "the first policy is stored", func() bool {
+		return must(s.Nodes[0].Client(s.key).PostPolicy(t.Context(), standardPolicy()))(t).Status == http.StatusCreated
+	})
 	return s
 }
 
