@@ -149,8 +149,11 @@ func (t *tool) amount(arguments, schema jsontext.Value, currency string) (client
 		number = mantissa + "e" + strconv.Itoa(exponent-digits)
 	}
 	amount, err := client.ParseAmount(number)
-	if err != nil {
+	switch {
+	case err != nil:
 		return amount, fmt.Errorf("argument %s: %w", path, err)
+	case plainNumber(number) == "0":
+		return amount, fmt.Errorf("argument %s is 0, which some servers take for no amount, and then for all that there is", path)
 	}
 	return amount, nil
 }
@@ -174,11 +177,7 @@ func numberOf(value jsontext.Value, types []string) (string, error) {
 		if !allowed("number", "integer") {
 			return "", fmt.Errorf("must be %s, as the tool's schema says", strings.Join(types, " or "))
 		}
-		float, err := strconv.ParseFloat(number, 64)
-		if err != nil || plainNumber(strconv.FormatFloat(float, 'e', -1, 64)) != plainNumber(number) {
-			return "", fmt.Errorf("has more digits than programs agree on: %s", excerpt(value))
-		}
-		return number, nil
+		return number, checkDigits(value)
 	case '"':
 		text, ok := textOf(value)
 		if !allowed("string") {
@@ -190,6 +189,55 @@ func numberOf(value jsontext.Value, types []string) (string, error) {
 		return text, nil
 	default:
 		return "", fmt.Errorf("must be a number, not %s", kindOf(value))
+	}
+}
+
+// checkDigits refuses a number with more digits than a binary float keeps.
+func checkDigits(number jsontext.Value) error {
+	float, err := strconv.ParseFloat(string(number), 64)
+	if err != nil || plainNumber(strconv.FormatFloat(float, 'e', -1, 64)) != plainNumber(string(number)) {
+		return fmt.Errorf("has more digits than programs agree on: %s", excerpt(number))
+	}
+	return nil
+}
+
+// checkSame refuses what says which payment a call is and a server could take for that of
+// another call: a number that not all programs read alike, and another type than the
+// tool's schema says.
+func (t *tool) checkSame(arguments, schema jsontext.Value) error {
+	for _, path := range t.Same {
+		value, err := at(arguments, path)
+		if err != nil {
+			return err
+		}
+		if value == nil {
+			continue
+		}
+		if types := typesAt(schema, path); len(types) > 0 && !slices.ContainsFunc(types, func(name string) bool { return isOf(value, name) }) {
+			return fmt.Errorf("argument %s must be %s, as the tool's schema says, not %s", path, strings.Join(types, " or "), kindOf(value))
+		}
+		if value.Kind() == '0' {
+			if err := checkDigits(value); err != nil {
+				return fmt.Errorf("argument %s %w", path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// isOf reports whether a value is of a type of JSON Schema, as far as its kind tells.
+func isOf(value jsontext.Value, name string) bool {
+	switch value.Kind() {
+	case '0':
+		return name == "number" || name == "integer"
+	case '"':
+		return name == "string"
+	case '{':
+		return name == "object"
+	case '[':
+		return name == "array"
+	default:
+		return name == "boolean"
 	}
 }
 

@@ -37,7 +37,10 @@ func TestArguments(t *testing.T) {
 		{nil, `{"amount":"1050",` + rest + `}`, "10.5 USD ch_1"},
 		{nil, `{"amount":1050,"currency":"JPY","charge":"ch_1"}`, "1050 JPY ch_1"},
 		{nil, `{"amount":1050,"currency":"KWD","charge":"ch_1"}`, "1.05 KWD ch_1"},
-		{nil, `{"amount":0,` + rest + `}`, "0 USD ch_1"},
+		{nil, `{"amount":0,` + rest + `}`, "error: argument amount is 0"},
+		{nil, `{"amount":-0e5,` + rest + `}`, "error"},
+		{nil, `{"amount":"0.00",` + rest + `}`, "error"},
+		{decimals, `{"amount":"0.00",` + rest + `}`, "error: argument amount is 0"},
 		{nil, `{"amount":1050.5,` + rest + `}`, "error: argument amount must be a whole number of minor units"},
 		{nil, `{"amount":"1e3",` + rest + `}`, "error: argument amount must be a number in plain decimal digits"},
 		{nil, `{"amount":"0x10",` + rest + `}`, "error"},
@@ -197,6 +200,31 @@ func TestLasting(t *testing.T) {
 	}
 	if _, err := of(`{"amount":1050,"currency":"usd","charge":"ch_1","order":{"id":7}}`); err == nil {
 		t.Error("a payment without its line")
+	}
+}
+
+// What says which payment it is cannot be spelt so that the server takes it for another
+// one's: a number that a binary float does not keep, or another type than the schema's.
+func TestSameArguments(t *testing.T) {
+	m := mapping(func(t *tool) { t.Same = []string{"order.id", "amount"} })
+	const call = `{"amount":1050,"currency":"usd","charge":"ch_1","order":{"id":%s}}`
+	for id, want := range map[string][2]string{ // where the schema says integer, and string
+		`77`: {"", "string"}, `"77"`: {"integer", ""}, `7.7e1`: {"", "string"}, `true`: {"integer", "string"},
+		`9007199254740992`: {"", "string"}, `9007199254740993`: {"digits", "string"}, `1.00000000000000000001`: {"digits", "string"},
+	} {
+		for i, kind := range []string{"integer", "string"} {
+			schema := jsontext.Value(`{"properties":{"order":{"properties":{"id":{"type":"` + kind + `"}}}}}`)
+			err := m.checkSame(jsontext.Value(fmt.Sprintf(call, id)), schema)
+			if want := want[i]; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s of type %s: %v, want %q", id, kind, err, want)
+			}
+		}
+	}
+	if err := m.checkSame(jsontext.Value(fmt.Sprintf(call, `"a\n"`)), nil); err != nil {
+		t.Error(err)
+	}
+	if err := m.checkSame(jsontext.Value(fmt.Sprintf(call, `9007199254740993`)), nil); err == nil {
+		t.Error("a number with more digits than programs agree on says which payment it is")
 	}
 }
 

@@ -18,6 +18,7 @@ const (
 	maxAttempts   = 1000 // that one call goes through
 	maxWalked     = 8    // of them one by one, before the last one is looked for
 	maxRemembered = 10_000
+	maxLeft       = 16 // redeemed checks of one call
 )
 
 // attempts remembers where the attempts of calls are, so that old ones need not be
@@ -25,6 +26,9 @@ const (
 type attempts struct {
 	mu sync.Mutex
 	at map[string]int
+	// left are the redeemed checks of attempts that are over, the last ones: people may
+	// find out that one was carried out.
+	left map[string][]string
 }
 
 // of returns the attempt to begin with, 1 or more.
@@ -41,6 +45,42 @@ func (a *attempts) note(identity string, attempt int) {
 		a.at = make(map[string]int)
 	}
 	a.at[identity] = max(attempt, a.at[identity])
+}
+
+func (a *attempts) leave(identity, checkID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.left == nil || len(a.left) >= maxRemembered {
+		a.left = make(map[string][]string)
+	}
+	if of := a.left[identity]; !slices.Contains(of, checkID) {
+		a.left[identity] = append(of[max(0, len(of)-maxLeft+1):], checkID)
+	}
+}
+
+// leftBehind returns the redeemed checks of attempts that are over.
+func (a *attempts) leftBehind(identity string) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.left[identity])
+}
+
+// corrected returns how the call ends if an earlier attempt was reported as failed or
+// voided, and as executed afterwards.
+func (c *mappedCall) corrected() (result, bool) {
+	for _, id := range c.gw.attempts.leftBehind(c.identity) {
+		ctx, cancel := c.asking(c.ctx)
+		check, err := c.gw.api.GetCheck(ctx, id)
+		cancel()
+		if err != nil {
+			return c.failure("check %s of an earlier attempt cannot be read: %v. Call again later with exactly the same arguments.", id, err), true
+		}
+		if check.Outcome.Status == outcomeExecuted {
+			r, _ := c.settled(check)
+			return r, true
+		}
+	}
+	return result{}, false
 }
 
 // lastAttempt returns the last attempt that is recorded of this attempt's principal, found

@@ -28,7 +28,7 @@ func startChild(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 		}
 	}
 	for name, v := range u.Env {
-		cmd.Env = append(cmd.Env, name+"="+v.text)
+		cmd.Env = append(cmd.Env, name+"="+v.now())
 	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -56,7 +57,19 @@ type upstream struct {
 }
 
 // value is a text, or the file that has it.
-type value struct{ text, file string }
+type value struct {
+	text, file string
+	renewed    func() string // reads the file again; nil of a text
+}
+
+// now returns the text, that of a file as it is now: tokens are renewed while the gateway
+// runs.
+func (v value) now() string {
+	if v.renewed != nil {
+		return v.renewed()
+	}
+	return v.text
+}
 
 // tool maps a tool's calls to actions.
 type tool struct {
@@ -229,12 +242,26 @@ func (f *File) readSecrets() error {
 			for name, v := range values {
 				if v.file != "" {
 					v.text = read("upstreams."+u.name+"."+member+"."+name, v.file)
+					v.renewed = f.renewed(v.file, v.text)
 					values[name] = v
 				}
 			}
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// renewed returns what reads a file again, or has what was read of it last where that fails.
+func (f *File) renewed(path, last string) func() string {
+	var mu sync.Mutex
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		if text, err := f.secret(path); err == nil {
+			last = text
+		}
+		return last
+	}
 }
 
 // secret reads a file of one value; white space around it is no part of it.

@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -149,4 +152,44 @@ func TestNeedsLock(t *testing.T) {
 			t.Error(content, err)
 		}
 	}
+}
+
+// A token that is renewed counts from the next request on, one that cannot be read changes
+// nothing.
+func TestRenewedToken(t *testing.T) {
+	folder := t.TempDir()
+	token := write(t, folder, "token", "Bearer first\n")
+	var mu sync.Mutex
+	got := ""
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = r.Header.Get("Authorization")
+	}))
+	defer web.Close()
+	file, err := Load(write(t, folder, "g.yaml", "agent_id: bot\nupstreams:\n  psp:\n    url: "+web.URL+
+		"\n    headers: {Authorization: {file: token}}\n    tools: {}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRemote(file.Upstreams["psp"])
+	defer r.close()
+	wants := func(want string) {
+		t.Helper()
+		if err := r.tell(message{Method: "notifications/x"}); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if got != want {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+	}
+	wants("Bearer first")
+	write(t, folder, "token", "Bearer second")
+	wants("Bearer second")
+	if err := os.Remove(token); err != nil {
+		t.Fatal(err)
+	}
+	wants("Bearer second")
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -263,6 +264,37 @@ func TestKilledGivingBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A report that arrives when another gateway has waited long enough counts: what failed is
+// not carried out under the same check, whose charge is given back.
+func TestReportedAfterWaiting(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(int) (bool, error) { return false, errors.New("broken") }
+	f.with(func() {
+		f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/outcome"), false }
+	})
+	failed := "        on_error: failed\n"
+	wants(t, agentOf(t, guarded(t, f, p, "", keyMore+failed)), "ch_1", 1, stateError, "")
+	p.behave = nil
+	f.with(func() {
+		redemptions := 0
+		f.broken = func(path string) (bool, bool) {
+			if strings.HasSuffix(path, "/redeem") {
+				redemptions++
+			}
+			if redemptions == 2 && f.checks[0].outcome == "" { // to give it back
+				f.checks[0].outcome, f.checks[0].release = outcomeFailed, "done"
+			}
+			return redemptions < 2 && strings.HasSuffix(path, "/outcome"), false
+		}
+	})
+	wants(t, agentOf(t, guarded(t, f, p, "", keyMore+failed)), "ch_1", 1, stateExecuted, "")
+	f.with(func() {
+		if len(f.checks) != 2 || f.checks[0].outcome != outcomeFailed || f.checks[1].outcome != outcomeExecuted {
+			t.Errorf("%+v", f.checks)
+		}
+	})
 }
 
 // What is in doubt is repeated where the server takes a key, unless the payment is for

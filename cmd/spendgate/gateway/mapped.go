@@ -101,6 +101,9 @@ func (c *mappedCall) enforce(err error) result {
 	}
 	// How many attempts there are does not matter: an agent that waits for room in a budget makes one with each call.
 	c.attempt = c.gw.attempts.of(c.identity)
+	if r, ok := c.corrected(); ok {
+		return r
+	}
 	for tried := 1; tried <= maxAttempts; tried++ {
 		r, next := c.try()
 		if !next {
@@ -136,6 +139,9 @@ func (c *mappedCall) read() error {
 		return fmt.Errorf("the tool's definition %w", err)
 	}
 	if c.action, err = c.t.action(c.agent, c.arguments, o.get("inputSchema")); err != nil {
+		return err
+	}
+	if err := c.t.checkSame(c.arguments, o.get("inputSchema")); err != nil {
 		return err
 	}
 	if c.identity, err = c.t.identity(c.l.u.name, c.name, c.action.AgentID, c.action, c.arguments); err == nil && c.t.Once {
@@ -351,6 +357,9 @@ func (c *mappedCall) settled(check *client.Result) (result, bool) {
 		return c.failureOf(check, "check %s was reported as %s by somebody who may not give back. Somebody with outcomes:release "+
 			"who did not ask for it must report that, too: then the same call goes on.", check.CheckID, check.Outcome.Status), false
 	default:
+		if check.Redemption.Redeemed() {
+			c.gw.attempts.leave(c.identity, check.CheckID)
+		}
 		return result{}, true
 	}
 }

@@ -81,13 +81,11 @@ func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
 
 // released is a check that was given back meanwhile.
 func (c *mappedCall) released(check *client.Result) (result, bool) {
-	ctx, cancel := c.asking(c.ctx)
-	defer cancel()
-	now, err := c.gw.api.GetCheck(ctx, check.CheckID)
-	if err != nil || !now.Outcome.Reported() {
+	r, next, reported := c.reportedNow(check)
+	if !reported {
 		return c.failureOf(check, "check %s cannot be used any more. Call again later with exactly the same arguments.", check.CheckID), false
 	}
-	return c.over(now)
+	return r, next
 }
 
 // awaited waits wait_seconds for the outcome of a redeemed check: of another call that
@@ -133,12 +131,30 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 		}
 		return result{}, true
 	}
+	if refused, ok := errors.AsType[*client.Error](unreturned); ok && refused.Code == client.CodeCheckAlreadyRedeemed {
+		// What was reported since it was waited for is refused so, too.
+		if r, next, reported := c.reportedNow(check); reported {
+			return r, next
+		}
+	}
 	if c.t.IdempotencyArgument != "" && c.mayRepeat(check, unreturned) {
 		if _, ok := c.stillOn(check); ok {
 			return c.carryOut(check, true), false
 		}
 	}
 	return c.inDoubt(check, answered{}), false
+}
+
+// reportedNow returns how a check ended, if the service knows that by now.
+func (c *mappedCall) reportedNow(check *client.Result) (r result, next, reported bool) {
+	ctx, cancel := c.asking(c.ctx)
+	defer cancel()
+	now, err := c.gw.api.GetCheck(ctx, check.CheckID)
+	if err != nil || !now.Outcome.Reported() {
+		return result{}, false, false
+	}
+	r, next = c.over(now)
+	return r, next, true
 }
 
 // redeemedOnce is a payment for good, of which another check was redeemed, perhaps long

@@ -82,7 +82,8 @@ func (s *plain) with(do func()) {
 	do()
 }
 
-// A call without an identifier is no way round: some servers would run it.
+// A call without an identifier, or of a method that is nearly the one of calls, is no way
+// round: some servers would run it.
 func TestCallWithoutID(t *testing.T) {
 	s, p := newPlain(t)
 	g := guarded(t, newFakeService(t), p, "default: deny\n", "")
@@ -102,7 +103,13 @@ func TestCallWithoutID(t *testing.T) {
 	for _, id := range []string{"", `"id":null,`, `"id":7,"id":null,`} {
 		send(`{"jsonrpc":"2.0",` + id + `"method":"tools/call","params":{"name":"refund","arguments":{"charge":"c","amount":99999900}}}`)
 	}
-	send(`{"jsonrpc":"2.0","method":"notifications/ours"}`)
+	for i, method := range []string{"Tools/Call", "tools/call ", `tools/call\n`, "tools.call", "TOOLS_CALL", "tools//call", "tool\u017f/call"} {
+		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s","params":{"name":"refund","arguments":{"charge":"c","amount":1}}}`, 100+i, method))
+		if answers.Scan(); !strings.Contains(answers.Text(), "there is no method") {
+			t.Errorf("%q is answered with %s", method, answers.Text())
+		}
+	}
+	send(`{"jsonrpc":"2.0","id":null,"method":"notifications/ours","result":{}}`)
 	within(t, "the notification passes", func() (so bool) {
 		s.with(func() { so = strings.Join(s.calls, " ") == "notifications/ours" })
 		return so

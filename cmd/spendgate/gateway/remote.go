@@ -299,7 +299,7 @@ func (r *remote) send(ctx context.Context, method string, body io.Reader, size i
 	}
 	request.ContentLength = size
 	for name, v := range r.u.Headers {
-		request.Header.Set(name, v.text)
+		request.Header.Set(name, v.now())
 	}
 	request.Header.Set("Accept", typeEvents)
 	if method == http.MethodPost {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,6 +13,10 @@ import (
 
 // requestFromAgent sends a request to the server that it is for.
 func (s *session) requestFromAgent(m message) {
+	if likeCall(m.Method) {
+		s.send(failed(m.ID, &fault{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q", m.Method)}))
+		return
+	}
 	switch m.Method {
 	case methodCallTool:
 		s.callTool(m)
@@ -26,6 +31,18 @@ func (s *session) requestFromAgent(m message) {
 		}
 		s.forward(s.links[:1], m, nil)
 	}
+}
+
+// likeCall reports whether a method is another than that of calls, and a lenient server
+// could take it for that (G15).
+func likeCall(method string) bool {
+	letters := strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) {
+			return -1
+		}
+		return unicode.ToLower(unicode.ToUpper(r)) // of all letters that are one by case folding
+	}, method)
+	return method != methodCallTool && strings.Contains(letters, "toolscall")
 }
 
 // toOneOf sends a request to one of several servers, by the name or address in it.

@@ -183,7 +183,7 @@ func (s *session) noteFromAgent(m message) {
 			s.log.Debug("a message that is neither a request nor a notification is dropped", "method", m.Method)
 			return
 		}
-		s.broadcast(m)
+		s.broadcast(message{Method: m.Method, Params: m.Params})
 	}
 }
 
