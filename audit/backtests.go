@@ -113,6 +113,10 @@ type History interface {
 	// HistoryOutcomes returns, by check and number, the outcomes of the checks from one
 	// ID to another that may change what was taken.
 	HistoryOutcomes(ctx context.Context, from, to spend.ID) ([]*spend.Outcome, error)
+	// HistoryApprovals returns what became of what checks asked of people, archived
+	// ones, too, in no order: of the checks at least IDs and times are set, of the decisions
+	// at least the last denial.
+	HistoryApprovals(ctx context.Context, ids []spend.ID) ([]*Approval, error)
 	// ArchivedDays returns the days from one to another whose checks are in archives.
 	ArchivedDays(ctx context.Context, from, to time.Time) ([]ArchivedDay, error)
 }

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	approvalState   = "SELECT a.id, s.status, a.created_at, a.expires_at, s.approved_at, s.used_by "
-	selectApprovals = approvalState + "FROM approvals AS a, LATERAL state_of_approval(a) AS s "
+	approvalState   = "SELECT a.id, s.status, a.created_at, a.expires_at, s.approved_at, s.used_by"
+	selectApprovals = approvalState + " FROM approvals AS a, LATERAL state_of_approval(a) AS s "
 	// What is pending or approved has a deadline, and is found without reading others.
 	selectOpenApprovals = approvalState +
-		"FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id, LATERAL state_of_approval(a) AS s "
+		" FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id, LATERAL state_of_approval(a) AS s "
 )
 
 // Approvals implements audit.Approvals.

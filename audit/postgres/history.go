@@ -147,6 +147,28 @@ func historyOutcomes(ctx context.Context, tx pgx.Tx, from, to spend.ID) ([]*spen
 	return pgx.CollectRows(rows, scanOutcome)
 }
 
+// selectHistoryApprovals reads no check: its day may be archived.
+const selectHistoryApprovals = approvalState + `, a.use_within_ms,
+	(SELECT max(d.at) FROM changes AS d WHERE d.subject = name_approval(a.id) AND d.kind = 'approval.denied')
+	FROM approvals AS a, LATERAL state_of_approval(a) AS s WHERE a.id = ANY ($1::uuid[])`
+
+// HistoryApprovals implements audit.History.
+func (s *Store) HistoryApprovals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
+	return collect(ctx, s, "cannot read the history of approvals", func(row pgx.CollectableRow) (*audit.Approval, error) {
+		asked := new(spend.ApprovalRequest)
+		a := &audit.Approval{Check: &spend.Check{Approval: asked}}
+		var useWithin int64
+		var denied time.Time
+		err := row.Scan(uuid(&a.Check.ID), &a.Status, utc(&a.CreatedAt), utc(&a.ExpiresAt), utc(&a.ApprovedAt), uuid(&a.UsedBy), &useWithin,
+			utc(&denied))
+		asked.Expires, asked.UseWithin = a.ExpiresAt.Sub(a.CreatedAt), time.Duration(useWithin)*time.Millisecond
+		if !denied.IsZero() {
+			a.Decisions = []audit.ApprovalDecision{{At: denied}}
+		}
+		return a, err
+	}, selectHistoryApprovals, uuids(ids))
+}
+
 // ArchivedDays implements audit.History.
 func (s *Store) ArchivedDays(ctx context.Context, from, to time.Time) ([]audit.ArchivedDay, error) {
 	return collect(ctx, s, "cannot read which days are archived", func(row pgx.CollectableRow) (d audit.ArchivedDay, err error) {

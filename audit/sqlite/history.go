@@ -45,6 +45,11 @@ func historyOutcomes(ctx context.Context, from querier, first, last spend.ID) ([
 		last[:])
 }
 
+// HistoryApprovals implements audit.History.
+func (s *Store) HistoryApprovals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
+	return s.Approvals(ctx, ids)
+}
+
 // ArchivedDays implements audit.History: an embedded store archives nothing.
 func (*Store) ArchivedDays(context.Context, time.Time, time.Time) ([]audit.ArchivedDay, error) {
 	return nil, nil

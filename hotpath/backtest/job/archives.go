@@ -43,7 +43,7 @@ func (r *run) readArchive(ctx context.Context, day audit.ArchivedDay, at, end sp
 		if err != nil {
 			return err
 		}
-		err := r.feed(ctx, page, nil)
+		err := r.feed(ctx, page)
 		page = audit.HistoryPage{}
 		return err
 	}

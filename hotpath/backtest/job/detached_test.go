@@ -37,23 +37,25 @@ func (a *amidst) PageHistory(ctx context.Context, q audit.HistoryQuery) (audit.H
 	return page, err
 }
 
-// A day that leaves the tables while a backtest runs, whenever that is, is read from its
-// archive, or is among the missing days: no row is left out in silence (S53).
+// A day that leaves the tables before a backtest or while it runs, whenever that is, is read from its
+// archive, with the same result to the byte, or is among the missing days: no row is left out in silence (S53).
 func TestDetachedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
-		behind, atHand bool
-		compared       int64
-		missing        int
+		before, behind, atHand bool
+		compared               int64
+		missing                int
 	}{
-		"before the page":              {false, true, 5, 0},
-		"behind the page":              {true, true, 5, 0},
-		"without archives":             {false, false, 1, 2},
-		"without archives, after that": {true, false, 1, 2},
+		"before it began":              {true, false, true, 6, 0},
+		"before the page":              {false, false, true, 6, 0},
+		"behind the page":              {false, true, true, 6, 0},
+		"without archives":             {false, false, false, 1, 2},
+		"without archives, after that": {false, true, false, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, dir := fleet.TestSchema(t), t.TempDir()
 			first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
 			store := recordDays(t, url, first)
+			whole := runBacktest(t, store, job.Options{Store: store, Logger: slog.New(slog.DiscardHandler)}, first)
 			detach := sync.OnceFunc(func() {
 				if err := postgres.Detach(t.Context(), postgres.DetachOptions{
 					URL: url, Dir: dir, Before: first.AddDate(0, 0, 2), Now: time.Now(),
@@ -65,6 +67,9 @@ func TestDetachedMeanwhile(t *testing.T) {
 			o := job.Options{Store: &amidst{Store: store, before: detach}, Logger: slog.New(slog.DiscardHandler)}
 			if c.behind {
 				o.Store = &amidst{Store: store, behind: detach}
+			}
+			if c.before {
+				detach()
 			}
 			if c.atHand {
 				o.Archives = dir
@@ -78,6 +83,9 @@ func TestDetachedMeanwhile(t *testing.T) {
 			}
 			if err := json.Unmarshal([]byte(text), &r); err != nil || r.Coverage.Compared != c.compared || len(r.Coverage.Missing) != c.missing {
 				t.Error(text, err)
+			}
+			if c.atHand && text != whole {
+				t.Errorf("%s, and from the tables %s", text, whole)
 			}
 		})
 	}
@@ -96,7 +104,7 @@ func (u *unanswered) ArchivedDays(_ context.Context, _, to time.Time) ([]audit.A
 	return []audit.ArchivedDay{{Day: u.second}}, nil
 }
 
-func (u *unanswered) Approvals(context.Context, []spend.ID) ([]*audit.Approval, error) {
+func (u *unanswered) HistoryApprovals(context.Context, []spend.ID) ([]*audit.Approval, error) {
 	return nil, errors.New("no approvals")
 }
 
@@ -124,9 +132,10 @@ func runBacktest(t *testing.T, store *postgres.Store, o job.Options, from time.T
 func endOfBacktest(t *testing.T, store *postgres.Store, o job.Options, from time.Time) *audit.Backtest {
 	t.Helper()
 	b := &audit.Backtest{
-		ID: spend.NewID(time.Now()), PolicyID: "p", Version: 1, From: from, To: time.Now(), KeyID: "key_1", Principal: "ann",
+		ID: spend.NewID(time.Now()), PolicyID: "p", Version: 1, From: from, KeyID: "key_1", Principal: "ann",
 		Status: audit.BacktestQueued, CreatedAt: time.Now(),
 	}
+	b.To = from.AddDate(0, 0, 13) // of several the same
 	if err := store.CreateBacktest(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +158,8 @@ func endOfBacktest(t *testing.T, store *postgres.Store, o job.Options, from time
 	return nil
 }
 
-// recordDays commits checks of two old days, one of which asks people, and one of today.
+// recordDays commits checks of two old days, one of which asks people, and asks again once that has expired,
+// and one of today.
 func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
 	t.Helper()
 	store, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
@@ -168,7 +178,8 @@ func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
 		}
 	}
 	p := &audit.Policy{PolicyID: "p", Name: "n"}
-	p.Rules = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{}}}]`
+	p.Rules = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{"expires_minutes":60}}},
+		{"rule_id":"guard","rule_type":"duplicate_guard","parameters":{"window_minutes":180}}]`
 	if err := store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, first.AddDate(0, 0, -1)); err != nil {
 		t.Fatal(err)
 	}
@@ -178,16 +189,18 @@ func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
 	}
 	var checks []*spend.Check
 	for i, at := range []time.Time{
-		first.Add(time.Hour), first.Add(2 * time.Hour), first.Add(3 * time.Hour), first.Add(25 * time.Hour), time.Now().Add(-time.Second),
+		first.Add(time.Hour), first.Add(2 * time.Hour), first.Add(3 * time.Hour), first.Add(4 * time.Hour), first.Add(25 * time.Hour),
+		time.Now().Add(-time.Second),
 	} {
 		c := &spend.Check{
 			ID: spend.NewID(at), ActionType: spend.Refund, Fingerprint: spend.Hash{byte(i)}, Fence: fence, KeyID: "key_1",
 			Action:   spend.Action{AgentID: "a", PolicyID: "p", Type: spend.Refund, Currency: "USD", Counterparty: "c"},
 			Decision: spend.Decision{PolicyVersion: 1},
-			Pass:     spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: at.UnixMilli() + 300_000},
+			Pass:     spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: at.Add(3 * time.Hour).UnixMilli()},
 		}
 		c.Action.Amount, _ = spend.ParseAmount("40")
-		if i == 1 {
+		if i == 1 || i == 3 {
+			c.Fingerprint = spend.Hash{1}
 			c.Action.Amount, _ = spend.ParseAmount("60")
 			c.Decision = spend.Decision{
 				Effect: spend.Escalate, Reason: spend.ReasonEscalationThreshold, RuleID: "ask", RuleDescription: "asks", PolicyVersion: 1,
@@ -199,6 +212,13 @@ func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
 		checks = append(checks, c)
 	}
 	if err := store.Commit(t.Context(), checks, nil, audittest.Link(1, checks...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(t.Context(), `SET session_replication_role = replica`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(t.Context(), "UPDATE approvals SET created_at = $1, expires_at = $1::timestamptz + interval '1 hour' WHERE id = $2",
+		checks[1].Timestamp(), [16]byte(checks[1].ID)); err != nil {
 		t.Fatal(err)
 	}
 	return store

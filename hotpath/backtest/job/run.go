@@ -113,15 +113,7 @@ func (r *run) readAll(ctx context.Context) error {
 				page.Checks = page.Checks[:i]
 			}
 		}
-		approvals, err := r.approvalsOf(ctx, page.Checks)
-		if err != nil {
-			left, failed := r.firstArchived(ctx, at, read)
-			if failed == nil && left != nil && (day == nil || !left.Day.Equal(day.Day)) {
-				continue // their checks left meanwhile
-			}
-			return err
-		}
-		if err := r.feed(ctx, page, approvals); err != nil {
+		if err := r.feed(ctx, page); err != nil {
 			return err
 		}
 		if day != nil {
@@ -154,10 +146,13 @@ func (r *run) firstArchived(ctx context.Context, at, end spend.ID) (*audit.Archi
 	return &days[0], nil
 }
 
-// feed feeds a page, with what became of the approvals that its checks asked for, nil of
-// archived ones.
-func (r *run) feed(ctx context.Context, page audit.HistoryPage, approvals map[spend.ID]*audit.Approval) error {
+// feed feeds a page, with what became of the approvals that its checks asked for.
+func (r *run) feed(ctx context.Context, page audit.HistoryPage) error {
 	asked, err := r.askedBefore(ctx, page.Checks)
+	if err != nil {
+		return err
+	}
+	approvals, err := r.approvalsOf(ctx, page.Checks)
 	if err != nil {
 		return err
 	}
@@ -257,7 +252,7 @@ func (r *run) approvalsOf(ctx context.Context, checks []audit.HistoryCheck) (map
 	if ids == nil {
 		return nil, nil
 	}
-	found, err := ask(ctx, func(ctx context.Context) ([]*audit.Approval, error) { return r.Store.Approvals(ctx, ids) })
+	found, err := ask(ctx, func(ctx context.Context) ([]*audit.Approval, error) { return r.Store.HistoryApprovals(ctx, ids) })
 	became := make(map[spend.ID]*audit.Approval, len(found))
 	for _, a := range found {
 		became[a.Check.ID] = a

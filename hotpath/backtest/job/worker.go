@@ -30,7 +30,6 @@ type Store interface {
 	audit.History
 	audit.Policies
 	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
-	Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error)
 }
 
 // Options is what a Worker is made of.
