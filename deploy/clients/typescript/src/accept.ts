@@ -53,6 +53,8 @@ export function checkResult(asked: boolean): Accept<CheckResult> {
     const result = { ...members, redeem_required, outcome, redemption, replayed: replayed(reply), first: false } as CheckResult;
     if (outcome) result.next_step = nextStep(outcome);
     else if (redemption) result.next_step = nextStepOf(redemption);
+    const age = Date.parse(reply.headers.get("Date") ?? "") - Date.parse(result.timestamp);
+    if (Number.isFinite(age)) result.age_ms = age;
     result.allowed = asked && result.decision === "allow" && outcome === null && redemption === null;
     return result;
   };

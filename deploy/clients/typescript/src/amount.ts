@@ -47,7 +47,7 @@ function exact(value: Amount): Parsed {
  * number of more than 15 digits, which binary floating point may not have held.
  */
 export function amount(value: AmountInput): Amount {
-  const parsed = parse(String(value));
+  const parsed = ["string", "number", "bigint"].includes(typeof value) ? parse(String(value)) : undefined;
   if (!parsed) throw new RangeError(`${JSON.stringify(String(value))} is no amount`);
   const text = format(parsed);
   const digits = text.replace(".", "").replace(/^0+/, "").length;

@@ -204,7 +204,9 @@ export class Gate {
       });
       throw reported(result);
     }
-    const isRecent = Date.now() - Date.parse(began.at ?? "") < hours * 3_600_000;
+    // This machine's clock may have been wrong when it began, or is now.
+    const age = Math.max(Date.now() - Date.parse(began.at ?? ""), result.age_ms ?? 0);
+    const isRecent = age < hours * 3_600_000;
     if (!isRecent || result.decision !== "allow")
       throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
     return { check_id: checkId, idempotency_key: key, begun: true, since: began.at, isAllowed: false };

@@ -8,8 +8,10 @@ export async function actionHash(action: Action): Promise<string> {
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function canonical({ idempotency_key: _key, approval_id: _approval, ...action }: Action): string {
-  return encode(sorted({ ...action, amount: amount(action.amount), currency: action.currency.toUpperCase() }));
+function canonical({ idempotency_key: _key, approval_id: _approval, reason_text: reason, ...action }: Action): string {
+  // The words differ from one attempt of a model to the next. They are no part of the action unless its type is derived from them.
+  const derived = action.action_type === undefined ? { reason_text: reason } : {};
+  return encode(sorted({ ...action, ...derived, amount: amount(action.amount), currency: action.currency.toUpperCase() }));
 }
 
 function sorted(value: unknown): unknown {

@@ -115,6 +115,8 @@ export function encode(value: unknown): string {
   if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError("a number of a request is not finite");
   if (Array.isArray(value)) return `[${value.map((element) => encode(element ?? null)).join(",")}]`;
   if (typeof value === "object" && value !== null && !("toJSON" in value)) {
+    // A Map, a Set or a promise has no members that are seen: {} would be judged in its place.
+    if (Object.prototype.toString.call(value) !== "[object Object]") throw new TypeError("a request has an object that is not JSON");
     const members = Object.entries(value).filter(([, member]) => member !== undefined);
     return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${encode(member)}`).join(",")}}`;
   }

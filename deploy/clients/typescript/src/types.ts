@@ -63,6 +63,8 @@ export interface CheckResult {
   outcome: CheckOutcome | null;
   /** What the header Redeemed says: null when nobody took the check to carry the action out. */
   redemption: CheckRedemption | null;
+  /** Milliseconds since the check, by the service's clock; absent where the answer does not say the time. */
+  age_ms?: number;
 }
 
 export interface CheckRedemption {
@@ -124,7 +126,8 @@ export interface RecordedAction {
 }
 
 /** A check as it is listed: a record, no permission. */
-export interface CheckRecord extends Omit<CheckResult, "allowed" | "replayed" | "first" | "redeem_required" | "outcome" | "redemption"> {
+export interface CheckRecord
+  extends Omit<CheckResult, "allowed" | "replayed" | "first" | "redeem_required" | "outcome" | "redemption" | "age_ms"> {
   action: RecordedAction;
   principal: string;
   outcome: Outcome | null;

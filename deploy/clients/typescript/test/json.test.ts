@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { it } from "node:test";
 
+import { amount } from "spendgate";
+
 const internal = "../dist/json.js";
 const { decode, encode } = (await import(internal)) as { decode(text: string): unknown; encode(value: unknown): string };
 
@@ -58,6 +60,15 @@ it("numbers are exact, and money is text", () => {
   assert.deepEqual([read.amount, read.limit, read.metadata.amount, read.used], ["1.10", null, 1.5, "12345678901234567890.5"]);
   assert.equal(encode(read.n), "[9007199254740993,0.1,100]");
   assert.deepEqual(decode('{"__proto__":1}'), JSON.parse('{"__proto__":1}'));
+});
+
+it("what would be sent as {}, or is no amount, is refused", () => {
+  for (const value of [new Map([["risk", "high"]]), new Set([1]), Promise.resolve({ risk: "high" }), new Uint8Array(1)])
+    assert.throws(() => encode({ metadata: { value } }), TypeError);
+  const own = Object.assign(Object.create(null) as object, { risk: "high" });
+  assert.equal(encode([own, new (class { risk = "high"; })(), new Date(0)]), '[{"risk":"high"},{"risk":"high"},"1970-01-01T00:00:00.000Z"]');
+  for (const value of [["19.9"], { toString: () => "5" }, true, null, undefined, NaN, -1, 0.1 + 0.2, 1e21, 10n ** 18n, " 1", "+1", "1_0", "0x1"])
+    assert.throws(() => amount(value as string), RangeError, String(value));
 });
 
 it("what browsers and edge runtimes load needs nothing of Node.js", () => {

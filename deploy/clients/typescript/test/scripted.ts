@@ -104,6 +104,7 @@ export class Scripted {
       ? []
       : [["Content-Type", "application/json"]];
     const length: [string, string][] = status === 204 ? [] : [["Content-Length", String(whole.length)]];
+    response.sendDate = false; // unless the exchange says one
     response.writeHead(status, [...type, ...length, ...headers].flat());
     if (!cut) return void response.end(whole);
     response.write(whole.subarray(0, cut), () => request.socket.destroySoon());

@@ -31,6 +31,9 @@ class Checking:
     def __init__(self, client: AsyncSpendgate, intent: guard.Intent) -> None:
         self._client, self._intent = client, intent
 
+    def __bool__(self) -> bool:
+        raise TypeError("a check is awaited before it is looked at: `if await gate.check(...)`")
+
     def __await__(self) -> Generator[Any, None, Result]:
         return self._ask().__await__()
 
@@ -192,6 +195,12 @@ class AsyncSpendgate(gate.Gate):
 
     async def close(self) -> None:
         await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncSpendgate:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()
 
     async def _run(self, steps: Steps[T]) -> T:
         answer: Any = None

@@ -121,7 +121,8 @@ def redemption_of(reply: Reply) -> t.CheckRedemption | None:
 def get_check(settings: Settings, check_id: str) -> Steps[t.Result]:
     """Reads an earlier check, and what was reported of it. It is a record, no permission."""
     reply = yield from send(settings, get(path("checks", check_id)))
-    return result(decode(reply.body), reply)
+    found = result(decode(reply.body), reply)
+    return replace(found, age=(reply.date - found.timestamp).total_seconds()) if reply.date and found.timestamp.tzinfo else found
 
 
 def report_outcome(

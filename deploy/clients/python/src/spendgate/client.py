@@ -27,6 +27,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Checked(Result):
     """The answer of check(), which is also the context of a guarded body."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is the answer alone."""
+        return Result, tuple(getattr(self, f.name) for f in fields(Result))
+
     def __enter__(self) -> guard.Permit:
         client, asked = vars(self)["_of"]
         permit: guard.Permit = client._run(guard.enter(client, asked))
@@ -186,6 +190,12 @@ class Spendgate(gate.Gate):
 
     def close(self) -> None:
         self._http.close()
+
+    def __enter__(self) -> Spendgate:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
     def _run(self, steps: Steps[T]) -> T:
         answer: Any = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .send import Reply
@@ -14,6 +14,17 @@ class SpendgateError(Exception):
 
     #: whether the service may have done what was asked all the same
     maybe_done = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pool of processes returns an error as a pickle, which would call __init__ with the text alone."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[SpendgateError], args: tuple[Any, ...], members: dict[str, Any]) -> SpendgateError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(members)
+    return error
 
 
 class NoAnswer(SpendgateError):
@@ -114,11 +125,15 @@ class ApprovalPending(NotCarriedOut):
         self.approval_id = result.approval_id
 
 
-class Denied(ApprovalPending):
-    """People denied the action."""
+class Denied(NotCarriedOut):
+    """People denied the action. It is no ApprovalPending: who waits for that one would wait for ever."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.approval_id = result.approval_id
 
 
-class ApprovalExpired(ApprovalPending):
+class ApprovalExpired(Denied):
     """Nobody decided in time, or what was approved was not used in time."""
 
 

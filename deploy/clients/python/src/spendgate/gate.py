@@ -59,7 +59,7 @@ class Gate(guard.Gate):
         self.base = base_url.rstrip("/")
         self.agent_id, self.policy_id = agent_id, policy_id
         self.journal = SQLiteJournal(journal) if isinstance(journal, (str, os.PathLike)) else journal
-        self.memory, self.redeeming = MemoryJournal(), redeem
+        self.memory, self.redeeming, self.running = MemoryJournal(), redeem, {}
         self.elsewhere = redeem is False
         self.attempts, self.timeout, self.max_wait, self.deadline = attempts, timeout, max_wait, deadline
         self._http = self._new_http() if http is None else http

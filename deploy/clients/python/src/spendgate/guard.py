@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import time
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -32,7 +33,7 @@ from .errors import (
 from .journal import Entry, Journal, MemoryJournal, State
 from .send import Settings, Steps, local
 from .types import CheckOutcome, Result
-from .wire import encode, money
+from .wire import encode, money, ordered
 
 log = logging.getLogger("spendgate")
 
@@ -46,6 +47,7 @@ class Gate(Settings):
     memory: MemoryJournal  # instead, where the service remembers redemptions
     redeeming: bool | None  # None: as the role of the key says
     elsewhere: bool  # what the bodies call redeems
+    running: dict[tuple[int, str], Permit]  # by process and key
 
 
 class EndsLater(TypeError):
@@ -65,10 +67,9 @@ class Terms:
         if not isinstance(self.failed_on, tuple) or not all(isinstance(kind, type) for kind in self.failed_on):
             raise TypeError("failed_on is a tuple of the types of errors")
 
-    def repeats(self, began: float | None = None) -> bool:
-        """Whether a body is run again that has begun: then, or at an unknown time while the service knew its key, 24 hours."""
-        age = 24 if began is None else (time.time() - began) / 3600
-        return self.provider_key and age <= self.provider_key_hours
+    def repeats(self, age: float = 24 * 3600) -> bool:
+        """Whether a body is run again that began so many seconds ago, at most: unless told while the service knew its key, 24 hours."""
+        return self.provider_key and age <= self.provider_key_hours * 3600
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,9 @@ def note(journal: Journal, action: api.Action) -> Steps[Entry]:
     if not action.key.strip():
         raise TypeError("what is guarded has an idempotency key that belongs to it, such as the number of an order")
     deciding = dict(action.deciding)
-    deciding["amount"] = money(deciding["amount"]).normalize()
+    deciding["amount"] = str(money(deciding["amount"]))
     deciding["currency"] = str(deciding["currency"]).upper()
-    digest = hashlib.sha256(encode(sorted(deciding.items()))).hexdigest()
+    digest = hashlib.sha256(encode(ordered(deciding))).hexdigest()
     entry = yield from local(lambda: journal.add(Entry(action.key, digest)))
     if entry.action != digest:
         raise KeyReused(f"{action.key!r} is the idempotency key of another action")
@@ -215,7 +216,7 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
         except APIError as error:
             if error.code != "check_already_redeemed":
                 raise
-            yield from doubtful(gate, entry.key, result.check_id, terms.repeats())
+            yield from doubtful(gate, entry.key, result.check_id, terms, terms.repeats())
             repeated = True
     began = min(time.time(), result.timestamp.timestamp()) if repeated else time.time()
     begun = replace(entry, state="begun", check_id=result.check_id, at=began)
@@ -224,7 +225,7 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
     if not mine and asked.result.first:  # others of this journal, who had a replay, doubted it
         mine = yield from local(lambda: journal.move(entry.key, "doubted", **claim))
     if mine:
-        return Permit(begun, result, redeem, repeated)
+        return permit(gate, begun, result, repeated)
     now = yield from local(lambda: journal.add(entry))  # another process has begun
     return (yield from prior(gate, journal, now, terms))
 
@@ -252,29 +253,39 @@ def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Per
     if entry.state not in ("begun", "doubted"):
         raise over(entry.check_id, CheckOutcome(entry.status), entry.reference)
     try:
-        yield from doubtful(gate, entry.key, entry.check_id, entry.state == "begun" and terms.repeats(entry.at))
+        repeats = entry.state == "begun" and terms.repeats(time.time() - entry.at)
+        yield from doubtful(gate, entry.key, entry.check_id, terms, repeats)
     except AlreadyReported as known:
         yield from reported(journal, entry, known.outcome)
         raise
-    return Permit(entry, None, bool(gate.redeeming), repeated=True)
+    return permit(gate, entry, None, repeated=True)
 
 
-def doubtful(gate: Gate, key: str, check_id: str, repeats: bool) -> Steps[None]:
+def permit(gate: Gate, entry: Entry, result: Result | None, repeated: bool) -> Permit:
+    """Permits the body, unless it runs: what is repeated is repeated afterwards."""
+    permit = Permit(entry, result, bool(gate.redeeming), repeated)
+    if gate.running.setdefault((os.getpid(), entry.key), permit) is not permit:
+        raise InDoubt(entry.key, entry.check_id, "it is being carried out now")
+    return permit
+
+
+def doubtful(gate: Gate, key: str, check_id: str, terms: Terms, repeats: bool) -> Steps[None]:
     """Raises what the service knows of an action that has begun. It returns when the body is repeated."""
-    outcome = yield from became(gate, check_id)
-    if outcome is not None:
-        raise over(check_id, outcome)
-    if not repeats:
+    found = yield from recorded(gate, check_id)
+    if found is not None and found.outcome is not None:
+        raise over(check_id, found.outcome)
+    # This machine's clock may have been wrong when the body began, or is now. What the service does not show is old.
+    if not repeats or found is None or not terms.repeats(found.age or 0):
         raise InDoubt(key, check_id, "it has begun, and nobody said how it ended")
 
 
-def became(gate: Gate, check_id: str) -> Steps[CheckOutcome | None]:
+def recorded(gate: Gate, check_id: str) -> Steps[Result | None]:
     try:
-        return (yield from api.get_check(gate, check_id)).outcome
+        return (yield from api.get_check(gate, check_id))
     except APIError as error:
         if error.status not in (403, 404) or not error.definite:
             raise
-        return None  # it is archived, or not for this key to read: the journal decides
+        return None  # it is archived, or not for this key to read
 
 
 def over(check_id: str, outcome: CheckOutcome, reference: str = "") -> AlreadyReported:
@@ -283,8 +294,9 @@ def over(check_id: str, outcome: CheckOutcome, reference: str = "") -> AlreadyRe
 
 def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
     """Records how the body ended, and reports it. A report that is lost is made by resume()."""
-    journal = yield from journal_of(gate)
     key = permit._key
+    gate.running.pop((os.getpid(), key), None)
+    journal = yield from journal_of(gate)
     ended: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
     meant = error is None or isinstance(error, terms.failed_on)
     # What a repeated body says of itself does not say that nothing was moved the first time.
@@ -345,7 +357,7 @@ def reported(journal: Journal, entry: Entry, outcome: CheckOutcome) -> Steps[Non
 def resume(gate: Gate) -> Steps[list[Entry]]:
     """Reports what ended and was not reported, and returns what is in doubt.
 
-    Call it when the program starts. A body in another process that has not ended yet is in doubt, too.
+    Call it when the program starts. A body that has not ended yet is in doubt, too, if it is in another process.
     """
     journal = yield from journal_of(gate)
     doubts = []
@@ -353,9 +365,11 @@ def resume(gate: Gate) -> Steps[list[Entry]]:
         if entry.state == "ended":
             yield from report(gate, journal, entry)
             continue
-        outcome = yield from became(gate, entry.check_id)
-        if outcome is None:
+        if (os.getpid(), entry.key) in gate.running:
+            continue
+        found = yield from recorded(gate, entry.check_id)
+        if found is None or found.outcome is None:
             doubts.append(entry)
         else:
-            yield from reported(journal, entry, outcome)
+            yield from reported(journal, entry, found.outcome)
     return doubts

@@ -28,6 +28,8 @@ class Guarded:
     reference: Callable[[Any], str | None] | None
 
     def __post_init__(self) -> None:
+        if isinstance(self.function, (staticmethod, classmethod)):
+            raise TypeError(f"the guard comes below @{type(self.function).__name__}")
         called: Any = getattr(self.function, "__call__", None)  # of an object that is called
         for other in (inspect.isgeneratorfunction, inspect.isasyncgenfunction):
             if other(self.function) or other(called):

@@ -57,7 +57,7 @@ class SQLiteJournal:
     """A journal in a file. Processes of one machine may share it; it must not be deleted."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.fspath(path)
+        self._path = os.path.abspath(os.fspath(path))  # a program may change its directory
         names = [f.name for f in fields(Entry)]
         with closing(self._connect()) as db:
             columns = ", ".join(f"{name} {'REAL' if name == 'at' else 'TEXT'} NOT NULL" for name in names)
@@ -98,14 +98,21 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
+
+    def _own(self) -> threading.Lock:
+        """A process that was forked asks for itself: with its parent's secrets both would be the one that asked first."""
+        if self._process != os.getpid():
+            self._lock, self._process = threading.Lock(), os.getpid()
+            self._entries = {key: entry for key, entry in self._entries.items() if entry.state != "asked"}
+        return self._lock
 
     def add(self, entry: Entry) -> Entry:
-        with self._lock:
+        with self._own():
             return self._entries.setdefault(entry.key, entry)
 
     def move(self, key: str, was: State, /, **changes: Any) -> bool:
-        with self._lock:
+        with self._own():
             entry = self._entries.get(key)
             if entry is None or entry.state != was:
                 return False
@@ -113,5 +120,5 @@ class MemoryJournal:
             return True
 
     def unfinished(self) -> list[Entry]:
-        with self._lock:
+        with self._own():
             return sorted((e for e in self._entries.values() if e.state in ("doubted", "begun", "ended")), key=lambda e: e.at)

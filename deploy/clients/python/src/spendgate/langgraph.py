@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from langgraph.types import interrupt
 
-from .errors import AlreadyExecuted, ApprovalExpired, ApprovalPending, Denied
+from .errors import AlreadyExecuted, ApprovalPending
 from .tools import require_guarded
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,7 +26,7 @@ def interrupting(function: F, *, executed: Callable[[AlreadyExecuted], Any] = la
     require_guarded(function)
 
     def ask(pending: ApprovalPending) -> None:
-        if pending.approval_id is None or isinstance(pending, (Denied, ApprovalExpired)):
+        if pending.approval_id is None:
             raise pending
         interrupt({"approval_id": pending.approval_id, "check_id": pending.check_id, "message": pending.result.message})
 

@@ -11,6 +11,8 @@ import random
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any, TypeVar, Union
 from urllib.parse import quote, urlencode
@@ -55,6 +57,15 @@ class Reply:
     def replayed(self) -> bool:
         """Whether the header is there, unless it says that it is not so."""
         return any(value.strip().lower() not in ("?0", "false") for value in self.header("idempotent-replayed"))
+
+    @property
+    def date(self) -> datetime | None:
+        """When it was answered, by the service's clock."""
+        try:
+            date = parsedate_to_datetime(self.header("date")[0])
+        except (IndexError, ValueError, TypeError):
+            return None
+        return date if date.tzinfo else None
 
     @property
     def retry_after(self) -> int:

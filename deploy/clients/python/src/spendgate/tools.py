@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .errors import AlreadyExecuted, AlreadyReported, ApprovalExpired, ApprovalPending, Blocked, Denied, InDoubt, SpendgateError
+from .errors import AlreadyExecuted, AlreadyReported, ApprovalPending, Blocked, Denied, InDoubt, SpendgateError
 
 
 def require_guarded(function: Callable[..., Any]) -> None:
@@ -20,7 +20,7 @@ def explain(error: SpendgateError) -> str:
         return f"Already carried out{f', as {error.reference}' if error.reference else ''}. {error.next_step}"
     if isinstance(error, (AlreadyReported, InDoubt)):
         return f"Not carried out now. {error}"
-    if isinstance(error, (Blocked, Denied, ApprovalExpired)):
+    if isinstance(error, (Blocked, Denied)):
         return f"Not carried out. {error}"
     if isinstance(error, ApprovalPending):
         then = f" People decide about {error.approval_id}: call again with exactly these arguments afterwards." if error.approval_id else ""

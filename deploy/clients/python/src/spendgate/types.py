@@ -91,6 +91,7 @@ class Result:
     redemption: CheckRedemption | None = _apart(None)  # somebody took the check to carry the action out
     body: bytes = _apart(b"", shown=False)  # the answer as it came
     checked: bool = _apart(False, shown=False)  # it is the answer of check()
+    age: float | None = _apart(None, shown=False)  # seconds since the check, by the service's clock, if it says the time
 
     @property
     def allowed(self) -> bool:

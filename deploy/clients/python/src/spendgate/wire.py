@@ -64,6 +64,13 @@ def _text(value: object) -> str:
     raise TypeError(f"a {type(value).__name__} cannot be sent")
 
 
+def ordered(value: Any) -> Any:
+    """The same value, whose members are in one order."""
+    if isinstance(value, Mapping):
+        return {name: ordered(value[name]) for name in sorted(value)}
+    return [ordered(element) for element in value] if isinstance(value, (list, tuple)) else value
+
+
 def decode(body: bytes) -> Any:
     """Reads one JSON value: no name twice, only Unicode, numbers with a fraction as Decimals."""
     try:

@@ -27,7 +27,7 @@ type Sent<Ours, Theirs> = [Missing<Ours, Theirs>] extends [never]
     : "not assignable"
   : Missing<Ours, Theirs>;
 
-type Answer = Omit<ours.CheckResult, "allowed" | "replayed" | "first" | "redeem_required" | "outcome" | "redemption">;
+type Answer = Omit<ours.CheckResult, "allowed" | "replayed" | "first" | "redeem_required" | "outcome" | "redemption" | "age_ms">;
 
 export const answers: {
   result: Equal<Document["CheckResult"], Answer>;
