@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -93,7 +94,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-NOW = "2026-01-02T03:04:05.600Z"
+NOW = datetime.now(timezone.utc).isoformat()
 
 if __name__ == "__main__":
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

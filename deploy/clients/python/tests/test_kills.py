@@ -55,8 +55,8 @@ def kill_and_count(url: str, key: str, ledger: Ledger, operator: Spendgate, acti
 @pytest.mark.parametrize("takes_key", [False, True])
 def test_with_redeem(fake: str, tmp_path: pathlib.Path, takes_key: bool) -> None:
     ledger = Ledger(tmp_path / "ledger.db", takes_key)
-    doubts = kill_and_count(fake, "key", ledger, Spendgate(fake, "key"), 50, policy_id="p", journal=tmp_path / "journal.db")
-    assert (doubts == 0) if takes_key else (0 < doubts < 25)
+    doubts = kill_and_count(fake, "key", ledger, Spendgate(fake, "key"), 25, policy_id="p", journal=tmp_path / "journal.db")
+    assert (doubts == 0) if takes_key else (0 < doubts < 13)
 
 
 def test_with_redeem_and_no_journal(fake: str, tmp_path: pathlib.Path) -> None:
