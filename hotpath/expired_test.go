@@ -3,14 +3,12 @@ package hotpath_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
-	"spendgate/hotpath/backtest/job"
 )
 
 const waitsRules = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":%d,"approval":{}}}]`
@@ -113,25 +111,7 @@ func TestBacktestOfExpiredApprovals(t *testing.T) {
 		f.asked(approved)
 		f.check(0, pending) // a duplicate, of one that is pending
 
-		b := &audit.Backtest{
-			ID: spend.NewID(time.Now()), PolicyID: "p", Version: version, From: from, To: time.Now().Add(time.Minute), Recorded: true,
-			Status: audit.BacktestQueued, CreatedAt: time.Now(),
-		}
-		if err := f.store.CreateBacktest(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			job.New(job.Options{Store: f.store, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
-		}()
-		defer func() { stop(); <-ended }()
-		f.eventually("the backtest has ended", func() bool {
-			var err error
-			b, err = f.store.Backtest(t.Context(), b.ID)
-			return err == nil && b.Status.Ended()
-		})
+		b := f.backtest(&audit.Backtest{PolicyID: "p", Version: version, From: from, To: time.Now().Add(time.Minute), Recorded: true})
 		if !strings.Contains(b.Report, `"checks":5,"compared":5,"skipped":[]`) || !strings.Contains(b.Report, `"flips":{"total":0,`) {
 			t.Errorf("%s: %s%s", b.Status, b.Report, b.Error)
 		}

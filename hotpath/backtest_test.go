@@ -1,0 +1,180 @@
+package hotpath_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+	"spendgate/hotpath/backtest/job"
+)
+
+// Rules of which each keeps something in mind: passes, counters, approvals.
+const (
+	mindfulRules = `[
+		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":400}},
+		{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":200,"approval":{"required":2}}},
+		{"rule_id":"each","rule_type":"budget","parameters":{"limit":900,"currency":"USD","window":"lifetime","per":["agent_id"]}},
+		{"rule_id":"soft","rule_type":"budget","parameters":
+			{"limit":1200,"currency":"USD","window":"lifetime","on_exceed":"escalate","approval":{}}},
+		{"rule_id":"many","rule_type":"budget","parameters":{"max_count":35,"rolling_minutes":60,"on_exceed":"escalate"}},
+		{"rule_id":"guard","rule_type":"duplicate_guard","parameters":{"window_minutes":10,"after_block":"judge_again"}}]`
+	foreignRules = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":300,"approval":{}}}]`
+)
+
+// otherRules makes the next version: approvals that were asked for lift nothing there, and one budget counts anew.
+var otherRules = strings.NewReplacer(`"amount_above":200`, `"amount_above":150`, `"rolling_minutes":60`, `"rolling_minutes":30`)
+
+// history is what clients did, by a seed.
+type history struct {
+	*fleet
+	rng     *rand.Rand
+	actions []spend.Action
+	allowed []outcome
+	asks    []outcome
+	reports map[spend.ID]int
+	atOnce  int
+}
+
+// S53: over its own period a version gives no flip, whatever was asked, approved, denied, used, given back,
+// corrected and lost, one after the other and at once. One after the other nothing is skipped, either.
+func TestBacktestOfItself(t *testing.T) {
+	for name, atOnce := range map[string]int{"one after the other": 1, "at once": 4} {
+		t.Run(name, func(t *testing.T) {
+			eachBackend(t, 2, func(t *testing.T, f *fleet) {
+				seed := uint64(time.Now().UnixNano())
+				h := history{fleet: f, rng: rand.New(rand.NewPCG(seed, 0)), reports: make(map[spend.ID]int), atOnce: atOnce}
+				f.post(0, "q", foreignRules)
+				var periods []*audit.Backtest
+				for _, rules := range []string{mindfulRules, otherRules.Replace(mindfulRules)} {
+					version := f.post(0, "p", rules, strings.Fields(map[bool]string{true: "many"}[periods != nil])...)
+					b := &audit.Backtest{PolicyID: "p", Version: version, From: time.Now()}
+					for range 150 {
+						h.step()
+					}
+					b.To = time.Now()
+					time.Sleep(2 * time.Millisecond) // a period is of whole milliseconds
+					periods = append(periods, b)
+				}
+				for i := range 2 * len(periods) {
+					b := *periods[i/2]
+					b.Recorded = i%2 == 1
+					ended := f.backtest(&b)
+					var r struct {
+						Coverage struct{ Checks, Compared int }
+						Flips    struct{ Total int }
+					}
+					if err := json.Unmarshal([]byte(ended.Report), &r); err != nil {
+						t.Fatal(err, ended.Error)
+					}
+					if c := r.Coverage; r.Flips.Total > 0 || c.Checks < 50 || 2*c.Compared < c.Checks || atOnce == 1 && c.Compared < c.Checks {
+						flips, _, err := f.store.BacktestFlips(t.Context(), ended.ID, 0, 9)
+						t.Errorf("seed %d, version %d, recorded %t: %s %s %v", seed, b.Version, b.Recorded, ended.Report, flips, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// step does one thing of many.
+func (h *history) step() {
+	switch pick := h.rng.IntN(20); {
+	case pick < 8:
+		a := refundOf(h.t, fmt.Sprint(1+h.rng.IntN(420)), fmt.Sprint("c-", len(h.actions)))
+		if a.AgentID = fmt.Sprint("agent-", h.rng.IntN(3)); h.rng.IntN(6) == 0 {
+			a.PolicyID = "q"
+		}
+		h.actions = append(h.actions, a)
+		h.send(a)
+	case pick < 12 && len(h.actions) > 0: // again, perhaps by the other policy
+		a := h.actions[h.rng.IntN(len(h.actions))]
+		if h.rng.IntN(5) == 0 {
+			a.PolicyID = []string{"p", "q"}[h.rng.IntN(2)]
+		}
+		if h.rng.IntN(8) == 0 {
+			h.nodes[h.rng.IntN(2)].loseAnswer(h.rng.IntN(2) == 0)
+		}
+		h.send(a)
+	case pick < 16 && len(h.asks) > 0:
+		h.decideAndUse(h.asks[h.rng.IntN(len(h.asks))])
+	case pick < 20 && len(h.allowed) > 0:
+		h.tell(h.allowed[h.rng.IntN(len(h.allowed))])
+	}
+}
+
+// send sends an action, now and then from several sides.
+func (h *history) send(a spend.Action) {
+	n := 1
+	if h.atOnce > 1 {
+		n += h.rng.IntN(h.atOnce)
+	}
+	for _, o := range h.checkAll(repeat(a, n)...) {
+		switch {
+		case o.err != nil:
+		case o.answer.Check.Decision.Effect == spend.Allow:
+			h.allowed = append(h.allowed, o)
+		case o.answer.Check.Approval != nil:
+			h.asks = append(h.asks, o)
+		}
+	}
+}
+
+// decideAndUse has people decide, and uses it, perhaps too early.
+func (h *history) decideAndUse(o outcome) {
+	approval, err := h.nodes[0].Approval(h.t.Context(), hotpath.Access{}, o.answer.Check.ID)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, name := range []string{"ann", "bob"}[:1+h.rng.IntN(2)] {
+		_ = h.decide(approval, name, h.rng.IntN(8) > 0) // refused where it is not pending any more
+	}
+	a := o.answer.Check.Action
+	a.ApprovalID = spend.ID{}
+	h.send(with(approval, a))
+}
+
+// tell reports what became of an allowed check, or corrects it.
+func (h *history) tell(o outcome) {
+	key := &audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Executor}}
+	less, err := spend.ParseAmount("1")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	r := []hotpath.Report{
+		{Status: spend.Executed}, {Status: spend.Executed, Amount: &less}, {Status: spend.Failed}, {Status: spend.Voided},
+	}[h.rng.IntN(4)]
+	r.Supersedes = h.reports[o.answer.Check.ID]
+	if done, _, err := h.reportBy(h.rng.IntN(2), o, key, r); err == nil {
+		h.reports[o.answer.Check.ID] = done.Number
+	}
+}
+
+// backtest runs a backtest.
+func (f *fleet) backtest(b *audit.Backtest) *audit.Backtest {
+	f.t.Helper()
+	b.ID, b.Status, b.CreatedAt = spend.NewID(time.Now()), audit.BacktestQueued, time.Now()
+	if err := f.store.CreateBacktest(f.t.Context(), b); err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(f.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		job.New(job.Options{Store: f.store, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+	}()
+	defer func() { stop(); <-ended }()
+	f.eventually("the backtest has ended", func() bool {
+		var err error
+		b, err = f.store.Backtest(f.t.Context(), b.ID)
+		return err == nil && b.Status.Ended()
+	})
+	return b
+}
