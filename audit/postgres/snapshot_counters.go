@@ -18,14 +18,15 @@ func (s *Snapshot) Counters(ctx context.Context, each func(verify.Counter) error
 		if err := tx.Conn().PgConn().Exec(ctx, noIndex).Close(); err != nil {
 			return err
 		}
-		var c verify.Counter
+		agent := ""
+		c := verify.Counter{AgentID: &agent}
 		return stream(ctx, tx, []any{
-			uuid(&c.ID), &c.StartMS, &c.BucketMS, &c.EndMS, &c.Count, &c.Since, &c.Used, &c.PolicyID, &c.RuleID, &c.Subject,
+			uuid(&c.ID), &c.StartMS, &c.BucketMS, &c.EndMS, &c.Count, &c.Since, &c.Used, &c.PolicyID, &c.RuleID, &c.Subject, &agent,
 		},
 			func() error { return each(c) },
 			s.in(`SELECT counter_id, start_ms, coalesce(bucket_ms, -1), coalesce(end_ms, 0), coalesce(count, -1), coalesce(since, -1),
 				coalesce(used::text, 'null'),
-				coalesce(policy_id, ''), coalesce(rule_id, ''), coalesce(subject, '') FROM {schema}.budget_counters ORDER BY counter_id, start_ms`))
+				coalesce(policy_id, ''), coalesce(rule_id, ''), coalesce(subject, ''), coalesce(agent_id, '') FROM {schema}.budget_counters ORDER BY counter_id, start_ms`))
 	})
 }
 
@@ -45,10 +46,12 @@ func (s *Snapshot) Exhaustions(ctx context.Context, each func(verify.Exhaustion)
 		var e verify.Exhaustion
 		return stream(ctx, tx, []any{
 			uuid(&e.Counter.ID), &e.StartMS, uuid(&e.ID), &e.At, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject, &e.BucketMS, &e.Limit, &e.MaxCount,
+			&e.Used, &e.Count, &e.AgentID,
 		},
 			func() error { return each(e) },
 			s.in(`SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject, bucket_ms,
-				coalesce(max_used::text, ''), coalesce(max_count::text, '') FROM {schema}.budget_exhaustions
+				coalesce(max_used::text, ''), coalesce(max_count::text, ''), coalesce(used::text, 'null'),
+				coalesce(count, -1), coalesce(agent_id, '') FROM {schema}.budget_exhaustions
 				ORDER BY counter_id, start_ms`))
 	})
 }

@@ -140,13 +140,13 @@ func (s *Snapshot) Exhaustions(ctx context.Context, each func(verify.Exhaustion)
 	return s.stream(ctx, "the exhaustions of budgets", func(row scanner) error {
 		var e verify.Exhaustion
 		err := row.Scan(blob(e.Counter.ID[:]), &e.StartMS, blob(e.ID[:]), (*millis)(&e.At), &e.PolicyID, &e.RuleID, &e.Since, &e.Subject,
-			&e.BucketMS, &e.Limit, &e.MaxCount)
+			&e.BucketMS, &e.Limit, &e.MaxCount, &e.Used, &e.Count, &e.AgentID)
 		if err != nil {
 			return err
 		}
 		return each(e)
 	}, `SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject, bucket_ms,
-		coalesce(max_used, ''), coalesce(max_count, '') FROM budget_exhaustions ORDER BY counter_id, start_ms`)
+		coalesce(max_used, ''), coalesce(max_count, ''), used, count, coalesce(agent_id, '') FROM budget_exhaustions ORDER BY counter_id, start_ms`)
 }
 
 // Schema implements verify.Evidence.

@@ -36,6 +36,7 @@ func (v *verifier) configuration(ctx context.Context) error {
 		return err
 	}
 	for p := range w.policies {
+		w.odd[p.PolicyID] = true
 		v.tally.find(Removed, policyName(p), "its creation is recorded")
 	}
 	for seq, d := range w.drafts {
@@ -139,8 +140,10 @@ func (w *changeWalk) policy(p PolicyVersion, row []byte) error {
 	w.tally.policies.Add(1)
 	switch created, ok := w.policies[p]; {
 	case !ok:
+		w.odd[p.PolicyID] = true
 		w.tally.find(Inserted, policyName(p), "its creation is not recorded")
 	case chain.HashPolicy(row) != created.row:
+		w.odd[p.PolicyID] = true
 		w.tally.find(Altered, policyName(p), "its row is not the one that %s recorded", changeName(created.seq))
 	default:
 		fields, err := chain.ParseFields(nil, row)

@@ -34,14 +34,28 @@ type counted struct {
 	BucketMS                  int64
 	EndMS                     int64 // the latest
 	Count                     int64
-	Added                     bool // outcomes added to what the checks took
+	Versions                  []byVersion // of the policy, in their order
 
 	used spend.Total
 }
 
 func (c *counted) plus(other *counted) {
 	c.used, c.Count, c.EndMS = c.used.Plus(other.used), c.Count+other.Count, max(c.EndMS, other.EndMS)
-	c.Added = c.Added || other.Added
+	for _, by := range other.Versions {
+		i, is := slices.BinarySearchFunc(c.Versions, by.Version, func(one byVersion, version int) int { return cmp.Compare(one.Version, version) })
+		if !is {
+			c.Versions = slices.Insert(c.Versions, i, byVersion{Version: by.Version})
+		}
+		c.Versions[i].low, c.Versions[i].Count = c.Versions[i].low.Plus(by.low), c.Versions[i].Count+by.Count
+	}
+}
+
+// byVersion is what checks that a version of the policy judged took at least.
+type byVersion struct {
+	Version int
+	Count   int64
+	Low     string // in the file alone
+	low     spend.Total
 }
 
 // counts adds charges up. At most so many counters are kept in memory, the rest
@@ -57,10 +71,15 @@ type counts struct {
 
 // take adds what a check took from a counter, as it was corrected: no outcome gives
 // back more.
-func (s *counts) take(policyID string, c *spend.Charge, by spend.Correction) error {
+func (s *counts) take(policyID string, version int, c *spend.Charge, became *course) error {
+	by := became.last.Effect(c)
 	one := &counted{
 		counterKey: counterKey{c.Counter.ID, c.Counter.StartMS}, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
-		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, Count: 1 - by.Count, Added: !by.Over.IsZero(),
+		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, Count: 1 - by.Count,
+	}
+	if c.Counter.BucketMS == 0 {
+		one.Versions = []byVersion{{Version: version}}
+		one.Versions[0].low, one.Versions[0].Count = least(c, became)
 	}
 	one.used, _ = c.Amount.Total().Plus(by.Over).Minus(by.Back)
 	return s.add(one)
@@ -109,6 +128,9 @@ func (s *counts) spill() (err error) {
 	buffer := bufio.NewWriter(s.file)
 	encoder := gob.NewEncoder(buffer)
 	for _, c := range s.sorted() {
+		for i := range c.Versions {
+			c.Versions[i].Low = c.Versions[i].low.String()
+		}
 		if err := encoder.Encode(spilled{c.counterKey, *c, c.used.String()}); err != nil {
 			return err
 		}
@@ -145,6 +167,11 @@ func (s *counts) run(i int) iter.Seq2[*counted, error] {
 			if err == nil {
 				one.Counted.counterKey = one.Key
 				one.Counted.used, err = spend.ParseTotal(one.Used)
+				for i := range one.Counted.Versions {
+					var wrong error
+					one.Counted.Versions[i].low, wrong = spend.ParseTotal(one.Counted.Versions[i].Low)
+					err = errors.Join(err, wrong)
+				}
 			}
 			if !yield(&one.Counted, err) || err != nil {
 				return
@@ -187,6 +214,7 @@ func (s *counts) all() iter.Seq2[*counted, error] {
 				return
 			}
 			sum := *first
+			sum.Versions = slices.Clone(sum.Versions) // runs in memory are read again
 			for _, r := range runs {
 				switch {
 				case r.at == first:

@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ type Counter struct {
 	EndMS                     int64 // 0 of a lifetime
 	Used                      string
 	Count                     int64
+	AgentID                   *string // of a budget per agent, else empty; nil where the store has none
 }
 
 // clocksAhead is how much too early a node may remove a counter.
@@ -31,7 +33,7 @@ func (v *verifier) ended(endMS int64) bool {
 }
 
 // take counts what a check took from budgets, as the last of its outcomes corrected it.
-func (s *slice) take(fields [][]byte, last *spend.Outcome, intact bool) error {
+func (s *slice) take(fields [][]byte, c *course, intact bool) error {
 	v := s.verifier
 	if len(fields[chain.FieldCharges]) == 0 || v.o.Leaving != nil {
 		return nil
@@ -40,15 +42,17 @@ func (s *slice) take(fields [][]byte, last *spend.Outcome, intact bool) error {
 	if err != nil && intact {
 		v.tally.find(Unchecked, checkName(spend.ID(fields[0])), "%v", err)
 	}
+	id, version := spend.ID(fields[0]), int(binary.BigEndian.Uint32(fields[chain.FieldPolicyVersion]))
 	principal := spend.Check{KeyID: string(fields[chain.FieldKeyID]), Principal: string(fields[chain.FieldPrincipal])}
 	for i := range taken {
 		if err := v.meet(string(fields[chain.FieldPolicyID]), &taken[i], principal.PrincipalName()); err != nil {
 			return err
 		}
+		v.usages.take(id.Time(), &taken[i], c)
 		if v.ended(taken[i].EndMS) {
 			continue
 		}
-		if err := v.counts.take(string(fields[chain.FieldPolicyID]), &taken[i], last.Effect(&taken[i])); err != nil {
+		if err := v.counts.take(string(fields[chain.FieldPolicyID]), version, &taken[i], c); err != nil {
 			return err
 		}
 	}
@@ -63,7 +67,9 @@ func (v *verifier) counters(ctx context.Context) error {
 	}
 	recorded := newCursor(v.counts.all())
 	defer recorded.stop()
+	turns := turns{verifier: v}
 	err := v.o.Evidence.Counters(ctx, func(c Counter) error {
+		turns.row(&c)
 		key := counterKey{c.ID, c.StartMS}
 		recorded.pass(func(c *counted) bool { return c.compare(key) < 0 }, v.removedCounter)
 		if recorded.at == nil || recorded.at.counterKey != key {
@@ -77,6 +83,7 @@ func (v *verifier) counters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	turns.end()
 	return recorded.rest(v.removedCounter)
 }
 
@@ -114,6 +121,8 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 	case recorded == nil && (err != nil || !used.IsZero() || c.Count != 0):
 		v.tally.find(Inserted, counterName(stored), "it holds %s of %d checks%s, and no recorded check took from it", c.Used, c.Count,
 			windowText(c.StartMS, end))
+	case recorded == nil && !v.fitsUnused(c):
+		v.tally.find(Altered, counterName(stored), "it counts nothing, and is noted as another counter, agent or bucket, or with another end")
 	case recorded == nil:
 	case err != nil || used != recorded.used || c.Count != recorded.Count:
 		v.tally.find(Altered, counterName(recorded), "it holds %s of %d checks%s; the recorded checks took %s, %d of them",
@@ -121,7 +130,9 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 	case counterName(stored) != counterName(recorded) || c.BucketMS != recorded.BucketMS:
 		v.tally.find(Altered, counterName(recorded), "it is noted as %s, with buckets of %d ms; the recorded checks have %d", counterName(stored),
 			c.BucketMS, recorded.BucketMS)
-	case recorded.EndMS == 0 && c.EndMS != 0 || c.EndMS != 0 && c.EndMS < recorded.EndMS:
+	case !v.fitsAgent(c):
+		v.tally.find(Altered, counterName(recorded), "it is noted for another agent than it is of")
+	case c.EndMS != recorded.EndMS:
 		v.tally.find(Altered, counterName(recorded), "it may be removed from %s on; the recorded checks have %s", stampMS(c.EndMS),
 			stampMS(recorded.EndMS))
 	}
@@ -186,12 +197,14 @@ func (w *changeWalk) countSince(p PolicyVersion, fields [][]byte) {
 	budgets, err := audit.ParseBudgets(string(text))
 	at, ok := chain.Time(updated)
 	previous := w.budgets[p.PolicyID]
+	w.succeed(p.PolicyID, at)
 	w.budgets[p.PolicyID] = versionBudgets{p.Version, budgets}
 	switch {
 	case err != nil || !ok:
+		w.odd[p.PolicyID] = true
 		w.tally.find(Unchecked, policyName(p), "since when its budgets count cannot be read: %v", err)
 	default:
-		w.limit(p.PolicyID, string(fields[slices.Index(columns, "rules")]), budgets)
+		w.limit(p, string(fields[slices.Index(columns, "rules")]), budgets, at)
 	}
 	switch {
 	case err != nil || !ok, p.Version != previous.version+1: // what is missing is named

@@ -102,6 +102,7 @@ func TestTamperedCounters(t *testing.T) {
 	}
 	finds(counter("altered", c, 0), "UPDATE budget_counters SET end_ms = 1 WHERE rule_id = 'day'") // and it would be removed
 	finds(counter("altered", c, 1), "UPDATE budget_counters SET end_ms = 1 WHERE rule_id = 'ever'")
+	finds(counter("altered", c, 0), "UPDATE budget_counters SET end_ms = end_ms + 1 WHERE rule_id = 'day'") // and it would stay
 	finds(counter("altered", c, 0), "UPDATE budget_counters SET subject = '[1]' WHERE rule_id = 'day'")
 	other := &spend.Check{Action: c.Action, Charges: []spend.Charge{c.Charges[0]}}
 	other.Charges[0].Counter.StartMS--
@@ -110,6 +111,22 @@ func TestTamperedCounters(t *testing.T) {
 	other.Charges[0] = c.Charges[2]
 	other.Charges[0].Counter.StartMS = -1
 	finds(counter("inserted", other, 0), "UPDATE budget_counters SET count = 1 WHERE start_ms = -1")
+	// So are rows that count nothing those of a counter.
+	for _, end := range []string{"end_ms - 1", "end_ms + 60000", "NULL"} {
+		finds(counter("altered", other, 0), "UPDATE budget_counters SET end_ms = "+end+" WHERE start_ms = -1")
+	}
+	finds(counter("altered", other, 0), "UPDATE budget_counters SET bucket_ms = 0 WHERE start_ms = -1")
+	renamed := *other
+	renamed.Charges = slices.Clone(other.Charges)
+	renamed.Charges[0].Subject = "[1]"
+	finds(counter("altered", &renamed, 0), "UPDATE budget_counters SET subject = '[1]' WHERE start_ms = -1")
+	other.Charges[0].Counter.StartMS = c.Charges[2].Counter.StartMS - 60_000
+	unused := "INSERT INTO budget_counters SELECT counter_id, start_ms - 60000, bucket_ms, end_ms - 60000%s, 0, since, 0, policy_id, rule_id, subject " +
+		"FROM kept WHERE rule_id = 'rolling' AND start_ms = %d"
+	finds(counter("altered", other, 0), fmt.Sprintf(unused, " - 1", c.Charges[2].Counter.StartMS))
+	tr.exec(unused, "", c.Charges[2].Counter.StartMS)
+	tr.finds(nil)
+	tr.exec("TRUNCATE budget_counters; INSERT INTO budget_counters SELECT * FROM kept")
 
 	// Counters of windows that ended long ago are gone, or may go.
 	old := *c

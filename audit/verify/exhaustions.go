@@ -1,15 +1,11 @@
 package verify
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
-	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
@@ -86,64 +82,28 @@ type Exhaustion struct {
 	At                        time.Time
 	PolicyID, RuleID, Subject string
 	Since                     int
+	Used                      string // by then, in the window
+	Count                     int64
 	Limit, MaxCount           string // empty without one
+	AgentID                   string // empty unless the budget is per agent
 }
 
 func exhaustionName(id spend.ID) string { return "exhaustion " + id.Text("") }
 
-// budgetSince names a budget for as long as it counts on.
-type budgetSince struct {
-	policyID, ruleID string
-	since            int
-}
-
-// limit is the most that any version of a budget allows; empty of one without.
-type limit struct {
-	used  *spend.Total
-	count *int64
-}
-
-// limit notes the limits that a version of a policy has.
-func (w *changeWalk) limit(policyID, rules string, budgets map[string]audit.BudgetSince) {
-	var all []struct {
-		ID         string `json:"rule_id"`
-		Parameters struct {
-			Limit    json.Number `json:"limit"`
-			MaxCount *int64      `json:"max_count"`
-		} `json:"parameters"`
-	}
-	_ = json.Unmarshal([]byte(rules), &all) // what is no JSON was not recorded so: its hash tells
-	for _, rule := range all {
-		b, is := budgets[rule.ID]
-		if !is {
-			continue
-		}
-		one := limit{count: rule.Parameters.MaxCount}
-		if used, err := spend.ParseTotal(rule.Parameters.Limit.String()); err == nil {
-			one.used = &used
-		}
-		key := budgetSince{policyID, rule.ID, b.Version}
-		if known, is := w.limits[key]; is {
-			one.used = larger(one.used, known.used, spend.Total.Cmp)
-			one.count = larger(one.count, known.count, cmp.Compare)
-		}
-		w.limits[key] = one
-	}
-}
-
-// larger is the larger of two limits, none if one of them is none.
-func larger[T any](a, b *T, compare func(a, b T) int) *T {
-	switch {
-	case a == nil || b == nil:
+// loadExhaustions reads for which counters checks are added up (see usages), before the
+// checks are read.
+func (v *verifier) loadExhaustions(ctx context.Context) error {
+	if !v.whole() {
 		return nil
-	case compare(*a, *b) < 0:
-		return b
 	}
-	return a
+	return v.o.Evidence.Exhaustions(ctx, func(e Exhaustion) error {
+		v.usages.expect(&e)
+		return nil
+	})
 }
 
-// exhaustions compares them with the counters that they name, and names those of a
-// calendar window or a lifetime that are used up without.
+// exhaustions compares them with the counters that they name and with what checks had taken,
+// and names those of a calendar window or a lifetime that are used up without.
 func (v *verifier) exhaustions(ctx context.Context) error {
 	if !v.whole() {
 		return nil
@@ -158,17 +118,11 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 	err := v.o.Evidence.Exhaustions(ctx, func(e Exhaustion) error {
 		key := counterKey{e.Counter.ID, e.StartMS}
 		recorded.pass(func(c *counted) bool { return c.compare(key) < 0 }, missing)
-		v.limitOf(&e)
-		if recorded.at != nil && recorded.at.counterKey == key {
-			if recorded.at.BucketMS != e.BucketMS {
-				v.tally.find(Altered, exhaustionName(e.ID), "it has buckets of %d ms; those of its counter have %d", e.BucketMS, recorded.at.BucketMS)
-			}
-			recorded.advance()
+		if fault := v.fault(&e, recorded.at); fault != "" {
+			v.tally.find(Altered, exhaustionName(e.ID), "%s", fault)
 		}
-		if spend.CounterID(e.PolicyID, e.RuleID, e.Since, e.Subject) != e.Counter.ID || e.At.UnixMilli() < e.StartMS-lateCommit.Milliseconds() {
-			v.tally.find(Altered, exhaustionName(e.ID),
-				"it is noted as of budget %q of policy %q since version %d for %s, at %s, which is another counter, or before its window",
-				e.RuleID, e.PolicyID, e.Since, e.Subject, stamp(e.At))
+		if recorded.at != nil && recorded.at.counterKey == key {
+			recorded.advance()
 		}
 		return recorded.err
 	})
@@ -178,20 +132,82 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 	return recorded.rest(missing)
 }
 
-// limitOf names an exhaustion of more than any version of its budget allows.
-func (v *verifier) limitOf(e *Exhaustion) {
-	most := v.limits[budgetSince{e.PolicyID, e.RuleID, e.Since}]
-	used, err := spend.ParseTotal(e.Limit)
-	count, odd := strconv.ParseInt(e.MaxCount, 10, 64)
-	if most.used != nil && (err != nil || used.Cmp(*most.used) > 0) || most.count != nil && (odd != nil || count > *most.count) {
-		v.tally.find(Altered, exhaustionName(e.ID), "it is noted of a limit of %q, or a count of %q, which no version of its budget allows",
-			e.Limit, e.MaxCount)
+// fault says what of an exhaustion does not follow from the record; c is its counter, or
+// another, or nil.
+func (v *verifier) fault(e *Exhaustion, c *counted) string {
+	if spend.CounterID(e.PolicyID, e.RuleID, e.Since, e.Subject) != e.Counter.ID || e.At.UnixMilli() < e.StartMS-lateCommit.Milliseconds() {
+		return fmt.Sprintf("it is noted as of budget %q of policy %q since version %d for %s, at %s, which is another counter, or before its window",
+			e.RuleID, e.PolicyID, e.Since, e.Subject, stamp(e.At))
 	}
+	if c != nil && c.counterKey == (counterKey{e.Counter.ID, e.StartMS}) && c.BucketMS != e.BucketMS {
+		return fmt.Sprintf("it has buckets of %d ms; those of its counter have %d", e.BucketMS, c.BucketMS)
+	}
+	if fault := v.termsFault(e); fault != "" {
+		return fault
+	}
+	return v.usageFault(e)
 }
 
-// usedUp reports whether a counter was used up by checks, whatever version of its
-// policy judged them. What outcomes add is told with the next check.
+// termsFault says that no version of the budget which was in force then has the limits that
+// are noted, or that another agent is noted than whom the counter is of.
+func (v *verifier) termsFault(e *Exhaustion) string {
+	of := v.terms[budgetSince{e.PolicyID, e.RuleID, e.Since}]
+	if of == nil || v.odd[e.PolicyID] {
+		return "" // what there was is not known; that has a finding of its own
+	}
+	if agent := of.agent(e.Subject); agent != e.AgentID {
+		return fmt.Sprintf("it is noted for the agent %q; its counter is that of %q", e.AgentID, agent)
+	}
+	for _, one := range of.versions {
+		if one.says(e.Limit, e.MaxCount) && !one.from.After(e.At.Add(lateCommit)) && (one.until.IsZero() || !one.until.Before(e.At.Add(-lateCommit))) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("it is noted of a limit of %q, or a count of %q, which no version of its budget had at %s", e.Limit, e.MaxCount, stamp(e.At))
+}
+
+// usageFault says that checks had taken less, or more, than is noted.
+func (v *verifier) usageFault(e *Exhaustion) string {
+	u := v.usages.of(e)
+	if u == nil {
+		return ""
+	}
+	if u.late() {
+		return fmt.Sprintf("it is noted at %s, when its window was over", stamp(e.At))
+	}
+	if _, unread := v.tally.unreadIn(u.span()); unread {
+		return ""
+	}
+	used, err := spend.ParseTotal(e.Used)
+	if err == nil && used.Cmp(u.low) >= 0 && used.Cmp(u.high) <= 0 && e.Count >= u.lowCount && e.Count <= u.highCount {
+		return ""
+	}
+	return fmt.Sprintf("it is noted that %s was used, by %d checks; recorded checks had taken between %s and %s by %s, between %d and %d of them",
+		e.Used, e.Count, u.low, u.high, stamp(e.At), u.lowCount, u.highCount)
+}
+
+// usedUp reports whether checks used a counter up. Of those of some version of the policy
+// and the versions before, one was the last: it saw what all of them took, less what their
+// outcomes gave back at most, and was held to the limit of one of these versions. What
+// outcomes add is told with the next check.
 func (v *verifier) usedUp(c *counted) bool {
-	most := v.limits[budgetSince{c.PolicyID, c.RuleID, c.Since}]
-	return c.BucketMS == 0 && !c.Added && (most.used != nil && c.used.Cmp(*most.used) >= 0 || most.count != nil && c.Count >= *most.count)
+	of := v.terms[budgetSince{c.PolicyID, c.RuleID, c.Since}]
+	if c.BucketMS != 0 || of == nil || v.odd[c.PolicyID] {
+		return false
+	}
+	var low spend.Total
+	var count int64
+	most := limit{used: new(spend.Total), count: new(int64)}
+	for _, by := range c.Versions {
+		i := of.find(by.Version)
+		if i < 0 {
+			return false
+		}
+		low, count = low.Plus(by.low), count+by.Count
+		most = most.larger(of.versions[i].limit)
+		if most.used != nil && low.Cmp(*most.used) >= 0 || most.count != nil && count >= *most.count {
+			return true
+		}
+	}
+	return false
 }

@@ -16,7 +16,7 @@ func newFeed(t *testing.T) (tr *approvalTrail, capped *spend.Check) {
 	tr = newApprovalTrail(t)
 	tr.report()
 	tr.addKey()
-	capped = tr.recordCapped()
+	capped = tr.recordCapped(1, time.Now())
 	tr.exec("SELECT sequence_events(1000)")
 	if n := tr.count("events"); n < 30 || n != tr.count("event_state AS s JOIN events ON sequence <= s.last") {
 		t.Fatalf("%d events", n)
@@ -24,17 +24,10 @@ func newFeed(t *testing.T) (tr *approvalTrail, capped *spend.Check) {
 	return tr, capped
 }
 
-// recordCapped commits checks that use a budget up.
-func (tr *trail) recordCapped() *spend.Check {
+// recordCapped commits checks that use a budget up, of a version made then.
+func (tr *trail) recordCapped(version int, made time.Time) *spend.Check {
 	tr.t.Helper()
-	p := &audit.Policy{
-		PolicyID: "capped", Name: "c",
-		Rules: `[{"rule_id": "cap", "rule_type": "budget", "parameters": {"limit": 251, "window": "day", "max_count": 9}}]`,
-	}
-	capped := audit.NewBudgets{Identities: map[string][]spend.Hash{"cap": {{7}}}}
-	if err := tr.store.CreatePolicy(tr.t.Context(), audit.Actor{}, p, capped, time.Now()); err != nil {
-		tr.t.Fatal(err)
-	}
+	tr.capAt("251", made)
 	epoch, err := tr.store.Epoch(tr.t.Context())
 	if err != nil {
 		tr.t.Fatal(err)
@@ -44,17 +37,30 @@ func (tr *trail) recordCapped() *spend.Check {
 	for range 2 {
 		last = checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})[2]
 		day := last.ID.Time().Truncate(24 * time.Hour)
-		last.Action.PolicyID, last.Principal = "capped", "till"
+		last.Action.PolicyID, last.Principal, last.Decision.PolicyVersion = "capped", "till", version
 		last.Charges = []spend.Charge{{
 			Counter: spend.Counter{ID: spend.CounterID("capped", "cap", 1, "[]"), StartMS: day.UnixMilli()},
 			RuleID:  "cap", Since: 1, Subject: "[]", Amount: last.Action.Amount, EndMS: day.Add(24 * time.Hour).UnixMilli(),
-			Limited: true, Limit: limit, Counted: true, MaxCount: 2,
+			Limited: true, Limit: limit, Counted: true, MaxCount: 9,
 		}}
 		if err := tr.writer.Append(last).Final(); err != nil {
 			tr.t.Fatal(err)
 		}
 	}
 	return last
+}
+
+// capAt makes a version of the policy, with a limit, at a time.
+func (tr *trail) capAt(limit string, at time.Time) {
+	tr.t.Helper()
+	p := &audit.Policy{
+		PolicyID: "capped", Name: "c",
+		Rules: `[{"rule_id": "cap", "rule_type": "budget", "parameters": {"limit": ` + limit + `, "window": "day", "max_count": 9}}]`,
+	}
+	capped := audit.NewBudgets{Identities: map[string][]spend.Hash{"cap": {{7}}}}
+	if err := tr.store.CreatePolicy(tr.t.Context(), audit.Actor{}, p, capped, at); err != nil {
+		tr.t.Fatal(err)
+	}
 }
 
 // TestTamperedFeed has every event named that was removed, inserted, moved or hidden
@@ -165,19 +171,32 @@ func TestTamperedExhaustions(t *testing.T) {
 }
 
 // TestTamperedLimits has it named that an event would tell another limit than its budget
-// has ever had, or another window (S66).
+// had then, another agent or window, or more or less than checks had taken; and that there is
+// none though a version was used up that has a successor with a higher limit (S66).
 func TestTamperedLimits(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
-	tr.recordCapped()
+	tr.capAt("250", time.Now().Add(-time.Hour))
+	capped := tr.recordCapped(2, time.Now().Add(-30*time.Minute))
+	tr.capAt("1000", time.Now())
+	tr.bothFind("", "SELECT")
+	tr.bothFind("budget_exhaustions", "DELETE FROM budget_exhaustions", "removed exhaustion of "+strings.TrimPrefix(counter("", capped, 0), " "))
 	tr.exec("SELECT sequence_events(1000)")
 	var id string
-	if err := tr.conn.QueryRow(t.Context(), "SELECT replace(id::text, '-', '') FROM budget_exhaustions").Scan(&id); err != nil {
+	var sequence int
+	if err := tr.conn.QueryRow(t.Context(), "SELECT replace(id::text, '-', ''), sequence FROM budget_exhaustions JOIN events ON source = id").
+		Scan(&id, &sequence); err != nil {
 		t.Fatal(err)
 	}
-	for _, set := range []string{"max_used = 252", "max_used = NULL", "max_count = 77", "bucket_ms = 60000"} {
+	tr.bothFind("", "SELECT")
+	for _, set := range []string{
+		"max_used = 252", "max_used = 250", "max_used = NULL", "max_count = 77", "max_count = 8", "bucket_ms = 60000",
+		"used = 251.5", "used = -251", "count = 3",
+	} {
 		tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET "+set, "altered exhaustion "+id)
 	}
+	tr.bothFind("budget_exhaustions events", "UPDATE budget_exhaustions SET agent_id = 'x'; UPDATE events SET agent_id = 'x' WHERE type = 'b'",
+		"altered exhaustion "+id)
 }
 
 // TestTamperedSchema has it named that something is gone on which guarantees rest, or

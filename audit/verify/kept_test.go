@@ -93,7 +93,7 @@ func writeRecord(t *testing.T, dir string) {
 	tr.addKey()
 	tr.addWebhook()
 	tr.recordCharged(2)
-	tr.recordCapped()
+	tr.recordCapped(1, time.Now())
 	paid := newRedemptionTrailIn(t, tr)
 	paid.steps(paid.check(spend.Allow, 0), 0, "invoice-1", "redeemed by gw", "executed by gw+")
 	paid.steps(paid.check(spend.Allow, 0), 0, "", "redeemed by gw", "in_doubt by gw")

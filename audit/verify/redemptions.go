@@ -30,6 +30,8 @@ type OpenRedemption struct {
 type course struct {
 	check    spend.ID
 	last     *spend.Outcome // the last that corrects what the check took, or a report; nil without one
+	again    bool           // there was a report before the last
+	most     *spend.Outcome // that with the largest excess that counts
 	redeemed *spend.Outcome
 	doubt    *spend.Outcome
 	reported bool
@@ -140,6 +142,9 @@ func (s *slice) loadCourses(ctx context.Context) error {
 func (s *slice) follow(c *course, o *spend.Outcome) {
 	if o.Release == spend.ReleaseDone || o.Excess == spend.ExcessCounted || o.Number > 1 {
 		c.last = o
+	}
+	if c.again = c.again || o.Number > 1; o.Excess == spend.ExcessCounted && (c.most == nil || c.most.Amount.Total().Cmp(o.Amount.Total()) < 0) {
+		c.most = o
 	}
 	by := c.redeemed
 	switch {

@@ -282,7 +282,7 @@ func (s *slice) row(row []byte) error {
 	if listed && intact {
 		s.held(c)
 	}
-	return s.take(s.fields, c.last, intact)
+	return s.take(s.fields, &c, intact)
 }
 
 // violation compares the copy of a check that is there.

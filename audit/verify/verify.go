@@ -46,7 +46,8 @@ type Checkpoints struct {
 // error means that it could not be done; findings are in the summary.
 func Verify(ctx context.Context, o Options) (Summary, error) {
 	v := &verifier{
-		o: o, known: newKnown(), courses: newCourses(), walked: make(map[spend.ID]int64), limits: make(map[budgetSince]limit),
+		o: o, known: newKnown(), courses: newCourses(), walked: make(map[spend.ID]int64), terms: make(map[budgetSince]*terms),
+		odd:       make(map[string]bool),
 		approvals: newApprovals(), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)},
 	}
 	if v.o.Workers <= 0 {
@@ -64,6 +65,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	err = errors.Join(
 		v.checkpoints(ctx),   // first: the chains are held to them
 		v.configuration(ctx), // before the checks, which are held to their policies
+		v.loadExhaustions(ctx),
 		v.parallel(ctx, v.timeTasks),
 		v.parallel(ctx, v.chainTasks),
 	)
@@ -91,7 +93,9 @@ type verifier struct {
 	once     keys // lasting keys of redemptions
 	courses  courses
 	met      counts // the principals whose checks took from counters
-	limits   map[budgetSince]limit
+	terms    map[budgetSince]*terms
+	odd      map[string]bool // policies with a version that is not as it was recorded
+	usages   usages
 
 	approvals approvals
 	feed      keptFeed

@@ -40,7 +40,11 @@ POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_a
 DRAFT = "policy_id,generation,base_version,name,description,rules,metadata,made_at,redeem,changes"
 KEY = "id,hash,name,rpm,active,created_at,generation,grants"
 WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
-COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject"
+COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject,agent_id"
+EXHAUSTION = (
+    "counter_id,start_ms,id,at,max_used::text,max_count::text,bucket_ms,policy_id,rule_id,since,subject,"
+    "agent_id,used::text,count"
+)
 APPROVAL = (
     "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.by_groups,a.action_hash,a.policy_id,a.agent_id,"
     "a.principal,a.owner,u.check_id,d.at"
@@ -207,8 +211,12 @@ class Verifier:
         self.uses = {}  # approval to the checks that were allowed with it, and their actions
         self.rulings = {}  # approval_id to its changes
         self.met = {}  # (counter_id, principal) to what is known of the budget, and the latest end
-        self.added = set()  # (counter_id, start_ms) that outcomes added to
-        self.limits = {}  # (policy_id, rule_id, since) to the limits of its versions
+        self.reports = {}  # check to the number of its last report, and the largest excess that counts
+        self.least = {}  # (counter_id, start_ms) of no bucket to versions of the policy, and what their checks took at least
+        self.charges = {}  # counter_id to what checks took: start_ms, time, least and most, of amounts and of checks
+        self.budgets = {}  # (policy_id, rule_id, since) to the terms of its versions: version, from, until, limit, max_count
+        self.per_agent = set()  # of these, those that count for each agent
+        self.odd = set()  # policies with a version that is not as it was recorded
         self.keyed = {}  # the hash of an idempotency key to the checks that have it
         self.lost = set()  # checks that are named
         self.askers = {}  # check that asks for an approval to its API key, unless it is altered
@@ -351,6 +359,9 @@ class Verifier:
             if stored != sha("spendgate outcome 1", row):
                 self.stray.add(fields[1])
             number, corrects = integer(fields[5]), fields[7] == b"d" or fields[8] == b"e"
+            known = self.reports.get(fields[1], (0, 0))
+            excess = Decimal((fields[9] or b"0").decode()) if fields[8] == b"e" else 0
+            self.reports[fields[1]] = max(known[0], number), max(known[1], excess)
             if number > self.last.get(fields[1], (0,))[0]:
                 self.last[fields[1]] = number, corrects and fields[6], Decimal((fields[9] or b"0").decode())
             if stored is None:
@@ -413,14 +424,80 @@ class Verifier:
             sums[2] = max(sums[2], charge["end_ms"])
             sums[3] += charge.get("amount", 0)
             sums[4] += 1
+            self.weigh(fields, counter_id, charge)
             _, status, moved = self.last.get(fields[0], (0, None, 0))
             if status and status != b"x":
                 sums[3] -= charge.get("amount", 0)
                 sums[4] -= 1
             elif status and "amount" in charge:
                 sums[3] += moved - charge["amount"]
-                if moved > charge["amount"]:
-                    self.added.add((counter_id, charge["start_ms"]))
+
+    def weigh(self, fields, counter_id, charge):
+        """What a check has taken at any time after it: at least, since who reported twice may have given back in between, and at most."""
+        amount, (number, excess) = charge.get("amount", 0), self.reports.get(fields[0], (0, 0))
+        _, status, moved = self.last.get(fields[0], (0, None, 0))
+        freed = number > 1 or status and status != b"x"
+        low = 0 if freed else min(amount, moved) if status else amount
+        high = max(amount, excess) if "amount" in charge else 0
+        self.charges.setdefault(counter_id, []).append(
+            (charge["start_ms"], int.from_bytes(fields[0][:6], "big"), charge["end_ms"], low, high, 0 if freed else 1))
+        if not charge["bucket_ms"]:
+            by = self.least.setdefault((counter_id, charge["start_ms"]), {}).setdefault(integer(fields[5]), [0, 0])
+            by[0] += low
+            by[1] += 0 if freed else 1
+
+    def agent(self, names):
+        """The agent that a counter is noted for; the budget is per agent, else none."""
+        if (names[0], names[1], names[2]) not in self.per_agent:
+            return b""
+        return json.loads(names[3])[0].encode()
+
+    def used_up(self, key, names):
+        """Whether checks used a counter up: those of some version and the versions before, by the largest limit of these."""
+        low, count, limits = 0, 0, []
+        for version, (amount, n) in sorted(self.least.get(key, {}).items()):
+            terms = [of for of in self.budgets.get(names[:3], ()) if of[0] == version]
+            if not terms or names[0] in self.odd:
+                return False
+            low, count = low + amount, count + n
+            limits.append(terms[0][3:])
+            most = [None if any(v is None for v in of) else max(of) for of in zip(*limits)]
+            if most[0] is not None and low >= most[0] or most[1] is not None and count >= most[1]:
+                return True
+        return False
+
+    def exhaustion(self, counter, start, at, bucket, names, noted, agent, used, count):
+        """Whether an exhaustion follows from the record."""
+        minute, at_ms = 60000, at / 1000
+        encoded = [struct.pack(">I", len(text.encode())) + text.encode() for text in names[:2]]
+        made = sha("spendgate counter 1", *encoded, struct.pack(">I", names[2]), names[3].encode())[:16]
+        if made != counter or at // 1000 < start - minute or self.taken.get((counter, start), (None, bucket))[1] != bucket:
+            return False
+        terms = self.budgets.get(names[:3])
+        if terms and names[0] not in self.odd:
+            fits = (begin <= at_ms + minute and (until is None or until >= at_ms - minute) and noted == of for _, begin, until, *of in terms)
+            if agent != self.agent(names) or not any(fits):
+                return False
+        window = [c for c in self.charges.get(counter, ()) if (c[0] >= start - 60 * bucket if bucket else c[0] == start)]
+        end = start + bucket if bucket else max((c[2] for c in window), default=0)
+        if end and at // 1000 > end + minute:
+            return False
+        first, last = (start - 60 * bucket, at_ms + minute) if start or bucket else (0, 0)
+        if any(not last or day * 86400000 < last and first < (day + 1) * 86400000 for day in self.days):
+            return True
+        before, by_then = [c for c in window if c[1] < at_ms - minute], [c for c in window if c[1] <= at_ms + minute]
+        return sum(c[3] for c in before) <= used <= sum(c[4] for c in by_then) and sum(c[5] for c in before) <= count <= len(by_then)
+
+    def unused(self, counter, start, bucket, end, names, agent):
+        """Whether a row that counts nothing is one of its counter."""
+        encoded = [struct.pack(">I", len(text.encode())) + text.encode() for text in names[:2]]
+        made = sha("spendgate counter 1", *encoded, struct.pack(">I", names[2]), names[3].encode())[:16]
+        if made != counter or not self.fits_agent(names, agent):
+            return False
+        return start == -1 and bucket > 0 if start < 0 else not bucket or end == start + 61 * bucket
+
+    def fits_agent(self, names, agent):
+        return names[:3] not in self.budgets or names[0] in self.odd or agent == self.agent(names)
 
     def counters(self):
         (_, (now,)), = self.database.copy("SELECT (extract(epoch FROM now()) * 1000)::bigint")
@@ -430,9 +507,14 @@ class Verifier:
         def name(names, start):
             return 'counter of budget "%s" of policy "%s" since version %d for %s, start_ms %d' % (names[1], names[0], names[2], names[3], start)
 
-        for _, (counter, start, bucket, end, count, since, used, *names) in self.database.copy(f"SELECT {COUNTER} FROM budget_counters"):
+        ends, turns = {}, {}
+        for _, (counter, start, bucket, end, count, since, used, *names, agent) in self.database.copy(f"SELECT {COUNTER} FROM budget_counters"):
             start, bucket, end, count, used = integer(start), integer(bucket), integer(end), integer(count), Decimal(used.decode())
             names = names[0].decode(), names[1].decode(), integer(since), names[2].decode()
+            if start == -1:
+                turns[counter] = names, bucket, end, agent or b""
+            elif bucket:
+                ends[counter] = max(ends.get(counter, 0), start + 61 * bucket)
             sums = taken.pop((counter, start), None)
             if sums is None and 0 < end <= removable:
                 continue
@@ -442,8 +524,13 @@ class Verifier:
             elif sums is None:
                 if used or count:
                     self.find("inserted", name(names, start))
-            elif [names, bucket, used, count] != [*sums[:2], *sums[3:]] or end and not sums[2] or 0 < end < sums[2]:
+                elif not self.unused(counter, start, bucket, end, names, agent or b""):
+                    self.find("altered", name(names, start))
+            elif [names, bucket, used, count] != [*sums[:2], *sums[3:]] or end != sums[2] or not self.fits_agent(names, agent or b""):
                 self.find("altered", name(sums[0], start))
+        for counter, (names, bucket, end, agent) in turns.items():
+            if end > removable and end != ends.get(counter, 0) and self.unused(counter, -1, bucket, end, names, agent):
+                self.find("altered", name(names, -1))
         for (_, start), sums in taken.items():
             self.find("removed", name(sums[0], start))
 
@@ -457,22 +544,15 @@ class Verifier:
 
         used_up = {}
         for key, (names, bucket, end, used, count) in self.taken.items():
-            limits = self.limits.get(names[:3])
-            if bucket or key in self.added or not limits or 0 < end <= removable:
-                continue
-            most = [None if any(v is None for v in of) else max(of) for of in zip(*limits)]
-            if most[0] is not None and used >= most[0] or most[1] is not None and count >= most[1]:
+            if not bucket and not 0 < end <= removable and self.used_up(key, names):
                 used_up[key] = "exhaustion of " + name(names, key[1])
-        query = "SELECT counter_id, start_ms, id, at, max_used::text, max_count::text, bucket_ms, policy_id, rule_id, since, subject FROM budget_exhaustions"
-        for _, (counter, start, exhaustion, at, used, count, bucket, *names) in self.database.copy(query):
+        for _, row in self.database.copy(f"SELECT {EXHAUSTION} FROM budget_exhaustions"):
+            counter, start, exhaustion, at, most, most_count, bucket, policy, rule, since, subject, agent, used, count = row
             used_up.pop((counter, integer(start)), None)
-            encoded = [struct.pack(">I", len(text)) + text for text in names[:2]]
-            made = sha("spendgate counter 1", *encoded, names[2], names[3])[:16]
-            noted = [None if most is None else Decimal(most.decode()) for most in (used, count)]
-            limits = zip(noted, *self.limits.get((names[0].decode(), names[1].decode(), integer(names[2])), []))
-            beyond = any(of and None not in of and (most is None or most > max(of)) for most, *of in limits)
-            of = self.taken.get((counter, integer(start)), (None, integer(bucket)))
-            if made != counter or (integer(at) + EPOCH) // 1000 < integer(start) - 60000 or beyond or of[1] != integer(bucket):
+            noted = [None if of is None else Decimal(of.decode()) for of in (most, most_count)]
+            names = policy.decode(), rule.decode(), integer(since), subject.decode()
+            if not self.exhaustion(counter, integer(start), integer(at) + EPOCH, integer(bucket), names, noted, agent or b"",
+                                   Decimal(used.decode()), integer(count)):
                 self.find("altered", f"exhaustion {exhaustion.hex()}")
         for exhaustion in used_up.values():
             self.find("removed", exhaustion)
@@ -621,13 +701,20 @@ class Verifier:
         self.terms[fields[0], fields[1]] = dict(json.loads(fields[10] or b"{}"))
         self.consented(name, fields)
         version, budgets = integer(fields[1]), json.loads((fields[9] or b"\1{}")[1:])
-        for rule in json.loads(fields[4], parse_float=Decimal, parse_int=Decimal):
-            if rule.get("rule_id") in budgets:
-                key = fields[0].decode(), rule["rule_id"], budgets[rule["rule_id"]]["version"]
-                self.limits.setdefault(key, []).append([rule["parameters"].get(limit) for limit in ("limit", "max_count")])
         before, known = previous.get(fields[0], (0, {}))
         previous[fields[0]] = version, budgets
         updated = integer(fields[7]) // 1000 + 946684800000
+        for rule, b in known.items():
+            terms = self.budgets.get((fields[0].decode(), rule, b["version"]))
+            if terms and terms[-1][0] == before:
+                terms[-1][2] = updated
+        for rule in json.loads(fields[4], parse_float=Decimal, parse_int=Decimal):
+            if rule.get("rule_id") in budgets:
+                key = fields[0].decode(), rule["rule_id"], budgets[rule["rule_id"]]["version"]
+                limits = [rule["parameters"].get(limit) for limit in ("limit", "max_count")]
+                self.budgets.setdefault(key, []).append([version, updated, None, *limits])
+                if "agent_id" in rule["parameters"].get("per", ()):
+                    self.per_agent.add(key)
         for rule, b in budgets.items():
             same = rule in known and known[rule]["identity"] == b["identity"]
             since = known[rule] if same else {"identity": b["identity"], "version": version, "at_ms": updated}
@@ -683,11 +770,11 @@ class Verifier:
         for row, fields in self.database.copy(f"SELECT {POLICY} FROM policies ORDER BY generation"):
             name = f'policy "{fields[0].decode()}" version {integer(fields[1])}'
             stored = created.pop((fields[0], fields[1]), None)
-            if stored is None:
-                self.find("inserted", name)
-            elif stored != sha("spendgate policy 1", row):
-                self.find("altered", name)
-                continue
+            if stored != sha("spendgate policy 1", row):
+                self.odd.add(fields[0].decode())
+                self.find("altered" if stored else "inserted", name)
+                if stored:
+                    continue
             try:
                 self.version(name, fields, previous)
             except MALFORMED:  # of an inserted one
@@ -707,6 +794,7 @@ class Verifier:
                 elif stored != sha(f"spendgate {kind} 1", row):
                     self.find("altered", f"{kind} {key}")
         for policy, version in created:
+            self.odd.add(policy.decode())
             self.find("removed", f'policy "{policy.decode()}" version {integer(version)}')
         for key in newest:
             self.find("removed", f"{'webhook' if key.startswith(b'whk_') else 'key'} {key.decode()}")

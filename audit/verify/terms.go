@@ -1,0 +1,116 @@
+package verify
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// budgetSince names a budget for as long as it counts on.
+type budgetSince struct {
+	policyID, ruleID string
+	since            int
+}
+
+// terms are those of a budget, of all versions of its policy.
+type terms struct {
+	perAgent bool
+	versions []versionTerms // in their order
+}
+
+// versionTerms are those of one version.
+type versionTerms struct {
+	limit
+	version     int
+	from, until time.Time // zero while it is in force
+}
+
+// limit is what a version of a budget allows; nil where it has none.
+type limit struct {
+	used  *spend.Total
+	count *int64
+}
+
+// larger is the larger of two limits, none if one of them is none.
+func (l limit) larger(other limit) limit {
+	return limit{larger(l.used, other.used, spend.Total.Cmp), larger(l.count, other.count, cmp.Compare)}
+}
+
+func larger[T any](a, b *T, compare func(a, b T) int) *T {
+	switch {
+	case a == nil || b == nil:
+		return nil
+	case compare(*a, *b) < 0:
+		return b
+	}
+	return a
+}
+
+// says reports whether the limit is the one that an exhaustion notes.
+func (l limit) says(used, count string) bool {
+	total, err := spend.ParseTotal(used)
+	n, odd := strconv.ParseInt(count, 10, 64)
+	return (l.used == nil && used == "" || l.used != nil && err == nil && total == *l.used) &&
+		(l.count == nil && count == "" || l.count != nil && odd == nil && n == *l.count)
+}
+
+// find returns the place of a version; below zero without it.
+func (t *terms) find(version int) int {
+	return slices.IndexFunc(t.versions, func(v versionTerms) bool { return v.version == version })
+}
+
+// agent returns the agent that a counter is noted for: the first of its subject's values.
+func (t *terms) agent(subject string) string {
+	var values []string
+	if !t.perAgent || json.Unmarshal([]byte(subject), &values) != nil || len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// succeed notes that the version met last has a successor since then.
+func (w *changeWalk) succeed(policyID string, at time.Time) {
+	previous := w.budgets[policyID]
+	for ruleID, b := range previous.budgets {
+		of := w.terms[budgetSince{policyID, ruleID, b.Version}]
+		if of == nil {
+			continue
+		}
+		if last := &of.versions[len(of.versions)-1]; last.version == previous.version {
+			last.until = at
+		}
+	}
+}
+
+// limit notes the limits that a version of a policy has.
+func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]audit.BudgetSince, at time.Time) {
+	var all []struct {
+		ID         string `json:"rule_id"`
+		Parameters struct {
+			Limit    json.Number `json:"limit"`
+			MaxCount *int64      `json:"max_count"`
+			Per      []string    `json:"per"`
+		} `json:"parameters"`
+	}
+	_ = json.Unmarshal([]byte(rules), &all) // what is no JSON was not recorded so: its hash tells
+	for _, rule := range all {
+		b, is := budgets[rule.ID]
+		if !is {
+			continue
+		}
+		one := versionTerms{version: p.Version, from: at, limit: limit{count: rule.Parameters.MaxCount}}
+		if used, err := spend.ParseTotal(rule.Parameters.Limit.String()); err == nil {
+			one.used = &used
+		}
+		key := budgetSince{p.PolicyID, rule.ID, b.Version}
+		if w.terms[key] == nil {
+			w.terms[key] = &terms{perAgent: slices.Contains(rule.Parameters.Per, "agent_id")}
+		}
+		w.terms[key].versions = append(w.terms[key].versions, one)
+	}
+}
