@@ -3,6 +3,7 @@ package console_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,7 +47,8 @@ func inBrowser(t *testing.T, tests string, settings fleet.Settings) {
 	if err != nil {
 		t.Skip("NOTICE: no chromium, so the console is not tested in a browser")
 	}
-	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"}, settings)
+	dir := t.TempDir()
+	node, err := fleet.StartDev(t.Context(), dir, fleet.BuildOptions{Version: "test"}, settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func inBrowser(t *testing.T, tests string, settings fleet.Settings) {
 	})
 	c := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=tap", tests)
 	c.Env = append(os.Environ(), "TEST_CHROMIUM="+chromium, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key,
-		"SPENDGATE_ADMIN_KEY="+node.AdminKey)
+		"SPENDGATE_ADMIN_KEY="+node.AdminKey, "TEST_DATA_DIR="+filepath.Join(dir, "data"))
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\n# skipped 0\n") || strings.Contains(string(out), "\n# pass 0\n") {
 		t.Fatalf("%v\n%s", err, out)

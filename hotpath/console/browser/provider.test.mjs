@@ -1,23 +1,26 @@
 // Signing in with a provider as people run it, in a browser. Run by ../browser_test.go.
 import assert from "node:assert/strict";
-import { generateKeyPairSync } from "node:crypto";
+import { execFileSync } from "node:child_process";
+import { generateKeyPairSync, sign } from "node:crypto";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 
-const { SPENDGATE_API_URL: api, SPENDGATE_API_KEY: agentKey, TEST_OIDC_ISSUER: issuer, TEST_NODE_MODULES: modules, TEST_CHROMIUM: executablePath } = process.env;
+const { SPENDGATE_API_URL: api, SPENDGATE_API_KEY: agentKey, TEST_OIDC_ISSUER: issuer, TEST_DATA_DIR: data, TEST_NODE_MODULES: modules, TEST_CHROMIUM: executablePath } = process.env;
 const require = createRequire(`${modules}/`);
 const { chromium } = require("playwright-core");
 const { default: Provider } = await import(pathToFileURL(require.resolve("oidc-provider")));
 
 let groups = ["finance"]; // Ana's
 let down = false; // to the service, not to browsers
+let forge; // makes another ID token of the one that the provider sends, by its key
 let browser, server;
 
 // start has the provider sign with a new key. What it keeps outlives a restart.
 async function start(kid) {
-  const key = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey.export({ format: "jwk" });
+  const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  const key = privateKey.export({ format: "jwk" });
   const provider = new Provider(issuer, {
     fetch: (url, { dispatcher, ...options }) => fetch(url, options), // its own calls nothing at loopback
     jwks: { keys: [{ ...key, kid, alg: "RS256", use: "sig" }] },
@@ -37,6 +40,10 @@ async function start(kid) {
     },
   });
   for (const fault of ["server_error", "backchannel.error"]) provider.on(fault, (_, e) => console.error(fault, e));
+  provider.use(async (ctx, next) => {
+    await next();
+    if (forge && ctx.body?.id_token) ctx.body = { ...ctx.body, id_token: forge(ctx.body.id_token, privateKey) };
+  });
   const serve = provider.callback();
   server = createServer((q, r) => (down && !q.url.startsWith("/auth") ? q.destroy() : serve(q, r)));
   await new Promise((done) => server.listen(new URL(issuer).port, "127.0.0.1", done));
@@ -78,6 +85,58 @@ async function signInByPassword(page) {
 const signedIn = (page) => page.waitForSelector("nav.wide .who:has-text('Ana Díaz')");
 const signedOut = (page) => page.waitForSelector("h1:has-text('Sign in')");
 
+// returning has a browser begin to sign in, and returns what the provider sends it back to.
+async function returning(page, signing) {
+  const callback = `${api}/console/callback?*`;
+  const asked = page.waitForRequest(callback);
+  await page.route(callback, (route) => route.abort());
+  await Promise.all([asked, signing(page).catch(() => {})]); // the browser says that it did not get there
+  await page.unroute(callback);
+  return (await asked).url();
+}
+
+const base64 = (value) => Buffer.from(value).toString("base64url");
+
+// altered is an ID token with other claims, signed or not.
+const altered = (claims, alg) => (token, key) => {
+  const [header, body] = token.split(".", 2).map((part) => JSON.parse(Buffer.from(part, "base64url")));
+  const text = `${base64(JSON.stringify({ ...header, alg }))}.${base64(JSON.stringify({ ...body, ...claims }))}`;
+  return `${text}.${alg === "none" ? "" : base64(sign("sha256", Buffer.from(text), key))}`;
+};
+
+test("what the provider did not say of this sign-in signs nobody in", async () => {
+  const own = await browser.newContext();
+  const page = await own.newPage();
+  const back = await returning(page, signInByPassword);
+  const attempt = (await own.cookies()).filter((c) => c.name === "__Host-spendgate-sign-in");
+  assert.equal(attempt.length, 1);
+
+  // Somebody else's browser is sent the answer.
+  const other = await browser.newContext();
+  const theirs = await other.newPage();
+  assert.equal((await theirs.goto(back)).status(), 400);
+  await theirs.getByText("was not begun in this browser").waitFor();
+
+  // Its own browser takes it, once.
+  await page.goto(back);
+  await signedIn(page);
+  assert.equal((await page.goto(back)).status(), 400);
+  await own.addCookies(attempt);
+  assert.equal((await page.goto(back)).status(), 400);
+  await page.getByText("the provider did not sign you in").waitFor();
+
+  // Another's token, and one that nobody signed; as it is, it is taken.
+  for (const [claims, alg, status] of [[{ aud: "other" }, "RS256", 400], [{}, "none", 400], [{}, "RS256", 200]]) {
+    forge = altered(claims, alg);
+    const context = await browser.newContext();
+    const next = await context.newPage();
+    const answer = await returning(next, signInByPassword);
+    assert.equal((await next.goto(answer)).status(), status, `${JSON.stringify(claims)} ${alg}`);
+    assert.equal((await context.cookies()).some((c) => c.name === "__Host-spendgate"), status === 200);
+  }
+  forge = undefined;
+});
+
 test("a provider's groups, logout, new keys and absence are a person's rights", async () => {
   await send("/v1/policies", { policy_id: "asked", name: "Asked", rules: [{ rule_id: "review", rule_type: "escalate_if", parameters: { amount_above: 200, approval: { from: [{ group: "Money", required: 1 }] } } }] });
   const asked = await send("/v1/checks", { agent_id: "bot", policy_id: "asked", action_type: "refund", amount: 300, currency: "USD", counterparty: "c" });
@@ -97,6 +156,16 @@ test("a provider's groups, logout, new keys and absence are a person's rights", 
   const tab = await context.newPage();
   await tab.goto(`${issuer}/session/end`);
   await Promise.all([tab.waitForURL("**/session/end/success*"), tab.click("button[value=yes]")]);
+  await approve.click();
+  await signedOut(page);
+  assert.deepEqual(await decisions(), []);
+
+  // A session is too old in the middle of an approval.
+  await signInByPassword(page);
+  await signedIn(page);
+  await page.goto(`${api}/console/#/approvals/${asked.approval_id}`);
+  await approve.waitFor();
+  execFileSync("python3", ["-c", "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('UPDATE sessions SET expires_at = 1'); c.commit()", `${data}/audit.db`]);
   await approve.click();
   await signedOut(page);
   assert.deepEqual(await decisions(), []);
