@@ -42,7 +42,7 @@ type counted struct {
 func (c *counted) plus(other *counted) {
 	c.used, c.Count, c.EndMS = c.used.Plus(other.used), c.Count+other.Count, max(c.EndMS, other.EndMS)
 	for _, by := range other.Versions {
-		i, is := slices.BinarySearchFunc(c.Versions, by.Version, func(one byVersion, version int) int { return cmp.Compare(one.Version, version) })
+		i, is := slices.BinarySearchFunc(c.Versions, by.Version, byVersion.compare)
 		if !is {
 			c.Versions = slices.Insert(c.Versions, i, byVersion{Version: by.Version})
 		}
@@ -57,6 +57,8 @@ type byVersion struct {
 	Low     string // in the file alone
 	low     spend.Total
 }
+
+func (b byVersion) compare(version int) int { return cmp.Compare(b.Version, version) }
 
 // counts adds charges up. At most so many counters are kept in memory, the rest
 // in a temporary file: runs, each sorted, that are merged in the end.

@@ -88,6 +88,9 @@ type Exhaustion struct {
 	AgentID                   string // empty unless the budget is per agent
 }
 
+// unlessLate is what else may be the reason.
+const unlessLate = "; or a commit was held up, or a clock was off"
+
 func exhaustionName(id spend.ID) string { return "exhaustion " + id.Text("") }
 
 // loadExhaustions reads for which counters checks are added up (see usages), before the
@@ -136,8 +139,8 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 // another, or nil.
 func (v *verifier) fault(e *Exhaustion, c *counted) string {
 	if spend.CounterID(e.PolicyID, e.RuleID, e.Since, e.Subject) != e.Counter.ID || e.At.UnixMilli() < e.StartMS-lateCommit.Milliseconds() {
-		return fmt.Sprintf("it is noted as of budget %q of policy %q since version %d for %s, at %s, which is another counter, or before its window",
-			e.RuleID, e.PolicyID, e.Since, e.Subject, stamp(e.At))
+		return fmt.Sprintf("it is noted as of budget %q of policy %q since version %d for %s, at %s, which is another counter, "+
+			"or before its window", e.RuleID, e.PolicyID, e.Since, e.Subject, stamp(e.At))
 	}
 	if c != nil && c.counterKey == (counterKey{e.Counter.ID, e.StartMS}) && c.BucketMS != e.BucketMS {
 		return fmt.Sprintf("it has buckets of %d ms; those of its counter have %d", e.BucketMS, c.BucketMS)
@@ -159,11 +162,12 @@ func (v *verifier) termsFault(e *Exhaustion) string {
 		return fmt.Sprintf("it is noted for the agent %q; its counter is that of %q", e.AgentID, agent)
 	}
 	for _, one := range of.versions {
-		if one.says(e.Limit, e.MaxCount) && !one.from.After(e.At.Add(lateCommit)) && (one.until.IsZero() || !one.until.Before(e.At.Add(-lateCommit))) {
+		if one.says(e.Limit, e.MaxCount) && one.inForce(e.At) {
 			return ""
 		}
 	}
-	return fmt.Sprintf("it is noted of a limit of %q, or a count of %q, which no version of its budget had at %s", e.Limit, e.MaxCount, stamp(e.At))
+	return fmt.Sprintf("it is noted of a limit of %q, or a count of %q, which no version of its budget had at %s%s", e.Limit, e.MaxCount,
+		stamp(e.At), unlessLate)
 }
 
 // usageFault says that checks had taken less, or more, than is noted.
@@ -182,8 +186,10 @@ func (v *verifier) usageFault(e *Exhaustion) string {
 	if err == nil && used.Cmp(u.low) >= 0 && used.Cmp(u.high) <= 0 && e.Count >= u.lowCount && e.Count <= u.highCount {
 		return ""
 	}
-	return fmt.Sprintf("it is noted that %s was used, by %d checks; recorded checks had taken between %s and %s by %s, between %d and %d of them",
-		e.Used, e.Count, u.low, u.high, stamp(e.At), u.lowCount, u.highCount)
+	return fmt.Sprintf("it is noted that %s was used, by %d checks; recorded checks had taken between %s and %s by %s, "+
+		"between %d and %d of them%s",
+		e.Used, e.Count, u.low, u.high, stamp(e.At), u.lowCount, u.highCount,
+		unlessLate)
 }
 
 // usedUp reports whether checks used a counter up. Of those of some version of the policy

@@ -180,7 +180,8 @@ func TestTamperedLimits(t *testing.T) {
 	capped := tr.recordCapped(2, time.Now().Add(-30*time.Minute))
 	tr.capAt("1000", time.Now())
 	tr.bothFind("", "SELECT")
-	tr.bothFind("budget_exhaustions", "DELETE FROM budget_exhaustions", "removed exhaustion of "+strings.TrimPrefix(counter("", capped, 0), " "))
+	tr.bothFind("budget_exhaustions", "DELETE FROM budget_exhaustions",
+		"removed exhaustion of "+strings.TrimPrefix(counter("", capped, 0), " "))
 	tr.exec("SELECT sequence_events(1000)")
 	var id string
 	var sequence int

@@ -143,7 +143,8 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 	if o.Release == spend.ReleaseDone || o.Excess == spend.ExcessCounted || o.Number > 1 {
 		c.last = o
 	}
-	if c.again = c.again || o.Number > 1; o.Excess == spend.ExcessCounted && (c.most == nil || c.most.Amount.Total().Cmp(o.Amount.Total()) < 0) {
+	c.again = c.again || o.Number > 1
+	if o.Excess == spend.ExcessCounted && (c.most == nil || c.most.Amount.Total().Cmp(o.Amount.Total()) < 0) {
 		c.most = o
 	}
 	by := c.redeemed

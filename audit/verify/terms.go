@@ -59,6 +59,11 @@ func (l limit) says(used, count string) bool {
 		(l.count == nil && count == "" || l.count != nil && odd == nil && n == *l.count)
 }
 
+// inForce reports whether the version may have judged what was committed then.
+func (t versionTerms) inForce(at time.Time) bool {
+	return !t.from.After(at.Add(lateCommit)) && (t.until.IsZero() || !t.until.Before(at.Add(-lateCommit)))
+}
+
 // find returns the place of a version; below zero without it.
 func (t *terms) find(version int) int {
 	return slices.IndexFunc(t.versions, func(v versionTerms) bool { return v.version == version })

@@ -55,5 +55,6 @@ func (t *turns) end() {
 		counterKey: counterKey{t.turn.ID, t.turn.StartMS}, PolicyID: t.turn.PolicyID, RuleID: t.turn.RuleID, Subject: t.turn.Subject,
 		Since: t.turn.Since,
 	})
-	t.tally.find(Altered, name, "it may be removed from %s on; the last bucket of its window ends at %s", stampMS(t.turn.EndMS), stampMS(t.endMS))
+	t.tally.find(Altered, name, "it may be removed from %s on; the last bucket of its window ends at %s", stampMS(t.turn.EndMS),
+		stampMS(t.endMS))
 }
