@@ -1,12 +1,15 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // whole is a file with every member that there is.
@@ -192,4 +195,33 @@ func TestRenewedToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants("Bearer second")
+}
+
+// Tools that a server has only for agents that can do more, and adds a moment later, are
+// among those that are looked at.
+func TestConditionalTools(t *testing.T) {
+	url := streamable(t, func() *sdk.Server {
+		var server *sdk.Server
+		server = sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, &sdk.ServerOptions{
+			HasTools: true,
+			InitializedHandler: func(_ context.Context, r *sdk.InitializedRequest) {
+				if r.Session.InitializeParams().Capabilities.Sampling == nil {
+					return
+				}
+				if _, err := r.Session.ListRoots(context.Background(), nil); err == nil {
+					t.Error("somebody has roots")
+				}
+				server.AddTool(&sdk.Tool{Name: "ask", InputSchema: map[string]any{"type": "object"}}, nil)
+			},
+		})
+		return server
+	})
+	file, err := Load(write(t, t.TempDir(), "g.yaml", "agent_id: bot\nupstreams:\n  one:\n    url: "+url+"\n    tools: {}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := look(t.Context(), file.Upstreams["one"], nil, quiet(), "test")
+	if err != nil || len(seen.tools) != 1 {
+		t.Error(seen, err)
+	}
 }

@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"spendgate/hotpath/client"
 )
@@ -24,6 +26,15 @@ type looked struct {
 	name  string // as the server calls itself
 }
 
+// lookedAs returns what the gateway says to a server that it can do when it looks at its tools:
+// some servers have tools only for agents that can as much.
+func lookedAs() map[string]any {
+	type none struct{}
+	return map[string]any{
+		"roots": map[string]bool{"listChanged": true}, "sampling": none{}, "elicitation": map[string]any{"form": none{}, "url": none{}},
+	}
+}
+
 // look connects to a server, reads its tools and disconnects.
 func look(ctx context.Context, u *upstream, environ []string, log *slog.Logger, version string) (looked, error) {
 	g := &Gateway{
@@ -32,11 +43,13 @@ func look(ctx context.Context, u *upstream, environ []string, log *slog.Logger, 
 	g.stopping, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer g.stop()
 	g.dial = func(u *upstream) (conn, error) { return dial(u, environ, log) }
-	s := newSession(g, nobody{})
+	agent := new(nobody)
+	s := newSession(g, agent)
+	agent.s = s
 	defer s.cancel()
 	l := s.links[0]
 	c, err := l.connect(encode(map[string]any{
-		"protocolVersion": latestVersion, "capabilities": map[string]any{},
+		"protocolVersion": latestVersion, "capabilities": lookedAs(),
 		"clientInfo": map[string]string{"name": "spendgate-gateway", "version": version},
 	}))
 	if err != nil {
@@ -44,7 +57,7 @@ func look(ctx context.Context, u *upstream, environ []string, log *slog.Logger, 
 	}
 	defer c.close()
 	go l.serve(c, func() {})
-	tools, _, err := l.tools(ctx, 0)
+	tools, err := l.settledTools(ctx)
 	if err != nil {
 		return looked{}, fmt.Errorf("the server %s: %w", u.name, err)
 	}
@@ -57,12 +70,44 @@ func look(ctx context.Context, u *upstream, environ []string, log *slog.Logger, 
 	return looked{tools, greeting.ServerInfo.Name}, nil
 }
 
-// nobody is the conn of an agent that is not there.
-type nobody struct{}
+// settledTools returns the server's tools once it has not changed them for a moment: some
+// servers add tools when they know what an agent can do.
+func (l *link) settledTools(ctx context.Context) (pinned, error) {
+	const moment, rounds = 300 * time.Millisecond, 10
+	for round := 1; ; round++ {
+		l.mu.Lock()
+		before := l.changes
+		l.mu.Unlock()
+		tools, _, err := l.tools(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(moment):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		l.mu.Lock()
+		settled := l.changes == before
+		l.mu.Unlock()
+		if settled || round == rounds {
+			return tools, nil
+		}
+	}
+}
 
-func (nobody) read() (message, error) { return message{}, io.EOF }
-func (nobody) write(message) error    { return nil }
-func (nobody) close()                 {}
+// nobody is the conn of an agent that is not there. What servers ask it has no answer.
+type nobody struct{ s *session }
+
+func (*nobody) read() (message, error) { return message{}, io.EOF }
+func (*nobody) close()                 {}
+
+func (n *nobody) write(m message) error {
+	if m.isCall() {
+		n.s.answerServer(failed(m.ID, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "the gateway only looks at the tools"}))
+	}
+	return nil
+}
 
 // pins returns the lock's entries for tools; an ambiguous definition has none.
 func (p pinned) pins() map[string]pin {
