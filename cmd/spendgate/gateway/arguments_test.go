@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -288,6 +289,26 @@ func TestCanonical(t *testing.T) {
 		}
 		if string(got) != want {
 			t.Errorf("%s: %s", value, got)
+		}
+	}
+}
+
+// An object of as many members as a message can have is read at once, and names that
+// programs could take for one are refused in it, too.
+func TestManyMembers(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"Name":1`)
+	for i := range 300_000 {
+		fmt.Fprintf(&b, `,"a%d":1`, i)
+	}
+	started := time.Now()
+	if o, err := parseObject(jsontext.Value(b.String() + "}")); err != nil || len(o) != 300_001 || time.Since(started) > 10*time.Second {
+		t.Error(len(o), err, time.Since(started))
+	}
+	for _, name := range []string{"name", "Name", "A7", "\u212a"} {
+		text := b.String() + `,"K":1,"` + name + `":1}`
+		if _, err := parseObject(jsontext.Value(text)); err == nil {
+			t.Errorf("%q is no other name", name)
 		}
 	}
 }

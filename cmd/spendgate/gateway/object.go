@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -28,15 +29,17 @@ func parseObject(text jsontext.Value) (object, error) {
 		return nil, fmt.Errorf("must be an object, not %s", kindOf(text))
 	}
 	var o object
+	names := make(map[string]bool) // folded: an agent may send any number of them
 	for d.PeekKind() == '"' {
 		token, err := d.ReadToken()
 		if err != nil {
 			return nil, err
 		}
 		name := token.String()
-		if slices.ContainsFunc(o, func(m member) bool { return strings.EqualFold(m.name, name) }) {
+		if names[folded(name)] {
 			return nil, fmt.Errorf("has the name %q twice", name)
 		}
+		names[folded(name)] = true
 		value, err := d.ReadValue()
 		if err != nil {
 			return nil, err
@@ -47,6 +50,17 @@ func parseObject(text jsontext.Value) (object, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// folded returns a name that is the same for all that strings.EqualFold takes for one.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			least = min(least, other)
+		}
+		return least
+	}, name)
 }
 
 // get returns a member's value, nil if there is none of that very name.
