@@ -74,7 +74,8 @@ func TestPython(t *testing.T) {
 	t.Parallel()
 	python(t) // skips before a node is started
 	node := startNode(t)
-	runTests(t, node, "--ignore", "tests/test_kills.py")
+	t.Run("tests", func(t *testing.T) { runTests(t, node, "--ignore", "tests/test_kills.py") })
+	t.Run("page", func(t *testing.T) { runPythonPage(t, node) })
 }
 
 // The agent's process is killed at each step, and the node now and then.
@@ -169,15 +170,13 @@ func saysSize(t *testing.T, page string, says *regexp.Regexp, file string) {
 
 var pageExample = regexp.MustCompile("(?s)```python\n(.*?)```\n```text\n(.*?)```\n")
 
-// The page's programs print what it says.
-func TestPythonPage(t *testing.T) {
-	t.Parallel()
-	python(t)
+// runPythonPage runs the page's programs, which print what it says.
+func runPythonPage(t *testing.T, node *fleet.Dev) {
+	t.Helper()
 	page, err := os.ReadFile("python/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := startNode(t)
 	examples := pageExample.FindAllStringSubmatch(string(page), -1)
 	if len(examples) == 0 {
 		t.Fatal("the page has no example")

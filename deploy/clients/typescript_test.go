@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"spendgate/bench/fleet"
 )
 
 // typeScript is the package in a folder of its own, compiled with its tests, and what
@@ -56,9 +58,19 @@ func (p typeScript) compile(t *testing.T, args ...string) {
 	run(t, p.node(t, append([]string{filepath.Join(p.modules, "typescript", "lib", "tsc.js")}, args...)...))
 }
 
-// The tests in TypeScript pass, with a node, and none is skipped.
+// The package is built once, as it takes longer than most of its tests.
 func TestTypeScript(t *testing.T) {
+	t.Parallel()
 	p := newTypeScript(t)
+	node := startNode(t)
+	t.Run("tests", func(t *testing.T) { p.runTests(t, node) })
+	t.Run("types", p.compareTypes)
+	t.Run("page", func(t *testing.T) { p.runPage(t, node) })
+}
+
+// runTests runs the tests in TypeScript, none of which may be skipped.
+func (p typeScript) runTests(t *testing.T, node *fleet.Dev) {
+	t.Helper()
 	p.compile(t, "-p", "tsconfig.test.json")
 	cases, err := filepath.Abs("cases.json")
 	if err != nil {
@@ -68,7 +80,6 @@ func TestTypeScript(t *testing.T) {
 	if err != nil || len(tests) == 0 {
 		t.Fatal(tests, err)
 	}
-	node := startNode(t)
 	c := p.node(t, append([]string{"--test", "--test-reporter=tap"}, tests...)...)
 	c.Env = append(c.Env, "SPENDGATE_CASES="+cases, "SPENDGATE_BINARY="+node.Binary, "SPENDGATE_API_URL="+node.API, "SPENDGATE_ADMIN_KEY="+
 		node.AdminKey)
@@ -77,9 +88,8 @@ func TestTypeScript(t *testing.T) {
 	}
 }
 
-// The package's types are those of the document.
-func TestTypeScriptTypes(t *testing.T) {
-	p := newTypeScript(t)
+// compareTypes compiles a comparison of the package's types with those of the document.
+func (p typeScript) compareTypes(t *testing.T) {
 	document, err := filepath.Abs("../../hotpath/httpapi/openapi.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -90,9 +100,9 @@ func TestTypeScriptTypes(t *testing.T) {
 
 var quickStart = regexp.MustCompile("(?s)```ts\n(.*?)```\n```text\n(.*?)```\n")
 
-// The tarball installs into a program, and the page's program prints what the page says.
-func TestTypeScriptPage(t *testing.T) {
-	p := newTypeScript(t)
+// runPage installs the tarball into a program; the page's program prints what the page says.
+func (p typeScript) runPage(t *testing.T, node *fleet.Dev) {
+	t.Helper()
 	pack := exec.CommandContext(t.Context(), "npm", "pack", "--silent")
 	pack.Dir = p.dir
 	tarball := filepath.Join(p.dir, strings.TrimSpace(run(t, pack)))
@@ -118,7 +128,6 @@ func TestTypeScriptPage(t *testing.T) {
 	}
 	p.compile(t, "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom,dom.asynciterable",
 		"--typeRoots", filepath.Join(p.modules, "@types"), "--types", "node", filepath.Join(program, "quick.mts"))
-	node := startNode(t)
 	c := exec.CommandContext(t.Context(), "node", "quick.mjs")
 	c.Dir, c.Env = program, append(os.Environ(), "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key)
 	if out := run(t, c); out != string(example[2]) {

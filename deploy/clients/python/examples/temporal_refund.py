@@ -2,6 +2,8 @@
 
 Temporal runs an activity again after a crash of its worker, with the same arguments: the guard's key makes that
 safe. The signal only ends the waiting. Whether people approved is asked of the service, by the activity.
+
+Temporal loads the module of a workflow again for each run: a worker keeps the activity in a module of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ with workflow.unsafe.imports_passed_through():
     import spendgate
 
 #: What another attempt does not change. NoDecision and NoAnswer are retried.
-FINAL = ["Blocked", "Denied", "ApprovalExpired", "AlreadyReported", "InDoubt", "KeyReused", "APIError"]
+FINAL = ["Blocked", "Denied", "ApprovalExpired", "AlreadyReported", "RedemptionRequired", "InDoubt", "KeyReused", "APIError"]
 
 gate = spendgate.Spendgate(
     os.environ["SPENDGATE_API_URL"], os.environ["SPENDGATE_API_KEY"],

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import repeated
+from conftest import new_key, repeated
 from lives import Ledger, client, live
 
 from spendgate import Spendgate
 
 ACTIONS = 200  # of which each is killed at a step of its own
-
-
-@pytest.fixture
-def fake() -> Iterator[str]:
-    """The address of a fake service."""
-    with subprocess.Popen([sys.executable, str(pathlib.Path(__file__).with_name("fake.py"))], stdout=subprocess.PIPE, text=True) as p:
-        assert p.stdout
-        try:
-            yield p.stdout.readline().strip()
-        finally:
-            p.kill()
 
 
 def kill_and_count(url: str, key: str, ledger: Ledger, operator: Spendgate, actions: int, **options: Any) -> int:
@@ -52,28 +38,23 @@ def kill_and_count(url: str, key: str, ledger: Ledger, operator: Spendgate, acti
     return doubts
 
 
-@pytest.mark.parametrize("takes_key", [False, True])
-def test_with_redeem(fake: str, tmp_path: pathlib.Path, takes_key: bool) -> None:
-    ledger = Ledger(tmp_path / "ledger.db", takes_key)
-    doubts = kill_and_count(fake, "key", ledger, Spendgate(fake, "key"), 25, policy_id="p", journal=tmp_path / "journal.db")
-    assert (doubts == 0) if takes_key else (0 < doubts < 13)
-
-
-def test_with_redeem_and_no_journal(fake: str, tmp_path: pathlib.Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.db", False)
-    assert 0 < kill_and_count(fake, "key", ledger, Spendgate(fake, "key"), 25, policy_id="p")
-
-
-@pytest.mark.parametrize("takes_key", [False, True])
-def test_with_a_node(node: Spendgate, agent_key: str, tmp_path: pathlib.Path, takes_key: bool) -> None:
+@pytest.mark.parametrize(
+    ("role", "takes_key", "has_journal"),
+    [("agent", False, True), ("agent", True, True), ("gateway", False, True), ("gateway", True, True), ("gateway", False, False)],
+)
+def test_kills(node: Spendgate, tmp_path: pathlib.Path, role: str, takes_key: bool, has_journal: bool) -> None:
     """The node is killed, too, by whoever runs this test."""
-    ledger = Ledger(tmp_path / "ledger.db", takes_key)
-    policy = f"kills-{takes_key}"
+    ledger, key = Ledger(tmp_path / "ledger.db", takes_key), new_key(node, role)
+    policy = f"kills-{role}-{takes_key}-{has_journal}"
     cap = {"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 1000, "currency": "USD"}}
     repeated(lambda: node.create_policy(policy_id=policy, name="kills", rules=[cap]))
-    options: dict[str, Any] = {"policy_id": policy, "journal": tmp_path / "journal.db", "redeem": False}
-    actions = 25 if takes_key else ACTIONS
-    doubts = kill_and_count(node.base, agent_key, ledger, node, actions, **options)
+    # Of what is redeemed only the redeemer says what became of it.
+    operator = node if role == "agent" else Spendgate(node.base, key, attempts=20, max_wait=90)
+    options: dict[str, Any] = {"policy_id": policy, "redeem": role == "gateway"}
+    if has_journal:
+        options["journal"] = tmp_path / "journal.db"
+    actions = ACTIONS if role == "agent" and not takes_key else 25
+    doubts = kill_and_count(node.base, key, ledger, operator, actions, **options)
     assert (doubts == 0) if takes_key else (0 < doubts < actions / 2)
     executed = {c.action.idempotency_key: c.check_id for c in node.checks(policy_id=policy, outcome="executed")}
     assert executed == dict(ledger.moved())
