@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from contextlib import closing
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
@@ -205,17 +206,18 @@ class AsyncSpendgate(gate.Gate):
     async def _run(self, steps: Steps[T]) -> T:
         answer: Any = None
         failure: Exception | None = None
-        while True:
-            try:
-                step = steps.send(answer) if failure is None else steps.throw(failure)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            answer, failure = None, None
-            try:
-                answer = await self._take(step)
-            except Exception as error:
-                failure = error
+        with closing(steps):
+            while True:
+                try:
+                    step = steps.send(answer) if failure is None else steps.throw(failure)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                answer, failure = None, None
+                try:
+                    answer = await self._take(step)
+                except Exception as error:
+                    failure = error
 
     async def _take(self, step: Step) -> Any:
         if isinstance(step, Pause):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import fields
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
@@ -200,17 +201,18 @@ class Spendgate(gate.Gate):
     def _run(self, steps: Steps[T]) -> T:
         answer: Any = None
         failure: Exception | None = None
-        while True:
-            try:
-                step = steps.send(answer) if failure is None else steps.throw(failure)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            answer, failure = None, None
-            try:
-                answer = self._take(step)
-            except Exception as error:
-                failure = error
+        with closing(steps):
+            while True:
+                try:
+                    step = steps.send(answer) if failure is None else steps.throw(failure)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                answer, failure = None, None
+                try:
+                    answer = self._take(step)
+                except Exception as error:
+                    failure = error
 
     def _take(self, step: Step) -> Any:
         if isinstance(step, Pause):

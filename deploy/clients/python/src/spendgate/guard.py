@@ -294,8 +294,14 @@ def over(check_id: str, outcome: CheckOutcome, reference: str = "") -> AlreadyRe
 
 def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
     """Records how the body ended, and reports it. A report that is lost is made by resume()."""
+    try:
+        yield from _end(gate, permit, error, terms)
+    finally:
+        gate.running.pop((os.getpid(), permit._key), None)
+
+
+def _end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
     key = permit._key
-    gate.running.pop((os.getpid(), key), None)
     journal = yield from journal_of(gate)
     ended: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
     meant = error is None or isinstance(error, terms.failed_on)
