@@ -58,6 +58,7 @@ type Authorizer struct {
 	uses         *uses
 	local        *localWindows
 	exhausted    *exhausted
+	fullest      *fullest
 	waiters      waiters
 	feedWaiters  feedWaiters
 	approvals    *guard.Lookup[spend.ID, *audit.Approval]
@@ -100,9 +101,9 @@ func New(c Components) *Authorizer {
 	a := &Authorizer{
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
 		shadows: newShadows(c.Store, cmp.Or(c.ShadowTimeout, defaultShadowTimeout)),
-		local:   newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), became: newBecame(c.Store),
-		toRedeem: newToRedeem(c.Store),
-		metrics:  m, log: c.Logger, now: c.Now, sessionReads: make(permits, sessionReads), privateWebhooks: c.PrivateWebhooks,
+		local:   newLocalWindows(), exhausted: newExhausted(c.Store), fullest: newFullest(),
+		approvals: newApprovals(c.Store), became: newBecame(c.Store), toRedeem: newToRedeem(c.Store),
+		metrics: m, log: c.Logger, now: c.Now, sessionReads: make(permits, sessionReads), privateWebhooks: c.PrivateWebhooks,
 	}
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store
 	a.checkings.New = func() any { return new(checking) }

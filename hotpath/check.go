@@ -253,6 +253,7 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 		a.guard.Committed(&c.attempt, check)
 		c.done = true
 		a.metrics.decided(check)
+		a.fullest.note(check)
 		return Answer{Check: check}, nil
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
 		if a.now().After(c.deadline) {

@@ -51,6 +51,9 @@ func (a Amount) Total() Total {
 	return Total{hi, lo}
 }
 
+// Float returns the nearest binary fraction, for figures that nothing is decided by.
+func (t Total) Float() float64 { return (float64(t.hi)*(1<<64) + float64(t.lo)) / 1e9 }
+
 // Parts returns the Total's 128 bits, in units of 1e-9.
 func (t Total) Parts() (hi, lo uint64) { return t.hi, t.lo }
 

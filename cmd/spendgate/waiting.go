@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 const (
 	// pendingCounted bounds what is read to count the approvals that are pending.
 	pendingCounted = 1000
-	// countPendingEvery is how often they are counted, about as often as metrics are read.
-	countPendingEvery = 15 * time.Second
+	// readEvery is how often figures are read that metrics alone need, about as often as those are.
+	readEvery = 15 * time.Second
 )
 
 // expireApprovals registers how many approvals are pending and how long one has been, and
@@ -41,7 +42,7 @@ func (n *node) expireApprovals() func(context.Context) error {
 			pending.Set(0)
 			return nil
 		}
-		if time.Since(counted) < countPendingEvery {
+		if time.Since(counted) < readEvery {
 			return nil
 		}
 		counted = time.Now()
@@ -92,5 +93,34 @@ func (n *node) doubts() func(context.Context) error {
 			inDoubt.Set(float64(count))
 		}
 		return err
+	}
+}
+
+// budgetFills registers how full budgets are, and returns what finds that out.
+func (n *node) budgetFills() func(context.Context) error {
+	used := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "budget_used_ratio",
+		Help: "Used share of the limit of a budget's counter, of the fullest that this node knows.",
+	}, []string{"policy_id", "rule_id"})
+	n.ops.registry.MustRegister(used)
+	var shown [][2]string
+	return func(ctx context.Context) error {
+		fills, err := n.authorizer.FullestBudgets(ctx)
+		if err != nil {
+			return err
+		}
+		gone := shown
+		shown = nil
+		for _, f := range fills {
+			labels := [2]string{f.PolicyID, f.RuleID}
+			used.WithLabelValues(labels[:]...).Set(f.Share)
+			shown = append(shown, labels)
+		}
+		for _, labels := range gone {
+			if !slices.Contains(shown, labels) {
+				used.DeleteLabelValues(labels[:]...)
+			}
+		}
+		return nil
 	}
 }

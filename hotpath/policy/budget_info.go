@@ -87,3 +87,24 @@ func (b *BudgetInfo) Values(subject string) ([]string, error) {
 	}
 	return values, nil
 }
+
+// Share returns how full a counter is, of the nearer of its limits: 1 at the limit, and above it
+// where more was taken than a newer version allows.
+func (b *BudgetInfo) Share(u spend.Usage) float64 {
+	share := 0.0
+	if b.Limited {
+		share = shareOf(u.Used.Float(), b.Limit.Total().Float())
+	}
+	if b.Counted {
+		share = max(share, shareOf(float64(u.Count), float64(b.MaxCount)))
+	}
+	return share
+}
+
+// shareOf returns 1 where there is no room from the beginning.
+func shareOf(used, limit float64) float64 {
+	if limit == 0 {
+		return 1
+	}
+	return used / limit
+}
