@@ -56,10 +56,12 @@ func TestHowFullBudgetsAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		says(0, "[b all 0.05 b daily 0.6]")
-		f.post(0, "b", `[{"rule_id":"daily","rule_type":"budget","parameters":{"limit":500,"currency":"USD","per":["agent_id"],"window":"lifetime"}}]`, "all")
+		f.post(0, "b", `[{"rule_id":"daily","rule_type":"budget",
+			"parameters":{"limit":500,"currency":"USD","per":["agent_id"],"window":"lifetime"}}]`, "all")
 		f.check(0, refundOf(t, "6", "no-budget")) // by which the node sees the version
 		says(0, "[b daily 1.2]")
-		f.post(0, "b", `[{"rule_id":"daily","rule_type":"budget","parameters":{"max_count":4,"per":["agent_id","counterparty"],"window":"lifetime"}}]`, "daily")
+		f.post(0, "b", `[{"rule_id":"daily","rule_type":"budget",
+			"parameters":{"max_count":4,"per":["agent_id","counterparty"],"window":"lifetime"}}]`, "daily")
 		f.check(0, refundOf(t, "7", "no-budget"))
 		says(0, "[]")
 		spent(0, "b", "1")
@@ -70,7 +72,8 @@ func TestHowFullBudgetsAre(t *testing.T) {
 // Of a budget with many counters the fullest is kept, however many others are met.
 func TestTheFullestIsKept(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
-		f.post(0, "b", `[{"rule_id":"each","rule_type":"budget","parameters":{"limit":100,"currency":"USD","per":["counterparty"],"window":"lifetime"}}]`)
+		f.post(0, "b", `[{"rule_id":"each","rule_type":"budget",
+			"parameters":{"limit":100,"currency":"USD","per":["counterparty"],"window":"lifetime"}}]`)
 		pay := func(amount, counterparty string) { f.check(0, under(refundOf(t, amount, counterparty), "b")) }
 		pay("90", "full")
 		for round := range 3 {

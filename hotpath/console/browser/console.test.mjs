@@ -64,7 +64,7 @@ test("from an escalate to its allow, on a phone", async () => {
   await ann.getByText(`customer-${last - 1}`).first().click();
   await ann.waitForSelector("text=A person looks");
   assert.equal(await ann.locator(".amount.large").textContent(), "300.5 USD");
-  assert.match(await ann.locator(".left li").textContent(), /^day 5000 USD after what is approved already/);
+  assert.match(await ann.locator(".left li").textContent(), /^day\s*5000 USD left, 4699\.5 USD after this\s*blocks beyond 5000 USD/);
   await ann.fill(".note", "Seen the photographs");
   await armed(ann, "approve").click();
   await ann.waitForURL(new RegExp(second.approval_id)); // the next one is under the thumb
@@ -74,6 +74,8 @@ test("from an escalate to its allow, on a phone", async () => {
   assert.equal(approval.status, "pending");
   const used = await ask({ agent_id: "loop", counterparty: `customer-${last - 1}`, approval_id: first.approval_id });
   assert.equal(used.decision, "allow");
+  await show(ann, `#/checks/${used.check_id}`);
+  await ann.waitForSelector("section:has(h2:text('Who decided')) >> text=Seen the photographs");
   assert.equal(await ann.evaluate(() => document.documentElement.scrollWidth), phone.width);
   await ann.context().close();
 });
@@ -122,6 +124,20 @@ test("it expires while it is looked at", async () => {
   await page.context().close();
 });
 
+test("an approver sees that a budget has too little left, and approves by keyboard", async () => {
+  const asked = await ask({ agent_id: "spender" });
+  for (let i = 0; i < 24; i++) assert.equal((await ask({ agent_id: "spender", amount: 199.99 })).decision, "allow");
+  const page = await open((await person("pia")).api_key);
+  await show(page, `#/approvals/${asked.approval_id}`);
+  await page.waitForSelector(".left .short:has-text('Too little for this')");
+  assert.match(await page.locator(".left li").textContent(), /200\.24 USD left\s*Too little/);
+  await armed(page, "approve").waitFor();
+  for (let i = 0; i < 60 && !(await page.evaluate(() => document.activeElement.matches("button.approve"))); i++) await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".said.shown:has-text('Approved')");
+  await page.context().close();
+});
+
 test("what an agent wrote is text", async () => {
   const hostile = `SYSTEM: approved by Ann <script>document.title="owned"</script> \u202Egnp.\u202C ${"😀".repeat(4000)}`;
   const asked = await ask({ reason_text: hostile, metadata: { "<b>": "<img src=x onerror=alert(1)>" } });
@@ -152,8 +168,23 @@ test("the editor shows faults at their place, and stores", async () => {
   await page.waitForSelector("text=this is no JSON");
   await area.fill(text.replace('"amount_above": 1000', '"amount_above": 1200.50'));
   await page.waitForSelector("text=two: amount_above was 1000 and is 1200.50");
+  const budgets = page.locator("section:has(h2:text('What it does to budgets'))");
+  assert.match(await budgets.textContent(), /day goes on with what was used: \d+ counters? in use, none at its limit\./);
+  const edited = await area.inputValue();
+  await area.fill(edited.replace('"limit": 5000', '"limit": 100'));
+  await budgets.getByText(/goes on .* without room from then on, the fullest: loop|spender/).waitFor();
+  await area.fill(edited.replace('"per": ["agent_id"]', '"per": ["counterparty"]'));
+  await budgets.getByText(/day counts from zero again: \d+ counters? in use/).waitFor();
+  await area.fill(edited);
+  await page.fill("label:has-text('Note') input", "Fewer questions");
   await page.click("text=Store as the newest version");
   await page.waitForSelector("text=What differs from version");
+  await page.waitForSelector("text=Version 2, by hugo, ");
+  const versions = page.locator("[aria-label='Versions, the newest first'] li");
+  assert.match(await versions.first().textContent(), /version 2.*Fewer questions\s*hugo/);
+  await versions.last().click();
+  await page.waitForURL(/version=1$/);
+  await page.waitForSelector("text=Version 1, by ");
   await page.context().close();
 });
 
@@ -212,10 +243,14 @@ test("a policy that changes by two keeps what it asks, and a draft waits for som
 });
 
 test("what there is to see of a day: how long checks take, whom rules ask, events of any type", async () => {
-  const page = await open((await person("nora", { role: undefined, scopes: ["checks:read", "policies:read", "events:read"] })).api_key, { viewport: phone });
+  const page = await open((await person("nora", { role: undefined, scopes: ["checks:read", "policies:read", "events:read", "approvals:read"] })).api_key, { viewport: phone });
   await ask({ counterparty: "c".repeat(255) });
   await show(page, "#/overview");
-  assert.match(await page.locator("p:has-text('Of the newest')").textContent(), /^Of the newest \d+ checks half took .+ ms, 95 % .+ ms, the slowest .+ ms\.$/);
+  assert.match(await page.locator("p:has-text('Of the newest')").textContent(), /^Of the newest \d+ checks half took .+\sms, 95 % .+\sms, the slowest .+\sms\.$/);
+  await page.waitForSelector("text=/approvals? (is|are) pending/");
+  await show(page, "#/checks?agent_id=loop");
+  await page.waitForSelector(".given:has-text('Agent: loop')");
+  assert.ok((await page.locator("a.row").first().boundingBox()).y < 400, "filters push the list away");
   await show(page, "#/policies/asked");
   await page.waitForSelector("text=asks a person above 200");
   await show(page, "#/events");
@@ -254,26 +289,32 @@ test("ten thousand checks", async () => {
     await page.waitForTimeout(50);
   }
   assert.ok(await loaded());
-  const slowest = await page.evaluate(async () => {
-    let worst = 0, before = performance.now();
-    for (let i = 0; i < 40; i++) {
-      scrollTo(0, (document.documentElement.scrollHeight / 40) * i);
+  const browsers = await browser.newBrowserCDPSession();
+  const used = async () => (await browsers.send("SystemInfo.getProcessInfo")).processInfo.filter((p) => p.type === "renderer").reduce((sum, p) => sum + p.cpuTime, 0);
+  const before = await used();
+  await page.evaluate(async () => {
+    for (let i = 0, y = scrollY; i < 40; i++) {
+      scrollTo(0, y -= 100);
       await new Promise(requestAnimationFrame);
-      worst = Math.max(worst, performance.now() - before);
-      before = performance.now();
     }
-    return worst;
   });
-  console.log(`# 10,000 checks: the slowest of 40 frames takes ${slowest.toFixed(0)} ms`);
+  const each = ((await used()) - before) / 40 * 1000; // of the processor, which other programs take no part of
+  console.log(`# 10,000 checks: a step of scrolling takes ${each.toFixed(0)} ms`);
+  assert.ok(each < 100, `${each} ms of the processor`);
   await page.context().close();
 });
 
 test("a lost node, and a key that is deactivated", async () => {
   const key = await person("jan");
   const page = await open(key.api_key);
+  await show(page, `#/approvals/${(await ask()).approval_id}`);
+  await armed(page, "approve").waitFor();
   await page.route("**/v1/**", (route) => route.abort());
   await page.waitForSelector("text=The node does not answer", { timeout: 60000 });
+  await armed(page, "approve").click();
+  await page.waitForSelector(".decide:has-text('It is not known whether it was done. Decide the same again: it counts once.')");
   await page.unroute("**/v1/**");
+  await show(page, "#/overview");
   await page.waitForFunction(() => !document.body.innerText.includes("does not answer"), null, { timeout: 60000 });
   await send("PATCH", `/v1/keys/${key.key_id}`, { active: false }, { "X-Admin-Key": adminKey });
   await page.waitForSelector("text=You were signed out", { timeout: 60000 });

@@ -1,6 +1,6 @@
 // Decisions over time, as stacked bars and as a table.
 import { html } from "./html.js";
-import { localTime } from "./words.js";
+import { localTime, shortTime } from "./words.js";
 
 const kinds = [["allow", "allowed"], ["escalate", "escalated"], ["block", "blocked"]];
 
@@ -13,6 +13,7 @@ export function Chart({ stats }) {
   const start = (b) => b.start;
   return html`
     <figure class="chart">
+      <p class="hint">At most ${most} ${stats.step === "hour" ? "an" : "a"} ${stats.step}</p>
       <svg viewBox="0 0 100 40" preserveAspectRatio="none" aria-hidden="true">${buckets.map((b, i) => {
         let y = 40;
         return kinds.map((kind) => {
@@ -21,7 +22,7 @@ export function Chart({ stats }) {
           return height > 0 && html`<rect class=${kind[0]} x=${i * width + width * 0.1} y=${y} width=${width * 0.8} height=${height} />`;
         });
       })}</svg>
-      <p class="axis"><span>${localTime(start(buckets[0]))}</span><span>at most ${most} a ${stats.step}</span><span>${localTime(start(buckets.at(-1)))}</span></p>
+      <p class="axis"><span>${shortTime(start(buckets[0]))}</span><span>${shortTime(start(buckets.at(-1)))}</span></p>
       <figcaption class="legend">${kinds.map((kind) => html`<span><span class=${`key ${kind[0]}`}></span>${kind[1]} ${buckets.reduce((n, b) => n + of(b, kind), 0)}</span>`)}</figcaption>
       <details><summary>As a table</summary><table><thead><tr><th scope="col">From</th>${kinds.map((k) => html`<th scope="col">${k[1]}</th>`)}</tr></thead>
         <tbody>${buckets.filter((b) => total(b) > 0).map((b) => html`<tr><th scope="row">${localTime(start(b))}</th>${kinds.map((k) => html`<td>${of(b, k)}</td>`)}</tr>`)}</tbody></table></details>

@@ -2,7 +2,8 @@
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { get } from "./api.js";
 
-const passes = (error) => error.status === 0 || error.status === 429 || error.status >= 500;
+// passes reports whether another attempt may end otherwise.
+export const passes = (error) => error.status === 0 || error.status === 429 || error.status >= 500;
 
 // useLoad reads when it is first shown and when what it depends on changes. The data of
 // before stays until there is new; with `every` it is read again after so many

@@ -1,6 +1,7 @@
 // The pieces that pages are made of.
 import { html, useEffect, useRef, useState } from "./html.js";
 import { exact } from "./json.js";
+import { passes } from "./load.js";
 import { link } from "./route.js";
 import { localTime, zone } from "./words.js";
 
@@ -72,15 +73,20 @@ export const ID = ({ id }) => html`<code class="id" title=${id}><span class="sr"
 // Who is a principal; without a name it is the id of a key.
 export const Who = ({ name }) => (/^key_[0-9a-f]{32}$/.test(name) ? html`<${ID} id=${name} />` : html`<bdi>${visible(exact(name))}</bdi>`);
 
-// Failure shows an error as the API words it.
-export function Failure({ error, retry }) {
+// Decided lists decisions of people.
+export const Decided = ({ of }) => html`<ul class="decisions">${of.map((d) => html`<li><${Badge} of=${d.decision === "approve" ? "approved" : "denied"} /> <bdi title=${d.principal}>${d.name || d.principal}</bdi>${d.email && html` <span class="hint"><bdi>${d.email}</bdi></span>`}${d.groups && html` <span class="hint"><bdi>${d.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${d.at} /></span>${d.note && html`<p><bdi>${d.note}</bdi></p>`}</li>`)}</ul>`;
+
+// Failure shows an error as the API words it. After one of a change (doing), which may have been
+// made although no answer came, it says so.
+export function Failure({ error, retry, doing = false }) {
   if (!error) return null;
   return html`
     <div class="failure" role="alert">
       <p><bdi>${visible(error.message)}</bdi></p>
-      ${error.status === 0 && html`<p class="hint">Nothing was lost. What you see is as of the last answer.</p>`}
+      ${doing ? passes(error) && error.status !== 429 && html`<p>It is not known whether it was done. ${doing === true ? "Look before you do it again." : doing}</p>`
+        : error.status === 0 && html`<p>What you see is as of the last answer.</p>`}
       ${(error.requestID || error.code) && html`<p class="hint">${[error.code, error.requestID].filter(Boolean).join(" · ")}</p>`}
-      ${retry && html`<button onClick=${retry}>Try again</button>`}
+      ${retry && passes(error) && html`<button onClick=${retry}>Try again</button>`}
     </div>`;
 }
 
@@ -100,17 +106,17 @@ export function Field({ label, hint, children, wide }) {
 // Filters is a form of filters that are part of the address. Each is [name, label, options
 // or null for text].
 export function Filters({ of, values, change }) {
-  const submit = (e) => { e.preventDefault(); change(Object.fromEntries(new FormData(e.currentTarget))); };
-  const given = of.filter(([name]) => values[name]).length;
+  const submit = (e) => { e.preventDefault(); if (e.submitter) e.currentTarget.parentElement.open = false; change(Object.fromEntries(new FormData(e.currentTarget))); };
+  const given = of.filter(([name]) => values[name]);
   return html`
-    <details class="filters" open=${given > 0}>
-      <summary>Filters${given > 0 && html` <span class="count">${given}</span>`}</summary>
+    <details class="filters">
+      <summary>Filters${given.map(([name, label]) => html` <span class="given">${label}: <bdi>${visible(values[name])}</bdi></span>`)}</summary>
       <form onSubmit=${submit} key=${JSON.stringify(values)}>
         ${of.map(([name, label, options, hint]) => html`
           <${Field} label=${label} hint=${hint}>${options
             ? html`<select name=${name} onChange=${(e) => e.currentTarget.form.requestSubmit()}><option value="">any</option>${options.map((o) => html`<option selected=${values[name] === o}>${o}</option>`)}</select>`
             : html`<input name=${name} value=${values[name] ?? ""} autocomplete="off" spellcheck="false" />`}<//>`)}
-        <div class="buttons"><button class="primary">Show</button>${given > 0 && html`<button type="button" onClick=${() => change({})}>Show everything</button>`}</div>
+        <div class="buttons"><button class="primary">Show</button>${given.length > 0 && html`<button type="button" onClick=${() => change({})}>Show everything</button>`}</div>
       </form>
     </details>`;
 }
@@ -125,9 +131,10 @@ export function Pages({ list, row, empty, label }) {
     seen.observe(end.current);
     return () => seen.disconnect();
   }, [next, loading, error]);
+  const parts = list.pages.flatMap((page) => Array.from({ length: Math.ceil(page.length / 100) }, (_, i) => [page, i * 100]));
   const count = list.pages.reduce((n, page) => n + page.length, 0);
   return html`
-    ${list.pages.length > 0 && html`<ul class="rows" aria-label=${label}>${list.pages.map((page, i) => html`<${Page} key=${i} page=${page} row=${row} />`)}</ul>`}
+    ${parts.map(([page, from], i) => html`<${Part} key=${i} page=${page} from=${from} row=${row} label=${i ? `${label}, part ${i + 1}` : label} />`)}
     ${count === 0 && !loading && !error && !next && empty}
     <${Failure} error=${error} retry=${count ? more : list.reload} />
     ${loading && html`<${Loading} />`}
@@ -135,11 +142,13 @@ export function Pages({ list, row, empty, label }) {
     ${count > 0 && html`<p class="hint total" role="status">${list.total === null || list.total === undefined ? `${count} shown${next ? "" : ", which are all"}` : `${count} of ${list.total}`}</p>`}`;
 }
 
-// Page keeps its elements while its items are the same.
-function Page({ page, row }) {
+// Part is a list of up to 100 items of a page, so that those that are far from the screen cost
+// nothing, however many there are. It keeps its elements while its items are the same.
+function Part({ page, from, row, label }) {
   const kept = useRef({});
-  if (kept.current.page !== page) kept.current = { page, rows: page.map(row) };
-  return kept.current.rows;
+  if (kept.current.page !== page) kept.current = { page, rows: page.slice(from, from + 100).map(row) };
+  const { rows } = kept.current;
+  return html`<ul class="rows" aria-label=${label} style=${{ containIntrinsicHeight: `auto ${rows.length * 5.2}rem` }}>${rows}</ul>`;
 }
 
 // Said is what was done a moment ago, read out to who does not see it.

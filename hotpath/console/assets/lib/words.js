@@ -2,6 +2,7 @@
 import { exact } from "./json.js";
 
 const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const short = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const timeOnly = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
 // localTime returns a time in the viewer's zone, without the date if it is today.
@@ -9,6 +10,9 @@ export function localTime(text, now = Date.now()) {
   const at = new Date(text);
   return new Date(now).toDateString() === at.toDateString() ? timeOnly.format(at) : dateTime.format(at);
 }
+
+// shortTime returns one for an axis.
+export const shortTime = (text) => short.format(new Date(text));
 
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
@@ -27,7 +31,7 @@ export function span(milliseconds) {
 export const plural = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
 // took returns a duration that the API has rounded down to whole milliseconds.
-export const took = (ms) => (ms === 0 ? "under 1 ms" : `${ms} ms`);
+export const took = (ms) => (ms === 0 ? "under 1\u00a0ms" : `${ms}\u00a0ms`);
 
 const list = (values) => (values ?? []).join(", ");
 const money = (amount, currency) => [exact(amount), currency].filter(Boolean).join(" ");

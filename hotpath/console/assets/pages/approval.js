@@ -1,12 +1,13 @@
 // One approval: what exactly is asked, why, and the decision.
 import { html, useCallback, useEffect, useRef, useState } from "../lib/html.js";
 import { get, post, segment } from "../lib/api.js";
+import { compare, minus } from "../lib/decimal.js";
 import { exact, print } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may, session } from "../lib/session.js";
 import { useLoad, useNow } from "../lib/load.js";
 import { plural, ruleWords, span } from "../lib/words.js";
-import { Amount, Badge, Facts, Failure, ID, Linked, Loading, PlainTime, Theirs, Time, Who } from "../lib/parts.js";
+import { Amount, Badge, Decided, Facts, Failure, ID, Linked, Loading, PlainTime, Theirs, Time, Who } from "../lib/parts.js";
 
 const pause = (ms, signal) => new Promise((done) => {
   const timer = setTimeout(done, ms);
@@ -49,6 +50,9 @@ function useApproval(id) {
 export function Approval({ id, back, decided, position }) {
   const { approval, error, reload } = useApproval(id);
   const a = approval;
+  // The rules as the version that asked has them.
+  const rules = useLoad(async (signal) => (a && may("policies:read")
+    ? (await get(`/v1/policies/${segment(a.policy_id)}`, { query: { version: a.policy_version }, signal })).rules : null), [a?.policy_id, a?.policy_version]);
   if (!a) return html`<a class="back" href=${back}>All approvals</a>${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
   return html`
     <article class="approval">
@@ -56,18 +60,18 @@ export function Approval({ id, back, decided, position }) {
       <p class="state"><${Badge} of=${a.status} /><${Deadline} a=${a} /></p>
       <h1 class="ask" tabindex="-1"><${Amount} value=${a.action.amount} currency=${a.action.currency} large /><span class="verb">${a.action.action_type} to <${Theirs} text=${a.action.counterparty} /></span></h1>
       <${Failure} error=${error} />
+      <${Why} a=${a} rules=${rules.data} error=${rules.error} />
       <${Facts} of=${[
         ["Agent", html`<${Theirs} text=${a.action.agent_id} />`],
         ["Asked by", html`<${Who} name=${a.principal} />`],
         ["Asked", html`<${Time} at=${a.created_at} />`],
-        ["Policy", html`<a href=${link("policies", a.policy_id)}>${a.policy_id}</a>, version ${a.policy_version}`],
+        ["Policy", html`<a href=${link("policies", a.policy_id)}>${a.policy_id}</a>, version\u00a0${a.policy_version}`],
         ["Paid by", a.action.payment_method && html`<${Theirs} text=${a.action.payment_method} />`],
         ["Merchant or vendor", a.action.merchant_or_vendor && html`<${Theirs} text=${a.action.merchant_or_vendor} />`],
         ...Object.entries(a.action.metadata ?? {}).map(([name, value]) => [html`<${Theirs} text=${name} />`, html`<${Theirs} text=${typeof value === "string" ? value : print(value)} />`]),
       ]} />
       ${a.action.reason_text && html`<${Theirs} text=${a.action.reason_text} block />`}
-      <${Why} a=${a} />
-      <${Left} a=${a} />
+      <${Left} a=${a} rules=${rules.data} />
       <${Decisions} a=${a} />
       <${Before} a=${a} />
       <details class="exactly"><summary>Exactly what is approved</summary>
@@ -88,11 +92,10 @@ function Deadline({ a }) {
   return html`<span class=${left < 600000 ? "hint soon" : "hint"}>${left > 0 ? html`${span(left)} left, until <${Time} at=${a.expires_at} />` : "Its time is over"}</span>`;
 }
 
-// Why shows the rules that ask, as the version that asked has them.
-function Why({ a }) {
-  const { data, error } = useLoad((signal) => (may("policies:read") ? get(`/v1/policies/${segment(a.policy_id)}`, { query: { version: a.policy_version }, signal }) : null), [a.approval_id]);
+// Why shows the rules that ask.
+function Why({ a, rules: all, error }) {
   const { data: check } = useLoad((signal) => (may("checks:read") ? get(`/v1/checks/${a.check_id}`, { signal }) : null), [a.approval_id]);
-  const rules = a.rule_ids.map((id) => data?.rules.find((r) => r.rule_id === id) ?? { rule_id: id });
+  const rules = a.rule_ids.map((id) => all?.find((r) => r.rule_id === id) ?? { rule_id: id });
   return html`
     <section><h2>Why you are asked</h2>
       ${check?.message && html`<p><${Linked} text=${check.message} /></p>`}
@@ -101,26 +104,45 @@ function Why({ a }) {
     </section>`;
 }
 
-// Left shows what the budgets have left.
-function Left({ a }) {
+// Left shows what the budgets have left, and whether that is enough.
+function Left({ a, rules }) {
   if (!a.remaining?.length) return null;
   const some = (amount, count) => [amount !== null && html`<${Amount} value=${amount} currency=${a.action.currency} />`, count !== null && plural(count, "action")].filter(Boolean)
     .map((part, i) => html`${i > 0 && " and "}${part}`);
+  const open = a.status === "pending" || a.status === "approved";
   return html`
     <section><h2>What budgets have left</h2>
-      <ul class="left">${a.remaining.map((r) => html`<li><code>${r.rule_id}</code> <span>${some(r.remaining_after_approved, r.remaining_count_after_approved)} after what is approved already</span>
-        <span class="hint">${some(r.remaining, r.remaining_count)} before that</span></li>`)}</ul>
+      <ul class="left">${a.remaining.map((r) => {
+        const [amount, count] = [r.remaining_after_approved, r.remaining_count_after_approved];
+        const rule = rules?.find((of) => of.rule_id === r.rule_id);
+        const short = (amount !== null && compare(amount, a.action.amount) < 0) || count === 0;
+        const others = compare(amount, r.remaining) !== 0 || count !== r.remaining_count;
+        return html`<li><code>${r.rule_id}</code>${rule?.description && html` <span>${rule.description}</span>`}
+          <p>${some(amount, count)} left${open && !short && html`, <span class="hint">${some(amount === null ? null : minus(amount, a.action.amount), count === null ? null : count - 1)} after this</span>`}</p>
+          ${open && short && (a.rule_ids.includes(r.rule_id) ? html`<p class="hint">Less than this takes: an approval lets it pass.</p>`
+            : html`<p class="short">Too little for this: an approval alone does not let it pass while the budget has no more room.</p>`)}
+          ${others && html`<p class="hint">Others that are approved and not yet used are counted; without them ${some(r.remaining, r.remaining_count)}.</p>`}
+          ${rule && html`<p class="hint">${ruleWords(rule)}</p>`}</li>`;
+      })}</ul>
     </section>`;
 }
 
-function Decisions({ a }) {
+// missingWords says how many approvals are missing, and of whom.
+function missingWords(a) {
   const missing = a.missing ?? a.required - a.decisions.filter((d) => d.decision === "approve").length;
   const groups = a.from?.filter((g) => g.missing > 0) ?? [];
-  const of = groups.length > 0 ? ` Of ${groups.map((g) => `${g.group} ${g.missing}`).join(", of ")} at most count.` : "";
+  const anybody = missing - groups.reduce((n, g) => n + g.missing, 0);
+  let of = "";
+  if (anybody < 0) of = `, of ${groups.map((g) => g.group).join(" or ")}`; // somebody counts for either
+  else if (groups.length > 0) of = `: ${[...groups.map((g) => `${g.missing} of ${g.group}`), anybody > 0 && `${anybody} of anybody`].filter(Boolean).join(", ")}`;
+  return `${plural(missing, "approval")} missing${a.required > 1 ? ` of ${a.required}, from different people` : ""}${of}.${a.exclude_author ? " Who wrote the version does not decide." : ""}`;
+}
+
+function Decisions({ a }) {
   return html`
     <section><h2>Decisions</h2>
-      ${a.decisions.length > 0 && html`<ul class="decisions">${a.decisions.map((d) => html`<li><${Badge} of=${d.decision === "approve" ? "approved" : "denied"} /> <bdi title=${d.principal}>${d.name || d.principal}</bdi>${d.email && html` <span class="hint"><bdi>${d.email}</bdi></span>`}${d.groups && html` <span class="hint"><bdi>${d.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${d.at} /></span>${d.note && html`<p><bdi>${d.note}</bdi></p>`}</li>`)}</ul>`}
-      <p class="hint">${a.status === "pending" ? `${plural(missing, "approval")} missing${a.required > 1 ? ` of ${a.required}, from different people` : ""}.${of}${a.exclude_author ? " Who wrote the version does not decide." : ""}` : a.next_step}</p>
+      ${a.decisions.length > 0 && html`<${Decided} of=${a.decisions} />`}
+      <p class="hint">${a.status === "pending" ? missingWords(a) : html`<${Linked} text=${a.next_step} />`}</p>
     </section>`;
 }
 
@@ -180,8 +202,7 @@ function Decide({ a, reload, decided }) {
   const still = !armed || busy !== "";
   return html`
     <div class="decide" role="group" aria-label="Your decision">
-      ${error && html`<${Failure} error=${error} />`}
-      ${error && (error.status === 0 || error.status >= 500) && html`<p class="hint">It is not known whether your decision was recorded. Decide the same again: it counts once.</p>`}
+      <${Failure} error=${error} doing="Decide the same again: it counts once." />
       <input class="note" ref=${note} maxlength="4096" aria-label="Note, for the record" placeholder="Note, for the record" autocomplete="off" />
       <div class="both">
         <button class="deny" aria-disabled=${still} onClick=${() => still || decide("deny")}>${busy === "deny" ? "Denying…" : "Deny"}</button>

@@ -73,5 +73,5 @@ export function Begin({ id, rules }) {
     <section><h2>What it would have done</h2><p class="hint">These rules, over the checks that were recorded. Nothing is decided by it.</p>
       <div class="buttons"><${Field} label="Over the last"><select onChange=${(e) => setLength(e.currentTarget.value)}>${Object.keys(days).map((d) => html`<option selected=${d === length}>${d}</option>`)}</select><//>
         <button onClick=${begin}>Begin a backtest</button></div>
-      <${Failure} error=${failure} /></section>`;
+      <${Failure} error=${failure} doing /></section>`;
 }

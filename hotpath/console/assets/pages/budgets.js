@@ -12,6 +12,18 @@ export function share(b) {
   return Math.max(of(String(b.used), b.limit === null ? null : String(b.limit)), of(b.count, b.max_count));
 }
 
+// countersOf returns the first few hundred counters of a policy, and whether there are more.
+export async function countersOf(policy, signal) {
+  const counters = [];
+  let cursor;
+  for (let page = 0; page < 5; page++) {
+    const read = await get("/v1/budgets", { query: { policy_id: policy, limit: 100, cursor }, signal });
+    counters.push(...read.data);
+    if (!(cursor = read.pagination.next_cursor)) return { counters, more: false };
+  }
+  return { counters, more: true };
+}
+
 export function Budgets({ route }) {
   const { data, error, reload } = useLoad((signal) => get("/v1/policies", { query: { limit: 100 }, signal }), []);
   if (!data) return html`<${Head} title="Budgets" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
@@ -25,14 +37,15 @@ export function Budgets({ route }) {
       <${Field} label="Policy"><select name="policy_id" onChange=${(e) => show({ policy_id: e.currentTarget.value })}>
         ${[...new Set([policy, ...limited.map((p) => p.policy_id)])].map((id) => html`<option selected=${id === policy}>${id}</option>`)}</select><//>
       <${Field} label="Agent"><input name="agent_id" value=${route.query.agent_id ?? ""} autocomplete="off" /><//>
+      <${Field} label="Counterparty"><input name="counterparty" value=${route.query.counterparty ?? ""} autocomplete="off" /><//>
       <div class="buttons"><button class="primary">Show</button></div></form></div>
-    <${Counters} key=${policy} policy=${policy} agent=${route.query.agent_id} />`;
+    <${Counters} key=${policy} policy=${policy} agent=${route.query.agent_id} counterparty=${route.query.counterparty} />`;
 }
 
-function Counters({ policy, agent }) {
-  const list = usePages("/v1/budgets", { policy_id: policy, agent_id: agent, limit: 100 });
+function Counters({ policy, agent, counterparty }) {
+  const list = usePages("/v1/budgets", { policy_id: policy, agent_id: agent, counterparty, limit: 100 });
   return html`<${Pages} list=${list} label="Counters" row=${(b) => html`<${Counter} key=${b.rule_id + JSON.stringify(b.per)} b=${b} />`}
-    empty=${html`<${Empty} title="Nothing was used yet.">A counter appears with the first allowed action that it counts.<//>`} />`;
+    empty=${html`<${Empty} title=${agent || counterparty ? "Nothing is used of these." : "Nothing was used yet."}>A counter appears with the first allowed action that it counts.<//>`} />`;
 }
 
 export function Counter({ b }) {

@@ -6,7 +6,7 @@ import { link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { useLoad } from "../lib/load.js";
 import { ruleWords, took } from "../lib/words.js";
-import { Amount, Badge, Facts, Failure, Head, ID, Linked, Loading, Theirs, Time, Who } from "../lib/parts.js";
+import { Amount, Badge, Decided, Facts, Failure, Head, ID, Linked, Loading, Theirs, Time, Who } from "../lib/parts.js";
 
 // A check's identifier begins with its millisecond: by that its record is found.
 const timeOf = (id) => new Date(parseInt(id.slice(4, 16), 16)).toISOString();
@@ -39,7 +39,7 @@ export function Check({ id }) {
         <${Facts} of=${[
           ["Agent", html`<${Theirs} text=${a.agent_id} />`],
           ["Asked by", html`<${Who} name=${c.principal} />`],
-          ["Policy", html`<a href=${link("policies", a.policy_id)}>${a.policy_id}</a>, version ${c.policy_version}`],
+          ["Policy", html`<a href=${link("policies", a.policy_id)}>${a.policy_id}</a>, version\u00a0${c.policy_version}`],
           ["Paid by", a.payment_method && html`<${Theirs} text=${a.payment_method} />`],
           ["Merchant or vendor", a.merchant_or_vendor && html`<${Theirs} text=${a.merchant_or_vendor} />`],
           ["Idempotency key", a.idempotency_key && html`<${Theirs} text=${a.idempotency_key} />`],
@@ -49,12 +49,13 @@ export function Check({ id }) {
       <section><h2>The decision</h2><${Facts} of=${[
         ["Check", html`<${ID} id=${c.check_id} />`],
         ["Confidence", c.confidence],
-        ["Approval", c.approval_id && may("approvals:read") && html`<a href=${link("approvals", c.approval_id, { show: "all" })}><${ID} id=${c.approval_id} /></a>`],
         ["Took", took(c.latency_ms)],
         ["The agent was told", c.next_step && html`<${Linked} text=${c.next_step} />`],
       ]} /></section>
+      ${c.approval_id && may("approvals:read") && html`<${People} id=${c.approval_id} />`}
       <${Outcome} c=${c} />
       <details class="exactly"><summary>As the API has it</summary><pre class="json">${print(c)}</pre></details>
+      <p class="hint">Fingerprint, request and place in the hash chain, and whether the record is as it was written: <code>spendgate audit show ${c.check_id}</code></p>
     </article>`;
 }
 
@@ -74,13 +75,24 @@ function Why({ c }) {
     </section>`;
 }
 
+// People shows the approval that the check asked for or used.
+function People({ id }) {
+  const { data: a, error } = useLoad((signal) => get(`/v1/approvals/${segment(id)}`, { signal }), [id]);
+  return html`
+    <section><h2>Who decided</h2>
+      <p><a href=${link("approvals", id, { show: "all" })}><${ID} id=${id} /></a>${a && html` <${Badge} of=${a.status} />`}</p>
+      <${Failure} error=${error} />
+      ${a && (a.decisions.length > 0 ? html`<${Decided} of=${a.decisions} />` : html`<p class="hint">Nobody so far.</p>`)}
+    </section>`;
+}
+
 function Outcome({ c }) {
   if (c.decision !== "allow") return null;
   const [o, r] = [c.outcome, c.redemption];
   return html`
     <section><h2>What became of it</h2>
       ${r && html`<${Facts} of=${[
-        ["Redeemed by", html`<bdi>${r.principal}</bdi>`], ["Redeemed", html`<${Time} at=${r.redeemed_at} />`],
+        ["Redeemed by", html`<${Who} name=${r.principal} />`], ["Redeemed", html`<${Time} at=${r.redeemed_at} />`],
         ["In doubt since", r.in_doubt_at && html`<${Time} at=${r.in_doubt_at} />`],
       ]} />`}
       ${!o ? html`<p class="hint">Nothing was reported yet.</p>` : html`<${Facts} of=${[
@@ -90,7 +102,7 @@ function Outcome({ c }) {
         ["Flags", o.flags.join(", ")],
         ["Reference", o.reference && html`<${Theirs} text=${o.reference} />`],
         ["Note", o.note && html`<${Theirs} text=${o.note} />`],
-        ["Reported by", html`<bdi>${o.principal}</bdi>, report ${o.report}`],
+        ["Reported by", html`<${Who} name=${o.principal} />, report ${o.report}`],
         ["Reported", html`<${Time} at=${o.at} />`],
       ]} />`}
     </section>`;

@@ -6,6 +6,7 @@ import { may } from "../lib/session.js";
 import { useLoad } from "../lib/load.js";
 import { ruleWords } from "../lib/words.js";
 import { Empty, Failure, Field, Head, Loading, Pages, Time, Who } from "../lib/parts.js";
+import { InUse } from "./in-use.js";
 import { Difference } from "./policies.js";
 import { flipRow, NoFlips, Report } from "./report.js";
 
@@ -35,6 +36,7 @@ export function Draft({ id }) {
     <p>By ${draft.author ? html`<${Who} name=${draft.author.principal} />` : "an admin"}, <${Time} at=${draft.created_at} />${draft.note && html`: <bdi>${draft.note}</bdi>`}</p>
     <section><h2>Rules</h2><ul class="rules">${draft.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
     <${Difference} from=${live} to=${draft} title=${`What differs from version ${live.version}, which is in force`} />
+    <${InUse} id=${id} before=${live.rules} after=${draft.rules} />
     ${draft.policy_version && html`<${Approvals} id=${id} draft=${draft} reload=${reload} />`}
     ${report && html`<${Report} report=${report.report} />`}
     ${may("policies:write") && html`<${End} id=${id} draft=${draft} live=${live} />`}
@@ -42,14 +44,17 @@ export function Draft({ id }) {
       <${Pages} list=${{ pages: [report.flips], next: null, loading: false, error: null, total: report.report.flips.total }} label="Flips" row=${flipRow} empty=${html`<${NoFlips} />`} /></section>`}`;
 }
 
+const entries = (text) => text.split(",").map((s) => s.trim()).filter(Boolean);
+
 // Approvals shows who has approved the draft, where the version in force asks people, and
 // approves exactly the draft that is shown.
 function Approvals({ id, draft, reload }) {
   const [failure, setFailure] = useState(null);
   const [note, setNote] = useState("");
+  const [drop, setDrop] = useState("");
   const approve = async () => {
     try {
-      await post(path(id, "/approve"), { draft_hash: draft.draft_hash, ...(note.trim() && { note: note.trim() }) });
+      await post(path(id, "/approve"), { draft_hash: draft.draft_hash, ...(note.trim() && { note: note.trim() }), ...(entries(drop).length && { drop_budgets: entries(drop) }) });
       setFailure(null);
       reload();
     } catch (e) {
@@ -59,11 +64,12 @@ function Approvals({ id, draft, reload }) {
   const groups = draft.from?.filter((g) => g.missing > 0).map((g) => `${g.missing} of ${g.group}`) ?? [];
   return html`
     <section><h2>Approvals</h2>
-      ${draft.approvals.length > 0 && html`<ul class="decisions">${draft.approvals.map((a) => html`<li><bdi title=${a.principal}>${a.name || a.principal}</bdi>${a.email && html` <span class="hint"><bdi>${a.email}</bdi></span>`}${a.groups && html` <span class="hint"><bdi>${a.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${a.at} />${!a.counts && ", does not count"}</span>${a.note && html`<p><bdi>${a.note}</bdi></p>`}</li>`)}</ul>`}
+      ${draft.approvals.length > 0 && html`<ul class="decisions">${draft.approvals.map((a) => html`<li><bdi title=${a.principal}>${a.name || a.principal}</bdi>${a.email && html` <span class="hint"><bdi>${a.email}</bdi></span>`}${a.groups && html` <span class="hint"><bdi>${a.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${a.at} />${!a.counts && ", does not count"}${a.drop_budgets?.length > 0 && `, budgets that may end: ${a.drop_budgets.join(", ")}`}</span>${a.note && html`<p><bdi>${a.note}</bdi></p>`}</li>`)}</ul>`}
       <p class="hint">Version ${draft.policy_version}, which is in force, asks ${draft.required} others than the author. ${draft.missing > 0 ? `Missing: ${draft.missing}${groups.length > 0 ? ` (${groups.join(", ")})` : ""}.` : "Nobody is missing."}</p>
       ${may("approvals:decide") && html`<${Field} label="Note for those who read the record"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
+        <${Field} label="Budgets that may end though they are in use" hint="Their rule_ids, with commas between them; none as a rule."><input value=${drop} onInput=${(e) => setDrop(e.currentTarget.value)} /><//>
         <div class="buttons"><button class="primary" onClick=${approve}>Approve exactly this draft</button></div>`}
-      <${Failure} error=${failure} /></section>`;
+      <${Failure} error=${failure} doing /></section>`;
 }
 
 // End promotes the draft, or deletes it.
@@ -79,7 +85,7 @@ function End({ id, draft, live }) {
       setFailure(e);
     }
   };
-  const dropped = drop.split(",").map((s) => s.trim()).filter(Boolean);
+  const dropped = entries(drop);
   const promote = act(() => post(path(id, "/promote"), dropped.length ? { drop_budgets: dropped } : undefined, { ifMatch: live.version }));
   const end = act(() => call("DELETE", path(id)));
   return html`
@@ -88,5 +94,5 @@ function End({ id, draft, live }) {
       ${(failure?.code === "budget_in_use" || drop) && html`<${Field} label="Budgets that end though they are in use" hint="Their rule_ids, with commas between them. What was used of them is counted no longer."><input value=${drop} onInput=${(e) => setDrop(e.currentTarget.value)} /><//>`}
       <div class="buttons"><button class="primary" onClick=${promote}>Promote it to version ${live.version + 1}</button>
         ${sure ? html`<button onClick=${end}>Yes, delete it</button>` : html`<button onClick=${() => setSure(true)}>Delete the draft</button>`}</div>
-      <${Failure} error=${failure} /></section>`;
+      <${Failure} error=${failure} doing /></section>`;
 }

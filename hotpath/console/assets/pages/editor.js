@@ -8,6 +8,7 @@ import { differences } from "../lib/diff.js";
 import { Badge, Failure, Field, Head, Linked, Loading } from "../lib/parts.js";
 import { Begin } from "./backtests.js";
 import { putDraft } from "./draft.js";
+import { InUse } from "./in-use.js";
 import { bodyOf } from "./policies.js";
 
 const blank = { policy_id: "refunds", name: "Refunds", rules: [{ rule_id: "cap", rule_type: "max_amount", description: "No refund over 500 USD", parameters: { limit: 500, currency: "USD" } }] };
@@ -60,9 +61,9 @@ function Form({ before, id }) {
       <textarea ref=${area} class="code" wrap="off" spellcheck="false" autocapitalize="off" aria-label="The policy as JSON" aria-invalid=${shown.length > 0} aria-describedby="faults"
         value=${text} onInput=${(e) => { setText(e.currentTarget.value); setFaults([]); }}></textarea></div>
     <div id="faults" role="status">${shown.length > 0 && html`<ul class="faults">${shown.map((f) => html`<li><button class="plain" onClick=${() => to(f.line)}>Line ${f.line}</button> <bdi>${f.text}</bdi></li>`)}</ul>`}</div>
-    <${Failure} error=${error?.status === 422 && faults.length ? null : error} />
+    <${Failure} error=${error?.status === 422 && faults.length ? null : error} doing />
     ${(error?.code === "budget_in_use" || drop) && html`<${Field} label="Budgets that end though they are in use" hint="Their rule_ids, with commas between them. What was used of them is counted no longer."><input value=${drop} onInput=${(e) => setDrop(e.currentTarget.value)} /><//>`}
-    ${!syntax && id && html`<section><h2>What changes</h2><ul class="rules">${changed(before, text).map((d) => html`<li>${d}</li>`)}</ul></section>`}
+    ${!syntax && id && html`<section><h2>What changes</h2><ul class="rules">${changed(before, text).map((d) => html`<li>${d}</li>`)}</ul></section><${InUse} id=${id} before=${before.rules} after=${rulesIn(text)} />`}
     <${Field} label="Note: why, for those who read the versions"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
     <p class="buttons"><button class="primary" disabled=${busy || Boolean(syntax)} onClick=${store}>${busy ? "Storing…" : "Store as the newest version"}</button>
       ${id && html` <button disabled=${busy || Boolean(syntax)} onClick=${shadow}>Judge beside it, as a draft</button>`}</p>
@@ -75,6 +76,14 @@ function changed(before, text) {
     return differences(before, { ...before, ...parse(text) });
   } catch {
     return ["It cannot be compared as it stands."];
+  }
+}
+
+function rulesIn(text) {
+  try {
+    return parse(text).rules;
+  } catch {
+    return [];
   }
 }
 

@@ -4,7 +4,7 @@ import { get } from "../lib/api.js";
 import { print } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { useLoad } from "../lib/load.js";
-import { Empty, Failure, Head, Loading, Time } from "../lib/parts.js";
+import { Empty, Failure, Head, ID, Loading, PlainTime, Time } from "../lib/parts.js";
 
 export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.expired", "approval.used",
   "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "policy.created", "policy.forced", "policy.draft_approved", "key.changed", "check.redeemed", "check.in_doubt"];
@@ -24,6 +24,12 @@ export function Events({ route }) {
     <${Feed} key=${`${type}${from}${last}`} type=${type} from=${from} length=${lengths[last]} />`;
 }
 
+// Leads are links to what an event is about.
+function Leads({ data }) {
+  const to = [["checks", data.check_id ?? data.used_by_check_id], ["approvals", data.approval_id]].filter(([, id]) => id);
+  return to.length > 0 && html`<p class="leads">${to.map(([page, id]) => html`<a href=${link(page, id)}><${ID} id=${id} /></a> `)}</p>`;
+}
+
 function Feed({ type, from, length }) {
   const [state, setState] = useState({ events: [], after: undefined, more: true, error: null, loading: false });
   const [begin] = useState(() => from || new Date(Date.now() - length).toISOString());
@@ -39,7 +45,7 @@ function Feed({ type, from, length }) {
   useEffect(() => { read(); }, []);
   return html`
     <p class="hint">Since ${html`<${Time} at=${begin} />`}, the oldest first.</p>
-    <ul class="rows" aria-label="Events">${state.events.map((e) => html`<li key=${e.id}><details class="event"><summary><span>${e.type}</span> <span class="hint">${e.data.policy_id ?? e.data.key_id ?? ""} · ${e.timestamp.slice(11, 19)} UTC · ${e.sequence}</span></summary><pre class="json">${print(e.data)}</pre></details></li>`)}</ul>
+    <ul class="rows" aria-label="Events">${state.events.map((e) => html`<li key=${e.id}><details class="event"><summary><span>${e.type}</span> <span class="hint">${e.data.policy_id ?? e.data.key_id ?? ""} · <${PlainTime} at=${e.timestamp} /> · ${e.sequence}</span></summary><${Leads} data=${e.data} /><pre class="json">${print(e.data)}</pre></details></li>`)}</ul>
     ${state.events.length === 0 && !state.loading && !state.error && !state.more && html`<${Empty} title="No events since then.">What happens appears here: violations, approvals, outcomes, budgets that are used up, changes.<//>`}
     <${Failure} error=${state.error} />
     ${state.loading ? html`<${Loading} />` : html`<p class="more"><button onClick=${read}>${state.more ? "Show more" : "Look for newer ones"}</button></p>`}`;

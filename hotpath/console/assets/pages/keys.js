@@ -39,12 +39,8 @@ export function Keys() {
   return html`
     <${Head} title="Keys" />
     ${made && html`<div class="once" role="status"><p>The new key of ${made.name}. It is shown this once.</p><code class="hash">${made.api_key}</code> <button onClick=${() => setMade(null)}>I have it</button></div>`}
-    <${Failure} error=${failure} />
-    <${Pages} list=${list} label="Keys, the newest first" row=${(k) => html`<li key=${k.key_id}><div class="row"><span class="what">${k.name}</span>
-      <span class="side-note"><${Badge} of=${k.active ? "active" : "failed"}>${k.active ? "active" : "inactive"}<//> <button onClick=${() => change(k, { active: !k.active })}>${k.active ? "Deactivate" : "Activate"}</button></span>
-      <span class="by">${k.role ?? k.scopes?.join(", ") ?? "full"} · ${k.principal ?? "no principal"}${k.owner && ` · of ${k.owner}`}${k.groups && ` · groups ${k.groups.join(", ")}`}${k.agent_ids && ` · agents ${k.agent_ids.join(", ")}`}${k.policy_ids && ` · policies ${k.policy_ids.join(", ")}`} · ${k.rate_limit_rpm} a minute · ${k.last_used_at ? html`last used <${PlainTime} at=${k.last_used_at} />` : "never used"}${k.expires_at && html` · until <${PlainTime} at=${k.expires_at} />`} · <${ID} id=${k.key_id} /></span></div></li>`}
-      empty=${html`<${Empty} title="No keys." />`} />
-    <section><h2>A new key</h2><form class="try" onSubmit=${make}>
+    <${Failure} error=${failure} doing />
+    <details class="new"><summary>A new key</summary><form class="try" onSubmit=${make}>
       <${Field} label="Name"><input name="name" required maxlength="255" autocomplete="off" /><//>
       <${Field} label="Role"><select name="role">${roleNames.map((r) => html`<option selected=${r === "approver"}>${r}</option>`)}</select><//>
       <${Field} label="Principal" hint="Who stands behind it"><input name="principal" maxlength="128" autocomplete="off" /><//>
@@ -54,5 +50,9 @@ export function Keys() {
       <${Field} label="Policies" hint="The only ones; with commas"><input name="policy_ids" autocomplete="off" /><//>
       <${Field} label="Requests a minute"><input name="rate_limit_rpm" inputmode="numeric" placeholder="100" /><//>
       <${Field} label="Expires" hint="RFC 3339"><input name="expires_at" placeholder="2027-01-31T00:00:00Z" /><//>
-      <div class="buttons"><button class="primary">Make it</button></div></form></section>`;
+      <div class="buttons"><button class="primary">Make it</button></div></form></details>
+    <${Pages} list=${list} label="Keys, the newest first" row=${(k) => html`<li key=${k.key_id}><div class="row"><span class="what">${k.name}</span>
+      <span class="side-note"><${Badge} of=${k.active ? "active" : "failed"}>${k.active ? "active" : "inactive"}<//> <button onClick=${() => change(k, { active: !k.active })}>${k.active ? "Deactivate" : "Activate"}</button></span>
+      <span class="by">${k.role ?? k.scopes?.join(", ") ?? "full"} · ${k.principal ?? "no principal"}${k.owner && ` · of ${k.owner}`}${k.groups && ` · groups ${k.groups.join(", ")}`}${k.agent_ids && ` · agents ${k.agent_ids.join(", ")}`}${k.policy_ids && ` · policies ${k.policy_ids.join(", ")}`} · ${k.rate_limit_rpm} a minute · ${k.last_used_at ? html`last used <${PlainTime} at=${k.last_used_at} />` : "never used"}${k.expires_at && html` · until <${PlainTime} at=${k.expires_at} />`} · <${ID} id=${k.key_id} /></span></div></li>`}
+      empty=${html`<${Empty} title="No keys." />`} />`;
 }

@@ -7,7 +7,7 @@ import { useLoad } from "../lib/load.js";
 import { plural, took as inWords } from "../lib/words.js";
 import { Chart } from "../lib/chart.js";
 import { Empty, Failure, Head, Loading, Time } from "../lib/parts.js";
-import { Counter, share } from "./budgets.js";
+import { Counter, countersOf, share } from "./budgets.js";
 
 const ranges = { "1 hour": ["minute", 3600e3], "1 day": ["hour", 86400e3], "30 days": ["day", 29 * 86400e3] };
 
@@ -21,6 +21,7 @@ export function Overview({ route, waiting }) {
   return html`
     <${Head} title="Overview" />
     ${may("approvals:decide") && html`<p class="lead">${waiting.count ? html`<a href=${link("approvals")}>${plural(waiting.count, "approval")} waiting for you</a>` : "Nothing waits for you."}</p>`}
+    ${may("approvals:read") && html`<${Pending} />`}
     <section><h2>Decisions</h2>
       <div class="tabs" role="group" aria-label="How long">${Object.keys(ranges).map((name) => html`<a href=${link("overview", "", { range: name })} aria-current=${name === range ? "true" : undefined}>${name}</a>`)}</div>
       ${stats.error?.status === 404 ? html`<${Empty} title="This node counts no decisions." />` : html`<${Failure} error=${stats.error} retry=${stats.reload} />`}
@@ -28,6 +29,16 @@ export function Overview({ route, waiting }) {
     </section>
     <${Latency} />
     ${may("budgets:read") && may("policies:read") && html`<${Near} />`}`;
+}
+
+// Pending says what waits for people, whoever they are.
+function Pending() {
+  const { data, error } = useLoad((signal) => get("/v1/approvals", { query: { status: "pending", limit: 100 }, signal }), [], 15000);
+  if (error) return html`<${Failure} error=${error} />`;
+  if (!data) return null;
+  const [count, more] = [data.data.length, data.pagination.has_more];
+  if (count === 0) return html`<p>No approval is pending.</p>`;
+  return html`<p><a href=${link("approvals", "", { show: "all", status: "pending" })}>${more ? `${count} or more approvals are` : count === 1 ? "1 approval is" : `${count} approvals are`} pending</a>${!more && html`, the oldest since <${Time} at=${data.data.at(-1).created_at} />`}.</p>`;
 }
 
 // Latency says how long the newest checks took, by what is on record with each of them.
@@ -49,13 +60,15 @@ function Near() {
   const { data, error } = useLoad(async (signal) => {
     const policies = await get("/v1/policies", { query: { limit: 100 }, signal });
     const limited = policies.data.filter((p) => p.rules.some((r) => r.rule_type === "budget")).slice(0, 10);
-    const read = await Promise.all(limited.map((p) => get("/v1/budgets", { query: { policy_id: p.policy_id, limit: 100 }, signal })));
-    return read.flatMap((page) => page.data).filter((b) => share(b) >= 0.5).sort((a, b) => share(b) - share(a)).slice(0, 8);
+    const read = await Promise.all(limited.map((p) => countersOf(p.policy_id, signal)));
+    const near = read.flatMap((of) => of.counters).filter((b) => share(b) >= 0.5).sort((a, b) => share(b) - share(a)).slice(0, 8);
+    return { near, all: !policies.pagination.has_more && limited.length < 10 && read.every((of) => !of.more) };
   }, [], 60000);
   return html`
     <section><h2>Budgets near their limit</h2>
       <${Failure} error=${error} />
-      ${data && (data.length ? html`<ul class="rows">${data.map((b) => html`<${Counter} key=${b.policy_id + b.rule_id + JSON.stringify(b.per)} b=${b} />`)}</ul>`
+      ${data && (data.near.length ? html`<ul class="rows">${data.near.map((b) => html`<${Counter} key=${b.policy_id + b.rule_id + JSON.stringify(b.per)} b=${b} />`)}</ul>`
         : html`<${Empty} title="None is used by half.">A budget appears here when half of it is used.<//>`)}
+      ${data && !data.all && html`<p class="hint">There are more counters than were looked at. <a href=${link("budgets")}>All of them</a> are under Budgets, and the metric <code>spendgate_budget_used_ratio</code> watches.</p>`}
     </section>`;
 }

@@ -1,5 +1,5 @@
 // Policies: versions with author and note, what differs, and a new version.
-import { html, useState } from "../lib/html.js";
+import { html } from "../lib/html.js";
 import { get, segment } from "../lib/api.js";
 import { print } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
@@ -26,29 +26,37 @@ export function Policies({ route }) {
 }
 
 function Policy({ id, route }) {
-  const { data, error, reload } = useLoad((signal) => get(`/v1/policies/${segment(id)}/versions`, { query: { limit: 50 }, signal }), [id]);
+  const [version, against] = [route.query.version, route.query.with];
+  const read = useLoad(async (signal) => {
+    const of = (number) => get(`/v1/policies/${segment(id)}`, { query: { version: number }, signal });
+    const shown = await of(version);
+    const other = against ?? (shown.version > 1 ? shown.version - 1 : undefined);
+    return { shown, before: other !== undefined && Number(other) !== shown.version ? await of(other) : null };
+  }, [id, version, against]);
   const { data: draft } = useLoad((signal) => draftOf(id, signal), [id]);
-  const [shown, show] = useState(null);
-  const [beside, compare] = useState(null);
-  if (!data) return html`<${Head} title=${id} />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
-  const versions = data.data;
-  const number = shown ?? Number(route.query.version ?? versions[0].version);
-  const at = Math.max(0, versions.findIndex((v) => v.version === number));
-  const p = versions[at];
-  const before = versions.find((v) => v.version === beside && v !== p) ?? versions[at + 1];
+  const list = usePages(`/v1/policies/${segment(id)}/versions`, { limit: 20 });
+  if (!read.data) return html`<${Head} title=${id} />${read.error ? html`<${Failure} error=${read.error} retry=${read.reload} />` : html`<${Loading} />`}`;
+  const { shown: p, before } = read.data;
+  const listed = list.pages.flat();
+  const others = listed.filter((v) => v.version !== p.version);
+  const made = listed.find((v) => v.version === p.version); // with author and note
+  const compare = (other) => go(link("policies", id, { version: p.version, with: other }), true);
   return html`
     <p class="crumbs"><a class="back" href=${link("policies")}>All policies</a></p>
     <${Head} title=${p.name}>${may("policies:write") && html`<a class="button primary" href=${link("policies", [id, "edit"])}>Edit</a>`}<//>
     <p class="hint">${id}${p.description && ` · ${p.description}`}</p>
     ${draft && html`<p><a class="button" href=${link("policies", [id, "draft"])}>A draft judges beside it</a></p>`}
-    <div class="buttons"><${Choice} label="Version" of=${versions} value=${p} change=${show} />
-      ${before && html`<${Choice} label="Compared with" of=${versions.filter((v) => v !== p)} value=${before} change=${compare} />`}</div>
-    <p>By ${p.author ? html`<${Who} name=${p.author.principal} />` : "spendgate itself"}${p.drafted_by && html`, drafted by <${Who} name=${p.drafted_by.principal} />`}, <${Time} at=${p.updated_at} />${p.note && html`: <bdi>${p.note}</bdi>`}</p>
+    <p>Version\u00a0${p.version}${made && html`, by <${By} p=${made} />`}, <${Time} at=${p.updated_at} />${made?.note && html`: <bdi>${made.note}</bdi>`}</p>
     <section><h2>Rules</h2><ul class="rules">${p.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
     ${before && html`<${Difference} from=${before} to=${p} />`}
+    ${before && others.length > 1 && html`<${Choice} label="Compared with" of=${others} value=${before.version} change=${compare} />`}
     <details class="exactly"><summary>As the API has it</summary><pre class="json">${print(bodyOf(p))}</pre></details>
-    ${data.pagination.has_more && html`<p class="hint">Older versions: <code>spendgate policies versions ${id}</code>.</p>`}`;
+    <section><h2>Versions</h2><${Pages} list=${list} label="Versions, the newest first" row=${(v) => html`<li key=${v.version}><a class="row" href=${link("policies", id, { version: v.version })}>
+      <span class="what">version ${v.version}</span><span class="side-note"><${PlainTime} at=${v.updated_at} /></span>
+      ${v.note && html`<span class="to"><bdi>${v.note}</bdi></span>`}<span class="by"><${By} p=${v} /></span></a></li>`} /></section>`;
 }
+
+const By = ({ p }) => html`${p.author ? html`<${Who} name=${p.author.principal} />` : "spendgate itself"}${p.drafted_by && html`, drafted by <${Who} name=${p.drafted_by.principal} />`}`;
 
 // bodyOf is what makes a version: all but what the service adds to one or to a draft, so that
 // no member is lost by an edit.
@@ -59,7 +67,7 @@ export function bodyOf(p) {
 
 function Choice({ label, of, value, change }) {
   return html`<label class="field inline filterbar"><span class="label">${label}</span><select onChange=${(e) => change(Number(e.currentTarget.value))}>
-    ${of.map((v) => html`<option value=${v.version} selected=${v === value}>${v.version}</option>`)}</select></label>`;
+    ${of.map((v) => html`<option value=${v.version} selected=${v.version === value}>${v.version}</option>`)}</select></label>`;
 }
 
 export function Difference({ from, to, title }) {

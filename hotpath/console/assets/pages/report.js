@@ -24,11 +24,13 @@ export function Report({ report }) {
       <tbody>${decisions.map((from) => html`<tr><th scope="row"><${Badge} of=${from} /></th>${decisions.map((to) => html`<${Cell} of=${report.matrix[from][to]} flip=${from !== to} />`)}</tr>`)}</tbody>
     </table></div></section>
     ${report.rules.length > 0 && html`<section><h2>Rules</h2><div class="wide-table" tabindex="0" role="region" aria-label="Rules"><table>
-      <thead><tr><th scope="col">Rule</th><th scope="col">blocked</th><th scope="col">would block</th><th scope="col">escalated</th><th scope="col">would escalate</th></tr></thead>
-      <tbody>${report.rules.map((r) => html`<tr><th scope="row"><code>${r.rule_id}</code></th><td>${r.recorded.block}</td><td>${r.candidate.block}</td><td>${r.recorded.escalate}</td><td>${r.candidate.escalate}</td></tr>`)}</tbody>
+      <caption class="hint">As recorded, and as it would be.</caption><thead><tr><th scope="col">Rule</th><th scope="col">blocks</th><th scope="col">escalates</th></tr></thead>
+      <tbody>${report.rules.map((r) => html`<tr><th scope="row"><code>${r.rule_id}</code></th><td><${Change} from=${r.recorded.block} to=${r.candidate.block} /></td><td><${Change} from=${r.recorded.escalate} to=${r.candidate.escalate} /></td></tr>`)}</tbody>
     </table></div></section>`}
     ${report.budgets.length > 0 && html`<section><h2>Budgets at their fullest</h2><ul class="rows">${report.budgets.map((b) => html`<${Peak} key=${b.rule_id + b.currency} b=${b} />`)}</ul></section>`}`;
 }
+
+const Change = ({ from, to }) => html`${from} → ${from === to ? to : html`<strong>${to}</strong>`}`;
 
 function Cell({ of, flip }) {
   const amounts = Object.entries(of.amounts);

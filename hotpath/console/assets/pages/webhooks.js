@@ -30,13 +30,13 @@ function List() {
   return html`
     <${Head} title="Webhooks" />
     ${secret && html`<div class="once" role="status"><p>The secret of the new webhook. It is shown this once.</p><code class="hash">${secret.secret}</code></div>`}
-    <${Failure} error=${error ?? failure} />
-    ${!data ? html`<${Loading} />` : data.data.length === 0 ? html`<${Empty} title="No webhooks.">Give a URL that takes events, and the types it is for.<//>`
-      : html`<ul class="rows">${data.data.map((w) => html`<li key=${w.webhook_id}><a class="row" href=${link("webhooks", w.webhook_id)}><span class="what">${w.url}</span><span class="side-note"><${Badge} of=${w.status} /></span><span class="by">${w.event_types.join(", ")}</span></a></li>`)}</ul>`}
-    <section><h2>A new webhook</h2><form class="try" onSubmit=${make}>
+    <${Failure} error=${error} /><${Failure} error=${failure} doing />
+    <details class="new"><summary>A new webhook</summary><form class="try" onSubmit=${make}>
       <${Field} label="URL"><input name="url" type="url" required /><//>
       <${Field} label="Event types" hint="With commas between them"><input name="types" value="approval.requested" required /><//>
-      <div class="buttons"><button class="primary">Make it</button></div></form></section>`;
+      <div class="buttons"><button class="primary">Make it</button></div></form></details>
+    ${!data ? html`<${Loading} />` : data.data.length === 0 ? html`<${Empty} title="No webhooks.">Give a URL that takes events, and the types it is for.<//>`
+      : html`<ul class="rows">${data.data.map((w) => html`<li key=${w.webhook_id}><a class="row" href=${link("webhooks", w.webhook_id)}><span class="what">${w.url}</span><span class="side-note"><${Badge} of=${w.status} /></span><span class="by">${w.event_types.join(", ")}</span></a></li>`)}</ul>`}`;
 }
 
 function Webhook({ id, failed }) {
@@ -62,7 +62,7 @@ function Webhook({ id, failed }) {
     <${Head} title="Webhook"><button onClick=${() => act("What waits is tried now.", "POST", `${path}/retry`)}>Try what waits now</button>
       <button onClick=${() => act("Changed.", "PATCH", path, { status: w.status === "active" ? "disabled" : "active" })}>${w.status === "active" ? "Disable" : "Enable"}</button><//>
     <p>${w.url} <${Badge} of=${w.status} /></p><p class="hint">${w.event_types.join(", ")}</p>
-    <p role="status">${said}</p><${Failure} error=${failure} />
+    <p role="status">${said}</p><${Failure} error=${failure} doing />
     <section><h2>Deliveries of the last seven days</h2>
       <div class="tabs"><a href=${link("webhooks", id)} aria-current=${failed ? undefined : "true"}>All</a><a href=${link("webhooks", id, { status: "failed" })} aria-current=${failed ? "true" : undefined}>Failed</a></div>
       <${Pages} list=${list} label="Deliveries" row=${(d) => html`<li key=${d.delivery_id}><div class="row"><span class="what">${d.event_type}</span>
