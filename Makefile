@@ -209,6 +209,12 @@ BEFORE ?= HEAD
 bench-peers: bench-build $(filter .bin/opa .bin/cerbos .bin/before,$(PEERS:%=.bin/%)) ## measure beside PEERS (opa cerbos postgres)
 	@.bin/peers -peers '$(PEERS)' $(BENCHFLAGS)
 
+# valgrind is needed where the processor's counters cannot be read.
+.PHONY: bench-instructions
+bench-instructions: build .bin/before ## count instructions a check, node and PostgreSQL apart, beside BEFORE, a commit
+	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/instructions
+	@.bin/instructions $(BENCHFLAGS)
+
 # The linter is a module of its own, apart from the service's dependencies.
 LINT_MODULE := deploy/lint
 LINTER      := .bin/golangci-lint

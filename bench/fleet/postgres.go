@@ -127,6 +127,32 @@ func (p *Postgres) Start(ctx context.Context) error {
 	return p.await(ctx, p.Pool.Ping)
 }
 
+// Shutdown ends the server as an operator would, once its clients are gone.
+func (p *Postgres) Shutdown() error {
+	p.Pool.Reset() // it is a client, too
+	return p.End()
+}
+
+// Keep copies the data of a server that does not run; PutBack makes them its data again.
+func (p *Postgres) Keep(ctx context.Context) error {
+	if out, err := exec.CommandContext(ctx, "cp", "-a", p.data, p.data+".kept").CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot copy a cluster: %w: %s", err, out)
+	}
+	return nil
+}
+
+// PutBack replaces the data of a server that does not run by what was kept.
+func (p *Postgres) PutBack() error {
+	err := os.RemoveAll(p.data)
+	if err == nil {
+		err = os.Rename(p.data+".kept", p.data)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot put a cluster back: %w", err)
+	}
+	return nil
+}
+
 // Close ends the server at once, in a way that leaves no shared memory behind.
 func (p *Postgres) Close() error {
 	if p.Running() {

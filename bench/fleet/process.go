@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -28,6 +29,7 @@ type Process struct {
 	as      *syscall.Credential
 	logPath string
 	pidPath string // of the file by which a later program finds the process
+	under   []string
 
 	mu      sync.Mutex
 	process *os.Process
@@ -48,8 +50,9 @@ func (p *Process) Launch() error {
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", p.name, err)
 	}
-	defer log.Close()                                                   //nolint:errcheck // the child has its own
-	cmd := exec.CommandContext(context.Background(), p.path, p.args...) // it outlives whoever starts it
+	defer log.Close() //nolint:errcheck // the child has its own
+	all := slices.Concat(p.under, []string{p.path}, p.args)
+	cmd := exec.CommandContext(context.Background(), all[0], all[1:]...) // it outlives whoever starts it
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = filepath.Dir(p.logPath), p.env, log, log
 	cmd.SysProcAttr = processAttributes(p.as, p.pidPath != "")
 	started, done := make(chan error), make(chan struct{})
@@ -111,6 +114,16 @@ func (p *Process) adopt() bool {
 	}
 	return false
 }
+
+// Under makes the next starts run the program under a command, such as an emulator.
+func (p *Process) Under(command ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.under = command
+}
+
+// Children returns the processes that it has started.
+func (p *Process) Children() ([]int, error) { return childrenOf(p.PID()) }
 
 func (p *Process) runningLocked() bool {
 	if p.process == nil {
