@@ -148,6 +148,9 @@ func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 			fmt.Fprintf(out, "\nbudget %s: at most %s of %s %s\n", printable(budget.RuleID), budget.Used.Value, budget.Limit,
 				printable(budget.Currency))
 		}
+		if budget.Count != nil && budget.MaxCount != nil {
+			fmt.Fprintf(out, "\nbudget %s: at most %s of %d actions\n", printable(budget.RuleID), budget.Count.Value, *budget.MaxCount)
+		}
 	}
 	noun := "flips"
 	if r.Flips.Total == 1 {

@@ -36,7 +36,8 @@ func TestPoliciesBacktest(t *testing.T) {
 				`"pagination":{"next_cursor":null,"has_more":false}}`)
 		default:
 			_, _ = fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":1},"flips":{"total":1,"looser":1,`+
-				`"to_allow":%d},"matrix":{},"rules":[],"budgets":[]}}`, toAllow)
+				`"to_allow":%d},"matrix":{},"rules":[],"budgets":[`+
+				`{"rule_id":"many","max_count":5,"count":{"value":4,"per":{}}}]}}`, toAllow)
 		}
 	}))
 	defer service.Close()
@@ -52,7 +53,8 @@ func TestPoliciesBacktest(t *testing.T) {
 			environ: []string{"SPENDGATE_API_URL=" + service.URL, "SPENDGATE_API_KEY=svc_live_00000000000000000000000000000000"},
 		}
 		args := []string{"policies", "backtest", "-f", file, "--from", "2026-11-01", "--to", "2026-11-02", "--fail-on-looser"}
-		if got := run(context.Background(), p, args); got != c.exit || !strings.Contains(out.String(), "chk_1") {
+		if got := run(context.Background(), p, args); got != c.exit || !strings.Contains(out.String(), "chk_1") ||
+			!strings.Contains(out.String(), "budget many: at most 4 of 5 actions") {
 			t.Errorf("%d to allow: exit %d\n%s", c.toAllow, got, out.String())
 		}
 	}
