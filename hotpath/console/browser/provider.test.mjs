@@ -43,7 +43,7 @@ async function start(kid) {
   for (const fault of ["server_error", "backchannel.error"]) provider.on(fault, (_, e) => console.error(fault, e));
   provider.use(async (ctx, next) => {
     await next();
-    const back = ctx.response.get("location");
+    const back = ctx.response.get("location") ?? "";
     if (hold && back.startsWith(`${api}/console/callback`)) {
       ctx.remove("location");
       Object.assign(ctx, { status: 200, type: "html", body: `<p id="held">${back.replaceAll("&", "&amp;")}</p>` });
