@@ -328,6 +328,30 @@ func TestTwoAgents(t *testing.T) {
 	}
 }
 
+// An agent with a token does not keep the others out.
+func TestSessionsOfAnAgent(t *testing.T) {
+	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
+	for agents, want := range map[string]int{"without tokens": maxSessions, "with tokens": maxOfAgent} {
+		if g.file.Agents = nil; want == maxOfAgent {
+			g.file.Agents = map[string]agent{"a": {token: "x"}, "b": {token: "y"}}
+		}
+		s := NewServer(g)
+		for range want {
+			if s.open("a") == nil {
+				t.Fatal(agents, ": too few sessions")
+			}
+		}
+		if s.open("a") != nil || (s.open("b") == nil) == (want == maxOfAgent) {
+			t.Error(agents, ": another session")
+		}
+		s.mu.Lock()
+		for _, a := range s.sessions {
+			a.hangUp()
+		}
+		s.mu.Unlock()
+	}
+}
+
 // Pages of other origins are refused, also where their name leads here.
 func TestForeign(t *testing.T) {
 	local := &net.TCPAddr{IP: net.ParseIP("127.0.0.1")}

@@ -21,6 +21,7 @@ const (
 	// Path is where Streamable HTTP is served.
 	Path        = "/mcp"
 	maxSessions = 256
+	maxOfAgent  = 64 // of them of one agent with a token, which must not keep the others out
 	idleSession = 30 * time.Minute
 	heartbeat   = 15 * time.Second
 	bodyTimeout = 30 * time.Second
@@ -202,11 +203,17 @@ func refuse(w http.ResponseWriter, status int, m message) {
 	_, _ = w.Write(text) // whoever asked may be gone
 }
 
-// open begins a session; nil if there are too many.
+// open begins a session; nil if there are too many, of all or of the agent.
 func (s *Server) open(agent string) *remoteAgent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.sessions) >= maxSessions || s.gw.stopping.Err() != nil {
+	own := 0
+	for _, a := range s.sessions {
+		if a.owner == agent && len(s.gw.file.Agents) > 0 {
+			own++
+		}
+	}
+	if len(s.sessions) >= maxSessions || own >= maxOfAgent || s.gw.stopping.Err() != nil {
 		return nil
 	}
 	a := &remoteAgent{id: rand.Text(), owner: agent, in: make(chan message), streams: make(map[string]*stream)}
