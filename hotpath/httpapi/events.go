@@ -40,7 +40,7 @@ func (a *API) getEvents(x *exchange) error {
 }
 
 // queryEvents reads the query of GET /v1/events. from is where the feed begins, zero
-// where the cursor says that.
+// where the cursor says that: one of 0 says no more than none.
 func queryEvents(query []byte) (q audit.EventQuery, from time.Time, err error) {
 	var faults spend.Faults
 	values := parameters(query, &faults, "after", "limit", "type", "from")
@@ -54,10 +54,12 @@ func queryEvents(query []byte) (q audit.EventQuery, from time.Time, err error) {
 	}
 	from, _ = queryInstant("from", values, false, &faults)
 	if s, given := values["after"]; given {
-		from = time.Time{}
 		after, err := strconv.ParseUint(s, 10, 63)
 		if err != nil {
 			faults.Add("after", "must be an integer of 0 or more")
+		}
+		if after > 0 {
+			from = time.Time{}
 		}
 		q.After = int64(after) //nolint:gosec // of 63 bits
 	}

@@ -82,6 +82,18 @@ func TestQueryChecks(t *testing.T) {
 
 // A cursor goes with its own filters only, and those of the three lists are not
 // mistaken for one another.
+// A cursor of 0 is that of who has read nothing, and says no more than none.
+func TestQueryEventsFrom(t *testing.T) {
+	for query, want := range map[string]bool{
+		"from=2026-01-31": true, "from=2026-01-31&after=": true, "from=2026-01-31&after=0": true, "from=2026-01-31&after=7": false, "after=0": false,
+	} {
+		q, from, err := queryEvents([]byte(query))
+		if err != nil || !from.IsZero() != want || (q.After == 7) != strings.Contains(query, "after=7") {
+			t.Errorf("%s: %+v from %v, %v", query, q, from, err)
+		}
+	}
+}
+
 func TestCursorsOfLists(t *testing.T) {
 	id := testID(instant)
 	_, filters, err := queryChecks([]byte("agent_id=a&decision=allow&before=2026-01-31"))

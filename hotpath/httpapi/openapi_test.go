@@ -496,6 +496,16 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	for _, amount := range []string{"15", "16"} { // told of once
 		d.send("POST", "/v1/checks", strings.Replace(check(amount), `"p"`, `"r"`, 1), 200, true)
 	}
+	d.send("POST", "/v1/policies", `{"policy_id":"absent","name":"n","description":null,"metadata":null,"redeem":null,"redeem_within_minutes":null,
+		"changes":null,"note":null,"drop_budgets":null,"rules":[
+		{"rule_id":"a","rule_type":"duplicate_guard","description":null,"parameters":{"window_minutes":5,"after_block":null}},
+		{"rule_id":"b","rule_type":"max_amount","parameters":{"limit":1,"currency":null}},
+		{"rule_id":"c","rule_type":"escalate_if","parameters":{"amount_above":1,"action_types":null,"approval":{
+			"required":null,"from":[{"group":"g","required":null}],"exclude_author":null,"expires_minutes":null,"use_within_minutes":null}}},
+		{"rule_id":"d","rule_type":"discount_cap","parameters":{"max_percent":1,"on_missing":null,"approval":null}},
+		{"rule_id":"e","rule_type":"time_restriction","parameters":{"allowed_days":null,"allowed_hours_utc":"00:00-24:00"}},
+		{"rule_id":"f","rule_type":"budget","parameters":{"limit":null,"currency":null,"max_count":1,"per":null,"window":"day",
+			"rolling_minutes":null,"time_zone":null,"action_types":null,"on_exceed":null,"approval":null}}]}`, 201, true)
 	events := d.send("GET", "/v1/events?limit=100", "", 200, true)
 	for _, want := range []string{
 		`"type":"violation.recorded","timestamp":"`, `"type":"approval.requested","timestamp":"`, `"type":"approval.denied","timestamp":"`,
