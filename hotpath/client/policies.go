@@ -72,7 +72,7 @@ type GroupRequired struct {
 // PolicyVersion is one of the versions of a policy.
 type PolicyVersion struct {
 	Policy
-	Author    *PolicyAuthor `json:"author,omitempty"`     // nil of what spendgate made itself
+	Author    *PolicyAuthor `json:"author,omitempty"`     // nil of what the admin key made
 	DraftedBy *PolicyAuthor `json:"drafted_by,omitempty"` // who put the draft that it was; nil of another version
 	Note      string        `json:"note,omitempty"`
 }
