@@ -30,29 +30,32 @@ func TestStale(t *testing.T) {
 		t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 		return client, server
 	}
-	becomes := func(c net.Conn) bool { // what the server does takes a moment
-		for due := time.Now().Add(5 * time.Second); !idle.Stale(c) && time.Now().Before(due); {
+	becomes := func(probe *idle.Probe) bool { // what the server does takes a moment
+		for due := time.Now().Add(5 * time.Second); !probe.Stale() && time.Now().Before(due); {
 			time.Sleep(time.Millisecond)
 		}
-		return idle.Stale(c)
+		return probe.Stale()
 	}
 
 	client, server := pair()
 	if err := client.SetDeadline(time.Now().Add(-time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if idle.Stale(client) {
+	probe := idle.NewProbe(client)
+	if probe.Stale() {
 		t.Error("an idle connection whose last deadline is over is stale")
 	}
-	if _, err := server.Write([]byte("+")); err != nil || !becomes(client) {
+	if _, err := server.Write([]byte("+")); err != nil || !becomes(probe) {
 		t.Error("unasked for, and not stale", err)
 	}
 	client, server = pair()
-	if err := server.Close(); err != nil || !becomes(client) {
+	probe = idle.NewProbe(client)
+	if err := server.Close(); err != nil || !becomes(probe) {
 		t.Error("closed by the server, and not stale", err)
 	}
 	client, _ = pair()
-	if err := client.Close(); err != nil || !idle.Stale(client) {
+	probe = idle.NewProbe(client)
+	if err := client.Close(); err != nil || !probe.Stale() {
 		t.Error("closed, and not stale", err)
 	}
 }

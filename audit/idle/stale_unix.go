@@ -3,27 +3,38 @@
 package idle
 
 import (
-	"errors"
 	"net"
 	"syscall"
 )
 
-// Stale reports whether an idle connection was closed by its server, or holds
+// Probe looks at one connection, one goroutine at a time, without garbage.
+type Probe struct {
+	raw    syscall.RawConn // nil if the connection cannot be looked at
+	look   func(fd uintptr)
+	silent bool
+	byte   [1]byte
+}
+
+// NewProbe returns the probe of a connection.
+func NewProbe(c net.Conn) *Probe {
+	p := &Probe{}
+	if socket, ok := Plain(c).(syscall.Conn); ok {
+		// An error is that the connection is closed: whoever uses it is told so.
+		p.raw, _ = socket.SyscallConn()
+	}
+	p.look = func(fd uintptr) { // unlike Read, whatever the connection's deadline was
+		_, _, err := syscall.Recvfrom(int(fd), p.byte[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		p.silent = err == syscall.EAGAIN //nolint:errorlint // a system call's error is not wrapped
+	}
+	return p
+}
+
+// Stale reports whether the idle connection was closed by its server, or holds
 // something that nobody asked for. What it cannot look at is not stale.
-func Stale(c net.Conn) bool {
-	socket, ok := Plain(c).(syscall.Conn)
-	if !ok {
+func (p *Probe) Stale() bool {
+	if p.raw == nil {
 		return false
 	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return true
-	}
-	silent := false
-	err = raw.Control(func(fd uintptr) { // unlike Read, whatever the connection's deadline was
-		var b [1]byte
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		silent = errors.Is(err, syscall.EAGAIN)
-	})
-	return err != nil || !silent
+	p.silent = false
+	return p.raw.Control(p.look) != nil || !p.silent
 }

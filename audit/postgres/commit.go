@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -110,15 +111,32 @@ func appendCommit(b []byte, statement string, prepare bool, p *parameters) (_ []
 			return nil, err
 		}
 	}
-	bind := pgproto3.Bind{PreparedStatement: statement, ParameterFormatCodes: []int16{pgtype.BinaryFormatCode}, Parameters: p.values}
-	if b, err = bind.Encode(b); err != nil {
-		return nil, fmt.Errorf("cannot encode parameters: %w", err)
+	if b, err = appendBind(b, statement, p); err != nil {
+		return nil, err
 	}
 	if b, err = (&pgproto3.Execute{}).Encode(b); err != nil {
 		return nil, err
 	}
 	return (&pgproto3.Sync{}).Encode(b)
 }
+
+// appendBind adds a Bind message: pgproto3 would copy each parameter once more.
+func appendBind(b []byte, statement string, p *parameters) ([]byte, error) {
+	start := len(b) + 1
+	b = append(b, 'B', 0, 0, 0, 0, 0) // its length, told below; the portal has no name
+	b = append(append(b, statement...), 0)
+	b = append(b, 0, 1, 0, pgtype.BinaryFormatCode) // of all parameters
+	b = append(binary.BigEndian.AppendUint16(b, p.n), p.buf...)
+	b = append(b, 0, 0) // the results are text
+	if len(b)-start > maxMessage {
+		return nil, fmt.Errorf("cannot encode parameters: %d bytes are too many", len(b)-start)
+	}
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start))
+	return b, nil
+}
+
+// maxMessage is PostgreSQL's limit of a message.
+const maxMessage = 1<<30 - 1
 
 // commit adds the parameters of commit_checks, in its order.
 func (p *parameters) commit(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, link chain.Link) {

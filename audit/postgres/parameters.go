@@ -2,11 +2,11 @@ package postgres
 
 import "encoding/binary"
 
-// parameters are the values of a statement's parameters in the binary format.
-// pgx's codecs encode the same, with several allocations for each field of each
-// row; these have none once the buffer has grown.
+// parameters are the values of a statement's parameters in the binary format, each behind
+// its length, as the protocol has them. pgx's codecs encode the same, with several
+// allocations for each field of each row; these have none once the buffer has grown.
 type parameters struct {
-	values [][]byte // parts of buf, or of a buffer that buf outgrew
+	n      uint16
 	buf    []byte
 	counts []checkCount // of the last commit, to be used again
 }
@@ -15,27 +15,38 @@ func (p *parameters) reset() {
 	if cap(p.buf) > keepBuffer {
 		p.buf = nil
 	}
-	p.values, p.buf = p.values[:0], p.buf[:0]
+	p.n, p.buf = 0, p.buf[:0]
 }
 
-// add makes a parameter of what b has more than the buffer, whose extension it
-// is.
-func (p *parameters) add(b []byte) {
-	p.values = append(p.values, b[len(p.buf):len(b):len(b)])
-	p.buf = b
+// null is the length of a parameter that is null.
+const null = 1<<32 - 1
+
+func (p *parameters) length(n uint32) {
+	p.n++
+	p.buf = binary.BigEndian.AppendUint32(p.buf, n)
 }
 
-func (p *parameters) bytes(v []byte) { p.add(append(p.buf, v...)) }
+func (p *parameters) bytes(v []byte) {
+	p.length(uint32(len(v)))
+	p.buf = append(p.buf, v...)
+}
 
-func (p *parameters) int64(v int64) { p.add(binary.BigEndian.AppendUint64(p.buf, uint64(v))) }
+func (p *parameters) int64(v int64) {
+	p.length(8)
+	p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(v))
+}
 
-func (p *parameters) int16(v int16) { p.add(binary.BigEndian.AppendUint16(p.buf, uint16(v))) }
+func (p *parameters) int16(v int16) {
+	p.length(2)
+	p.buf = binary.BigEndian.AppendUint16(p.buf, uint16(v))
+}
 
 func (p *parameters) bool(v bool) {
+	p.length(1)
 	if v {
-		p.add(append(p.buf, 1))
+		p.buf = append(p.buf, 1)
 	} else {
-		p.add(append(p.buf, 0))
+		p.buf = append(p.buf, 0)
 	}
 }
 
@@ -51,9 +62,11 @@ func array[T any](p *parameters, oid uint32, all []T, wanted func(T) bool, appen
 		}
 	}
 	if n == 0 {
-		p.values = append(p.values, nil)
+		p.length(null)
 		return
 	}
+	start := len(p.buf)
+	p.length(0)                                // told below
 	b := append(p.buf, 0, 0, 0, 1, 0, 0, 0, 0) // dimensions, flags
 	b = binary.BigEndian.AppendUint32(b, oid)
 	b = binary.BigEndian.AppendUint32(b, n)
@@ -65,5 +78,6 @@ func array[T any](p *parameters, oid uint32, all []T, wanted func(T) bool, appen
 			binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4)) // its length
 		}
 	}
-	p.add(b)
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
+	p.buf = b
 }

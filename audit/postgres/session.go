@@ -42,7 +42,7 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 	select {
 	case s := <-p.idle:
 		losses := p.losses.Load()
-		if s.conn != nil && (s.losses != losses || idle.Stale(s.conn)) {
+		if s.conn != nil && (s.losses != losses || s.probe.Stale()) {
 			s.drop() // spares an ErrUnknown after each restart of the server
 		}
 		if s.conn == nil {
@@ -74,6 +74,7 @@ func (p *sessions) close() {
 // session is one connection, for one transaction at a time.
 type session struct {
 	conn     net.Conn // nil when not connected
+	probe    *idle.Probe
 	frontend *pgproto3.Frontend
 	prepared bool  // the connection has prepared what Commit asks
 	met      bool  // a commit was begun on this connection
@@ -95,7 +96,7 @@ func (s *session) connect(ctx context.Context, config *pgconn.Config) error {
 	if err != nil {
 		return fmt.Errorf("cannot take the connection over: %w", errors.Join(err, c.Close(ctx)))
 	}
-	s.conn, s.frontend = raw.Conn, raw.Frontend
+	s.conn, s.frontend, s.probe = raw.Conn, raw.Frontend, idle.NewProbe(raw.Conn)
 	return nil
 }
 
@@ -106,7 +107,7 @@ func (s *session) drop() {
 		return
 	}
 	_ = idle.Plain(s.conn).Close() // nothing depends on it any more
-	s.conn, s.frontend, s.prepared, s.met = nil, nil, false, false
+	s.conn, s.frontend, s.probe, s.prepared, s.met = nil, nil, nil, false, false
 }
 
 // exchange sends the messages in s.buf, one transaction that ends with their last

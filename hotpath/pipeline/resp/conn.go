@@ -7,6 +7,8 @@ import (
 	"math"
 	"net"
 	"time"
+
+	"spendgate/audit/idle"
 )
 
 // errProtocol: what came is no RESP2, or more than any command here answers.
@@ -27,13 +29,14 @@ const tooLong = "TOOLONG the value is longer than any that the service writes"
 // Conn is a connection that is authenticated and has its database selected. It
 // belongs to one goroutine at a time.
 type Conn struct {
-	conn net.Conn
-	in   *bufio.Reader
+	conn  net.Conn
+	probe *idle.Probe
+	in    *bufio.Reader
 }
 
 // NewConn begins to speak on a connection on which nothing is in progress.
 func NewConn(conn net.Conn) *Conn {
-	return &Conn{conn: conn, in: bufio.NewReaderSize(conn, 16<<10)}
+	return &Conn{conn: conn, probe: idle.NewProbe(conn), in: bufio.NewReaderSize(conn, 16<<10)}
 }
 
 // Run sends the pipeline and reads its replies. With an error the connection

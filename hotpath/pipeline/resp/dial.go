@@ -85,7 +85,7 @@ func (s Server) login(ctx context.Context, c *Conn) error {
 
 // Stale reports whether the server has closed the connection, which nobody
 // uses just now, or said something unasked for.
-func (c *Conn) Stale() bool { return idle.Stale(c.conn) }
+func (c *Conn) Stale() bool { return c.probe.Stale() }
 
 // Close closes the connection at once, without a farewell.
 func (c *Conn) Close() { _ = idle.Plain(c.conn).Close() } // nothing depends on it any more
