@@ -189,19 +189,22 @@ func fieldsOf(raw []byte) (f fields) {
 		}
 		colon := max(bytes.IndexByte(raw[:end], ':'), 0)
 		switch name := raw[:colon]; {
-		case bytes.EqualFold(name, transferEncoding):
+		case isName(name, transferEncoding):
 			f.coded = true
-		case bytes.EqualFold(name, contentLength):
+		case isName(name, contentLength):
 			f.sized = true
-		case bytes.EqualFold(name, headerAPIKey):
+		case isName(name, headerAPIKey):
 			f.apiKeys++
-		case bytes.EqualFold(name, headerAdminKey):
+		case isName(name, headerAdminKey):
 			f.adminKeys++
 		}
 		raw = raw[end+1:]
 	}
 	return f
 }
+
+// isName compares names of headers. Most differ in length.
+func isName(sent, name []byte) bool { return len(sent) == len(name) && bytes.EqualFold(sent, name) }
 
 var (
 	transferEncoding = []byte("Transfer-Encoding")

@@ -15,10 +15,18 @@ const headerIdempotency = "Idempotency-Key"
 // header that may stand for the body's idempotency_key (S58).
 func (x *exchange) decodeCheckRequest(r *reader) error {
 	r.action(&x.action, false)
-	if sent := x.ctx.Request.Header.PeekAll(headerIdempotency); len(sent) > 0 {
-		r.takeIdempotencyKey(sent, &x.action.IdempotencyKey)
+	h := &x.ctx.Request.Header
+	keyed, named := false, false
+	for name := range h.All() { // one look at the names: few requests have either
+		keyed = keyed || string(name) == headerIdempotency
+		named = named || string(name) == headerNonce
 	}
-	x.takeNonce(r)
+	if keyed {
+		r.takeIdempotencyKey(h.PeekAll(headerIdempotency), &x.action.IdempotencyKey)
+	}
+	if named {
+		x.takeNonce(r)
+	}
 	return r.faults.Err()
 }
 

@@ -12,6 +12,8 @@ const (
 	headerApplied = "Preference-Applied"
 )
 
+var namePrefer = []byte(headerPrefer)
+
 // preferred offers the values of a preference of RFC 7240 in their order, until take
 // takes one, and reports whether it took one.
 func preferred(headers [][]byte, name string, take func(value string) bool) bool {
@@ -46,7 +48,7 @@ func preferredWait(headers [][]byte) (wait time.Duration, asked bool) {
 func (x *exchange) prefersText() bool {
 	h := &x.ctx.Request.Header
 	text := false
-	if h.Peek(headerPrefer) != nil {
+	if h.PeekCanonical(namePrefer) != nil {
 		preferred(h.PeekAll(headerPrefer), "amounts", func(value string) bool {
 			text = value == "string"
 			return true // of several the first counts (RFC 7240, 2)
