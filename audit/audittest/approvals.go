@@ -56,30 +56,6 @@ func mustBe(t *testing.T, s Subject, asked *spend.Check, want audit.ApprovalStat
 	return found[0]
 }
 
-// mustBeHistory holds an approval against what a backtest reads of it.
-func mustBeHistory(t *testing.T, s Subject, want *audit.Approval) {
-	t.Helper()
-	found, err := s.HistoryApprovals(t.Context(), []spend.ID{want.Check.ID, spend.NewID(now())})
-	if err != nil || len(found) != 1 {
-		t.Fatalf("got %+v, %v", found, err)
-	}
-	denied := func(a *audit.Approval) (at time.Time) {
-		for i := range a.Decisions {
-			if d := &a.Decisions[i]; !d.Approves {
-				at = d.At
-			}
-		}
-		return at
-	}
-	got, asked, terms := found[0], found[0].Check.Approval, want.Check.Approval
-	moved := !want.ExpiresAt.Equal(want.CreatedAt.Add(terms.Expires)) // by a test
-	if got.Check.ID != want.Check.ID || got.Status != want.Status || !got.CreatedAt.Equal(want.CreatedAt) || got.UsedBy != want.UsedBy ||
-		!got.ApprovedAt.Equal(want.ApprovedAt) || !denied(got).Equal(denied(want)) ||
-		asked.Expires != terms.Expires && !moved || asked.UseWithin != terms.UseWithin {
-		t.Errorf("a backtest reads %+v of %+v", got, want)
-	}
-}
-
 // mustRefuse records nothing, since the check may not use its approval.
 func mustRefuse(t *testing.T, s Subject, c *spend.Check, want audit.ApprovalError) {
 	t.Helper()
