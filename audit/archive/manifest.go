@@ -21,11 +21,11 @@ const Format = 1
 // Manifest is what an archive says of itself.
 type Manifest struct {
 	Format        int       `json:"format"`
-	Day           string    `json:"day,omitempty"`   // of checks: UTC, 2006-01-02
+	Day           string    `json:"day,omitempty"`   // of checks, and up to which batches are: UTC, 2006-01-02
 	Month         string    `json:"month,omitempty"` // of violations: UTC, 2006-01
 	File          string    `json:"file"`            // in the same folder
 	Rows          int64     `json:"rows"`
-	FirstID       string    `json:"first_id"` // chk_..., viol_...; empty without rows
+	FirstID       string    `json:"first_id"` // chk_..., viol_...; empty without rows; of batches the smallest that they list
 	LastID        string    `json:"last_id"`
 	FileSHA256    string    `json:"file_sha256"`    // of the file as it is
 	ContentSHA256 string    `json:"content_sha256"` // of what it holds, decompressed
@@ -46,7 +46,8 @@ type Archive struct {
 	dir    string
 }
 
-// Part is what one archive holds: the checks of a day, or the violations of a month.
+// Part is what one archive holds: the checks of a day, the violations of a month, or the
+// batches that were folded up to a day.
 type Part struct {
 	Begin  time.Time // 00:00 UTC of the first day
 	period string    // day, month
@@ -72,6 +73,9 @@ func ViolationsOf(month time.Time) Part {
 // String names the day or month.
 func (p Part) String() string { return p.Begin.Format(p.layout) }
 
+// Table is what there is of it: checks, violations or batches.
+func (p Part) Table() string { return p.table }
+
 // name is what the names of its files begin with.
 func (p Part) name() string { return p.table + "-" + p.String() }
 
@@ -83,9 +87,12 @@ func (p Part) manifest() (m Manifest) {
 	for _, f := range p.fields {
 		m.Columns = append(m.Columns, f.Name)
 	}
-	if p.ofDay() {
+	switch {
+	case p.ofBatches():
+		m.Day = p.String()
+	case p.ofDay():
 		m.Day, m.RowHash = p.String(), chain.Version
-	} else {
+	default:
 		m.Month = p.String()
 	}
 	return m

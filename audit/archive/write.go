@@ -53,6 +53,7 @@ func (m *Manifest) writeRows(f io.Writer, p Part, rows iter.Seq2[[]byte, error])
 	lines := bufio.NewWriterSize(io.MultiWriter(content, packed), bufferSize)
 	codec := newCodec(p.fields)
 	var line []byte
+	at, begun := place{part: p}, 0 // how many bytes the member at hand has, before they are packed
 	for row, err := range rows {
 		if err != nil {
 			return err
@@ -60,15 +61,18 @@ func (m *Manifest) writeRows(f io.Writer, p Part, rows iter.Seq2[[]byte, error])
 		if line, err = codec.appendLine(line[:0], row); err != nil {
 			return err
 		}
-		id := ID(row).Text(p.prefix)
-		if id <= m.LastID {
+		chain := at.chain
+		if !at.advance(row) {
 			return fmt.Errorf("%w: out of order", errRow)
 		}
-		if m.Rows == 0 {
-			m.FirstID = id
+		if begun > 0 && p.ofBatches() && (begun >= blockSize || chain != at.chain) {
+			if err := errors.Join(lines.Flush(), packed.Close()); err != nil {
+				return err
+			}
+			packed.Reset(io.MultiWriter(file, f))
+			begun = 0
 		}
-		m.LastID = id
-		m.Rows++
+		begun += len(line)
 		if _, err := lines.Write(line); err != nil {
 			return err
 		}
@@ -76,6 +80,7 @@ func (m *Manifest) writeRows(f io.Writer, p Part, rows iter.Seq2[[]byte, error])
 	if err := errors.Join(lines.Flush(), packed.Close()); err != nil {
 		return err
 	}
+	m.Rows, m.FirstID, m.LastID = at.rows, at.first, at.last
 	m.FileSHA256, m.ContentSHA256 = hex.EncodeToString(file.Sum(nil)), hex.EncodeToString(content.Sum(nil))
 	return nil
 }
@@ -88,6 +93,10 @@ func ID(row []byte) (id spend.ID) {
 
 // bufferSize is how many bytes are read or written at once.
 const bufferSize = 64 << 10
+
+// blockSize is how many bytes of batches are compressed together, at least, if there are as
+// many of their chain: who looks one up reads those.
+const blockSize = 128 << 10
 
 // replace makes a file whole or not at all: under another name at first, on
 // disk before it gets its own.

@@ -30,6 +30,30 @@ func OutcomeColumns() []string {
 	}
 }
 
+// Where the texts of an outcome are among OutcomeColumns.
+const (
+	outcomeReference = 10
+	outcomeNote      = 11
+)
+
+// WithTexts adds the row of an outcome's fields, with texts in the place of those that are null.
+func WithTexts(b []byte, fields [][]byte, reference, note *string) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(fields)))
+	for i, f := range fields {
+		switch {
+		case f != nil:
+			b = appendField(b, f)
+		case i == outcomeReference && reference != nil:
+			b = appendField(b, *reference)
+		case i == outcomeNote && note != nil:
+			b = appendField(b, *note)
+		default:
+			b = appendNull(b)
+		}
+	}
+	return b
+}
+
 // outcomeFields is how many columns OutcomeColumns has.
 const outcomeFields = 18
 

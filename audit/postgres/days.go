@@ -164,26 +164,34 @@ func (d *days) rows(ctx context.Context, one day) iter.Seq2[[]byte, error] {
 func (d *days) read(ctx context.Context, table string, names []string, begin, end time.Time, piece time.Duration) iter.Seq2[[]byte, error] {
 	columns := columnList(names)
 	return func(yield func([]byte, error) bool) {
-		stopped := false
-		for at := begin; at.Before(end) && !stopped; at = at.Add(piece) {
+		for at := begin; at.Before(end); at = at.Add(piece) {
 			low, high := audit.FirstID(at.UnixMilli()), audit.FirstID(at.Add(piece).UnixMilli())
-			rows := copied{each: func(row []byte) error {
-				if stopped = !yield(row, nil); stopped {
-					return errStopped
-				}
-				return nil
-			}}
-			_, err := d.conn.PgConn().CopyTo(ctx, &rows, "COPY (SELECT "+columns+" FROM "+table+" WHERE "+names[0]+" >= '"+
-				hex.EncodeToString(low[:])+"' AND "+names[0]+" < '"+hex.EncodeToString(high[:])+"' ORDER BY "+names[0]+") TO STDOUT (FORMAT binary)")
-			if err == nil {
-				err = rows.end()
-			}
-			if err != nil && !stopped {
-				yield(nil, fmt.Errorf("cannot read %s: %w", table, err))
+			query := "SELECT " + columns + " FROM " + table + " WHERE " + names[0] + " >= '" + hex.EncodeToString(low[:]) + "' AND " +
+				names[0] + " < '" + hex.EncodeToString(high[:]) + "' ORDER BY " + names[0]
+			if !d.copyRows(ctx, table, query, yield) {
 				return
 			}
 		}
 	}
+}
+
+// copyRows hands on the rows of a query, each good until the next, and reports whether to go on.
+func (d *days) copyRows(ctx context.Context, table, query string, yield func([]byte, error) bool) bool {
+	stopped := false
+	rows := copied{each: func(row []byte) error {
+		if stopped = !yield(row, nil); stopped {
+			return errStopped
+		}
+		return nil
+	}}
+	_, err := d.conn.PgConn().CopyTo(ctx, &rows, "COPY ("+query+") TO STDOUT (FORMAT binary)")
+	if err == nil {
+		err = rows.end()
+	}
+	if err != nil && !stopped {
+		return yield(nil, fmt.Errorf("cannot read %s: %w", table, err)) && false
+	}
+	return !stopped
 }
 
 var errStopped = errors.New("stopped")

@@ -10,21 +10,25 @@ import (
 	"time"
 
 	"spendgate/audit/archive"
+	"spendgate/audit/checkpoint"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
 
 // DetachOptions say what leaves a database: days of checks, or months of violations.
 type DetachOptions struct {
-	URL    string    // of the owner of the tables
-	Dir    string    // where the archives are written
-	Before time.Time // 00:00 UTC: what ends before this day
-	DryRun bool      // change and write nothing
-	Drop   bool      // drop the tables of days, or the rows of months, that were detached, with this call or an earlier one
-	Now    time.Time // for the archives
+	URL    string         // of the owner of the tables
+	Dir    string         // where the archives are written
+	Before time.Time      // 00:00 UTC: what ends before this day
+	DryRun bool           // change and write nothing
+	Drop   bool           // drop the tables of days, or the rows of months, that were detached, with this call or an earlier one
+	Now    time.Time      // for the archives
+	Fold   bool           // of the chains, too: what lists nothing but days that were detached, with this call or an earlier one
+	Key    checkpoint.Key // signs what is folded
 
 	Report func(Detached)       // is told of each day or month that is done
 	Found  func(verify.Finding) // is told what is wrong with one, which then stays
+	Left   func(Unfolded)       // is told in the end what of the chains could not be folded
 
 	// step is told what comes next; tests end the process there.
 	step func(string)
@@ -88,7 +92,10 @@ func Detach(ctx context.Context, o DetachOptions) error {
 			return fmt.Errorf("%s stays as it is: %w", one.name(), err)
 		}
 	}
-	return nil
+	if !o.Fold {
+		return nil
+	}
+	return o.fold(ctx, db)
 }
 
 // open connects, and lets nobody else detach meanwhile unless it is a dry run.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"strings"
@@ -97,6 +98,21 @@ func (s *Snapshot) Heads(ctx context.Context, places []verify.Place) (map[verify
 			chains, seqs)
 	})
 	return heads, latest, err
+}
+
+// Folds implements verify.Evidence.
+func (s *Snapshot) Folds(ctx context.Context, each func(verify.Fold) error) error {
+	return s.read(ctx, "what was folded of the chains", func(ctx context.Context, tx pgx.Tx) error {
+		var f verify.Fold
+		return stream(ctx, tx, []any{
+			uuid(&f.Chain), &f.From, &f.To, bytea(&f.Previous), bytea(&f.Head), &f.Entries, &f.Day, bytea(&f.Manifest), &f.Signature, &f.At,
+		}, func() error {
+			one := f
+			one.Signature = bytes.Clone(f.Signature)
+			return each(one)
+		}, s.in(`SELECT chain_id, from_seq, to_seq, previous, head, entries, (day - date '1970-01-01')::bigint, manifest_sha256, signature, folded_at
+			FROM {schema}.folded_chains ORDER BY chain_id, to_seq`))
+	})
 }
 
 // Changes implements verify.Evidence.

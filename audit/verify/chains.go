@@ -60,10 +60,25 @@ func (v *verifier) chain(ctx context.Context, span ChainSpan) error {
 		w.batch(b)
 		return nil
 	})
+	w.skip(1<<63 - 1)
+	if top := v.unfolded.top(span.Chain); err == nil && v.whole() && top > 0 && w.seq <= top {
+		v.tally.find(Removed, batchName(span.Chain, top+1), "the last batch of a chain stays when those before it are folded")
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.walked[w.chainID] = w.seq
 	return err
+}
+
+// skip goes past batches up to a number that were folded and cannot be read.
+func (w *chainWalk) skip(to int64) {
+	for {
+		f := w.unfolded.absent(Place{w.chainID, w.seq + 1})
+		if f == nil || f.To > to {
+			return
+		}
+		w.seq, w.previous = f.To, []spend.Hash{f.Head}
+	}
 }
 
 func (w *chainWalk) batch(b Batch) {
@@ -72,6 +87,7 @@ func (w *chainWalk) batch(b Batch) {
 		w.tally.find(Inserted, name, "numbers begin at 1")
 		return
 	}
+	w.skip(b.Seq - 1)
 	if b.Seq != w.seq+1 {
 		w.missing(w.seq+1, b.Seq-1)
 		w.previous = nil

@@ -157,7 +157,7 @@ func (w *checkpointWalk) compare(ctx context.Context, l checkpoint.Line) error {
 	for i, h := range l.Heads {
 		place := places[i]
 		head, ok := heads[place]
-		if ok && head == spend.Hash(h.Head) {
+		if ok && head == spend.Hash(h.Head) || !ok && w.unfolded.absent(place) != nil {
 			continue
 		}
 		f := Finding{Kind: Removed, Subject: chainName(place.Chain)}

@@ -57,6 +57,9 @@ type Evidence interface {
 	// from the answer. latest has the last number of each chain that exists.
 	Heads(ctx context.Context, places []Place) (heads map[Place]spend.Hash, latest map[spend.ID]int64, err error)
 
+	// Folds calls each for what was folded of chains, by chain and number.
+	Folds(ctx context.Context, each func(Fold) error) error
+
 	// Changes calls each for every change of the configuration, in the order of
 	// their numbers.
 	Changes(ctx context.Context, each func(Change) error) error
@@ -163,6 +166,7 @@ type Batch struct {
 	First, Last spend.ID
 	Head        []byte
 	Entries     []byte
+	Texts       string // that outcomes of it had, of a batch that was folded
 }
 
 // Place is that of a batch.

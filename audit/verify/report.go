@@ -79,10 +79,14 @@ type tally struct {
 }
 
 func (t *tally) find(kind Kind, subject, format string, args ...any) {
+	t.add(Finding{kind, subject, fmt.Sprintf(format, args...)})
+}
+
+func (t *tally) add(f Finding) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.findings[kind]++
-	t.found(Finding{kind, subject, fmt.Sprintf(format, args...)})
+	t.findings[f.Kind]++
+	t.found(f)
 }
 
 // count returns how many findings there are.

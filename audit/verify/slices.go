@@ -131,6 +131,7 @@ type slice struct {
 	*verifier
 	r          Range
 	entries    []listed // of checks
+	texts      texts    // of outcomes
 	reported   []listed // of outcomes
 	courses    []course // of checks of the slice, by check
 	violations []copied
@@ -142,7 +143,7 @@ type slice struct {
 }
 
 func (v *verifier) slice(ctx context.Context, r Range, copies *copies) error {
-	s := slice{verifier: v, r: r, copies: copies}
+	s := slice{verifier: v, r: r, copies: copies, texts: make(texts)}
 	day := DayOf(r.Low)
 	if v.inArchive(day) {
 		return v.archivedDay(ctx, day, r, copies)
@@ -194,6 +195,7 @@ func (s *slice) load(ctx context.Context) error {
 				s.entries = append(s.entries, listed{e, Place{b.Chain, b.Seq}})
 			}
 		}
+		s.texts.read(b.Texts)
 		return nil
 	})
 	if err != nil {
@@ -225,7 +227,7 @@ func (s *slice) outcomes(ctx context.Context) error {
 	err := s.o.Evidence.Outcomes(ctx, s.r, func(row []byte) error {
 		s.tally.outcomes.Add(1)
 		var err error
-		if s.fields, err = chain.ParseCheckRow(s.fields[:0], row); err != nil {
+		if s.fields, err = chain.ParseFields(s.fields[:0], row); err != nil {
 			return err
 		}
 		id := spend.ID(s.fields[0])
@@ -234,12 +236,17 @@ func (s *slice) outcomes(ctx context.Context) error {
 			s.reported = s.reported[1:]
 		}
 		if len(s.reported) == 0 || s.reported[0].ID != id {
-			s.tally.find(Inserted, outcomeName(id), "no batch lists it")
-			s.verifier.courses.lose(s.fields)
+			if !s.unfolded.blind(s.fields[2], id) {
+				s.tally.find(Inserted, outcomeName(id), "no batch lists it")
+				s.verifier.courses.lose(s.fields)
+			}
 			return nil
 		}
 		e := s.reported[0]
 		s.reported = s.reported[1:]
+		if left, is := s.texts[id]; is {
+			row = chain.WithTexts(nil, s.fields, left[0], left[1])
+		}
 		if chain.HashOutcomeRow(row) != e.Row {
 			s.tally.find(Altered, outcomeName(id), "its row is not the one that %s was committed with", batchName(e.place.Chain, e.place.Seq))
 			s.verifier.courses.lose(s.fields)
@@ -270,7 +277,7 @@ func (s *slice) row(row []byte) error {
 		if intact = chain.HashRow(row) == e.Row; !intact {
 			s.tally.find(Altered, checkName(id), "its row is not the one that %s was committed with", batchName(e.place.Chain, e.place.Seq))
 		}
-	} else {
+	} else if !s.unfolded.blind(s.fields[chain.FieldNode], id) {
 		s.tally.find(Inserted, checkName(id), "no batch lists it")
 	}
 	s.violation(id, intact)

@@ -21,9 +21,10 @@ type Options struct {
 	Evidence    Evidence
 	From, To    time.Time // both inclusive, to the millisecond; zero for no bound
 	Checkpoints []Checkpoints
-	PublicKey   checkpoint.PublicKey // of the checkpoints
+	PublicKey   checkpoint.PublicKey // of the checkpoints, and of folds; nil without
 	Archives    string               // the folder of the archives of what left; empty for none
 	Leaving     *archive.Archive     // of a day or month that is still there, taken in the place of its rows; nil for none
+	Folding     []Fold               // of batches that are there still, and in the archives
 	Workers     int                  // 0 for one per processor
 	// SliceSize bounds what a worker keeps in memory, in entries and violations
 	// of some 80 bytes; 0 is 200,000. Only a millisecond with more passes it.
@@ -59,7 +60,12 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	v.counts.most, v.met.most = int(v.o.SliceSize), int(v.o.SliceSize)
 	v.all.Low, v.all.High = audit.ViolationQuery{From: o.From, To: o.To}.IDRange()
 	var err error
-	if v.overview, err = o.Evidence.Overview(ctx, v.all); err != nil {
+	v.unfolded, err = Unfold(ctx, o.Evidence, o.Archives, o.PublicKey, v.all, o.Folding, v.tally.add)
+	if err != nil {
+		return v.tally.summary(), err
+	}
+	v.o.Evidence = v.unfolded
+	if v.overview, err = v.o.Evidence.Overview(ctx, v.all); err != nil {
 		return v.tally.summary(), err
 	}
 	err = errors.Join(
@@ -86,6 +92,7 @@ type verifier struct {
 	o        Options
 	all      Range // of identifiers, that the options ask for
 	overview Overview
+	unfolded *Unfolded
 	tally    tally
 	known    known  // by the checkpoints
 	counts   counts // by the charges of checks
@@ -124,7 +131,7 @@ func (v *verifier) parallel(ctx context.Context, find func(context.Context, func
 
 // whole reports whether the whole of the trail is verified.
 func (v *verifier) whole() bool {
-	return v.o.From.IsZero() && v.o.To.IsZero() && v.o.Leaving == nil
+	return v.o.From.IsZero() && v.o.To.IsZero() && v.o.Leaving == nil && v.o.Folding == nil
 }
 
 // totals compares what the walks have met: with each other, with what the tables

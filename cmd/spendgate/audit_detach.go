@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/audit/checkpoint"
 	"spendgate/audit/postgres"
 	"spendgate/audit/verify"
 	"spendgate/config"
@@ -22,7 +23,9 @@ func auditDetachCommand() command {
 			"run it again. GET answers check_not_found for what is archived.\n\n" +
 			"With --violations it takes out months of violations, all of whose days of checks were detached and have their archives\n" +
 			"in DIR: each violation is compared with its check there. They are neither listed nor counted from then on; how many of\n" +
-			"each kind there were stays in the database.",
+			"each kind there were stays in the database.\n\n" +
+			"With --fold the batches of the hash chains, and the notes and references of outcomes, leave for archives in DIR, too, once all\n" +
+			"that they list was detached: chain by chain from the first on, but for the last. Signed with SPENDGATE_CHECKPOINT_KEY.",
 	}
 }
 
@@ -30,6 +33,7 @@ func auditDetach(flags *flag.FlagSet) action {
 	before := flags.String("before", "", "days, or months that end, before this `DATE`, which stays (required)")
 	dir := flags.String("to", "", "write the archives to `DIR`, which must be there (required)")
 	violations := flags.Bool("violations", false, "take out months of violations, instead of days of checks")
+	fold := flags.Bool("fold", false, "take out what the hash chains have of detached days, too")
 	dryRun := flags.Bool("dry-run", false, "tell what would be done")
 	drop := flags.Bool("drop", false,
 		"drop the tables of detached days, instead of leaving them for you to drop; delete the rows of detached months")
@@ -48,18 +52,25 @@ func auditDetach(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		detach, period, noun := postgres.Detach, "day", "checks"
+		detach, period := postgres.Detach, "day"
 		if *violations {
-			detach, period, noun = postgres.DetachViolations, "month", "violations"
+			detach, period = postgres.DetachViolations, "month"
+		}
+		var key checkpoint.Key
+		if *fold {
+			if key, err = foldKey(c, *violations); err != nil {
+				return err
+			}
 		}
 		parts := 0
 		err = detach(ctx, postgres.DetachOptions{
-			URL: string(c.DatabaseURL), Dir: *dir, Before: date, DryRun: *dryRun, Drop: *drop, Now: time.Now(),
+			URL: string(c.DatabaseURL), Dir: *dir, Before: date, DryRun: *dryRun, Drop: *drop, Now: time.Now(), Fold: *fold, Key: key,
 			Report: func(d postgres.Detached) {
 				parts++
-				fmt.Fprintf(p.stdout, "%s: %s%s\n", d.Part, strings.Join(d.Steps, ", "), rowCount(d.Rows, noun)) //nolint:errcheck // the work is done
+				fmt.Fprintf(p.stdout, "%s: %s%s\n", d.Part, strings.Join(d.Steps, ", "), rowCount(d.Rows, d.Part.Table())) //nolint:errcheck // the work is done
 			},
-			Found: func(f verify.Finding) { fmt.Fprintln(p.stdout, f) }, //nolint:errcheck // the error tells that there are some
+			Found: func(f verify.Finding) { fmt.Fprintln(p.stdout, f) },                   //nolint:errcheck // the error tells that there are some
+			Left:  func(u postgres.Unfolded) { fmt.Fprintln(p.stdout, left(u, *before)) }, //nolint:errcheck // as above
 		})
 		if err != nil {
 			return err
@@ -69,6 +80,23 @@ func auditDetach(flags *flag.FlagSet) action {
 		}
 		return err
 	}
+}
+
+// foldKey is the key that signs what is folded.
+func foldKey(c config.Config, violations bool) (key checkpoint.Key, err error) {
+	switch {
+	case violations:
+		return key, usageError{text: "--fold goes with days of checks, not with --violations"}
+	case c.Checkpoints.Key == "":
+		return key, errors.New("--fold needs SPENDGATE_CHECKPOINT_KEY, which signs what leaves")
+	}
+	return checkpoint.NewKey([]byte(c.Checkpoints.Key))
+}
+
+// left says why batches are here still.
+func left(u postgres.Unfolded, before string) string {
+	return fmt.Sprintf("%d batches that list nothing from %s on stay: %d are the last of their chains, and %d follow one that lists "+
+		"something which is not detached", u.Last+u.Behind, before, u.Last, u.Behind)
 }
 
 var errNoFolder = errors.New("must be a folder that is there")

@@ -35,7 +35,7 @@ func auditVerify(flags *flag.FlagSet) action {
 	flags.Var(&v.to, "to", "only checks up to this `TIME`; of a date all of the day")
 	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints, or to all .jsonl in a folder; once for each",
 		eachNotEmpty(&v.files))
-	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints; else that of SPENDGATE_CHECKPOINT_KEY")
+	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints, and what was folded; else that of SPENDGATE_CHECKPOINT_KEY")
 	flags.StringVar(&v.archives, "archive", "", "the archives of what was detached are in `DIR`")
 	flags.StringVar(&v.dataDir, "data-dir", "", "verify the record of the single node whose SPENDGATE_DATA_DIR is `DIR`, which may be running")
 	flags.Func("metrics-file", "write metrics of the run to `FILE`, for Prometheus' textfile collector", notEmpty(&v.metrics))
@@ -93,13 +93,12 @@ func (v verification) run(ctx context.Context, p process) (s verify.Summary, err
 		}
 		o.Checkpoints = append(o.Checkpoints, verify.Checkpoints{Name: file, Lines: lines})
 	}
-	if len(v.files) > 0 {
-		if v.key == "" && seed == "" {
-			return s, usageError{text: "--checkpoint needs --public-key or SPENDGATE_CHECKPOINT_KEY"}
-		}
+	if given := v.key != "" || seed != ""; given {
 		if o.PublicKey, err = publicKey(v.key, seed); err != nil {
 			return s, err
 		}
+	} else if len(v.files) > 0 {
+		return s, usageError{text: "--checkpoint needs --public-key or SPENDGATE_CHECKPOINT_KEY"}
 	}
 	record, done, err := openRecord(ctx, p, v.dataDir, v.workers)
 	if err != nil {

@@ -32,6 +32,7 @@ WIDTHS = {1: 37, 2: 38}  # of CHECK, the columns of a row by its format
 OUTCOME = (
     "outcome_id,check_id,node,epoch,step,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release,replay,once"
 )
+BATCH = "chain_id,seq,version,first_id,last_id,head,entries"
 VIOLATION = (
     "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
     "counterparty,rule_id,rule_description,key_id,principal,owner"
@@ -68,6 +69,10 @@ def enough_of(wanted, anybody, people):
 
     seated = sum(seat(person, set()) for person in range(len(people)))
     return seated == len(places) and len(people) - seated >= anybody
+
+
+class Exchanged(ValueError):
+    """An archive that can be read, and is another than was noted."""
 
 
 MALFORMED = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError, struct.error, zlib.error
@@ -138,8 +143,9 @@ def integer(b):
     return int.from_bytes(b, "big", signed=True)
 
 
-SIZES = {"claimed_ms": 8, "until_ms": 8, "policy_version": 4, "latency_ms": 4, "format": 2}
-HEXADECIMAL = ("check_id", "id", "node", "epoch", "fingerprint", "request_sha", "approval_id")
+SIZES = {"claimed_ms": 8, "until_ms": 8, "policy_version": 4, "latency_ms": 4, "format": 2, "seq": 8, "version": 2}
+HEXADECIMAL = (
+    "check_id", "id", "node", "epoch", "fingerprint", "request_sha", "approval_id", "chain_id", "first_id", "last_id", "head", "entries")
 
 
 def encode(line):
@@ -152,10 +158,14 @@ def encode(line):
             fields.append(value.to_bytes(SIZES[name], "big", signed=True))
         else:
             fields.append(bytes.fromhex(value) if name in HEXADECIMAL else value.encode())
+    return encode_row(fields), fields
+
+
+def encode_row(fields):
     row = struct.pack(">h", len(fields))
     for field in fields:
         row += b"\xff\xff\xff\xff" if field is None else struct.pack(">i", len(field)) + field
-    return row, fields
+    return row
 
 
 KINDS = "rb", "re", "cb", "ce", "db", "de", "sb", "se"
@@ -202,6 +212,8 @@ class Verifier:
         self.database = Database(url)
         self.findings = set()
         self.heads = {}  # (chain_id, seq) to head
+        self.folds = {}  # chain_id to what was folded of it, by number: from, to, head, day, whether the batches are at hand
+        self.texts = {}  # outcome to its reference and note, of those that left
         self.links = {}  # seq to head, of the changes
         self.left = set()  # checks of days whose archive is not at hand
         self.days = []  # those days, and days whose archive is altered
@@ -241,15 +253,88 @@ class Verifier:
             self.find("unchecked", f"the rest of {name}: {fault!r}")
             return None
 
-    def batches(self):
+    def folded(self, folder, key):
+        """What was folded of chains, and the batches that archives have of it."""
+        days, rows = {}, []
+        query = """SELECT chain_id, from_seq, to_seq, entries, day - date '1970-01-01', previous, head, manifest_sha256, signature
+            FROM folded_chains ORDER BY chain_id, to_seq"""
+        for _, (chain, *numbers, previous, head, manifest, signature) in self.database.copy(query):
+            numbers = [integer(n) for n in numbers]
+            first, last, entries, day = numbers
+            fold = {"chain": chain, "from": first, "to": last, "entries": entries, "head": head, "manifest": manifest, "day": day, "here": False}
+            before = self.folds.setdefault(chain, [])
+            end = before[-1] if before else {"to": 0, "head": ZERO}
+            fold["name"] = f"fold of chain {chain.hex()} up to batch {last}"
+            signed = b"spendgate fold 1\n" + chain + struct.pack(">qq", first, last) + previous + head + struct.pack(">qq", entries, day) + manifest
+            if key and not verify(key, signature, signed) or (first, previous) != (end["to"] + 1, end["head"]) or last < first:
+                self.find("altered", fold["name"])
+            before.append(fold)
+            days.setdefault(day, []).append(fold)
+        for day, folds in sorted(days.items()):
+            name = str(datetime.date(1970, 1, 1) + datetime.timedelta(day))
+            path = os.path.join(folder or "", f"batches-{name}.manifest.json")
+            packed = path.replace(".manifest.json", ".jsonl.gz")
+            if not folder or not os.path.exists(path) or not os.path.exists(packed):
+                self.find("unchecked", f"batches of {name}")
+                continue
+            try:
+                rows += self.refolded(path, packed, name, folds)
+            except MALFORMED:
+                self.find("altered", f"archive of batches of {name}")
+        return rows
+
+    def refolded(self, path, packed, name, folds):
+        lines = [encode(line)[1] for line in self.unpack(path, packed, "batches", name, folds[0]["manifest"])]
+        had = {(line[0], integer(line[1])): line for line in lines}
+        all_of = [[had.pop((fold["chain"], n)) for n in range(fold["from"], fold["to"] + 1)] for fold in folds]
+        if had or any(fold["manifest"] != folds[0]["manifest"] for fold in folds):
+            raise ValueError("not what was folded")
+        for fold, some in zip(folds, all_of):
+            fold["here"] = True
+            if (sum(len(line[6]) // 48 for line in some), some[-1][5]) != (fold["entries"], fold["head"]):
+                self.find("altered", fold["name"])
+        for line in lines:
+            for outcome, *texts in json.loads(line[7] or b"[]"):
+                self.texts[bytes.fromhex(outcome)] = texts
+        return [line[:7] for line in lines]
+
+    def beyond(self, chain, seq):
+        """What was folded, cannot be read, and has that batch: none or one."""
+        return [f for f in self.folds.get(chain, ()) if not f["here"] and f["from"] <= seq <= f["to"]]
+
+    def blind(self, chain, identifier):
+        """Whether a batch that cannot be read may list it."""
+        day = int.from_bytes(identifier[:6], "big") // 86400000
+        return any(not f["here"] and day <= f["day"] for f in self.folds.get(chain, ()))
+
+    def batches(self, folder, key):
         """Walks all chains; gives the row hash of each check that is listed."""
-        listed, chain_id, seq, before = {}, None, 0, [ZERO]
-        query = "SELECT chain_id,seq,version,first_id,last_id,head,entries FROM batches ORDER BY chain_id,seq"
-        for _, (this, number, version, first, last, head, entries) in self.database.copy(query):
-            if this != chain_id:
-                chain_id, seq, before = this, 0, [ZERO]
-            number = integer(number)
+        rows = self.folded(folder, key)
+        for _, fields in self.database.copy(f"SELECT {BATCH} FROM batches"):
+            if 0 < integer(fields[1]) <= self.folds.get(fields[0], [{"to": 0}])[-1]["to"]:
+                self.find("inserted", f"batch {integer(fields[1])} of chain {fields[0].hex()}")
+            else:
+                rows.append(fields)
+        chains = {chain: [] for chain in self.folds}
+        for fields in rows:
+            chains.setdefault(fields[0], []).append((integer(fields[1]), *fields[2:]))
+        listed = {}
+        for chain_id in sorted(chains):
+            self.walk(chain_id, sorted(chains[chain_id], key=lambda b: b[0]), listed)
+        return listed
+
+    def walk(self, chain_id, batches, listed):
+        seq, before = 0, [ZERO]
+
+        def skip(to):
+            nonlocal seq, before
+            while (folded := self.beyond(chain_id, seq + 1)) and folded[0]["to"] <= to:
+                seq, before = folded[0]["to"], [folded[0]["head"]]
+                self.heads[chain_id, seq] = folded[0]["head"]
+
+        for number, version, first, last, head, entries in batches:
             name = f"batch {number} of chain {chain_id.hex()}"
+            skip(number - 1)
             if number < 1:
                 self.find("inserted", name)
             elif number != seq + 1:
@@ -282,7 +367,9 @@ class Verifier:
             else:  # the next one tells which of these is right
                 self.find("altered", name)
                 before = before + [head, computed[-1]]
-        return listed
+        skip(1 << 63)
+        if chain_id in self.folds and seq <= self.folds[chain_id][-1]["to"]:
+            self.find("removed", f"batch {self.folds[chain_id][-1]['to'] + 1} of chain {chain_id.hex()}")
 
     def archived(self, folder, listed):
         """The rows of days that left. What is listed of a day without an archive is forgotten."""
@@ -307,26 +394,34 @@ class Verifier:
             self.find("unchecked", f"{period} {name}")
             return None, False
         try:
-            return self.unpack(path, rows, period, name, note)
+            whole, lines = True, self.unpack(path, rows, period, name, note)
+        except Exchanged as other:
+            whole, lines = False, other.args[0]
+            self.find("altered", f"archive of {name}")
         except MALFORMED:
             self.find("altered", f"archive of {name}")
             return None, False
+        return [encode(line) for line in lines], whole
 
     def unpack(self, path, rows, period, name, note):
+        """The lines of an archive, which are Exchanged when it is not as it was noted."""
         with open(path, "rb") as f:
             text = f.read()
         with open(rows, "rb") as f:
             packed = f.read()
         manifest, content = json.loads(text), gzip.decompress(packed)
         lines = [json.loads(line) for line in content.splitlines()]
-        ids = ["chk_" + line["check_id"] if period == "day" else "viol_" + line["id"] for line in lines]
+        if period == "batches":
+            keys, period = [(line["chain_id"], line["seq"]) for line in lines], "day"
+            ends = min(line["first_id"] for line in lines), max(line["last_id"] for line in lines)
+        else:
+            keys = ["chk_" + line["check_id"] if period == "day" else "viol_" + line["id"] for line in lines]
+            ends = (keys or [""])[0], (keys or [""])[-1]
         said = [manifest[m] for m in ("format", period, "file", "rows", "first_id", "last_id", "file_sha256", "content_sha256")]
-        found = [1, name, os.path.basename(rows), len(ids), (ids or [""])[0], (ids or [""])[-1],
-                 hashlib.sha256(packed).hexdigest(), hashlib.sha256(content).hexdigest()]
-        whole = hashlib.sha256(text).digest() == note and said == found and ids == sorted(set(ids))
-        if not whole:
-            self.find("altered", f"archive of {name}")
-        return [encode(line) for line in lines], whole
+        found = [1, name, os.path.basename(rows), len(keys), *ends, hashlib.sha256(packed).hexdigest(), hashlib.sha256(content).hexdigest()]
+        if hashlib.sha256(text).digest() != note or said != found or keys != sorted(set(keys)):
+            raise Exchanged(lines)
+        return lines
 
     def violations(self, folder):
         """All violations by identifier, those of archived months from their archives, and the months without one."""
@@ -356,7 +451,12 @@ class Verifier:
         for row, fields in self.database.copy(f"SELECT {OUTCOME} FROM outcomes"):
             stored = reported.pop(fields[0], None)
             self.steps.setdefault(fields[1], []).append(fields)
-            if stored != sha("spendgate outcome 1", row):
+            left = self.texts.get(fields[0])
+            if left:
+                whole = [text.encode() if f is None and text is not None else f for f, text in zip(fields[10:12], left)]
+                row = encode_row([*fields[:10], *whole, *fields[12:]])
+            blind = stored is None and self.blind(fields[2], fields[0])
+            if stored != sha("spendgate outcome 1", row) and not blind:
                 self.stray.add(fields[1])
             number, corrects = integer(fields[5]), fields[7] == b"d" or fields[8] == b"e"
             known = self.reports.get(fields[1], (0, 0))
@@ -364,6 +464,8 @@ class Verifier:
             self.reports[fields[1]] = max(known[0], number), max(known[1], excess)
             if number > self.last.get(fields[1], (0,))[0]:
                 self.last[fields[1]] = number, corrects and fields[6], Decimal((fields[9] or b"0").decode())
+            if blind:
+                continue
             if stored is None:
                 self.find("inserted", f"outcome {fields[0].hex()}")
             elif stored != sha("spendgate outcome 1", row):
@@ -392,7 +494,7 @@ class Verifier:
                 if fields[34] or space:
                     slot = b"\0" + (fields[34] or bytes(16)) + struct.pack(">H", len(space)) + space
                 self.keyed.setdefault(hashlib.sha256(slot + fields[22]).digest(), []).append(check)
-            if stored is None:
+            if stored is None and not self.blind(fields[1], check):
                 self.find("inserted", f"check chk_{check.hex()}")
             elif not intact:
                 self.find("altered", f"check chk_{check.hex()}")
@@ -1084,6 +1186,8 @@ class Verifier:
                 self.find("altered", name)
             for chain_id, (seq, head) in heads.items():
                 there = self.heads.get((chain_id, seq))
+                if there is None and self.beyond(chain_id, seq):
+                    continue
                 if there is None:
                     self.find("removed", f"chain {chain_id.hex()}")
                 elif there != head:
@@ -1148,7 +1252,8 @@ def main():
     parser.add_argument("--schema")
     args = parser.parse_args()
     v = Verifier(args.url)
-    listed = v.soundly("the batches", v.batches) or {}
+    key = base64.b64decode(args.public_key) if args.public_key else None
+    listed = v.soundly("the batches", v.batches, args.archive, key) or {}
     checks = len(listed)
     v.soundly("the outcomes", v.outcomes, listed)
     v.soundly("the checks", v.checks, listed, args.archive)
@@ -1160,7 +1265,7 @@ def main():
     v.schema(args.schema)
     if args.checkpoint:
         with open(args.checkpoint, "rb") as lines:
-            v.soundly("the checkpoints", v.checkpoints, lines, base64.b64decode(args.public_key))
+            v.soundly("the checkpoints", v.checkpoints, lines, key)
     for finding in sorted(v.findings):
         print(finding)
     if not v.findings:

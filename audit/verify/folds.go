@@ -1,0 +1,458 @@
+package verify
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"spendgate/audit/archive"
+	"spendgate/audit/chain"
+	"spendgate/audit/checkpoint"
+	"spendgate/audit/spend"
+)
+
+// Fold is a note that batches left the database.
+type Fold struct {
+	checkpoint.Fold
+	Signature []byte
+	At        time.Time
+}
+
+// Unfolded is a reading of a database to which the batches are added that it has no more, from
+// their archives. What it says of batches is as if they had never left, but for archives that
+// are not at hand or not as they were.
+type Unfolded struct {
+	Evidence
+	folds   map[spend.ID][]*held // of each chain, by number
+	leaving map[spend.ID]bool    // chains of which batches are in both places
+	files   []*foldedFile        // that are at hand, by day
+	found   func(kind Kind, subject, format string, args ...any)
+}
+
+// held is a fold, and where its batches are.
+type held struct {
+	Fold
+	file   *foldedFile // nil when they cannot be read, or are not of the range
+	unread bool        // they cannot
+	blocks []archive.Block
+	rows   int64 // that its archive has
+	sum    int64 // of their entries
+	last   []byte
+}
+
+// foldedFile is an archive of batches.
+type foldedFile struct {
+	*archive.Archive
+	folds     []*held
+	low, high spend.ID // of what they list
+	rows      int64
+}
+
+// Unfold adds what archives in a folder have, of a range, and tells what is wrong with folds and
+// archives. key may be nil: signatures are not looked at. leaving are folds that are not noted yet.
+func Unfold(
+	ctx context.Context, of Evidence, folder string, key checkpoint.PublicKey, r Range, leaving []Fold, found func(Finding),
+) (*Unfolded, error) {
+	u := &Unfolded{
+		Evidence: of, folds: make(map[spend.ID][]*held), leaving: make(map[spend.ID]bool),
+		found: func(kind Kind, subject, format string, args ...any) {
+			found(Finding{kind, subject, fmt.Sprintf(format, args...)})
+		},
+	}
+	days := make(map[Day][]*held)
+	err := of.Folds(ctx, func(f Fold) error {
+		u.add(days, f)
+		if key != nil && !key.SignedFold(&f.Fold, f.Signature) {
+			u.found(Altered, foldName(&f.Fold), "its signature is not of this key")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range leaving {
+		u.add(days, f)
+		u.leaving[f.Chain] = true
+	}
+	for _, day := range sortedDays(days) {
+		if day < DayOf(r.Low) {
+			continue // all that these list is older
+		}
+		if err := u.open(folder, day, days[day], r); err != nil {
+			return nil, err
+		}
+	}
+	return u, nil
+}
+
+func sortedDays(days map[Day][]*held) []Day {
+	all := make([]Day, 0, len(days))
+	for day := range days {
+		all = append(all, day)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// add notes a fold, and compares it with the one before.
+func (u *Unfolded) add(days map[Day][]*held, f Fold) {
+	before := checkpoint.Fold{}
+	if all := u.folds[f.Chain]; len(all) > 0 {
+		before = all[len(all)-1].Fold.Fold
+	}
+	if f.From != before.To+1 || f.To < f.From || f.Previous != before.Head {
+		u.found(Altered, foldName(&f.Fold), "it does not follow the one before it, which ends at batch %d", before.To)
+	}
+	one := &held{Fold: f}
+	u.folds[f.Chain] = append(u.folds[f.Chain], one)
+	days[Day(f.Day)] = append(days[Day(f.Day)], one)
+}
+
+// open reads the archive of a day, if it may have something of the range, and gives it to its folds.
+func (u *Unfolded) open(folder string, day Day, folds []*held, r Range) error {
+	name := "batches of " + day.String()
+	for _, f := range folds {
+		f.unread = true
+	}
+	if folder == "" {
+		u.found(Unchecked, name, "%d batches were folded at %s: give --archive with the folder where they are", count(folds), stamp(folds[0].At))
+		return nil
+	}
+	file, err := openFolded(folder, day, folds)
+	other := err == nil && (less(file.high, r.Low) || less(r.High, file.low))
+	if err == nil && !other {
+		err = file.index()
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		u.found(Unchecked, name, "%d batches were folded at %s, and the archive is not in %s", count(folds), stamp(folds[0].At), folder)
+		return nil
+	case errors.Is(err, archive.ErrAltered):
+		u.found(Altered, "archive of "+name, "%v", err)
+		return nil
+	case err != nil:
+		return err
+	}
+	for _, f := range folds {
+		f.unread = false
+		if other {
+			continue
+		}
+		f.file = file
+		if f.sum != f.Entries || toHash(f.last) != f.Head {
+			u.found(Altered, foldName(&f.Fold.Fold), "its archive has %d entries of %d, or another head", f.sum, f.Entries)
+		}
+	}
+	if !other {
+		u.files = append(u.files, file)
+	}
+	return nil
+}
+
+func openFolded(folder string, day Day, folds []*held) (*foldedFile, error) {
+	a, err := archive.Open(folder, archive.BatchesOf(day.Time()))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range folds {
+		if f.Manifest != a.SHA256 {
+			return nil, fmt.Errorf("%w: its manifest is not the one with which the batches were folded", archive.ErrAltered)
+		}
+	}
+	return &foldedFile{Archive: a, folds: folds, low: idOf(a.FirstID), high: idOf(a.LastID)}, nil
+}
+
+// index reads the whole archive, which must have all batches of the folds and no other.
+func (file *foldedFile) index() error {
+	of := make(map[spend.ID][]*held)
+	for _, f := range file.folds {
+		of[f.Chain] = append(of[f.Chain], f)
+	}
+	find := func(chainID spend.ID, seq int64) *held {
+		for _, f := range of[chainID] {
+			if f.From <= seq && seq <= f.To {
+				return f
+			}
+		}
+		return nil
+	}
+	blocks, err := file.Blocks(func(b archive.Batch) error {
+		f := find(b.Chain, b.Seq)
+		if f == nil {
+			return fmt.Errorf("%w: %s is not one that was folded", archive.ErrAltered, batchName(b.Chain, b.Seq))
+		}
+		f.rows, f.sum, f.last = f.rows+1, f.sum+int64(len(b.Entries)/chain.EntrySize), append(f.last[:0], b.Head...)
+		file.rows++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range file.folds {
+		if f.rows != f.To-f.From+1 {
+			return fmt.Errorf("%w: it has %d of the batches %d to %d of %s", archive.ErrAltered, f.rows, f.From, f.To, chainName(f.Chain))
+		}
+	}
+	for _, b := range blocks {
+		f := find(b.Chain, b.From)
+		f.blocks = append(f.blocks, b)
+	}
+	return nil
+}
+
+func count(folds []*held) (n int64) {
+	for _, f := range folds {
+		n += f.To - f.From + 1
+	}
+	return n
+}
+
+// idOf reads an identifier of a manifest; zero for what is none.
+func idOf(text string) (id spend.ID) {
+	if b, err := hex.DecodeString(text); err == nil && len(b) == len(id) {
+		copy(id[:], b)
+	}
+	return id
+}
+
+func foldName(f *checkpoint.Fold) string {
+	return fmt.Sprintf("fold of %s up to batch %d", chainName(f.Chain), f.To)
+}
+
+// absent returns the fold whose batches cannot be read and that has one of that number.
+func (u *Unfolded) absent(p Place) *held {
+	for _, f := range u.folds[p.Chain] {
+		if f.From <= p.Seq && p.Seq <= f.To && f.file == nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// blind reports whether a batch of a chain may list something of an identifier, and cannot be read.
+func (u *Unfolded) blind(chainID []byte, id spend.ID) bool {
+	return len(chainID) == len(id) && slices.ContainsFunc(u.folds[spend.ID(chainID)], func(f *held) bool {
+		return f.unread && DayOf(id) <= Day(f.Day)
+	})
+}
+
+// top is the number of the last batch of a chain that was folded; 0 when none was.
+func (u *Unfolded) top(chainID spend.ID) int64 {
+	all := u.folds[chainID]
+	if len(all) == 0 {
+		return 0
+	}
+	return all[len(all)-1].To
+}
+
+// each calls visit for the blocks at hand that may list something of the range.
+func (u *Unfolded) each(r Range, visit func(*held, archive.Block) error) error {
+	for _, file := range u.files {
+		if less(r.High, file.low) || less(file.high, r.Low) {
+			continue
+		}
+		for _, f := range file.folds {
+			for _, b := range f.blocks {
+				if less(r.High, b.Low) || less(b.High, r.Low) {
+					continue
+				}
+				if err := visit(f, b); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func toBatch(b *archive.Batch) Batch {
+	return Batch{b.Chain, b.Seq, b.Version, b.First, b.Last, b.Head, b.Entries, b.Texts}
+}
+
+// Batches implements Evidence.
+func (u *Unfolded) Batches(ctx context.Context, r Range, each func(Batch) error) error {
+	err := u.Evidence.Batches(ctx, r, func(b Batch) error {
+		if b.Seq <= u.top(b.Chain) {
+			return nil // the walk along its chain names it
+		}
+		return each(b)
+	})
+	if err != nil {
+		return err
+	}
+	return u.each(r, func(f *held, block archive.Block) error {
+		return f.file.Block(block, func(b archive.Batch) error {
+			if less(r.High, b.First) || less(b.Last, r.Low) {
+				return nil
+			}
+			return each(toBatch(&b))
+		})
+	})
+}
+
+// Chain implements Evidence.
+func (u *Unfolded) Chain(ctx context.Context, chainID spend.ID, from, to int64, each func(Batch) error) error {
+	for _, f := range u.folds[chainID] {
+		for _, block := range f.blocks {
+			if f.file == nil || to < block.From || block.To < from {
+				continue
+			}
+			err := f.file.Block(block, func(b archive.Batch) error {
+				if b.Seq < from || to < b.Seq {
+					return nil
+				}
+				return each(toBatch(&b))
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	top := u.top(chainID)
+	return u.Evidence.Chain(ctx, chainID, from, to, func(b Batch) error {
+		switch {
+		case b.Seq > top || b.Seq < 1:
+			return each(b)
+		case !u.leaving[chainID]:
+			u.found(Inserted, batchName(chainID, b.Seq), "it was folded, and the database has it")
+		}
+		return nil
+	})
+}
+
+// Chains implements Evidence.
+func (u *Unfolded) Chains(ctx context.Context, r Range) ([]ChainSpan, error) {
+	spans, err := u.Evidence.Chains(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[spend.ID]int, len(spans))
+	for i, s := range spans {
+		known[s.Chain] = i
+	}
+	add := func(one ChainSpan) {
+		if i, is := known[one.Chain]; is {
+			spans[i].From, spans[i].To = min(spans[i].From, one.From), max(spans[i].To, one.To)
+			return
+		}
+		known[one.Chain] = len(spans)
+		spans = append(spans, one)
+	}
+	err = u.each(r, func(f *held, b archive.Block) error {
+		add(ChainSpan{f.Chain, b.From, b.To})
+		return nil
+	})
+	for chainID, folds := range u.folds {
+		if f := folds[len(folds)-1]; f.unread && DayOf(r.Low) <= Day(f.Day) {
+			add(ChainSpan{chainID, f.To, f.To})
+		}
+	}
+	return spans, err
+}
+
+// Heads implements Evidence.
+func (u *Unfolded) Heads(ctx context.Context, places []Place) (heads map[Place]spend.Hash, latest map[spend.ID]int64, err error) {
+	if heads, latest, err = u.Evidence.Heads(ctx, places); err != nil {
+		return nil, nil, err
+	}
+	for _, p := range places {
+		for _, f := range u.folds[p.Chain] {
+			if p.Seq < f.From || f.To < p.Seq {
+				continue
+			}
+			latest[p.Chain] = max(latest[p.Chain], f.To)
+			if f.file == nil && p.Seq == f.To {
+				heads[p] = f.Head
+			}
+			if err := f.headOf(p, heads); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return heads, latest, nil
+}
+
+func (f *held) headOf(p Place, heads map[Place]spend.Hash) error {
+	for _, block := range f.blocks {
+		if f.file == nil || p.Seq < block.From || block.To < p.Seq {
+			continue
+		}
+		err := f.file.Block(block, func(b archive.Batch) error {
+			if b.Seq == p.Seq && len(b.Head) == len(spend.Hash{}) {
+				heads[p] = spend.Hash(b.Head)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Overview implements Evidence.
+func (u *Unfolded) Overview(ctx context.Context, r Range) (Overview, error) {
+	o, err := u.Evidence.Overview(ctx, r)
+	if err != nil {
+		return o, err
+	}
+	return o, u.each(r, func(f *held, b archive.Block) error {
+		o.Entries += b.Entries
+		if o.Range == (Range{}) {
+			o.Range = Range{b.Low, b.High}
+		}
+		o.Range = Range{earlier(o.Range.Low, b.Low), later(o.Range.High, b.High)}
+		return nil
+	})
+}
+
+// Weigh implements Evidence.
+func (u *Unfolded) Weigh(ctx context.Context, r Range) (Weight, error) {
+	w, err := u.Evidence.Weigh(ctx, r)
+	if err != nil {
+		return w, err
+	}
+	return w, u.each(r, func(f *held, block archive.Block) error {
+		if r.Holds(block.Low) && r.Holds(block.High) {
+			w.Entries, w.Edges = w.Entries+block.Entries, true
+			return nil
+		}
+		return f.file.Block(block, func(b archive.Batch) error {
+			if !less(r.High, b.First) && !less(b.Last, r.Low) {
+				w.Entries += int64(len(b.Entries) / chain.EntrySize)
+				w.Edges = w.Edges || r.Holds(b.First) || r.Holds(b.Last)
+			}
+			return nil
+		})
+	})
+}
+
+// Totals implements Evidence.
+func (u *Unfolded) Totals(ctx context.Context) (Totals, error) {
+	t, err := u.Evidence.Totals(ctx)
+	for _, f := range u.files {
+		t.Batches += f.rows
+	}
+	return t, err
+}
+
+// texts are those that left with a batch, of outcomes.
+type texts map[spend.ID][2]*string
+
+// read adds those of a batch. What cannot be read is none: the hash of its outcome tells.
+func (t texts) read(text string) {
+	var all [][3]*string
+	if text == "" || json.Unmarshal([]byte(text), &all) != nil {
+		return
+	}
+	for _, one := range all {
+		if one[0] != nil {
+			t[idOf(*one[0])] = [2]*string{one[1], one[2]}
+		}
+	}
+}
