@@ -277,7 +277,7 @@ func toBatch(b *archive.Batch) Batch {
 // Batches implements Evidence.
 func (u *Unfolded) Batches(ctx context.Context, r Range, each func(Batch) error) error {
 	err := u.Evidence.Batches(ctx, r, func(b Batch) error {
-		if b.Seq <= u.top(b.Chain) {
+		if 1 <= b.Seq && b.Seq <= u.top(b.Chain) {
 			return nil // the walk along its chain names it
 		}
 		return each(b)

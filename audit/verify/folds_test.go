@@ -2,9 +2,14 @@ package verify_test
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -146,5 +151,233 @@ func (f *folded) rows() (n int64) {
 	return n
 }
 
-var _ = fmt.Sprint
-var _ = slices.Sort[[]string]
+// TestWithoutFolded: what cannot be read is said once, and nothing that rests on it is blamed.
+func TestWithoutFolded(t *testing.T) {
+	t.Parallel()
+	f := newFolded(t)
+	next := f.next()
+	for name, c := range map[string]struct {
+		spoil func(*folded)
+		want  []string
+	}{
+		"rows":      {func(f *folded) { act(f.t, os.Remove(f.batches.rows)) }, []string{"unchecked batches of DAY"}},
+		"manifest":  {func(f *folded) { act(f.t, os.Remove(f.batches.manifest)) }, []string{"unchecked batches of DAY"}},
+		"the later": {func(f *folded) { act(f.t, os.Remove(f.next().rows)) }, []string{"unchecked batches of " + next.of}},
+		"both": {func(f *folded) {
+			act(f.t, os.Remove(f.batches.rows))
+			act(f.t, os.Remove(f.next().rows))
+		}, []string{"unchecked batches of DAY", "unchecked batches of " + next.of}},
+		"all": {func(f *folded) {
+			all, err := filepath.Glob(filepath.Join(f.dir, "*"))
+			act(f.t, err)
+			for _, path := range all {
+				act(f.t, os.Remove(path))
+			}
+		}, []string{
+			`unchecked counter of budget "ever"`, `unchecked counter of budget "ever"`, "unchecked batches of DAY", "unchecked batches of " + next.of,
+			"unchecked day DAY", "unchecked day " + next.of,
+		}},
+	} {
+		f.spoiled(name, c.spoil, func(f *folded, own []string) {
+			for i := range c.want {
+				c.want[i] = strings.ReplaceAll(c.want[i], "DAY", f.day.of)
+			}
+			slices.Sort(c.want)
+			if name == "all" {
+				own = slices.DeleteFunc(own, func(f string) bool { return strings.HasPrefix(f, "unchecked counter") })
+				c.want = slices.DeleteFunc(c.want, func(f string) bool { return strings.HasPrefix(f, "unchecked counter") })
+			}
+			if !slices.Equal(own, c.want) {
+				f.t.Errorf("found\n  %s\nwant\n  %s", strings.Join(own, "\n  "), strings.Join(c.want, "\n  "))
+			}
+		})
+	}
+	found, s, err := f.verify(func(o *verify.Options) { o.From = time.Now().AddDate(0, 0, -1) })
+	if err != nil || len(found) > 0 || s.Checks == 0 {
+		t.Errorf("of today: %q, %v", found, err)
+	}
+}
+
+// next are the files of the day behind the first.
+func (f *folded) next() files {
+	day, err := time.Parse(time.DateOnly, f.day.of)
+	act(f.t, err)
+	name := filepath.Join(f.dir, "batches-"+day.AddDate(0, 0, 1).Format(time.DateOnly))
+	return files{of: day.AddDate(0, 0, 1).Format(time.DateOnly), manifest: name + ".manifest.json", rows: name + ".jsonl.gz"}
+}
+
+// spoiled demands that both verifiers find the same of what was done, and takes it back.
+func (f *folded) spoiled(name string, spoil func(*folded), test func(*folded, []string)) {
+	f.alter(f.t, name, func(tr *trail) {
+		one := *f
+		a := *f.archived
+		one.archived, a.trail, a.dir = &a, tr, tr.t.TempDir()
+		act(tr.t, os.CopyFS(a.dir, os.DirFS(f.dir)))
+		one.place()
+		spoil(&one)
+		own, _, err := one.verify(func(o *verify.Options) {
+			o.Archives = a.dir
+			one.held(o)
+		})
+		act(tr.t, err)
+		own = slices.Compact(own)
+		if theirs := one.stranger(true, "--archive", a.dir); !slices.Equal(own, theirs) {
+			tr.t.Errorf("found\n  %s\nthe stranger:\n  %s", strings.Join(own, "\n  "), strings.Join(theirs, "\n  "))
+		}
+		test(&one, own)
+	})
+}
+
+// TestTamperedFolds: each column of what was noted, and each member of what left, is named when it is
+// another, also where files, manifests and notes were all made to agree.
+func TestTamperedFolds(t *testing.T) {
+	t.Parallel()
+	f := newFolded(t)
+	named := func(name string, spoil func(*folded), wants ...string) {
+		f.spoiled(name, spoil, func(f *folded, own []string) {
+			for _, want := range wants {
+				if !slices.ContainsFunc(own, func(found string) bool { return strings.HasPrefix(found, strings.ReplaceAll(want, "DAY", f.day.of)) }) {
+					f.t.Errorf("found\n  %s\nwithout %q", strings.Join(own, "\n  "), want)
+				}
+			}
+			if len(own) == 0 {
+				f.t.Error("nothing was found")
+			}
+		})
+	}
+	const first = "(SELECT min(to_seq) FROM folded_chains)"
+	for _, c := range f.columns("folded_chains") {
+		if c[0] == "folded_at" { // for people
+			continue
+		}
+		other := map[string]string{
+			"uuid": "gen_random_uuid()", "bigint": c[0] + " + 1", "date": "day - 1",
+			"bytea": fmt.Sprintf("set_byte(%s, 3, 255 - get_byte(%[1]s, 3))", c[0]),
+		}[c[1]]
+		for _, which := range []string{"="} {
+			named(c[0]+" "+which, func(f *folded) {
+				f.exec("UPDATE folded_chains SET %s = %s WHERE to_seq %s %s", c[0], other, which, first)
+			},
+				"altered fold of chain ")
+		}
+	}
+	signed := func(sql string) func(*folded) { return func(f *folded) { f.exec(sql); f.resign() } }
+	named("a note", func(f *folded) { f.exec("DELETE FROM folded_chains WHERE to_seq = " + first) }, "altered fold", "removed batch 1 of chain")
+	named("the last note", func(f *folded) { f.exec("DELETE FROM folded_chains WHERE to_seq > " + first) }, "removed batch")
+	named("all notes", func(f *folded) { f.exec("DELETE FROM folded_chains") }, "inserted check", "removed batch 1 of chain")
+	named("the head, signed", signed("UPDATE folded_chains SET head = sha256(head) WHERE to_seq > "+first), "altered fold")
+	named("the entries, signed", signed("UPDATE folded_chains SET entries = entries + 1 WHERE to_seq > "+first), "altered fold")
+	named("a forged note", func(f *folded) {
+		f.exec("INSERT INTO folded_chains SELECT b.chain_id, seq, seq, decode(repeat('00', 32), 'hex'), b.head, "+
+			"length(b.entries) / 48, day, manifest_sha256, signature FROM (SELECT * FROM batches WHERE chain_id = '%s' AND seq = 1) AS b, (SELECT * FROM folded_chains LIMIT 1) AS f; "+
+			"DELETE FROM batches WHERE chain_id = '%[1]s' AND seq = 1", f.chains[0].Text("")) // folded_at has a default
+	}, "altered fold of chain "+f.chains[0].Text(""))
+	named("the batch behind it", func(f *folded) { f.exec("DELETE FROM batches WHERE chain_id = '%s'", f.chain.Text("")) }, "removed batch")
+	named("a batch that left", func(f *folded) {
+		f.exec("INSERT INTO batches SELECT chain_id, 1, first_id, last_id, version, head, entries FROM batches WHERE chain_id = '%s' LIMIT 1",
+			f.chain.Text(""))
+	}, "inserted batch 1 of chain")
+	named("an outcome", func(f *folded) { f.exec("UPDATE outcomes SET note = 'x' WHERE outcome_id = '%s'", f.noted.ID.Text("")) }, "altered outcome")
+	named("an outcome's status", func(f *folded) {
+		f.exec("UPDATE outcomes SET status = 'v' WHERE outcome_id = '%s'", f.noted.ID.Text(""))
+	},
+		"altered outcome")
+	named("no outcome", func(f *folded) { f.exec("DELETE FROM outcomes WHERE outcome_id = '%s'", f.noted.ID.Text("")) }, "removed outcome")
+
+	for _, noted := range []bool{false, true} {
+		change := func(name string, change func([]string) []string, want ...string) {
+			if !noted {
+				if name != "texts" && name != "removed" {
+					return
+				}
+				want = []string{"altered archive of batches of DAY"}
+			}
+			named(fmt.Sprint(name, " noted ", noted), func(f *folded) { f.lines(noted, change) }, want...)
+		}
+		inMember := func(name string) func([]string) []string {
+			return func(lines []string) []string {
+				i := slices.IndexFunc(lines, func(l string) bool { return !strings.Contains(l, `"texts":null`) })
+				lines[i] = regexp.MustCompile(`("`+name+`":"?.*?)([0-9a-f])("?[,}])`).ReplaceAllStringFunc(lines[i], func(m string) string {
+					at := regexp.MustCompile(`[0-9a-f]("?[,}])$`).FindStringIndex(m)[0]
+					digit := map[bool]string{true: "1", false: "2"}[m[at] != '1']
+					return m[:at] + digit + m[at+1:]
+				})
+				return lines
+			}
+		}
+		change("chain_id", inMember("chain_id"), "altered archive of batches of DAY")
+		change("seq", inMember("seq"), "altered archive of batches of DAY")
+		change("version", inMember("version"), "unchecked batch")
+		change("first_id", inMember("first_id"), "altered batch")
+		change("last_id", inMember("last_id"), "altered batch")
+		change("head", inMember("head"), "altered batch")
+		change("entries", inMember("entries"), "altered batch", "altered outcome")
+		change("texts", func(lines []string) []string {
+			for i := range lines {
+				lines[i] = strings.ReplaceAll(lines[i], "note", "nota")
+			}
+			return lines
+		}, "altered outcome")
+		change("no texts", func(lines []string) []string {
+			for i := range lines {
+				lines[i] = regexp.MustCompile(`"texts":".*"}`).ReplaceAllString(lines[i], `"texts":null}`)
+			}
+			return lines
+		}, "altered outcome")
+		change("removed", func(lines []string) []string { return lines[1:] }, "altered archive of batches of DAY")
+		change("the last", func(lines []string) []string { return lines[:len(lines)-1] }, "altered archive of batches of DAY")
+		change("twice", func(lines []string) []string { return slices.Insert(lines, 1, lines[0]) }, "altered archive of batches of DAY")
+		change("order", func(lines []string) []string { lines[0], lines[1] = lines[1], lines[0]; return lines }, "altered archive of batches of DAY")
+	}
+}
+
+// resign signs all folds as they are now, as whoever has the key could.
+func (f *folded) resign() {
+	f.t.Helper()
+	snapshot, err := postgres.OpenSnapshot(f.t.Context(), f.url, 1)
+	act(f.t, err)
+	defer snapshot.Close()
+	act(f.t, snapshot.Folds(f.t.Context(), func(fold verify.Fold) error {
+		f.exec("UPDATE folded_chains SET signature = '\\x%x' WHERE chain_id = '%s' AND to_seq = %d", foldingKey(f.t).SignFold(&fold.Fold), fold.Chain.Text(""),
+			fold.To)
+		return nil
+	}))
+}
+
+// lines rewrites those of the first archive of batches, and with noted the manifest and the
+// database's note.
+func (f *folded) lines(noted bool, change func([]string) []string) {
+	f.t.Helper()
+	var lines []string
+	var content, packed []byte
+	rewrite(f.t, f.batches.rows, func(b []byte) []byte {
+		lines = change(strings.SplitAfter(strings.TrimSuffix(string(unpacked(f.t, b)), "\n"), "\n"))
+		content = []byte(strings.TrimSuffix(strings.Join(lines, ""), "\n") + "\n")
+		packed = pack(f.t, content, gzip.DefaultCompression)
+		return packed
+	})
+	if !noted {
+		return
+	}
+	sum := func(b []byte) string { h := sha256.Sum256(b); return hex.EncodeToString(h[:]) }
+	rewrite(f.t, f.batches.manifest, func(b []byte) []byte {
+		var members map[string]any
+		act(f.t, json.Unmarshal(b, &members))
+		var low, high []string
+		for _, l := range lines {
+			var of struct {
+				First string `json:"first_id"`
+				Last  string `json:"last_id"`
+			}
+			act(f.t, json.Unmarshal([]byte(l), &of))
+			low, high = append(low, of.First), append(high, of.Last)
+		}
+		members["rows"], members["first_id"], members["last_id"] = len(lines), slices.Min(low), slices.Max(high)
+		members["file_sha256"], members["content_sha256"] = sum(packed), sum(content)
+		text, err := json.Marshal(members)
+		act(f.t, err)
+		f.exec(`UPDATE folded_chains SET manifest_sha256 = '\x%s' WHERE day = '%s'`, sum(text), f.batches.of)
+		return text
+	})
+	f.resign()
+}

@@ -302,7 +302,10 @@ func (tr *trail) alter(t *testing.T, name string, test func(*trail)) {
 	t.Run(name, func(t *testing.T) {
 		altered := *tr
 		altered.t, altered.chains = t, slices.Clone(tr.chains)
-		tables := []string{"checks", "violations", "batches", "policies", "changes", "archived_days", "archived_violations", "idempotency_keys"}
+		tables := []string{
+			"checks", "violations", "batches", "policies", "changes", "archived_days", "archived_violations", "idempotency_keys", "folded_chains",
+			"outcomes",
+		}
 		for _, table := range tables {
 			tr.exec("CREATE TEMPORARY TABLE kept_%s AS TABLE %[1]s", table)
 		}

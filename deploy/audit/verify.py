@@ -215,7 +215,7 @@ class Verifier:
         self.folds = {}  # chain_id to what was folded of it, by number: from, to, head, day, whether the batches are at hand
         self.texts = {}  # outcome to its reference and note, of those that left
         self.links = {}  # seq to head, of the changes
-        self.left = set()  # checks of days whose archive is not at hand
+        self.away = set()  # days whose archive is not at hand
         self.days = []  # those days, and days whose archive is altered
         self.last = {}  # check to its last outcome
         self.asked = {}  # check that asks for an approval to what it asks for, None when it is altered
@@ -378,9 +378,9 @@ class Verifier:
             lines, whole = self.archive(folder, f"checks-{name}", "day", name, note)
             if lines is None:
                 self.days.append(integer(day))
+                self.away.add(integer(day))
                 for check in [c for c in listed if int.from_bytes(c[:6], "big") // 86400000 == integer(day)]:
                     del listed[check]
-                    self.left.add(check)
                 continue
             if not whole:
                 self.days.append(integer(day))
@@ -508,7 +508,7 @@ class Verifier:
         for check in listed:
             self.lost.add(check)
             self.find("removed", f"check chk_{check.hex()}")
-        for check in violations.keys() - self.left:
+        for check in [v for v in violations if int.from_bytes(v[:6], "big") // 86400000 not in self.away]:
             self.find("unchecked" if check in listed else "inserted", f"violation viol_{check.hex()}")
 
     def take(self, fields):
