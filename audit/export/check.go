@@ -86,10 +86,16 @@ func checkHeads(ctx context.Context, m *Manifest, record Record, found func(stri
 	if err != nil {
 		return err
 	}
+	folded, err := tops(ctx, record)
+	if err != nil {
+		return err
+	}
 	for i, h := range m.Heads {
 		head, is := heads[places[i]]
 		name := fmt.Sprintf("batch %d of chain %s", h.Seq, places[i].Chain.Text(""))
 		switch {
+		case !is && h.Seq <= folded[places[i].Chain]:
+			found(name + ": it left the record: give --archive with the folder where the archives of batches are")
 		case !is:
 			found(name + ": the manifest has it, and the record does not")
 		case head != spend.Hash(h.Head):

@@ -54,6 +54,10 @@ func (g *reading) lost(ctx context.Context) (lost int64, err error) {
 			return 0, err
 		}
 	}
+	folded, err := tops(ctx, g.record)
+	if err != nil {
+		return 0, err
+	}
 	var places []verify.Place
 	look := func() error {
 		heads, _, err := g.record.Heads(ctx, places)
@@ -75,7 +79,7 @@ func (g *reading) lost(ctx context.Context) (lost int64, err error) {
 		for high > low && !g.met.has(verify.Place{Chain: chain, Seq: high}) {
 			high--
 		}
-		for seq := max(low-1, 1); seq <= min(high+1, g.ends[chain]); seq++ {
+		for seq := max(low-1, folded[chain]+1); seq <= min(high+1, g.ends[chain]); seq++ {
 			if p := (verify.Place{Chain: chain, Seq: seq}); !g.met.has(p) {
 				places = append(places, p)
 			}
@@ -90,4 +94,13 @@ func (g *reading) lost(ctx context.Context) (lost int64, err error) {
 		err = look()
 	}
 	return lost, err
+}
+
+// tops are the numbers of the last batches that were folded, by chain: archives have all of those.
+func tops(ctx context.Context, record Record) (map[spend.ID]int64, error) {
+	folded := make(map[spend.ID]int64)
+	return folded, record.Folds(ctx, func(f verify.Fold) error {
+		folded[f.Chain] = max(folded[f.Chain], f.To)
+		return nil
+	})
 }

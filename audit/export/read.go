@@ -22,6 +22,7 @@ type Record interface {
 	Batches(ctx context.Context, r verify.Range, each func(verify.Batch) error) error
 	Steps(ctx context.Context, r verify.Range, each func(row []byte) error) error
 	Heads(ctx context.Context, places []verify.Place) (heads map[verify.Place]spend.Hash, latest map[spend.ID]int64, err error)
+	Folds(ctx context.Context, each func(verify.Fold) error) error
 	Changes(ctx context.Context, each func(verify.Change) error) error
 	Policies(ctx context.Context, each func(p verify.PolicyVersion, row []byte) error) error
 

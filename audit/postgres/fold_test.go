@@ -96,7 +96,7 @@ func (l *longChain) proved(t *testing.T) {
 	defer s.Close()
 	var found []string
 	summary, err := verify.Verify(t.Context(), verify.Options{
-		Evidence: s, Archives: l.dir, PublicKey: foldingKey(t).Public(), Workers: 2, SliceSize: 8,
+		Evidence: s, Archives: l.dir, FoldKeys: []checkpoint.PublicKey{foldingKey(t).Public()}, Workers: 2, SliceSize: 8,
 		Found: func(f verify.Finding) { found = append(found, f.String()) },
 	})
 	if err != nil || !summary.Clean() || summary.Outcomes != 1 {

@@ -53,29 +53,29 @@ type foldedFile struct {
 	rows      int64
 }
 
-// Unfold adds what archives in a folder have, of a range, and tells what is wrong with folds and
-// archives. key may be nil: signatures are not looked at. leaving are folds that are not noted yet.
-func Unfold(
-	ctx context.Context, of Evidence, folder string, key checkpoint.PublicKey, r Range, leaving []Fold, found func(Finding),
-) (*Unfolded, error) {
+// Unfold adds what archives have, of a range, and tells what is wrong with folds and archives. Of the
+// options it takes the evidence, the archives, the keys and what is being folded; without keys
+// signatures are not looked at.
+func Unfold(ctx context.Context, o Options, r Range, found func(Finding)) (*Unfolded, error) {
 	u := &Unfolded{
-		Evidence: of, folds: make(map[spend.ID][]*held), leaving: make(map[spend.ID]bool),
+		Evidence: o.Evidence, folds: make(map[spend.ID][]*held), leaving: make(map[spend.ID]bool),
 		found: func(kind Kind, subject, format string, args ...any) {
 			found(Finding{kind, subject, fmt.Sprintf(format, args...)})
 		},
 	}
 	days := make(map[Day][]*held)
-	err := of.Folds(ctx, func(f Fold) error {
+	err := o.Evidence.Folds(ctx, func(f Fold) error {
 		u.add(days, f)
-		if key != nil && !key.SignedFold(&f.Fold, f.Signature) {
-			u.found(Altered, foldName(&f.Fold), "its signature is not of this key")
+		signed := func(key checkpoint.PublicKey) bool { return key.SignedFold(&f.Fold, f.Signature) }
+		if len(o.FoldKeys) > 0 && !slices.ContainsFunc(o.FoldKeys, signed) {
+			u.found(Altered, foldName(&f.Fold), "its signature is of no key that was given")
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range leaving {
+	for _, f := range o.Folding {
 		u.add(days, f)
 		u.leaving[f.Chain] = true
 	}
@@ -83,7 +83,7 @@ func Unfold(
 		if day < DayOf(r.Low) {
 			continue // all that these list is older
 		}
-		if err := u.open(folder, day, days[day], r); err != nil {
+		if err := u.open(o.Archives, day, days[day], r); err != nil {
 			return nil, err
 		}
 	}

@@ -209,6 +209,7 @@ func (tr *trail) held(o *verify.Options) {
 		tr.t.Fatal(err)
 	}
 	o.Checkpoints, o.PublicKey = []verify.Checkpoints{{Lines: bytes.NewReader(content)}}, tr.key
+	o.FoldKeys = []checkpoint.PublicKey{tr.key}
 }
 
 // finds demands exactly these findings.

@@ -21,11 +21,12 @@ type Options struct {
 	Evidence    Evidence
 	From, To    time.Time // both inclusive, to the millisecond; zero for no bound
 	Checkpoints []Checkpoints
-	PublicKey   checkpoint.PublicKey // of the checkpoints, and of folds; nil without
-	Archives    string               // the folder of the archives of what left; empty for none
-	Leaving     *archive.Archive     // of a day or month that is still there, taken in the place of its rows; nil for none
-	Folding     []Fold               // of batches that are there still, and in the archives
-	Workers     int                  // 0 for one per processor
+	PublicKey   checkpoint.PublicKey   // of the checkpoints
+	FoldKeys    []checkpoint.PublicKey // that what was folded may be signed with; empty for not to look
+	Archives    string                 // the folder of the archives of what left; empty for none
+	Leaving     *archive.Archive       // of a day or month that is still there, taken in the place of its rows; nil for none
+	Folding     []Fold                 // of batches that are there still, and in the archives
+	Workers     int                    // 0 for one per processor
 	// SliceSize bounds what a worker keeps in memory, in entries and violations
 	// of some 80 bytes; 0 is 200,000. Only a millisecond with more passes it.
 	// It also bounds how many counters of budgets all of them keep, of some 300
@@ -60,7 +61,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	v.counts.most, v.met.most = int(v.o.SliceSize), int(v.o.SliceSize)
 	v.all.Low, v.all.High = audit.ViolationQuery{From: o.From, To: o.To}.IDRange()
 	var err error
-	v.unfolded, err = Unfold(ctx, o.Evidence, o.Archives, o.PublicKey, v.all, o.Folding, v.tally.add)
+	v.unfolded, err = Unfold(ctx, o, v.all, v.tally.add)
 	if err != nil {
 		return v.tally.summary(), err
 	}

@@ -191,6 +191,7 @@ func (r *roles) refused(t *testing.T) {
 		"UPDATE keys SET active = true", "UPDATE keys SET hash = ''", "UPDATE keys SET last_used = NULL, rpm = 1",
 		"SELECT close_day('2001-01-01')", `SELECT detach_day('2001-01-01', 0, '\x00')`, "SELECT empty_default_partition()",
 		`SELECT detach_violations('2001-01-01', 0, '\x00')`, "SELECT trim_violation_counts()",
+		`SELECT fold_chains('2001-01-01', '\x00', '{}')`,
 		"SELECT delete_violations('2001-01-01', '00000000000000000000000000000000', 1)",
 		"SELECT lo_import('/etc/passwd')", "SELECT pg_read_file('PG_VERSION')", "ALTER SYSTEM SET fsync = off",
 	}
@@ -258,6 +259,7 @@ func (r *roles) recorded(t *testing.T) (all string) {
 		(SELECT string_agg(b::text, E'\n' ORDER BY chain_id, seq) FROM SCHEMA.batches AS b),
 		(SELECT string_agg(p::text, E'\n' ORDER BY seq) FROM SCHEMA.changes AS p),
 		(SELECT string_agg(d::text, E'\n' ORDER BY day) FROM SCHEMA.archived_days AS d),
+		(SELECT string_agg(f::text, E'\n' ORDER BY chain_id, to_seq) FROM SCHEMA.folded_chains AS f),
 		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), E'\n' ORDER BY tgrelid, tgname) FROM pg_trigger),
 		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole), E'\n' ORDER BY relname) FROM pg_class
 		WHERE relnamespace = 'SCHEMA'::regnamespace))`, "SCHEMA", r.quoted("schema"))

@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"spendgate/audit"
 	"spendgate/audit/export"
+	"spendgate/audit/verify"
 )
 
 // exporting is what one call of audit export is about.
@@ -76,6 +78,13 @@ func auditExport(flags *flag.FlagSet) action {
 			return err
 		}
 		defer done()
+		of := verify.Range{High: audit.MaxID()} // of which the heads may be any
+		if e.check == "" {
+			of.Low, of.High = audit.ViolationQuery{From: e.from.at, To: e.to.at}.IDRange()
+		}
+		if record, err = unfold(ctx, record, e.archives, of); err != nil {
+			return err
+		}
 		if e.check != "" {
 			return e.compare(ctx, p, record)
 		}

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"spendgate/audit/export"
 	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/config"
 )
@@ -39,4 +42,40 @@ func openRecord(ctx context.Context, p process, dataDir string, conns int) (_ re
 		return nil, nil, err
 	}
 	return snapshot, snapshot.Close, nil
+}
+
+// unfolded is a record with the batches that left it, from the archives in a folder.
+type unfolded struct {
+	record
+	batches *verify.Unfolded
+}
+
+// unfold adds those of a range of identifiers. It fails when they are not as they were, or not in
+// the folder that is given.
+func unfold(ctx context.Context, r record, archives string, of verify.Range) (record, error) {
+	var wrong error
+	batches, err := verify.Unfold(ctx, verify.Options{Evidence: r, Archives: archives}, of, func(f verify.Finding) {
+		if archives != "" || f.Kind != verify.Unchecked {
+			wrong = errors.Join(wrong, errors.New(f.String()))
+		}
+	})
+	if err = errors.Join(err, wrong); err != nil {
+		return nil, fmt.Errorf("cannot read the archives of batches: %w", err)
+	}
+	return unfolded{r, batches}, nil
+}
+
+// Batches implements verify.Evidence, as the others.
+func (u unfolded) Batches(ctx context.Context, r verify.Range, each func(verify.Batch) error) error {
+	return u.batches.Batches(ctx, r, each)
+}
+
+// Chain is as Batches.
+func (u unfolded) Chain(ctx context.Context, chainID spend.ID, from, to int64, each func(verify.Batch) error) error {
+	return u.batches.Chain(ctx, chainID, from, to, each)
+}
+
+// Heads is as Batches.
+func (u unfolded) Heads(ctx context.Context, places []verify.Place) (map[verify.Place]spend.Hash, map[spend.ID]int64, error) {
+	return u.batches.Heads(ctx, places)
 }

@@ -102,7 +102,10 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 		return nil, err
 	}
 	defer snapshot.Close()
-	l := &lookup{snapshot, archives, id}
+	l := &lookup{snapshot, snapshot, archives, id}
+	if l.chains, err = unfold(ctx, snapshot, archives, verify.Range{Low: id, High: id}); err != nil {
+		return nil, err
+	}
 	at, err := l.place(ctx)
 	if err != nil {
 		return nil, err
@@ -141,7 +144,7 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 func (l *lookup) addTerms(ctx context.Context, r *checkreport.Report) {
 	asker := r.Check
 	if r.Approval != nil && r.Approval.Check.ID != asker.ID {
-		of := &lookup{l.snapshot, l.archives, r.Approval.Check.ID}
+		of := &lookup{l.snapshot, l.chains, l.archives, r.Approval.Check.ID}
 		row, _, err := of.row(ctx, true)
 		if err != nil {
 			return
@@ -170,6 +173,7 @@ func readMetadata(a *spend.Action) {
 // lookup finds a check of a fleet.
 type lookup struct {
 	snapshot *postgres.Snapshot
+	chains   record // the snapshot, with the batches that left
 	archives string // a folder; empty for none
 	id       spend.ID
 }
@@ -178,14 +182,16 @@ func (l *lookup) place(ctx context.Context) (at place, err error) {
 	if at, err = l.listed(ctx); err != nil || at.Seq == 0 {
 		return at, err
 	}
+	previous := verify.Place{Chain: at.Chain, Seq: at.Seq - 1}
+	heads, _, err := l.chains.Heads(ctx, []verify.Place{previous})
+	if err != nil {
+		return at, err
+	}
+	before, is := heads[previous] // zero of no batch, before the first
 	at.broken = true
-	previous, before := spend.Hash{}, int64(0) // of no batch, before the first
-	err = l.snapshot.Chain(ctx, at.Chain, at.Seq-1, at.Seq, func(b verify.Batch) error {
-		if head := chain.HashBatch(at.Chain, b.Seq, previous, b.Entries); b.Seq == at.Seq && before == at.Seq-1 {
-			at.broken = !bytes.Equal(head[:], b.Head)
-		}
-		before = b.Seq
-		copy(previous[:], b.Head)
+	err = l.chains.Chain(ctx, at.Chain, at.Seq, at.Seq, func(b verify.Batch) error {
+		head := chain.HashBatch(at.Chain, b.Seq, before, b.Entries)
+		at.broken = !is && at.Seq > 1 || !bytes.Equal(head[:], b.Head)
 		return nil
 	})
 	return at, err
@@ -193,7 +199,7 @@ func (l *lookup) place(ctx context.Context) (at place, err error) {
 
 // listed finds the batch that lists the check.
 func (l *lookup) listed(ctx context.Context) (at place, err error) {
-	err = l.snapshot.Batches(ctx, verify.Range{Low: l.id, High: l.id}, func(b verify.Batch) error {
+	err = l.chains.Batches(ctx, verify.Range{Low: l.id, High: l.id}, func(b verify.Batch) error {
 		entries, err := chain.ParseEntries(b.Entries)
 		if err != nil {
 			return nil //nolint:nilerr // a batch that cannot be read lists nothing; audit verify names it

@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/export"
+	"spendgate/audit/verify"
 )
 
 func auditSumsCommand() command {
@@ -45,6 +47,11 @@ func auditSums(flags *flag.FlagSet) action {
 			return err
 		}
 		defer done()
+		var of verify.Range
+		of.Low, of.High = audit.ViolationQuery{From: from.at, To: to.at}.IDRange()
+		if record, err = unfold(ctx, record, *archives, of); err != nil {
+			return err
+		}
 		o := export.Options{Record: record, From: from.at, To: to.at, Format: export.Format(format), Archives: *archives}
 		if format == "" || format == "table" {
 			return writeSums(ctx, p, o)

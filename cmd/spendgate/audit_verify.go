@@ -22,7 +22,7 @@ import (
 type verification struct {
 	from, to timeFlag
 	files    []string
-	key      string
+	keys     []string
 	archives string
 	metrics  string
 	dataDir  string
@@ -35,7 +35,8 @@ func auditVerify(flags *flag.FlagSet) action {
 	flags.Var(&v.to, "to", "only checks up to this `TIME`; of a date all of the day")
 	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints, or to all .jsonl in a folder; once for each",
 		eachNotEmpty(&v.files))
-	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints, and what was folded; else that of SPENDGATE_CHECKPOINT_KEY")
+	flags.Func("public-key", "the `KEY` that verifies the checkpoints, and what was folded; else that of SPENDGATE_CHECKPOINT_KEY. "+
+		"Those behind the first are of earlier folds", eachNotEmpty(&v.keys))
 	flags.StringVar(&v.archives, "archive", "", "the archives of what was detached are in `DIR`")
 	flags.StringVar(&v.dataDir, "data-dir", "", "verify the record of the single node whose SPENDGATE_DATA_DIR is `DIR`, which may be running")
 	flags.Func("metrics-file", "write metrics of the run to `FILE`, for Prometheus' textfile collector", notEmpty(&v.metrics))
@@ -93,10 +94,11 @@ func (v verification) run(ctx context.Context, p process) (s verify.Summary, err
 		}
 		o.Checkpoints = append(o.Checkpoints, verify.Checkpoints{Name: file, Lines: lines})
 	}
-	if given := v.key != "" || seed != ""; given {
-		if o.PublicKey, err = publicKey(v.key, seed); err != nil {
-			return s, err
-		}
+	if o.FoldKeys, err = publicKeys(v.keys, seed); err != nil {
+		return s, err
+	}
+	if len(o.FoldKeys) > 0 {
+		o.PublicKey = o.FoldKeys[0]
 	} else if len(v.files) > 0 {
 		return s, usageError{text: "--checkpoint needs --public-key or SPENDGATE_CHECKPOINT_KEY"}
 	}
@@ -139,6 +141,21 @@ func checkpointFiles(paths []string) (files []string, err error) {
 		files = append(files, inside...)
 	}
 	return files, nil
+}
+
+// publicKeys are those that were given, or that of the seed.
+func publicKeys(texts []string, seed config.Secret) (keys []checkpoint.PublicKey, err error) {
+	if len(texts) == 0 && seed != "" {
+		texts = []string{""}
+	}
+	for _, text := range texts {
+		key, err := publicKey(text, seed)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 func publicKey(text string, seed config.Secret) (checkpoint.PublicKey, error) {

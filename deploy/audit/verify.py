@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A second verifier of spendgate's audit trail, written from deploy/AUDIT-FORMAT.md.
 
-    verify.py DATABASE_URL [--checkpoint FILE --public-key BASE64] [--archive DIR] [--schema DIR]
+    verify.py DATABASE_URL [--checkpoint FILE] [--public-key BASE64]... [--archive DIR] [--schema DIR]
 
 Prints what is not as it was recorded, a line each, and exits 1 if there is any. It keeps all hashes in
 memory: it is there to prove the document right. Needs psql and nothing but Python's standard library.
@@ -253,7 +253,7 @@ class Verifier:
             self.find("unchecked", f"the rest of {name}: {fault!r}")
             return None
 
-    def folded(self, folder, key):
+    def folded(self, folder, keys):
         """What was folded of chains, and the batches that archives have of it."""
         days, rows = {}, []
         query = """SELECT chain_id, from_seq, to_seq, entries, day - date '1970-01-01', previous, head, manifest_sha256, signature
@@ -266,7 +266,7 @@ class Verifier:
             end = before[-1] if before else {"to": 0, "head": ZERO}
             fold["name"] = f"fold of chain {chain.hex()} up to batch {last}"
             signed = b"spendgate fold 1\n" + chain + struct.pack(">qq", first, last) + previous + head + struct.pack(">qq", entries, day) + manifest
-            if key and not verify(key, signature, signed) or (first, previous) != (end["to"] + 1, end["head"]) or last < first:
+            if keys and not any(verify(key, signature, signed) for key in keys) or (first, previous) != (end["to"] + 1, end["head"]) or last < first:
                 self.find("altered", fold["name"])
             before.append(fold)
             days.setdefault(day, []).append(fold)
@@ -307,9 +307,9 @@ class Verifier:
         day = int.from_bytes(identifier[:6], "big") // 86400000
         return any(not f["here"] and day <= f["day"] for f in self.folds.get(chain, ()))
 
-    def batches(self, folder, key):
+    def batches(self, folder, keys):
         """Walks all chains; gives the row hash of each check that is listed."""
-        rows = self.folded(folder, key)
+        rows = self.folded(folder, keys)
         for _, fields in self.database.copy(f"SELECT {BATCH} FROM batches"):
             if 0 < integer(fields[1]) <= self.folds.get(fields[0], [{"to": 0}])[-1]["to"]:
                 self.find("inserted", f"batch {integer(fields[1])} of chain {fields[0].hex()}")
@@ -1247,13 +1247,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--checkpoint")
-    parser.add_argument("--public-key")
+    parser.add_argument("--public-key", action="append", default=[])
     parser.add_argument("--archive")
     parser.add_argument("--schema")
     args = parser.parse_args()
     v = Verifier(args.url)
-    key = base64.b64decode(args.public_key) if args.public_key else None
-    listed = v.soundly("the batches", v.batches, args.archive, key) or {}
+    keys = [base64.b64decode(key) for key in args.public_key]
+    listed = v.soundly("the batches", v.batches, args.archive, keys) or {}
     checks = len(listed)
     v.soundly("the outcomes", v.outcomes, listed)
     v.soundly("the checks", v.checks, listed, args.archive)
@@ -1265,7 +1265,7 @@ def main():
     v.schema(args.schema)
     if args.checkpoint:
         with open(args.checkpoint, "rb") as lines:
-            v.soundly("the checkpoints", v.checkpoints, lines, key)
+            v.soundly("the checkpoints", v.checkpoints, lines, keys[0])
     for finding in sorted(v.findings):
         print(finding)
     if not v.findings:

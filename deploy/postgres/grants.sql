@@ -55,12 +55,13 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON draft_counters, draft_passes TO :"servic
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals, redemptions_open TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
-GRANT SELECT ON deployment, migrations, redeemable, archived_days, archived_violations, violation_count_state, violation_counts, check_count_state, check_counts, events, event_state TO :"service";
+GRANT SELECT ON deployment, migrations, redeemable, archived_days, archived_violations, violation_count_state, violation_counts, check_count_state, check_counts, folded_check_counts, folded_chains, events, event_state TO :"service";
 
 -- Counts of violations and checks are changed, and events numbered, by functions that can do
 -- nothing else.
 GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer), count_checks(integer), sequence_events(integer),
     remove_events(bigint, bigint, integer, actor), delete_events(integer) TO :"service";
 REVOKE EXECUTE ON FUNCTION close_day(date), detach_day(date, bigint, bytea), empty_default_partition(),
-    detach_violations(date, bigint, bytea), trim_violation_counts(), delete_violations(date, uuid, integer) FROM PUBLIC, :"service";
+    detach_violations(date, bigint, bytea), trim_violation_counts(), delete_violations(date, uuid, integer),
+    fold_chains(date, bytea, folded_chains[]) FROM PUBLIC, :"service";
 COMMIT;
