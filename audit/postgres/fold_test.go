@@ -12,7 +12,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/audittest"
-	"spendgate/audit/chain"
 	"spendgate/audit/checkpoint"
 	writing "spendgate/audit/commit"
 	"spendgate/audit/spend"
@@ -147,7 +146,7 @@ func TestFold(t *testing.T) {
 	if n := count(t, l.Store, "outcomes WHERE reference IS NULL AND note IS NULL"); n != 1 {
 		t.Errorf("%d outcomes without texts", n)
 	}
-	if now, err := l.Heads(t.Context()); err != nil || !slices.EqualFunc(now.Chains, heads.Chains, func(a, b chain.Head) bool { return a == b }) {
+	if now, err := l.Heads(t.Context()); err != nil || !slices.Equal(now.Chains, heads.Chains) {
 		t.Errorf("the heads are %v, were %v: %v", now, heads, err)
 	}
 	same := func(when string) {
@@ -168,8 +167,9 @@ func TestFold(t *testing.T) {
 		t.Errorf("again: %+v, %v", done, err)
 	}
 	for _, change := range []string{
-		"UPDATE batches SET head = ''", "DELETE FROM batches", "TRUNCATE batches", "UPDATE outcomes SET note = 'x'", "UPDATE outcomes SET status = 'v'",
-		"DELETE FROM outcomes", "TRUNCATE outcomes", "UPDATE folded_chains SET entries = 1", "DELETE FROM folded_chains", "TRUNCATE folded_chains",
+		"UPDATE batches SET head = ''", "DELETE FROM batches", "TRUNCATE batches", "UPDATE outcomes SET note = 'x'",
+		"UPDATE outcomes SET status = 'v'", "DELETE FROM outcomes", "TRUNCATE outcomes",
+		"UPDATE folded_chains SET entries = 1", "DELETE FROM folded_chains", "TRUNCATE folded_chains",
 	} {
 		if _, err := l.reads.Exec(t.Context(), change); err == nil || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: got %v, want a refusal", change, err)
@@ -264,7 +264,8 @@ func TestFoldOfTheDatabase(t *testing.T) {
 	node := l.fence.Node.Text("")
 	fold := func(day string, from, to int, zero string) error {
 		_, err := l.reads.Exec(t.Context(), fmt.Sprintf(`SELECT fold_chains('%s', '\x00', ARRAY(SELECT ROW(chain_id, %d, %d, %s, head,
-			(SELECT sum(length(entries)) / 48 FROM batches WHERE chain_id = '%s' AND seq BETWEEN %[2]d AND %[3]d), '%[1]s', '\x00', '\x00', now())::folded_chains
+			(SELECT sum(length(entries)) / 48 FROM batches WHERE chain_id = '%s' AND seq BETWEEN %[2]d AND %[3]d), '%[1]s', '\x00', '\x00',
+				now())::folded_chains
 			FROM batches WHERE chain_id = '%[5]s' AND seq = %[3]d))`, day, from, to, zero, node))
 		return err
 	}

@@ -174,8 +174,7 @@ func TestWithoutFolded(t *testing.T) {
 				act(f.t, os.Remove(path))
 			}
 		}, []string{
-			`unchecked counter of budget "ever"`, `unchecked counter of budget "ever"`, "unchecked batches of DAY", "unchecked batches of " + next.of,
-			"unchecked day DAY", "unchecked day " + next.of,
+			"unchecked batches of DAY", "unchecked batches of " + next.of, "unchecked day DAY", "unchecked day " + next.of,
 		}},
 	} {
 		f.spoiled(name, c.spoil, func(f *folded, own []string) {
@@ -185,7 +184,6 @@ func TestWithoutFolded(t *testing.T) {
 			slices.Sort(c.want)
 			if name == "all" {
 				own = slices.DeleteFunc(own, func(f string) bool { return strings.HasPrefix(f, "unchecked counter") })
-				c.want = slices.DeleteFunc(c.want, func(f string) bool { return strings.HasPrefix(f, "unchecked counter") })
 			}
 			if !slices.Equal(own, c.want) {
 				f.t.Errorf("found\n  %s\nwant\n  %s", strings.Join(own, "\n  "), strings.Join(c.want, "\n  "))
@@ -262,14 +260,16 @@ func TestTamperedFolds(t *testing.T) {
 		}
 	}
 	signed := func(sql string) func(*folded) { return func(f *folded) { f.exec(sql); f.resign() } }
-	named("a note", func(f *folded) { f.exec("DELETE FROM folded_chains WHERE to_seq = " + first) }, "altered fold", "removed batch 1 of chain")
+	named("a note", func(f *folded) { f.exec("DELETE FROM folded_chains WHERE to_seq = " + first) },
+		"altered fold", "removed batch 1 of chain")
 	named("the last note", func(f *folded) { f.exec("DELETE FROM folded_chains WHERE to_seq > " + first) }, "removed batch")
 	named("all notes", func(f *folded) { f.exec("DELETE FROM folded_chains") }, "inserted check", "removed batch 1 of chain")
 	named("the head, signed", signed("UPDATE folded_chains SET head = sha256(head) WHERE to_seq > "+first), "altered fold")
 	named("the entries, signed", signed("UPDATE folded_chains SET entries = entries + 1 WHERE to_seq > "+first), "altered fold")
 	named("a forged note", func(f *folded) {
 		f.exec("INSERT INTO folded_chains SELECT b.chain_id, seq, seq, decode(repeat('00', 32), 'hex'), b.head, "+
-			"length(b.entries) / 48, day, manifest_sha256, signature FROM (SELECT * FROM batches WHERE chain_id = '%s' AND seq = 1) AS b, (SELECT * FROM folded_chains LIMIT 1) AS f; "+
+			"length(b.entries) / 48, day, manifest_sha256, signature FROM (SELECT * FROM batches WHERE chain_id = '%s' AND seq = 1) AS b, "+
+			"(SELECT * FROM folded_chains LIMIT 1) AS f; "+
 			"DELETE FROM batches WHERE chain_id = '%[1]s' AND seq = 1", f.chains[0].Text("")) // folded_at has a default
 	}, "altered fold of chain "+f.chains[0].Text(""))
 	named("the batch behind it", func(f *folded) { f.exec("DELETE FROM batches WHERE chain_id = '%s'", f.chain.Text("")) }, "removed batch")
@@ -277,7 +277,8 @@ func TestTamperedFolds(t *testing.T) {
 		f.exec("INSERT INTO batches SELECT chain_id, 1, first_id, last_id, version, head, entries FROM batches WHERE chain_id = '%s' LIMIT 1",
 			f.chain.Text(""))
 	}, "inserted batch 1 of chain")
-	named("an outcome", func(f *folded) { f.exec("UPDATE outcomes SET note = 'x' WHERE outcome_id = '%s'", f.noted.ID.Text("")) }, "altered outcome")
+	named("an outcome", func(f *folded) { f.exec("UPDATE outcomes SET note = 'x' WHERE outcome_id = '%s'", f.noted.ID.Text("")) },
+		"altered outcome")
 	named("an outcome's status", func(f *folded) {
 		f.exec("UPDATE outcomes SET status = 'v' WHERE outcome_id = '%s'", f.noted.ID.Text(""))
 	},
@@ -327,7 +328,10 @@ func TestTamperedFolds(t *testing.T) {
 		change("removed", func(lines []string) []string { return lines[1:] }, "altered archive of batches of DAY")
 		change("the last", func(lines []string) []string { return lines[:len(lines)-1] }, "altered archive of batches of DAY")
 		change("twice", func(lines []string) []string { return slices.Insert(lines, 1, lines[0]) }, "altered archive of batches of DAY")
-		change("order", func(lines []string) []string { lines[0], lines[1] = lines[1], lines[0]; return lines }, "altered archive of batches of DAY")
+		change("order", func(lines []string) []string {
+			lines[0], lines[1] = lines[1], lines[0]
+			return lines
+		}, "altered archive of batches of DAY")
 	}
 }
 
@@ -338,8 +342,8 @@ func (f *folded) resign() {
 	act(f.t, err)
 	defer snapshot.Close()
 	act(f.t, snapshot.Folds(f.t.Context(), func(fold verify.Fold) error {
-		f.exec("UPDATE folded_chains SET signature = '\\x%x' WHERE chain_id = '%s' AND to_seq = %d", foldingKey(f.t).SignFold(&fold.Fold), fold.Chain.Text(""),
-			fold.To)
+		f.exec("UPDATE folded_chains SET signature = '\\x%x' WHERE chain_id = '%s' AND to_seq = %d", foldingKey(f.t).SignFold(&fold.Fold),
+			fold.Chain.Text(""), fold.To)
 		return nil
 	}))
 }

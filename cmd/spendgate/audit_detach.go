@@ -67,7 +67,8 @@ func auditDetach(flags *flag.FlagSet) action {
 			URL: string(c.DatabaseURL), Dir: *dir, Before: date, DryRun: *dryRun, Drop: *drop, Now: time.Now(), Fold: *fold, Key: key,
 			Report: func(d postgres.Detached) {
 				parts++
-				fmt.Fprintf(p.stdout, "%s: %s%s\n", d.Part, strings.Join(d.Steps, ", "), rowCount(d.Rows, d.Part.Table())) //nolint:errcheck // the work is done
+				//nolint:errcheck // the work is done
+				fmt.Fprintf(p.stdout, "%s: %s%s\n", d.Part, strings.Join(d.Steps, ", "), rowCount(d.Rows, d.Part.Table()))
 			},
 			Found: func(f verify.Finding) { fmt.Fprintln(p.stdout, f) },                   //nolint:errcheck // the error tells that there are some
 			Left:  func(u postgres.Unfolded) { fmt.Fprintln(p.stdout, left(u, *before)) }, //nolint:errcheck // as above
