@@ -80,6 +80,16 @@ test("from an escalate to its allow, on a phone", async () => {
   await ann.context().close();
 });
 
+test("a link signs in, and its code is in no address", async () => {
+  const page = await browser.newPage();
+  const keys = { api_key: (await person("quin")).api_key, admin_key: adminKey };
+  await page.route("**/console/sign-in", (route) => route.fulfill({ contentType: "application/json", body: JSON.stringify(keys) }));
+  await page.goto(`${api}/console/#/sign-in/CODE`);
+  await page.waitForSelector("header.side");
+  assert.ok(!page.url().includes("CODE"));
+  await page.close();
+});
+
 test("two people at once, and somebody was faster", async () => {
   const [carl, dora, emil] = await Promise.all(["carl", "dora", "emil"].map(async (name) => open((await person(name)).api_key)));
   const both = await ask({ amount: 1500 });

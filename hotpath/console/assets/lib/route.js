@@ -31,6 +31,7 @@ export function useRoute() {
   useEffect(() => {
     const changed = () => setRoute(parseRoute(location.hash));
     addEventListener("hashchange", changed);
+    changed(); // effects of what is within come first: a link that signs in has gone on by now
     return () => removeEventListener("hashchange", changed);
   }, []);
   return route;
