@@ -16,9 +16,14 @@ import (
 // list checks or outcomes of, given by the day's begin.
 func BatchesOf(day time.Time) Part {
 	fields := []chain.Field{
-		{Name: "chain_id", Kind: chain.UUID}, {Name: "seq", Kind: chain.Int64}, {Name: "version", Kind: chain.Int16},
-		{Name: "first_id", Kind: chain.UUID}, {Name: "last_id", Kind: chain.UUID}, {Name: "head", Kind: chain.Bytes},
-		{Name: "entries", Kind: chain.Bytes}, {Name: "texts", Kind: chain.Text},
+		{Name: "chain_id", Kind: chain.UUID},
+		{Name: "seq", Kind: chain.Int64},
+		{Name: "version", Kind: chain.Int16},
+		{Name: "first_id", Kind: chain.UUID},
+		{Name: "last_id", Kind: chain.UUID},
+		{Name: "head", Kind: chain.Bytes},
+		{Name: "entries", Kind: chain.Bytes},
+		{Name: "texts", Kind: chain.Text},
 	}
 	return Part{day, "day", time.DateOnly, "batches", "", fields, []int{len(fields)}}
 }

@@ -24,7 +24,7 @@ func NewProbe(c net.Conn) *Probe {
 	}
 	p.look = func(fd uintptr) { // unlike Read, whatever the connection's deadline was
 		_, _, err := syscall.Recvfrom(int(fd), p.byte[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		p.silent = err == syscall.EAGAIN //nolint:errorlint // a system call's error is not wrapped
+		p.silent = err == syscall.EAGAIN
 	}
 	return p
 }

@@ -380,7 +380,9 @@ func TestUntilKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	passed := ""
-	detach := map[string]func(context.Context, DetachOptions) error{"checks": Detach, "batches": Detach, "violations": DetachViolations}[args[1]]
+	detach := map[string]func(context.Context, DetachOptions) error{
+		"checks": Detach, "batches": Detach, "violations": DetachViolations,
+	}[args[1]]
 	err = detach(t.Context(), DetachOptions{
 		URL: args[2], Dir: args[3], Before: before, Drop: true, Now: time.Now(), atOnce: 4, Fold: args[1] == "batches", Key: foldingKey(t),
 		Report: func(Detached) {}, Found: func(f verify.Finding) { t.Error(f) },

@@ -110,7 +110,8 @@ func (s *Snapshot) Folds(ctx context.Context, each func(verify.Fold) error) erro
 			one := f
 			one.Signature = bytes.Clone(f.Signature)
 			return each(one)
-		}, s.in(`SELECT chain_id, from_seq, to_seq, previous, head, entries, (day - date '1970-01-01')::bigint, manifest_sha256, signature, folded_at
+		}, s.in(`SELECT chain_id, from_seq, to_seq, previous, head, entries, (day - date '1970-01-01')::bigint, manifest_sha256,
+			signature, folded_at
 			FROM {schema}.folded_chains ORDER BY chain_id, to_seq`))
 	})
 }

@@ -26,7 +26,8 @@ func (s *Snapshot) Counters(ctx context.Context, each func(verify.Counter) error
 			func() error { return each(c) },
 			s.in(`SELECT counter_id, start_ms, coalesce(bucket_ms, -1), coalesce(end_ms, 0), coalesce(count, -1), coalesce(since, -1),
 				coalesce(used::text, 'null'),
-				coalesce(policy_id, ''), coalesce(rule_id, ''), coalesce(subject, ''), coalesce(agent_id, '') FROM {schema}.budget_counters ORDER BY counter_id, start_ms`))
+				coalesce(policy_id, ''), coalesce(rule_id, ''), coalesce(subject, ''), coalesce(agent_id, '')
+				FROM {schema}.budget_counters ORDER BY counter_id, start_ms`))
 	})
 }
 

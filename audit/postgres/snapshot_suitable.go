@@ -51,9 +51,7 @@ func verifiedTables() map[string]verified {
 		"month", "rows", "manifest_sha256", "refund_blocks", "refund_escalations", "credit_blocks", "credit_escalations",
 		"discount_blocks", "discount_escalations", "spend_blocks", "spend_escalations", "archived_at",
 	}
-	folds := []string{
-		"chain_id", "from_seq", "to_seq", "previous", "head", "entries", "day", "manifest_sha256", "signature", "folded_at",
-	}
+	folds := []string{"chain_id", "from_seq", "to_seq", "previous", "head", "entries", "day", "manifest_sha256", "signature", "folded_at"}
 	return map[string]verified{
 		"folded_chains": {folds, map[string]string{
 			"chain_id": "uuid", "from_seq": "bigint", "to_seq": "bigint", "previous": "bytea", "head": "bytea", "entries": "bigint", "day": "date",

@@ -138,7 +138,8 @@ func countsQuery(q *audit.CountQuery, below, pending string, here bool) (string,
 		low, end := q.IDRange()
 		text.add("SELECT c.minute, c.allows, c.escalations, c.blocks FROM (SELECT counts FROM batches WHERE last_id >= ").arg([16]byte(low))
 		text.add(" AND first_id < ").arg([16]byte(end))
-		text.add(" UNION ALL SELECT ARRAY[ROW(minute, policy_id, allows, escalations, blocks)::check_count] FROM folded_check_counts WHERE policy_id <> ''")
+		text.add(" UNION ALL SELECT ARRAY[ROW(minute, policy_id, allows, escalations, blocks)::check_count] FROM folded_check_counts ")
+		text.add("WHERE policy_id <> ''")
 		text.minutes("minute", q)
 	}
 	text.add(") AS fresh, unnest(fresh.counts) AS c WHERE true")

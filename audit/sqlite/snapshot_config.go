@@ -146,7 +146,8 @@ func (s *Snapshot) Exhaustions(ctx context.Context, each func(verify.Exhaustion)
 		}
 		return each(e)
 	}, `SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject, bucket_ms,
-		coalesce(max_used, ''), coalesce(max_count, ''), used, count, coalesce(agent_id, '') FROM budget_exhaustions ORDER BY counter_id, start_ms`)
+		coalesce(max_used, ''), coalesce(max_count, ''), used, count, coalesce(agent_id, '')
+		FROM budget_exhaustions ORDER BY counter_id, start_ms`)
 }
 
 // Schema implements verify.Evidence.

@@ -36,8 +36,10 @@ func findCounter(ctx context.Context, dir string) (counter, error) {
 	}
 	return counter{
 		what: "emulated (valgrind --tool=callgrind)",
-		under: []string{"valgrind", "-q", "--tool=callgrind", "--trace-children=yes", "--zero-before=" + markFunction,
-			"--callgrind-out-file=" + filepath.Join(dir, "%p")},
+		under: []string{
+			"valgrind", "-q", "--tool=callgrind", "--trace-children=yes", "--zero-before=" + markFunction,
+			"--callgrind-out-file=" + filepath.Join(dir, "%p"),
+		},
 		begin:     emulator{dir}.begin,
 		sinceMark: emulator{dir}.sinceMark,
 	}, nil

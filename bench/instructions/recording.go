@@ -98,16 +98,17 @@ func (r *recording) take() []exchange {
 // readMessage reads a client's message and reports whether the server answers that it is
 // ready. The first has no type; it is answered by the request for a password.
 func readMessage(from io.Reader, first bool) (message []byte, waits bool, err error) {
-	head := make([]byte, 5)
+	var head [5]byte
+	begin := head[:]
 	if first {
-		head = head[:4]
+		begin = head[:4]
 	}
-	if _, err := io.ReadFull(from, head); err != nil {
+	if _, err := io.ReadFull(from, begin); err != nil {
 		return nil, false, err
 	}
-	size := int(binary.BigEndian.Uint32(head[len(head)-4:])) - 4
-	message = append(head, make([]byte, size)...)
-	if _, err := io.ReadFull(from, message[len(head):]); err != nil {
+	size := int(binary.BigEndian.Uint32(begin[len(begin)-4:])) - 4
+	message = make([]byte, len(begin)+size)
+	if _, err := io.ReadFull(from, message[copy(message, begin):]); err != nil {
 		return nil, false, err
 	}
 	const password, query, sync = 'p', 'Q', 'S'

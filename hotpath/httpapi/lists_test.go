@@ -85,7 +85,8 @@ func TestQueryChecks(t *testing.T) {
 // A cursor of 0 is that of who has read nothing, and says no more than none.
 func TestQueryEventsFrom(t *testing.T) {
 	for query, want := range map[string]bool{
-		"from=2026-01-31": true, "from=2026-01-31&after=": true, "from=2026-01-31&after=0": true, "from=2026-01-31&after=7": false, "after=0": false,
+		"from=2026-01-31": true, "from=2026-01-31&after=": true, "from=2026-01-31&after=0": true,
+		"from=2026-01-31&after=7": false, "after=0": false,
 	} {
 		q, from, err := queryEvents([]byte(query))
 		if err != nil || !from.IsZero() != want || (q.After == 7) != strings.Contains(query, "after=7") {

@@ -496,8 +496,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	for _, amount := range []string{"15", "16"} { // told of once
 		d.send("POST", "/v1/checks", strings.Replace(check(amount), `"p"`, `"r"`, 1), 200, true)
 	}
-	d.send("POST", "/v1/policies", `{"policy_id":"absent","name":"n","description":null,"metadata":null,"redeem":null,"redeem_within_minutes":null,
-		"changes":null,"note":null,"drop_budgets":null,"rules":[
+	d.send("POST", "/v1/policies", `{"policy_id":"absent","name":"n","description":null,"metadata":null,"redeem":null,
+		"redeem_within_minutes":null,"changes":null,"note":null,"drop_budgets":null,"rules":[
 		{"rule_id":"a","rule_type":"duplicate_guard","description":null,"parameters":{"window_minutes":5,"after_block":null}},
 		{"rule_id":"b","rule_type":"max_amount","parameters":{"limit":1,"currency":null}},
 		{"rule_id":"c","rule_type":"escalate_if","parameters":{"amount_above":1,"action_types":null,"approval":{

@@ -203,7 +203,7 @@ func TestConditionalTools(t *testing.T) {
 	url := streamable(t, func() *sdk.Server {
 		var server *sdk.Server
 		server = sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, &sdk.ServerOptions{
-			HasTools: true,
+			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
 			InitializedHandler: func(_ context.Context, r *sdk.InitializedRequest) {
 				if r.Session.InitializeParams().Capabilities.Sampling == nil {
 					return

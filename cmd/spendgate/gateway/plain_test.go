@@ -104,7 +104,8 @@ func TestCallWithoutID(t *testing.T) {
 		send(`{"jsonrpc":"2.0",` + id + `"method":"tools/call","params":{"name":"refund","arguments":{"charge":"c","amount":99999900}}}`)
 	}
 	const call = `{"jsonrpc":"2.0","id":%d,"method":"%s","params":{"name":"refund","arguments":{"charge":"c","amount":1}}}`
-	for i, method := range []string{"Tools/Call", "tools/call ", `tools/call\n`, "tools.call", "TOOLS_CALL", "tools//call", "tool\u017f/call"} {
+	alike := []string{"Tools/Call", "tools/call ", `tools/call\n`, "tools.call", "TOOLS_CALL", "tools//call", "tool\u017f/call"}
+	for i, method := range alike {
 		send(fmt.Sprintf(call, 100+i, method))
 		if answers.Scan(); !strings.Contains(answers.Text(), "there is no method") {
 			t.Errorf("%q is answered with %s", method, answers.Text())
