@@ -140,7 +140,7 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 func (v *verifier) fault(e *Exhaustion, c *counted) string {
 	if spend.CounterID(e.PolicyID, e.RuleID, e.Since, e.Subject) != e.Counter.ID || e.At.UnixMilli() < e.StartMS-lateCommit.Milliseconds() {
 		return fmt.Sprintf("it is noted as of budget %q of policy %q since version %d for %s, at %s, which is another counter, "+
-			"or before its window", e.RuleID, e.PolicyID, e.Since, e.Subject, stamp(e.At))
+			"or before its window%s", e.RuleID, e.PolicyID, e.Since, e.Subject, stamp(e.At), unlessLate)
 	}
 	if c != nil && c.counterKey == (counterKey{e.Counter.ID, e.StartMS}) && c.BucketMS != e.BucketMS {
 		return fmt.Sprintf("it has buckets of %d ms; those of its counter have %d", e.BucketMS, c.BucketMS)
@@ -177,7 +177,7 @@ func (v *verifier) usageFault(e *Exhaustion) string {
 		return ""
 	}
 	if u.late() {
-		return fmt.Sprintf("it is noted at %s, when its window was over", stamp(e.At))
+		return fmt.Sprintf("it is noted at %s, when its window was over%s", stamp(e.At), unlessLate)
 	}
 	if _, unread := v.tally.unreadIn(u.span()); unread {
 		return ""
@@ -194,8 +194,8 @@ func (v *verifier) usageFault(e *Exhaustion) string {
 
 // usedUp reports whether checks used a counter up. Of those of some version of the policy
 // and the versions before, one was the last: it saw what all of them took, less what their
-// outcomes gave back at most, and was held to the limit of one of these versions. What
-// outcomes add is told with the next check.
+// outcomes gave back at most, and was held to the limit of one of these versions, or of the
+// next one if a check of that was in the same commit. What outcomes add is told with the next check.
 func (v *verifier) usedUp(c *counted) bool {
 	of := v.terms[budgetSince{c.PolicyID, c.RuleID, c.Since}]
 	if c.BucketMS != 0 || of == nil || v.odd[c.PolicyID] {
@@ -204,13 +204,15 @@ func (v *verifier) usedUp(c *counted) bool {
 	var low spend.Total
 	var count int64
 	most := limit{used: new(spend.Total), count: new(int64)}
-	for _, by := range c.Versions {
-		i := of.find(by.Version)
-		if i < 0 {
-			return false
-		}
+	for n, by := range c.Versions {
 		low, count = low.Plus(by.low), count+by.Count
-		most = most.larger(of.versions[i].limit)
+		for _, meant := range c.Versions[n:min(n+2, len(c.Versions))] {
+			i := of.find(meant.Version)
+			if i < 0 {
+				return false
+			}
+			most = most.larger(of.versions[i].limit)
+		}
 		if most.used != nil && low.Cmp(*most.used) >= 0 || most.count != nil && count >= *most.count {
 			return true
 		}

@@ -50,12 +50,14 @@ func (tr *trail) recordCapped(version int, made time.Time) *spend.Check {
 	return last
 }
 
-// capAt makes a version of the policy, with a limit, at a time.
+// capAt makes a version of the policy, with a limit, at a time. Numbers are spelt as some
+// programs do, and what is left out in other ways (S4, S8).
 func (tr *trail) capAt(limit string, at time.Time) {
 	tr.t.Helper()
 	p := &audit.Policy{
 		PolicyID: "capped", Name: "c",
-		Rules: `[{"rule_id": "cap", "rule_type": "budget", "parameters": {"limit": ` + limit + `, "window": "day", "max_count": 9}}]`,
+		Rules: `[{"rule_id": "other", "rule_type": "budget", "parameters": {"limit": "", "window": "day", "max_count": 5.0, "per": ["agent_id"]}},
+			{"rule_id": "cap", "rule_type": "budget", "parameters": {"per": null, "limit": ` + limit + `e0, "window": "day", "max_count": 0.9e1}}]`,
 	}
 	capped := audit.NewBudgets{Identities: map[string][]spend.Hash{"cap": {{7}}}}
 	if err := tr.store.CreatePolicy(tr.t.Context(), audit.Actor{}, p, capped, at); err != nil {

@@ -92,14 +92,15 @@ func (w *changeWalk) succeed(policyID string, at time.Time) {
 	}
 }
 
-// limit notes the limits that a version of a policy has.
+// limit notes the limits that a version of a policy has. Its text is as it was sent: numbers
+// may be spelt in any way, and what is no number, null or blank, is none (S4, S8).
 func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]audit.BudgetSince, at time.Time) {
 	var all []struct {
 		ID         string `json:"rule_id"`
 		Parameters struct {
-			Limit    json.Number `json:"limit"`
-			MaxCount *int64      `json:"max_count"`
-			Per      []string    `json:"per"`
+			Limit    json.RawMessage `json:"limit"`
+			MaxCount json.RawMessage `json:"max_count"`
+			Per      json.RawMessage `json:"per"`
 		} `json:"parameters"`
 	}
 	_ = json.Unmarshal([]byte(rules), &all) // what is no JSON was not recorded so: its hash tells
@@ -108,13 +109,18 @@ func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]aud
 		if !is {
 			continue
 		}
-		one := versionTerms{version: p.Version, from: at, limit: limit{count: rule.Parameters.MaxCount}}
-		if used, err := spend.ParseTotal(rule.Parameters.Limit.String()); err == nil {
-			one.used = &used
+		one := versionTerms{version: p.Version, from: at}
+		if amount, err := spend.ParseAmount(string(rule.Parameters.Limit)); err == nil {
+			one.used = new(amount.Total())
+		}
+		if count, ok := spend.ParseInteger(string(rule.Parameters.MaxCount)); ok {
+			one.count = &count
 		}
 		key := budgetSince{p.PolicyID, rule.ID, b.Version}
 		if w.terms[key] == nil {
-			w.terms[key] = &terms{perAgent: slices.Contains(rule.Parameters.Per, "agent_id")}
+			var per []string
+			_ = json.Unmarshal(rule.Parameters.Per, &per) // null and blank are none (S4)
+			w.terms[key] = &terms{perAgent: slices.Contains(per, "agent_id")}
 		}
 		w.terms[key].versions = append(w.terms[key].versions, one)
 	}

@@ -556,13 +556,13 @@ class Verifier:
 
     def used_up(self, key, names):
         """Whether checks used a counter up: those of some version and the versions before, by the largest limit of these."""
-        low, count, limits = 0, 0, []
-        for version, (amount, n) in sorted(self.least.get(key, {}).items()):
-            terms = [of for of in self.budgets.get(names[:3], ()) if of[0] == version]
-            if not terms or names[0] in self.odd:
-                return False
+        terms = {of[0]: of[3:] for of in reversed(self.budgets.get(names[:3], ()))}
+        low, count, taken = 0, 0, sorted(self.least.get(key, {}).items())
+        for place, (_, (amount, n)) in enumerate(taken):
             low, count = low + amount, count + n
-            limits.append(terms[0][3:])
+            limits = [terms.get(version) for version, _ in taken[:place + 2]]  # a check of the next may be in the same commit
+            if None in limits or names[0] in self.odd:
+                return False
             most = [None if any(v is None for v in of) else max(of) for of in zip(*limits)]
             if most[0] is not None and low >= most[0] or most[1] is not None and count >= most[1]:
                 return True
@@ -814,8 +814,9 @@ class Verifier:
             if rule.get("rule_id") in budgets:
                 key = fields[0].decode(), rule["rule_id"], budgets[rule["rule_id"]]["version"]
                 limits = [rule["parameters"].get(limit) for limit in ("limit", "max_count")]
+                limits = [limit if isinstance(limit, Decimal) else None for limit in limits]  # null and blank are none
                 self.budgets.setdefault(key, []).append([version, updated, None, *limits])
-                if "agent_id" in rule["parameters"].get("per", ()):
+                if "agent_id" in (rule["parameters"].get("per") or ()):
                     self.per_agent.add(key)
         for rule, b in budgets.items():
             same = rule in known and known[rule]["identity"] == b["identity"]
