@@ -3,6 +3,7 @@ package hotpath
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -126,8 +127,11 @@ func (a *Authorizer) FullestBudgets(ctx context.Context) ([]BudgetFill, error) {
 // none of a budget that the newest version does not have.
 func (a *Authorizer) fullestOf(ctx context.Context, name budgetName, subjects []string) (share float64, full []string, err error) {
 	program, err := a.catalog.program(name.policyID)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrUnavailable):
 		return 0, nil, err
+	case err != nil: // it is gone, or does not compile: that does not hold up the others
+		return 0, nil, nil
 	}
 	budgets := program.Budgets()
 	i := slices.IndexFunc(budgets, func(b policy.BudgetInfo) bool { return b.RuleID == name.ruleID })

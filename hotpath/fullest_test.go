@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
@@ -66,6 +68,17 @@ func TestHowFullBudgetsAre(t *testing.T) {
 		says(0, "[]")
 		spent(0, "b", "1")
 		says(0, "[b daily 0.25]")
+
+		f.post(0, "c", budgetRules)
+		f.check(0, under(refundOf(t, "100", "of-another"), "c"))
+		says(0, "[b daily 0.25 c all 0.025 c daily 0.1]")
+		newer := &audit.Policy{PolicyID: "b", Name: "b", Rules: `[{"rule_id":"a","rule_type":"of a newer release","parameters":{}}]`}
+		if err := f.store.CreatePolicy(t.Context(), audit.Actor{}, newer, audit.NewBudgets{Drop: []string{"daily"}}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		f.post(0, "d", budgetRules) // by which nodes read versions again
+		f.check(0, refundOf(t, "8", "no-budget"))
+		says(0, "[c all 0.025 c daily 0.1]")
 	})
 }
 

@@ -53,6 +53,7 @@ export function Approval({ id, back, decided, position }) {
   // The rules as the version that asked has them.
   const rules = useLoad(async (signal) => (a && may("policies:read")
     ? (await get(`/v1/policies/${segment(a.policy_id)}`, { query: { version: a.policy_version }, signal })).rules : null), [a?.policy_id, a?.policy_version]);
+  const newest = useLoad((signal) => (a && may("policies:read") ? get(`/v1/policies/${segment(a.policy_id)}`, { signal }) : null), [a?.policy_id, a?.approval_id]);
   if (!a) return html`<a class="back" href=${back}>All approvals</a>${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
   return html`
     <article class="approval">
@@ -71,7 +72,7 @@ export function Approval({ id, back, decided, position }) {
         ...Object.entries(a.action.metadata ?? {}).map(([name, value]) => [html`<${Theirs} text=${name} />`, html`<${Theirs} text=${typeof value === "string" ? value : print(value)} />`]),
       ]} />
       ${a.action.reason_text && html`<${Theirs} text=${a.action.reason_text} block />`}
-      <${Left} a=${a} rules=${rules.data} />
+      <${Left} a=${a} policy=${newest.data} />
       <${Decisions} a=${a} />
       <${Before} a=${a} />
       <details class="exactly"><summary>Exactly what is approved</summary>
@@ -104,9 +105,12 @@ function Why({ a, rules: all, error }) {
     </section>`;
 }
 
-// Left shows what the budgets have left, and whether that is enough.
-function Left({ a, rules }) {
+// Left shows what the budgets of the newest version have left, and whether that is enough. An approval
+// lifts the rule that people saw, not one that was changed since.
+function Left({ a, policy }) {
   if (!a.remaining?.length) return null;
+  const rules = policy?.rules;
+  const unless = policy?.version === a.policy_version ? "" : `, unless the rule is another than it was in version ${a.policy_version}`;
   const some = (amount, count) => [amount !== null && html`<${Amount} value=${amount} currency=${a.action.currency} />`, count !== null && plural(count, "action")].filter(Boolean)
     .map((part, i) => html`${i > 0 && " and "}${part}`);
   const open = a.status === "pending" || a.status === "approved";
@@ -119,7 +123,7 @@ function Left({ a, rules }) {
         const others = compare(amount, r.remaining) !== 0 || count !== r.remaining_count;
         return html`<li><code>${r.rule_id}</code>${rule?.description && html` <span>${rule.description}</span>`}
           <p>${some(amount, count)} left${open && !short && html`, <span class="hint">${some(amount === null ? null : minus(amount, a.action.amount), count === null ? null : count - 1)} after this</span>`}</p>
-          ${open && short && (a.rule_ids.includes(r.rule_id) ? html`<p class="hint">Less than this takes: an approval lets it pass.</p>`
+          ${open && short && (a.rule_ids.includes(r.rule_id) ? html`<p class="hint">Less than this takes: an approval lets it pass${unless}.</p>`
             : html`<p class="short">Too little for this: an approval alone does not let it pass while the budget has no more room.</p>`)}
           ${others && html`<p class="hint">Others that are approved and not yet used are counted; without them ${some(r.remaining, r.remaining_count)}.</p>`}
           ${rule && html`<p class="hint">${ruleWords(rule)}</p>`}</li>`;
