@@ -63,6 +63,7 @@ type reading struct {
 	unlisted, altered, missing int64
 	later                      int64 // rows behind the heads
 	met                        numbers
+	texts                      verify.Texts // that left the database, of what was looked up
 	fields                     [][]byte
 }
 
@@ -238,6 +239,9 @@ func (g *reading) entries(ctx context.Context, part verify.Range, wanted map[spe
 				found[e.ID] = entry{e, verify.Place{Chain: b.Chain, Seq: b.Seq}}
 			}
 		}
+		if wanted != nil {
+			g.texts.Read(b.Texts)
+		}
 		return nil
 	})
 	return found, err
@@ -247,6 +251,7 @@ func (g *reading) entries(ctx context.Context, part verify.Range, wanted map[spe
 func (g *reading) lookUp(ctx context.Context, ids []spend.ID) (map[spend.ID]entry, error) {
 	slices.SortFunc(ids, spend.ID.Compare)
 	found := make(map[spend.ID]entry)
+	g.texts = make(verify.Texts)
 	for len(ids) > 0 {
 		n, wanted := 1, map[spend.ID]bool{ids[0]: true}
 		for n < len(ids) && ids[n].Time().Sub(ids[n-1].Time()) <= near {
@@ -276,16 +281,16 @@ func (g *reading) addSteps(ctx context.Context, rows []*row) error {
 	for _, one := range rows {
 		of[one.check.ID] = one
 	}
-	steps, ids := make(map[spend.ID][]*spend.Outcome), []spend.ID(nil)
-	hashes := make(map[spend.ID]spend.Hash)
+	var stored [][]byte
+	var ids []spend.ID
 	err := g.record.Steps(ctx, verify.Range{Low: rows[0].check.ID, High: rows[len(rows)-1].check.ID}, func(encoded []byte) error {
-		o, err := chain.ParseOutcome(slices.Clone(encoded))
+		encoded = slices.Clone(encoded)
+		o, err := chain.ParseOutcome(encoded)
 		if err != nil {
 			return fmt.Errorf("an outcome cannot be read: %w: see audit verify", err)
 		}
 		if of[o.CheckID] != nil {
-			steps[o.CheckID], ids = append(steps[o.CheckID], o), append(ids, o.ID)
-			hashes[o.ID] = chain.HashOutcomeRow(encoded)
+			stored, ids = append(stored, encoded), append(ids, o.ID)
 		}
 		return nil
 	})
@@ -296,19 +301,27 @@ func (g *reading) addSteps(ctx context.Context, rows []*row) error {
 	if err != nil {
 		return err
 	}
-	for id, all := range steps {
-		var kept []*spend.Outcome
-		for _, o := range all {
-			e, is := places[o.ID]
-			if !is {
-				g.unlisted++
-			} else if g.beyond(e.Place) {
-				continue
-			} else if e.Row != hashes[o.ID] {
-				g.altered++
-			}
-			kept = append(kept, o)
+	steps := make(map[spend.ID][]*spend.Outcome)
+	for _, encoded := range stored {
+		row, err := g.texts.Fill(encoded)
+		if err != nil {
+			return err
 		}
+		o, err := chain.ParseOutcome(row)
+		if err != nil {
+			return err
+		}
+		e, is := places[o.ID]
+		if !is {
+			g.unlisted++
+		} else if g.beyond(e.Place) {
+			continue
+		} else if e.Row != chain.HashOutcomeRow(row) {
+			g.altered++
+		}
+		steps[o.CheckID] = append(steps[o.CheckID], o)
+	}
+	for id, kept := range steps {
 		of[id].course = spend.CourseOf(kept)
 	}
 	return nil

@@ -56,7 +56,7 @@ func (o DetachOptions) fold(ctx context.Context, db *days) error {
 	if o.DryRun {
 		return nil
 	}
-	if err := db.vacuumBatches(ctx); err != nil {
+	if err := db.vacuumFolded(ctx); err != nil {
 		return err
 	}
 	left, err := db.unfolded(ctx, o.Before)
@@ -306,11 +306,11 @@ func (d *days) foldChains(ctx context.Context, one day, manifest spend.Hash, fol
 	return nil
 }
 
-// vacuumBatches takes deleted rows out of the table's pages and indexes. TRUNCATE would stop
-// commits.
-func (d *days) vacuumBatches(ctx context.Context) error {
-	if _, err := d.conn.Exec(ctx, "VACUUM (TRUNCATE false) batches"); err != nil {
-		return fmt.Errorf("cannot vacuum batches: %w", err)
+// vacuumFolded takes deleted rows, and the texts of outcomes that were emptied, out of pages and
+// indexes. TRUNCATE would stop commits.
+func (d *days) vacuumFolded(ctx context.Context) error {
+	if _, err := d.conn.Exec(ctx, "VACUUM (TRUNCATE false) batches, outcomes"); err != nil {
+		return fmt.Errorf("cannot vacuum batches and outcomes: %w", err)
 	}
 	return nil
 }

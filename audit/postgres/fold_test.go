@@ -166,14 +166,36 @@ func TestFold(t *testing.T) {
 	if done, _, err := l.fold(t, nil); err != nil || len(done) > 0 {
 		t.Errorf("again: %+v, %v", done, err)
 	}
+	l.report(t, l.recent, l.first.Add(time.Hour)) // its batch stays
 	for _, change := range []string{
 		"UPDATE batches SET head = ''", "DELETE FROM batches", "TRUNCATE batches", "UPDATE outcomes SET note = 'x'",
+		"UPDATE outcomes SET reference = NULL, note = NULL",
 		"UPDATE outcomes SET status = 'v'", "DELETE FROM outcomes", "TRUNCATE outcomes",
 		"UPDATE folded_chains SET entries = 1", "DELETE FROM folded_chains", "TRUNCATE folded_chains",
 	} {
 		if _, err := l.reads.Exec(t.Context(), change); err == nil || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: got %v, want a refusal", change, err)
 		}
+	}
+}
+
+// TestFoldWithTheNextDay: an outcome of a time before its check's day has its batch wait until that day
+// is detached, too.
+func TestFoldWithTheNextDay(t *testing.T) {
+	l := newLongChain(t)
+	l.fence, l.writer = newFence(t, l.Store), audittest.NewWriter(t, l.Store)
+	next := l.first.AddDate(0, 0, 1)
+	l.report(t, l.checks[len(l.checks)-1], next.Add(-time.Second))
+	l.commit(t, time.Now())
+	early := func(o *DetachOptions) { o.Before = next }
+	if _, _, err := l.fold(t, early); err == nil || !strings.Contains(err.Error(), "outcomes of checks that are still here") {
+		t.Errorf("of a check that is here: %v", err)
+	}
+	if done, found, err := l.fold(t, nil); err != nil || len(found) > 0 || len(done) != 3 {
+		t.Errorf("with the next day: %+v, %v, %v", done, found, err)
+	}
+	if n := count(t, l.Store, "outcomes WHERE note IS NOT NULL"); n != 0 || l.left(t) != 1 {
+		t.Errorf("%d notes, %d batches are left", n, l.left(t))
 	}
 }
 

@@ -64,7 +64,7 @@ func (v *verifier) archivedDay(ctx context.Context, day Day, r Range, copies *co
 	rows := readArchive(a.All(), day.Range(), "day")
 	defer rows.stop()
 	err = v.cutDay(ctx, r, func(part Range) error {
-		return (&slice{verifier: v, r: part, copies: copies, texts: make(texts)}).compare(ctx, rows)
+		return (&slice{verifier: v, r: part, copies: copies, texts: make(Texts)}).compare(ctx, rows)
 	})
 	if err == nil {
 		err = rows.drain()

@@ -131,7 +131,7 @@ type slice struct {
 	*verifier
 	r          Range
 	entries    []listed // of checks
-	texts      texts    // of outcomes
+	texts      Texts    // of outcomes
 	reported   []listed // of outcomes
 	courses    []course // of checks of the slice, by check
 	violations []copied
@@ -143,7 +143,7 @@ type slice struct {
 }
 
 func (v *verifier) slice(ctx context.Context, r Range, copies *copies) error {
-	s := slice{verifier: v, r: r, copies: copies, texts: make(texts)}
+	s := slice{verifier: v, r: r, copies: copies, texts: make(Texts)}
 	day := DayOf(r.Low)
 	if v.inArchive(day) {
 		return v.archivedDay(ctx, day, r, copies)
@@ -195,7 +195,7 @@ func (s *slice) load(ctx context.Context) error {
 				s.entries = append(s.entries, listed{e, Place{b.Chain, b.Seq}})
 			}
 		}
-		s.texts.read(b.Texts)
+		s.texts.Read(b.Texts)
 		return nil
 	})
 	if err != nil {

@@ -180,11 +180,11 @@ func (u *Unfolded) Totals(ctx context.Context) (Totals, error) {
 	return t, err
 }
 
-// texts are those that left with a batch, of outcomes.
-type texts map[spend.ID][2]*string
+// Texts are those that left with a batch, reference and note by outcome.
+type Texts map[spend.ID][2]*string
 
-// read adds those of a batch. What cannot be read is none: the hash of its outcome tells.
-func (t texts) read(text string) {
+// Read adds those of a batch. What cannot be read is none: the hash of its outcome tells.
+func (t Texts) Read(text string) {
 	var all [][3]*string
 	if text == "" || json.Unmarshal([]byte(text), &all) != nil {
 		return
@@ -194,4 +194,30 @@ func (t texts) read(text string) {
 			t[idOf(*one[0])] = [2]*string{one[1], one[2]}
 		}
 	}
+}
+
+// Add puts back into an outcome what it had.
+func (t Texts) Add(o *spend.Outcome) {
+	left := t[o.ID]
+	if left[0] != nil {
+		o.Reference = *left[0]
+	}
+	if left[1] != nil {
+		o.Note = *left[1]
+	}
+}
+
+// Fill returns the row of an outcome with what it had.
+func (t Texts) Fill(row []byte) ([]byte, error) {
+	if len(t) == 0 {
+		return row, nil
+	}
+	fields, err := chain.ParseFields(nil, row)
+	if err != nil {
+		return nil, err
+	}
+	if left, is := t[spend.ID(fields[0])]; is {
+		row = chain.WithTexts(nil, fields, left[0], left[1])
+	}
+	return row, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"spendgate/audit"
 	"spendgate/audit/export"
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
@@ -50,10 +51,12 @@ type unfolded struct {
 	batches *verify.Unfolded
 }
 
-// unfold adds those of a range of identifiers. It fails when they are not as they were, or not in
-// the folder that is given.
+// unfold adds those of a range of checks: of a day before it on, by which clocks differ, and up to
+// the last, since outcomes and uses of approvals are later. It fails when they are not as they were,
+// or not in the folder that is given.
 func unfold(ctx context.Context, r record, archives string, of verify.Range) (record, error) {
 	var wrong error
+	of = verify.Range{Low: audit.FirstID(of.Low.Time().AddDate(0, 0, -1).UnixMilli()), High: audit.MaxID()}
 	batches, err := verify.Unfold(ctx, verify.Options{Evidence: r, Archives: archives}, of, func(f verify.Finding) {
 		if archives != "" || f.Kind != verify.Unchecked {
 			wrong = errors.Join(wrong, errors.New(f.String()))

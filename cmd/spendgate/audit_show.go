@@ -119,7 +119,7 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 		return nil, fmt.Errorf("the record of %s cannot be read: %w", id.Text(spend.PrefixCheck), err)
 	}
 	readMetadata(&r.Check.Action)
-	if r.Outcomes, err = snapshot.OutcomesOf(ctx, id); err != nil {
+	if r.Outcomes, err = l.outcomes(ctx); err != nil {
 		return nil, err
 	}
 	if asked := checkreport.ApprovalID(r.Check); !asked.IsZero() {
@@ -212,6 +212,26 @@ func (l *lookup) listed(ctx context.Context) (at place, err error) {
 		return nil
 	})
 	return at, err
+}
+
+// outcomes are those of the check, with the texts that left with their batches.
+func (l *lookup) outcomes(ctx context.Context) ([]*spend.Outcome, error) {
+	all, err := l.snapshot.OutcomesOf(ctx, l.id)
+	if err != nil {
+		return nil, err
+	}
+	texts := make(verify.Texts)
+	for _, o := range all {
+		err := l.chains.Batches(ctx, verify.Range{Low: o.ID, High: o.ID}, func(b verify.Batch) error {
+			texts.Read(b.Texts)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		texts.Add(o)
+	}
+	return all, nil
 }
 
 // row finds the check's row and says where it was. listed tells that a batch

@@ -44,14 +44,16 @@ END $$;
 DROP TRIGGER immutable ON batches;
 CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON batches FOR EACH ROW EXECUTE FUNCTION refuse_change_of_batch();
 
--- Nothing changes but that the texts of an outcome leave with the batch that lists it.
+-- Nothing changes but that the texts of an outcome leave with the batch that lists it: a fold of its
+-- chain is of this transaction.
 CREATE FUNCTION refuse_change_of_outcome() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
 DECLARE
     emptied outcomes := OLD;
 BEGIN
-    IF TG_OP = 'UPDATE' AND EXISTS (SELECT FROM folded_chains AS f WHERE f.chain_id = OLD.node AND f.day >= day_of(OLD.outcome_id)) THEN
+    IF TG_OP = 'UPDATE' AND EXISTS (SELECT FROM folded_chains AS f WHERE f.chain_id = OLD.node AND f.day >= day_of(OLD.outcome_id)
+            AND f.xmin = pg_current_xact_id()::xid) THEN
         emptied.reference := NULL;
         emptied.note := NULL;
         IF NEW IS NOT DISTINCT FROM emptied THEN
@@ -137,7 +139,9 @@ BEGIN
         ON CONFLICT (policy_id, minute) DO UPDATE
             SET allows = k.allows + excluded.allows, escalations = k.escalations + excluded.escalations, blocks = k.blocks + excluded.blocks;
         IF EXISTS (SELECT FROM listed_outcomes(fold.chain_id, fold.from_seq, fold.to_seq) AS l
-                JOIN outcomes AS o ON o.outcome_id = l.outcome_id WHERE o.check_id >= next_id) THEN
+                JOIN outcomes AS o ON o.outcome_id = l.outcome_id
+                WHERE o.check_id >= next_id AND (NOT EXISTS (SELECT FROM archived_days AS a WHERE a.day = day_of(o.check_id))
+                    OR EXISTS (SELECT FROM checks AS c WHERE c.check_id = o.check_id))) THEN
             RAISE EXCEPTION 'chain % has outcomes of checks that are still here', fold.chain_id USING ERRCODE = 'SG005';
         END IF;
         UPDATE outcomes AS o SET reference = NULL, note = NULL

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit/audittest"
+	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
+	"spendgate/bench/fleet"
+)
+
+// Exports, sums and what is shown of a check are the same when batches left, with the archives: also
+// of a range, of which outcomes were reported later, and of one with the time of the day before.
+func TestFoldedIsExported(t *testing.T) {
+	t.Parallel()
+	url := fleet.TestSchema(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
+	must(err)
+	defer s.Close()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(err)
+	defer conn.Close(context.Background()) //nolint:errcheck // of the test
+	exec := func(sql string) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql)
+		must(err)
+	}
+	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
+	day := func(n int) string { return first.AddDate(0, 0, n).Format(time.DateOnly) }
+	for n := range 3 {
+		exec("SELECT make_partition('" + day(n) + "')")
+	}
+	exec("UPDATE migrations SET applied_at = now() - interval '30 days'")
+	epoch, err := s.Epoch(t.Context())
+	must(err)
+	fence, writer := spend.Fence{Node: spend.NewID(first), Epoch: epoch}, audittest.NewWriter(t, s)
+	record := func(at time.Time) *spend.Check {
+		id := spend.NewID(at)
+		c := &spend.Check{
+			ID: id, Fence: fence, ActionType: spend.Refund, KeyID: "key_1", RequestID: "req_1",
+			Action:      spend.Action{AgentID: "agent", PolicyID: "refunds", Currency: "USD", Counterparty: "c"},
+			Decision:    spend.Decision{PolicyVersion: 3, Confidence: spend.High, Message: "ok"},
+			Fingerprint: spend.HashKey(id.Text("f")), RequestSHA: spend.HashKey(id.Text("r")),
+		}
+		must(writer.Append(c).Final())
+		return c
+	}
+	var ids []string
+	report := func(of *spend.Check, at time.Time, note string) {
+		must(writer.AppendOutcome(&spend.Outcome{
+			ID: spend.NewOutcomeID(at), CheckID: of.ID, Check: of, Step: 1, Number: 1, Status: spend.Failed, Release: spend.ReleaseNone,
+			Reference: "psp – ü", Note: note, KeyID: "key_1", RequestID: "req_1", Fence: fence,
+		}).Final())
+		ids = append(ids, of.ID.Text(spend.PrefixCheck))
+	}
+	report(record(first.Add(23*time.Hour)), first.Add(25*time.Hour), "the day after")
+	midnight := record(first.AddDate(0, 0, 1).Add(time.Second))
+	report(midnight, first.AddDate(0, 0, 1).Add(-time.Second), "a \"note\" of the day before")
+	report(record(first.AddDate(0, 0, 1).Add(time.Hour)), first.AddDate(0, 0, 2).Add(time.Minute), "on the third day")
+	record(first.AddDate(0, 0, 2).Add(time.Hour))
+	record(time.Now())
+	exec("DELETE FROM idempotency_keys")
+
+	dir := t.TempDir()
+	environ := []string{
+		"SPENDGATE_DATABASE_URL=" + url, "SPENDGATE_CHECKPOINT_KEY=" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
+	}
+	detach := []string{"audit", "detach", "--before", day(3), "--to", dir}
+	runWith(t, environ, "", detach...).check(t, 0, "", "")
+	asked := []string{
+		"export", "export --format jsonl", "sums", "export --from " + day(1) + " --to " + day(1), "export --to " + day(0), "sums --to " + day(0),
+	}
+	for _, id := range ids {
+		asked = append(asked, "show "+id)
+	}
+	tell := func() (all []result) {
+		for _, args := range asked {
+			all = append(all, runWith(t, environ, "", append([]string{"audit"}, strings.Fields(strings.Replace(args, " ", " --archive "+dir+" ", 1))...)...))
+		}
+		return all
+	}
+	asked[0], asked[2] = "export ", "sums "
+	before := tell()
+	runWith(t, environ, "", append(detach, "--fold")...).check(t, 0, "archived, folded", "")
+	var noted int
+	must(conn.QueryRow(t.Context(), "SELECT count(*) FROM outcomes WHERE note IS NOT NULL").Scan(&noted))
+	if noted > 0 {
+		t.Errorf("%d outcomes have their notes", noted)
+	}
+	for i, now := range tell() {
+		if was := before[i]; now != was || was.code != 0 {
+			t.Errorf("%s: %+v\nbefore\n%+v", asked[i], now, was)
+		}
+	}
+}
