@@ -89,7 +89,8 @@ func TestFoldedIsExported(t *testing.T) {
 	}
 	tell := func() (all []result) {
 		for _, args := range asked {
-			all = append(all, runWith(t, environ, "", append([]string{"audit"}, strings.Fields(strings.Replace(args, " ", " --archive "+dir+" ", 1))...)...))
+			words := strings.Fields("audit " + strings.Replace(args, " ", " --archive "+dir+" ", 1))
+			all = append(all, runWith(t, environ, "", words...))
 		}
 		return all
 	}
