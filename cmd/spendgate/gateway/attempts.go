@@ -18,60 +18,74 @@ const (
 	maxAttempts   = 1000 // that one call goes through
 	maxWalked     = 8    // of them one by one, before the last one is looked for
 	maxRemembered = 10_000
-	maxLeft       = 16 // redeemed checks of one call
+	maxLeft       = 32 // redeemed checks of one call, after which people are to look
 )
 
 // attempts remembers where the attempts of calls are, so that old ones need not be
 // asked for again. It is no more than that: who forgets finds the same attempt.
 type attempts struct {
 	mu sync.Mutex
-	at map[string]int
-	// left are the redeemed checks of attempts that are over, the last ones: people may
-	// find out that one was carried out.
-	left map[string][]string
+	of map[string]gone // by identity
 }
 
-// of returns the attempt to begin with, 1 or more.
-func (a *attempts) of(identity string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return max(1, a.at[identity])
+// gone is what is remembered of one call. It is forgotten as a whole: who does not know which
+// checks were left begins with the first attempt.
+type gone struct {
+	at int // the attempt to begin with
+	// left are the redeemed checks of attempts that are over: people may find out that one
+	// was carried out.
+	left []string
 }
 
-func (a *attempts) note(identity string, attempt int) {
+// begin returns the attempt to begin with, 1 or more, and the checks that were left.
+func (a *attempts) begin(identity string) (int, []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.at == nil || len(a.at) >= maxRemembered {
-		a.at = make(map[string]int)
+	of := a.of[identity]
+	return max(1, of.at), slices.Clone(of.left)
+}
+
+// keep remembers of a call that its attempts go on with one, and have left those checks. It
+// returns all that were left.
+func (a *attempts) keep(identity string, attempt int, left []string) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	of, known := a.of[identity]
+	if a.of == nil || !known && len(a.of) >= maxRemembered {
+		a.of = make(map[string]gone)
 	}
-	a.at[identity] = max(attempt, a.at[identity])
+	of.at = max(attempt, of.at)
+	for _, id := range left {
+		if !slices.Contains(of.left, id) {
+			of.left = append(of.left, id)
+		}
+	}
+	a.of[identity] = of
+	return slices.Clone(of.left)
 }
 
-func (a *attempts) leave(identity, checkID string) {
+// forget forgets a check that was left.
+func (a *attempts) forget(identity, checkID string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.left == nil || len(a.left) >= maxRemembered {
-		a.left = make(map[string][]string)
+	if of, known := a.of[identity]; known {
+		of.left = slices.DeleteFunc(of.left, func(id string) bool { return id == checkID })
+		a.of[identity] = of
 	}
-	if of := a.left[identity]; !slices.Contains(of, checkID) {
-		a.left[identity] = append(of[max(0, len(of)-maxLeft+1):], checkID)
-	}
-}
-
-// leftBehind returns the redeemed checks of attempts that are over.
-func (a *attempts) leftBehind(identity string) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.left[identity])
 }
 
 // corrected returns how the call ends if an earlier attempt was reported as failed or
-// voided, and as executed afterwards.
+// voided, and as executed afterwards. One that is archived is not corrected any more.
 func (c *mappedCall) corrected() (result, bool) {
-	for _, id := range c.gw.attempts.leftBehind(c.identity) {
-		ctx, cancel := c.asking(c.ctx)
+	ctx, cancel := c.asking(c.ctx)
+	defer cancel()
+	for _, id := range slices.Clone(c.left) {
 		check, err := c.gw.api.GetCheck(ctx, id)
-		cancel()
+		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodeCheckNotFound {
+			c.gw.attempts.forget(c.identity, id)
+			c.left = slices.DeleteFunc(c.left, func(left string) bool { return left == id })
+			continue
+		}
 		if err != nil {
 			return c.failure("check %s of an earlier attempt cannot be read: %v. Call again later with exactly the same arguments.", id, err), true
 		}

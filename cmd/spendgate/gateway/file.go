@@ -251,12 +251,16 @@ func (f *File) readSecrets() error {
 	return errors.Join(failed...)
 }
 
-// renewed returns what reads a file again, or has what was read of it last where that fails.
+// renewed returns what reads a file again, or has what was read of it last where that fails,
+// and of what is no regular file: a pipe would be waited for.
 func (f *File) renewed(path, last string) func() string {
 	var mu sync.Mutex
 	return func() string {
 		mu.Lock()
 		defer mu.Unlock()
+		if info, err := os.Stat(f.beside(path)); err != nil || !info.Mode().IsRegular() {
+			return last
+		}
 		if text, err := f.secret(path); err == nil {
 			last = text
 		}
@@ -264,12 +268,18 @@ func (f *File) renewed(path, last string) func() string {
 	}
 }
 
+// beside returns a path of the file's, which is relative to it.
+func (f *File) beside(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(f.path), path)
+}
+
 // secret reads a file of one value; white space around it is no part of it.
 func (f *File) secret(path string) (string, error) {
 	const most = 64 << 10
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(f.path), path)
-	}
+	path = f.beside(path)
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err

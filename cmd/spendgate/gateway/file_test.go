@@ -5,9 +5,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -195,6 +198,31 @@ func TestRenewedToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants("Bearer second")
+}
+
+// A pipe is read once: nobody writes it again.
+func TestSecretOfPipe(t *testing.T) {
+	folder := t.TempDir()
+	pipe := filepath.Join(folder, "token")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	go func() { _ = os.WriteFile(pipe, []byte("first"), 0o600) }() // waits for who reads
+	file, err := Load(write(t, folder, "g.yaml", "agent_id: bot\nupstreams:\n  psp:\n    url: http://127.0.0.1:1\n"+
+		"    headers: {Authorization: {file: token}}\n    tools: {}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	go func() { got <- file.Upstreams["psp"].Headers["Authorization"].now() }()
+	select {
+	case token := <-got:
+		if token != "first" {
+			t.Error(token)
+		}
+	case <-time.After(2 * time.Second):
+		t.Error("the pipe is waited for")
+	}
 }
 
 // Tools that a server has only for agents that can do more, and adds a moment later, are

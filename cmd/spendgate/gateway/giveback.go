@@ -11,9 +11,10 @@ import (
 
 // The notes of checks that are given back. A later call reads paidNote.
 const (
-	unusedNote = "nothing was carried out under this check"
-	laterNote  = "a later attempt of the same call is recorded"
-	paidNote   = "the payment was redeemed under check "
+	unusedNote  = "nothing was carried out under this check"
+	earlierNote = "an earlier attempt of the same call was carried out"
+	laterNote   = "a later attempt of the same call is recorded"
+	paidNote    = "the payment was redeemed under check "
 )
 
 // giveBack gives back an allow of the gateway's own that nobody carries out. Who asked for
@@ -74,6 +75,19 @@ func (c *mappedCall) outdated(check *client.Result) (result, bool) {
 		return result{}, true
 	}
 	return r, next
+}
+
+// carriedOutBefore is an allow of a call of which an earlier attempt was reported as executed
+// meanwhile, or cannot be read, as r says: the allow is kept then.
+func (c *mappedCall) carriedOutBefore(check *client.Result, r result) (result, bool) {
+	if r.state != stateAlready {
+		r.checkID, r.decision = check.CheckID, check.Decision.String()
+	} else if err := c.toReturn(check); err != nil { // never repeated, whoever redeemed it
+		c.gw.log.Warn("an allow that is not needed was not given back", "check_id", check.CheckID, "error", err)
+	} else {
+		c.void(check, earlierNote)
+	}
+	return r, false
 }
 
 // tooLate is an allow that cannot be redeemed any more. One that was redeemed in time is
@@ -145,11 +159,17 @@ func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	if !c.t.Once {
-		later, err := c.attempted(ctx, check)
-		return err == nil && !later
+		if later, err := c.attempted(ctx, check); err != nil || later {
+			return false
+		}
 	}
 	record, err := c.recorded(ctx, check.CheckID)
-	if err != nil || record.Outcome != nil || record.Redemption == nil || record.Redemption.InDoubtAt != nil {
+	switch {
+	case err != nil || record.Outcome != nil:
+		return false
+	case !c.t.Once:
+		return true
+	case record.Redemption == nil || record.Redemption.InDoubtAt != nil:
 		return false
 	}
 	self, err := c.gw.api.Self(ctx)

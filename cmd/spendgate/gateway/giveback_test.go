@@ -297,6 +297,42 @@ func TestReportedAfterWaiting(t *testing.T) {
 	})
 }
 
+// What cannot be read, or was reported while that was looked at, is not repeated: another
+// gateway may have reported it as failed, and its charge is given back.
+func TestReportedWhileLooking(t *testing.T) {
+	for name, request := range map[string]string{"unreadable": "GET /v1/checks/chk_1", "reported": "GET /v1/checks"} {
+		t.Run(name, func(t *testing.T) {
+			f, p := newFakeService(t), newProvider(t)
+			f.with(func() {
+				f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/redeem"), false }
+			})
+			more := keyMore + "        on_error: failed\n"
+			wants(t, agentOf(t, guarded(t, f, p, "", more)), "ch_1", 1, stateError, "not redeemed")
+			f.with(func() {
+				f.checks[0].redeemed, f.checks[0].redeemer = "of another process", "k"
+				redemptions := 0
+				f.broken = func(path string) (bool, bool) {
+					if strings.HasSuffix(path, "/redeem") {
+						redemptions++
+					}
+					at := redemptions == 2 && path == request // the second was to give it back
+					if at && name == "reported" {
+						f.checks[0].outcome, f.checks[0].release = outcomeFailed, "done"
+					}
+					return at && name == "unreadable", false
+				}
+			})
+			s := agentOf(t, guarded(t, f, p, "", more))
+			wants(t, s, "ch_1", 1, stateInDoubt, "chk_1")
+			if got := p.paid(); len(got) != 0 {
+				t.Error("paid under a check that is given back", got)
+			}
+			f.with(func() { f.broken, f.checks[0].outcome, f.checks[0].release = nil, outcomeFailed, "done" })
+			wantsMeta(t, s, stateExecuted, "chk_2", "paid")
+		})
+	}
+}
+
 // What is in doubt is repeated where the server takes a key, unless the payment is for
 // good: then the check may have been redeemed to be given back.
 func TestRepeatedInDoubt(t *testing.T) {

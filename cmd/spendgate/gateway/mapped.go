@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,8 @@ type mappedCall struct {
 	identity  string // of the call
 	payment   string // what the call pays for good, whichever agent calls; empty unless it is once
 	attempt   int
-	checked   string // the check of the attempt
+	checked   string   // the check of the attempt
+	left      []string // redeemed checks of attempts that are over
 
 	until    time.Time // of a shadow: how long the service may be asked; zero in enforcement
 	answer   *answered // of the server, once it was called
@@ -100,7 +102,7 @@ func (c *mappedCall) enforce(err error) result {
 		return c.failure("%v.", err)
 	}
 	// How many attempts there are does not matter: an agent that waits for room in a budget makes one with each call.
-	c.attempt = c.gw.attempts.of(c.identity)
+	c.attempt, c.left = c.gw.attempts.begin(c.identity)
 	if r, ok := c.corrected(); ok {
 		return r
 	}
@@ -114,7 +116,7 @@ func (c *mappedCall) enforce(err error) result {
 			last = max(last, c.lastAttempt())
 		}
 		c.attempt = last
-		c.gw.attempts.note(c.identity, c.attempt)
+		c.left = c.gw.attempts.keep(c.identity, c.attempt, c.left)
 	}
 	return c.failure("%d attempts of it are over, and there are more. Call again with exactly the same arguments.", maxAttempts)
 }
@@ -357,8 +359,13 @@ func (c *mappedCall) settled(check *client.Result) (result, bool) {
 		return c.failureOf(check, "check %s was reported as %s by somebody who may not give back. Somebody with outcomes:release "+
 			"who did not ask for it must report that, too: then the same call goes on.", check.CheckID, check.Outcome.Status), false
 	default:
-		if check.Redemption.Redeemed() {
-			c.gw.attempts.leave(c.identity, check.CheckID)
+		if check.Redemption.Redeemed() && !slices.Contains(c.left, check.CheckID) {
+			c.left = append(c.left, check.CheckID)
+		}
+		if len(c.left) > maxLeft { // all are read before each payment, and none is forgotten
+			c.left = c.gw.attempts.keep(c.identity, c.attempt, c.left)
+			return c.failureOf(check, "%d attempts of it were redeemed and given back, too many to go on. Somebody must find out why, and "+
+				"start the gateway again.", len(c.left)), false
 		}
 		return result{}, true
 	}

@@ -41,6 +41,9 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	if r, ok := c.stillOn(check); !ok {
 		return r, false
 	}
+	if r, ok := c.corrected(); ok { // meanwhile: people may have taken their time
+		return c.carriedOutBefore(check, r)
+	}
 	err := c.redeem(check.CheckID)
 	refused, definite := errors.AsType[*client.Error](err)
 	switch {
@@ -81,11 +84,11 @@ func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
 
 // released is a check that was given back meanwhile.
 func (c *mappedCall) released(check *client.Result) (result, bool) {
-	r, next, reported := c.reportedNow(check)
-	if !reported {
+	now, err := c.now(check.CheckID)
+	if err != nil || !now.Outcome.Reported() {
 		return c.failureOf(check, "check %s cannot be used any more. Call again later with exactly the same arguments.", check.CheckID), false
 	}
-	return r, next
+	return c.over(now)
 }
 
 // awaited waits wait_seconds for the outcome of a redeemed check: of another call that
@@ -94,9 +97,7 @@ func (c *mappedCall) released(check *client.Result) (result, bool) {
 func (c *mappedCall) awaited(checkID string) *client.Result {
 	end := time.Now().Add(c.wait())
 	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
-		asking, cancel := c.asking(c.ctx)
-		now, err := c.gw.api.GetCheck(asking, checkID)
-		cancel()
+		now, err := c.now(checkID)
 		if err == nil && (now.Outcome.Reported() || now.Redemption.InDoubt) {
 			return now
 		}
@@ -133,28 +134,28 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	}
 	if refused, ok := errors.AsType[*client.Error](unreturned); ok && refused.Code == client.CodeCheckAlreadyRedeemed {
 		// What was reported since it was waited for is refused so, too.
-		if r, next, reported := c.reportedNow(check); reported {
-			return r, next
+		now, err := c.now(check.CheckID)
+		if err != nil {
+			return c.said(check, stateInDoubt, underWayText(check.CheckID)), false
+		}
+		if now.Outcome.Reported() {
+			return c.over(now)
 		}
 	}
 	if c.t.IdempotencyArgument != "" && c.mayRepeat(check, unreturned) {
-		if _, ok := c.stillOn(check); ok {
+		_, before := c.corrected()
+		if _, ok := c.stillOn(check); ok && !before {
 			return c.carryOut(check, true), false
 		}
 	}
 	return c.inDoubt(check, answered{}), false
 }
 
-// reportedNow returns how a check ended, if the service knows that by now.
-func (c *mappedCall) reportedNow(check *client.Result) (r result, next, reported bool) {
+// now returns a check as it is now.
+func (c *mappedCall) now(checkID string) (*client.Result, error) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
-	now, err := c.gw.api.GetCheck(ctx, check.CheckID)
-	if err != nil || !now.Outcome.Reported() {
-		return result{}, false, false
-	}
-	r, next = c.over(now)
-	return r, next, true
+	return c.gw.api.GetCheck(ctx, checkID)
 }
 
 // redeemedOnce is a payment for good, of which another check was redeemed, perhaps long

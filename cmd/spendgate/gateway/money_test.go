@@ -266,27 +266,6 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// People find out that what counted as failed was carried out: a later attempt is not, also
-// through a gateway that has gone on to that.
-func TestCorrectedFailure(t *testing.T) {
-	f, p := newFakeService(t), newProvider(t)
-	p.behave = func(int) (bool, error) { return true, errors.New("broken") }
-	s := agentOf(t, guarded(t, f, p, "", "        on_error: failed\n"))
-	wants(t, s, "ch_1", 1, stateError, "counts as not carried out")
-	f.with(func() {
-		f.reason, f.decide = "budget_exceeded", func(map[string]any) string { return "block" }
-	})
-	wants(t, s, "ch_1", 1, stateRefused, "")
-	f.with(func() {
-		f.checks[0].outcome = outcomeExecuted
-		f.reason, f.decide = "", func(map[string]any) string { return "allow" }
-	})
-	wants(t, s, "ch_1", 1, stateAlready, "chk_1")
-	if got := p.paid(); len(got) != 1 {
-		t.Error("paid twice", got)
-	}
-}
-
 // A gateway that dies between redeeming and reporting leaves a call in doubt: it is
 // repeated only where the server takes an idempotency key.
 func TestKilledBetween(t *testing.T) {

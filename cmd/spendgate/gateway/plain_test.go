@@ -332,18 +332,28 @@ func TestTwoAgents(t *testing.T) {
 // An agent with a token does not keep the others out.
 func TestSessionsOfAnAgent(t *testing.T) {
 	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
-	for agents, want := range map[string]int{"without tokens": maxSessions, "with tokens": maxOfAgent} {
-		if g.file.Agents = nil; want == maxOfAgent {
+	for agents, want := range map[string]int{"without tokens": maxSessions, "with tokens": maxSessions - reserved} {
+		limit := "of all agents"
+		if g.file.Agents = nil; want != maxSessions {
+			limit = "of this agent"
 			g.file.Agents = map[string]agent{"a": {token: "x"}, "b": {token: "y"}}
 		}
 		s := NewServer(g)
 		for range want {
-			if s.open("a") == nil {
-				t.Fatal(agents, ": too few sessions")
+			if _, full := s.open("a"); full != "" {
+				t.Fatal(agents, ": too few sessions: ", full)
 			}
 		}
-		if s.open("a") != nil || (s.open("b") == nil) == (want == maxOfAgent) {
-			t.Error(agents, ": another session")
+		if _, full := s.open("a"); !strings.Contains(full, limit) {
+			t.Error(agents, full)
+		}
+		for range maxSessions - want {
+			if _, full := s.open("b"); full != "" {
+				t.Fatal(agents, ": kept out: ", full)
+			}
+		}
+		if _, full := s.open("b"); !strings.Contains(full, "of all agents") {
+			t.Error(agents, full)
 		}
 		s.mu.Lock()
 		for _, a := range s.sessions {

@@ -21,7 +21,9 @@ const (
 	// Path is where Streamable HTTP is served.
 	Path        = "/mcp"
 	maxSessions = 256
-	maxOfAgent  = 64 // of them of one agent with a token, which must not keep the others out
+	// reserved sessions are for agents with a token that have fewer than as many: the others
+	// must not keep them out.
+	reserved    = maxSessions / 4
 	idleSession = 30 * time.Minute
 	heartbeat   = 15 * time.Second
 	bodyTimeout = 30 * time.Second
@@ -175,8 +177,9 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, a *remoteAgent, ag
 			refuse(w, http.StatusBadRequest, failed(m.ID, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "initialize comes first"}))
 			return
 		}
-		if a = s.open(agent); a == nil {
-			http.Error(w, "too many sessions", http.StatusServiceUnavailable)
+		var full string
+		if a, full = s.open(agent); full != "" {
+			http.Error(w, full, http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Set(headerSession, a.id)
@@ -203,8 +206,8 @@ func refuse(w http.ResponseWriter, status int, m message) {
 	_, _ = w.Write(text) // whoever asked may be gone
 }
 
-// open begins a session; nil if there are too many, of all or of the agent.
-func (s *Server) open(agent string) *remoteAgent {
+// open begins a session, or says which limit there is.
+func (s *Server) open(agent string) (a *remoteAgent, full string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := 0
@@ -213,10 +216,15 @@ func (s *Server) open(agent string) *remoteAgent {
 			own++
 		}
 	}
-	if len(s.sessions) >= maxSessions || own >= maxOfAgent || s.gw.stopping.Err() != nil {
-		return nil
+	switch {
+	case s.gw.stopping.Err() != nil:
+		return nil, "the gateway is being stopped"
+	case len(s.sessions) >= maxSessions:
+		return nil, fmt.Sprintf("too many sessions: %d of all agents", maxSessions)
+	case own >= reserved && maxSessions-len(s.sessions) <= reserved:
+		return nil, fmt.Sprintf("too many sessions: %d of this agent, and the last %d are for agents with fewer than %d", own, reserved, reserved)
 	}
-	a := &remoteAgent{id: rand.Text(), owner: agent, in: make(chan message), streams: make(map[string]*stream)}
+	a = &remoteAgent{id: rand.Text(), owner: agent, in: make(chan message), streams: make(map[string]*stream)}
 	a.ended, a.end = context.WithCancel(context.Background())
 	a.idle = time.AfterFunc(idleSession, a.end)
 	s.sessions[a.id] = a
@@ -227,5 +235,5 @@ func (s *Server) open(agent string) *remoteAgent {
 		defer s.mu.Unlock()
 		delete(s.sessions, a.id)
 	})
-	return a
+	return a, ""
 }

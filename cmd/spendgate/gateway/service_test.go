@@ -239,6 +239,9 @@ func (f *fakeService) list(w http.ResponseWriter, key string) {
 			if c.redeemed != "" {
 				body["redemption"] = c.redemption()
 			}
+			if c.outcome != "" {
+				body["outcome"] = map[string]any{"check_id": c.id, "status": c.outcome, "release": c.release, "note": c.note}
+			}
 			data = append(data, body)
 		}
 	}

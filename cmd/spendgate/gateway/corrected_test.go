@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// People find out that what counted as failed was carried out: a later attempt is not, also
+// through a gateway that has gone on to that.
+func TestCorrectedFailure(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(int) (bool, error) { return true, errors.New("broken") }
+	s := agentOf(t, guarded(t, f, p, "", "        on_error: failed\n"))
+	wants(t, s, "ch_1", 1, stateError, "counts as not carried out")
+	f.with(func() {
+		f.reason, f.decide = "budget_exceeded", func(map[string]any) string { return "block" }
+	})
+	wants(t, s, "ch_1", 1, stateRefused, "")
+	f.with(func() {
+		f.checks[0].outcome = outcomeExecuted
+		f.reason, f.decide = "", func(map[string]any) string { return "allow" }
+	})
+	wants(t, s, "ch_1", 1, stateAlready, "chk_1")
+	if got := p.paid(); len(got) != 1 {
+		t.Error("paid twice", got)
+	}
+}
+
+// afterFailure makes a gateway whose call of ch_1 was paid and counts as failed.
+func afterFailure(t *testing.T, more string) (*fakeService, *provider, *Gateway, *sdk.ClientSession) {
+	t.Helper()
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(n int) (bool, error) {
+		if n == 1 {
+			return true, errors.New("broken")
+		}
+		return true, nil
+	}
+	g := guarded(t, f, p, "", "        on_error: failed\n"+more)
+	s := agentOf(t, g)
+	wants(t, s, "ch_1", 1, stateError, "counts as not carried out")
+	return f, p, g, s
+}
+
+// The correction comes while the next attempt waits for people: its allow is given back.
+func TestCorrectedWhileWaiting(t *testing.T) {
+	f, p, _, s := afterFailure(t, "")
+	f.with(func() {
+		f.decide = func(map[string]any) string { return "escalate" }
+		asked := 0
+		f.broken = func(path string) (bool, bool) {
+			if strings.Contains(path, "/approvals/") {
+				if asked++; asked == 2 {
+					f.checks[0].outcome, f.checks[0].release = outcomeExecuted, "none"
+					f.approvals[f.checks[1].escalated] = "approved"
+				}
+			}
+			return false, false
+		}
+	})
+	wantsMeta(t, s, stateAlready, "chk_1", "")
+	wantsVoided(t, f, 2, "done")
+	if got := p.paid(); len(got) != 1 {
+		t.Error("paid twice", got)
+	}
+}
+
+// The correction comes while another gateway's redemption of the next attempt is waited for:
+// that is not repeated.
+func TestCorrectedBeforeRepeating(t *testing.T) {
+	f, p, _, s := afterFailure(t, keyMore)
+	f.with(func() {
+		f.broken = func(path string) (bool, bool) {
+			if path == "POST /v1/checks/chk_2/redeem" && f.checks[1].redeemed == "" {
+				f.checks[1].redeemed, f.checks[1].redeemer = "of another process", "k"
+			}
+			if path == "GET /v1/checks/chk_2" {
+				f.checks[0].outcome, f.checks[0].release = outcomeExecuted, "none"
+			}
+			return false, false
+		}
+	})
+	wants(t, s, "ch_1", 1, stateInDoubt, "chk_2")
+	if got := p.paid(); len(got) != 1 {
+		t.Error("paid twice", got)
+	}
+}
+
+// A gateway that forgets begins with the first attempt.
+func TestCorrectedForgotten(t *testing.T) {
+	f, p, g, s := afterFailure(t, "")
+	f.with(func() { f.reason, f.decide = "budget_exceeded", func(map[string]any) string { return "block" } })
+	wants(t, s, "ch_1", 1, stateRefused, "")
+	for i := range maxRemembered {
+		g.attempts.keep(fmt.Sprint(i), 1, nil)
+	}
+	f.with(func() {
+		f.checks[0].outcome = outcomeExecuted
+		f.reason, f.decide = "", func(map[string]any) string { return "allow" }
+	})
+	wants(t, s, "ch_1", 1, stateAlready, "chk_1")
+	if got := p.paid(); len(got) != 1 {
+		t.Error("paid twice", got)
+	}
+}
+
+// No failed attempt is forgotten because there are many: people are to look.
+func TestCorrectedOfMany(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(n int) (bool, error) { return n == 1, errors.New("broken") }
+	s := agentOf(t, guarded(t, f, p, "", "        on_error: failed\n"))
+	for range maxLeft + 1 {
+		wants(t, s, "ch_1", 1, stateError, "counts as not carried out")
+	}
+	for range 2 {
+		wants(t, s, "ch_1", 1, stateError, "too many to go on")
+	}
+	f.with(func() { f.checks[0].outcome = outcomeExecuted })
+	wants(t, s, "ch_1", 1, stateAlready, "chk_1")
+	if got := p.paid(); len(got) != 1 || len(f.checks) != maxLeft+1 {
+		t.Error(got, len(f.checks))
+	}
+}
+
+// An earlier attempt that is archived is not corrected any more; one that cannot be read may be.
+func TestCorrectedArchived(t *testing.T) {
+	f, _, g, s := afterFailure(t, "")
+	f.with(func() { f.reason, f.decide = "budget_exceeded", func(map[string]any) string { return "block" } })
+	wants(t, s, "ch_1", 1, stateRefused, "")
+	f.with(func() {
+		f.reason, f.decide = "", func(map[string]any) string { return "allow" }
+		f.broken = func(path string) (bool, bool) { return path == "GET /v1/checks/chk_1", false }
+	})
+	wants(t, s, "ch_1", 1, stateError, "chk_1 of an earlier attempt cannot be read")
+	f.with(func() { f.broken, f.checks[0].id = nil, "archived" })
+	wants(t, s, "ch_1", 1, stateExecuted, "paid")
+	for identity := range g.attempts.of {
+		if _, left := g.attempts.begin(identity); len(left) != 0 {
+			t.Error(left)
+		}
+	}
+}
