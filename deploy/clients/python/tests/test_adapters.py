@@ -11,6 +11,7 @@ import pytest
 from langgraph.types import GraphInterrupt, run_node
 from scripted import Server
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 import spendgate
 from agents import RunContextWrapper
@@ -111,12 +112,22 @@ def test_temporal(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> No
     workflow.meanwhile[:] = [started.decided, started.decided]
     assert asyncio.run(started.run("1", "c", "300")) == "psp-chk_1"
     assert asyncio.run(started.run("1", "c", "300")) == "psp-chk_1"
+    calls = [spendgate.Running("refund-1"), spendgate.InDoubt("refund-1", "chk_1", "it has begun")]
+
+    def pay(*arguments: str) -> str:
+        raise calls.pop(0)
+
+    monkeypatch.setattr(module, "pay", pay)
+    with pytest.raises(ActivityError):  # what runs is asked for again, what is in doubt is not
+        asyncio.run(started.run("1", "c", "300"))
+    assert calls == []
     assert server.close() == []
 
 
 def test_explanations() -> None:
     doubt = spendgate.InDoubt("order-1", "chk_1", "it has begun")
     assert "Do not repeat it" in explain(doubt) and explain(doubt).startswith("Not carried out now")
+    assert explain(spendgate.Running("order-1")).startswith("Not carried out by this call. 'order-1' is being carried out now: call again")
     lost = spendgate.NoDecision("order-1", spendgate.NoAnswer("no answer"))
     assert "is safe" in explain(lost)
     assert explain(spendgate.APIError(403, "forbidden", "no", "req_1", 0)) == "Not carried out. forbidden: no (403, req_1)"

@@ -164,8 +164,16 @@ export class InDoubt extends NotCarriedOut {
     readonly checkId: string,
     why: string,
     cause?: unknown,
+    message = `It is in doubt whether ${checkId} was carried out: ${why}. It is not repeated.`,
   ) {
-    super(`It is in doubt whether ${checkId} was carried out: ${why}. It is not repeated.`, cause);
+    super(message, cause);
+  }
+}
+
+/** Another call of this gate decides about it or carries it out now: call again when that has ended. There is nothing to settle. */
+export class Running extends InDoubt {
+  constructor(idempotencyKey: string) {
+    super(idempotencyKey, "", "", undefined, "It is being carried out now: call again when that has ended; report nothing.");
   }
 }
 

@@ -11,6 +11,7 @@ import {
   KeyReused,
   type NotCarriedOut,
   RedemptionRequired,
+  Running,
   SpendgateError,
 } from "./errors.js";
 import { actionHash } from "./hash.js";
@@ -127,7 +128,7 @@ export class Gate {
     refuseGenerator(body);
     const whole = this.#whole(action);
     const key = whole.idempotency_key;
-    if (this.#running.has(key)) throw new InDoubt(key, "", "it is being carried out now");
+    if (this.#running.has(key)) throw new Running(key);
     this.#running.add(key);
     try {
       const asked = await this.#begin(whole, await this.#ask(whole, options), options);
@@ -206,8 +207,7 @@ export class Gate {
     }
     // This machine's clock may have been wrong when it began, or is now.
     const age = Math.max(Date.now() - Date.parse(began.at ?? ""), result.age_ms ?? 0);
-    const isRecent = age < hours * 3_600_000;
-    if (!isRecent || result.decision !== "allow")
+    if (!(age < hours * 3_600_000) || result.decision !== "allow")
       throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
     return { check_id: checkId, idempotency_key: key, begun: true, since: began.at, isAllowed: false };
   }

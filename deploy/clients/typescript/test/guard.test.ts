@@ -7,6 +7,7 @@ import {
   type Guarded,
   InDoubt,
   type Journal,
+  Running,
   type Spendgate,
   SpendgateError,
   memoryJournal,
@@ -75,7 +76,11 @@ describe("a guard", { skip, concurrency: true }, () => {
       const calls = Array.from({ length: 3 }, () =>
         gate.check({ idempotency_key: order, amount: 10, counterparty: order }, body, { providerKey: true }),
       );
-      for (const end of await Promise.allSettled(calls)) assert.ok(end.status === "rejected" && end.reason instanceof InDoubt);
+      const reasons = (await Promise.allSettled(calls)).map((end) => end.status === "rejected" && end.reason);
+      for (const reason of reasons) assert.ok(reason instanceof InDoubt);
+      const beside = reasons.filter((reason) => reason instanceof Running);
+      assert.equal(beside.length, 2);
+      for (const { message } of beside) assert.match(message, /being carried out now: call again when that has ended; report nothing/);
     }
     assert.equal(running, 0);
   });

@@ -17,6 +17,7 @@ from .errors import (
     NoDecision,
     NotCarriedOut,
     RedemptionRequired,
+    Running,
     SpendgateError,
 )
 from .guard import Permit
@@ -51,6 +52,6 @@ __all__ = [
     "AsyncListing", "AsyncSpendgate", "Backtest", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord",
     "Checked", "Delivery", "Denied", "Entry", "Event", "Flip", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
     "MemoryJournal", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page", "RedemptionRequired",
-    "Permit", "Policy", "Redemption", "Result", "SQLiteJournal", "Session", "Simulation", "Spendgate", "SpendgateError",
+    "Permit", "Policy", "Redemption", "Result", "Running", "SQLiteJournal", "Session", "Simulation", "Spendgate", "SpendgateError",
     "Stats", "Violation", "Webhook", "verify_webhook",
 ]

@@ -129,7 +129,6 @@ def _guarding(
 class AsyncSpendgate(gate.Gate):
     """A client that awaits, on asyncio or trio."""
 
-    _http: httpx.AsyncClient
     _new_http = staticmethod(httpx.AsyncClient)
     _pause = staticmethod(anyio.sleep)
 
@@ -195,7 +194,9 @@ class AsyncSpendgate(gate.Gate):
             after = page.next_after
 
     async def close(self) -> None:
-        await self._http.aclose()
+        http = self.process().http
+        if http is not None:
+            await http.aclose()
 
     async def __aenter__(self) -> AsyncSpendgate:
         return self
@@ -228,9 +229,10 @@ class AsyncSpendgate(gate.Gate):
 
     async def _transfer(self, t: Transfer) -> Reply | NoAnswer:
         try:
-            sent = self._http.build_request(t.method, t.url, headers=t.headers, content=t.body, timeout=t.timeout)
+            http: httpx.AsyncClient = self._http
+            sent = http.build_request(t.method, t.url, headers=t.headers, content=t.body, timeout=t.timeout)
             # A redirect would send the key to another address.
-            response = await self._http.send(sent, stream=True, follow_redirects=False)
+            response = await http.send(sent, stream=True, follow_redirects=False)
             body = Body(t.timeout)
             try:
                 async for piece in response.aiter_raw():

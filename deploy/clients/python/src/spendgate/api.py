@@ -122,6 +122,8 @@ def get_check(settings: Settings, check_id: str) -> Steps[t.Result]:
     """Reads an earlier check, and what was reported of it. It is a record, no permission."""
     reply = yield from send(settings, get(path("checks", check_id)))
     found = result(decode(reply.body), reply)
+    if found.check_id != check_id:
+        raise misunderstood("it is another check")
     return replace(found, age=(reply.date - found.timestamp).total_seconds()) if reply.date and found.timestamp.tzinfo else found
 
 

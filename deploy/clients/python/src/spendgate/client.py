@@ -125,7 +125,6 @@ def _guarding(
 class Spendgate(gate.Gate):
     """A client that blocks. It may be shared by threads."""
 
-    _http: httpx.Client
     _new_http = staticmethod(httpx.Client)
     _pause = staticmethod(time.sleep)
 
@@ -190,7 +189,9 @@ class Spendgate(gate.Gate):
             after = page.next_after
 
     def close(self) -> None:
-        self._http.close()
+        http = self.process().http
+        if http is not None:
+            http.close()
 
     def __enter__(self) -> Spendgate:
         return self
@@ -221,11 +222,12 @@ class Spendgate(gate.Gate):
 
     def _transfer(self, t: Transfer) -> Reply | NoAnswer:
         try:
-            sent = self._http.build_request(
+            http: httpx.Client = self._http
+            sent = http.build_request(
                 t.method, t.url, headers=t.headers, content=t.body, timeout=t.timeout, extensions={"trace": without_delay}
             )
             # A redirect would send the key to another address.
-            response = self._http.send(sent, stream=True, follow_redirects=False)
+            response = http.send(sent, stream=True, follow_redirects=False)
             body = Body(t.timeout)
             try:
                 for piece in response.iter_raw():

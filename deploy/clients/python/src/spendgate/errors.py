@@ -163,6 +163,17 @@ class InDoubt(SpendgateError):
         self.key, self.check_id = key, check_id
 
 
+class Running(InDoubt):
+    """Another call of this process decides about the action or carries it out now.
+
+    Call again when that has ended. There is nothing to report: check_id is empty.
+    """
+
+    def __init__(self, key: str) -> None:
+        SpendgateError.__init__(self, f"{key!r} is being carried out now: call again when that has ended; report nothing.")
+        self.key, self.check_id = key, ""
+
+
 def printable(text: str) -> str:
     """Quotes a text that could have control sequences for a terminal."""
     return text if text.isprintable() else repr(text)

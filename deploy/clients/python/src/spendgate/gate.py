@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 from . import api, guard
 from .guarded import Guarded, Member
+from .errors import SpendgateError
 from .journal import Journal, MemoryJournal, SQLiteJournal
+from .process import Process
 from .types import ActionType
 
 G = TypeVar("G", bound="Gate")
@@ -46,7 +48,7 @@ class Gate(guard.Gate):
         store. redeem says whether the guard redeems; None goes by the role of the key, False says that what a body calls
         does where the policy wants it. attempts, timeout (of each, in seconds), max_wait (a longer Retry-After is the caller's to wait for) and deadline (of a request with all its
         attempts) bound the time. trace returns the traceparent and the tracestate of the W3C that requests continue.
-        http is the httpx client to use.
+        http is the httpx client to use, in this process: one that is forked from it is refused.
         """
         url = urlsplit(base_url)
         if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.query or url.fragment:
@@ -59,14 +61,27 @@ class Gate(guard.Gate):
         self.base = base_url.rstrip("/")
         self.agent_id, self.policy_id = agent_id, policy_id
         self.journal = SQLiteJournal(journal) if isinstance(journal, (str, os.PathLike)) else journal
-        self.memory, self.redeeming, self.running = MemoryJournal(), redeem, {}
+        self.memory, self.redeeming = MemoryJournal(), redeem
         self.elsewhere = redeem is False
         self.attempts, self.timeout, self.max_wait, self.deadline = attempts, timeout, max_wait, deadline
-        self._http = self._new_http() if http is None else http
+        self._given = http is not None
+        self._processes = {os.getpid(): Process(self._new_http() if http is None else http)}
         self.identify = _identification(api_key, admin_key, user_agent, trace)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base!r})"
+
+    def process(self) -> Process:
+        """What this process has. What a forked one inherited is left as it is: to close a connection could send on it."""
+        pid = os.getpid()
+        return self._processes.get(pid) or self._processes.setdefault(pid, Process(None if self._given else self._new_http()))
+
+    @property
+    def _http(self) -> Any:
+        http = self.process().http
+        if http is None:
+            raise SpendgateError("http is the client of the process that was forked: make a client in this one")
+        return http
 
     def within(self: G, seconds: float) -> G:
         """The same client, each of whose requests ends within so many seconds, with all its attempts."""

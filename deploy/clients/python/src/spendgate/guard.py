@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -31,6 +31,7 @@ from .errors import (
     SpendgateError,
 )
 from .journal import Entry, Journal, MemoryJournal, State
+from .process import Claim, Process
 from .send import Settings, Steps, local
 from .types import CheckOutcome, Result
 from .wire import encode, money, ordered
@@ -47,7 +48,7 @@ class Gate(Settings):
     memory: MemoryJournal  # instead, where the service remembers redemptions
     redeeming: bool | None  # None: as the role of the key says
     elsewhere: bool  # what the bodies call redeems
-    running: dict[tuple[int, str], Permit]  # by process and key
+    process: Callable[[], Process]  # that this is
 
 
 class EndsLater(TypeError):
@@ -95,6 +96,7 @@ class Permit:
         self.check_id, self.result, self.redeemed, self._key = entry.check_id, result, redeemed, entry.key
         self.repeated = repeated  # it may have run before, under the same check_id
         self.end: dict[str, str] = {"status": "executed"}
+        self._claim: Claim | None = None
 
     def executed(self, *, reference: str | int | None = None, amount: api.Amount | None = None) -> None:
         """Says what the report names; amount only if another was moved than the check's.
@@ -162,20 +164,40 @@ def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
 
 def begin(gate: Gate, intent: Intent) -> Steps[Permit]:
     """Returns a permit, or raises why there is none."""
+    return _claimed(gate, intent.action.key, _begin(gate, intent))
+
+
+def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
+    """Returns a permit for what was asked, or raises why there is none."""
+    return _claimed(gate, asked.intent.action.key, _enter(gate, asked))
+
+
+def _claimed(gate: Gate, key: str, steps: Steps[Permit]) -> Steps[Permit]:
+    """Claims the key before the journal is read: what is repeated is repeated after what runs, by what that left behind."""
+    claim = gate.process().claim(key)
+    try:
+        permit = yield from steps
+    except BaseException:
+        gate.process().release(key, claim)
+        raise
+    permit._claim = claim
+    return permit
+
+
+def _begin(gate: Gate, intent: Intent) -> Steps[Permit]:
     journal = yield from journal_of(gate)
     entry = yield from note(journal, intent.action)
     if entry.state != "asked":
         return (yield from prior(gate, journal, entry, intent.terms))
     result = yield from api.check_once(gate, intent.action, entry.redemption)
-    return (yield from _enter(gate, journal, entry, Asked(intent, result)))
+    return (yield from _decide(gate, journal, entry, Asked(intent, result)))
 
 
-def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
-    """Returns a permit for what was asked, or raises why there is none."""
+def _enter(gate: Gate, asked: Asked) -> Steps[Permit]:
     journal = yield from journal_of(gate)
     entry = yield from note(journal, asked.intent.action)
     if entry.state == "asked" or (entry.state == "doubted" and asked.result.first):
-        return (yield from _enter(gate, journal, entry, asked))
+        return (yield from _decide(gate, journal, entry, asked))
     if asked.result.first and asked.result.allowed and asked.result.check_id != entry.check_id:
         # The service has forgotten the key, the journal has not: the new check is for nothing. A replay may be another's.
         try:
@@ -185,7 +207,7 @@ def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
     return (yield from prior(gate, journal, entry, asked.intent.terms))
 
 
-def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Permit]:
+def _decide(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Permit]:
     terms, redeem = asked.intent.terms, bool(gate.redeeming)
     for escalations in range(MOST_ESCALATIONS):
         if asked.result.decision != "escalate" or asked.result.outcome is not None:
@@ -225,7 +247,7 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
     if not mine and asked.result.first:  # others of this journal, who had a replay, doubted it
         mine = yield from local(lambda: journal.move(entry.key, "doubted", **claim))
     if mine:
-        return permit(gate, begun, result, repeated)
+        return Permit(begun, result, redeem, repeated)
     now = yield from local(lambda: journal.add(entry))  # another process has begun
     return (yield from prior(gate, journal, now, terms))
 
@@ -258,15 +280,7 @@ def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Per
     except AlreadyReported as known:
         yield from reported(journal, entry, known.outcome)
         raise
-    return permit(gate, entry, None, repeated=True)
-
-
-def permit(gate: Gate, entry: Entry, result: Result | None, repeated: bool) -> Permit:
-    """Permits the body, unless it runs: what is repeated is repeated afterwards."""
-    permit = Permit(entry, result, bool(gate.redeeming), repeated)
-    if gate.running.setdefault((os.getpid(), entry.key), permit) is not permit:
-        raise InDoubt(entry.key, entry.check_id, "it is being carried out now")
-    return permit
+    return Permit(entry, None, bool(gate.redeeming), repeated=True)
 
 
 def doubtful(gate: Gate, key: str, check_id: str, terms: Terms, repeats: bool) -> Steps[None]:
@@ -297,7 +311,7 @@ def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -
     try:
         yield from _end(gate, permit, error, terms)
     finally:
-        gate.running.pop((os.getpid(), permit._key), None)
+        gate.process().release(permit._key, permit._claim)
 
 
 def _end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
@@ -371,7 +385,7 @@ def resume(gate: Gate) -> Steps[list[Entry]]:
         if entry.state == "ended":
             yield from report(gate, journal, entry)
             continue
-        if (os.getpid(), entry.key) in gate.running:
+        if gate.process().runs(entry.key):
             continue
         found = yield from recorded(gate, entry.check_id)
         if found is None or found.outcome is None:

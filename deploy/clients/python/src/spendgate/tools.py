@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .errors import AlreadyExecuted, AlreadyReported, ApprovalPending, Blocked, Denied, InDoubt, SpendgateError
+from .errors import AlreadyExecuted, AlreadyReported, ApprovalPending, Blocked, Denied, InDoubt, Running, SpendgateError
 
 
 def require_guarded(function: Callable[..., Any]) -> None:
@@ -18,6 +18,8 @@ def explain(error: SpendgateError) -> str:
     """A tool's result. Nothing of it reads like success, and only what is safe is proposed again."""
     if isinstance(error, AlreadyExecuted):
         return f"Already carried out{f', as {error.reference}' if error.reference else ''}. {error.next_step}"
+    if isinstance(error, Running):
+        return f"Not carried out by this call. {error}"
     if isinstance(error, (AlreadyReported, InDoubt)):
         return f"Not carried out now. {error}"
     if isinstance(error, (Blocked, Denied)):
