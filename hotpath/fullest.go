@@ -127,10 +127,10 @@ func (a *Authorizer) FullestBudgets(ctx context.Context) ([]BudgetFill, error) {
 // none of a budget that the newest version does not have.
 func (a *Authorizer) fullestOf(ctx context.Context, name budgetName, subjects []string) (share float64, full []string, err error) {
 	program, err := a.catalog.program(name.policyID)
-	switch {
-	case errors.Is(err, ErrUnavailable):
+	if errors.Is(err, ErrUnavailable) {
 		return 0, nil, err
-	case err != nil: // it is gone, or does not compile: that does not hold up the others
+	}
+	if program == nil { // it is gone, or does not compile: that does not hold up the others
 		return 0, nil, nil
 	}
 	budgets := program.Budgets()

@@ -120,7 +120,11 @@ func NewIdempotencyKey() string { return "go-" + rand.Text() }
 // GetCheck reads the answer of an earlier check, and what was reported of it. It
 // is a record, no permission.
 func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) {
-	return fetch[Result](ctx, c, get(checkPath(checkID), nil))
+	r, err := fetch[Result](ctx, c, get(checkPath(checkID), nil))
+	if err == nil && r.CheckID != checkID {
+		return nil, misunderstood("it is another check")
+	}
+	return r, err
 }
 
 // accept takes nothing for a decision that is not one.

@@ -60,6 +60,15 @@ export function checkResult(asked: boolean): Accept<CheckResult> {
   };
 }
 
+/** recordOf accepts the record of a check, and of no other. */
+export function recordOf(checkId: string): Accept<CheckResult> {
+  return (body, reply) => {
+    const result = checkResult(false)(body, reply);
+    if (result.check_id !== checkId) throw new TypeError("it is another check");
+    return result;
+  };
+}
+
 /**
  * checkOutcome reads the header, an item of RFC 8941. Whatever else is there is an
  * outcome as well: nothing is carried out for a header that was not understood.

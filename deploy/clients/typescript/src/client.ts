@@ -1,6 +1,6 @@
 import { Admin } from "./admin.js";
 import { amount } from "./amount.js";
-import { type Accept, approval, checkResult, events, having, object, page, replayable, replayed, results } from "./accept.js";
+import { type Accept, approval, checkResult, events, having, object, page, recordOf, replayable, replayed, results } from "./accept.js";
 import { APIError, NoDecision } from "./errors.js";
 import { List } from "./list.js";
 import { type CallOptions, type Options, type Reply, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
@@ -100,7 +100,7 @@ export class Spendgate {
 
   /** getCheck reads the answer of an earlier check, and what was reported of it: a record, no permission. */
   getCheck(checkId: string, call?: CallOptions): Promise<T.CheckResult> {
-    return this.#get(checkPath(checkId), {}, checkResult(false), call);
+    return this.#get(checkPath(checkId), {}, recordOf(checkId), call);
   }
 
   checks(query: CheckQuery = {}): List<T.CheckRecord> {
