@@ -227,7 +227,7 @@ func TestTamperedSchema(t *testing.T) {
 		},
 		{
 			"DROP TRIGGER immutable ON batches",
-			"CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON batches FOR EACH ROW EXECUTE FUNCTION refuse_change()",
+			"CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON batches FOR EACH ROW EXECUTE FUNCTION refuse_change_of_batch()",
 			[]string{"removed trigger immutable on batches"},
 		},
 		{
