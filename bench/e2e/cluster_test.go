@@ -49,7 +49,7 @@ func (s *suite) ownerKilled(t *testing.T) {
 // Meanwhile claims are refused: the slot has no single owner. Then its windows are
 // on another server, and are rebuilt.
 func (s *suite) slotMigrated(t *testing.T) {
-	const names = 10_000 // so that it takes a while
+	const names = 4000 // so that it takes a while
 	after, owner := s.before(t), s.master(t)
 	_, err := owner.Client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range names {
