@@ -136,6 +136,11 @@ func (m *memory) Approvals(ctx context.Context, ids []spend.ID) (found []*audit.
 	return found, ended(ctx)
 }
 
+// HistoryApprovals implements audit.History: nothing is archived here.
+func (m *memory) HistoryApprovals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
+	return m.Approvals(ctx, ids)
+}
+
 func (m *memory) ExpireApprovals(ctx context.Context) (oldest time.Time, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
