@@ -168,6 +168,10 @@ bench-scale: bench-build ## measure 1, 2 and 4 nodes: cost by component
 bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
 	@.bin/system -soak $(CHECKS) $(BENCHFLAGS)
 
+.PHONY: bench-redemptions
+bench-redemptions: build ## measure what a redemption costs beside a check, at the same node and at another
+	@go run ./bench/redemptions $(BENCHFLAGS)
+
 .PHONY: bench-overload
 bench-overload: bench-build ## measure a node under up to 3 times its capacity
 	@.bin/system -overload $(BENCHFLAGS)

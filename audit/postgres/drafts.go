@@ -120,7 +120,7 @@ func (s *Store) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audit
 	var used []string
 	var times []int64
 	// Not tried again: it may have been carried out.
-	err = s.readOnce(ctx, func(ctx context.Context, db *pgx.Conn) error {
+	err = s.readOnce(ctx, s.reads, &s.resetAt, func(ctx context.Context, db *pgx.Conn) error {
 		return db.QueryRow(ctx, "SELECT repeats, used, counts FROM "+
 			"judge_draft($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13::text[]::numeric[],$14::text[]::numeric[],$15,$16)",
 			t.Draft, [16]byte(t.Check), t.Fingerprint[:], t.Check.Time().UnixMilli(), t.Looks, t.UntilMS, t.Leaves, t.Takes,

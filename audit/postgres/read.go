@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -17,10 +19,17 @@ import (
 // lost while it lay in the pool says nothing about the database, so that gets a
 // second try on a new one.
 func (s *Store) read(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
-	err := s.readOnce(ctx, query)
+	return s.readFrom(ctx, s.reads, &s.resetAt, doing, query)
+}
+
+// readFrom is read over a pool; resetAt are the losses that it is free of.
+func (s *Store) readFrom(
+	ctx context.Context, pool *pgxpool.Pool, resetAt *atomic.Int64, doing string, query func(context.Context, *pgx.Conn) error,
+) error {
+	err := s.readOnce(ctx, pool, resetAt, query)
 	if ctx.Err() == nil && lostConnection(err) {
 		s.losses.Add(1)
-		err = s.readOnce(ctx, query)
+		err = s.readOnce(ctx, pool, resetAt, query)
 	}
 	if err == nil {
 		return nil
@@ -33,11 +42,13 @@ func (s *Store) read(ctx context.Context, doing string, query func(context.Conte
 
 // readOnce runs a query on some connection of the pool. pgx says farewell to
 // one that gave no answer for up to 15 s, and would keep its place for it.
-func (s *Store) readOnce(ctx context.Context, query func(context.Context, *pgx.Conn) error) error {
-	if n := s.losses.Load(); s.resetAt.Swap(n) != n {
-		s.reads.Reset()
+func (s *Store) readOnce(
+	ctx context.Context, pool *pgxpool.Pool, resetAt *atomic.Int64, query func(context.Context, *pgx.Conn) error,
+) error {
+	if n := s.losses.Load(); resetAt.Swap(n) != n {
+		pool.Reset()
 	}
-	conn, err := s.reads.Acquire(ctx)
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
@@ -20,8 +23,54 @@ func (s *Store) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, 
 	return append(known, read...), err
 }
 
-func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
-	return collect(ctx, s, "cannot look up checks", scanCheck, untouchedQuery(), pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
+func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) (checks []*spend.Check, err error) {
+	pool, resetAt, query := s.reads, &s.resetAt, untouchedQuery()
+	if day, one := dayOf(ids, time.Now()); one && s.lookups != nil {
+		pool, resetAt, query = s.lookups, &s.lookupsResetAt, untouchedOn(day)
+	}
+	err = s.readFrom(ctx, pool, resetAt, "cannot look up checks", func(ctx context.Context, db *pgx.Conn) error {
+		rows, _ := db.Query(ctx, query, pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids)) // the rows return its error
+		checks, err = pgx.CollectRows(rows, scanCheck)
+		return err
+	})
+	return checks, err
+}
+
+// newLookups returns a pool of one connection, for one look-up at a time, whose plans are
+// kept: what is looked up most is of the current day, and making a plan costs more than the
+// rows. What is planned while a day has few rows must not read all of them later.
+func newLookups(ctx context.Context, reads *pgxpool.Config) (*pgxpool.Pool, error) {
+	config := reads.Copy()
+	config.MinConns, config.MinIdleConns, config.MaxConns = 0, 0, 1
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.PgConn().Exec(ctx, "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off").Close()
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
+	}
+	return pool, nil
+}
+
+// dayOf returns the day of checks, and whether all are of one day and may be redeemed still:
+// plans are kept for no other days that somebody asks for.
+func dayOf(ids []spend.ID, now time.Time) (day time.Time, one bool) {
+	const clocks = time.Hour // which differ
+	day = ids[0].Time().UTC().Truncate(24 * time.Hour)
+	for _, id := range ids {
+		age := now.Sub(id.Time())
+		if age < -clocks || age > spend.MaxRedeemMinutes*time.Minute+clocks || !id.Time().UTC().Truncate(24*time.Hour).Equal(day) {
+			return day, false
+		}
+	}
+	return day, true
+}
+
+// untouchedOn is untouchedQuery of checks of one day. Its partition stands in the text, so that
+// a plan for all values has, locks and reads no other.
+func untouchedOn(day time.Time) string {
+	first, next := audit.FirstID(day.UnixMilli()), audit.FirstID(day.Add(24*time.Hour).UnixMilli())
+	return untouchedQuery() + " AND c.check_id >= '" + first.Text("") + "' AND c.check_id < '" + next.Text("") + "'"
 }
 
 // untouchedQuery is planned for its own values, as prepareRead says: a plan for all would

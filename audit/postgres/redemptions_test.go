@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
@@ -166,18 +168,18 @@ func TestRememberedOverReconnect(t *testing.T) {
 }
 
 // TestUntouchedReadsOneDay: whatever days there are, a look-up plans, locks and reads that of
-// its checks. A plan that is kept for all values locks every day.
+// its checks, also by the plan that is kept. One for all values locks every day.
 func TestUntouchedReadsOneDay(t *testing.T) {
 	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	statement(t, url, "SELECT make_partition((now() - d * interval '1 day')::date) FROM generate_series(1, 30) AS d")
-	locked := func() (days int) {
-		tx, err := s.reads.Begin(t.Context())
+	locked := func(pool *pgxpool.Pool, query string) (days int) {
+		tx, err := pool.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer tx.Rollback(t.Context()) //nolint:errcheck // it only read
-		if _, err := tx.Exec(t.Context(), untouchedQuery(), uuids([]spend.ID{spend.NewID(time.Now())})); err != nil {
+		if _, err := tx.Exec(t.Context(), query, uuids([]spend.ID{spend.NewID(time.Now())})); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.QueryRow(t.Context(), `SELECT count(DISTINCT c.relname) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
@@ -186,9 +188,53 @@ func TestUntouchedReadsOneDay(t *testing.T) {
 		}
 		return days
 	}
+	today := untouchedOn(time.Now().UTC().Truncate(24 * time.Hour))
 	for range 8 { // as often as a connection might take to prefer a plan for all
-		if days := locked(); days != 1 {
+		if days := locked(s.reads, untouchedQuery()); days != 1 {
 			t.Fatalf("%d days are locked", days)
 		}
+		if days := locked(s.lookups, today); days != 1 {
+			t.Fatalf("%d days are locked by the plan that is kept", days)
+		}
 	}
+	var kept int
+	err := s.lookups.QueryRow(t.Context(), "SELECT generic_plans FROM pg_prepared_statements WHERE statement = $1", today).Scan(&kept)
+	if err != nil || kept != 8 {
+		t.Errorf("%d plans were kept, %v", kept, err)
+	}
+}
+
+// TestUntouchedOfDays: checks of other days than the current one are found as well, together with
+// those of it, and so is one whose day has no partition of its own.
+func TestUntouchedOfDays(t *testing.T) {
+	url := fleet.TestSchema(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	at := func(ago time.Duration) *spend.Check {
+		c := minimal(f)
+		c.ID = spend.NewID(time.Now().Add(-ago))
+		return c
+	}
+	all := []*spend.Check{at(0), at(20 * time.Hour), at(24 * time.Hour), at(48 * time.Hour), at(40 * 24 * time.Hour), at(-2 * time.Hour)}
+	if err := audittest.Record(t.Context(), s, all...); err != nil {
+		t.Fatal(err)
+	}
+	found := func(checks ...*spend.Check) {
+		t.Helper()
+		var ids []spend.ID
+		for _, c := range checks {
+			ids = append(ids, c.ID)
+		}
+		got, err := s.Untouched(t.Context(), append(ids, spend.NewID(time.Now())))
+		if err != nil || len(got) != len(checks) {
+			t.Errorf("%d of %d, %v", len(got), len(checks), err)
+		}
+	}
+	for _, c := range all {
+		found(c)
+		if got, err := s.Untouched(t.Context(), []spend.ID{c.ID}); err != nil || len(got) != 1 || got[0].ID != c.ID {
+			t.Errorf("alone: %v, %v", got, err)
+		}
+	}
+	found(all...)
 }

@@ -74,6 +74,9 @@ func (s *Store) registerPools(registerer prometheus.Registerer) {
 	}
 	pool("reads", func() float64 { return float64(s.reads.Stat().AcquiredConns()) },
 		func() float64 { return float64(s.reads.Stat().MaxConns()) })
+	if s.lookups != nil {
+		pool("lookups", func() float64 { return float64(s.lookups.Stat().AcquiredConns()) }, func() float64 { return 1 })
+	}
 	for name, p := range map[string]*sessions{"commits": s.writers, "control": s.controls} {
 		pool(name, func() float64 { return float64(cap(p.idle) - len(p.idle)) }, func() float64 { return float64(cap(p.idle)) })
 	}

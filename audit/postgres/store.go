@@ -41,8 +41,9 @@ type Options struct {
 type Store struct {
 	log      *slog.Logger
 	reads    *pgxpool.Pool
-	writers  *sessions // for Commit
-	controls *sessions // for fences and configuration, which must not wait for writers
+	lookups  *pgxpool.Pool // for Untouched; nil when connections are not this node's own
+	writers  *sessions     // for Commit
+	controls *sessions     // for fences and configuration, which must not wait for writers
 	closing  sync.Once
 
 	maxPolicyBytes int64
@@ -53,8 +54,9 @@ type Store struct {
 
 	// losses counts connections that gave no answer. Such a one is seldom alone:
 	// what lay idle at that time is made anew, and not waited for in turn (G7).
-	losses  atomic.Int64
-	resetAt atomic.Int64 // the losses that reads are free of
+	losses         atomic.Int64
+	resetAt        atomic.Int64 // the losses that reads are free of
+	lookupsResetAt atomic.Int64 // likewise of lookups
 
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64
@@ -119,6 +121,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read tries again
 	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
+	}
+	if s.statement != "" {
+		if s.lookups, err = newLookups(ctx, config); err != nil {
+			return nil, err
+		}
 	}
 	s.register(o.Registerer)
 	return s, nil
@@ -190,6 +197,9 @@ func (s *Store) Close() {
 		s.writers.close()
 		s.controls.close()
 		s.reads.Close()
+		if s.lookups != nil {
+			s.lookups.Close()
+		}
 	})
 }
 
