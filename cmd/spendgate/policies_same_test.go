@@ -10,7 +10,7 @@ func TestPoliciesAppliedAgain(t *testing.T) {
 		"integer": "redeem: required\nredeem_within_minutes: 7.0",
 		"both":    "changes: {required: 2.0, from: [{group: Züri, required: 1.0}, {group: b, required: null}]}",
 		"nulls":   "changes: {required: null, from: [{group: risk}]}",
-		"none":    "changes: null\ndescription: ' '",
+		"none":    "changes: null\ndescription: ' '\nredeem: ''",
 	} {
 		const rule = "{rule_id: cap, rule_type: max_amount, parameters: {limit: 10.00, currency: usd}}"
 		const ask = "{rule_id: ask, rule_type: escalate_if, parameters: {amount_above: 5, approval: {expires_minutes: 60.0, from: [{group: g}]}}}"

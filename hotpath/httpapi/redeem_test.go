@@ -191,3 +191,25 @@ func TestWhoAskedEndsNoDoubt(t *testing.T) {
 	r.refused("check_already_redeemed", path+"/outcome", `{"status":"executed"}`, r.gateway)
 	r.do(201, "POST", path+"/outcome", `{"status":"failed"}`, r.another)
 }
+
+// TestRedeemOfPolicies: what a policy says of redemptions is required, or absent, also where it is
+// blank (S4), and nothing else.
+func TestRedeemOfPolicies(t *testing.T) {
+	r := newRedeeming(t)
+	author := r.key("author")
+	with := func(redeem string) string {
+		return `{"policy_id":"q","name":"n","redeem":` + redeem + `,"rules":[` +
+			`{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":100,"currency":"USD"}}]}`
+	}
+	for redeem, want := range map[string]bool{`"required"`: true, `""`: false, `" "`: false, `null`: false} {
+		made := r.do(201, "POST", "/v1/policies", with(redeem), author)
+		if got := strings.Contains(made.body, `"redeem":"required"`); got != want || !want && strings.Contains(made.body, "redeem") {
+			t.Errorf("%s: %s", redeem, made.body)
+		}
+	}
+	for _, redeem := range []string{`"Required"`, `"optional"`, `"false"`, `true`, `[]`} {
+		if a := r.do(422, "POST", "/v1/policies", with(redeem), author); !strings.Contains(a.body, "redeem") {
+			t.Errorf("%s: %s", redeem, a.body)
+		}
+	}
+}

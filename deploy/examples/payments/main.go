@@ -19,8 +19,12 @@ import (
 func main() {
 	env := os.Getenv //nolint:forbidigo // an example, not the service
 	gate, err := client.New(client.Options{BaseURL: env("SPENDGATE_API_URL"), APIKey: env("SERVICE_KEY")})
+	if err == nil && env("POLICY_ID") == "" {
+		err = errors.New("POLICY_ID is not set: the policy by which payments are judged")
+	}
 	if err == nil {
-		server := http.Server{Addr: env("LISTEN_ADDR"), Handler: &provider{gate: gate}, ReadTimeout: 10 * time.Second}
+		handler := &provider{gate: gate, policy: env("POLICY_ID")}
+		server := http.Server{Addr: env("LISTEN_ADDR"), Handler: handler, ReadTimeout: 10 * time.Second}
 		err = server.ListenAndServe()
 	}
 	slog.Error("stopped", "error", err)
@@ -37,6 +41,7 @@ type payment struct {
 // provider pays, and keeps a ledger of what it paid.
 type provider struct {
 	gate   *client.Client
+	policy string // by which its payments are judged
 	mu     sync.Mutex
 	ledger []payment
 }
@@ -52,7 +57,10 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// What was redeemed is paid and reported also if the agent hangs up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
 	defer cancel()
-	_, err := p.gate.Redeem(ctx, asked.CheckID, client.RedeemRequest{Amount: &asked.Amount, Currency: asked.Currency, Counterparty: asked.To})
+	_, err := p.gate.Redeem(ctx, asked.CheckID, client.RedeemRequest{
+		PolicyID: p.policy, ActionType: client.Spend, // else those that the agent chose count
+		Amount: &asked.Amount, Currency: asked.Currency, Counterparty: asked.To,
+	})
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		http.Error(w, "not paid: "+refused.Message, http.StatusConflict)
 		return

@@ -41,23 +41,26 @@ func TestProvider(t *testing.T) {
 		}
 		return c
 	}
-	_, err = as("author").CreatePolicy(t.Context(), client.NewPolicy{
-		PolicyID: "p", Name: "p", Redeem: "required",
-		Rules: []client.Rule{{RuleID: "cap", RuleType: "max_amount", Parameters: json.RawMessage(`{"limit":100,"currency":"USD"}`)}},
-	})
-	if err != nil {
-		t.Fatal(err)
+	for id, limit := range map[string]int{"p": 100, "lax": 1000} {
+		limited := json.RawMessage(fmt.Sprintf(`{"limit":%d,"currency":"USD"}`, limit))
+		_, err = as("author").CreatePolicy(t.Context(), client.NewPolicy{
+			PolicyID: id, Name: id, Redeem: "required", Rules: []client.Rule{{RuleID: "cap", RuleType: "max_amount", Parameters: limited}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	agent, p := as("agent"), &provider{gate: as("executor")}
+	agent, p := as("agent"), &provider{gate: as("executor"), policy: "p"}
 	service := httptest.NewServer(p)
 	defer service.Close()
+	kind, policy := client.Spend, "p"
 	check := func(amount, to string) string {
 		exact, err := client.ParseAmount(amount)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r, err := agent.Check(t.Context(), client.Action{
-			AgentID: "a", PolicyID: "p", ActionType: client.Spend, Amount: exact, Currency: "USD", Counterparty: to,
+			AgentID: "a", PolicyID: policy, ActionType: kind, Amount: exact, Currency: "USD", Counterparty: to,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -79,6 +82,11 @@ func TestProvider(t *testing.T) {
 	}
 	allowed := check("80", "ann")
 	pay(allowed, "80.01", "ann", 409)
+	kind = client.Refund
+	pay(check("80", "ann"), "80", "ann", 409)
+	kind, policy = client.Spend, "lax"
+	pay(check("80", "ann"), "80", "ann", 409)
+	policy = "p"
 	pay(allowed, "80", "bob", 409)
 	pay(check("101", "ann"), "101", "ann", 409)
 	pay("chk_0", "80", "ann", 409)
