@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +227,33 @@ func TestSameArguments(t *testing.T) {
 	}
 	if err := m.checkSame(jsontext.Value(fmt.Sprintf(call, `9007199254740993`)), nil); err == nil {
 		t.Error("a number with more digits than programs agree on says which payment it is")
+	}
+}
+
+// What a server could take for an argument that is read, and its schema does not have, is refused.
+func TestSpelling(t *testing.T) {
+	m := mapping(func(t *tool) {
+		t.Amount.Argument, t.Counterparty.Argument, t.IdempotencyArgument = "order.total_amount", "payTo", "idempotency_key"
+		t.Same = []string{"line-id"}
+	})
+	const schema = `{"properties":{"order":{"properties":{"total_amount":{}}},"payTo":{},"_currency":{},"line-id":{},"idempotency_key":{}}}`
+	for arguments, want := range map[string]string{
+		`{"order":{"total_amount":1,"totalAmount":9}}`:          "totalAmount",
+		`{"order":{"total_amount":1},"payTo":"a","pay_to":"b"}`: "pay_to",
+		`{"pay-to":"b"}`:                         "pay-to",
+		`{"payTo":"a","\uff50ayTo":"b"}`:         "\uff50ayTo",
+		`{"currency":"usd","_currency":"eur"}`:   "",
+		`{"currency":"usd","currency_":"eur"}`:   "currency_",
+		`{"lineId":1}`:                           "lineId",
+		`{"idempotencyKey":"mine"}`:              "idempotencyKey",
+		`{"idempotency_key":"mine","_":1,"":2}`:  "",
+		`{"total_amount":9,"totalamount":9}`:     "",
+		`{"order":[],"payTo":"a","pay_too":"b"}`: "",
+	} {
+		err := m.checkSpelling(jsontext.Value(arguments), jsontext.Value(schema))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), strconv.Quote(want)) {
+			t.Errorf("%s: %v, want %q", arguments, err, want)
+		}
 	}
 }
 

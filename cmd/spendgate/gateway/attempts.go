@@ -79,7 +79,7 @@ func (a *attempts) forget(identity, checkID string) {
 func (c *mappedCall) corrected() (result, bool) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
-	for _, id := range slices.Clone(c.left) {
+	for _, id := range slices.Concat(c.left, c.passed) {
 		check, err := c.gw.api.GetCheck(ctx, id)
 		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodeCheckNotFound {
 			c.gw.attempts.forget(c.identity, id)

@@ -69,6 +69,36 @@ func TestCorrectedWhileWaiting(t *testing.T) {
 	}
 }
 
+// The correction comes when the earlier attempt was read already, just before the redemption of
+// the next one: that is given back. A payment for good is so whichever agent paid it.
+func TestCorrectedAtRedemption(t *testing.T) {
+	for name, more := range map[string]string{"own": "", "once": onceMore} {
+		t.Run(name, func(t *testing.T) {
+			f, p, _, s := afterFailure(t, more)
+			last := 1
+			if more != "" {
+				s, last = as(t, f, p, "other", "k", "        on_error: failed\n"+more), 2 // the first lasting key is used
+			}
+			redemptions := 0
+			f.with(func() {
+				f.broken = func(path string) (bool, bool) {
+					if path == "POST /v1/checks/chk_2/redeem" {
+						if redemptions++; redemptions == last {
+							f.checks[0].outcome, f.checks[0].release = outcomeExecuted, "none"
+						}
+					}
+					return false, false
+				}
+			})
+			wantsMeta(t, s, stateAlready, "chk_1", "")
+			wantsVoided(t, f, 1, "done")
+			if got := p.paid(); len(got) != 1 {
+				t.Error("paid twice", got)
+			}
+		})
+	}
+}
+
 // The correction comes while another gateway's redemption of the next attempt is waited for:
 // that is not repeated.
 func TestCorrectedBeforeRepeating(t *testing.T) {

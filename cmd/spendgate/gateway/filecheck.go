@@ -168,22 +168,7 @@ func (c *checker) tool(path string, t *tool) {
 // filled finds what is read from the argument that the gateway fills: the server would
 // get another value than the one that was judged.
 func (c *checker) filled(path string, t *tool) {
-	read := map[string]string{}
-	if t.Amount != nil {
-		read["amount"] = t.Amount.Argument
-	}
-	if t.Currency != nil {
-		read["currency"] = t.Currency.Argument
-	}
-	if t.Counterparty != nil {
-		read["counterparty"] = t.Counterparty.Argument
-	}
-	for name, from := range t.Metadata {
-		read["metadata."+name] = from.Argument
-	}
-	for i, argument := range t.Same {
-		read[fmt.Sprintf("same[%d]", i)] = argument
-	}
+	read := t.reads()
 	for _, member := range slices.Sorted(maps.Keys(read)) {
 		if first, _, _ := strings.Cut(read[member], "."); first != "" && strings.EqualFold(first, t.IdempotencyArgument) {
 			c.fault(path+"."+member, "cannot be the idempotency_argument, which is filled with the check_id")

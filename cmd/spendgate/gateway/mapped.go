@@ -33,6 +33,7 @@ type mappedCall struct {
 	attempt   int
 	checked   string   // the check of the attempt
 	left      []string // redeemed checks of attempts that are over
+	passed    []string // likewise, of any agent's calls for the same payment for good
 
 	until    time.Time // of a shadow: how long the service may be asked; zero in enforcement
 	answer   *answered // of the server, once it was called
@@ -140,10 +141,14 @@ func (c *mappedCall) read() error {
 	if err != nil {
 		return fmt.Errorf("the tool's definition %w", err)
 	}
-	if c.action, err = c.t.action(c.agent, c.arguments, o.get("inputSchema")); err != nil {
+	schema := o.get("inputSchema")
+	if err := c.t.checkSpelling(c.arguments, schema); err != nil {
 		return err
 	}
-	if err := c.t.checkSame(c.arguments, o.get("inputSchema")); err != nil {
+	if c.action, err = c.t.action(c.agent, c.arguments, schema); err != nil {
+		return err
+	}
+	if err := c.t.checkSame(c.arguments, schema); err != nil {
 		return err
 	}
 	if c.identity, err = c.t.identity(c.l.u.name, c.name, c.action.AgentID, c.action, c.arguments); err == nil && c.t.Once {

@@ -47,11 +47,8 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	err := c.redeem(check.CheckID)
 	refused, definite := errors.AsType[*client.Error](err)
 	switch {
-	case err == nil && c.ctx.Err() != nil:
-		c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "cancelled before the call was made"})
-		return c.said(check, stateError, "Cancelled before anything was carried out."), false
 	case err == nil:
-		return c.carryOut(check, false), false
+		return c.redeemed(check), false
 	case !definite || refused.Status/100 != 4:
 		return c.failureOf(check, "the check was not redeemed: %v. Call again with exactly the same arguments.", err), false
 	}
@@ -67,6 +64,23 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	default:
 		return c.failureOf(check, "the check was not redeemed: %s", refused.Message), false
 	}
+}
+
+// redeemed carries out a check that this call redeemed, unless an earlier attempt turns out
+// to have been carried out: a correction before the redemption is seen now at the latest.
+func (c *mappedCall) redeemed(check *client.Result) result {
+	if c.ctx.Err() != nil {
+		c.void(check, "cancelled before the call was made")
+		return c.said(check, stateError, "Cancelled before anything was carried out.")
+	}
+	if r, ok := c.corrected(); ok {
+		c.void(check, earlierNote)
+		if r.state != stateAlready {
+			r.checkID, r.decision = check.CheckID, check.Decision.String()
+		}
+		return r
+	}
+	return c.carryOut(check, false)
 }
 
 // stillOn reports whether the tool is the accepted one: people may have taken their time,

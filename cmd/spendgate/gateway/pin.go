@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +22,15 @@ type lock struct {
 
 // pin is an accepted definition of a tool.
 type pin struct {
-	SHA256   string `json:"sha256"`    // of the definition's canonical JSON
-	ReadOnly bool   `json:"read_only"` // its annotation readOnlyHint
+	SHA256   string   `json:"sha256"`         // of the definition's canonical JSON
+	Also     []string `json:"also,omitempty"` // of those that the server has for agents that can do less
+	ReadOnly bool     `json:"read_only"`      // the annotation readOnlyHint of all of them
+}
+
+// accepts reports whether a definition, in all its forms, is an accepted one.
+func (p pin) accepts(d pin) bool {
+	other := func(form string) bool { return form != p.SHA256 && !slices.Contains(p.Also, form) }
+	return !other(d.SHA256) && !slices.ContainsFunc(d.Also, other)
 }
 
 // pinned are the tools of a server as it defines them now.
@@ -210,7 +218,7 @@ func (l *lock) accepted(u *upstream, name string, d definition) error {
 		return fmt.Errorf("the definition of the tool %s is ambiguous: it is off", name)
 	case !ok:
 		return fmt.Errorf("the tool %s is new: it is off until somebody accepts it (spendgate gateway check --accept)", name)
-	case d.SHA256 != known.SHA256:
+	case !known.accepts(d.pin):
 		return fmt.Errorf("the definition of the tool %s changed: it is off until somebody accepts it (spendgate gateway check --accept)", name)
 	default:
 		return nil

@@ -23,6 +23,7 @@ import (
 type plain struct {
 	mu     sync.Mutex
 	tools  []string // their definitions
+	page   int      // how many a page has; 0 is all
 	status int      // of the answer to a call, which was carried out; 0 is 200
 	result string   // of a call
 	paid   int
@@ -42,6 +43,7 @@ func (s *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
 	}
 	if text, err := io.ReadAll(r.Body); r.Method != http.MethodPost || err != nil || json.Unmarshal(text, &m) != nil {
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -56,7 +58,7 @@ func (s *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Mcp-Session-Id", "s")
 		result = `{"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "plain", "version": "1"}}`
 	case "tools/list":
-		result = `{"tools": [` + strings.Join(s.tools, ",") + `]}`
+		result = s.list(m.Params)
 	case "tools/call":
 		s.paid++
 		result = s.result

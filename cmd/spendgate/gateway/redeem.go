@@ -70,9 +70,11 @@ func (c *mappedCall) redeem(checkID string) error {
 			c.gw.redemptions.keep(checkID, of)
 			return err
 		}
-		if refused.Code != client.CodeOnceUsed || of.number == maxAttempts || !c.gaveBack(checkIn(refused.Message)) {
+		earlier := checkIn(refused.Message)
+		if refused.Code != client.CodeOnceUsed || of.number == maxAttempts || !c.gaveBack(earlier) {
 			return err
 		}
+		c.passed = append(c.passed, earlier)
 	}
 }
 

@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// InitOptions are what Init uses.
+type InitOptions struct {
+	URL     string
+	Command []string
+	Path    string // of the file that is made, for the lock beside it; empty if not known
+	Version string
+	Environ []string
+	Logger  *slog.Logger
+	Out     io.Writer
+}
+
+// Init writes a file for a server: its tools, with what those that look as if they
+// moved money could be mapped to, and the lock.
+func Init(ctx context.Context, o InitOptions) error {
+	u := &upstream{URL: o.URL, Command: o.Command, name: "upstream", folder: filepath.Dir(o.Path)}
+	seen, err := look(ctx, u, o.Environ, o.Logger, o.Version)
+	if err != nil {
+		return err
+	}
+	u.name = upstreamName(seen.name)
+	var b strings.Builder
+	b.WriteString(initHead)
+	fmt.Fprintf(&b, "upstreams:\n  %s:\n", yamlName(u.name))
+	if o.URL != "" {
+		fmt.Fprintf(&b, "    url: %s\n    # headers: {Authorization: {file: token}}\n", quote(o.URL))
+	} else {
+		fmt.Fprintf(&b, "    command: %s\n    # env: {PROVIDER_KEY: {file: provider.key}}\n", encode(o.Command))
+	}
+	b.WriteString("    tools:")
+	mapped := false
+	var others strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(seen.tools)) {
+		d := seen.tools[name]
+		if t := guess(name, d); t != "" {
+			b.WriteString(t)
+			mapped = true
+			continue
+		}
+		kind := "changes things: off by default"
+		if d.ReadOnly {
+			kind = "read only, it says: passes"
+		}
+		fmt.Fprintf(&others, "      # %s (%s)\n", strings.Join(strings.Fields(name), " "), kind)
+	}
+	if !mapped {
+		b.WriteString(" {}")
+	}
+	b.WriteString("\n" + others.String())
+	if _, err := io.WriteString(o.Out, b.String()); err != nil {
+		return err
+	}
+	if o.Path == "" {
+		return nil
+	}
+	pins := &lock{Upstreams: map[string]map[string]pin{u.name: seen.tools.pins()}}
+	if err := pins.write(o.Path); err != nil {
+		return fmt.Errorf("cannot write the lock: %w", err)
+	}
+	return nil
+}
+
+const initHead = `# What stands between agents and the tools that move money. Look at each tool below:
+# which arguments are the amount, the currency and the counterparty, and which policy
+# decides.
+spendgate: {url: "http://127.0.0.1:8080", key_file: gateway.key}
+agent_id: my-agent
+# listen: 127.0.0.1:8090    # Streamable HTTP at /mcp; without it standard input and output
+default: read_only          # tools that are not mapped: pass, deny, read_only
+shadow: true                # asks and records, blocks nothing; remove it to enforce
+`
+
+// upstreamName makes a name for the file of what a server calls itself.
+func upstreamName(name string) string {
+	var words []string
+	for word := range strings.FieldsFuncSeq(strings.ToLower(name), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'
+	}) {
+		words = append(words, word)
+	}
+	if words == nil {
+		return "server"
+	}
+	return strings.Join(words, "_")
+}
+
+// yamlName writes a name that YAML takes for text, whatever it looks like.
+func yamlName(name string) string {
+	plain := strings.IndexFunc(name, func(r rune) bool { return r < 'a' || r > 'z' }) // no number, no -
+	if plain >= 0 || slices.Contains([]string{"null", "true", "false", "y", "n", "yes", "no", "on", "off"}, name) {
+		return string(quote(name))
+	}
+	return name
+}
+
+// guess returns a mapping for a tool with an amount among its arguments, empty for
+// others.
+func guess(name string, d definition) string {
+	var definition struct {
+		InputSchema struct {
+			Properties map[string]jsontext.Value `json:"properties"`
+		} `json:"inputSchema"`
+	}
+	if err := json.Unmarshal(d.text, &definition, lax()); err != nil {
+		return ""
+	}
+	arguments := slices.Sorted(maps.Keys(definition.InputSchema.Properties))
+	find := func(words ...string) string {
+		for _, word := range words {
+			for _, argument := range arguments {
+				if strings.Contains(strings.ToLower(argument), word) && !strings.ContainsAny(argument, ".\n") {
+					return argument
+				}
+			}
+		}
+		return ""
+	}
+	amount := find("amount", "price", "total", "value")
+	if amount == "" || d.ReadOnly {
+		return ""
+	}
+	kind := "spend"
+	for _, known := range []string{"refund", "credit", "discount"} {
+		if strings.Contains(strings.ToLower(name), known) {
+			kind = known
+		}
+	}
+	currency := "{value: USD}    # or {argument: ...}"
+	if argument := find("currency"); argument != "" {
+		currency = fmt.Sprintf("{argument: %s}", quote(argument))
+	}
+	to := find("counterparty", "charge", "payment_intent", "payee", "recipient", "customer", "account", "vendor", "merchant", "id")
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n      %s:\n        policy_id: change-me\n        action_type: %s\n", quote(name), kind)
+	fmt.Fprintf(&b, "        amount: {argument: %s}    # with minor_units: true if it is in cents\n", quote(amount))
+	fmt.Fprintf(&b, "        currency: %s\n", currency)
+	fmt.Fprintf(&b, "        counterparty: {argument: %s}\n", quote(cmp.Or(to, "change-me")))
+	if key := find("idempotency"); key != "" {
+		fmt.Fprintf(&b, "        idempotency_argument: %s\n", quote(key))
+	}
+	b.WriteString("        # same: [...]           # which arguments make two calls the same; all, without it\n")
+	b.WriteString("        # reference: {result: id}")
+	return b.String()
+}
