@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"spendgate/audit/checkpoint"
@@ -39,13 +40,18 @@ func Check(ctx context.Context, file io.Reader, m *Manifest, o Options, found fu
 			return 0, fmt.Errorf("a time of the manifest cannot be read: %w", err)
 		}
 	}
-	o.Format, o.Sample = m.Format, m.Sample
+	if o.Format, o.Sample = m.Format, m.Sample; len(m.AbsentBatches) > 0 && o.Batches != nil {
+		if o.Batches, err = withoutAbsent(o.Batches, m.AbsentBatches); err != nil {
+			return 0, err
+		}
+	}
 	sum := sha256.New()
 	against := &comparing{file: io.TeeReader(file, sum)}
 	made, err := write(ctx, against, o, heads, m.Absent)
 	if err != nil {
 		return 0, err
 	}
+	sameAbsent(m, made, found)
 	if err := against.rest(); err != nil {
 		return 0, err
 	}

@@ -17,6 +17,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/checkpoint"
 	"spendgate/audit/spend"
+	"spendgate/audit/verify"
 )
 
 // Options say what is exported.
@@ -26,6 +27,8 @@ type Options struct {
 	Format   Format
 	Sample   *Sample // nil for all
 	Archives string  // the folder of the archives; empty for none
+	// Batches is the record with those that left; nil when none did.
+	Batches *verify.Unfolded
 }
 
 // Sample is a choice of checks that anybody can make again: those N for which SHA-256(seed,
@@ -51,10 +54,14 @@ type Manifest struct {
 	Bytes      int64            `json:"bytes"`
 	SHA256     checkpoint.Hex   `json:"sha256"` // of the file
 	Absent     []AbsentDay      `json:"absent"` // archived days that are not in the file
-	NotInChain int64            `json:"not_in_chain"`
-	Altered    int64            `json:"altered"`
-	Missing    int64            `json:"missing"`
-	Batches    int64            `json:"missing_batches"` // of the range's chains, with all that they listed
+	// AbsentBatches are days whose batches left and are in an archive that is not at hand, if
+	// that may have what is not compared for the lack of it.
+	AbsentBatches []AbsentBatches `json:"absent_batches,omitempty"`
+	NotCompared   int64           `json:"not_compared,omitempty"` // checks and outcomes
+	NotInChain    int64           `json:"not_in_chain"`
+	Altered       int64           `json:"altered"`
+	Missing       int64           `json:"missing"`
+	Batches       int64           `json:"missing_batches"` // of the range's chains, with all that they listed
 
 	// As in a checkpoint: the ends of all chains, up to which the file has everything.
 	Chains  int                   `json:"chains"`
@@ -103,6 +110,14 @@ func (m *Manifest) Whole() error {
 		all = append(all, fmt.Errorf("day %s: its %d checks are in an archive and left out: give --archive with the folder where that is",
 			d.Day, d.Checks))
 	}
+	for _, d := range m.AbsentBatches {
+		all = append(all, fmt.Errorf("batches of %s: %d left, and are in an archive that is not at hand: give --archive with the folder where that is",
+			d.Day, d.Batches))
+	}
+	if m.NotCompared > 0 {
+		all = append(all, fmt.Errorf("%d checks and outcomes are not compared for the lack of these, and outcomes are without note and reference",
+			m.NotCompared))
+	}
 	if n := m.NotInChain + m.Altered + m.Missing; n > 0 {
 		all = append(all, fmt.Errorf("the record is not as it was written: %d rows are in no batch, %d altered, %d missing: see audit verify",
 			m.NotInChain, m.Altered, m.Missing))
@@ -125,8 +140,8 @@ func Write(ctx context.Context, w io.Writer, o Options) (*Manifest, error) {
 
 // write writes the file as of these heads, without the days to skip.
 func write(ctx context.Context, w io.Writer, o Options, heads chain.Heads, skip []AbsentDay) (*Manifest, error) {
-	g := newReading(o.Record, o.From, o.To, heads)
-	g.archives, g.skip = o.Archives, skip
+	g := newReading(o, heads)
+	g.skip = skip
 	m := &Manifest{
 		Version: manifestVersion, Format: o.Format, From: bound(o.From), To: bound(o.To), Sample: o.Sample, Columns: Columns(),
 		Decisions: map[string]int64{"allow": 0, "block": 0, "escalate": 0},
@@ -162,7 +177,7 @@ func write(ctx context.Context, w io.Writer, o Options, heads chain.Heads, skip 
 	}
 	m.Bytes = sum.bytes
 	copy(m.SHA256[:], sum.hash.Sum(nil))
-	m.Absent = append([]AbsentDay{}, g.absent...)
+	m.Absent, m.AbsentBatches, m.NotCompared = append([]AbsentDay{}, g.absent...), g.absentBatches(), g.notCompared
 	m.NotInChain, m.Altered, m.Missing, m.later = g.unlisted, g.altered, g.missing, g.later
 	m.Batches, err = g.lost(ctx)
 	return m, err

@@ -44,7 +44,7 @@ func (g *reading) edges() (edges []verify.Range) {
 // number is missing then.
 func (g *reading) lost(ctx context.Context) (lost int64, err error) {
 	for _, edge := range g.edges() {
-		err := g.record.Batches(ctx, edge, func(b verify.Batch) error {
+		err := g.batches(ctx, edge, func(b verify.Batch) error {
 			if p := (verify.Place{Chain: b.Chain, Seq: b.Seq}); !g.beyond(p) {
 				g.met.add(p)
 			}

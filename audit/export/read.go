@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/audit/archive"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
@@ -44,15 +43,10 @@ const (
 	near = time.Minute
 )
 
-// AbsentDay is a day whose checks are in an archive that is not at hand.
-type AbsentDay struct {
-	Day    string `json:"day"`
-	Checks int64  `json:"checks"`
-}
-
 // reading goes through the checks of a range in the order of their identifiers, up to the heads.
 type reading struct {
 	record   Record
+	left     *verify.Unfolded // nil when no batches left
 	r        verify.Range
 	archives string
 	skip     []AbsentDay // days that are left out in any case
@@ -61,15 +55,19 @@ type reading struct {
 
 	absent                     []AbsentDay
 	unlisted, altered, missing int64
+	notCompared                int64 // for the lack of archives
+	blind                      map[verify.Day]bool
 	later                      int64 // rows behind the heads
 	met                        numbers
 	texts                      verify.Texts // that left the database, of what was looked up
 	fields                     [][]byte
 }
 
-func newReading(record Record, from, to time.Time, heads chain.Heads) *reading {
-	r := &reading{record: record, ends: make(map[spend.ID]int64, len(heads.Chains)), changes: heads.ChangeSeq}
-	r.r.Low, r.r.High = audit.ViolationQuery{From: from, To: to}.IDRange()
+func newReading(o Options, heads chain.Heads) *reading {
+	r := &reading{
+		record: o.Record, left: o.Batches, archives: o.Archives, ends: make(map[spend.ID]int64, len(heads.Chains)), changes: heads.ChangeSeq,
+	}
+	r.r.Low, r.r.High = audit.ViolationQuery{From: o.From, To: o.To}.IDRange()
 	for _, h := range heads.Chains {
 		r.ends[h.Chain] = h.Seq
 	}
@@ -79,6 +77,7 @@ func newReading(record Record, from, to time.Time, heads chain.Heads) *reading {
 // each calls take with some rows at a time.
 func (g *reading) each(ctx context.Context, take func([]*row) error) error {
 	g.absent, g.unlisted, g.altered, g.missing, g.later, g.met = nil, 0, 0, 0, 0, make(numbers)
+	g.notCompared, g.blind = 0, make(map[verify.Day]bool)
 	overview, err := g.record.Overview(ctx, g.r)
 	if err != nil || overview.Range == (verify.Range{}) {
 		return err
@@ -97,41 +96,6 @@ func (g *reading) each(ctx context.Context, take func([]*row) error) error {
 		}
 		if err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// archived reads a day that left the database, or notes that it is absent.
-func (g *reading) archived(ctx context.Context, day verify.Day, note verify.ArchiveNote, part verify.Range, take func([]*row) error) error {
-	left := slices.ContainsFunc(g.skip, func(d AbsentDay) bool { return d.Day == day.String() })
-	if g.archives == "" || left {
-		g.absent = append(g.absent, AbsentDay{day.String(), note.Rows})
-		return nil
-	}
-	a, err := archive.Open(g.archives, archive.ChecksOf(day.Time()))
-	if err != nil {
-		return err
-	}
-	if a.SHA256 != note.Manifest || a.Rows != note.Rows {
-		return fmt.Errorf("%s: its manifest is not the one with which the day was detached", a.Path())
-	}
-	return g.stretch(ctx, archivedRows{a}, part, take)
-}
-
-// archivedRows are the rows of one archive.
-type archivedRows struct{ *archive.Archive }
-
-// Rows implements verify.Rows. It reads to the end, where it is known whether the file is whole.
-func (a archivedRows) Rows(_ context.Context, r verify.Range, each func([]byte) error) error {
-	for row, err := range a.All() {
-		if err != nil {
-			return err
-		}
-		if r.Holds(archive.ID(row)) {
-			if err := each(row); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -194,7 +158,7 @@ func (g *reading) placed(ctx context.Context, part verify.Range, rows []*row) ([
 		delete(entries, one.check.ID)
 		switch {
 		case !is:
-			g.unlisted++
+			g.lacks(one.check.Fence.Node, one.check.ID)
 		case g.beyond(e.Place):
 			g.later++
 			continue
@@ -229,7 +193,7 @@ type entry struct {
 // entries returns the entries of a range; with wanted, only these.
 func (g *reading) entries(ctx context.Context, part verify.Range, wanted map[spend.ID]bool) (map[spend.ID]entry, error) {
 	found := make(map[spend.ID]entry)
-	err := g.record.Batches(ctx, part, func(b verify.Batch) error {
+	err := g.batches(ctx, part, func(b verify.Batch) error {
 		entries, err := chain.ParseEntries(b.Entries)
 		if err != nil {
 			return nil //nolint:nilerr // what cannot be read lists nothing; audit verify names it
@@ -313,7 +277,7 @@ func (g *reading) addSteps(ctx context.Context, rows []*row) error {
 		}
 		e, is := places[o.ID]
 		if !is {
-			g.unlisted++
+			g.lacks(o.Fence.Node, o.ID)
 		} else if g.beyond(e.Place) {
 			continue
 		} else if e.Row != chain.HashOutcomeRow(row) {

@@ -117,8 +117,9 @@ func Sums(ctx context.Context, o Options, each func(*Sum) error) error {
 	if err != nil {
 		return err
 	}
-	g := newReading(o.Record, time.Time{}, o.To, heads)
-	g.archives = o.Archives
+	whole := o
+	whole.From = time.Time{}
+	g := newReading(whole, heads)
 	s := &summing{limits: make(map[budgetVersion]limit), lines: make(map[sumKey]*Sum), windows: make(map[spend.Counter]*held), write: each}
 	if !o.From.IsZero() {
 		s.from = verify.Day(o.From.Unix() / 86400)
@@ -140,7 +141,10 @@ func Sums(ctx context.Context, o Options, each func(*Sum) error) error {
 	if err == nil {
 		err = s.endDay()
 	}
-	m := Manifest{Absent: g.absent, NotInChain: g.unlisted, Altered: g.altered, Missing: g.missing}
+	m := Manifest{
+		Absent: g.absent, AbsentBatches: g.absentBatches(), NotCompared: g.notCompared, NotInChain: g.unlisted, Altered: g.altered,
+		Missing: g.missing,
+	}
 	return errors.Join(err, m.Whole())
 }
 

@@ -137,7 +137,10 @@ type Overview struct {
 type Day int64
 
 // DayOf is the day of an identifier.
-func DayOf(id spend.ID) Day { return Day(id.Time().UnixMilli() / dayMS) }
+func DayOf(id spend.ID) Day { return DayAt(id.Time()) }
+
+// DayAt is the day of a time.
+func DayAt(t time.Time) Day { return Day(t.UnixMilli() / dayMS) }
 
 // String is the day's date.
 func (d Day) String() string { return time.Unix(int64(d)*86400, 0).UTC().Format(time.DateOnly) }

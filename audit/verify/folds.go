@@ -235,9 +235,51 @@ func (u *Unfolded) absent(p Place) *held {
 
 // blind reports whether a batch of a chain may list something of an identifier, and cannot be read.
 func (u *Unfolded) blind(chainID []byte, id spend.ID) bool {
-	return len(chainID) == len(id) && slices.ContainsFunc(u.folds[spend.ID(chainID)], func(f *held) bool {
-		return f.unread && DayOf(id) <= Day(f.Day)
-	})
+	return len(chainID) == len(id) && len(u.Blind(spend.ID(chainID), id)) > 0
+}
+
+// Blind returns the days whose archives of batches cannot be read, and may list something of an
+// identifier by a batch of a chain.
+func (u *Unfolded) Blind(chainID, id spend.ID) (days []Day) {
+	for _, f := range u.folds[chainID] {
+		if f.unread && DayOf(id) <= Day(f.Day) {
+			days = append(days, Day(f.Day))
+		}
+	}
+	return days
+}
+
+// Folded is how many batches left with a day.
+func (u *Unfolded) Folded(day Day) (n int64) {
+	for _, folds := range u.folds {
+		for _, f := range folds {
+			if Day(f.Day) == day {
+				n += f.To - f.From + 1
+			}
+		}
+	}
+	return n
+}
+
+// Without is the reading as if the archives of some days were not at hand.
+func (u *Unfolded) Without(days []Day) *Unfolded {
+	without := *u
+	without.folds, without.files = make(map[spend.ID][]*held, len(u.folds)), nil
+	for chainID, folds := range u.folds {
+		for _, f := range folds {
+			one := *f
+			if slices.Contains(days, Day(f.Day)) {
+				one.file, one.unread = nil, true
+			}
+			without.folds[chainID] = append(without.folds[chainID], &one)
+		}
+	}
+	for _, file := range u.files {
+		if !slices.Contains(days, Day(file.folds[0].Day)) {
+			without.files = append(without.files, file)
+		}
+	}
+	return &without
 }
 
 // top is the number of the last batch of a chain that was folded; 0 when none was.

@@ -17,8 +17,8 @@ type leavings struct {
 	Violations float64            `json:"violations"`
 }
 
-// written is what a check leaves, in bytes: in the log, in all tables, and in those that
-// no archive takes it out of: batches stay for ever, events as long as their retention.
+// written is what a check leaves, in bytes: in the log, in all tables, and of these in the two
+// that stay unless somebody wants otherwise: batches leave by a fold, events by a retention.
 type written struct{ log, stored, batches, events float64 }
 
 // at returns what a check leaves in commits of that size, once its event has a number. A

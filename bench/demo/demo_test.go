@@ -13,6 +13,7 @@ import (
 	"spendgate/bench/fleet"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
+	"spendgate/hotpath/client"
 )
 
 func draw(seed uint64, run string, count int) []step {
@@ -108,9 +109,31 @@ func TestPlay(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, printed)
 		}
 	}
+	waiting, err := approver(t, settings).Approvals(t.Context(), client.ApprovalQuery{Status: client.ApprovalPending, Limit: 100})
+	if err != nil || len(waiting.Data) < 4 || strings.Count(string(printed), fmt.Sprintf("%d approvals wait", len(waiting.Data)/2)) != 2 {
+		t.Errorf("%d approvals wait, %v; printed\n%s", len(waiting.Data), err, printed)
+	}
 	t.Chdir(t.TempDir())
 	if err := play(t.Context(), config.Client{APIURL: node.API}, files, "r", newTable(out), nil); err == nil ||
 		!strings.Contains(err.Error(), "make run") {
 		t.Error(err)
 	}
+}
+
+// approver makes a key that reads approvals.
+func approver(t *testing.T, settings config.Client) *client.Client {
+	t.Helper()
+	admin, err := client.New(client.Options{BaseURL: settings.APIURL, AdminKey: string(settings.AdminKey)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "ann", Grants: client.Grants{Role: "approver"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Options{BaseURL: settings.APIURL, APIKey: k.APIKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

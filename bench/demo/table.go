@@ -23,12 +23,13 @@ type table struct {
 	reasons  map[[2]string]int         // effect, reason
 	replayed int
 	inferred int
+	waiting  map[string]bool // approvals that were asked for
 	took     []time.Duration // of a request, seen from here
 	judged   []time.Duration // of a decision, as the node says
 }
 
 func newTable(f *os.File) *table {
-	t := &table{out: f, count: make(map[string]map[string]int), reasons: make(map[[2]string]int)}
+	t := &table{out: f, count: make(map[string]map[string]int), reasons: make(map[[2]string]int), waiting: make(map[string]bool)}
 	if info, err := f.Stat(); err == nil && os.Getenv("NO_COLOR") == "" {
 		t.colored = info.Mode()&os.ModeCharDevice != 0
 	}
@@ -69,6 +70,9 @@ func (t *table) record(s step, a answer, asked, effect, reason string) {
 	}
 	if s.action.ActionType == "" {
 		t.inferred++
+	}
+	if a.ApprovalID != "" {
+		t.waiting[a.ApprovalID] = true
 	}
 	t.took = append(t.took, a.took)
 	if a.refusal == "" && !a.Replayed {
@@ -137,6 +141,7 @@ func (t *table) summary(elapsed time.Duration) {
 	for _, key := range keys {
 		t.printf("%5d  %s  %s\n", t.reasons[key], t.color(key[0]), key[1])
 	}
+	t.printf("\n%d approvals wait for a person, on the page Approvals of the console: .bin/spendgate approvals list\n", len(t.waiting))
 	t.printf("\nlatency       p50     p90     p99     max\n")
 	t.printf("request  %s  as this program sees it\n", percentiles(t.took, "%.1f"))
 	t.printf("decision %s  as the node says, rounded down\n", percentiles(t.judged, "%.0f"))

@@ -82,13 +82,15 @@ func auditExport(flags *flag.FlagSet) action {
 		if e.check == "" {
 			of.Low, of.High = audit.ViolationQuery{From: e.from.at, To: e.to.at}.IDRange()
 		}
-		if record, err = unfold(ctx, record, e.archives, of); err != nil {
+		left, err := unfold(ctx, record, e.archives, of)
+		if err != nil {
 			return err
 		}
+		o := export.Options{Record: left, Archives: e.archives, Batches: left.batches}
 		if e.check != "" {
-			return e.compare(ctx, p, record)
+			return e.compare(ctx, p, o)
 		}
-		return e.write(ctx, p, record)
+		return e.write(ctx, p, o)
 	}
 }
 
@@ -125,8 +127,8 @@ func (e *exporting) usage(given map[string]bool) error {
 // maxSample bounds what is kept in memory: 100 bytes a check.
 const maxSample = 1_000_000
 
-func (e *exporting) write(ctx context.Context, p process, record export.Record) (err error) {
-	o := export.Options{Record: record, From: e.from.at, To: e.to.at, Format: e.format, Archives: e.archives}
+func (e *exporting) write(ctx context.Context, p process, o export.Options) (err error) {
+	o.From, o.To, o.Format = e.from.at, e.to.at, e.format
 	if e.sample > 0 {
 		o.Sample = &export.Sample{Checks: e.sample, Seed: e.seed}
 	}
@@ -179,7 +181,7 @@ func writeWhole(path string, write func(io.Writer) error) (err error) {
 }
 
 // compare checks a file.
-func (e *exporting) compare(ctx context.Context, p process, record export.Record) error {
+func (e *exporting) compare(ctx context.Context, p process, o export.Options) error {
 	text, err := os.ReadFile(e.check)
 	if err != nil {
 		return err
@@ -205,7 +207,7 @@ func (e *exporting) compare(ctx context.Context, p process, record export.Record
 		findings++
 		fmt.Fprintln(p.stdout, what) //nolint:errcheck // the count at the end tells
 	}
-	later, err := export.Check(ctx, bufio.NewReaderSize(file, 1<<16), m, export.Options{Record: record, Archives: e.archives}, found)
+	later, err := export.Check(ctx, bufio.NewReaderSize(file, 1<<16), m, o, found)
 	if err != nil {
 		return fmt.Errorf("the file could not be checked: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/base64"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,22 +24,16 @@ import (
 func TestFoldedIsExported(t *testing.T) {
 	t.Parallel()
 	url := fleet.TestSchema(t)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	s, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
-	must(err)
+	must(t, err)
 	defer s.Close()
 	conn, err := pgx.Connect(t.Context(), url)
-	must(err)
+	must(t, err)
 	defer conn.Close(context.Background()) //nolint:errcheck // of the test
 	exec := func(sql string) {
 		t.Helper()
 		_, err := conn.Exec(t.Context(), sql)
-		must(err)
+		must(t, err)
 	}
 	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
 	day := func(n int) string { return first.AddDate(0, 0, n).Format(time.DateOnly) }
@@ -46,7 +42,7 @@ func TestFoldedIsExported(t *testing.T) {
 	}
 	exec("UPDATE migrations SET applied_at = now() - interval '30 days'")
 	epoch, err := s.Epoch(t.Context())
-	must(err)
+	must(t, err)
 	fence, writer := spend.Fence{Node: spend.NewID(first), Epoch: epoch}, audittest.NewWriter(t, s)
 	record := func(at time.Time) *spend.Check {
 		id := spend.NewID(at)
@@ -56,12 +52,12 @@ func TestFoldedIsExported(t *testing.T) {
 			Decision:    spend.Decision{PolicyVersion: 3, Confidence: spend.High, Message: "ok"},
 			Fingerprint: spend.HashKey(id.Text("f")), RequestSHA: spend.HashKey(id.Text("r")),
 		}
-		must(writer.Append(c).Final())
+		must(t, writer.Append(c).Final())
 		return c
 	}
 	var ids []string
 	report := func(of *spend.Check, at time.Time, note string) {
-		must(writer.AppendOutcome(&spend.Outcome{
+		must(t, writer.AppendOutcome(&spend.Outcome{
 			ID: spend.NewOutcomeID(at), CheckID: of.ID, Check: of, Step: 1, Number: 1, Status: spend.Failed, Release: spend.ReleaseNone,
 			Reference: "psp – ü", Note: note, KeyID: "key_1", RequestID: "req_1", Fence: fence,
 		}).Final())
@@ -71,7 +67,7 @@ func TestFoldedIsExported(t *testing.T) {
 	midnight := record(first.AddDate(0, 0, 1).Add(time.Second))
 	report(midnight, first.AddDate(0, 0, 1).Add(-time.Second), "a \"note\" of the day before")
 	report(record(first.AddDate(0, 0, 1).Add(time.Hour)), first.AddDate(0, 0, 2).Add(time.Minute), "on the third day")
-	record(first.AddDate(0, 0, 2).Add(time.Hour))
+	ids = append(ids, record(first.AddDate(0, 0, 2).Add(time.Hour)).ID.Text(spend.PrefixCheck))
 	record(time.Now())
 	exec("DELETE FROM idempotency_keys")
 
@@ -98,7 +94,7 @@ func TestFoldedIsExported(t *testing.T) {
 	before := tell()
 	runWith(t, environ, "", append(detach, "--fold")...).check(t, 0, "archived, folded", "")
 	var noted int
-	must(conn.QueryRow(t.Context(), "SELECT count(*) FROM outcomes WHERE note IS NOT NULL").Scan(&noted))
+	must(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM outcomes WHERE note IS NOT NULL").Scan(&noted))
 	if noted > 0 {
 		t.Errorf("%d outcomes have their notes", noted)
 	}
@@ -106,5 +102,59 @@ func TestFoldedIsExported(t *testing.T) {
 		if was := before[i]; now != was || was.code != 0 {
 			t.Errorf("%s: %+v\nbefore\n%+v", asked[i], now, was)
 		}
+	}
+	withoutLater(t, environ, dir, day, ids)
+}
+
+// Without an archive of batches all that is there is exported and shown, and what is absent is said;
+// the file is what the record has also for who has that archive.
+func withoutLater(t *testing.T, environ []string, dir string, day func(int) string, ids []string) {
+	t.Helper()
+	run := func(args ...string) result {
+		t.Helper()
+		return runWith(t, environ, "", append([]string{"audit"}, args...)...)
+	}
+	tells := func(r result, code int, text string) {
+		t.Helper()
+		if r.code != code || !strings.Contains(r.stdout+r.stderr, text) {
+			t.Errorf("%+v\nwant %d, %q", r, code, text)
+		}
+	}
+	whole, sums := run("export", "--archive", dir), run("sums", "--archive", dir)
+	file := filepath.Join(t.TempDir(), "checks.csv")
+	for _, part := range []string{"batches-" + day(2), "checks-" + day(2)} {
+		// The copy has all but that part.
+		few := t.TempDir()
+		must(t, os.CopyFS(few, os.DirFS(dir)))
+		for _, name := range []string{part + ".jsonl.gz", part + ".manifest.json"} {
+			must(t, os.Remove(filepath.Join(few, name)))
+		}
+		tells(run("export", "--archive", few, "--out", file), 1, day(2))
+		if strings.HasPrefix(part, "batches") {
+			text, err := os.ReadFile(file)
+			must(t, err)
+			if n := strings.Count(string(text), "\n"); n != strings.Count(whole.stdout, "\n") || strings.Contains(string(text), "on the third day") ||
+				!strings.Contains(string(text), "the day after") {
+				t.Errorf("%d lines\n%s\nwant\n%s", n, text, whole.stdout)
+			}
+			if r := run("sums", "--archive", few); r.code != 1 || r.stdout != sums.stdout || !strings.Contains(r.stderr, "batches of "+day(2)) {
+				t.Errorf("%+v\nwant\n%s", r, sums.stdout)
+			}
+			tells(run("show", "--archive", few, ids[0]), 0, "the day after")
+			tells(run("show", "--archive", few, ids[2]), 1, "the batches of "+day(2)+" are not at hand")
+			tells(run("show", "--archive", few, ids[3]), 1, "NOT COMPARED")
+		}
+		tells(run("export", "--archive", dir, "--check", file+".manifest.json"), 1, "are as the record has them")
+		must(t, os.WriteFile(file, []byte(whole.stdout), 0o600))
+		must(t, os.WriteFile(file+".manifest.json", []byte(whole.stderr), 0o600))
+		tells(run("export", "--archive", dir, "--check", file+".manifest.json"), 0, "are as the record has them")
+		tells(run("export", "--archive", few, "--check", file+".manifest.json"), 1, "is not at hand, and was when the file was made")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -52,18 +52,18 @@ type unfolded struct {
 }
 
 // unfold adds those of a range of checks: of a day before it on, by which clocks differ, and up to
-// the last, since outcomes and uses of approvals are later. It fails when they are not as they were,
-// or not in the folder that is given.
-func unfold(ctx context.Context, r record, archives string, of verify.Range) (record, error) {
+// the last, since outcomes and uses of approvals are later. It fails when they are not as they were;
+// what is not in the folder, the batches tell.
+func unfold(ctx context.Context, r record, archives string, of verify.Range) (unfolded, error) {
 	var wrong error
 	of = verify.Range{Low: audit.FirstID(of.Low.Time().AddDate(0, 0, -1).UnixMilli()), High: audit.MaxID()}
 	batches, err := verify.Unfold(ctx, verify.Options{Evidence: r, Archives: archives}, of, func(f verify.Finding) {
-		if archives != "" || f.Kind != verify.Unchecked {
+		if f.Kind != verify.Unchecked {
 			wrong = errors.Join(wrong, errors.New(f.String()))
 		}
 	})
 	if err = errors.Join(err, wrong); err != nil {
-		return nil, fmt.Errorf("cannot read the archives of batches: %w", err)
+		return unfolded{}, fmt.Errorf("cannot read the archives of batches: %w", err)
 	}
 	return unfolded{r, batches}, nil
 }

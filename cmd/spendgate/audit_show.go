@@ -6,6 +6,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"spendgate/audit/archive"
@@ -39,10 +41,11 @@ func auditShow(flags *flag.FlagSet) action {
 			return usageError{text: noCheckID(args[0])}
 		}
 		var r *checkreport.Report
+		var absent []verify.Day
 		if *dataDir != "" {
 			r, err = reportOfDev(ctx, *dataDir, id)
 		} else {
-			r, err = reportOfFleet(ctx, p, *archives, id)
+			r, absent, err = reportOfFleet(ctx, p, *archives, id)
 		}
 		if err != nil {
 			return err
@@ -52,11 +55,25 @@ func auditShow(flags *flag.FlagSet) action {
 		} else {
 			err = r.Write(p.stdout)
 		}
-		if err == nil && !r.Chain.Holds {
+		switch {
+		case err != nil:
+		case len(absent) > 0:
+			err = fmt.Errorf("the archives of the batches of %s are not at hand: give --archive with the folder where these are", days(absent))
+		case !r.Chain.Holds:
 			err = errors.New("the record is not as it was written: see audit verify")
 		}
 		return err
 	}
+}
+
+// days names some, one after the other.
+func days(all []verify.Day) string {
+	slices.Sort(all)
+	var names []string
+	for _, day := range slices.Compact(all) {
+		names = append(names, day.String())
+	}
+	return strings.Join(names, ", ")
 }
 
 // noCheckID says what to give in the place of that.
@@ -91,21 +108,28 @@ func (at place) judge(row spend.Hash) checkreport.Chain {
 	return c
 }
 
-// reportOfFleet reads PostgreSQL, and the archives of what left it.
-func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID) (*checkreport.Report, error) {
+// reportOfFleet reads PostgreSQL, and the archives of what left it. It returns the days whose
+// archives of batches are absent, and may have something of the check.
+func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID) (*checkreport.Report, []verify.Day, error) {
 	c, err := p.load(config.Audit)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	snapshot, err := postgres.OpenSnapshot(ctx, string(c.DatabaseURL), 1)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer snapshot.Close()
-	l := &lookup{snapshot, snapshot, archives, id}
+	l := &lookup{snapshot: snapshot, archives: archives, id: id}
 	if l.chains, err = unfold(ctx, snapshot, archives, verify.Range{Low: id, High: id}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	r, err := l.report(ctx)
+	return r, l.absent, err
+}
+
+func (l *lookup) report(ctx context.Context) (*checkreport.Report, error) {
+	id, snapshot := l.id, l.snapshot
 	at, err := l.place(ctx)
 	if err != nil {
 		return nil, err
@@ -119,6 +143,9 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 		return nil, fmt.Errorf("the record of %s cannot be read: %w", id.Text(spend.PrefixCheck), err)
 	}
 	readMetadata(&r.Check.Action)
+	if l.absent = append(l.absent, l.lacking(at.Seq > 0, r.Check.Fence.Node, id)...); len(l.absent) > 0 {
+		r.Chain.State = "NOT COMPARED: the archive that may have the batch which lists it is not at hand"
+	}
 	if r.Outcomes, err = l.outcomes(ctx); err != nil {
 		return nil, err
 	}
@@ -144,7 +171,7 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 func (l *lookup) addTerms(ctx context.Context, r *checkreport.Report) {
 	asker := r.Check
 	if r.Approval != nil && r.Approval.Check.ID != asker.ID {
-		of := &lookup{l.snapshot, l.chains, l.archives, r.Approval.Check.ID}
+		of := &lookup{snapshot: l.snapshot, chains: l.chains, archives: l.archives, id: r.Approval.Check.ID}
 		row, _, err := of.row(ctx, true)
 		if err != nil {
 			return
@@ -173,9 +200,18 @@ func readMetadata(a *spend.Action) {
 // lookup finds a check of a fleet.
 type lookup struct {
 	snapshot *postgres.Snapshot
-	chains   record // the snapshot, with the batches that left
-	archives string // a folder; empty for none
+	chains   unfolded // the snapshot, with the batches that left
+	archives string   // a folder; empty for none
 	id       spend.ID
+	absent   []verify.Day // whose archives of batches may have something of it, and are not at hand
+}
+
+// lacking are the days whose archives may have the batch of what is in none at hand.
+func (l *lookup) lacking(listed bool, node, id spend.ID) []verify.Day {
+	if listed {
+		return nil
+	}
+	return l.chains.batches.Blind(node, id)
 }
 
 func (l *lookup) place(ctx context.Context) (at place, err error) {
@@ -200,18 +236,27 @@ func (l *lookup) place(ctx context.Context) (at place, err error) {
 // listed finds the batch that lists the check.
 func (l *lookup) listed(ctx context.Context) (at place, err error) {
 	err = l.chains.Batches(ctx, verify.Range{Low: l.id, High: l.id}, func(b verify.Batch) error {
-		entries, err := chain.ParseEntries(b.Entries)
-		if err != nil {
-			return nil //nolint:nilerr // a batch that cannot be read lists nothing; audit verify names it
-		}
-		for _, e := range entries {
-			if e.ID == l.id {
-				at = place{Place: verify.Place{Chain: b.Chain, Seq: b.Seq}, entry: e}
-			}
+		if e, is := entryOf(b, l.id); is {
+			at = place{Place: verify.Place{Chain: b.Chain, Seq: b.Seq}, entry: e}
 		}
 		return nil
 	})
 	return at, err
+}
+
+// entryOf finds what a batch says of a check or an outcome. One that cannot be read lists nothing;
+// audit verify names it.
+func entryOf(b verify.Batch, id spend.ID) (found chain.Entry, is bool) {
+	entries, err := chain.ParseEntries(b.Entries)
+	if err != nil {
+		return found, false
+	}
+	for _, e := range entries {
+		if e.ID == id {
+			found, is = e, true
+		}
+	}
+	return found, is
 }
 
 // outcomes are those of the check, with the texts that left with their batches.
@@ -222,13 +267,17 @@ func (l *lookup) outcomes(ctx context.Context) ([]*spend.Outcome, error) {
 	}
 	texts := make(verify.Texts)
 	for _, o := range all {
+		listed := false
 		err := l.chains.Batches(ctx, verify.Range{Low: o.ID, High: o.ID}, func(b verify.Batch) error {
+			_, is := entryOf(b, o.ID)
+			listed = listed || is
 			texts.Read(b.Texts)
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
+		l.absent = append(l.absent, l.lacking(listed, o.Fence.Node, o.ID)...)
 		texts.Add(o)
 	}
 	return all, nil

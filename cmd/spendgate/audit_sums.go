@@ -49,10 +49,11 @@ func auditSums(flags *flag.FlagSet) action {
 		defer done()
 		var of verify.Range
 		of.Low, of.High = audit.ViolationQuery{From: from.at, To: to.at}.IDRange()
-		if record, err = unfold(ctx, record, *archives, of); err != nil {
+		left, err := unfold(ctx, record, *archives, of)
+		if err != nil {
 			return err
 		}
-		o := export.Options{Record: record, From: from.at, To: to.at, Format: export.Format(format), Archives: *archives}
+		o := export.Options{Record: left, From: from.at, To: to.at, Format: export.Format(format), Archives: *archives, Batches: left.batches}
 		if format == "" || format == "table" {
 			return writeSums(ctx, p, o)
 		}
