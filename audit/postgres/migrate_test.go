@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +21,26 @@ func TestSnapshotOfAnEmptyDatabase(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "there is no table") || !strings.Contains(err.Error(), "`spendgate migrate`") {
 		t.Error(err)
+	}
+}
+
+// A migration that databases have had never changes: they do not have it again. A new one is
+// added to the list.
+func TestMigrationsAreFrozen(t *testing.T) {
+	list, err := os.ReadFile("testdata/migrations.sha256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := migrationFiles.ReadDir("migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var are strings.Builder
+	for i, text := range migrations() {
+		fmt.Fprintf(&are, "%x  %s\n", sha256.Sum256([]byte(text)), names[i].Name())
+	}
+	if are.String() != string(list) {
+		t.Errorf("testdata/migrations.sha256 has\n%s\nand the migrations are\n%s", list, are.String())
 	}
 }
 

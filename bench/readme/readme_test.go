@@ -14,11 +14,13 @@ import (
 // startsNode is the example that a reader leaves running in another terminal.
 const startsNode = "make run\n"
 
+const runbook = "deploy/RUNBOOK.md"
+
 // executed are the pages whose examples are run, in the order in which one
 // reads them: each finds what the examples of those before left.
 var executed = []string{
 	"README.md", "deploy/TOUR.md", "hotpath/client/README.md", "hotpath/webhook/README.md", "cmd/spendgate/mcp/README.md", "deploy/METRICS.md",
-	"deploy/MAINTENANCE.md", "deploy/AUDITORS.md", "deploy/RUNBOOK.md", "deploy/PAYMENTS.md",
+	"deploy/MAINTENANCE.md", "deploy/AUDITORS.md", runbook, "deploy/PAYMENTS.md",
 }
 
 // executedElsewhere are pages whose examples another test runs.
@@ -52,7 +54,14 @@ func runPage(t *testing.T, n *node, c comparison, page string) {
 	if len(examples) == 0 {
 		t.Fatal("no examples found")
 	}
-	s := openShell(t, n.dir, n.environ("SPENDGATE_API_URL=http://"+n.api))
+	environ := n.environ("SPENDGATE_API_URL=http://" + n.api)
+	if page == runbook { // who is on call has a key, and no node's folder
+		environ = append(environ, "SPENDGATE_API_KEY_FILE=.spendgate/sample.key")
+		if strings.Contains(readPage(t, page), "sample.key") {
+			t.Error("the page names a file that only a node for development has")
+		}
+	}
+	s := openShell(t, n.dir, environ)
 	for _, e := range examples {
 		if e.text == startsNode {
 			continue
