@@ -14,8 +14,6 @@ import (
 // startsNode is the example that a reader leaves running in another terminal.
 const startsNode = "make run\n"
 
-const runbook = "deploy/RUNBOOK.md"
-
 // executed are the pages whose examples are run, in the order in which one
 // reads them: each finds what the examples of those before left.
 var executed = []string{
