@@ -110,7 +110,7 @@ func TestPlay(t *testing.T) {
 		}
 	}
 	waiting, err := approver(t, settings).Approvals(t.Context(), client.ApprovalQuery{Status: client.ApprovalPending, Limit: 100})
-	if err != nil || len(waiting.Data) < 4 || strings.Count(string(printed), fmt.Sprintf("%d approvals wait", len(waiting.Data)/2)) != 2 {
+	if err != nil || len(waiting.Data) < 2 || !strings.Contains(string(printed), fmt.Sprintf("%d approvals wait", len(waiting.Data))) {
 		t.Errorf("%d approvals wait, %v; printed\n%s", len(waiting.Data), err, printed)
 	}
 	t.Chdir(t.TempDir())
