@@ -42,10 +42,7 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 	select {
 	case s := <-p.idle:
 		losses := p.losses.Load()
-		if s.conn != nil && (s.losses != losses || s.probe.Stale()) {
-			s.drop() // spares an ErrUnknown after each restart of the server
-		}
-		if s.conn == nil {
+		if s = p.connected(s, losses); s.conn == nil {
 			if err := s.connect(ctx, p.hosts.order(p.config.Copy())); err != nil {
 				p.idle <- s
 				return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
@@ -56,6 +53,33 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("all connections are in use: %w: %w", audit.ErrUnavailable, ctx.Err())
 	}
+}
+
+// connected returns an idle session that is connected, in the place of one that is not, if there
+// is one: when the server takes no more connections, those that there are serve.
+func (p *sessions) connected(s *session, losses int64) *session {
+	for range cap(p.idle) {
+		if s.fresh(losses) {
+			break
+		}
+		select {
+		case other := <-p.idle:
+			p.idle <- s
+			s = other
+		default:
+			return s
+		}
+	}
+	return s
+}
+
+// fresh reports whether the session is connected, and drops a connection that was lost meanwhile:
+// that spares an ErrUnknown after each restart of the server.
+func (s *session) fresh(losses int64) bool {
+	if s.conn != nil && (s.losses != losses || s.probe.Stale()) {
+		s.drop()
+	}
+	return s.conn != nil
 }
 
 func (p *sessions) give(s *session) {

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 )
 
 // TestOutcome plays what a server may say to a commit before the connection
@@ -74,5 +76,23 @@ func play(conn net.Conn, length int, says []pgproto3.BackendMessage) {
 	}
 	if err == nil {
 		_, _ = conn.Write(answer) // a client that has gone shows in the outcome
+	}
+}
+
+// TestConnectedSessionServes: while the server takes no more connections, what is committed goes over
+// the one that there is, not over each in turn.
+func TestConnectedSessionServes(t *testing.T) {
+	s := open(t, fleet.TestSchema(t), true)
+	f := newFence(t, s)
+	if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
+		t.Fatal(err)
+	}
+	full := s.writers.config.Copy()
+	full.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("too many connections") }
+	s.writers.config = full
+	for range 2 * cap(s.writers.idle) {
+		if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
+			t.Error(err)
+		}
 	}
 }
