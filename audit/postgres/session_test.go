@@ -88,7 +88,9 @@ func TestConnectedSessionServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := s.writers.config.Copy()
-	full.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("too many connections") }
+	full.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("too many connections")
+	}
 	s.writers.config = full
 	for range 2 * cap(s.writers.idle) {
 		if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
