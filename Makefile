@@ -7,12 +7,14 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 RELEASE := v$(shell cat VERSION)
 BINARY  := .bin/spendgate
-BUILD   := CGO_ENABLED=0 go build -trimpath
+BUILD   := go build
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # The version is stamped by -X; what Go would stamp by itself fails in a clone
-# that belongs to another user.
-export GOFLAGS := $(GOFLAGS) -buildvcs=false
+# that belongs to another user. What is built for tests, releases and the linter
+# in any folder is compiled once if none has paths of its own, nor C.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
+export CGO_ENABLED := 0
 
 # The command that builds images.
 ENGINE ?= docker
@@ -96,7 +98,7 @@ fleet-down: fleetctl ## stop the fleet and discard its data; the logs stay
 	@.bin/fleetctl down
 
 .PHONY: test
-test: fleetctl ## vet and test everything against throwaway Redis and PostgreSQL servers
+test: fleetctl ## test everything against throwaway Redis and PostgreSQL servers
 	@.bin/fleetctl install haproxy prometheus || \
 	  echo 'NOTICE: without HAProxy and Prometheus the fleet, its dashboard and its alerts are not tested' >&2
 	@TEST_POSTGRES_SETTINGS='fsync=off full_page_writes=off' .bin/fleetctl with-servers deploy/test.sh # nothing crashes it
@@ -193,7 +195,7 @@ bench-checks: bench-build ## measure statistics, listings and backtests of 10 mi
 # The peers are modules of their own: their packages are none of the service's.
 .bin/opa: bench/peers/opa/go.mod bench/peers/opa/go.sum
 	@echo "building OPA (once, some minutes)"
-	cd bench/peers/opa && CGO_ENABLED=0 go build -trimpath -o ../../../$@ github.com/open-policy-agent/opa
+	cd bench/peers/opa && go build -o ../../../$@ github.com/open-policy-agent/opa
 
 .bin/cerbos: bench/peers/cerbos/build.sh
 	@echo "building Cerbos (once, some minutes)"
@@ -206,7 +208,7 @@ BEFORE ?= HEAD
 .PHONY: .bin/before
 .bin/before:
 	rm -rf $@.src && mkdir $@.src && git archive $(BEFORE) | tar -x -C $@.src
-	cd $@.src && $(BUILD) -buildvcs=false -ldflags '$(LDFLAGS)' -o ../before ./cmd/spendgate
+	cd $@.src && $(BUILD) -ldflags '$(LDFLAGS)' -o ../before ./cmd/spendgate
 	rm -rf $@.src
 
 .PHONY: bench-peers
@@ -225,7 +227,7 @@ LINTER      := .bin/golangci-lint
 
 $(LINTER): $(LINT_MODULE)/go.mod $(LINT_MODULE)/go.sum
 	@echo "building golangci-lint (once, some minutes)"
-	cd $(LINT_MODULE) && CGO_ENABLED=0 go build -trimpath -o ../../$@ \
+	cd $(LINT_MODULE) && go build -o ../../$@ \
 	  github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: lint
