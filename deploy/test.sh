@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What `make test` runs, with servers to test against: vet, every test, with the
-# race detector if there is a C compiler, then without it what it only slows
-# down, then the intent classifier's accuracy on the held-out phrases.
+# What `make test` runs, with servers to test against: every test, those of concurrent code
+# with the race detector if there is a C compiler, then the intent classifier's
+# accuracy on the held-out phrases. `make lint` vets.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -48,25 +48,30 @@ else
   echo "NOTICE: no Python with what its tests need, so those of the Python package are skipped" >&2
 fi
 
-# What is of one goroutine, so that the detector would only slow it down.
-single=$(go list ./bench/model ./hotpath/policy)
-rest=$(go list ./... | grep -vxF "$single")
-# Much of a test is waiting, so one package more than processors is tested at
-# once, likewise tests of a package, and those that take the longest begin.
-atonce=$(($(getconf _NPROCESSORS_ONLN) + 1))
+# What is of one goroutine, or starts the programs that it is about, the detector would only
+# slow down. Nodes of the end-to-end tests have it by themselves.
+plain=$(go list ./bench/... ./deploy/... ./config ./ratelimit ./audit ./audit/archive ./audit/chain ./audit/verify \
+  ./cmd/spendgate/checkreport ./cmd/spendgate/policycheck ./cmd/spendgate/policyfile \
+  ./hotpath/backtest ./hotpath/console ./hotpath/intent ./hotpath/policy ./hotpath/report | grep -v /bench/sim$)
+rest=$(go list ./... | grep -vxF "$plain")
+# Much of a test is waiting, so more of them than processors run at once, and packages that
+# take the longest begin.
+atonce=$(getconf _NPROCESSORS_ONLN)
 # shellcheck disable=SC2086 # words, or none
-CGO_ENABLED=${race:+1} go test $race -vet=all -timeout 30m -p $atonce -parallel $atonce ${TEST_FLAGS:-} \
-  ./bench/e2e ./audit/postgres ./audit/verify ./hotpath ./hotpath/console ./deploy/clients ./bench/readme ./hotpath/httpapi \
-  ./deploy ./cmd/spendgate/gateway ./cmd/spendgate/mcp $rest
-# Beside one another, since most of each is of one goroutine: these, and the
-# schedules that the detector is too slow for.
+TEST_RACE=${race:+1} go test -vet=off -timeout 30m -p $atonce -parallel $((atonce + 1)) ${TEST_FLAGS:-} \
+  ./bench/e2e ./audit/verify ./hotpath/console ./deploy/clients ./bench/readme ./deploy $plain &
+plain_tests=$!
+code=0
 # shellcheck disable=SC2086
-go test -vet=all -timeout 30m ${TEST_FLAGS:-} $single &
-single_tests=$!
-schedules_code=0
-go test -vet=off -count=1 -run Schedule ./bench/sim ./hotpath/webhook || schedules_code=$?
-wait "$single_tests"
-[ "$schedules_code" -eq 0 ]
+CGO_ENABLED=${race:+1} go test $race -vet=off -timeout 30m -p $atonce -parallel $((atonce + 1)) ${TEST_FLAGS:-} \
+  ./audit/postgres ./hotpath ./hotpath/httpapi ./cmd/spendgate/gateway ./cmd/spendgate/mcp $rest || code=$?
+# Where the verifier is at work in many slices at once; else its tests are of few.
+# shellcheck disable=SC2086
+CGO_ENABLED=${race:+1} go test $race -vet=off -run 'Clean|WhileNodesWrite|Forged' ./audit/verify || code=$?
+# Schedules that the detector is too slow for.
+go test -vet=off -count=1 -run Schedule ./bench/sim ./hotpath/webhook || code=$?
+wait "$plain_tests" || code=$?
+[ "$code" -eq 0 ]
 # Allocations, which the detector changes: it empties pools at random.
 go test -vet=off -count=1 -run Alloc ./audit/spend ./hotpath/httpapi ./audit/commit
 

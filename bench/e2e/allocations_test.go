@@ -23,11 +23,7 @@ const (
 // the node itself, which is built without the race detector: it would change
 // what is pooled.
 func TestAllocationsOfACheck(t *testing.T) {
-	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := startFleet(t, fleet.Options{Binary: binary, Nodes: 1})
+	f := startFleet(t, fleet.Options{Binary: build(t, fleet.BuildOptions{}), Nodes: 1})
 	s := &suite{Fleet: f}
 	_, s.key = s.newKey(t, plenty)
 	s.post(t, s.Nodes[0], standardPolicy())

@@ -29,11 +29,9 @@ type flood struct {
 }
 
 // testFlood: thousands of connections that declare bodies of 1 MiB, and send little
-// or nothing of them, cost a node little memory and do not affect other callers (G9). The node
-// is built without the race detector, whose memory is not the node's.
-func testFlood(t *testing.T) {
-	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{})
-	act(t, err)
+// or nothing of them, cost a node little memory and do not affect other callers (G9). The
+// binary has no race detector, whose memory is not the node's.
+func testFlood(t *testing.T, binary string) {
 	t.Setenv("GOMEMLIMIT", "200MiB")
 	const admin = "flood-admin-key-0123456789"
 	node, err := fleet.NewNode(binary, "dev", "flooded", t.TempDir(), fleet.Settings{"DATA_DIR": t.TempDir(), "ADMIN_KEY": admin})

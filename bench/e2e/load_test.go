@@ -125,7 +125,7 @@ func (l *load) work(w int) {
 			action.Counterparty = fmt.Sprintf("contested-%d", time.Since(l.began)/(100*time.Millisecond))
 			l.insist(w, action)
 		}
-		l.pause(10 * time.Millisecond)
+		l.pause(20 * time.Millisecond)
 	}
 }
 

@@ -38,16 +38,17 @@ const (
 // One test runs all: first, in order, what measures time or sets the environment, then
 // side by side what mostly waits, each for servers of its own.
 func TestEndToEnd(t *testing.T) {
-	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{Race: raced})
-	if err != nil {
-		t.Fatal(err)
+	plain := build(t, fleet.BuildOptions{})
+	watched := plain
+	if os.Getenv("TEST_RACE") != "" {
+		watched = build(t, fleet.BuildOptions{Race: true}) // for nodes that meet faults; the tests need no detector
 	}
-	t.Run("flood", testFlood)
-	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })
-	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
-	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, binary) }) // alone: not one request may fail
-	t.Run("overload", func(t *testing.T) { testOverload(t, binary) })
-	aside := func(t *testing.T, name string, test func(*testing.T, string)) {
+	t.Run("flood", func(t *testing.T) { testFlood(t, plain) })
+	t.Run("tracing", func(t *testing.T) { testTracing(t, plain) })
+	t.Run("fleet", func(t *testing.T) { testFleet(t, watched) })
+	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, plain) }) // alone: not one request may fail
+	t.Run("overload", func(t *testing.T) { testOverload(t, plain) })
+	aside := func(t *testing.T, name, binary string, test func(*testing.T, string)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, binary)
@@ -55,17 +56,25 @@ func TestEndToEnd(t *testing.T) {
 	}
 	t.Run("failover", func(t *testing.T) {
 		t.Parallel()
-		aside(t, "cluster", testCluster)
-		aside(t, "sentinel", testSentinel)
-		aside(t, "standby", testStandby)
+		aside(t, "cluster", watched, testCluster)
+		aside(t, "sentinel", watched, testSentinel)
+		aside(t, "standby", watched, testStandby)
 	})
-	aside(t, "webhooks", testWebhooks)
-	aside(t, "backtests", testBacktests)
-	aside(t, "backup", testBackup)
-	aside(t, "archive", testArchive)
-	aside(t, "roles", testRoles)
-	aside(t, "start", testStart)
-	aside(t, "dev", testDev)
+	aside(t, "webhooks", watched, testWebhooks)
+	aside(t, "backtests", plain, testBacktests)
+	aside(t, "backup", plain, testBackup)
+	aside(t, "archive", plain, testArchive)
+	aside(t, "roles", plain, testRoles)
+	aside(t, "start", plain, testStart)
+	aside(t, "dev", plain, testDev)
+}
+
+// build compiles the service.
+func build(t *testing.T, o fleet.BuildOptions) string {
+	t.Helper()
+	binary, err := fleet.Build(t.Context(), t.TempDir(), o)
+	act(t, err)
+	return binary
 }
 
 func testFleet(t *testing.T, binary string) {

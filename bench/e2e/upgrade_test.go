@@ -62,14 +62,10 @@ func buildNext(t *testing.T) string {
 	if n := len(call.FindAll(source, -1)); n != 1 {
 		t.Fatalf("%d calls of commit_checks in %s, want 1", n, commit)
 	}
-	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{
-		Race: raced, Version: nextVersion, Overlay: map[string]string{
-			"audit/postgres/migrations/9001_next.sql": string(migration),
-			commit: string(call.ReplaceAll(source, []byte(`$1, '`+nextVersion+`')"`))),
-		},
-	})
-	act(t, err)
-	return binary
+	return build(t, fleet.BuildOptions{Version: nextVersion, Overlay: map[string]string{
+		"audit/postgres/migrations/9001_next.sql": string(migration),
+		commit: string(call.ReplaceAll(source, []byte(`$1, '`+nextVersion+`')"`))),
+	}})
 }
 
 // buildRevision compiles the version that a commit or tag has.
@@ -87,9 +83,7 @@ func buildRevision(t *testing.T, revision string) string {
 	act(t, err)
 	act(t, git("clone", "--quiet", "--shared", "--no-checkout", root, tree))
 	act(t, git("-C", tree, "checkout", "--quiet", "--detach", revision))
-	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{Race: raced, Module: tree})
-	act(t, err)
-	return binary
+	return build(t, fleet.BuildOptions{Module: tree})
 }
 
 // begin makes the roles, migrates and starts the fleet, all of this version.
