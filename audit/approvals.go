@@ -275,7 +275,9 @@ func ChangeOfApproval(d *DecisionRequest, generation int64, at time.Time) Change
 	if d.Completes {
 		details["completes"] = true
 	}
-	return newChange(kind, d.ApprovalID.Text(spend.PrefixApproval), generation, d.By, at, details, d.ActionHash)
+	return newChange(Change{
+		Seq: generation, Kind: kind, Subject: d.ApprovalID.Text(spend.PrefixApproval), By: d.By, At: at, Hash: d.ActionHash,
+	}, details)
 }
 
 // Expirer returns the actor of expiries.
@@ -290,5 +292,7 @@ func ChangeOfExpiry(a *Approval, generation int64, at time.Time) Change {
 	}
 	hash := a.Check.Approval.ActionHash
 	details := map[string]any{"action_hash": hex.EncodeToString(hash[:]), "was": was}
-	return newChange(ApprovalExpiry, a.Check.ID.Text(spend.PrefixApproval), generation, Expirer(), at, details, hash)
+	return newChange(Change{
+		Seq: generation, Kind: ApprovalExpiry, Subject: a.Check.ID.Text(spend.PrefixApproval), By: Expirer(), At: at, Hash: hash,
+	}, details)
 }

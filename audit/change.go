@@ -161,9 +161,9 @@ func ChangeOfPolicy(p *Policy, dropped []string, generation int64, by Actor, at 
 		details["drop_budgets"] = dropped
 	}
 	by.addTo(details)
-	c := newChange(PolicyCreated, p.PolicyID, generation, by, at, details, chain.HashPolicy(row))
-	c.Version = p.Version
-	return c
+	return newChange(Change{
+		Seq: generation, Kind: PolicyCreated, Subject: p.PolicyID, Version: p.Version, By: by, At: at, Hash: chain.HashPolicy(row),
+	}, details)
 }
 
 // ChangeOfKey returns the record of a new or changed key, without its head.
@@ -176,13 +176,15 @@ func ChangeOfKey(kind ChangeKind, k *Key, generation int64, by Actor, at time.Ti
 			panic(fmt.Sprintf("BUG: the grants of a key are no JSON: %v", err))
 		}
 	}
-	return newChange(kind, k.ID.Text(spend.PrefixKey), generation, by, at, details, chain.HashKey(row))
+	return newChange(Change{
+		Seq: generation, Kind: kind, Subject: k.ID.Text(spend.PrefixKey), By: by, At: at, Hash: chain.HashKey(row),
+	}, details)
 }
 
-func newChange(kind ChangeKind, subject string, generation int64, by Actor, at time.Time, details map[string]any, hash spend.Hash) Change {
-	return Change{
-		Seq: generation, Kind: kind, Subject: subject, By: by, At: at.UTC().Truncate(time.Millisecond), Details: jsonText(details), Hash: hash,
-	}
+// newChange completes a record: its time is to the millisecond, as stores keep it.
+func newChange(c Change, details any) Change {
+	c.At, c.Details = c.At.UTC().Truncate(time.Millisecond), jsonText(details)
+	return c
 }
 
 // jsonText returns what always has a JSON.

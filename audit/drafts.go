@@ -142,5 +142,5 @@ func (d *Draft) Change(kind ChangeKind, by Actor, at time.Time) Change {
 	if kind == DraftPut {
 		by.addTo(details)
 	}
-	return newChange(kind, d.PolicyID, d.Generation, by, at, details, chain.HashDraft(d.Row()))
+	return newChange(Change{Seq: d.Generation, Kind: kind, Subject: d.PolicyID, By: by, At: at, Hash: chain.HashDraft(d.Row())}, details)
 }

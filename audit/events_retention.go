@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"spendgate/audit/spend"
 )
 
 // LeastEventsKept is for how long events stay at least: webhooks are tried for less.
@@ -62,5 +60,5 @@ func KeptFrom(keep time.Duration, now time.Time) time.Time {
 // own (remove_events).
 func ChangeOfEvents(r EventsRemoval, generation int64, at time.Time) Change {
 	details := map[string]any{"up_to": r.UpTo, "removed": r.Count, "before": r.Before}
-	return newChange(EventsRemoved, EventsSubject, generation, Keeper(), at, details, spend.Hash{})
+	return newChange(Change{Seq: generation, Kind: EventsRemoved, Subject: EventsSubject, By: Keeper(), At: at}, details)
 }

@@ -23,7 +23,8 @@ type Review struct {
 
 // DraftApproval is that a person approves a draft.
 type DraftApproval struct {
-	Version int // in force then, which the draft is to replace
+	Draft   int64 // its generation
+	Version int   // in force then, which the draft is to replace
 	By      Party
 	Groups  []string // of the key, as of then
 	Drop    []string // budgets that may be emptied
@@ -191,30 +192,30 @@ type draftApprovalDetails struct {
 }
 
 // Details returns what is recorded with an approval of a draft, JSON.
-func (d *DraftApprovalRequest) Details(draft int64) string {
-	return jsonText(draftApprovalDetails{
-		Draft: draft, Note: d.Note, Owner: d.Owner, Groups: d.Groups, Drop: d.Drop, Name: d.Name, Email: d.Email,
-	})
+func (d *DraftApprovalRequest) Details(draft int64) string { return jsonText(d.details(draft)) }
+
+func (d *DraftApprovalRequest) details(draft int64) draftApprovalDetails {
+	return draftApprovalDetails{Draft: draft, Note: d.Note, Owner: d.Owner, Groups: d.Groups, Drop: d.Drop, Name: d.Name, Email: d.Email}
 }
 
 // ChangeOfDraftApproval returns the record of an approval, without its head. PostgreSQL
 // makes its own (approve_draft).
 func (r *Review) ChangeOfDraftApproval(d *DraftApprovalRequest, generation int64, at time.Time) Change {
-	c := newChange(DraftApproved, d.PolicyID, generation, d.By, at, nil, r.Draft.Hash)
-	c.Version, c.Details = r.Version, d.Details(r.Draft.Generation)
-	return c
+	return newChange(Change{
+		Seq: generation, Kind: DraftApproved, Subject: d.PolicyID, Version: r.Version, By: d.By, At: at, Hash: r.Draft.Hash,
+	}, d.details(r.Draft.Generation))
 }
 
-// DraftApprovalOf returns the approval that a change records, and the generation of its draft.
-func DraftApprovalOf(c *Change) (a DraftApproval, draft int64, err error) {
+// DraftApprovalOf returns the approval that a change records.
+func DraftApprovalOf(c *Change) (DraftApproval, error) {
 	var kept draftApprovalDetails
 	if err := json.Unmarshal([]byte(c.Details), &kept); err != nil {
-		return a, 0, fmt.Errorf("cannot read the approval of a draft: %w", err)
+		return DraftApproval{}, fmt.Errorf("cannot read the approval of a draft: %w", err)
 	}
 	return DraftApproval{
-		Version: c.Version, By: Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner},
+		Draft: kept.Draft, Version: c.Version, By: Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner},
 		Groups: kept.Groups, Drop: kept.Drop, Note: kept.Note, At: c.At, Name: kept.Name, Email: kept.Email,
-	}, kept.Draft, nil
+	}, nil
 }
 
 // Forcing is that an admin made a version which the one before asks people about.
@@ -230,9 +231,9 @@ func ChangeOfForcing(f *Forcing, created *Change, generation int64, at time.Time
 	if f.Draft != 0 {
 		details["draft"], details["missing"] = f.Draft, f.Missing
 	}
-	c := newChange(PolicyForced, created.Subject, generation, created.By, at, details, created.Hash)
-	c.Version = created.Version
-	return c
+	return newChange(Change{
+		Seq: generation, Kind: PolicyForced, Subject: created.Subject, Version: created.Version, By: created.By, At: at, Hash: created.Hash,
+	}, details)
 }
 
 // ChangeNeedsApprovalError refuses a version of a policy that the version in force asks

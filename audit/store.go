@@ -332,7 +332,7 @@ type Keys interface {
 	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
 	// ListKeys returns a page, newest first, below the ID before (zero begins
 	// at the newest), and the count of all keys.
-	ListKeys(ctx context.Context, before spend.ID, limit int) (keys []Key, more bool, total int64, err error)
+	ListKeys(ctx context.Context, before spend.ID, limit int) (KeyPage, error)
 	// KeyByHash returns a key's present state, or ErrNotFound.
 	KeyByHash(ctx context.Context, hash spend.Hash) (*Key, error)
 	// Parties returns who stands behind key_ids now; what is no key's is missing.
@@ -353,6 +353,13 @@ type Key struct {
 	CreatedAt    time.Time
 	LastUsedAt   time.Time // as far as it was noted; zero when never
 	Grants       spend.Grants
+}
+
+// KeyPage is one page of a listing.
+type KeyPage struct {
+	Keys  []Key
+	More  bool
+	Total int64 // of all pages
 }
 
 // KeyUse is when a key was last used on some node.

@@ -189,5 +189,7 @@ func (w *Webhook) Status() string {
 func ChangeOfWebhook(kind ChangeKind, w *Webhook, generation int64, by Actor, at time.Time) Change {
 	row := chain.EncodeRow(w.ID[:], w.URL, EventTypesText(w.EventTypes), w.Active, w.SecretSum[:], w.CreatedAt, generation)
 	details := map[string]any{"url": w.URL, "event_types": w.EventTypes, "status": w.Status()}
-	return newChange(kind, w.ID.Text(spend.PrefixWebhook), generation, by, at, details, chain.HashWebhook(row))
+	return newChange(Change{
+		Seq: generation, Kind: kind, Subject: w.ID.Text(spend.PrefixWebhook), By: by, At: at, Hash: chain.HashWebhook(row),
+	}, details)
 }

@@ -15,11 +15,11 @@ import (
 // lastUsed is what the store knows of the key.
 func (f *fleet) lastUsed(id spend.ID) time.Time {
 	f.t.Helper()
-	keys, _, _, err := f.store.ListKeys(context.Background(), spend.ID{}, 100)
+	keys, err := f.store.ListKeys(context.Background(), spend.ID{}, 100)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for _, k := range keys {
+	for _, k := range keys.Keys {
 		if k.ID == id {
 			return k.LastUsedAt
 		}

@@ -134,15 +134,15 @@ func keyPaging(t *testing.T, s Subject) {
 	var got []audit.Key
 	var before spend.ID
 	for {
-		page, more, total, err := s.ListKeys(t.Context(), before, 3)
-		if err != nil || total != int64(len(want)) {
-			t.Fatalf("total %d, %v", total, err)
+		page, err := s.ListKeys(t.Context(), before, 3)
+		if err != nil || page.Total != int64(len(want)) {
+			t.Fatalf("total %d, %v", page.Total, err)
 		}
-		got = append(got, page...)
-		if !more {
+		got = append(got, page.Keys...)
+		if !page.More {
 			break
 		}
-		before = page[len(page)-1].ID
+		before = got[len(got)-1].ID
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("listed\n%+v\nwant\n%+v", got, want)

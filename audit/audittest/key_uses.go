@@ -40,9 +40,9 @@ func keyUses(t *testing.T, s Subject) {
 	if err != nil || after.Generation != before.Generation || len(after.Keys) > 0 {
 		t.Errorf("a use changed the configuration: %+v, %v", after, err)
 	}
-	listed, _, _, err := s.ListKeys(ctx, spend.ID{}, 10)
-	if want := []audit.Key{*idle, *used}; err != nil || !reflect.DeepEqual(listed, want) {
-		t.Errorf("listed %+v, %v; want %+v", listed, err, want)
+	listed, err := s.ListKeys(ctx, spend.ID{}, 10)
+	if want := []audit.Key{*idle, *used}; err != nil || !reflect.DeepEqual(listed.Keys, want) {
+		t.Errorf("listed %+v, %v; want %+v", listed.Keys, err, want)
 	}
 	used.Active = false
 	if got, err := s.UpdateKey(ctx, actor(), used.ID, audit.KeyChange{Active: new(false)}); err != nil || !reflect.DeepEqual(got, used) {
@@ -86,11 +86,11 @@ func keyUsesRace(t *testing.T, s Subject) {
 		})
 	}
 	wg.Wait()
-	listed, _, _, err := s.ListKeys(t.Context(), spend.ID{}, size)
-	if err != nil || len(listed) != size {
-		t.Fatalf("%d keys, %v", len(listed), err)
+	listed, err := s.ListKeys(t.Context(), spend.ID{}, size)
+	if err != nil || len(listed.Keys) != size {
+		t.Fatalf("%d keys, %v", len(listed.Keys), err)
 	}
-	for _, k := range listed {
+	for _, k := range listed.Keys {
 		if want := epochStart.Add((rounds*nodes - 1) * time.Second); k.LastUsedAt != want {
 			t.Errorf("last used at %v, want %v", k.LastUsedAt, want)
 		}

@@ -333,9 +333,9 @@ func changesRace(t *testing.T, s Subject) {
 		case audit.DraftPut:
 			draft = ch.Seq
 		case audit.DraftApproved:
-			_, of, err := audit.DraftApprovalOf(ch)
-			if approved[of] = true; err != nil || of != draft {
-				t.Errorf("change %d approves draft %d, and there is %d: %v", ch.Seq, of, draft, err)
+			a, err := audit.DraftApprovalOf(ch)
+			if approved[a.Draft] = true; err != nil || a.Draft != draft {
+				t.Errorf("change %d approves draft %d, and there is %d: %v", ch.Seq, a.Draft, draft, err)
 			}
 		case audit.DraftPromoted:
 			if !approved[draft] {

@@ -12,20 +12,19 @@ import (
 // ErrNotCheck says that an encoded row holds what no check can have.
 var ErrNotCheck = errors.New("not a check")
 
-// ParseCheck reads what AppendCheck encodes, and the format in which it is
-// stored. It fails with ErrNotRow or ErrNotCheck.
-func ParseCheck(row []byte) (c *spend.Check, format int16, err error) {
+// ParseCheck reads what AppendCheck encodes. It fails with ErrNotRow or ErrNotCheck.
+func ParseCheck(row []byte) (*spend.Check, error) {
 	fields, err := ParseRow(make([][]byte, 0, checkFields), row)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	return CheckOf(fields)
 }
 
 // CheckOf is ParseCheck of a row's fields, which are those of CheckColumns.
-func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
+func CheckOf(fields [][]byte) (c *spend.Check, err error) {
 	if !checkFormats.fits(fields) {
-		return nil, 0, fmt.Errorf("%w: %d fields", ErrNotRow, len(fields))
+		return nil, fmt.Errorf("%w: %d fields", ErrNotRow, len(fields))
 	}
 	r := fieldReader{fields: fields}
 	c = new(spend.Check)
@@ -35,7 +34,7 @@ func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
 	r.bytes(c.Fence.Epoch[:])
 	c.Pass.ClaimedMS, c.Pass.UntilMS = r.integer(8), r.integer(8)
 	d.PolicyVersion, c.LatencyMS = int(r.integer(4)), r.integer(4)
-	format = int16(r.integer(2))
+	format := int16(r.integer(2))
 	a.Type = spend.ActionType(r.letter(TypeLetters, true))
 	c.ActionType = spend.ActionType(r.letter(TypeLetters[1:], false) + 1)
 	d.Effect = spend.Effect(r.letter(EffectLetters, false))
@@ -71,9 +70,9 @@ func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
 		r.wrong = err
 	}
 	if r.wrong != nil {
-		return nil, 0, fmt.Errorf("%w: %w", ErrNotCheck, r.wrong)
+		return nil, fmt.Errorf("%w: %w", ErrNotCheck, r.wrong)
 	}
-	return c, format, nil
+	return c, nil
 }
 
 // fieldReader takes fields in their order. What is wrong it notes.

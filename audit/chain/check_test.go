@@ -29,17 +29,17 @@ func TestParseCheck(t *testing.T) {
 	c.Action.Amount, _ = spend.ParseAmount("600.05")
 	for _, requested := range []spend.ActionType{spend.Unspecified, spend.Spend} {
 		c.Action.Type = requested
-		back, format, err := chain.ParseCheck(chain.AppendCheck(nil, c, 9))
-		if err != nil || format != 9 || !reflect.DeepEqual(back, c) {
-			t.Errorf("came back\n%+v, %d, %v\nwas\n%+v", back, format, err, c)
+		back, err := chain.ParseCheck(chain.AppendCheck(nil, c, 9))
+		if err != nil || !reflect.DeepEqual(back, c) {
+			t.Errorf("came back\n%+v, %v\nwas\n%+v", back, err, c)
 		}
 	}
 	row := chain.AppendCheck(nil, &spend.Check{ActionType: spend.Refund}, 1)
-	if back, _, err := chain.ParseCheck(row); err != nil || back.ActionType != spend.Refund || back.Pass.Passed() {
+	if back, err := chain.ParseCheck(row); err != nil || back.ActionType != spend.Refund || back.Pass.Passed() {
 		t.Errorf("a minimal check: %+v, %v", back, err)
 	}
 	for _, bad := range [][]byte{nil, row[:40], append(bytes.Clone(row), 0)} {
-		if _, _, err := chain.ParseCheck(bad); !errors.Is(err, chain.ErrNotRow) {
+		if _, err := chain.ParseCheck(bad); !errors.Is(err, chain.ErrNotRow) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestParseCheck(t *testing.T) {
 		for _, b := range []byte{0, 1, 0xff} {
 			other := bytes.Clone(row)
 			other[i] = b
-			if back, _, err := chain.ParseCheck(other); err == nil && back.ActionType == spend.Unspecified {
+			if back, err := chain.ParseCheck(other); err == nil && back.ActionType == spend.Unspecified {
 				t.Errorf("byte %d as %d: a check without a type", i, b)
 			}
 		}

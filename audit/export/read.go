@@ -136,7 +136,7 @@ func (g *reading) parse(encoded []byte) (_ *row, err error) {
 	if g.fields, err = chain.ParseCheckRow(g.fields[:0], encoded); err != nil {
 		return nil, err
 	}
-	if one.check, _, err = chain.CheckOf(g.fields); err != nil {
+	if one.check, err = chain.CheckOf(g.fields); err != nil {
 		return nil, fmt.Errorf("the record of check %s cannot be read: %w: see audit verify", spend.ID(g.fields[0]).Text(""), err)
 	}
 	return one, nil

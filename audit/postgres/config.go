@@ -78,15 +78,15 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
 }
 
 // ListKeys implements audit.Keys.
-func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys []audit.Key, more bool, total int64, err error) {
+func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (page audit.KeyPage, err error) {
 	before = cmp.Or(before, audit.MaxID())
-	if total, err = one(ctx, s, "cannot count keys", pgx.RowTo[int64], "SELECT count(*) FROM keys"); err != nil {
-		return nil, false, 0, err
+	if page.Total, err = one(ctx, s, "cannot count keys", pgx.RowTo[int64], "SELECT count(*) FROM keys"); err != nil {
+		return page, err
 	}
-	keys, err = collect(ctx, s, "cannot list keys", scanKey, "SELECT "+keyColumns+" FROM keys WHERE id < $1 ORDER BY id DESC LIMIT $2",
+	keys, err := collect(ctx, s, "cannot list keys", scanKey, "SELECT "+keyColumns+" FROM keys WHERE id < $1 ORDER BY id DESC LIMIT $2",
 		[16]byte(before), limit+1)
-	keys, more = audit.Cut(keys, limit)
-	return keys, more, total, err
+	page.Keys, page.More = audit.Cut(keys, limit)
+	return page, err
 }
 
 // KeyByHash implements audit.Keys.

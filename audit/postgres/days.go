@@ -155,20 +155,28 @@ func (d *days) seal(ctx context.Context, one day) error {
 
 // rows reads a sealed day, as read does.
 func (d *days) rows(ctx context.Context, one day) iter.Seq2[[]byte, error] {
-	return d.read(ctx, one.table(), chain.CheckColumns(), one.date, one.date.AddDate(0, 0, 1), time.Hour)
+	return d.read(ctx, period{one.table(), chain.CheckColumns(), one.date, one.date.AddDate(0, 0, 1), time.Hour})
 }
 
-// read reads what nobody changes in the order of identifiers, the first column, in
-// the form of chain.HashRow, each row good until the next. It reads piece by piece, so
-// that no reading keeps the database from tidying up for long.
-func (d *days) read(ctx context.Context, table string, names []string, begin, end time.Time, piece time.Duration) iter.Seq2[[]byte, error] {
-	columns := columnList(names)
+// period is the rows of some time in a table that nobody changes.
+type period struct {
+	table      string
+	columns    []string // the first is the identifier
+	begin, end time.Time
+	piece      time.Duration // is read at once
+}
+
+// read reads in the order of identifiers, in the form of chain.HashRow, each row good
+// until the next. It reads piece by piece, so that no reading keeps the database from
+// tidying up for long.
+func (d *days) read(ctx context.Context, of period) iter.Seq2[[]byte, error] {
+	columns, id := columnList(of.columns), of.columns[0]
 	return func(yield func([]byte, error) bool) {
-		for at := begin; at.Before(end); at = at.Add(piece) {
-			low, high := audit.FirstID(at.UnixMilli()), audit.FirstID(at.Add(piece).UnixMilli())
-			query := "SELECT " + columns + " FROM " + table + " WHERE " + names[0] + " >= '" + hex.EncodeToString(low[:]) + "' AND " +
-				names[0] + " < '" + hex.EncodeToString(high[:]) + "' ORDER BY " + names[0]
-			if !d.copyRows(ctx, table, query, yield) {
+		for at := of.begin; at.Before(of.end); at = at.Add(of.piece) {
+			low, high := audit.FirstID(at.UnixMilli()), audit.FirstID(at.Add(of.piece).UnixMilli())
+			query := "SELECT " + columns + " FROM " + of.table + " WHERE " + id + " >= '" + hex.EncodeToString(low[:]) + "' AND " +
+				id + " < '" + hex.EncodeToString(high[:]) + "' ORDER BY " + id
+			if !d.copyRows(ctx, of.table, query, yield) {
 				return
 			}
 		}

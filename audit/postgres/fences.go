@@ -26,25 +26,38 @@ func (s *Store) Epoch(ctx context.Context) (spend.ID, error) {
 
 // RotateEpoch implements audit.Fences.
 func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {
-	err = s.overHolders(ctx, "cannot rotate the epoch", []any{uuid(&current)}, textCall("SELECT rotate_epoch($1, $2)", seen[:], next[:]),
-		`classid = 'epoch'::regclass AND objid = 0`)
+	err = s.overHolders(ctx, exclusiveCall{
+		doing: "cannot rotate the epoch", call: textCall("SELECT rotate_epoch($1, $2)", seen[:], next[:]), into: []any{uuid(&current)},
+		lock: `classid = 'epoch'::regclass AND objid = 0`,
+	})
 	return current, err
 }
 
 // Fence implements audit.Fences.
 func (s *Store) Fence(ctx context.Context, node spend.ID) error {
-	return s.overHolders(ctx, "cannot fence a node", nil, textCall("SELECT fence_node($1)", node[:]),
-		`classid = 'fenced_nodes'::regclass AND objid = node_lock_key($1)::oid`, [16]byte(node))
+	return s.overHolders(ctx, exclusiveCall{
+		doing: "cannot fence a node", call: textCall("SELECT fence_node($1)", node[:]),
+		lock: `classid = 'fenced_nodes'::regclass AND objid = node_lock_key($1)::oid`, args: []any{[16]byte(node)},
+	})
+}
+
+// exclusiveCall is a call of a function that takes an exclusive advisory lock.
+type exclusiveCall struct {
+	doing string
+	call  textStatement
+	into  []any  // what its row is scanned into
+	lock  string // the condition on pg_locks, with its arguments
+	args  []any
 }
 
 // overHolders makes a call that takes an exclusive lock. Those who hold it
 // longer than lockPatience are commits of a client that is gone or stuck;
 // their sessions are ended (F16), until the call succeeds or ctx ends. The
 // call may be repeated, so a connection lost in it is no end.
-func (s *Store) overHolders(ctx context.Context, doing string, into []any, call textStatement, lock string, args ...any) error {
+func (s *Store) overHolders(ctx context.Context, c exclusiveCall) error {
 	for {
 		asked := time.Now()
-		err := s.control(ctx, doing, into, textCall("SET LOCAL lock_timeout = "+lockPatience), call)
+		err := s.control(ctx, c.doing, c.into, textCall("SET LOCAL lock_timeout = "+lockPatience), c.call)
 		var answer *pgconn.PgError
 		switch {
 		case err == nil:
@@ -60,7 +73,7 @@ func (s *Store) overHolders(ctx context.Context, doing string, into []any, call 
 		case !errors.As(err, &answer) || answer.Code != codeLockTimeout:
 			return err
 		}
-		if err := s.endHolders(ctx, asked, lock, args); err != nil {
+		if err := s.endHolders(ctx, asked, c); err != nil {
 			return err
 		}
 	}
@@ -77,7 +90,7 @@ const lockPatience = "300"
 // the lock when it gave up. One that waits for a standby is spared: ending it
 // would show its rows before they are safe, and the caller's own commit could
 // not end sooner anyway (F17).
-func (s *Store) endHolders(ctx context.Context, asked time.Time, lock string, args []any) error {
+func (s *Store) endHolders(ctx context.Context, asked time.Time, c exclusiveCall) error {
 	var ended int
 	err := s.read(ctx, "cannot end the sessions that hold a fence", func(ctx context.Context, db *pgx.Conn) error {
 		since := fmt.Sprintf("clock_timestamp() - %d * interval '1 microsecond'", time.Since(asked).Microseconds())
@@ -86,7 +99,7 @@ func (s *Store) endHolders(ctx context.Context, asked time.Time, lock string, ar
 			WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ShareLock' AND l.objsubid = 2
 			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 			AND coalesce(a.xact_start, '-infinity') < `+since+`
-			AND a.wait_event IS DISTINCT FROM 'SyncRep' AND `+lock, args...).Scan(&ended)
+			AND a.wait_event IS DISTINCT FROM 'SyncRep' AND `+c.lock, c.args...).Scan(&ended)
 	})
 	if err == nil && ended > 0 {
 		s.log.Warn("ended database sessions whose commits did not end", "sessions", ended)

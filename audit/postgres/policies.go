@@ -35,26 +35,31 @@ func scanPolicyAnd(row pgx.CollectableRow, rest ...any) (p audit.Policy, err err
 func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page audit.PolicyPage, err error) {
 	const doing, within = "cannot list policies", " AND ($1::text[] IS NULL OR policy_id = ANY ($1))"
 	// Each has one version 1.
-	if page.Total, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT count(*) FROM policies WHERE version = 1"+within,
-		q.PolicyIDs); err != nil {
+	total, err := one(ctx, s, doing, pgx.RowTo[int64], "SELECT count(*) FROM policies WHERE version = 1"+within, q.PolicyIDs)
+	if err != nil {
 		return page, err
 	}
-	err = s.readPolicies(ctx, doing, &page, q.Limit, "policy_id",
-		"SELECT policy_id, max(version) AS version FROM policies WHERE policy_id > $2"+within+" GROUP BY policy_id", q.PolicyIDs, q.After)
+	page, err = s.readPolicies(ctx, doing, policySelection{
+		"SELECT policy_id, max(version) AS version FROM policies WHERE policy_id > $2" + within + " GROUP BY policy_id",
+		[]any{q.PolicyIDs, q.After}, "policy_id", q.Limit,
+	})
+	page.Total = total
 	return page, err
 }
 
 // PolicyVersions implements audit.Policies.
 func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page audit.PolicyPage, err error) {
 	const doing = "cannot list the versions of a policy"
-	page.Total, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT version FROM policies WHERE policy_id = $1 ORDER BY version DESC LIMIT 1",
+	total, err := one(ctx, s, doing, pgx.RowTo[int64], "SELECT version FROM policies WHERE policy_id = $1 ORDER BY version DESC LIMIT 1",
 		q.PolicyID)
 	if err != nil {
 		return page, err
 	}
-	err = s.readPolicies(ctx, doing, &page, q.Limit, "version DESC",
-		"SELECT policy_id, version FROM policies WHERE policy_id = $1 AND (version < $2 OR $2 = 0)", q.PolicyID, q.Before)
-	if err != nil {
+	page, err = s.readPolicies(ctx, doing, policySelection{
+		"SELECT policy_id, version FROM policies WHERE policy_id = $1 AND (version < $2 OR $2 = 0)",
+		[]any{q.PolicyID, q.Before}, "version DESC", q.Limit,
+	})
+	if page.Total = total; err != nil {
 		return page, err
 	}
 	oldest, newest := page.Bounds()
@@ -75,20 +80,25 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 const draftOf = `(SELECT max(d.seq) FROM changes AS d WHERE d.subject = v.subject AND d.kind = 'policy.draft_put' AND d.seq < v.seq
 	AND EXISTS (SELECT 1 FROM changes AS p WHERE p.seq = v.seq - 1 AND p.subject = v.subject AND p.kind = 'policy.draft_promoted'))`
 
-// readPolicies reads the first policies that a query selects, in an order. The
-// sizes of texts are known without reading them, and those that a page has no
-// room for are not read.
-func (s *Store) readPolicies(
-	ctx context.Context, doing string, page *audit.PolicyPage, limit int, order, selected string, args ...any,
-) (err error) {
+// policySelection is which versions of policies a page is of.
+type policySelection struct {
+	query string // selects policy_id and version
+	args  []any
+	order string
+	limit int
+}
+
+// readPolicies reads the first that are selected, in their order. The sizes of texts are known
+// without reading them, and those that a page has no room for are not read.
+func (s *Store) readPolicies(ctx context.Context, doing string, of policySelection) (page audit.PolicyPage, err error) {
 	const size = "(octet_length(rules) + octet_length(metadata))"
-	found := 0
+	found, order := 0, " ORDER BY "+of.order
 	page.Policies, err = collect(ctx, s, doing, func(row pgx.CollectableRow) (audit.Policy, error) {
 		return scanPolicyAnd(row, &found)
-	}, "SELECT "+policyColumns+", found FROM (SELECT policies.*, count(*) OVER () AS found, sum("+size+") OVER (ORDER BY "+order+") - "+size+
-		" AS earlier FROM policies JOIN ("+selected+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit+1)+
+	}, "SELECT "+policyColumns+", found FROM (SELECT policies.*, count(*) OVER () AS found, sum("+size+") OVER ("+order+") - "+size+
+		" AS earlier FROM policies JOIN ("+of.query+order+" LIMIT "+strconv.Itoa(of.limit+1)+
 		") AS selected USING (policy_id, version)) AS sized"+
-		" WHERE earlier < "+strconv.Itoa(audit.MaxPageBytes)+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit), args...)
+		" WHERE earlier < "+strconv.Itoa(audit.MaxPageBytes)+order+" LIMIT "+strconv.Itoa(of.limit), of.args...)
 	page.More = len(page.Policies) < found
-	return err
+	return page, err
 }

@@ -76,11 +76,11 @@ func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Revi
 	}
 	keyIDs := []string{d.Author.KeyID, other}
 	for i := range changes {
-		a, draft, err := audit.DraftApprovalOf(&changes[i])
+		a, err := audit.DraftApprovalOf(&changes[i])
 		if err != nil {
 			return nil, nil, err
 		}
-		if draft == d.Generation {
+		if a.Draft == d.Generation {
 			r.Approvals, keyIDs = append(r.Approvals, a), append(keyIDs, a.By.KeyID)
 		}
 	}

@@ -135,27 +135,27 @@ func (s *Snapshot) readChecks(ctx context.Context, what string, query func(conte
 
 // Rows implements verify.Evidence.
 func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.readChecks, "checks", chain.CheckColumns(), within("check_id", r)+" ORDER BY check_id", each)
+	return s.copy(ctx, s.readChecks, tableRows{"checks", chain.CheckColumns(), within("check_id", r) + " ORDER BY check_id"}, each)
 }
 
 // Violations implements verify.Evidence.
 func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.read, "violations", chain.ViolationColumns(), within("id", r)+" ORDER BY id", each)
+	return s.copy(ctx, s.read, tableRows{"violations", chain.ViolationColumns(), within("id", r) + " ORDER BY id"}, each)
 }
 
 // Outcomes implements verify.Evidence.
 func (s *Snapshot) Outcomes(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), within("outcome_id", r)+" ORDER BY outcome_id", each)
+	return s.copy(ctx, s.read, tableRows{"outcomes", chain.OutcomeColumns(), within("outcome_id", r) + " ORDER BY outcome_id"}, each)
 }
 
 // Steps implements verify.Evidence.
 func (s *Snapshot) Steps(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), within("check_id", r)+" ORDER BY check_id, step", each)
+	return s.copy(ctx, s.read, tableRows{"outcomes", chain.OutcomeColumns(), within("check_id", r) + " ORDER BY check_id, step"}, each)
 }
 
 // OutcomesOf returns the outcomes of a check, in the order of their numbers.
 func (s *Snapshot) OutcomesOf(ctx context.Context, check spend.ID) (all []*spend.Outcome, err error) {
-	err = s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), "WHERE check_id = '"+check.Text("")+"' ORDER BY step",
+	err = s.copy(ctx, s.read, tableRows{"outcomes", chain.OutcomeColumns(), "WHERE check_id = '" + check.Text("") + "' ORDER BY step"},
 		func(row []byte) error {
 			o, err := chain.ParseOutcome(bytes.Clone(row))
 			all = append(all, o)
@@ -173,11 +173,18 @@ func columnList(columns []string) string {
 	return strings.ReplaceAll(strings.Join(columns, ","), "amount", "amount::text")
 }
 
-// copy reads rows of a table as COPY sends them.
-func (s *Snapshot) copy(ctx context.Context, in reading, table string, columns []string, which string, each func([]byte) error) error {
-	return in(ctx, "table "+table, func(ctx context.Context, tx pgx.Tx) error {
+// tableRows are some rows of a table: which is what follows its name in the query.
+type tableRows struct {
+	table   string
+	columns []string
+	which   string
+}
+
+// copy reads rows as COPY sends them.
+func (s *Snapshot) copy(ctx context.Context, in reading, of tableRows, each func([]byte) error) error {
+	return in(ctx, "table "+of.table, func(ctx context.Context, tx pgx.Tx) error {
 		rows := copied{each: each}
-		query := "COPY (SELECT " + columnList(columns) + " FROM " + s.schema + "." + table + " " + which + ") TO STDOUT (FORMAT binary)"
+		query := "COPY (SELECT " + columnList(of.columns) + " FROM " + s.schema + "." + of.table + " " + of.which + ") TO STDOUT (FORMAT binary)"
 		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, query); err != nil {
 			return err
 		}

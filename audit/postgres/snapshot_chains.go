@@ -119,7 +119,7 @@ func (s *Snapshot) Folds(ctx context.Context, each func(verify.Fold) error) erro
 // Changes implements verify.Evidence.
 func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) error {
 	var fields [][]byte
-	return s.copy(ctx, s.read, "changes", append(chain.ChangeColumns(), "head"), "ORDER BY seq", func(row []byte) (err error) {
+	return s.copy(ctx, s.read, tableRows{"changes", append(chain.ChangeColumns(), "head"), "ORDER BY seq"}, func(row []byte) (err error) {
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) err
 
 // copyByID reads the rows of a table whose first column is the ID, in its order.
 func (s *Snapshot) copyByID(ctx context.Context, table string, columns []string, each func(spend.ID, []byte) error) error {
-	return s.copy(ctx, s.read, table, columns, "ORDER BY id", func(row []byte) error {
+	return s.copy(ctx, s.read, tableRows{table, columns, "ORDER BY id"}, func(row []byte) error {
 		fields, err := chain.ParseRow(nil, row)
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func (s *Snapshot) copyByID(ctx context.Context, table string, columns []string,
 // Policies implements verify.Evidence.
 func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
 	var fields [][]byte
-	return s.copy(ctx, s.read, "policies", chain.PolicyColumns(), "ORDER BY generation", func(row []byte) (err error) {
+	return s.copy(ctx, s.read, tableRows{"policies", chain.PolicyColumns(), "ORDER BY generation"}, func(row []byte) (err error) {
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion,
 // Drafts implements verify.Evidence.
 func (s *Snapshot) Drafts(ctx context.Context, each func(int64, string, []byte) error) error {
 	var fields [][]byte
-	return s.copy(ctx, s.read, "drafts", chain.DraftColumns(), "ORDER BY generation", func(row []byte) (err error) {
+	return s.copy(ctx, s.read, tableRows{"drafts", chain.DraftColumns(), "ORDER BY generation"}, func(row []byte) (err error) {
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}

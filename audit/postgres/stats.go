@@ -164,7 +164,7 @@ func (q *query) minutes(column string, of *audit.CountQuery) {
 // countOneByOne looks at the checks of the range, if there are not too many.
 func countOneByOne(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) (counts []audit.CheckCount, refused, err error) {
 	low, end := q.IDRange()
-	var archived, many bool
+	var archived bool
 	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM archived_days WHERE day >= day_of($1) AND day <= day_of($2))
 		OR $1 < violations_from()`, [16]byte(low), [16]byte(end)).Scan(&archived)
 	switch {
@@ -177,42 +177,44 @@ func countOneByOne(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) (counts 
 	if err != nil {
 		return nil, nil, err
 	}
-	tally := make(audit.Tally)
-	left := q.Examine
+	t := tallying{tally: make(audit.Tally), left: q.Examine}
 	for _, start := range starts {
-		if many, err = tallySome(ctx, tx, q, tally, start, end, &left); err != nil || many {
+		if err = t.add(ctx, tx, q, start, end); err != nil || t.left < 0 {
 			return nil, audit.ErrTooMany, err
 		}
 		end = start
 	}
-	return tally.Steps(q.Step), nil, nil
+	return t.tally.Steps(q.Step), nil, nil
 }
 
-// tallySome adds up the checks of a range, newest first, and reports whether there are
-// more than are left to be looked at.
-func tallySome(
-	ctx context.Context, tx pgx.Tx, q *audit.CountQuery, tally audit.Tally, low, end spend.ID, left *int,
-) (many bool, err error) {
+// tallying adds checks up one by one.
+type tallying struct {
+	tally audit.Tally
+	left  int // how many more may be looked at; below zero when there are too many
+}
+
+// add adds the checks of a range, newest first.
+func (t *tallying) add(ctx context.Context, tx pgx.Tx, q *audit.CountQuery, low, end spend.ID) error {
 	var text query
 	text.add("SELECT check_id, policy_id, decision, check_id >= ").arg([16]byte(low))
 	text.is("agent_id", q.AgentID)
 	text.within(q.Bounds)
 	text.is("policy_id", q.PolicyID)
 	text.add(" FROM (SELECT * FROM checks WHERE check_id >= $1 AND check_id < ").arg([16]byte(end))
-	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(*left+1) + ") AS examined")
+	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(t.left+1) + ") AS examined")
 	rows, err := tx.Query(ctx, text.String(), text.args...)
 	if err != nil {
-		return false, err
+		return err
 	}
 	var id spend.ID
 	var policyID string
 	var letter byte
 	var counts bool
 	_, err = pgx.ForEachRow(rows, []any{uuid(&id), &policyID, &letter, &counts}, func() error {
-		if *left--; counts {
-			tally.Add(policyID, id, effectOf(letter))
+		if t.left--; counts {
+			t.tally.Add(policyID, id, effectOf(letter))
 		}
 		return nil
 	})
-	return *left < 0, err
+	return err
 }

@@ -25,7 +25,7 @@ func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 // scanCheck decodes the fields that are hashed, in the form in which they are:
 // what is served is what is verified.
 func scanCheck(row pgx.CollectableRow) (*spend.Check, error) {
-	c, _, err := chain.CheckOf(row.RawValues())
+	c, err := chain.CheckOf(row.RawValues())
 	if err != nil {
 		return nil, err
 	}

@@ -40,19 +40,21 @@ func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audi
 	}
 	s.low = later(s.low, c.from)
 	query, args := s.total(c)
-	if err := tx.QueryRow(ctx, query, args...).Scan(&page.Total); err != nil {
+	var total int64
+	if err := tx.QueryRow(ctx, query, args...).Scan(&total); err != nil {
 		return page, err
 	}
 	query, args = s.page(q.Before, q.Limit+1)
-	return page, collectPage(ctx, tx, &page, q.Limit, query, args)
+	rows, _ := tx.Query(ctx, query, args...) // the rows return its error
+	return collectPage(rows, q.Limit, total)
 }
 
-// collectPage reads the violations of a page by a query that asks for one more.
-func collectPage(ctx context.Context, tx pgx.Tx, page *audit.ViolationPage, limit int, query string, args []any) error {
-	rows, _ := tx.Query(ctx, query, args...) // the rows return its error
+// collectPage makes a page of rows that were asked for with one more.
+func collectPage(rows pgx.Rows, limit int, total int64) (audit.ViolationPage, error) {
 	violations, err := pgx.CollectRows(rows, scanViolation)
+	page := audit.ViolationPage{Total: total}
 	page.Violations, page.More = audit.Cut(violations, limit)
-	return err
+	return page, err
 }
 
 // selection is what a listing selects: of an agent, or of all, the violations

@@ -16,7 +16,8 @@ func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQu
 	count.add("SELECT count(*) FROM violations WHERE id >= greatest(").arg([16]byte(s.low))
 	count.add("::uuid, violations_from()) AND id < ").arg([16]byte(s.end))
 	s.filterBound(&count, q)
-	if err := tx.QueryRow(ctx, count.String(), count.args...).Scan(&page.Total); err != nil {
+	var total int64
+	if err := tx.QueryRow(ctx, count.String(), count.args...).Scan(&total); err != nil {
 		return page, err
 	}
 	end := s.end
@@ -28,7 +29,8 @@ func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQu
 	newest.add("::uuid, violations_from()) AND id < ").arg([16]byte(end))
 	s.filterBound(&newest, q)
 	newest.add(" ORDER BY id DESC LIMIT " + strconv.Itoa(q.Limit+1))
-	return page, collectPage(ctx, tx, &page, q.Limit, newest.String(), newest.args)
+	rows, _ := tx.Query(ctx, newest.String(), newest.args...) // the rows return its error
+	return collectPage(rows, q.Limit, total)
 }
 
 // filterBound is filter with the conditions of what the asking key may see.

@@ -33,7 +33,7 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 			}
 			forced = new(audit.Forcing)
 		}
-		stored, err = createPolicy(tx, by, p, b, forced, now)
+		stored, err = createPolicy(tx, by, newVersion{p, b, forced}, now)
 		return err
 	})
 	if err == nil {
@@ -42,13 +42,17 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 	return err
 }
 
-// createPolicy adds a version, whatever the one before asks of people; forced is nil
-// unless an admin makes it against that.
-func createPolicy(
-	tx *sql.Tx, by audit.Actor, p *audit.Policy, b audit.NewBudgets, forced *audit.Forcing, now time.Time,
-) (*audit.Policy, error) {
-	stored := *p
-	stored.Forced = forced != nil
+// newVersion is a version of a policy that is to be created.
+type newVersion struct {
+	*audit.Policy
+	budgets audit.NewBudgets
+	forced  *audit.Forcing // nil unless an admin makes it against what the one before asks of people
+}
+
+// createPolicy adds a version, whatever the one before asks of people.
+func createPolicy(tx *sql.Tx, by audit.Actor, p newVersion, now time.Time) (*audit.Policy, error) {
+	stored := *p.Policy
+	stored.Forced = p.forced != nil
 	generation, err := raise(tx)
 	if err != nil {
 		return nil, err
@@ -63,7 +67,7 @@ func createPolicy(
 	}
 	stored.Version = int(last.Int64) + 1
 	stored.CreatedAt, stored.UpdatedAt = fromMilli(created.Int64), fromMilli(now.UnixMilli())
-	if stored.Budgets, err = countSince(tx, &stored, b); err != nil {
+	if stored.Budgets, err = countSince(tx, &stored, p.budgets); err != nil {
 		return nil, err
 	}
 	_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation,
@@ -73,14 +77,14 @@ func createPolicy(
 	if err != nil {
 		return nil, err
 	}
-	change := audit.ChangeOfPolicy(&stored, b.Drop, generation, by, time.Now())
-	if err := record(tx, change); err != nil || forced == nil {
+	change := audit.ChangeOfPolicy(&stored, p.budgets.Drop, generation, by, time.Now())
+	if err := record(tx, change); err != nil || p.forced == nil {
 		return &stored, err
 	}
 	if generation, err = raise(tx); err != nil {
 		return nil, err
 	}
-	return &stored, record(tx, audit.ChangeOfForcing(forced, &change, generation, time.Now()))
+	return &stored, record(tx, audit.ChangeOfForcing(p.forced, &change, generation, time.Now()))
 }
 
 // countSince returns the budgets of a new version: those that are the same in the
@@ -147,15 +151,15 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 }
 
 // ListKeys implements audit.Keys.
-func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys []audit.Key, more bool, total int64, err error) {
+func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (page audit.KeyPage, err error) {
 	before = cmp.Or(before, audit.MaxID())
-	if total, err = one(ctx, s.reader, "cannot count keys", scalar[int64], "SELECT count(*) FROM keys"); err != nil {
-		return nil, false, 0, err
+	if page.Total, err = one(ctx, s.reader, "cannot count keys", scalar[int64], "SELECT count(*) FROM keys"); err != nil {
+		return page, err
 	}
-	keys, err = collect(ctx, s.reader, "cannot list keys", scanKey,
+	keys, err := collect(ctx, s.reader, "cannot list keys", scanKey,
 		"SELECT "+keyColumns+" FROM keys WHERE id < ? ORDER BY id DESC LIMIT ?", before[:], limit+1)
-	keys, more = audit.Cut(keys, limit)
-	return keys, more, total, err
+	page.Keys, page.More = audit.Cut(keys, limit)
+	return page, err
 }
 
 // KeyByHash implements audit.Keys.

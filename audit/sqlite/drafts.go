@@ -81,17 +81,17 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 		if latest != p.Version {
 			return &audit.VersionError{Version: latest}
 		}
-		forced, err := approved(tx, by, &d, latest, p.Budgets.Drop, now)
+		forced, err := approved(tx, by, &d, p.Budgets.Drop, now)
 		if err != nil {
 			return err
 		}
 		if err := recordDraft(tx, &audit.Draft{PolicyID: p.PolicyID, BaseVersion: latest}, audit.DraftPromoted, by, now); err != nil {
 			return err
 		}
-		made, err = createPolicy(tx, by, &audit.Policy{
+		made, err = createPolicy(tx, by, newVersion{&audit.Policy{
 			PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem,
 			Changes: d.Changes, Note: p.Note,
-		}, p.Budgets, forced, now)
+		}, p.Budgets, forced}, now)
 		return err
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func asks(from querier, policyID string) (asked *spend.ApprovalRequest, version 
 
 // approved fails unless those whom the version in force asks have approved the draft, or
 // the admin forces it.
-func approved(tx *sql.Tx, by audit.Actor, d *audit.Draft, version int, drop []string, now time.Time) (*audit.Forcing, error) {
+func approved(tx *sql.Tx, by audit.Actor, d *audit.Draft, drop []string, now time.Time) (*audit.Forcing, error) {
 	r, err := review(context.Background(), tx, d, now)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func approved(tx *sql.Tx, by audit.Actor, d *audit.Draft, version int, drop []st
 	case missing.People() == 0:
 		return nil, nil
 	case by.Kind() != audit.KindAdmin:
-		return nil, &audit.ChangeNeedsApprovalError{PolicyID: d.PolicyID, Version: version}
+		return nil, &audit.ChangeNeedsApprovalError{PolicyID: d.PolicyID, Version: r.Version}
 	}
 	return &audit.Forcing{Draft: d.Generation, Missing: missing.People()}, nil
 }
@@ -69,11 +69,11 @@ func review(ctx context.Context, from querier, d *audit.Draft, now time.Time) (*
 		return nil, err
 	}
 	for i := range changes {
-		a, draft, err := audit.DraftApprovalOf(&changes[i])
+		a, err := audit.DraftApprovalOf(&changes[i])
 		if err != nil {
 			return nil, err
 		}
-		if draft != d.Generation {
+		if a.Draft != d.Generation {
 			continue
 		}
 		if a.Now, err = approverOf(ctx, from, a.By.KeyID, d.PolicyID, now); err != nil {

@@ -45,13 +45,13 @@ func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) 
 // Policies implements verify.Evidence.
 func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
 	forms := []form{plain, int32Of, plain, plain, plain, plain, timeOf, timeOf, plain, plain, plain}
-	return s.encoded(ctx, "policies", chain.PolicyColumns(), forms, "ORDER BY generation", func(row []byte) error {
+	return s.encoded(ctx, encoding{"policies", chain.PolicyColumns(), forms}, func(row []byte) error {
 		fields, err := chain.ParseFields(nil, row)
 		if err != nil {
 			return err
 		}
 		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: int(number(fields[1]))}, row)
-	})
+	}, "ORDER BY generation")
 }
 
 // number is a field's big-endian value; 0 for null.
@@ -65,13 +65,13 @@ func number(field []byte) (n int64) {
 // Drafts implements verify.Evidence.
 func (s *Snapshot) Drafts(ctx context.Context, each func(int64, string, []byte) error) error {
 	forms := []form{plain, plain, int32Of, plain, plain, plain, plain, timeOf, plain}
-	return s.encoded(ctx, "drafts", chain.DraftColumns(), forms, "ORDER BY generation", func(row []byte) error {
+	return s.encoded(ctx, encoding{"drafts", chain.DraftColumns(), forms}, func(row []byte) error {
 		fields, err := chain.ParseFields(nil, row)
 		if err != nil {
 			return err
 		}
 		return each(number(fields[1]), string(fields[0]), row)
-	})
+	}, "ORDER BY generation")
 }
 
 // grantsOf writes grants as they are hashed: SQLite patches their text.
@@ -86,22 +86,24 @@ func grantsOf(value any) any {
 
 // Keys implements verify.Evidence.
 func (s *Snapshot) Keys(ctx context.Context, each func(spend.ID, []byte) error) error {
-	return s.byID(ctx, "keys", chain.KeyColumns(), []form{plain, plain, plain, int32Of, booleanOf, timeOf, plain, grantsOf}, each)
+	forms := []form{plain, plain, plain, int32Of, booleanOf, timeOf, plain, grantsOf}
+	return s.byID(ctx, encoding{"keys", chain.KeyColumns(), forms}, each)
 }
 
 // Webhooks implements verify.Evidence.
 func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) error) error {
-	return s.byID(ctx, "webhooks", chain.WebhookColumns(), []form{plain, plain, plain, booleanOf, plain, timeOf, plain}, each)
+	forms := []form{plain, plain, plain, booleanOf, plain, timeOf, plain}
+	return s.byID(ctx, encoding{"webhooks", chain.WebhookColumns(), forms}, each)
 }
 
-func (s *Snapshot) byID(ctx context.Context, table string, columns []string, forms []form, each func(spend.ID, []byte) error) error {
-	return s.encoded(ctx, table, columns, forms, "ORDER BY id", func(row []byte) error {
+func (s *Snapshot) byID(ctx context.Context, of encoding, each func(spend.ID, []byte) error) error {
+	return s.encoded(ctx, of, func(row []byte) error {
 		fields, err := chain.ParseRow(nil, row)
 		if err != nil {
 			return err
 		}
 		return each(spend.ID(fields[0]), row)
-	})
+	}, "ORDER BY id")
 }
 
 // Counters implements verify.Evidence.

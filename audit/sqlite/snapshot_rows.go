@@ -108,23 +108,28 @@ func outcomeForms() []form {
 	}
 }
 
-// encoded reads rows whose columns have these forms.
-func (s *Snapshot) encoded(ctx context.Context, table string, columns []string, forms []form, which string,
-	each func([]byte) error, args ...any,
-) error {
-	values, into := make([]any, len(columns)), make([]any, len(columns))
+// encoding is how rows of a table are read and encoded, each column in its form.
+type encoding struct {
+	table   string
+	columns []string
+	forms   []form
+}
+
+// encoded reads rows of a table, encoded; which is what follows its name in the query.
+func (s *Snapshot) encoded(ctx context.Context, of encoding, each func([]byte) error, which string, args ...any) error {
+	values, into := make([]any, len(of.columns)), make([]any, len(of.columns))
 	for i := range values {
 		into[i] = &values[i]
 	}
-	return s.stream(ctx, "table "+table, func(row scanner) error {
+	return s.stream(ctx, "table "+of.table, func(row scanner) error {
 		if err := row.Scan(into...); err != nil {
 			return err
 		}
-		for i, form := range forms {
+		for i, form := range of.forms {
 			values[i] = encodable(form(values[i]))
 		}
 		return each(chain.EncodeRow(values...))
-	}, "SELECT "+strings.Join(columns, ", ")+" FROM "+table+" "+which, args...)
+	}, "SELECT "+strings.Join(of.columns, ", ")+" FROM "+of.table+" "+which, args...)
 }
 
 // encodable is the value, or its text if nothing was ever recorded so.
@@ -138,28 +143,28 @@ func encodable(value any) any {
 // Rows implements verify.Evidence.
 func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
 	fields := chain.CheckFields()
-	return s.encoded(ctx, "checks", chain.CheckColumns(), formsOf(fields[:]), "WHERE check_id BETWEEN ? AND ? ORDER BY check_id", each,
-		r.Low[:], r.High[:])
+	return s.encoded(ctx, encoding{"checks", chain.CheckColumns(), formsOf(fields[:])}, each,
+		"WHERE check_id BETWEEN ? AND ? ORDER BY check_id", r.Low[:], r.High[:])
 }
 
 // Violations implements verify.Evidence.
 func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.encoded(ctx, "violations", chain.ViolationColumns(), formsOf(chain.ViolationFields()), "WHERE id BETWEEN ? AND ? ORDER BY id",
-		each, r.Low[:], r.High[:])
+	return s.encoded(ctx, encoding{"violations", chain.ViolationColumns(), formsOf(chain.ViolationFields())}, each,
+		"WHERE id BETWEEN ? AND ? ORDER BY id", r.Low[:], r.High[:])
 }
 
 // Outcomes implements verify.Evidence.
 func (s *Snapshot) Outcomes(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.outcomes(ctx, "WHERE outcome_id BETWEEN ? AND ? ORDER BY outcome_id", each, r)
+	return s.outcomes(ctx, each, "WHERE outcome_id BETWEEN ? AND ? ORDER BY outcome_id", r)
 }
 
 // Steps implements verify.Evidence.
 func (s *Snapshot) Steps(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.outcomes(ctx, "WHERE check_id BETWEEN ? AND ? ORDER BY check_id, step", each, r)
+	return s.outcomes(ctx, each, "WHERE check_id BETWEEN ? AND ? ORDER BY check_id, step", r)
 }
 
-func (s *Snapshot) outcomes(ctx context.Context, which string, each func([]byte) error, r verify.Range) error {
-	return s.encoded(ctx, "outcomes", chain.OutcomeColumns(), outcomeForms(), which, each, r.Low[:], r.High[:])
+func (s *Snapshot) outcomes(ctx context.Context, each func([]byte) error, which string, r verify.Range) error {
+	return s.encoded(ctx, encoding{"outcomes", chain.OutcomeColumns(), outcomeForms()}, each, which, r.Low[:], r.High[:])
 }
 
 // IdempotencyKeys implements verify.Evidence.

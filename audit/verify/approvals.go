@@ -102,7 +102,7 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 	}
 	v.approvals.mu.Lock()
 	defer v.approvals.mu.Unlock()
-	c, _, err := chain.CheckOf(fields)
+	c, err := chain.CheckOf(fields)
 	if err != nil {
 		if len(fields[chain.FieldApproval]) > 0 {
 			v.approvals.asked[spend.ID(fields[0])] = asking{}

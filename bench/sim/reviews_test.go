@@ -49,11 +49,11 @@ func (m *memory) review(d *audit.Draft) *audit.Review {
 			r.Author = audit.Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: cmp.Or(c.By.Owner, owners[c.By.KeyID])}
 			r.AuthorNow = m.party(c.By.KeyID)
 		case c.Kind == audit.DraftApproved:
-			a, draft, err := audit.DraftApprovalOf(c)
+			a, err := audit.DraftApprovalOf(c)
 			if err != nil {
 				panic(err)
 			}
-			if a.Now = m.approver(a.By.KeyID, d.PolicyID); draft == d.Generation {
+			if a.Now = m.approver(a.By.KeyID, d.PolicyID); a.Draft == d.Generation {
 				r.Approvals = append(r.Approvals, a)
 			}
 		}

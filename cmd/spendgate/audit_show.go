@@ -139,7 +139,7 @@ func (l *lookup) report(ctx context.Context) (*checkreport.Report, error) {
 		return nil, err
 	}
 	r := &checkreport.Report{Source: source, Chain: at.judge(chain.HashRow(row))}
-	if r.Check, _, err = chain.ParseCheck(row); err != nil {
+	if r.Check, err = chain.ParseCheck(row); err != nil {
 		return nil, fmt.Errorf("the record of %s cannot be read: %w", id.Text(spend.PrefixCheck), err)
 	}
 	readMetadata(&r.Check.Action)
@@ -176,7 +176,7 @@ func (l *lookup) addTerms(ctx context.Context, r *checkreport.Report) {
 		if err != nil {
 			return
 		}
-		if asker, _, err = chain.ParseCheck(row); err != nil {
+		if asker, err = chain.ParseCheck(row); err != nil {
 			return
 		}
 	}

@@ -69,17 +69,17 @@ func keyName(ctx context.Context, keys audit.Keys, keyID string) (string, error)
 	const page = 100
 	var before spend.ID
 	for {
-		some, more, _, err := keys.ListKeys(ctx, before, page)
+		some, err := keys.ListKeys(ctx, before, page)
 		if err != nil {
 			return "", err
 		}
-		for _, k := range some {
+		for _, k := range some.Keys {
 			if k.ID.Text(spend.PrefixKey) == keyID {
 				return k.Name, nil
 			}
 			before = k.ID
 		}
-		if !more {
+		if !some.More {
 			return "", nil
 		}
 	}

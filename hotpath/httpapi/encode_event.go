@@ -126,7 +126,7 @@ func (o *object) change(c *audit.Change) {
 		o.text("policy_id", c.Subject)
 		o.text("draft_hash", hex.EncodeToString(c.Hash[:]))
 		o.integer("policy_version", int64(c.Version))
-		a, _, _ := audit.DraftApprovalOf(c) // what cannot be read has no note
+		a, _ := audit.DraftApprovalOf(c) // what cannot be read has no note
 		o.optional("note", a.Note)
 	default:
 		o.text("key_id", c.Subject)

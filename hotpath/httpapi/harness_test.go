@@ -297,9 +297,9 @@ func (s *fakeStore) PolicyVersions(_ context.Context, q audit.VersionQuery) (aud
 	}, s.err
 }
 
-func (s *fakeStore) ListKeys(context.Context, spend.ID, int) ([]audit.Key, bool, int64, error) {
+func (s *fakeStore) ListKeys(context.Context, spend.ID, int) (audit.KeyPage, error) {
 	used := audit.Key{ID: testID(instant), Name: "n", RateLimitRPM: 5, LastUsedAt: time.UnixMilli(instant)}
-	return []audit.Key{used, {ID: testID(instant - 1), Name: "never used", RateLimitRPM: 5}}, false, 2, s.err
+	return audit.KeyPage{Keys: []audit.Key{used, {ID: testID(instant - 1), Name: "never used", RateLimitRPM: 5}}, Total: 2}, s.err
 }
 
 // served is an API on a port of its own.

@@ -34,12 +34,12 @@ func (a *API) getKeys(x *exchange) error {
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	keys, more, total, err := a.store.ListKeys(ctx, before, limit)
+	page, err := a.store.ListKeys(ctx, before, limit)
 	if err != nil {
 		return err
 	}
 	position := func(k *audit.Key) string { return string(k.ID[:]) }
-	return answerPage(x, keys, appendKey, position, more, filters, total)
+	return answerPage(x, page.Keys, appendKey, position, page.More, filters, page.Total)
 }
 
 // patchKey answers PATCH /v1/keys/{key_id}.

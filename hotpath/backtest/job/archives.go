@@ -69,7 +69,7 @@ func (r *run) readArchive(ctx context.Context, day audit.ArchivedDay, at, end sp
 
 // archived reads a check of an archive.
 func (r *run) archived(row []byte) (h audit.HistoryCheck, err error) {
-	c, _, err := chain.ParseCheck(row)
+	c, err := chain.ParseCheck(row)
 	if err != nil {
 		return h, err
 	}
