@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,24 @@ import (
 
 	"spendgate/audit/spend"
 )
+
+// Approvals are what escalated checks ask of people. They are made, and used, by
+// Commit.
+type Approvals interface {
+	// Approvals returns those of the IDs that there are, in no order.
+	Approvals(ctx context.Context, ids []spend.ID) ([]*Approval, error)
+	// ListApprovals returns a page, newest first.
+	ListApprovals(ctx context.Context, q ApprovalQuery) (page []*Approval, more bool, err error)
+	// Decide records a person's decision (S44): the count, the separation and the
+	// decision are one transaction, and a use waits for it. It raises the generation
+	// and records a change.
+	Decide(ctx context.Context, d DecisionRequest) (DecisionOutcome, error)
+	// ExpireApprovals records of each approval that has expired that it has, once:
+	// from then on it is expired whatever the clock says. Any node may call it at any
+	// time, and some node must every few seconds. It returns since when the approval is
+	// pending that is longest; zero when none is.
+	ExpireApprovals(ctx context.Context) (oldest time.Time, err error)
+}
 
 // ApprovalStatus is the state of an approval (S45).
 type ApprovalStatus string

@@ -2,12 +2,24 @@ package audit
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"spendgate/audit/spend"
 )
+
+// Budgets are the counters from which commits take.
+type Budgets interface {
+	// CounterUsages returns what was taken, in the order of the counters.
+	CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error)
+	// CountersMet returns those of the counters from which checks of a principal took.
+	CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error)
+	// ListCounters returns a page of counters from which something was taken, by
+	// subject.
+	ListCounters(ctx context.Context, q CounterQuery) (counters []SubjectUsage, more bool, err error)
+}
 
 // CounterChange is what a commit takes from one counter, and the condition on
 // what was taken before it.
@@ -179,4 +191,54 @@ type ExceededError struct{ Usages []CounterUsage }
 
 func (e *ExceededError) Error() string {
 	return fmt.Sprintf("%d budgets have no room", len(e.Usages))
+}
+
+// CounterQuery selects the counters of one budget and window.
+type CounterQuery struct {
+	PolicyID string
+	RuleID   string
+	Since    int
+	StartMS  int64
+	BucketMS int64
+	Past     bool   // of a rolling window: no buckets after StartMS
+	After    string // only greater subjects: the position of the cursor
+	Limit    int
+
+	// Values of which subjects must have one, for each of the budget's `per`; nil does
+	// not filter.
+	Subject [][]string
+	// Principal restricts to counters that its checks have met (S30).
+	Principal string
+}
+
+// CounterIDs returns the counters that can be meant, nil if the subject may have any
+// value somewhere.
+func (q *CounterQuery) CounterIDs() []spend.ID {
+	subjects := [][]string{nil}
+	for _, values := range q.Subject {
+		if values == nil {
+			return nil
+		}
+		var longer [][]string
+		for _, subject := range subjects {
+			for _, value := range values {
+				longer = append(longer, append(slices.Clip(subject), value))
+			}
+		}
+		subjects = longer
+	}
+	ids := make([]spend.ID, len(subjects))
+	for i, values := range subjects {
+		ids[i] = spend.CounterID(q.PolicyID, q.RuleID, q.Since, spend.SubjectOf(values...))
+	}
+	return ids
+}
+
+// SubjectUsage is what was taken for a subject.
+type SubjectUsage struct {
+	Subject string
+	spend.Usage
+	// FirstMS is when the oldest bucket of a rolling window begins that counts, in
+	// Unix milliseconds.
+	FirstMS int64
 }

@@ -19,6 +19,59 @@ func (b *Bounds) Bound() bool {
 	return b.PolicyIDs != nil || b.AgentIDs != nil || b.Principal != ""
 }
 
+// Lists are pages of checks and violations, and their numbers.
+type Lists interface {
+	// Violations returns a page, newest first, and the exact count of all that
+	// match the filter, whatever the position (S22).
+	Violations(ctx context.Context, q ViolationQuery) (ViolationPage, error)
+	// ListChecks returns a page, newest first.
+	ListChecks(ctx context.Context, q CheckQuery) (CheckPage, error)
+	// CheckCounts returns how many checks there are, by time and decision: what has
+	// none is left out, and the rest is in the order of time. Checks of archived days
+	// are counted, too. It fails with ErrTooMany, or with ErrArchived, when the query
+	// is one that checks must be looked at for.
+	CheckCounts(ctx context.Context, q CountQuery) ([]CheckCount, error)
+}
+
+// ViolationQuery selects violations. Zero fields do not filter.
+type ViolationQuery struct {
+	AgentID    string
+	PolicyID   string
+	ActionType spend.ActionType
+	Effect     spend.Effect // Block or Escalate; Allow (zero) does not filter
+	From, To   time.Time    // both inclusive, to the millisecond
+	Before     spend.ID     // only smaller IDs: the position of the cursor
+	Limit      int
+
+	Bounds
+}
+
+// Violation is the audit record of a blocked or escalated check. It shares its
+// check's ID.
+type Violation struct {
+	ID              spend.ID
+	AgentID         string
+	PolicyID        string
+	PolicyVersion   int
+	ActionType      spend.ActionType
+	Amount          spend.Amount
+	Currency        string
+	Counterparty    string
+	Effect          spend.Effect
+	RuleID          string
+	RuleDescription string
+	Confidence      spend.Confidence
+	LatencyMS       int64
+	Archived        bool // all but the ID left the store; such are never listed
+}
+
+// ViolationPage is one page of a listing.
+type ViolationPage struct {
+	Violations []Violation
+	More       bool // there are smaller IDs that match
+	Total      int64
+}
+
 // NoOutcome selects allowed checks of which no outcome was reported.
 const NoOutcome spend.Status = "none"
 
@@ -79,31 +132,6 @@ func (p *CheckPage) Cut(limit int) {
 // Cut ends a page of which one row more than the limit was read.
 func Cut[T any](rows []T, limit int) (page []T, more bool) {
 	return rows[:min(len(rows), limit)], len(rows) > limit
-}
-
-// MaxPageBytes bounds the rules and metadata of a page of policies: the one with
-// which it is reached is the last, and the page is short.
-const MaxPageBytes = 4 << 20
-
-// PolicyQuery selects the latest versions of policies.
-type PolicyQuery struct {
-	After     string // only greater IDs: the position of the cursor
-	Limit     int
-	PolicyIDs []string // what the asking key may see; nil: all
-}
-
-// VersionQuery selects versions of one policy.
-type VersionQuery struct {
-	PolicyID string
-	Before   int // only smaller versions: the position of the cursor; 0 begins at the newest
-	Limit    int
-}
-
-// PolicyPage is one page of a listing.
-type PolicyPage struct {
-	Policies []Policy
-	More     bool
-	Total    int64 // of all pages
 }
 
 // Courses returns what became of each check of which anything is recorded.

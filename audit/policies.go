@@ -63,6 +63,31 @@ type VersionMade struct {
 	Note    string
 }
 
+// MaxPageBytes bounds the rules and metadata of a page of policies: the one with
+// which it is reached is the last, and the page is short.
+const MaxPageBytes = 4 << 20
+
+// PolicyQuery selects the latest versions of policies.
+type PolicyQuery struct {
+	After     string // only greater IDs: the position of the cursor
+	Limit     int
+	PolicyIDs []string // what the asking key may see; nil: all
+}
+
+// VersionQuery selects versions of one policy.
+type VersionQuery struct {
+	PolicyID string
+	Before   int // only smaller versions: the position of the cursor; 0 begins at the newest
+	Limit    int
+}
+
+// PolicyPage is one page of a listing.
+type PolicyPage struct {
+	Policies []Policy
+	More     bool
+	Total    int64 // of all pages
+}
+
 // Bounds returns the oldest and the newest version of a page of versions, zero without any.
 func (p *PolicyPage) Bounds() (oldest, newest int) {
 	if n := len(p.Policies); n > 0 {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -25,6 +26,47 @@ const (
 	// KeepDeliveries is how long attempts are listed: longer than they go on.
 	KeepDeliveries = 7 * 24 * time.Hour
 )
+
+// Webhooks are the endpoints that events are delivered to. A node delivers to
+// those that it holds: the lease ends by the store's clock, so one that was killed
+// holds nothing for long.
+type Webhooks interface {
+	// CreateWebhook stores a new webhook, to which events after the cursor are
+	// delivered. It raises the generation and records the change, as do the next two.
+	CreateWebhook(ctx context.Context, by Actor, w *Webhook, secret Secret, cursor int64) error
+	// UpdateWebhook changes what is not nil and returns the record, or ErrNotFound.
+	UpdateWebhook(ctx context.Context, by Actor, id spend.ID, change WebhookChange) (*Webhook, error)
+	// DeleteWebhook deletes a webhook and all that was to be delivered to it, or
+	// fails with ErrNotFound.
+	DeleteWebhook(ctx context.Context, by Actor, id spend.ID) error
+	// Webhook returns the record, or ErrNotFound.
+	Webhook(ctx context.Context, id spend.ID) (*Webhook, error)
+	// ListWebhooks returns all, newest first.
+	ListWebhooks(ctx context.Context) ([]Webhook, error)
+
+	// LeaseWebhooks has the node hold the active webhooks that nobody holds, or that
+	// it holds without serving them, and returns which have something to do.
+	LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (WebhookLeases, error)
+	// HoldWebhook renews a lease, moves the cursor, and returns what is to be done. It
+	// fails with ErrNotFound, and writes nothing, when
+	// the node does not hold the webhook, or that is not active.
+	HoldWebhook(ctx context.Context, holder, id spend.ID, seen WebhookSeen, lease time.Duration) (*WebhookTask, error)
+	// RecordDelivery records an attempt and what follows from it. A retry that was
+	// put anew meanwhile stays. It fails with ErrNotFound, and writes nothing, when
+	// the node does not hold the webhook.
+	RecordDelivery(ctx context.Context, holder spend.ID, r DeliveryResult) error
+	// ReleaseWebhooks ends all leases of the node.
+	ReleaseWebhooks(ctx context.Context, holder spend.ID) error
+
+	// Deliveries returns a page, newest first.
+	Deliveries(ctx context.Context, q DeliveryQuery) (page []Delivery, more bool, err error)
+	// ReplayDelivery has the event of an attempt tried again, now and as often as a
+	// new one, and returns the attempt, or ErrNotFound, or *EventsRemovedError.
+	ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*Delivery, error)
+	// RetryWebhook has the webhook tried now, with all that waits, and returns how many
+	// events that are, or ErrNotFound. How often they were tried stays.
+	RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error)
+}
 
 // Webhook is an endpoint that events are delivered to (S52).
 type Webhook struct {

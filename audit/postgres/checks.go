@@ -17,7 +17,7 @@ import (
 // costs the planner, whatever is in it.
 const listedPartitions = 16
 
-// ListChecks implements audit.Trail. It looks at checks by their primary key,
+// ListChecks implements audit.Lists. It looks at checks by their primary key,
 // newest first, some partitions at a time, and stops when the page is full or
 // as many were examined as the query says. All is read in one snapshot: what
 // is committed meanwhile moves no position.

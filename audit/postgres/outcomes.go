@@ -21,7 +21,7 @@ const released = `(CASE WHEN c.approval IS NOT NULL THEN EXISTS (
 	CASE WHEN c.approval IS NOT NULL THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id) END)
 	AND o.step = (SELECT max(l.step) FROM outcomes AS l WHERE l.check_id = o.check_id)), false))`
 
-// PassStates implements audit.Trail.
+// PassStates implements audit.Passes.
 func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
 	states := make(map[spend.ID]audit.PassState, len(ids))
 	if len(ids) == 0 {

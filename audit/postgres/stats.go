@@ -59,7 +59,7 @@ func (s *Store) CountChecks(ctx context.Context) error {
 	return nil
 }
 
-// CheckCounts implements audit.Trail. What is counted by minute and what is too new for
+// CheckCounts implements audit.Lists. What is counted by minute and what is too new for
 // that are read in one snapshot.
 func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) (counts []audit.CheckCount, err error) {
 	var refused error

@@ -62,7 +62,7 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 // does not know the value prepares for every partition there is.
 const selectOldestPass = "SELECT first_id($1 - ms) FROM horizon"
 
-// LivePasses implements audit.Trail.
+// LivePasses implements audit.Passes.
 func (s *Store) LivePasses(
 	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
 ) (map[spend.Hash]audit.LivePass, error) {
@@ -87,7 +87,7 @@ func (s *Store) LivePasses(
 	return latest, err
 }
 
-// PagePasses implements audit.Trail.
+// PagePasses implements audit.Passes.
 func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) (page []audit.LivePass, err error) {
 	err = s.read(ctx, "cannot page through passes", func(ctx context.Context, db *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {

@@ -14,7 +14,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Violations implements audit.Trail. What it reads hardly grows with the
+// Violations implements audit.Lists. What it reads hardly grows with the
 // number of violations: the page comes from an index that begins with what the
 // filters compare, and the total is a sum of counts (see CountViolations) and
 // of what they leave out, counted one by one. All is read in one snapshot: the

@@ -7,7 +7,7 @@ import (
 	"spendgate/audit"
 )
 
-// ListChecks implements audit.Trail, in one snapshot.
+// ListChecks implements audit.Lists, in one snapshot.
 func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.CheckPage, err error) {
 	const doing = "cannot list checks"
 	tx, err := s.reader.BeginTx(ctx, nil)

@@ -71,7 +71,7 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 	return nil
 }
 
-// PassStates implements audit.Trail.
+// PassStates implements audit.Passes.
 func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
 	states := make(map[spend.ID]audit.PassState, len(ids))
 	_, err := collect(ctx, s.reader, "cannot look up passes", func(row scanner) (_ struct{}, err error) {

@@ -66,7 +66,7 @@ func tallyRow(row scanner, tally audit.Tally, number *int64) error {
 	return err
 }
 
-// CheckCounts implements audit.Trail, in one snapshot.
+// CheckCounts implements audit.Lists, in one snapshot.
 func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) ([]audit.CheckCount, error) {
 	const doing = "cannot count checks"
 	tx, err := s.reader.BeginTx(ctx, nil)

@@ -173,7 +173,7 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 
 const passColumns = "fingerprint, check_id, claimed_ms, until_ms, decision"
 
-// LivePasses implements audit.Trail.
+// LivePasses implements audit.Passes.
 func (s *Store) LivePasses(
 	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
 ) (map[spend.Hash]audit.LivePass, error) {
@@ -189,7 +189,7 @@ func (s *Store) LivePasses(
 	return latest, err
 }
 
-// PagePasses implements audit.Trail.
+// PagePasses implements audit.Passes.
 func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
 	before = cmp.Or(before, audit.MaxID())
 	return collect(ctx, s.reader, "cannot page through passes", scanPass,
@@ -202,7 +202,7 @@ func scanPass(row scanner) (p audit.LivePass, err error) {
 	return p, err
 }
 
-// Violations implements audit.Trail, in one snapshot.
+// Violations implements audit.Lists, in one snapshot.
 func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
 	var page audit.ViolationPage
 	tx, err := s.reader.BeginTx(ctx, nil)

@@ -1,0 +1,67 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// Keys keeps API keys, by hash only.
+type Keys interface {
+	// CreateKey stores a new key. It raises the generation and records the
+	// change.
+	CreateKey(ctx context.Context, by Actor, k *Key) error
+	// UpdateKey changes what is not nil and returns the record, or ErrNotFound.
+	// It raises the generation and records the change.
+	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
+	// ListKeys returns a page, newest first, below the ID before (zero begins
+	// at the newest), and the count of all keys.
+	ListKeys(ctx context.Context, before spend.ID, limit int) (KeyPage, error)
+	// KeyByHash returns a key's present state, or ErrNotFound.
+	KeyByHash(ctx context.Context, hash spend.Hash) (*Key, error)
+	// Parties returns who stands behind key_ids now; what is no key's is missing.
+	Parties(ctx context.Context, keyIDs []string) (map[string]Party, error)
+	// NoteKeyUses makes each key's LastUsedAt that time unless it is later
+	// already; a use of a key that is not there is passed over. It does not
+	// raise the generation, and may be repeated.
+	NoteKeyUses(ctx context.Context, uses []KeyUse) error
+}
+
+// Key is an API key's record; the raw key is never stored (S25).
+type Key struct {
+	ID           spend.ID
+	Hash         spend.Hash // SHA-256 of the raw key
+	Name         string
+	RateLimitRPM int // requests per minute, 1-10,000
+	Active       bool
+	CreatedAt    time.Time
+	LastUsedAt   time.Time // as far as it was noted; zero when never
+	Grants       spend.Grants
+}
+
+// KeyPage is one page of a listing.
+type KeyPage struct {
+	Keys  []Key
+	More  bool
+	Total int64 // of all pages
+}
+
+// KeyUse is when a key was last used on some node.
+type KeyUse struct {
+	ID spend.ID
+	At time.Time // to the millisecond
+}
+
+// KeyChange is a partial update of a key.
+type KeyChange struct {
+	Active       *bool
+	Name         *string
+	RateLimitRPM *int
+	Grants       spend.GrantsChange
+}
+
+// Empty reports whether there is nothing to change.
+func (c *KeyChange) Empty() bool {
+	return c.Active == nil && c.Name == nil && c.RateLimitRPM == nil && len(c.Grants.Named) == 0
+}

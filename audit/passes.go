@@ -1,0 +1,59 @@
+package audit
+
+import (
+	"context"
+
+	"spendgate/audit/spend"
+)
+
+// Passes are the checks that left fingerprints, for the duplicate guard.
+type Passes interface {
+	// PassStates looks checks up by ID as holders of fingerprints; the absent are
+	// missing from the answer.
+	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]PassState, error)
+	// LivePasses returns, per fingerprint, the latest pass whose UntilMS is
+	// after nowMS and that was not released (PassReleased), of those that were decided as
+	// upTo or better: with Allow of the allowed, with Block of all.
+	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]LivePass, error)
+	// PagePasses walks all passes whose UntilMS is after nowMS and that were not
+	// released, newest ID first, beginning below the ID before (zero begins at the
+	// newest).
+	PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]LivePass, error)
+}
+
+// LivePass is a fingerprint still in force and the check that left it.
+type LivePass struct {
+	Fingerprint spend.Hash
+	CheckID     spend.ID
+	Effect      spend.Effect
+	spend.Pass
+}
+
+// PassState is what a recorded check is as the holder of a fingerprint.
+type PassState int
+
+// The states of a recorded check.
+const (
+	PassFinal      PassState = iota + 1 // there is nothing to release
+	PassReleasable                      // was allowed
+	PassAsking                          // asks for an approval
+	PassExpiring                        // the same, and the approval has expired, which is not recorded yet
+	// PassReleased is of what is no pass: it left no fingerprint, it failed or was voided, or
+	// the use of its approval was, or the expiry of its approval is recorded.
+	PassReleased
+)
+
+// PassStateOf returns the state of a recorded check.
+func PassStateOf(allowed, asks, released, overdue bool) PassState {
+	switch {
+	case released:
+		return PassReleased
+	case overdue:
+		return PassExpiring
+	case asks:
+		return PassAsking
+	case allowed:
+		return PassReleasable
+	}
+	return PassFinal
+}
