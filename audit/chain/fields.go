@@ -84,8 +84,8 @@ const (
 
 // CheckFields returns the columns of a check in the order in which its row is encoded.
 // A format begins with all of the one before it.
-func CheckFields() [checkFields]Field {
-	return [...]Field{
+func CheckFields() []Field {
+	fields := [checkFields]Field{
 		FieldID: {"check_id", UUID}, FieldNode: {"node", UUID}, FieldEpoch: {"epoch", UUID},
 		FieldClaimed: {"claimed_ms", Int64}, FieldUntil: {"until_ms", Int64}, FieldPolicyVersion: {"policy_version", Int32},
 		FieldLatency: {"latency_ms", Int32}, FieldFormat: {"format", Int16}, FieldRequestedType: {"requested_type", Letter},
@@ -100,11 +100,13 @@ func CheckFields() [checkFields]Field {
 		FieldPrincipal: {"principal", Text}, FieldOwner: {"owner", Text}, FieldCharges: {"charges", Text}, FieldApprovalID: {"approval_id", UUID},
 		FieldApproval: {"approval", Text}, FieldNamespace: {"namespace", Text}, FieldShadow: {"shadow", Text},
 	}
+	return fields[:]
 }
 
 // CheckColumns returns the names of CheckFields.
-func CheckColumns() []string {
-	fields := CheckFields()
+func CheckColumns() []string { return namesOf(CheckFields()) }
+
+func namesOf(fields []Field) []string {
 	names := make([]string, len(fields))
 	for i := range fields {
 		names[i] = fields[i].Name
@@ -130,14 +132,7 @@ func ViolationFields() []Field {
 }
 
 // ViolationColumns returns the names of ViolationFields.
-func ViolationColumns() []string {
-	fields := ViolationFields()
-	names := make([]string, len(fields))
-	for i := range fields {
-		names[i] = fields[i].Name
-	}
-	return names
-}
+func ViolationColumns() []string { return namesOf(ViolationFields()) }
 
 // checkFormat is how rows of a format are encoded: its domain, and how many of
 // CheckFields it has. In a table with more columns its rows have null in the others.

@@ -29,12 +29,8 @@ func scanCheck(row pgx.CollectableRow) (*spend.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text := c.Action.Metadata.JSON; text != "" {
-		var faults spend.Faults
-		c.Action.Metadata = spend.ParseMetadata(text, "metadata", &faults)
-		if err := faults.Err(); err != nil {
-			return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
-		}
+	if err := c.ParseMetadata(); err != nil {
+		return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
 	}
 	return c, nil
 }

@@ -59,6 +59,16 @@ func (c *Check) TakesOutcome() bool {
 // Violation reports whether the check is listed as a violation.
 func (c *Check) Violation() bool { return c.Decision.Effect != Allow }
 
+// ParseMetadata completes the metadata of a check that was read from its row.
+func (c *Check) ParseMetadata() error {
+	if c.Action.Metadata.JSON == "" {
+		return nil
+	}
+	var faults Faults
+	c.Action.Metadata = ParseMetadata(c.Action.Metadata.JSON, "metadata", &faults)
+	return faults.Err()
+}
+
 // Pass is the fingerprint that a check left when it passed the duplicate
 // guard, in milliseconds of Redis' clock (S17).
 type Pass struct {

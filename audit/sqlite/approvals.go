@@ -85,7 +85,7 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 		return nil, err
 	}
 	for _, a := range all {
-		if a.Check, err = one(ctx, from, doing, scanCheck, "SELECT "+checkColumns()+" FROM checks WHERE check_id = ?",
+		if a.Check, err = one(ctx, from, doing, scanCheck, "SELECT "+checkColumns.String()+" FROM checks WHERE check_id = ?",
 			a.Check.ID[:]); err != nil {
 			return nil, err
 		}

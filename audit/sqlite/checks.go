@@ -38,7 +38,7 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 		w.and("(SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.step DESC LIMIT 1) = ?", string(q.Outcome))
 	}
 	w.within(q.Bounds)
-	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns()+" FROM (SELECT *"+examined+
+	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns.String()+" FROM (SELECT *"+examined+
 		"?) AS examined WHERE true"+w.text+
 		" ORDER BY check_id DESC LIMIT ?", append(w.args, q.Limit+1)...)
 	if err != nil {

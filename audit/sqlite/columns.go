@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -14,35 +15,106 @@ import (
 // statement costs more than a row.
 const rowsPerInsert = 16
 
-// checkColumns returns the columns of a check, as a query lists them.
-func checkColumns() string { return strings.Join(chain.CheckColumns(), ", ") }
+// columns are those of checks, or of their violations: both are fields of a check, in their
+// order (chain.CheckFields). Numbers are kept as integers, amounts as texts, and words
+// where PostgreSQL has letters.
+type columns struct {
+	fields []chain.Field
+	forms  []form
+	words  []map[byte]string // of letters; nil of other fields
+}
 
-const violationColumns = `id, agent_id, policy_id, policy_version, action_type, amount, currency,
+var (
+	checkColumns     = columnsOf(chain.CheckFields())
+	violationColumns = columnsOf(chain.ViolationFields())
+)
+
+func columnsOf(fields []chain.Field) columns {
+	c := columns{fields: fields, forms: formsOf(fields), words: make([]map[byte]string, len(fields))}
+	for i, f := range fields {
+		if f.Kind != chain.Letter {
+			continue
+		}
+		c.words[i] = make(map[byte]string)
+		for word, letter := range lettersOf(f.Name) {
+			c.words[i][letter] = word
+		}
+	}
+	return c
+}
+
+// String returns the columns as a query lists them.
+func (c columns) String() string {
+	names := make([]string, len(c.fields))
+	for i, f := range c.fields {
+		names[i] = f.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// values returns what is kept of encoded fields. Those that are not there are null.
+func (c columns) values(fields [][]byte) []any {
+	values := make([]any, len(c.fields))
+	for i, field := range fields {
+		if field == nil {
+			continue
+		}
+		switch c.fields[i].Kind {
+		case chain.UUID, chain.Bytes:
+			values[i] = field
+		case chain.Int16:
+			values[i] = int64(int16(binary.BigEndian.Uint16(field)))
+		case chain.Int32:
+			values[i] = int64(int32(binary.BigEndian.Uint32(field)))
+		case chain.Int64:
+			values[i] = int64(binary.BigEndian.Uint64(field))
+		case chain.Letter:
+			values[i] = c.words[i][field[0]]
+		case chain.Text, chain.Amount:
+			values[i] = string(field)
+		}
+	}
+	return values
+}
+
+// scan returns the values of a row as they are kept.
+func (c columns) scan(row scanner) ([]any, error) {
+	values, into := make([]any, len(c.fields)), make([]any, len(c.fields))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	return values, row.Scan(into...)
+}
+
+const listedViolationColumns = `id, agent_id, policy_id, policy_version, action_type, amount, currency,
 	counterparty, decision, rule_id, rule_description, confidence, latency_ms`
-
-// storedViolationColumns also has what is not answered but asked for.
-const storedViolationColumns = violationColumns + ", key_id, principal, owner"
 
 func insertInto(table, columns string, rows int) string {
 	marks := "(?" + strings.Repeat(",?", strings.Count(columns, ",")) + ")"
 	return "INSERT INTO " + table + " (" + columns + ") VALUES " + marks + strings.Repeat(","+marks, rows-1)
 }
 
-// appendCheck adds the values of checkColumns.
-func appendCheck(args []any, c *spend.Check) []any {
-	a, d := &c.Action, &c.Decision
-	var claimed, until any
-	if c.Pass.Passed() {
-		claimed, until = c.Pass.ClaimedMS, c.Pass.UntilMS
+// rowsOf returns what is inserted for checks and for their violations. It refuses what
+// PostgreSQL refuses, so that both stores keep the same values: text is UTF-8 without U+0000.
+func rowsOf(checks []*spend.Check) (rows, violations [][]any, err error) {
+	for _, c := range checks {
+		fields, err := chain.ParseCheckRow(nil, chain.AppendCheck(nil, c, c.Format()))
+		if err != nil {
+			return nil, nil, err
+		}
+		row := checkColumns.values(fields)
+		if err := storable(c.ID, row...); err != nil {
+			return nil, nil, err
+		}
+		rows = append(rows, row)
+		if copied, is := chain.ViolationOf(nil, fields); is {
+			if fields, err = chain.ParseRow(nil, copied); err != nil {
+				return nil, nil, err
+			}
+			violations = append(violations, violationColumns.values(fields))
+		}
 	}
-	return append(args, c.ID[:], c.Fence.Node[:], c.Fence.Epoch[:], claimed, until, d.PolicyVersion, c.LatencyMS,
-		c.Format(), orNull(a.Type.String()), c.ActionType.String(), d.Effect.String(), d.Confidence.String(),
-		a.Amount.String(), c.Fingerprint[:], c.RequestSHA[:], a.Currency,
-		a.AgentID, a.PolicyID, a.Counterparty, orNull(a.PaymentMethod), orNull(a.MerchantOrVendor), orNull(a.ReasonText),
-		orNull(a.IdempotencyKey), orNull(a.Metadata.JSON), orNull(string(d.Reason)), orNull(d.RuleID), orNull(d.RuleDescription),
-		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner),
-		orNull(string(c.AppendTaken(nil))), idOrNull(a.ApprovalID), orNull(c.Approval.Text()), orNull(c.Namespace),
-		orNull(string(c.Shadow.AppendText(nil))))
+	return rows, violations, nil
 }
 
 func idOrNull(id spend.ID) any {
@@ -59,72 +131,40 @@ func hashOrNull(h spend.Hash) any {
 	return h[:]
 }
 
-// appendViolation adds the values of storedViolationColumns.
-func appendViolation(args []any, c *spend.Check) []any {
-	a, d := &c.Action, &c.Decision
-	return append(args, c.ID[:], a.AgentID, a.PolicyID, d.PolicyVersion, c.ActionType.String(), a.Amount.String(),
-		a.Currency, a.Counterparty, d.Effect.String(), d.RuleID, d.RuleDescription, d.Confidence.String(), c.LatencyMS,
-		c.KeyID, orNull(c.Principal), orNull(c.Owner))
-}
-
-// checkText refuses what Postgres refuses, so that both stores keep the same
-// values: text is UTF-8 without U+0000.
-func checkText(c *spend.Check) error {
-	a, d := &c.Action, &c.Decision
-	return storable(c.ID, a.AgentID, a.PolicyID, a.Currency, a.Counterparty, a.PaymentMethod, a.MerchantOrVendor,
-		a.ReasonText, a.IdempotencyKey, a.Metadata.JSON, string(d.Reason), d.RuleID, d.RuleDescription, d.Message,
-		d.NextStep, c.KeyID, c.RequestID, c.Principal, c.Owner, c.Namespace)
-}
-
-// outcomeText is checkText of an outcome.
+// outcomeText refuses text of an outcome as rowsOf does.
 func outcomeText(o *spend.Outcome) error {
 	return storable(o.CheckID, o.Reference, o.Note, o.KeyID, o.Principal, o.RequestID)
 }
 
-func storable(check spend.ID, texts ...string) error {
-	for _, s := range texts {
-		if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
+func storable(check spend.ID, values ...any) error {
+	for _, value := range values {
+		if s, is := value.(string); is && (strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s)) {
 			return &audit.RowError{Err: fmt.Errorf("check %s: text is not UTF-8 without U+0000", check.Text(spend.PrefixCheck))}
 		}
 	}
 	return nil
 }
 
-// scanCheck reads checkColumns.
+// scanCheck reads checkColumns in the form in which they are hashed.
 func scanCheck(row scanner) (*spend.Check, error) {
-	c, format := new(spend.Check), 0
-	a, d := &c.Action, &c.Decision
-	err := row.Scan(blob(c.ID[:]), blob(c.Fence.Node[:]), blob(c.Fence.Epoch[:]), (*integer)(&c.Pass.ClaimedMS), (*integer)(&c.Pass.UntilMS),
-		&d.PolicyVersion, &c.LatencyMS, &format,
-		parsed(func(text string) error {
-			a.Type, _ = spend.ParseActionType(text) // null is Unspecified
-			return nil
-		}), known(&c.ActionType, spend.ParseActionType), known(&d.Effect, spend.ParseEffect), known(&d.Confidence, spend.ParseConfidence),
-		parse(&a.Amount, spend.ParseAmount), blob(c.Fingerprint[:]), blob(c.RequestSHA[:]), &a.Currency,
-		&a.AgentID, &a.PolicyID, &a.Counterparty, (*text)(&a.PaymentMethod), (*text)(&a.MerchantOrVendor), (*text)(&a.ReasonText),
-		(*text)(&a.IdempotencyKey), parse(&a.Metadata, parseMetadata), (*text)(&d.Reason), (*text)(&d.RuleID), (*text)(&d.RuleDescription),
-		(*text)(&d.Message), (*text)(&d.NextStep), &c.KeyID, &c.RequestID, (*text)(&c.Principal), (*text)(&c.Owner),
-		parse(&c.Charges, func(text string) ([]spend.Charge, error) { return spend.ParseTaken(a.PolicyID, text) }),
-		blob(a.ApprovalID[:]), parse(&c.Approval, spend.ParseApprovalRequest), (*text)(&c.Namespace), parse(&c.Shadow, spend.ParseShadow))
-	if err == nil && format != int(c.Format()) {
-		err = fmt.Errorf("its format is %d, and it has the columns of format %d", format, c.Format())
+	values, err := checkColumns.scan(row)
+	if err != nil {
+		return nil, err
+	}
+	c, err := chain.ParseCheck(encodeRow(checkColumns.forms, values))
+	if err == nil {
+		err = c.ParseMetadata()
+	}
+	if err == nil && values[chain.FieldFormat] != int64(c.Format()) {
+		err = fmt.Errorf("its format is %d, and it has the columns of format %d", values[chain.FieldFormat], c.Format())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
+		return nil, fmt.Errorf("check %x: %w", values[chain.FieldID], err)
 	}
 	return c, nil
 }
 
-func parseMetadata(text string) (m spend.Metadata, err error) {
-	if text == "" {
-		return m, nil
-	}
-	var faults spend.Faults
-	m = spend.ParseMetadata(text, "metadata", &faults)
-	return m, faults.Err()
-}
-
-// scanViolation reads violationColumns.
+// scanViolation reads listedViolationColumns.
 func scanViolation(row scanner) (v audit.Violation, err error) {
 	err = row.Scan(blob(v.ID[:]), &v.AgentID, &v.PolicyID, &v.PolicyVersion, known(&v.ActionType, spend.ParseActionType),
 		parse(&v.Amount, spend.ParseAmount),

@@ -212,7 +212,7 @@ func takeDraft(tx *sql.Tx, draft int64, c *spend.Charge) error {
 // Shadowed implements audit.Drafts.
 func (s *Store) Shadowed(ctx context.Context, q audit.ShadowQuery) ([]*spend.Check, error) {
 	low, before := audit.FirstID(q.Since.UnixMilli()), cmp.Or(q.Before, audit.MaxID())
-	return collect(ctx, s.reader, "cannot read what a draft judged", scanCheck, "SELECT "+checkColumns()+
+	return collect(ctx, s.reader, "cannot read what a draft judged", scanCheck, "SELECT "+checkColumns.String()+
 		" FROM checks WHERE policy_id = ? AND check_id >= ? AND check_id < ? AND shadow IS NOT NULL AND shadow ->> 'draft' = ? "+
 		"ORDER BY check_id DESC LIMIT ?",
 		q.PolicyID, low[:], before[:], q.Draft, q.Limit)

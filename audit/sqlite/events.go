@@ -42,7 +42,7 @@ func (s *Store) EventsHead(ctx context.Context) (int64, error) {
 // ViolationsOf implements audit.EventSources.
 func (s *Store) ViolationsOf(ctx context.Context, ids []spend.ID) ([]audit.Violation, error) {
 	return collect(ctx, s.reader, "cannot look up violations", scanViolation,
-		"SELECT "+violationColumns+" FROM violations WHERE id IN ("+marks(len(ids))+")", idArgs(ids)...)
+		"SELECT "+listedViolationColumns+" FROM violations WHERE id IN ("+marks(len(ids))+")", idArgs(ids)...)
 }
 
 // OutcomesOf implements audit.EventSources.

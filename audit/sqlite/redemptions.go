@@ -46,7 +46,7 @@ func noteRedemption(tx *sql.Tx, o *spend.Outcome) (err error) {
 // Untouched implements audit.Redemptions.
 func (s *Store) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
 	return collect(ctx, s.reader, "cannot look up checks", scanCheck,
-		"SELECT "+checkColumns()+" FROM checks AS c WHERE check_id IN ("+marks(len(ids))+`)
+		"SELECT "+checkColumns.String()+" FROM checks AS c WHERE check_id IN ("+marks(len(ids))+`)
 		AND NOT EXISTS (SELECT 1 FROM outcomes AS o WHERE o.check_id = c.check_id)`, idArgs(ids)...)
 }
 

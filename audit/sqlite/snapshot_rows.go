@@ -68,33 +68,43 @@ func words[T ~string](letter func(T) byte, values ...T) form {
 }
 
 // indexed gives each value its letter among those that stand at its index.
-func indexed[T ~int | ~uint8](letters string, first T, name func(T) string) form {
+func indexed[T ~int | ~uint8](letters string, first T, name func(T) string) map[string]byte {
 	named := make(map[string]byte)
 	for v := first; int(v) < len(letters); v++ {
 		named[name(v)] = letters[v]
 	}
-	return letterOf(named)
+	return named
 }
 
 // formsOf returns how the columns of checks, or of violations, are encoded.
 func formsOf(fields []chain.Field) []form {
-	byName := map[string]form{
-		"requested_type": indexed(chain.TypeLetters, spend.Unspecified+1, spend.ActionType.String),
-		"action_type":    indexed(chain.TypeLetters, spend.Unspecified+1, spend.ActionType.String),
-		"decision":       indexed(chain.EffectLetters, spend.Allow, spend.Effect.String),
-		"confidence":     indexed(chain.ConfidenceLetters, spend.Low, spend.Confidence.String),
-	}
-	byKind := map[chain.Kind]form{chain.Int16: int16Of, chain.Int32: int32Of}
 	forms := make([]form, len(fields))
 	for i, f := range fields {
-		if forms[i] = byName[f.Name]; forms[i] == nil {
-			forms[i] = byKind[f.Kind]
-		}
-		if forms[i] == nil {
+		switch f.Kind {
+		case chain.Int16:
+			forms[i] = int16Of
+		case chain.Int32:
+			forms[i] = int32Of
+		case chain.Letter:
+			forms[i] = letterOf(lettersOf(f.Name))
+		default:
 			forms[i] = plain
 		}
 	}
 	return forms
+}
+
+// lettersOf returns the letters of what a field may be, by its words.
+func lettersOf(field string) map[string]byte {
+	switch field {
+	case "requested_type", "action_type":
+		return indexed(chain.TypeLetters, spend.Unspecified+1, spend.ActionType.String)
+	case "decision":
+		return indexed(chain.EffectLetters, spend.Allow, spend.Effect.String)
+	case "confidence":
+		return indexed(chain.ConfidenceLetters, spend.Low, spend.Confidence.String)
+	}
+	return nil
 }
 
 // outcomeForms are those of chain.OutcomeColumns.
@@ -125,11 +135,17 @@ func (s *Snapshot) encoded(ctx context.Context, of encoding, each func([]byte) e
 		if err := row.Scan(into...); err != nil {
 			return err
 		}
-		for i, form := range of.forms {
-			values[i] = encodable(form(values[i]))
-		}
-		return each(chain.EncodeRow(values...))
+		return each(encodeRow(of.forms, values))
 	}, "SELECT "+strings.Join(of.columns, ", ")+" FROM "+of.table+" "+which, args...)
+}
+
+// encodeRow encodes values, each in its form, in whose place they are.
+func encodeRow(forms []form, values []any) []byte {
+	encoded := make([]any, len(values))
+	for i, form := range forms {
+		encoded[i] = encodable(form(values[i]))
+	}
+	return chain.EncodeRow(encoded...)
 }
 
 // encodable is the value, or its text if nothing was ever recorded so.
@@ -142,14 +158,13 @@ func encodable(value any) any {
 
 // Rows implements verify.Evidence.
 func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	fields := chain.CheckFields()
-	return s.encoded(ctx, encoding{"checks", chain.CheckColumns(), formsOf(fields[:])}, each,
+	return s.encoded(ctx, encoding{"checks", chain.CheckColumns(), checkColumns.forms}, each,
 		"WHERE check_id BETWEEN ? AND ? ORDER BY check_id", r.Low[:], r.High[:])
 }
 
 // Violations implements verify.Evidence.
 func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.encoded(ctx, encoding{"violations", chain.ViolationColumns(), formsOf(chain.ViolationFields())}, each,
+	return s.encoded(ctx, encoding{"violations", chain.ViolationColumns(), violationColumns.forms}, each,
 		"WHERE id BETWEEN ? AND ? ORDER BY id", r.Low[:], r.High[:])
 }
 

@@ -128,10 +128,10 @@ func (s *Store) prepare(ctx context.Context) error {
 		stmt **sql.Stmt
 		text string
 	}{
-		{&s.insertCheck, insertInto("checks", checkColumns(), 1)},
-		{&s.insertChecks, insertInto("checks", checkColumns(), rowsPerInsert)},
-		{&s.insertViolation, insertInto("violations", storedViolationColumns, 1)},
-		{&s.insertViolations, insertInto("violations", storedViolationColumns, rowsPerInsert)},
+		{&s.insertCheck, insertInto("checks", checkColumns.String(), 1)},
+		{&s.insertChecks, insertInto("checks", checkColumns.String(), rowsPerInsert)},
+		{&s.insertViolation, insertInto("violations", violationColumns.String(), 1)},
+		{&s.insertViolations, insertInto("violations", violationColumns.String(), rowsPerInsert)},
 		{&s.insertKey, insertKey},
 		{&s.insertBatch, insertBatch},
 	} {

@@ -31,10 +31,9 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	default:
 		return nil
 	}
-	for _, c := range checks {
-		if err := checkText(c); err != nil {
-			return err
-		}
+	rows, violations, err := rowsOf(checks)
+	if err != nil {
+		return err
 	}
 	for _, o := range outcomes {
 		if err := outcomeText(o); err != nil {
@@ -54,11 +53,10 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		if err := s.addLink(tx, fence.Node, link); err != nil {
 			return err
 		}
-		if err := insert(tx, s.insertCheck, s.insertChecks, checks, appendCheck); err != nil {
+		if err := insert(tx, s.insertCheck, s.insertChecks, rows); err != nil {
 			return err
 		}
-		violations := slices.DeleteFunc(slices.Clone(checks), func(c *spend.Check) bool { return !c.Violation() })
-		if err := insert(tx, s.insertViolation, s.insertViolations, violations, appendViolation); err != nil {
+		if err := insert(tx, s.insertViolation, s.insertViolations, violations); err != nil {
 			return err
 		}
 		if err := insertApprovals(tx, checks); err != nil {
@@ -130,23 +128,17 @@ func (s *Store) insertKeys(tx *sql.Tx, checks []*spend.Check, now time.Time) err
 	return nil
 }
 
-// insert writes a row per check, rowsPerInsert at a time while there are as
-// many left.
-func insert(tx *sql.Tx, one, many *sql.Stmt, checks []*spend.Check, values func([]any, *spend.Check) []any) error {
-	var args []any
-	for len(checks) > 0 {
+// insert writes rows, rowsPerInsert at a time while there are as many left.
+func insert(tx *sql.Tx, one, many *sql.Stmt, rows [][]any) error {
+	for len(rows) > 0 {
 		stmt, n := one, 1
-		if len(checks) >= rowsPerInsert {
+		if len(rows) >= rowsPerInsert {
 			stmt, n = many, rowsPerInsert
 		}
-		args = args[:0]
-		for _, c := range checks[:n] {
-			args = values(args, c)
-		}
-		if _, err := tx.Stmt(stmt).Exec(args...); err != nil { //nolint:sqlclosecheck // closed with the transaction
+		if _, err := tx.Stmt(stmt).Exec(slices.Concat(rows[:n]...)...); err != nil { //nolint:sqlclosecheck // closed with the transaction
 			return err
 		}
-		checks = checks[n:]
+		rows = rows[n:]
 	}
 	return nil
 }
@@ -154,7 +146,7 @@ func insert(tx *sql.Tx, one, many *sql.Stmt, checks []*spend.Check, values func(
 // Checks implements audit.Trail.
 func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
 	return collect(ctx, s.reader, "cannot look up checks", scanCheck,
-		"SELECT "+checkColumns()+" FROM checks WHERE check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
+		"SELECT "+checkColumns.String()+" FROM checks WHERE check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
 }
 
 // CheckIDsByKey implements audit.Trail.
@@ -227,7 +219,7 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 		w.and("id < ?", q.Before[:])
 	}
 	page.Violations, err = collect(ctx, tx, "cannot list violations", scanViolation,
-		"SELECT "+violationColumns+" FROM violations"+w.text+" ORDER BY id DESC LIMIT ?", append(w.args, q.Limit+1)...)
+		"SELECT "+listedViolationColumns+" FROM violations"+w.text+" ORDER BY id DESC LIMIT ?", append(w.args, q.Limit+1)...)
 	page.Violations, page.More = audit.Cut(page.Violations, q.Limit)
 	return page, err
 }
