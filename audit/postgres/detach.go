@@ -28,7 +28,7 @@ type DetachOptions struct {
 
 	Report func(Detached)       // is told of each day or month that is done
 	Found  func(verify.Finding) // is told what is wrong with one, which then stays
-	Left   func(Unfolded)       // is told in the end what of the chains could not be folded
+	Left   func(NotFolded)      // is told in the end what of the chains could not be folded
 
 	// step is told what comes next; tests end the process there.
 	step func(string)

@@ -129,8 +129,8 @@ func TestFold(t *testing.T) {
 		t.Fatal(err)
 	}
 	counts := l.counted(t)
-	var left []Unfolded
-	done, found, err := l.fold(t, func(o *DetachOptions) { o.Left = func(u Unfolded) { left = append(left, u) } })
+	var left []NotFolded
+	done, found, err := l.fold(t, func(o *DetachOptions) { o.Left = func(u NotFolded) { left = append(left, u) } })
 	if err != nil || len(found) > 0 || len(done) != 4 {
 		t.Fatalf("%+v, %v, %v", done, found, err)
 	}
@@ -139,7 +139,7 @@ func TestFold(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	if n := l.left(t); n != 1 || len(left) != 1 || left[0] != (Unfolded{Last: 6}) { // the other chains have one each
+	if n := l.left(t); n != 1 || len(left) != 1 || left[0] != (NotFolded{Last: 6}) { // the other chains have one each
 		t.Errorf("%d batches of the chain are left, %+v", n, left)
 	}
 	l.proved(t)
@@ -255,8 +255,8 @@ func TestFoldKeepsWhatIsNeeded(t *testing.T) {
 	late := l.commit(t, time.Now()) // its clock was set
 	l.commit(t, l.first.Add(time.Hour))
 	l.commit(t, l.first.Add(2*time.Hour))
-	var left Unfolded
-	done, _, err := l.fold(t, func(o *DetachOptions) { o.Left = func(u Unfolded) { left = u } })
+	var left NotFolded
+	done, _, err := l.fold(t, func(o *DetachOptions) { o.Left = func(u NotFolded) { left = u } })
 	if err != nil || len(done) != 4 || done[2].Rows != 4 || l.left(t) != 3 || left.Behind != 1 || left.Last != 7 {
 		t.Errorf("%+v, %v, %d left, %+v", done, err, l.left(t), left)
 	}

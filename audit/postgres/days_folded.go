@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+)
+
+// lastFolded is the last day whose batches were folded; zero when none were.
+func (d *days) lastFolded(ctx context.Context) (day time.Time, err error) {
+	var last *time.Time
+	if err = d.conn.QueryRow(ctx, "SELECT max(day) FROM folded_chains").Scan(&last); err != nil {
+		return day, fmt.Errorf("cannot tell which batches were folded: %w", err)
+	}
+	if last != nil {
+		day = *last
+	}
+	return day, nil
+}
+
+// foldedHeads are the heads of the last batches that were folded, by chain.
+func (d *days) foldedHeads(ctx context.Context) (map[spend.ID]spend.Hash, error) {
+	heads := make(map[spend.ID]spend.Hash)
+	var chainID spend.ID
+	var head spend.Hash
+	rows, _ := d.conn.Query(ctx, "SELECT DISTINCT ON (chain_id) chain_id, head FROM folded_chains ORDER BY chain_id, to_seq DESC")
+	// the rows return the error of Query
+	_, err := pgx.ForEachRow(rows, []any{uuid(&chainID), bytea(&head)}, func() error {
+		heads[chainID] = head
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the folded heads: %w", err)
+	}
+	return heads, nil
+}
+
+// foldable are the batches that can leave with a day.
+func (d *days) foldable(ctx context.Context, one day) (spans []foldSpan, err error) {
+	var s foldSpan
+	rows, _ := d.conn.Query(ctx, "SELECT chain_id, from_seq, to_seq, low FROM foldable_batches($1) ORDER BY chain_id", one.date)
+	// the rows return the error of Query
+	_, err = pgx.ForEachRow(rows, []any{uuid(&s.Chain), &s.From, &s.To, uuid(&s.low)}, func() error {
+		spans = append(spans, s)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell which batches can leave: %w", err)
+	}
+	return spans, nil
+}
+
+// batchesAtOnce bounds a reading of batches.
+const batchesAtOnce = 10_000
+
+// selectFolded are batches as an archive has them, with the texts of the outcomes that they list.
+const selectFolded = `SELECT b.chain_id, b.seq, b.version, b.first_id, b.last_id, b.head, b.entries, (
+		SELECT json_agg(json_build_array(replace(o.outcome_id::text, '-', ''), o.reference, o.note) ORDER BY o.outcome_id)::text
+		FROM generate_series(1, octet_length(b.entries) - 15, 48) AS at
+		JOIN outcomes AS o ON o.outcome_id = encode(substring(b.entries FROM at FOR 16), 'hex')::uuid
+		WHERE get_byte(b.entries, at + 5) >> 4 = 8 AND (o.reference IS NOT NULL OR o.note IS NOT NULL))
+	FROM batches AS b WHERE b.chain_id = '%s' AND b.seq BETWEEN %d AND %d ORDER BY b.seq`
+
+// batches reads some of each chain, piece by piece.
+func (d *days) batches(ctx context.Context, spans []foldSpan) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for _, s := range spans {
+			for at := s.From; at <= s.To; at += batchesAtOnce {
+				query := fmt.Sprintf(selectFolded, s.Chain.Text(""), at, min(s.To, at+batchesAtOnce-1))
+				if !d.copyRows(ctx, "batches", query, yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// countChecks has all batches counted that are there.
+func (d *days) countChecks(ctx context.Context) error {
+	for complete := false; !complete; {
+		begun := time.Now()
+		_, all, err := countSome(ctx, d.conn, "SELECT count_checks($1)")
+		if err != nil {
+			return fmt.Errorf("cannot count checks: %w", err)
+		}
+		if complete = all; complete {
+			return nil
+		}
+		if err := rest(ctx, begun); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// foldChains notes the folds, and deletes their batches, in one transaction.
+func (d *days) foldChains(ctx context.Context, one day, manifest spend.Hash, folds []verify.Fold) error {
+	chains, from, to, entries := make([][16]byte, len(folds)), make([]int64, len(folds)), make([]int64, len(folds)), make([]int64, len(folds))
+	previous, heads, signatures := make([][]byte, len(folds)), make([][]byte, len(folds)), make([][]byte, len(folds))
+	var batches, deleted int64
+	for i, f := range folds {
+		chains[i], from[i], to[i], entries[i] = f.Chain, f.From, f.To, f.Entries
+		previous[i], heads[i], signatures[i] = f.Previous[:], f.Head[:], f.Signature
+		batches += f.To - f.From + 1
+	}
+	err := pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `SELECT fold_chains($1, $2, ARRAY(
+				SELECT ROW(f.chain_id, f.from_seq, f.to_seq, f.previous, f.head, f.entries, $1::date, $2::bytea, f.signature, now())::folded_chains
+				FROM unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bigint[], $9::bytea[])
+					AS f (chain_id, from_seq, to_seq, previous, head, entries, signature)))`,
+			one.date, manifest[:], chains, from, to, previous, heads, entries, signatures).Scan(&deleted)
+		if err == nil && deleted != batches {
+			err = fmt.Errorf("%d batches were deleted, and the archive has %d", deleted, batches)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot fold: %w", err)
+	}
+	return nil
+}
+
+// vacuumFolded takes deleted rows, and the texts of outcomes that were emptied, out of pages and
+// indexes. TRUNCATE would stop commits.
+func (d *days) vacuumFolded(ctx context.Context) error {
+	if _, err := d.conn.Exec(ctx, "VACUUM (TRUNCATE false) batches, outcomes"); err != nil {
+		return fmt.Errorf("cannot vacuum batches and outcomes: %w", err)
+	}
+	return nil
+}
+
+// NotFolded are batches that list nothing of a day or later, and are here still.
+type NotFolded struct {
+	Last   int64 // the last of their chains
+	Behind int64 // that follow one which lists something later
+}
+
+// notFolded counts those before a date.
+func (d *days) notFolded(ctx context.Context, before time.Time) (u NotFolded, err error) {
+	err = d.conn.QueryRow(ctx, `SELECT count(*) FILTER (WHERE last), count(*) FILTER (WHERE NOT last) FROM (
+			SELECT NOT EXISTS (SELECT FROM batches AS n WHERE n.chain_id = b.chain_id AND n.seq > b.seq) AS last
+			FROM batches AS b WHERE b.last_id < $1) AS old`, [16]byte(audit.FirstID(before.UnixMilli()))).Scan(&u.Last, &u.Behind)
+	if err != nil {
+		err = fmt.Errorf("cannot count the batches that are left: %w", err)
+	}
+	return u, err
+}
