@@ -271,18 +271,18 @@ func (s *summing) charge(c *spend.Check, ch *spend.Charge, last *spend.Outcome) 
 	if !ch.NoCurrency {
 		k.currency = cmp.Or(by.currency, c.Action.Currency)
 	}
-	effect := last.Effect(ch)
+	corrected := last.Corrected(ch)
 	amount := spend.Total{}
 	if !ch.NoCurrency {
-		amount, _ = ch.Amount.Total().Plus(effect.Over).Minus(effect.Back) // no more is given back than was taken
+		amount, _ = ch.Amount.Total().Plus(corrected.Over).Minus(corrected.Back) // no more is given back than was taken
 	}
 	one := s.line(k)
 	one.Since, one.Per = ch.Since, ch.Subject
 	if k.window.StartMS > 0 {
 		one.WindowStart = time.UnixMilli(k.window.StartMS)
 	}
-	one.add(c, amount, 1-effect.Count)
-	s.hold(ch, spend.Usage{Used: amount, Count: 1 - effect.Count})
+	one.add(c, amount, 1-corrected.Count)
+	s.hold(ch, spend.Usage{Used: amount, Count: 1 - corrected.Count})
 	s.windows[k.window].by = by
 }
 

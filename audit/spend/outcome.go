@@ -222,13 +222,13 @@ func (c Correction) Plus(d Correction) Correction {
 // Correction returns what the report changes of a charge of its check, beside what the
 // report before changed.
 func (o *Outcome) Correction(charge *Charge) Correction {
-	before := o.Follows.Effect(charge)
-	return o.Effect(charge).Plus(Correction{Back: before.Over, Over: before.Back, Count: -before.Count})
+	before := o.Follows.Corrected(charge)
+	return o.Corrected(charge).Plus(Correction{Back: before.Over, Over: before.Back, Count: -before.Count})
 }
 
-// Effect returns what the check and its reports up to this one took less, or more, than
+// Corrected returns what the check and its reports up to this one took less, or more, than
 // the charge. A budget without a currency counted no amount; nil is no report.
-func (o *Outcome) Effect(charge *Charge) (c Correction) {
+func (o *Outcome) Corrected(charge *Charge) (c Correction) {
 	switch {
 	case o == nil:
 		return c

@@ -74,7 +74,7 @@ type counts struct {
 // take adds what a check took from a counter, as it was corrected: no outcome gives
 // back more.
 func (s *counts) take(policyID string, version int, c *spend.Charge, became *course) error {
-	by := became.last.Effect(c)
+	by := became.last.Corrected(c)
 	one := &counted{
 		counterKey: counterKey{c.Counter.ID, c.Counter.StartMS}, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
 		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, Count: 1 - by.Count,

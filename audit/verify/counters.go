@@ -48,7 +48,7 @@ func (s *slice) take(fields [][]byte, c *course, intact bool) error {
 		if err := v.meet(string(fields[chain.FieldPolicyID]), &taken[i], principal.PrincipalName()); err != nil {
 			return err
 		}
-		v.usages.take(id.Time(), &taken[i], c)
+		v.bounds.take(id.Time(), &taken[i], c)
 		if v.ended(taken[i].EndMS) {
 			continue
 		}

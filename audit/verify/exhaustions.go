@@ -93,14 +93,14 @@ const unlessLate = "; or a commit was held up, or a clock was off"
 
 func exhaustionName(id spend.ID) string { return "exhaustion " + id.Text("") }
 
-// loadExhaustions reads for which counters checks are added up (see usages), before the
+// loadExhaustions reads for which counters checks are added up (see bounds), before the
 // checks are read.
 func (v *verifier) loadExhaustions(ctx context.Context) error {
 	if !v.whole() {
 		return nil
 	}
 	return v.o.Evidence.Exhaustions(ctx, func(e Exhaustion) error {
-		v.usages.expect(&e)
+		v.bounds.expect(&e)
 		return nil
 	})
 }
@@ -172,23 +172,23 @@ func (v *verifier) termsFault(e *Exhaustion) string {
 
 // usageFault says that checks had taken less, or more, than is noted.
 func (v *verifier) usageFault(e *Exhaustion) string {
-	u := v.usages.of(e)
-	if u == nil {
+	b := v.bounds.of(e)
+	if b == nil {
 		return ""
 	}
-	if u.late() {
+	if b.late() {
 		return fmt.Sprintf("it is noted at %s, when its window was over%s", stamp(e.At), unlessLate)
 	}
-	if _, unread := v.tally.unreadIn(u.span()); unread {
+	if _, unread := v.tally.unreadIn(b.span()); unread {
 		return ""
 	}
 	used, err := spend.ParseTotal(e.Used)
-	if err == nil && used.Cmp(u.low) >= 0 && used.Cmp(u.high) <= 0 && e.Count >= u.lowCount && e.Count <= u.highCount {
+	if err == nil && used.Cmp(b.low) >= 0 && used.Cmp(b.high) <= 0 && e.Count >= b.lowCount && e.Count <= b.highCount {
 		return ""
 	}
 	return fmt.Sprintf("it is noted that %s was used, by %d checks; recorded checks had taken between %s and %s by %s, "+
 		"between %d and %d of them%s",
-		e.Used, e.Count, u.low, u.high, stamp(e.At), u.lowCount, u.highCount,
+		e.Used, e.Count, b.low, b.high, stamp(e.At), b.lowCount, b.highCount,
 		unlessLate)
 }
 

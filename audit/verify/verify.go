@@ -103,7 +103,7 @@ type verifier struct {
 	met      counts // the principals whose checks took from counters
 	terms    map[budgetSince]*terms
 	odd      map[string]bool // policies with a version that is not as it was recorded
-	usages   usages
+	bounds   bounds
 
 	approvals approvals
 	feed      keptFeed

@@ -8,6 +8,7 @@ memory: it is there to prove the document right. Needs psql and nothing but Pyth
 """
 import argparse
 import base64
+import bisect
 import datetime
 import gzip
 import hashlib
@@ -580,7 +581,9 @@ class Verifier:
             fits = (begin <= at_ms + minute and (until is None or until >= at_ms - minute) and noted == of for _, begin, until, *of in terms)
             if agent != self.agent(names) or not any(fits):
                 return False
-        window = [c for c in self.charges.get(counter, ()) if (c[0] >= start - 60 * bucket if bucket else c[0] == start)]
+        charges = self.charges.get(counter, ())  # sorted
+        last = start + bucket + 3 * minute if bucket else start  # of a bucket that begins later nothing is counted
+        window = charges[bisect.bisect_left(charges, (start - 60 * bucket,)):bisect.bisect_left(charges, (last + 1,))]
         end = start + bucket if bucket else max((c[2] for c in window), default=0)
         if end and at // 1000 > end + minute:
             return False
@@ -645,6 +648,8 @@ class Verifier:
                     names[1], names[0], names[2], names[3], who.decode()))
 
         used_up = {}
+        for charges in self.charges.values():
+            charges.sort()
         for key, (names, bucket, end, used, count) in self.taken.items():
             if not bucket and not 0 < end <= removable and self.used_up(key, names):
                 used_up[key] = "exhaustion of " + name(names, key[1])

@@ -1,0 +1,109 @@
+package verify
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// bounds add up what checks had taken from counters by the time at which these are noted as
+// exhausted, with a minute for commits and clocks: at least and at most. All are kept, of some
+// 100 bytes each: there is one exhaustion in a window of a counter.
+type bounds struct {
+	mu sync.Mutex
+	by map[spend.ID][]bound // by counter, in the order of their starts
+}
+
+// bound is what was taken by one exhaustion.
+type bound struct {
+	startMS, bucketMS   int64
+	endMS               int64 // of a calendar window, if checks took from it
+	at                  time.Time
+	low, high           spend.Total
+	lowCount, highCount int64
+}
+
+// expect makes place for an exhaustion. They come in the order of counters and starts.
+func (s *bounds) expect(e *Exhaustion) {
+	if s.by == nil {
+		s.by = make(map[spend.ID][]bound)
+	}
+	s.by[e.Counter.ID] = append(s.by[e.Counter.ID], bound{startMS: e.StartMS, bucketMS: e.BucketMS, at: e.At})
+}
+
+// of returns what was taken by an exhaustion; nil of one that was not there.
+func (s *bounds) of(e *Exhaustion) *bound {
+	all := s.by[e.Counter.ID]
+	i, is := from(all, e.StartMS)
+	if !is {
+		return nil
+	}
+	return &all[i]
+}
+
+// from finds the first of a counter's bounds that starts at a time or later.
+func from(all []bound, startMS int64) (int, bool) {
+	return slices.BinarySearchFunc(all, startMS, func(b bound, startMS int64) int { return cmp.Compare(b.startMS, startMS) })
+}
+
+// span is the time of the checks that count.
+func (b *bound) span() (startMS, endMS int64) {
+	if b.bucketMS == 0 && b.startMS == 0 {
+		return 0, 0
+	}
+	return b.startMS - spend.RollingBuckets*b.bucketMS, b.at.Add(lateCommit).UnixMilli()
+}
+
+// late reports whether the exhaustion is noted after its window, or after its bucket.
+func (b *bound) late() bool {
+	end := b.endMS
+	if b.bucketMS > 0 {
+		end = b.startMS + b.bucketMS
+	}
+	return end != 0 && b.at.UnixMilli() > end+lateCommit.Milliseconds()
+}
+
+// take adds what a check took. Who had several reports may have taken less in between than
+// after the last.
+func (s *bounds) take(at time.Time, charge *spend.Charge, c *course) {
+	all := s.by[charge.Counter.ID] // which nobody changes while checks are read
+	first, last := charge.Counter.StartMS, charge.Counter.StartMS+spend.RollingBuckets*charge.Counter.BucketMS
+	if charge.Counter.BucketMS > 0 {
+		first -= charge.Counter.BucketMS + 3*lateCommit.Milliseconds() // see bound.late
+	}
+	i, _ := from(all, first)
+	for ; i < len(all) && all[i].startMS <= last; i++ {
+		b := &all[i]
+		s.mu.Lock()
+		if charge.Counter.BucketMS == 0 {
+			b.endMS = max(b.endMS, charge.EndMS)
+		}
+		if at.After(b.at.Add(lateCommit)) {
+			s.mu.Unlock()
+			continue
+		}
+		most := charge.Amount.Total()
+		if c.most != nil {
+			most = most.Plus(c.most.Corrected(charge).Over)
+		}
+		b.high, b.highCount = b.high.Plus(most), b.highCount+1
+		if at.Before(b.at.Add(-lateCommit)) {
+			low, count := least(charge, c)
+			b.low, b.lowCount = b.low.Plus(low), b.lowCount+count
+		}
+		s.mu.Unlock()
+	}
+}
+
+// least is what a check has taken from a counter at any time after it.
+func least(charge *spend.Charge, c *course) (used spend.Total, count int64) {
+	if c.again {
+		return used, 0
+	}
+	by := c.last.Corrected(charge)
+	used, _ = charge.Amount.Total().Minus(by.Back)
+	return used, 1 - by.Count
+}
