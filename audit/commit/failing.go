@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Failures are the commits that failed since the last one that did not. What a check's
-// own data is to blame for is none.
+// Failures are the commits that failed since the last one that did not. A refusal of a
+// check's own data is no failure.
 type Failures struct {
 	Count       int
 	First, Last time.Time

@@ -144,7 +144,7 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 		}
 		w.waiting.Wait()
 	}
-	w.yield()
+	w.yieldLocked()
 	clear(w.keys)
 	clear(w.reports)
 	batch = make([]*Entry, 0, min(len(w.queue), maxBatch))
@@ -178,11 +178,10 @@ func (w *Writer) twice(e *Entry) (twice bool) {
 	return twice
 }
 
-// yield lets goroutines that are ready run before the commit begins, until
+// yieldLocked lets goroutines that are ready run before the commit begins, until
 // none of them appends: the checks of one round trip to Redis come back
-// together, and the first must not leave without the others. Called with mu
-// held.
-func (w *Writer) yield() {
+// together, and the first must not leave without the others.
+func (w *Writer) yieldLocked() {
 	for before := 0; before < len(w.queue) && len(w.queue) < maxBatch; {
 		before = len(w.queue)
 		w.mu.Unlock()
