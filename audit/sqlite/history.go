@@ -27,7 +27,8 @@ func (s *Store) PageHistory(ctx context.Context, q audit.HistoryQuery) (page aud
 			h.Check = *c
 		}
 		return h, nil
-	}, "SELECT "+checkColumns.String()+" FROM checks WHERE check_id > ? AND check_id < ? ORDER BY check_id LIMIT ?", q.After[:], q.End[:], q.Limit)
+	}, "SELECT "+checkColumns.String()+" FROM checks WHERE check_id > ? AND check_id < ? ORDER BY check_id LIMIT ?",
+		q.After[:], q.End[:], q.Limit)
 	if n := len(page.Checks); n > 0 && err == nil {
 		page.Outcomes, err = historyOutcomes(ctx, tx, page.Checks[0].ID, page.Checks[n-1].ID)
 	}
