@@ -3,6 +3,9 @@
 // audit/commit has the Writer, which gathers the records of concurrent checks into
 // group commits.
 //
+// Each subject has a file: its records, what selects them, and the part of the Store that
+// keeps them. Who uses a Store takes the parts that it needs.
+//
 // The Store is the truth; Redis holds only leases on it. What makes the leases
 // safe is the fence inside each commit (see Store.Commit).
 //

@@ -1,11 +1,25 @@
 package sqlite
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
+
+// TestSchemaVersion: a file is upgraded by its version, so that another schema is of another version.
+func TestSchemaVersion(t *testing.T) {
+	const version, sum = 2, "b0a18b6aaba763650fc464f43ccce93d6714f404f7cac14dd8a9681e5aa0e9a6"
+	statements := strings.Join(strings.Fields(regexp.MustCompile(`--[^\n]*`).ReplaceAllString(schema, "")), " ")
+	if got := fmt.Sprintf("%x", sha256.Sum256([]byte(statements))); got != sum || schemaVersion != version {
+		t.Errorf("schema.sql of version %d has the sum %s, and not that of version %d: raise schemaVersion, have upgrade make it of "+
+			"the version before, and write both here", schemaVersion, got, version)
+	}
+}
 
 // TestEarlierSchema upgrades files of schema 1 once a node opens them; what only reads refuses them.
 func TestEarlierSchema(t *testing.T) {
