@@ -21,7 +21,7 @@ type Approvals interface {
 	// Decide records a person's decision (S44): the count, the separation and the
 	// decision are one transaction, and a use waits for it. It raises the generation
 	// and records a change.
-	Decide(ctx context.Context, d DecisionRequest) (DecisionOutcome, error)
+	Decide(ctx context.Context, d DecisionRequest) (DecisionResult, error)
 	// ExpireApprovals records of each approval that has expired that it has, once:
 	// from then on it is expired whatever the clock says. Any node may call it at any
 	// time, and some node must every few seconds. It returns since when the approval is
@@ -157,18 +157,18 @@ type DecisionRequest struct {
 	Email      string
 }
 
-// DecisionOutcome is what became of it.
-type DecisionOutcome string
+// DecisionResult is what became of a DecisionRequest.
+type DecisionResult string
 
-// The outcomes. Any other is the status for which the decision was not recorded.
+// The results. Any other is the status for which the decision was not recorded.
 const (
-	DecisionRecorded DecisionOutcome = "recorded"
-	DecisionReplayed DecisionOutcome = "replayed"
-	DecisionOwn      DecisionOutcome = "own"   // by who asked, or for them (S44)
-	DecisionAgain    DecisionOutcome = "again" // by another key of who approved already (S62)
+	DecisionRecorded DecisionResult = "recorded"
+	DecisionReplayed DecisionResult = "replayed"
+	DecisionOwn      DecisionResult = "own"   // by who asked, or for them (S44)
+	DecisionAgain    DecisionResult = "again" // by another key of who approved already (S62)
 
-	DecisionAuthor  DecisionOutcome = "author"   // by who wrote the version, and is excluded (S79)
-	DecisionNoGroup DecisionOutcome = "no group" // by who is in none of the groups (S79)
+	DecisionAuthor  DecisionResult = "author"   // by who wrote the version, and is excluded (S79)
+	DecisionNoGroup DecisionResult = "no group" // by who is in none of the groups (S79)
 )
 
 // ApprovalError refuses the use of an approval. Nothing was written.
@@ -219,9 +219,9 @@ func (a *Approval) SetStatus(now time.Time) {
 
 // Takes returns what becomes of a decision about the approval, which is nil if
 // there is none (S44, S62, S79).
-func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
+func (a *Approval) Takes(d DecisionRequest) DecisionResult {
 	if a == nil {
-		return DecisionOutcome(ApprovalAbsent)
+		return DecisionResult(ApprovalAbsent)
 	}
 	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
 	decided := func(d2 ApprovalDecision) bool {
@@ -230,7 +230,7 @@ func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
 	approved := func(d2 ApprovalDecision) bool { return d2.Approves && d.Approves && d2.decider().Shares(by) }
 	switch {
 	case a.Check.Approval.ActionHash != d.ActionHash:
-		return DecisionOutcome(ApprovalMismatch)
+		return DecisionResult(ApprovalMismatch)
 	case by.Shares(Asker(a.Check)), by.Shares(a.Asker):
 		return DecisionOwn
 	case slices.ContainsFunc(a.Decisions, decided):
@@ -240,7 +240,7 @@ func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
 	case !MayDecide(a.Check.Approval, d.Groups):
 		return DecisionNoGroup
 	case a.Status != ApprovalPending && (a.Status != ApprovalApproved || d.Approves):
-		return DecisionOutcome(a.Status)
+		return DecisionResult(a.Status)
 	case slices.ContainsFunc(a.Decisions, approved):
 		return DecisionAgain
 	}

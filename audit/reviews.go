@@ -137,16 +137,16 @@ const MaxDraftApprovals = 100
 
 // What else becomes of an approval of a draft.
 const (
-	DecisionOtherDraft DecisionOutcome = "other draft" // the draft is another than that
-	DecisionNotAsked   DecisionOutcome = "not asked"   // the version in force asks nobody
-	DecisionOtherDrop  DecisionOutcome = "other drop"  // they approved it already, and fewer budgets may be dropped
-	DecisionFull       DecisionOutcome = "full"        // the draft holds MaxDraftApprovals
+	DecisionOtherDraft DecisionResult = "other draft" // the draft is another than that
+	DecisionNotAsked   DecisionResult = "not asked"   // the version in force asks nobody
+	DecisionOtherDrop  DecisionResult = "other drop"  // they approved it already, and fewer budgets may be dropped
+	DecisionFull       DecisionResult = "full"        // the draft holds MaxDraftApprovals
 )
 
 // Takes returns what becomes of an approval of the draft by who stands behind it now. The
 // first of each person is the one that counts: a second one is recorded only when a group
 // of theirs was not known of the first, which is for admins to change and not for them.
-func (r *Review) Takes(d *DraftApprovalRequest) DecisionOutcome {
+func (r *Review) Takes(d *DraftApprovalRequest) DecisionResult {
 	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
 	switch {
 	case r.Draft.Hash != d.Hash:

@@ -145,9 +145,9 @@ func (a *Authorizer) DecideApproval(
 		return nil, false, ErrNoGroup
 	case audit.DecisionAuthor:
 		return nil, false, ErrAuthorExcluded
-	case audit.DecisionOutcome(audit.ApprovalAbsent):
+	case audit.DecisionResult(audit.ApprovalAbsent):
 		return nil, false, ErrApprovalNotFound
-	case audit.DecisionOutcome(audit.ApprovalMismatch):
+	case audit.DecisionResult(audit.ApprovalMismatch):
 		return nil, false, &audit.ApprovalError{Status: audit.ApprovalMismatch}
 	default:
 		return nil, false, &NotPendingError{audit.ApprovalStatus(outcome)}

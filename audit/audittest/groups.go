@@ -166,7 +166,7 @@ func approvalGroupsRace(t *testing.T, s Subject) {
 				switch outcome, err := s.Decide(t.Context(), m.by(asked, name, true)); {
 				case err != nil:
 					t.Error(err)
-				case outcome != audit.DecisionRecorded && outcome != audit.DecisionOutcome(audit.ApprovalApproved) &&
+				case outcome != audit.DecisionRecorded && outcome != audit.DecisionResult(audit.ApprovalApproved) &&
 					(outcome != audit.DecisionNoGroup || name != "ben"):
 					t.Errorf("%s: %s", name, outcome)
 				}

@@ -212,11 +212,11 @@ func (s *Store) Parties(ctx context.Context, keyIDs []string) (map[string]audit.
 }
 
 // decisionStale says that what a decision was judged by has changed.
-const decisionStale audit.DecisionOutcome = "stale"
+const decisionStale audit.DecisionResult = "stale"
 
 // Decide implements audit.Approvals. Names are compared here alone, by one
 // algorithm: decide_approval proves that what was compared is still so.
-func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome audit.DecisionOutcome, err error) {
+func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (result audit.DecisionResult, err error) {
 	for {
 		all, err := s.Approvals(ctx, []spend.ID{d.ApprovalID})
 		if err != nil {
@@ -244,8 +244,8 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		if p, ok := parties[d.By.KeyID]; ok {
 			d.By.Principal, d.Owner, d.Groups = p.Principal, p.Owner, p.groups
 		}
-		if outcome = a.Takes(d); outcome != audit.DecisionRecorded {
-			return outcome, nil
+		if result = a.Takes(d); result != audit.DecisionRecorded {
+			return result, nil
 		}
 		d.Completes = a.Completes(d)
 		seen := make(map[string]int64, len(parties))
@@ -264,12 +264,12 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 			}
 			groups = string(text)
 		}
-		err = s.control(ctx, "cannot record a decision", []any{&outcome},
+		err = s.control(ctx, "cannot record a decision", []any{&result},
 			byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, $6, $7, $8, $9, $10, $11, ", d.By,
 				d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), groups, d.Completes, orNull(d.Note), orNull(d.Name), orNull(d.Email),
 				len(a.Decisions), string(generations)))
-		if err != nil || outcome != decisionStale {
-			return outcome, err
+		if err != nil || result != decisionStale {
+			return result, err
 		}
 	}
 }

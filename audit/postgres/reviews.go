@@ -139,7 +139,7 @@ func (s *Store) Review(ctx context.Context, policyID string) (*audit.Review, err
 }
 
 // ApproveDraft implements audit.Drafts.
-func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (outcome audit.DecisionOutcome, err error) {
+func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (result audit.DecisionResult, err error) {
 	for {
 		r, seen, err := s.review(ctx, a.PolicyID, a.By.KeyID)
 		if err != nil {
@@ -149,14 +149,14 @@ func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) 
 			by := audit.ApproverOf(&k.Key, a.PolicyID, time.Now())
 			a.By.Principal, a.Owner, a.Groups = by.Principal, by.Owner, by.Groups
 		}
-		if outcome = r.Takes(&a); outcome != audit.DecisionRecorded {
-			return outcome, nil
+		if result = r.Takes(&a); result != audit.DecisionRecorded {
+			return result, nil
 		}
-		err = s.control(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), []any{&outcome},
+		err = s.control(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), []any{&result},
 			byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, a.PolicyID, r.Draft.Generation, r.Version, seen.text(),
 				a.Details(r.Draft.Generation)))
-		if err != nil || outcome != decisionStale {
-			return outcome, err
+		if err != nil || result != decisionStale {
+			return result, err
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestKeysAreCounted(t *testing.T) {
 		for n, name := range names {
 			a := audit.DraftApprovalRequest{By: by(name)}
 			seen := seenReview{Approvals: n, Keys: map[string]int64{}, Version: 1}
-			var outcome audit.DecisionOutcome
+			var outcome audit.DecisionResult
 			err := s.control(t.Context(), "cannot approve", []any{&outcome},
 				byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, d.PolicyID, d.Generation, 1, seen.text(), a.Details(d.Generation)))
 			if err != nil || outcome != audit.DecisionRecorded {

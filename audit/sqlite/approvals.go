@@ -231,7 +231,7 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 }
 
 // Decide implements audit.Approvals.
-func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome audit.DecisionOutcome, err error) {
+func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (result audit.DecisionResult, err error) {
 	err = s.write(ctx, "cannot record a decision", func(tx *sql.Tx) error {
 		approval, err := approvalOf(tx, d.ApprovalID)
 		if err != nil {
@@ -244,7 +244,7 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		if by.KeyID != "" {
 			d.By.Principal, d.Owner, d.Groups = by.Principal, by.Owner, by.groups
 		}
-		if outcome = approval.Takes(d); outcome != audit.DecisionRecorded {
+		if result = approval.Takes(d); result != audit.DecisionRecorded {
 			return nil
 		}
 		d.Completes = approval.Completes(d)
@@ -266,7 +266,7 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 			return nil
 		}
 	})
-	return outcome, err
+	return result, err
 }
 
 // expiredAtOnce bounds how long commits wait behind what records expiries.

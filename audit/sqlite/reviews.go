@@ -117,7 +117,7 @@ func (s *Store) Review(ctx context.Context, policyID string) (r *audit.Review, e
 }
 
 // ApproveDraft implements audit.Drafts.
-func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (outcome audit.DecisionOutcome, err error) {
+func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (result audit.DecisionResult, err error) {
 	err = s.write(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), func(tx *sql.Tx) error {
 		d, err := readDraft(tx.QueryRow(selectDraft, a.PolicyID))
 		if err != nil {
@@ -135,7 +135,7 @@ func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) 
 		if by != nil {
 			a.By.Principal, a.Owner, a.Groups = by.Principal, by.Owner, by.Groups
 		}
-		if outcome = r.Takes(&a); outcome != audit.DecisionRecorded {
+		if result = r.Takes(&a); result != audit.DecisionRecorded {
 			return nil
 		}
 		generation, err := raise(tx)
@@ -144,5 +144,5 @@ func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) 
 		}
 		return record(tx, r.ChangeOfDraftApproval(&a, generation, now))
 	})
-	return outcome, err
+	return result, err
 }
