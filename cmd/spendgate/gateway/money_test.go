@@ -170,6 +170,10 @@ func TestExecutedOnce(t *testing.T) {
 	wants(t, s, "ch_1", 501, stateExecuted, "paid")
 	wants(t, s, " ", 501, stateError, "blank")
 	wants(t, s, "ch_2", "500", stateError, "must be integer")
+	nearly := &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": "ch_2", "amount": 1, "a_mount": 900}}
+	if r, err := s.CallTool(t.Context(), nearly); err != nil || r.Meta[metaState] != stateError || !strings.Contains(textIn(r), "a_mount") {
+		t.Error(r, err)
+	}
 	if got := p.paid(); len(got) != 2 || len(f.checks) != 2 || f.checks[0].outcome != "executed" || f.checks[0].action["amount"] != 5.0 {
 		t.Error(got, f.checks)
 	}
