@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,11 +24,19 @@ func (s *Store) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, 
 	return append(known, read...), err
 }
 
-func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) (checks []*spend.Check, err error) {
-	pool, resetAt, query := s.reads, &s.resetAt, untouchedQuery()
+func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
 	if day, one := dayOf(ids, time.Now()); one && s.lookups != nil {
-		pool, resetAt, query = s.lookups, &s.lookupsResetAt, untouchedOn(day)
+		checks, err := s.untouched(ctx, s.lookups, &s.lookupsResetAt, untouchedOn(day), ids)
+		if err == nil || ctx.Err() != nil {
+			return checks, err
+		} // else there may be no connection more for the node
 	}
+	return s.untouched(ctx, s.reads, &s.resetAt, untouchedQuery(), ids)
+}
+
+func (s *Store) untouched(
+	ctx context.Context, pool *pgxpool.Pool, resetAt *atomic.Int64, query string, ids []spend.ID,
+) (checks []*spend.Check, err error) {
 	err = s.readFrom(ctx, pool, resetAt, "cannot look up checks", func(ctx context.Context, db *pgx.Conn) error {
 		rows, _ := db.Query(ctx, query, pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids)) // the rows return its error
 		checks, err = pgx.CollectRows(rows, scanCheck)

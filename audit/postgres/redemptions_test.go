@@ -205,7 +205,8 @@ func TestUntouchedReadsOneDay(t *testing.T) {
 }
 
 // TestUntouchedOfDays: checks of other days than the current one are found as well, together with
-// those of it, and so is one whose day has no partition of its own.
+// those of it, and so is one whose day has no partition of its own; also where the node gets no
+// connection for look-ups.
 func TestUntouchedOfDays(t *testing.T) {
 	url := fleet.TestSchema(t)
 	s := open(t, url, true)
@@ -236,5 +237,8 @@ func TestUntouchedOfDays(t *testing.T) {
 			t.Errorf("alone: %v, %v", got, err)
 		}
 	}
+	found(all...)
+	s.lookups.Close()
+	found(all[0])
 	found(all...)
 }
