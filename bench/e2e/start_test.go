@@ -213,6 +213,11 @@ func (s *start) otherRedis(t *testing.T) {
 		})
 	}
 	ok(t, must(check(t.Context()))(t), http.StatusOK)
+	const forgotten = "redis knows nothing of what was recorded last"
+	elsewhere := fleet.Settings{"REDIS_URL": other.URL, "OPS_ADDR": "127.0.0.1:0", "LISTEN_ADDR": "127.0.0.1:0"}
+	if said := s.run(t, 0, elsewhere, "serve", "--check"); !strings.Contains(said, forgotten) { // nobody is asked anything
+		t.Errorf("--check says\n%s", said)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup
 	working.Go(func() {
@@ -223,13 +228,12 @@ func (s *start) otherRedis(t *testing.T) {
 	})
 	t.Cleanup(func() { stop(); working.Wait() })
 	for _, args := range [][]string{{"serve"}, {"serve", "--check"}} {
-		if said := s.run(t, 1, fleet.Settings{"REDIS_URL": other.URL, "OPS_ADDR": "127.0.0.1:0", "LISTEN_ADDR": "127.0.0.1:0"},
-			args...); !strings.Contains(said, "they use another redis") {
+		if said := s.run(t, 1, elsewhere, args...); !strings.Contains(said, "they use another redis") {
 			t.Errorf("%q says\n%s", args, said)
 		}
 	}
 	ok(t, must(check(t.Context()))(t), http.StatusOK)
-	if said := s.run(t, 0, nil, "serve", "--check"); !strings.Contains(said, "can be used") {
+	if said := s.run(t, 0, nil, "serve", "--check"); !strings.Contains(said, "can be used") || strings.Contains(said, forgotten) {
 		t.Errorf("--check beside it says\n%s", said)
 	}
 }

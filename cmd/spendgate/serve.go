@@ -203,7 +203,13 @@ func checkServe(ctx context.Context, p process) error {
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(p.stdout, "the settings are right, and PostgreSQL and Redis can be used")
+	told := "the settings are right, and PostgreSQL and Redis can be used"
+	if forgotten, err := forgotten(ctx, c, store); err != nil {
+		return err
+	} else if forgotten {
+		told += "\nredis knows nothing of what was recorded last: it was emptied, or it is not the one that the other nodes use"
+	}
+	_, err = fmt.Fprintln(p.stdout, told)
 	return err
 }
 
@@ -249,12 +255,32 @@ func tryUse(ctx context.Context, c config.Config, store *postgres.Store, status 
 	return vet(ctx, c, store)
 }
 
-// vet fails where Redis has other windows than this deployment's nodes work with.
-func vet(ctx context.Context, c config.Config, store *postgres.Store) error {
-	g := guard.New(guard.Options{
+// newLooker returns a guard that only looks at Redis.
+func newLooker(c config.Config, store *postgres.Store) *guard.Guard {
+	return guard.New(guard.Options{
 		Redis: redisOptions(c.Redis), KeyPrefix: c.RedisKeyPrefix, Store: store, Logger: slog.New(slog.DiscardHandler),
 		Registerer: prometheus.NewRegistry(),
 	})
+}
+
+// forgotten reports whether Redis knows nothing of the checks that were recorded last: where nobody
+// is asked anything, that is all by which another Redis shows.
+func forgotten(ctx context.Context, c config.Config, store *postgres.Store) (bool, error) {
+	migrated, err := postgres.Migrated(ctx, string(c.DatabaseURL))
+	if err != nil || !migrated {
+		return false, err
+	}
+	g := newLooker(c, store)
+	is, err := g.Forgotten(ctx)
+	if err = errors.Join(err, g.Close()); err != nil {
+		return false, fmt.Errorf("redis: %w", err)
+	}
+	return is, nil
+}
+
+// vet fails where Redis has other windows than this deployment's nodes work with.
+func vet(ctx context.Context, c config.Config, store *postgres.Store) error {
+	g := newLooker(c, store)
 	if err := errors.Join(g.Vet(ctx), g.Close()); err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}

@@ -57,6 +57,13 @@ func (g *Guard) Vet(ctx context.Context) error {
 	return nil
 }
 
+// Forgotten reports whether checks were recorded in an epoch that this node's Redis does not know:
+// it lost its windows, or, while no node is asked anything, it is another than the other nodes'.
+func (g *Guard) Forgotten(ctx context.Context) (bool, error) {
+	newest, known, err := g.lookAtRecord(ctx)
+	return err == nil && !known && !newest.id.IsZero(), err
+}
+
 // recorded is the newest check of the record, zero if there is none.
 type recorded struct{ id, node spend.ID }
 
