@@ -134,8 +134,13 @@ func Cut[T any](rows []T, limit int) (page []T, more bool) {
 	return rows[:min(len(rows), limit)], len(rows) > limit
 }
 
+// outcomes is what Courses asks of a Trail.
+type outcomes interface {
+	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
+}
+
 // Courses returns what became of each check of which anything is recorded.
-func Courses(ctx context.Context, from Trail, checkIDs []spend.ID) (map[spend.ID]spend.Course, error) {
+func Courses(ctx context.Context, from outcomes, checkIDs []spend.ID) (map[spend.ID]spend.Course, error) {
 	steps, err := from.Outcomes(ctx, checkIDs)
 	courses := make(map[spend.ID]spend.Course, len(steps))
 	for len(steps) > 0 { // those of a check are together

@@ -82,9 +82,14 @@ func parseSecureURL(s string) (*url.URL, error) {
 	if u.Host != strings.ToLower(u.Host) || strings.HasSuffix(u.Host, ":") {
 		return nil, errors.New("must have its host in lower case, as browsers write it")
 	}
-	address := net.ParseIP(u.Hostname())
-	if u.Scheme == "http" && u.Hostname() != "localhost" && (address == nil || !address.IsLoopback()) {
+	if u.Scheme == "http" && !IsLoopback(u.Hostname()) {
 		return nil, errors.New("must be https, unless it is of this machine")
 	}
 	return u, nil
+}
+
+// IsLoopback reports whether a host is this machine: what is sent there stays here.
+func IsLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }

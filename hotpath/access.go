@@ -120,7 +120,7 @@ func (a Access) seesAgent(id string) bool {
 }
 
 // own returns the principal whose records alone the caller may read; empty when
-// it may read those of all.
+// it may read everybody's.
 func (a Access) own() string {
 	if a.key == nil || a.key.Grants.Role != spend.Agent {
 		return ""

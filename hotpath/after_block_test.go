@@ -58,7 +58,7 @@ func TestExceededSuccessorLeavesLongerWindows(t *testing.T) {
 	}
 }
 
-// S60: under judge_again a check that was blocked by a rule is none that an action
+// S60: under judge_again a check that was blocked by a rule is not one that an action
 // repeats, on any node, also in windows read from the record; one that passed or
 // waits is, also behind a block (F89, F90).
 func TestJudgedAgainAfterABlock(t *testing.T) {

@@ -163,14 +163,18 @@ const (
 	openAtMost = 500
 )
 
+// ApprovalPage is a page of approvals, newest first.
+type ApprovalPage struct {
+	Approvals []*audit.Approval
+	Next      spend.ID // where the next page begins
+	More      bool
+}
+
 // ApprovalsWaitingFor returns a page of the pending approvals that the caller may decide and
-// has not, newest first, and where the next page begins (S64). A page looks at openAtMost:
-// it may be short, or empty, while there are more.
-func (a *Authorizer) ApprovalsWaitingFor(
-	ctx context.Context, access Access, q audit.ApprovalQuery,
-) (page []*audit.Approval, next spend.ID, more bool, err error) {
+// has not (S64). A page looks at openAtMost: it may be short, or empty, while there are more.
+func (a *Authorizer) ApprovalsWaitingFor(ctx context.Context, access Access, q audit.ApprovalQuery) (page ApprovalPage, err error) {
 	if access.key == nil || !access.key.scopes.Has(spend.ApprovalsDecide) {
-		return nil, next, false, nil
+		return page, nil
 	}
 	d := audit.DecisionRequest{
 		Approves: true, By: audit.Actor{KeyID: access.keyID(), Principal: access.principal()}, Owner: access.key.Grants.Owner,
@@ -179,22 +183,25 @@ func (a *Authorizer) ApprovalsWaitingFor(
 	limit := q.Limit
 	q.Status, q.Limit = audit.ApprovalPending, openAtOnce
 	for range openAtMost / openAtOnce {
-		found, foundMore, err := a.store.ListApprovals(ctx, q)
+		found, more, err := a.store.ListApprovals(ctx, q)
 		if err != nil {
-			return nil, next, false, err
+			return ApprovalPage{}, err
 		}
+		page.More = more
 		for i, approval := range found {
 			q.Before = approval.Check.ID
+			page.Next = q.Before
 			if d.ActionHash = approval.Check.Approval.ActionHash; approval.Takes(d) == audit.DecisionRecorded {
-				page = append(page, approval)
+				page.Approvals = append(page.Approvals, approval)
 			}
-			if len(page) == limit {
-				return page, q.Before, foundMore || i < len(found)-1, nil
+			if len(page.Approvals) == limit {
+				page.More = more || i < len(found)-1
+				return page, nil
 			}
 		}
-		if !foundMore {
-			return page, q.Before, false, nil
+		if !more {
+			return page, nil
 		}
 	}
-	return page, q.Before, true, nil
+	return page, nil
 }

@@ -266,9 +266,10 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 	f.check(0, refundOf(t, "1", "warm"))
 	written.faults.epoch = silent
 	ctx := context.Background()
+	v := hotpath.NewVersion{Policy: &audit.Policy{PolicyID: "p", Rules: plainRules}}
 	for name, call := range map[string]func() error{
 		"policy": func() error {
-			return n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil, nil)
+			return n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, v)
 		},
 		"key": func() error {
 			_, _, err := n.CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "k", RateLimitRPM: 1})
@@ -277,7 +278,7 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 		"change": func() error { _, err := n.UpdateKey(ctx, audit.Actor{}, k, audit.KeyChange{}); return err },
 		"read":   func() error { _, _, err := n.Admit(ctx, f.key, 0, true); return err },
 		"raise": func() error {
-			return written.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil, nil)
+			return written.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, v)
 		},
 	} {
 		if err := call(); !errors.Is(err, audit.ErrUnavailable) || errors.Is(err, errTest) {
@@ -354,7 +355,7 @@ func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
 	f.nodes = append(f.nodes, f.start(promoted.Options(), true))
 	f.check(1, refundOf(t, "2", "warm")) // node 1 on the promoted one
 	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}
-	if err := f.nodes[0].CreatePolicy(t.Context(), hotpath.Access{}, audit.Actor{}, p, nil, nil); err != nil {
+	if err := f.nodes[0].CreatePolicy(t.Context(), hotpath.Access{}, audit.Actor{}, hotpath.NewVersion{Policy: p}); err != nil {
 		return // refused, which promises nothing
 	}
 	if o := f.check(1, refundOf(t, "10", "c")); o.err != nil || o.answer.Check.Decision.PolicyVersion < p.Version {

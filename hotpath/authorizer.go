@@ -2,6 +2,7 @@ package hotpath
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -47,11 +48,29 @@ func (e *KeyReusedError) Error() string {
 	return "idempotency_key was used for a different request, that of " + e.Check.Text(spend.PrefixCheck)
 }
 
+// Store is what an audit.Store is to an Authorizer, which commits by a commit.Writer.
+type Store interface {
+	audit.Policies
+	audit.Drafts
+	audit.Keys
+	audit.Sessions
+	audit.Budgets
+	audit.Approvals
+	audit.Redemptions
+	audit.Events
+	audit.Webhooks
+	audit.Backtests
+	ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error)
+	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
+	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
+	ArchivedDays(ctx context.Context, from, to time.Time) ([]audit.ArchivedDay, error)
+}
+
 // Authorizer answers checks and simulations. It is safe for concurrent use.
 type Authorizer struct {
 	guard        *guard.Guard
 	writer       *commit.Writer
-	store        audit.Store
+	store        Store
 	classifier   *intent.Classifier
 	shadows      *shadows
 	catalog      *catalog
@@ -79,7 +98,7 @@ type Authorizer struct {
 type Components struct {
 	Guard      *guard.Guard
 	Writer     *commit.Writer
-	Store      audit.Store
+	Store      Store
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time // the node's clock: time_restriction, latency

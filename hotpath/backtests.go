@@ -8,7 +8,6 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
-	"spendgate/hotpath/policy"
 )
 
 // ErrBacktestEnded refuses to cancel a backtest that has succeeded or failed.
@@ -32,11 +31,9 @@ func (a *Authorizer) CreateBacktest(ctx context.Context, c Access, b *audit.Back
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if b.Rules != "" {
-		if err := a.catalog.compiles.take(stored); err != nil {
-			return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+		if _, err := a.catalog.compileRules(stored, b.PolicyID, 0, b.Rules, &faults); err != nil {
+			return err
 		}
-		policy.Compile(b.PolicyID, 0, b.Rules, &faults)
-		a.catalog.compiles.free()
 	}
 	if err := faults.Err(); err != nil {
 		return err

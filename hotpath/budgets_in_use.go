@@ -85,7 +85,7 @@ func (a *Authorizer) budgetsInUse(ctx context.Context, access Access, policyID s
 		return err
 	}
 	refused := &BudgetsInUseError{MoreRules: max(len(ruleIDs)-maxRulesShown, 0)}
-	room, at := maxCountersShown, a.now()
+	left, at := maxCountersShown, a.now()
 	for _, id := range ruleIDs[:len(ruleIDs)-refused.MoreRules] {
 		budgets := program.Budgets()
 		i := slices.IndexFunc(budgets, func(b policy.BudgetInfo) bool { return b.RuleID == id })
@@ -108,10 +108,10 @@ func (a *Authorizer) budgetsInUse(ctx context.Context, access Access, policyID s
 			if err != nil {
 				return err
 			}
-			if room > 0 && access.seesCounter(&c) {
+			if left > 0 && access.seesCounter(&c) {
 				u.Counters = append(u.Counters, c)
 				u.Others--
-				room--
+				left--
 			}
 		}
 		refused.Rules = append(refused.Rules, u)

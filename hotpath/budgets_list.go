@@ -36,65 +36,85 @@ type BudgetCounter struct {
 	ResetsAt    time.Time // zero of a lifetime, and of a rolling window without usage
 }
 
+// BudgetPage is a page of counters, as they were at some moment after AsOf.
+type BudgetPage struct {
+	Counters []BudgetCounter
+	More     bool
+	AsOf     time.Time
+}
+
 // Budgets returns a page of the counters that the newest version of a policy
-// names, by rule_id and subject, as they were at some moment after asOf. Errors:
-// ErrPolicyNotFound, also of a policy that the caller may not see; ErrUnavailable.
-func (a *Authorizer) Budgets(
-	ctx context.Context, access Access, q BudgetQuery,
-) (page []BudgetCounter, more bool, asOf time.Time, err error) {
+// names, by rule_id and subject. Errors: ErrPolicyNotFound, also of a policy that
+// the caller may not see; ErrUnavailable.
+func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) (BudgetPage, error) {
 	if !access.SeesPolicy(q.PolicyID) {
-		return nil, false, asOf, &PolicyNotFoundError{q.PolicyID}
+		return BudgetPage{}, &PolicyNotFoundError{q.PolicyID}
 	}
 	program, err := a.catalog.program(q.PolicyID)
 	if err != nil {
-		return nil, false, asOf, err
+		return BudgetPage{}, err
 	}
-	asOf = a.now()
+	page := BudgetPage{AsOf: a.now()}
 	if q.AgentID != "" && !access.seesAgent(q.AgentID) {
-		return nil, false, asOf, nil
+		return page, nil
 	}
-	at := cmp.Or(q.At, asOf)
+	l := budgetListing{BudgetQuery: q, store: a.store, access: access, at: cmp.Or(q.At, page.AsOf), asOf: page.AsOf}
 	budgets := program.Budgets()
 	slices.SortFunc(budgets, func(a, b policy.BudgetInfo) int { return cmp.Compare(a.RuleID, b.RuleID) })
 	for _, b := range budgets {
 		if b.RuleID < q.After.RuleID || q.RuleID != "" && b.RuleID != q.RuleID {
 			continue
 		}
-		query, possible := counterQuery(access, &q, &b, at)
-		if !possible || !q.At.IsZero() && !b.CountedAt(at) {
-			continue
-		}
-		subjects, moreOfIt, err := a.store.ListCounters(ctx, query)
-		if err == nil && len(subjects) == 0 {
-			subjects, err = a.untouched(ctx, &q, &b, query, at, asOf)
-		}
+		subjects, more, err := l.subjects(ctx, &b)
 		if err != nil {
-			return nil, false, asOf, err
+			return BudgetPage{}, err
 		}
 		for _, s := range subjects {
-			c, err := newBudgetCounter(b, s, at)
+			c, err := newBudgetCounter(b, s, l.at)
 			if err != nil {
-				return nil, false, asOf, err
+				return BudgetPage{}, err
 			}
-			page = append(page, c)
+			page.Counters = append(page.Counters, c)
 		}
-		if moreOfIt || len(page) > q.Limit {
-			return page[:q.Limit], true, asOf, nil
+		if more || len(page.Counters) > q.Limit {
+			page.Counters, page.More = page.Counters[:q.Limit], true
+			return page, nil
 		}
 	}
-	return page, false, asOf, nil
+	return page, nil
+}
+
+// budgetListing is the reading of one page.
+type budgetListing struct {
+	BudgetQuery
+	store  audit.Budgets
+	access Access
+	at     time.Time // which the windows hold
+	asOf   time.Time
+}
+
+// subjects returns the counters of a budget that the page may have: one more than its limit,
+// if there are as many.
+func (l *budgetListing) subjects(ctx context.Context, b *policy.BudgetInfo) (subjects []audit.SubjectUsage, more bool, err error) {
+	query, possible := l.counterQuery(b)
+	if !possible || !l.At.IsZero() && !b.CountedAt(l.at) {
+		return nil, false, nil
+	}
+	subjects, more, err = l.store.ListCounters(ctx, query)
+	if err == nil && len(subjects) == 0 {
+		subjects, err = l.untouched(ctx, b, query)
+	}
+	return subjects, more, err
 }
 
 // untouched returns the one counter of a named agent that can be meant if nobody used
 // it. Nothing is said of a window whose counters may have been removed: by some node's
 // clock, or the store's.
-func (a *Authorizer) untouched(
-	ctx context.Context, q *BudgetQuery, b *policy.BudgetInfo, query audit.CounterQuery, at, asOf time.Time,
-) ([]audit.SubjectUsage, error) {
+func (l *budgetListing) untouched(ctx context.Context, b *policy.BudgetInfo, query audit.CounterQuery) ([]audit.SubjectUsage, error) {
 	const clocks = time.Hour
-	_, end := b.Window(at)
-	gone := !end.IsZero() && !end.Add(audit.KeepCounters-clocks).After(asOf)
-	if q.AgentID == "" || b.RuleID == q.After.RuleID || gone {
+	_, end := b.Window(l.at)
+	gone := !end.IsZero() && !end.Add(audit.KeepCounters-clocks).After(l.asOf)
+	if l.AgentID == "" || b.RuleID == l.After.RuleID || gone {
 		return nil, nil
 	}
 	named := make([]string, len(b.Per))
@@ -106,32 +126,32 @@ func (a *Authorizer) untouched(
 	}
 	if query.Principal != "" { // used, perhaps, by others
 		query.Principal = ""
-		if others, _, err := a.store.ListCounters(ctx, query); err != nil || len(others) > 0 {
+		if others, _, err := l.store.ListCounters(ctx, query); err != nil || len(others) > 0 {
 			return nil, err
 		}
 	}
 	return []audit.SubjectUsage{{Subject: spend.SubjectOf(named...)}}, nil
 }
 
-// counterQuery asks for one more counter than the page has left. Not possible
-// means that no counter of the budget can be meant.
-func counterQuery(access Access, q *BudgetQuery, b *policy.BudgetInfo, at time.Time) (query audit.CounterQuery, possible bool) {
+// counterQuery asks for the counters of a budget. Not possible means that none of them
+// can be meant.
+func (l *budgetListing) counterQuery(b *policy.BudgetInfo) (query audit.CounterQuery, possible bool) {
 	query = audit.CounterQuery{
-		PolicyID: q.PolicyID, RuleID: b.RuleID, Since: b.Since.Version, Principal: access.own(),
-		Subject: make([][]string, len(b.Per)), Limit: q.Limit + 1, Past: !q.At.IsZero(),
+		PolicyID: l.PolicyID, RuleID: b.RuleID, Since: b.Since.Version, Principal: l.access.own(),
+		Subject: make([][]string, len(b.Per)), Limit: l.Limit + 1, Past: !l.At.IsZero(),
 	}
-	counter := b.Counter(q.PolicyID, "", at)
+	counter := b.Counter(l.PolicyID, "", l.at)
 	query.StartMS, query.BucketMS = counter.StartMS, counter.BucketMS
-	if b.RuleID == q.After.RuleID {
-		query.After = q.After.Subject
+	if b.RuleID == l.After.RuleID {
+		query.After = l.After.Subject
 	}
-	if len(b.Per) == 0 && q.AgentID != "" {
+	if len(b.Per) == 0 && l.AgentID != "" {
 		return query, true
 	}
-	wanted := map[string]string{"agent_id": q.AgentID, "counterparty": q.Counterparty}
+	wanted := map[string]string{"agent_id": l.AgentID, "counterparty": l.Counterparty}
 	for i, name := range b.Per {
-		if name == "agent_id" && access.key != nil && access.key.Grants.AgentIDs != nil {
-			query.Subject[i] = access.key.Grants.AgentIDs
+		if key := l.access.key; name == "agent_id" && key != nil && key.Grants.AgentIDs != nil {
+			query.Subject[i] = key.Grants.AgentIDs
 		}
 		value := wanted[name]
 		if value == "" {

@@ -243,7 +243,7 @@ func TestBudgetsInUse(t *testing.T) {
 		refused := func(access hotpath.Access, rules string, drop []string, want string) {
 			t.Helper()
 			p := &audit.Policy{PolicyID: "b", Name: "b", Rules: rules}
-			err := f.nodes[1].CreatePolicy(t.Context(), access, audit.Actor{}, p, drop, nil)
+			err := f.nodes[1].CreatePolicy(t.Context(), access, audit.Actor{}, hotpath.NewVersion{Policy: p, Drop: drop})
 			if err == nil || err.Error() != want {
 				t.Errorf("dropping %q: got  %v\nwant %s", drop, err, want)
 			}
@@ -283,15 +283,15 @@ func TestBudgetListing(t *testing.T) {
 			t.Helper()
 			q.PolicyID, q.Limit = "b", 2
 			for {
-				page, more, asOf, err := f.nodes[0].Budgets(t.Context(), access, q)
-				if err != nil || time.Since(asOf).Abs() > time.Minute || len(page) > 2 {
-					t.Fatal(page, asOf, err)
+				page, err := f.nodes[0].Budgets(t.Context(), access, q)
+				if err != nil || time.Since(page.AsOf).Abs() > time.Minute || len(page.Counters) > 2 {
+					t.Fatal(page, err)
 				}
-				for _, c := range page {
+				for _, c := range page.Counters {
 					rows = append(rows, fmt.Sprint(c.RuleID, c.Values, c.Used, c.Count))
 					q.After = hotpath.BudgetPosition{RuleID: c.RuleID, Subject: c.Subject}
 				}
-				if !more {
+				if !page.More {
 					return rows
 				}
 			}
@@ -341,18 +341,18 @@ func TestUntouchedBudgets(t *testing.T) {
 			t.Helper()
 			var rows []string
 			for q.PolicyID, q.Limit = "b", 1; ; {
-				page, more, _, err := f.nodes[0].Budgets(t.Context(), access, q)
+				page, err := f.nodes[0].Budgets(t.Context(), access, q)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, c := range page {
+				for _, c := range page.Counters {
 					rows = append(rows, fmt.Sprint(c.RuleID, c.Values, c.Count))
 					q.After = hotpath.BudgetPosition{RuleID: c.RuleID, Subject: c.Subject}
 					if c.ResetsAt.IsZero() != (c.RuleID == "both" || c.RuleID == "own" && c.Count == 0) || c.WindowStart.IsZero() {
 						t.Errorf("%s resets at %v, began at %v", c.RuleID, c.ResetsAt, c.WindowStart)
 					}
 				}
-				if !more {
+				if !page.More {
 					break
 				}
 			}

@@ -37,7 +37,7 @@ const (
 // catalog is this node's copy of the configuration: all keys, and the policies
 // in use, compiled.
 type catalog struct {
-	store   audit.Store
+	store   Store
 	log     *slog.Logger
 	metrics *metrics
 	current atomic.Pointer[view]
@@ -64,7 +64,7 @@ type view struct {
 	keys       map[spend.Hash]*key
 }
 
-func newCatalog(store audit.Store, log *slog.Logger, m *metrics) *catalog {
+func newCatalog(store Store, log *slog.Logger, m *metrics) *catalog {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &catalog{
 		store: store, log: log, metrics: m, stop: stop,
@@ -260,6 +260,18 @@ func (c *catalog) compile(policyID string, version int) (*policy.Program, error)
 		p.CountSince(since)
 	}
 	return p, nil
+}
+
+// compileRules compiles rules that are not a stored version's, and adds what is wrong with
+// them to the faults.
+func (c *catalog) compileRules(
+	ctx context.Context, policyID string, version int, rules string, faults *spend.Faults,
+) (*policy.Program, error) {
+	if err := c.compiles.take(ctx); err != nil {
+		return nil, fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+	}
+	defer c.compiles.free()
+	return policy.Compile(policyID, version, rules, faults), nil
 }
 
 // keep stores a program unless programs were dropped since it was read: it may

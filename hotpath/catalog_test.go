@@ -58,7 +58,8 @@ func TestCompilesAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		a := &Authorizer{catalog: c, now: time.Now}
-		if err := a.CreatePolicy(canceled(), Access{}, audit.Actor{}, &audit.Policy{PolicyID: "p"}, nil, nil); !errors.Is(err, ErrOverloaded) {
+		v := NewVersion{Policy: &audit.Policy{PolicyID: "p"}}
+		if err := a.CreatePolicy(canceled(), Access{}, audit.Actor{}, v); !errors.Is(err, ErrOverloaded) {
 			t.Errorf("a new policy: %v", err)
 		}
 		wg.Wait()

@@ -56,7 +56,8 @@ func TestChangesHaveTheirAuthor(t *testing.T) {
 			t.Fatal(err)
 		}
 		caller := audit.Actor{RequestID: "req_2", Address: "192.0.2.2"}
-		if err := n.CreatePolicy(ctx, access, caller, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}, nil, nil); err != nil {
+		v := hotpath.NewVersion{Policy: &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}}
+		if err := n.CreatePolicy(ctx, access, caller, v); err != nil {
 			t.Fatal(err)
 		}
 		caller.KeyID = f.keyID.Text(spend.PrefixKey)

@@ -222,7 +222,7 @@ var errOvertaken = errors.New("overtaken")
 
 // record commits the check, which is judged again each time that its commit finds a
 // budget without room: by at least one budget more. The answer is durable: this check's,
-// or that of the one recorded under the same idempotency key meanwhile. With errOvertaken
+// or the answer of the check that was recorded under the same idempotency key meanwhile. With errOvertaken
 // the claims are ready to be claimed anew.
 func (a *Authorizer) record(ctx context.Context, c *checking, p *policy.Program, check *spend.Check) (Answer, error) {
 	for {

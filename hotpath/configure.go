@@ -17,38 +17,43 @@ import (
 // rawKeyPrefix begins every raw API key (S25).
 const rawKeyPrefix = "svc_live_"
 
+// NewVersion is the next version of a policy as somebody sent it.
+type NewVersion struct {
+	Policy *audit.Policy // which gets its version, and who made it
+	Drop   []string      // the rule_ids of budgets that it may empty (S63)
+	Faults spend.Faults  // that were found in all but its rules
+}
+
 // CreatePolicy stores the next version of a policy whose rules compile. When
 // it returns, every check that starts later on any node is judged by it (G4).
-// The faults that were found in the rest of the policy, and those in the rules
-// with paths rules[i], are returned together as spend.Faults; a key that is bound
+// The faults of the version, and those of its rules with paths rules[i], are
+// returned together as spend.Faults; a key that is bound
 // to other policies is refused by a ForbiddenError, and a version that would empty
 // budgets by a BudgetsInUseError, unless it drops them. A version after one that asks
 // people (S80) is refused by a ChangeNeedsApprovalError. After another error the
 // version may exist all the same; versions stay consecutive. The caller was
 // admitted, with that access; by says from where it asks, and of an admin by which
 // admin key, which forces what is asked of people and does nothing else.
-func (a *Authorizer) CreatePolicy(
-	ctx context.Context, c Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults,
-) error {
+func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor, v NewVersion) error {
+	p := v.Policy
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	if err := a.catalog.compiles.take(stored); err != nil {
-		return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+	compiled, err := a.catalog.compileRules(stored, p.PolicyID, 0, p.Rules, &v.Faults)
+	if err != nil {
+		return err
 	}
-	compiled := policy.Compile(p.PolicyID, 0, p.Rules, &faults)
-	p.Changes = policy.CompileChanges(p.Changes, &faults)
-	a.catalog.compiles.free()
-	if err := faults.Err(); err != nil {
+	p.Changes = policy.CompileChanges(p.Changes, &v.Faults)
+	if err := v.Faults.Err(); err != nil {
 		return err
 	}
 	if !c.SeesPolicy(p.PolicyID) {
 		return c.notThis("policy_id", c.key.Grants.PolicyIDs)
 	}
-	by, err := a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) (bool, error) {
-		err := a.store.CreatePolicy(stored, by, p, audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: drop}, a.now())
+	by, err = a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) (bool, error) {
+		err := a.store.CreatePolicy(stored, by, p, audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: v.Drop}, a.now())
 		return p.Forced, err
 	})
-	if refused := a.refusedPolicy(stored, c, p.PolicyID, drop, err); refused != nil {
+	if refused := a.refusedPolicy(stored, c, p.PolicyID, v.Drop, err); refused != nil {
 		return refused
 	}
 	if err != nil {

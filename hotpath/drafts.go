@@ -22,12 +22,10 @@ var ErrDraftNotFound = errors.New("the policy has no draft")
 func (a *Authorizer) PutDraft(ctx context.Context, c Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	if err := a.catalog.compiles.take(stored); err != nil {
-		return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+	if _, err := a.catalog.compileRules(stored, d.PolicyID, 0, d.Rules, &faults); err != nil {
+		return err
 	}
-	policy.Compile(d.PolicyID, 0, d.Rules, &faults)
 	d.Changes = policy.CompileChanges(d.Changes, &faults)
-	a.catalog.compiles.free()
 	if err := faults.Err(); err != nil {
 		return err
 	}
@@ -131,12 +129,11 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, p.PolicyID, err)
 	}
-	if err := a.catalog.compiles.take(stored); err != nil {
-		return nil, fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
-	}
 	var faults spend.Faults
-	compiled := policy.Compile(d.PolicyID, 0, d.Rules, &faults)
-	a.catalog.compiles.free()
+	compiled, err := a.catalog.compileRules(stored, d.PolicyID, 0, d.Rules, &faults)
+	if err != nil {
+		return nil, err
+	}
 	if err := faults.Err(); err != nil {
 		return nil, err
 	}

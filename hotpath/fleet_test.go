@@ -116,7 +116,8 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 func (f *fleet) post(node int, policyID, rules string, drop ...string) int {
 	f.t.Helper()
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: rules}
-	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, drop, nil); err != nil {
+	v := hotpath.NewVersion{Policy: p, Drop: drop}
+	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, v); err != nil {
 		f.t.Fatal(err)
 	}
 	return p.Version

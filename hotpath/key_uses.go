@@ -16,7 +16,7 @@ import (
 const defaultNoteUsesEvery = time.Minute
 
 // lastUse is when a check or a policy last came to this node with a key, in
-// Unix milliseconds; 0 is never. Reads and simulations are none: they leave
+// Unix milliseconds; 0 is never. Reads and simulations do not count: they leave
 // nothing behind (G10). A key keeps it through all changes of its record.
 type lastUse struct{ ms atomic.Int64 }
 

@@ -51,7 +51,8 @@ func TestLastUseOfKeys(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return f.nodes[0].CreatePolicy(ctx, access, audit.Actor{}, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}, nil, nil)
+				v := hotpath.NewVersion{Policy: &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}}
+				return f.nodes[0].CreatePolicy(ctx, access, audit.Actor{}, v)
 			},
 			"refused by the limit": func() error {
 				a := refundOf(t, "1", "c")

@@ -36,7 +36,7 @@ type Report struct {
 	Amount     *spend.Amount // that was moved; nil is the check's. Of an executed one only
 	Reference  string
 	Note       string
-	Supersedes int // the number of the report that this one corrects; 0 is none
+	Supersedes int // the number of the report that this one corrects; 0 corrects none
 }
 
 // Report records what became of a check, which the caller may see, or finds the
@@ -260,7 +260,7 @@ func (r *reporting) settle(at *guard.Attempt, held bool, err error) {
 }
 
 // newBecame returns what looks up what became of checks, for many replays at once.
-func newBecame(store audit.Trail) *guard.Lookup[spend.ID, spend.Course] {
+func newBecame(store Store) *guard.Lookup[spend.ID, spend.Course] {
 	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]spend.Course, error) {
 		return audit.Courses(ctx, store, ids)
 	})

@@ -9,7 +9,7 @@ import (
 const (
 	// maxWaiters bounds who waits on a node for approvals to change, and likewise for events.
 	maxWaiters = 2000
-	// maxWaitersOfKey bounds those of one API key among them, so that no key takes
+	// maxWaitersOfKey bounds the waiters of one API key among them, so that no key takes
 	// all places.
 	maxWaitersOfKey = maxWaiters / 4
 	// waitersAskEvery is how often the store is asked on behalf of all of them. It
@@ -17,7 +17,7 @@ const (
 	waitersAskEvery = 250 * time.Millisecond
 )
 
-// places are those of who waits on a node for the same kind of thing. While any is taken,
+// places bound who waits on a node for the same kind of thing. While any is taken,
 // the store is asked on behalf of all.
 type places struct {
 	mu      sync.Mutex

@@ -168,7 +168,7 @@ func (a *Authorizer) onceUsed(ctx context.Context, o *spend.Outcome) error {
 	return nil
 }
 
-// mismatch returns why the action is not that of the check; nil if it is.
+// mismatch returns why the action is not the check's; nil if it is.
 func (a *Authorizer) mismatch(access Access, check *spend.Check, asked *Redemption) error {
 	var names []string
 	if asked.ActionHash != nil {
@@ -195,7 +195,7 @@ func (a *Authorizer) mismatch(access Access, check *spend.Check, asked *Redempti
 
 // Doubt records that nobody knows what became of a check that the caller redeemed.
 // Errors: ErrCheckNotRedeemed, *AlreadyRedeemedError of another, *AlreadyReportedError,
-// and those of Redeem for no certain answer.
+// and the errors with which Redeem gives no certain answer.
 func (a *Authorizer) Doubt(
 	ctx context.Context, r Request, check *spend.Check, note string,
 ) (course spend.Course, replayed bool, err error) {
@@ -290,7 +290,7 @@ type policyVersion struct {
 	version int
 }
 
-// redeemTerms are those of versions that are not in memory; versions never change.
+// redeemTerms are the terms of versions that are not in memory; versions never change.
 type redeemTerms struct {
 	mu    sync.Mutex
 	known map[policyVersion]spend.RedeemTerms

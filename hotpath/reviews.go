@@ -10,7 +10,6 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
-	"spendgate/hotpath/policy"
 )
 
 // ErrOtherDraft refuses the approval of a draft that is not the policy's (S80).
@@ -195,12 +194,11 @@ func (a *Authorizer) dropsEnd(ctx context.Context, approval *audit.DraftApproval
 	if err != nil {
 		return fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, approval.PolicyID, err)
 	}
-	if err := a.catalog.compiles.take(ctx); err != nil {
-		return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
-	}
 	var faults spend.Faults
-	compiled := policy.Compile(d.PolicyID, 0, d.Rules, &faults)
-	a.catalog.compiles.free()
+	compiled, err := a.catalog.compileRules(ctx, d.PolicyID, 0, d.Rules, &faults)
+	if err != nil {
+		return err
+	}
 	if err := faults.Err(); err != nil {
 		return err
 	}

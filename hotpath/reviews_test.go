@@ -42,7 +42,7 @@ func TestForcedIsWhatWasForced(t *testing.T) {
 		post := func(by hotpath.Access, actor audit.Actor, changes string) {
 			t.Helper()
 			p := &audit.Policy{PolicyID: "asks", Name: "n", Rules: plainRules, Changes: changes}
-			if err := n.CreatePolicy(ctx, by, actor, p, nil, nil); err != nil {
+			if err := n.CreatePolicy(ctx, by, actor, hotpath.NewVersion{Policy: p}); err != nil {
 				t.Fatal(err)
 			}
 		}

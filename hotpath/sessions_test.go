@@ -174,7 +174,7 @@ func TestSessionsApproveDrafts(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		ctx, n := t.Context(), f.nodes[0]
 		p := &audit.Policy{PolicyID: "asks", Name: "asks", Rules: plainRules, Changes: `{"required":1}`}
-		if err := n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, p, nil, nil); err != nil {
+		if err := n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, hotpath.NewVersion{Policy: p}); err != nil {
 			t.Fatal(err)
 		}
 		as := func(name string, scopes spend.Scopes) (hotpath.Access, spend.ID) {
@@ -250,7 +250,7 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 			},
 		} {
 			p := &audit.Policy{PolicyID: "p", Name: "n", Rules: escalates}
-			if err := n.CreatePolicy(ctx, c.author, audit.Actor{}, p, nil, nil); err != nil {
+			if err := n.CreatePolicy(ctx, c.author, audit.Actor{}, hotpath.NewVersion{Policy: p}); err != nil {
 				t.Fatal(err)
 			}
 			approval := f.asked(refundOf(t, "60", name))
@@ -266,7 +266,7 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 				t.Errorf("%s: somebody else: %v", name, err)
 			}
 			asks := &audit.Policy{PolicyID: "asks when " + name, Name: "n", Rules: plainRules, Changes: `{"required":1}`}
-			if err := n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, asks, nil, nil); err != nil {
+			if err := n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, hotpath.NewVersion{Policy: asks}); err != nil {
 				t.Fatal(err)
 			}
 			d := &audit.Draft{PolicyID: asks.PolicyID, Name: "next", Rules: plainRules}

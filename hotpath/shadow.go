@@ -31,13 +31,13 @@ type draft struct {
 
 // shadows judges checks by drafts.
 type shadows struct {
-	store   audit.Store
+	store   audit.Drafts
 	timeout time.Duration // of one question to the store
 	places  permits
 	resume  atomic.Int64 // when the store is asked again, in Unix nanoseconds
 }
 
-func newShadows(store audit.Store, timeout time.Duration) *shadows {
+func newShadows(store audit.Drafts, timeout time.Duration) *shadows {
 	return &shadows{store: store, timeout: timeout, places: make(permits, shadowsAtOnce)}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -32,54 +34,59 @@ func (a *Authorizer) Simulate(
 	return checks, program.Version(), err
 }
 
+// Trial is a simulation by rules that are not stored.
+type Trial struct {
+	PolicyID string
+	Rules    string // JSON
+	Actions  []*spend.Action
+	Faults   spend.Faults // that were found in all but the rules
+}
+
 // TryRules judges the actions as Simulate does, but by rules that are not stored, as if they
 // were the next version of the policy, which need not exist. They are what who may write
-// policies may try: others are told so, whatever their rules are. The faults that were found in
-// the rest of the request, and those of the rules, are returned together as spend.Faults. Errors: a ForbiddenError, ErrUnavailable,
-// ErrOverloaded.
-func (a *Authorizer) TryRules(
-	ctx context.Context, r Request, policyID, rules string, actions []*spend.Action, faults spend.Faults,
-) (checks []*spend.Check, policyVersion int, err error) {
+// policies may try: others are told so, whatever their rules are. The faults of the trial, and
+// those of the rules, are returned together as spend.Faults. Errors: a ForbiddenError,
+// ErrUnavailable, ErrOverloaded.
+func (a *Authorizer) TryRules(ctx context.Context, r Request, t Trial) (checks []*spend.Check, policyVersion int, err error) {
 	// Whoever may not is refused before their rules cost anything.
 	if err := r.Access.permit(spend.PoliciesWrite); err != nil {
 		return nil, 0, err
 	}
-	if spend.ValidPolicyID(policyID) && !r.Access.SeesPolicy(policyID) {
+	if spend.ValidPolicyID(t.PolicyID) && !r.Access.SeesPolicy(t.PolicyID) {
 		return nil, 0, r.Access.notThis("policy_id", r.Access.key.Grants.PolicyIDs)
 	}
-	program, err := a.tried(ctx, policyID, rules, faults)
+	program, err := a.tried(ctx, t)
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, action := range actions {
-		if err := r.Access.permitAction(policyID, action.AgentID); err != nil {
+	for _, action := range t.Actions {
+		if err := r.Access.permitAction(t.PolicyID, action.AgentID); err != nil {
 			return nil, 0, err
 		}
 	}
-	checks, err = a.simulate(ctx, r, program, actions)
+	checks, err = a.simulate(ctx, r, program, t.Actions)
 	return checks, program.Version(), err
 }
 
 // tried compiles rules as the next version of a policy. Their budgets go on counting what
 // those of the version in force count that mean the same (S37).
-func (a *Authorizer) tried(ctx context.Context, policyID, rules string, faults spend.Faults) (*policy.Program, error) {
+func (a *Authorizer) tried(ctx context.Context, t Trial) (*policy.Program, error) {
 	ctx, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	live := new(audit.Policy)
-	if spend.ValidPolicyID(policyID) {
-		switch found, err := a.store.Policy(ctx, policyID, 0); {
+	if spend.ValidPolicyID(t.PolicyID) {
+		switch found, err := a.store.Policy(ctx, t.PolicyID, 0); {
 		case err == nil:
 			live = found
 		case !errors.Is(err, audit.ErrNotFound):
-			return nil, fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, policyID, err)
+			return nil, fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, t.PolicyID, err)
 		}
 	}
-	if err := a.catalog.compiles.take(ctx); err != nil {
-		return nil, fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+	p, err := a.catalog.compileRules(ctx, t.PolicyID, live.Version+1, t.Rules, &t.Faults)
+	if err != nil {
+		return nil, err
 	}
-	defer a.catalog.compiles.free()
-	p := policy.Compile(policyID, live.Version+1, rules, &faults)
-	if err := faults.Err(); err != nil {
+	if err := t.Faults.Err(); err != nil {
 		return nil, err
 	}
 	since := make(map[string]policy.BudgetSince)
@@ -90,15 +97,26 @@ func (a *Authorizer) tried(ctx context.Context, policyID, rules string, faults s
 	return p, nil
 }
 
+// simulation is a batch of actions that a program judges and nothing records.
+type simulation struct {
+	request      Request
+	program      *policy.Program
+	actions      []*spend.Action
+	types        []spend.Resolution // of the actions
+	fingerprints []spend.Hash       // of the actions
+}
+
 // simulate judges the actions by a program.
 func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Program, actions []*spend.Action) ([]*spend.Check, error) {
-	types := make([]spend.Resolution, len(actions))
-	fingerprints := make([]spend.Hash, len(actions))
-	for i, action := range actions {
-		types[i] = a.resolve(action)
-		fingerprints[i] = spend.FingerprintOf(action, types[i].Type)
+	s := simulation{
+		request: r, program: program, actions: actions,
+		types: make([]spend.Resolution, len(actions)), fingerprints: make([]spend.Hash, len(actions)),
 	}
-	seen, err := a.guard.Peek(ctx, fingerprints, program.JudgesAgain())
+	for i, action := range actions {
+		s.types[i] = a.resolve(action)
+		s.fingerprints[i] = spend.FingerprintOf(action, s.types[i].Type)
+	}
+	seen, err := a.guard.Peek(ctx, s.fingerprints, program.JudgesAgain())
 	if err != nil {
 		return nil, err
 	}
@@ -108,20 +126,17 @@ func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Pr
 			seen[fingerprint] = earlier
 		}
 	}
-	return a.judgeAll(ctx, r, program, actions, types, fingerprints, seen)
+	return a.judgeAll(ctx, &s, seen)
 }
 
 // judgeAll judges the batch in order; each pass leaves its fingerprint to the
 // rest of the batch.
-func (a *Authorizer) judgeAll(
-	ctx context.Context, r Request, p *policy.Program, actions []*spend.Action, types []spend.Resolution, fingerprints []spend.Hash,
-	seen map[spend.Hash]guard.Seen,
-) ([]*spend.Check, error) {
-	now := a.now()
+func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen map[spend.Hash]guard.Seen) ([]*spend.Check, error) {
+	r, p, now := &s.request, s.program, a.now()
 	var usages map[spend.Counter]spend.Usage
 	if p.HasBudgets() && r.Caller.keyed { // a stranger could find out what was used
 		var err error
-		if usages, err = a.countersOf(ctx, p, actions, types, r.Access, now); err != nil {
+		if usages, err = a.countersOf(ctx, s, now); err != nil {
 			return nil, err
 		}
 	}
@@ -129,27 +144,81 @@ func (a *Authorizer) judgeAll(
 	if !r.Caller.keyed {
 		explain = p.ExplainAnonymous
 	}
-	checks := make([]*spend.Check, len(actions))
-	for i, action := range actions {
+	checks := make([]*spend.Check, len(s.actions))
+	for i, action := range s.actions {
+		resolution, fingerprint := s.types[i], s.fingerprints[i]
 		check := &spend.Check{
-			ID: spend.NewID(now), Action: *action, ActionType: types[i].Type, RequestID: r.ID,
-			Fingerprint: fingerprints[i],
+			ID: spend.NewID(now), Action: *action, ActionType: resolution.Type, RequestID: r.ID,
+			Fingerprint: fingerprint,
 		}
-		earlier, duplicate := seen[fingerprints[i]]
+		earlier, duplicate := seen[fingerprint]
 		if duplicate && earlier.Age < p.Window() {
-			check.Decision = p.Duplicate(earlier.CheckID, types[i])
+			check.Decision = p.Duplicate(earlier.CheckID, resolution)
 		} else {
-			found := p.Evaluate(action, types[i], now)
+			found := p.Evaluate(action, resolution, now)
 			if p.HasBudgets() && found.Effect != spend.Block {
-				found = p.EvaluateBudgets(found, action, types[i], p.Charges(nil, action, types[i], r.Access.principal(), now), usages)
+				charges := p.Charges(nil, action, resolution, r.Access.principal(), now)
+				found = p.EvaluateBudgets(found, action, resolution, charges, usages)
 			}
-			check.Decision = explain(found, action, types[i])
+			check.Decision = explain(found, action, resolution)
 			if d := &check.Decision; !d.Exceeded() && (d.Effect != spend.Block || !p.JudgesAgain()) {
-				seen[fingerprints[i]] = guard.Seen{CheckID: check.ID}
+				seen[fingerprint] = guard.Seen{CheckID: check.ID}
 			}
 		}
 		check.LatencyMS = a.now().Sub(r.Started).Milliseconds()
 		checks[i] = check
 	}
 	return checks, nil
+}
+
+// countersOf reads the counters of the actions' charges as they stand. Those that the
+// caller may not read (S38) are as if nothing was used.
+func (a *Authorizer) countersOf(ctx context.Context, s *simulation, at time.Time) (map[spend.Counter]spend.Usage, error) {
+	access := s.request.Access
+	var charges []spend.Charge
+	for i, action := range s.actions {
+		charges = s.program.Charges(charges, action, s.types[i], access.principal(), at)
+	}
+	usages := make(map[spend.Counter]spend.Usage, len(charges))
+	var counters []spend.Counter
+	for i := range charges {
+		if _, twice := usages[charges[i].Counter]; !twice {
+			usages[charges[i].Counter] = spend.Usage{}
+			counters = append(counters, charges[i].Counter)
+		}
+	}
+	if counters == nil {
+		return nil, nil
+	}
+	found, err := a.store.CounterUsages(ctx, counters)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot read the counters of budgets: %w", ErrUnavailable, err)
+	}
+	readable, err := a.readableOf(ctx, access, counters)
+	if err != nil {
+		return nil, err
+	}
+	for i, counter := range counters {
+		if readable == nil || slices.Contains(readable, counter.ID) {
+			usages[counter] = found[i]
+		}
+	}
+	return usages, nil
+}
+
+// readableOf returns the counters of which the caller may read what was used; nil is all.
+func (a *Authorizer) readableOf(ctx context.Context, access Access, counters []spend.Counter) ([]spend.ID, error) {
+	own := access.own()
+	if own == "" {
+		return nil, nil
+	}
+	ids := make([]spend.ID, len(counters))
+	for i, c := range counters {
+		ids[i] = c.ID
+	}
+	met, err := a.store.CountersMet(ctx, own, ids)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot read the counters of budgets: %w", ErrUnavailable, err)
+	}
+	return append([]spend.ID{}, met...), nil
 }

@@ -89,7 +89,8 @@ func TestTryingRulesNeedsTheRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = f.nodes[0].TryRules(t.Context(), hotpath.Request{Caller: caller, Access: access, Started: time.Now()}, "p", "{", nil, nil)
+		r := hotpath.Request{Caller: caller, Access: access, Started: time.Now()}
+		_, _, err = f.nodes[0].TryRules(t.Context(), r, hotpath.Trial{PolicyID: "p", Rules: "{"})
 		if _, faults := errors.AsType[spend.Faults](err); forbidden(err) != c.denied || faults == c.denied {
 			t.Errorf("%s: %v", name, err)
 		}

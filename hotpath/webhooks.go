@@ -64,6 +64,18 @@ func (a *Authorizer) DeleteWebhook(ctx context.Context, by audit.Actor, id spend
 	return nil
 }
 
+// RetryWebhook has what waits to be delivered to a webhook tried again at once, and returns
+// how much waits. An unknown webhook is audit.ErrNotFound.
+func (a *Authorizer) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error) {
+	return a.store.RetryWebhook(ctx, id)
+}
+
+// ReplayDelivery has an event delivered again. Without that delivery of the webhook it fails
+// with audit.ErrNotFound.
+func (a *Authorizer) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
+	return a.store.ReplayDelivery(ctx, webhookID, deliveryID)
+}
+
 // checkHost refuses the URL of a webhook that resolves to an address to which nothing is
 // delivered.
 func (a *Authorizer) checkHost(ctx context.Context, url *string) error {

@@ -197,7 +197,7 @@ func (f *simulation) post(node int, policyID string) {
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: fmt.Sprintf(
 		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}%s]`, policies()[policyID],
 		f.otherRules(policyID))}
-	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, nil, nil); err != nil ||
+	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, hotpath.NewVersion{Policy: p}); err != nil ||
 		f.nodes[node].store.isDead() {
 		return // there is no guarantee
 	}

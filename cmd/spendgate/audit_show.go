@@ -89,7 +89,7 @@ func noCheckID(text string) string {
 type place struct {
 	verify.Place // its Seq is 0 when no batch lists it
 	entry        chain.Entry
-	broken       bool // the batch's head is not that of its entries and of the head before
+	broken       bool // the batch's head does not follow from its entries and the head before
 }
 
 // judge says what the chain has to say about a row.
@@ -259,7 +259,7 @@ func entryOf(b verify.Batch, id spend.ID) (found chain.Entry, is bool) {
 	return found, is
 }
 
-// outcomes are those of the check, with the texts that left with their batches.
+// outcomes are the outcomes of the check, with the texts that left with their batches.
 func (l *lookup) outcomes(ctx context.Context) ([]*spend.Outcome, error) {
 	all, err := l.snapshot.OutcomesOf(ctx, l.id)
 	if err != nil {

@@ -143,7 +143,7 @@ func checkpointFiles(paths []string) (files []string, err error) {
 	return files, nil
 }
 
-// publicKeys are those that were given, or that of the seed.
+// publicKeys are the keys that were given, or the public key of the seed.
 func publicKeys(texts []string, seed config.Secret) (keys []checkpoint.PublicKey, err error) {
 	if len(texts) == 0 && seed != "" {
 		texts = []string{""}

@@ -95,7 +95,7 @@ func checksShow(flags *flag.FlagSet) action {
 	}
 }
 
-// findCheck reads a check as lists have it, with its action: it is one of those of its
+// findCheck reads a check as lists have it, with its action: it is one of the checks of its
 // own moment.
 func findCheck(ctx context.Context, api *client.Client, id string) (*client.CheckRecord, error) {
 	answer, err := api.GetCheck(ctx, id)

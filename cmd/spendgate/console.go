@@ -22,7 +22,7 @@ import (
 // consoleKeyFile holds the key of whoever signs in to the console by a link.
 const consoleKeyFile = "console.key"
 
-// consoleScopes are those of a person who writes policies, decides and looks. Checks are
+// consoleScopes are the scopes of a person who writes policies, decides and looks. Checks are
 // the agents': who asks does not decide.
 const consoleScopes = spend.PoliciesRead | spend.PoliciesWrite | spend.BacktestsWrite | spend.ApprovalsRead | spend.ApprovalsDecide |
 	spend.ChecksRead | spend.BudgetsRead | spend.EventsRead

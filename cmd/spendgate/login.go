@@ -122,7 +122,7 @@ func consoleOf(ctx context.Context, base string) (origin string, err error) {
 		return "", errors.New("people do not sign in to this service: use an API key")
 	}
 	u, err := url.Parse(base)
-	if err != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+	if err != nil || u.Scheme != "https" && (u.Scheme != "http" || !config.IsLoopback(u.Hostname())) {
 		return "", fmt.Errorf("%s is not https: a session would be for everybody on the way", printable(base))
 	}
 	// Who answers here must not send people to sign in elsewhere, and get that session.
@@ -130,11 +130,6 @@ func consoleOf(ctx context.Context, base string) (origin string, err error) {
 		return "", fmt.Errorf("people sign in at %s: if that is your service, name it with --url", printable(said.Origin))
 	}
 	return said.Origin, nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // signInByLoopback has a person sign in in a browser, and waits at a port of this computer

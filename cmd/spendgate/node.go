@@ -135,7 +135,7 @@ func (n *node) recordedSince(ctx context.Context, since time.Time) (bool, error)
 	return len(page.Checks) > 0, err
 }
 
-// newRegistry is the node's metrics, to begin with those of the process. All have the
+// newRegistry returns the node's registry of metrics, with the metrics of the process. All have the
 // label deployment if that has a name.
 func newRegistry(deployment string) (prometheus.Gatherer, prometheus.Registerer) {
 	gatherer := prometheus.NewRegistry()

@@ -23,7 +23,7 @@ import (
 )
 
 // troubleError ends a comparison that found nothing out. Its exit code is 2,
-// as that of diff(1): 1 says that there are differences.
+// as diff(1) has it: 1 says that there are differences.
 type troubleError struct{ error }
 
 func policiesDiff(flags *flag.FlagSet) action {
@@ -148,15 +148,39 @@ func onServer(ctx context.Context, api *client.Client, policy policyfile.Policy)
 	return current, err
 }
 
-// samePolicy reports whether two bodies say the same. The order of members does
-// not matter; the digits of numbers in rules do, which are kept as they were sent.
+// samePolicy reports whether two bodies say the same. Neither the order of members nor the
+// spelling of the numbers in rules matters: 400.00 is 400.
 func samePolicy(a, b []byte) (bool, error) {
 	x, err := compared(a)
 	if err != nil {
 		return false, err
 	}
 	y, err := compared(b)
-	return err == nil && reflect.DeepEqual(x, y), err
+	if err != nil {
+		return false, err
+	}
+	x["rules"], y["rules"] = byValue(x["rules"]), byValue(y["rules"])
+	return reflect.DeepEqual(x, y), nil
+}
+
+// byValue writes the numbers of rules as compiled rules have them: each is an amount, or an
+// integer of 0 or more (S7, S8).
+func byValue(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if a, err := spend.ParseAmount(v.String()); err == nil {
+			return json.Number(a.String())
+		}
+	case []any:
+		for i := range v {
+			v[i] = byValue(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = byValue(v[name])
+		}
+	}
+	return v
 }
 
 // compared returns a policy without what the server adds or is no part of a version, and without members

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // A file that is applied again makes no version, however its values are written.
 func TestPoliciesAppliedAgain(t *testing.T) {
@@ -17,6 +20,8 @@ func TestPoliciesAppliedAgain(t *testing.T) {
 		file := "policy_id: " + id + "\nname: n\nrules:\n- " + rule + "\n- " + ask + "\n" + more + "\n"
 		n.as(t, n.sample, false, file, "policies", "apply", "-f", "-").has(t, 0, id+" version 1")
 		n.as(t, n.sample, false, file, "policies", "apply", "-f", "-").has(t, 0, id+" version 1, unchanged")
+		respelt := strings.NewReplacer("10.00", "10.0", "60.0", "60", "amount_above: 5,", "amount_above: 5.0,").Replace(file)
+		n.as(t, n.sample, false, respelt, "policies", "apply", "-f", "-").has(t, 0, id+" version 1, unchanged")
 		if r := n.as(t, n.sample, false, file, "policies", "diff", "-f", "-"); r.code != 0 || r.stdout != "" {
 			t.Errorf("%s: %+v", id, r)
 		}

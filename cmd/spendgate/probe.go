@@ -132,7 +132,7 @@ func (p prober) once(ctx context.Context) probed {
 	return found
 }
 
-// probeMetrics are those of a prober.
+// probeMetrics are the metrics of a prober.
 type probeMetrics struct {
 	success  prometheus.Gauge
 	last     prometheus.Gauge

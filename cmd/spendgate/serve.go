@@ -163,7 +163,7 @@ func lookAhead(ctx context.Context, c config.Config, store *postgres.Store) *fin
 	return f
 }
 
-// unsafeError says that the database's settings are none to serve on.
+// unsafeError says that nothing is served on the database's settings.
 type unsafeError struct{ durability string }
 
 func (e unsafeError) Error() string {

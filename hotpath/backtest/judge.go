@@ -26,10 +26,9 @@ func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, asked *askin
 		j.Verdict = report.Verdict{Effect: spend.Block, Reason: spend.ReasonDuplicate, RuleID: p.GuardRuleID()}
 		return j
 	}
-	// What the type was inferred from makes a decision less sure, not another.
-	r := spend.Resolution{Type: c.ActionType, Confidence: spend.High}
+	r := resolutionOf(c)
 	for {
-		found, exceeded := e.byRules(&j, side, p, c, r, lift)
+		found, exceeded := e.byRules(&j, side, p, c, lift)
 		if found.Effect == spend.Escalate && lift != nil {
 			lift = nil
 			continue
@@ -75,9 +74,10 @@ func (r *Record) expires(terms *spend.ApprovalRequest) int64 {
 
 // byRules evaluates rules and budgets once.
 func (e *Engine) byRules(
-	j *judgement, side int, p *policy.Program, c *spend.Check, r spend.Resolution, lift []spend.EscalatedRule,
+	j *judgement, side int, p *policy.Program, c *spend.Check, lift []spend.EscalatedRule,
 ) (policy.Finding, map[int]spend.Usage) {
 	j.charges = nil
+	r := resolutionOf(c)
 	found := p.EvaluateLifting(&c.Action, r, c.ID.Time(), lift)
 	if !p.HasBudgets() || found.Effect == spend.Block {
 		return found, nil
@@ -104,7 +104,13 @@ func (e *Engine) byRules(
 
 // charges are what a check takes from the budgets of a version if it is allowed.
 func (*Engine) charges(p *policy.Program, c *spend.Check) []spend.Charge {
-	return p.Charges(nil, &c.Action, spend.Resolution{Type: c.ActionType, Confidence: spend.High}, c.PrincipalName(), c.ID.Time())
+	return p.Charges(nil, &c.Action, resolutionOf(c), c.PrincipalName(), c.ID.Time())
+}
+
+// resolutionOf returns the type of a check's action. What it was inferred from makes a
+// decision less sure, not another.
+func resolutionOf(c *spend.Check) spend.Resolution {
+	return spend.Resolution{Type: c.ActionType, Confidence: spend.High}
 }
 
 // counting leaves out the charges of budgets that go on counting what they counted

@@ -16,7 +16,7 @@ type reporting struct {
 	on          [sides]bool // where the check was allowed
 }
 
-// reports are those to come, the next first.
+// reports are the reports to come, the next first.
 type reports []*reporting
 
 func (r reports) Len() int { return len(r) }

@@ -12,7 +12,7 @@
 //	// move the money
 //
 // It fails closed: Allowed is true only of the answer of a Check that came
-// whole, with status 200 and the decision allow. The zero Decision is none.
+// whole, with status 200 and the decision allow. The zero Decision permits nothing.
 //
 // What may be repeated without harm is repeated, with exponential backoff and
 // full jitter, after a lost connection, a 5xx and a 429, whose Retry-After is

@@ -130,7 +130,7 @@ func page(text []byte, base string, names []string) []byte {
 	return []byte(replaced)
 }
 
-// contentType returns that of a file that is served, by its name.
+// contentType returns the content type of a file that is served, by its name.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".html":

@@ -55,7 +55,7 @@ func startProvider(t *testing.T, address string) fleet.Settings {
 	return signInSettings(address, issuer, "finance")
 }
 
-// signInSettings are those of a node at an address where the provider's group finance approves,
+// signInSettings are the settings of a node at an address where the provider's group finance approves,
 // as a group of approvers.
 func signInSettings(address, issuer, group string) fleet.Settings {
 	return fleet.Settings{

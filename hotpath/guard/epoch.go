@@ -216,7 +216,7 @@ type entry struct {
 	at    time.Time
 }
 
-// enter makes the windows those of this node's next claims.
+// enter has this node's next claims use the windows.
 func (g *Guard) enter(m marker) {
 	g.refused = ""
 	g.redis.ForgetWindows()

@@ -25,12 +25,25 @@ var ErrUnavailable = errors.New("a dependency cannot be reached")
 
 var errEpochsChange = errors.New("epochs keep changing")
 
+// Store is what an audit.Store is to a Guard: what was recorded of passes and keys, and the
+// fences. Nothing here commits a check.
+type Store interface {
+	audit.Fences
+	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error)
+	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error)
+	PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error)
+	ExpireApprovals(ctx context.Context) (oldest time.Time, err error)
+	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
+	CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error)
+	ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error)
+}
+
 // Options are what a Guard is made of.
 type Options struct {
 	Redis      redis.UniversalOptions // addresses and credentials; timeouts and retries are the pipeline's
 	KeyPrefix  string                 // of every name in Redis, without braces: they choose a cluster's slot
 	Embedded   bool                   // an in-process Redis that dies with the process
-	Store      audit.Store
+	Store      Store
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -40,7 +53,7 @@ type Options struct {
 type Guard struct {
 	redis    *pipeline.Client
 	embedded bool // as in Options
-	store    audit.Store
+	store    Store
 	log      *slog.Logger
 	metrics  *metrics
 	records  *records

@@ -124,13 +124,14 @@ func TestReleasedClaimIsContestedAgain(t *testing.T) {
 	stale := holder{state: pending, node: *g.node.Load(), check: spend.NewID(now), claimedMS: 1}.String()
 	m := *g.windows.Load()
 	name := fingerprintName(m.epoch, pass.Fingerprint)
-	if resolved, err := g.resolveContested(t.Context(), server, m, pass, stale, now); err != nil || resolved {
+	l := loading{g, server, m}
+	if resolved, err := l.resolveContested(t.Context(), pass, stale, now); err != nil || resolved {
 		t.Errorf("a free name: resolved %t, %v", resolved, err)
 	}
 	if err := server.Set(t.Context(), name, stale, time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if resolved, err := g.resolveContested(t.Context(), server, m, pass, stale, now); err != nil || !resolved {
+	if resolved, err := l.resolveContested(t.Context(), pass, stale, now); err != nil || !resolved {
 		t.Errorf("a stale claim: resolved %t, %v", resolved, err)
 	}
 	if held := server.Get(t.Context(), name).Val(); held != passHolder(pass).String() {
@@ -153,7 +154,7 @@ func TestNewerPassHoldsTheName(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range passes {
-			if left, err := g.loadPasses(t.Context(), server, m, []audit.LivePass{p}); err != nil || len(left) > 0 {
+			if left, err := (&loading{g, server, m}).loadPasses(t.Context(), []audit.LivePass{p}); err != nil || len(left) > 0 {
 				t.Errorf("%v, %v", left, err)
 			}
 		}
@@ -178,7 +179,7 @@ func TestRefusedWindowIsNotLoaded(t *testing.T) {
 	if err := server.RPush(t.Context(), fingerprintName(m.epoch, passes[1].Fingerprint), "not a claim").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := g.loadPasses(t.Context(), server, m, passes); err == nil {
+	if left, err := (&loading{g, server, m}).loadPasses(t.Context(), passes); err == nil {
 		t.Errorf("a window that Redis refused counts as loaded; contested: %v", left)
 	}
 }

@@ -62,6 +62,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 		return err
 	}
 	defer server.Del(context.WithoutCancel(ctx), name) // another node goes on
+	l := loading{g: g, server: server, windows: m}
 	started, loaded := time.Now(), 0
 	var before spend.ID
 	var contested []audit.LivePass
@@ -73,7 +74,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 		if len(passes) == 0 {
 			break
 		}
-		left, err := g.loadPasses(ctx, server, m, passes)
+		left, err := l.loadPasses(ctx, passes)
 		if err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 			return ctx.Err()
 		case <-time.After(pollMost):
 		}
-		if contested, err = g.loadPasses(ctx, server, m, contested); err != nil {
+		if contested, err = l.loadPasses(ctx, contested); err != nil {
 			return err
 		}
 	}
@@ -104,20 +105,25 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	return nil
 }
 
+// loading is the loading of an epoch's windows into a server.
+type loading struct {
+	g       *Guard
+	server  *redis.Client
+	windows marker
+}
+
 // loadPasses writes recorded passes under names that are free. It returns those
 // whose name a claim without record holds: such a claim may yet be released,
 // and then the name must not be free.
-func (g *Guard) loadPasses(
-	ctx context.Context, server *redis.Client, m marker, passes []audit.LivePass,
-) (contested []audit.LivePass, err error) {
-	pipe := server.Pipeline()
-	pipe.PExpire(ctx, g.redis.Key(loaderName(m.epoch)), loaderLease)
-	now := g.redis.Earliest()
+func (l *loading) loadPasses(ctx context.Context, passes []audit.LivePass) (contested []audit.LivePass, err error) {
+	pipe, names := l.server.Pipeline(), l.g.redis
+	pipe.PExpire(ctx, names.Key(loaderName(l.windows.epoch)), loaderLease)
+	now := names.Earliest()
 	cmds := make([]*redis.StringCmd, len(passes))
 	for i, p := range passes {
 		if left := p.UntilMS - now.UnixMilli(); left > 0 {
-			cmds[i] = redis.NewStringCmd(ctx, "set", g.redis.Key(fingerprintName(m.epoch, p.Fingerprint)), passHolder(p).String(),
-				"nx", "get", "px", left)
+			cmds[i] = redis.NewStringCmd(ctx, "set", names.Key(fingerprintName(l.windows.epoch, p.Fingerprint)),
+				passHolder(p).String(), "nx", "get", "px", left)
 			_ = pipe.Process(ctx, cmds[i])
 		}
 	}
@@ -136,7 +142,7 @@ func (g *Guard) loadPasses(
 		if cmds[i].Val() == "" {
 			continue
 		}
-		resolved, err := g.resolveContested(ctx, server, m, p, cmds[i].Val(), now)
+		resolved, err := l.resolveContested(ctx, p, cmds[i].Val(), now)
 		if err != nil {
 			return nil, err
 		}
@@ -154,9 +160,7 @@ func passHolder(p audit.LivePass) holder {
 // resolveContested reports whether the value that holds the name of a live pass
 // will not be released any more, and is no older pass: it is recorded, or the
 // pass took its place.
-func (g *Guard) resolveContested(
-	ctx context.Context, server *redis.Client, m marker, p audit.LivePass, value string, now time.Time,
-) (bool, error) {
+func (l *loading) resolveContested(ctx context.Context, p audit.LivePass, value string, now time.Time) (bool, error) {
 	h, err := parseHolder(value)
 	if err != nil {
 		return false, err
@@ -166,12 +170,12 @@ func (g *Guard) resolveContested(
 		if h.check.Compare(p.CheckID) >= 0 {
 			return true, nil
 		}
-	} else if known, dead, err := g.outcome(ctx, h, now); err != nil || !dead {
+	} else if known, dead, err := l.g.outcome(ctx, h, now); err != nil || !dead {
 		return known, err
 	}
 	// Another value by now, or none at all, is contested anew (F33).
-	return g.redis.Swap(ctx, server, pipeline.Swap{
-		Name: fingerprintName(m.epoch, p.Fingerprint), Old: value, New: passHolder(p).String(),
+	return l.g.redis.Swap(ctx, l.server, pipeline.Swap{
+		Name: fingerprintName(l.windows.epoch, p.Fingerprint), Old: value, New: passHolder(p).String(),
 		Life: time.UnixMilli(p.UntilMS).Sub(now), KeepLonger: true,
 	})
 }

@@ -76,7 +76,7 @@ type records struct {
 	seen   seen
 }
 
-func newRecords(store audit.Store, now func() time.Time) *records {
+func newRecords(store Store, now func() time.Time) *records {
 	r := &records{
 		states: NewLookup(store.PassStates),
 		expire: NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {

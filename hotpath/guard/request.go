@@ -43,7 +43,7 @@ func (s *snapshots) parse(nonce, text string) *snapshot {
 	if last := s.last.Load(); last != nil && last.nonce == nonce && last.text == text {
 		return last
 	}
-	m, _ := parseMarker(text) // a newer one is none of this node's
+	m, _ := parseMarker(text) // a newer one is not of this node
 	// A nonce alone could come back after Redis was lost; no epoch comes back (F12).
 	next := &snapshot{nonce: nonce, text: text, marker: m, generation: m.epoch.Text("") + "/" + nonce}
 	s.last.Store(next)

@@ -106,7 +106,7 @@ func parseHolder(s string) (h holder, err error) {
 	return h, nil
 }
 
-// formatVersion is that of every name and value in Redis: claims, counters and
+// formatVersion is the version of every name and value in Redis: claims, counters and
 // the generation have none of their own, since a node touches them only under a
 // marker that it knows.
 const formatVersion = 1

@@ -208,7 +208,7 @@ type livePass struct {
 }
 
 // livePass returns the latest live pass of those that were decided as upTo or better.
-// One whose approval has expired is none, once that is recorded.
+// A pass whose approval has expired holds nothing, once that is recorded.
 func (g *Guard) livePass(ctx context.Context, fingerprint spend.Hash, upTo spend.Effect) (livePass, bool, error) {
 	for {
 		found, ok, err := g.records.passes[upTo].Get(ctx, fingerprint)

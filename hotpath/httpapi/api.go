@@ -35,20 +35,18 @@ type authorizer interface {
 	Doubt(ctx context.Context, r hotpath.Request, check *spend.Check, note string) (course spend.Course, replayed bool, err error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int,
 		err error)
-	TryRules(ctx context.Context, r hotpath.Request, policyID, rules string, actions []*spend.Action, faults spend.Faults) (
-		checks []*spend.Check, policyVersion int, err error)
+	TryRules(ctx context.Context, r hotpath.Request, t hotpath.Trial) (checks []*spend.Check, policyVersion int, err error)
 	AwaitApproval(ctx context.Context, c hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval,
 		waited bool, err error)
 	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool,
 		err error)
-	ApprovalsWaitingFor(ctx context.Context, access hotpath.Access, q audit.ApprovalQuery) (page []*audit.Approval, next spend.ID, more bool,
-		err error)
+	ApprovalsWaitingFor(ctx context.Context, c hotpath.Access, q audit.ApprovalQuery) (hotpath.ApprovalPage, error)
 	BudgetsLeft(ctx context.Context, approval *audit.Approval) ([]hotpath.BudgetLeft, error)
 	AwaitEvents(ctx context.Context, c hotpath.Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (page audit.EventPage,
 		waited bool, err error)
 	EventsFrom(ctx context.Context, from time.Time) (after int64, err error)
-	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
-	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error
+	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (hotpath.BudgetPage, error)
+	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, v hotpath.NewVersion) error
 	PutDraft(ctx context.Context, c hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error
 	Review(ctx context.Context, policyID string) (*audit.Review, error)
 	ApproveDraft(ctx context.Context, c hotpath.Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error)
@@ -63,6 +61,8 @@ type authorizer interface {
 	UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error)
 	RotateWebhook(ctx context.Context, by audit.Actor, id spend.ID) (*audit.Webhook, audit.Secret, error)
 	DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error
+	RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error)
+	ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error)
 	SessionCaller(ctx context.Context, token []byte) (hotpath.Caller, error)
 	SignInBegins(ctx context.Context) (time.Time, error)
 	SignIn(ctx context.Context, by audit.Actor, s *audit.Session) (token string, err error)
@@ -71,6 +71,30 @@ type authorizer interface {
 	EndSessions(ctx context.Context, by audit.Actor, of *audit.Session) error
 	TakeOver(ctx context.Context, token string) (next string, err error)
 	EndLoggedOut(ctx context.Context, by audit.Actor, l audit.Logout) error
+}
+
+// records is what the handlers read of an audit.Store. What they write goes through the
+// Authorizer.
+type records interface {
+	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
+	CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error)
+	ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error)
+	CheckCounts(ctx context.Context, q audit.CountQuery) ([]audit.CheckCount, error)
+	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
+	Violations(ctx context.Context, q audit.ViolationQuery) (audit.ViolationPage, error)
+	ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error)
+	Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error)
+	ListPolicies(ctx context.Context, q audit.PolicyQuery) (audit.PolicyPage, error)
+	PolicyVersions(ctx context.Context, q audit.VersionQuery) (audit.PolicyPage, error)
+	Backtest(ctx context.Context, id spend.ID) (*audit.Backtest, error)
+	ListBacktests(ctx context.Context, q audit.BacktestQuery) (page []audit.Backtest, more bool, err error)
+	BacktestFlips(ctx context.Context, id spend.ID, behind, limit int) (page []string, more bool, err error)
+	KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error)
+	ListKeys(ctx context.Context, before spend.ID, limit int) (audit.KeyPage, error)
+	ListSessions(ctx context.Context, before spend.ID, limit int) (page []audit.Session, more bool, err error)
+	Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, error)
+	ListWebhooks(ctx context.Context) ([]audit.Webhook, error)
+	Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error)
 }
 
 // The defaults of Options.
@@ -94,8 +118,8 @@ const (
 
 // Options is what an API is made of. Authorizer and Store are required.
 type Options struct {
-	Authorizer authorizer  // a *hotpath.Authorizer
-	Store      audit.Store // for reads: policies, checks, violations, keys
+	Authorizer authorizer // a *hotpath.Authorizer
+	Store      records    // an audit.Store
 
 	AdminKeys      []string         // at most two, during rotation; none refuses admin routes
 	TrustedProxies []netip.Prefix   // whose X-Forwarded-For is believed (S24)
@@ -144,7 +168,7 @@ func (o *Options) setDefaults() {
 // API is the HTTP interface of one node. It is safe for concurrent use.
 type API struct {
 	authorizer authorizer
-	store      audit.Store
+	store      records
 	admins     atomic.Pointer[adminKeys]
 	proxies    []netip.Prefix
 	noDemo     bool
@@ -163,8 +187,8 @@ type API struct {
 	maxInFlight int64
 	inFlight    atomic.Int64
 	open        openConns
-	bodies      budget // of callers that are known
-	strangers   budget // of all others
+	bodies      byteLimit // of callers that are known
+	strangers   byteLimit // of all others
 
 	overloads     tally
 	signIns       tally   // that failed
@@ -193,8 +217,8 @@ func New(o Options) *API {
 		trace:       o.Trace,
 		full:        o.Full,
 		maxInFlight: int64(o.MaxInFlight),
-		bodies:      budget{most: int64(o.MaxBodies)},
-		strangers:   budget{most: strangersBodies},
+		bodies:      byteLimit{most: int64(o.MaxBodies)},
+		strangers:   byteLimit{most: strangersBodies},
 	}
 	a.SetAdminKeys(o.AdminKeys)
 	a.open.most, a.open.perAddress, a.open.trusted = o.MaxConnections, o.MaxPerAddress, a.trusted

@@ -15,20 +15,18 @@ const maxWait = 30 * time.Second
 
 // getApprovals answers GET /v1/approvals.
 func (a *API) getApprovals(x *exchange) error {
-	query, waiting, filters, err := queryApprovals(x.query())
+	query, filters, err := queryApprovals(x.query())
 	if err != nil {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
 	ctx, cancel := x.readContext()
 	defer cancel()
-	var page []*audit.Approval
-	var more bool
-	var next spend.ID
-	if waiting {
-		page, next, more, err = a.authorizer.ApprovalsWaitingFor(ctx, x.access, query)
+	var page hotpath.ApprovalPage
+	if query.waiting {
+		page, err = a.authorizer.ApprovalsWaitingFor(ctx, x.access, query.ApprovalQuery)
 	} else {
-		page, more, err = a.store.ListApprovals(ctx, query)
+		page.Approvals, page.More, err = a.store.ListApprovals(ctx, query.ApprovalQuery)
 	}
 	if err != nil {
 		return err
@@ -37,12 +35,14 @@ func (a *API) getApprovals(x *exchange) error {
 		return appendApproval(dst, *a, nil, time.Now(), x.textAmounts)
 	}
 	position := func(a **audit.Approval) string {
-		if waiting {
-			return string(next[:])
+		if query.waiting {
+			return string(page.Next[:])
 		}
 		return string((*a).Check.ID[:])
 	}
-	return answerPage(x, page, record, position, more, filters, noTotal)
+	return listing[*audit.Approval]{
+		page: page.Approvals, record: record, position: position, more: page.More, filters: filters,
+	}.answer(x)
 }
 
 // getApproval answers GET /v1/approvals/{approval_id}, and holds the answer as
@@ -113,8 +113,8 @@ func (a *API) decide(x *exchange, approves bool) error {
 	return a.answerApproval(x, approval)
 }
 
-// decodeDecision reads the body of a decision. What is no hash is that of no
-// action.
+// decodeDecision reads the body of a decision. A text that is no hash becomes the zero
+// hash, which no action has.
 func decodeDecision(r *reader, d *audit.DecisionRequest) error {
 	given := false
 	for r.next() {
@@ -138,19 +138,26 @@ func decodeDecision(r *reader, d *audit.DecisionRequest) error {
 	return r.faults.Err()
 }
 
-// queryApprovals reads the query of GET /v1/approvals. waiting: those that wait for the
-// caller's decision.
-func queryApprovals(query []byte) (_ audit.ApprovalQuery, waiting bool, _ filterSum, _ error) {
+// approvalQuery is a query for approvals.
+type approvalQuery struct {
+	audit.ApprovalQuery
+	waiting bool // for the caller's decision
+}
+
+// queryApprovals reads the query of GET /v1/approvals.
+func queryApprovals(query []byte) (approvalQuery, filterSum, error) {
 	var faults spend.Faults
 	values := parameters(query, &faults, "status", "policy_id", "agent_id", "waiting_for", "limit", "cursor")
-	q := audit.ApprovalQuery{Status: audit.ApprovalStatus(values["status"]), PolicyID: values["policy_id"], AgentID: values["agent_id"]}
+	q := approvalQuery{ApprovalQuery: audit.ApprovalQuery{
+		Status: audit.ApprovalStatus(values["status"]), PolicyID: values["policy_id"], AgentID: values["agent_id"],
+	}}
 	switch q.Status {
 	case "", audit.ApprovalPending, audit.ApprovalApproved, audit.ApprovalDenied, audit.ApprovalExpired, audit.ApprovalUsed:
 	default:
 		faults.Add("status", "must be pending, approved, denied, expired or used")
 	}
 	who, waiting := values["waiting_for"]
-	if waiting && who != "me" {
+	if q.waiting = waiting; waiting && who != "me" {
 		faults.Add("waiting_for", "must be me")
 	}
 	if waiting && q.Status != "" && q.Status != audit.ApprovalPending {
@@ -160,5 +167,5 @@ func queryApprovals(query []byte) (_ audit.ApprovalQuery, waiting bool, _ filter
 	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
 	filters := sumOf("approvals 1", string(q.Status), q.PolicyID, q.AgentID, who)
 	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
-	return q, waiting, filters, faults.Err()
+	return q, filters, faults.Err()
 }

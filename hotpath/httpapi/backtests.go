@@ -180,8 +180,10 @@ func (a *API) getBacktests(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	position := func(b *audit.Backtest) string { return string(b.ID[:]) }
-	return answerPage(x, page, appendListedBacktest, position, more, filters, noTotal)
+	return listing[audit.Backtest]{
+		page: page, record: appendListedBacktest, position: func(b *audit.Backtest) string { return string(b.ID[:]) },
+		more: more, filters: filters,
+	}.answer(x)
 }
 
 // listedFlip is a flip and its number.
@@ -225,8 +227,10 @@ func (a *API) getFlips(x *exchange) error {
 		}
 		flips[i] = listedFlip{behind + i + 1, text}
 	}
-	record := func(dst []byte, f *listedFlip) []byte { return append(dst, f.text...) }
-	return answerPage(x, flips, record, func(f *listedFlip) string { return strconv.Itoa(f.n) }, more, filters, noTotal)
+	return listing[listedFlip]{
+		page: flips, record: func(dst []byte, f *listedFlip) []byte { return append(dst, f.text...) },
+		position: func(f *listedFlip) string { return strconv.Itoa(f.n) }, more: more, filters: filters,
+	}.answer(x)
 }
 
 // withoutAction leaves out of a flip what is a check's data. Quotes within texts are
@@ -261,7 +265,7 @@ func appendListedBacktest(dst []byte, b *audit.Backtest) []byte {
 	return o.end()
 }
 
-func appendBacktestMembers(dst []byte, b *audit.Backtest) object {
+func appendBacktestMembers(dst []byte, b *audit.Backtest) objectWriter {
 	o := newObject(dst)
 	o.id("backtest_id", b.ID, spend.PrefixBacktest)
 	o.text("policy_id", b.PolicyID)

@@ -21,15 +21,15 @@ const (
 	strangersBodies = 4 << 20
 )
 
-// budget bounds the bytes of bodies that are received or worked on. A body
+// byteLimit bounds the bytes of bodies that are received or worked on. A body
 // counts as what its header declares, before the first byte of it has arrived.
-type budget struct {
+type byteLimit struct {
 	most int64
 	held atomic.Int64
 }
 
 // take reports whether there were n bytes left, and holds them.
-func (b *budget) take(n int) bool {
+func (b *byteLimit) take(n int) bool {
 	if b.held.Add(int64(n)) <= b.most {
 		return true
 	}
@@ -37,7 +37,7 @@ func (b *budget) take(n int) bool {
 	return false
 }
 
-func (b *budget) release(n int) { b.held.Add(-int64(n)) }
+func (b *byteLimit) release(n int) { b.held.Add(-int64(n)) }
 
 // receive reads the body of a request as it arrives, into memory that grows with
 // it. Whatever it fails with, the rest of the body is still to come.
@@ -88,13 +88,13 @@ func isTimeout(err error) bool {
 
 // hold counts the body of a request as n bytes, if there is room for them.
 func (a *API) hold(x *exchange, n int) bool {
-	if x.budget == nil {
-		x.budget = &a.strangers
+	if x.counted == nil {
+		x.counted = &a.strangers
 		if a.authorizer.Knows(x.sender()) {
-			x.budget = &a.bodies
+			x.counted = &a.bodies
 		}
 	}
-	if !x.budget.take(n - x.held) {
+	if !x.counted.take(n - x.held) {
 		return false
 	}
 	x.held = n
@@ -103,8 +103,8 @@ func (a *API) hold(x *exchange, n int) bool {
 
 // release returns back what the body of a request was counted as.
 func (x *exchange) release() {
-	if x.budget != nil {
-		x.budget.release(x.held)
+	if x.counted != nil {
+		x.counted.release(x.held)
 	}
 	if cap(x.body) > 2*freeBody {
 		x.body = nil

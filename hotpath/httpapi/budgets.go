@@ -15,13 +15,17 @@ func (a *API) getBudgets(x *exchange) error {
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	page, more, asOf, err := a.authorizer.Budgets(ctx, x.access, query)
+	page, err := a.authorizer.Budgets(ctx, x.access, query)
 	if err != nil {
 		return err
 	}
-	record := func(dst []byte, c *hotpath.BudgetCounter) []byte { return appendBudget(dst, query.PolicyID, c, asOf) }
+	record := func(dst []byte, c *hotpath.BudgetCounter) []byte {
+		return appendBudget(dst, query.PolicyID, c, page.AsOf)
+	}
 	position := func(c *hotpath.BudgetCounter) string { return c.RuleID + "\x00" + c.Subject }
-	return answerPage(x, page, record, position, more, filters, noTotal)
+	return listing[hotpath.BudgetCounter]{
+		page: page.Counters, record: record, position: position, more: page.More, filters: filters,
+	}.answer(x)
 }
 
 // queryBudgets reads the query of GET /v1/budgets.

@@ -22,7 +22,7 @@ func (x *exchange) sender() hotpath.Caller {
 	return hotpath.KeyCaller(x.ctx.Request.Header.PeekCanonical(headerAPIKey))
 }
 
-// callerOrDemo is callerOf, or that of a demo where none is needed. A header that
+// callerOrDemo is callerOf, or the caller of a demo where no key is needed. A header that
 // is there and empty is a wrong key, not none (S23).
 func (a *API) callerOrDemo(x *exchange) (hotpath.Caller, error) {
 	h := &x.ctx.Request.Header

@@ -57,7 +57,7 @@ func (x *exchange) setRedeem(check *spend.Check) {
 }
 
 // setBecame says what became of a check that the response shows, if it was redeemed
-// (S74) or that was reported (S57): its body is that of the first response.
+// (S74) or reported (S57): the body stays as in the first response.
 func (x *exchange) setBecame(course *spend.Course) {
 	if redeemed := course.Redeemed; redeemed != nil {
 		value := redeemed.ID.Append(nil, spend.PrefixRedemption)

@@ -54,7 +54,10 @@ func (a *API) getChecks(x *exchange) error {
 	for _, id := range query.listed {
 		position = append(position, id[:]...)
 	}
-	return answerPage(x, page.Checks, record, func(**spend.Check) string { return string(position) }, page.More, filters, noTotal)
+	return listing[*spend.Check]{
+		page: page.Checks, record: record, position: func(**spend.Check) string { return string(position) },
+		more: page.More, filters: filters,
+	}.answer(x)
 }
 
 // addRecent takes from a page what a page before it had, and gives the first page the
@@ -106,8 +109,7 @@ func queryChecks(query []byte) (checkQuery, filterSum, error) {
 	var faults spend.Faults
 	q := checkQuery{CheckQuery: audit.CheckQuery{Examine: maxExamined}}
 	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "action_type", "reason_code", "idempotency_key",
-		"approval_id",
-		"decision", "outcome", "from", "to", "before", "limit", "cursor")
+		"approval_id", "decision", "outcome", "from", "to", "before", "limit", "cursor")
 	q.queryAction(values, &faults)
 	if s, given := values["decision"]; given {
 		effect, ok := spend.ParseEffect(s)

@@ -34,7 +34,7 @@ func newConsolePages(c *console.Console) *consolePages {
 	})}
 }
 
-// routeConsole adds the console's paths, which are none of the interface's.
+// routeConsole adds the console's paths, which are not part of the interface.
 func (a *API) routeConsole(r *router.Router, c *console.Console) {
 	pages := newConsolePages(c)
 	a.at(r, console.Prefix, endpoint{method: "GET", free: true, serve: pages.serve})

@@ -22,7 +22,7 @@ const checkBytes = 12
 // filterSum stands for the listing and its filters.
 type filterSum [sha256.Size]byte
 
-// violationFilters is the filterSum of a query; position and limit are none.
+// violationFilters is the filterSum of a query; position and limit are no filters.
 func violationFilters(q *audit.ViolationQuery) filterSum {
 	b := append(make([]byte, 0, 64), "violations 1\x00"...)
 	b = append(b, byte(q.ActionType), byte(q.Effect))

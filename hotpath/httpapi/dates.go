@@ -41,7 +41,7 @@ func periodRange(values map[string]string, faults *spend.Faults) (first, last ti
 }
 
 // firstRecordable is the first instant from t on that a record can have. Records
-// are whole milliseconds: those of the millisecond in which t lies are before
+// are whole milliseconds: identifiers of the millisecond in which t lies are before
 // it, unless it is the first instant.
 func firstRecordable(t time.Time) time.Time {
 	return recordable(t.Add(time.Millisecond - 1).Truncate(time.Millisecond))

@@ -92,7 +92,7 @@ func (r *reader) actionType() spend.ActionType {
 	return t
 }
 
-// approvalID reads one; blank is absent, and what is none is one that there is not.
+// approvalID reads one; blank is absent, and a text that is no ID becomes one that no approval has.
 func (r *reader) approvalID() (id spend.ID) {
 	s := r.text()
 	if spend.Blank(s) {

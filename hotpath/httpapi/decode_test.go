@@ -19,7 +19,7 @@ func checkOf(body string) (*spend.Action, error) {
 	return a, readObject([]byte(body), func(r *reader) error { return decodeCheck(r, a) })
 }
 
-// with puts members before those of a good check.
+// with puts members before the members of a good check.
 func with(members string) string { return "{" + members + "," + plainCheck[1:] }
 
 // without takes a member, of a string or number, out of a good check.
@@ -237,7 +237,7 @@ func TestDecodePolicy(t *testing.T) {
 	f(`{"name":1,"rules":[{"a":"\u0000"}]}`, "the body must not contain U+0000")
 }
 
-// The faults of a policy and those of its rules are told together.
+// The faults of a policy and of its rules are told together.
 func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
 	s := start(t, nil)
 	f := func(body, want string) {

@@ -150,7 +150,7 @@ func hasTag(headers [][]byte, tag string) bool {
 	return false
 }
 
-// items are those of a header that is a list.
+// items are the items of a header that is a list.
 func items(headers [][]byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, h := range headers {

@@ -182,7 +182,7 @@ func appendDraft(dst []byte, d *audit.Draft) []byte {
 	return o.end()
 }
 
-func draftObject(dst []byte, d *audit.Draft) object {
+func draftObject(dst []byte, d *audit.Draft) objectWriter {
 	o := newObject(dst)
 	o.text("policy_id", d.PolicyID)
 	o.text("draft_hash", hex.EncodeToString(d.Hash[:]))

@@ -14,7 +14,7 @@ import (
 )
 
 // held polls until a budget holds n bytes.
-func (b *budget) mustHold(t *testing.T, n int64) {
+func (b *byteLimit) mustHold(t *testing.T, n int64) {
 	t.Helper()
 	for due := time.Now().Add(5 * time.Second); b.held.Load() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(due) {

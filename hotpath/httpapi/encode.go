@@ -45,7 +45,7 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 // became of it, if anything is recorded of that.
 func appendCheckRecord(dst []byte, c *spend.Check, became spend.Course, textAmounts bool) []byte {
 	dst = AppendCheckResult(dst, c)
-	o := object(dst[:len(dst)-1])
+	o := objectWriter(dst[:len(dst)-1])
 	if c.UsesApproval() {
 		o.id("approval_id", c.Action.ApprovalID, spend.PrefixApproval)
 	}
@@ -98,7 +98,7 @@ func appendOutcome(dst []byte, outcome *spend.Outcome, textAmounts bool) []byte 
 }
 
 // outcome writes the members of an outcome.
-func (o *object) outcome(outcome *spend.Outcome, textAmounts bool) {
+func (o *objectWriter) outcome(outcome *spend.Outcome, textAmounts bool) {
 	var flags []string
 	if outcome.Excess != "" {
 		flags = []string{string(outcome.Excess)}
@@ -138,25 +138,32 @@ func appendSimulation(dst []byte, mode, policyID string, version int, checks []*
 	return o.end()
 }
 
-// appendError writes the body of every error; latest is the report that another one
-// does not correct, or nil, and nextAfter where a reader of events goes on, or 0.
-func appendError(
-	dst []byte, r *refusal, requestID string, now time.Time, latest *spend.Outcome, nextAfter int64, textAmounts bool,
-) []byte {
+// errorBody is what the body of an error says.
+type errorBody struct {
+	*refusal
+	requestID   string
+	at          time.Time
+	latest      *spend.Outcome // the report that another one does not correct, or nil
+	textAmounts bool           // of latest
+	nextAfter   int64          // where a reader of events goes on, or 0
+}
+
+// appendError writes the body of every error.
+func appendError(dst []byte, e *errorBody) []byte {
 	dst = append(dst, `{"error":{"code":"`...)
-	dst = append(dst, r.code...)
+	dst = append(dst, e.code...)
 	dst = append(dst, `","message":`...)
-	dst = appendString(dst, r.message)
+	dst = appendString(dst, e.message)
 	dst = append(dst, `,"request_id":"`...)
-	dst = append(dst, requestID...)
+	dst = append(dst, e.requestID...)
 	dst = append(dst, `","timestamp":`...)
-	dst = appendTime(dst, now)
-	if latest != nil {
+	dst = appendTime(dst, e.at)
+	if e.latest != nil {
 		dst = append(dst, `,"latest":`...)
-		dst = appendOutcome(dst, latest, textAmounts)
+		dst = appendOutcome(dst, e.latest, e.textAmounts)
 	}
-	if nextAfter > 0 {
-		dst = strconv.AppendInt(append(dst, `,"next_after":`...), nextAfter, 10)
+	if e.nextAfter > 0 {
+		dst = strconv.AppendInt(append(dst, `,"next_after":`...), e.nextAfter, 10)
 	}
 	return append(dst, `}}`...)
 }

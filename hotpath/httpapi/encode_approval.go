@@ -70,7 +70,7 @@ func appendDecision(dst []byte, d *audit.ApprovalDecision) []byte {
 
 // asked writes which groups are asked and what is missing, and that the author is
 // excluded, where it is so (S79). Without an approval it leaves out what is missing.
-func (o *object) asked(asked *spend.ApprovalRequest, a *audit.Approval) {
+func (o *objectWriter) asked(asked *spend.ApprovalRequest, a *audit.Approval) {
 	if len(asked.From) > 0 {
 		var lacks audit.Missing
 		if a != nil {
@@ -86,7 +86,7 @@ func (o *object) asked(asked *spend.ApprovalRequest, a *audit.Approval) {
 
 // askedOf writes which groups are asked, and how many more of each would count; missing is
 // nil where that is left out.
-func (o *object) askedOf(from []spend.GroupRequired, missing []int) {
+func (o *objectWriter) askedOf(from []spend.GroupRequired, missing []int) {
 	o.name("from")
 	*o = appendArray(*o, len(from), func(dst []byte, i int) []byte {
 		entry := newObject(dst)
@@ -109,7 +109,7 @@ func appendLeft(dst []byte, left *hotpath.BudgetLeft) []byte {
 	return o.end()
 }
 
-func (o *object) ruleIDs(rules []spend.EscalatedRule) {
+func (o *objectWriter) ruleIDs(rules []spend.EscalatedRule) {
 	o.name("rule_ids")
 	*o = appendArray(*o, len(rules), func(dst []byte, i int) []byte { return appendString(dst, rules[i].RuleID) })
 }

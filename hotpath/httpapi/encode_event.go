@@ -50,13 +50,13 @@ func appendEventData(dst []byte, e *audit.Event, textAmounts bool) []byte {
 }
 
 // scope writes which policy and agent an event is of.
-func (o *object) scope(e *audit.Event) {
+func (o *objectWriter) scope(e *audit.Event) {
 	o.optional("policy_id", e.PolicyID)
 	o.optional("agent_id", e.AgentID)
 }
 
 // doubt writes that a check is in doubt, and who said so; null of the service.
-func (o *object) doubt(said *spend.Outcome) {
+func (o *objectWriter) doubt(said *spend.Outcome) {
 	o.id("check_id", said.CheckID, spend.PrefixCheck)
 	o.time("at", said.ID.Time())
 	if said.KeyID == spend.SystemKey {
@@ -69,7 +69,7 @@ func (o *object) doubt(said *spend.Outcome) {
 	o.optional("note", said.Note)
 }
 
-func (o *object) approvalEvent(e *audit.Event, textAmounts bool) {
+func (o *objectWriter) approvalEvent(e *audit.Event, textAmounts bool) {
 	a := e.Approval
 	o.id("approval_id", a.ID, spend.PrefixApproval)
 	o.id("check_id", a.ID, spend.PrefixCheck)
@@ -98,7 +98,7 @@ func (o *object) approvalEvent(e *audit.Event, textAmounts bool) {
 	}
 }
 
-func (o *object) exhaustion(e *audit.Exhaustion) {
+func (o *objectWriter) exhaustion(e *audit.Exhaustion) {
 	o.text("policy_id", e.PolicyID)
 	o.text("rule_id", e.RuleID)
 	if e.Veiled {
@@ -117,7 +117,7 @@ func (o *object) exhaustion(e *audit.Exhaustion) {
 
 // change writes what became of a policy or a key, and who made it so. Where they
 // did from is for the record alone.
-func (o *object) change(c *audit.Change) {
+func (o *objectWriter) change(c *audit.Change) {
 	switch c.Kind {
 	case audit.PolicyCreated, audit.PolicyForced:
 		o.text("policy_id", c.Subject)

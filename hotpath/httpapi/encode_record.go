@@ -27,7 +27,7 @@ func appendVersion(dst []byte, p *audit.Policy) []byte {
 }
 
 // appendAuthor adds who made a version or a draft; null without an API key.
-func appendAuthor(o object, name string, by audit.Actor) object {
+func appendAuthor(o objectWriter, name string, by audit.Actor) objectWriter {
 	if by.KeyID == "" {
 		o.null(name)
 		return o
@@ -39,7 +39,7 @@ func appendAuthor(o object, name string, by audit.Actor) object {
 	return author.end()
 }
 
-func appendRedeem(o *object, terms spend.RedeemTerms) {
+func appendRedeem(o *objectWriter, terms spend.RedeemTerms) {
 	if terms.Required {
 		o.text("redeem", "required")
 	}
@@ -49,13 +49,13 @@ func appendRedeem(o *object, terms spend.RedeemTerms) {
 }
 
 // changes writes what a policy asks of people before its next version.
-func (o *object) changes(text string) {
+func (o *objectWriter) changes(text string) {
 	if text != "" {
 		o.raw("changes", text)
 	}
 }
 
-func policyObject(dst []byte, p *audit.Policy) object {
+func policyObject(dst []byte, p *audit.Policy) objectWriter {
 	o := newObject(dst)
 	o.text("policy_id", p.PolicyID)
 	o.text("name", p.Name)
@@ -117,7 +117,7 @@ func appendKey(dst []byte, k *audit.Key) []byte {
 }
 
 // grants writes the members that were given (S29).
-func (o *object) grants(g *spend.Grants) {
+func (o *objectWriter) grants(g *spend.Grants) {
 	lists := func(name string, values []string) {
 		if len(values) > 0 {
 			o.texts(name, values)
@@ -161,7 +161,7 @@ func appendBudget(dst []byte, policyID string, c *hotpath.BudgetCounter, asOf ti
 }
 
 // per writes for whom a counter counts, by the names of the rule's per.
-func (o *object) per(names, values []string) {
+func (o *objectWriter) per(names, values []string) {
 	o.name("per")
 	per := newObject(*o)
 	for i, value := range values {
@@ -171,7 +171,7 @@ func (o *object) per(names, values []string) {
 }
 
 // window writes the members that name a budget's window.
-func (o *object) window(name, zone string, rollingMinutes int64) {
+func (o *objectWriter) window(name, zone string, rollingMinutes int64) {
 	if rollingMinutes > 0 {
 		o.null("window")
 		o.integer("rolling_minutes", rollingMinutes)

@@ -96,5 +96,5 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 	}
 	f("AppendCheckResult", func() { dst = AppendCheckResult(dst[:0], c) })
 	f("appendViolation", func() { dst = appendViolation(dst[:0], &v, false) })
-	f("appendError", func() { dst = appendError(dst[:0], unavailable, "req_0123456789ab", time.Time{}, nil, 0, false) })
+	f("appendError", func() { dst = appendError(dst[:0], &errorBody{refusal: unavailable, requestID: "req_0123456789ab"}) })
 }

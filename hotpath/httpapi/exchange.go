@@ -34,7 +34,7 @@ type exchange struct {
 	pipelined bool            // it was sent before the answer to the one before it
 	action    spend.Action    // of a check
 	body      []byte          // as it was received
-	budget    *budget         // that the body counts in; nil of a small one
+	counted   *byteLimit      // that the body counts in; nil of a small one
 	held      int             // as how much
 	out       []byte          // where answers are written before they are sent
 	ids       string          // of requests to come
@@ -153,7 +153,7 @@ func newRequestIDs() string {
 	return string(b)
 }
 
-// context is that of the work for one request. It ends with nothing: what is
+// context returns the context of the work for one request. It ends with nothing: what is
 // asked of the Authorizer bounds its own waits, and must be finished even
 // though the client has gone.
 func (x *exchange) context() context.Context { return context.Background() }
@@ -217,7 +217,7 @@ func (x *exchange) pathValue(name string) string {
 	return value
 }
 
-// pathID is the ID of a kind in the path; what is none is that of nothing.
+// pathID returns the ID of a kind in the path, and absent where the path has no such ID.
 func (x *exchange) pathID(name, prefix string, absent error) (spend.ID, error) {
 	id, err := spend.ParseID(x.pathValue(name), prefix)
 	if err != nil {
@@ -261,26 +261,25 @@ func (x *exchange) answerNothing() error {
 
 // fail answers with an error.
 func (a *API) fail(x *exchange, err error) {
-	now := time.Now()
+	body := errorBody{requestID: x.id, at: time.Now()}
 	x.failure, x.refusal = err, refusalOf(err)
-	var latest *spend.Outcome
 	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
-		latest = reported.Last
+		body.latest = reported.Last
 	}
-	var nextAfter int64
 	if removed, ok := errors.AsType[*audit.EventsRemovedError](err); ok {
-		nextAfter = removed.UpTo
+		body.nextAfter = removed.UpTo
 	}
-	x.textAmounts = x.textAmounts && latest != nil // no other error has amounts
+	x.textAmounts = x.textAmounts && body.latest != nil // no other error has amounts
 	switch {
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
-		seconds := strconv.FormatInt(x.quota.RetryAfter(now), 10)
+		seconds := strconv.FormatInt(x.quota.RetryAfter(body.at), 10)
 		x.refusal = &refusal{x.refusal.status, x.refusal.code, x.refusal.message + "; wait " + seconds + " s"}
 		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, seconds)
 	case x.refusal.retry():
 		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
 	}
-	x.out = appendError(x.out[:0], x.refusal, x.id, now, latest, nextAfter, x.textAmounts)
+	body.refusal, body.textAmounts = x.refusal, x.textAmounts
+	x.out = appendError(x.out[:0], &body)
 	_ = x.answer(x.refusal.status)
 	x.ctx.Response.SkipBody = x.ctx.IsHead()
 }

@@ -38,8 +38,10 @@ func (a *API) getKeys(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	position := func(k *audit.Key) string { return string(k.ID[:]) }
-	return answerPage(x, page.Keys, appendKey, position, page.More, filters, page.Total)
+	return listing[audit.Key]{
+		page: page.Keys, record: appendKey, position: func(k *audit.Key) string { return string(k.ID[:]) },
+		more: page.More, filters: filters, total: &page.Total,
+	}.answer(x)
 }
 
 // patchKey answers PATCH /v1/keys/{key_id}.

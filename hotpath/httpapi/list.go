@@ -6,31 +6,35 @@ const (
 	maxPage     = 100
 )
 
-// noTotal is the total of a listing that tells none.
-const noTotal = -1
+// listing is a page of the records of a list.
+type listing[T any] struct {
+	page     []T
+	record   func(dst []byte, r *T) []byte
+	position func(r *T) string // at which the next page begins, by the last record of this one; nil of an empty page
+	more     bool
+	filters  filterSum
+	total    *int64 // nil where a list does not tell
+}
 
-// answerPage answers with a page of records. The next one begins at the position of
-// the last of them, nil of none.
-func answerPage[T any](x *exchange, page []T, record func(dst []byte, r *T) []byte, position func(r *T) string,
-	more bool, filters filterSum, total int64,
-) error {
+// answer answers with the page.
+func (l listing[T]) answer(x *exchange) error {
 	o := newObject(x.out)
 	o.name("data")
-	o = appendArray(o, len(page), func(dst []byte, i int) []byte { return record(dst, &page[i]) })
+	o = appendArray(o, len(l.page), func(dst []byte, i int) []byte { return l.record(dst, &l.page[i]) })
 	o.name("pagination")
 	p := newObject(o)
-	if more {
+	if l.more {
 		var last *T
-		if n := len(page); n > 0 {
-			last = &page[n-1]
+		if n := len(l.page); n > 0 {
+			last = &l.page[n-1]
 		}
-		p.text("next_cursor", newCursor(position(last), filters))
+		p.text("next_cursor", newCursor(l.position(last), l.filters))
 	} else {
 		p.null("next_cursor")
 	}
-	p.boolean("has_more", more)
-	if total != noTotal {
-		p.integer("total_count", total)
+	p.boolean("has_more", l.more)
+	if l.total != nil {
+		p.integer("total_count", *l.total)
 	}
 	o = p.end()
 	x.out = o.end()

@@ -12,7 +12,7 @@ import (
 
 const matrixCheck = `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":7,"currency":"usd","counterparty":"c"}`
 
-// bodies returns those of the requests that have one.
+// bodies returns the bodies of the requests that have one.
 func bodies() map[string]string {
 	return map[string]string{
 		"POST /v1/checks": matrixCheck, "POST /v1/simulate": `{"policy_id":"p","actions":[` + matrixCheck + `]}`,

@@ -14,17 +14,29 @@ func (a *API) postOutcome(x *exchange) error {
 	if err := x.decode(func(r *reader) error { return decodeReport(r, &report) }); err != nil {
 		return err
 	}
+	return a.step(x, func(check *spend.Check) (replayed bool, err error) {
+		o, replayed, err := a.authorizer.Report(x.context(), x.request(), check, report)
+		if err != nil {
+			return false, err
+		}
+		x.out = appendOutcome(x.out, o, x.textAmounts)
+		return replayed, nil
+	})
+}
+
+// step records a step of what became of the check that the path names, by take, which also
+// writes the body: 201, or 200 where it was recorded before.
+func (a *API) step(x *exchange, take func(*spend.Check) (replayed bool, err error)) error {
 	ctx, cancel := x.readContext()
 	defer cancel()
 	check, err := a.checkAt(ctx, x)
 	if err != nil {
 		return err
 	}
-	o, replayed, err := a.authorizer.Report(x.context(), x.request(), check, report)
+	replayed, err := take(check)
 	if err != nil {
 		return err
 	}
-	x.out = appendOutcome(x.out, o, x.textAmounts)
 	if x.setReplayed(replayed); replayed {
 		return x.answer(200)
 	}

@@ -16,19 +16,19 @@ import (
 // postPolicy answers POST /v1/policies.
 func (a *API) postPolicy(x *exchange) error {
 	p := new(audit.Policy)
-	var drop []string
+	v := hotpath.NewVersion{Policy: p}
 	err := x.decode(func(r *reader) (err error) {
-		drop, err = decodePolicy(r, p, false)
+		v.Drop, err = decodePolicy(r, p, false)
 		return err
 	})
-	faults, only := errors.AsType[spend.Faults](err)
-	if err != nil && !only {
+	var only bool
+	if v.Faults, only = errors.AsType[spend.Faults](err); err != nil && !only {
 		return err
 	}
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}
-	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.forcer(x), p, drop, faults); err != nil {
+	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.forcer(x), v); err != nil {
 		return err
 	}
 	x.out = appendPolicy(x.out, p)
@@ -71,8 +71,10 @@ func (a *API) getPolicies(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	position := func(p *audit.Policy) string { return p.PolicyID }
-	return answerPage(x, page.Policies, appendPolicy, position, page.More, filters, page.Total)
+	return listing[audit.Policy]{
+		page: page.Policies, record: appendPolicy, position: func(p *audit.Policy) string { return p.PolicyID },
+		more: page.More, filters: filters, total: &page.Total,
+	}.answer(x)
 }
 
 // getPolicyVersions answers GET /v1/policies/{policy_id}/versions.
@@ -94,8 +96,10 @@ func (a *API) getPolicyVersions(x *exchange) error {
 	if err != nil {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
-	position := func(p *audit.Policy) string { return strconv.Itoa(p.Version) }
-	return answerPage(x, page.Policies, appendVersion, position, page.More, filters, page.Total)
+	return listing[audit.Policy]{
+		page: page.Policies, record: appendVersion, position: func(p *audit.Policy) string { return strconv.Itoa(p.Version) },
+		more: page.More, filters: filters, total: &page.Total,
+	}.answer(x)
 }
 
 // queryPolicies reads the query of GET /v1/policies (S55).

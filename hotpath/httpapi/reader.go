@@ -26,15 +26,15 @@ const (
 // reader reads one JSON object, strictly (S1, S2). Faults of fields gather in
 // faults. Strings that it returns own their bytes.
 type reader struct {
-	in      bytes.Buffer // of the body
-	decoder jsontext.Decoder
-	copied  string // the body, which strings are pieces of, if it is small
-	failed  error  // what is wrong with the text; nothing is read after it
-	name    string // of the member that next found
-	unread  bool   // whether its value is
-	room    []byte // of a string that has escapes
-	faults  spend.Faults
-	prefix  string // of the paths of faults: "" or "actions[3]."
+	in       bytes.Buffer // of the body
+	decoder  jsontext.Decoder
+	copied   string // the body, which strings are pieces of, if it is small
+	failed   error  // what is wrong with the text; nothing is read after it
+	name     string // of the member that next found
+	unread   bool   // whether its value is
+	unquoted []byte // of a string that has escapes
+	faults   spend.Faults
+	prefix   string // of the paths of faults: "" or "actions[3]."
 
 	textAmounts bool // amounts may be strings
 }
@@ -76,8 +76,8 @@ func (r *reader) release() {
 	r.decoder.Reset(&r.in) // it would keep the body
 	r.copied, r.failed, r.name, r.unread, r.prefix, r.textAmounts = "", nil, "", false, "", false
 	r.faults = nil // they stay with whoever took them
-	if cap(r.room) > maxShared {
-		r.room = nil
+	if cap(r.unquoted) > maxShared {
+		r.unquoted = nil
 	}
 	readers.Put(r)
 }
@@ -108,7 +108,7 @@ func (r *reader) next() bool {
 	return r.unread
 }
 
-// kind is that of the value that is next.
+// kind is the kind of the next value.
 func (r *reader) kind() jsontext.Kind { return r.decoder.PeekKind() }
 
 // token reads a bracket or brace.
@@ -152,8 +152,8 @@ func (r *reader) unquote(quoted jsontext.Value) string {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return r.own(quoted[1:len(quoted)-1], 1)
 	}
-	r.room, _ = jsontext.AppendUnquote(r.room[:0], quoted)
-	return string(r.room)
+	r.unquoted, _ = jsontext.AppendUnquote(r.unquoted[:0], quoted)
+	return string(r.unquoted)
 }
 
 // text returns a string; null is "".

@@ -38,7 +38,7 @@ func (a *API) postRedeem(x *exchange) error {
 }
 
 // checkToRedeem is checkAt. Nearly always nothing was recorded of the check, and it is
-// looked up with those of other callers.
+// looked up together with the checks of other callers.
 func (a *API) checkToRedeem(ctx context.Context, x *exchange) (check *spend.Check, untouched bool, err error) {
 	id, err := x.pathID("check_id", spend.PrefixCheck, errCheckNotFound)
 	if err != nil {
@@ -159,21 +159,14 @@ func (a *API) postInDoubt(x *exchange) error {
 	if err := x.decodeOptional(read); err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	check, err := a.checkAt(ctx, x)
-	if err != nil {
-		return err
-	}
-	course, replayed, err := a.authorizer.Doubt(x.context(), x.request(), check, note)
-	if err != nil {
-		return err
-	}
-	x.out = appendRedemption(x.out, course)
-	if x.setReplayed(replayed); replayed {
-		return x.answer(200)
-	}
-	return x.answer(201)
+	return a.step(x, func(check *spend.Check) (replayed bool, err error) {
+		course, replayed, err := a.authorizer.Doubt(x.context(), x.request(), check, note)
+		if err != nil {
+			return false, err
+		}
+		x.out = appendRedemption(x.out, course)
+		return replayed, nil
+	})
 }
 
 // appendRedemption writes who redeemed a check, and whether it is in doubt.
@@ -189,7 +182,7 @@ func appendRedemption(dst []byte, became spend.Course) []byte {
 }
 
 // redemption writes the members of a redemption.
-func (o *object) redemption(redeemed *spend.Outcome) {
+func (o *objectWriter) redemption(redeemed *spend.Outcome) {
 	o.id("check_id", redeemed.CheckID, spend.PrefixCheck)
 	o.id("redemption_id", redeemed.ID, spend.PrefixRedemption)
 	o.time("redeemed_at", redeemed.ID.Time())

@@ -27,7 +27,8 @@ func (a *API) postApproveDraft(x *exchange) error {
 	return x.answer(200)
 }
 
-// decodeDraftApproval reads the body of an approval. What is no hash is that of no draft.
+// decodeDraftApproval reads the body of an approval. A text that is no hash becomes the zero
+// hash, which no draft has.
 func decodeDraftApproval(r *reader, d *audit.DraftApprovalRequest) error {
 	given := false
 	for r.next() {

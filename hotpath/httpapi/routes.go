@@ -30,7 +30,7 @@ type endpoint struct {
 	demo   bool // or, where that is offered, anybody without a key
 	forced bool // or the admin, for what nobody else may (S80)
 
-	amounts bool // those of actions or outcomes are in its requests or responses, as Prefer says
+	amounts bool // of actions or outcomes are in its requests or responses, as Prefer says
 
 	counters counters
 	duration prometheus.Observer // nil of what is no endpoint

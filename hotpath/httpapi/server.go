@@ -14,7 +14,7 @@ const (
 	// maxHeader is the size of the buffer that the request line and the header
 	// must fit in. Each open connection has one.
 	maxHeader = 16 << 10
-	// refusedConnections are those beyond the limit that get to hear so. The
+	// refusedConnections are the connections beyond the limit that are told so. The
 	// next ones are closed without a word.
 	refusedConnections = 1024
 )

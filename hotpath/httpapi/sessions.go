@@ -89,8 +89,10 @@ func (a *API) getSessions(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	position := func(s *audit.Session) string { return string(s.ID[:]) }
-	return answerPage(x, sessions, appendSession, position, more, filters, noTotal)
+	return listing[audit.Session]{
+		page: sessions, record: appendSession, position: func(s *audit.Session) string { return string(s.ID[:]) },
+		more: more, filters: filters,
+	}.answer(x)
 }
 
 // deleteSession answers DELETE /v1/sessions/{session_id}.

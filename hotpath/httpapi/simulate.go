@@ -42,7 +42,9 @@ func (a *API) postSimulate(x *exchange) error {
 	case x.demo: // strangers have no rules compiled
 		err = hotpath.ErrUnauthorized
 	default:
-		checks, version, err = a.authorizer.TryRules(x.context(), x.request(), s.policyID, s.rules, s.actions, faults)
+		checks, version, err = a.authorizer.TryRules(x.context(), x.request(), hotpath.Trial{
+			PolicyID: s.policyID, Rules: s.rules, Actions: s.actions, Faults: faults,
+		})
 	}
 	if err != nil {
 		return err
@@ -54,7 +56,7 @@ func (a *API) postSimulate(x *exchange) error {
 // simulation is the body of POST /v1/simulate.
 type simulation struct {
 	policyID string
-	rules    string // JSON, in place of those of the latest version; empty: these
+	rules    string // JSON, in place of the rules of the latest version; empty: the latest version judges
 	actions  []*spend.Action
 }
 

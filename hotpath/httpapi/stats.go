@@ -93,7 +93,7 @@ func appendStats(dst []byte, q *audit.CountQuery, step string, counts []audit.Ch
 }
 
 // decisions writes how many checks had each decision.
-func (o *object) decisions(c *audit.CheckCount) {
+func (o *objectWriter) decisions(c *audit.CheckCount) {
 	o.integer("allow", c.Of[spend.Allow])
 	o.integer("block", c.Of[spend.Block])
 	o.integer("escalate", c.Of[spend.Escalate])

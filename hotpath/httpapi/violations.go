@@ -18,9 +18,10 @@ func (a *API) getViolations(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	record := func(dst []byte, v *audit.Violation) []byte { return appendViolation(dst, v, x.textAmounts) }
-	position := func(v *audit.Violation) string { return string(v.ID[:]) }
-	return answerPage(x, page.Violations, record, position, page.More, filters, page.Total)
+	return listing[audit.Violation]{
+		page: page.Violations, record: func(dst []byte, v *audit.Violation) []byte { return appendViolation(dst, v, x.textAmounts) },
+		position: func(v *audit.Violation) string { return string(v.ID[:]) }, more: page.More, filters: filters, total: &page.Total,
+	}.answer(x)
 }
 
 // queryViolations reads the query of GET /v1/violations.

@@ -92,8 +92,9 @@ func (a *API) getWebhooks(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	total := int64(len(all))
 	record := func(dst []byte, w *audit.Webhook) []byte { return appendWebhook(dst, w, "") }
-	return answerPage(x, all, record, nil, false, filterSum{}, int64(len(all)))
+	return listing[audit.Webhook]{page: all, record: record, total: &total}.answer(x)
 }
 
 // webhookOf reads a request that has no body and names a webhook in its path.
@@ -219,8 +220,10 @@ func (a *API) getDeliveries(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	position := func(d *audit.Delivery) string { return string(d.ID[:]) }
-	return answerPage(x, page, appendDelivery, position, more, filters, noTotal)
+	return listing[audit.Delivery]{
+		page: page, record: appendDelivery, position: func(d *audit.Delivery) string { return string(d.ID[:]) },
+		more: more, filters: filters,
+	}.answer(x)
 }
 
 // postRetry answers POST /v1/webhooks/{webhook_id}/retry.
@@ -231,7 +234,7 @@ func (a *API) postRetry(x *exchange) error {
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	waiting, err := a.store.RetryWebhook(ctx, id)
+	waiting, err := a.authorizer.RetryWebhook(ctx, id)
 	if err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
@@ -257,7 +260,7 @@ func (a *API) postReplay(x *exchange) error {
 	if _, err := a.store.Webhook(ctx, id); err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	d, err := a.store.ReplayDelivery(ctx, id, delivery)
+	d, err := a.authorizer.ReplayDelivery(ctx, id, delivery)
 	if err != nil {
 		return orAbsent(err, errDeliveryNotFound)
 	}

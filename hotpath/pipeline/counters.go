@@ -10,7 +10,7 @@ import (
 	"spendgate/ratelimit"
 )
 
-// counters are those that one batch adds to, each once.
+// counters are the counters that one batch adds to, each once.
 type counters struct {
 	all   []counter
 	byKey map[string]int // index in all

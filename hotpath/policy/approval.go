@@ -28,7 +28,7 @@ const (
 	groupOverhead = 32
 )
 
-// groupMembers are those of an entry of from.
+// groupMembers are the members of an entry of from.
 var groupMembers = []Parameter{
 	{Name: "group", Required: true, Max: spend.MaxPrincipal},
 	{Name: "required", Min: 1, Max: maxRequired},
@@ -44,7 +44,7 @@ var approvalMembers = []Parameter{
 
 // approval returns what the rule asks of people, nil when absent. A rule that does
 // not escalate may not ask; why says when it may.
-func (o *object) approval(escalates bool, why string) *ApprovalTerms {
+func (o *objectReader) approval(escalates bool, why string) *ApprovalTerms {
 	raw := o.value("approval")
 	if raw == nil {
 		return nil
@@ -93,7 +93,7 @@ func (a *ApprovalTerms) size() (size int) {
 }
 
 // groups returns how many people are asked of which groups (S79).
-func (o *object) groups() (from []spend.GroupRequired) {
+func (o *objectReader) groups() (from []spend.GroupRequired) {
 	entries, ok := o.array("from", maxGroups)
 	if ok && len(entries) == 0 {
 		o.fault("from", "must have at least one entry")

@@ -30,7 +30,7 @@ type period struct {
 
 const mustBeZone = "must be the name of a time zone of the IANA database, spelt as there (Europe/Berlin)"
 
-func compilePeriod(o *object) period {
+func compilePeriod(o *objectReader) period {
 	w, calendar := o.oneOf("window")
 	minutes, rolling := o.integer("rolling_minutes")
 	blank := o.blank("time_zone")

@@ -8,7 +8,7 @@
 // rules.go has the table of the eleven rule types: what each decides, which
 // action types it judges, which fields it reads. Each type then has
 // its own file, rules_<type>.go, with everything about it: its compiled form,
-// its parameters, its condition and its texts. compile.go and object.go read
+// its parameters, its condition and its texts. compile.go and object_reader.go read
 // the JSON and report every fault at once, program.go evaluates, explain.go
 // renders the texts of the decision.
 //

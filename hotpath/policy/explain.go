@@ -12,7 +12,7 @@ import (
 const routeToHuman = "Pause and route the action to a human; proceed only if they approve it"
 
 // Explain renders the decision that a Finding of this Program stands for. The
-// action and the resolution are those it was found for.
+// finding must be of that action and resolution.
 func (p *Program) Explain(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
 	return p.explain(f, a, r, false)
 }

@@ -19,7 +19,7 @@ type RuleType struct {
 
 	// compile reads the parameters, completes the rule and describes it. What
 	// it leaves in the rule after a fault does not matter.
-	compile func(parameters *object, r *rule) (description string)
+	compile func(parameters *objectReader, r *rule) (description string)
 
 	// unlisted describes a rule that has a list to whom the list is not shown.
 	unlisted string

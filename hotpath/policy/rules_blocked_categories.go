@@ -15,7 +15,7 @@ var blockedCategoriesParameters = []Parameter{
 	onMissingParameter, approvalParameter,
 }
 
-func compileBlockedCategories(o *object, r *rule) string {
+func compileBlockedCategories(o *objectReader, r *rule) string {
 	listed := o.entries("categories")
 	r.condition = &blockedCategories{newNames(listed)}
 	return "Blocks the categories " + enumerate(listed)

@@ -15,7 +15,7 @@ var blockedPaymentRailsParameters = []Parameter{
 	onMissingParameter, approvalParameter,
 }
 
-func compileBlockedPaymentRails(o *object, r *rule) string {
+func compileBlockedPaymentRails(o *objectReader, r *rule) string {
 	listed := o.entries("rails")
 	r.condition = &blockedPaymentRails{newNames(listed)}
 	return "Blocks payment by " + enumerate(listed)

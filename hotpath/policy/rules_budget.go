@@ -43,7 +43,7 @@ var budgetParameters = []Parameter{
 	approvalParameter,
 }
 
-func compileBudget(o *object, r *rule) string {
+func compileBudget(o *objectReader, r *rule) string {
 	b := &budget{}
 	b.limit, b.limited = o.amount("limit")
 	b.currency = o.currency("currency")
@@ -69,7 +69,7 @@ func compileBudget(o *object, r *rule) string {
 
 const repeated = "must not be in the list twice"
 
-func compilePer(o *object) (per dimensions) {
+func compilePer(o *objectReader) (per dimensions) {
 	raw := o.value("per")
 	if raw == nil {
 		return 0
@@ -90,7 +90,7 @@ func compilePer(o *object) (per dimensions) {
 	return per
 }
 
-func compileBudgetTypes(o *object) (types typeSet) {
+func compileBudgetTypes(o *objectReader) (types typeSet) {
 	o.list("action_types", func(entry string) string {
 		t, ok := spend.ParseActionType(entry)
 		switch {

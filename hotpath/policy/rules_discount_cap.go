@@ -10,7 +10,7 @@ var discountCapParameters = []Parameter{
 	onMissingParameter, approvalParameter,
 }
 
-func compileDiscountCap(o *object, r *rule) string {
+func compileDiscountCap(o *objectReader, r *rule) string {
 	maxPercent, _ := o.amount("max_percent")
 	c := &discountCap{maxPercent}
 	r.condition = c

@@ -32,7 +32,7 @@ func defaultGuard() guard {
 	return guard{window: defaultWindow, id: duplicateGuard, description: guardDescription(defaultWindow)}
 }
 
-func compileDuplicateGuard(o *object, r *rule) string {
+func compileDuplicateGuard(o *objectReader, r *rule) string {
 	minutes, _ := o.integer("window_minutes")
 	r.window = time.Duration(minutes) * time.Minute
 	after, _ := o.oneOf("after_block")

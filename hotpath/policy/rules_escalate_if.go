@@ -14,7 +14,7 @@ var escalateIfParameters = []Parameter{
 	approvalParameter,
 }
 
-func compileEscalateIf(o *object, r *rule) string {
+func compileEscalateIf(o *objectReader, r *rule) string {
 	above, _ := o.amount("amount_above")
 	c := &escalateIf{above}
 	var types typeSet

@@ -10,7 +10,7 @@ var geographyBlockParameters = []Parameter{
 	onMissingParameter, approvalParameter,
 }
 
-func compileGeographyBlock(o *object, r *rule) string {
+func compileGeographyBlock(o *objectReader, r *rule) string {
 	var listed []string
 	o.list("blocked_countries", func(entry string) string {
 		country, ok := spend.ParseCountry(entry)

@@ -21,7 +21,7 @@ var maxAmountParameters = []Parameter{
 	{Name: "currency", Example: `"USD"`, Text: "the currency of the limit; all if left out"},
 }
 
-func compileMaxAmount(o *object, r *rule) string {
+func compileMaxAmount(o *objectReader, r *rule) string {
 	limit, _ := o.amount("limit")
 	c := &maxAmount{limit: limit, currency: o.currency("currency")}
 	r.condition = c

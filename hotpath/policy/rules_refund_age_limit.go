@@ -10,7 +10,7 @@ var refundAgeLimitParameters = []Parameter{
 	onMissingParameter, approvalParameter,
 }
 
-func compileRefundAgeLimit(o *object, r *rule) string {
+func compileRefundAgeLimit(o *objectReader, r *rule) string {
 	maxDays, _ := o.integer("max_days")
 	c := &refundAgeLimit{maxDays}
 	r.condition = c

@@ -35,7 +35,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// amountCases returns those of max_amount, escalate_if and duplicate_guard.
+// amountCases returns the cases of max_amount, escalate_if and duplicate_guard.
 func amountCases(t *testing.T) []ruleCase {
 	t.Helper()
 	usd := func(s string) func(*spend.Action) { return paying(t, s, "USD") }
@@ -89,7 +89,7 @@ func amountCases(t *testing.T) []ruleCase {
 	}
 }
 
-// contextCases returns those of the rules that read who, how, where and what.
+// contextCases returns the cases of the rules that read who, how, where and what.
 func contextCases(t *testing.T) []ruleCase {
 	t.Helper()
 	return []ruleCase{

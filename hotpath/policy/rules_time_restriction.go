@@ -21,7 +21,7 @@ var timeRestrictionParameters = []Parameter{
 	{Name: "allowed_hours_utc", Example: `"08:00-18:00"`, Text: "all day if left out; one of the two is required"},
 }
 
-func compileTimeRestriction(o *object, r *rule) string {
+func compileTimeRestriction(o *objectReader, r *rule) string {
 	c := &timeRestriction{everyDay, wholeDay}
 	var listed daySet
 	hasDays := o.list("allowed_days", func(entry string) string {

@@ -14,7 +14,7 @@ var vendorAllowlistParameters = []Parameter{
 	{Name: "vendors", Required: true, Example: `["aws", "github"]`, Text: "the only counterparties of spends, compared exactly"},
 }
 
-func compileVendorAllowlist(o *object, r *rule) string {
+func compileVendorAllowlist(o *objectReader, r *rule) string {
 	listed := o.entries("vendors")
 	r.condition = &vendorAllowlist{newSet(listed)}
 	return "Blocks spends to any but the vendors " + enumerate(listed)

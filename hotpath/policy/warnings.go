@@ -38,11 +38,11 @@ type warner struct {
 
 type warned struct {
 	rule
-	given object // its parameters
+	given objectReader // its parameters
 }
 
 // parametersOf returns the parameters of a rule; none if it has faults.
-func parametersOf(raw jsontext.Value) object {
+func parametersOf(raw jsontext.Value) objectReaderReader {
 	unread := &faultLog{faults: new(spend.Faults)}
 	r, _ := openObject(raw, "", nil, unread)
 	parameters, _ := openObject(r.member("parameters"), "", nil, unread)

@@ -48,7 +48,7 @@ type Counts struct {
 	Total    int64 `json:"total"`
 	Stricter int64 `json:"stricter"` // allow to escalate or block, escalate to block
 	Looser   int64 `json:"looser"`
-	// ToAllow are those of the looser ones that the candidate allows.
+	// ToAllow counts the looser flips that the candidate allows.
 	ToAllow int64 `json:"to_allow"`
 	Listed  int64 `json:"listed"` // the first ones, which are kept by name
 }

@@ -20,7 +20,7 @@ type Stage uint8
 // evaluate and commit again.
 const (
 	Decode   Stage = iota + 1 // first byte read to body understood
-	Guard                     // claims in Redis, waiting for those of others, the rate counter
+	Guard                     // claims in Redis, waiting for others' claims, the rate counter
 	Evaluate                  // the rules
 	Commit                    // the audit trail
 )
@@ -106,7 +106,7 @@ func (r *Record) end(at time.Time) {
 // Spans returns the stages so far.
 func (r *Record) Spans() []Span { return r.spans[:r.used] }
 
-// ID names a trace; zero is none.
+// ID names a trace; the zero ID names no trace.
 type ID [16]byte
 
 // String returns the 32 hex digits of the ID.

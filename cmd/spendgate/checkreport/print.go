@@ -39,7 +39,7 @@ func printable(s string) string {
 	return s
 }
 
-// printableJSON returns a JSON text on one line; what is none is quoted.
+// printableJSON returns a JSON text on one line; any other text is quoted.
 func printableJSON(s string) string {
 	compact, err := jsontext.AppendFormat(nil, s, jsontext.PreserveRawStrings(true))
 	if err != nil {

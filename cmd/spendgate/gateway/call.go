@@ -57,27 +57,14 @@ func (s *session) mayPass(l *link, name string) error {
 	if s.gw.file.Shadow && s.gw.locked.now() == nil {
 		return nil
 	}
-	err := s.accepted(s.ctx, l, name)
+	ctx, cancel := context.WithTimeout(s.ctx, checkTimeout)
+	defer cancel()
+	_, _, err := s.gw.tool(ctx, l, name, fresh)
 	if err != nil && s.gw.file.Shadow {
 		s.log.Warn("a shadow passes what would be refused", "upstream", l.u.name, "tool", name, "reason", err)
 		return nil
 	}
 	return err
-}
-
-// accepted returns why a tool is off, by its definition as the server has it now.
-func (s *session) accepted(ctx context.Context, l *link, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	tools, _, err := l.tools(ctx, fresh)
-	if err != nil {
-		return fmt.Errorf("the tool's definition cannot be compared with the accepted one: %w", err)
-	}
-	d, ok := tools[name]
-	if !ok {
-		return fmt.Errorf("there is no tool %q", name)
-	}
-	return s.gw.permitted(l.u, name, d)
 }
 
 // refusedTool is the result of a call of a tool that is off.

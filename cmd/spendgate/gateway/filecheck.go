@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"spendgate/cmd/spendgate/policyfile"
+	"spendgate/config"
 )
 
 const (
@@ -79,15 +80,9 @@ func (c *checker) listen() {
 	switch {
 	case err != nil:
 		c.fault("listen", "must be host:port")
-	case len(f.Agents) == 0 && !isLoopback(host):
+	case len(f.Agents) == 0 && !config.IsLoopback(host):
 		c.fault("listen", "can be reached from other machines: give the agents tokens (agents), or listen on 127.0.0.1")
 	}
-}
-
-// isLoopback reports whether a host is this machine and nobody else.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 func (c *checker) upstream(path, name string, u *upstream) {

@@ -71,6 +71,26 @@ func dial(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 	return startChild(u, environ, log)
 }
 
+// tool returns the definition of a tool as its server had it at most age ago, and the
+// connection over which it did. It fails with an offError if the tool is off.
+func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Duration) (definition, conn, error) {
+	tools, over, err := l.tools(ctx, age)
+	if err != nil {
+		return definition{}, nil, fmt.Errorf("the server cannot be asked for its tools (%w); call again later", err)
+	}
+	d, ok := tools[name]
+	if !ok {
+		return definition{}, nil, fmt.Errorf("the server has no tool %q", name)
+	}
+	if err := g.permitted(l.u, name, d); err != nil {
+		return definition{}, nil, &offError{err}
+	}
+	return d, over, nil
+}
+
+// offError is why a tool is off.
+type offError struct{ error }
+
 // permitted returns why a tool is off, nil if it is not: by its definition, or by
 // what the file says of tools that it does not map.
 func (g *Gateway) permitted(u *upstream, name string, d definition) error {

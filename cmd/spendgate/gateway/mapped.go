@@ -163,23 +163,12 @@ func (c *mappedCall) definition(age time.Duration) (definition, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.gw.stopping, cancel)()
-	tools, over, err := c.l.tools(ctx, age)
-	if err != nil {
-		return definition{}, fmt.Errorf("the server cannot be asked for its tools (%w); call again later", err)
+	d, over, err := c.gw.tool(ctx, c.l, c.name, age)
+	if err == nil {
+		c.compared = over
 	}
-	d, ok := tools[c.name]
-	if !ok {
-		return d, fmt.Errorf("the server has no tool %q", c.name)
-	}
-	if err := c.gw.permitted(c.l.u, c.name, d); err != nil {
-		return d, &offError{err}
-	}
-	c.compared = over
-	return d, nil
+	return d, err
 }
-
-// offError is why a tool is off.
-type offError struct{ error }
 
 // try is one attempt. next reports that it is over for good, without a payment, and
 // that another one may be made.

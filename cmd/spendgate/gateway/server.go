@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"spendgate/config"
 )
 
 const (
@@ -113,7 +115,7 @@ func foreign(r *http.Request) bool {
 	}
 	host = strings.Trim(host, "[]")
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if tcp, ok := local.(*net.TCPAddr); ok && tcp.IP.IsLoopback() && !isLoopback(host) {
+	if tcp, ok := local.(*net.TCPAddr); ok && tcp.IP.IsLoopback() && !config.IsLoopback(host) {
 		return true
 	}
 	origin := r.Header.Get("Origin")
@@ -123,7 +125,7 @@ func foreign(r *http.Request) bool {
 	}
 	u, err := url.Parse(origin)
 	// A name may lead here by whoever owns it, an address cannot.
-	named := net.ParseIP(host) == nil && !isLoopback(host)
+	named := net.ParseIP(host) == nil && !config.IsLoopback(host)
 	return err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) || named
 }
 

@@ -58,7 +58,7 @@ func refusedEarly(err error) bool {
 }
 
 // verdict is what the headers of a check's answer say, and what follows from them:
-// its body alone is that of the first answer for ever.
+// its body alone stays the first answer's for ever.
 type verdict struct {
 	Proceed        bool    `json:"proceed"`
 	Outcome        *string `json:"outcome"` // nil: nothing was reported

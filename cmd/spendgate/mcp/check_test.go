@@ -29,7 +29,7 @@ func TestRedeemed(t *testing.T) {
 	}
 }
 
-// members are those of a check's answer that say whether to act.
+// members are the members of a check's answer that say whether to act.
 type members struct {
 	Proceed        bool
 	Outcome        string

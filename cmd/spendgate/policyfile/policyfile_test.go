@@ -197,7 +197,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// The lines of values are those of their keys, in YAML and in JSON.
+// A value has the line of its key, in YAML and in JSON.
 func TestLines(t *testing.T) {
 	for content, want := range map[string]map[string]int{
 		"# x\nname: a\nrules:\n- rule_id: x\n  parameters:\n    limit: 5\n    list: [a,\n      b]\n": {

@@ -14,7 +14,7 @@ import (
 // keepPrograms is how many versions are kept compiled: checks follow few at a time.
 const keepPrograms = 8
 
-// versions are those of a policy that judged its checks.
+// versions are the versions of a policy that judged its checks.
 type versions struct {
 	r        *run
 	inForce  *policy.Program // at the beginning; nil before the first version

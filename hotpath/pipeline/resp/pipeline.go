@@ -119,7 +119,7 @@ func (p *Pipeline) Refused(code string) bool {
 	return false
 }
 
-// Reply is what one command returned. The zero Reply is none.
+// Reply is what one command returned. The zero Reply is of no command.
 type Reply struct {
 	kind     byte // the protocol's: + - : $ *, and nilKind
 	text     []byte

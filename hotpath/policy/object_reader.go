@@ -36,9 +36,9 @@ func (l *faultLog) add(path, problem string) {
 
 func (l *faultLog) failed() bool { return len(*l.faults) > l.before }
 
-// object is a JSON object read by the names of its members, of which those that
+// objectReader is a JSON object read by the names of its members, of which those that
 // are not declared are unknown fields (S2).
-type object struct {
+type objectReader struct {
 	path     string
 	declared []Parameter
 	members  []member
@@ -52,8 +52,8 @@ type member struct {
 
 // openObject reads the members of a well-formed value, or adds a fault if it is
 // not an object.
-func openObject(value jsontext.Value, path string, declared []Parameter, log *faultLog) (object, bool) {
-	o := object{path: path, declared: declared, log: log}
+func openObject(value jsontext.Value, path string, declared []Parameter, log *faultLog) (objectReader, bool) {
+	o := objectReader{path: path, declared: declared, log: log}
 	if value.Kind() != jsontext.KindBeginObject {
 		log.add(path, mustBeObject)
 		return o, false
@@ -70,7 +70,7 @@ func openObject(value jsontext.Value, path string, declared []Parameter, log *fa
 }
 
 // declaration returns how a member is declared.
-func (o *object) declaration(name string) *Parameter {
+func (o *objectReader) declaration(name string) *Parameter {
 	i := indexOf(o.declared, name)
 	if i < 0 {
 		panic("BUG: " + name + " is not declared")
@@ -80,7 +80,7 @@ func (o *object) declaration(name string) *Parameter {
 
 // member returns a member as it is written, nil when absent. null and blank are
 // absent (S4).
-func (o *object) member(name string) jsontext.Value {
+func (o *objectReader) member(name string) jsontext.Value {
 	for _, m := range o.members {
 		if m.name == name && !absent(m.value) {
 			return m.value
@@ -90,7 +90,7 @@ func (o *object) member(name string) jsontext.Value {
 }
 
 // value is member, and adds a fault if the member is absent and required.
-func (o *object) value(name string) jsontext.Value {
+func (o *objectReader) value(name string) jsontext.Value {
 	raw := o.member(name)
 	if raw == nil && o.declaration(name).Required {
 		o.fault(name, isRequired)
@@ -99,7 +99,7 @@ func (o *object) value(name string) jsontext.Value {
 }
 
 // blank reports whether a member is a blank string, for one where that is a fault.
-func (o *object) blank(name string) bool {
+func (o *objectReader) blank(name string) bool {
 	for i := range o.members {
 		if m := &o.members[i]; m.name == name {
 			return m.value.Kind() == jsontext.KindString && absent(m.value)
@@ -109,7 +109,7 @@ func (o *object) blank(name string) bool {
 }
 
 // text returns a string, empty when absent.
-func (o *object) text(name string) string {
+func (o *objectReader) text(name string) string {
 	raw := o.value(name)
 	if raw == nil {
 		return ""
@@ -127,7 +127,7 @@ func (o *object) text(name string) string {
 }
 
 // oneOf returns which of its names a member is, the first when it is absent.
-func (o *object) oneOf(name string) (i int, given bool) {
+func (o *objectReader) oneOf(name string) (i int, given bool) {
 	raw := o.value(name)
 	if raw == nil {
 		return 0, false
@@ -142,7 +142,7 @@ func (o *object) oneOf(name string) (i int, given bool) {
 }
 
 // currency returns a currency in upper case, empty when absent.
-func (o *object) currency(name string) string {
+func (o *objectReader) currency(name string) string {
 	s := o.text(name)
 	if s == "" {
 		return ""
@@ -155,7 +155,7 @@ func (o *object) currency(name string) string {
 }
 
 // amount returns a number of 0 or more (S7), and whether it is present.
-func (o *object) amount(name string) (a spend.Amount, given bool) {
+func (o *objectReader) amount(name string) (a spend.Amount, given bool) {
 	raw := o.value(name)
 	if raw == nil {
 		return a, false
@@ -173,7 +173,7 @@ func (o *object) amount(name string) (a spend.Amount, given bool) {
 }
 
 // integer returns an integer, and whether it is present.
-func (o *object) integer(name string) (n int64, given bool) {
+func (o *objectReader) integer(name string) (n int64, given bool) {
 	raw := o.value(name)
 	if raw == nil {
 		return 0, false
@@ -193,7 +193,7 @@ func (o *object) integer(name string) (n int64, given bool) {
 
 // list hands each entry of an array of strings to take, which returns what is
 // wrong with it, if anything. It reports whether the list is present.
-func (o *object) list(name string, take func(entry string) (problem string)) bool {
+func (o *objectReader) list(name string, take func(entry string) (problem string)) bool {
 	raw := o.value(name)
 	if raw == nil {
 		return false
@@ -205,7 +205,7 @@ func (o *object) list(name string, take func(entry string) (problem string)) boo
 }
 
 // entries returns the entries of a list.
-func (o *object) entries(name string) (entries []string) {
+func (o *objectReader) entries(name string) (entries []string) {
 	o.list(name, func(entry string) string {
 		entries = append(entries, entry)
 		return ""
@@ -215,7 +215,7 @@ func (o *object) entries(name string) (entries []string) {
 
 // each is list for an array that may be empty. It returns how many entries there
 // are, -1 after a fault of the array itself.
-func (o *object) each(name string, raw jsontext.Value, take func(entry string) (problem string)) int {
+func (o *objectReader) each(name string, raw jsontext.Value, take func(entry string) (problem string)) int {
 	if raw.Kind() != jsontext.KindBeginArray {
 		o.fault(name, "must be an array of strings")
 		return -1
@@ -247,7 +247,7 @@ func entryProblem(raw jsontext.Value, take func(entry string) string) string {
 }
 
 // array returns the elements of an array of so many, at most.
-func (o *object) array(name string, most int) (entries []jsontext.Value, ok bool) {
+func (o *objectReader) array(name string, most int) (entries []jsontext.Value, ok bool) {
 	raw := o.value(name)
 	if raw == nil {
 		return nil, false
@@ -264,7 +264,7 @@ func (o *object) array(name string, most int) (entries []jsontext.Value, ok bool
 }
 
 // boolean returns whether a member is true, false when absent.
-func (o *object) boolean(name string) bool {
+func (o *objectReader) boolean(name string) bool {
 	raw := o.value(name)
 	if raw != nil && raw.Kind() != jsontext.KindTrue && raw.Kind() != jsontext.KindFalse {
 		o.fault(name, "must be true or false")
@@ -273,7 +273,7 @@ func (o *object) boolean(name string) bool {
 }
 
 // onMissing returns what a rule does without the field it reads (S9).
-func (o *object) onMissing() spend.Effect {
+func (o *objectReader) onMissing() spend.Effect {
 	switch o.text(paramOnMissing) {
 	case "block":
 		return spend.Block
@@ -287,7 +287,7 @@ func (o *object) onMissing() spend.Effect {
 }
 
 // refuseOthers adds a fault for each member that is not declared.
-func (o *object) refuseOthers() {
+func (o *objectReader) refuseOthers() {
 	for _, m := range o.members {
 		if indexOf(o.declared, m.name) >= 0 {
 			continue
@@ -300,7 +300,7 @@ func (o *object) refuseOthers() {
 	}
 }
 
-func (o *object) fault(name, problem string) { o.log.add(o.path+"."+name, problem) }
+func (o *objectReader) fault(name, problem string) { o.log.add(o.path+"."+name, problem) }
 
 // elements returns at most limit elements of a well-formed array.
 func elements(array jsontext.Value, limit int) []jsontext.Value {

@@ -9,16 +9,16 @@ import (
 	"spendgate/audit/spend"
 )
 
-// object writes a JSON object behind what a buffer has: its members, in the order
+// objectWriter writes a JSON object behind what a buffer has: its members, in the order
 // of the calls. newObject begins and end ends it.
-type object []byte
+type objectWriter []byte
 
-func newObject(dst []byte) object { return append(dst, '{') }
+func newObject(dst []byte) objectWriter { return append(dst, '{') }
 
-func (o *object) end() []byte { return append(*o, '}') }
+func (o *objectWriter) end() []byte { return append(*o, '}') }
 
 // name begins a member, whose value must follow.
-func (o *object) name(name string) {
+func (o *objectWriter) name(name string) {
 	b := *o
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
@@ -26,13 +26,13 @@ func (o *object) name(name string) {
 	*o = append(append(append(b, '"'), name...), `":`...)
 }
 
-func (o *object) text(name, value string) {
+func (o *objectWriter) text(name, value string) {
 	o.name(name)
 	*o = appendString(*o, value)
 }
 
 // optional writes null for an empty text.
-func (o *object) optional(name, value string) {
+func (o *objectWriter) optional(name, value string) {
 	if value == "" {
 		o.null(name)
 		return
@@ -41,14 +41,14 @@ func (o *object) optional(name, value string) {
 }
 
 // given leaves an empty text out.
-func (o *object) given(name, value string) {
+func (o *objectWriter) given(name, value string) {
 	if value != "" {
 		o.text(name, value)
 	}
 }
 
 // raw writes a value that is JSON already; null for none.
-func (o *object) raw(name, json string) {
+func (o *objectWriter) raw(name, json string) {
 	if json == "" {
 		o.null(name)
 		return
@@ -57,24 +57,24 @@ func (o *object) raw(name, json string) {
 	*o = append(*o, json...)
 }
 
-func (o *object) null(name string) {
+func (o *objectWriter) null(name string) {
 	o.name(name)
 	*o = append(*o, "null"...)
 }
 
 // id writes a text that cannot need escapes.
-func (o *object) id(name string, id spend.ID, prefix string) {
+func (o *objectWriter) id(name string, id spend.ID, prefix string) {
 	o.name(name)
 	*o = append(id.Append(append(*o, '"'), prefix), '"')
 }
 
-func (o *object) integer(name string, n int64) {
+func (o *objectWriter) integer(name string, n int64) {
 	o.name(name)
 	*o = strconv.AppendInt(*o, n, 10)
 }
 
 // count writes null for a number that is not known.
-func (o *object) count(name string, known bool, n int64) {
+func (o *objectWriter) count(name string, known bool, n int64) {
 	if !known {
 		o.null(name)
 		return
@@ -82,18 +82,18 @@ func (o *object) count(name string, known bool, n int64) {
 	o.integer(name, n)
 }
 
-func (o *object) boolean(name string, b bool) {
+func (o *objectWriter) boolean(name string, b bool) {
 	o.name(name)
 	*o = strconv.AppendBool(*o, b)
 }
 
-func (o *object) time(name string, t time.Time) {
+func (o *objectWriter) time(name string, t time.Time) {
 	o.name(name)
 	*o = appendTime(*o, t)
 }
 
 // optionalTime writes null for the zero time.
-func (o *object) optionalTime(name string, t time.Time) {
+func (o *objectWriter) optionalTime(name string, t time.Time) {
 	if t.IsZero() {
 		o.null(name)
 		return
@@ -102,7 +102,7 @@ func (o *object) optionalTime(name string, t time.Time) {
 }
 
 // sum writes an amount or a total; null for one that is not known.
-func sum[A interface{ Append(dst []byte) []byte }](o *object, name string, known bool, a A) {
+func sum[A interface{ Append(dst []byte) []byte }](o *objectWriter, name string, known bool, a A) {
 	if !known {
 		o.null(name)
 		return
@@ -111,9 +111,9 @@ func sum[A interface{ Append(dst []byte) []byte }](o *object, name string, known
 	*o = a.Append(*o)
 }
 
-// amount writes that of an action or an outcome, as a string for who prefers it; null
+// amount writes the amount of an action or an outcome, as a string for who prefers it; null
 // for one that is not known.
-func (o *object) amount(known bool, a spend.Amount, asText bool) {
+func (o *objectWriter) amount(known bool, a spend.Amount, asText bool) {
 	if !known || !asText {
 		sum(o, "amount", known, a)
 		return
@@ -122,7 +122,7 @@ func (o *object) amount(known bool, a spend.Amount, asText bool) {
 	*o = append(a.Append(append(*o, '"')), '"')
 }
 
-func (o *object) texts(name string, values []string) {
+func (o *objectWriter) texts(name string, values []string) {
 	o.name(name)
 	*o = appendArray(*o, len(values), func(dst []byte, i int) []byte { return appendString(dst, values[i]) })
 }

@@ -2,15 +2,12 @@ package hotpath
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
-	"spendgate/hotpath/policy"
 )
 
 // maxExhausted bounds the memory of exhausted counters.
@@ -78,57 +75,4 @@ func (e *exhausted) usagesOf(ctx context.Context, charges []spend.Charge) (map[s
 		counters[i] = charges[i].Counter
 	}
 	return e.usages.GetAll(ctx, counters)
-}
-
-// countersOf reads the counters of the actions' charges as they stand. Those that the
-// caller may not read (S38) are as if nothing was used.
-func (a *Authorizer) countersOf(
-	ctx context.Context, p *policy.Program, actions []*spend.Action, types []spend.Resolution, access Access, at time.Time,
-) (map[spend.Counter]spend.Usage, error) {
-	var charges []spend.Charge
-	for i, action := range actions {
-		charges = p.Charges(charges, action, types[i], access.principal(), at)
-	}
-	usages := make(map[spend.Counter]spend.Usage, len(charges))
-	var counters []spend.Counter
-	for i := range charges {
-		if _, twice := usages[charges[i].Counter]; !twice {
-			usages[charges[i].Counter] = spend.Usage{}
-			counters = append(counters, charges[i].Counter)
-		}
-	}
-	if counters == nil {
-		return nil, nil
-	}
-	found, err := a.store.CounterUsages(ctx, counters)
-	if err != nil {
-		return nil, fmt.Errorf("%w: cannot read the counters of budgets: %w", ErrUnavailable, err)
-	}
-	readable, err := a.readableOf(ctx, access, counters)
-	if err != nil {
-		return nil, err
-	}
-	for i, counter := range counters {
-		if readable == nil || slices.Contains(readable, counter.ID) {
-			usages[counter] = found[i]
-		}
-	}
-	return usages, nil
-}
-
-// readableOf returns the counters of which the caller may read what was used; nil is all.
-func (a *Authorizer) readableOf(ctx context.Context, access Access, counters []spend.Counter) ([]spend.ID, error) {
-	own := access.own()
-	if own == "" {
-		return nil, nil
-	}
-	ids := make([]spend.ID, len(counters))
-	for i, c := range counters {
-		ids[i] = c.ID
-	}
-	met, err := a.store.CountersMet(ctx, own, ids)
-	if err != nil {
-		return nil, fmt.Errorf("%w: cannot read the counters of budgets: %w", ErrUnavailable, err)
-	}
-	return append([]spend.ID{}, met...), nil
 }

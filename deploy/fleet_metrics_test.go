@@ -1,0 +1,276 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ask returns the results of a query to the fleet's Prometheus: labels, and the
+// last value.
+func (f *localFleet) ask(t *testing.T, query string) []sample {
+	t.Helper()
+	var answer struct {
+		Data struct {
+			Result []sample
+		}
+	}
+	f.askAPI(t, "query?query="+url.QueryEscape(query), &answer)
+	return answer.Data.Result
+}
+
+// sample is one result of an instant query.
+type sample struct {
+	Metric map[string]string
+	Value  [2]any // time and value
+}
+
+func (s sample) value() float64 {
+	text, _ := s.Value[1].(string)
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return v
+}
+
+func (f *localFleet) askAPI(t *testing.T, path string, into any) {
+	t.Helper()
+	if body := fetch(t, f.urls["prometheus"]+"/api/v1/"+path); body != nil {
+		if err := json.Unmarshal(body, into); err != nil {
+			t.Errorf("prometheus answers %s: %v", body, err)
+		}
+	}
+}
+
+// fetch returns a page, or nil and a fault if its status is not 200.
+func fetch(t *testing.T, url string) []byte {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("%s answers %s: %s", url, response.Status, body)
+		return nil
+	}
+	return body
+}
+
+// eventually asks again while the answer is not there: what was scraped and
+// evaluated takes its time.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("still not: %s", what)
+			return
+		}
+	}
+}
+
+// scraped: Prometheus sees all three nodes.
+func (f *localFleet) scraped(t *testing.T) {
+	eventually(t, "three nodes are up", func() bool {
+		var up []string
+		for _, s := range f.ask(t, `up{job="spendgate"} == 1`) {
+			up = append(up, s.Metric["instance"])
+		}
+		slices.Sort(up)
+		return slices.Equal(up, nodeNames)
+	})
+}
+
+// liveMetrics returns the names and samples that the fleet's nodes have, all
+// together: one that has just started has not decided anything yet.
+func (f *localFleet) liveMetrics(t *testing.T) (families, samples map[string]bool) {
+	t.Helper()
+	families, samples = make(map[string]bool), map[string]bool{"up": true}
+	for _, name := range nodeNames {
+		text := fetch(t, f.urls[name+"_ops"]+"/metrics")
+		for _, found := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllSubmatch(text, -1) {
+			families[string(found[1])] = true
+		}
+		for _, found := range regexp.MustCompile(`(?m)^([a-z_]+)[ {]`).FindAllSubmatch(text, -1) {
+			samples[string(found[1])] = true
+		}
+	}
+	return families, samples
+}
+
+// Every metric that the dashboard and the rules name is one of a loaded node,
+// and METRICS.md explains exactly those that there are.
+func (f *localFleet) compareMetrics(t *testing.T) {
+	families, samples := f.liveMetrics(t)
+	explained, absent := explainedMetrics(t)
+	for _, r := range rules(t, nodeRules) {
+		if r.Record != "" {
+			samples[r.Record] = true
+		}
+	}
+	for what, expr := range expressions(t) {
+		names := regexp.MustCompile(`\b(?:spendgate|go|process)[_:][a-z0-9_:]+|\bup\b`).FindAllString(expr, -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no metric: %s", what, expr)
+		}
+		for _, name := range names {
+			if !samples[name] && !absent[name] && !ofCommands(name) {
+				t.Errorf("%s names %s, which no node has", what, name)
+			}
+		}
+	}
+	for name := range families {
+		if strings.HasPrefix(name, "spendgate_") && !explained[name] {
+			t.Errorf("METRICS.md does not explain %s", name)
+		}
+	}
+	for name := range explained {
+		if !families[name] && !absent[name] && !ofCommands(name) {
+			t.Errorf("METRICS.md explains %s, which no node of a fleet has", name)
+		}
+	}
+}
+
+// explainedMetrics returns the metrics that METRICS.md explains, and those of them
+// that are absent as long as nothing was counted.
+func explainedMetrics(t *testing.T) (explained, absent map[string]bool) {
+	t.Helper()
+	page, err := os.ReadFile("METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	explained, absent = make(map[string]bool), make(map[string]bool)
+	for _, found := range regexp.MustCompile("(?m)^\\| `(spendgate_[a-z_]+)` \\|(.*)").FindAllSubmatch(page, -1) {
+		explained[string(found[1])] = true
+		absent[string(found[1])] = strings.Contains(string(found[2]), "Absent until there is one.")
+	}
+	return explained, absent
+}
+
+// nothingYet reports whether an expression may have no result in a fleet at work:
+// it names a metric that is absent until there is one, or one of a file.
+func nothingYet(expr string, absent map[string]bool) bool {
+	return slices.ContainsFunc(regexp.MustCompile(`spendgate_[a-z_]+`).FindAllString(expr, -1), func(name string) bool {
+		return absent[name] || ofCommands(name)
+	})
+}
+
+// expressions returns the expressions of the dashboard and the rules, by where
+// they are used.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, p := range panels(t) {
+		for i, target := range p.Targets {
+			all[fmt.Sprintf("the panel %q, query %d,", p.Title, i+1)] = p.query(target.Expr)
+		}
+	}
+	for _, r := range rules(t, nodeRules) {
+		all["the rule "+r.Alert+r.Record] = r.Expr
+	}
+	return all
+}
+
+// moving are the panels all of whose queries show more than zero under load.
+var moving = []string{
+	"Decisions a second", "Check p99", "Nodes up", "Why not allowed", "Replays, duplicates and refusals", "Check", "Check by stage",
+	"Redis and PostgreSQL", "Requests a second", "Batch sizes", "Processors", "Memory", "Goroutines and connections",
+	"Partitions ahead", "Versions",
+}
+
+// Every query of the dashboard has a result under load, but for what is absent
+// until there is one, and figures where the load makes them so. What is selected by labels is there.
+func (f *localFleet) askDashboard(t *testing.T) {
+	_, absent := explainedMetrics(t)
+	for _, p := range panels(t) {
+		for _, target := range p.Targets {
+			query := p.query(target.Expr)
+			if nothingYet(query, absent) {
+				continue
+			}
+			least := math.Inf(-1)
+			if slices.Contains(moving, p.Title) {
+				least = math.SmallestNonzeroFloat64
+			}
+			eventually(t, p.Title+" has figures: "+query, func() bool {
+				return slices.ContainsFunc(f.ask(t, query), func(s sample) bool { return s.value() >= least })
+			})
+		}
+	}
+	var decisions []string
+	for _, s := range f.ask(t, `sum by (decision) (rate(spendgate_decisions_total[1m])) > 0`) {
+		decisions = append(decisions, s.Metric["decision"])
+	}
+	slices.Sort(decisions)
+	if !slices.Equal(decisions, []string{"allow", "block", "escalate"}) {
+		t.Errorf("decisions: %q", decisions)
+	}
+}
+
+// ofCommands reports whether `audit verify` writes the metric to a file, or `probe` serves it.
+func ofCommands(name string) bool {
+	return strings.HasPrefix(name, "spendgate_verify_") || strings.HasPrefix(name, "spendgate_probe")
+}
+
+// Prometheus has loaded and evaluated the rules, what they select by labels is
+// there, and the alerts of a fleet at work are silent.
+func (f *localFleet) askRules(t *testing.T) {
+	_, absent := explainedMetrics(t)
+	selectors := make(map[string]bool)
+	for _, expr := range expressions(t) {
+		for _, selector := range regexp.MustCompile(`[a-z_:]+\{[^}]*\}`).FindAllString(expr, -1) {
+			selectors[selector] = true
+		}
+	}
+	for _, selector := range slices.Sorted(maps.Keys(selectors)) {
+		if len(f.ask(t, selector)) == 0 && !nothingYet(selector, absent) {
+			t.Errorf("nothing is selected by %s", selector)
+		}
+	}
+	var answer struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health, LastError, State string }
+			}
+		}
+	}
+	eventually(t, "all rules are evaluated", func() bool {
+		f.askAPI(t, "rules", &answer)
+		count := 0
+		for _, group := range answer.Data.Groups {
+			for _, r := range group.Rules {
+				if r.Health == "ok" {
+					count++
+				}
+			}
+		}
+		return count == len(rules(t, nodeRules))
+	})
+	for _, group := range answer.Data.Groups {
+		for _, r := range group.Rules {
+			if r.State == "firing" || r.Health != "ok" {
+				t.Errorf("%s is %s, %s %s", r.Name, r.State, r.Health, r.LastError)
+			}
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+	"spendgate/hotpath/policy"
+	"spendgate/ratelimit"
+)
+
+// fake is an Authorizer that knows one key and allows everything, unless a
+// test says otherwise. It remembers what it was asked.
+type fake struct {
+	mu       sync.Mutex
+	admits   int
+	checked  []*spend.Action
+	requests []hotpath.Request // of those that were checked
+	demo     []hotpath.Caller
+	keys     int
+	by       []audit.Actor // of changes
+	drop     []string      // of the last policy
+	budgets  []hotpath.BudgetQuery
+	counters []hotpath.BudgetCounter
+
+	admitErr error // of Admit, Check and Simulate, once the caller is known
+	workErr  error // of what comes after admission
+	replayed bool
+	first    string // request of the check that is replayed
+	quota    ratelimit.Quota
+	hold     chan struct{} // Check waits for it when it is not nil
+	panics   bool
+}
+
+func newFake() *fake {
+	return &fake{quota: ratelimit.Quota{Limit: 100, Remaining: 99, ResetMS: time.Now().Add(30 * time.Second).UnixMilli()}}
+}
+
+func (f *fake) admit(c hotpath.Caller) (ratelimit.Quota, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.admits++
+	switch c {
+	case hotpath.KeyCaller([]byte(goodKey)):
+		return f.quota, f.admitErr
+	case hotpath.KeyCaller(nil), hotpath.KeyCaller([]byte("wrong")), hotpath.KeyCaller([]byte("svc_live_wrong")):
+		return ratelimit.Quota{}, hotpath.ErrUnauthorized
+	}
+	f.demo = append(f.demo, c)
+	return ratelimit.Quota{Limit: 10, Remaining: 9, ResetMS: f.quota.ResetMS}, f.admitErr
+}
+
+func (f *fake) Knows(c hotpath.Caller) bool { return c == hotpath.KeyCaller([]byte(goodKey)) }
+
+func (f *fake) KeyID(c hotpath.Caller) string {
+	if f.Knows(c) {
+		return "key_known"
+	}
+	return ""
+}
+
+func (f *fake) Admit(_ context.Context, c hotpath.Caller, _ spend.Scopes, _ bool) (hotpath.Access, ratelimit.Quota, error) {
+	q, err := f.admit(c)
+	return hotpath.AccessOf(&audit.Key{Hash: spend.HashKey("good")}), q, err
+}
+
+func (f *fake) Check(_ context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error) {
+	q, err := f.admit(r.Caller)
+	if err != nil {
+		return hotpath.Answer{}, q, err
+	}
+	if f.panics {
+		panic("a bug with a secret " + goodKey[:4])
+	}
+	if f.hold != nil {
+		<-f.hold
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := allowedCheck()
+	c.RequestID = f.first
+	c.Action = *action // which is the caller's again afterwards
+	f.checked, f.requests = append(f.checked, &c.Action), append(f.requests, r)
+	return hotpath.Answer{Check: c, Replayed: f.replayed}, q, f.workErr
+}
+
+func (f *fake) Authenticate(_ context.Context, c hotpath.Caller) (ratelimit.Quota, error) {
+	if c != hotpath.KeyCaller([]byte(goodKey)) {
+		return ratelimit.Quota{}, hotpath.ErrUnauthorized
+	}
+	return ratelimit.Quota{}, nil
+}
+
+func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions []*spend.Action) ([]*spend.Check, int, error) {
+	checks := make([]*spend.Check, len(actions))
+	for i := range actions {
+		checks[i] = blockedCheck()
+	}
+	return checks, 3, f.workErr
+}
+
+func (f *fake) TryRules(ctx context.Context, r hotpath.Request, t hotpath.Trial) ([]*spend.Check, int, error) {
+	if err := t.Faults.Err(); err != nil {
+		return nil, 0, err
+	}
+	return f.Simulate(ctx, r, t.PolicyID, t.Actions)
+}
+
+func (f *fake) AwaitApproval(context.Context, hotpath.Access, spend.ID, time.Duration, <-chan struct{}) (*audit.Approval, bool, error) {
+	return nil, false, hotpath.ErrApprovalNotFound
+}
+
+func (f *fake) DecideApproval(context.Context, hotpath.Access, audit.Actor, audit.DecisionRequest) (*audit.Approval, bool, error) {
+	return nil, false, hotpath.ErrApprovalNotFound
+}
+
+func (f *fake) ApprovalsWaitingFor(context.Context, hotpath.Access, audit.ApprovalQuery) (hotpath.ApprovalPage, error) {
+	return hotpath.ApprovalPage{}, nil
+}
+
+func (f *fake) BudgetsLeft(context.Context, *audit.Approval) ([]hotpath.BudgetLeft, error) {
+	return nil, nil
+}
+
+func (f *fake) Report(_ context.Context, _ hotpath.Request, check *spend.Check, report hotpath.Report) (*spend.Outcome, bool, error) {
+	return &spend.Outcome{CheckID: check.ID, Status: report.Status, Release: spend.ReleaseNone, KeyID: "key_0"}, f.replayed, f.workErr
+}
+
+func (f *fake) Untouched(context.Context, spend.ID) (*spend.Check, error) { return nil, nil }
+
+func (f *fake) Redeem(
+	_ context.Context, _ hotpath.Request, check *spend.Check, _ bool, _ hotpath.Redemption,
+) (*spend.Outcome, bool, error) {
+	return &spend.Outcome{ID: testID(instant), CheckID: check.ID, Status: spend.Redeemed, KeyID: "key_0"}, f.replayed, f.workErr
+}
+
+func (f *fake) Doubt(_ context.Context, _ hotpath.Request, check *spend.Check, _ string) (spend.Course, bool, error) {
+	step := &spend.Outcome{ID: testID(instant), CheckID: check.ID, KeyID: "key_0"}
+	return spend.Course{Redeemed: step, Doubt: step}, f.replayed, f.workErr
+}
+
+func (f *fake) AwaitEvents(_ context.Context, _ hotpath.Access, q audit.EventQuery, _ time.Duration, _ <-chan struct{}) (
+	audit.EventPage, bool, error,
+) {
+	return audit.EventPage{Next: q.After}, true, f.workErr
+}
+
+func (f *fake) EventsFrom(context.Context, time.Time) (int64, error) { return 41, f.workErr }
+
+func (f *fake) Budgets(_ context.Context, _ hotpath.Access, q hotpath.BudgetQuery) (hotpath.BudgetPage, error) {
+	f.budgets = append(f.budgets, q)
+	return hotpath.BudgetPage{Counters: f.counters, More: len(f.counters) > 1, AsOf: time.UnixMilli(1_700_000_000_000)}, f.workErr
+}
+
+func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor, v hotpath.NewVersion) error {
+	f.by, f.drop = append(f.by, by), v.Drop
+	p := v.Policy
+	if policy.Compile(p.PolicyID, 1, p.Rules, &v.Faults); v.Faults != nil {
+		return v.Faults
+	}
+	p.Version, p.CreatedAt, p.UpdatedAt = 1, time.UnixMilli(instant), time.UnixMilli(instant)
+	return f.workErr
+}
+
+func (f *fake) PutDraft(_ context.Context, _ hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
+	f.by = append(f.by, by)
+	d.MadeAt = time.UnixMilli(instant)
+	return errors.Join(faults.Err(), f.workErr)
+}
+
+func (f *fake) Review(context.Context, string) (*audit.Review, error) {
+	return nil, hotpath.ErrDraftNotFound
+}
+
+func (f *fake) ApproveDraft(context.Context, hotpath.Access, audit.DraftApprovalRequest) (*audit.Review, bool, error) {
+	return nil, false, hotpath.ErrDraftNotFound
+}
+
+func (f *fake) DeleteDraft(context.Context, hotpath.Access, audit.Actor, string) error {
+	return f.workErr
+}
+
+func (f *fake) PromoteDraft(context.Context, hotpath.Access, audit.Actor, hotpath.Promotion) (*audit.Policy, error) {
+	return nil, hotpath.ErrDraftNotFound
+}
+
+func (f *fake) DraftReport(context.Context, string) (*hotpath.DraftReport, error) {
+	return nil, hotpath.ErrDraftNotFound
+}
+
+func (f *fake) CreateBacktest(context.Context, hotpath.Access, *audit.Backtest, spend.Faults) error {
+	return f.workErr
+}
+
+func (f *fake) CancelBacktest(context.Context, spend.ID) (*audit.Backtest, error) {
+	return new(audit.Backtest), f.workErr
+}
+
+func (f *fake) CreateKey(_ context.Context, by audit.Actor, n hotpath.NewKey) (string, *audit.Key, error) {
+	f.by = append(f.by, by)
+	f.keys++
+	return goodKey, &audit.Key{
+		ID: testID(instant), Name: n.Name, RateLimitRPM: n.RateLimitRPM, Active: true, CreatedAt: time.UnixMilli(instant), Grants: n.Grants,
+	}, f.workErr
+}
+
+func (f *fake) UpdateKey(_ context.Context, by audit.Actor, id spend.ID, c audit.KeyChange) (*audit.Key, error) {
+	f.by = append(f.by, by)
+	k := &audit.Key{ID: id, Name: "n", RateLimitRPM: 100, Active: true, CreatedAt: time.UnixMilli(instant)}
+	if c.Active != nil {
+		k.Active = *c.Active
+	}
+	k.Grants = c.Grants.Grants
+	return k, f.workErr
+}
+
+const fakeRules = `[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":5}}]`
+
+// fakeStore knows one of each.
+type fakeStore struct {
+	audit.Store
+	violations []audit.Violation
+	queried    audit.ViolationQuery
+	listed     []*spend.Check
+	checks     audit.CheckQuery
+	policies   audit.PolicyQuery
+	versions   audit.VersionQuery
+	err        error
+}
+
+func (s *fakeStore) Checks(_ context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	if c := blockedCheck(); s.err == nil && ids[0] == c.ID {
+		return []*spend.Check{c}, nil
+	}
+	return nil, s.err
+}
+
+func (s *fakeStore) Policy(_ context.Context, id string, version int) (*audit.Policy, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	if id != "p:1" || version > 2 {
+		return nil, audit.ErrNotFound
+	}
+	return &audit.Policy{PolicyID: id, Name: "n", Version: 2, Rules: fakeRules}, nil
+}
+
+func (s *fakeStore) Violations(_ context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
+	s.queried = q
+	return audit.ViolationPage{Violations: s.violations, More: len(s.violations) > 0, Total: 7}, s.err
+}
+
+func (s *fakeStore) Outcomes(context.Context, []spend.ID) ([]*spend.Outcome, error) { return nil, nil }
+
+func (s *fakeStore) ListChecks(_ context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
+	s.checks = q
+	return audit.CheckPage{Checks: s.listed, More: true, Next: testID(instant)}, s.err
+}
+
+func (s *fakeStore) ListPolicies(_ context.Context, q audit.PolicyQuery) (audit.PolicyPage, error) {
+	s.policies = q
+	return audit.PolicyPage{
+		Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 2, Rules: fakeRules}}, More: q.After == "", Total: 2,
+	}, s.err
+}
+
+func (s *fakeStore) PolicyVersions(_ context.Context, q audit.VersionQuery) (audit.PolicyPage, error) {
+	if s.err == nil && q.PolicyID != "p:1" {
+		return audit.PolicyPage{}, audit.ErrNotFound
+	}
+	s.versions = q
+	return audit.PolicyPage{
+		Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 7, Rules: fakeRules}}, More: q.Before == 0, Total: 7,
+	}, s.err
+}
+
+func (s *fakeStore) ListKeys(context.Context, spend.ID, int) (audit.KeyPage, error) {
+	used := audit.Key{ID: testID(instant), Name: "n", RateLimitRPM: 5, LastUsedAt: time.UnixMilli(instant)}
+	return audit.KeyPage{Keys: []audit.Key{used, {ID: testID(instant - 1), Name: "never used", RateLimitRPM: 5}}, Total: 2}, s.err
+}
+
+func (f *fake) CreateWebhook(context.Context, audit.Actor, audit.WebhookChange) (*audit.Webhook, audit.Secret, error) {
+	return nil, "", f.workErr
+}
+
+func (f *fake) UpdateWebhook(context.Context, audit.Actor, spend.ID, audit.WebhookChange) (*audit.Webhook, error) {
+	return nil, f.workErr
+}
+
+func (f *fake) RotateWebhook(context.Context, audit.Actor, spend.ID) (*audit.Webhook, audit.Secret, error) {
+	return nil, "", f.workErr
+}
+
+func (f *fake) DeleteWebhook(context.Context, audit.Actor, spend.ID) error { return f.workErr }
+
+func (f *fake) RetryWebhook(context.Context, spend.ID) (int, error) { return 0, f.workErr }
+
+func (f *fake) ReplayDelivery(context.Context, spend.ID, spend.ID) (*audit.Delivery, error) {
+	return nil, f.workErr
+}
+
+func (f *fake) SessionCaller(context.Context, []byte) (hotpath.Caller, error) {
+	return hotpath.Caller{}, hotpath.ErrSessionEnded
+}
+
+func (f *fake) SignInBegins(context.Context) (time.Time, error) { return time.Now(), f.workErr }
+
+func (f *fake) SignIn(context.Context, audit.Actor, *audit.Session) (string, error) {
+	return "", f.workErr
+}
+
+func (f *fake) SignOut(context.Context, audit.Actor, hotpath.Caller) error { return f.workErr }
+
+func (f *fake) EndSession(context.Context, audit.Actor, spend.ID) error { return f.workErr }
+
+func (f *fake) EndSessions(context.Context, audit.Actor, *audit.Session) error { return f.workErr }
+
+func (f *fake) TakeOver(context.Context, string) (string, error) { return "", f.workErr }
+
+func (f *fake) EndLoggedOut(context.Context, audit.Actor, audit.Logout) error { return f.workErr }
