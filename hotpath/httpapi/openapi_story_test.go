@@ -15,6 +15,7 @@ import (
 func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d := describe(t)
 	options := realOptions(t)
+	store := options.Store.(audit.Store)
 	d.address = serveOn(t, New(options))
 	admin := "X-Admin-Key: " + adminKey
 	d.send("GET", "/health", "", 200, true)
@@ -313,12 +314,12 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 		`"actions":[`+check("10")+`]}`, 200, true)
 	d.send("POST", "/v1/simulate", `{"policy_id":"none","actions":[`+strings.ReplaceAll(check("10"), `"p"`, `"none"`)+`]}`, 404, true)
 
-	d.webhooks(options.Store, admin)
+	d.webhooks(store, admin)
 	session := &audit.Session{
 		ID: spend.NewID(time.Now()), Begun: time.Now(), For: time.Hour, Idle: time.Hour,
 		Grants: spend.Grants{Role: spend.Approver, Principal: "id:1"},
 	}
-	if err := options.Store.CreateSession(t.Context(), session); err != nil {
+	if err := store.CreateSession(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
 	d.send("GET", "/v1/sessions", "", 200, true, admin)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -9,8 +10,10 @@ import (
 
 // S15: the message says the figures. S14: what is reported has a description.
 func TestTexts(t *testing.T) {
+	var explained strings.Builder
 	f := func(rules string, a *spend.Action, wantMessage, wantDescription string) {
 		t.Helper()
+		explained.WriteString(rules)
 		p := mustCompile(t, rules)
 		r := named(a.Type)
 		d := p.Explain(p.Evaluate(a, r, noon), a, r)
@@ -69,6 +72,11 @@ func TestTexts(t *testing.T) {
 		{"rule_id":"r3","rule_type":"refund_age_limit","parameters":{"max_days":1}},
 		{"rule_id":"r4","rule_type":"geography_block","parameters":{"blocked_countries":["IR"]}}]`, action(t),
 		"a spend of 100.00 USD is within policy desk, version 7; rules were skipped for missing context: metadata.country, payment_method", "")
+	for _, r := range RuleTypes() {
+		if r.Reads != nil && r.Name != "budget" && !strings.Contains(explained.String(), strconv.Quote(r.Name)) {
+			t.Errorf("rule type %s has no text here", r.Name)
+		}
+	}
 }
 
 // An agent that only adds what its fingerprint does not cover would be taken

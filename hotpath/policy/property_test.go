@@ -161,6 +161,8 @@ func (d drawer) parameters(r plainRule) plainRule {
 		if d.IntN(4) == 0 {
 			r.list = []string{"spend", "refund", "spend", "discount", "credit"}
 		}
+	default:
+		panic("BUG: no parameters are drawn for rule type " + r.ruleType)
 	}
 	return r
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +18,14 @@ type ruleCase struct {
 
 // Each rule type alone: what it lets pass, what it does not, and why.
 func TestRules(t *testing.T) {
-	for _, c := range slices.Concat(amountCases(t), contextCases(t)) {
+	cases := slices.Concat(amountCases(t), contextCases(t))
+	for _, r := range RuleTypes() {
+		has := func(c ruleCase) bool { return strings.Contains(c.rules, strconv.Quote(r.Name)) }
+		if r.Name != "budget" && !slices.ContainsFunc(cases, has) { // budgets judge by counters: budget_test.go
+			t.Errorf("rule type %s has no case", r.Name)
+		}
+	}
+	for _, c := range cases {
 		f := mustCompile(t, c.rules).Evaluate(c.a, named(c.a.Type), noon)
 		if f.Reason != c.want {
 			t.Errorf("%s: reason %q, want %q", c.name, f.Reason, c.want)

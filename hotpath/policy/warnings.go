@@ -42,7 +42,7 @@ type warned struct {
 }
 
 // parametersOf returns the parameters of a rule; none if it has faults.
-func parametersOf(raw jsontext.Value) objectReaderReader {
+func parametersOf(raw jsontext.Value) objectReader {
 	unread := &faultLog{faults: new(spend.Faults)}
 	r, _ := openObject(raw, "", nil, unread)
 	parameters, _ := openObject(r.member("parameters"), "", nil, unread)
