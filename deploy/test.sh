@@ -16,6 +16,8 @@ int main(void) { return 0; }' | ${CC:-cc} -x c -o "$out" - 2>/dev/null
   return "$code"
 }
 
+# At its end a program with the detector need not wait for a second for late reports.
+export GORACE="atexit_sleep_ms=50"
 # SQLite, which is C that became Go, takes ten times as long with the detector.
 # It shares nothing but by database/sql, which has it, like all that calls it.
 race="-race -gcflags=modernc.org/...=-race=false"

@@ -321,10 +321,10 @@ func TestDetachAtOnce(t *testing.T) {
 	o.mustBeClean(t)
 }
 
-// TestDetachKilled kills the process between each two steps. The day is then
+// TestDetachKilled kills the process between each two steps that write. The day is then
 // attached or has a complete archive, nothing is lost, and another run finishes.
 func TestDetachKilled(t *testing.T) {
-	for _, step := range []string{"close", "archive", "reopen", "compare", "verify", "detach", "reread", "drop"} {
+	for _, step := range []string{"close", "archive", "verify", "detach", "reread", "drop"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			o := newOldDays(t)

@@ -199,10 +199,10 @@ func TestFoldWithTheNextDay(t *testing.T) {
 	}
 }
 
-// TestFoldKilled kills the process between each two steps: another run finishes, and all is proved
+// TestFoldKilled kills the process between each two steps that write: another run finishes, and all is proved
 // before and after, also when the chain went on meanwhile.
 func TestFoldKilled(t *testing.T) {
-	for _, step := range []string{"archive batches", "compare batches", "verify batches", "count", "fold"} {
+	for _, step := range []string{"archive batches", "verify batches", "count", "fold"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			l := newLongChain(t)

@@ -87,12 +87,12 @@ func TestTamperedCounters(t *testing.T) {
 			t.Errorf("slices of %d: %+v, %v", size, s, err)
 		}
 	}
+	size := int64(0) // of slices: each other time the whole trail
 	finds := func(want, sql string, args ...any) {
 		t.Helper()
 		tr.exec(sql, args...)
-		for _, size := range []int64{0, 1} {
-			tr.finds(func(o *verify.Options) { o.SliceSize = size }, want)
-		}
+		tr.finds(func(o *verify.Options) { o.SliceSize = size }, want)
+		size = 1 - size // counters are compared once the slices are added up
 		tr.exec("TRUNCATE budget_counters; INSERT INTO budget_counters SELECT * FROM kept")
 	}
 	for i, rule := range []string{"day", "ever"} {
