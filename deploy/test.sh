@@ -31,7 +31,7 @@ fi
 # Without the detector nothing is C, and packages are those of the binary.
 export CGO_ENABLED=0
 
-# For the tests of the MCP tool server with another implementation, of the pages'
+# For the tests of the MCP tool server and the gateway with another implementation, of the pages'
 # TypeScript, of clients generated from openapi.yaml, of the TypeScript package, and of the console.
 if TEST_NODE_MODULES=$(deploy/npm/install.sh); then
   export TEST_NODE_MODULES

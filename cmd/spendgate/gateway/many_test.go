@@ -63,9 +63,11 @@ func TestManyTools(t *testing.T) {
 		}
 		left++
 	}
-	if left != many-1 || s.paid != 2 {
-		t.Errorf("%d tools are offered, %d calls carried out", left, s.paid)
-	}
+	s.with(func() {
+		if left != many-1 || s.paid != 2 {
+			t.Errorf("%d tools are offered, %d calls carried out", left, s.paid)
+		}
+	})
 }
 
 // list returns a page of the tools.
