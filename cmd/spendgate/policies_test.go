@@ -23,13 +23,15 @@ func TestPoliciesApply(t *testing.T) {
 }
 
 // What is on the server as it is in the file makes no version: neither the order
-// of members counts nor what is absent, but every digit does.
+// of members counts, nor what is absent, nor how a number of a rule is written.
 func TestPoliciesApplyUnchanged(t *testing.T) {
 	n := newFakeNode(t, stored3)
 	n.run(t, same3, "policies", "apply", "-f", "-").check(t, 0, "desk version 3, unchanged\n", "")
 	n.check(t, "GET /v1/policies/desk svc ")
+	n = newFakeNode(t, stored3)
+	n.run(t, strings.Replace(same3, "0.10", "0.1", 1), "policies", "apply", "-f", "-").check(t, 0, "desk version 3, unchanged\n", "")
 	for _, change := range [][2]string{
-		{"0.10", "0.1"}, {"Desk", "desk"}, {"rule_id: a", "rule_id: b"}, {"rules", "metadata: {}\nrules"}, {"rules", "other: 1\nrules"},
+		{"0.10", "0.11"}, {"Desk", "desk"}, {"rule_id: a", "rule_id: b"}, {"rules", "metadata: {}\nrules"}, {"rules", "other: 1\nrules"},
 	} {
 		n := newFakeNode(t, stored3, `201 {"policy_id":"desk","version":4}`)
 		n.run(t, strings.Replace(same3, change[0], change[1], 1), "policies", "apply", "-f", "-").check(t, 0, "desk version 4\n", "")
