@@ -117,13 +117,6 @@ func rowsOf(checks []*spend.Check) (rows, violations [][]any, err error) {
 	return rows, violations, nil
 }
 
-func idOrNull(id spend.ID) any {
-	if id.IsZero() {
-		return nil
-	}
-	return id[:]
-}
-
 func hashOrNull(h spend.Hash) any {
 	if h.IsZero() {
 		return nil
