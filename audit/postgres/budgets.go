@@ -194,16 +194,24 @@ func (s *Store) recorded(b *budgetChanges) {
 	}
 }
 
-// budgets adds the parameters of commit_checks that are of budgets.
+// none reports whether a commit changes nothing of budgets.
+func (b *budgetChanges) none() bool {
+	return len(b.takes)+len(b.refused)+len(b.corrected)+len(b.rows) == 0
+}
+
+// budgets adds the fields of a commit_extra that are of budgets.
 func (p *parameters) budgets(b *budgetChanges) {
 	rolling := len(b.takes)
 	if i := slices.IndexFunc(b.takes, func(ch audit.CounterChange) bool { return ch.BucketMS == 0 }); i >= 0 {
 		rolling = i
 	}
+	p.field(0)
 	array(p, 0, b.rows, nil, appendCounterRow)
-	array(p, 0, b.takes[:rolling], nil, appendChange)
-	array(p, 0, b.takes[rolling:], nil, appendChange)
-	array(p, 0, b.refused, nil, appendChange)
+	for _, changes := range [...][]audit.CounterChange{b.takes[:rolling], b.takes[rolling:], b.refused} {
+		p.field(0)
+		array(p, 0, changes, nil, appendChange)
+	}
+	p.field(0)
 	array(p, 0, b.corrected, audit.CounterChange.Corrects, appendCorrection)
 }
 

@@ -101,7 +101,7 @@ func horizon(checks []*spend.Check) int64 {
 }
 
 // commitQuery is prepared with the first commit of a connection.
-const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24)"
+const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"
 
 // appendCommit adds messages that call commit_checks, a transaction of its own
 // that ends with the last of them.
@@ -144,12 +144,8 @@ func (p *parameters) commit(checks []*spend.Check, outcomes []*spend.Outcome, bu
 	p.bytes(fence.Node[:])
 	p.bytes(fence.Epoch[:])
 	p.keys(checks)
-	p.int64(horizonMS)
 	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
 	array(p, 0, checks, nil, appendRow)
-	p.approvals(checks)
-	array(p, 0, outcomes, nil, appendOutcome)
-	p.budgets(budgets)
 	p.int64(link.Seq)
 	p.int16(chain.Version)
 	first, last := link.First(), link.Last()
@@ -158,6 +154,7 @@ func (p *parameters) commit(checks []*spend.Check, outcomes []*spend.Outcome, bu
 	p.bytes(link.Entries)
 	p.bytes(link.Head[:])
 	p.countChecks(checks)
+	p.extra(checks, outcomes, budgets, horizonMS)
 }
 
 // fenceOf returns that which all of a commit have.
@@ -181,15 +178,37 @@ func (p *parameters) keys(checks []*spend.Check) {
 
 func appendID(b []byte, c *spend.Check) []byte { return append(b, c.ID[:]...) }
 
+// extra adds a commit_extra, null when the commit has nothing of it: a parameter costs the
+// server as much as some columns of a check, also one that is null.
+func (p *parameters) extra(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64) {
+	asks := slices.ContainsFunc(checks, func(c *spend.Check) bool { return c.Approval != nil })
+	if horizonMS == 0 && !asks && len(outcomes) == 0 && budgets.none() && !slices.ContainsFunc(checks, (*spend.Check).UsesApproval) {
+		p.length(null)
+		return
+	}
+	end := p.composite(11)
+	p.field(pgtype.Int8OID)
+	p.int64(horizonMS)
+	p.approvals(checks)
+	p.field(pgtype.BoolOID)
+	p.bool(asks)
+	p.field(0)
+	array(p, 0, outcomes, nil, appendOutcome)
+	p.budgets(budgets)
+	end()
+}
+
 // approvals adds three arrays of the checks that use approvals: the checks, the
-// approvals and the hashes of the actions; and whether some check asks for one.
+// approvals and the hashes of the actions.
 func (p *parameters) approvals(checks []*spend.Check) {
+	p.field(pgtype.UUIDArrayOID)
 	array(p, pgtype.UUIDOID, checks, (*spend.Check).UsesApproval, appendID)
+	p.field(pgtype.UUIDArrayOID)
 	array(p, pgtype.UUIDOID, checks, (*spend.Check).UsesApproval,
 		func(b []byte, c *spend.Check) []byte { return append(b, c.Action.ApprovalID[:]...) })
+	p.field(pgtype.ByteaArrayOID)
 	array(p, pgtype.ByteaOID, checks, (*spend.Check).UsesApproval, func(b []byte, c *spend.Check) []byte {
 		hash := spend.ActionHash(c)
 		return append(b, hash[:]...)
 	})
-	p.bool(slices.ContainsFunc(checks, func(c *spend.Check) bool { return c.Approval != nil }))
 }

@@ -244,19 +244,27 @@ func TestBeginReadsBehindTheLock(t *testing.T) {
 	}
 }
 
+// emptyCommit commits a batch of nothing.
+const emptyCommit = "SELECT commit_checks($1, $2, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL, NULL)"
+
 // TestStricterIsolation refuses commits whose snapshot could be older than the
 // locks: under REPEATABLE READ a stale epoch would pass.
 func TestStricterIsolation(t *testing.T) {
 	url := fleet.TestSchema(t)
 	f := newFence(t, open(t, url, true))
 	for level, allowed := range map[string]bool{"READ COMMITTED": true, "REPEATABLE READ": false, "SERIALIZABLE": false} {
-		conn := connect(t, url)
-		if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL "+level); err != nil {
-			t.Fatal(err)
-		}
-		_, err := conn.Exec(t.Context(), "SELECT begin_commit($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch))
-		if (err == nil) != allowed {
-			t.Errorf("%s: got %v", level, err)
+		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyCommit} {
+			conn := connect(t, url)
+			if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL "+level); err != nil {
+				t.Fatal(err)
+			}
+			_, err := conn.Exec(t.Context(), call, [16]byte(f.Node), [16]byte(f.Epoch))
+			if (err == nil) != allowed {
+				t.Errorf("%s: %s: got %v", level, call, err)
+			}
+			if err := conn.Close(t.Context()); err != nil { // and what it locked
+				t.Error(err)
+			}
 		}
 	}
 	// A role may default to another one: the sessions set theirs.
@@ -415,19 +423,25 @@ func TestDurability(t *testing.T) {
 	}
 	f := newFence(t, s)
 	for before, want := range map[string]string{"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply"} {
-		conn := connect(t, with(t, url, "synchronous_commit", before))
-		var during, after string
-		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), "SELECT begin_commit($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)); err != nil {
-				return err
+		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyCommit} {
+			conn := connect(t, with(t, url, "synchronous_commit", before))
+			var during, after string
+			tx, err := conn.Begin(t.Context())
+			if err == nil {
+				_, err = tx.Exec(t.Context(), call, [16]byte(f.Node), [16]byte(f.Epoch))
 			}
-			return tx.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&during)
-		})
-		if err == nil {
-			err = conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&after)
-		}
-		if err != nil || during != want || after != before {
-			t.Errorf("%s became %s, then %s, %v; want %s", before, during, after, err, want)
+			if err == nil {
+				err = tx.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&during)
+			}
+			if err == nil {
+				err = tx.Rollback(t.Context())
+			}
+			if err == nil {
+				err = conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&after)
+			}
+			if err != nil || during != want || after != before {
+				t.Errorf("%s: %s became %s, then %s, %v; want %s", call, before, during, after, err, want)
+			}
 		}
 	}
 }

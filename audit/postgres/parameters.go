@@ -50,6 +50,21 @@ func (p *parameters) bool(v bool) {
 	}
 }
 
+// composite begins a composite value: what is added until end is called are its fields,
+// each behind its type.
+func (p *parameters) composite(fields uint32) (end func()) {
+	p.length(0) // told by end
+	n, start := p.n, len(p.buf)
+	p.buf = binary.BigEndian.AppendUint32(p.buf, fields)
+	return func() {
+		p.n = n
+		binary.BigEndian.PutUint32(p.buf[start-4:], uint32(len(p.buf)-start))
+	}
+}
+
+// field adds the type of a composite value's next field; 0 as in array.
+func (p *parameters) field(oid uint32) { p.buf = binary.BigEndian.AppendUint32(p.buf, oid) }
+
 // array adds an array of elements of a type, made of those of all that are wanted;
 // nil wants all. An array without elements is null, which costs the server nothing.
 // The OID of a type of the schema differs from schema to schema: 0, the server knows

@@ -11,7 +11,8 @@ DECLARE
     arguments text;
 BEGIN
     SELECT * INTO STRICT present FROM pg_proc
-        WHERE proname = 'commit_checks' AND pronamespace = quote_ident(current_schema())::regnamespace;
+        WHERE proname = 'commit_checks' AND pronamespace = quote_ident(current_schema())::regnamespace
+        ORDER BY oid DESC LIMIT 1; -- the others are those of versions before
     SELECT string_agg('$' || i, ', ') INTO arguments FROM generate_series(1, present.pronargs) AS i;
     EXECUTE format('CREATE FUNCTION commit_checks(%s, software text) RETURNS %s LANGUAGE sql AS %L',
         pg_get_function_identity_arguments(present.oid), pg_get_function_result(present.oid),
