@@ -182,6 +182,10 @@ bench-overload: bench-build ## measure a node under up to 3 times its capacity
 bench-budgets: bench-build ## measure what budgets cost: per agent, one for all, exhausted
 	@.bin/system -budgets $(BENCHFLAGS)
 
+.PHONY: bench-changes
+bench-changes: bench-build ## measure what shadow drafts and backtests cost live checks
+	@.bin/system -changes $(BENCHFLAGS)
+
 .PHONY: bench-violations
 bench-violations: ## measure listings among up to 10 million violations (some minutes, 8 GB)
 	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/violations

@@ -2,6 +2,7 @@ package load
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -54,6 +55,19 @@ func Cap(i int) int { return 5000 + 100*(i%10) }
 
 // Threshold returns the amount above which the i-th policy escalates, in dollars.
 func Threshold(i int) int { return 1000 + 10*(i%10) }
+
+// DraftBody returns what PUT /v1/policies/{id}/draft takes for a draft with the i-th
+// policy's rules.
+func DraftBody(i int) []byte {
+	var members map[string]json.RawMessage
+	err := json.Unmarshal(policyBody(i), &members)
+	delete(members, "policy_id")
+	body, again := json.Marshal(members)
+	if err := errors.Join(err, again); err != nil {
+		panic("BUG: a benchmark policy is no JSON: " + err.Error())
+	}
+	return body
+}
 
 // policyBody returns what POST /v1/policies takes to create the i-th policy, with
 // these rules behind its own.

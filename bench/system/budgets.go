@@ -22,13 +22,18 @@ const (
 
 // budgetsReport is what budgets.json holds.
 type budgetsReport struct {
-	load.Setting
-	Summary []load.Summary `json:"summary"`
-	Sharing sharing        `json:"sharing_of_one_counter"`
+	compared
+	Sharing sharing `json:"sharing_of_one_counter"`
 	// Lost is by how much the counter that all checks took from differs from the
 	// amounts of the recorded allows, in dollars.
-	Lost string        `json:"one_counter_differs_by"`
-	Runs []load.Result `json:"runs"`
+	Lost string `json:"one_counter_differs_by"`
+}
+
+// compared are runs, each beside the first of its rounds.
+type compared struct {
+	load.Setting
+	Summary []load.Summary `json:"summary"`
+	Runs    []load.Result  `json:"runs"`
 }
 
 // runBudgets measures what budgets cost (bars of control.md).
@@ -41,7 +46,7 @@ func (b *bench) runBudgets(ctx context.Context) (err error) {
 	if err := b.makeBudgets(ctx); err != nil {
 		return err
 	}
-	report := budgetsReport{Setting: b.Setting}
+	report := budgetsReport{compared: compared{Setting: b.Setting}}
 	for _, measure := range []func(context.Context, *budgetsReport) error{b.budgetPerAgent, b.hammeredBudget, b.sharedBudget} {
 		if err := measure(ctx, &report); err != nil {
 			return err
@@ -86,7 +91,7 @@ func only(policy int) func(int) int { return func(int) int { return policy } }
 
 // rounds alternates runs and summarises each beside the first.
 func (b *bench) rounds(
-	ctx context.Context, report *budgetsReport, names []string, run func(context.Context, string) (load.Result, error),
+	ctx context.Context, report *compared, names []string, run func(context.Context, string) (load.Result, error),
 ) error {
 	results := make([][]load.Result, len(names))
 	for range b.Rounds {
@@ -116,7 +121,7 @@ func (b *bench) budgetPerAgent(ctx context.Context, report *budgetsReport) error
 	}
 	for _, connections := range b.Connections {
 		plain, budget := fmt.Sprint("no budget ", connections), fmt.Sprint("per agent ", connections)
-		err := b.rounds(ctx, report, []string{plain, budget}, func(ctx context.Context, name string) (load.Result, error) {
+		err := b.rounds(ctx, &report.compared, []string{plain, budget}, func(ctx context.Context, name string) (load.Result, error) {
 			o := b.options(connections)
 			if name == budget {
 				o = b.judgedBy(connections, func(own int) int { return perAgent + own })
@@ -139,7 +144,7 @@ func (b *bench) sharedBudget(ctx context.Context, report *budgetsReport) error {
 	}
 	connections := slices.Max(b.Connections)
 	const plain, counter = "3 nodes, one policy", "3 nodes, one counter"
-	err := b.rounds(ctx, report, []string{plain, counter}, func(ctx context.Context, name string) (load.Result, error) {
+	err := b.rounds(ctx, &report.compared, []string{plain, counter}, func(ctx context.Context, name string) (load.Result, error) {
 		o := b.judgedBy(connections, only(0))
 		if name == counter {
 			o = b.judgedBy(connections, only(sharedPolicy))
@@ -173,7 +178,7 @@ func (b *bench) hammeredBudget(ctx context.Context, report *budgetsReport) error
 		return err
 	}
 	const blocked, exhausted = "beside blocked", "beside exhausted"
-	return b.rounds(ctx, report, []string{blocked, exhausted}, func(ctx context.Context, name string) (load.Result, error) {
+	return b.rounds(ctx, &report.compared, []string{blocked, exhausted}, func(ctx context.Context, name string) (load.Result, error) {
 		others := b.options(connections)
 		others.Rate = capacity.PerSecond / 3
 		offend := func(a *load.Action) { a.Policy = fullPolicy }

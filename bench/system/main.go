@@ -21,6 +21,7 @@ type settings struct {
 	soak     uint64
 	overload bool
 	budgets  bool
+	changes  bool
 }
 
 func parse(args []string) (settings, error) {
@@ -34,6 +35,7 @@ func parse(args []string) (settings, error) {
 	flags.Uint64Var(&s.soak, "soak", 0, "measure memory over so many checks")
 	flags.BoolVar(&s.overload, "overload", false, "measure more load than the node can carry")
 	flags.BoolVar(&s.budgets, "budgets", false, "measure what budgets cost")
+	flags.BoolVar(&s.changes, "changes", false, "measure what shadow drafts and backtests cost live checks")
 	err := flags.Parse(args)
 	return s, err
 }
@@ -51,6 +53,8 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 		return b.runOverload(ctx)
 	case s.budgets:
 		return b.runBudgets(ctx)
+	case s.changes:
+		return b.runChanges(ctx)
 	case s.soak > 0:
 		return b.runSoak(ctx, s.soak)
 	default:
