@@ -39,9 +39,6 @@ type Drafts interface {
 	// room, and returns what was taken before: one step under any concurrency. It is no
 	// part of the check's commit, and of no node that is killed in between is it undone.
 	JudgeDraft(ctx context.Context, t *DraftTake) (DraftTaken, error)
-	// Shadowed returns a page of the checks that a draft judged, newest first. Only what
-	// a comparison needs of them is there.
-	Shadowed(ctx context.Context, q ShadowQuery) ([]*spend.Check, error)
 }
 
 // Draft is what a policy may become.
@@ -112,15 +109,6 @@ const SurePassMS = 3_600_000
 type DraftTaken struct {
 	Repeats spend.ID      // the check that it repeats, of which nothing was taken; zero if none
 	Usages  []spend.Usage // by charge; nil of a repeat
-}
-
-// ShadowQuery selects the checks that a draft judged.
-type ShadowQuery struct {
-	PolicyID string
-	Draft    int64
-	Since    time.Time
-	Before   spend.ID // only smaller IDs
-	Limit    int
 }
 
 // Row returns the draft as its hash is computed of it (chain.DraftColumns). PostgreSQL

@@ -86,6 +86,7 @@ type CheckQuery struct {
 	ApprovalID     spend.ID // that the check was sent with
 	Effect         *spend.Effect
 	Outcome        spend.Status // of the last report, or NoOutcome; or spend.InDoubt
+	Draft          int64        // that judged the check, too (S54)
 	From           time.Time    // inclusive
 	Until          time.Time    // exclusive
 	Before         spend.ID     // only smaller IDs: the position of the cursor

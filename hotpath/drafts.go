@@ -163,9 +163,11 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 }
 
 const (
-	// maxShadowed bounds how many checks a report is of: the newest.
-	maxShadowed  = 100_000
-	shadowedPage = 2000
+	// A report is of the newest checks: maxShadowed of those that the draft judged, among
+	// maxExamined of all policies, since no index tells them apart: it would cost every check.
+	maxShadowed = 100_000
+	maxExamined = 2_500_000
+	reportPages = 50
 	// MaxDraftFlips is how many flips a report of a draft names: the newest.
 	MaxDraftFlips = 100
 )
@@ -196,20 +198,22 @@ func (a *Authorizer) DraftReport(ctx context.Context, policyID string) (*DraftRe
 	r, tally, until := &DraftReport{Draft: d, Complete: true}, report.NewTally(), a.now()
 	since := d.MadeAt
 	// The clocks of nodes differ by less.
-	q := audit.ShadowQuery{PolicyID: policyID, Draft: d.Generation, Since: since.Add(-time.Minute), Limit: shadowedPage}
-	for n := 0; ; {
-		page, err := a.store.Shadowed(ctx, q)
+	q := audit.CheckQuery{
+		PolicyID: policyID, Draft: d.Generation, From: since.Add(-time.Minute),
+		Limit: maxShadowed / reportPages, Examine: maxExamined / reportPages,
+	}
+	for n := 1; ; n++ {
+		page, err := a.store.ListChecks(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("%w: cannot read what a draft judged: %w", ErrUnavailable, err)
 		}
-		for _, c := range page {
+		for _, c := range page.Checks {
 			r.add(tally, c)
 		}
-		if n += len(page); len(page) < q.Limit {
+		if !page.More {
 			break
 		}
-		q.Before = page[len(page)-1].ID
-		if n >= maxShadowed {
+		if q.Before = page.Next; n == reportPages {
 			r.Complete, since = false, q.Before.Time()
 			break
 		}

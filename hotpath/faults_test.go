@@ -28,6 +28,7 @@ type faultyStore struct {
 	policy, approvals           func() error                // nil from it lets the call go on
 
 	drafts func(context.Context) error
+	listed int                         // how many checks a page of a list has at most, 0: as asked
 	decide func(context.Context) error // of an approval; nil from it lets the call go on
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
 	write  func()                      // once, before a version is written
@@ -58,6 +59,13 @@ func (s *faultyStore) JudgeDraft(ctx context.Context, t *audit.DraftTake) (audit
 		return audit.DraftTaken{}, s.drafts(ctx)
 	}
 	return s.Store.JudgeDraft(ctx, t)
+}
+
+func (s *faultyStore) ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
+	if s.listed != 0 {
+		q.Limit = s.listed
+	}
+	return s.Store.ListChecks(ctx, q)
 }
 
 func (s *faultyStore) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {

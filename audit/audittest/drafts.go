@@ -216,21 +216,20 @@ func shadowed(t *testing.T, s Subject) {
 		}
 		mustCommit(t, s, c)
 	}
-	q := audit.ShadowQuery{PolicyID: "refunds", Draft: 7, Since: since, Limit: 2}
+	q := audit.CheckQuery{PolicyID: "refunds", Draft: 7, From: since, Limit: 2, Examine: 3}
 	var got []spend.ID
 	for {
-		page, err := s.Shadowed(ctx, q)
+		page, err := s.ListChecks(ctx, q)
 		must(t, err)
-		for _, c := range page {
+		for _, c := range page.Checks {
 			got = append(got, c.ID)
 			if c.Shadow == nil || c.Shadow.RuleID != "ask" || c.Action.Currency == "" {
 				t.Errorf("listed %+v", c)
 			}
 		}
-		if len(page) < q.Limit {
+		if q.Before = page.Next; !page.More {
 			break
 		}
-		q.Before = page[len(page)-1].ID
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("listed %v, want %v", got, want)

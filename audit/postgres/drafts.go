@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
-	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -138,13 +136,4 @@ func (s *Store) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audit
 		return taken, fmt.Errorf("cannot judge by a draft: %w: %w", audit.ErrUnavailable, err)
 	}
 	return taken, nil
-}
-
-// Shadowed implements audit.Drafts.
-func (s *Store) Shadowed(ctx context.Context, q audit.ShadowQuery) ([]*spend.Check, error) {
-	low, before := audit.FirstID(q.Since.UnixMilli()), cmp.Or(q.Before, audit.MaxID())
-	return collect(ctx, s, "cannot read what a draft judged", scanCheck, "SELECT "+columnList(chain.CheckColumns())+
-		" FROM checks WHERE policy_id = $1 AND check_id >= $2 AND check_id < $3 AND shadow IS NOT NULL "+
-		"AND (shadow::jsonb ->> 'draft')::bigint = $4 ORDER BY check_id DESC LIMIT $5",
-		pgx.QueryResultFormats{pgx.BinaryFormatCode}, q.PolicyID, [16]byte(low), [16]byte(before), q.Draft, q.Limit)
 }

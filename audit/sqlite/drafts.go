@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -207,13 +206,4 @@ func takeDraft(tx *sql.Tx, draft int64, c *spend.Charge) error {
 		"VALUES (?, ?, ?, nullif(?, 0), ?, ?)",
 		draft, c.Counter.ID[:], c.Counter.StartMS, c.EndMS, u.Used.String(), u.Count)
 	return err
-}
-
-// Shadowed implements audit.Drafts.
-func (s *Store) Shadowed(ctx context.Context, q audit.ShadowQuery) ([]*spend.Check, error) {
-	low, before := audit.FirstID(q.Since.UnixMilli()), cmp.Or(q.Before, audit.MaxID())
-	return collect(ctx, s.reader, "cannot read what a draft judged", scanCheck, "SELECT "+checkColumns.String()+
-		" FROM checks WHERE policy_id = ? AND check_id >= ? AND check_id < ? AND shadow IS NOT NULL AND shadow ->> 'draft' = ? "+
-		"ORDER BY check_id DESC LIMIT ?",
-		q.PolicyID, low[:], before[:], q.Draft, q.Limit)
 }

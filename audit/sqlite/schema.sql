@@ -43,7 +43,6 @@ CREATE TABLE checks (
 ) STRICT;
 
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
-CREATE INDEX checks_shadowed ON checks (policy_id, check_id) WHERE shadow IS NOT NULL;
 CREATE INDEX checks_until ON checks (until_ms) WHERE claimed_ms IS NOT NULL;
 
 -- What became of allowed actions, as in PostgreSQL.

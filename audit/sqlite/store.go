@@ -37,7 +37,7 @@ var _ audit.Store = (*Store)(nil)
 var schema string
 
 const (
-	schemaVersion = 2
+	schemaVersion = 3
 	// readers is enough to keep a few cores busy; each costs a page cache.
 	readers = 4
 	// busyTimeout bounds the wait for another process, such as a backup, that
@@ -162,8 +162,8 @@ func (s *Store) makeSchema(ctx context.Context) error {
 			return err
 		case version > schemaVersion:
 			return fmt.Errorf("its schema %d is newer than this build, which knows %d", version, schemaVersion)
-		case version == 1:
-			return upgrade(tx)
+		case version > 0:
+			return upgrade(tx, version)
 		}
 		if _, err := tx.Exec(schema); err != nil {
 			return err

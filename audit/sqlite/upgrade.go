@@ -10,30 +10,41 @@ import (
 const deleteOfEvents = "CREATE TRIGGER events_delete BEFORE DELETE ON events WHEN OLD.sequence > " + eventsFloor +
 	" BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;"
 
-// upgrade makes schema 2 of schema 1, of which there are files with logouts that say whom
+// upgrade makes this build's schema of an earlier one.
+func upgrade(tx *sql.Tx, version int) error {
+	statements := []string{"DROP INDEX checks_shadowed", fmt.Sprint("PRAGMA user_version = ", schemaVersion)}
+	if version == 1 {
+		second, err := toSecond(tx)
+		if err != nil {
+			return err
+		}
+		statements = append(second, statements...)
+	}
+	for _, statement := range statements {
+		if _, err := tx.Exec(statement); err != nil {
+			return fmt.Errorf("cannot upgrade schema %d: %w", version, err)
+		}
+	}
+	return nil
+}
+
+// toSecond makes schema 2 of schema 1, of which there are files with logouts that say whom
 // they meant and files without: those mean nobody, and are still taken once.
-func upgrade(tx *sql.Tx) error {
+func toSecond(tx *sql.Tx) ([]string, error) {
 	statements := []string{
 		"DROP INDEX IF EXISTS changes_events", made("CREATE INDEX changes_events"), "DROP TRIGGER IF EXISTS events_delete", deleteOfEvents,
 	}
 	columns, err := scalar[int](tx.QueryRow("SELECT count(*) FROM pragma_table_info('session_logouts')"))
-	if err != nil {
-		return err
-	}
-	switch columns {
-	case 6:
-	case 2:
+	switch {
+	case err != nil:
+		return nil, err
+	case columns == 2:
 		statements = append(statements, "ALTER TABLE session_logouts RENAME TO earlier_logouts", made("CREATE TABLE session_logouts"),
 			"INSERT INTO session_logouts SELECT token, request, '', '', '', 0 FROM earlier_logouts", "DROP TABLE earlier_logouts")
-	default:
-		return fmt.Errorf("cannot upgrade schema 1: session_logouts has %d columns, which no build that was published made", columns)
+	case columns != 6:
+		return nil, fmt.Errorf("cannot upgrade schema 1: session_logouts has %d columns, which no build that was published made", columns)
 	}
-	for _, statement := range append(statements, "PRAGMA user_version = 2") {
-		if _, err := tx.Exec(statement); err != nil {
-			return fmt.Errorf("cannot upgrade schema 1: %w", err)
-		}
-	}
-	return nil
+	return statements, nil
 }
 
 // made returns the statement of the schema that begins so.

@@ -13,7 +13,7 @@ import (
 
 // TestSchemaVersion: a file is upgraded by its version, so that another schema is of another version.
 func TestSchemaVersion(t *testing.T) {
-	const version, sum = 2, "b0a18b6aaba763650fc464f43ccce93d6714f404f7cac14dd8a9681e5aa0e9a6"
+	const version, sum = 3, "f6974f76b3787c43a556b9e915f9b5dea79651ad7df0e4c425b38ef8db6ea1a4"
 	statements := strings.Join(strings.Fields(regexp.MustCompile(`--[^\n]*`).ReplaceAllString(schema, "")), " ")
 	if got := fmt.Sprintf("%x", sha256.Sum256([]byte(statements))); got != sum || schemaVersion != version {
 		t.Errorf("schema.sql of version %d has the sum %s, and not that of version %d: raise schemaVersion, have upgrade make it of "+
@@ -21,20 +21,26 @@ func TestSchemaVersion(t *testing.T) {
 	}
 }
 
-// TestEarlierSchema upgrades files of schema 1 once a node opens them; what only reads refuses them.
+// TestEarlierSchema upgrades files of earlier schemas once a node opens them; what only reads refuses them.
 func TestEarlierSchema(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	for name, logouts := range map[string]string{
-		"0.1.0": `DROP TABLE session_logouts;
+	const (
+		logout = "INSERT INTO session_logouts VALUES (x'01', x'02', 'i', 's', 'p', 3);"
+		second = "CREATE INDEX checks_shadowed ON checks (policy_id, check_id) WHERE shadow IS NOT NULL; PRAGMA user_version = 2;"
+		first  = second + `DROP INDEX changes_events; DROP TRIGGER events_delete;
+			CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;
+			PRAGMA user_version = 1;`
+	)
+	for name, earlier := range map[string]string{
+		"0.1.0": first + `DROP TABLE session_logouts;
 			CREATE TABLE session_logouts (token BLOB PRIMARY KEY, request BLOB NOT NULL) STRICT, WITHOUT ROWID;
 			INSERT INTO session_logouts VALUES (x'01', x'02');`,
-		"later": "INSERT INTO session_logouts VALUES (x'01', x'02', 'i', 's', 'p', 3);",
+		"later":    first + logout,
+		"schema 2": second + logout,
 	} {
 		path := filepath.Join(t.TempDir(), "store.db")
 		s := open(t, path)
-		_, err := s.writer.ExecContext(t.Context(), logouts+`DROP INDEX changes_events; DROP TRIGGER events_delete;
-			CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;
-			PRAGMA user_version = 1`)
+		_, err := s.writer.ExecContext(t.Context(), earlier)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,9 +14,12 @@ import (
 
 func main() { load.Command("instructions", run) }
 
+// drafts ends the name of a build whose policies all have a shadow draft (S54).
+const drafts = "+drafts"
+
 // plan is what the command line says.
 type plan struct {
-	builds []string // binaries in .bin; ratios are to the first
+	builds []string // binaries in .bin, maybe with drafts; ratios are to the first
 	rounds int
 	checks int
 	batch  int
@@ -25,7 +28,7 @@ type plan struct {
 func parse(args []string) (plan, error) {
 	var p plan
 	flags := flag.NewFlagSet("instructions", flag.ContinueOnError)
-	builds := flags.String("builds", "before spendgate", "binaries in .bin, separated by spaces; ratios are to the first")
+	builds := flags.String("builds", "before spendgate", "binaries in .bin, separated by spaces, each maybe with "+drafts+"; ratios are to the first")
 	flags.IntVar(&p.rounds, "rounds", 2, "rounds of each build")
 	flags.IntVar(&p.checks, "checks", 512, "checks that are counted")
 	flags.IntVar(&p.batch, "batch", 1, "checks in flight at once")

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"spendgate/bench/fleet"
 	"spendgate/bench/load"
@@ -71,7 +72,8 @@ type trial struct {
 // measure counts what a build takes: the node first, beside a PostgreSQL that is as fast
 // as ever, then PostgreSQL, which is told what a node at full speed said.
 func (m *measurement) measure(ctx context.Context, build string) (c cost, err error) {
-	binary, err := filepath.Abs(filepath.Join(".bin", build))
+	name, shadowed := strings.CutSuffix(build, drafts)
+	binary, err := filepath.Abs(filepath.Join(".bin", name))
 	if err != nil {
 		return c, err
 	}
@@ -85,7 +87,7 @@ func (m *measurement) measure(ctx context.Context, build string) (c cost, err er
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	t := &trial{measurement: m, fleet: f, sequence: load.Sequence{Workload: load.DefaultWorkload(1)}}
-	if err := t.prepare(ctx); err != nil {
+	if err := t.prepare(ctx, shadowed); err != nil {
 		return c, err
 	}
 	if c.node, err = t.countNode(ctx); err != nil {
@@ -95,8 +97,8 @@ func (m *measurement) measure(ctx context.Context, build string) (c cost, err er
 	return c, err
 }
 
-// prepare starts the node and makes keys and policies.
-func (t *trial) prepare(ctx context.Context) (err error) {
+// prepare starts the node and makes keys and policies, with a shadow draft of each if told.
+func (t *trial) prepare(ctx context.Context, shadowed bool) (err error) {
 	u, err := url.Parse(t.fleet.Postgres.URL)
 	if err != nil {
 		return err
@@ -114,7 +116,11 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 	if err := t.node.Start(ctx); err != nil {
 		return err
 	}
-	keys, err := load.Deployment{URL: t.node.API, AdminKey: t.fleet.AdminKey}.Prepare(ctx, t.sequence.Workload)
+	deployment := load.Deployment{URL: t.node.API, AdminKey: t.fleet.AdminKey}
+	keys, err := deployment.Prepare(ctx, t.sequence.Workload)
+	if err == nil && shadowed {
+		err = deployment.PutDrafts(ctx, keys[0], t.sequence.Workload)
+	}
 	if err != nil {
 		return err
 	}

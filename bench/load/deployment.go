@@ -38,6 +38,20 @@ func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
 	return keys, nil
 }
 
+// PutDrafts puts a shadow draft of each policy of the workload, with the policy's rules.
+func (d Deployment) PutDrafts(ctx context.Context, key string, w Workload) error {
+	api, err := client.New(client.Options{BaseURL: d.URL, APIKey: key})
+	if err != nil {
+		return err
+	}
+	for i := range w.Policies {
+		if _, err := api.PutDraftJSON(ctx, PolicyID(i), draftBody(i)); err != nil {
+			return fmt.Errorf("cannot put the draft of policy %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
 // MakePolicy makes the i-th policy, with these rules behind its own.
 func (d Deployment) MakePolicy(ctx context.Context, key string, i int, more ...map[string]any) error {
 	api, err := client.New(client.Options{BaseURL: d.URL, APIKey: key})

@@ -56,9 +56,9 @@ func Cap(i int) int { return 5000 + 100*(i%10) }
 // Threshold returns the amount above which the i-th policy escalates, in dollars.
 func Threshold(i int) int { return 1000 + 10*(i%10) }
 
-// DraftBody returns what PUT /v1/policies/{id}/draft takes for a draft with the i-th
+// draftBody returns what PUT /v1/policies/{id}/draft takes for a draft with the i-th
 // policy's rules.
-func DraftBody(i int) []byte {
+func draftBody(i int) []byte {
 	var members map[string]json.RawMessage
 	err := json.Unmarshal(policyBody(i), &members)
 	delete(members, "policy_id")

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -132,16 +131,4 @@ func (m *memory) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audi
 		m.drafted.passes[draftPass{t.Draft, t.Fingerprint}] = &kept
 	}
 	return taken, ended(ctx)
-}
-
-func (m *memory) Shadowed(ctx context.Context, q audit.ShadowQuery) (page []*spend.Check, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, c := range m.checks {
-		if c.Shadow != nil && c.Shadow.Draft == q.Draft && c.Action.PolicyID == q.PolicyID && (q.Before.IsZero() || c.ID.Compare(q.Before) < 0) {
-			page = append(page, c)
-		}
-	}
-	slices.SortFunc(page, func(a, b *spend.Check) int { return b.ID.Compare(a.ID) })
-	return page[:min(len(page), q.Limit)], ended(ctx)
 }

@@ -45,10 +45,9 @@ func (b *bench) shadowed(ctx context.Context, api *client.Client, connections in
 		if name == live {
 			return b.Measure(ctx, name, b.options(connections))
 		}
-		for i := range b.Workload.Policies {
-			if _, err := api.PutDraftJSON(ctx, load.PolicyID(i), load.DraftBody(i)); err != nil {
-				return load.Result{}, fmt.Errorf("cannot put the draft of policy %d: %w", i, err)
-			}
+		deployment := load.Deployment{URL: b.Nodes[0].API, AdminKey: b.AdminKey}
+		if err := deployment.PutDrafts(ctx, b.keys[0], b.Workload); err != nil {
+			return load.Result{}, err
 		}
 		r, err := b.Measure(ctx, name, b.options(connections))
 		for i := range b.Workload.Policies {
