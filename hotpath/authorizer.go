@@ -63,6 +63,7 @@ type Store interface {
 	ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error)
 	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
 	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
+	ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error)
 	ArchivedDays(ctx context.Context, from, to time.Time) ([]audit.ArchivedDay, error)
 }
 
