@@ -111,8 +111,8 @@ func (m *Manifest) Whole() error {
 			d.Day, d.Checks))
 	}
 	for _, d := range m.AbsentBatches {
-		all = append(all, fmt.Errorf("batches of %s: %d left, and are in an archive that is not at hand: give --archive with the folder where that is",
-			d.Day, d.Batches))
+		all = append(all, fmt.Errorf("batches of %s: %d left, and are in an archive that is not at hand: "+
+			"give --archive with the folder where that is", d.Day, d.Batches))
 	}
 	if m.NotCompared > 0 {
 		all = append(all, fmt.Errorf("%d checks and outcomes are not compared for the lack of these, and outcomes are without note and reference",

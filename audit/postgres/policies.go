@@ -41,7 +41,8 @@ func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page aud
 	}
 	page, err = s.readPolicies(ctx, doing, policySelection{
 		"SELECT policy_id, max(version) AS version FROM policies WHERE policy_id > $2" + within + " GROUP BY policy_id",
-		[]any{q.PolicyIDs, q.After}, "policy_id", q.Limit,
+		[]any{q.PolicyIDs, q.After},
+		"policy_id", q.Limit,
 	})
 	page.Total = total
 	return page, err
@@ -57,7 +58,8 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 	}
 	page, err = s.readPolicies(ctx, doing, policySelection{
 		"SELECT policy_id, version FROM policies WHERE policy_id = $1 AND (version < $2 OR $2 = 0)",
-		[]any{q.PolicyID, q.Before}, "version DESC", q.Limit,
+		[]any{q.PolicyID, q.Before},
+		"version DESC", q.Limit,
 	})
 	if page.Total = total; err != nil {
 		return page, err

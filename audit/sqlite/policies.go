@@ -57,7 +57,8 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 	}
 	page, err = s.readPolicies(ctx, doing, policySelection{
 		"SELECT policy_id, version FROM policies WHERE policy_id = ?1 AND (version < ?2 OR ?2 = 0)",
-		[]any{q.PolicyID, q.Before}, "version DESC", q.Limit,
+		[]any{q.PolicyID, q.Before},
+		"version DESC", q.Limit,
 	})
 	if page.Total = total; err != nil {
 		return page, err

@@ -28,7 +28,8 @@ type plan struct {
 func parse(args []string) (plan, error) {
 	var p plan
 	flags := flag.NewFlagSet("instructions", flag.ContinueOnError)
-	builds := flags.String("builds", "before spendgate", "binaries in .bin, separated by spaces, each maybe with "+drafts+"; ratios are to the first")
+	builds := flags.String("builds", "before spendgate",
+		"binaries in .bin, separated by spaces, each maybe with "+drafts+"; ratios are to the first")
 	flags.IntVar(&p.rounds, "rounds", 2, "rounds of each build")
 	flags.IntVar(&p.checks, "checks", 512, "checks that are counted")
 	flags.IntVar(&p.batch, "batch", 1, "checks in flight at once")

@@ -59,7 +59,9 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 			if err != nil {
 				return err
 			}
-			redeeming, err := t.cost(ctx, at, t.executors, func(ctx context.Context, c *fleet.Client, n int) error { return t.redeem(ctx, c, ids[n], n) })
+			redeeming, err := t.cost(ctx, at, t.executors, func(ctx context.Context, c *fleet.Client, n int) error {
+				return t.redeem(ctx, c, ids[n], n)
+			})
 			if err != nil {
 				return err
 			}
@@ -69,7 +71,8 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 			}
 			ratio := redeeming.sum() / checking.sum()
 			ratios[i] = append(ratios[i], ratio)
-			_, err = fmt.Fprintf(out, "%-12s  a check %s   a redemption %s   %.2f\n", []string{"same node", "another node"}[i], checking, redeeming, ratio)
+			_, err = fmt.Fprintf(out, "%-12s  a check %s   a redemption %s   %.2f\n",
+				[]string{"same node", "another node"}[i], checking, redeeming, ratio)
 			if err != nil {
 				return err
 			}
@@ -121,7 +124,8 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 }
 
 func (t *trial) key(ctx context.Context, role string) (string, error) {
-	a, err := t.first.Admin(t.AdminKey).Do(ctx, http.MethodPost, "/v1/keys", map[string]any{"name": role, "role": role, "rate_limit_rpm": 10_000})
+	a, err := t.first.Admin(t.AdminKey).Do(ctx, http.MethodPost, "/v1/keys",
+		map[string]any{"name": role, "role": role, "rate_limit_rpm": 10_000})
 	_, key, _ := strings.Cut(string(a.Body), `"api_key":"`)
 	key, _, found := strings.Cut(key, `"`)
 	if err == nil && !found {
@@ -174,7 +178,7 @@ func (t *trial) cost(
 	if err != nil {
 		return c, err
 	}
-	var next, mu = 0, sync.Mutex{}
+	next, mu := 0, sync.Mutex{}
 	var failed error
 	var all sync.WaitGroup
 	for range t.connections {

@@ -133,7 +133,8 @@ func withoutLater(t *testing.T, environ []string, dir string, day func(int) stri
 		if strings.HasPrefix(part, "batches") {
 			text, err := os.ReadFile(file)
 			must(t, err)
-			if n := strings.Count(string(text), "\n"); n != strings.Count(whole.stdout, "\n") || strings.Contains(string(text), "on the third day") ||
+			n := strings.Count(string(text), "\n")
+			if n != strings.Count(whole.stdout, "\n") || strings.Contains(string(text), "on the third day") ||
 				!strings.Contains(string(text), "the day after") {
 				t.Errorf("%d lines\n%s\nwant\n%s", n, text, whole.stdout)
 			}

@@ -26,7 +26,9 @@ func TestEverything(t *testing.T) {
 	direct := transcript(t, func(client *sdk.Client) *sdk.ClientSession {
 		return connect(t, client, &sdk.CommandTransport{Command: exec.Command("node", server)})
 	})
-	for _, want := range []string{"Echo: hé", "sampled", "step 2 of 2", "file:///root", "accepted", "simple-prompt", "demo://resource/dynamic/text"} {
+	for _, want := range []string{
+		"Echo: hé", "sampled", "step 2 of 2", "file:///root", "accepted", "simple-prompt", "demo://resource/dynamic/text",
+	} {
 		if !slices.ContainsFunc(direct, func(line string) bool { return strings.Contains(line, want) }) {
 			t.Errorf("the server itself does not say %q", want)
 		}
@@ -114,7 +116,9 @@ func transcript(t *testing.T, open func(*sdk.Client) *sdk.ClientSession) (lines 
 	}
 	hanging, stop := context.WithCancel(ctx)
 	time.AfterFunc(100*time.Millisecond, stop)
-	_, err = s.CallTool(hanging, &sdk.CallToolParams{Name: "trigger-long-running-operation", Arguments: map[string]any{"duration": 30, "steps": 1}})
+	_, err = s.CallTool(hanging, &sdk.CallToolParams{
+		Name: "trigger-long-running-operation", Arguments: map[string]any{"duration": 30, "steps": 1},
+	})
 	say("cancelled", nil, err)
 	prompts, err := s.ListPrompts(ctx, nil)
 	say("prompts", prompts, err)

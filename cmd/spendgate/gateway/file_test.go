@@ -294,7 +294,8 @@ func TestFormsOfTools(t *testing.T) {
 		t.Error(err, out.String())
 	}
 	words.Store("sends it to me")
-	if err := Check(t.Context(), o); !errors.Is(err, ErrDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped, and another") {
+	err := Check(t.Context(), o)
+	if !errors.Is(err, ErrDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped, and another") {
 		t.Error(err, out.String())
 	}
 	wants(t, agentOf(t, g), "ch_3", 1, stateRefused, "changed")

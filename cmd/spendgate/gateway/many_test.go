@@ -16,7 +16,8 @@ func TestManyTools(t *testing.T) {
 	const many, page = 10_000, 700
 	s, p := newPlain(t)
 	tool := func(i int, what string) string {
-		return fmt.Sprintf(`{"name": "look_%d", "description": "%s", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}`, i, what)
+		return fmt.Sprintf(`{"name": "look_%d", "description": "%s", "inputSchema": {"type": "object"}, `+
+			`"annotations": {"readOnlyHint": true}}`, i, what)
 	}
 	refunds := s.tools
 	s.tools = nil
