@@ -163,11 +163,12 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 }
 
 const (
-	// A report is of the newest checks: maxShadowed of those that the draft judged, among
-	// maxExamined of all policies, since no index tells them apart: it would cost every check.
-	maxShadowed = 100_000
-	maxExamined = 2_500_000
-	reportPages = 50
+	// A report is of the newest checks that the draft judged: of so many, and of those that are
+	// found in time, since no index tells them apart, which would cost every check.
+	maxShadowed    = 100_000
+	reportTime     = time.Second
+	reportPage     = 2000
+	reportExamined = 10_000
 	// MaxDraftFlips is how many flips a report of a draft names: the newest.
 	MaxDraftFlips = 100
 )
@@ -200,9 +201,9 @@ func (a *Authorizer) DraftReport(ctx context.Context, policyID string) (*DraftRe
 	// The clocks of nodes differ by less.
 	q := audit.CheckQuery{
 		PolicyID: policyID, Draft: d.Generation, From: since.Add(-time.Minute),
-		Limit: maxShadowed / reportPages, Examine: maxExamined / reportPages,
+		Limit: reportPage, Examine: reportExamined,
 	}
-	for n := 1; ; n++ {
+	for n, end := 0, time.Now().Add(reportTime); ; {
 		page, err := a.store.ListChecks(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("%w: cannot read what a draft judged: %w", ErrUnavailable, err)
@@ -213,7 +214,8 @@ func (a *Authorizer) DraftReport(ctx context.Context, policyID string) (*DraftRe
 		if !page.More {
 			break
 		}
-		if q.Before = page.Next; n == reportPages {
+		n += len(page.Checks)
+		if q.Before = page.Next; n >= maxShadowed || time.Now().After(end) {
 			r.Complete, since = false, q.Before.Time()
 			break
 		}

@@ -28,7 +28,7 @@ type faultyStore struct {
 	policy, approvals           func() error                // nil from it lets the call go on
 
 	drafts func(context.Context) error
-	listed int                         // how many checks a page of a list has at most, 0: as asked
+	listed func(*audit.CheckQuery)     // changes what is listed
 	decide func(context.Context) error // of an approval; nil from it lets the call go on
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
 	write  func()                      // once, before a version is written
@@ -62,8 +62,8 @@ func (s *faultyStore) JudgeDraft(ctx context.Context, t *audit.DraftTake) (audit
 }
 
 func (s *faultyStore) ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
-	if s.listed != 0 {
-		q.Limit = s.listed
+	if s.listed != nil {
+		s.listed(&q)
 	}
 	return s.Store.ListChecks(ctx, q)
 }

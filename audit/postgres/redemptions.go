@@ -25,14 +25,27 @@ func (s *Store) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, 
 }
 
 func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
-	if day, one := dayOf(ids, time.Now()); one && s.lookups != nil {
-		checks, err := s.untouched(ctx, s.lookups, &s.lookupsResetAt, untouchedOn(day), ids)
-		if err == nil || ctx.Err() != nil {
-			return checks, err
-		} // else there may be no connection more for the node
+	day, one := dayOf(ids, time.Now())
+	if !one || s.lookups == nil || time.Now().UnixNano() < s.lookupsFrom.Load() {
+		return s.untouched(ctx, s.reads, &s.resetAt, untouchedQuery(), ids)
 	}
+	attempt, cancel := context.WithTimeout(ctx, lookupPatience)
+	defer cancel()
+	checks, err := s.untouched(attempt, s.lookups, &s.lookupsResetAt, untouchedOn(day), ids)
+	if err == nil || ctx.Err() != nil {
+		return checks, err
+	}
+	// There may be no connection more for the node, or none soon.
+	s.lookupsFrom.Store(time.Now().Add(lookupPause).UnixNano())
 	return s.untouched(ctx, s.reads, &s.resetAt, untouchedQuery(), ids)
 }
+
+const (
+	// lookupPatience leaves most of the time of who redeems to the other connections.
+	lookupPatience = 250 * time.Millisecond
+	// lookupPause is how long only these are asked after that.
+	lookupPause = 5 * time.Second
+)
 
 func (s *Store) untouched(
 	ctx context.Context, pool *pgxpool.Pool, resetAt *atomic.Int64, query string, ids []spend.ID,

@@ -30,7 +30,8 @@ func (s *Store) Rehearse(ctx context.Context) error {
 	checks := []*spend.Check{rehearsed(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})}
 	link := (&chain.Builder{Chain: checks[0].Fence.Node}).Next([]chain.Entry{{ID: checks[0].ID}})
 	session.parameters.reset()
-	session.parameters.commit(checks, nil, new(budgetChanges), 0, link)
+	const horizonMS = 1 // so that the commit has more than checks, and changes nothing by it
+	session.parameters.commit(checks, nil, new(budgetChanges), horizonMS, link)
 	err = session.undo(ctx, &session.parameters)
 	if err != nil && !errors.Is(err, audit.ErrStaleEpoch) { // another epoch began meanwhile
 		return fmt.Errorf("cannot rehearse a commit: %w", err)

@@ -50,6 +50,11 @@ func TestRehearse(t *testing.T) {
 		t.Errorf("what the database refuses: %v", err)
 	}
 	exec("DROP TRIGGER broken ON batches")
+	exec("ALTER FUNCTION record_extra RENAME TO elsewhere")
+	if err := s.Rehearse(t.Context()); err == nil || !strings.Contains(err.Error(), "record_extra") {
+		t.Errorf("what only some commits call: %v", err)
+	}
+	exec("ALTER FUNCTION elsewhere RENAME TO record_extra")
 	exec("BEGIN; LOCK TABLE checks")
 	bounded, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

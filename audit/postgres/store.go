@@ -57,6 +57,7 @@ type Store struct {
 	losses         atomic.Int64
 	resetAt        atomic.Int64 // the losses that reads are free of
 	lookupsResetAt atomic.Int64 // likewise of lookups
+	lookupsFrom    atomic.Int64 // when lookups is asked again after it failed, in Unix nanoseconds
 
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64

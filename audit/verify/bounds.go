@@ -22,6 +22,7 @@ type bound struct {
 	startMS, bucketMS   int64
 	endMS               int64 // of a calendar window, if checks took from it
 	at                  time.Time
+	others              bool // checks took from buckets of another length
 	low, high           spend.Total
 	lowCount, highCount int64
 }
@@ -78,6 +79,7 @@ func (s *bounds) take(at time.Time, charge *spend.Charge, c *course) {
 	for ; i < len(all) && all[i].startMS <= last; i++ {
 		b := &all[i]
 		s.mu.Lock()
+		b.others = b.others || b.bucketMS != charge.Counter.BucketMS
 		if charge.Counter.BucketMS == 0 {
 			b.endMS = max(b.endMS, charge.EndMS)
 		}

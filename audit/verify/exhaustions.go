@@ -176,6 +176,9 @@ func (v *verifier) usageFault(e *Exhaustion) string {
 	if b == nil {
 		return ""
 	}
+	if b.others {
+		return fmt.Sprintf("it has buckets of %d ms; those from which checks took have others", e.BucketMS)
+	}
 	if b.late() {
 		return fmt.Sprintf("it is noted at %s, when its window was over%s", stamp(e.At), unlessLate)
 	}

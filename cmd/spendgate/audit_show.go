@@ -55,12 +55,12 @@ func auditShow(flags *flag.FlagSet) action {
 		} else {
 			err = r.Write(p.stdout)
 		}
-		switch {
-		case err != nil:
-		case len(absent) > 0:
-			err = fmt.Errorf("the archives of the batches of %s are not at hand: give --archive with the folder where these are", days(absent))
-		case !r.Chain.Holds:
-			err = errors.New("the record is not as it was written: see audit verify")
+		if len(absent) > 0 {
+			err = errors.Join(err, fmt.Errorf("the archives of the batches of %s are not at hand: give --archive with the folder where these are",
+				days(absent)))
+		}
+		if r.Chain.Compared && !r.Chain.Holds {
+			err = errors.Join(err, errors.New("the record is not as it was written: see audit verify"))
 		}
 		return err
 	}
@@ -94,7 +94,7 @@ type place struct {
 
 // judge says what the chain has to say about a row.
 func (at place) judge(row spend.Hash) checkreport.Chain {
-	c := checkreport.Chain{ID: at.Chain, Seq: at.Seq, Holds: at.Seq > 0 && !at.broken && row == at.entry.Row}
+	c := checkreport.Chain{ID: at.Chain, Seq: at.Seq, Compared: true, Holds: at.Seq > 0 && !at.broken && row == at.entry.Row}
 	switch {
 	case at.Seq == 0:
 		c.State = "INSERTED: no batch lists it"
@@ -143,7 +143,8 @@ func (l *lookup) report(ctx context.Context) (*checkreport.Report, error) {
 		return nil, fmt.Errorf("the record of %s cannot be read: %w", id.Text(spend.PrefixCheck), err)
 	}
 	readMetadata(&r.Check.Action)
-	if l.absent = append(l.absent, l.lacking(at.Seq > 0, r.Check.Fence.Node, id)...); len(l.absent) > 0 {
+	if l.absent = append(l.absent, l.lacking(at.Seq > 0, r.Check.Fence.Node, id)...); len(l.absent) > 0 && at.Seq == 0 {
+		r.Chain.Compared = false
 		r.Chain.State = "NOT COMPARED: the archive that may have the batch which lists it is not at hand"
 	}
 	if r.Outcomes, err = l.outcomes(ctx); err != nil {

@@ -65,7 +65,7 @@ type recordJSON struct {
 type chainJSON struct {
 	ID    *string `json:"id"`
 	Batch *int64  `json:"batch"`
-	Holds bool    `json:"holds"`
+	Holds *bool   `json:"holds"` // null when it was not compared
 	State string  `json:"state"`
 }
 
@@ -87,7 +87,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 			Namespace: optional(c.Namespace), RequestID: c.RequestID, Fingerprint: hexOf(c.Fingerprint), RequestSHA: hexOf(c.RequestSHA),
 			Node: c.Fence.Node.Text(""), Epoch: c.Fence.Epoch.Text(""), Source: r.Source,
 		},
-		Chain: chainJSON{Holds: r.Chain.Holds, State: r.Chain.State},
+		Chain: chainJSON{State: r.Chain.State},
 	}
 	course := spend.CourseOf(r.Outcomes)
 	doc.Redemption = redemptionDocument(&course)
@@ -96,6 +96,9 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	}
 	if c.Pass.Passed() {
 		doc.Record.ClaimedMS, doc.Record.UntilMS = &c.Pass.ClaimedMS, &c.Pass.UntilMS
+	}
+	if r.Chain.Compared {
+		doc.Chain.Holds = &r.Chain.Holds
 	}
 	if r.Chain.Seq > 0 {
 		doc.Chain.ID, doc.Chain.Batch = optional(r.Chain.ID.Text("")), &r.Chain.Seq

@@ -33,7 +33,9 @@ type Chain struct {
 	ID    spend.ID // the node incarnation whose chain it is
 	Seq   int64    // of the batch in its chain, from 1; 0 when the check is in none
 	State string   // in words: whether the row is what was chained
-	Holds bool
+
+	Compared bool // whether its batch is at hand, or it is in none
+	Holds    bool
 }
 
 const timeForm = "2006-01-02T15:04:05.000Z"

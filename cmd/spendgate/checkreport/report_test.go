@@ -59,7 +59,7 @@ func made(t *testing.T, change func(*spend.Action)) *Report {
 		Check:   c,
 		Policy:  &audit.Policy{PolicyID: "support-refunds", Version: 3, Name: "Support refunds", Rules: rules, UpdatedAt: at.Add(-time.Hour)},
 		KeyName: "checkout", Source: "PostgreSQL",
-		Chain: Chain{ID: c.Fence.Node, Seq: 12, State: "the row is as it was written", Holds: true},
+		Chain: Chain{ID: c.Fence.Node, Seq: 12, State: "the row is as it was written", Compared: true, Holds: true},
 	}
 }
 
@@ -83,7 +83,7 @@ func TestReports(t *testing.T) {
 	duplicate.Check.Pass = spend.Pass{}
 	unknown := made(t, func(a *spend.Action) { amount(a, "600") })
 	unknown.Policy, unknown.KeyName, unknown.Source = nil, "", "archive/checks-2026-11-20.jsonl.gz"
-	unknown.Chain = Chain{State: "in no batch: not chained, or inserted later"}
+	unknown.Chain = Chain{Compared: true, State: "in no batch: not chained, or inserted later"}
 	asked := made(t, func(a *spend.Action) { amount(a, "300.10") })
 	asked.Check.Approval = &spend.ApprovalRequest{Required: 2, Expires: 24 * time.Hour, UseWithin: time.Hour}
 	at := asked.Check.Timestamp()
