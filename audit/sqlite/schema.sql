@@ -499,4 +499,4 @@ WHEN NOT EXISTS (SELECT 1 FROM changes WHERE seq = (SELECT generation FROM confi
     AND subject = 'whk_' || lower(hex(OLD.id)))
 BEGIN SELECT RAISE(ABORT, 'webhooks are immutable: the change is not recorded'); END;
 
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;

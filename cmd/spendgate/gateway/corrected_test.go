@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -97,6 +98,75 @@ func TestCorrectedAtRedemption(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The same when the redemption under the second lasting key did not arrive at first, and the call
+// came again: whose payment was passed is not forgotten.
+func TestCorrectedBeforeRedemptionAgain(t *testing.T) {
+	f, p, _, _ := afterFailure(t, onceMore)
+	s := as(t, f, p, "other", "k", "        on_error: failed\n"+onceMore)
+	redemptions := 0
+	f.with(func() {
+		f.broken = func(path string) (bool, bool) {
+			if path == "POST /v1/checks/chk_2/redeem" {
+				redemptions++
+			}
+			return redemptions > 1, false
+		}
+	})
+	wantsMeta(t, s, stateError, "chk_2", "Call again")
+	f.with(func() { f.broken, f.checks[0].outcome, f.checks[0].release = nil, outcomeExecuted, "none" })
+	wantsMeta(t, s, stateAlready, "chk_1", "")
+	wantsVoided(t, f, 1, "done")
+	if got := p.paid(); len(got) != 1 {
+		t.Error("paid twice", got)
+	}
+}
+
+// Behind the redemption an earlier attempt cannot be read: nothing is given back, since another
+// gateway may repeat the call by then. The next call has the redemption.
+func TestUnreadBehindRedemption(t *testing.T) {
+	f, p, _, s := afterFailure(t, keyMore)
+	f.with(func() {
+		f.broken = func(path string) (bool, bool) { return len(f.checks) == 2 && f.checks[1].redeemed != "", false }
+	})
+	wantsMeta(t, s, stateError, "chk_2", "chk_1 of an earlier attempt cannot be read")
+	f.with(func() { f.broken = nil })
+	time.Sleep(1500 * time.Millisecond) // reports are sent again after a second
+	f.with(func() {
+		if f.checks[1].outcome != "" {
+			t.Error("it was given back as", f.checks[1].outcome)
+		}
+	})
+	wantsMeta(t, s, stateExecuted, "chk_2", "paid")
+	if got := p.paid(); len(got) != 2 { // the first was called failed
+		t.Error(got)
+	}
+}
+
+// A failure that is not recorded at once gives nothing back later, when another gateway may have
+// repeated the call.
+func TestFailureRecordedTooLate(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(n int) (bool, error) {
+		if n == 1 {
+			return false, errors.New("broken")
+		}
+		return true, nil
+	}
+	s := agentOf(t, guarded(t, f, p, "", "        on_error: failed\n"+keyMore))
+	f.with(func() {
+		f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/outcome"), false }
+	})
+	wants(t, s, "ch_1", 1, stateError, "counts as not carried out")
+	f.with(func() { f.broken = nil })
+	time.Sleep(1500 * time.Millisecond)
+	f.with(func() {
+		if f.checks[0].outcome != "" {
+			t.Error("it was given back as", f.checks[0].outcome)
+		}
+	})
+	wantsMeta(t, s, stateExecuted, "chk_1", "paid")
 }
 
 // The correction comes while another gateway's redemption of the next attempt is waited for:

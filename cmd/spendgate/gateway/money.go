@@ -44,11 +44,11 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	if r, ok := c.corrected(); ok { // meanwhile: people may have taken their time
 		return c.carriedOutBefore(check, r)
 	}
-	err := c.redeem(check.CheckID)
+	of, err := c.redeem(check.CheckID)
 	refused, definite := errors.AsType[*client.Error](err)
 	switch {
 	case err == nil:
-		return c.redeemed(check), false
+		return c.redeemed(check, of), false
 	case !definite || refused.Status/100 != 4:
 		return c.failureOf(check, "the check was not redeemed: %v. Call again with exactly the same arguments.", err), false
 	}
@@ -68,19 +68,38 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 
 // redeemed carries out a check that this call redeemed, unless an earlier attempt turns out
 // to have been carried out: a correction before the redemption is seen now at the latest.
-func (c *mappedCall) redeemed(check *client.Result) result {
+func (c *mappedCall) redeemed(check *client.Result, of redemption) result {
+	begun := time.Now()
 	if c.ctx.Err() != nil {
-		c.void(check, "cancelled before the call was made")
+		c.giveUp(check.CheckID, of, client.OutcomeReport{Status: outcomeVoided, Note: "cancelled before the call was made"})
 		return c.said(check, stateError, "Cancelled before anything was carried out.")
 	}
-	if r, ok := c.corrected(); ok {
+	switch r, ok := c.corrected(); {
+	case ok && r.state == stateAlready: // who would repeat the call sees that, too
 		c.void(check, earlierNote)
-		if r.state != stateAlready {
-			r.checkID, r.decision = check.CheckID, check.Decision.String()
-		}
+		return r
+	case ok: // it cannot be read; the next call has this redemption, and reads again
+		c.gw.redemptions.keep(check.CheckID, of)
+		r.checkID, r.decision = check.CheckID, check.Decision.String()
 		return r
 	}
-	return c.carryOut(check, false)
+	of.again = c.t.IdempotencyArgument != "" && (of.again || time.Since(begun) > max(c.wait(), time.Second))
+	return c.carryOut(check, of)
+}
+
+// giveUp reports what gives back a check that was redeemed to be carried out. Where another
+// gateway may repeat the call that is done now or not at all: behind the repetition it would
+// give back what was paid. The next call has the redemption then.
+func (c *mappedCall) giveUp(checkID string, of redemption, report client.OutcomeReport) {
+	if c.t.IdempotencyArgument == "" {
+		c.report(checkID, report)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), hurry)
+	defer cancel()
+	if _, again := c.gw.reported(ctx, checkID, report); again {
+		c.gw.redemptions.keep(checkID, of)
+	}
 }
 
 // stillOn reports whether the tool is the accepted one: people may have taken their time,
@@ -159,7 +178,7 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	if c.t.IdempotencyArgument != "" && c.mayRepeat(check, unreturned) {
 		_, before := c.corrected()
 		if _, ok := c.stillOn(check); ok && !before {
-			return c.carryOut(check, true), false
+			return c.carryOut(check, redemption{again: true}), false
 		}
 	}
 	return c.inDoubt(check, answered{}), false
@@ -299,7 +318,8 @@ func (c *mappedCall) ask(arguments jsontext.Value) answered {
 
 // carryOut calls the server whose tool was compared and reports what became of it. The
 // check is redeemed: by this call, or, when it is again, by one whose end is in doubt.
-func (c *mappedCall) carryOut(check *client.Result, again bool) result {
+func (c *mappedCall) carryOut(check *client.Result, of redemption) result {
+	again := of.again
 	arguments, err := c.t.sent(c.arguments, check.CheckID)
 	if err != nil {
 		return c.inDoubt(check, answered{}) // read has refused such arguments
@@ -313,7 +333,7 @@ func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 		}
 		r, on := c.stillOn(check)
 		if !on && !again && a.unsent {
-			c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
+			c.giveUp(check.CheckID, of, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
 			return r
 		}
 		if !on {
@@ -325,13 +345,13 @@ func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 	c.answer = &a
 	switch {
 	case a.unsent && !again:
-		c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
+		c.giveUp(check.CheckID, of, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
 		return c.failureOf(check, "%s. Call again later.", a.problem)
 	case a.lost || a.unsent || a.isError && (again || c.t.OnError == onErrorInDoubt):
 		// Of a repeated call an error says nothing of the first one.
 		return c.inDoubt(check, a)
 	case a.isError:
-		c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: cmp.Or(a.problem, "the server said that it failed")})
+		c.giveUp(check.CheckID, of, client.OutcomeReport{Status: outcomeFailed, Note: cmp.Or(a.problem, "the server said that it failed")})
 		r := c.said(check, stateError, "Error, which counts as not carried out: "+cmp.Or(a.problem, "the server says so")+"\nCheck: "+
 			check.CheckID)
 		r.server = flagged(a.result)

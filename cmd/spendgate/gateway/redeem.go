@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"spendgate/hotpath/client"
@@ -13,14 +14,18 @@ import (
 
 // redemption is one that was asked for.
 type redemption struct {
-	key    string // its idempotency key
-	number int    // of the payment's lasting key, from 1
+	key    string   // its idempotency key
+	number int      // of the payment's lasting key, from 1
+	passed []string // the checks that had the lasting keys before that
+	again  bool     // it was asked for before: another gateway may have repeated the call since
 }
 
-func newRedemption(number int) redemption { return redemption{"gw-" + rand.Text(), number} }
+func newRedemption(number int, passed []string) redemption {
+	return redemption{key: "gw-" + rand.Text(), number: number, passed: passed}
+}
 
-// redemptions has those of which it is not known whether they were recorded, and whose
-// calls were not made.
+// redemptions has those of which it is not known whether they were recorded, or given back,
+// and whose calls were not made.
 type redemptions struct {
 	mu   sync.Mutex
 	open map[string]redemption // by check
@@ -34,12 +39,13 @@ func (r *redemptions) take(checkID string) redemption {
 	of, open := r.open[checkID]
 	delete(r.open, checkID)
 	if !open {
-		of = newRedemption(1)
+		return newRedemption(1, nil)
 	}
+	of.again = true
 	return of
 }
 
-// keep remembers a redemption of which it is not known whether it was recorded.
+// keep remembers a redemption for the next call.
 func (r *redemptions) keep(checkID string, of redemption) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +58,9 @@ func (r *redemptions) keep(checkID string, of redemption) {
 // redeem redeems a check, once for each attempt to carry it out. Where it stayed
 // unknown whether that was recorded, the next one asks for the same redemption. A
 // payment for good has a lasting key for each redemption that was given back, and one more.
-func (c *mappedCall) redeem(checkID string) error {
-	for of := c.gw.redemptions.take(checkID); ; of = newRedemption(of.number + 1) {
+func (c *mappedCall) redeem(checkID string) (redemption, error) {
+	for of := c.gw.redemptions.take(checkID); ; of = newRedemption(of.number+1, of.passed) {
+		c.passed = of.passed
 		asked := client.RedeemFor(c.action)
 		asked.IdempotencyKey = of.key
 		if c.t.Once {
@@ -63,18 +70,18 @@ func (c *mappedCall) redeem(checkID string) error {
 		_, err := c.gw.api.Redeem(ctx, checkID, asked)
 		cancel()
 		if err == nil {
-			return nil
+			return of, nil
 		}
 		refused, ok := errors.AsType[*client.Error](err)
 		if !ok || refused.Status != http.StatusConflict {
 			c.gw.redemptions.keep(checkID, of)
-			return err
+			return of, err
 		}
 		earlier := checkIn(refused.Message)
 		if refused.Code != client.CodeOnceUsed || of.number == maxAttempts || !c.gaveBack(earlier) {
-			return err
+			return of, err
 		}
-		c.passed = append(c.passed, earlier)
+		of.passed = append(slices.Clone(of.passed), earlier)
 	}
 }
 
