@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,9 +140,9 @@ func (s *Snapshot) encoded(ctx context.Context, of encoding, each func([]byte) e
 	}, "SELECT "+strings.Join(of.columns, ", ")+" FROM "+of.table+" "+which, args...)
 }
 
-// encodeRow encodes values, each in its form, in whose place they are.
+// encodeRow encodes values, each in its form, in whose place they are; those behind the last form as they are.
 func encodeRow(forms []form, values []any) []byte {
-	encoded := make([]any, len(values))
+	encoded := slices.Clone(values)
 	for i, form := range forms {
 		encoded[i] = encodable(form(values[i]))
 	}

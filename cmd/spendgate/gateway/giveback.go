@@ -55,6 +55,21 @@ func (c *mappedCall) toReturn(check *client.Result) error {
 	return err
 }
 
+// giveUp reports what gives back a check that was redeemed to be carried out. Where another
+// gateway may repeat the call that is done now or not at all: behind the repetition it would
+// give back what was paid. The next call has the redemption then.
+func (c *mappedCall) giveUp(checkID string, of redemption, report client.OutcomeReport) {
+	if c.t.IdempotencyArgument == "" {
+		c.report(checkID, report)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), hurry)
+	defer cancel()
+	if _, again := c.gw.reported(ctx, checkID, report); again {
+		c.gw.redemptions.keep(checkID, of)
+	}
+}
+
 // void reports whether it is recorded already that a check was voided. Until it is, the
 // check takes from budgets, and another attempt would be its duplicate.
 func (c *mappedCall) void(check *client.Result, note string) bool {

@@ -87,21 +87,6 @@ func (c *mappedCall) redeemed(check *client.Result, of redemption) result {
 	return c.carryOut(check, of)
 }
 
-// giveUp reports what gives back a check that was redeemed to be carried out. Where another
-// gateway may repeat the call that is done now or not at all: behind the repetition it would
-// give back what was paid. The next call has the redemption then.
-func (c *mappedCall) giveUp(checkID string, of redemption, report client.OutcomeReport) {
-	if c.t.IdempotencyArgument == "" {
-		c.report(checkID, report)
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), hurry)
-	defer cancel()
-	if _, again := c.gw.reported(ctx, checkID, report); again {
-		c.gw.redemptions.keep(checkID, of)
-	}
-}
-
 // stillOn reports whether the tool is the accepted one: people may have taken their time,
 // or the server may be another by now.
 func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
