@@ -14,12 +14,16 @@ import (
 
 func main() { load.Command("instructions", run) }
 
-// drafts ends the name of a build whose policies all have a shadow draft (S54).
-const drafts = "+drafts"
+// What a build's name may end in: its policies all have a shadow draft (S54), or a
+// budget for each agent (S34).
+const (
+	drafts  = "+drafts"
+	budgets = "+budgets"
+)
 
 // plan is what the command line says.
 type plan struct {
-	builds []string // binaries in .bin, maybe with drafts; ratios are to the first
+	builds []string // binaries in .bin, maybe with drafts or budgets; ratios are to the first
 	rounds int
 	checks int
 	batch  int
@@ -29,7 +33,7 @@ func parse(args []string) (plan, error) {
 	var p plan
 	flags := flag.NewFlagSet("instructions", flag.ContinueOnError)
 	builds := flags.String("builds", "before spendgate",
-		"binaries in .bin, separated by spaces, each maybe with "+drafts+"; ratios are to the first")
+		"binaries in .bin, separated by spaces, each maybe with "+drafts+" or "+budgets+"; ratios are to the first")
 	flags.IntVar(&p.rounds, "rounds", 2, "rounds of each build")
 	flags.IntVar(&p.checks, "checks", 512, "checks that are counted")
 	flags.IntVar(&p.batch, "batch", 1, "checks in flight at once")
@@ -42,7 +46,7 @@ func parse(args []string) (plan, error) {
 }
 
 const header = `Instructions a check, in user mode, %s.
-%d checks of bench/load's workload, with policies without budgets, over loopback, %d at a time, after %d others.
+%d checks of bench/load's workload, with policies without budgets unless said, over loopback, %d at a time, after %d others.
 node: the whole process, with GOMAXPROCS=1, without garbage collections.
 postgres: the sessions that commit checks, to which the messages of a node are replayed.
 

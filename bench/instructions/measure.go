@@ -59,9 +59,14 @@ func ratio(costs, first []cost, part func(cost) float64) string {
 	return fmt.Sprintf("%.3f [%.3f..%.3f]", all[len(all)/2], all[0], all[len(all)-1])
 }
 
+// agents are few, so that the counter of each one's budget is made before checks are counted.
+const agents = 64
+
 // trial are the servers of one build.
 type trial struct {
 	*measurement
+	shadowed bool // each policy has a shadow draft
+	budgeted bool // each policy has a budget for each agent
 	fleet    *fleet.Fleet
 	node     *fleet.Node // that which is counted
 	told     *fleet.Node // that which is recorded
@@ -73,6 +78,7 @@ type trial struct {
 // as ever, then PostgreSQL, which is told what a node at full speed said.
 func (m *measurement) measure(ctx context.Context, build string) (c cost, err error) {
 	name, shadowed := strings.CutSuffix(build, drafts)
+	name, budgeted := strings.CutSuffix(name, budgets)
 	binary, err := filepath.Abs(filepath.Join(".bin", name))
 	if err != nil {
 		return c, err
@@ -86,8 +92,10 @@ func (m *measurement) measure(ctx context.Context, build string) (c cost, err er
 		return c, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	t := &trial{measurement: m, fleet: f, sequence: load.Sequence{Workload: load.DefaultWorkload(1)}}
-	if err := t.prepare(ctx, shadowed); err != nil {
+	workload := load.DefaultWorkload(1)
+	workload.Agents = agents
+	t := &trial{measurement: m, shadowed: shadowed, budgeted: budgeted, fleet: f, sequence: load.Sequence{Workload: workload}}
+	if err := t.prepare(ctx); err != nil {
 		return c, err
 	}
 	if c.node, err = t.countNode(ctx); err != nil {
@@ -97,8 +105,8 @@ func (m *measurement) measure(ctx context.Context, build string) (c cost, err er
 	return c, err
 }
 
-// prepare starts the node and makes keys and policies, with a shadow draft of each if told.
-func (t *trial) prepare(ctx context.Context, shadowed bool) (err error) {
+// prepare starts the node and makes keys and policies, with what the build's name says.
+func (t *trial) prepare(ctx context.Context) (err error) {
 	u, err := url.Parse(t.fleet.Postgres.URL)
 	if err != nil {
 		return err
@@ -117,8 +125,14 @@ func (t *trial) prepare(ctx context.Context, shadowed bool) (err error) {
 		return err
 	}
 	deployment := load.Deployment{URL: t.node.API, AdminKey: t.fleet.AdminKey}
-	keys, err := deployment.Prepare(ctx, t.sequence.Workload)
-	if err == nil && shadowed {
+	var more []map[string]any
+	if t.budgeted {
+		more = append(more, map[string]any{"rule_id": "budget", "rule_type": "budget", "parameters": map[string]any{
+			"limit": 1_000_000_000, "currency": "USD", "per": []string{"agent_id"}, "window": "day",
+		}})
+	}
+	keys, err := deployment.Prepare(ctx, t.sequence.Workload, more...)
+	if err == nil && t.shadowed {
 		err = deployment.PutDrafts(ctx, keys[0], t.sequence.Workload)
 	}
 	if err != nil {

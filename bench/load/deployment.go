@@ -16,8 +16,9 @@ type Deployment struct {
 // keyRPM is the rate limit of the keys that Prepare makes, the highest there is.
 const keyRPM = 10_000
 
-// Prepare makes the workload's API keys and policies and returns the keys.
-func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
+// Prepare makes the workload's API keys and policies, these rules behind each policy's
+// own, and returns the keys.
+func (d Deployment) Prepare(ctx context.Context, w Workload, more ...map[string]any) ([]string, error) {
 	admin, err := client.New(client.Options{BaseURL: d.URL, AdminKey: d.AdminKey})
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
 		keys[i] = key.APIKey
 	}
 	for i := range w.Policies {
-		if err := d.MakePolicy(ctx, keys[i%len(keys)], i); err != nil {
+		if err := d.MakePolicy(ctx, keys[i%len(keys)], i, more...); err != nil {
 			return nil, err
 		}
 	}
