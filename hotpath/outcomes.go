@@ -37,6 +37,8 @@ type Report struct {
 	Reference  string
 	Note       string
 	Supersedes int // the number of the report that this one corrects; 0 corrects none
+	// UnlessInDoubt refuses it of a check that is in doubt: somebody may carry the action out again.
+	UnlessInDoubt bool
 }
 
 // Report records what became of a check, which the caller may see, or finds the
@@ -109,6 +111,9 @@ func (a *Authorizer) next(
 	if err := a.mayReport(ctx, r, course, check, o); err != nil {
 		return nil, false, err
 	}
+	if report.UnlessInDoubt && course.Doubt != nil && course.Reports == nil {
+		return nil, false, &AlreadyRedeemedError{By: course.Redeemed, InDoubt: true}
+	}
 	last, corrects := o.Follows, report.Supersedes
 	if check.Decision.Effect != spend.Allow && (!o.MayRelease || last == nil && o.Status != spend.Executed) {
 		return nil, false, ErrNotAllowed
@@ -148,7 +153,7 @@ func (a *Authorizer) mayReport(ctx context.Context, r Request, course *spend.Cou
 		}
 	}
 	if others && (asked || !o.MayRelease || course.Doubt == nil && course.Reports == nil) {
-		return &AlreadyRedeemedError{by, course.Last()}
+		return &AlreadyRedeemedError{By: by, Last: course.Last()}
 	}
 	if gives {
 		o.SetRelease(!asked)

@@ -25,14 +25,22 @@ var (
 // AlreadyRedeemedError refuses what is only for whoever redeemed the check, or what was
 // done once.
 type AlreadyRedeemedError struct {
-	By   *spend.Outcome // the redemption
-	Last *spend.Outcome // the last report; nil before there is one
+	By      *spend.Outcome // the redemption
+	Last    *spend.Outcome // the last report; nil before there is one
+	InDoubt bool           // that is why
+	Once    spend.ID       // the check that was redeemed under the lasting key that was asked for; zero without one
 }
 
 func (e *AlreadyRedeemedError) Error() string {
 	text := fmt.Sprintf("the check was redeemed at %s by %s (%s)", e.By.ID.Time().Format(time.RFC3339), e.By.Reporter(), e.By.KeyID)
 	if e.Last != nil {
 		text += ", and reported as " + string(e.Last.Status)
+	}
+	if e.InDoubt {
+		text += ", and is in doubt"
+	}
+	if !e.Once.IsZero() {
+		text += "; under this once, check " + e.Once.Text(spend.PrefixCheck) + " was redeemed"
 	}
 	return text
 }
@@ -124,7 +132,8 @@ func (a *Authorizer) Redeem(
 		case again && mismatch == nil:
 			return course.Redeemed, true, nil
 		case course.Redeemed != nil && !again:
-			return nil, false, &AlreadyRedeemedError{course.Redeemed, course.Last()}
+			under, err := a.redeemedUnder(ctx, o.Once)
+			return nil, false, cmp.Or[error](err, &AlreadyRedeemedError{By: course.Redeemed, Last: course.Last(), Once: under})
 		case course.Reports != nil:
 			return nil, false, ErrCheckReleased
 		case !again && (a.now().After(o.RedeemBy) || errors.Is(refused, commit.ErrLate)):
@@ -154,18 +163,23 @@ func (a *Authorizer) stillThere(ctx context.Context, check *spend.Check) error {
 // onceUsed fails with an OnceUsedError if another check was redeemed under the lasting
 // key of a redemption.
 func (a *Authorizer) onceUsed(ctx context.Context, o *spend.Outcome) error {
-	if o.Once.IsZero() {
-		return nil
+	other, err := a.redeemedUnder(ctx, o.Once)
+	if err == nil && !other.IsZero() && other != o.CheckID {
+		err = &OnceUsedError{other}
 	}
-	switch other, err := a.store.RedeemedUnder(ctx, o.Once); {
-	case errors.Is(err, audit.ErrNotFound):
-		return nil
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case other != o.CheckID:
-		return &OnceUsedError{other}
+	return err
+}
+
+// redeemedUnder returns the check that was redeemed under a lasting key, zero if none was.
+func (a *Authorizer) redeemedUnder(ctx context.Context, once spend.Hash) (check spend.ID, err error) {
+	if once.IsZero() {
+		return check, nil
 	}
-	return nil
+	check, err = a.store.RedeemedUnder(ctx, once)
+	if err != nil && !errors.Is(err, audit.ErrNotFound) {
+		return spend.ID{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return check, nil
 }
 
 // mismatch returns why the action is not the check's; nil if it is.
@@ -205,7 +219,7 @@ func (a *Authorizer) Doubt(
 		case known.Redeemed == nil:
 			return nil, false, ErrCheckNotRedeemed
 		case !r.Access.redeemed(known.Redeemed):
-			return nil, false, &AlreadyRedeemedError{known.Redeemed, known.Last()}
+			return nil, false, &AlreadyRedeemedError{By: known.Redeemed, Last: known.Last()}
 		case known.Reports != nil:
 			return nil, false, &AlreadyReportedError{known.Last()}
 		case known.Doubt != nil:

@@ -62,6 +62,8 @@ type OutcomeReport struct {
 	// Supersedes is the number of the report that this one corrects, which is the last;
 	// 0 corrects none.
 	Supersedes int `json:"supersedes,omitzero"`
+	// UnlessInDoubt refuses the report of a check that is in doubt, as CodeCheckAlreadyRedeemed.
+	UnlessInDoubt bool `json:"unless_in_doubt,omitzero"`
 }
 
 // Outcome is a recorded report.

@@ -104,6 +104,8 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 			report.Note = r.optionalText()
 		case "supersedes":
 			report.Supersedes, _ = r.integer(1<<31 - 1)
+		case "unless_in_doubt":
+			report.UnlessInDoubt, _ = r.boolean()
 		default:
 			r.unknown()
 		}

@@ -86,6 +86,7 @@ func TestRedeem(t *testing.T) {
 	r.refused("check_already_redeemed", path+"/in-doubt", `{}`, r.another)
 	r.do(201, "POST", path+"/in-doubt", `{"note":"timeout"}`, r.executor)
 	r.do(200, "POST", path+"/in-doubt", ``, r.executor)
+	r.refused("check_already_redeemed", path+"/outcome", `{"status":"failed","unless_in_doubt":true}`, r.executor)
 	if shown := r.do(200, "GET", path, "", r.agent); shown.header.Get("Redeemed") != id+";in_doubt" {
 		t.Errorf("in doubt: %v", shown.header)
 	}
@@ -118,6 +119,14 @@ func TestRedeemRefused(t *testing.T) {
 	r.do(200, "POST", eight+"/redeem", once("8"), r.executor)
 	r.refused("once_used", nine+"/redeem", once("9"), r.executor)
 	r.do(200, "POST", nine+"/redeem", once("9"), r.another) // a namespace of its own
+	for path, by := range map[string]string{eight: r.executor, nine: r.another} {
+		// Who asks again is told which check has the lasting key.
+		a := r.do(409, "POST", path+"/redeem", once(map[string]string{eight: "8", nine: "9"}[path]), by)
+		if !strings.Contains(a.body, `"check_already_redeemed"`) || !strings.Contains(a.body, "check "+strings.TrimPrefix(path, "/v1/checks/")) {
+			t.Errorf("redeemed again: %s", a.body)
+		}
+	}
+	r.do(201, "POST", nine+"/outcome", `{"status":"failed","unless_in_doubt":true}`, r.another)
 
 	for body, path := range map[string]string{
 		`{}`: "amount", `{"action_hash":"00","amount":1}`: "action_hash", `{"amount":"1","currency":"usd","counterparty":"c"}`: "amount",

@@ -107,6 +107,16 @@ func TestArgumentTypes(t *testing.T) {
 		`{"properties":{"amount":{"type":["string","number"]}}}`: "number text",
 		`{"properties":{"amount":{}}}`:                           "number text",
 		`{}`:                                                     "number text",
+
+		`{"properties":{"amount":{"anyOf":[{"type":"number"},{"type":"null"}]}}}`: "number",
+		`{"properties":{"amount":{"anyOf":[{"type":"number"},{}]}}}`:              "number text",
+
+		`{"properties":{"amount":{"$ref":"#/$defs/a~1b"}},"$defs":{"a/b":{"oneOf":[{"type":"string"}]}}}`: "text",
+
+		`{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"properties":{"amount":{"allOf":[{},{"type":"integer"}]}}}}}`: "number",
+
+		`{"$ref":"#","properties":{"amount":{"$ref":"#/properties/amount"}}}`:                      "number text",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}]}}}`: "number text",
 	} {
 		var got []string
 		for kind, value := range map[string]string{"number": `5`, "text": `"5"`} {
@@ -236,23 +246,67 @@ func TestSpelling(t *testing.T) {
 		t.Amount.Argument, t.Counterparty.Argument, t.IdempotencyArgument = "order.total_amount", "payTo", "idempotency_key"
 		t.Same = []string{"line-id"}
 	})
-	const schema = `{"properties":{"order":{"properties":{"total_amount":{}}},"payTo":{},"_currency":{},"line-id":{},"idempotency_key":{}}}`
+	m.Metadata = map[string]source{"to": {Argument: "to"}, "t_o": {Argument: "t_o"}}
+	const schema = `{"properties":{"order":{"$ref":"#/$defs/order"},"payTo":{},"line-id":{},"idempotency_key":{},"to":{},"t_o":{}},
+		"allOf":[{"properties":{"_currency":{}}}],"$defs":{"order":{"properties":{"total_amount":{},"TotalAmount":{}}}}}`
 	for arguments, want := range map[string]string{
 		`{"order":{"total_amount":1,"totalAmount":9}}`:          "totalAmount",
 		`{"order":{"total_amount":1},"payTo":"a","pay_to":"b"}`: "pay_to",
-		`{"pay-to":"b"}`:                         "pay-to",
-		`{"payTo":"a","\uff50ayTo":"b"}`:         "\uff50ayTo",
-		`{"currency":"usd","_currency":"eur"}`:   "",
-		`{"currency":"usd","currency_":"eur"}`:   "currency_",
-		`{"lineId":1}`:                           "lineId",
-		`{"idempotencyKey":"mine"}`:              "idempotencyKey",
-		`{"idempotency_key":"mine","_":1,"":2}`:  "",
-		`{"total_amount":9,"totalamount":9}`:     "",
-		`{"order":[],"payTo":"a","pay_too":"b"}`: "",
+		`{"pay-to":"b"}`:                                 "pay-to",
+		`{"payTo":"a","\uff50ayTo":"b"}`:                 "\uff50ayTo",
+		`{"currency":"usd","_currency":"eur"}`:           "_currency",
+		`{"currency":"eur","_currency":"eur"}`:           "",
+		`{"order":{"total_amount":1,"TotalAmount":9}}`:   "TotalAmount",
+		`{"order":{"total_amount":1,"TotalAmount":1.0}}`: "",
+		`{"order":{"TotalAmount":1}}`:                    "TotalAmount",
+		`{"to":"a","t_o":"b"}`:                           "", // both are read
+		`{"currency":"usd","currency_":"eur"}`:           "currency_",
+		`{"lineId":1}`:                                   "lineId",
+		`{"idempotencyKey":"mine"}`:                      "idempotencyKey",
+		`{"idempotency_key":"mine","_":1,"":2}`:          "",
+		`{"total_amount":9,"totalamount":9}`:             "",
+		`{"order":[],"payTo":"a","pay_too":"b"}`:         "",
 	} {
 		err := m.checkSpelling(jsontext.Value(arguments), jsontext.Value(schema))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), strconv.Quote(want)) {
 			t.Errorf("%s: %v, want %q", arguments, err, want)
+		}
+	}
+}
+
+// What the author of a mapping should know of a schema is said, and a server that does not know
+// the argument that is to make repetitions safe is not called.
+func TestNotes(t *testing.T) {
+	m := mapping(func(t *tool) { t.IdempotencyArgument = "key" })
+	schema := jsontext.Value(`{"properties":{"amount":{},"currency":{},"Currency_":{},"order":{"properties":{"id":{}}}}}`)
+	got := strings.Join(m.notes(schema), "\n")
+	for _, want := range []string{`no argument "key"`, "no argument charge, which is read", "Currency_ beside currency"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s lacks %q", got, want)
+		}
+	}
+	if err := m.checkFilled(schema); err == nil {
+		t.Error("a repeated call would be carried out twice")
+	}
+	if got := m.notes(jsontext.Value(`{"type":"object"}`)); got != nil || m.checkFilled(nil) != nil {
+		t.Error(got)
+	}
+	m.IdempotencyArgument = ""
+	got = strings.Join(m.notes(jsontext.Value(`{"properties":{"amount":{},"currency":{},"charge":{},"order":{}}}`)), "")
+	if err := m.checkFilled(schema); got != "" || err != nil {
+		t.Error(got, err)
+	}
+}
+
+// The argument that the gateway fills is shown nowhere.
+func TestHiddenArgument(t *testing.T) {
+	m := mapping(func(t *tool) { t.IdempotencyArgument = "key" })
+	shown := string(m.shown(jsontext.Value(`{"name":"t","inputSchema":{"type":"object","required":["a","key"],
+		"properties":{"a":{"properties":{"b":{}}},"key":{}},"allOf":[{"required":["KEY"],"properties":{"key":{}}},{"$ref":"#/$defs/x"}],"anyOf":[{"oneOf":[{"required":["key"]}]}],
+		"$defs":{"x":{"properties":{"key":{},"c":{}}}}}}`)))
+	for part, has := range map[string]bool{`"key"`: false, `"KEY"`: false, `"required":["a"]`: true, `{"c":{}}`: true} {
+		if strings.Contains(shown, part) != has {
+			t.Errorf("%s in %s", part, shown)
 		}
 	}
 }

@@ -190,6 +190,47 @@ func TestCorrectedBeforeRepeating(t *testing.T) {
 	}
 }
 
+// The same of a payment for good, whose other agent's attempt was passed by a gateway that was
+// killed behind the redemption: whoever repeats the call asks the service which that was.
+func TestCorrectedBeforeRepeatingOnce(t *testing.T) {
+	for name, state := range map[string]string{"corrected": stateInDoubt, "failed": stateExecuted, "not told": stateInDoubt} {
+		t.Run(name, func(t *testing.T) {
+			more := onceMore + keyMore
+			f, p, _, _ := afterFailure(t, more)
+			redemptions := 0
+			f.with(func() {
+				f.broken = func(path string) (before, after bool) {
+					if strings.HasSuffix(path, "chk_2/redeem") {
+						redemptions++
+					}
+					return redemptions > 2, redemptions == 2 // the second lasting key's is recorded, and nothing else
+				}
+			})
+			wants(t, as(t, f, p, "other", "k", more), "ch_1", 1, stateError, "") // and is killed
+			f.with(func() {
+				f.broken = nil
+				if f.checks[1].redeemed == "" {
+					t.Fatal("it is not redeemed")
+				}
+				switch name {
+				case "corrected":
+					f.checks[0].outcome, f.checks[0].release = outcomeExecuted, "none"
+				case "not told":
+					clear(f.once)
+				}
+			})
+			wants(t, as(t, f, p, "other", "k", more), "ch_1", 1, state, "")
+			want := 1
+			if state == stateExecuted {
+				want = 2 // the first was called failed
+			}
+			if got := p.paid(); len(got) != want {
+				t.Error(got)
+			}
+		})
+	}
+}
+
 // A gateway that forgets begins with the first attempt.
 func TestCorrectedForgotten(t *testing.T) {
 	f, p, g, s := afterFailure(t, "")

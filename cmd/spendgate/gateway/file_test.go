@@ -300,6 +300,12 @@ func TestFormsOfTools(t *testing.T) {
 	}
 	wants(t, agentOf(t, g), "ch_3", 1, stateRefused, "changed")
 	wants(t, overStdio(t, g, able), "ch_4", 1, stateExecuted, "")
+	words.Store("asks") // one form for all agents
+	out.Reset()
+	err = Check(t.Context(), o)
+	if err != nil || !strings.Contains(out.String(), "note: psp: refund has another definition that was accepted") {
+		t.Error(err, out.String())
+	}
 	if got := fmt.Sprint(p.paid()); got != "[ch_1 1 ch_2 1 ch_4 1]" {
 		t.Error(got)
 	}

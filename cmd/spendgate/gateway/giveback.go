@@ -15,6 +15,8 @@ const (
 	earlierNote = "an earlier attempt of the same call was carried out"
 	laterNote   = "a later attempt of the same call is recorded"
 	paidNote    = "the payment was redeemed under check "
+
+	repeatedNote = "the gateway that redeemed it was waited for, and the call is repeated under the same check now"
 )
 
 // giveBack gives back an allow of the gateway's own that nobody carries out. Who asked for
@@ -55,19 +57,25 @@ func (c *mappedCall) toReturn(check *client.Result) error {
 	return err
 }
 
-// giveUp reports what gives back a check that was redeemed to be carried out. Where another
-// gateway may repeat the call that is done now or not at all: behind the repetition it would
-// give back what was paid. The next call has the redemption then.
-func (c *mappedCall) giveUp(checkID string, of redemption, report client.OutcomeReport) {
+// giveUp reports what gives back a check that was redeemed to be carried out, and returns how
+// the call ends. Another gateway that repeats the call has it recorded as in doubt before: then
+// nothing is given back, since it may be paid. Where a repetition is allowed the report is made
+// now or not at all: the next call of this gateway has the redemption.
+func (c *mappedCall) giveUp(check *client.Result, of redemption, report client.OutcomeReport, r result) result {
 	if c.t.IdempotencyArgument == "" {
-		c.report(checkID, report)
-		return
+		c.report(check.CheckID, report)
+		return r
 	}
+	report.UnlessInDoubt = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), hurry)
 	defer cancel()
-	if _, again := c.gw.reported(ctx, checkID, report); again {
-		c.gw.redemptions.keep(checkID, of)
+	switch recorded, again := c.gw.reported(ctx, check.CheckID, report); {
+	case again:
+		c.gw.redemptions.keep(check.CheckID, of)
+	case !recorded:
+		return c.said(check, stateInDoubt, underWayText(check.CheckID))
 	}
+	return r
 }
 
 // void reports whether it is recorded already that a check was voided. Until it is, the
@@ -165,7 +173,7 @@ func sharesNamespace(key *client.Key) bool {
 // out, so that the server's key makes a repetition safe. unreturned is why it was not
 // given back. Of a payment for good, checks are redeemed to be given back, too, while the
 // payment was made under another one: what another API key redeemed, or what is in doubt,
-// cannot be told apart. Of other calls that is so where a later attempt is recorded.
+// is left to people. Of other calls that is so where a later attempt is recorded.
 func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
 	refused, ok := errors.AsType[*client.Error](unreturned)
 	if !ok || refused.Code != client.CodeCheckAlreadyRedeemed {
@@ -188,7 +196,7 @@ func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
 		return false
 	}
 	self, err := c.gw.api.Self(ctx)
-	return err == nil && self.KeyID == record.Redemption.KeyID
+	return err == nil && self.KeyID == record.Redemption.KeyID && c.passedBefore(check.CheckID)
 }
 
 // paidUnder returns the check that the payment was redeemed under, if that is why a check

@@ -297,6 +297,46 @@ func TestReportedAfterWaiting(t *testing.T) {
 	})
 }
 
+// A call ends with an error while another gateway repeats it, which takes longer: what the error
+// would give back is paid then.
+func TestFailsWhileRepeated(t *testing.T) {
+	for name, more := range map[string]string{"waits": "", "waits for nothing": "wait_seconds: 0"} {
+		t.Run(name, func(t *testing.T) {
+			f, p := newFakeService(t), newProvider(t)
+			p.behave = func(n int) (bool, error) {
+				p.mu.Unlock() // two calls at once
+				defer p.mu.Lock()
+				time.Sleep(2 * time.Second)
+				if n == 1 {
+					return false, errors.New("broken")
+				}
+				return true, nil
+			}
+			guard := func() *sdk.ClientSession {
+				g := guarded(t, f, p, "", keyMore+"        on_error: failed\n")
+				if more != "" {
+					*g.file.Upstreams["psp"].Tools["refund"].WaitSeconds = 0
+				}
+				return agentOf(t, g)
+			}
+			first, second := guard(), guard()
+			var calls sync.WaitGroup
+			calls.Go(func() { wants(t, first, "ch_1", 1, stateInDoubt, "chk_1") })
+			within(t, "called", func() bool {
+				redeemed := false
+				f.with(func() { redeemed = len(f.checks) == 1 && f.checks[0].redeemed != "" })
+				return redeemed
+			})
+			wants(t, second, "ch_1", 1, stateExecuted, "paid")
+			calls.Wait()
+			wants(t, first, "ch_1", 1, stateAlready, "chk_1")
+			if got := p.paid(); len(got) != 1 || f.checks[0].outcome != outcomeExecuted {
+				t.Error(got, f.checks[0])
+			}
+		})
+	}
+}
+
 // What cannot be read, or was reported while that was looked at, is not repeated: another
 // gateway may have reported it as failed, and its charge is given back.
 func TestReportedWhileLooking(t *testing.T) {

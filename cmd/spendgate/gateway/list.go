@@ -163,23 +163,5 @@ func (t *tool) shown(text jsontext.Value) jsontext.Value {
 	if t.IdempotencyArgument == "" {
 		return o.text()
 	}
-	schema, err := parseObject(o.get("inputSchema"))
-	if err != nil {
-		return nil
-	}
-	properties, err := parseObject(schema.get("properties"))
-	if err == nil && properties != nil {
-		schema = schema.with("properties", properties.without(t.IdempotencyArgument).text())
-	}
-	var required []string
-	if json.Unmarshal(schema.get("required"), &required) == nil {
-		kept := []string{}
-		for _, name := range required {
-			if !strings.EqualFold(name, t.IdempotencyArgument) {
-				kept = append(kept, name)
-			}
-		}
-		schema = schema.with("required", encode(kept))
-	}
-	return o.with("inputSchema", schema.text()).text()
+	return o.with("inputSchema", hide(o.get("inputSchema"), t.IdempotencyArgument)).text()
 }

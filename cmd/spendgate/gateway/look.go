@@ -175,7 +175,7 @@ func Check(ctx context.Context, o CheckOptions) error {
 		return err
 	}
 	now := &lock{Upstreams: make(map[string]map[string]pin)}
-	var lines, left []string // left is what cannot be accepted
+	var lines, left, notes []string // left is what cannot be accepted
 	for _, name := range o.File.order {
 		u := o.File.Upstreams[name]
 		seen, err := look(ctx, u, o.Environ, o.Logger, o.Version)
@@ -189,6 +189,7 @@ func Check(ctx context.Context, o CheckOptions) error {
 		}
 		lines = append(lines, u.compare(known, seen.tools)...)
 		left = append(left, u.compare(now.Upstreams[name], seen.tools)...)
+		notes = append(notes, u.notes(known, seen.tools)...)
 	}
 	if old == nil {
 		lines = append([]string{"there is no " + lockPath(o.File.path)}, lines...)
@@ -205,12 +206,13 @@ func Check(ctx context.Context, o CheckOptions) error {
 			advice = err.Error()
 		}
 		if advice != "" {
-			if _, err := fmt.Fprintln(o.Out, "note: "+advice); err != nil {
-				return err
-			}
+			notes = append([]string{advice}, notes...)
 		}
 	}
-	for _, line := range lines {
+	for i := range notes {
+		notes[i] = "note: " + notes[i]
+	}
+	for _, line := range slices.Concat(notes, lines) {
 		if _, err := fmt.Fprintln(o.Out, line); err != nil {
 			return err
 		}
@@ -269,4 +271,21 @@ func (u *upstream) compare(known map[string]pin, now pinned) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// notes returns what is worth a look at tools that are as they were accepted, or may be.
+func (u *upstream) notes(known map[string]pin, now pinned) (notes []string) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		d, was := now[name], known[name]
+		if d.SHA256 != "" && was.accepts(d.pin) && len(was.Also) > len(d.Also) {
+			notes = append(notes, fmt.Sprintf("%s: %s has another definition that was accepted, and that the server has for no agent now; "+
+				"--accept forgets it", u.name, name))
+		}
+		if o, err := parseObject(d.text); err == nil && u.Tools[name] != nil {
+			for _, note := range u.Tools[name].notes(o.get("inputSchema")) {
+				notes = append(notes, fmt.Sprintf("%s: %s: %s", u.name, name, note))
+			}
+		}
+	}
+	return notes
 }

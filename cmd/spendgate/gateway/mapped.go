@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,7 @@ func (c *mappedCall) read() error {
 		return fmt.Errorf("the tool's definition %w", err)
 	}
 	schema := o.get("inputSchema")
-	if err := c.t.checkSpelling(c.arguments, schema); err != nil {
+	if err := cmp.Or(c.t.checkFilled(schema), c.t.checkSpelling(c.arguments, schema)); err != nil {
 		return err
 	}
 	if c.action, err = c.t.action(c.agent, c.arguments, schema); err != nil {

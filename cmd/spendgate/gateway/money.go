@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -69,21 +68,20 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 // redeemed carries out a check that this call redeemed, unless an earlier attempt turns out
 // to have been carried out: a correction before the redemption is seen now at the latest.
 func (c *mappedCall) redeemed(check *client.Result, of redemption) result {
-	begun := time.Now()
 	if c.ctx.Err() != nil {
-		c.giveUp(check.CheckID, of, client.OutcomeReport{Status: outcomeVoided, Note: "cancelled before the call was made"})
-		return c.said(check, stateError, "Cancelled before anything was carried out.")
+		voided := client.OutcomeReport{Status: outcomeVoided, Note: "cancelled before the call was made"}
+		return c.giveUp(check, of, voided, c.said(check, stateError, "Cancelled before anything was carried out."))
 	}
 	switch r, ok := c.corrected(); {
 	case ok && r.state == stateAlready: // who would repeat the call sees that, too
-		c.void(check, earlierNote)
+		c.giveUp(check, of, client.OutcomeReport{Status: outcomeVoided, Note: earlierNote}, r)
 		return r
 	case ok: // it cannot be read; the next call has this redemption, and reads again
 		c.gw.redemptions.keep(check.CheckID, of)
 		r.checkID, r.decision = check.CheckID, check.Decision.String()
 		return r
 	}
-	of.again = c.t.IdempotencyArgument != "" && (of.again || time.Since(begun) > max(c.wait(), time.Second))
+	of.again = c.t.IdempotencyArgument != "" && of.again
 	return c.carryOut(check, of)
 }
 
@@ -113,10 +111,11 @@ func (c *mappedCall) released(check *client.Result) (result, bool) {
 // carries it out, or of one that was killed. Which of the two is seen by waiting. It
 // returns the check as it is then, nil if it cannot be read.
 func (c *mappedCall) awaited(checkID string) *client.Result {
+	repeated := c.t.IdempotencyArgument != "" && !c.t.Once // another gateway may be at it, which said so
 	end := time.Now().Add(c.wait())
 	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
 		now, err := c.now(checkID)
-		if err == nil && (now.Outcome.Reported() || now.Redemption.InDoubt) {
+		if err == nil && (now.Outcome.Reported() || now.Redemption.InDoubt && !repeated) {
 			return now
 		}
 		if time.Now().After(end) || c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
@@ -162,7 +161,8 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	}
 	if c.t.IdempotencyArgument != "" && c.mayRepeat(check, unreturned) {
 		_, before := c.corrected()
-		if _, ok := c.stillOn(check); ok && !before {
+		// Once it is in doubt, whoever redeemed it gives nothing back any more.
+		if _, ok := c.stillOn(check); ok && !before && c.doubted(check.CheckID) {
 			return c.carryOut(check, redemption{again: true}), false
 		}
 	}
@@ -234,7 +234,7 @@ func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), timeout)
 	defer cancel()
 	text := underWayText(check.CheckID)
-	if c.gw.doubt(ctx, check.CheckID) {
+	if c.gw.doubt(ctx, check.CheckID, "") {
 		text = inDoubtText(check.CheckID)
 	}
 	if a.problem != "" {
@@ -318,8 +318,7 @@ func (c *mappedCall) carryOut(check *client.Result, of redemption) result {
 		}
 		r, on := c.stillOn(check)
 		if !on && !again && a.unsent {
-			c.giveUp(check.CheckID, of, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
-			return r
+			return c.giveUp(check, of, client.OutcomeReport{Status: outcomeFailed, Note: a.problem}, r)
 		}
 		if !on {
 			break
@@ -330,67 +329,18 @@ func (c *mappedCall) carryOut(check *client.Result, of redemption) result {
 	c.answer = &a
 	switch {
 	case a.unsent && !again:
-		c.giveUp(check.CheckID, of, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
-		return c.failureOf(check, "%s. Call again later.", a.problem)
+		failed := client.OutcomeReport{Status: outcomeFailed, Note: a.problem}
+		return c.giveUp(check, of, failed, c.failureOf(check, "%s. Call again later.", a.problem))
 	case a.lost || a.unsent || a.isError && (again || c.t.OnError == onErrorInDoubt):
 		// Of a repeated call an error says nothing of the first one.
 		return c.inDoubt(check, a)
 	case a.isError:
-		c.giveUp(check.CheckID, of, client.OutcomeReport{Status: outcomeFailed, Note: cmp.Or(a.problem, "the server said that it failed")})
 		r := c.said(check, stateError, "Error, which counts as not carried out: "+cmp.Or(a.problem, "the server says so")+"\nCheck: "+
 			check.CheckID)
 		r.server = flagged(a.result)
-		return r
+		failed := client.OutcomeReport{Status: outcomeFailed, Note: cmp.Or(a.problem, "the server said that it failed")}
+		return c.giveUp(check, of, failed, r)
 	}
 	c.report(check.CheckID, client.OutcomeReport{Status: outcomeExecuted, Reference: cut(c.t.reference(a.result))})
 	return result{state: stateExecuted, checkID: check.CheckID, decision: check.Decision.String(), server: a.result}
-}
-
-// cut shortens a reference to what the service takes.
-func cut(reference string) string {
-	const most = 256 // characters (S39)
-	characters := []rune(reference)
-	return string(characters[:min(len(characters), most)])
-}
-
-// report says what became of a check, and whether that is recorded. While the service
-// does not answer, that goes on in the background: the agent is answered all the same.
-func (c *mappedCall) report(checkID string, report client.OutcomeReport) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), hurry)
-	defer cancel()
-	if recorded, again := c.gw.reported(ctx, checkID, report); !again {
-		return recorded
-	}
-	c.s.calls.Go(func() {
-		end := time.Now().Add(reportTimeout)
-		for pause := time.Second; time.Now().Before(end); pause = min(2*pause, 30*time.Second) {
-			time.Sleep(pause)
-			ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
-			_, again := c.gw.reported(ctx, checkID, report)
-			cancel()
-			if !again {
-				return
-			}
-		}
-	})
-	return false
-}
-
-// reported sends a report, and says whether it is recorded, or else should be sent again.
-func (g *Gateway) reported(ctx context.Context, checkID string, report client.OutcomeReport) (recorded, again bool) {
-	_, err := g.api.ReportOutcome(ctx, checkID, report)
-	if err == nil {
-		return true, false
-	}
-	refused, ok := errors.AsType[*client.Error](err)
-	g.metrics.unrecorded.Inc()
-	final := ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests
-	plain := client.OutcomeReport{Status: report.Status}
-	unfit := ok && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity) && report != plain
-	g.log.Error("what became of a check was not recorded", "check_id", checkID, "status", report.Status, "reference", report.Reference,
-		"again", !final || unfit, "error", err)
-	if unfit { // what a server said must not hide how its call ended
-		return g.reported(ctx, checkID, plain)
-	}
-	return false, !final
 }

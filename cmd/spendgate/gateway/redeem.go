@@ -64,7 +64,7 @@ func (c *mappedCall) redeem(checkID string) (redemption, error) {
 		asked := client.RedeemFor(c.action)
 		asked.IdempotencyKey = of.key
 		if c.t.Once {
-			asked.Once = fmt.Sprintf("%s-%d", c.payment, of.number)
+			asked.Once = c.lastingKey(of.number)
 		}
 		ctx, cancel := c.asking(context.WithoutCancel(c.ctx))
 		_, err := c.gw.api.Redeem(ctx, checkID, asked)
@@ -85,6 +85,37 @@ func (c *mappedCall) redeem(checkID string) (redemption, error) {
 	}
 }
 
+// passedBefore finds the checks that had the lasting keys of a payment before a redeemed check
+// had one: whoever redeemed it passed them, and people may have found out since that one was
+// carried out. It reports whether it found all, and that the check has a lasting key.
+func (c *mappedCall) passedBefore(checkID string) bool {
+	var passed []string
+	for number := 1; number <= maxLeft+1; number++ {
+		asked := client.RedeemFor(c.action)
+		asked.IdempotencyKey, asked.Once = "gw-"+rand.Text(), c.lastingKey(number)
+		ctx, cancel := c.asking(c.ctx)
+		_, err := c.gw.api.Redeem(ctx, checkID, asked) // which is refused, and names who has the lasting key
+		cancel()
+		refused, ok := errors.AsType[*client.Error](err)
+		if !ok || refused.Code != client.CodeCheckAlreadyRedeemed {
+			return false
+		}
+		switch other := checkIn(refused.Message); other {
+		case "":
+			return false
+		case checkID:
+			c.passed = passed
+			return true
+		default:
+			passed = append(passed, other)
+		}
+	}
+	return false
+}
+
+// lastingKey returns a lasting key of the payment, counted from 1.
+func (c *mappedCall) lastingKey(number int) string { return fmt.Sprintf("%s-%d", c.payment, number) }
+
 // gaveBack reports whether a redeemed check was carried out by nobody, and is over.
 func (c *mappedCall) gaveBack(checkID string) bool {
 	ctx, cancel := c.asking(context.WithoutCancel(c.ctx))
@@ -93,10 +124,17 @@ func (c *mappedCall) gaveBack(checkID string) bool {
 	return err == nil && (check.Outcome.Status == outcomeFailed || check.Outcome.Status == outcomeVoided) && !check.Outcome.ReleasePending
 }
 
+// doubted reports whether it is recorded that a check is in doubt, which is repeated then.
+func (c *mappedCall) doubted(checkID string) bool {
+	ctx, cancel := c.asking(c.ctx)
+	defer cancel()
+	return c.gw.doubt(ctx, checkID, repeatedNote)
+}
+
 // doubt records that nobody knows what became of a redeemed check. Where that fails it is
 // false, and the service does it by itself, later.
-func (g *Gateway) doubt(ctx context.Context, checkID string) bool {
-	_, err := g.api.ReportInDoubt(ctx, checkID, "")
+func (g *Gateway) doubt(ctx context.Context, checkID, note string) bool {
+	_, err := g.api.ReportInDoubt(ctx, checkID, note)
 	if err != nil {
 		g.log.Warn("what is in doubt was not recorded; the service does it by itself", "check_id", checkID, "error", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/text/unicode/norm"
 )
@@ -57,27 +56,46 @@ func (t *tool) reads() map[string]string {
 	return read
 }
 
-// checkSpelling refuses an argument that the tool's schema does not have, and a server could
-// take for one that is read: order_total for orderTotal.
+// checkSpelling refuses an argument that a server could take for one that is read: order_total
+// for orderTotal. One that the tool's schema has as well may say the same.
 func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
-	for _, path := range append(slices.Sorted(maps.Values(t.reads())), t.IdempotencyArgument) {
-		within, known := arguments, schema
-		for name := range strings.SplitSeq(path, ".") {
+	paths := append(slices.Sorted(maps.Values(t.reads())), t.IdempotencyArgument)
+	for _, path := range paths {
+		within, known := arguments, []jsontext.Value{schema}
+		names := strings.Split(path, ".")
+		for i, name := range names {
 			o, err := parseObject(within)
 			if err != nil { // whoever reads the value says what is wrong
 				break
 			}
-			properties := propertiesOf(known)
-			plain := plainName(name)
+			properties := propertiesOf(schema, known)
 			for _, m := range o {
-				if plain != "" && properties[m.name] == nil && !strings.EqualFold(m.name, name) && plainName(m.name) == plain {
-					return fmt.Errorf("argument %s is written %q, which the tool's schema does not have", path, m.name)
+				if !nearly(m.name, name) || strings.EqualFold(m.name, name) {
+					continue
+				}
+				if properties[m.name] == nil {
+					return fmt.Errorf("argument %s is written %q, which the tool's schema does not have: call again without that", path, m.name)
+				}
+				other := strings.Join(append(slices.Clone(names[:i]), m.name), ".")
+				if equalForm(m.value) != equalForm(o.get(name)) && !isRead(paths, other) {
+					return fmt.Errorf("argument %s is also written %q, with another value that is not judged: call again with %[1]s alone", path, m.name)
 				}
 			}
 			within, known = o.get(name), properties[name]
 		}
 	}
 	return nil
+}
+
+// isRead reports whether an argument is one that is read, or has one inside.
+func isRead(paths []string, argument string) bool {
+	return slices.ContainsFunc(paths, func(path string) bool { return path == argument || strings.HasPrefix(path, argument+".") })
+}
+
+// nearly reports whether some programs read two names as one.
+func nearly(a, b string) bool {
+	plain := plainName(a)
+	return plain != "" && plain == plainName(b)
 }
 
 // plainName returns what names have in common that some programs read as one: the letters and
@@ -105,32 +123,4 @@ func isOf(value jsontext.Value, name string) bool {
 	default:
 		return name == "boolean"
 	}
-}
-
-// typesAt returns the types that a schema gives an argument; none if it does not say.
-func typesAt(schema jsontext.Value, path string) []string {
-	for name := range strings.SplitSeq(path, ".") {
-		schema = propertiesOf(schema)[name]
-	}
-	var leaf struct {
-		Type jsontext.Value `json:"type"`
-	}
-	if len(schema) == 0 || json.Unmarshal(schema, &leaf, lax()) != nil {
-		return nil
-	}
-	if one, ok := textOf(leaf.Type); ok {
-		return []string{one}
-	}
-	var several []string
-	_ = json.Unmarshal(leaf.Type, &several) // what is no list says nothing
-	return several
-}
-
-// propertiesOf returns the properties that a schema has by name; none if it does not say.
-func propertiesOf(schema jsontext.Value) map[string]jsontext.Value {
-	var level struct {
-		Properties map[string]jsontext.Value `json:"properties"`
-	}
-	_ = json.Unmarshal(schema, &level, lax()) // what is no schema says nothing
-	return level.Properties
 }

@@ -261,7 +261,11 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, caller, key st
 		w.Header().Set("Idempotent-Replayed", "true")
 		answer(w, 200, c.redemption())
 	case c.redeemed != "":
-		refusal(w, 409, "check_already_redeemed", "it was redeemed")
+		under := "it was redeemed"
+		if once != "" && f.once[lasting] != "" {
+			under += "; under this once, check " + f.once[lasting] + " was redeemed"
+		}
+		refusal(w, 409, "check_already_redeemed", under)
 	case c.outcome != "":
 		refusal(w, 409, "check_released", "it was released")
 	case c.late && (once == "" || f.once[lasting] == ""):
@@ -283,6 +287,10 @@ func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, caller string,
 	status, _ := body["status"].(string)
 	if reference, _ := body["reference"].(string); f.unfit != "" && strings.Contains(reference, f.unfit) {
 		refusal(w, 400, "invalid_request", "reference must be text")
+		return
+	}
+	if body["unless_in_doubt"] == true && c.doubt && c.outcome == "" {
+		refusal(w, 409, "check_already_redeemed", "it is in doubt")
 		return
 	}
 	// Who asked must not give back, unless that key redeemed it (S61).

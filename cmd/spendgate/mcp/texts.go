@@ -56,12 +56,13 @@ not, "voided" when it was taken back. Call it once for each allowed check, with 
 
 func reportTexts() map[string]string {
 	return map[string]string{
-		"check_id":   "The check_id of the allowed check, chk_ and 32 digits.",
-		"status":     "What became of the action.",
-		"amount":     "What was really moved, if executed and another amount than was checked.",
-		"reference":  "The payment system's name for it, if there is one.",
-		"note":       "Anything that people should know of it.",
-		"supersedes": "Only to correct an earlier report, if you may: the number of the last, which the refusal names.",
+		"check_id":        "The check_id of the allowed check, chk_ and 32 digits.",
+		"status":          "What became of the action.",
+		"amount":          "What was really moved, if executed and another amount than was checked.",
+		"reference":       "The payment system's name for it, if there is one.",
+		"note":            "Anything that people should know of it.",
+		"supersedes":      "Only to correct an earlier report, if you may: the number of the last, which the refusal names.",
+		"unless_in_doubt": "True refuses the report if the check is in doubt.",
 	}
 }
 

@@ -92,6 +92,8 @@ export interface OutcomeReport {
   note?: string | undefined;
   /** The number of the report that this one corrects, which is the last; with outcomes:release. */
   supersedes?: number | undefined;
+  /** Refuses the report of a check that is in doubt. */
+  unless_in_doubt?: boolean | undefined;
 }
 
 export interface Outcome {
