@@ -14,7 +14,7 @@ import (
 // Approvals are what escalated checks ask of people. They are made, and used, by
 // Commit.
 type Approvals interface {
-	// Approvals returns those of the IDs that there are, in no order.
+	// Approvals returns the approvals of those IDs that exist, in no order.
 	Approvals(ctx context.Context, ids []spend.ID) ([]*Approval, error)
 	// ListApprovals returns a page, newest first.
 	ListApprovals(ctx context.Context, q ApprovalQuery) (page []*Approval, more bool, err error)

@@ -14,7 +14,7 @@ import (
 type Budgets interface {
 	// CounterUsages returns what was taken, in the order of the counters.
 	CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error)
-	// CountersMet returns those of the counters from which checks of a principal took.
+	// CountersMet returns which of the counters checks of a principal took from.
 	CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error)
 	// ListCounters returns a page of counters from which something was taken, by
 	// subject.

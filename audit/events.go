@@ -92,7 +92,7 @@ type Exhaustion struct {
 	RuleID   string
 	Since    int    // the version of the policy since which the counter counts
 	Subject  string // a JSON array of the values of Per
-	AgentID  string // that of the subject; empty unless the budget is per agent
+	AgentID  string // the subject's; empty unless the budget is per agent
 	Limited  bool
 	Limit    spend.Amount
 	Counted  bool

@@ -144,7 +144,7 @@ type outcomes interface {
 func Courses(ctx context.Context, from outcomes, checkIDs []spend.ID) (map[spend.ID]spend.Course, error) {
 	steps, err := from.Outcomes(ctx, checkIDs)
 	courses := make(map[spend.ID]spend.Course, len(steps))
-	for len(steps) > 0 { // those of a check are together
+	for len(steps) > 0 { // the steps of a check are together
 		n := 1
 		for n < len(steps) && steps[n].CheckID == steps[0].CheckID {
 			n++

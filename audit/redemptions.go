@@ -9,7 +9,7 @@ import (
 // Redemptions are what is known of redeemed checks beside their outcomes. They are made
 // by Commit.
 type Redemptions interface {
-	// Untouched returns those of the checks of which no outcome is recorded, neither a
+	// Untouched returns the checks among these of which no outcome is recorded, neither a
 	// redemption nor a report, in no order. A store may answer from memory: then there may
 	// be one that others recorded, or no such check any more, which Commit refuses.
 	Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)

@@ -225,7 +225,7 @@ type Forcing struct {
 }
 
 // ChangeOfForcing returns the record that a version was forced, without its head; created
-// is that of its creation. PostgreSQL makes its own (record_forced).
+// is the hash of its creation. PostgreSQL makes its own (record_forced).
 func ChangeOfForcing(f *Forcing, created *Change, generation int64, at time.Time) Change {
 	details := make(map[string]any)
 	if f.Draft != 0 {

@@ -66,7 +66,7 @@ type Sessions interface {
 	// SignInBegins returns the store's time, which is when a sign-in begins: what comes
 	// meanwhile has a time of the same clock.
 	SignInBegins(ctx context.Context) (time.Time, error)
-	// CreateSession stores a new session, and ends those of the same principal or subject
+	// CreateSession stores a new session, and ends sessions of the same principal or subject
 	// whose grants are others: what a provider took away is not kept by an older one. It
 	// takes turns with what ends sessions, and fails with ErrSignedOut when a logout that came
 	// before means the session, by its sid, or by the subject since the sign-in began; when
@@ -76,7 +76,7 @@ type Sessions interface {
 	// UseSession returns the session in force with that hash, and notes its use; else
 	// ErrNotFound.
 	UseSession(ctx context.Context, token spend.Hash) (*Session, error)
-	// RenewSession has another token instead of that of a session in force, once; else
+	// RenewSession replaces the token of a session in force by another, once; else
 	// ErrNotFound.
 	RenewSession(ctx context.Context, token, next spend.Hash) error
 	// ListSessions returns a page of those in force, newest first.

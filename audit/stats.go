@@ -22,7 +22,7 @@ type CountQuery struct {
 	PolicyID    string        // empty: any
 	AgentID     string        // likewise
 	// Examine is how many checks of the range there may be where they are looked at
-	// one by one: those of agents and of principals.
+	// one by one: the counts of agents and of principals.
 	Examine int
 
 	Bounds
@@ -56,7 +56,7 @@ type CheckCount struct {
 	Of    [spend.Block + 1]int64
 }
 
-// Minute is that of a check since 1970.
+// Minute is the minute of a check since 1970.
 func Minute(id spend.ID) int64 { return id.Time().Unix() / 60 }
 
 // CountKey is what checks are counted by.

@@ -58,7 +58,7 @@ type Store interface {
 type Trail interface {
 	// Commit writes the checks, their violations and their idempotency keys, the
 	// outcomes, and their link of the node's chain (G8), and takes the charges from
-	// the counters of budgets (G12) and corrects those of the outcomes' checks, in
+	// the counters of budgets (G12) and corrects the counters of the outcomes' checks, in
 	// one durable transaction, or nothing. All carry the same fence, their IDs are
 	// distinct, and so are the checks that outcomes are of. It fails with
 	//

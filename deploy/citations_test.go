@@ -24,7 +24,7 @@ var definitions = map[string]string{
 }
 
 // TestCitations reports numbers that are cited and not defined, or defined
-// twice: S, G, F and V numbers everywhere, those of any other letter in
+// twice: S, G, F and V numbers everywhere, numbers of any other letter in
 // comments and pages. P50, P90 and P99 are percentiles.
 func TestCitations(t *testing.T) {
 	defined := map[string]bool{"P50": true, "P90": true, "P99": true}

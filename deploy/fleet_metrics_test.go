@@ -151,7 +151,7 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 	}
 }
 
-// explainedMetrics returns the metrics that METRICS.md explains, and those of them
+// explainedMetrics returns the metrics that METRICS.md explains, and which of them
 // that are absent as long as nothing was counted.
 func explainedMetrics(t *testing.T) (explained, absent map[string]bool) {
 	t.Helper()

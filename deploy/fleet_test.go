@@ -360,7 +360,7 @@ func TestCleanStopsTheFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"down of a fleet\n", ""} { // the second time there is none
+	for _, want := range []string{"down of a fleet\n", ""} { // the second time there is no fleet
 		c := exec.CommandContext(t.Context(), "make", "-f", makefile, "clean")
 		c.Dir = dir
 		if out, err := c.CombinedOutput(); err != nil {

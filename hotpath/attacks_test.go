@@ -363,7 +363,7 @@ func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
 	}
 }
 
-// A replica was promoted and nobody has claimed there yet: its marker is that of
+// A replica was promoted and nobody has claimed there yet: its marker is the marker of
 // the store's epoch, but another server's, where nodes may still read and
 // commit. A policy that is posted counts there only in a new epoch (F27).
 func TestPolicyPostedToPromotedReplica(t *testing.T) {

@@ -25,7 +25,7 @@ func (a Access) PermitBacktests() error {
 func (a Access) ReadsChecks() bool { return a.permit(spend.ChecksRead) == nil }
 
 // CreateBacktest stores a backtest, which some node runs. The faults that were found in
-// the rest of the request, and those of its rules, are returned together as
+// the rest of the request, and faults of its rules, are returned together as
 // spend.Faults. Errors: a ForbiddenError, ErrPolicyNotFound, audit.ErrBacktestsFull.
 func (a *Authorizer) CreateBacktest(ctx context.Context, c Access, b *audit.Backtest, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)

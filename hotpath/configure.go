@@ -26,7 +26,7 @@ type NewVersion struct {
 
 // CreatePolicy stores the next version of a policy whose rules compile. When
 // it returns, every check that starts later on any node is judged by it (G4).
-// The faults of the version, and those of its rules with paths rules[i], are
+// The faults of the version, and faults of its rules with paths rules[i], are
 // returned together as spend.Faults; a key that is bound
 // to other policies is refused by a ForbiddenError, and a version that would empty
 // budgets by a BudgetsInUseError, unless it drops them. A version after one that asks

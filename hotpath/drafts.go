@@ -117,7 +117,7 @@ type Promotion struct {
 
 // PromoteDraft makes the draft of a policy its next version, if that version is in force,
 // and ends the draft. What is promoted is the draft as it is now, if those whom that
-// version asks approved it (S80), or an admin forces it. Errors: those of Draft
+// version asks approved it (S80), or an admin forces it. Errors: the errors of Draft
 // and CreatePolicy, and an audit.VersionError.
 func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor, p Promotion) (*audit.Policy, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)

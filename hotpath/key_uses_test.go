@@ -29,7 +29,7 @@ func (f *fleet) lastUsed(id spend.ID) time.Time {
 }
 
 // Every check that a key lets in is a use of it, and so is a policy; a refused
-// request is none, and of reads and simulations nothing is written (G10). The
+// request is no use, and of reads and simulations nothing is written (G10). The
 // store is told behind them, and the generation stays.
 func TestLastUseOfKeys(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {

@@ -91,7 +91,7 @@ func newToRedeem(store audit.Redemptions) *guard.Lookup[spend.ID, *spend.Check] 
 }
 
 // Untouched returns a check of which no outcome is recorded, as far as the store tells
-// without a look at others; nil if there is none.
+// without a look at others; nil if it has none.
 func (a *Authorizer) Untouched(ctx context.Context, id spend.ID) (*spend.Check, error) {
 	check, _, err := a.toRedeem.Get(ctx, id)
 	return check, err

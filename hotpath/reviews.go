@@ -137,7 +137,7 @@ func (a *Authorizer) Review(ctx context.Context, policyID string) (*audit.Review
 
 // ApproveDraft records that the caller approves the draft with that hash beside the version
 // in force (S80), and returns how it stands then. Replayed: it was recorded before.
-// Errors: those of Draft, ErrOtherDraft, ErrNotAsked, ErrDraftAuthor, ErrNoGroupOfDraft, ErrDraftApproved,
+// Errors: the errors of Draft, ErrOtherDraft, ErrNotAsked, ErrDraftAuthor, ErrNoGroupOfDraft, ErrDraftApproved,
 // ErrOtherDrop, ErrDraftFull, and spend.Faults of drop_budgets that do not end with the draft.
 func (a *Authorizer) ApproveDraft(ctx context.Context, c Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)

@@ -45,7 +45,7 @@ type Trial struct {
 // TryRules judges the actions as Simulate does, but by rules that are not stored, as if they
 // were the next version of the policy, which need not exist. They are what who may write
 // policies may try: others are told so, whatever their rules are. The faults of the trial, and
-// those of the rules, are returned together as spend.Faults. Errors: a ForbiddenError,
+// faults of the rules, are returned together as spend.Faults. Errors: a ForbiddenError,
 // ErrUnavailable, ErrOverloaded.
 func (a *Authorizer) TryRules(ctx context.Context, r Request, t Trial) (checks []*spend.Check, policyVersion int, err error) {
 	// Whoever may not is refused before their rules cost anything.
@@ -69,7 +69,7 @@ func (a *Authorizer) TryRules(ctx context.Context, r Request, t Trial) (checks [
 }
 
 // tried compiles rules as the next version of a policy. Their budgets go on counting what
-// those of the version in force count that mean the same (S37).
+// budgets of the version in force count that mean the same (S37).
 func (a *Authorizer) tried(ctx context.Context, t Trial) (*policy.Program, error) {
 	ctx, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()

@@ -184,7 +184,7 @@ func TestLinesThatAreNone(t *testing.T) {
 	}
 }
 
-// An archive of violations is one of its own, beside that of the month's first day.
+// An archive of violations is an archive of its own, beside the archive of the month's first day.
 func TestArchiveOfViolations(t *testing.T) {
 	var rows [][]byte
 	for _, row := range rowsOf(t) {

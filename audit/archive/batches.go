@@ -31,7 +31,7 @@ func BatchesOf(day time.Time) Part {
 func (p Part) ofBatches() bool { return p.table == "batches" }
 
 // place is where in an archive somebody is: rows are in the order of their identifiers, batches
-// in that of their chains and numbers.
+// in the order of their chains and numbers.
 type place struct {
 	part        Part
 	rows        int64

@@ -55,7 +55,7 @@ type Part struct {
 	table  string
 	prefix string // of identifiers
 	fields []chain.Field
-	widths []int // how many of the fields archives have: those of each format
+	widths []int // how many of the fields archives have, for each format
 }
 
 // ChecksOf is the part of a day, given by its begin.
@@ -99,7 +99,7 @@ func (p Part) manifest() (m Manifest) {
 }
 
 // had reports whether an archive of the part may have columns: all that there are, or
-// those of an earlier format, which were all when it was written.
+// the columns of an earlier format, which were all when it was written.
 func (p Part) had(columns, all []string) bool {
 	return slices.Contains(p.widths, len(columns)) && slices.Equal(columns, all[:len(columns)])
 }

@@ -318,7 +318,7 @@ func approvalUseRace(t *testing.T, s Subject) {
 	}
 }
 
-// mustPendLongest demands that of all approvals this one is pending longest.
+// mustPendLongest demands that this approval is the one that is pending longest.
 func mustPendLongest(t *testing.T, s Subject, asked *spend.Check) {
 	t.Helper()
 	want := mustBe(t, s, asked, audit.ApprovalPending).CreatedAt

@@ -103,7 +103,7 @@ func changesAreFiltered(t *testing.T, s Subject, changed, author string, began t
 	}
 }
 
-// mustRecord reads changes; a limit of 0 is none.
+// mustRecord reads changes; a limit of 0 means no limit.
 func mustRecord(t *testing.T, s Subject, q audit.ChangeQuery) []audit.Change {
 	t.Helper()
 	if q.Limit == 0 {

@@ -86,7 +86,7 @@ func approvalExpires(t *testing.T, s Subject) {
 	mustDecide(t, s, decision(late, "cleo", true), audit.DecisionResult(audit.ApprovalExpired))
 }
 
-// mustRecordExpiries compares the recorded expiries with those of these checks, and what
+// mustRecordExpiries compares the recorded expiries with the expiries of these checks, and what
 // their approvals were until then.
 func mustRecordExpiries(t *testing.T, s Subject, was map[spend.ID]string) {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// retentionTests are those of events that leave.
+// retentionTests are the tests of events that leave.
 func retentionTests() []test {
 	return []test{
 		{"EventsAreKept", eventsAreKept},
@@ -155,7 +155,7 @@ func noneWaits(t *testing.T, s Subject, id spend.ID) {
 	}
 }
 
-// eventsAreKeptLonger: the day of a removal is not before that of the one before it, which left
+// eventsAreKeptLonger: the day of a removal is not before the day of the previous removal, which left
 // some, though more is to be kept by then.
 func eventsAreKeptLonger(t *testing.T, s Subject) {
 	mustHappenAgo(t, s, 100, 95, 40)

@@ -93,7 +93,7 @@ func sessions(t *testing.T, s Subject) {
 	}
 }
 
-// sessionsEndTogether: those of a principal, and those that a provider means.
+// sessionsEndTogether: the sessions of a principal, and the sessions that a provider means.
 func sessionsEndTogether(t *testing.T, s Subject) {
 	ctx := t.Context()
 	create := func(tokens ...string) {
@@ -145,7 +145,7 @@ func sessionsEndTogether(t *testing.T, s Subject) {
 	}
 }
 
-// sessionsLoggedOut: a session that is stored after a logout which means it is none, in
+// sessionsLoggedOut: a session that is stored after a logout which means it is no session, in
 // whatever order the two come.
 func sessionsLoggedOut(t *testing.T, s Subject) {
 	ctx := t.Context()
@@ -217,7 +217,7 @@ func sessionsOverlap(t *testing.T, s Subject) {
 		}
 		return err == nil
 	}
-	// Sign-ins at once with the same rights are two sessions, one with others is none and ends them.
+	// Sign-ins at once with the same rights are two sessions, a sign-in with other rights is no session and ends them.
 	if !create("a", "id:1", before, "finance") || !create("b", "id:1", before, "finance") {
 		t.Error("two sign-ins at once are not two sessions")
 	}

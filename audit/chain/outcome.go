@@ -140,7 +140,7 @@ func ParseOutcome(row []byte) (*spend.Outcome, error) {
 	return OutcomeOf(fields)
 }
 
-// OutcomeOf is ParseOutcome of a row's fields, which are those of OutcomeColumns.
+// OutcomeOf is ParseOutcome of a row's fields, in the order of OutcomeColumns.
 func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 	if len(fields) != outcomeFields {
 		return nil, fmt.Errorf("%w: %d fields", ErrNotRow, len(fields))

@@ -16,7 +16,7 @@ const (
 	ConfidenceLetters = "lmh"
 )
 
-// batchDomain keeps hashes of batches apart from those of other things, as every domain
+// batchDomain keeps hashes of batches apart from hashes of other things, as every domain
 // does; it ends with the version of the encoding.
 const batchDomain = "spendgate batch 1\n"
 

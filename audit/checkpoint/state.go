@@ -149,7 +149,7 @@ const acknowledgedField = `"acknowledged":{`
 // newestBeside reads the newest of the other files of checkpoints in the folder
 // of a file: where each process has a file of its own, what was signed last is
 // in the file of another. Such files have the extension of this one, which has
-// one. nil when there is none of this key.
+// one. nil when there is no such line of this key.
 func newestBeside(path string, key PublicKey) (*state, error) {
 	if filepath.Ext(path) == "" {
 		return nil, nil //nolint:nilnil // there is none

@@ -14,7 +14,7 @@ import (
 
 // chains holds what was recorded to G8: the links of each chain are numbered
 // from 1 without gaps, each head follows from the one before, and the entries
-// are those of the batch. It returns how long each chain is.
+// are the batch's entries. It returns how long each chain is.
 func (s *trail) chains(t *testing.T) map[spend.ID]int64 {
 	t.Helper()
 	heads := make(map[spend.ID]chain.Head)

@@ -10,7 +10,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// A Writer tells which commits failed since the last that did not; those of which a
+// A Writer tells which commits failed since the last that did not; commits of which a
 // check's own data, its epoch or its fence is to blame, and late ones, are none.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

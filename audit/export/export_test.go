@@ -240,7 +240,7 @@ func TestExportOfATamperedRecord(t *testing.T) {
 }
 
 // A file of a range with an end has all of it: a manifest that was cut together with its file is
-// found. A manifest that is not as it was written is none.
+// found. A manifest that is not as it was written proves nothing.
 func TestExportThatWasCut(t *testing.T) {
 	t.Parallel()
 	r, _ := onPostgres(t)

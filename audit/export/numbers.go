@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/verify"
 )
 
-// numbers are those of the batches that a range met, by chain: a bit each, 64 in a word.
+// numbers has the numbers of the batches that a range met, by chain: a bit each, 64 in a word.
 type numbers map[spend.ID]map[int64]uint64
 
 func (n numbers) add(p verify.Place) {

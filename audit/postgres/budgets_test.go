@@ -229,8 +229,8 @@ func TestTidyAtOnce(t *testing.T) {
 	}
 }
 
-// TestTidyReadsByIndex: removing counters reads those of others neither in their table
-// nor in that of principals.
+// TestTidyReadsByIndex: removing counters reads other counters neither in their table
+// nor in the table of principals.
 func TestTidyReadsByIndex(t *testing.T) {
 	s := open(t, fleet.TestSchema(t), true)
 	tx, err := s.reads.Begin(t.Context())

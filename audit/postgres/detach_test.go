@@ -419,7 +419,7 @@ func TestDetachWhatIsProved(t *testing.T) {
 	if err == nil || len(found) != 1 || !strings.Contains(found[0].String(), victim.ID.Text(spend.PrefixCheck)) || o.attached(t) != 2 {
 		t.Fatalf("a day that was altered: %v, %v", found, err)
 	}
-	// Mended, the row is no longer that of the archive.
+	// Mended, the row is no longer the archive's row.
 	statement(t, o.url, "ALTER TABLE "+part+" DISABLE TRIGGER ALL")
 	change(victim.Action.AgentID)
 	statement(t, o.url, "ALTER TABLE "+part+" ENABLE TRIGGER ALL")

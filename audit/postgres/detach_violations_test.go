@@ -298,7 +298,7 @@ func (o *oldMonths) immutable(t *testing.T) {
 	statement(t, o.url, "DELETE FROM violation_counts WHERE agent_id = 'x'")
 }
 
-// sameEvents: the feed has what it had; those of archived violations say whose they are.
+// sameEvents: the feed has what it had; events of archived violations say whose they are.
 func (o *oldMonths) sameEvents(t *testing.T, before []audit.Event) {
 	t.Helper()
 	after, err := o.Events(t.Context(), audit.EventQuery{Limit: 100})
@@ -418,7 +418,7 @@ func (o *oldMonths) sameNumbers(t *testing.T, before []audit.Event) {
 	}
 }
 
-// TestDetachViolationsWhatIsProved: a month whose violations are not those of its
+// TestDetachViolationsWhatIsProved: a month whose violations are not the violations of its
 // checks stays, and so do rows that are not in the archive.
 func TestDetachViolationsWhatIsProved(t *testing.T) {
 	o := newOldMonths(t)

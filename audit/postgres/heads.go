@@ -18,7 +18,7 @@ const lastBatches = `WITH RECURSIVE chains AS (
 	SELECT c.chain_id, last.seq, last.head FROM chains AS c CROSS JOIN LATERAL (
 		SELECT seq, head FROM batches AS b WHERE b.chain_id = c.chain_id ORDER BY seq DESC LIMIT 1) AS last`
 
-// allHeads are the last batches and, as those of no chain, the last change.
+// allHeads are the last batches and, as a row of no chain, the last change.
 const allHeads = `SELECT chain_id, seq, head FROM (` + lastBatches + `) AS chains
 	UNION ALL (SELECT NULL, seq, head FROM changes ORDER BY seq DESC LIMIT 1)`
 

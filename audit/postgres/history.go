@@ -14,7 +14,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// What a history has of every check, and of those of the policy alone.
+// What a history has of every check, and what only of checks of the policy.
 const (
 	passHistory = "check_id, claimed_ms, until_ms, decision, fingerprint, approval_id"
 	ownHistory  = `policy_version, action_type, amount::text, currency, agent_id, counterparty, payment_method, merchant_or_vendor, metadata,

@@ -65,7 +65,7 @@ func (p *parameters) composite(fields uint32) (end func()) {
 // field adds the type of a composite value's next field; 0 as in array.
 func (p *parameters) field(oid uint32) { p.buf = binary.BigEndian.AppendUint32(p.buf, oid) }
 
-// array adds an array of elements of a type, made of those of all that are wanted;
+// array adds an array of elements of a type, made of the elements of all that are wanted;
 // nil wants all. An array without elements is null, which costs the server nothing.
 // The OID of a type of the schema differs from schema to schema: 0, the server knows
 // it.

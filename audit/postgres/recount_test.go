@@ -66,7 +66,7 @@ func TestRecount(t *testing.T) {
 	c.covered(t, 75)
 }
 
-// TestCountsThatDiffer notices counts that are not those of the violations.
+// TestCountsThatDiffer notices counts that differ from the violations.
 func TestCountsThatDiffer(t *testing.T) {
 	c := newCounting(t)
 	insert(t, c.reads, "busy", 3, time.Hour)

@@ -167,7 +167,7 @@ func TestRememberedOverReconnect(t *testing.T) {
 	}
 }
 
-// TestUntouchedReadsOneDay: whatever days there are, a look-up plans, locks and reads that of
+// TestUntouchedReadsOneDay: whatever days there are, a look-up plans, locks and reads the day of
 // its checks, also by the plan that is kept. One for all values locks every day.
 func TestUntouchedReadsOneDay(t *testing.T) {
 	url := fleet.TestSchema(t)

@@ -56,7 +56,7 @@ func (r *remembered) add(checks []*spend.Check) {
 	}
 }
 
-// take hands out those of the checks that are there, and returns the others' IDs.
+// take hands out the checks that are there, and returns the others' IDs.
 func (r *remembered) take(ids []spend.ID) (found []*spend.Check, others []spend.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

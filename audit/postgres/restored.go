@@ -26,7 +26,7 @@ type Restored struct {
 var ErrNodesConnected = errors.New("nodes are connected to the database: stop them first, they remember what is gone")
 
 // BeginRestored begins a new epoch, before nodes start on a database that was
-// restored. Its fences are those of the backup, so a node that was cut off later
+// restored. Its fences are the backup's, so a node that was cut off later
 // could record what it had claimed; and Redis may hold claims of checks that
 // are gone. Neither counts in a new epoch. No check that is there is redeemed
 // any more: it may have been, after the backup. Violations that came from another

@@ -189,7 +189,7 @@ type answer struct {
 	row           textRow         // the last
 	steps         int             // statements that ended well, BEGIN and COMMIT included
 	committed     bool            // the whole of it ended well
-	doubt         *pgconn.PgError // a warning, such as that of a standby not waited for
+	doubt         *pgconn.PgError // a warning, such as the one of a standby that was not waited for
 	refused       *pgconn.PgError
 	inTransaction bool // still, after it failed
 }

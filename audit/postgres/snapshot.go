@@ -272,7 +272,7 @@ func (s *Snapshot) archivedMonths(ctx context.Context, tx pgx.Tx, r verify.Range
 		discount_blocks, discount_escalations, spend_blocks, spend_escalations FROM {schema}.archived_violations`))
 }
 
-// union is the smallest range that holds both; the zero range is none.
+// union is the smallest range that holds both; the zero range is empty.
 func union(a, b verify.Range) verify.Range {
 	if a == (verify.Range{}) {
 		return b

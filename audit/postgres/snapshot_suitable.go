@@ -201,7 +201,7 @@ func unchangedCatalogue(ctx context.Context, tx pgx.Tx) error {
 }
 
 // suitablePartitions refuses partitions of checks that no node made: rows that
-// another server has, or that are not those of the day by which they are found.
+// another server has, or that are not of the day by which they are found.
 func suitablePartitions(ctx context.Context, tx pgx.Tx, schema string) error {
 	var name, in, kind, bound string
 	var leaving bool

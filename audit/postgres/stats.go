@@ -111,7 +111,7 @@ func sumCounts(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) (counts []au
 }
 
 // countsQuery selects the counts of minutes, and what the batches say that they leave
-// out, by the first minutes of steps; those of one policy by minute as they are. Of
+// out, by the first minutes of steps; counts of one policy by minute as they are. Of
 // another cluster the batches say nothing, and all of the time are read.
 func countsQuery(q *audit.CountQuery, below, pending string, here bool) (string, []any) {
 	var text query

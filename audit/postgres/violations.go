@@ -160,7 +160,7 @@ func later(a, b spend.ID) spend.ID {
 	return a
 }
 
-// columns are those of violation_counts that the selection adds up.
+// columns are the columns of violation_counts that the selection adds up.
 func (s selection) columns() string {
 	if s.everyKind() {
 		return "total"
@@ -184,7 +184,7 @@ func (s selection) countEach(q *query, low, end spend.ID) {
 }
 
 // countNew counts the violations of some transactions one by one. OFFSET 0
-// keeps the planner from another index than that of transactions, which it
+// keeps the planner from another index than the index of transactions, which it
 // might choose by outdated statistics.
 func (s selection) countNew(q *query, c counted, condition, transactions, end string) {
 	q.add("(SELECT count(*) FROM (SELECT id, agent_id, action_type, decision FROM violations WHERE xid > '0' AND " + condition).
@@ -246,9 +246,9 @@ func (s selection) page(before spend.ID, limit int) (string, []any) {
 
 // newestOf selects the newest of a kind before end, the range's beginning
 // notwithstanding. It reads as many entries of the index as the limit says, and
-// drops those of whatever follows the kind there: a bound below would not end
+// drops entries of whatever follows the kind there: a bound below would not end
 // the scan but filter. Rows are compared, and ordered by columns that are
-// equal, so that no other index will do: the planner would scan that of
+// equal, so that no other index will do: the planner would scan the index of
 // identifiers for an agent that it believes to be frequent, past all that came
 // since the agent's last violation.
 func (s selection) newestOf(q *query, t spend.ActionType, e spend.Effect, end spend.ID, limit int) {

@@ -9,8 +9,8 @@ import (
 	"spendgate/audit"
 )
 
-// readBound is readPage for a key that may not see all violations (S31), and for those of
-// one policy. No counts are kept for these: those of the range are counted one by one.
+// readBound is readPage for a key that may not see all violations (S31), and for violations of
+// one policy. No counts are kept for these: the violations of the range are counted one by one.
 func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	var count query
 	count.add("SELECT count(*) FROM violations WHERE id >= greatest(").arg([16]byte(s.low))

@@ -131,7 +131,7 @@ func TestFingerprint(t *testing.T) {
 }
 
 // Hashes are stored and compared for as long as idempotency keys live, so they
-// are those of every version before.
+// are the bytes of every version before.
 func TestHashesStayTheSame(t *testing.T) {
 	const metadata = `{"b":[1,{"d":1.50,"c":"\u0041\n"},[]],"a":null,"t":true,"n":-12e-3,"z":0.0,"e":1e9999,"o":{}}`
 	full := actionOf(t, "129.95", metadata, func(a *Action) {

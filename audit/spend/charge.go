@@ -63,7 +63,7 @@ type Charge struct {
 	RuleID  string
 	Since   int    // the version of the policy since which the counter counts
 	Subject string // for whom it counts: a JSON array of the values of `per`, in the order of S33
-	AgentID string // that of the subject; empty unless the budget is per agent
+	AgentID string // the subject's; empty unless the budget is per agent
 	Amount  Amount
 	// NoCurrency: the budget is in none, and counts no amount.
 	NoCurrency bool

@@ -32,7 +32,7 @@ func TestParseMetadata(t *testing.T) {
 	})
 	f(`{"days_since_purchase":null,"discount_percent":null,"country":" ","category":""}`,
 		Metadata{JSON: `{"days_since_purchase":null,"discount_percent":null,"country":" ","category":""}`})
-	// The known keys are those of the outermost object, however they are spelt.
+	// The known keys are keys of the outermost object, however they are spelt.
 	f(`{"a":{"country":7},"b":["country",{"category":1}],"c":"\"country\":7,","\u0063ountry":"\u0046R"}`, Metadata{
 		JSON: `{"a":{"country":7},"b":["country",{"category":1}],"c":"\"country\":7,","\u0063ountry":"\u0046R"}`, Country: "FR",
 	})

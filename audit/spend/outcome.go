@@ -7,12 +7,12 @@ import (
 
 // Outcome is a step of what became of an allowed action, a row of the audit trail:
 // that it was redeemed (S74), that it is in doubt since, or a report (S39, S41). Steps
-// of a check have numbers without gaps, so that of two at once one is recorded.
+// of a check have numbers without gaps, so of two steps at once one is recorded.
 type Outcome struct {
 	ID        ID // its millisecond is when it was recorded
 	CheckID   ID
 	Step      int // counts the steps of a check, from 1
-	Number    int // counts the reports of a check, from 1 to MaxReports; 0 of what is none
+	Number    int // counts the reports of a check, from 1 to MaxReports; 0 of other steps
 	Status    Status
 	Amount    Amount // that was moved; 0 unless executed
 	Reference string
@@ -45,7 +45,7 @@ type Outcome struct {
 // Status is what became of an action.
 type Status string
 
-// The statuses of reports, and those of the other steps.
+// The statuses of reports and of the other steps.
 const (
 	Executed Status = "executed"
 	Failed   Status = "failed"
@@ -92,7 +92,7 @@ const (
 	MaxNote      = 4096
 )
 
-// NewOutcomeID makes the ID of an outcome: that of a check of the instant, but for
+// NewOutcomeID makes the ID of an outcome: the ID of a check of the instant, but for
 // its version, which is 8. So an entry of a batch tells which of the two it is.
 func NewOutcomeID(now time.Time) ID {
 	id := NewID(now)

@@ -119,7 +119,7 @@ const RoleForm = "must be agent, author, approver, executor, gateway, auditor or
 // Known reports whether there is such a role.
 func (r Role) Known() bool { return r.Scopes() != unknownScope }
 
-// Scopes returns the scopes of a role; those of another name permit nothing.
+// Scopes returns the scopes of a role; a name that is no role has no scopes, which permits nothing.
 func (r Role) Scopes() Scopes {
 	switch r {
 	case Agent:

@@ -97,7 +97,7 @@ func insertExhaustions(tx *sql.Tx, changes []audit.CounterChange) error {
 }
 
 // usageOf returns what was taken from the row of a counter, and what counts: the
-// same, or that of all buckets of a rolling window.
+// same, or the use of all buckets of a rolling window.
 func usageOf(ctx context.Context, from querier, c spend.Counter) (own, window spend.Usage, err error) {
 	oldest, newest := c.StartMS, c.StartMS
 	if c.BucketMS > 0 {

@@ -26,7 +26,7 @@ func record(tx *sql.Tx, c audit.Change) error {
 	return err
 }
 
-// readChangeColumns are those of scanChange.
+// readChangeColumns are the columns that scanChange reads.
 const readChangeColumns = `seq, kind, subject, coalesce(version, 0), coalesce(key_id, ''), coalesce(principal, ''),
 	coalesce(credential, ''),
 	coalesce(request_id, ''), coalesce(address, ''), at, details, hash, head`

@@ -7,7 +7,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Place returns the batch that lists a check, among those of its chain, and the
+// Place returns the batch that lists a check, among the batches of its chain, and the
 // check's entry in it; 0 when there is none.
 func (s *Store) Place(ctx context.Context, chainID, check spend.ID) (seq int64, entry chain.Entry, err error) {
 	_, err = collect(ctx, s.reader, "cannot look up a batch", func(row scanner) (_ struct{}, err error) {

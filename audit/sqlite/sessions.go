@@ -128,7 +128,7 @@ func (s *Store) EndSessions(ctx context.Context, of audit.Subject, principal str
 	return s.expel(ctx, nil, principal, of)
 }
 
-// expel ends the session with an ID, or those of a person, and notes it of their subjects and
+// expel ends the session with an ID, or the sessions of a person, and notes it of their subjects and
 // of the person's, if any, as a logout of theirs, which sign-ins that have begun find.
 func (s *Store) expel(ctx context.Context, id []byte, principal string, of audit.Subject) (ended int, err error) {
 	const which = inForce + " AND (id = ?2 OR principal = ?3 OR issuer = ?4 AND subject = ?5)"

@@ -143,7 +143,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// migrate creates the schema of a new file, or upgrades that of an earlier one. The write lock makes two processes
+// migrate creates the schema of a new file, or upgrades the schema of an earlier one. The write lock makes two processes
 // that start together take turns; while one of them switches a new file to WAL, SQLite does not have the other wait.
 func (s *Store) migrate(ctx context.Context) error {
 	const pause = 10 * time.Millisecond

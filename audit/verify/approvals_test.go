@@ -67,7 +67,7 @@ func (tr *approvalTrail) append(c *spend.Check) {
 func (tr *approvalTrail) asking(required int) *spend.Check {
 	c := checksOfAllSorts(tr.fence)[4]
 	c.Principal, c.Owner, c.Action.Counterparty = "shop", "ann", "customer – ü "+c.ID.Text("")
-	c.Action.IdempotencyKey = "ask " + c.ID.Text("") // that of its use, too, in another slot
+	c.Action.IdempotencyKey = "ask " + c.ID.Text("") // the key of its use, too, in another slot
 	c.Approval = &spend.ApprovalRequest{
 		Required: required, Expires: time.Hour, UseWithin: time.Hour, ActionHash: spend.ActionHash(c),
 		Rules: []spend.EscalatedRule{{RuleID: "r", Identity: spend.Hash{1}}},

@@ -19,7 +19,7 @@ import (
 	"spendgate/audit/verify"
 )
 
-// files are those of an archive.
+// files are the files of an archive.
 type files struct {
 	of             string // the day or month
 	manifest, rows string

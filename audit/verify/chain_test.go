@@ -18,7 +18,7 @@ import (
 	"spendgate/audit/verify"
 )
 
-// entries are those of a batch.
+// entries are the entries of a batch.
 func (tr *trail) entries(chainID spend.ID, seq int64) []chain.Entry {
 	tr.t.Helper()
 	var raw []byte
@@ -408,7 +408,7 @@ func (tr *trail) recordMore() []*spend.Check {
 }
 
 // TestDigestOfACheckpoint finds a line that was signed with another digest, or
-// count, than that of its heads: what signed it did not see all there was.
+// count, than its heads have: what signed it did not see all there was.
 func TestDigestOfACheckpoint(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

@@ -153,7 +153,7 @@ func (w *chainWalk) missing(from, to int64) {
 	w.tally.find(Removed, batchName(w.chainID, from), "and all up to number %d: %s", to, after)
 }
 
-// toHash is the zero hash for what is none, which then equals nothing.
+// toHash is the zero hash for bytes that are no hash, and equals nothing then.
 func toHash(b []byte) (h spend.Hash) {
 	if len(b) == len(h) {
 		copy(h[:], b)

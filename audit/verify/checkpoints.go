@@ -119,7 +119,7 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 	return w.compare(ctx, l)
 }
 
-// advance brings the state of all chains to that of the line.
+// advance brings the state of all chains to the state of the line.
 func (w *checkpointWalk) advance(name string, l checkpoint.Line) {
 	next := make(map[spend.ID]chain.Head, l.Chains)
 	if !l.Full {

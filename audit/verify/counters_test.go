@@ -111,7 +111,7 @@ func TestTamperedCounters(t *testing.T) {
 	other.Charges[0] = c.Charges[2]
 	other.Charges[0].Counter.StartMS = -1
 	finds(counter("inserted", other, 0), "UPDATE budget_counters SET count = 1 WHERE start_ms = -1")
-	// So are rows that count nothing those of a counter.
+	// Rows that count nothing are rows of a counter, too.
 	for _, end := range []string{"end_ms - 1", "end_ms + 60000", "NULL"} {
 		finds(counter("altered", other, 0), "UPDATE budget_counters SET end_ms = "+end+" WHERE start_ms = -1")
 	}

@@ -39,7 +39,7 @@ func TestTamperedDrafts(t *testing.T) {
 }
 
 // TestTamperedReviews: both verifiers find an approval of no draft that there was, a forced
-// version that is none, and a version that fewer keys approved than the one before asks (S80).
+// version that does not exist, and a version that fewer keys approved than the one before asks (S80).
 func TestTamperedReviews(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

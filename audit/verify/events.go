@@ -20,7 +20,7 @@ type EventState struct {
 // Event is one that has a number.
 type Event struct {
 	Sequence int64
-	Type     audit.EventType // that of the letter, if there is one
+	Type     audit.EventType // by its letter, if a type has it
 	Source   spend.ID
 	At       *time.Time // of a change or an exhaustion
 	Used     spend.ID   // of the use of an approval, the check
@@ -35,7 +35,7 @@ type StrayEvent struct {
 	Numbered bool      // there is the event
 	Due      bool      // there is the source, at a position below the bound
 	At       time.Time // when that happened; zero without it
-	Hidden   bool      // the source's transaction is none that there was
+	Hidden   bool      // the source's transaction never was
 }
 
 // keptFeed is what changes say of events that were removed, and what is missing of them.
@@ -113,7 +113,7 @@ func (v *verifier) strayEvent(e StrayEvent) error {
 	switch source := sourceName(e.Type, e.Source); {
 	case !e.Hidden && !e.Numbered && e.At.Before(v.feed.before):
 		if _, archived := v.overview.Months[MonthOf(e.Source.Time())]; e.Type != audit.EventViolationRecorded || !archived {
-			v.feed.gone++ // those of archived months are counted by what is noted
+			v.feed.gone++ // events of archived months are counted by what is noted
 		}
 	case e.Hidden:
 		v.tally.find(Altered, "event of "+source, "its transaction has not begun yet: it would never have a number")
@@ -149,7 +149,7 @@ func (w *eventWalk) event(e Event) error {
 	case !t.Known(): // it has no source, which is named
 	case t.Source() == audit.SourceChange:
 		// Changes are made one after the other. One that decides has its own event
-		// before that of what it decided.
+		// before the time of what it decided.
 		change := binary.BigEndian.Uint64(e.Source[8:])
 		if change < w.change || change == w.change && !w.decided {
 			w.tally.find(Altered, eventName(e.Sequence), "%s has a number below it, and was made later", changeName(int64(w.change)))

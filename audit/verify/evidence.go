@@ -44,7 +44,7 @@ type Evidence interface {
 	// without an outcome, in any order.
 	OpenRedemptions(ctx context.Context, r Range, each func(OpenRedemption) error) error
 	// Violations calls each for every violation of the range, in the order of
-	// identifiers, with its row encoded as those of checks are.
+	// identifiers, with its row encoded as rows of checks are.
 	Violations(ctx context.Context, r Range, each func(row []byte) error) error
 
 	// Chains returns those with batches that may list checks of the range, or may
@@ -172,7 +172,7 @@ type Batch struct {
 	Texts       string // that outcomes of it had, of a batch that was folded
 }
 
-// Place is that of a batch.
+// Place is the place of a batch.
 type Place struct {
 	Chain spend.ID
 	Seq   int64

@@ -106,7 +106,7 @@ func (v *verifier) loadExhaustions(ctx context.Context) error {
 }
 
 // exhaustions compares them with the counters that they name and with what checks had taken,
-// and names those of a calendar window or a lifetime that are used up without.
+// and names counters of a calendar window or a lifetime that are used up without an exhaustion.
 func (v *verifier) exhaustions(ctx context.Context) error {
 	if !v.whole() {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// newFeed is a trail of which all events have numbers, with those of every source.
+// newFeed is a trail of which all events have numbers, with events of every source.
 func newFeed(t *testing.T) (tr *approvalTrail, capped *spend.Check) {
 	t.Helper()
 	tr = newApprovalTrail(t)

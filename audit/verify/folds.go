@@ -211,7 +211,7 @@ func count(folds []*held) (n int64) {
 	return n
 }
 
-// idOf reads an identifier of a manifest; zero for what is none.
+// idOf reads an identifier of a manifest; zero for text that is no identifier.
 func idOf(text string) (id spend.ID) {
 	if b, err := hex.DecodeString(text); err == nil && len(b) == len(id) {
 		copy(id[:], b)

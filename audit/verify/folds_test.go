@@ -348,7 +348,7 @@ func (f *folded) resign() {
 	}))
 }
 
-// lines rewrites those of the first archive of batches, and with noted the manifest and the
+// lines rewrites the lines of the first archive of batches, and with noted the manifest and the
 // database's note.
 func (f *folded) lines(noted bool, change func([]string) []string) {
 	f.t.Helper()

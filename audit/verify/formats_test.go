@@ -13,8 +13,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// TestStrangerKnowsFormats has verify.py hash rows by their own format: those of the first
-// also in a table that is wider, and those of a second whole, behind its own domain.
+// TestStrangerKnowsFormats has verify.py hash rows by their own format: rows of the first
+// also in a table that is wider, and rows of the second whole, behind its own domain.
 func TestStrangerKnowsFormats(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {

@@ -177,7 +177,7 @@ func (v *verifier) idempotencyKeys(ctx context.Context) error {
 	return w.rest()
 }
 
-// rest compares those of greater hashes than any row.
+// rest compares the keys of greater hashes than any row.
 func (w *keyWalk) rest() error {
 	for {
 		if len(w.left) > 0 {
@@ -194,7 +194,7 @@ func (w *keyWalk) rest() error {
 }
 
 // newest returns the newest check with the key; zero without one. On its way it
-// compares those of smaller hashes, which have no row.
+// compares the keys of smaller hashes, which have no row.
 func (w *keyWalk) newest(hash spend.Hash) (newest spend.ID, err error) {
 	short := shortened(hash)
 	for {

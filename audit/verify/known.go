@@ -85,7 +85,7 @@ func (k *known) lackingChange(seq int64) (time.Time, Kind) {
 	return k.lacking(seq, func(h *history) []step { return h.changes }, func(a *acceptance) int64 { return a.changes })
 }
 
-// chains are those of all files, each as it was last.
+// chains are the chains of all files, each as it was last.
 func (k *known) chains() map[spend.ID]int64 {
 	ends := make(map[spend.ID]int64)
 	for _, h := range k.files {

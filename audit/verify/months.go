@@ -106,7 +106,7 @@ func (v *verifier) leavingMonth(m Month) bool {
 	return v.o.Leaving != nil && v.o.Leaving.Month == m.String()
 }
 
-// loadViolations reads those of the database, or of an archive. What is left of
+// loadViolations reads the violations of the database, or of an archive. What is left of
 // archived ones in the database has to be in the archive.
 func (s *slice) loadViolations(ctx context.Context) error {
 	stored, err := s.copiesOf(ctx, s.o.Evidence.Violations)
@@ -167,7 +167,7 @@ func (c *copies) Violations(ctx context.Context, r Range, each func(row []byte) 
 	return nil
 }
 
-// fail notes what is wrong with the archive, which is nothing wrong with that of a day,
+// fail notes what is wrong with the archive, which is nothing wrong with the archive of a day,
 // and ends the comparison, unless all rows were read.
 func (c *copies) fail(err error) {
 	if err != nil {

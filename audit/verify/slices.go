@@ -87,7 +87,7 @@ func (v *verifier) cutDay(ctx context.Context, r Range, hand func(Range) error) 
 	return v.cutDay(ctx, Range{audit.FirstID(middle), r.High}, hand)
 }
 
-// weigh tells how much work a range is, and whether it is none.
+// weigh tells how much work a range is, and whether it is empty.
 func (v *verifier) weigh(ctx context.Context, r Range) (w Weight, empty bool, err error) {
 	if w, err = v.o.Evidence.Weigh(ctx, r); err != nil || w == (Weight{}) {
 		return w, true, err

@@ -17,13 +17,13 @@ type budgetSince struct {
 	since            int
 }
 
-// terms are those of a budget, of all versions of its policy.
+// terms are the terms of a budget, by all versions of its policy.
 type terms struct {
 	perAgent bool
 	versions []versionTerms // in their order
 }
 
-// versionTerms are those of one version.
+// versionTerms are the terms of a budget by one version.
 type versionTerms struct {
 	limit
 	version     int
@@ -36,7 +36,7 @@ type limit struct {
 	count *int64
 }
 
-// larger is the larger of two limits, none if one of them is none.
+// larger returns the larger of two limits; no limit is larger than any.
 func (l limit) larger(other limit) limit {
 	return limit{larger(l.used, other.used, spend.Total.Cmp), larger(l.count, other.count, cmp.Compare)}
 }
@@ -93,7 +93,7 @@ func (w *changeWalk) succeed(policyID string, at time.Time) {
 }
 
 // limit notes the limits that a version of a policy has. Its text is as it was sent: numbers
-// may be spelt in any way, and what is no number, null or blank, is none (S4, S8).
+// may be spelt in any way, and what is no number, null or blank, is no limit (S4, S8).
 func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]audit.BudgetSince, at time.Time) {
 	var all []struct {
 		ID         string `json:"rule_id"`

@@ -183,7 +183,7 @@ func (u *Unfolded) Totals(ctx context.Context) (Totals, error) {
 // Texts are those that left with a batch, reference and note by outcome.
 type Texts map[spend.ID][2]*string
 
-// Read adds those of a batch. What cannot be read is none: the hash of its outcome tells.
+// Read adds the texts of a batch. A text that cannot be read is left out: the hash of its outcome tells.
 func (t Texts) Read(text string) {
 	var all [][3]*string
 	if text == "" || json.Unmarshal([]byte(text), &all) != nil {

@@ -22,7 +22,7 @@ import (
 	"spendgate/config"
 )
 
-// seed and count are those of the actions.
+// seed and count say which actions, and how many.
 const seed, count = 1, 200
 
 func main() {

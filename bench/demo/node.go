@@ -25,7 +25,7 @@ const (
 type node struct{ *client.Client }
 
 // newNodes makes a key of each role, as one should for agents and for who maintains
-// policies, both for the demo's policies alone. The admin key is that of the settings
+// policies, both for the demo's policies alone. The admin key is the key of the settings
 // or the one that a dev node left.
 func newNodes(ctx context.Context, settings config.Client, policies []policyfile.Policy, run string) (agent, author node, err error) {
 	if settings.AdminKey == "" {

@@ -15,7 +15,7 @@ import (
 const backtestedChecks = 60_000
 
 // testBacktests: a node that is killed in the midst of a backtest loses it to another,
-// whose report and flips are those of a run that nobody disturbed, byte for byte (S53).
+// whose report and flips are the ones of a run that nobody disturbed, byte for byte (S53).
 func testBacktests(t *testing.T, binary string) {
 	f := startFleet(t, fleet.Options{Binary: binary, Nodes: 2})
 	_, key, err := f.Nodes[0].Admin(f.AdminKey).CreateKey(t.Context(), "test", plenty)

@@ -70,7 +70,7 @@ func (s *suite) redemptionOfDeadNode(t *testing.T) {
 	act(t, err)
 	s.issued = append(s.issued, raw)
 	redeem := func(n *fleet.Node, idempotencyKey string) fleet.Answer {
-		answer, _ := n.Client(raw).Do(t.Context(), http.MethodPost, "/v1/checks/"+id+"/redeem", map[string]any{ // its error is that of no answer
+		answer, _ := n.Client(raw).Do(t.Context(), http.MethodPost, "/v1/checks/"+id+"/redeem", map[string]any{ // it fails, since no answer comes
 			"amount": action.Amount, "currency": action.Currency, "counterparty": action.Counterparty, "idempotency_key": idempotencyKey,
 		})
 		return answer

@@ -129,7 +129,7 @@ func (s *suite) answeredWithin(t *testing.T, within time.Duration, c *fleet.Clie
 	}
 }
 
-// refusedInOutage ends the test unless the answer is that of a node whose
+// refusedInOutage ends the test unless the answer comes from a node whose
 // dependency is down (G7).
 func refusedInOutage(t *testing.T, a fleet.Answer) {
 	t.Helper()

@@ -39,7 +39,7 @@ func (a Answer) Took() time.Duration { return a.Done.Sub(a.Sent) }
 // Replayed reports whether the answer says that it is an earlier one (S18).
 func (a Answer) Replayed() bool { return a.Header.Get("Idempotent-Replayed") == "true" }
 
-// Result returns the body of a check's answer, or zero if it is none.
+// Result returns the body of a check's answer, or zero if it is no check.
 func (a Answer) Result() Result {
 	var r Result
 	if a.Status != http.StatusOK || json.Unmarshal(a.Body, &r) != nil {
@@ -48,7 +48,7 @@ func (a Answer) Result() Result {
 	return r
 }
 
-// ErrorCode returns the code of an error's body, or "" if it is none.
+// ErrorCode returns the code of an error's body, or "" of another body.
 func (a Answer) ErrorCode() string {
 	var body struct {
 		Error struct {
@@ -61,7 +61,7 @@ func (a Answer) ErrorCode() string {
 	return body.Error.Code
 }
 
-// Number returns a header's number, or -1 if it is none.
+// Number returns a header's number, or -1 if it has no number.
 func (a Answer) Number(header string) int64 {
 	n, err := strconv.ParseInt(a.Header.Get(header), 10, 64)
 	if err != nil {

@@ -212,7 +212,7 @@ const (
 
 // freeze stops the process and its children and returns their ids. A stopped
 // process starts no more children, so they are complete, and they stay its
-// children: those of a dead one could not be found.
+// children: the children of a dead one could not be found.
 func (p *Process) freeze() (pids []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -362,7 +362,7 @@ func readStat(pid int) procfs.ProcStat {
 }
 
 // gone reports whether there is no such process. A zombie, which whoever
-// started it has not reaped, is none.
+// started it has not reaped, is not running.
 func gone(s procfs.ProcStat) bool { return s.State == "" || s.State == "Z" || s.State == "X" }
 
 func stopped(s procfs.ProcStat) bool { return s.State == "T" || gone(s) }

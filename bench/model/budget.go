@@ -6,7 +6,7 @@ package model
 // usage is what was taken from each counter in each of its windows.
 type usage [maxCounters][maxPeriods]uint8
 
-// period is the window of the counters in which a check counts: that of its own
+// period is the window of the counters in which a check counts: the window of its own
 // timestamp.
 func (x *explorer) period(since tick) int {
 	if x.Period == 0 {

@@ -1,7 +1,7 @@
 package model
 
 // pc is where an attempt stands: between two commands to Redis or two
-// statements to the store. Names are those of the guard's functions.
+// statements to the store. Names are the names of the guard's functions.
 type pc uint8
 
 const (

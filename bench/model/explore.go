@@ -26,8 +26,8 @@ type Check struct {
 	Restores int
 
 	Redeems  int  // makes it a redemption of that check, from 1 or recordedCheck
-	Replay   int  // its Idempotency-Key; 0 is none
-	Once     int  // its lasting key; 0 is none
+	Replay   int  // its Idempotency-Key; 0 means no key
+	Once     int  // its lasting key; 0 means no key
 	Doubts   int  // makes it the word that nobody knows what became of that check
 	System   bool // said by the service, by the clock
 	Executes int  // makes it a report that that check was carried out
@@ -74,17 +74,17 @@ type Model struct {
 	Reclaims int // how often a check that the fence refused claims again
 
 	Posts  int  // of new policy versions, on node 1
-	Loader int  // the node that loads lazy windows, from 1; 0 is none
+	Loader int  // the node that loads lazy windows, from 1; 0 means no node
 	Lazy   bool // windows are lazy when it begins
 	// Recorded is a pass that is recorded when it begins: the window of its
-	// policy; 0 is none.
+	// policy; 0 means no pass.
 	Recorded  int
 	Escalated bool // it waits, and asks nobody
 	Blocked   bool // it was blocked by a rule
 
-	// Asks is how many people the recorded check asks for their approval; 0 is none.
+	// Asks is how many people the recorded check asks for their approval; 0 means nobody.
 	Asks int
-	// AsksOf is how many groups it asks instead, for one person of each; 0 is none.
+	// AsksOf is how many groups it asks instead, for one person of each; 0 means no group.
 	AsksOf    int
 	Groups    [4]groups // of each principal's key
 	Regrouped groups    // of principal 1's, after Regroups

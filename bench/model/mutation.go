@@ -33,7 +33,7 @@ const (
 	GivenBackNotRemembered                // F32: f is released when giving it back fails
 	ContestedSwapTrusted                  // F33: the loader's swap counts although it found another value
 	NoGeneration                          // G4: the generation is not compared
-	GenerationOfEarlierBatch              // G4: the generation is that of the node's batch before
+	GenerationOfEarlierBatch              // G4: the generation is the one of the node's batch before
 	AnswerBeforeRaise                     // G4: 201 before the generation is raised
 	JoinsEarlierLoad                      // F12: a load that began earlier is joined
 	RaiseNotConfirmed                     // F27: 201 without asking whether the epoch is the store's

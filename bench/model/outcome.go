@@ -12,7 +12,7 @@ import "slices"
 // another key it is recorded, and gives nothing back.
 func (c Check) releases() bool { return c.Voids > 0 && !c.Pending }
 
-// about is the check that a report is about, from 1; 0 of what is none.
+// about is the check that a report is about, from 1; 0 of what is no report.
 func (c Check) about() int { return max(c.Voids, c.Restores, c.Redeems, c.Doubts, c.Executes) }
 
 // claims reports whether a correction claims the check's fingerprint: a pass whose
@@ -270,7 +270,7 @@ func (x *explorer) passOf(t *state, i int, check id) standing {
 }
 
 // meet decides an attempt whose fingerprint is held by a check that the store
-// has: a pass, or one that is none any more.
+// has: a pass, or one that is no pass any more.
 func (x *explorer) meet(t *state, i int, found standing) string {
 	a := &t.attempts[i]
 	orphaned := x.is(ReleasedAdopted) && a.met.state == orphan && !x.Checks[i].Key

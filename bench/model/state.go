@@ -6,7 +6,7 @@ const (
 	maxChecks       = 4
 	maxNodes        = 2
 	maxServers      = 2
-	maxEpochs       = 5 // 0 is none
+	maxEpochs       = 5 // 0 is no epoch
 	maxFingerprints = 2
 	maxCounters     = 2
 	maxPeriods      = 2 // windows of a counter
@@ -19,8 +19,8 @@ const (
 )
 
 type (
-	id          uint8 // names one SET and, once recorded, its check; 0 is none
-	incarnation uint8 // of a node; 0 is none
+	id          uint8 // names one SET and, once recorded, its check; 0 names nothing
+	incarnation uint8 // of a node; 0 is of no node
 	epoch       uint8
 	nonce       uint8 // of the configuration's generation
 	tick        uint8 // Redis' clock, in units of the shortest window

@@ -17,7 +17,7 @@ type comparison struct {
 	peers []string
 	dir   string
 
-	fleets     []*fleet.Fleet // the first is that of spendgate, and of its peers
+	fleets     []*fleet.Fleet // the first serves spendgate and its peers
 	contenders []contender
 }
 

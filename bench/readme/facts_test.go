@@ -50,7 +50,7 @@ func keysAreIgnored(t *testing.T, n *node) {
 	}
 }
 
-// The settings of the table are those of the program.
+// The settings of the table are the settings of the program.
 func compareSettings(t *testing.T, n *node) {
 	refusal := n.command("SPENDGATE_NO_SUCH_SETTING=1", "dev")
 	_, list, found := strings.Cut(refusal, "there are SPENDGATE_... ")
@@ -99,13 +99,13 @@ func commandsOf(n *node, path ...string) []string {
 // ofCommands begins the metrics that `audit verify` writes to a file and `probe` serves.
 var ofCommands = regexp.MustCompile("^spendgate_(verify_|probe)")
 
-// METRICS.md explains every metric that a node has, and no other but those of commands.
+// METRICS.md explains every metric that a node has, and no other but the metrics of commands.
 func compareMetrics(t *testing.T, n *node) {
 	var live, documented []string
 	for _, found := range regexp.MustCompile(`(?m)^# TYPE (spendgate_\S+)`).FindAllStringSubmatch(n.metrics(t), -1) {
 		live = append(live, found[1])
 	}
-	var ofFleets []string // this is a single node; deploy looks at those of a fleet
+	var ofFleets []string // this is a single node; deploy looks at the metrics of a fleet
 	for _, row := range rowsOf(section(t, metrics, "## Metrics")) {
 		switch name := code(row[0]); {
 		case !strings.HasPrefix(name, "spendgate_"):

@@ -116,7 +116,7 @@ func (m *memory) authors(c *spend.Check) (authors []audit.Party) {
 	return nil
 }
 
-// groups are those of a key now.
+// groups are the groups of a key now.
 func (m *memory) groups(keyID string) []string {
 	id, err := spend.ParseID(keyID, spend.PrefixKey)
 	if k, ok := m.keys[id]; err == nil && ok {

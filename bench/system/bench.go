@@ -45,7 +45,7 @@ func (b *bench) stop() error {
 	return b.End()
 }
 
-// options returns those of a run against all nodes.
+// options returns the options of a run against all nodes.
 func (b *bench) options(connections int) load.Options {
 	o := load.Options{
 		Workload: b.Workload, FirstSerial: b.Serial, Connections: connections,

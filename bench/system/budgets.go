@@ -10,7 +10,7 @@ import (
 	"spendgate/bench/load"
 )
 
-// The policies of the budgets, behind those of the workload, which have none. Each
+// The policies of the budgets, behind the policies of the workload, which have no budgets. Each
 // judges the workload's actions as these do: nothing but a hammered budget is ever
 // exhausted.
 const (

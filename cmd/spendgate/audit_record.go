@@ -51,7 +51,7 @@ type unfolded struct {
 	batches *verify.Unfolded
 }
 
-// unfold adds those of a range of checks: of a day before it on, by which clocks differ, and up to
+// unfold adds the batches of a range of checks: of a day before it on, by which clocks differ, and up to
 // the last, since outcomes and uses of approvals are later. It fails when they are not as they were;
 // what is not in the folder, the batches tell.
 func unfold(ctx context.Context, r record, archives string, of verify.Range) (unfolded, error) {

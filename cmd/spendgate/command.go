@@ -93,7 +93,7 @@ func saidTwice(flags *flag.FlagSet) string {
 }
 
 // parseFlags parses flags wherever they stand; package flag stops at the first
-// argument that is none.
+// argument that is no flag.
 func parseFlags(flags *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := flags.Parse(args); err != nil {

@@ -93,7 +93,7 @@ type probed struct {
 	err     error
 }
 
-// probeError is a failed probe. The exit code tells the service's fault from that of
+// probeError is a failed probe. The exit code tells the service's fault from the fault of
 // how the probe is set up.
 type probeError struct{ probed }
 

@@ -23,7 +23,7 @@ const (
 )
 
 // recording judges whether checks should be sent to this node: not while its own
-// commits fail and those of other nodes do not. Where none records, it makes no
+// commits fail and commits of other nodes do not. Where none records, it makes no
 // difference, and reads go on.
 type recording struct {
 	failures func() *commit.Failures

@@ -365,7 +365,7 @@ func TestRolloutFailsNoRequest(t *testing.T) {
 	}
 }
 
-// What selects pods selects those of nodes, and no others.
+// What selects pods selects the pods of nodes, and no others.
 func TestSelectors(t *testing.T) {
 	m := render(t, "spendgate", everything())
 	d := get[apps.Deployment](t, m, "Deployment spendgate")
@@ -472,7 +472,7 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// The rules and the dashboard are those of deploy, with the runbook's address.
+// The rules and the dashboard are the files of deploy, with the runbook's address.
 func TestMonitoring(t *testing.T) {
 	m := render(t, "spendgate", everything())
 	var want monitoring.PrometheusRuleSpec

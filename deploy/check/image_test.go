@@ -18,7 +18,7 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 )
 
-// stages returns those of the Dockerfile, parsed without a warning.
+// stages returns the stages of the Dockerfile, parsed without a warning.
 func stages(t *testing.T) []instructions.Stage {
 	t.Helper()
 	content, err := os.ReadFile("../Dockerfile")

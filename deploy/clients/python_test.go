@@ -149,7 +149,7 @@ func TestPythonWheel(t *testing.T) {
 	}
 }
 
-// saysSize compares the size that a page says with that of the package, which may grow by a
+// saysSize compares the size that a page says with the size of the package, which may grow by a
 // tenth before the page is to be changed.
 func saysSize(t *testing.T, page string, says *regexp.Regexp, file string) {
 	t.Helper()

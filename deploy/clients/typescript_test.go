@@ -88,7 +88,7 @@ func (p typeScript) runTests(t *testing.T, node *fleet.Dev) {
 	}
 }
 
-// compareTypes compiles a comparison of the package's types with those of the document.
+// compareTypes compiles a comparison of the package's types with the document's.
 func (p typeScript) compareTypes(t *testing.T) {
 	document, err := filepath.Abs("../../hotpath/httpapi/openapi.yaml")
 	if err != nil {

@@ -93,7 +93,7 @@ func module(m *debug.Module) cdx.Component {
 	return library(m.Path, m.Version, m.Sum)
 }
 
-// library returns a module; sum is that of go.sum, the SHA-256 of its files' list.
+// library returns a module; sum is the sum in go.sum, the SHA-256 of its files' list.
 func library(path, version, sum string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + version
 	c := cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url, Scope: cdx.ScopeRequired}

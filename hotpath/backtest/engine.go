@@ -211,8 +211,8 @@ func (e *Engine) askedBy(r *Record) (asked *asking, known bool) {
 	return &asking{rules: [sides][]spend.EscalatedRule{r.Asked.Rules, r.Asked.Rules}}, true
 }
 
-// follow changes the state by a check: that of history by what is recorded, that of the
-// candidate by its judgement, or by what is recorded where there is none.
+// follow changes the state by a check: the state of history by what is recorded, the state of the
+// candidate by its judgement, or by what is recorded where there is no judgement.
 func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
 	c := r.Check
 	inPeriod := !c.Timestamp().Before(e.o.From)
@@ -337,7 +337,7 @@ func (e *Engine) held() int {
 }
 
 // order is where the ID of a check or an outcome stands in time, to a quarter of a
-// microsecond: those of outcomes are of another version.
+// microsecond: identifiers of outcomes are of another version.
 func order(id spend.ID) uint64 {
 	at := binary.BigEndian.Uint64(id[:8])
 	return at>>16<<12 | at&0xfff

@@ -98,7 +98,7 @@ func TestExpiredApprovals(t *testing.T) {
 }
 
 // People decided when they did: an approval that came after the candidate's terms had ended, or was used after them,
-// is none of the candidate's (S53), and a denial that came so late denies nothing there.
+// is no approval of the candidate's (S53), and a denial that came so late denies nothing there.
 func TestLateApprovals(t *testing.T) {
 	program := func(expires, useWithin int) *policy.Program {
 		var faults spend.Faults

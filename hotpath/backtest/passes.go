@@ -77,7 +77,7 @@ func half(id spend.ID) uint64 { return binary.BigEndian.Uint64(id[8:]) }
 
 // repeats reports whether a check repeats a pass of the side: the latest that is in force
 // and was decided as upTo or better decides (S17). Windows go by when it claimed, and
-// approvals by the clocks of stores, which that of its node is nearer to.
+// approvals by the clocks of stores, to which the clock of its node is nearer.
 func (p *passes) repeats(c *spend.Check, side int, window time.Duration, upTo spend.Effect) bool {
 	if p.count == 0 {
 		return false

@@ -27,7 +27,7 @@ func WarmUp(p *policy.Program, from time.Time) time.Time {
 	return start.Add(-skew)
 }
 
-// CountSince has the budgets of a candidate go on counting what those of the version in
+// CountSince has the budgets of a candidate go on counting what the budgets of the version in
 // force counted that mean the same (S37), and all others count since the policy was
 // made: they are warmed up by what they would have counted.
 func CountSince(p *policy.Program, inForce map[string]audit.BudgetSince, created time.Time) {

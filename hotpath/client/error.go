@@ -116,7 +116,7 @@ func refusal(response *http.Response, body []byte) *Error {
 	return e
 }
 
-// retryAfter reads Retry-After in seconds; 0 is none.
+// retryAfter reads Retry-After in seconds; 0 when there is none.
 func retryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // Raw is what came: an answer, or an element of a list with all its members, of which
-// null ones and those of a later version are no fields.
+// null ones and members of a later version are no fields.
 type Raw struct {
 	Body []byte `json:"-"`
 }

@@ -38,9 +38,9 @@ type request struct {
 	// repeatable requests have the same effect sent once or twice.
 	repeatable bool
 	admin      bool // needs the admin key only
-	// idempotencyKey is sent as a header; empty is none.
+	// idempotencyKey is sent as a header, unless it is empty.
 	idempotencyKey string
-	// nonce is sent as a header; empty is none.
+	// nonce is sent as a header, unless it is empty.
 	nonce string
 	// wait is how long the service may hold its answer (Prefer: wait), in seconds.
 	wait time.Duration

@@ -242,7 +242,7 @@ func (g *Guard) sendClaims(ctx context.Context, at *Attempt) error {
 	err := g.roundTrip(ctx, r, func(r *request, w marker) {
 		node := *g.node.Load()
 		if at.fence.Epoch != w.epoch || at.fence.Node != node {
-			// Claims of an older epoch are void; those of an older incarnation
+			// Claims of an older epoch are void; claims of an older incarnation
 			// could not be committed.
 			g.releaseClaims(at)
 			at.fence = spend.Fence{Node: node, Epoch: w.epoch}

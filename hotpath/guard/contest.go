@@ -28,8 +28,8 @@ const (
 // Vet looks, before anything is claimed, whether this node's Redis is the other nodes'. A
 // node on another one would take the epoch from them and they from it, and checks would
 // fail on both sides (F30). It changes nothing, and takes 3 s where the windows are not
-// those of the epoch though checks were recorded in the last minute. Errors: ErrOtherRedis,
-// those of windows that are another deployment's or of a newer format, or a failure to ask.
+// the epoch's though checks were recorded in the last minute. Errors: ErrOtherRedis,
+// the errors of windows that are another deployment's or of a newer format, or a failure to ask.
 func (g *Guard) Vet(ctx context.Context) error {
 	if g.embedded {
 		return nil

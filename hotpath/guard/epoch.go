@@ -106,7 +106,7 @@ func (g *Guard) enterSomeEpoch(ctx context.Context) error {
 	return errEpochsChange
 }
 
-// disagreement is a state of affairs in which Redis' marker is not that of the
+// disagreement is a state of affairs in which Redis' marker is not the marker of the
 // store's epoch. Seen once, it may be another node's renewal half done; seen
 // twice in a row, nobody is at work on it.
 type disagreement struct {

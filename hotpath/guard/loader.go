@@ -134,7 +134,7 @@ func (l *loading) loadPasses(ctx context.Context, passes []audit.LivePass) (cont
 		if cmds[i] == nil {
 			continue // over by now
 		}
-		// Exec returns the first error only, and that of a name that was free is
+		// Exec returns the first error only, and the error of a name that was free is
 		// one, redis.Nil: so each reply is looked at (F43).
 		if err := cmds[i].Err(); failed(err) {
 			return nil, fmt.Errorf("cannot write windows: %w", foreignValue(err))

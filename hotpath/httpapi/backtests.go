@@ -295,7 +295,7 @@ func appendBacktestMembers(dst []byte, b *audit.Backtest) objectWriter {
 }
 
 // fraction is how much of the period has been replayed, in hundredths; the time before
-// it, which fills windows, is none of it.
+// it, which fills windows, is not counted.
 func fraction(b *audit.Backtest) float64 {
 	if b.Status == audit.BacktestSucceeded {
 		return 1

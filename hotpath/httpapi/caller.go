@@ -64,7 +64,7 @@ func (keys adminKeys) match(sent []byte) bool {
 }
 
 // isAdmin reports whether the request carries an admin key (S25). Of an address that
-// sent too many wrong keys none does, whatever it sends; none sent is none wrong.
+// sent too many wrong keys none does, whatever it sends; a request without a key has no wrong one.
 func (a *API) isAdmin(x *exchange) bool {
 	sent := x.ctx.Request.Header.PeekCanonical(headerAdminKey)
 	return len(sent) > 0 && a.adminFailures.compare(a.clientAddress(x), time.Now(), func() bool { return a.admins.Load().match(sent) })

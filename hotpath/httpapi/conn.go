@@ -181,7 +181,7 @@ func (c *conn) near(set, asked time.Time) bool {
 }
 
 // Write implements net.Conn. fasthttp sets no deadline before it refuses what it
-// cannot read, and before it invites a body: that of the answer before may be
+// cannot read, and before it invites a body: the deadline of the answer before may be
 // long over.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.mute.Load() {

@@ -214,7 +214,7 @@ func refusalOf(err error) *refusal {
 }
 
 // refusalOfRedemption returns the answer to what redemptions are refused with; nil if
-// it is none of that.
+// it is none of these.
 func refusalOfRedemption(err error) *refusal {
 	if redeemed, ok := errors.AsType[*hotpath.AlreadyRedeemedError](err); ok {
 		return &refusal{409, "check_already_redeemed", redeemed.Error()}

@@ -80,9 +80,9 @@ func TestQueryChecks(t *testing.T) {
 	g("from=0001-01-01&before=0001-01-01", audit.CheckQuery{From: time.UnixMilli(0).UTC(), Until: time.UnixMilli(0).UTC()})
 }
 
-// A cursor goes with its own filters only, and those of the three lists are not
+// A cursor goes with its own filters only, and cursors of the three lists are not
 // mistaken for one another.
-// A cursor of 0 is that of who has read nothing, and says no more than none.
+// A cursor of 0 is the cursor of who has read nothing, and says no more than no cursor.
 func TestQueryEventsFrom(t *testing.T) {
 	for query, want := range map[string]bool{
 		"from=2026-01-31": true, "from=2026-01-31&after=": true, "from=2026-01-31&after=0": true,

@@ -90,7 +90,7 @@ func (a *API) appendKnown(attrs []slog.Attr, x *exchange) []slog.Attr {
 var outages = [...]error{audit.ErrUnknown, commit.ErrPending, audit.ErrUnavailable, hotpath.ErrUnavailable}
 
 // noteUnavailable counts a request that a dependency failed. While one is away all
-// requests fail, so that a line a second stands for those of one cause.
+// requests fail, so that a line a second stands for all requests of one cause.
 func (a *API) noteUnavailable(failure error) (attrs []slog.Attr, due bool) {
 	cause := slices.IndexFunc(outages[:], func(err error) bool { return errors.Is(failure, err) })
 	if cause < 0 {

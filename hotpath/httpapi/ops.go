@@ -204,7 +204,7 @@ func (o *Ops) look() Readiness {
 }
 
 // readyWithin looks, or joins a look under way, and waits no longer than d: not to know is
-// not to be ready. The look goes on, since its findings are those of metrics and log, too.
+// not to be ready. The look goes on, since metrics and log have its findings, too.
 func (o *Ops) readyWithin(d time.Duration) Readiness {
 	look := o.looks.DoChan("", func() (r any, err error) {
 		defer func() {

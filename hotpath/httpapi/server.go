@@ -96,7 +96,7 @@ func (a *API) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	case errors.Is(err, net.ErrClosed): // by openConns
 	case isTimeout(err):
 		if c, ok := ctx.Conn().(*conn); ok && c.first.IsZero() {
-			// Nothing was asked. An answer would be taken for that of the
+			// Nothing was asked. An answer would be taken for the answer of the
 			// request that a client may be about to send.
 			c.mute.Store(true)
 			return

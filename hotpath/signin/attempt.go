@@ -16,7 +16,7 @@ const AttemptFor = 10 * time.Minute
 // attempt is what a browser must bring back. Its cookie binds it to the browser and is
 // signed, so that nobody can make it last, or choose what is in it.
 type attempt struct {
-	begun, until           time.Time // by the store's clock, and by that of the node that made it
+	begun, until           time.Time // by the store's clock, and by the clock of the node that made it
 	state, nonce, verifier [32]byte
 	loopback               Loopback // of a command line; zero of a browser's own
 }

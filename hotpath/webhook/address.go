@@ -63,7 +63,7 @@ func newAddressFilter(private bool) *addressFilter {
 	return &addressFilter{private: private, metadata: metadata(), special: special(), global6: netip.MustParsePrefix("2000::/3")}
 }
 
-// check refuses an address that is not public. Link-local ones and those of clouds'
+// check refuses an address that is not public. Link-local ones and addresses of clouds'
 // services are refused even where private ones are allowed. Of the spellings of an
 // IPv4 address in IPv6 only the mapped one is looked into: all others are refused.
 func (f *addressFilter) check(a netip.Addr) error {

@@ -13,7 +13,7 @@ const (
 	// machine is the same, but times are rounded down to milliseconds, and a claim
 	// is stamped a little before Redis receives it.
 	clockMargin = 100 * time.Millisecond
-	// windowMargin is how far a window's end may be from that of its claims'
+	// windowMargin is how far a window's end may be from the end of its claims'
 	// stamps: what the guard takes for the same time.
 	windowMargin = 2500 * time.Millisecond
 	// resumeIn is when service resumes after a fault (G7), answerIn when a

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// defaultWindow is that of a policy without a duplicate_guard (S17).
+// defaultWindow is the duplicate window of a policy without a duplicate_guard (S17).
 const defaultWindow = 5 * time.Minute
 
 // program is a policy version with the rule types of the workload.

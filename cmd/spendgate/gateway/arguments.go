@@ -49,7 +49,7 @@ func required(arguments jsontext.Value, path string) (jsontext.Value, error) {
 	return value, err
 }
 
-// action reads the action of a call. schema is that of the tool's arguments.
+// action reads the action of a call. schema is the schema of the tool's arguments.
 func (t *tool) action(agent string, arguments, schema jsontext.Value) (client.Action, error) {
 	a := client.Action{AgentID: agent, PolicyID: t.PolicyID, ActionType: client.ActionType(t.ActionType)}
 	if strings.TrimSpace(agent) == "" {
@@ -307,7 +307,7 @@ func placed(text jsontext.Value, path string, value jsontext.Value) jsontext.Val
 	return replaced(text, name, value)
 }
 
-// sent returns the arguments for the server: exactly those of the call, with the
+// sent returns the arguments for the server: exactly the call's, with the
 // idempotency argument filled if the server takes one.
 func (t *tool) sent(arguments jsontext.Value, key string) (jsontext.Value, error) {
 	if t.IdempotencyArgument == "" {

@@ -125,7 +125,7 @@ func (c *mappedCall) lastAttempt() int {
 }
 
 // anyOf reports whether one of the checks was asked for by that principal: listings have
-// those of others, too.
+// the attempts of others, too.
 func anyOf(principal string, checks []client.CheckRecord) bool {
 	return slices.ContainsFunc(checks, func(c client.CheckRecord) bool { return client.SamePrincipal(c.Principal, principal) })
 }

@@ -62,7 +62,7 @@ type value struct {
 	renewed    func() string // reads the file again; nil of a text
 }
 
-// now returns the text, that of a file as it is now: tokens are renewed while the gateway
+// now returns the text, of a file as it is now: tokens are renewed while the gateway
 // runs.
 func (v value) now() string {
 	if v.renewed != nil {

@@ -156,7 +156,7 @@ func (c *mappedCall) attempted(ctx context.Context, check *client.Result) (bool,
 	if sharesNamespace(self) {
 		return true, nil // such keys share a namespace, and who else has one is not known
 	}
-	// The namespace is that of the check: a principal may be changed at any time (S59).
+	// The namespace is the check's: a principal may be changed at any time (S59).
 	own, err := c.recorded(ctx, check.CheckID)
 	if err != nil {
 		return false, err

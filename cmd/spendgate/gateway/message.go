@@ -38,7 +38,7 @@ type message struct {
 	Error  jsontext.Value `json:"error,omitzero"`
 
 	// about is the identifier of the request that a message belongs to, where the
-	// transport tells: that of an HTTP exchange.
+	// transport tells: the request of an HTTP exchange.
 	about string
 	agent string // who sent it, if the transport tells
 	// failure is why there is no response; the transport made the message then.

@@ -63,7 +63,7 @@ func folded(name string) string {
 	}, name)
 }
 
-// get returns a member's value, nil if there is none of that very name.
+// get returns a member's value, nil if no member has that very name.
 func (o object) get(name string) jsontext.Value {
 	for _, m := range o {
 		if m.name == name {

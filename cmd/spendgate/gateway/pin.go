@@ -47,7 +47,7 @@ const maxTools = 100_000
 
 func lockPath(path string) string { return path + ".lock" }
 
-// readLock reads the lock of a file; nil is none.
+// readLock reads the lock of a file; nil when there is no lock.
 func readLock(path string) (*lock, error) {
 	text, err := os.ReadFile(lockPath(path))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -27,7 +27,7 @@ type plain struct {
 	status int      // of the answer to a call, which was carried out; 0 is 200
 	result string   // of a call
 	paid   int
-	calls  []string // methods, without those of the start
+	calls  []string // methods, without the methods of the start
 }
 
 const plainTool = `{"name": "refund", "description": "%s", "inputSchema": {"type": "object"}}`

@@ -24,7 +24,7 @@ func newRedemption(number int, passed []string) redemption {
 	return redemption{key: "gw-" + rand.Text(), number: number, passed: passed}
 }
 
-// redemptions has those of which it is not known whether they were recorded, or given back,
+// redemptions has the redemptions of which it is not known whether they were recorded, or given back,
 // and whose calls were not made.
 type redemptions struct {
 	mu   sync.Mutex

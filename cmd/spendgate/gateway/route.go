@@ -33,7 +33,7 @@ func (s *session) requestFromAgent(m message) {
 	}
 }
 
-// likeCall reports whether a method is another than that of calls, and a lenient server
+// likeCall reports whether a method is another than the method of calls, and a lenient server
 // could take it for that (G15).
 func likeCall(method string) bool {
 	letters := strings.Map(func(r rune) rune {

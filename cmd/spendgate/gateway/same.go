@@ -11,7 +11,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// checkSame refuses what says which payment a call is and a server could take for that of
+// checkSame refuses what says which payment a call is and a server could take for the payment of
 // another call: a number that not all programs read alike, and another type than the
 // tool's schema says.
 func (t *tool) checkSame(arguments, schema jsontext.Value) error {

@@ -41,7 +41,7 @@ func TestShadow(t *testing.T) {
 }
 
 // A shadow goes the way of enforcement: attempts, approvals, blocks that are judged again
-// and lasting keys. Its states are those of the call that was made.
+// and lasting keys. Its states are the states of the call that was made.
 func TestShadowFollows(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	f.after = "judge_again"

@@ -22,7 +22,7 @@ func batchOf(n int) string {
 	return "[" + b.String()[1:] + "]"
 }
 
-// Batches are refused, those of protocols that had them and those that fit in
+// Batches are refused, batches of protocols that had them and batches that fit in
 // a body among them; what comes after is answered.
 func TestBatchesAreRefused(t *testing.T) {
 	s := newServer(t, serve(t, "200 "+allowed), io.Discard, nil)

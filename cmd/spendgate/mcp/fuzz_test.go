@@ -61,7 +61,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		text, err := encodeCanonical(a)
 		if err != nil {
-			return // a number that is none of the client's
+			return // a number that the client does not send
 		}
 		var again client.Action
 		if err := decode(text, &again); err != nil {

@@ -101,8 +101,8 @@ func (s *Server) handler(t tool) sdk.ToolHandler {
 	}
 }
 
-// traceOf returns a field of a call's W3C Trace Context: that of the call itself,
-// in its _meta, or that of the HTTP request it came with.
+// traceOf returns a field of a call's W3C Trace Context: the field of the call itself,
+// in its _meta, or of the HTTP request it came with.
 func traceOf(r *sdk.CallToolRequest, name string) string {
 	if own, _ := r.Params.Meta["traceparent"].(string); own != "" {
 		value, _ := r.Params.Meta[name].(string)
@@ -130,7 +130,7 @@ func (s *Server) call(ctx context.Context, t tool, arguments []byte) (*sdk.CallT
 // Handler serves the streamable HTTP transport at Path, without sessions: any
 // replica may answer a request. A token is required as Authorization: Bearer.
 //
-// Requests of browser pages are refused: those of another origin, and those to
+// Requests of browser pages are refused: requests of another origin, and requests to
 // a loopback address under another host name (DNS rebinding).
 func (s *Server) Handler(token string) http.Handler {
 	stream := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.mcp }, &sdk.StreamableHTTPOptions{

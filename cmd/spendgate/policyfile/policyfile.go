@@ -3,7 +3,7 @@
 //
 // Amounts keep their digits: a number goes from file to body as it is spelt
 // and never through a float. The pitfalls of YAML are errors with a line: what
-// looks like a number but is none in JSON (1_000, 0x10, .5), keys given
+// looks like a number but is no number in JSON (1_000, 0x10, .5), keys given
 // twice, keys that are not text, merge keys, tags. NO is text, and so is 22:00.
 package policyfile
 

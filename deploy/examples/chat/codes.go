@@ -34,7 +34,7 @@ type bound struct {
 	until                        time.Time
 }
 
-// codes are those of one person. A code is good for one decision about one action.
+// codes are the codes of one person. A code is good for one decision about one action.
 type codes struct {
 	mu     sync.Mutex
 	now    func() time.Time

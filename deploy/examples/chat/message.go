@@ -32,7 +32,7 @@ func plain(text string) string {
 	return strings.NewReplacer(`\"`, `"`, "<", `\u003c`, ">", `\u003e`, "`", `\u0060`).Replace(quoted[1 : len(quoted)-1])
 }
 
-// message asks a person about an approval. rules are those of the version that asked, none
+// message asks a person about an approval. rules are the rules of the version that asked, none
 // where the person's key may not read it.
 func message(a *client.Approval, rules []client.Rule) (string, error) {
 	var text strings.Builder

@@ -45,7 +45,7 @@ func start(wall func() time.Time) (*Redis, error) {
 	}
 	_ = first.Close() // Dial connects as well; see dial
 	r.server.SetTime(r.now)
-	// What follows a question for the time must not live by that of before a sleep.
+	// What follows a question for the time must not live by the time of before a sleep.
 	r.server.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
 		if command == "TIME" {
 			r.follow(2 * tick)

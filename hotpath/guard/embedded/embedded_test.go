@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A laptop sleeps, or its clock is set: the server's time is that of the wall
+// A laptop sleeps, or its clock is set: the server's time is the time of the wall
 // clock, with which it would begin anew, and lives end by it. It never goes
 // back, which could end a window early (F47).
 func TestClockFollowsTheWall(t *testing.T) {

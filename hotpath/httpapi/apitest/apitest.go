@@ -105,7 +105,7 @@ func (d *Document) CheckResponse(method, target string, response Response) error
 	return nil
 }
 
-// checkHeaders finds headers that are not declared; those of HTTP are not.
+// checkHeaders finds headers that are not declared; headers of HTTP are not.
 func checkHeaders(declared *openapi3.ResponseRef, header http.Header) error {
 	if declared == nil {
 		return errors.New("the status is not declared")

@@ -8,7 +8,7 @@ import (
 )
 
 // The messages of opentelemetry/proto/trace/v1 (trace.proto, resource.proto,
-// common.proto), as far as a Tracer's spans need them. Numbers are those of
+// common.proto), as far as a Tracer's spans need them. Numbers are the numbers of
 // the fields there.
 
 // appendRequest adds an ExportTraceServiceRequest. All spans are of one
