@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // source is one Go file of the module that was written by hand.
@@ -90,6 +91,33 @@ func TestPanicsAreBugs(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// The linter reads the main module; files of the others have the same bounds.
+func TestSizesInOtherModules(t *testing.T) {
+	var modules []string
+	walk(t, func(path string, _ []byte) {
+		if dir := strings.TrimSuffix(path, "go.mod"); dir != path && dir != "" {
+			modules = append(modules, dir)
+		}
+	})
+	if len(modules) == 0 {
+		t.Fatal("no other modules found")
+	}
+	for _, s := range sources(t) {
+		if !slices.ContainsFunc(modules, func(dir string) bool { return strings.HasPrefix(s.path, dir) }) {
+			continue
+		}
+		n := 0
+		for line := range strings.Lines(string(s.content)) {
+			if n++; utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 140 {
+				t.Errorf("%s:%d has more than 140 columns", s.path, n)
+			}
+		}
+		if n > 400 {
+			t.Errorf("%s has %d lines, more than 400", s.path, n)
+		}
 	}
 }
 

@@ -44,8 +44,7 @@ func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) 
 
 // Policies implements verify.Evidence.
 func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
-	forms := []form{plain, int32Of, plain, plain, plain, plain, timeOf, timeOf, plain, plain, plain}
-	return s.encoded(ctx, encoding{"policies", chain.PolicyColumns(), forms}, func(row []byte) error {
+	return s.encoded(ctx, policyRows, func(row []byte) error {
 		fields, err := chain.ParseFields(nil, row)
 		if err != nil {
 			return err
@@ -64,8 +63,7 @@ func number(field []byte) (n int64) {
 
 // Drafts implements verify.Evidence.
 func (s *Snapshot) Drafts(ctx context.Context, each func(int64, string, []byte) error) error {
-	forms := []form{plain, plain, int32Of, plain, plain, plain, plain, timeOf, plain}
-	return s.encoded(ctx, encoding{"drafts", chain.DraftColumns(), forms}, func(row []byte) error {
+	return s.encoded(ctx, draftRows, func(row []byte) error {
 		fields, err := chain.ParseFields(nil, row)
 		if err != nil {
 			return err
@@ -86,14 +84,12 @@ func grantsOf(value any) any {
 
 // Keys implements verify.Evidence.
 func (s *Snapshot) Keys(ctx context.Context, each func(spend.ID, []byte) error) error {
-	forms := []form{plain, plain, plain, int32Of, booleanOf, timeOf, plain, grantsOf}
-	return s.byID(ctx, encoding{"keys", chain.KeyColumns(), forms}, each)
+	return s.byID(ctx, keyRows, each)
 }
 
 // Webhooks implements verify.Evidence.
 func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) error) error {
-	forms := []form{plain, plain, plain, booleanOf, plain, timeOf, plain}
-	return s.byID(ctx, encoding{"webhooks", chain.WebhookColumns(), forms}, each)
+	return s.byID(ctx, webhookRows, each)
 }
 
 func (s *Snapshot) byID(ctx context.Context, of encoding, each func(spend.ID, []byte) error) error {

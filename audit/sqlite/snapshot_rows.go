@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -108,23 +107,36 @@ func lettersOf(field string) map[string]byte {
 	return nil
 }
 
-// outcomeForms are those of chain.OutcomeColumns.
-func outcomeForms() []form {
-	return []form{
-		plain, plain, plain, plain, int16Of, int16Of,
-		words(chain.StatusLetter, spend.Executed, spend.Failed, spend.Voided, spend.Redeemed, spend.InDoubt),
-		words(chain.ReleaseLetter, spend.ReleaseNone, spend.ReleasePending, spend.ReleaseDone),
-		words(chain.ExcessLetter, spend.ExcessCounted, spend.ExcessPending, spend.Unapproved),
-		plain, plain, plain, plain, plain, plain, booleanOf, plain, plain,
-	}
-}
-
 // encoding is how rows of a table are read and encoded, each column in its form.
 type encoding struct {
 	table   string
 	columns []string
 	forms   []form
 }
+
+func newEncoding(table string, columns []string, forms ...form) encoding {
+	if len(forms) != len(columns) {
+		panic(fmt.Sprintf("BUG: %d columns of %s have %d forms", len(columns), table, len(forms)))
+	}
+	return encoding{table, columns, forms}
+}
+
+// The encodings are made when the program starts, so that a column without its form is
+// found then.
+var (
+	checkRows     = newEncoding("checks", chain.CheckColumns(), checkColumns.forms...)
+	violationRows = newEncoding("violations", chain.ViolationColumns(), violationColumns.forms...)
+	outcomeRows   = newEncoding("outcomes", chain.OutcomeColumns(),
+		plain, plain, plain, plain, int16Of, int16Of,
+		words(chain.StatusLetter, spend.Executed, spend.Failed, spend.Voided, spend.Redeemed, spend.InDoubt),
+		words(chain.ReleaseLetter, spend.ReleaseNone, spend.ReleasePending, spend.ReleaseDone),
+		words(chain.ExcessLetter, spend.ExcessCounted, spend.ExcessPending, spend.Unapproved),
+		plain, plain, plain, plain, plain, plain, booleanOf, plain, plain)
+	policyRows  = newEncoding("policies", chain.PolicyColumns(), plain, int32Of, plain, plain, plain, plain, timeOf, timeOf, plain, plain, plain, plain)
+	draftRows   = newEncoding("drafts", chain.DraftColumns(), plain, plain, int32Of, plain, plain, plain, plain, timeOf, plain, plain)
+	keyRows     = newEncoding("keys", chain.KeyColumns(), plain, plain, plain, int32Of, booleanOf, timeOf, plain, grantsOf)
+	webhookRows = newEncoding("webhooks", chain.WebhookColumns(), plain, plain, plain, booleanOf, plain, timeOf, plain)
+)
 
 // encoded reads rows of a table, encoded; which is what follows its name in the query.
 func (s *Snapshot) encoded(ctx context.Context, of encoding, each func([]byte) error, which string, args ...any) error {
@@ -140,9 +152,9 @@ func (s *Snapshot) encoded(ctx context.Context, of encoding, each func([]byte) e
 	}, "SELECT "+strings.Join(of.columns, ", ")+" FROM "+of.table+" "+which, args...)
 }
 
-// encodeRow encodes values, each in its form, in whose place they are; those behind the last form as they are.
+// encodeRow encodes values, each in its form.
 func encodeRow(forms []form, values []any) []byte {
-	encoded := slices.Clone(values)
+	encoded := make([]any, len(forms))
 	for i, form := range forms {
 		encoded[i] = encodable(form(values[i]))
 	}
@@ -159,13 +171,13 @@ func encodable(value any) any {
 
 // Rows implements verify.Evidence.
 func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.encoded(ctx, encoding{"checks", chain.CheckColumns(), checkColumns.forms}, each,
+	return s.encoded(ctx, checkRows, each,
 		"WHERE check_id BETWEEN ? AND ? ORDER BY check_id", r.Low[:], r.High[:])
 }
 
 // Violations implements verify.Evidence.
 func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.encoded(ctx, encoding{"violations", chain.ViolationColumns(), violationColumns.forms}, each,
+	return s.encoded(ctx, violationRows, each,
 		"WHERE id BETWEEN ? AND ? ORDER BY id", r.Low[:], r.High[:])
 }
 
@@ -180,7 +192,7 @@ func (s *Snapshot) Steps(ctx context.Context, r verify.Range, each func([]byte) 
 }
 
 func (s *Snapshot) outcomes(ctx context.Context, each func([]byte) error, which string, r verify.Range) error {
-	return s.encoded(ctx, encoding{"outcomes", chain.OutcomeColumns(), outcomeForms()}, each, which, r.Low[:], r.High[:])
+	return s.encoded(ctx, outcomeRows, each, which, r.Low[:], r.High[:])
 }
 
 // IdempotencyKeys implements verify.Evidence.

@@ -1,10 +1,7 @@
 package check
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"maps"
 	"os"
 	"regexp"
@@ -13,9 +10,7 @@ import (
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	apps "k8s.io/api/apps/v1"
@@ -24,167 +19,8 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
-	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
-
-const chartDir = "../helm/spendgate"
-
-// Helm warns of symbolic links, which are intended: the chart has no copy of the
-// rules and the dashboard.
-func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard)
-	os.Exit(m.Run())
-}
-
-// values are the settings of an installation.
-type values = map[string]any
-
-// everything enables all optional parts and sets every value.
-func everything() values {
-	peer := []any{values{"namespaceSelector": values{"matchLabels": values{"team": "edge"}}}}
-	return values{
-		"image":            values{"repository": "registry.internal/spendgate", "tag": "v9"},
-		"imagePullSecrets": []any{values{"name": "registry"}},
-		"trustedProxies":   []any{"10.0.0.0/8", "192.0.2.1"},
-		"networkPolicy":    values{"apiFrom": peer, "operationsFrom": peer, "egressPorts": []any{26379, 6379, 5432}, "webhookPorts": []any{443}},
-		"service":          values{"type": "LoadBalancer", "annotations": values{"a": "b"}},
-		"monitoring": values{
-			"serviceMonitor": values{"enabled": true, "labels": values{"release": "prometheus"}},
-			"rules":          values{"enabled": true, "labels": values{"release": "prometheus"}},
-			"dashboard":      values{"enabled": true},
-			"runbookURL":     "https://runbooks.internal/spendgate/",
-		},
-		"verify":         values{"enabled": true, "textfileDir": "/var/lib/node-exporter"},
-		"podAnnotations": values{"a": "b"},
-		"env": []any{
-			values{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"},
-			values{"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": values{"secretKeyRef": values{"name": "collector", "key": "headers"}}},
-		},
-		"nodeSelector": values{"disk": "ssd"},
-		"tolerations":  []any{values{"key": "money", "operator": "Exists"}},
-		"ingress": values{
-			"enabled": true, "className": "edge", "host": "spend.example.com", "tlsSecretName": "edge-tls", "annotations": values{"a": "b"},
-		},
-		"migrate":           values{"secretName": "spendgate-owner", "serviceRole": "spendgate"},
-		"affinity":          values{"nodeAffinity": values{}},
-		"extraVolumes":      []any{values{"name": "authorities", "configMap": values{"name": "authorities"}}},
-		"extraVolumeMounts": []any{values{"name": "authorities", "mountPath": "/etc/authorities", "readOnly": true}},
-	}
-}
-
-// nothing disables all optional parts.
-func nothing() values {
-	off := func() values { return values{"enabled": false} }
-	return values{"autoscaling": off(), "migrate": off(), "networkPolicy": off(), "preStopSeconds": 0, "replicas": 5}
-}
-
-// manifests are the objects of an installation, by kind and name.
-type manifests map[string]any
-
-// blank returns an empty object of a kind that the chart may make.
-func blank(apiVersion, kind string) any {
-	switch apiVersion + " " + kind {
-	case "apps/v1 Deployment":
-		return &apps.Deployment{}
-	case "autoscaling/v2 HorizontalPodAutoscaler":
-		return &autoscaling.HorizontalPodAutoscaler{}
-	case "batch/v1 CronJob":
-		return &batch.CronJob{}
-	case "batch/v1 Job":
-		return &batch.Job{}
-	case "monitoring.coreos.com/v1 PrometheusRule":
-		return &monitoring.PrometheusRule{}
-	case "monitoring.coreos.com/v1 ServiceMonitor":
-		return &monitoring.ServiceMonitor{}
-	case "networking.k8s.io/v1 Ingress":
-		return &networking.Ingress{}
-	case "networking.k8s.io/v1 NetworkPolicy":
-		return &networking.NetworkPolicy{}
-	case "policy/v1 PodDisruptionBudget":
-		return &policy.PodDisruptionBudget{}
-	case "v1 ConfigMap":
-		return &core.ConfigMap{}
-	case "v1 Service":
-		return &core.Service{}
-	}
-	return nil
-}
-
-func tryRender(release string, v values) (map[string]string, error) {
-	chart, err := loader.Load(chartDir)
-	if err != nil {
-		return nil, err
-	}
-	capabilities := chartutil.DefaultCapabilities.Copy()
-	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"}
-	all, err := chartutil.ToRenderValues(chart, v, chartutil.ReleaseOptions{Name: release, Namespace: "money"}, capabilities)
-	if err != nil {
-		return nil, err
-	}
-	return engine.Render(chart, all)
-}
-
-// render returns an installation's objects, each decoded strictly: a field that
-// Kubernetes does not have, or one given twice, is an error.
-func render(t *testing.T, release string, v values) manifests {
-	t.Helper()
-	files, err := tryRender(release, v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := make(manifests)
-	for path, content := range files {
-		if strings.HasSuffix(path, "NOTES.txt") {
-			continue
-		}
-		for _, document := range regexp.MustCompile(`(?m)^---$`).Split(content, -1) {
-			var head struct {
-				APIVersion string
-				Kind       string
-				Metadata   struct{ Name string }
-			}
-			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
-				t.Fatalf("%s: %v\n%s", path, err, document)
-			}
-			if head.Kind == "" {
-				continue
-			}
-			object := blank(head.APIVersion, head.Kind)
-			if object == nil {
-				t.Fatalf("%s: no type for %s %s", path, head.APIVersion, head.Kind)
-			}
-			if err := decode(document, object); err != nil {
-				t.Errorf("%s: %v\n%s", path, err, document)
-			}
-			if len(head.Metadata.Name) > 63 {
-				t.Errorf("%s: the name %s is too long", path, head.Metadata.Name)
-			}
-			all[head.Kind+" "+head.Metadata.Name] = object
-		}
-	}
-	return all
-}
-
-// decode accepts only fields that Kubernetes has.
-func decode(document string, object any) error {
-	content, err := yaml.YAMLToJSONStrict([]byte(document))
-	if err != nil {
-		return err
-	}
-	strict, err := json.UnmarshalStrict(content, object)
-	return errors.Join(append(strict, err)...)
-}
-
-// get returns an object that must exist.
-func get[T any](t *testing.T, m manifests, name string) *T {
-	t.Helper()
-	object, ok := m[name].(*T)
-	if !ok {
-		t.Fatalf("no %s among %q", name, slices.Sorted(maps.Keys(m)))
-	}
-	return object
-}
 
 func TestChartHasNoFaults(t *testing.T) {
 	for _, v := range []values{nil, everything(), nothing()} {
@@ -200,7 +36,9 @@ func TestChartHasNoFaults(t *testing.T) {
 func TestKinds(t *testing.T) {
 	always := []string{"Deployment spendgate", "PodDisruptionBudget spendgate", "Service spendgate", "Service spendgate-operations"}
 	usual := []string{"HorizontalPodAutoscaler spendgate", "Job spendgate-migrate", "NetworkPolicy spendgate"}
-	optional := []string{"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Ingress spendgate", "PrometheusRule spendgate", "ServiceMonitor spendgate"}
+	optional := []string{
+		"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Ingress spendgate", "PrometheusRule spendgate", "ServiceMonitor spendgate",
+	}
 	for name, c := range map[string]struct {
 		v    values
 		want []string
@@ -301,7 +139,8 @@ func TestPods(t *testing.T) {
 		if strings.HasSuffix(name, "-migrate") {
 			secret = "spendgate-owner" // which nobody else has
 		}
-		if volume := spec.Volumes[0].Secret; volume.SecretName != secret || *volume.DefaultMode != 0o440 || *security.FSGroup != *security.RunAsGroup {
+		if volume := spec.Volumes[0].Secret; volume.SecretName != secret || *volume.DefaultMode != 0o440 ||
+			*security.FSGroup != *security.RunAsGroup {
 			t.Errorf("%s: cannot read its secrets, or others can: %+v", name, volume)
 		}
 		mount := container.VolumeMounts[0]
@@ -316,7 +155,8 @@ func TestPods(t *testing.T) {
 				t.Errorf("%s: %s is a secret and not a file", name, variable.Name)
 			}
 		}
-		if container.Image != "registry.internal/spendgate:v9" || container.Resources.Requests.Cpu().IsZero() || container.Resources.Limits.Memory().IsZero() {
+		if container.Image != "registry.internal/spendgate:v9" || container.Resources.Requests.Cpu().IsZero() ||
+			container.Resources.Limits.Memory().IsZero() {
 			t.Errorf("%s: image %s, resources %+v", name, container.Image, container.Resources)
 		}
 	}
@@ -351,7 +191,8 @@ func TestRolloutFailsNoRequest(t *testing.T) {
 		if *spec.TerminationGracePeriodSeconds < pause+stopsWithin+5 {
 			t.Errorf("%s: is killed after %d s", name, *spec.TerminationGracePeriodSeconds)
 		}
-		if ready := container.ReadinessProbe; ready.HTTPGet.Path != "/readyz" || ready.PeriodSeconds*ready.FailureThreshold >= 3 || ready.TimeoutSeconds <= 2 {
+		if ready := container.ReadinessProbe; ready.HTTPGet.Path != "/readyz" || ready.PeriodSeconds*ready.FailureThreshold >= 3 ||
+			ready.TimeoutSeconds <= 2 {
 			t.Errorf("%s: readiness %+v", name, ready)
 		}
 		for _, probe := range []*core.Probe{container.LivenessProbe, container.StartupProbe} {
@@ -401,7 +242,8 @@ func TestSelectors(t *testing.T) {
 	if scale.Spec.ScaleTargetRef.Name != d.Name || d.Spec.Replicas != nil {
 		t.Errorf("%s is scaled, and %v replicas are set", scale.Spec.ScaleTargetRef.Name, d.Spec.Replicas)
 	}
-	if fixed := get[apps.Deployment](t, render(t, "spendgate", nothing()), "Deployment spendgate"); fixed.Spec.Replicas == nil || *fixed.Spec.Replicas != 5 {
+	fixed := get[apps.Deployment](t, render(t, "spendgate", nothing()), "Deployment spendgate")
+	if fixed.Spec.Replicas == nil || *fixed.Spec.Replicas != 5 {
 		t.Errorf("%v replicas", fixed.Spec.Replicas)
 	}
 }
@@ -467,7 +309,8 @@ func TestMigration(t *testing.T) {
 	if hook := job.Annotations["helm.sh/hook"]; hook != "pre-install,pre-upgrade" {
 		t.Errorf("runs at %s", hook)
 	}
-	if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"migrate"}) || job.Spec.Template.Spec.RestartPolicy != core.RestartPolicyNever {
+	pod := job.Spec.Template.Spec
+	if args := pod.Containers[0].Args; !slices.Equal(args, []string{"migrate"}) || pod.RestartPolicy != core.RestartPolicyNever {
 		t.Errorf("runs %q", args)
 	}
 }
@@ -506,7 +349,8 @@ func TestMonitoring(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := get[core.ConfigMap](t, m, "ConfigMap spendgate-dashboard").Data["spendgate.json"]; strings.TrimSpace(got) != strings.TrimSpace(string(dashboard)) {
+	got := get[core.ConfigMap](t, m, "ConfigMap spendgate-dashboard").Data["spendgate.json"]
+	if strings.TrimSpace(got) != strings.TrimSpace(string(dashboard)) {
 		t.Error("the dashboard is another")
 	}
 }

@@ -32,7 +32,8 @@ func TestCheckpoints(t *testing.T) {
 	if mount < 0 || env["SPENDGATE_CHECKPOINT_FILE"] != node.VolumeMounts[mount].MountPath+"/$(POD_NAME).jsonl" {
 		t.Errorf("no file in a volume: %v, %v", node.VolumeMounts, env)
 	}
-	if env["SPENDGATE_CHECKPOINT_INTERVAL"] != "30s" || env["SPENDGATE_CHECKPOINT_KEY_FILE"] != node.VolumeMounts[0].MountPath+"/checkpoint-key" {
+	if env["SPENDGATE_CHECKPOINT_INTERVAL"] != "30s" ||
+		env["SPENDGATE_CHECKPOINT_KEY_FILE"] != node.VolumeMounts[0].MountPath+"/checkpoint-key" {
 		t.Errorf("settings %v", env)
 	}
 	// A variable is expanded only behind the one that it is made of.
@@ -48,7 +49,8 @@ func TestCheckpoints(t *testing.T) {
 	for _, variable := range signs.Env {
 		env[variable.Name] = variable.Value
 	}
-	if job.Schedule != "5 * * * *" || !slices.Equal(signs.Args, []string{"audit", "checkpoint"}) || env["SPENDGATE_CHECKPOINT_KEY_FILE"] == "" ||
+	if job.Schedule != "5 * * * *" || !slices.Equal(signs.Args, []string{"audit", "checkpoint"}) ||
+		env["SPENDGATE_CHECKPOINT_KEY_FILE"] == "" ||
 		env["SPENDGATE_CHECKPOINT_FILE"] != signs.VolumeMounts[1].MountPath+"/schedule.jsonl" || signs.VolumeMounts[1].ReadOnly {
 		t.Errorf("at %s %q with %v", job.Schedule, signs.Args, env)
 	}

@@ -82,7 +82,8 @@ func TestComposeRoles(t *testing.T) {
 		}
 	}
 	migrate, roles := p.Services["migrate"], p.Services["roles"]
-	if !slices.Equal(migrate.Command, types.ShellCommand{"migrate", "--service", "spendgate"}) || migrate.Restart != "no" || roles.Restart != "no" ||
+	if !slices.Equal(migrate.Command, types.ShellCommand{"migrate", "--service", "spendgate"}) ||
+		migrate.Restart != "no" || roles.Restart != "no" ||
 		migrate.DependsOn["roles"].Condition != types.ServiceConditionCompletedSuccessfully ||
 		roles.DependsOn["postgres"].Condition != types.ServiceConditionHealthy || p.Services["postgres"].HealthCheck == nil {
 		t.Errorf("the schema is made by %+v after %+v", migrate, roles)
@@ -96,7 +97,8 @@ func TestComposeBalancer(t *testing.T) {
 	for i, name := range nodeNames {
 		number := string(rune('1' + i))
 		address := p.Services[name].Networks["fleet"].Ipv4Address
-		if got := *balancer.Environment["NODE"+number]; address == "" || got != address+":8080" || *balancer.Environment["NODE"+number+"_OPS"] != "9090" {
+		if got := *balancer.Environment["NODE"+number]; address == "" || got != address+":8080" ||
+			*balancer.Environment["NODE"+number+"_OPS"] != "9090" {
 			t.Errorf("%s is at %s, haproxy asks %s", name, address, got)
 		}
 		if trusted := *p.Services[name].Environment["SPENDGATE_TRUSTED_PROXIES"]; trusted != balancer.Networks["fleet"].Ipv4Address {
@@ -149,7 +151,8 @@ func TestComposeFiles(t *testing.T) {
 	for _, static := range prometheus.ScrapeConfigs[0].StaticConfigs {
 		targets = append(targets, static.Targets...)
 	}
-	if want := []string{"node1:9090", "node2:9090", "node3:9090"}; !slices.Equal(targets, want) || prometheus.ScrapeConfigs[0].JobName != "spendgate" {
+	if want := []string{"node1:9090", "node2:9090", "node3:9090"}; !slices.Equal(targets, want) ||
+		prometheus.ScrapeConfigs[0].JobName != "spendgate" {
 		t.Errorf("scrapes %q as %s", targets, prometheus.ScrapeConfigs[0].JobName)
 	}
 }
@@ -171,7 +174,9 @@ func TestComposeSecrets(t *testing.T) {
 		}
 		made[name] = strings.TrimSpace(string(content))
 	}
-	for url, of := range map[string]string{"database-url": "spendgate:" + made["service-password"], "owner-url": "spendgate_owner:" + made["owner-password"]} {
+	for url, of := range map[string]string{
+		"database-url": "spendgate:" + made["service-password"], "owner-url": "spendgate_owner:" + made["owner-password"],
+	} {
 		if !strings.HasPrefix(made[url], "postgres://"+of+"@postgres:5432/spendgate") {
 			t.Errorf("%s has another role or password", url)
 		}

@@ -32,7 +32,8 @@ func TestPlacing(t *testing.T) {
 // A digest names the image whatever the tag.
 func TestDigest(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0a", 32)
-	for name, pod := range pods(t, render(t, "spendgate", values{"image": values{"repository": "r/spendgate", "tag": "v9", "digest": digest}})) {
+	image := values{"repository": "r/spendgate", "tag": "v9", "digest": digest}
+	for name, pod := range pods(t, render(t, "spendgate", values{"image": image})) {
 		if image := pod.Spec.Containers[0].Image; image != "r/spendgate@"+digest {
 			t.Errorf("%s: image %s", name, image)
 		}
@@ -48,7 +49,8 @@ func TestIngress(t *testing.T) {
 		spec.TLS[0].Hosts[0] != "spend.example.com" {
 		t.Errorf("got %+v", spec)
 	}
-	if ports := get[core.Service](t, all, "Service "+service.Name).Spec.Ports; len(spec.Rules) != 1 || len(ports) != 1 || ports[0].Name != service.Port.Name ||
+	if ports := get[core.Service](t, all, "Service "+service.Name).Spec.Ports; len(spec.Rules) != 1 || len(ports) != 1 ||
+		ports[0].Name != service.Port.Name ||
 		ports[0].TargetPort.StrVal != "http" {
 		t.Errorf("leads to %+v", service)
 	}

@@ -15,11 +15,13 @@ import (
 // the public key, and neither the secret one nor a right to write them.
 func TestVerifySchedule(t *testing.T) {
 	job := get[batch.CronJob](t, render(t, "spendgate", values{
-		"checkpoints": values{"claim": "proofs"}, "verify": values{"enabled": true, "publicKey": "PUBLIC", "textfileDir": "/metrics", "schedule": "0 4 * * *"},
+		"checkpoints": values{"claim": "proofs"},
+		"verify":      values{"enabled": true, "publicKey": "PUBLIC", "textfileDir": "/metrics", "schedule": "0 4 * * *"},
 	}), "CronJob spendgate-verify")
 	pod := job.Spec.JobTemplate.Spec.Template
 	container := pod.Spec.Containers[0]
-	if job.Spec.Schedule != "0 4 * * *" || job.Spec.ConcurrencyPolicy != batch.ForbidConcurrent || pod.Spec.RestartPolicy != core.RestartPolicyNever {
+	if job.Spec.Schedule != "0 4 * * *" || job.Spec.ConcurrencyPolicy != batch.ForbidConcurrent ||
+		pod.Spec.RestartPolicy != core.RestartPolicyNever {
 		t.Errorf("runs %q, %q, %q", job.Spec.Schedule, job.Spec.ConcurrencyPolicy, pod.Spec.RestartPolicy)
 	}
 	mounts := make(map[string]core.VolumeMount)

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
 
+	"spendgate/config"
 	"spendgate/hotpath/console"
 )
 
@@ -121,14 +121,9 @@ func local(x *exchange) bool {
 		return false
 	}
 	host := string(h.Host())
-	if u, err := url.Parse("http://" + host); err != nil || !loopbackName(u.Hostname()) {
+	if u, err := url.Parse("http://" + host); err != nil || !config.IsLoopback(u.Hostname()) {
 		return false
 	}
 	origin := string(h.Peek(fasthttp.HeaderOrigin))
 	return origin == "" || origin == "http://"+host
-}
-
-func loopbackName(name string) bool {
-	address, err := netip.ParseAddr(name)
-	return strings.EqualFold(name, "localhost") || err == nil && address.IsLoopback()
 }

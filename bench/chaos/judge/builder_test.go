@@ -199,3 +199,11 @@ func (s *builder) judged(t *testing.T) []judge.Finding {
 	}
 	return findings
 }
+
+// decidedBy adds a check decided by an older version of the policy.
+func (s *builder) decidedBy(version int) {
+	policies := s.Policies
+	s.Policies = s.Policies[:version]
+	s.decided(action{to: "a", amount: "10"})
+	s.Policies = policies
+}

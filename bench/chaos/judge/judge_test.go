@@ -383,14 +383,6 @@ func TestViolated(t *testing.T) {
 	}
 }
 
-// decidedBy adds a check decided by an older version of the policy.
-func (s *builder) decidedBy(version int) {
-	policies := s.Policies
-	s.Policies = s.Policies[:version]
-	s.decided(action{to: "a", amount: "10"})
-	s.Policies = policies
-}
-
 // What is not JSON is no history.
 func TestUnreadable(t *testing.T) {
 	if _, err := judge.Read(strings.NewReader(`{"ops":`)); err == nil {

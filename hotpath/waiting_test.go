@@ -1,0 +1,201 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+)
+
+// G7: windows are lost, or the configuration changed, and the store hangs. No
+// check waits for another one's turn to find that out.
+func TestBlindChecksDoNotQueue(t *testing.T) {
+	hang := func(ctx context.Context) error { <-ctx.Done(); return audit.ErrUnavailable }
+	blind := func(t *testing.T, f *fleet, node int) {
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				started := time.Now()
+				o := f.check(node, refundOf(t, "10", fmt.Sprint("c", i)))
+				if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+					t.Errorf("after %s: %s", took, o)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	t.Run("windows lost", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t, embeddedBackend(), 1)
+		f.check(0, refundOf(t, "1", "warm"))
+		f.nodes[0].faults.epoch = hang
+		f.flush()
+		blind(t, f, 0)
+	})
+	t.Run("configuration changed", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t, embeddedBackend(), 2)
+		f.check(1, refundOf(t, "1", "warm"))
+		f.post(0, "p", plainRules)
+		f.nodes[1].faults.config = hang
+		blind(t, f, 1)
+	})
+}
+
+// G7: identical checks wait for one whose store hangs, or fails slowly, or only
+// does not commit, as without its synchronous standby. None is answered later
+// than 2 s.
+func TestWaitersAreRefusedInTime(t *testing.T) {
+	hang := func(ctx context.Context) error {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest)
+	}
+	hangs := func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+	}
+	for name, commit := range map[string]commitFault{
+		"the store hangs": hangs,
+		"commits hang":    hangs,
+		"commits fail slowly": func(context.Context, []*spend.Check, realCommit) error {
+			time.Sleep(900 * time.Millisecond)
+			return fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, embeddedBackend(), 1)
+			f.check(0, refundOf(t, "1", "warm"))
+			s := f.nodes[0].faults
+			s.onCommit(commit)
+			switch name {
+			case "the store hangs":
+				s.epoch, s.config, s.reads, s.fence = hang, hang, hang, hang
+			case "commits hang":
+				s.fence = hang // it waits for the commit
+			}
+			var wg sync.WaitGroup
+			for i := range 6 {
+				wg.Go(func() {
+					started := time.Now()
+					o := f.check(0, refundOf(t, "10", "c"))
+					if took := time.Since(started); took > 2*time.Second || o.err == nil {
+						t.Errorf("check %d after %s: %s", i, took, o)
+					}
+				})
+			}
+			wg.Wait()
+			s.onCommit(nil)
+		})
+	}
+}
+
+// Checks that waited long for a stopped node's claim are late already. They
+// still wait for the one among them that takes it over.
+func TestLateWaitersMeetTheTakeover(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, embeddedBackend(), 2)
+	action := refundOf(t, "10", "c")
+	held, release := f.nodes[0].holdCommit(nil)
+	var stopped, waiting sync.WaitGroup
+	stopped.Go(func() { f.check(0, action) })
+	<-held
+	f.nodes[1].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+		time.Sleep(100 * time.Millisecond) // the others meet its flight
+		return commit(ctx, checks)
+	})
+	outcomes := make([]outcome, 4)
+	for i := range outcomes {
+		waiting.Go(func() { outcomes[i] = f.check(1, action) })
+	}
+	waiting.Wait()
+	release()
+	stopped.Wait()
+	onePass(t, f, outcomes)
+}
+
+// G7: checks are in the queue behind a commit that hangs. Its outcome is given
+// up, and with it the node's chain: they are claimed again, and are not
+// answered later for that. Either the whole store hangs, or commits alone, as
+// behind a lock of one of their tables.
+func TestQueuedChecksAreRefusedInTime(t *testing.T) {
+	t.Run("all hangs", func(t *testing.T) { queuedChecksAreRefusedInTime(t, true) })
+	t.Run("commits hang", func(t *testing.T) { queuedChecksAreRefusedInTime(t, false) })
+}
+
+func queuedChecksAreRefusedInTime(t *testing.T, all bool) {
+	t.Parallel()
+	f := newFleet(t, embeddedBackend(), 1)
+	f.check(0, refundOf(t, "1", "warm"))
+	s := f.nodes[0].faults
+	if all {
+		hang := func(ctx context.Context) error { <-ctx.Done(); return audit.ErrUnavailable }
+		s.epoch, s.config, s.reads, s.fence = hang, hang, hang, hang
+	}
+	hangs := make(chan struct{}, 64)
+	s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+		hangs <- struct{}{}
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+	})
+	var wg sync.WaitGroup
+	check := func(counterparty string) {
+		started := time.Now()
+		o := f.check(0, refundOf(t, "10", counterparty))
+		if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+			t.Errorf("%s after %s: %s", counterparty, took, o)
+		}
+	}
+	wg.Go(func() { check("first") })
+	<-hangs
+	for i := range 6 {
+		wg.Go(func() { check(fmt.Sprint("c", i)) })
+	}
+	wg.Wait()
+	s.onCommit(nil)
+}
+
+// One key, one fingerprint, one node: A owns k and waits for an f that B has
+// let go, while B waits for A's k. Neither may wait for the other.
+func TestNoWaitingCycle(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	o := f.mini.Options()
+	p := newProxy(t, &o)
+	f.nodes = append(f.nodes, f.start(o, true)) // node 1 is 3 ms from Redis
+	for round := range 8 {
+		p.delay.Store(0)
+		f.check(1, refundOf(t, "1", fmt.Sprint("warm", round)))
+		p.delay.Store(int64(3 * time.Millisecond))
+		action := refundOf(t, "10", fmt.Sprint("c", round))
+		mine := keyed(action, fmt.Sprint("k", round))
+		held, fail := f.nodes[0].holdCommit(fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest))
+		var wg sync.WaitGroup
+		wg.Go(func() { f.check(0, action) }) // holds f, and will fail
+		<-held
+		send := func(who string) {
+			wg.Go(func() {
+				started := time.Now()
+				if o := f.check(1, mine); o.err != nil || time.Since(started) > 2*time.Second {
+					t.Errorf("round %d, %s after %s: %s", round, who, time.Since(started), o)
+				}
+			})
+		}
+		send("A")
+		time.Sleep(60 * time.Millisecond) // A owns k and looks at f
+		fail()
+		for i := range 12 {
+			send(fmt.Sprint("B", i))
+			time.Sleep(2 * time.Millisecond)
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+}
