@@ -21,7 +21,7 @@ type Approvals interface {
 	// Decide records a person's decision (S44): the count, the separation and the
 	// decision are one transaction, and a use waits for it. It raises the generation
 	// and records a change.
-	Decide(ctx context.Context, d DecisionRequest) (DecisionResult, error)
+	Decide(ctx context.Context, d ApprovalDecisionRequest) (DecisionResult, error)
 	// ExpireApprovals records of each approval that has expired that it has, once:
 	// from then on it is expired whatever the clock says. Any node may call it at any
 	// time, and some node must every few seconds. It returns since when the approval is
@@ -142,9 +142,9 @@ type ApprovalQuery struct {
 	Bounds
 }
 
-// DecisionRequest is a decision to be recorded. A store that has the key of By
+// ApprovalDecisionRequest is a decision to be recorded. A store that has the key of By
 // takes its principal, its owner and its groups as they are then.
-type DecisionRequest struct {
+type ApprovalDecisionRequest struct {
 	ApprovalID spend.ID
 	Approves   bool
 	ActionHash spend.Hash
@@ -157,7 +157,7 @@ type DecisionRequest struct {
 	Email      string
 }
 
-// DecisionResult is what became of a DecisionRequest.
+// DecisionResult is what became of a ApprovalDecisionRequest.
 type DecisionResult string
 
 // The results. Any other is the status for which the decision was not recorded.
@@ -219,7 +219,7 @@ func (a *Approval) SetStatus(now time.Time) {
 
 // Takes returns what becomes of a decision about the approval, which is nil if
 // there is none (S44, S62, S79).
-func (a *Approval) Takes(d DecisionRequest) DecisionResult {
+func (a *Approval) Takes(d ApprovalDecisionRequest) DecisionResult {
 	if a == nil {
 		return DecisionResult(ApprovalAbsent)
 	}
@@ -270,7 +270,7 @@ func (a *Approval) Refuses(c *spend.Check) *ApprovalError {
 }
 
 // ChangeOfApproval returns the record of a decision, without its head.
-func ChangeOfApproval(d *DecisionRequest, generation int64, at time.Time) Change {
+func ChangeOfApproval(d *ApprovalDecisionRequest, generation int64, at time.Time) Change {
 	kind := ApprovalDenial
 	if d.Approves {
 		kind = ApprovalGiven

@@ -114,7 +114,7 @@ func missingOf(asked *spend.ApprovalRequest, matched func() *matching) (lacks Mi
 
 // Completes reports whether the decision completes what is asked of groups, by the
 // decisions so far. Approvals without groups count.
-func (a *Approval) Completes(d DecisionRequest) bool {
+func (a *Approval) Completes(d ApprovalDecisionRequest) bool {
 	if !d.Approves || a.Check.Approval.From == nil {
 		return false
 	}

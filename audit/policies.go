@@ -44,7 +44,7 @@ type Policy struct {
 	UpdatedAt   time.Time
 	// Budgets are since when each of its budgets counts, by rule_id. CreatePolicy
 	// fills them in.
-	Budgets map[string]BudgetSince
+	Budgets map[string]spend.BudgetSince
 	// Note is what its author says of the version: no part of it, and kept with the
 	// record of the change. Only CreatePolicy takes it and PolicyVersions return it.
 	Note    string
@@ -107,14 +107,6 @@ func (p *PolicyPage) Complete(made []VersionMade) {
 	}
 }
 
-// BudgetSince says since when a budget counts: since the first of the versions,
-// up to this one, in which it is the same (S37).
-type BudgetSince struct {
-	Identity spend.Hash // of what makes it the same
-	Version  int
-	At       time.Time // when that version was created
-}
-
 // NewBudgets are the budgets of a new version of a policy.
 type NewBudgets struct {
 	// Identities has by rule_id what makes each the same: one that has any of them in
@@ -126,16 +118,16 @@ type NewBudgets struct {
 
 // CountSince returns since when the budgets of a new version count, by rule_id: those
 // that are the same in the version before go on.
-func CountSince(identities map[string][]spend.Hash, previous map[string]BudgetSince, version int, at time.Time) map[string]BudgetSince {
+func CountSince(identities map[string][]spend.Hash, previous map[string]spend.BudgetSince, version int, at time.Time) map[string]spend.BudgetSince {
 	if len(identities) == 0 {
 		return nil
 	}
-	counted := make(map[string]BudgetSince, len(identities))
+	counted := make(map[string]spend.BudgetSince, len(identities))
 	for id, own := range identities {
 		if before, ok := previous[id]; ok && slices.Contains(own, before.Identity) {
 			counted[id] = before
 		} else {
-			counted[id] = BudgetSince{own[0], version, at}
+			counted[id] = spend.BudgetSince{own[0], version, at}
 		}
 	}
 	return counted
@@ -143,7 +135,7 @@ func CountSince(identities map[string][]spend.Hash, previous map[string]BudgetSi
 
 // EndedBudgets returns the rule_ids of the budgets that do not go on in the next
 // version, sorted.
-func EndedBudgets(next, previous map[string]BudgetSince) (ended []string) {
+func EndedBudgets(next, previous map[string]spend.BudgetSince) (ended []string) {
 	for id, before := range previous {
 		if next[id].Version != before.Version {
 			ended = append(ended, id)
@@ -155,7 +147,7 @@ func EndedBudgets(next, previous map[string]BudgetSince) (ended []string) {
 
 // Refuse fails with a *NotEndedError or a *BudgetsInUseError if the new version is to be
 // refused, given which budgets are in use. PostgreSQL does that itself (create_policy).
-func (b *NewBudgets) Refuse(next, previous map[string]BudgetSince, inUse func(ruleID string) (bool, error)) error {
+func (b *NewBudgets) Refuse(next, previous map[string]spend.BudgetSince, inUse func(ruleID string) (bool, error)) error {
 	ended := EndedBudgets(next, previous)
 	var others, used []string
 	for _, id := range b.Drop {
@@ -198,7 +190,7 @@ type NotEndedError struct{ RuleIDs []string } // as they were given
 
 func (e *NotEndedError) Error() string { return fmt.Sprintf("no budgets %q end", e.RuleIDs) }
 
-// sinceText is a BudgetSince as a policy's row keeps it.
+// sinceText is a spend.BudgetSince as a policy's row keeps it.
 type sinceText struct {
 	Identity string `json:"identity"` // hexadecimal
 	Version  int    `json:"version"`
@@ -207,7 +199,7 @@ type sinceText struct {
 
 // BudgetsText returns since when a policy's budgets count as its row keeps that,
 // JSON; empty when it has none.
-func BudgetsText(budgets map[string]BudgetSince) string {
+func BudgetsText(budgets map[string]spend.BudgetSince) string {
 	if len(budgets) == 0 {
 		return ""
 	}
@@ -219,7 +211,7 @@ func BudgetsText(budgets map[string]BudgetSince) string {
 }
 
 // ParseBudgets is the inverse of BudgetsText.
-func ParseBudgets(text string) (map[string]BudgetSince, error) {
+func ParseBudgets(text string) (map[string]spend.BudgetSince, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -227,13 +219,13 @@ func ParseBudgets(text string) (map[string]BudgetSince, error) {
 	if err := json.Unmarshal([]byte(text), &kept); err != nil {
 		return nil, fmt.Errorf("cannot read the budgets of a policy: %w", err)
 	}
-	budgets := make(map[string]BudgetSince, len(kept))
+	budgets := make(map[string]spend.BudgetSince, len(kept))
 	for id, k := range kept {
 		identity, err := hex.DecodeString(k.Identity)
 		if err != nil || len(identity) != len(spend.Hash{}) {
 			return nil, fmt.Errorf("cannot read the budgets of a policy: %q identifies none", k.Identity)
 		}
-		budgets[id] = BudgetSince{spend.Hash(identity), k.Version, time.UnixMilli(k.AtMS).UTC()}
+		budgets[id] = spend.BudgetSince{spend.Hash(identity), k.Version, time.UnixMilli(k.AtMS).UTC()}
 	}
 	return budgets, nil
 }

@@ -121,7 +121,7 @@ func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate 
 // is then. Replayed: it was recorded before. Errors: ErrApprovalNotFound,
 // ErrOwnRequest, ErrApprovedAlready, ErrNoGroup, ErrAuthorExcluded, *NotPendingError, *audit.ApprovalError of another action.
 func (a *Authorizer) DecideApproval(
-	ctx context.Context, access Access, by audit.Actor, d audit.DecisionRequest,
+	ctx context.Context, access Access, by audit.Actor, d audit.ApprovalDecisionRequest,
 ) (decided *audit.Approval, replayed bool, err error) {
 	if _, err := a.Approval(ctx, access, d.ApprovalID); err != nil {
 		return nil, false, err
@@ -176,7 +176,7 @@ func (a *Authorizer) ApprovalsWaitingFor(ctx context.Context, access Access, q a
 	if access.key == nil || !access.key.scopes.Has(spend.ApprovalsDecide) {
 		return page, nil
 	}
-	d := audit.DecisionRequest{
+	d := audit.ApprovalDecisionRequest{
 		Approves: true, By: audit.Actor{KeyID: access.keyID(), Principal: access.principal()}, Owner: access.key.Grants.Owner,
 		Groups: access.key.Grants.Groups,
 	}

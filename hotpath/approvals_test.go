@@ -41,7 +41,7 @@ func (f *fleet) asked(a spend.Action) *audit.Approval {
 }
 
 func (f *fleet) decide(a *audit.Approval, name string, approves bool) error {
-	_, _, err := f.nodes[len(f.nodes)-1].DecideApproval(f.t.Context(), approver(name), audit.Actor{}, audit.DecisionRequest{
+	_, _, err := f.nodes[len(f.nodes)-1].DecideApproval(f.t.Context(), approver(name), audit.Actor{}, audit.ApprovalDecisionRequest{
 		ApprovalID: a.Check.ID, Approves: approves, ActionHash: a.Check.Approval.ActionHash,
 	})
 	return err

@@ -252,13 +252,7 @@ func (c *catalog) compile(policyID string, version int) (*policy.Program, error)
 		return nil, fmt.Errorf("stored policy %s version %d does not compile: %w", stored.PolicyID, stored.Version, err)
 	}
 	p.SetRedeemTerms(stored.Redeem)
-	if stored.Budgets != nil {
-		since := make(map[string]policy.BudgetSince, len(stored.Budgets))
-		for id, b := range stored.Budgets {
-			since[id] = policy.BudgetSince{Version: b.Version, At: b.At}
-		}
-		p.CountSince(since)
-	}
+	p.CountSince(stored.Budgets)
 	return p, nil
 }
 

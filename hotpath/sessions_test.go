@@ -105,7 +105,7 @@ func TestSessionsDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _, err = n.DecideApproval(ctx, access, audit.Actor{RequestID: "r"}, audit.DecisionRequest{
+			_, _, err = n.DecideApproval(ctx, access, audit.Actor{RequestID: "r"}, audit.ApprovalDecisionRequest{
 				ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash,
 			})
 			return err
@@ -124,7 +124,7 @@ func TestSessionsDecide(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err = n.DecideApproval(ctx, access, audit.Actor{},
-			audit.DecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
+			audit.ApprovalDecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
 		if !errors.Is(err, hotpath.ErrApprovedAlready) {
 			t.Errorf("key %s approved as a second person: %v", k.ID.Text(spend.PrefixKey), err)
 		}
@@ -161,7 +161,7 @@ func TestSessionsAsk(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err = n.DecideApproval(ctx, access, audit.Actor{},
-			audit.DecisionRequest{ApprovalID: answer.Check.ID, Approves: true, ActionHash: answer.Check.Approval.ActionHash})
+			audit.ApprovalDecisionRequest{ApprovalID: answer.Check.ID, Approves: true, ActionHash: answer.Check.Approval.ActionHash})
 		if !errors.Is(err, hotpath.ErrOwnRequest) {
 			t.Errorf("ana decides what she asked for: %v", err)
 		}
@@ -256,7 +256,7 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 			approval := f.asked(refundOf(t, "60", name))
 			decide := func(by hotpath.Access) error {
 				_, _, err := n.DecideApproval(ctx, by, audit.Actor{},
-					audit.DecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
+					audit.ApprovalDecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
 				return err
 			}
 			if err := decide(c.same); !errors.Is(err, hotpath.ErrAuthorExcluded) {

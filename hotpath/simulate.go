@@ -89,11 +89,7 @@ func (a *Authorizer) tried(ctx context.Context, t Trial) (*policy.Program, error
 	if err := t.Faults.Err(); err != nil {
 		return nil, err
 	}
-	since := make(map[string]policy.BudgetSince)
-	for id, s := range audit.CountSince(p.BudgetIdentities(), live.Budgets, live.Version+1, a.now()) {
-		since[id] = policy.BudgetSince{Version: s.Version, At: s.At}
-	}
-	p.CountSince(since)
+	p.CountSince(audit.CountSince(p.BudgetIdentities(), live.Budgets, live.Version+1, a.now()))
 	return p, nil
 }
 

@@ -32,14 +32,14 @@ func using(f spend.Fence, asked *spend.Check) *spend.Check {
 	return c
 }
 
-func decision(asked *spend.Check, principal string, approves bool) audit.DecisionRequest {
-	return audit.DecisionRequest{
+func decision(asked *spend.Check, principal string, approves bool) audit.ApprovalDecisionRequest {
+	return audit.ApprovalDecisionRequest{
 		ApprovalID: asked.ID, Approves: approves, ActionHash: asked.Approval.ActionHash, Note: "seen – ゼロ",
 		By: audit.Actor{KeyID: "key_of_" + principal, Principal: principal, RequestID: "req_0123456789ab", Address: "192.0.2.1"},
 	}
 }
 
-func mustDecide(t *testing.T, s Subject, d audit.DecisionRequest, want audit.DecisionResult) {
+func mustDecide(t *testing.T, s Subject, d audit.ApprovalDecisionRequest, want audit.DecisionResult) {
 	t.Helper()
 	if got, err := s.Decide(t.Context(), d); err != nil || got != want {
 		t.Errorf("%s by %s: got %q, %v; want %q", map[bool]string{true: "approval", false: "denial"}[d.Approves], d.By.Principal, got, err, want)
@@ -186,7 +186,7 @@ func approvalParties(t *testing.T, s Subject) {
 			t.Fatal(err)
 		}
 	}
-	by := func(asked *spend.Check, k *audit.Key, approves bool) audit.DecisionRequest {
+	by := func(asked *spend.Check, k *audit.Key, approves bool) audit.ApprovalDecisionRequest {
 		d := decision(asked, "as the node remembers it", approves)
 		d.By.KeyID = k.ID.Text(spend.PrefixKey)
 		return d

@@ -274,7 +274,7 @@ func principalsExpire(t *testing.T, s Subject) {
 func budgetsCountSince(t *testing.T, s Subject) {
 	ctx := t.Context()
 	type identities = map[string][]spend.Hash
-	create := func(given identities, at time.Time) map[string]audit.BudgetSince {
+	create := func(given identities, at time.Time) map[string]spend.BudgetSince {
 		t.Helper()
 		p := newPolicy("refunds")
 		must(t, s.CreatePolicy(ctx, actor(), p, audit.NewBudgets{Identities: given}, at))
@@ -284,19 +284,19 @@ func budgetsCountSince(t *testing.T, s Subject) {
 		}
 		return p.Budgets
 	}
-	day := func(version int, b byte) audit.BudgetSince {
-		return audit.BudgetSince{Identity: spend.Hash{b}, Version: version, At: epochStart.Add(time.Duration(version) * time.Hour)}
+	day := func(version int, b byte) spend.BudgetSince {
+		return spend.BudgetSince{Identity: spend.Hash{b}, Version: version, At: epochStart.Add(time.Duration(version) * time.Hour)}
 	}
 	for version, c := range []struct {
 		given identities
-		want  map[string]audit.BudgetSince
+		want  map[string]spend.BudgetSince
 	}{
 		{nil, nil},
-		{identities{"a": {{1}}, `b"`: {{2}}}, map[string]audit.BudgetSince{"a": day(1, 1), `b"`: day(1, 2)}},
-		{identities{"a": {{1}}, `b"`: {{3}}}, map[string]audit.BudgetSince{"a": day(1, 1), `b"`: day(2, 3)}},
-		{identities{`b"`: {{3}}}, map[string]audit.BudgetSince{`b"`: day(2, 3)}},
-		{identities{"a": {{1}}, `b"`: {{4}, {3}}}, map[string]audit.BudgetSince{"a": day(4, 1), `b"`: day(2, 3)}},
-		{identities{"a": {{5}, {6}}, `b"`: {{3}, {4}}}, map[string]audit.BudgetSince{"a": day(5, 5), `b"`: day(2, 3)}},
+		{identities{"a": {{1}}, `b"`: {{2}}}, map[string]spend.BudgetSince{"a": day(1, 1), `b"`: day(1, 2)}},
+		{identities{"a": {{1}}, `b"`: {{3}}}, map[string]spend.BudgetSince{"a": day(1, 1), `b"`: day(2, 3)}},
+		{identities{`b"`: {{3}}}, map[string]spend.BudgetSince{`b"`: day(2, 3)}},
+		{identities{"a": {{1}}, `b"`: {{4}, {3}}}, map[string]spend.BudgetSince{"a": day(4, 1), `b"`: day(2, 3)}},
+		{identities{"a": {{5}, {6}}, `b"`: {{3}, {4}}}, map[string]spend.BudgetSince{"a": day(5, 5), `b"`: day(2, 3)}},
 	} {
 		for id, want := range c.want { // versions begin at 1
 			want.Version++

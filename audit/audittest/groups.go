@@ -53,7 +53,7 @@ func (m members) patch(t *testing.T, name string, groups ...string) {
 }
 
 // by is somebody's decision, sent by a node that knows nothing of their groups.
-func (m members) by(asked *spend.Check, name string, approves bool) audit.DecisionRequest {
+func (m members) by(asked *spend.Check, name string, approves bool) audit.ApprovalDecisionRequest {
 	d := decision(asked, name, approves)
 	d.By.KeyID = m.keys[name].ID.Text(spend.PrefixKey)
 	return d

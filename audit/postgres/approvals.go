@@ -216,7 +216,7 @@ const decisionStale audit.DecisionResult = "stale"
 
 // Decide implements audit.Approvals. Names are compared here alone, by one
 // algorithm: decide_approval proves that what was compared is still so.
-func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (result audit.DecisionResult, err error) {
+func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.DecisionResult, err error) {
 	for {
 		all, err := s.Approvals(ctx, []spend.ID{d.ApprovalID})
 		if err != nil {

@@ -48,7 +48,7 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 	doing := fmt.Sprintf("cannot promote the draft of policy %q", p.PolicyID)
 	var version int
 	var createdMS int64
-	var budgets map[string]audit.BudgetSince
+	var budgets map[string]spend.BudgetSince
 	var forced bool
 	err := s.reviewed(ctx, p.PolicyID, func(r *audit.Review, seen *seenReview) error {
 		seen.Missing = r.Missing(p.Budgets.Drop).People()

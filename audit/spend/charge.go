@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -53,6 +54,14 @@ func SubjectOf(values ...string) string {
 		b, _ = jsontext.AppendQuote(b, value) // it is valid UTF-8
 	}
 	return string(append(b, ']'))
+}
+
+// BudgetSince says since when a budget counts: since the first of the versions,
+// up to this one, in which it is the same (S37).
+type BudgetSince struct {
+	Identity Hash // of what makes it the same
+	Version  int
+	At       time.Time // when that version was created
 }
 
 // Charge is what a check takes from one counter if it is allowed, and the

@@ -89,7 +89,7 @@ func createPolicy(tx *sql.Tx, by audit.Actor, p newVersion, now time.Time) (*aud
 
 // countSince returns the budgets of a new version: those that are the same in the
 // version before go on counting, and no other is in use unless it is dropped (S63).
-func countSince(tx *sql.Tx, p *audit.Policy, b audit.NewBudgets) (map[string]audit.BudgetSince, error) {
+func countSince(tx *sql.Tx, p *audit.Policy, b audit.NewBudgets) (map[string]spend.BudgetSince, error) {
 	var text sql.NullString
 	err := tx.QueryRow("SELECT budgets FROM policies WHERE policy_id = ? AND version = ?", p.PolicyID, p.Version-1).Scan(&text)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

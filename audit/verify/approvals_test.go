@@ -85,7 +85,7 @@ func (tr *approvalTrail) using(asked *spend.Check) *spend.Check {
 // decide returns the number of the change.
 func (tr *approvalTrail) decide(c *spend.Check, principal string, approves bool) int {
 	tr.t.Helper()
-	outcome, err := tr.store.Decide(tr.t.Context(), audit.DecisionRequest{
+	outcome, err := tr.store.Decide(tr.t.Context(), audit.ApprovalDecisionRequest{
 		ApprovalID: c.ID, Approves: approves, ActionHash: c.Approval.ActionHash, Note: "seen",
 		By: audit.Actor{KeyID: "key_of_" + principal, Principal: principal}, Owner: principal + "'s team", Name: principal, Email: principal +
 			"@example.com",

@@ -213,7 +213,7 @@ func (w *changeWalk) countSince(p PolicyVersion, fields [][]byte) {
 	}
 }
 
-func identitiesOf(budgets map[string]audit.BudgetSince) map[string][]spend.Hash {
+func identitiesOf(budgets map[string]spend.BudgetSince) map[string][]spend.Hash {
 	identities := make(map[string][]spend.Hash, len(budgets))
 	for id, b := range budgets {
 		identities[id] = []spend.Hash{b.Identity}
@@ -224,5 +224,5 @@ func identitiesOf(budgets map[string]audit.BudgetSince) map[string][]spend.Hash 
 // versionBudgets are the budgets of a policy's version.
 type versionBudgets struct {
 	version int
-	budgets map[string]audit.BudgetSince
+	budgets map[string]spend.BudgetSince
 }

@@ -28,7 +28,7 @@ func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) bool {
 	switch {
 	case a.ByGroups && said.asks != nil:
 		so := audit.Approval{Check: &spend.Check{Approval: said.asks}, Decisions: r.decided}
-		completes = so.Completes(audit.DecisionRequest{Approves: true, Groups: c.groups})
+		completes = so.Completes(audit.ApprovalDecisionRequest{Approves: true, Groups: c.groups})
 	case a.ByGroups:
 		completes = c.completes
 	}

@@ -71,7 +71,7 @@ func TestTamperedGroups(t *testing.T) {
 	}
 	decide := func(c *spend.Check, keyID, principal string, approves bool, want audit.DecisionResult) int {
 		t.Helper()
-		outcome, err := tr.store.Decide(t.Context(), audit.DecisionRequest{
+		outcome, err := tr.store.Decide(t.Context(), audit.ApprovalDecisionRequest{
 			ApprovalID: c.ID, Approves: approves, ActionHash: c.Approval.ActionHash, By: audit.Actor{KeyID: keyID, Principal: principal},
 		})
 		if err != nil || outcome != want {

@@ -94,7 +94,7 @@ func (w *changeWalk) succeed(policyID string, at time.Time) {
 
 // limit notes the limits that a version of a policy has. Its text is as it was sent: numbers
 // may be spelt in any way, and what is no number, null or blank, is no limit (S4, S8).
-func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]audit.BudgetSince, at time.Time) {
+func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]spend.BudgetSince, at time.Time) {
 	var all []struct {
 		ID         string `json:"rule_id"`
 		Parameters struct {

@@ -137,7 +137,7 @@ func (f *simulation) decide(r *rand.Rand, nodes []*simNode, c *spend.Check, who 
 	access := hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Approver, Principal: who}})
 	for range 3 {
 		n := nodes[r.IntN(len(nodes))]
-		_, _, err := n.DecideApproval(context.Background(), access, audit.Actor{}, audit.DecisionRequest{
+		_, _, err := n.DecideApproval(context.Background(), access, audit.Actor{}, audit.ApprovalDecisionRequest{
 			ApprovalID: c.ID, Approves: approves, ActionHash: c.Approval.ActionHash,
 		})
 		f.mu.Lock()

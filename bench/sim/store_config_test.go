@@ -33,7 +33,7 @@ func (m *memory) createPolicy(by audit.Actor, p *audit.Policy, b audit.NewBudget
 	if len(versions) > 0 {
 		p.CreatedAt = versions[0].CreatedAt
 	}
-	var previous map[string]audit.BudgetSince
+	var previous map[string]spend.BudgetSince
 	if len(versions) > 0 {
 		previous = versions[len(versions)-1].Budgets
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
 )
 
@@ -30,10 +31,6 @@ func WarmUp(p *policy.Program, from time.Time) time.Time {
 // CountSince has the budgets of a candidate go on counting what the budgets of the version in
 // force counted that mean the same (S37), and all others count since the policy was
 // made: they are warmed up by what they would have counted.
-func CountSince(p *policy.Program, inForce map[string]audit.BudgetSince, created time.Time) {
-	since := make(map[string]policy.BudgetSince)
-	for id, s := range audit.CountSince(p.BudgetIdentities(), inForce, 0, created) {
-		since[id] = policy.BudgetSince{Version: s.Version, At: s.At}
-	}
-	p.CountSince(since)
+func CountSince(p *policy.Program, inForce map[string]spend.BudgetSince, created time.Time) {
+	p.CountSince(audit.CountSince(p.BudgetIdentities(), inForce, 0, created))
 }

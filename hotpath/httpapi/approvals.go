@@ -97,7 +97,7 @@ func (a *API) postApprove(x *exchange) error { return a.decide(x, true) }
 func (a *API) postDeny(x *exchange) error { return a.decide(x, false) }
 
 func (a *API) decide(x *exchange, approves bool) error {
-	d := audit.DecisionRequest{Approves: approves}
+	d := audit.ApprovalDecisionRequest{Approves: approves}
 	if err := x.decode(func(r *reader) error { return decodeDecision(r, &d) }); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (a *API) decide(x *exchange, approves bool) error {
 
 // decodeDecision reads the body of a decision. A text that is no hash becomes the zero
 // hash, which no action has.
-func decodeDecision(r *reader, d *audit.DecisionRequest) error {
+func decodeDecision(r *reader, d *audit.ApprovalDecisionRequest) error {
 	given := false
 	for r.next() {
 		switch r.name {

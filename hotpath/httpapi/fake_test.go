@@ -114,7 +114,7 @@ func (f *fake) AwaitApproval(context.Context, hotpath.Access, spend.ID, time.Dur
 	return nil, false, hotpath.ErrApprovalNotFound
 }
 
-func (f *fake) DecideApproval(context.Context, hotpath.Access, audit.Actor, audit.DecisionRequest) (*audit.Approval, bool, error) {
+func (f *fake) DecideApproval(context.Context, hotpath.Access, audit.Actor, audit.ApprovalDecisionRequest) (*audit.Approval, bool, error) {
 	return nil, false, hotpath.ErrApprovalNotFound
 }
 

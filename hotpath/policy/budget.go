@@ -10,13 +10,6 @@ import (
 	"spendgate/audit/spend"
 )
 
-// BudgetSince is since when a budget has been counting in its counters: since the
-// version that gave it the identity it has (S37).
-type BudgetSince struct {
-	Version int
-	At      time.Time
-}
-
 // addBudget adds a compiled budget rule. It counts since this version until
 // CountSince says otherwise.
 func (p *Program) addBudget(r rule) {
@@ -30,7 +23,7 @@ func (p *Program) addBudget(r rule) {
 		}
 	}
 	p.budgets = append(p.budgets, b)
-	b.count(p.policyID, BudgetSince{Version: p.version})
+	b.count(p.policyID, spend.BudgetSince{Version: p.version})
 }
 
 // zoneOverhead is what a time zone takes, at most.
@@ -92,7 +85,7 @@ func (b *budget) identityIn(zone string) string {
 // CountSince tells since when the budgets count, by rule_id. It is called at most
 // once, after Compile and before the Program is shared; a budget that is not
 // named counts since this version.
-func (p *Program) CountSince(since map[string]BudgetSince) {
+func (p *Program) CountSince(since map[string]spend.BudgetSince) {
 	for _, b := range p.budgets {
 		if s, ok := since[b.rule.id]; ok {
 			b.count(p.policyID, s)
@@ -100,7 +93,7 @@ func (p *Program) CountSince(since map[string]BudgetSince) {
 	}
 }
 
-func (b *budget) count(policyID string, since BudgetSince) {
+func (b *budget) count(policyID string, since spend.BudgetSince) {
 	b.since = since
 	b.shared = spend.CounterID(policyID, b.rule.id, since.Version, nobody)
 }

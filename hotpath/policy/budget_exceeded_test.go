@@ -191,7 +191,7 @@ func TestTextsOfBudgets(t *testing.T) {
 	f := func(parameters string, taken spend.Usage, description, message, nextStep string) {
 		t.Helper()
 		p := mustCompile(t, rule1("budget", parameters))
-		p.CountSince(map[string]BudgetSince{"r1": {2, mustTime(t, "2026-01-01T00:00:00Z")}})
+		p.CountSince(map[string]spend.BudgetSince{"r1": {Version: 2, At: mustTime(t, "2026-01-01T00:00:00Z")}})
 		a, r := action(t), named(spend.Spend)
 		found := judgeBy(p, a, r, taken)
 		d := p.Explain(found, a, r)
@@ -253,7 +253,7 @@ func TestBudgetInfo(t *testing.T) {
 	f := func(parameters, since, wantStart, wantEnd string, want string) {
 		t.Helper()
 		p := mustCompile(t, rule1("budget", parameters))
-		p.CountSince(map[string]BudgetSince{"r1": {2, mustTime(t, since)}})
+		p.CountSince(map[string]spend.BudgetSince{"r1": {Version: 2, At: mustTime(t, since)}})
 		info := p.Budgets()[0]
 		start, end := info.Window(noon)
 		if !start.Equal(mustTime(t, wantStart)) || wantEnd == "" != end.IsZero() || wantEnd != "" && !end.Equal(mustTime(t, wantEnd)) {

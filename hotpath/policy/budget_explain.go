@@ -26,7 +26,7 @@ func (p *Program) explainUncovered(a *spend.Action, r spend.Resolution) (message
 
 // explain returns the texts of an exceeded budget. To a caller without a key they
 // say nothing of what others used.
-func (o *overrun) explain(a *spend.Action, _ *guard, anonymous bool) (message, nextStep string) {
+func (o *overrun) explain(a *spend.Action, _ *guardSettings, anonymous bool) (message, nextStep string) {
 	asked := money(a.Amount, a.Currency)
 	most := money(o.charge.Limit, a.Currency)
 	if o.charge.FitsLimit(o.usage) {

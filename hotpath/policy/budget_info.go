@@ -21,7 +21,7 @@ type BudgetInfo struct {
 	WindowName     string // empty of a rolling window
 	TimeZone       string // likewise
 	RollingMinutes int64  // 0 of a calendar window
-	Since          BudgetSince
+	Since          spend.BudgetSince
 
 	period period
 }

@@ -151,7 +151,7 @@ func TestCharges(t *testing.T) {
 	f := func(parameters string, want string, options ...func(*spend.Action)) {
 		t.Helper()
 		p := mustCompile(t, rule1("budget", parameters))
-		p.CountSince(map[string]BudgetSince{"r1": {Version: since}, "gone": {Version: 1}})
+		p.CountSince(map[string]spend.BudgetSince{"r1": {Version: since}, "gone": {Version: 1}})
 		a := action(t, options...)
 		got := ""
 		for _, c := range p.Charges(nil, a, named(a.Type), `key "1"`, noon) {

@@ -113,7 +113,7 @@ func (p *Program) missing(f Finding, a *spend.Action, r spend.Resolution) string
 
 // explainMissing explains a rule that fired because the action lacks the field
 // it reads (S9). The field is no part of the fingerprint, hence the wait.
-func (r *rule) explainMissing(f Finding, g *guard) (message, nextStep string) {
+func (r *rule) explainMissing(f Finding, g *guardSettings) (message, nextStep string) {
 	message = r.reads + " is missing, and rule " + strconv.Quote(r.id) + " requires it"
 	retry := "check again with " + r.reads
 	if f.Effect == spend.Escalate {

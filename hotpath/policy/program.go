@@ -17,7 +17,7 @@ type Program struct {
 	version  int
 	rules    []rule    // in the policy's order, without duplicate_guard and budget rules
 	budgets  []*budget // in the policy's order
-	guard    guard
+	guard    guardSettings
 	redeem   spend.RedeemTerms
 	size     int
 }

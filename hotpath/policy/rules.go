@@ -163,7 +163,7 @@ type condition interface {
 	judge(a *spend.Action, at weekMinute) spend.Reason
 	// explain returns the texts for a reason that judge returned for that action,
 	// except ReasonRequiredContextMissed, which explainMissing explains for all.
-	explain(f Finding, a *spend.Action, g *guard) (message, nextStep string)
+	explain(f Finding, a *spend.Action, g *guardSettings) (message, nextStep string)
 }
 
 // typeSet is a set of action types.

@@ -31,7 +31,7 @@ func (c *blockedCategories) judge(a *spend.Action, _ weekMinute) spend.Reason {
 	return spend.ReasonNone
 }
 
-func (c *blockedCategories) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+func (c *blockedCategories) explain(_ Finding, a *spend.Action, _ *guardSettings) (message, nextStep string) {
 	return "category " + strconv.Quote(strings.TrimSpace(a.Metadata.Category)) + " is blocked",
 		"Do not proceed: the policy allows nothing in this category. Do not name another category to get past it."
 }

@@ -31,7 +31,7 @@ func (c *blockedPaymentRails) judge(a *spend.Action, _ weekMinute) spend.Reason 
 	return spend.ReasonNone
 }
 
-func (c *blockedPaymentRails) explain(_ Finding, a *spend.Action, g *guard) (message, nextStep string) {
+func (c *blockedPaymentRails) explain(_ Finding, a *spend.Action, g *guardSettings) (message, nextStep string) {
 	return "payment method " + strconv.Quote(strings.TrimSpace(a.PaymentMethod)) + " is blocked",
 		"Do not proceed. Choose another payment method and check again" + g.afterBlock() + "."
 }

@@ -22,7 +22,7 @@ type budget struct {
 	per      dimensions
 	period   period
 
-	since   BudgetSince
+	since   spend.BudgetSince
 	shared  spend.ID             // the counter's when per is empty
 	current atomic.Pointer[span] // the calendar window of the last charge
 }

@@ -27,7 +27,7 @@ func (c *discountCap) judge(a *spend.Action, _ weekMinute) spend.Reason {
 	return spend.ReasonNone
 }
 
-func (c *discountCap) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+func (c *discountCap) explain(_ Finding, a *spend.Action, _ *guardSettings) (message, nextStep string) {
 	limit := c.maxPercent.String() + "%"
 	return "a discount of " + a.Metadata.DiscountPercent.String() + "% exceeds the limit of " + limit,
 		"Do not proceed. Offer at most " + limit + ", or ask the policy's owner to raise the limit."

@@ -18,9 +18,9 @@ var duplicateGuardParameters = []Parameter{
 	},
 }
 
-// guard holds the policy's settings of the duplicate guard, which is always on.
+// guardSettings are the policy's settings of the duplicate guard, which is always on.
 // Package guard decides whether an action is a repeat.
-type guard struct {
+type guardSettings struct {
 	window      time.Duration
 	id          string
 	description string
@@ -28,8 +28,8 @@ type guard struct {
 	judgesAgain bool // an action does not repeat a blocked check
 }
 
-func defaultGuard() guard {
-	return guard{window: defaultWindow, id: duplicateGuard, description: guardDescription(defaultWindow)}
+func defaultGuard() guardSettings {
+	return guardSettings{window: defaultWindow, id: duplicateGuard, description: guardDescription(defaultWindow)}
 }
 
 func compileDuplicateGuard(o *objectReader, r *rule) string {
@@ -47,17 +47,17 @@ func guardDescription(window time.Duration) string {
 // widen takes a duplicate_guard rule into account: the largest window holds,
 // of equal ones the first, and blocked checks are repeated unless all of them say
 // judge_again (S60).
-func (g *guard) widen(r *rule) {
+func (g *guardSettings) widen(r *rule) {
 	again := r.judgesAgain && (g.judgesAgain || !g.byRule)
 	if !g.byRule || r.window > g.window {
-		*g = guard{window: r.window, id: r.id, description: r.description, byRule: true}
+		*g = guardSettings{window: r.window, id: r.id, description: r.description, byRule: true}
 	}
 	g.judgesAgain = again
 }
 
 // afterBlock completes "check again", for an action that would be identical to the
 // blocked one.
-func (g *guard) afterBlock() string {
+func (g *guardSettings) afterBlock() string {
 	if g.judgesAgain {
 		return ""
 	}
@@ -66,13 +66,13 @@ func (g *guard) afterBlock() string {
 
 // afterWindow completes "check again", for an action that would be identical:
 // before the window has passed it is a repeat (S17).
-func (g *guard) afterWindow() string {
+func (g *guardSettings) afterWindow() string {
 	return " once the duplicate window of " + inMinutes(g.window) + " has passed"
 }
 
 // explain returns the texts of a hit. of is the earlier check, or empty when it
 // is not to be named.
-func (g *guard) explain(of string) (message, nextStep string) {
+func (g *guardSettings) explain(of string) (message, nextStep string) {
 	message = "an identical action (agent, action type, amount and counterparty) was checked within " + inMinutes(g.window)
 	decided := "the earlier check"
 	if of != "" {

@@ -42,7 +42,7 @@ func (c *escalateIf) judge(a *spend.Action, _ weekMinute) spend.Reason {
 	return spend.ReasonNone
 }
 
-func (c *escalateIf) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+func (c *escalateIf) explain(_ Finding, a *spend.Action, _ *guardSettings) (message, nextStep string) {
 	return money(a.Amount, a.Currency) + " exceeds the escalation threshold of " + money(c.above, a.Currency),
 		routeToHuman + "."
 }

@@ -34,7 +34,7 @@ func (c *geographyBlock) judge(a *spend.Action, _ weekMinute) spend.Reason {
 	return spend.ReasonNone
 }
 
-func (c *geographyBlock) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+func (c *geographyBlock) explain(_ Finding, a *spend.Action, _ *guardSettings) (message, nextStep string) {
 	return "country " + a.Metadata.Country + " is blocked",
 		"Do not proceed: the policy allows nothing in this country. Do not name another country to get past it."
 }

@@ -70,7 +70,7 @@ func (c *maxAmount) judge(a *spend.Action, _ weekMinute) spend.Reason {
 	return spend.ReasonNone
 }
 
-func (c *maxAmount) explain(f Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+func (c *maxAmount) explain(f Finding, a *spend.Action, _ *guardSettings) (message, nextStep string) {
 	if f.Reason == spend.ReasonCurrencyNotCovered {
 		covered := enumerate(c.covered)
 		return money(a.Amount, a.Currency) + " is in a currency for which the policy has no limit: it has limits in " + covered,

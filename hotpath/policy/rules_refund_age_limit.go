@@ -27,7 +27,7 @@ func (c *refundAgeLimit) judge(a *spend.Action, _ weekMinute) spend.Reason {
 	return spend.ReasonNone
 }
 
-func (c *refundAgeLimit) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+func (c *refundAgeLimit) explain(_ Finding, a *spend.Action, _ *guardSettings) (message, nextStep string) {
 	return count(a.Metadata.DaysSincePurchase, "day") + " since the purchase exceeds the limit of " + count(c.maxDays, "day"),
 		"Do not proceed. Tell the customer that the purchase is too old for a refund, or ask the policy's owner for an exception."
 }

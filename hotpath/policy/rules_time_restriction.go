@@ -66,7 +66,7 @@ func (c *timeRestriction) open(at weekMinute) bool {
 		minute < c.hours.end && c.days.has((day+6)%7)
 }
 
-func (c *timeRestriction) explain(f Finding, _ *spend.Action, g *guard) (message, nextStep string) {
+func (c *timeRestriction) explain(f Finding, _ *spend.Action, g *guardSettings) (message, nextStep string) {
 	return f.at.String() + " is outside " + c.String(),
 		"Do not proceed now. Check again within " + c.String() + g.afterBlock() + "."
 }

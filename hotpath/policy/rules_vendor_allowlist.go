@@ -27,7 +27,7 @@ func (c *vendorAllowlist) judge(a *spend.Action, _ weekMinute) spend.Reason {
 	return spend.ReasonNone
 }
 
-func (c *vendorAllowlist) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+func (c *vendorAllowlist) explain(_ Finding, a *spend.Action, _ *guardSettings) (message, nextStep string) {
 	return "vendor " + strconv.Quote(a.Counterparty) + " is not on the allowlist",
 		"Do not proceed. Use an approved vendor, spelt exactly as on the list, or ask the policy's owner to add this one."
 }

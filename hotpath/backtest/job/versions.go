@@ -18,7 +18,7 @@ const keepPrograms = 8
 type versions struct {
 	r        *run
 	inForce  *policy.Program // at the beginning; nil before the first version
-	budgets  map[string]audit.BudgetSince
+	budgets  map[string]spend.BudgetSince
 	created  time.Time
 	programs map[int]*policy.Program // nil of one that does not compile
 	last     int
@@ -122,11 +122,7 @@ func (v *versions) program(ctx context.Context, version int) *policy.Program {
 			return nil
 		}
 		if p = compile(stored); p != nil {
-			since := make(map[string]policy.BudgetSince, len(stored.Budgets))
-			for id, s := range stored.Budgets {
-				since[id] = policy.BudgetSince{Version: s.Version, At: s.At}
-			}
-			p.CountSince(since)
+			p.CountSince(stored.Budgets)
 		}
 		if len(v.programs) >= keepPrograms {
 			clear(v.programs)
