@@ -127,7 +127,7 @@ func CountSince(identities map[string][]spend.Hash, previous map[string]spend.Bu
 		if before, ok := previous[id]; ok && slices.Contains(own, before.Identity) {
 			counted[id] = before
 		} else {
-			counted[id] = spend.BudgetSince{own[0], version, at}
+			counted[id] = spend.BudgetSince{Identity: own[0], Version: version, At: at}
 		}
 	}
 	return counted
@@ -225,7 +225,7 @@ func ParseBudgets(text string) (map[string]spend.BudgetSince, error) {
 		if err != nil || len(identity) != len(spend.Hash{}) {
 			return nil, fmt.Errorf("cannot read the budgets of a policy: %q identifies none", k.Identity)
 		}
-		budgets[id] = spend.BudgetSince{spend.Hash(identity), k.Version, time.UnixMilli(k.AtMS).UTC()}
+		budgets[id] = spend.BudgetSince{Identity: spend.Hash(identity), Version: k.Version, At: time.UnixMilli(k.AtMS).UTC()}
 	}
 	return budgets, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 )
 
 func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {

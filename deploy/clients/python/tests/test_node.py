@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import re
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import httpx
 import pytest
 from lives import Ledger, client, live
 
@@ -31,6 +33,17 @@ def policy(node: Spendgate) -> str:
     assert node.policy("py") == made and [v.note for v in node.policy_versions("py")] == ["first"]
     assert "py" in [p.policy_id for p in node.policies(limit=1)]
     return "py"
+
+
+def test_every_operation(node: Spendgate) -> None:
+    """The client has each operation of the document, by its name or by what it gets or lists."""
+    named = {"createCheck": "check", "redeemCheck": "redeem", "reportInDoubt": "in_doubt", "getOwnKey": "self_key"}
+    paths = httpx.get(f"{node.base}/openapi.json").json()["paths"].values()
+    operations = {operation["operationId"] for path in paths for operation in path.values()} - {"getOpenAPI", "getOpenAPIJSON"}
+    assert len(operations) > 40
+    for operation in operations:
+        name = named.get(operation) or re.sub(r"(?=[A-Z])", "_", operation).lower()
+        assert callable(getattr(node, name, None) or getattr(node, re.sub("^(get|list)_", "", name), None)), operation
 
 
 def test_checks(node: Spendgate, policy: str) -> None:
