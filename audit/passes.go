@@ -43,16 +43,24 @@ const (
 	PassReleased
 )
 
-// PassStateOf returns the state of a recorded check.
-func PassStateOf(allowed, asks, released, overdue bool) PassState {
+// PassFacts are what the state of a recorded check is derived from.
+type PassFacts struct {
+	Allowed  bool
+	Asks     bool // for an approval
+	Released bool // see PassReleased
+	Overdue  bool // its approval has expired
+}
+
+// State returns the state of a recorded check.
+func (f PassFacts) State() PassState {
 	switch {
-	case released:
+	case f.Released:
 		return PassReleased
-	case overdue:
+	case f.Overdue:
 		return PassExpiring
-	case asks:
+	case f.Asks:
 		return PassAsking
-	case allowed:
+	case f.Allowed:
 		return PassReleasable
 	}
 	return PassFinal

@@ -118,7 +118,9 @@ type NewBudgets struct {
 
 // CountSince returns since when the budgets of a new version count, by rule_id: those
 // that are the same in the version before go on.
-func CountSince(identities map[string][]spend.Hash, previous map[string]spend.BudgetSince, version int, at time.Time) map[string]spend.BudgetSince {
+func CountSince(
+	identities map[string][]spend.Hash, previous map[string]spend.BudgetSince, version int, at time.Time,
+) map[string]spend.BudgetSince {
 	if len(identities) == 0 {
 		return nil
 	}

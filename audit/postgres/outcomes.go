@@ -29,9 +29,9 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 	}
 	_, err := collect(ctx, s, "cannot look up passes", func(row pgx.CollectableRow) (_ struct{}, err error) {
 		var id spend.ID
-		var allowed, asks, back, overdue bool
-		err = row.Scan(uuid(&id), &allowed, &asks, &back, &overdue)
-		states[id] = audit.PassStateOf(allowed, asks, back, overdue)
+		var f audit.PassFacts
+		err = row.Scan(uuid(&id), &f.Allowed, &f.Asks, &f.Released, &f.Overdue)
+		states[id] = f.State()
 		return struct{}{}, err
 	}, "SELECT c.check_id, c.decision = 'a', c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+`,
 		CASE WHEN c.approval IS NOT NULL THEN EXISTS (

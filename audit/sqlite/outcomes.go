@@ -76,9 +76,9 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 	states := make(map[spend.ID]audit.PassState, len(ids))
 	_, err := collect(ctx, s.reader, "cannot look up passes", func(row scanner) (_ struct{}, err error) {
 		var id spend.ID
-		var allowed, asks, back, overdue bool
-		err = row.Scan(blob(id[:]), &allowed, &asks, &back, &overdue)
-		states[id] = audit.PassStateOf(allowed, asks, back, overdue)
+		var f audit.PassFacts
+		err = row.Scan(blob(id[:]), &f.Allowed, &f.Asks, &f.Released, &f.Overdue)
+		states[id] = f.State()
 		return struct{}{}, err
 	}, "SELECT c.check_id, c.decision = 'allow', c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+`,
 			EXISTS (SELECT 1 FROM approval_deadlines AS d WHERE d.approval_id = c.check_id AND d.at <= ?)

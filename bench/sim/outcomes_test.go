@@ -136,7 +136,10 @@ func (m *memory) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]a
 	for _, c := range m.snapshot() {
 		for _, id := range ids {
 			if c.ID == id {
-				states[id] = audit.PassStateOf(c.Decision.Effect == spend.Allow, c.Approval != nil, !c.Pass.Passed() || m.released(id), m.overdue(id))
+				states[id] = audit.PassFacts{
+					Allowed: c.Decision.Effect == spend.Allow, Asks: c.Approval != nil,
+					Released: !c.Pass.Passed() || m.released(id), Overdue: m.overdue(id),
+				}.State()
 			}
 		}
 	}

@@ -98,7 +98,9 @@ func (g *Guard) passOf(ctx context.Context, at *Attempt, id spend.ID) (audit.Pas
 	if err != nil || check == nil || check.ID != id {
 		return absent, err
 	}
-	return audit.PassStateOf(check.Decision.Effect == spend.Allow, check.Approval != nil, !check.Pass.Passed(), false), nil
+	return audit.PassFacts{
+		Allowed: check.Decision.Effect == spend.Allow, Asks: check.Approval != nil, Released: !check.Pass.Passed(),
+	}.State(), nil
 }
 
 // inFlightPatience is how long a claim in flight is waited for before the store

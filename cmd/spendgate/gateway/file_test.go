@@ -251,7 +251,7 @@ func TestConditionalTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, err := look(t.Context(), file.Upstreams["one"], nil, quiet(), "test")
+	seen, err := looker{log: quiet(), version: "test"}.look(t.Context(), file.Upstreams["one"])
 	if err != nil || len(seen.tools) != 1 {
 		t.Error(seen, err)
 	}

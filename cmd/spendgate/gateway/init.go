@@ -30,7 +30,7 @@ type InitOptions struct {
 // moved money could be mapped to, and the lock.
 func Init(ctx context.Context, o InitOptions) error {
 	u := &upstream{URL: o.URL, Command: o.Command, name: "upstream", folder: filepath.Dir(o.Path)}
-	seen, err := look(ctx, u, o.Environ, o.Logger, o.Version)
+	seen, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
 	if err != nil {
 		return err
 	}

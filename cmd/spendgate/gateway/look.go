@@ -33,10 +33,17 @@ func lookedAs() []map[string]any {
 	}, {}}
 }
 
+// looker connects to servers and reads their tools.
+type looker struct {
+	environ []string
+	log     *slog.Logger
+	version string
+}
+
 // look reads a server's tools, in all forms that it has for agents.
-func look(ctx context.Context, u *upstream, environ []string, log *slog.Logger, version string) (all looked, err error) {
+func (o looker) look(ctx context.Context, u *upstream) (all looked, err error) {
 	for _, capabilities := range lookedAs() {
-		seen, err := lookAs(ctx, u, capabilities, environ, log, version)
+		seen, err := o.lookAs(ctx, u, capabilities)
 		if err != nil {
 			return looked{}, err
 		}
@@ -67,15 +74,14 @@ func (p pinned) add(others pinned) {
 }
 
 // lookAs connects to a server as an agent with those capabilities, reads its tools and disconnects.
-func lookAs(
-	ctx context.Context, u *upstream, capabilities map[string]any, environ []string, log *slog.Logger, version string,
-) (looked, error) {
+func (o looker) lookAs(ctx context.Context, u *upstream, capabilities map[string]any) (looked, error) {
 	g := &Gateway{
-		file: &File{order: []string{u.name}, Upstreams: map[string]*upstream{u.name: u}}, log: log, version: version, metrics: newMetrics(nil),
+		file: &File{order: []string{u.name}, Upstreams: map[string]*upstream{u.name: u}},
+		log:  o.log, version: o.version, metrics: newMetrics(nil),
 	}
 	g.stopping, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer g.stop()
-	g.dial = func(u *upstream) (conn, error) { return dial(u, environ, log) }
+	g.dial = func(u *upstream) (conn, error) { return dial(u, o.environ, o.log) }
 	agent := new(nobody)
 	s := newSession(g, agent)
 	agent.s = s
@@ -83,7 +89,7 @@ func lookAs(
 	l := s.links[0]
 	c, err := l.connect(encode(map[string]any{
 		"protocolVersion": latestVersion, "capabilities": capabilities,
-		"clientInfo": map[string]string{"name": "spendgate-gateway", "version": version},
+		"clientInfo": map[string]string{"name": "spendgate-gateway", "version": o.version},
 	}))
 	if err != nil {
 		return looked{}, fmt.Errorf("the server %s: %w", u.name, err)
@@ -178,7 +184,7 @@ func Check(ctx context.Context, o CheckOptions) error {
 	var lines, left, notes []string // left is what cannot be accepted
 	for _, name := range o.File.order {
 		u := o.File.Upstreams[name]
-		seen, err := look(ctx, u, o.Environ, o.Logger, o.Version)
+		seen, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
 		if err != nil {
 			return err
 		}
