@@ -108,8 +108,8 @@ func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
 	return c
 }
 
-// end leaves nothing behind of a check that was not recorded, and frees its
-// slot.
+// end leaves nothing behind of a check that was not recorded, and gives its
+// place back.
 func (a *Authorizer) end(c *checking) {
 	if c.handedOver {
 		return
@@ -267,7 +267,7 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 	case errors.Is(err, commit.ErrKeyTaken):
 		return a.keyTaken(ctx, c)
 	case errors.Is(err, commit.ErrPending):
-		// The client is answered 500 now; claims and slot stay until it is
+		// The client is answered 500 now; claims and place stay until it is
 		// known what became of the commit.
 		c.handedOver = true
 		a.guard.Abandon(&c.attempt)

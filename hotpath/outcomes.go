@@ -204,7 +204,7 @@ type reporting struct {
 	a          *Authorizer
 	deadline   time.Time
 	refused    error // by the store, the last time: commit.ErrReported or commit.ErrLate
-	handedOver bool  // the slot is freed when the commit's outcome is known
+	handedOver bool  // the place is given back when the commit's outcome is known
 }
 
 // record commits the outcome. With errOvertaken nothing was recorded, and it is to be

@@ -67,7 +67,7 @@ const (
 )
 
 // Append queues a check, which must not change any more. The caller holds a
-// slot until the Entry is finished.
+// place until the Entry is finished.
 func (w *Writer) Append(check *spend.Check) *Entry {
 	// Hashed here, by many at once, and not in the one line of commits.
 	e := w.entry()

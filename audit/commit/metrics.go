@@ -39,11 +39,11 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight",
 		Help: "Checks between admission and outcome.",
-	}, func() float64 { return float64(w.slots.taken.Load()) })
+	}, func() float64 { return float64(w.limiter.taken.Load()) })
 	limit := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight_limit",
 		Help: "How many checks may be in flight at present; more are refused. It falls when they take long.",
-	}, func() float64 { return float64(w.slots.limit.Load()) })
+	}, func() float64 { return float64(w.limiter.limit.Load()) })
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "queue_depth",
 		Help: "Checks that wait for a commit.",

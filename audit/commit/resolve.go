@@ -31,7 +31,7 @@ func (w *Writer) resolve(batch []*Entry) {
 			}
 			for _, e := range batch {
 				if recorded[e.id()] {
-					w.slots.recorded.Add(1)
+					w.limiter.recorded.Add(1)
 					e.finish(nil)
 				} else {
 					e.finish(audit.ErrFencedNode)

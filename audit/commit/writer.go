@@ -53,7 +53,7 @@ type Options struct {
 type Writer struct {
 	o       Options
 	metrics *writerMetrics
-	slots   *slots
+	limiter *limiter
 	entries sync.Pool // that ended
 	chains  chains    // run's
 	durable []*Entry  // run's: recorded, and not told yet
@@ -75,18 +75,18 @@ type Writer struct {
 // NewWriter starts a Writer.
 func NewWriter(o Options) *Writer {
 	o.CommitTimeout = cmp.Or(o.CommitTimeout, defaultCommitTimeout)
-	w := &Writer{o: o, slots: newSlots(o.Capacity), keys: make(map[string]struct{}), reports: make(map[spend.ID]struct{})}
+	w := &Writer{o: o, limiter: newLimiter(o.Capacity), keys: make(map[string]struct{}), reports: make(map[spend.ID]struct{})}
 	w.metrics = newWriterMetrics(o.Registerer, w)
 	w.waiting = sync.NewCond(&w.mu)
 	w.done.Go(w.run)
 	return w
 }
 
-// Reserve takes one of the slots that bound the checks in flight, before the
+// Reserve takes a place among the checks in flight, which are bounded, before the
 // check claims anything; give it back with Free. Not ok means overload: it would
 // not be recorded in time. recorded is for Learn.
 func (w *Writer) Reserve() (recorded int64, ok bool) {
-	if recorded, ok = w.slots.take(); !ok {
+	if recorded, ok = w.limiter.take(); !ok {
 		w.metrics.refused.Inc()
 	}
 	return recorded, ok
@@ -95,22 +95,22 @@ func (w *Writer) Reserve() (recorded int64, ok bool) {
 // Full reports, and counts, that Reserve would refuse a check, so that its body
 // need not be decoded.
 func (w *Writer) Full() bool {
-	full := w.slots.taken.Load() >= w.slots.limit.Load()
+	full := w.limiter.taken.Load() >= w.limiter.limit.Load()
 	if full {
 		w.metrics.refused.Inc()
 	}
 	return full
 }
 
-// InFlight returns how many slots are taken.
-func (w *Writer) InFlight() int64 { return w.slots.taken.Load() }
+// InFlight returns how many checks are in flight.
+func (w *Writer) InFlight() int64 { return w.limiter.taken.Load() }
 
-// Free returns a slot.
-func (w *Writer) Free() { w.slots.taken.Add(-1) }
+// Free gives a place back.
+func (w *Writer) Free() { w.limiter.taken.Add(-1) }
 
 // Learn records how long a check took until it was recorded, or refused because
 // the store did not take it in time. recorded is Reserve's.
-func (w *Writer) Learn(recorded int64, took time.Duration) { w.slots.learn(recorded, took) }
+func (w *Writer) Learn(recorded int64, took time.Duration) { w.limiter.learn(recorded, took) }
 
 // Close refuses new checks and returns when those queued are finished.
 func (w *Writer) Close() {
@@ -240,7 +240,7 @@ func (w *Writer) commit(batch []*Entry) {
 		case err == nil:
 			nodeChain.Advance(link)
 			w.failing.end()
-			w.slots.recorded.Add(int64(len(batch)))
+			w.limiter.recorded.Add(int64(len(batch)))
 			w.durable = batch
 		default:
 			nodeChain.ended = errors.Is(err, audit.ErrFencedNode)

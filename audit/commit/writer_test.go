@@ -223,7 +223,7 @@ func TestRefusedChecksAreSummarized(t *testing.T) {
 	})
 }
 
-// G9: past capacity checks are refused at once, and slots come back.
+// G9: past capacity checks are refused at once, and places come back.
 func TestCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{}
@@ -242,7 +242,7 @@ func TestCapacity(t *testing.T) {
 		}
 		w.Free()
 		if !reserve() {
-			t.Error("a slot that was freed is lost")
+			t.Error("a place that was given back is lost")
 		}
 		w.Close()
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// slots bound the checks in flight (G9). Capacity bounds memory. It may still
+// limiter bounds the checks in flight (G9). Capacity bounds memory. It may still
 // be more than the store, or the machine, records before the deadlines: then
 // all wait in line until they are refused, and the commits are of checks that
 // were. So once checks take long, only as many are admitted as were lately
@@ -16,7 +16,7 @@ import (
 // Throughput times bearable is how many may be in flight (Little's law). It
 // follows the store up and down, needs no knowledge of where the time goes, and
 // is right as soon as one line of checks has gone through.
-type slots struct {
+type limiter struct {
 	capacity int64
 	taken    atomic.Int64
 	limit    atomic.Int64
@@ -35,36 +35,36 @@ const (
 	shortWait = 400 * time.Millisecond
 	// fewest are always admitted: nothing is learned from none.
 	fewest = maxBatch / 2
-	// slotsWeight is how many checks the averages look back on.
-	slotsWeight = 128
+	// limiterWeight is how many checks the averages look back on.
+	limiterWeight = 128
 )
 
-func newSlots(capacity int) *slots {
-	s := &slots{capacity: int64(capacity)}
-	s.limit.Store(s.capacity)
-	return s
+func newLimiter(capacity int) *limiter {
+	l := &limiter{capacity: int64(capacity)}
+	l.limit.Store(l.capacity)
+	return l
 }
 
 // take returns how many checks were recorded so far.
-func (s *slots) take() (recorded int64, ok bool) {
-	if s.taken.Add(1) > s.limit.Load() {
-		s.taken.Add(-1)
+func (l *limiter) take() (recorded int64, ok bool) {
+	if l.taken.Add(1) > l.limit.Load() {
+		l.taken.Add(-1)
 		return 0, false
 	}
-	return s.recorded.Load(), true
+	return l.recorded.Load(), true
 }
 
 // learn is told how long a check took since take, recorded or refused for want
 // of time.
-func (s *slots) learn(recorded int64, took time.Duration) {
-	passed := float64(s.recorded.Load() - recorded)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.passed += (passed - s.passed) / slotsWeight
-	s.took += (took.Seconds() - s.took) / slotsWeight
-	limit := s.capacity
-	if s.took > shortWait.Seconds() {
-		limit = min(limit, max(fewest, int64(s.passed/s.took*bearable.Seconds())))
+func (l *limiter) learn(recorded int64, took time.Duration) {
+	passed := float64(l.recorded.Load() - recorded)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.passed += (passed - l.passed) / limiterWeight
+	l.took += (took.Seconds() - l.took) / limiterWeight
+	limit := l.capacity
+	if l.took > shortWait.Seconds() {
+		limit = min(limit, max(fewest, int64(l.passed/l.took*bearable.Seconds())))
 	}
-	s.limit.Store(limit)
+	l.limit.Store(limit)
 }
