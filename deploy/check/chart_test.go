@@ -349,8 +349,8 @@ func TestMonitoring(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := get[core.ConfigMap](t, m, "ConfigMap spendgate-dashboard").Data["spendgate.json"]
-	if strings.TrimSpace(got) != strings.TrimSpace(string(dashboard)) {
+	board := get[core.ConfigMap](t, m, "ConfigMap spendgate-dashboard").Data["spendgate.json"]
+	if strings.TrimSpace(board) != strings.TrimSpace(string(dashboard)) {
 		t.Error("the dashboard is another")
 	}
 }
