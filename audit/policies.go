@@ -88,8 +88,8 @@ type PolicyPage struct {
 	Total    int64 // of all pages
 }
 
-// Bounds returns the oldest and the newest version of a page of versions, zero without any.
-func (p *PolicyPage) Bounds() (oldest, newest int) {
+// Versions returns the oldest and the newest version of a page of versions, zero without any.
+func (p *PolicyPage) Versions() (oldest, newest int) {
 	if n := len(p.Policies); n > 0 {
 		oldest, newest = p.Policies[n-1].Version, p.Policies[0].Version
 	}

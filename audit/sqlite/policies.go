@@ -63,7 +63,7 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 	if page.Total = total; err != nil {
 		return page, err
 	}
-	oldest, newest := page.Bounds()
+	oldest, newest := page.Versions()
 	made, err := collect(ctx, s.reader, doing, func(row scanner) (m audit.VersionMade, err error) {
 		err = row.Scan(&m.Version, &m.By.KeyID, &m.By.Principal, &m.By.Credential, &m.Note,
 			&m.Drafter.KeyID, &m.Drafter.Principal)
