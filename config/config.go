@@ -244,6 +244,13 @@ func LoadGateway(environ []string) (Gateway, error) {
 	return g, nil
 }
 
+// LoadDeployment returns the name of the deployment; empty when it has none.
+func LoadDeployment(environ []string) (string, error) {
+	s := newSource(environ)
+	name := read(s, "DEPLOYMENT", "", parseName)
+	return name, errors.Join(s.faults...)
+}
+
 // LoadOpsAddr returns where a node with this environment listens for operations.
 func LoadOpsAddr(environ []string) (string, error) {
 	s := newSource(environ)

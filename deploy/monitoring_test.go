@@ -88,7 +88,7 @@ func panels(t *testing.T) []panel {
 
 // query returns an expression as Grafana expands it.
 func (p panel) query(expr string) string {
-	return strings.NewReplacer("$job", "spendgate", "$instance", ".*", "$__rate_interval", "1m").Replace(expr)
+	return strings.NewReplacer("$job", "spendgate", "$deployment", ".*", "$instance", ".*", "$__rate_interval", "1m").Replace(expr)
 }
 
 // Every panel has a title, a description, a place of its own and a query.

@@ -117,7 +117,7 @@ const (
 
 // writeMetrics replaces a file for the textfile collector of Prometheus' node
 // exporter. A verification that failed keeps when the last one did not.
-func writeMetrics(path string, s verify.Summary, failed error, now time.Time) error {
+func writeMetrics(path, deployment string, s verify.Summary, failed error, now time.Time) error {
 	success := float64(now.Unix())
 	if failed != nil {
 		var err error
@@ -125,7 +125,8 @@ func writeMetrics(path string, s verify.Summary, failed error, now time.Time) er
 			return err
 		}
 	}
-	registry := prometheus.NewRegistry()
+	gatherer := prometheus.NewRegistry()
+	registry := withDeployment(gatherer, deployment)
 	gauge := func(name, help string, value float64) {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: metricsNamespace, Name: name, Help: help})
 		g.Set(value)
@@ -147,7 +148,7 @@ func writeMetrics(path string, s verify.Summary, failed error, now time.Time) er
 		findings.WithLabelValues(string(kind)).Set(float64(s.Findings[kind]))
 	}
 	registry.MustRegister(findings)
-	if err := prometheus.WriteToTextfile(path, registry); err != nil {
+	if err := prometheus.WriteToTextfile(path, gatherer); err != nil {
 		return fmt.Errorf("cannot write the metrics: %w", err)
 	}
 	return nil

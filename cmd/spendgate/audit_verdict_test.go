@@ -72,7 +72,7 @@ func TestVerifyMetrics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "verify.prom")
 	run := func(at int64, s verify.Summary, failed error, want ...string) {
 		t.Helper()
-		if err := writeMetrics(file, s, failed, time.Unix(at, 0)); err != nil {
+		if err := writeMetrics(file, "", s, failed, time.Unix(at, 0)); err != nil {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(file)
@@ -94,7 +94,7 @@ func TestVerifyMetrics(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeMetrics(file, verify.Summary{}, fault, time.Unix(400, 0)); err == nil {
+	if err := writeMetrics(file, "", verify.Summary{}, fault, time.Unix(400, 0)); err == nil {
 		t.Error("a file of something else was replaced")
 	}
 }
@@ -110,9 +110,14 @@ func TestVerifyWritesMetrics(t *testing.T) {
 	if _, err := os.Stat(file); err == nil {
 		t.Error("metrics of a call that was wrong")
 	}
-	r := runWith(t, database, "", "audit", "verify", "--metrics-file", file)
-	if content, err := os.ReadFile(file); r.code != 1 || err != nil || !strings.Contains(string(content), "last_run") {
-		t.Errorf("exit %d, %v: %s", r.code, err, content)
+	for deployment, want := range map[string]string{
+		"":       "spendgate_verify_last_success_timestamp_seconds 0\n",
+		"cell-1": `spendgate_verify_findings{deployment="cell-1",kind="altered"} 0`,
+	} {
+		r := runWith(t, append(database, "SPENDGATE_DEPLOYMENT="+deployment), "", "audit", "verify", "--metrics-file", file)
+		if content, err := os.ReadFile(file); r.code != 1 || err != nil || !strings.Contains(string(content), want) {
+			t.Errorf("%q: exit %d, %v: %s", deployment, r.code, err, content)
+		}
 	}
 }
 

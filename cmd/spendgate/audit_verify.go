@@ -54,6 +54,10 @@ func auditVerify(flags *flag.FlagSet) action {
 		if v.metrics != "" && v.ranged() {
 			return usageError{text: "--metrics-file tells of the whole trail: leave --from and --to out"}
 		}
+		deployment, err := config.LoadDeployment(p.environ)
+		if err != nil {
+			return err
+		}
 		summary, err := v.run(ctx, p)
 		if err == nil {
 			err = v.tell(p.stdout, summary)
@@ -61,7 +65,7 @@ func auditVerify(flags *flag.FlagSet) action {
 		if _, usage := errors.AsType[usageError](err); v.metrics == "" || usage {
 			return err
 		}
-		return errors.Join(err, writeMetrics(v.metrics, summary, err, time.Now()))
+		return errors.Join(err, writeMetrics(v.metrics, deployment, summary, err, time.Now()))
 	}
 }
 
