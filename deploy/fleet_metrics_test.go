@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/fleet"
 )
 
 // ask returns the results of a query to the fleet's Prometheus: labels, and the
@@ -118,11 +121,50 @@ func (f *localFleet) liveMetrics(t *testing.T) (families, samples map[string]boo
 	return families, samples
 }
 
+// seldom has happen what the metrics count that are absent until it does: a budget is exhausted, a
+// report made, a webhook tried, whose receiver is not there.
+func (f *localFleet) seldom(t *testing.T) {
+	_, key, err := f.admin.CreateKey(t.Context(), "seldom", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &fleet.Client{Base: f.urls["api"], Key: key, HTTP: http.DefaultClient}
+	do := func(c *fleet.Client, path string, body any, want int) fleet.Answer {
+		t.Helper()
+		answer, err := c.Do(t.Context(), http.MethodPost, path, body)
+		if err != nil || answer.Status != want {
+			t.Fatalf("%s is answered %s, %v", path, answer, err)
+		}
+		return answer
+	}
+	do(f.admin, "/v1/webhooks", map[string]any{"url": "https://receiver.invalid/", "event_types": []string{"budget.exhausted"}}, http.StatusCreated)
+	do(c, "/v1/policies", fleet.Policy{PolicyID: "seldom", Name: "Seldom", Rules: []fleet.Rule{
+		{RuleID: "once", RuleType: "budget", Parameters: map[string]any{"max_count": 1, "window": "lifetime"}},
+	}}, http.StatusCreated)
+	var first string
+	for _, customer := range []string{"first", "second"} {
+		answer := do(c, "/v1/checks", fleet.Action{
+			AgentID: "agent", PolicyID: "seldom", ActionType: "refund", Amount: "1", Currency: "USD", Counterparty: customer,
+		}, http.StatusOK)
+		first = cmp.Or(first, answer.Result().CheckID)
+	}
+	do(c, "/v1/checks/"+first+"/outcome", map[string]any{"status": "executed"}, http.StatusCreated)
+}
+
 // Every metric that the dashboard and the rules name is one of a loaded node,
 // and METRICS.md explains exactly those that there are.
 func (f *localFleet) compareMetrics(t *testing.T) {
-	families, samples := f.liveMetrics(t)
-	explained, absent := explainedMetrics(t)
+	explained := explainedMetrics(t)
+	var families, samples map[string]bool
+	eventually(t, "all metrics are there", func() bool {
+		families, samples = f.liveMetrics(t)
+		for name := range explained {
+			if !families[name] && !ofCommands(name) {
+				return false
+			}
+		}
+		return true
+	})
 	for _, r := range rules(t, nodeRules) {
 		if r.Record != "" {
 			samples[r.Record] = true
@@ -134,7 +176,7 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 			t.Errorf("%s names no metric: %s", what, expr)
 		}
 		for _, name := range names {
-			if !samples[name] && !absent[name] && !ofCommands(name) {
+			if !samples[name] && !ofCommands(name) {
 				t.Errorf("%s names %s, which no node has", what, name)
 			}
 		}
@@ -145,34 +187,29 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 		}
 	}
 	for name := range explained {
-		if !families[name] && !absent[name] && !ofCommands(name) {
+		if !families[name] && !ofCommands(name) {
 			t.Errorf("METRICS.md explains %s, which no node of a fleet has", name)
 		}
 	}
 }
 
-// explainedMetrics returns the metrics that METRICS.md explains, and which of them
-// that are absent as long as nothing was counted.
-func explainedMetrics(t *testing.T) (explained, absent map[string]bool) {
+// explainedMetrics returns the metrics that METRICS.md explains.
+func explainedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile("METRICS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	explained, absent = make(map[string]bool), make(map[string]bool)
-	for _, found := range regexp.MustCompile("(?m)^\\| `(spendgate_[a-z_]+)` \\|(.*)").FindAllSubmatch(page, -1) {
+	explained := make(map[string]bool)
+	for _, found := range regexp.MustCompile("(?m)^\\| `(spendgate_[a-z_]+)` \\|").FindAllSubmatch(page, -1) {
 		explained[string(found[1])] = true
-		absent[string(found[1])] = strings.Contains(string(found[2]), "Absent until there is one.")
 	}
-	return explained, absent
+	return explained
 }
 
-// nothingYet reports whether an expression may have no result in a fleet at work:
-// it names a metric that is absent until there is one, or one of a file.
-func nothingYet(expr string, absent map[string]bool) bool {
-	return slices.ContainsFunc(regexp.MustCompile(`spendgate_[a-z_]+`).FindAllString(expr, -1), func(name string) bool {
-		return absent[name] || ofCommands(name)
-	})
+// notOfNodes reports whether an expression has no result in a fleet: it names a metric of a command.
+func notOfNodes(expr string) bool {
+	return slices.ContainsFunc(regexp.MustCompile(`spendgate_[a-z_]+`).FindAllString(expr, -1), ofCommands)
 }
 
 // expressions returns the expressions of the dashboard and the rules, by where
@@ -198,14 +235,13 @@ var moving = []string{
 	"Partitions ahead", "Versions",
 }
 
-// Every query of the dashboard has a result under load, but for what is absent
-// until there is one, and figures where the load makes them so. What is selected by labels is there.
+// Every query of the dashboard has a result under load, and figures where the load makes
+// them so. What is selected by labels is there.
 func (f *localFleet) askDashboard(t *testing.T) {
-	_, absent := explainedMetrics(t)
 	for _, p := range panels(t) {
 		for _, target := range p.Targets {
 			query := p.query(target.Expr)
-			if nothingYet(query, absent) {
+			if notOfNodes(query) {
 				continue
 			}
 			least := math.Inf(-1)
@@ -235,7 +271,6 @@ func ofCommands(name string) bool {
 // Prometheus has loaded and evaluated the rules, what they select by labels is
 // there, and the alerts of a fleet at work are silent.
 func (f *localFleet) askRules(t *testing.T) {
-	_, absent := explainedMetrics(t)
 	selectors := make(map[string]bool)
 	for _, expr := range expressions(t) {
 		for _, selector := range regexp.MustCompile(`[a-z_:]+\{[^}]*\}`).FindAllString(expr, -1) {
@@ -243,7 +278,7 @@ func (f *localFleet) askRules(t *testing.T) {
 		}
 	}
 	for _, selector := range slices.Sorted(maps.Keys(selectors)) {
-		if len(f.ask(t, selector)) == 0 && !nothingYet(selector, absent) {
+		if len(f.ask(t, selector)) == 0 && !notOfNodes(selector) {
 			t.Errorf("nothing is selected by %s", selector)
 		}
 	}

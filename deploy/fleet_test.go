@@ -38,6 +38,7 @@ func TestFleet(t *testing.T) {
 		t.Run("rolling restart", f.rollingRestart)
 		t.Run("a restart that fails", f.failedRestart)
 		t.Run("prometheus", f.scraped)
+		t.Run("what is seldom", f.seldom)
 		t.Run("metrics", f.compareMetrics)
 		t.Run("dashboard", f.askDashboard)
 		t.Run("rules", f.askRules)

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"spendgate/audit/verify"
+)
+
+// TestCommandsAreShown: what the dashboard and the rules ask of the metrics of probes and
+// verifications is there, by labels that are there. Those of nodes are asked of a fleet.
+func TestCommandsAreShown(t *testing.T) {
+	labels := labelsOfCommands(t)
+	for _, path := range []string{"../../deploy/grafana/spendgate.json", "../../deploy/prometheus/rules.yaml"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		for _, expr := range regexp.MustCompile(`(?m)^\s*"?expr"?: .*`).FindAllString(string(text), -1) {
+			for _, name := range regexp.MustCompile(`spendgate_(?:verify|probe)\w*`).FindAllString(expr, -1) {
+				has, is := labels[name]
+				if !is {
+					t.Errorf("%s names %s, which no command has", path, name)
+				}
+				asked++
+				for _, by := range regexp.MustCompile(`by \(([^)]*)\)|(\w+)[!=]~?\\?"`).FindAllStringSubmatch(expr, -1) {
+					for _, label := range strings.Split(by[1]+by[2], ", ") {
+						if !slices.Contains(append([]string{"job", "instance"}, has...), label) {
+							t.Errorf("%s asks %s by %s, which it has not", path, name, label)
+						}
+					}
+				}
+			}
+		}
+		if asked == 0 {
+			t.Errorf("%s asks nothing", path)
+		}
+	}
+}
+
+// labelsOfCommands returns the samples of a probe and of a verification, with their labels.
+func labelsOfCommands(t *testing.T) map[string][]string {
+	t.Helper()
+	gatherer, registry := newRegistry("cell-1")
+	newProbeMetrics(registry)
+	families, err := gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "verify.prom")
+	if err := writeMetrics(path, "cell-1", verify.Summary{}, nil, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	written, err := parser.TextToMetricFamilies(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range written {
+		families = append(families, f)
+	}
+	labels := make(map[string][]string)
+	for _, f := range families {
+		var names []string
+		for _, label := range f.GetMetric()[0].GetLabel() {
+			names = append(names, label.GetName())
+		}
+		labels[f.GetName()] = names
+		if f.GetMetric()[0].GetHistogram() != nil {
+			labels[f.GetName()+"_bucket"] = append(names, "le")
+		}
+	}
+	return labels
+}
