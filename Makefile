@@ -99,8 +99,8 @@ fleet-down: fleetctl ## stop the fleet and discard its data; the logs stay
 
 .PHONY: test
 test: fleetctl ## test everything against throwaway Redis and PostgreSQL servers
-	@.bin/fleetctl install haproxy prometheus || \
-	  echo 'NOTICE: without HAProxy and Prometheus the fleet, its dashboard and its alerts are not tested' >&2
+	@.bin/fleetctl install haproxy prometheus pgbouncer || \
+	  echo 'NOTICE: without HAProxy, Prometheus and PgBouncer the fleet, its dashboard, its alerts and a pooler are not tested' >&2
 	@TEST_POSTGRES_SETTINGS='fsync=off full_page_writes=off' .bin/fleetctl with-servers deploy/test.sh # nothing crashes it
 
 .PHONY: chaos-build

@@ -196,8 +196,11 @@ func parseUUIDs(list string) (ids []spend.ID, err error) {
 }
 
 // Refused reports whether the server answered an attempt to use it with a refusal
-// that time does not mend, such as of a wrong password.
+// that time does not mend, such as of a wrong password, or is a pooler that the URL does not tell of.
 func Refused(err error) bool {
+	if errors.Is(err, ErrShared) {
+		return true
+	}
 	answer, ok := errors.AsType[*pgconn.PgError](err)
 	// Those of connections, conflicts, resources, a server that starts or stops, and one that takes no writes.
 	const mended = "08 25 40 53 55 57"

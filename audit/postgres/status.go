@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -18,16 +19,27 @@ import (
 // pg_read_all_stats) all that are connected count.
 const selectStatus = `SELECT clock_timestamp(), current_setting('fsync'), current_setting('full_page_writes'),
 	current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-	(SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum'))`
+	(SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')), pg_backend_pid()`
 
-// Status implements audit.Store.
+// ErrShared says that connections are a pooler's, and that the URL does not say so: what was
+// prepared over one may be asked of another, or be somebody else's.
+var ErrShared = errors.New("a pooler such as PgBouncer is between: add default_query_exec_mode=cache_describe to the database URL")
+
+// Status implements audit.Store. It fails with ErrShared where a pooler is between, which shows by the
+// server's process being another than the one that was told when the connection was made.
 func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 	var clock time.Time
 	var fsync, pages, commit, standbys string
 	var connected int
+	var told, serves uint32
 	err := s.read(ctx, "cannot read the database's settings", func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, selectStatus).Scan(&clock, &fsync, &pages, &commit, &standbys, &connected)
+		told = db.PgConn().PID()
+		return db.QueryRow(ctx, selectStatus, pgx.QueryExecModeExec). // prepares nothing
+										Scan(&clock, &fsync, &pages, &commit, &standbys, &connected, &serves)
 	})
+	if err == nil && s.statement != "" && told != serves {
+		err = ErrShared
+	}
 	if err != nil {
 		return audit.Status{}, err
 	}

@@ -22,6 +22,10 @@ func findRedis() (string, error) { return find("TEST_REDIS_SERVER", "redis-serve
 // findHAProxy also searches Debian's folder, which is not on the PATH of users.
 func findHAProxy() (string, error) { return find("TEST_HAPROXY", "haproxy", "/usr/sbin/haproxy") }
 
+func findPgBouncer() (string, error) {
+	return find("TEST_PGBOUNCER", "pgbouncer", "/usr/sbin/pgbouncer")
+}
+
 func findPrometheus() (string, error) { return find("TEST_PROMETHEUS", "prometheus") }
 
 // find returns the path of a program, which a variable may name.
@@ -114,6 +118,7 @@ func Environ() []string {
 	env := os.Environ()
 	for variable, find := range map[string]func() (string, error){
 		"TEST_REDIS_SERVER": findRedis, "TEST_POSTGRES_BIN": findPostgres, "TEST_HAPROXY": findHAProxy, "TEST_PROMETHEUS": findPrometheus,
+		"TEST_PGBOUNCER": findPgBouncer,
 		"TEST_POSTGRES_USER": func() (string, error) {
 			u, err := postgresUser()
 			if u == nil {

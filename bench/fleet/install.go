@@ -18,6 +18,7 @@ import (
 func Install(ctx context.Context, log io.Writer, packages ...string) error {
 	programs := map[string]func() (string, error){
 		"redis-server": findRedis, "postgresql": findPostgres, "haproxy": findHAProxy, "prometheus": findPrometheus,
+		"pgbouncer": findPgBouncer,
 	}
 	missing := slices.DeleteFunc(slices.Clone(packages), func(name string) bool {
 		find, known := programs[name]

@@ -20,7 +20,7 @@
 //	TEST_REDIS_URL, TEST_DATABASE_URL
 //	              servers that with-servers uses as they are; a missing one is
 //	              started on a free loopback port, and removed afterwards
-//	TEST_REDIS_SERVER, TEST_HAPROXY, TEST_PROMETHEUS
+//	TEST_REDIS_SERVER, TEST_HAPROXY, TEST_PROMETHEUS, TEST_PGBOUNCER
 //	              these programs, where they are not on the PATH
 //	TEST_POSTGRES_BIN, TEST_POSTGRES_USER
 //	              the folder of PostgreSQL's programs, and who runs them for
