@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -16,8 +17,12 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// nextVersion is the version of the binary after this one.
-const nextVersion = "the-next"
+const (
+	// nextVersion is the version of the binary after this one.
+	nextVersion = "the-next"
+	// keptRevision has the nodes and the schema of 0.1.0 from which every later build is upgraded to.
+	keptRevision = "ab879448054b020a9b5cedba8a129b5c754601ea"
+)
 
 // upgrade is a fleet of three nodes of this version behind HAProxy. They
 // connect to PostgreSQL with a role that cannot migrate.
@@ -30,15 +35,19 @@ type upgrade struct {
 }
 
 // testUpgrade: nodes of this version and of the next one, whose schema is
-// newer, work side by side, and one can go either way (G11 with a migration). With
-// TEST_UPGRADE_FROM the older nodes are a build of that revision.
+// newer, work side by side, and one can go either way (G11 with a migration). The older
+// nodes are a build of TEST_UPGRADE_FROM, a revision, or of the one that is kept.
 func testUpgrade(t *testing.T, binary string) {
-	if from := os.Getenv("TEST_UPGRADE_FROM"); from != "" {
-		binary = buildRevision(t, from)
+	o := fleet.Options{Binary: binary}
+	if from := cmp.Or(os.Getenv("TEST_UPGRADE_FROM"), keptRevision); from != keptRevision || git(t, "cat-file", "-e", keptRevision) == nil {
+		o.Binary = buildRevision(t, from)
+		o.Seen = func(string, string, fleet.Answer) {} // nodes of another version have a document of their own
+	} else {
+		t.Log("NOTICE: no " + keptRevision + " in this clone, so the older nodes are of this version")
 	}
-	f := startFleet(t, fleet.Options{Binary: binary})
+	f := startFleet(t, o)
 	u := &upgrade{
-		suite: &suite{Fleet: f}, old: binary, next: buildNext(t),
+		suite: &suite{Fleet: f}, old: o.Binary, next: buildNext(t),
 		roles: &roles{Fleet: f, variables: map[string]string{"owner": "owner", "service": "service", "schema": "gate"}},
 	}
 	u.begin(t)
@@ -72,18 +81,19 @@ func buildNext(t *testing.T) string {
 func buildRevision(t *testing.T, revision string) string {
 	t.Helper()
 	tree := filepath.Join(t.TempDir(), "tree")
-	git := func(args ...string) error {
-		output, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("git %s: %w\n%s", strings.Join(args, " "), err, output)
-		}
-		return nil
-	}
 	root, err := fleet.ModuleRoot()
 	act(t, err)
-	act(t, git("clone", "--quiet", "--shared", "--no-checkout", root, tree))
-	act(t, git("-C", tree, "checkout", "--quiet", "--detach", revision))
+	act(t, git(t, "clone", "--quiet", "--shared", "--no-checkout", root, tree))
+	act(t, git(t, "-C", tree, "checkout", "--quiet", "--detach", revision))
 	return build(t, fleet.BuildOptions{Module: tree})
+}
+
+func git(t *testing.T, args ...string) error {
+	output, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("git %s: %w\n%s", strings.Join(args, " "), err, output)
+	}
+	return nil
 }
 
 // begin makes the roles, migrates and starts the fleet, all of this version.
@@ -112,15 +122,14 @@ func (u *upgrade) begin(t *testing.T) {
 	u.post(t, u.Nodes[0], standardPolicy())
 }
 
-// migrate follows the runbook: migrate, then grant, as the owner.
+// migrate migrates and grants as the owner, as MAINTENANCE.md has it.
 func (u *upgrade) migrate(t *testing.T, binary string) {
 	t.Helper()
-	ctx := limited(t, patience)
-	code, output, err := fleet.Run(ctx, binary, t.TempDir(), fleet.Settings{"DATABASE_URL": u.roles.owner}, "migrate")
+	code, output, err := fleet.Run(limited(t, patience), binary, t.TempDir(), fleet.Settings{"DATABASE_URL": u.roles.owner},
+		"migrate", "--service", u.roles.variables["service"])
 	if err != nil || code != 0 {
 		t.Fatalf("cannot migrate: %d, %v\n%s", code, err, output)
 	}
-	act(t, u.Postgres.Script(ctx, u.roles.owner, "../../deploy/postgres/grants.sql", u.roles.variables))
 }
 
 // refusesOlderSchema: a node of the next version that cannot migrate ends with an
