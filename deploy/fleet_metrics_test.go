@@ -137,7 +137,8 @@ func (f *localFleet) seldom(t *testing.T) {
 		}
 		return answer
 	}
-	do(f.admin, "/v1/webhooks", map[string]any{"url": "https://receiver.invalid/", "event_types": []string{"budget.exhausted"}}, http.StatusCreated)
+	do(f.admin, "/v1/webhooks",
+		map[string]any{"url": "https://receiver.invalid/", "event_types": []string{"budget.exhausted"}}, http.StatusCreated)
 	do(c, "/v1/policies", fleet.Policy{PolicyID: "seldom", Name: "Seldom", Rules: []fleet.Rule{
 		{RuleID: "once", RuleType: "budget", Parameters: map[string]any{"max_count": 1, "window": "lifetime"}},
 	}}, http.StatusCreated)

@@ -58,7 +58,9 @@ func (s *suite) withoutItsMode(t *testing.T, pooler *fleet.Pooler) {
 	act(t, err)
 	ops, err := fleet.FreeAddr()
 	act(t, err)
-	settings := fleet.Settings{"REDIS_URL": s.Redis.URL, "DATABASE_URL": through, "ADMIN_KEY": s.AdminKey, "OPS_ADDR": ops, "LISTEN_ADDR": "127.0.0.1:0"}
+	settings := fleet.Settings{
+		"REDIS_URL": s.Redis.URL, "DATABASE_URL": through, "ADMIN_KEY": s.AdminKey, "OPS_ADDR": ops, "LISTEN_ADDR": "127.0.0.1:0",
+	}
 	for _, args := range [][]string{{"serve", "--check"}, {"serve"}} {
 		code, output, err := fleet.Run(limited(t, patience), s.binary, t.TempDir(), settings, args...)
 		if err != nil || code != 1 || !strings.Contains(output, "default_query_exec_mode=cache_describe") {
