@@ -101,6 +101,10 @@ func (s *start) refusals(t *testing.T) {
 	if said := s.run(t, 0, nil, "serve", "--check"); !strings.Contains(said, "can be used") {
 		t.Errorf("--check says\n%s", said)
 	}
+	later := fleet.Settings{"OF_LATER": "x", "IGNORE_UNKNOWN_SETTINGS": "true"}
+	if said := s.run(t, 0, later, "serve", "--check"); !strings.Contains(said, "SPENDGATE_OF_LATER is no setting of this version, and is ignored") {
+		t.Errorf("--check says\n%s", said)
+	}
 	var tables int
 	act(t, s.postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").Scan(&tables))
 	if tables > 0 {

@@ -209,7 +209,7 @@ func checkServe(ctx context.Context, p process) error {
 	} else if forgotten {
 		told += "\nredis knows nothing of what was recorded last: it was emptied, or it is not the one that the other nodes use"
 	}
-	_, err = fmt.Fprintln(p.stdout, told)
+	_, err = fmt.Fprintln(p.stdout, strings.Join(append([]string{told}, c.Notices...), "\n"))
 	return err
 }
 
