@@ -159,6 +159,16 @@ func TestAlertsHaveSections(t *testing.T) {
 	}
 }
 
+// The chart's nodes and its verification have the name of the release, by which alerts are grouped.
+func TestChartNamesItsDeployment(t *testing.T) {
+	for _, name := range []string{"deployment", "verify"} {
+		text, err := os.ReadFile("helm/spendgate/templates/" + name + ".yaml")
+		if err != nil || !strings.Contains(string(text), "- {name: SPENDGATE_DEPLOYMENT, value: {{ .Release.Name | quote }}}\n") {
+			t.Errorf("%s.yaml: its metrics are of no deployment, %v", name, err)
+		}
+	}
+}
+
 // Inhibition is among alerts that there are.
 func TestInhibition(t *testing.T) {
 	alerts := make(map[string]bool)

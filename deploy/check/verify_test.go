@@ -35,15 +35,10 @@ func TestVerifySchedule(t *testing.T) {
 	if !slices.Equal(container.Args, want) || !mounts["checkpoints"].ReadOnly {
 		t.Errorf("runs %q with %+v", container.Args, mounts)
 	}
-	named := false
 	for _, v := range container.Env {
 		if strings.Contains(v.Name, "CHECKPOINT_KEY") {
 			t.Error("it has the key that signs")
 		}
-		named = named || v.Name == "SPENDGATE_DEPLOYMENT" && v.Value == "spendgate"
-	}
-	if !named {
-		t.Error("its metrics are of no deployment")
 	}
 	if !*container.SecurityContext.ReadOnlyRootFilesystem || !*pod.Spec.SecurityContext.RunAsNonRoot {
 		t.Error("it has rights")
