@@ -35,10 +35,10 @@ func CheckOf(fields [][]byte) (c *spend.Check, err error) {
 	c.Pass.ClaimedMS, c.Pass.UntilMS = r.integer(8), r.integer(8)
 	d.PolicyVersion, c.LatencyMS = int(r.integer(4)), r.integer(4)
 	format := int16(r.integer(2))
-	a.Type = spend.ActionType(r.letter(TypeLetters, true))
-	c.ActionType = spend.ActionType(r.letter(TypeLetters[1:], false) + 1)
-	d.Effect = spend.Effect(r.letter(EffectLetters, false))
-	d.Confidence = spend.Confidence(r.letter(ConfidenceLetters, false))
+	a.Type = spend.ActionType(r.optionalLetter(TypeLetters))
+	c.ActionType = spend.ActionType(r.letter(TypeLetters[1:]) + 1)
+	d.Effect = spend.Effect(r.letter(EffectLetters))
+	d.Confidence = spend.Confidence(r.letter(ConfidenceLetters))
 	if a.Amount, err = spend.ParseAmount(r.text()); err != nil {
 		r.wrong = fmt.Errorf("amount %w", err)
 	}
@@ -117,15 +117,26 @@ func (r *fieldReader) integer(size int) int64 {
 	return int64(binary.BigEndian.Uint64(room[:]))
 }
 
-// letter is the index of a code among the letters; null is 0 where it may be.
-func (r *fieldReader) letter(letters string, nullable bool) int {
+// letter is the index of a code among the letters.
+func (r *fieldReader) letter(letters string) int {
 	field := r.sized(1)
 	if field == nil {
-		if !nullable {
-			r.wrong = errors.New("a code is missing")
-		}
+		r.wrong = errors.New("a code is missing")
 		return 0
 	}
+	return r.indexOf(field, letters)
+}
+
+// optionalLetter is letter, and 0 for null.
+func (r *fieldReader) optionalLetter(letters string) int {
+	field := r.sized(1)
+	if field == nil {
+		return 0
+	}
+	return r.indexOf(field, letters)
+}
+
+func (r *fieldReader) indexOf(field []byte, letters string) int {
 	i := strings.IndexByte(letters, field[0])
 	if i < 0 || field[0] == 0 {
 		r.wrong = fmt.Errorf("unknown code %q", field)

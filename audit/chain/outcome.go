@@ -152,9 +152,9 @@ func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 	}
 	o.Step = int(r.integer(2))
 	o.Number = int(r.integer(2))
-	o.Status = statuses[r.letter(StatusLetters, false)]
-	o.Release = releases[r.letter(ReleaseLetters, false)]
-	o.Excess = excesses[r.letter(ExcessLetters, true)]
+	o.Status = statuses[r.letter(StatusLetters)]
+	o.Release = releases[r.letter(ReleaseLetters)]
+	o.Excess = excesses[r.optionalLetter(ExcessLetters)]
 	if amount := r.next(); amount != nil {
 		var err error
 		if o.Amount, err = spend.ParseAmount(string(amount)); err != nil {

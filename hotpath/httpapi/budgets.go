@@ -44,7 +44,7 @@ func queryBudgets(query []byte) (hotpath.BudgetQuery, filterSum, error) {
 	spend.CheckLength(&faults, "rule_id", q.RuleID, spend.MaxIdentifier)
 	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
 	spend.CheckLength(&faults, "counterparty", q.Counterparty, spend.MaxIdentifier)
-	if at, given := queryInstant("at", values, false, &faults); given {
+	if at, given := queryInstant("at", values, dayBegin, &faults); given {
 		q.At = recordable(at)
 	}
 	filters := sumOf("budgets 1", q.PolicyID, q.RuleID, q.AgentID, q.Counterparty, values["at"])

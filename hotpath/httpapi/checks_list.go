@@ -126,7 +126,7 @@ func queryChecks(query []byte) (checkQuery, filterSum, error) {
 	if q.From, last = queryRange(values, &faults); !last.IsZero() {
 		q.Until = last.Add(time.Millisecond)
 	}
-	if before, given := queryInstant("before", values, false, &faults); given {
+	if before, given := queryInstant("before", values, dayBegin, &faults); given {
 		before = firstRecordable(before)
 		if q.From.After(before) {
 			faults.Add("from", "must not be after before")

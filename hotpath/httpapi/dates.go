@@ -9,14 +9,22 @@ import (
 
 const dateForm = "must be an RFC 3339 time or a date: 2026-01-31T12:00:00Z or 2026-01-31"
 
+// dayPart is the instant that a date stands for.
+type dayPart bool
+
+const (
+	dayBegin dayPart = false
+	dayEnd   dayPart = true
+)
+
 // latestInstant is the last one that an ID can name.
 var latestInstant = time.UnixMilli(1<<48 - 1).UTC()
 
 // queryRange reads from and to, both inclusive to the millisecond (S22). Absent
 // ones are zero.
 func queryRange(values map[string]string, faults *spend.Faults) (first, last time.Time) {
-	from, hasFrom := queryInstant("from", values, false, faults)
-	to, hasTo := queryInstant("to", values, true, faults)
+	from, hasFrom := queryInstant("from", values, dayBegin, faults)
+	to, hasTo := queryInstant("to", values, dayEnd, faults)
 	if hasFrom && hasTo && from.After(to) {
 		faults.Add("from", "must not be after to")
 	}
@@ -33,7 +41,7 @@ func queryRange(values map[string]string, faults *spend.Faults) (first, last tim
 // asked for, so one that begins before any record could is refused.
 func periodRange(values map[string]string, faults *spend.Faults) (first, last time.Time) {
 	for _, name := range [...]string{"from", "to"} {
-		if t, ok := parseInstant(values[name], false); ok && t.Before(time.UnixMilli(0)) {
+		if t, ok := parseInstant(values[name], dayBegin); ok && t.Before(time.UnixMilli(0)) {
 			faults.Add(name, "must not be before 1970")
 		}
 	}
@@ -47,12 +55,12 @@ func firstRecordable(t time.Time) time.Time {
 	return recordable(t.Add(time.Millisecond - 1).Truncate(time.Millisecond))
 }
 
-func queryInstant(name string, values map[string]string, end bool, faults *spend.Faults) (time.Time, bool) {
+func queryInstant(name string, values map[string]string, of dayPart, faults *spend.Faults) (time.Time, bool) {
 	s, given := values[name]
 	if !given {
 		return time.Time{}, false
 	}
-	t, ok := parseInstant(s, end)
+	t, ok := parseInstant(s, of)
 	if !ok {
 		faults.Add(name, dateForm)
 	}
@@ -72,11 +80,11 @@ func recordable(t time.Time) time.Time {
 }
 
 // parseInstant reads an RFC 3339 time, which is UTC if it names no offset (the
-// interface's "ISO 8601 UTC"), or a date as the start or the end of its UTC day.
-func parseInstant(s string, end bool) (time.Time, bool) {
+// interface's "ISO 8601 UTC"), or a date as that part of its UTC day.
+func parseInstant(s string, of dayPart) (time.Time, bool) {
 	if len(s) == len(time.DateOnly) {
 		t, err := time.Parse(time.DateOnly, s)
-		if end {
+		if of == dayEnd {
 			t = t.Add(24*time.Hour - time.Millisecond)
 		}
 		return t, err == nil

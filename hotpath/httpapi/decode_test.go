@@ -197,7 +197,7 @@ func TestDecodePolicy(t *testing.T) {
 		p := new(audit.Policy)
 		got := ""
 		if err := readObject([]byte(body), func(r *reader) (err error) {
-			drop, err = decodePolicy(r, p, false)
+			drop, err = decodePolicy(r, p, versionBody)
 			return err
 		}); err != nil {
 			got = err.Error()

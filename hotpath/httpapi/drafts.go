@@ -29,7 +29,7 @@ func (x *exchange) draftPolicy() (string, error) {
 func (a *API) putDraft(x *exchange) error {
 	p := new(audit.Policy)
 	err := x.decode(func(r *reader) error {
-		_, err := decodePolicy(r, p, true)
+		_, err := decodePolicy(r, p, draftBody)
 		return err
 	})
 	faults, only := errors.AsType[spend.Faults](err)

@@ -52,7 +52,7 @@ func queryEvents(query []byte) (q audit.EventQuery, from time.Time, err error) {
 			}
 		}
 	}
-	from, _ = queryInstant("from", values, false, &faults)
+	from, _ = queryInstant("from", values, dayBegin, &faults)
 	if s, given := values["after"]; given {
 		after, err := strconv.ParseUint(s, 10, 63)
 		if err != nil {

@@ -68,7 +68,7 @@ func FuzzDecodeOthers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var s simulation
 		for _, decode := range []func(*reader) error{
-			func(r *reader) error { _, err := decodePolicy(r, new(audit.Policy), false); return err },
+			func(r *reader) error { _, err := decodePolicy(r, new(audit.Policy), versionBody); return err },
 			func(r *reader) error { return decodeSimulation(r, &s, true) },
 			func(r *reader) error { return decodeSimulation(r, new(simulation), false) },
 			func(r *reader) error {
@@ -158,11 +158,11 @@ func FuzzInstant(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		at, ok := parseInstant(s, false)
+		at, ok := parseInstant(s, dayBegin)
 		if !ok {
 			return
 		}
-		if again, ok := parseInstant(at.Format("2006-01-02T15:04:05.999999999Z"), false); at.Year() >= 0 && at.Year() <= 9999 &&
+		if again, ok := parseInstant(at.Format("2006-01-02T15:04:05.999999999Z"), dayBegin); at.Year() >= 0 && at.Year() <= 9999 &&
 			(!ok || !again.Equal(at)) {
 			t.Fatalf("%q is %v, then %v", s, at, again)
 		}

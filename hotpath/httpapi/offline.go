@@ -10,7 +10,7 @@ import (
 func ReadPolicy(body []byte) (*audit.Policy, error) {
 	p := new(audit.Policy)
 	return p, readObject(body, func(r *reader) error {
-		_, err := decodePolicy(r, p, false)
+		_, err := decodePolicy(r, p, versionBody)
 		return err
 	})
 }

@@ -18,7 +18,7 @@ func (a *API) postPolicy(x *exchange) error {
 	p := new(audit.Policy)
 	v := hotpath.NewVersion{Policy: p}
 	err := x.decode(func(r *reader) (err error) {
-		v.Drop, err = decodePolicy(r, p, false)
+		v.Drop, err = decodePolicy(r, p, versionBody)
 		return err
 	})
 	var only bool
@@ -128,14 +128,22 @@ func queryVersions(query []byte, policyID string) (q audit.VersionQuery, filters
 	return q, filters, faults.Err()
 }
 
+// policyBody says what a body describes.
+type policyBody bool
+
+const (
+	versionBody policyBody = false
+	draftBody   policyBody = true
+)
+
 // decodePolicy reads the body of POST /v1/policies. The rules are kept as
 // compact text; creating the policy compiles them. drop are the budgets that may be
 // emptied (S63). The body of a draft has neither these nor a policy_id.
-func decodePolicy(r *reader, p *audit.Policy, draft bool) (drop []string, err error) {
+func decodePolicy(r *reader, p *audit.Policy, body policyBody) (drop []string, err error) {
 	for r.next() {
 		switch r.name {
 		case "policy_id", "drop_budgets":
-			if draft {
+			if body == draftBody {
 				r.unknown()
 				continue
 			}

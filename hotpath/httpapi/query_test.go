@@ -99,7 +99,7 @@ func TestParseInstantRefuses(t *testing.T) {
 		"2026-01-31T12:00:00,5Z", "2026-01-31T12:00:00.Z", "2026-01-31T12:00:00+0200", "2026-01-31T12:00:00+24:00", "2026-01-31T12:00:00+02:60",
 		"-2026-01-31T12:00:00Z", "1769860800", "now", "2026-W05", "2026-01-31T12:00:00Z ", "02026-01-31",
 	} {
-		if at, ok := parseInstant(s, false); ok {
+		if at, ok := parseInstant(s, dayBegin); ok {
 			t.Errorf("%q is read as %v", s, at)
 		}
 	}

@@ -20,7 +20,7 @@ const (
 // postWebhook answers POST /v1/webhooks. Events from now on are delivered to it.
 func (a *API) postWebhook(x *exchange) error {
 	var change audit.WebhookChange
-	if err := x.decode(func(r *reader) error { return decodeWebhook(r, &change, true) }); err != nil {
+	if err := x.decode(func(r *reader) error { return decodeWebhook(r, &change, newWebhook) }); err != nil {
 		return err
 	}
 	ctx, cancel := x.readContext()
@@ -34,9 +34,17 @@ func (a *API) postWebhook(x *exchange) error {
 	return x.answer(201)
 }
 
+// webhookBody says what a body describes.
+type webhookBody bool
+
+const (
+	changedWebhook webhookBody = false
+	newWebhook     webhookBody = true
+)
+
 // decodeWebhook reads the body of POST /v1/webhooks, or of PATCH, of which each
 // member may be left out.
-func decodeWebhook(r *reader, c *audit.WebhookChange, whole bool) error {
+func decodeWebhook(r *reader, c *audit.WebhookChange, body webhookBody) error {
 	for r.next() {
 		switch {
 		case r.name == memberURL:
@@ -51,7 +59,7 @@ func decodeWebhook(r *reader, c *audit.WebhookChange, whole bool) error {
 			}) {
 				c.EventTypes = append(c.EventTypes, audit.EventType(s))
 			}
-		case r.name == memberStatus && !whole:
+		case r.name == memberStatus && body == changedWebhook:
 			if text, ok := r.string(); ok {
 				c.Active = new(text == "active")
 				if text != "active" && text != "disabled" {
@@ -68,7 +76,7 @@ func decodeWebhook(r *reader, c *audit.WebhookChange, whole bool) error {
 		}
 	}
 	switch {
-	case whole:
+	case body == newWebhook:
 		if c.URL == nil {
 			r.missing(memberURL, 0)
 		}
@@ -146,7 +154,7 @@ func (a *API) getWebhook(x *exchange) error {
 // patchWebhook answers PATCH /v1/webhooks/{webhook_id}.
 func (a *API) patchWebhook(x *exchange) error {
 	var change audit.WebhookChange
-	if err := x.decode(func(r *reader) error { return decodeWebhook(r, &change, false) }); err != nil {
+	if err := x.decode(func(r *reader) error { return decodeWebhook(r, &change, changedWebhook) }); err != nil {
 		return err
 	}
 	id, err := x.webhookID()
