@@ -252,7 +252,7 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 	case err == nil:
 		a.guard.Committed(&c.attempt, check)
 		c.done = true
-		a.metrics.decided(check)
+		a.metrics.count(check)
 		a.fullest.note(check)
 		return Answer{Check: check}, nil
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):

@@ -2,6 +2,7 @@ package hotpath
 
 import (
 	"cmp"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -13,9 +14,10 @@ import (
 // metrics are what the Authorizer tells Prometheus.
 type metrics struct {
 	decisions      *prometheus.CounterVec
-	refusals       *prometheus.CounterVec // by budgets
-	labelled       sync.Map               // pairs of labels that refusals has
-	labels         atomic.Int64           // how many
+	decided        atomic.Pointer[map[decision]prometheus.Counter] // of decisions, which look them up by text; replaced, never changed
+	refusals       *prometheus.CounterVec                          // by budgets
+	labelled       sync.Map                                        // pairs of labels that refusals has
+	labels         atomic.Int64                                    // how many
 	outcomes       *prometheus.CounterVec
 	claim, commit  prometheus.Observer
 	replays        prometheus.Counter
@@ -56,13 +58,33 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		reloads:        counter("config_reloads_total", "Reloads of policies and keys after a change."),
 		reloadFailures: counter("config_reload_failures_total", "Reloads that failed; checks that needed them were refused."),
 	}
+	m.decided.Store(&map[decision]prometheus.Counter{})
 	reg.MustRegister(m.decisions, m.refusals, m.outcomes, stages)
 	return m
 }
 
-// decided counts a recorded check. Reasons are a closed set, so labels are few.
-func (m *metrics) decided(c *spend.Check) {
-	m.decisions.WithLabelValues(c.Decision.Effect.String(), cmp.Or(string(c.Decision.Reason), "none")).Inc()
+// decision is what decisions are counted by. Reasons are a closed set, so labels are few.
+type decision struct {
+	effect spend.Effect
+	reason spend.Reason
+}
+
+// counter returns the counter of a decision.
+func (m *metrics) counter(d decision) prometheus.Counter {
+	known := m.decided.Load()
+	if c, ok := (*known)[d]; ok {
+		return c
+	}
+	c := m.decisions.WithLabelValues(d.effect.String(), cmp.Or(string(d.reason), "none"))
+	next := maps.Clone(*known)
+	next[d] = c
+	m.decided.Store(&next) // of two at once, one is looked up again
+	return c
+}
+
+// count counts a recorded check.
+func (m *metrics) count(c *spend.Check) {
+	m.counter(decision{c.Decision.Effect, c.Decision.Reason}).Inc()
 	if c.Decision.Reason == spend.ReasonBudgetExceeded || c.Decision.Reason == spend.ReasonCountLimitExceeded {
 		m.budgetRefused(c.Action.PolicyID, c.Decision.RuleID)
 	}

@@ -187,7 +187,12 @@ func (s *Store) budgetChanges(checks []*spend.Check, outcomes []*spend.Outcome) 
 // recorded remembers what a commit recorded.
 func (s *Store) recorded(b *budgetChanges) {
 	for _, row := range b.rows {
-		s.counters.add(row.key())
+		key := row.key()
+		s.counters.add(key)
+		if row.BucketMS == 0 && key.principal != "" { // its row is there for who only compares
+			key.principal = ""
+			s.counters.add(key)
+		}
 	}
 	for i := range b.refused {
 		s.refusals.add(b.refused[i].Counter)
@@ -199,12 +204,23 @@ func (b *budgetChanges) none() bool {
 	return len(b.takes)+len(b.refused)+len(b.corrected)+len(b.rows) == 0
 }
 
+// calendarOnly reports whether a commit only takes, from counters of calendar windows whose
+// rows are known to be there.
+func (b *budgetChanges) calendarOnly() bool {
+	return len(b.rows)+len(b.refused)+len(b.corrected) == 0 && b.rolling() == 0
+}
+
+// rolling returns how many changes are of rolling windows, which come first.
+func (b *budgetChanges) rolling() int {
+	if i := slices.IndexFunc(b.takes, func(ch audit.CounterChange) bool { return ch.BucketMS == 0 }); i >= 0 {
+		return i
+	}
+	return len(b.takes)
+}
+
 // budgets adds the fields of a commit_extra that are of budgets.
 func (p *parameters) budgets(b *budgetChanges) {
-	rolling := len(b.takes)
-	if i := slices.IndexFunc(b.takes, func(ch audit.CounterChange) bool { return ch.BucketMS == 0 }); i >= 0 {
-		rolling = i
-	}
+	rolling := b.rolling()
 	p.field(0)
 	array(p, 0, b.rows, nil, appendCounterRow)
 	for _, changes := range [...][]audit.CounterChange{b.takes[:rolling], b.takes[rolling:], b.refused} {

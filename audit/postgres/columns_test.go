@@ -18,10 +18,10 @@ func TestColumns(t *testing.T) {
 		return texts(t, connect(t, url), `SELECT attname::text FROM pg_attribute
 			WHERE attrelid = '`+relation+`'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`)
 	}
-	ofCommit := []string{"node", "epoch"} // sent once for all checks of a commit
+	ofCommit := []string{"node", "epoch"} // which a check_row has not
 	sent := slices.DeleteFunc(chain.CheckColumns(), func(c string) bool { return slices.Contains(ofCommit, c) })
 	for relation, want := range map[string][]string{
-		"checks": chain.CheckColumns(), "check_row": sent,
+		"checks": chain.CheckColumns(), "check_record": chain.CheckColumns(), "check_row": sent,
 		"violations": append(chain.ViolationColumns(), unverified("violations")...), "policies": chain.PolicyColumns(),
 		"drafts": chain.DraftColumns(), "webhooks": chain.WebhookColumns(),
 		"changes": slices.Concat(chain.ChangeColumns(), []string{"head"}, unverified("changes")),

@@ -25,10 +25,13 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 			return err
 		}
 	}
-	err := s.commit(ctx, checks, outcomes, link)
+	err := s.commit(ctx, checks, outcomes, link, false)
+	if errors.Is(err, errNotCalendar) {
+		err = s.commit(ctx, checks, outcomes, link, true)
+	}
 	if errors.Is(err, errCounters) { // restored, or given back to
 		s.forgetRecorded()
-		err = s.commit(ctx, checks, outcomes, link)
+		err = s.commit(ctx, checks, outcomes, link, true)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot commit: %w", err)
@@ -36,7 +39,8 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	return nil
 }
 
-func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
+// commit commits by the call that does as little as it has to, or by the one for all.
+func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link, whole bool) error {
 	session, err := s.writers.take(ctx)
 	if err != nil {
 		return err
@@ -55,10 +59,11 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		reach = 0
 	}
 	budgets := s.budgetChanges(checks, outcomes)
+	session.call = s.callOf(checks, outcomes, &budgets, reach, whole)
 	session.parameters.reset()
-	session.parameters.commit(checks, outcomes, &budgets, reach, link)
-	prepare := !session.prepared || s.statement == ""
-	if session.buf, err = appendCommit(session.buf[:0], s.statement, prepare, &session.parameters); err != nil {
+	session.parameters.commit(session.call, checks, outcomes, &budgets, reach, link)
+	prepare := !session.prepared[session.call] || s.statement == ""
+	if session.buf, err = appendCommit(session.buf[:0], s.statement, session.call, prepare, &session.parameters); err != nil {
 		return &audit.RowError{Err: err}
 	}
 	if _, err := session.exchange(ctx, 1); err != nil {
@@ -100,18 +105,59 @@ func horizon(checks []*spend.Check) int64 {
 	return (most + minute - 1) / minute * minute
 }
 
-// commitQuery is prepared with the first commit of a connection.
-const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"
+// call is one of the statements that commit.
+type call int
 
-// appendCommit adds messages that call commit_checks, a transaction of its own
-// that ends with the last of them.
-func appendCommit(b []byte, statement string, prepare bool, p *parameters) (_ []byte, err error) {
+const (
+	callRecord   call = iota // checks alone
+	callCalendar             // checks that take from counters of calendar windows which have rows
+	callWhole                // anything
+
+	calls int = iota
+)
+
+// query returns the text, which is prepared with the first such commit of a connection.
+func (c call) query() string {
+	return [calls]string{
+		callRecord:   "SELECT record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13)",
+		callCalendar: "SELECT take_from_calendar(record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13),$14)",
+		callWhole:    "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)",
+	}[c]
+}
+
+// name returns the name of the prepared statement; empty without one.
+func (c call) name(statement string) string {
+	if statement == "" {
+		return ""
+	}
+	return statement + [calls]string{callCalendar: "_calendar", callWhole: "_whole"}[c]
+}
+
+// callOf returns the call of a commit. A session of a pooler has not the settings that
+// take_from_calendar relies on.
+func (s *Store) callOf(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, whole bool) call {
+	more := func(c *spend.Check) bool { return c.Approval != nil || c.UsesApproval() }
+	switch {
+	case whole, len(checks) == 0, len(outcomes) > 0, horizonMS > 0, slices.ContainsFunc(checks, more):
+		return callWhole
+	case budgets.none():
+		return callRecord
+	case s.statement != "" && budgets.calendarOnly():
+		return callCalendar
+	}
+	return callWhole
+}
+
+// appendCommit adds messages of a call, a transaction of its own that ends with the last
+// of them.
+func appendCommit(b []byte, statement string, c call, prepare bool, p *parameters) (_ []byte, err error) {
+	name := c.name(statement)
 	if prepare {
-		if b, err = (&pgproto3.Parse{Name: statement, Query: commitQuery}).Encode(b); err != nil {
+		if b, err = (&pgproto3.Parse{Name: name, Query: c.query()}).Encode(b); err != nil {
 			return nil, err
 		}
 	}
-	if b, err = appendBind(b, statement, p); err != nil {
+	if b, err = appendBind(b, name, p); err != nil {
 		return nil, err
 	}
 	if b, err = (&pgproto3.Execute{}).Encode(b); err != nil {
@@ -138,14 +184,20 @@ func appendBind(b []byte, statement string, p *parameters) ([]byte, error) {
 // maxMessage is PostgreSQL's limit of a message.
 const maxMessage = 1<<30 - 1
 
-// commit adds the parameters of commit_checks, in its order.
-func (p *parameters) commit(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, link chain.Link) {
+// commit adds the parameters of a call, in its order.
+func (p *parameters) commit(
+	c call, checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, link chain.Link,
+) {
 	fence := fenceOf(checks, outcomes)
 	p.bytes(fence.Node[:])
 	p.bytes(fence.Epoch[:])
 	p.keys(checks)
 	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
-	array(p, 0, checks, nil, appendRow)
+	if c == callWhole {
+		array(p, 0, checks, nil, appendRow)
+	} else {
+		array(p, 0, checks, nil, appendRecord)
+	}
 	p.int64(link.Seq)
 	p.int16(chain.Version)
 	first, last := link.First(), link.Last()
@@ -154,7 +206,13 @@ func (p *parameters) commit(checks []*spend.Check, outcomes []*spend.Outcome, bu
 	p.bytes(link.Entries)
 	p.bytes(link.Head[:])
 	p.countChecks(checks)
-	p.extra(checks, outcomes, budgets, horizonMS)
+	switch c {
+	case callRecord:
+	case callCalendar:
+		array(p, 0, budgets.takes, nil, appendChange)
+	case callWhole:
+		p.extra(checks, outcomes, budgets, horizonMS)
+	}
 }
 
 // fenceOf returns that which all of a commit have.
@@ -178,14 +236,9 @@ func (p *parameters) keys(checks []*spend.Check) {
 
 func appendID(b []byte, c *spend.Check) []byte { return append(b, c.ID[:]...) }
 
-// extra adds a commit_extra, null when the commit has nothing of it: a parameter costs the
-// server as much as some columns of a check, also one that is null.
+// extra adds a commit_extra.
 func (p *parameters) extra(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64) {
 	asks := slices.ContainsFunc(checks, func(c *spend.Check) bool { return c.Approval != nil })
-	if horizonMS == 0 && !asks && len(outcomes) == 0 && budgets.none() && !slices.ContainsFunc(checks, (*spend.Check).UsesApproval) {
-		p.length(null)
-		return
-	}
 	end := p.composite(11)
 	p.field(pgtype.Int8OID)
 	p.int64(horizonMS)

@@ -1,9 +1,10 @@
 // Package postgres is the store of a fleet, and the only place that speaks SQL
 // to PostgreSQL (14 or newer).
 //
-// A commit is one buffer, one statement and one wait: a call of the prepared
-// function commit_checks (the fence, the idempotency keys, the rows), a
-// transaction of its own that ends with the buffer's last byte. What the
+// A commit is one buffer, one statement and one wait: a prepared call of the
+// function record_checks (the fence, the idempotency keys, the rows), or of
+// commit_checks if there is more than checks, a transaction of its own that ends
+// with the buffer's last byte. What the
 // connection showed by then decides the outcome, see session.exchange. Two
 // COPYs in place of the rows cost the server a third more at small batches,
 // mostly for parsing and for a packet each, and no less at large ones.

@@ -30,9 +30,21 @@ const rowFields = 36
 
 // appendRow adds a check_row, a composite value in the binary format.
 func appendRow(b []byte, c *spend.Check) []byte {
-	a, d := &c.Action, &c.Decision
 	b = binary.BigEndian.AppendUint32(b, rowFields)
+	return appendColumns(appendField(b, pgtype.UUIDOID, c.ID[:]), c)
+}
+
+// appendRecord adds a check_record, which has the fence besides.
+func appendRecord(b []byte, c *spend.Check) []byte {
+	b = binary.BigEndian.AppendUint32(b, rowFields+2)
 	b = appendField(b, pgtype.UUIDOID, c.ID[:])
+	b = appendField(b, pgtype.UUIDOID, c.Fence.Node[:])
+	return appendColumns(appendField(b, pgtype.UUIDOID, c.Fence.Epoch[:]), c)
+}
+
+// appendColumns adds the other fields of both.
+func appendColumns(b []byte, c *spend.Check) []byte {
+	a, d := &c.Action, &c.Decision
 	if c.Pass.Passed() {
 		b = appendInt64(appendInt64(b, c.Pass.ClaimedMS), c.Pass.UntilMS)
 	} else {

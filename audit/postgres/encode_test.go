@@ -76,9 +76,9 @@ func TestNoAllocation(t *testing.T) {
 	var buf []byte
 	encode := func() {
 		p.reset()
-		p.commit(batch, nil, new(budgetChanges), 60_000, link)
+		p.commit(callWhole, batch, nil, new(budgetChanges), 60_000, link)
 		var err error
-		if buf, err = appendCommit(buf[:0], "", true, &p); err != nil {
+		if buf, err = appendCommit(buf[:0], "", callWhole, true, &p); err != nil {
 			t.Error(err)
 		}
 	}
@@ -138,7 +138,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.reset()
-		p.commit(batch, nil, new(budgetChanges), 0, link)
-		buf, _ = appendCommit(buf[:0], "", false, &p)
+		p.commit(callRecord, batch, nil, new(budgetChanges), 0, link)
+		buf, _ = appendCommit(buf[:0], "", callRecord, false, &p)
 	}
 }

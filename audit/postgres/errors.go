@@ -32,6 +32,7 @@ const (
 	codeOtherVersion  = "SG016"
 	codeAsksPeople    = "SG017"
 	codeStaleReview   = "SG018"
+	codeNotCalendar   = "SG019"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -82,6 +83,8 @@ func refusal(err *pgconn.PgError) error {
 		return &noRoomError{err.Detail}
 	case err.Code == codeCounters:
 		return errCounters
+	case err.Code == codeNotCalendar:
+		return errNotCalendar
 	case err.Code == codeUnapproved:
 		return unapproved(err.Detail)
 	case err.Code == codeReported:
@@ -113,6 +116,9 @@ var errStaleReview = fmt.Errorf("%w: the approvals of a draft changed", audit.Er
 // errCounters says that a commit is to be made again with all rows of its counters:
 // one has none, unlike what the node remembers, or has room again.
 var errCounters = fmt.Errorf("%w: counters of budgets changed", audit.ErrUnavailable)
+
+// errNotCalendar says that a commit is to be made again by callWhole.
+var errNotCalendar = fmt.Errorf("%w: counters of budgets lack a row or room", audit.ErrUnavailable)
 
 // noRoomError is a refusal by budgets, as the server words it: the places of the
 // changes, each with what was taken before and how often ("1:940:12,3:0:0").

@@ -186,11 +186,24 @@ func commitBehindARotation(t *testing.T, s *Store, url string) error {
 	return errors.Join(err, queued.Close(t.Context()), <-rotated)
 }
 
-// TestBeginReadsBehindTheLock lets a commit wait in begin_commit while the epoch or
+// TestBeginReadsBehindTheLock lets a commit wait for its locks while the epoch or
 // the node ends: it must see that, though it began before.
 func TestBeginReadsBehindTheLock(t *testing.T) {
 	url := fleet.TestSchema(t)
 	s := open(t, url, true)
+	known := calendar(t, s, "known", "1000")
+	unknown := func(f spend.Fence) *spend.Check {
+		c := minimal(f)
+		c.Action.AgentID = c.ID.Text("")
+		charge(c)
+		return c
+	}
+	for name, check := range map[string]func(spend.Fence) *spend.Check{"record": minimal, "calendar": known, "whole": unknown} {
+		t.Run(name, func(t *testing.T) { beginsBehindTheLock(t, url, s, check) })
+	}
+}
+
+func beginsBehindTheLock(t *testing.T, url string, s *Store, check func(spend.Fence) *spend.Check) {
 	for _, test := range []struct {
 		sql  string
 		want error
@@ -198,7 +211,7 @@ func TestBeginReadsBehindTheLock(t *testing.T) {
 		{"SELECT fence_node($1)", audit.ErrFencedNode},
 		{"SELECT rotate_epoch((SELECT id FROM epoch), $1)", audit.ErrStaleEpoch},
 	} {
-		c := minimal(newFence(t, s))
+		c := check(newFence(t, s))
 		other := connect(t, url)
 		if _, err := other.Exec(t.Context(), "BEGIN"); err != nil {
 			t.Fatal(err)
@@ -219,8 +232,11 @@ func TestBeginReadsBehindTheLock(t *testing.T) {
 	}
 }
 
-// emptyCommit commits a batch of nothing.
-const emptyCommit = "SELECT commit_checks($1, $2, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL, NULL)"
+// Each commits a batch of nothing.
+const (
+	emptyRecord = "SELECT record_checks($1, $2, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL)"
+	emptyCommit = "SELECT commit_checks($1, $2, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL, NULL)"
+)
 
 // TestStricterIsolation refuses commits whose snapshot could be older than the
 // locks: under REPEATABLE READ a stale epoch would pass.
@@ -228,7 +244,7 @@ func TestStricterIsolation(t *testing.T) {
 	url := fleet.TestSchema(t)
 	f := newFence(t, open(t, url, true))
 	for level, allowed := range map[string]bool{"READ COMMITTED": true, "REPEATABLE READ": false, "SERIALIZABLE": false} {
-		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyCommit} {
+		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord, emptyCommit} {
 			conn := connect(t, url)
 			if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL "+level); err != nil {
 				t.Fatal(err)
@@ -347,7 +363,7 @@ func TestDurability(t *testing.T) {
 	}
 	f := newFence(t, s)
 	for before, want := range map[string]string{"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply"} {
-		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyCommit} {
+		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord, emptyCommit} {
 			conn := connect(t, with(t, url, "synchronous_commit", before))
 			var during, after string
 			tx, err := conn.Begin(t.Context())

@@ -14,7 +14,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Rehearse commits a blocked check with an idempotency key as Commit would, and rolls
+// Rehearse commits a blocked check with an idempotency key by each call of Commit, and rolls
 // it back: it fails where commits fail for want of a connection, a right, a lock or
 // space. What only the end of a commit needs, a standby, it does not see.
 func (s *Store) Rehearse(ctx context.Context) error {
@@ -29,12 +29,14 @@ func (s *Store) Rehearse(ctx context.Context) error {
 	defer s.writers.give(session)
 	checks := []*spend.Check{rehearsed(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})}
 	link := (&chain.Builder{Chain: checks[0].Fence.Node}).Next([]chain.Entry{{ID: checks[0].ID}})
-	session.parameters.reset()
-	const horizonMS = 1 // so that the commit has more than checks, and changes nothing by it
-	session.parameters.commit(checks, nil, new(budgetChanges), horizonMS, link)
-	err = session.undo(ctx, &session.parameters)
-	if err != nil && !errors.Is(err, audit.ErrStaleEpoch) { // another epoch began meanwhile
-		return fmt.Errorf("cannot rehearse a commit: %w", err)
+	for _, session.call = range [...]call{callCalendar, callWhole} { // the first has callRecord's in it
+		session.parameters.reset()
+		const horizonMS = 1 // so that the commit has more than checks, and changes nothing by it
+		session.parameters.commit(session.call, checks, nil, new(budgetChanges), horizonMS, link)
+		err = session.undo(ctx, &session.parameters)
+		if err != nil && !errors.Is(err, audit.ErrStaleEpoch) { // another epoch began meanwhile
+			return fmt.Errorf("cannot rehearse a commit: %w", err)
+		}
 	}
 	return nil
 }
@@ -54,12 +56,12 @@ func rehearsed(f spend.Fence) *spend.Check {
 	return c
 }
 
-// undo calls commit_checks in a transaction that it rolls back.
+// undo makes the session's call in a transaction that it rolls back.
 func (s *session) undo(ctx context.Context, p *parameters) (err error) {
 	if s.buf, err = (&pgproto3.Query{String: begin}).Encode(s.buf[:0]); err != nil {
 		return err
 	}
-	if s.buf, err = appendCommit(s.buf, "", true, p); err != nil {
+	if s.buf, err = appendCommit(s.buf, "", s.call, true, p); err != nil {
 		return err
 	}
 	conn := s.conn
@@ -72,7 +74,11 @@ func (s *session) undo(ctx context.Context, p *parameters) (err error) {
 		}
 	}()
 	prepared := s.prepared
-	defer func() { s.prepared = prepared && s.conn != nil }() // the statement had no name
+	defer func() { // the statement had no name
+		if s.conn != nil {
+			s.prepared = prepared
+		}
+	}()
 	if _, err := conn.Write(s.buf); err != nil {
 		s.drop()
 		return fmt.Errorf("cannot send: %w: %w", audit.ErrUnavailable, err)

@@ -100,9 +100,10 @@ type session struct {
 	conn     net.Conn // nil when not connected
 	probe    *idle.Probe
 	frontend *pgproto3.Frontend
-	prepared bool  // the connection has prepared what Commit asks
-	met      bool  // a commit was begun on this connection
-	losses   int64 // of the store's connections when this one was made
+	prepared [calls]bool // what the connection has prepared
+	call     call        // of the exchange
+	met      bool        // a commit was begun on this connection
+	losses   int64       // of the store's connections when this one was made
 
 	buf        []byte     // the messages of the next exchange, reused
 	parameters parameters // of the next commit, reused
@@ -131,7 +132,7 @@ func (s *session) drop() {
 		return
 	}
 	_ = idle.Plain(s.conn).Close() // nothing depends on it any more
-	s.conn, s.frontend, s.probe, s.prepared, s.met = nil, nil, nil, false, false
+	s.conn, s.frontend, s.probe, s.prepared, s.met = nil, nil, nil, [calls]bool{}, false
 }
 
 // exchange sends the messages in s.buf, one transaction that ends with their last
@@ -205,7 +206,7 @@ func (s *session) receive() (a answer, err error) {
 		}
 		switch m := message.(type) {
 		case *pgproto3.ParseComplete:
-			s.prepared = true
+			s.prepared[s.call] = true
 		case *pgproto3.DataRow:
 			a.row.values = make([][]byte, len(m.Values))
 			for i, value := range m.Values {

@@ -67,3 +67,19 @@ func prepareSession(ctx context.Context, conn *pgconn.PgConn) error {
 	_ = conn.Exec(ctx, optionalSettings).Close() // the next use finds a lost connection
 	return nil
 }
+
+// commitSettings are of the sessions that commit, so that the functions they call need none:
+// a plan is made once, and counters are looked up in the order of their changes.
+const commitSettings = `SELECT set_config(name, value, false) FROM (VALUES ('plan_cache_mode', 'force_generic_plan'),
+	('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'), ('enable_seqscan', 'off'), ('jit', 'off')) AS wanted (name, value)`
+
+// prepareCommits is prepareSession of a session that commits.
+func prepareCommits(ctx context.Context, conn *pgconn.PgConn) error {
+	if err := prepareSession(ctx, conn); err != nil {
+		return err
+	}
+	if err := conn.Exec(ctx, commitSettings).Close(); err != nil {
+		return fmt.Errorf("cannot set up the session: %w", err)
+	}
+	return nil
+}

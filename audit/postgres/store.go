@@ -48,8 +48,8 @@ type Store struct {
 
 	maxPolicyBytes int64
 
-	// statement names the prepared commit; empty when connections are not
-	// this node's own, so that every commit prepares it anew.
+	// statement begins the names of prepared commits; empty when connections are not
+	// this node's own, so that every commit prepares its own anew.
 	statement string
 
 	// losses counts connections that gave no answer. Such a one is seldom alone:
@@ -109,11 +109,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 	}
 	s := &Store{log: o.Logger, maxPolicyBytes: cmp.Or(o.MaxPolicyBytes, math.MaxInt64)}
-	s.writers = newSessions(&config.ConnConfig.Config, hosts, cmp.Or(o.Writers, defaultWriters), &s.losses)
-	s.controls = newSessions(&config.ConnConfig.Config, hosts, controls, &s.losses)
+	committing := config.ConnConfig.Config.Copy()
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		s.statement = "commit_checks"
+		committing.AfterConnect = prepareCommits
 	}
+	s.writers = newSessions(committing, hosts, cmp.Or(o.Writers, defaultWriters), &s.losses)
+	s.controls = newSessions(&config.ConnConfig.Config, hosts, controls, &s.losses)
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		hosts.order(&c.Config)
 		return nil

@@ -57,7 +57,12 @@ func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
 
 // Append writes prefix and hex digits.
 func (id ID) Append(dst []byte, prefix string) []byte {
-	return hex.AppendEncode(append(dst, prefix...), id[:])
+	const digits = "0123456789abcdef"
+	var text [2 * len(id)]byte // of a known length, which spares package hex's checks
+	for i, b := range id {
+		text[2*i], text[2*i+1] = digits[b>>4], digits[b&15]
+	}
+	return append(append(dst, prefix...), text[:]...)
 }
 
 // Text returns what Append writes as a string: id.Text(PrefixCheck).

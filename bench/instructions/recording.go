@@ -132,7 +132,7 @@ func newReplay(server string) *replay {
 // by the clock.
 func recorders(said []exchange) (conns []int) {
 	for _, e := range said {
-		if bytes.Contains(e.text, []byte("SELECT commit_checks(")) && !slices.Contains(conns, e.conn) {
+		if bytes.Contains(e.text, []byte("commit_checks")) && !slices.Contains(conns, e.conn) {
 			conns = append(conns, e.conn)
 		}
 	}

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -61,8 +60,8 @@ type holder struct {
 
 func (h holder) String() string {
 	b := append(make([]byte, 0, 84), byte(h.state), '|')
-	b = append(hex.AppendEncode(b, h.node[:]), '|')
-	b = append(hex.AppendEncode(b, h.check[:]), '|')
+	b = append(h.node.Append(b, ""), '|')
+	b = append(h.check.Append(b, ""), '|')
 	return string(strconv.AppendInt(b, h.claimedMS, 10))
 }
 

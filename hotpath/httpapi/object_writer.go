@@ -141,15 +141,36 @@ func appendArray(dst []byte, n int, element func(dst []byte, i int) []byte) []by
 
 // appendString writes a JSON string. What is not UTF-8 becomes U+FFFD.
 func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
-			dst, _ = jsontext.AppendQuote(dst, s) // the error only says that it mended s
-			return dst
-		}
+	if !plain(s) {
+		dst, _ = jsontext.AppendQuote(dst, s) // the error only says that it mended s
+		return dst
 	}
 	dst = append(dst, '"')
 	dst = append(dst, s...)
 	return append(dst, '"')
+}
+
+// plain reports whether a string is written as it is: printable ASCII but quotation marks and
+// backslashes. It looks at eight bytes at once.
+func plain(s string) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	has := func(word, c uint64) uint64 { // with that byte; c is below 0x80
+		x := word ^ ones*c
+		return (x - ones) &^ x & high
+	}
+	for ; len(s) >= 8; s = s[8:] {
+		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56 // one load
+		if w&high|(w-ones*' ')&^w&high|has(w, '"')|has(w, '\\')|has(w, 0x7f) != 0 {
+			return false
+		}
+	}
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // appendOptional writes null for an absent string.

@@ -158,10 +158,10 @@ func (r *reader) unquote(quoted jsontext.Value) string {
 
 // text returns a string; null is "".
 func (r *reader) text() string {
-	switch r.kind() {
+	switch v := r.value(); v.Kind() {
 	case jsontext.KindString:
-		return r.unquote(r.value())
-	case jsontext.KindNull:
+		return r.unquote(v)
+	case jsontext.KindNull, jsontext.KindInvalid:
 	default:
 		r.fault(r.name, "must be a string")
 	}

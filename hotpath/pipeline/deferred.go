@@ -66,6 +66,9 @@ func (c *Client) later(commands ...deferred) {
 
 // deferredDueLocked reports whether a deferred command may be sent now.
 func (c *Client) deferredDueLocked() bool {
+	if len(c.deferred) == 0 {
+		return false
+	}
 	now := time.Now()
 	for i := range c.deferred {
 		if !c.deferred[i].due.After(now) {
