@@ -18,7 +18,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     import spendgate
 
-#: What another attempt does not change. NoDecision, NoAnswer and Running are retried.
+#: What another attempt does not change. NoDecision, NoAnswer, Running and Unanswered are retried.
 FINAL = ["Blocked", "Denied", "ApprovalExpired", "AlreadyReported", "RedemptionRequired", "InDoubt", "KeyReused", "APIError"]
 
 gate = spendgate.Spendgate(

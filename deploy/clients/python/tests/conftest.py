@@ -37,7 +37,8 @@ def repeated(call: Callable[[], T]) -> T:
 
 
 def new_key(node: Spendgate, role: str) -> str:
-    return repeated(lambda: node.create_key(name=f"{role}-{uuid.uuid4()}", role=role, rate_limit_rpm=10_000)).api_key
+    name = f"{role}-{uuid.uuid4()}"
+    return repeated(lambda: node.create_key(name=name, role=role, principal=name, rate_limit_rpm=10_000)).api_key
 
 
 @pytest.fixture(scope="session")

@@ -102,6 +102,8 @@ def carry_out(gate: Mortal, ledger: Ledger, action: str) -> tuple[str, str]:
             return "executed", over.check_id
         except spendgate.AlreadyReported as over:
             return over.outcome.status, over.check_id
+        except spendgate.Unanswered:
+            gate._pause(0.2)
         except spendgate.InDoubt as doubt:
             return "in doubt", doubt.check_id
         except (spendgate.NoDecision, spendgate.NoAnswer, spendgate.APIError) as error:

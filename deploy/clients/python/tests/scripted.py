@@ -6,6 +6,7 @@ import json
 import pathlib
 import socket
 import threading
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
@@ -52,6 +53,7 @@ class Server:
         self.faults: list[str] = []
         self.requests: list[tuple[str, str, bytes]] = []
         self.nonces: list[str] = []  # of the requests
+        self.then: Callable[[], object] = lambda: None  # after each request
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._done = threading.Event()
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -82,6 +84,7 @@ class Server:
             except (ConnectionError, ValueError, OSError):
                 return
             exchange = self.exchange(method, uri, headers, body)
+            self.then()
             if exchange.get("fail") == "stall":
                 self._done.wait(10)
             elif "fail" not in exchange:

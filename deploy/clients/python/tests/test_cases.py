@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import inspect
 import json
 import pathlib
@@ -34,6 +35,7 @@ KINDS = {
     "redemption_required": spendgate.RedemptionRequired,
     "already_reported": spendgate.AlreadyReported,
     "in_doubt": spendgate.InDoubt,
+    "unanswered": spendgate.Unanswered,
     "key_reused": spendgate.KeyReused,
 }
 #: Calls whose first argument is positional, by its name on the wire.
@@ -153,8 +155,13 @@ def typed(decorator: Any) -> Callable[[F], F]:
 
 
 def by_decorator(gate: Any, action: dict[str, Any], terms: dict[str, Any], body: Body) -> Any:
-    members = dict(action)
-    action_type, key = members.pop("action_type"), members.pop("idempotency_key")
+    """The members are read when they are asked for: they may change meanwhile."""
+
+    def member(name: str) -> Callable[[], Any]:
+        return lambda: action[name]
+
+    action_type, key = action["action_type"], action["idempotency_key"]
+    members = {name: member(name) for name in action if name not in ("action_type", "idempotency_key")}
     guarding = gate.guard(action_type, key=lambda: key, **members, **terms, reference=str)
     if isinstance(gate, Spendgate):
 
@@ -196,6 +203,7 @@ def guarded() -> list[Any]:
         if case["call"] == "guard"
         for how, async_ in [(by_decorator, False), (by_decorator, True), (by_with, True), (by_with, False)]
         if how is by_decorator or async_ or (len(case["runs"]) == 1 and "redeem" in case["options"])
+        if how is by_decorator or not any("meanwhile" in run for run in case["runs"])
     ]
 
 
@@ -210,6 +218,7 @@ def test_guard(case: dict[str, Any], how: Callable[..., Any], async_: bool, tmp_
         gate, _ = client(async_, server.url, {}, journal=journal, redeem=case["options"].get("redeem"))
         body, returned, error = Body(run.get("do", "")), None, None
         action = {**FILE["action"], **case["with"], **run.get("with", {})}
+        server.then = functools.partial(action.update, run.get("meanwhile", {}))
         terms = {"provider_key": case["options"].get("provider_key", False), "failed_on": (Declined,)}
         try:
             returned = drain(gate.resume()) if run.get("resume") else how(gate, action, terms, body)

@@ -170,6 +170,24 @@ export class InDoubt extends NotCarriedOut {
   }
 }
 
+/**
+ * It may have been carried out, and the service cannot say now what became of it: `cause` says why.
+ * Call again when the service answers: the gate asks it first.
+ */
+export class Unanswered extends InDoubt {
+  constructor(idempotencyKey: string, checkId: string, cause: unknown) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    super(
+      idempotencyKey,
+      checkId,
+      "",
+      cause,
+      `It may have been carried out under ${checkId}, and the service cannot say now: ${why}. Do not carry it out in another way. ` +
+        "Call again when the service answers.",
+    );
+  }
+}
+
 /** Another call of this gate decides about it or carries it out now: call again when that has ended. There is nothing to settle. */
 export class Running extends InDoubt {
   constructor(idempotencyKey: string) {
@@ -177,9 +195,12 @@ export class Running extends InDoubt {
   }
 }
 
-/** The idempotency key belongs to another action. */
+/** The idempotency key belongs to another action, or its action changed after it was allowed. */
 export class KeyReused extends NotCarriedOut {
-  constructor(readonly idempotencyKey: string) {
-    super("the idempotency key was used for another action: each action needs one of its own");
+  constructor(
+    readonly idempotencyKey: string,
+    why = "the idempotency key was used for another action: each action needs one of its own",
+  ) {
+    super(why);
   }
 }

@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { link, mkdir, open, readFile, readdir, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 
 import { type Journal, type Line, type Lines, type Step, isOpen, steps } from "./journal.js";
 
@@ -9,15 +9,16 @@ import { type Journal, type Line, type Lines, type Step, isOpen, steps } from ".
  * is whole and on disk before its name is there, and never changes. Files of keys that are
  * not used any more may be deleted.
  */
-export function fileJournal(directory: string): Journal {
+export function fileJournal(path: string): Journal {
+  const directory = resolve(path); // a program may change its own
   let made: Promise<unknown> | undefined;
-  const ready = () => (made ??= mkdir(directory, { recursive: true, mode: 0o700 }));
-  const path = (name: string, step: Step) => join(directory, `${name}.${step}`);
+  const ready = () => (made ??= make(directory));
+  const pathOf = (name: string, step: Step) => join(directory, `${name}.${step}`);
   const nameOf = (key: string) => createHash("sha256").update(key).digest("hex");
 
   async function line(name: string, step: Step): Promise<Line | undefined> {
     try {
-      return JSON.parse(await readFile(path(name, step), "utf8")) as Line;
+      return JSON.parse(await readFile(pathOf(name, step), "utf8")) as Line;
     } catch (problem) {
       if (code(problem) === "ENOENT") return undefined;
       throw problem;
@@ -30,7 +31,7 @@ export function fileJournal(directory: string): Journal {
       const whole = join(directory, `${randomUUID()}.tmp`);
       await write(whole, JSON.stringify(content));
       try {
-        await link(whole, path(nameOf(key), step)); // fails if there is one, unlike a rename
+        await link(whole, pathOf(nameOf(key), step)); // fails if there is one, unlike a rename
       } catch (problem) {
         if (code(problem) === "EEXIST") return false;
         throw problem;
@@ -73,6 +74,12 @@ async function write(path: string, text: string): Promise<void> {
   } finally {
     await file.close();
   }
+}
+
+/** make makes a directory and those above it, with their names on disk. */
+async function make(directory: string): Promise<void> {
+  const first = await mkdir(directory, { recursive: true, mode: 0o700 });
+  for (let at = directory; first !== undefined && at.length >= first.length; at = dirname(at)) await sync(dirname(at));
 }
 
 async function sync(directory: string): Promise<void> {

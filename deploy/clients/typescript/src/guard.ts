@@ -1,3 +1,4 @@
+import type { Key } from "./admin-types.js";
 import { type Spendgate, newIdempotencyKey } from "./client.js";
 import {
   APIError,
@@ -13,67 +14,14 @@ import {
   RedemptionRequired,
   Running,
   SpendgateError,
+  Unanswered,
 } from "./errors.js";
-import { actionHash } from "./hash.js";
+import type { CarryOptions, GateOptions, Guarded, GuardedAction, Permit, Plan, Resumed } from "./guard-types.js";
+import { hash } from "./hash.js";
 import { type Journal, type Line, type Lines, memoryJournal } from "./journal.js";
+import { type Meant, meaning } from "./meaning.js";
 import { isUnfinished, lesser, ofValue, over, reportable, reported } from "./report.js";
 import type { Action, Approval, CheckResult, OutcomeReport } from "./types.js";
-
-export interface GateOptions {
-  client: Spendgate;
-  /** Remembers over crashes what was begun. Only a gate that redeems can do without, by its option or by the role of its key. */
-  journal?: Journal;
-  /** Members of actions that are the same for all, such as agent_id and policy_id. */
-  defaults?: Partial<Action>;
-  /**
-   * Whether checks are redeemed before they are carried out. By default those of a key of role gateway are;
-   * false says that what a body calls does, where the policy wants it.
-   */
-  redeem?: boolean;
-}
-
-/** An action of a gate: the members that the gate has defaults for may be left out. */
-export type GuardedAction = Partial<Action> & { idempotency_key: string };
-
-/** What the body is given: under check_id the payment provider carries it out at most once. */
-export interface Permit {
-  check_id: string;
-  idempotency_key: string;
-}
-
-export interface CarryOptions<R> {
-  /** The body passes check_id to a provider that takes idempotency keys: what is in doubt is repeated under the same one. */
-  providerKey?: boolean;
-  /** For how long the provider is sure to know such a key; 24 by default. What began before that is not repeated. */
-  providerKeyHours?: number;
-  /** How long people are waited for, in milliseconds; 0 by default. */
-  wait?: number;
-  /** Whether (true) what the body threw means that certainly nothing was moved. By default nothing does, and of a repeated body nothing. */
-  declined?: (problem: unknown) => boolean;
-  /** What is reported of the body's value, such as the provider's reference. */
-  report?: (value: R) => Omit<OutcomeReport, "status">;
-}
-
-/** How the input of a guarded function becomes an action: each member a value, or a function of the input. */
-export type Plan<I> = { key: (input: I) => string } & {
-  [M in Exclude<keyof Action, "idempotency_key" | "approval_id">]?: Action[M] | ((input: I) => Action[M]);
-};
-
-export interface Guarded<I, R> {
-  (input: I): Promise<R>;
-  /** pending asks the service and says for whom it would wait; undefined when for nobody. Nothing is carried out. */
-  pending(input: I): Promise<ApprovalPending | undefined>;
-}
-
-/** What resume did, by idempotency keys. */
-export interface Resumed {
-  /** Ended before, reported now. */
-  reported: string[];
-  /** Ended, and the report failed: resume again. */
-  unreported: string[];
-  /** Find out at the provider, then settle; or, if the provider takes a key, call the guarded function again. */
-  in_doubt: { idempotency_key: string; check_id: string }[];
-}
 
 interface Asked extends Permit {
   /** This gate's journal says that it began: nothing is redeemed or begun any more. */
@@ -81,8 +29,10 @@ interface Asked extends Permit {
   /** It may have run before, under the same check_id, from this time on. */
   since?: string | undefined;
   isAllowed: boolean;
-  /** It is the replay of somebody else's, for all that is known here: in doubt. */
-  isOthers?: boolean;
+  /** Why it is in doubt, for all that is known here, such as the replay of somebody else's. */
+  doubt?: string;
+  /** When the body of its check can have begun, at the earliest. */
+  earliest?: string;
 }
 
 /**
@@ -97,6 +47,7 @@ export class Gate {
   readonly #defaults: Partial<Action>;
   readonly #running = new Set<string>();
   #redeem: boolean | undefined;
+  #own: Key | undefined; // the record of the API key, once it was read
   readonly #elsewhere: boolean; // what the bodies call redeems
 
   constructor({ client, journal, defaults = {}, redeem }: GateOptions) {
@@ -119,19 +70,24 @@ export class Gate {
       ]);
       return Object.fromEntries(members) as GuardedAction;
     };
-    const guarded = async (input: I) => this.check(action(input), (permit) => body(input, permit), options);
+    const guarded = async (input: I) => this.#run(() => action(input), (permit) => body(input, permit), options);
     return Object.assign(guarded, { pending: async (input: I) => this.pending(action(input)) });
   }
 
   /** check asks whether the action may be carried out, and if so runs the body, once, and reports how it ended. */
   async check<R>(action: GuardedAction, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Promise<R> {
+    return this.#run(() => action, body, options);
+  }
+
+  async #run<R>(make: () => GuardedAction, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R>): Promise<R> {
     refuseGenerator(body);
-    const whole = this.#whole(action);
-    const key = whole.idempotency_key;
+    const meant = meaning(this.#defaults, make);
+    const key = meant.action.idempotency_key;
     if (this.#running.has(key)) throw new Running(key);
     this.#running.add(key);
     try {
-      const asked = await this.#begin(whole, await this.#ask(whole, options), options);
+      const asked = await this.#begin(meant.action, await this.#ask(meant, options), options);
+      if (!meant.isSame()) return await this.#refuse(asked); // nothing is awaited from here to the body
       return await this.#carryOut(asked, body, options);
     } finally {
       this.#running.delete(key);
@@ -141,7 +97,7 @@ export class Gate {
   /** pending asks the service, and returns the approval that the action waits for, undefined when it waits for none. It doubts nothing. */
   async pending(action: GuardedAction): Promise<ApprovalPending | undefined> {
     try {
-      const { idempotency_key: key, check_id, begun, isAllowed } = await this.#ask(this.#whole(action), {});
+      const { idempotency_key: key, check_id, begun, isAllowed } = await this.#ask(meaning(this.#defaults, () => action), {});
       // So that the replay that carries it out is known.
       if (isAllowed && !begun) await this.#journal.add(key, "allowed", { key, check_id });
     } catch (problem) {
@@ -151,27 +107,20 @@ export class Gate {
     return undefined;
   }
 
-  #whole(action: GuardedAction): Action & { idempotency_key: string } {
-    const whole = { ...this.#defaults, ...action } as Action & { idempotency_key: string };
-    if (typeof whole.idempotency_key !== "string" || !whole.idempotency_key.trim())
-      throw new TypeError("what is guarded needs an idempotency key of its own");
-    return whole;
-  }
-
   /** ask returns the permit for an action, or throws why there is none. Nothing is begun yet, and no replay doubted. */
   async #ask(
-    action: Action & { idempotency_key: string },
+    { action, text }: Meant,
     { providerKey = false, providerKeyHours = 24, wait = 0 }: CarryOptions<never>,
   ): Promise<Asked> {
     const key = action.idempotency_key;
-    if (!this.#hasJournal && !(await this.#redeems())) throw new TypeError(needsJournal);
-    const hash = await actionHash(action);
+    if (!this.#hasJournal) await this.#remembered();
+    const actionHash = await hash(text);
     let lines = await this.#journal.read(key);
     if (!lines.asked) {
-      await this.#journal.add(key, "asked", { key, action: hash, seed: newIdempotencyKey() });
+      await this.#journal.add(key, "asked", { key, action: actionHash, seed: newIdempotencyKey() });
       lines = await this.#journal.read(key);
     }
-    if (lines.asked?.action !== hash) throw new KeyReused(key);
+    if (lines.asked?.action !== actionHash) throw new KeyReused(key);
     if (lines.ended || lines.closed) {
       await this.#reportEnd(lines);
       throw over(lines);
@@ -180,31 +129,20 @@ export class Gate {
     if (before) return this.#again(key, before, lines.began && providerKey ? providerKeyHours : 0);
     const redeems = await this.#redeems();
     const result = await this.#decided(action, wait, lines.asked.seed);
-    const permit = { check_id: result.check_id, idempotency_key: key, begun: false };
-    if (result.redemption && !redeems) throw new InDoubt(key, result.check_id, "somebody redeemed the check to carry the action out");
+    const permit = { check_id: result.check_id, idempotency_key: key, begun: false, isAllowed: false, earliest: earliest(result) };
+    if (result.redemption && !redeems) return { ...permit, doubt: "somebody redeemed the check to carry the action out" };
     if (result.redeem_required && !redeems && !this.#elsewhere) throw new RedemptionRequired(result);
     const isAllowed = result.first;
     if (redeems || isAllowed || lines.allowed?.check_id === result.check_id) return { ...permit, isAllowed };
     // A replay is somebody's with another journal, unless this one knows that it is its own.
-    if (providerKey && providerKeyHours >= 24) return { ...permit, isAllowed, since: earliest(result) };
-    return { ...permit, isAllowed, isOthers: true };
+    if (providerKey && providerKeyHours >= 24) return { ...permit, since: permit.earliest };
+    return { ...permit, doubt: "the service had allowed it before, to a process with another journal, or in an answer that was lost" };
   }
 
   /** again is about what was begun before: only the service can tell more. It is repeated if it began less than so many hours ago. */
   async #again(key: string, began: Line, hours: number): Promise<Asked> {
     const checkId = began.check_id ?? "";
-    const result = await this.#client.getCheck(checkId).catch((problem: unknown) => {
-      const unreadable = problem instanceof APIError && problem.definite && [403, 404].includes(problem.status); // as when it is archived
-      throw unreadable ? new InDoubt(key, checkId, "it was begun, and the service does not show it", problem) : problem;
-    });
-    if (result.outcome) {
-      await this.#journal.add(key, "closed", {
-        key,
-        check_id: checkId,
-        report: { status: result.outcome.status } as OutcomeReport,
-      });
-      throw reported(result);
-    }
+    const result = await this.#record(key, checkId);
     // This machine's clock may have been wrong when it began, or is now.
     const age = Math.max(Date.now() - Date.parse(began.at ?? ""), result.age_ms ?? 0);
     if (!(age < hours * 3_600_000) || result.decision !== "allow")
@@ -212,8 +150,26 @@ export class Gate {
     return { check_id: checkId, idempotency_key: key, begun: true, since: began.at, isAllowed: false };
   }
 
+  /** record is what the service knows of a check that may have been carried out. It throws what became of that, or that nobody can tell. */
+  async #record(key: string, checkId: string): Promise<CheckResult> {
+    const result = await this.#client.getCheck(checkId).catch((problem: unknown) => {
+      const unreadable = problem instanceof APIError && problem.definite && [403, 404].includes(problem.status); // as when it is archived
+      if (!unreadable) throw new Unanswered(key, checkId, problem);
+      throw new InDoubt(key, checkId, "it was begun, and the service does not show it", problem);
+    });
+    return this.#unlessOver(key, result);
+  }
+
+  /** unlessOver throws how a check ended, if it has, and writes it down first: the service forgets whose idempotency key it had. */
+  async #unlessOver(key: string, result: CheckResult): Promise<CheckResult> {
+    if (!result.outcome) return result;
+    const report = { status: result.outcome.status } as OutcomeReport;
+    await this.#journal.add(key, "closed", { key, check_id: result.check_id, report }).catch(() => false); // it is over all the same
+    throw reported(result);
+  }
+
   /** decided returns an allow of the service, or throws. */
-  async #decided(action: Action, wait: number, seed: string | undefined): Promise<CheckResult> {
+  async #decided(action: Action & { idempotency_key: string }, wait: number, seed: string | undefined): Promise<CheckResult> {
     const nonce = seed === undefined ? {} : { nonce: seed };
     let result = await this.#client.check(action, nonce);
     for (let round = 0; result.decision === "escalate" && !result.outcome; round++) {
@@ -226,7 +182,7 @@ export class Gate {
       if (approval.status !== "approved" && approval.status !== "used") throw undecided(result, approval);
       result = await this.#client.check({ ...action, approval_id: result.approval_id }, nonce);
     }
-    if (result.outcome) throw reported(result);
+    await this.#unlessOver(action.idempotency_key, result);
     if (result.decision !== "allow") throw new Blocked(result);
     return result;
   }
@@ -234,46 +190,79 @@ export class Gate {
   /** redeems reports whether this gate's checks are redeemed. */
   async #redeems(): Promise<boolean> {
     if (this.#redeem === undefined) {
-      const { role, scopes } = await this.#client.self();
+      this.#own ??= await this.#client.self();
+      const { role, scopes } = this.#own;
       this.#redeem = role === "gateway" || (scopes ?? []).includes("checks:redeem");
     }
     return this.#redeem;
   }
 
+  /** remembered throws unless the service knows, also after its API key was replaced, what a gate without a journal carried out. */
+  async #remembered(): Promise<void> {
+    if (!(await this.#redeems())) throw new TypeError(needsJournal);
+    this.#own ??= await this.#client.self();
+    if (!this.#own.principal) throw new TypeError(needsPrincipal);
+  }
+
   /** begin takes the permit: after it the body runs, here and nowhere else. */
   async #begin(action: Action, asked: Asked, options: CarryOptions<never>): Promise<Asked> {
-    const { check_id, idempotency_key: key } = asked;
+    const { check_id, idempotency_key: key, doubt } = asked;
     if (asked.begun) return asked;
-    if (asked.isOthers) {
+    if (doubt !== undefined) {
       await this.#journal.add(key, "doubted", { key, check_id });
-      const why = "the service had allowed it before, to a process with another journal, or in an answer that was lost";
-      throw new InDoubt(key, check_id, why);
+      throw new InDoubt(key, check_id, doubt);
     }
     const since = this.#redeem ? await this.#redeemOnce(action, asked, options) : asked.since;
+    await this.#unlessTold(asked);
     if (!(await this.#journal.add(key, "began", { key, check_id, at: since ?? now() })))
       throw new InDoubt(key, check_id, "another process has begun it");
     return { ...asked, since };
   }
 
+  /** unlessTold throws what another process was told of the key meanwhile. What the service made a new check of is given back. */
+  async #unlessTold({ check_id, idempotency_key: key, isAllowed }: Asked): Promise<void> {
+    const lines = await this.#journal.read(key);
+    const told = lines.closed ?? lines.doubted;
+    if (!told || (!lines.closed && told.check_id === check_id)) return;
+    if (isAllowed && told.check_id !== check_id) {
+      const note = `the action is that of ${told.check_id}`;
+      await this.#client.reportOutcome(check_id, { status: "voided", note }).catch(() => undefined);
+    }
+    throw lines.closed ? over(lines) : new InDoubt(key, told.check_id ?? "", "another process doubts it");
+  }
+
   /** redeemOnce redeems a check. When somebody else did, and the body is repeated, it returns since when that may have run. */
   async #redeemOnce(
     action: Action,
-    { check_id, idempotency_key: key }: Asked,
+    { check_id, idempotency_key: key, earliest: at }: Asked,
     { providerKey = false, providerKeyHours = 24 }: CarryOptions<never>,
   ): Promise<string | undefined> {
     const { idempotency_key: _key, approval_id: _approval, ...about } = action;
     const seed = (await this.#journal.read(key)).asked?.seed;
+    const line = { key, check_id, ...(at === undefined ? {} : { at }) };
     try {
       await this.#client.redeem(check_id, about, { idempotencyKey: `${seed}-${check_id}` });
       return undefined;
     } catch (problem) {
-      if (!(problem instanceof APIError) || problem.code !== "check_already_redeemed") throw problem;
-      const result = await this.#client.getCheck(check_id);
-      if (result.outcome) throw reported(result);
-      if (providerKey && providerKeyHours >= 24) return earliest(result);
-      await this.#journal.add(key, "doubted", { key, check_id });
+      const code = problem instanceof APIError ? problem.code : "";
+      if (code === "check_released") await this.#journal.add(key, "doubted", line);
+      if (code !== "check_already_redeemed") throw problem;
+      const repeats = providerKey && providerKeyHours >= 24;
+      if (!repeats) await this.#journal.add(key, "doubted", line);
+      await this.#record(key, check_id).catch(async (told: unknown) => {
+        if (repeats && told instanceof InDoubt) await this.#journal.add(key, "began", line);
+        throw told;
+      });
+      if (repeats) return at;
       throw new InDoubt(key, check_id, "somebody else redeemed it", problem);
     }
+  }
+
+  /** refuse throws that the body does not run: its action is another one now than the one that was allowed. The check is given back. */
+  async #refuse({ check_id, idempotency_key: key, since }: Asked): Promise<never> {
+    const why = `the action changed after it was allowed under ${check_id}: it was not carried out`;
+    if (since === undefined) await this.#end(key, check_id, { status: "voided", note: why }); // else it may have run before
+    throw new KeyReused(key, why);
   }
 
   async #carryOut<R>(asked: Asked, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R>): Promise<R> {
@@ -335,7 +324,7 @@ export class Gate {
 
   /** resume reports what ended before a crash and was not reported, and says what is in doubt. Call it when the program starts. */
   async resume(): Promise<Resumed> {
-    if (!this.#hasJournal && !(await this.#redeems())) throw new TypeError(needsJournal);
+    if (!this.#hasJournal) await this.#remembered();
     const resumed: Resumed = { reported: [], unreported: [], in_doubt: [] };
     for (const key of await this.#journal.open()) {
       const lines = await this.#journal.read(key);
@@ -348,6 +337,7 @@ export class Gate {
       try {
         await this.#again(key, line, 0);
       } catch (problem) {
+        if (problem instanceof Unanswered) throw problem.cause;
         if (problem instanceof InDoubt) resumed.in_doubt.push({ idempotency_key: key, check_id: line.check_id ?? "" });
         else if (!(problem instanceof AlreadyExecuted || problem instanceof AlreadyReported)) throw problem;
       }
@@ -380,6 +370,9 @@ function earliest({ timestamp }: CheckResult): string {
 }
 
 const needsJournal = "a gate whose key does not redeem needs a journal";
+const needsPrincipal =
+  "without a principal the service forgets with this API key what was carried out: give the key a principal, the same as that of the " +
+  "key that replaces it, or the gate a journal";
 
 function refuseGenerator(body: unknown): void {
   if (/Generator/.test(Object.prototype.toString.call(body)))
@@ -387,6 +380,7 @@ function refuseGenerator(body: unknown): void {
 }
 
 function isDeclined(problem: unknown, { declined }: CarryOptions<never>): boolean {
+  if (problem instanceof InDoubt) return false; // of a guard in the body
   try {
     return declined?.(problem) === true; // a promise is not
   } catch {

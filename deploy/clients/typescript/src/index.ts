@@ -10,15 +10,7 @@ export { Spendgate, newIdempotencyKey, type Redeemed } from "./client.js";
 export type * from "./backtest-types.js";
 export type * from "./queries.js";
 export { verifyWebhook } from "./webhooks.js";
-export {
-  Gate,
-  type CarryOptions,
-  type GateOptions,
-  type Guarded,
-  type GuardedAction,
-  type Permit,
-  type Plan,
-  type Resumed,
-} from "./guard.js";
+export { Gate } from "./guard.js";
+export type * from "./guard-types.js";
 export { memoryJournal, type Journal, type Line, type Lines, type Step } from "./journal.js";
 export { orRefusal, type Refusal } from "./refusal.js";

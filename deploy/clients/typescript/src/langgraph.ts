@@ -1,7 +1,7 @@
 import { interrupt } from "@langchain/langgraph";
 
 import { AlreadyExecuted, ApprovalPending } from "./errors.js";
-import type { Guarded } from "./guard.js";
+import type { Guarded } from "./guard-types.js";
 import type { RecordedAction } from "./types.js";
 
 /** What an interrupt carries: what people have to decide in spendgate. */

@@ -1,4 +1,4 @@
-import type { Guarded } from "./guard.js";
+import type { Guarded } from "./guard-types.js";
 import { type Refusal, orRefusal } from "./refusal.js";
 
 /**

@@ -21,6 +21,7 @@ interface Run {
   resume?: boolean;
   in_doubt?: string[];
   journal?: "new";
+  meanwhile?: Members;
 }
 
 interface Case {
@@ -106,6 +107,7 @@ const kinds: [string, new (...args: never[]) => spendgate.SpendgateError][] = [
   ["already_executed", spendgate.AlreadyExecuted],
   ["redemption_required", spendgate.RedemptionRequired],
   ["already_reported", spendgate.AlreadyReported],
+  ["unanswered", spendgate.Unanswered],
   ["in_doubt", spendgate.InDoubt],
   ["key_reused", spendgate.KeyReused],
 ];
@@ -186,13 +188,17 @@ async function playRun(run: Run, c: Case, journal: spendgate.Journal): Promise<S
       die(new Died());
       return new Promise<string>(() => undefined);
     };
-    const action = { ...file.action, ...c.with, ...run.with } as unknown as spendgate.GuardedAction;
+    const action: Members = { ...file.action, ...c.with, ...run.with };
     const options = {
       providerKey,
       declined: (problem: unknown) => problem instanceof Declined,
       report: (reference: string) => ({ reference }),
     };
-    await judge(run, () => Promise.race([gate.check(action, body, options), died]));
+    scripted.after = () => Object.assign(action, run.meanwhile);
+    const plan = Object.fromEntries(Object.keys(action).map((name) => [name, (of: Members) => of[name]]));
+    const carry = gate.guard({ ...plan, key: (of: Members) => String(of["idempotency_key"]) }, (_, permit) => body(permit), options);
+    const called = run.meanwhile ? carry : (of: Members) => gate.check(of as spendgate.GuardedAction, body, options);
+    await judge(run, () => Promise.race([called(action), died]));
     assert.equal(ran, run.ran, "ran");
   });
   return scripted.nonces;

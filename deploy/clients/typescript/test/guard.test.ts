@@ -145,7 +145,7 @@ describe("a guard", { skip, concurrency: true }, () => {
   });
 
   it("goes by the role of the key without a journal", async () => {
-    const client = await as({ role: "gateway" });
+    const client = await as({ role: "gateway", principal: unique() });
     const gates = [0, 1].map(() => new Gate({ client, defaults: { agent_id: "bot", policy_id: policyId, currency: "USD" } }));
     const order = unique();
     const ends = await Promise.allSettled(

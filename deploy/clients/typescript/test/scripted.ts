@@ -49,6 +49,8 @@ export class Scripted {
   readonly #bodies: Record<string, Members>;
   readonly #server = createServer((request, response) => void this.#serve(request, response));
   #next = 0;
+  /** Called after each request. */
+  after: () => unknown = () => undefined;
   /** The body of the last request. */
   last = "";
   #before = "";
@@ -89,6 +91,7 @@ export class Scripted {
       this.#problems.push(problem);
     }
     [this.#before, this.last] = [sent, body];
+    this.after();
     if (!exchange || exchange.fail === "hang_up") return void request.socket.destroy();
     if (exchange.fail !== "stall") this.#answer(exchange, request, response);
   }

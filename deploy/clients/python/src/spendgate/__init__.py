@@ -19,9 +19,10 @@ from .errors import (
     RedemptionRequired,
     Running,
     SpendgateError,
+    Unanswered,
 )
-from .guard import Permit
 from .journal import Entry, Journal, MemoryJournal, SQLiteJournal
+from .permit import Permit
 from .types import (
     Approval,
     Backtest,
@@ -53,5 +54,5 @@ __all__ = [
     "Checked", "Delivery", "Denied", "Entry", "Event", "Flip", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
     "MemoryJournal", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page", "RedemptionRequired",
     "Permit", "Policy", "Redemption", "Result", "Running", "SQLiteJournal", "Session", "Simulation", "Spendgate", "SpendgateError",
-    "Stats", "Violation", "Webhook", "verify_webhook",
+    "Stats", "Unanswered", "Violation", "Webhook", "verify_webhook",
 ]

@@ -18,6 +18,7 @@ from .api import When
 from .errors import NoAnswer
 from .http import Body, lost
 from .guarded import Guarded, unfinished
+from .permit import Intent, Permit
 from .send import Local, Pause, Reply, Step, Steps, Transfer
 from .types import Event, Page, Result
 
@@ -29,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Checking:
     """A check that is awaited for its answer, or is the context of a guarded body."""
 
-    def __init__(self, client: AsyncSpendgate, intent: guard.Intent) -> None:
+    def __init__(self, client: AsyncSpendgate, intent: Intent) -> None:
         self._client, self._intent = client, intent
 
     def __bool__(self) -> bool:
@@ -41,7 +42,7 @@ class Checking:
     async def _ask(self) -> Result:
         return (await self._client._run(guard.ask(self._client, self._intent))).result
 
-    async def __aenter__(self) -> guard.Permit:
+    async def __aenter__(self) -> Permit:
         self._permit = await self._client._run(guard.begin(self._client, self._intent))
         return self._permit
 
@@ -85,7 +86,7 @@ def _listing(query: Callable[Concatenate[Any, P], api.Query[T]]) -> Callable[Con
     return method
 
 
-def _checking(intent: Callable[Concatenate[Any, P], guard.Intent]) -> Callable[Concatenate[AsyncSpendgate, P], Checking]:
+def _checking(intent: Callable[Concatenate[Any, P], Intent]) -> Callable[Concatenate[AsyncSpendgate, P], Checking]:
     @functools.wraps(intent)
     def method(self: AsyncSpendgate, /, *args: P.args, **kwargs: P.kwargs) -> Checking:
         return Checking(self, intent(self, *args, **kwargs))
@@ -108,6 +109,8 @@ def _guarding(
             async def call(*args: Any, **kwargs: Any) -> Any:
                 bound = guarded.bind(args, kwargs)
                 permit = await self._run(guard.begin(self, guarded.intent(bound, self)))
+                if guarded.changed(bound, self, permit):
+                    await self._run(guard.refuse(self, permit))
                 try:
                     returned = await guarded.call(bound, permit.check_id)
                 except BaseException as error:

@@ -17,6 +17,7 @@ from .api import When
 from .errors import NoAnswer
 from .http import Body, lost, without_delay
 from .guarded import Guarded, is_coroutine, unfinished
+from .permit import Intent, Permit
 from .send import Local, Pause, Reply, Step, Steps, Transfer
 from .types import Event, Page, Result
 
@@ -32,9 +33,9 @@ class Checked(Result):
         """A copy is the answer alone."""
         return Result, tuple(getattr(self, f.name) for f in fields(Result))
 
-    def __enter__(self) -> guard.Permit:
+    def __enter__(self) -> Permit:
         client, asked = vars(self)["_of"]
-        permit: guard.Permit = client._run(guard.enter(client, asked))
+        permit: Permit = client._run(guard.enter(client, asked))
         vars(self)["_permit"] = permit
         return permit
 
@@ -78,7 +79,7 @@ def _listing(query: Callable[Concatenate[Any, P], api.Query[T]]) -> Callable[Con
     return method
 
 
-def _checking(intent: Callable[Concatenate[Any, P], guard.Intent]) -> Callable[Concatenate[Spendgate, P], Checked]:
+def _checking(intent: Callable[Concatenate[Any, P], Intent]) -> Callable[Concatenate[Spendgate, P], Checked]:
     @functools.wraps(intent)
     def method(self: Spendgate, /, *args: P.args, **kwargs: P.kwargs) -> Checked:
         asked = self._run(guard.ask(self, intent(self, *args, **kwargs)))
@@ -104,6 +105,8 @@ def _guarding(
             def call(*args: Any, **kwargs: Any) -> Any:
                 bound = guarded.bind(args, kwargs)
                 permit = self._run(guard.begin(self, guarded.intent(bound, self)))
+                if guarded.changed(bound, self, permit):
+                    self._run(guard.refuse(self, permit))
                 try:
                     returned = guarded.call(bound, permit.check_id)
                 except BaseException as error:

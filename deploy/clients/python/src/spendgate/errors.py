@@ -87,7 +87,7 @@ class BadSignature(SpendgateError):
 
 
 class KeyReused(SpendgateError, ValueError):
-    """An idempotency key that the journal has for another action."""
+    """An idempotency key that the journal has for another action, or whose action changed after it was allowed."""
 
 
 class NotCarriedOut(SpendgateError):
@@ -161,6 +161,21 @@ class InDoubt(SpendgateError):
             f"{key!r} is in doubt: {why}. Do not repeat it. Look whether it was carried out under {check_id}, and report that outcome."
         )
         self.key, self.check_id = key, check_id
+
+
+class Unanswered(InDoubt):
+    """The action may have been carried out, and the service cannot say now what became of it: error says why.
+
+    Call again when the service answers: the guard asks it first.
+    """
+
+    def __init__(self, key: str, check_id: str, error: SpendgateError) -> None:
+        SpendgateError.__init__(
+            self,
+            f"{key!r} may have been carried out under {check_id}, and the service cannot say now: {error}. Do not carry it out in another "
+            "way. Call again when the service answers.",
+        )
+        self.key, self.check_id, self.error = key, check_id, error
 
 
 class Running(InDoubt):

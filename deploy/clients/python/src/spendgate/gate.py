@@ -12,6 +12,7 @@ from . import api, guard
 from .guarded import Guarded, Member
 from .errors import SpendgateError
 from .journal import Journal, MemoryJournal, SQLiteJournal
+from .permit import Intent, Terms
 from .process import Process
 from .types import ActionType
 
@@ -62,7 +63,7 @@ class Gate(guard.Gate):
         self.agent_id, self.policy_id = agent_id, policy_id
         self.journal = SQLiteJournal(journal) if isinstance(journal, (str, os.PathLike)) else journal
         self.memory, self.redeeming = MemoryJournal(), redeem
-        self.elsewhere = redeem is False
+        self.elsewhere, self.own = redeem is False, None
         self.attempts, self.timeout, self.max_wait, self.deadline = attempts, timeout, max_wait, deadline
         self._given = http is not None
         self._processes = {os.getpid(): Process(self._new_http() if http is None else http)}
@@ -137,7 +138,7 @@ def intent(
     provider_key_hours: float = 24,
     failed_on: tuple[type[BaseException], ...] = (),
     wait: float = 0,
-) -> guard.Intent:
+) -> Intent:
     """Asks whether an action may be carried out.
 
     As the context of a with statement it runs the body only if that may be, as the guard does; then the last four
@@ -149,7 +150,7 @@ def intent(
         action_type=action_type, idempotency_key=idempotency_key, payment_method=payment_method,
         merchant_or_vendor=merchant_or_vendor, reason_text=reason_text, approval_id=approval_id, metadata=metadata,
     )
-    return guard.Intent(action, guard.Terms(provider_key, provider_key_hours, failed_on, wait))
+    return Intent(action, Terms(provider_key, provider_key_hours, failed_on, wait))
 
 
 def guarding(
@@ -186,4 +187,4 @@ def guarding(
         "agent_id": agent_id, "policy_id": policy_id, "payment_method": payment_method, "merchant_or_vendor": merchant_or_vendor,
         "reason_text": reason_text, "metadata": metadata,
     }
-    return lambda function: Guarded(function, members, guard.Terms(provider_key, provider_key_hours, failed_on, wait), reference)
+    return lambda function: Guarded(function, members, Terms(provider_key, provider_key_hours, failed_on, wait), reference)

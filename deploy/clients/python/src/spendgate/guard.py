@@ -7,11 +7,10 @@ journal says that the body has begun before it does, and how it ended before tha
 
 from __future__ import annotations
 
-import hashlib
-import logging
+import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -29,16 +28,16 @@ from .errors import (
     KeyReused,
     RedemptionRequired,
     SpendgateError,
+    Unanswered,
 )
 from .journal import Entry, Journal, MemoryJournal, State
-from .process import Claim, Process
+from .permit import Asked, EndsLater, Intent, Permit, Terms, digest, log
+from .process import Process
 from .send import Settings, Steps, local
-from .types import CheckOutcome, Result
-from .wire import encode, money, ordered
-
-log = logging.getLogger("spendgate")
+from .types import CheckOutcome, Key, Result
 
 MOST_ESCALATIONS = 10  # under one key; more wait for a person to look
+NO_NAME = re.compile(r" at 0x[0-9a-fA-F]+>|\[object \w+\]|\b(None|undefined|null|NaN)\b")  # what an object, or nothing, leaves in a text
 
 
 class Gate(Settings):
@@ -48,81 +47,19 @@ class Gate(Settings):
     memory: MemoryJournal  # instead, where the service remembers redemptions
     redeeming: bool | None  # None: as the role of the key says
     elsewhere: bool  # what the bodies call redeems
+    own: Key | None  # the record of the API key, once it was read
     process: Callable[[], Process]  # that this is
 
 
-class EndsLater(TypeError):
-    """A body returned before it ran to its end."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What the guard is told of a body."""
-
-    provider_key: bool = False  # the provider takes the check_id as its idempotency key
-    provider_key_hours: float = 24  # for which it is sure to know one
-    failed_on: tuple[type[BaseException], ...] = ()  # errors that mean that nothing was moved
-    wait: float = 0  # seconds for people to decide
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.failed_on, tuple) or not all(isinstance(kind, type) for kind in self.failed_on):
-            raise TypeError("failed_on is a tuple of the types of errors")
-
-    def repeats(self, age: float = 24 * 3600) -> bool:
-        """Whether a body is run again that began so many seconds ago, at most: unless told while the service knew its key, 24 hours."""
-        return self.provider_key and age <= self.provider_key_hours * 3600
-
-
-@dataclass(frozen=True)
-class Intent:
-    """An action, and the body's terms."""
-
-    action: api.Action
-    terms: Terms
-
-
-@dataclass(frozen=True)
-class Asked:
-    """An intent with the service's first answer."""
-
-    intent: Intent
-    result: Result
-
-
-class Permit:
-    """That the body may run, now, under check_id. The body may say what it did."""
-
-    def __init__(self, entry: Entry, result: Result | None, redeemed: bool, repeated: bool) -> None:
-        self.check_id, self.result, self.redeemed, self._key = entry.check_id, result, redeemed, entry.key
-        self.repeated = repeated  # it may have run before, under the same check_id
-        self.end: dict[str, str] = {"status": "executed"}
-        self._claim: Claim | None = None
-
-    def executed(self, *, reference: str | int | None = None, amount: api.Amount | None = None) -> None:
-        """Says what the report names; amount only if another was moved than the check's.
-
-        A reference of more than 256 characters, or with some that cannot be sent, is left out.
-        """
-        moved = "" if amount is None else str(money(amount))
-        self.end = {"status": "executed", "reference": reportable("reference", reference, 256), "amount": moved}
-
-    def failed(self, note: str | None = None) -> None:
-        """Says that nothing was moved. Of a body that is repeated that is in doubt all the same."""
-        self.end = {"status": "failed", "note": reportable("note", note, 4096)}
-
-
-def reportable(name: str, value: object, most: int) -> str:
-    """A text that the service and the journal take: the money was moved, whatever it is."""
-    text = str(value) if isinstance(value, (str, int)) else ""
-    fits = len(text) <= most and not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
-    if value is not None and (not fits or not isinstance(value, (str, int))):
-        log.warning("a %s that cannot be reported is left out: %.300r", name, value)
-    return text if fits else ""
+def own_key(gate: Gate) -> Steps[Key]:
+    if gate.own is None:
+        gate.own = yield from self_key(gate)
+    return gate.own
 
 
 def redeems(gate: Gate) -> Steps[bool]:
     if gate.redeeming is None:
-        own = yield from self_key(gate)
+        own = yield from own_key(gate)
         gate.redeeming = own.role == "gateway" or "checks:redeem" in (own.scopes or [])
     return gate.redeeming
 
@@ -133,19 +70,23 @@ def journal_of(gate: Gate) -> Steps[Journal]:
         return gate.journal
     if not redeem:
         raise TypeError("a guard whose key does not redeem needs a journal: Spendgate(..., journal='spendgate.db')")
+    if not (yield from own_key(gate)).principal:
+        raise TypeError(
+            "without a principal the service forgets with this API key what was carried out: give the key a principal, "
+            "the same as that of the key that replaces it, or the guard a journal: Spendgate(..., journal='spendgate.db')"
+        )
     return gate.memory
 
 
 def note(journal: Journal, action: api.Action) -> Steps[Entry]:
     """Returns the journal's entry of the action's key."""
-    if not action.key.strip():
-        raise TypeError("what is guarded has an idempotency key that belongs to it, such as the number of an order")
-    deciding = dict(action.deciding)
-    deciding["amount"] = str(money(deciding["amount"]))
-    deciding["currency"] = str(deciding["currency"]).upper()
-    digest = hashlib.sha256(encode(ordered(deciding))).hexdigest()
-    entry = yield from local(lambda: journal.add(Entry(action.key, digest)))
-    if entry.action != digest:
+    if not action.key.strip() or NO_NAME.search(action.key):
+        raise TypeError(
+            f"{action.key[:80]!r} names no action: what is guarded has an idempotency key that belongs to it, such as the number of an "
+            "order, and not the text of an object, which is another one each time"
+        )
+    entry = yield from local(lambda: journal.add(Entry(action.key, digest(action))))
+    if entry.action != digest(action):
         raise KeyReused(f"{action.key!r} is the idempotency key of another action")
     return entry
 
@@ -153,11 +94,17 @@ def note(journal: Journal, action: api.Action) -> Steps[Entry]:
 def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
     """Makes the check. Only enter() decides whether a body runs."""
     journal = gate.journal if intent.action.key.strip() else None
-    nonce = ""
-    if journal is not None:
-        nonce = (yield from note(journal, intent.action)).redemption
-    result = yield from api.check_once(gate, intent.action, nonce)
-    if journal is not None and result.first and result.allowed:  # so that a later replay of it is known
+    if journal is None:
+        return Asked(intent, (yield from api.check_once(gate, intent.action)))
+    entry = yield from note(journal, intent.action)
+    try:
+        result = yield from api.check_once(gate, intent.action, entry.redemption)
+    except SpendgateError as error:
+        if entry.state == "asked":
+            raise
+        # No answer to this check says nothing of what was carried out, or may have been.
+        raise (ended(entry) if entry.status else Unanswered(entry.key, entry.check_id, error)) from error
+    if result.first and result.allowed:  # so that a later replay of it is known
         yield from after(journal, intent.action.key, "asked", check_id=result.check_id)
     return Asked(intent, result)
 
@@ -196,18 +143,28 @@ def _begin(gate: Gate, intent: Intent) -> Steps[Permit]:
 def _enter(gate: Gate, asked: Asked) -> Steps[Permit]:
     journal = yield from journal_of(gate)
     entry = yield from note(journal, asked.intent.action)
-    if entry.state == "asked" or (entry.state == "doubted" and asked.result.first):
+    if entry.state == "asked" or (entry.state == "doubted" and _is_first(asked.result, entry)):
         return (yield from _decide(gate, journal, entry, asked))
-    if asked.result.first and asked.result.allowed and asked.result.check_id != entry.check_id:
-        # The service has forgotten the key, the journal has not: the new check is for nothing. A replay may be another's.
-        try:
-            yield from api.report_outcome(gate, asked.result.check_id, "voided", note=f"the action is that of {entry.check_id}")
-        except SpendgateError as error:
-            log.warning("%s is not reported as voided: %s", asked.result.check_id, error)
+    yield from _void(gate, asked.result, entry)
     return (yield from prior(gate, journal, entry, asked.intent.terms))
 
 
+def _is_first(result: Result, entry: Entry) -> bool:
+    """Whether this is the answer to the request that made the check of an entry."""
+    return result.first and result.check_id == entry.check_id
+
+
+def _void(gate: Gate, result: Result, entry: Entry) -> Steps[None]:
+    """Gives back a check that was made for nothing: the service has forgotten the key, the journal has not. A replay may be another's."""
+    if result.first and result.allowed and result.check_id != entry.check_id:
+        try:
+            yield from api.report_outcome(gate, result.check_id, "voided", note=f"the action is that of {entry.check_id}")
+        except SpendgateError as error:
+            log.warning("%s is not reported as voided: %s", result.check_id, error)
+
+
 def _decide(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Permit]:
+    """Raises what there is to wait for, or decides about an allow. What is learnt is in the journal first: the service forgets."""
     terms, redeem = asked.intent.terms, bool(gate.redeeming)
     for escalations in range(MOST_ESCALATIONS):
         if asked.result.decision != "escalate" or asked.result.outcome is not None:
@@ -216,39 +173,56 @@ def _decide(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[P
             break  # it is new, and so undecided
         asked = yield from approved(gate, asked, entry.redemption)
     result = asked.result
+    known = replace(entry, check_id=result.check_id)
     if result.outcome is not None:
+        yield from reported(journal, known, result.outcome)
         raise over(result.check_id, result.outcome)
     if result.decision == "escalate":
         raise ApprovalPending(result)
     if result.decision != "allow":
         raise Blocked(result)
     if result.redemption is not None and not redeem:
+        yield from doubted(journal, known)
         raise InDoubt(entry.key, result.check_id, "somebody redeemed the check to carry the action out")
     if result.redeem_required and not (redeem or gate.elsewhere):
         raise RedemptionRequired(result)
     # A replay is somebody's with another journal, unless this one knows that it is its own.
-    repeated = not redeem and not asked.result.first and (entry.state, entry.check_id) != ("asked", result.check_id)
+    repeated = not redeem and not result.first and (entry.state, entry.check_id) != ("asked", result.check_id)
     if repeated and not terms.repeats():
-        yield from local(lambda: journal.move(entry.key, "asked", state="doubted", check_id=result.check_id))
+        yield from doubted(journal, known)
         why = "the service had allowed it before, to a process with another journal, or in an answer that was lost"
         raise InDoubt(entry.key, result.check_id, why)
+    return (yield from _take(gate, journal, known, asked, repeated))
+
+
+def _take(gate: Gate, journal: Journal, entry: Entry, asked: Asked, repeated: bool) -> Steps[Permit]:
+    """Redeems a check, if that is to be, and writes down that its body begins. entry names the check."""
+    terms, result, redeem, taken = asked.intent.terms, asked.result, bool(gate.redeeming), False
     if redeem:
         try:
             yield from api.redeem(gate, result.check_id, idempotency_key=entry.redemption, **asked.intent.action.deciding)
         except APIError as error:
-            if error.code != "check_already_redeemed":
+            taken = error.code == "check_already_redeemed"
+            if (taken and not terms.repeats()) or error.code == "check_released":
+                yield from doubted(journal, entry)
+            if not taken:
                 raise
-            yield from doubtful(gate, entry.key, result.check_id, terms, terms.repeats())
-            repeated = True
+    if taken and not terms.repeats():
+        return (yield from again(gate, journal, replace(entry, state="doubted"), terms, False))
+    repeated = repeated or taken
     began = min(time.time(), result.timestamp.timestamp()) if repeated else time.time()
-    begun = replace(entry, state="begun", check_id=result.check_id, at=began)
+    begun = replace(entry, state="begun", at=began)
     claim = {"state": "begun", "check_id": result.check_id, "at": began}
     mine = yield from local(lambda: journal.move(entry.key, "asked", **claim))
-    if not mine and asked.result.first:  # others of this journal, who had a replay, doubted it
+    now = begun if mine else (yield from local(lambda: journal.add(entry)))
+    if now.state == "doubted" and _is_first(result, now):  # others of this journal, who had a replay, doubted it
         mine = yield from local(lambda: journal.move(entry.key, "doubted", **claim))
+        now = begun if mine else (yield from local(lambda: journal.add(entry)))
+    if mine and taken:
+        return (yield from again(gate, journal, begun, terms, True))
     if mine:
         return Permit(begun, result, redeem, repeated)
-    now = yield from local(lambda: journal.add(entry))  # another process has begun
+    yield from _void(gate, result, now)  # another process has begun, or was told more
     return (yield from prior(gate, journal, now, terms))
 
 
@@ -273,24 +247,24 @@ def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Per
     if entry.state == "ended":
         yield from report(gate, journal, entry)
     if entry.state not in ("begun", "doubted"):
-        raise over(entry.check_id, CheckOutcome(entry.status), entry.reference)
+        raise ended(entry)
+    repeats = entry.state == "begun" and terms.repeats(time.time() - entry.at)
+    return (yield from again(gate, journal, entry, terms, repeats))
+
+
+def again(gate: Gate, journal: Journal, entry: Entry, terms: Terms, repeats: bool) -> Steps[Permit]:
+    """Raises what the service knows of an action that has begun, or permits to repeat it."""
     try:
-        repeats = entry.state == "begun" and terms.repeats(time.time() - entry.at)
-        yield from doubtful(gate, entry.key, entry.check_id, terms, repeats)
-    except AlreadyReported as known:
-        yield from reported(journal, entry, known.outcome)
-        raise
-    return Permit(entry, None, bool(gate.redeeming), repeated=True)
-
-
-def doubtful(gate: Gate, key: str, check_id: str, terms: Terms, repeats: bool) -> Steps[None]:
-    """Raises what the service knows of an action that has begun. It returns when the body is repeated."""
-    found = yield from recorded(gate, check_id)
+        found = yield from recorded(gate, entry.check_id)
+    except SpendgateError as error:
+        raise Unanswered(entry.key, entry.check_id, error) from error
     if found is not None and found.outcome is not None:
-        raise over(check_id, found.outcome)
+        yield from reported(journal, entry, found.outcome)
+        raise over(entry.check_id, found.outcome)
     # This machine's clock may have been wrong when the body began, or is now. What the service does not show is old.
     if not repeats or found is None or not terms.repeats(found.age or 0):
-        raise InDoubt(key, check_id, "it has begun, and nobody said how it ended")
+        raise InDoubt(entry.key, entry.check_id, "it has begun, and nobody said how it ended")
+    return Permit(entry, None, bool(gate.redeeming), repeated=True)
 
 
 def recorded(gate: Gate, check_id: str) -> Steps[Result | None]:
@@ -306,6 +280,21 @@ def over(check_id: str, outcome: CheckOutcome, reference: str = "") -> AlreadyRe
     return (AlreadyExecuted if outcome.status == "executed" else AlreadyReported)(check_id, outcome, reference)
 
 
+def ended(entry: Entry) -> AlreadyReported:
+    return over(entry.check_id, CheckOutcome(entry.status), entry.reference)
+
+
+def refuse(gate: Gate, permit: Permit) -> Steps[None]:
+    """Raises that the body does not run: its action is another one now than the one that was allowed. The check is given back."""
+    problem = KeyReused(f"the action of {permit._key!r} changed after it was allowed under {permit.check_id}: it was not carried out")
+    if permit.repeated:  # it may have run before
+        gate.process().release(permit._key, permit._claim)
+    else:
+        permit.end = {"status": "voided", "note": f"the action changed after {permit.check_id}"}
+        yield from end(gate, permit, None, Terms())
+    raise problem
+
+
 def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
     """Records how the body ended, and reports it. A report that is lost is made by resume()."""
     try:
@@ -317,10 +306,10 @@ def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -
 def _end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
     key = permit._key
     journal = yield from journal_of(gate)
-    ended: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
-    meant = error is None or isinstance(error, terms.failed_on)
+    said: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
+    meant = error is None or terms.failed(error)
     # What a repeated body says of itself does not say that nothing was moved the first time.
-    if not meant or (permit.repeated and ended["status"] == "failed"):
+    if not meant or (permit.repeated and said["status"] == "failed"):
         if not (meant or isinstance(error, Exception)):
             return  # the process ends: it stays begun
         if permit.redeemed:
@@ -334,8 +323,8 @@ def _end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) 
         elif permit.repeated:
             why += " when it was repeated"
         raise InDoubt(key, permit.check_id, why) from error
-    entry = replace(Entry(key, ""), check_id=permit.check_id, **ended)
-    yield from after(journal, key, "begun", state="ended", **ended)
+    entry = replace(Entry(key, ""), check_id=permit.check_id, **said)
+    yield from after(journal, key, "begun", state="ended", **said)
     yield from report(gate, journal, entry)
 
 
@@ -371,7 +360,11 @@ def after(journal: Journal, key: str, was: State, **changes: Any) -> Steps[None]
 
 
 def reported(journal: Journal, entry: Entry, outcome: CheckOutcome) -> Steps[None]:
-    yield from after(journal, entry.key, entry.state, state="reported", status=outcome.status)
+    yield from after(journal, entry.key, entry.state, state="reported", check_id=entry.check_id, status=outcome.status)
+
+
+def doubted(journal: Journal, entry: Entry) -> Steps[None]:
+    yield from local(lambda: journal.move(entry.key, "asked", state="doubted", check_id=entry.check_id))
 
 
 def resume(gate: Gate) -> Steps[list[Entry]]:

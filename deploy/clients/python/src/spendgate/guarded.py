@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import string
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
+from enum import Enum
 from typing import Any, Union
+from uuid import UUID
 
 from . import api
-from .guard import EndsLater, Intent, Permit, Terms, log
+from .permit import EndsLater, Intent, Permit, Terms, digest, log
 
 #: A member of the action: a function of the call's arguments, a text with {names} of them, or a value.
 Member = Union[Callable[..., Any], str, Decimal, int, Mapping[str, Any], None]
@@ -71,7 +75,18 @@ class Guarded:
             if any(p.kind is p.VAR_KEYWORD for p in taken):
                 return member(**arguments)
             return member(**{p.name: arguments[p.name] for p in taken})
+        if isinstance(member, str) and name == "idempotency_key":
+            return Naming().vformat(member, (), arguments)
         return member.format_map(arguments) if isinstance(member, str) else member
+
+    def changed(self, bound: inspect.BoundArguments, gate: Any, permit: Permit) -> bool:
+        """Whether the call's arguments make another action now than the one that the permit is for: they are the caller's, and live."""
+        try:
+            action = self.intent(bound, gate).action
+            return (action.key, digest(action)) != (permit._key, permit._action)
+        except Exception:  # it makes none any more
+            log.exception("the arguments of %s make no action any more", permit.check_id)
+            return True
 
     def call(self, bound: inspect.BoundArguments, check_id: str) -> Any:
         if self.takes_check_id:
@@ -100,6 +115,16 @@ class Guarded:
         setattr(wrapper, "__signature__", self.signature.replace(parameters=shown))
         wrapper.__annotations__ = {n: a for n, a in wrapper.__annotations__.items() if n != "check_id"}
         return wrapper
+
+
+class Naming(string.Formatter):
+    """Makes a key of what has the same text in each attempt. That of another object may be where it is in memory."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        value, used = super().get_field(field_name, args, kwargs)
+        if not isinstance(value, (str, int, Decimal, UUID, date, Enum)):
+            raise TypeError(f"{field_name!r} of the key is a {type(value).__name__}: it has to be a str, int, Decimal, UUID, date or Enum")
+        return value, used
 
 
 def is_coroutine(function: Callable[..., Any]) -> bool:

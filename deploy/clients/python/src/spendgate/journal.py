@@ -67,7 +67,7 @@ class SQLiteJournal:
         # One for each call: no process or thread inherits another's.
         db = sqlite3.connect(self._path, timeout=30, isolation_level=None)
         db.row_factory = sqlite3.Row
-        db.execute("PRAGMA synchronous=FULL")
+        db.execute("PRAGMA synchronous=EXTRA")  # FULL does not write that the rollback journal is gone: after a loss of power it undoes
         return db
 
     def add(self, entry: Entry) -> Entry:
