@@ -260,6 +260,10 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	const batch = 5000 // bounds how long commits wait behind one
 	kept, backtests := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli()), audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli())
 	sessions := audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli())
+	shown, err := s.shown(ctx, now)
+	if err != nil {
+		return err
+	}
 	for more := true; more; {
 		more = false
 		err := s.write(ctx, "cannot remove what expired", func(tx *sql.Tx) error {
@@ -267,8 +271,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 				table, key, condition string
 				before                any
 			}{
-				{"idempotency_keys", "key_hash", "expires_at <= ?", time.Now().UnixMilli()},
-				{"budget_counters", "counter_id, start_ms", "end_ms <= ?", now.Add(-audit.KeepCounters).UnixMilli()},
+				{"idempotency_keys", "key_hash", "expires_at <= ?", shown},
+				{"budget_counters", "counter_id, start_ms", "end_ms <= ?", shown - audit.KeepCounters.Milliseconds()},
 				{"draft_counters", "draft, counter_id, start_ms", "end_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
 				{"draft_passes", "draft, fingerprint", "until_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
 				{"webhook_deliveries", "id", "id < ?", kept[:]},
@@ -294,6 +298,16 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// shown returns now in Unix milliseconds, or a day after the newest check if that is before: one
+// clock that was far ahead must not have removed what still counts.
+func (s *Store) shown(ctx context.Context, now time.Time) (int64, error) {
+	newest, err := one(ctx, s.reader, "cannot look for the newest check", scanID, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1")
+	if errors.Is(err, audit.ErrNotFound) {
+		return 0, nil
+	}
+	return min(now.UnixMilli(), newest.Time().Add(24*time.Hour).UnixMilli()), err
 }
 
 // CountViolations implements audit.Store. There is nothing to do: a single node
