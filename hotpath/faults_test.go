@@ -39,9 +39,7 @@ type faultyStore struct {
 
 func (s *faultyStore) Doubts(ctx context.Context, limit int) (audit.Doubts, error) {
 	d, err := s.Store.Doubts(ctx, limit)
-	if limit > 0 {
-		d.Due = append(d.Due, s.due...)
-	}
+	d.Due = append(d.Due, s.due[:min(limit, len(s.due))]...)
 	return d, err
 }
 

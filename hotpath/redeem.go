@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -245,35 +246,48 @@ const doubtsAtOnce = 100
 
 // Doubts records of each check that was redeemed long ago, and of which nothing was
 // reported, that it is in doubt. Any node may call it at any time, and some node must
-// every few seconds. It returns how many are.
+// every few seconds. It returns how many are. What cannot be recorded, and what the store
+// lacks, keeps no other check waiting.
 func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
+	var failed error
+	tried := make(map[spend.ID]bool)
 	for {
-		found, err := a.store.Doubts(ctx, doubtsAtOnce)
-		if err != nil || len(found.Due) == 0 {
+		found, err := a.store.Doubts(ctx, len(tried)+doubtsAtOnce)
+		if err != nil {
 			return found.InDoubt, err
 		}
-		checks, err := a.store.Checks(ctx, found.Due)
+		due := slices.DeleteFunc(found.Due, func(id spend.ID) bool { return tried[id] })
+		if len(due) == 0 {
+			return found.InDoubt, failed
+		}
+		for _, id := range due {
+			tried[id] = true
+		}
+		checks, err := a.store.Checks(ctx, due)
 		if err != nil {
 			return found.InDoubt, err
 		}
 		for _, check := range checks {
-			_, _, err := a.take(ctx, Request{Started: time.Now()}, check, false, func(course *spend.Course, _ error) (*spend.Outcome, bool, error) {
-				if course.Redeemed == nil || course.Doubt != nil || course.Reports != nil {
-					return nil, true, nil // somebody was first
-				}
-				o := doubtOf(course, check)
-				o.KeyID = spend.SystemKey
-				return o, false, nil
-			})
-			if err != nil {
+			err := a.doubt(ctx, check)
+			if ctx.Err() != nil || errors.Is(err, ErrOverloaded) {
 				return found.InDoubt, err
 			}
-		}
-		if len(checks) < doubtsAtOnce {
-			found, err = a.store.Doubts(ctx, 0)
-			return found.InDoubt, err
+			failed = cmp.Or(failed, err)
 		}
 	}
+}
+
+// doubt records that a redeemed check is in doubt, unless somebody was first.
+func (a *Authorizer) doubt(ctx context.Context, check *spend.Check) error {
+	_, _, err := a.take(ctx, Request{Started: time.Now()}, check, false, func(course *spend.Course, _ error) (*spend.Outcome, bool, error) {
+		if course.Redeemed == nil || course.Doubt != nil || course.Reports != nil {
+			return nil, true, nil
+		}
+		o := doubtOf(course, check)
+		o.KeyID = spend.SystemKey
+		return o, false, nil
+	})
+	return err
 }
 
 // redeemed reports whether the caller is who redeemed: by the API key, or by another of

@@ -125,6 +125,43 @@ func TestDoubtsOfTheService(t *testing.T) {
 	})
 }
 
+// What cannot be said to be in doubt, and stays due, keeps no redeemed check waiting: neither
+// checks that the store lacks, nor such as were not redeemed, nor one that cannot be recorded.
+func TestDoubtsAreNotStarved(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		checked := func(name string) spend.ID { return f.check(0, refundOf(t, "10", name)).answer.Check.ID }
+		var lacking, untouched []spend.ID
+		for i := range 100 {
+			lacking, untouched = append(lacking, spend.NewID(time.Now())), append(untouched, checked(fmt.Sprint("u-", i)))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		want := int64(0)
+		for name, before := range map[string][]spend.ID{"lacking": lacking, "not redeemed": untouched, "fails": nil} {
+			var redeemed []spend.ID
+			for i := range 2 {
+				c := f.check(0, refundOf(t, "10", fmt.Sprint(name, "-", i))).answer.Check
+				if err := f.redeem(0, c, ""); err != nil {
+					t.Fatal(err)
+				}
+				redeemed = append(redeemed, c.ID)
+			}
+			faults := f.nodes[0].faults
+			faults.due = append(before, redeemed...)
+			if want += 2; before == nil {
+				want--
+				faults.onCommit(func(context.Context, []*spend.Check, realCommit) error {
+					faults.onCommit(nil)
+					return audit.ErrUnavailable
+				})
+			}
+			if inDoubt, err := f.nodes[0].Doubts(ctx); inDoubt != want || (err != nil) != (before == nil) {
+				t.Errorf("%s: %d in doubt, want %d, %v", name, inDoubt, want, err)
+			}
+		}
+	})
+}
+
 // F129: what a node assumes of a check refuses nothing. One that was redeemed at another node
 // is told as that, and not as too late, after which it would be given back.
 func TestRedeemedElsewhereIsNotExpired(t *testing.T) {
