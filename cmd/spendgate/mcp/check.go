@@ -63,15 +63,16 @@ type verdict struct {
 	Proceed        bool    `json:"proceed"`
 	Outcome        *string `json:"outcome"` // nil: nothing was reported
 	ReleasePending bool    `json:"release_pending"`
-	Replayed       bool    `json:"replayed"`          // an earlier call may have acted by it
-	Redeemed       bool    `json:"redeemed,omitzero"` // somebody took it for carrying the action out
+	Replayed       bool    `json:"replayed"`                 // an earlier call may have acted by it
+	Redeemed       bool    `json:"redeemed,omitzero"`        // somebody took it for carrying the action out
+	RedeemRequired bool    `json:"redeem_required,omitzero"` // nobody may act before who moves the money redeemed it (S74)
 	nextStep       string
 }
 
 func verdictOf(r *client.Result, replayed bool) *verdict {
 	v := &verdict{
-		Proceed: r.Allowed(), Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
-		Replayed: replayed, Redeemed: r.Redemption.Redeemed(), nextStep: r.NextStep,
+		Proceed: r.Allowed() && !r.RedeemRequired, Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
+		Replayed: replayed, Redeemed: r.Redemption.Redeemed(), RedeemRequired: r.Allowed() && r.RedeemRequired, nextStep: r.NextStep,
 	}
 	if v.Proceed && replayed {
 		v.nextStep = "Find out whether the action was carried out under this check: ask the payment system for " + r.CheckID +
@@ -88,7 +89,7 @@ func (v *verdict) encode(body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, &rest); err != nil {
 		return nil, fmt.Errorf("cannot read the service's answer: %w", err)
 	}
-	for _, own := range []string{"proceed", "outcome", "release_pending", "replayed", "redeemed", "next_step"} {
+	for _, own := range []string{"proceed", "outcome", "release_pending", "replayed", "redeemed", "redeem_required", "next_step"} {
 		delete(rest, own)
 	}
 	all := struct {
@@ -119,6 +120,8 @@ func (v *verdict) words(r *client.Result) string {
 		text = "Redeemed: somebody carries this action out, or has. Do not carry it out."
 	case v.Outcome != nil:
 		text = "Outcome: " + *v.Outcome + ". This check is over: do not carry the action out."
+	case v.RedeemRequired:
+		text += " Whoever moves the money redeems the check first: give them the check_id, and do not move the money without that."
 	case v.Proceed && v.Replayed:
 		text += " An earlier call was answered so: the action may have been carried out since."
 	}

@@ -29,6 +29,21 @@ func TestRedeemed(t *testing.T) {
 	}
 }
 
+// TestRedeemRequired: an allow that is to be redeemed first is none to act on, the first
+// time and again, and its next step stays the service's (S74).
+func TestRedeemRequired(t *testing.T) {
+	first := strings.Replace(allowed, `"next_step":"Proceed."`, `"next_step":"Do not carry this out before the check is redeemed"`, 1)
+	if first == allowed {
+		t.Fatal("the answer has another next step")
+	}
+	for _, answer := range []string{"200 Redeem: required\n\n" + first, again("\nRedeem: required", first)} {
+		session := connect(t, newServer(t, serve(t, answer), io.Discard, nil))
+		got := callTool(t, session, checkAction, fmt.Sprintf(arguments, `1,"idempotency_key":"k"`))
+		got.check(t, false, "\nDecision: allow. Whoever moves the money redeems the check first", "\nNext step: Do not carry this out before",
+			`"proceed":false`, `"redeem_required":true`)
+	}
+}
+
 // members are the members of a check's answer that say whether to act.
 type members struct {
 	Proceed        bool

@@ -18,6 +18,7 @@ Act only if "proceed" is true. What the answer asks of you:
   call report_outcome.
 - "allow", "proceed" and "replayed" true: an earlier call was answered so, and the action may have been carried out since. Find out first (next_step).
 - an "outcome" (executed, failed, voided), whatever the decision: this check is over. Do not carry the action out.
+- "redeem_required" true: permitted, but whoever moves the money redeems the check first. Give them the check_id; do not move the money yourself.
 - "redeemed" true: whoever moves the money took this check to do so. Do not carry the action out; what became of it will be the outcome.
 - "block": do not carry it out. Do not split, reword or reroute it to get round the rule; follow next_step and tell whoever asked you why.
 - "escalate" without an approval_id: pause. Hand the action to a human and carry it out only if they approve; do not check it again after the approval.
@@ -274,6 +275,8 @@ func checkedTexts() map[string]string {
 		"outcome": "What was reported of this check: executed, failed or voided; " +
 			"unknown if that cannot be understood. Null if nothing was.",
 		"redeemed":        "Whether somebody redeemed the check to carry the action out. It is not to be carried out by anybody else.",
+		"redeem_required": "true: the action is permitted, and whoever moves the money redeems the check first, by its check_id. " +
+			"Do not move the money without that.",
 		"release_pending": "Whether what it took from budgets is still taken, although it was reported.",
 		"replayed":        "Whether an earlier call was answered so: the action may have been carried out since.",
 		"decision":        "allow: permitted. block: refused. escalate: a human decides. proceed says whether to act.",
