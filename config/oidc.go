@@ -57,15 +57,19 @@ func parseIssuer(s string) (o OIDC, err error) {
 	return o, nil
 }
 
-// parseRedirect accepts where the provider sends browsers back to.
+// parseRedirect accepts where the provider sends browsers back to: a path that the service
+// serves nothing at.
 func parseRedirect(s string) (string, error) {
 	u, err := parseSecureURL(s)
 	if err != nil {
 		return "", err
 	}
-	taken := []string{"/console/sign-in", "/console/sign-out", "/console/session", "/console/backchannel-logout"}
-	if !regexp.MustCompile(`^/console/[a-z0-9-]+$`).MatchString(u.Path) || slices.Contains(taken, u.Path) {
-		return "", errors.New("must have the path /console/callback, or another name below /console/ that is free")
+	taken := []string{"console", "console/sign-in", "console/sign-out", "console/session", "console/take-over", "console/backchannel-logout"}
+	path := strings.TrimPrefix(u.EscapedPath(), "/")
+	first, _, _ := strings.Cut(path, "/")
+	if !regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$`).MatchString(path) || slices.Contains(taken, path) ||
+		slices.Contains([]string{"v1", "health"}, first) || strings.HasPrefix(path, "console/assets/") {
+		return "", errors.New("must have a path that is free, such as /console/callback")
 	}
 	return s, nil
 }

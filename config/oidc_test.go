@@ -32,12 +32,20 @@ func TestSignInSettings(t *testing.T) {
 		"CONSOLE is off") {
 		t.Errorf("notices %q", c.Notices)
 	}
+	for _, path := range []string{"/callback", "/oidc/callback", "/console/oidc/callback", "/console/back"} {
+		mustLoad(t, Dev, with("SPENDGATE_OIDC_REDIRECT_URL=https://spend.example"+path)...)
+	}
 	for _, wrong := range []string{
 		"SPENDGATE_OIDC_ISSUER=http://id.example", "SPENDGATE_OIDC_ISSUER=id.example", "SPENDGATE_OIDC_ISSUER=https://id.example?x",
 		"SPENDGATE_OIDC_ISSUER=A b=https://id.example",
 		"SPENDGATE_OIDC_ISSUER=a=http://id.example", "SPENDGATE_OIDC_REDIRECT_URL=http://spend.example/console/callback",
-		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/callback",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/sign-out",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/take-over",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/assets/app",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/v1/checks", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/v1/{x}",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/health", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/openapi.json",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/callback#x",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://u:p@spend.example/console/callback", "SPENDGATE_OIDC_CLIENT_SECRET=two words",
 	} {

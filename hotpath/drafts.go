@@ -110,7 +110,8 @@ func (a *Authorizer) DeleteDraft(ctx context.Context, c Access, by audit.Actor, 
 // Promotion is what a draft is made the next version by.
 type Promotion struct {
 	PolicyID string
-	Version  int // that must be in force
+	Version  int         // that must be in force
+	Hash     *spend.Hash // of the draft as it was read; nil takes the one that there is
 	Drop     []string
 	Note     string
 }
@@ -118,7 +119,7 @@ type Promotion struct {
 // PromoteDraft makes the draft of a policy its next version, if that version is in force,
 // and ends the draft. What is promoted is the draft as it is now, if those whom that
 // version asks approved it (S80), or an admin forces it. Errors: the errors of Draft
-// and CreatePolicy, and an audit.VersionError.
+// and CreatePolicy, an audit.VersionError, and ErrOtherDraft.
 func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor, p Promotion) (*audit.Policy, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -128,6 +129,12 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, p.PolicyID, err)
+	}
+	if p.Hash != nil && *p.Hash != d.Hash {
+		if err := a.noDraft(stored, p.PolicyID, p.Version); !errors.Is(err, ErrDraftNotFound) {
+			return nil, err
+		}
+		return nil, ErrOtherDraft
 	}
 	var faults spend.Faults
 	compiled, err := a.catalog.compileRules(stored, d.PolicyID, 0, d.Rules, &faults)

@@ -117,6 +117,31 @@ func TestDraftCountsApart(t *testing.T) {
 	})
 }
 
+// What people approved is no more than the draft allowed when they were asked: it takes once.
+func TestDraftNeedsNoApproval(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "p", `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":100,"approval":{}}}]`)
+		f.draft(0, "p", `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":1000,"approval":{}}},
+			{"rule_id":"day","rule_type":"budget","parameters":{"limit":500,"currency":"USD","window":"lifetime"}}]`)
+		action := refundOf(t, "300", "c-0")
+		asked := f.asked(action)
+		f.approve(asked, "ann")
+		if got := f.verdict(f.check(1, with(asked, action))); got != "allow/approval_not_needed" {
+			t.Errorf("what people approved is %s", got)
+		}
+		if got := f.verdict(f.check(0, refundOf(t, "90", "c-1"))); got != "allow/allow" {
+			t.Errorf("300 and 90 of 500: %s", got)
+		}
+		r, err := f.nodes[1].DraftReport(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := r.Report.Coverage; c.Compared != 2 || len(c.Skipped) != 1 || c.Skipped[0].Reason != "approval_not_needed" {
+			t.Errorf("the report covers %+v", c)
+		}
+	})
+}
+
 // A promotion names the version in force, also when the draft is gone with another (S54), and a
 // budget that it would empty (S63).
 func TestPromotionsAreRefused(t *testing.T) {

@@ -50,10 +50,15 @@ func (a *Authorizer) shadow(ctx context.Context, c *checking, live *inForce, che
 	}
 	if c.shadow == nil || c.shadow.Draft != d.generation {
 		j := judged{resolution: c.resolution, out: out, approved: c.approved != nil}
+		var asked *spend.Shadow // what the draft made of the check that asked people
 		if j.approved {
-			j.lift = c.approved.Check.Approval.Rules
+			j.lift, asked = c.approved.Check.Approval.Rules, c.approved.Check.Shadow
 		}
-		c.shadow = a.shadows.judge(ctx, live, check, j)
+		if asked != nil && asked.Draft == d.generation && asked.Without == "" && asked.Effect == spend.Allow {
+			c.shadow = &spend.Shadow{Draft: d.generation, Without: spend.LackNeed} // it took what this check takes
+		} else {
+			c.shadow = a.shadows.judge(ctx, live, check, j)
+		}
 	}
 	check.Shadow = c.shadow
 }

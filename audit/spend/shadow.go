@@ -24,6 +24,7 @@ type Lack string
 const (
 	LackCounters Lack = "counters_unavailable" // the store did not tell in time what the draft counted
 	LackFailure  Lack = "failed"               // judging it failed
+	LackNeed     Lack = "approval_not_needed"  // the draft allows the check that asked for the approval which this one used
 )
 
 // The formats of a check's row.

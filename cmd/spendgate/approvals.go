@@ -182,7 +182,7 @@ func approvalsApprove(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		if !*yes {
+		if !*yes && p.terminal { // who names it in a script has seen it
 			if err := confirm(ctx, p, a, "Approve"); err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -34,7 +35,7 @@ func policiesBacktest(flags *flag.FlagSet) action {
 	flags.StringVar(&ask.State, "state", "",
 		"whose decisions fill windows and budgets: `STATE` is counterfactual (the file's, the default) or recorded")
 	asJSON := flags.Bool("json", false, "print the backtest and its report as JSON")
-	failOnLooser := flags.Bool("fail-on-looser", false, "exit with 3 when a check that was blocked or escalated would be allowed")
+	failOnLooser := flags.Bool("fail-on-looser", false, "exit with 3 when a check that was blocked or escalated would be allowed, with 2 when none was compared")
 	shadow := flags.Bool("shadow", false, "replay by the draft that the policy of the file has on the server, instead of the file's rules")
 	return func(ctx context.Context, p process, _ []string) error {
 		if *path == "" || ask.From == "" || ask.To == "" {
@@ -74,11 +75,24 @@ func policiesBacktest(flags *flag.FlagSet) action {
 		} else {
 			err = printBacktest(ctx, p.stdout, api, b)
 		}
-		if err == nil && *failOnLooser && b.Report.Flips.ToAllow > 0 {
-			return looserError{b.Report.Flips.ToAllow}
+		if err == nil && *failOnLooser {
+			return looser(b.Report)
 		}
 		return err
 	}
+}
+
+// looser returns why a report does not show that nothing more would be allowed; nil if it does.
+func looser(r *client.BacktestReport) error {
+	switch {
+	case r.Flips.ToAllow > 0:
+		return looserError{r.Flips.ToAllow}
+	case r.Coverage.Compared == 0:
+		return troubleError{errors.New("no check was compared, so that nothing is known of what would be allowed")}
+	case len(r.Coverage.MissingDays) > 0:
+		return troubleError{fmt.Errorf("%d days are not at hand, so that nothing is known of what would be allowed on them", len(r.Coverage.MissingDays))}
+	}
+	return nil
 }
 
 // runBacktest waits for its end, with a progress bar, and cancels it when it is broken off.

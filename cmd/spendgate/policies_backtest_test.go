@@ -17,7 +17,8 @@ import (
 // a pull request, when that is asked for.
 func TestPoliciesBacktest(t *testing.T) {
 	const id = "bt_00000000000000000000000000000000"
-	toAllow := 0
+	var toAllow, compared int
+	missing := "[]"
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		head := `{"backtest_id":"` + id +
@@ -35,9 +36,9 @@ func TestPoliciesBacktest(t *testing.T) {
 				`"rule_id":"cap"},"candidate":{"decision":"allow"},"action":null}],`+
 				`"pagination":{"next_cursor":null,"has_more":false}}`)
 		default:
-			_, _ = fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":1},"flips":{"total":1,"looser":1,`+
+			_, _ = fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":%d,"missing_days":%s},"flips":{"total":1,"looser":1,`+
 				`"to_allow":%d},"matrix":{},"rules":[],"budgets":[`+
-				`{"rule_id":"many","max_count":5,"count":{"value":4,"per":{}}}]}}`, toAllow)
+				`{"rule_id":"many","max_count":5,"count":{"value":4,"per":{}}}]}}`, compared, missing, toAllow)
 		}
 	}))
 	defer service.Close()
@@ -45,8 +46,12 @@ func TestPoliciesBacktest(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"policy_id":"p","name":"p","rules":[]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ toAllow, exit int }{{0, 0}, {1, 3}} {
-		toAllow = c.toAllow
+	for _, c := range []struct {
+		toAllow, compared int
+		missing           string
+		exit              int
+	}{{0, 1, "[]", 0}, {1, 1, "[]", 3}, {0, 0, "[]", 2}, {0, 1, `["2026-11-01"]`, 2}} {
+		toAllow, compared, missing = c.toAllow, c.compared, c.missing
 		var out bytes.Buffer
 		p := process{
 			stdout: &out, stderr: io.Discard,

@@ -128,7 +128,8 @@ func whatIsNext(d *client.Draft) string {
 		return fmt.Sprintf("%d of %d are missing: somebody else than the author, spendgate policies draft approve %s", d.Missing, d.Required,
 			d.PolicyID)
 	}
-	return fmt.Sprintf("spendgate policies draft promote %s --if-match %d", d.PolicyID, cmp.Or(d.PolicyVersion, d.BaseVersion))
+	return fmt.Sprintf("spendgate policies draft promote %s --if-match %d --draft-hash %s", d.PolicyID, cmp.Or(d.PolicyVersion, d.BaseVersion),
+		d.DraftHash)
 }
 
 // byDraft says what to do instead of storing a version that the one in force asks people about.

@@ -77,6 +77,7 @@ func (r *DraftReport) accept(from reply) error {
 
 // Promotion is how a draft becomes the next version.
 type Promotion struct {
+	DraftHash   string   `json:"draft_hash,omitempty"` // of the draft as it was read; any, if empty
 	Note        string   `json:"note,omitempty"`
 	DropBudgets []string `json:"drop_budgets,omitempty"` // as of NewPolicy
 }

@@ -155,11 +155,8 @@ func (q *checkQuery) queryAction(values map[string]string, faults *spend.Faults)
 	q.Counterparty, q.IdempotencyKey = values["counterparty"], values["idempotency_key"]
 	spend.CheckLength(faults, "counterparty", q.Counterparty, spend.MaxIdentifier)
 	spend.CheckLength(faults, "idempotency_key", q.IdempotencyKey, spend.MaxIdempotencyKey)
-	if s, given := values["reason_code"]; given {
-		if q.Reason = spend.Reason(s); !q.Reason.Known() {
-			faults.Add("reason_code", "must be one that decisions have, such as budget_exceeded")
-		}
-	}
+	q.Reason = spend.Reason(values["reason_code"]) // one that no decision has selects nothing
+	spend.CheckLength(faults, "reason_code", values["reason_code"], spend.MaxIdentifier)
 	if s, given := values["approval_id"]; given {
 		var err error
 		if q.ApprovalID, err = spend.ParseID(s, spend.PrefixApproval); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,7 +126,7 @@ func (a *API) postPromote(x *exchange) error {
 	return x.answer(201)
 }
 
-// ifMatch reads the header's one version.
+// ifMatch reads the header's one version: any number, also one that no version has.
 func ifMatch(sent [][]byte) (version int, ok bool) {
 	text := strings.TrimSpace(string(sent[0]))
 	if bare, quoted := strings.CutPrefix(text, `"`); quoted {
@@ -134,14 +135,24 @@ func ifMatch(sent [][]byte) (version int, ok bool) {
 			return 0, false
 		}
 	}
+	if len(sent) != 1 || text == "" || strings.Trim(text, "0123456789") != "" || text[0] == '0' && text != "0" {
+		return 0, false
+	}
 	n, err := strconv.ParseUint(text, 10, 31)
-	return int(n), err == nil && n > 0 && len(sent) == 1 && text[0] != '0'
+	if err != nil {
+		n = math.MaxInt32 // no policy has so many versions
+	}
+	return int(n), true
 }
 
 // decodePromotion reads the body of POST /v1/policies/{policy_id}/draft/promote.
 func decodePromotion(r *reader, p *hotpath.Promotion) error {
 	for r.next() {
 		switch r.name {
+		case "draft_hash":
+			if text := r.optionalText(); !spend.Blank(text) {
+				p.Hash = new(draftHash(text))
+			}
 		case "drop_budgets":
 			p.Drop = r.dropBudgets()
 		case "note":

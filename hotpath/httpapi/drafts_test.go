@@ -70,9 +70,16 @@ func (d *described) drafts() {
 	refused("POST", path+"/promote", "", 422, "validation_error", false, "If-Match: 01")
 	refused("POST", path+"/promote", "", 422, "validation_error", false, `If-Match: "x"`)
 	refused("POST", path+"/promote", "", 422, "validation_error", false, `If-Match: *`)
-	refused("POST", path+"/promote", "", 409, "policy_version_mismatch", false, `If-Match: "2"`)
+	for _, other := range []string{`"2"`, "0", "4294967296", "99999999999999999999"} {
+		refused("POST", path+"/promote", "", 409, "policy_version_mismatch", false, "If-Match: "+other)
+	}
+	for _, hash := range []string{"00", strings.Repeat("0", 64)} { // of a draft that was there before, and of none
+		refused("POST", path+"/promote", `{"draft_hash":"`+hash+`"}`, 409, "draft_hash_mismatch", false, "If-Match: 1")
+		refused("POST", path+"/promote", `{"draft_hash":"`+hash+`"}`, 409, "policy_version_mismatch", false, "If-Match: 2")
+	}
 	refused("POST", path+"/promote", `{"drop_budgets":["none"]}`, 422, "validation_error", false, `If-Match: "1"`)
-	if promoted := d.send("POST", path+"/promote", `{"note":"as tried"}`, 201, false, `If-Match: "1"`); !strings.Contains(promoted,
+	if promoted := d.send("POST", path+"/promote", `{"note":"as tried","draft_hash":"`+field(d.t, made, "draft_hash")+`"}`, 201, false,
+		`If-Match: "1"`); !strings.Contains(promoted,
 		`"version":2,"rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":10}}]`) {
 		d.t.Error(promoted)
 	}

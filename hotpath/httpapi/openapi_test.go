@@ -231,8 +231,13 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 	for path, item := range d.doc.Paths.Map() {
 		want := strings.Split(s.do("TRACE", strings.NewReplacer("{", "", "}", "").Replace(path), "").header.Get("Allow"), ", ")
 		var got []string
-		for method := range item.Operations() {
+		for method, operation := range item.Operations() {
 			got = append(got, method)
+			for _, status := range []int{400, 411, 413} { // of any request, before it is looked at
+				if strings.HasPrefix(path, "/v1/") && operation.Responses.Status(status) == nil {
+					t.Errorf("%s %s does not document %d", method, path, status)
+				}
+			}
 		}
 		slices.Sort(got)
 		if !slices.Equal(got, want) {

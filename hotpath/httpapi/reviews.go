@@ -27,8 +27,15 @@ func (a *API) postApproveDraft(x *exchange) error {
 	return x.answer(200)
 }
 
-// decodeDraftApproval reads the body of an approval. A text that is no hash becomes the zero
-// hash, which no draft has.
+// draftHash reads a draft's hash. A text that is none becomes the zero hash, which no draft has.
+func draftHash(text string) (h spend.Hash) {
+	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(h) {
+		h = spend.Hash(raw)
+	}
+	return h
+}
+
+// decodeDraftApproval reads the body of an approval.
 func decodeDraftApproval(r *reader, d *audit.DraftApprovalRequest) error {
 	given := false
 	for r.next() {
@@ -36,9 +43,7 @@ func decodeDraftApproval(r *reader, d *audit.DraftApprovalRequest) error {
 		case "draft_hash":
 			text := r.text()
 			given = !spend.Blank(text)
-			if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(d.Hash) {
-				d.Hash = spend.Hash(raw)
-			}
+			d.Hash = draftHash(text)
 		case "note":
 			d.Note = r.optionalText()
 			r.checkLength("note", d.Note, spend.MaxNote)

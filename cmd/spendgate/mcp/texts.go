@@ -274,7 +274,7 @@ func checkedTexts() map[string]string {
 		"proceed": "true: carry out exactly this action, once. false: do not.",
 		"outcome": "What was reported of this check: executed, failed or voided; " +
 			"unknown if that cannot be understood. Null if nothing was.",
-		"redeemed":        "Whether somebody redeemed the check to carry the action out. It is not to be carried out by anybody else.",
+		"redeemed": "Whether somebody redeemed the check to carry the action out. It is not to be carried out by anybody else.",
 		"redeem_required": "true: the action is permitted, and whoever moves the money redeems the check first, by its check_id. " +
 			"Do not move the money without that.",
 		"release_pending": "Whether what it took from budgets is still taken, although it was reported.",

@@ -335,11 +335,14 @@ export class Spendgate {
     return this.#fetch(request, having("policy_id", "draft_hash"));
   }
 
-  /** promoteDraft makes the draft the next version if this one is in force. It is not repeated when it may have been done. */
+  /**
+   * promoteDraft makes the draft the next version if this one is in force, and only the draft with that hash if it is given.
+   * It is not repeated when it may have been done.
+   */
   promoteDraft(
     policyId: string,
     version: number,
-    content: { note?: string; drop_budgets?: string[] } = {},
+    content: { draft_hash?: string; note?: string; drop_budgets?: string[] } = {},
     call?: CallOptions,
   ): Promise<T.Policy> {
     const path = `${draftPath(policyId)}/promote`;

@@ -86,7 +86,7 @@ function End({ id, draft, live }) {
     }
   };
   const dropped = entries(drop);
-  const promote = act(() => post(path(id, "/promote"), dropped.length ? { drop_budgets: dropped } : undefined, { ifMatch: live.version }));
+  const promote = act(() => post(path(id, "/promote"), { draft_hash: draft.draft_hash, ...(dropped.length && { drop_budgets: dropped }) }, { ifMatch: live.version }));
   const end = act(() => call("DELETE", path(id)));
   return html`
     <section><h2>Decide</h2>

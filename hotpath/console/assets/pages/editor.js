@@ -73,7 +73,7 @@ function Form({ before, id }) {
 
 function changed(before, text) {
   try {
-    return differences(before, { ...before, ...parse(text) });
+    return differences(before, parse(text));
   } catch {
     return ["It cannot be compared as it stands."];
   }

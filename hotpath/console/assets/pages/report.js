@@ -10,7 +10,7 @@ const decisions = ["allow", "escalate", "block"];
 export function Report({ report }) {
   const { coverage, flips } = report;
   return html`
-    <p class="lead">${flips.total === 0 ? "No check would be decided otherwise." : html`${plural(flips.total, "check")} would be decided otherwise: ${flips.stricter} stricter, ${flips.looser} looser${flips.to_allow > 0 && `, ${flips.to_allow} of them allowed`}.`}</p>
+    <p class="lead">${coverage.compared === 0 ? "Nothing was compared." : flips.total === 0 ? `None of ${plural(coverage.compared, "check")} that were compared would be decided otherwise.` : html`${plural(flips.total, "check")} would be decided otherwise: ${flips.stricter} stricter, ${flips.looser} looser${flips.to_allow > 0 && `, ${flips.to_allow} of them allowed`}.`}</p>
     <section><h2>What was compared</h2><${Facts} of=${[
       ["From", html`<${Time} at=${coverage.from} />`], ["To", html`<${Time} at=${coverage.to} />`],
       ["Checks", `${coverage.compared} of ${coverage.checks}`],

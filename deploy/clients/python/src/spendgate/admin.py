@@ -89,10 +89,18 @@ def approve_draft(
 
 
 def promote_draft(
-    settings: Settings, policy_id: str, version: int, *, note: str | None = None, drop_budgets: Sequence[str] | None = None
+    settings: Settings,
+    policy_id: str,
+    version: int,
+    *,
+    draft_hash: str | None = None,
+    note: str | None = None,
+    drop_budgets: Sequence[str] | None = None,
 ) -> Steps[t.Policy]:
-    """Makes the draft the next version if this one is in force. It is not repeated when it may have been done."""
-    content = {name: value for name, value in (("note", note), ("drop_budgets", drop_budgets)) if value is not None}
+    """Makes the draft the next version if this one is in force, and only the draft with that hash if it is given.
+    It is not repeated when it may have been done."""
+    given = (("draft_hash", draft_hash), ("note", note), ("drop_budgets", drop_budgets))
+    content = {name: value for name, value in given if value is not None}
     where = path("policies", policy_id, "draft", "promote")
     return fetch(settings, Request("POST", where, content, status=201, repeatable=False, headers={"If-Match": str(version)}), t.Policy)
 
