@@ -217,6 +217,12 @@ func (s *start) otherRedis(t *testing.T) {
 		})
 	}
 	ok(t, must(check(t.Context()))(t), http.StatusOK)
+	_, err = s.postgres.Pool.Exec(t.Context(), "CREATE DATABASE anew")
+	act(t, err)
+	anew := fleet.Settings{"DATABASE_URL": strings.Replace(s.postgres.URL, "/postgres?", "/anew?", 1)}
+	if said := s.run(t, 1, anew, "serve", "--check"); !strings.Contains(said, "redis holds the windows of another deployment") {
+		t.Errorf("--check of a new database says\n%s", said)
+	}
 	const forgotten = "redis knows nothing of what was recorded last"
 	elsewhere := fleet.Settings{"REDIS_URL": other.URL, "OPS_ADDR": "127.0.0.1:0", "LISTEN_ADDR": "127.0.0.1:0"}
 	if said := s.run(t, 0, elsewhere, "serve", "--check"); !strings.Contains(said, forgotten) { // nobody is asked anything

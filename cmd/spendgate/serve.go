@@ -247,6 +247,13 @@ func tryUse(ctx context.Context, c config.Config, store *postgres.Store, status 
 		return fmt.Errorf("store: %w", err)
 	}
 	if !migrated {
+		if _, err := store.Deployment(ctx); err == nil {
+			return nil // an older schema
+		}
+		g := newLooker(c, store)
+		if err := errors.Join(g.VetNew(ctx), g.Close()); err != nil {
+			return fmt.Errorf("redis: %w", err)
+		}
 		return nil
 	}
 	if err := store.Rehearse(ctx); err != nil {

@@ -57,6 +57,19 @@ func (g *Guard) Vet(ctx context.Context) error {
 	return nil
 }
 
+// VetNew fails where Redis has windows: they are another deployment's than that of a
+// database which has no schema yet.
+func (g *Guard) VetNew(ctx context.Context) error {
+	return g.redis.OnMaster(ctx, func(server *redis.Client) error {
+		w, err := g.readMarker(ctx, server)
+		if err == nil && !w.marker.epoch.IsZero() {
+			err = fmt.Errorf("%s: %w: %s, and this is a new one; give one of them SPENDGATE_REDIS_KEY_PREFIX, or delete the key if that one is gone",
+				g.redis.Key(markerKey), errOtherDeployment, w.marker.deployment.Text(""))
+		}
+		return err
+	})
+}
+
 // Forgotten reports whether checks were recorded in an epoch that this node's Redis does not know:
 // it lost its windows, or, while no node is asked anything, it is another than the other nodes'.
 func (g *Guard) Forgotten(ctx context.Context) (bool, error) {

@@ -30,6 +30,19 @@ type windowsOf struct {
 // inspect reads a server's name and marker. It fails when the server is not fit
 // for claims, or its windows are another's.
 func (g *Guard) inspect(ctx context.Context, server *redis.Client) (w windowsOf, err error) {
+	if w, err = g.readMarker(ctx, server); err != nil || w.marker.epoch.IsZero() {
+		return w, err
+	}
+	own, err := g.ownDeployment(ctx)
+	if err == nil && w.marker.deployment != own {
+		err = fmt.Errorf("%s: %w: %s, this is %s; give one of them SPENDGATE_REDIS_KEY_PREFIX, or delete the key if that one is gone",
+			g.redis.Key(markerKey), errOtherDeployment, w.marker.deployment.Text(""), own.Text(""))
+	}
+	return w, err
+}
+
+// readMarker reads a server's name and marker, whosever it is.
+func (g *Guard) readMarker(ctx context.Context, server *redis.Client) (w windowsOf, err error) {
 	if w.server, err = g.redis.ServerName(ctx, server); err != nil {
 		return w, err
 	}
@@ -44,15 +57,7 @@ func (g *Guard) inspect(ctx context.Context, server *redis.Client) (w windowsOf,
 	if w.marker, err = parseMarker(w.text); err != nil {
 		return w, fmt.Errorf("%s: %w", key, err)
 	}
-	if w.marker.epoch.IsZero() {
-		return w, nil
-	}
-	own, err := g.ownDeployment(ctx)
-	if err == nil && w.marker.deployment != own {
-		err = fmt.Errorf("%s: %w: %s, this is %s; give one of them SPENDGATE_REDIS_KEY_PREFIX, or delete the key if that one is gone",
-			key, errOtherDeployment, w.marker.deployment.Text(""), own.Text(""))
-	}
-	return w, err
+	return w, nil
 }
 
 // ownDeployment asks the store once: the ID never changes while nodes run.
