@@ -132,7 +132,8 @@ var (
 		words(chain.ReleaseLetter, spend.ReleaseNone, spend.ReleasePending, spend.ReleaseDone),
 		words(chain.ExcessLetter, spend.ExcessCounted, spend.ExcessPending, spend.Unapproved),
 		plain, plain, plain, plain, plain, plain, booleanOf, plain, plain)
-	policyRows  = newEncoding("policies", chain.PolicyColumns(), plain, int32Of, plain, plain, plain, plain, timeOf, timeOf, plain, plain, plain, plain)
+	policyRows = newEncoding("policies", chain.PolicyColumns(),
+		plain, int32Of, plain, plain, plain, plain, timeOf, timeOf, plain, plain, plain, plain)
 	draftRows   = newEncoding("drafts", chain.DraftColumns(), plain, plain, int32Of, plain, plain, plain, plain, timeOf, plain, plain)
 	keyRows     = newEncoding("keys", chain.KeyColumns(), plain, plain, plain, int32Of, booleanOf, timeOf, plain, grantsOf)
 	webhookRows = newEncoding("webhooks", chain.WebhookColumns(), plain, plain, plain, booleanOf, plain, timeOf, plain)

@@ -102,7 +102,8 @@ func (s *start) refusals(t *testing.T) {
 		t.Errorf("--check says\n%s", said)
 	}
 	later := fleet.Settings{"OF_LATER": "x", "IGNORE_UNKNOWN_SETTINGS": "true"}
-	if said := s.run(t, 0, later, "serve", "--check"); !strings.Contains(said, "SPENDGATE_OF_LATER is no setting of this version, and is ignored") {
+	const ignored = "SPENDGATE_OF_LATER is no setting of this version, and is ignored"
+	if said := s.run(t, 0, later, "serve", "--check"); !strings.Contains(said, ignored) {
 		t.Errorf("--check says\n%s", said)
 	}
 	var tables int

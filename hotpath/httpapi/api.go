@@ -38,8 +38,8 @@ type authorizer interface {
 	TryRules(ctx context.Context, r hotpath.Request, t hotpath.Trial) (checks []*spend.Check, policyVersion int, err error)
 	AwaitApproval(ctx context.Context, c hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval,
 		waited bool, err error)
-	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.ApprovalDecisionRequest) (decided *audit.Approval, replayed bool,
-		err error)
+	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.ApprovalDecisionRequest) (
+		decided *audit.Approval, replayed bool, err error)
 	ApprovalsWaitingFor(ctx context.Context, c hotpath.Access, q audit.ApprovalQuery) (hotpath.ApprovalPage, error)
 	BudgetsLeft(ctx context.Context, approval *audit.Approval) ([]hotpath.BudgetLeft, error)
 	AwaitEvents(ctx context.Context, c hotpath.Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (page audit.EventPage,

@@ -302,7 +302,8 @@ func TestNotes(t *testing.T) {
 func TestHiddenArgument(t *testing.T) {
 	m := mapping(func(t *tool) { t.IdempotencyArgument = "key" })
 	shown := string(m.shown(jsontext.Value(`{"name":"t","inputSchema":{"type":"object","required":["a","key"],
-		"properties":{"a":{"properties":{"b":{}}},"key":{}},"allOf":[{"required":["KEY"],"properties":{"key":{}}},{"$ref":"#/$defs/x"}],"anyOf":[{"oneOf":[{"required":["key"]}]}],
+		"properties":{"a":{"properties":{"b":{}}},"key":{}},"allOf":[{"required":["KEY"],"properties":{"key":{}}},{"$ref":"#/$defs/x"}],
+		"anyOf":[{"oneOf":[{"required":["key"]}]}],
 		"$defs":{"x":{"properties":{"key":{},"c":{}}}}}}`)))
 	for part, has := range map[string]bool{`"key"`: false, `"KEY"`: false, `"required":["a"]`: true, `{"c":{}}`: true} {
 		if strings.Contains(shown, part) != has {
