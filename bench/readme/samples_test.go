@@ -1,12 +1,14 @@
 package readme_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -60,6 +62,73 @@ func TestSamplesActOnlyOnAnAllow(t *testing.T) {
 	}
 	if samples != 3 {
 		t.Errorf("%d samples act, want Go, Python and TypeScript", samples)
+	}
+}
+
+// The payment services pay on a 200 to a redemption that they asked for as often as it takes with
+// one key, and say that nothing is paid only where that is final.
+func TestPaymentSamples(t *testing.T) {
+	refuses := func(status int, code string) http.HandlerFunc {
+		return says(status, fmt.Sprintf(`{"error":{"code":%q,"message":"m","request_id":"r"}}`, code))
+	}
+	samples := 0
+	for _, e := range examplesOf(t, "deploy/PAYMENTS.md") {
+		if e.language == "sh" {
+			continue
+		}
+		samples++
+		t.Run(e.language, func(t *testing.T) {
+			script := program(t, e)
+			if script == "" {
+				t.Skip("it cannot be run here")
+			}
+			for want, answers := range map[string][]http.HandlerFunc{
+				"paid ":                             {refuses(503, "unavailable"), refuses(429, "rate_limited"), says(200, `{}`)},
+				"not known:":                        {refuses(500, "internal_error")},
+				"not known: check_already_redeemed": {refuses(409, "check_already_redeemed")},
+				"not paid: action_mismatch":         {refuses(409, "action_mismatch")},
+			} {
+				checkPayments(t, script, want, answers)
+			}
+		})
+	}
+	if samples != 3 {
+		t.Errorf("%d samples pay, want Go, Python and TypeScript", samples)
+	}
+}
+
+// checkPayments runs a payment service that gets those answers to each redemption, the last one
+// again and again, and wants a line for each of its three payments.
+func checkPayments(t *testing.T, script, want string, answers []http.HandlerFunc) {
+	t.Helper()
+	var mu sync.Mutex
+	asked := make(map[string]int) // redemptions by their idempotency keys
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/redeem") {
+			says(201, `{}`)(w, r)
+			return
+		}
+		var body struct {
+			Key string `json:"idempotency_key"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&body) // without one it is empty
+		mu.Lock()
+		n := min(asked[body.Key], len(answers)-1)
+		asked[body.Key]++
+		mu.Unlock()
+		answers[n](w, r)
+	}))
+	defer node.Close()
+	run := exec.CommandContext(t.Context(), "bash", "-c", script)
+	run.Env = append(run.Environ(), "SPENDGATE_API_URL="+node.URL, "SERVICE_KEY=k", "CHECK_GO=chk_1", "CHECK_PYTHON=chk_1", "CHECK_TS=chk_1")
+	printed, err := run.Output()
+	for line := range strings.Lines(string(printed)) {
+		if !strings.HasPrefix(line, want) {
+			t.Errorf("want %q: %s", want, line)
+		}
+	}
+	if err != nil || strings.Count(string(printed), "\n") != 3 || len(asked) != 3 {
+		t.Errorf("%v\n%s%v", err, printed, asked)
 	}
 }
 

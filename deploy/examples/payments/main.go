@@ -47,7 +47,7 @@ type provider struct {
 }
 
 // ServeHTTP takes a payment: 200 with its reference once it is paid, 409 with the reason
-// where nothing was.
+// where this request pays nothing, and 503 where it is not known whether the check is redeemed.
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var asked payment
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&asked); err != nil || asked.CheckID == "" {
@@ -61,12 +61,18 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		PolicyID: p.policy, ActionType: client.Spend, // else those that the agent chose count
 		Amount: &asked.Amount, Currency: asked.Currency, Counterparty: asked.To,
 	})
-	if refused, ok := errors.AsType[*client.Error](err); ok {
+	refused, told := errors.AsType[*client.Error](err)
+	switch {
+	case told && refused.Code == client.CodeCheckAlreadyRedeemed:
+		http.Error(w, "perhaps paid by an earlier request: "+refused.Message+". Look at the check's outcome, and make no other check",
+			http.StatusConflict)
+		return
+	case told && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests:
 		http.Error(w, "not paid: "+refused.Message, http.StatusConflict)
 		return
-	}
-	if err != nil {
-		http.Error(w, "not paid: the check could not be redeemed; try again later with a new check", http.StatusServiceUnavailable)
+	case err != nil:
+		http.Error(w, "it is not known whether the check is redeemed: ask again with the same check, and make no other one",
+			http.StatusServiceUnavailable)
 		return
 	}
 	reference := p.pay(asked)

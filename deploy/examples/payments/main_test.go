@@ -103,3 +103,30 @@ func TestProvider(t *testing.T) {
 		t.Error(o, err)
 	}
 }
+
+// TestProviderNotTold: what may be redeemed is not told as not paid, and nothing is paid.
+func TestProviderNotTold(t *testing.T) {
+	for status, want := range map[int]string{
+		500: "not known", 503: "not known", 429: "not known", 409: "perhaps paid", 403: "not paid",
+	} {
+		gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			code := "forbidden"
+			if status == http.StatusConflict {
+				code = "check_already_redeemed"
+			}
+			fmt.Fprintf(w, `{"error":{"code":%q,"message":"m","request_id":"r"}}`, code) //nolint:errcheck // it would be seen
+		}))
+		defer gate.Close()
+		c, err := client.New(client.Options{BaseURL: gate.URL, APIKey: "k", Attempts: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, w := &provider{gate: c, policy: "p"}, httptest.NewRecorder()
+		p.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"check_id":"chk_1","amount":1,"currency":"USD","to":"a"}`)))
+		final := strings.HasPrefix(w.Body.String(), "not paid")
+		if !strings.Contains(w.Body.String(), want) || final != (status == 403) || len(p.ledger) != 0 {
+			t.Errorf("%d: %d %s", status, w.Code, w.Body)
+		}
+	}
+}

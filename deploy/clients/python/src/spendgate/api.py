@@ -136,13 +136,16 @@ def report_outcome(
     reference: str | None = None,
     note: str | None = None,
     supersedes: int | None = None,
+    unless_in_doubt: bool = False,
 ) -> Steps[t.Outcome]:
     """Reports what became of an allowed check, once: the same report again is the same outcome.
 
     amount is what was really moved; None is the check's. supersedes is the number of the report that this one corrects.
+    unless_in_doubt refuses the report of a check that is in doubt.
     """
     moved = None if amount is None else money(amount)
-    given = {"status": status, "amount": moved, "reference": reference, "note": note, "supersedes": supersedes}
+    given: dict[str, Any] = {"status": status, "amount": moved, "reference": reference, "note": note, "supersedes": supersedes}
+    given["unless_in_doubt"] = unless_in_doubt or None
     content = {name: member for name, member in given.items() if member is not None}
     reply = yield from send(settings, Request("POST", path("checks", check_id, "outcome"), content, status=201, again=200))
     return replace(read(t.Outcome, decode(reply.body)), replayed=reply.replayed)

@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// What a server could take for the name, the arguments or another kind of call is refused.
+func TestCallNames(t *testing.T) {
+	for params, want := range map[string]string{
+		`{"name":"refund","arguments":{},"_meta":{}}`:  "",
+		`{"name":"refund","Arguments":{"amount":9}}`:   "Arguments",
+		`{"name":"refund","argument\u017f":{}}`:        "argument\u017f",
+		`{"Name":"refund","arguments":{}}`:             "Name",
+		`{"name":"refund","arguments":{},"task":{}}`:   "task",
+		`{"name":"refund","arguments":{},"TASK":null}`: "task",
+	} {
+		o, err := parseObject(jsontext.Value(params))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkNames(o); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", params, err, want)
+		}
+	}
+}
+
+// A failure of which nothing was given back, since who reported it may not, is for people: the call
+// does not go on.
+func TestNotGivenBack(t *testing.T) {
+	f, p, g, s := afterFailure(t, "")
+	f.with(func() { f.checks[0].release = "pending" })
+	wants(t, s, "ch_1", 1, stateError, "outcomes:release")
+	f.with(func() { f.checks[0].release = "done" })
+	wants(t, agentOf(t, g), "ch_1", 1, stateExecuted, "paid")
+	if got := p.paid(); len(got) != 2 { // the first was called failed
+		t.Error(got)
+	}
+}
