@@ -73,13 +73,16 @@ func prepareSession(ctx context.Context, conn *pgconn.PgConn) error {
 const commitSettings = `SELECT set_config(name, value, false) FROM (VALUES ('plan_cache_mode', 'force_generic_plan'),
 	('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'), ('enable_seqscan', 'off'), ('jit', 'off')) AS wanted (name, value)`
 
-// prepareCommits is prepareSession of a session that commits.
-func prepareCommits(ctx context.Context, conn *pgconn.PgConn) error {
-	if err := prepareSession(ctx, conn); err != nil {
-		return err
+// prepareCommits has the sessions of c, which others prepare as well, be those that commit.
+func prepareCommits(c *pgconn.Config) {
+	before := c.AfterConnect
+	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := before(ctx, conn); err != nil {
+			return err
+		}
+		if err := conn.Exec(ctx, commitSettings).Close(); err != nil {
+			return fmt.Errorf("cannot set up the session: %w", err)
+		}
+		return nil
 	}
-	if err := conn.Exec(ctx, commitSettings).Close(); err != nil {
-		return fmt.Errorf("cannot set up the session: %w", err)
-	}
-	return nil
 }

@@ -112,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	committing := config.ConnConfig.Config.Copy()
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		s.statement = "commit_checks"
-		committing.AfterConnect = prepareCommits
+		prepareCommits(committing)
 	}
 	s.writers = newSessions(committing, hosts, cmp.Or(o.Writers, defaultWriters), &s.losses)
 	s.controls = newSessions(&config.ConnConfig.Config, hosts, controls, &s.losses)
