@@ -33,7 +33,7 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 		}, []string{"kind"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "spendgate", Subsystem: "audit", Name: "overload_refusals_total",
-			Help: "Checks refused at once because too many were in flight.",
+			Help: "Checks refused at once because too many were in flight, or too many commits in doubt.",
 		}),
 	}
 	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,9 @@ const (
 	// refuse, within 2 s (G7).
 	defaultCommitTimeout = 1200 * time.Millisecond
 	resolveRetry         = 50 * time.Millisecond
+	// maxInDoubt bounds the commits in doubt. A server that does not end them, as without its
+	// synchronous standby, may keep a connection for each, and does not see that the node left.
+	maxInDoubt = 4
 	// keepQueue bounds what an idle Writer keeps of an exceptionally long queue.
 	keepQueue = 2 * maxBatch
 )
@@ -54,9 +58,10 @@ type Writer struct {
 	o       Options
 	metrics *writerMetrics
 	limiter *limiter
-	entries sync.Pool // that ended
-	chains  chains    // run's
-	durable []*Entry  // run's: recorded, and not told yet
+	entries sync.Pool    // that ended
+	chains  chains       // run's
+	durable []*Entry     // run's: recorded, and not told yet
+	inDoubt atomic.Int32 // commits that resolve looks for
 	failing failing
 	refused struct { // run's
 		checks int // that no line of the log told of yet
@@ -83,19 +88,25 @@ func NewWriter(o Options) *Writer {
 }
 
 // Reserve takes a place among the checks in flight, which are bounded, before the
-// check claims anything; give it back with Free. Not ok means overload: it would
-// not be recorded in time. recorded is for Learn.
+// check claims anything; give it back with Free. Not ok means overload, or that too
+// many commits are in doubt: it would not be recorded in time. recorded is for Learn.
 func (w *Writer) Reserve() (recorded int64, ok bool) {
-	if recorded, ok = w.limiter.take(); !ok {
+	if !w.stuck() {
+		recorded, ok = w.limiter.take()
+	}
+	if !ok {
 		w.metrics.refused.Inc()
 	}
 	return recorded, ok
 }
 
+// stuck reports whether so many commits are in doubt that none more begins.
+func (w *Writer) stuck() bool { return w.inDoubt.Load() >= maxInDoubt }
+
 // Full reports, and counts, that Reserve would refuse a check, so that its body
 // need not be decoded.
 func (w *Writer) Full() bool {
-	full := w.limiter.taken.Load() >= w.limiter.limit.Load()
+	full := w.stuck() || w.limiter.taken.Load() >= w.limiter.limit.Load()
 	if full {
 		w.metrics.refused.Inc()
 	}
@@ -203,6 +214,10 @@ func (w *Writer) commit(batch []*Entry) {
 			finishAll(batch, audit.ErrFencedNode)
 			return
 		}
+		if w.stuck() {
+			finishAll(batch, audit.ErrUnavailable)
+			return
+		}
 		link := w.chains.next(nodeChain, batch)
 		started := time.Now()
 		err := w.store(batch, link)
@@ -236,7 +251,11 @@ func (w *Writer) commit(batch []*Entry) {
 		case errors.Is(err, audit.ErrUnknown), errors.Is(err, audit.ErrForked):
 			nodeChain.ended = true
 			w.failing.add(err)
-			w.done.Go(func() { w.resolve(batch) })
+			w.inDoubt.Add(1)
+			w.done.Go(func() {
+				defer w.inDoubt.Add(-1)
+				w.resolve(batch)
+			})
 		case err == nil:
 			nodeChain.Advance(link)
 			w.failing.end()
