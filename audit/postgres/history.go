@@ -42,7 +42,7 @@ func historyQuery(q audit.HistoryQuery) (query string, args []any) {
 // PageHistory implements audit.History. A page of which nothing is left before the
 // days that it looks at end goes on behind them.
 func (s *Store) PageHistory(ctx context.Context, q audit.HistoryQuery) (page audit.HistoryPage, err error) {
-	err = s.read(ctx, "cannot read the history of checks", func(ctx context.Context, db *pgx.Conn) error {
+	err = s.list(ctx, "cannot read the history of checks", func(ctx context.Context, db *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
 			page, err = pageHistory(ctx, tx, q)
 			return err
@@ -128,7 +128,7 @@ func scanOwn(c *audit.HistoryCheck, f [][]byte, policyID string, text func([]byt
 
 // HistoryOutcomes implements audit.History.
 func (s *Store) HistoryOutcomes(ctx context.Context, from, to spend.ID) (found []*spend.Outcome, err error) {
-	err = s.read(ctx, "cannot read the history of outcomes", func(ctx context.Context, db *pgx.Conn) error {
+	err = s.list(ctx, "cannot read the history of outcomes", func(ctx context.Context, db *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
 			found, err = historyOutcomes(ctx, tx, from, to)
 			return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -28,7 +29,6 @@ func (s *Store) readFrom(
 ) error {
 	err := s.readOnce(ctx, pool, resetAt, query)
 	if ctx.Err() == nil && lostConnection(err) {
-		s.losses.Add(1)
 		err = s.readOnce(ctx, pool, resetAt, query)
 	}
 	if err == nil {
@@ -40,21 +40,44 @@ func (s *Store) readFrom(
 	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
 }
 
+// list is read for queries that may take long. They leave half of the connections to the
+// look-ups that checks wait for, and to Ping.
+func (s *Store) list(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
+	select {
+	case s.lists <- struct{}{}:
+		defer func() { <-s.lists }()
+		return s.read(ctx, doing, query)
+	case <-ctx.Done():
+		return fmt.Errorf("%s: too many lists are being read: %w: %w", doing, audit.ErrUnavailable, ctx.Err())
+	}
+}
+
 // readOnce runs a query on some connection of the pool. pgx says farewell to
 // one that gave no answer for up to 15 s, and would keep its place for it.
+//
+// A query whose time is over is cancelled. When the server says so, or was not asked, nothing
+// is lost but the time.
 func (s *Store) readOnce(
 	ctx context.Context, pool *pgxpool.Pool, resetAt *atomic.Int64, query func(context.Context, *pgx.Conn) error,
 ) error {
-	if n := s.losses.Load(); resetAt.Swap(n) != n {
+	if n := s.losses.count.Load(); resetAt.Swap(n) != n {
 		pool.Reset()
 	}
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	err = query(ctx, conn.Conn())
+	over := ctx.Err()
+	answered := over != nil && (errors.As(err, new(*pgconn.PgError)) || pgconn.SafeToRetry(err))
+	if err == nil {
+		err = over // what is cancelled while it waits for a standby ends well
+	}
 	if conn.Conn().IsClosed() {
-		s.losses.Add(1)
+		if !answered {
+			s.losses.add(began)
+		}
 		conn.Hijack()
 		return err
 	}

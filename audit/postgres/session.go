@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,10 +21,10 @@ type sessions struct {
 	config *pgconn.Config
 	hosts  *hosts
 	idle   chan *session // one that is not connected is kept as well, for its buffer
-	losses *atomic.Int64 // the store's
+	losses *losses       // the store's
 }
 
-func newSessions(config *pgconn.Config, hosts *hosts, n int, losses *atomic.Int64) *sessions {
+func newSessions(config *pgconn.Config, hosts *hosts, n int, losses *losses) *sessions {
 	p := &sessions{config: config, hosts: hosts, idle: make(chan *session, n), losses: losses}
 	for range n {
 		p.idle <- new(session)
@@ -41,13 +40,11 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 	}
 	select {
 	case s := <-p.idle:
-		losses := p.losses.Load()
-		if s = p.connected(s, losses); s.conn == nil {
+		if s = p.connected(s, p.losses.asked()); s.conn == nil {
 			if err := s.connect(ctx, p.hosts.order(p.config.Copy())); err != nil {
 				p.idle <- s
 				return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
 			}
-			s.losses = losses
 		}
 		return s, nil
 	case <-ctx.Done():
@@ -57,9 +54,9 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 
 // connected returns an idle session that is connected, in the place of one that is not, if there
 // is one: when the server takes no more connections, those that there are serve.
-func (p *sessions) connected(s *session, losses int64) *session {
+func (p *sessions) connected(s *session, lost time.Time) *session {
 	for range cap(p.idle) {
-		if s.fresh(losses) {
+		if s.fresh(lost) {
 			break
 		}
 		select {
@@ -74,9 +71,10 @@ func (p *sessions) connected(s *session, losses int64) *session {
 }
 
 // fresh reports whether the session is connected, and drops a connection that was lost meanwhile:
-// that spares an ErrUnknown after each restart of the server.
-func (s *session) fresh(losses int64) bool {
-	if s.conn != nil && (s.losses != losses || s.probe.Stale()) {
+// that spares an ErrUnknown after each restart of the server. What gave no answer was asked at
+// lost; a connection that answered since then is another.
+func (s *session) fresh(lost time.Time) bool {
+	if s.conn != nil && (s.answered.Before(lost) || s.probe.Stale()) {
 		s.drop()
 	}
 	return s.conn != nil
@@ -84,7 +82,7 @@ func (s *session) fresh(losses int64) bool {
 
 func (p *sessions) give(s *session) {
 	if s.conn == nil {
-		p.losses.Add(1)
+		p.losses.add(s.asked)
 	}
 	p.idle <- s
 }
@@ -103,7 +101,8 @@ type session struct {
 	prepared [calls]bool // what the connection has prepared
 	call     call        // of the exchange
 	met      bool        // a commit was begun on this connection
-	losses   int64       // of the store's connections when this one was made
+	asked    time.Time   // the last question
+	answered time.Time   // when the server last answered
 
 	buf        []byte     // the messages of the next exchange, reused
 	parameters parameters // of the next commit, reused
@@ -121,7 +120,7 @@ func (s *session) connect(ctx context.Context, config *pgconn.Config) error {
 	if err != nil {
 		return fmt.Errorf("cannot take the connection over: %w", errors.Join(err, c.Close(ctx)))
 	}
-	s.conn, s.frontend, s.probe = raw.Conn, raw.Frontend, idle.NewProbe(raw.Conn)
+	s.conn, s.frontend, s.probe, s.answered = raw.Conn, raw.Frontend, idle.NewProbe(raw.Conn), time.Now()
 	return nil
 }
 
@@ -144,6 +143,7 @@ func (s *session) drop() {
 // it is ErrUnknown.
 func (s *session) exchange(ctx context.Context, steps int) (row textRow, err error) {
 	conn := s.conn
+	s.asked = time.Now()
 	stop := context.AfterFunc(ctx, func() {
 		_ = conn.SetDeadline(time.Unix(1, 0)) // fails on a closed connection only
 	})
@@ -168,6 +168,8 @@ func (s *session) exchange(ctx context.Context, steps int) (row textRow, err err
 		s.rollback()
 	case err != nil:
 		s.drop()
+	default:
+		s.answered = time.Now()
 	}
 	switch {
 	case a.committed && a.doubt == nil:

@@ -63,7 +63,7 @@ func (s *Store) CountChecks(ctx context.Context) error {
 // that are read in one snapshot.
 func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) (counts []audit.CheckCount, err error) {
 	var refused error
-	err = s.read(ctx, "cannot count checks", func(ctx context.Context, db *pgx.Conn) error {
+	err = s.list(ctx, "cannot count checks", func(ctx context.Context, db *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
 			if q.OneByOne() {
 				counts, refused, err = countOneByOne(ctx, tx, &q)

@@ -52,12 +52,11 @@ type Store struct {
 	// this node's own, so that every commit prepares its own anew.
 	statement string
 
-	// losses counts connections that gave no answer. Such a one is seldom alone:
-	// what lay idle at that time is made anew, and not waited for in turn (G7).
-	losses         atomic.Int64
-	resetAt        atomic.Int64 // the losses that reads are free of
-	lookupsResetAt atomic.Int64 // likewise of lookups
-	lookupsFrom    atomic.Int64 // when lookups is asked again after it failed, in Unix nanoseconds
+	losses         losses
+	lists          chan struct{} // holds those under way
+	resetAt        atomic.Int64  // the losses that reads are free of
+	lookupsResetAt atomic.Int64  // likewise of lookups
+	lookupsFrom    atomic.Int64  // when lookups is asked again after it failed, in Unix nanoseconds
 
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64
@@ -109,18 +108,20 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 	}
 	s := &Store{log: o.Logger, maxPolicyBytes: cmp.Or(o.MaxPolicyBytes, math.MaxInt64)}
+	s.lists = make(chan struct{}, max(config.MaxConns/2, 1))
 	committing := config.ConnConfig.Config.Copy()
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		s.statement = "commit_checks"
 		prepareCommits(committing)
 	}
 	s.writers = newSessions(committing, hosts, cmp.Or(o.Writers, defaultWriters), &s.losses)
-	s.controls = newSessions(&config.ConnConfig.Config, hosts, controls, &s.losses)
+	s.controls = newSessions(config.ConnConfig.Config.Copy(), hosts, controls, &s.losses)
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		hosts.order(&c.Config)
 		return nil
 	}
 	config.AfterConnect = prepareRead
+	config.ConnConfig.BuildContextWatcherHandler = cancelling
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read tries again
 	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)

@@ -20,7 +20,7 @@ import (
 // of what they leave out, counted one by one. All is read in one snapshot: the
 // sum is exact also while violations become part of the counts.
 func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
-	err = s.read(ctx, "cannot list violations", func(ctx context.Context, db *pgx.Conn) error {
+	err = s.list(ctx, "cannot list violations", func(ctx context.Context, db *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
 			page, err = readPage(ctx, tx, q)
 			return err

@@ -1,0 +1,83 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
+	"spendgate/bench/fleet"
+)
+
+// TestSlowLists: lists that do not end in time cost the connections of commits nothing, nor do
+// they keep look-ups and Ping waiting, and the server goes on with none of them (G9).
+func TestSlowLists(t *testing.T) {
+	url := fleet.TestSchema(t)
+	s := open(t, with(t, url, "pool_max_conns", "2"), true)
+	f := newFence(t, s)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	commits := func() (ports []string) {
+		t.Helper()
+		for range defaultWriters { // each session in turn
+			err := audittest.Record(t.Context(), s, minimal(spend.Fence{Node: spend.NewID(time.Now()), Epoch: f.Epoch}))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range defaultWriters {
+			session := <-s.writers.idle
+			ports = append(ports, session.conn.LocalAddr().String())
+			s.writers.idle <- session
+		}
+		slices.Sort(ports)
+		return ports
+	}
+	before := commits()
+
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE violations"); err != nil {
+		t.Fatal(err)
+	}
+	var lists sync.WaitGroup
+	for range 4 {
+		lists.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if _, err := s.Violations(ctx, audit.ViolationQuery{Limit: 20}); !errors.Is(err, audit.ErrUnavailable) {
+				t.Errorf("a list of what is locked: %v", err)
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond) // they hang
+	within, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := errors.Join(s.Ping(within), func() error { _, err := s.Checks(within, []spend.ID{f.Node}); return err }()); err != nil {
+		t.Errorf("while lists hang: %v", err)
+	}
+	lists.Wait()
+	var active int
+	if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE relation = 'violations'::regclass AND NOT granted").Scan(&active); err != nil ||
+		active > 0 {
+		t.Errorf("%d backends go on with lists that nobody waits for, %v", active, err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := commits(); !slices.Equal(after, before) {
+		t.Errorf("commits have the connections %v, had %v", after, before)
+	}
+}
