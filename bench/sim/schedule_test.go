@@ -364,5 +364,5 @@ func allowedError(err error) bool {
 	if _, refused := errors.AsType[*audit.ApprovalError](err); refused {
 		return true
 	}
-	return errors.Is(err, hotpath.ErrUnavailable) || errors.Is(err, hotpath.ErrRateLimited)
+	return errors.Is(err, hotpath.ErrUnavailable) || errors.Is(err, hotpath.ErrRateLimited) || errors.Is(err, hotpath.ErrOverloaded)
 }
