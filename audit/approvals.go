@@ -303,15 +303,18 @@ func ChangeOfApproval(d *ApprovalDecisionRequest, generation int64, at time.Time
 func Expirer() Actor { return Actor{Principal: "spendgate"} }
 
 // ChangeOfExpiry returns the record that the approval has expired, without its head.
-// PostgreSQL makes its own (expire_approvals).
-func ChangeOfExpiry(a *Approval, generation int64, at time.Time) Change {
+// One that ends by a restore has done so before its time. PostgreSQL makes its own (expire_approvals).
+func ChangeOfExpiry(a *Approval, generation int64, at time.Time, restored bool) Change {
 	was := ApprovalPending
 	if !a.ApprovedAt.IsZero() {
 		was = ApprovalApproved
 	}
 	hash := a.Check.Approval.ActionHash
-	details := map[string]any{"action_hash": hex.EncodeToString(hash[:]), "was": was}
+	details, by := map[string]any{"action_hash": hex.EncodeToString(hash[:]), "was": was}, Expirer()
+	if restored {
+		details["restored"], by = true, Restorer()
+	}
 	return newChange(Change{
-		Seq: generation, Kind: ApprovalExpiry, Subject: a.Check.ID.Text(spend.PrefixApproval), By: Expirer(), At: at, Hash: hash,
+		Seq: generation, Kind: ApprovalExpiry, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
 	}, details)
 }

@@ -3,7 +3,6 @@ package export
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -191,27 +190,18 @@ func (s *summing) policy(p verify.PolicyVersion, encoded []byte) error {
 	if err != nil {
 		return err
 	}
-	var rules []struct {
-		ID         string `json:"rule_id"`
-		Type       string `json:"rule_type"`
-		Parameters struct {
-			Limit    json.Number `json:"limit"`
-			MaxCount *int64      `json:"max_count"`
-			Currency string      `json:"currency"`
-		} `json:"parameters"`
+	unreadable := fmt.Errorf("version %d of policy %q cannot be read: see audit verify", p.Version, p.PolicyID)
+	if len(fields) != len(chain.PolicyColumns()) {
+		return unreadable
 	}
-	if len(fields) != len(chain.PolicyColumns()) || json.Unmarshal(fields[slices.Index(chain.PolicyColumns(), "rules")], &rules) != nil {
-		return fmt.Errorf("version %d of policy %q cannot be read: see audit verify", p.Version, p.PolicyID)
+	rules, err := verify.ParseLimits(fields[slices.Index(chain.PolicyColumns(), "rules")])
+	if err != nil {
+		return unreadable
 	}
 	for _, rule := range rules {
-		if rule.Type != "budget" {
-			continue
+		if rule.Type == "budget" {
+			s.limits[budgetVersion{p.PolicyID, p.Version, rule.RuleID}] = limit{rule.Used, rule.Count, rule.Currency}
 		}
-		one := limit{count: rule.Parameters.MaxCount, currency: rule.Parameters.Currency}
-		if a, err := spend.ParseAmount(rule.Parameters.Limit.String()); err == nil {
-			one.used = new(a.Total())
-		}
-		s.limits[budgetVersion{p.PolicyID, p.Version, rule.ID}] = one
 	}
 	return nil
 }

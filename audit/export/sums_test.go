@@ -2,6 +2,7 @@ package export_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -102,4 +103,25 @@ func TestSumsOfWindows(t *testing.T) {
 	if texts[0] != want || texts[1] != want {
 		t.Errorf("%s\nand\n%s\nwant\n%s", texts[0], texts[1], want)
 	}
+}
+
+// TestSumsOfRulesAsSent: rules are kept as they were sent, with integers like 5.0 and blank limits
+// (S4, S8).
+func TestSumsOfRulesAsSent(t *testing.T) {
+	t.Parallel()
+	single := onSQLite(t)
+	for i, parameters := range []string{
+		`"limit": 10, "currency": "usd", "max_count": 5.0`, `"limit": "", "currency": " ", "max_count": 5e0`, `"limit": 1e1, "currency": "USD", "max_count": ""`,
+		`"limit": null, "currency": null, "max_count": 5, "per": ""`,
+	} {
+		p := &audit.Policy{
+			PolicyID: fmt.Sprint("p", i), Name: "P",
+			Rules: `[{"rule_id": "a", "rule_type": "budget", "parameters": {"window": "day", ` + parameters + `}}]`,
+		}
+		act(t, single.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
+	}
+	record, done := single.heads(t.Context())
+	defer done()
+	var b bytes.Buffer
+	act(t, export.WriteSums(t.Context(), &b, export.Options{Record: record, Format: export.CSV}))
 }

@@ -8,19 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
 // applicationName is what nodes call their sessions, unless the URL has a name.
 const applicationName = "spendgate"
-
-// Restored is what a database that was restored from a backup holds.
-type Restored struct {
-	Last  spend.ID // of the newest check; zero when there is none
-	Epoch spend.ID // the new one
-	// Webhooks is how many were active, and are disabled.
-	Webhooks int
-}
 
 // ErrNodesConnected says that nodes are at work.
 var ErrNodesConnected = errors.New("nodes are connected to the database: stop them first, they remember what is gone")
@@ -30,9 +23,10 @@ var ErrNodesConnected = errors.New("nodes are connected to the database: stop th
 // could record what it had claimed; and Redis may hold claims of checks that
 // are gone. Neither counts in a new epoch. No check that is there is redeemed
 // any more: it may have been, after the backup. Violations that came from another
-// server are counted anew. Webhooks are disabled until an admin enables them: their
-// receivers have had the events, or are another deployment's. It fails with ErrNodesConnected.
-func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
+// server are counted anew. Open approvals expire: they may have been used, after the backup.
+// Webhooks are disabled until an admin enables them: their receivers have had the events, or
+// are another deployment's. It fails with ErrNodesConnected.
+func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error) {
 	conn, err := connectOwner(ctx, url)
 	if err != nil {
 		return r, err
@@ -49,9 +43,12 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 	case nodes > 0:
 		return r, fmt.Errorf("%w (%d sessions)", ErrNodesConnected, nodes)
 	}
+	if r.Approvals, err = expireOpen(ctx, conn); err != nil {
+		return r, err
+	}
 	err = conn.QueryRow(ctx, `SELECT count(*) FROM webhooks AS w,
-		LATERAL update_webhook(w.id, NULL, NULL, false, NULL, 0, ROW('system', NULL, 'audit restored', NULL, NULL, NULL)::actor) WHERE w.active`).
-		Scan(&r.Webhooks)
+		LATERAL update_webhook(w.id, NULL, NULL, false, NULL, 0, ROW('system', NULL, $1, NULL, NULL, NULL)::actor) WHERE w.active`,
+		audit.Restorer().Principal).Scan(&r.Webhooks)
 	if err != nil {
 		return r, fmt.Errorf("cannot disable the webhooks: %w", err)
 	}
@@ -72,4 +69,35 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 		return r, fmt.Errorf("cannot read the newest check: %w", err)
 	}
 	return r, nil
+}
+
+// expireOpen records of each approval that is pending, or approved and unused, that it has
+// expired (audit.ChangeOfExpiry). What is past its time is left to nodes.
+func expireOpen(ctx context.Context, conn *pgx.Conn) (expired int, err error) {
+	const doing = "cannot have open approvals expire: %w"
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return 0, fmt.Errorf(doing, err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // of what was committed it does nothing
+	_, err = tx.Exec(ctx, `CREATE TEMPORARY TABLE open_approvals ON COMMIT DROP AS
+		SELECT a.id, a.action_hash, s.approved_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id, state_of_approval(a) AS s
+		WHERE s.status IN ('pending', 'approved')`)
+	if err != nil {
+		return 0, fmt.Errorf(doing, err)
+	}
+	err = tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT * FROM open_approvals ORDER BY id) AS a,
+		LATERAL record_change(raise_generation(), 'approval.expired', name_approval(a.id), NULL, ROW('system', NULL, $1, NULL, NULL, NULL)::actor,
+			jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'restored', true,
+				'was', CASE WHEN a.approved_at IS NULL THEN 'pending' ELSE 'approved' END), a.action_hash)`, audit.Restorer().Principal).Scan(&expired)
+	if err == nil {
+		_, err = tx.Exec(ctx, "DELETE FROM approval_deadlines AS d USING open_approvals AS a WHERE d.approval_id = a.id")
+	}
+	if err == nil {
+		err = tx.Commit(ctx)
+	}
+	if err != nil {
+		return 0, fmt.Errorf(doing, err)
+	}
+	return expired, nil
 }

@@ -294,7 +294,7 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 			if err != nil {
 				return err
 			}
-			return expire(tx, expired, now)
+			return expire(tx, expired, now, false)
 		})
 		if err != nil {
 			return oldest, err
@@ -302,14 +302,15 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 	}
 }
 
-func expire(tx *sql.Tx, due []*audit.Approval, now time.Time) error {
+// expire records expiries: of what is due, or of all after a restore.
+func expire(tx *sql.Tx, due []*audit.Approval, now time.Time, restored bool) error {
 	for _, a := range due {
-		if a.SetStatus(now); a.Status == audit.ApprovalExpired && !a.Expired {
+		if a.SetStatus(now); (restored || a.Status == audit.ApprovalExpired) && !a.Expired {
 			generation, err := raise(tx)
 			if err != nil {
 				return err
 			}
-			if err := record(tx, audit.ChangeOfExpiry(a, generation, now)); err != nil {
+			if err := record(tx, audit.ChangeOfExpiry(a, generation, now, restored)); err != nil {
 				return err
 			}
 		}

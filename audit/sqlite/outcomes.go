@@ -33,7 +33,9 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 		if o.Status == spend.Executed {
 			amount = o.Amount.String()
 		}
-		if late(o) {
+		if tooLate, err := late(tx, o); err != nil {
+			return err
+		} else if tooLate {
 			known.CheckIDs, known.Late = append(known.CheckIDs, o.CheckID), append(known.Late, o.CheckID)
 			continue
 		}

@@ -9,9 +9,14 @@ import (
 	"spendgate/audit/spend"
 )
 
-// late reports whether the outcome is a redemption that comes too late.
-func late(o *spend.Outcome) bool {
-	return o.Status == spend.Redeemed && time.Now().UnixMilli() > o.RedeemBy.UnixMilli()
+// late reports whether the outcome is a redemption that comes too late, or of a check from
+// before a restore.
+func late(tx *sql.Tx, o *spend.Outcome) (bool, error) {
+	if o.Status != spend.Redeemed || time.Now().UnixMilli() > o.RedeemBy.UnixMilli() {
+		return o.Status == spend.Redeemed, nil
+	}
+	fromMS, err := scalar[int64](tx.QueryRow("SELECT from_ms FROM redeemable"))
+	return o.CheckID.Compare(audit.FirstID(fromMS)) < 0, err
 }
 
 // takeOnce takes a redemption's lasting key, and reports whether it has it. Of anything

@@ -219,6 +219,10 @@ INSERT INTO deployment VALUES (randomblob(16));
 CREATE TABLE epoch (id BLOB NOT NULL) STRICT;
 INSERT INTO epoch VALUES (randomblob(16));
 
+-- Checks from before it are not redeemed: the file was restored then.
+CREATE TABLE redeemable (from_ms INTEGER NOT NULL) STRICT;
+INSERT INTO redeemable VALUES (0);
+
 CREATE TABLE fenced_nodes (node BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
 
 CREATE TABLE config (generation INTEGER NOT NULL) STRICT;
@@ -499,4 +503,4 @@ WHEN NOT EXISTS (SELECT 1 FROM changes WHERE seq = (SELECT generation FROM confi
     AND subject = 'whk_' || lower(hex(OLD.id)))
 BEGIN SELECT RAISE(ABORT, 'webhooks are immutable: the change is not recorded'); END;
 
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;

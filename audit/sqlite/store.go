@@ -37,7 +37,7 @@ var _ audit.Store = (*Store)(nil)
 var schema string
 
 const (
-	schemaVersion = 3
+	schemaVersion = 4
 	// readers is enough to keep a few cores busy; each costs a page cache.
 	readers = 4
 	// busyTimeout bounds the wait for another process, such as a backup, that

@@ -12,7 +12,10 @@ const deleteOfEvents = "CREATE TRIGGER events_delete BEFORE DELETE ON events WHE
 
 // upgrade makes this build's schema of an earlier one.
 func upgrade(tx *sql.Tx, version int) error {
-	statements := []string{"DROP INDEX IF EXISTS checks_shadowed", fmt.Sprint("PRAGMA user_version = ", schemaVersion)}
+	statements := []string{
+		"DROP INDEX IF EXISTS checks_shadowed", made("CREATE TABLE redeemable"), made("INSERT INTO redeemable"),
+		fmt.Sprint("PRAGMA user_version = ", schemaVersion),
+	}
 	if version == 1 {
 		second, err := toSecond(tx)
 		if err != nil {

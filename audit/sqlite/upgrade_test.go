@@ -13,7 +13,7 @@ import (
 
 // TestSchemaVersion: a file is upgraded by its version, so that another schema is of another version.
 func TestSchemaVersion(t *testing.T) {
-	const version, sum = 3, "40fd40d9900a99bda09b66900ae889f9a68f5542e41e5a4b0362c80ecb7b749c"
+	const version, sum = 4, "b0c93a2511cdac0a2b9c790fdb3af18d511b1f2d839853fc0aeb7d0c4a688896"
 	statements := strings.Join(strings.Fields(regexp.MustCompile(`--[^\n]*`).ReplaceAllString(schema, "")), " ")
 	if got := fmt.Sprintf("%x", sha256.Sum256([]byte(statements))); got != sum || schemaVersion != version {
 		t.Errorf("schema.sql of version %d has the sum %s, and not that of version %d: raise schemaVersion, have upgrade make it of "+
@@ -26,7 +26,8 @@ func TestEarlierSchema(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	const (
 		logout = "INSERT INTO session_logouts VALUES (x'01', x'02', 'i', 's', 'p', 3);"
-		second = "CREATE INDEX checks_shadowed ON checks (policy_id, check_id) WHERE shadow IS NOT NULL; PRAGMA user_version = 2;"
+		third  = "DROP TABLE redeemable; PRAGMA user_version = 3;"
+		second = third + "CREATE INDEX checks_shadowed ON checks (policy_id, check_id) WHERE shadow IS NOT NULL; PRAGMA user_version = 2;"
 		first  = second + `DROP INDEX changes_events; DROP TRIGGER events_delete;
 			CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;
 			PRAGMA user_version = 1;`
@@ -37,6 +38,7 @@ func TestEarlierSchema(t *testing.T) {
 			INSERT INTO session_logouts VALUES (x'01', x'02');`,
 		"later":    first + logout,
 		"schema 2": second + logout,
+		"schema 3": third + logout,
 	} {
 		path := filepath.Join(t.TempDir(), "store.db")
 		s := open(t, path)

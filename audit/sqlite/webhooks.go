@@ -57,30 +57,33 @@ func (s *Store) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, 
 		if w, err = scanWebhook(tx.QueryRow(selectWebhooks+"WHERE w.id = ?", id[:])); err != nil {
 			return err
 		}
-		change.Apply(&w)
-		generation, err := raise(tx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec("UPDATE webhooks SET url = ?, event_types = ?, active = ?, secret_sha256 = ?, generation = ? WHERE id = ?",
-			w.URL, audit.EventTypesText(w.EventTypes), w.Active, w.SecretSum[:], generation, id[:])
-		if err != nil {
-			return err
-		}
-		now := time.Now()
-		if change.Secret != "" {
-			_, err = tx.Exec("UPDATE webhook_states SET previous_secret = secret, previous_until = ?, secret = ? WHERE webhook_id = ?",
-				now.Add(audit.KeepPreviousSecret).UnixMilli(), string(change.Secret), id[:])
-		}
-		if change.Active != nil && *change.Active && err == nil {
-			_, err = tx.Exec("UPDATE webhook_states SET failures = 0, resume_at = ? WHERE webhook_id = ?", now.UnixMilli(), id[:])
-		}
-		if err != nil {
-			return err
-		}
-		return record(tx, audit.ChangeOfWebhook(audit.WebhookChanged, &w, generation, by, now))
+		return changeWebhook(tx, by, &w, change, time.Now())
 	})
 	return orNil(w, err)
+}
+
+func changeWebhook(tx *sql.Tx, by audit.Actor, w *audit.Webhook, change audit.WebhookChange, now time.Time) error {
+	change.Apply(w)
+	generation, err := raise(tx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec("UPDATE webhooks SET url = ?, event_types = ?, active = ?, secret_sha256 = ?, generation = ? WHERE id = ?",
+		w.URL, audit.EventTypesText(w.EventTypes), w.Active, w.SecretSum[:], generation, w.ID[:])
+	if err != nil {
+		return err
+	}
+	if change.Secret != "" {
+		_, err = tx.Exec("UPDATE webhook_states SET previous_secret = secret, previous_until = ?, secret = ? WHERE webhook_id = ?",
+			now.Add(audit.KeepPreviousSecret).UnixMilli(), string(change.Secret), w.ID[:])
+	}
+	if change.Active != nil && *change.Active && err == nil {
+		_, err = tx.Exec("UPDATE webhook_states SET failures = 0, resume_at = ? WHERE webhook_id = ?", now.UnixMilli(), w.ID[:])
+	}
+	if err != nil {
+		return err
+	}
+	return record(tx, audit.ChangeOfWebhook(audit.WebhookChanged, w, generation, by, now))
 }
 
 // DeleteWebhook implements audit.Webhooks.

@@ -59,6 +59,7 @@ type ruling struct {
 
 	groups    []string // of the decider
 	completes bool     // what is asked of groups
+	restored  bool     // an expiry by a restore, which may come before its time
 }
 
 // asking is what a check says of the approval that it asks for.
@@ -138,6 +139,7 @@ func (w *changeWalk) ruling(c Change) error {
 		Owner     string
 		Groups    []string
 		Completes bool
+		Restored  bool
 	}
 	_ = json.Unmarshal(fields[details], &said) // what is no JSON was not recorded so: its head tells
 	w.approvals.rulings[c.Subject] = append(w.approvals.rulings[c.Subject],
@@ -145,7 +147,7 @@ func (w *changeWalk) ruling(c Change) error {
 			c.Seq, c.Kind,
 			audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: said.Owner},
 			c.At, c.Hash,
-			said.Groups, said.Completes,
+			said.Groups, said.Completes, said.Restored,
 		})
 	return nil
 }
@@ -289,7 +291,7 @@ func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled)
 			wrong = "it is about another action than"
 		case r.ended != "":
 			wrong = "it comes after the end of"
-		case c.kind == audit.ApprovalExpiry && c.at.Before(due):
+		case c.kind == audit.ApprovalExpiry && !c.restored && c.at.Before(due):
 			wrong = "it comes before the time of"
 		case c.kind == audit.ApprovalExpiry:
 			r.ended = "expired"

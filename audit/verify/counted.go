@@ -32,7 +32,7 @@ type counted struct {
 	PolicyID, RuleID, Subject string
 	Since                     int
 	BucketMS                  int64
-	EndMS                     int64 // the latest
+	EndMS, FirstEndMS         int64 // the latest and the earliest: newer rules of a time zone may move it
 	Count                     int64
 	Versions                  []byVersion // of the policy, in their order
 
@@ -40,22 +40,33 @@ type counted struct {
 }
 
 func (c *counted) plus(other *counted) {
-	c.used, c.Count, c.EndMS = c.used.Plus(other.used), c.Count+other.Count, max(c.EndMS, other.EndMS)
+	c.used, c.Count = c.used.Plus(other.used), c.Count+other.Count
+	c.EndMS, c.FirstEndMS = max(c.EndMS, other.EndMS), min(c.FirstEndMS, other.FirstEndMS)
 	for _, by := range other.Versions {
 		i, is := slices.BinarySearchFunc(c.Versions, by.Version, byVersion.compare)
 		if !is {
 			c.Versions = slices.Insert(c.Versions, i, byVersion{Version: by.Version})
 		}
-		c.Versions[i].low, c.Versions[i].Count = c.Versions[i].low.Plus(by.low), c.Versions[i].Count+by.Count
+		c.Versions[i].All, c.Versions[i].Held = c.Versions[i].All.plus(by.All), c.Versions[i].Held.plus(by.Held)
 	}
 }
 
 // byVersion is what checks that a version of the policy judged took at least.
 type byVersion struct {
 	Version int
-	Count   int64
-	Low     string // in the file alone
-	low     spend.Total
+	All     low
+	Held    low // to the version's limit: without those of approvals (S47), and what is not as it was recorded
+}
+
+// low is what checks took at least.
+type low struct {
+	Count int64
+	Used  string // in the file alone
+	used  spend.Total
+}
+
+func (l low) plus(other low) low {
+	return low{Count: l.Count + other.Count, used: l.used.Plus(other.used)}
 }
 
 func (b byVersion) compare(version int) int { return cmp.Compare(b.Version, version) }
@@ -72,16 +83,17 @@ type counts struct {
 }
 
 // take adds what a check took from a counter, as it was corrected: no outcome gives
-// back more.
-func (s *counts) take(policyID string, version int, c *spend.Charge, became *course) error {
+// back more. It was held to the limit of the version, or not.
+func (s *counts) take(policyID string, version int, c *spend.Charge, became *course, held bool) error {
 	by := became.last.Corrected(c)
 	one := &counted{
 		counterKey: counterKey{c.Counter.ID, c.Counter.StartMS}, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
-		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, Count: 1 - by.Count,
+		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, FirstEndMS: c.EndMS, Count: 1 - by.Count,
+		Versions: []byVersion{{Version: version}},
 	}
-	if c.Counter.BucketMS == 0 {
-		one.Versions = []byVersion{{Version: version}}
-		one.Versions[0].low, one.Versions[0].Count = least(c, became)
+	all := &one.Versions[0].All
+	if all.used, all.Count = least(c, became); held {
+		one.Versions[0].Held = *all
 	}
 	one.used, _ = c.Amount.Total().Plus(by.Over).Minus(by.Back)
 	return s.add(one)
@@ -131,7 +143,8 @@ func (s *counts) spill() (err error) {
 	encoder := gob.NewEncoder(buffer)
 	for _, c := range s.sorted() {
 		for i := range c.Versions {
-			c.Versions[i].Low = c.Versions[i].low.String()
+			of := &c.Versions[i]
+			of.All.Used, of.Held.Used = of.All.used.String(), of.Held.used.String()
 		}
 		if err := encoder.Encode(spilled{c.counterKey, *c, c.used.String()}); err != nil {
 			return err
@@ -170,9 +183,11 @@ func (s *counts) run(i int) iter.Seq2[*counted, error] {
 				one.Counted.counterKey = one.Key
 				one.Counted.used, err = spend.ParseTotal(one.Used)
 				for i := range one.Counted.Versions {
-					var wrong error
-					one.Counted.Versions[i].low, wrong = spend.ParseTotal(one.Counted.Versions[i].Low)
-					err = errors.Join(err, wrong)
+					for _, of := range []*low{&one.Counted.Versions[i].All, &one.Counted.Versions[i].Held} {
+						var wrong error
+						of.used, wrong = spend.ParseTotal(of.Used)
+						err = errors.Join(err, wrong)
+					}
 				}
 			}
 			if !yield(&one.Counted, err) || err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -32,8 +33,9 @@ func (v *verifier) ended(endMS int64) bool {
 	return endMS != 0 && endMS <= v.overview.At.Add(clocksAhead-audit.KeepCounters).UnixMilli()
 }
 
-// take counts what a check took from budgets, as the last of its outcomes corrected it.
-func (s *slice) take(fields [][]byte, c *course, intact bool) error {
+// take counts what a check took from budgets, as the last of its outcomes corrected it. One
+// that is listed is in a batch.
+func (s *slice) take(fields [][]byte, c *course, listed, intact bool) error {
 	v := s.verifier
 	if len(fields[chain.FieldCharges]) == 0 || v.o.Leaving != nil {
 		return nil
@@ -49,14 +51,23 @@ func (s *slice) take(fields [][]byte, c *course, intact bool) error {
 			return err
 		}
 		v.bounds.take(id.Time(), &taken[i], c)
-		if v.ended(taken[i].EndMS) {
-			continue
-		}
-		if err := v.counts.take(string(fields[chain.FieldPolicyID]), version, &taken[i], c); err != nil {
+		held := listed && intact && len(fields[chain.FieldApprovalID]) == 0
+		if err := v.counts.take(string(fields[chain.FieldPolicyID]), version, &taken[i], c, held); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// present returns the counters of which a node may have left the rows.
+func (v *verifier) present() iter.Seq2[*counted, error] {
+	return func(yield func(*counted, error) bool) {
+		for c, err := range v.counts.all() {
+			if (err != nil || !v.ended(c.EndMS)) && !yield(c, err) {
+				return
+			}
+		}
+	}
 }
 
 // counters compares the counters of budgets with what the recorded checks took
@@ -65,7 +76,7 @@ func (v *verifier) counters(ctx context.Context) error {
 	if v.o.Leaving != nil {
 		return nil // it is of one day's checks
 	}
-	recorded := newCursor(v.counts.all())
+	recorded := newCursor(v.present())
 	defer recorded.stop()
 	turns := turns{verifier: v}
 	err := v.o.Evidence.Counters(ctx, func(c Counter) error {
@@ -89,7 +100,7 @@ func (v *verifier) counters(ctx context.Context) error {
 
 // removedCounter names a counter without a row.
 func (v *verifier) removedCounter(c *counted) {
-	if v.within(c.StartMS, c.windowEnd()) {
+	if !v.ended(c.FirstEndMS) && v.within(c.StartMS, c.windowEnd()) {
 		v.tally.find(Removed, counterName(c), "recorded checks took %s, %d of them%s", c.used, c.Count, windowText(c.StartMS, c.windowEnd()))
 	}
 }
@@ -132,7 +143,7 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 			c.BucketMS, recorded.BucketMS)
 	case !v.fitsAgent(c):
 		v.tally.find(Altered, counterName(recorded), "it is noted for another agent than it is of")
-	case c.EndMS != recorded.EndMS:
+	case c.EndMS < recorded.FirstEndMS || c.EndMS > recorded.EndMS:
 		v.tally.find(Altered, counterName(recorded), "it may be removed from %s on; the recorded checks have %s", stampMS(c.EndMS),
 			stampMS(recorded.EndMS))
 	}

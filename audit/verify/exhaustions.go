@@ -111,7 +111,7 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 	if !v.whole() {
 		return nil
 	}
-	recorded := newCursor(v.counts.all())
+	recorded := newCursor(v.present())
 	defer recorded.stop()
 	missing := func(c *counted) {
 		if v.usedUp(c) {
@@ -204,11 +204,10 @@ func (v *verifier) usedUp(c *counted) bool {
 	if c.BucketMS != 0 || of == nil || v.odd[c.PolicyID] {
 		return false
 	}
-	var low spend.Total
-	var count int64
+	var taken low
 	most := limit{used: new(spend.Total), count: new(int64)}
 	for n, by := range c.Versions {
-		low, count = low.Plus(by.low), count+by.Count
+		taken = taken.plus(by.All)
 		for _, meant := range c.Versions[n:min(n+2, len(c.Versions))] {
 			i := of.find(meant.Version)
 			if i < 0 {
@@ -216,7 +215,7 @@ func (v *verifier) usedUp(c *counted) bool {
 			}
 			most = most.larger(of.versions[i].limit)
 		}
-		if most.used != nil && low.Cmp(*most.used) >= 0 || most.count != nil && count >= *most.count {
+		if most.used != nil && taken.used.Cmp(*most.used) >= 0 || most.count != nil && taken.Count >= *most.count {
 			return true
 		}
 	}

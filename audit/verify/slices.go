@@ -289,7 +289,7 @@ func (s *slice) row(row []byte) error {
 	if listed && intact {
 		s.held(c)
 	}
-	return s.take(s.fields, &c, intact)
+	return s.take(s.fields, &c, listed, intact)
 }
 
 // violation compares the copy of a check that is there.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"spendgate/audit/spend"
@@ -91,36 +92,61 @@ func (w *changeWalk) succeed(policyID string, at time.Time) {
 	}
 }
 
-// limit notes the limits that a version of a policy has. Its text is as it was sent: numbers
-// may be spelt in any way, and what is no number, null or blank, is no limit (S4, S8).
-func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]spend.BudgetSince, at time.Time) {
+// RuleLimits are the limits that a rule of a policy has, if it is a budget.
+type RuleLimits struct {
+	RuleID, Type string
+	Used         *spend.Total // nil where it has none
+	Count        *int64
+	Currency     string
+	PerAgent     bool
+}
+
+// ParseLimits reads the rules of a policy's version. Their text is as it was sent: numbers may be
+// spelt in any way, and what is no number, null or blank, is none (S4, S8).
+func ParseLimits(rules []byte) ([]RuleLimits, error) {
 	var all []struct {
 		ID         string `json:"rule_id"`
+		Type       string `json:"rule_type"`
 		Parameters struct {
 			Limit    json.RawMessage `json:"limit"`
 			MaxCount json.RawMessage `json:"max_count"`
+			Currency json.RawMessage `json:"currency"`
 			Per      json.RawMessage `json:"per"`
 		} `json:"parameters"`
 	}
-	_ = json.Unmarshal([]byte(rules), &all) // what is no JSON was not recorded so: its hash tells
+	err := json.Unmarshal(rules, &all)
+	limits := make([]RuleLimits, len(all))
+	for i, rule := range all {
+		one := &limits[i]
+		one.RuleID, one.Type = rule.ID, rule.Type
+		if amount, err := spend.ParseAmount(string(rule.Parameters.Limit)); err == nil {
+			one.Used = new(amount.Total())
+		}
+		if count, ok := spend.ParseInteger(string(rule.Parameters.MaxCount)); ok {
+			one.Count = &count
+		}
+		_ = json.Unmarshal(rule.Parameters.Currency, &one.Currency) // as Per
+		one.Currency = strings.ToUpper(strings.TrimSpace(one.Currency))
+		var per []string
+		_ = json.Unmarshal(rule.Parameters.Per, &per)
+		one.PerAgent = slices.Contains(per, "agent_id")
+	}
+	return limits, err
+}
+
+// limit notes the limits that a version of a policy has.
+func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]spend.BudgetSince, at time.Time) {
+	all, _ := ParseLimits([]byte(rules)) // what is no JSON was not recorded so: its hash tells
 	for _, rule := range all {
-		b, is := budgets[rule.ID]
+		b, is := budgets[rule.RuleID]
 		if !is {
 			continue
 		}
-		one := versionTerms{version: p.Version, from: at}
-		if amount, err := spend.ParseAmount(string(rule.Parameters.Limit)); err == nil {
-			one.used = new(amount.Total())
-		}
-		if count, ok := spend.ParseInteger(string(rule.Parameters.MaxCount)); ok {
-			one.count = &count
-		}
-		key := budgetSince{p.PolicyID, rule.ID, b.Version}
+		key := budgetSince{p.PolicyID, rule.RuleID, b.Version}
 		if w.terms[key] == nil {
-			var per []string
-			_ = json.Unmarshal(rule.Parameters.Per, &per) // null and blank are none (S4)
-			w.terms[key] = &terms{perAgent: slices.Contains(per, "agent_id")}
+			w.terms[key] = &terms{perAgent: rule.PerAgent}
 		}
-		w.terms[key].versions = append(w.terms[key].versions, one)
+		w.terms[key].versions = append(w.terms[key].versions,
+			versionTerms{version: p.Version, from: at, limit: limit{rule.Used, rule.Count}})
 	}
 }

@@ -80,7 +80,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		v.tally.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
 	}
 	for _, compare := range []func(context.Context) error{
-		v.counters, v.principals, v.exhaustions, v.compareApprovals, v.idempotencyKeys, v.redemptions, v.events, v.schema, v.totals,
+		v.counters, v.excesses, v.principals, v.exhaustions, v.compareApprovals, v.idempotencyKeys, v.redemptions, v.events, v.schema, v.totals,
 	} {
 		if err == nil {
 			err = compare(ctx)

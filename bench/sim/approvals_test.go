@@ -150,7 +150,7 @@ func (m *memory) ExpireApprovals(ctx context.Context) (oldest time.Time, err err
 		if a.Status == audit.ApprovalExpired && !stored.Expired {
 			stored.Expired = true
 			m.generation++
-			m.recordChange(audit.ChangeOfExpiry(a, m.generation, now))
+			m.recordChange(audit.ChangeOfExpiry(a, m.generation, now, false))
 		}
 		if a.Status == audit.ApprovalPending && (oldest.IsZero() || a.CreatedAt.Before(oldest)) {
 			oldest = a.CreatedAt

@@ -2,40 +2,76 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 
+	"spendgate/audit"
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlite"
 	"spendgate/config"
 )
 
 func auditRestoredCommand() command {
 	return command{
-		name: "restored", summary: "make a database that was restored or cloned fit for nodes", setup: noFlags(auditRestored),
+		name: "restored", summary: "make a database that was restored or cloned fit for nodes", setup: auditRestored,
 		details: "Run it on every database that was restored or cloned, before the first node starts, " +
-			"with the URL of the tables' owner in SPENDGATE_DATABASE_URL. It\n" +
-			"begins a new epoch: nothing that was claimed before the restore, in Redis or by a node that was forgotten, counts any more.\n" +
-			"Violations that were counted on another server are counted anew. Webhooks are disabled\n" +
-			"until an admin enables them. It refuses while nodes are connected.",
+			"with the URL of the tables' owner in SPENDGATE_DATABASE_URL, and\n" +
+			"with --data-dir on every copy of a single node's folder. It begins a new epoch: nothing that was claimed before\n" +
+			"the restore, in Redis or by a node that was forgotten, counts any more. No check of before is redeemed any more, and open\n" +
+			"approvals expire: what was redeemed or used after the backup is not in it. Violations that were counted on another server\n" +
+			"are counted anew. Webhooks are disabled until an admin enables them. It refuses while nodes are connected.",
 	}
 }
 
-// auditRestored begins an epoch on a restored database.
-func auditRestored(ctx context.Context, p process) error {
-	c, err := p.load(config.Migrate)
-	if err != nil {
+// auditRestored begins an epoch on a restored database, or in a copied folder.
+func auditRestored(flags *flag.FlagSet) action {
+	dataDir := flags.String("data-dir", "", "of the single node whose SPENDGATE_DATA_DIR is `DIR`, which must not run")
+	return func(ctx context.Context, p process, _ []string) error {
+		begin := restoredDev
+		if *dataDir == "" {
+			begin = func(ctx context.Context, _ string) (r audit.Restored, err error) {
+				c, err := p.load(config.Migrate)
+				if err != nil {
+					return r, err
+				}
+				return postgres.BeginRestored(ctx, string(c.DatabaseURL))
+			}
+		}
+		r, err := begin(ctx, *dataDir)
+		if err != nil {
+			return err
+		}
+		ends := "the record is empty"
+		if !r.Last.IsZero() {
+			ends = fmt.Sprintf("the record ends with %s of %s: what was answered later is not in it",
+				r.Last.Text(spend.PrefixCheck), r.Last.Time().Format("2006-01-02T15:04:05.000Z"))
+		}
+		_, err = fmt.Fprintf(p.stdout, "%s\na new epoch began: what was claimed before cannot be recorded any more\n"+
+			"checks from before are not redeemed any more; lasting keys (once) taken after the backup are lost\n"+
+			"open approvals expired: %d\nwebhooks disabled: %d\n", ends, r.Approvals, r.Webhooks)
 		return err
 	}
-	r, err := postgres.BeginRestored(ctx, string(c.DatabaseURL))
+}
+
+// restoredDev is that of a single node.
+func restoredDev(ctx context.Context, dataDir string) (r audit.Restored, err error) {
+	path := filepath.Join(dataDir, storeFile)
+	if _, err := os.Stat(path); err != nil { // opening it would make it
+		return r, fmt.Errorf("--data-dir: %w", err)
+	}
+	unlock, err := lockFolder(dataDir)
 	if err != nil {
-		return err
+		return r, err
 	}
-	ends := "the record is empty"
-	if !r.Last.IsZero() {
-		ends = fmt.Sprintf("the record ends with %s of %s: what was answered later is not in it",
-			r.Last.Text(spend.PrefixCheck), r.Last.Time().Format("2006-01-02T15:04:05.000Z"))
+	defer unlock()
+	store, err := sqlite.Open(ctx, path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return r, err
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s\na new epoch began: what was claimed before cannot be recorded any more\nwebhooks disabled: %d\n", ends,
-		r.Webhooks)
-	return err
+	defer store.Close()
+	return store.BeginRestored(ctx)
 }

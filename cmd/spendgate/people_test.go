@@ -41,7 +41,12 @@ func (l *lockedLog) find(form string) []string {
 
 func startDev(t *testing.T, more ...string) devNode {
 	t.Helper()
-	folder, log, ended := t.TempDir(), new(lockedLog), make(chan int, 1)
+	return startDevIn(t, t.TempDir(), more...)
+}
+
+func startDevIn(t *testing.T, folder string, more ...string) devNode {
+	t.Helper()
+	log, ended := new(lockedLog), make(chan int, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		environ := append(slices.Clip(more), "SPENDGATE_DATA_DIR="+folder, "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0")

@@ -20,9 +20,10 @@ import subprocess
 import sys
 import unicodedata
 import zlib
-from decimal import Decimal
+from decimal import Decimal, getcontext
 
 ZERO = bytes(32)
+getcontext().prec = 60  # amounts have 27 digits, and are added up exactly
 CHECK = (
     "check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,requested_type,action_type,"
     "decision,confidence,amount::text,fingerprint,request_sha,currency,agent_id,policy_id,counterparty,"
@@ -77,7 +78,7 @@ class Exchanged(ValueError):
 
 
 MALFORMED = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError, struct.error, zlib.error
-MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "draft": int}
+MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "restored": bool, "draft": int}
 
 
 def object_of(text):
@@ -226,6 +227,7 @@ class Verifier:
         self.met = {}  # (counter_id, principal) to what is known of the budget, and the latest end
         self.reports = {}  # check to the number of its last report, and the largest excess that counts
         self.least = {}  # (counter_id, start_ms) of no bucket to versions of the policy, and what their checks took at least
+        self.held = {}  # counter_id, start_ms and versions to the same of checks that were held to the version's limit
         self.charges = {}  # counter_id to what checks took: start_ms, time, least and most, of amounts and of checks
         self.budgets = {}  # (policy_id, rule_id, since) to the terms of its versions: version, from, until, limit, max_count
         self.per_agent = set()  # of these, those that count for each agent
@@ -479,12 +481,12 @@ class Verifier:
         archived = list(self.archived(folder, listed))
         for row, fields in itertools.chain(self.database.copy(f"SELECT {CHECK} FROM checks"), archived):
             check = fields[0]
-            try:
-                self.take(fields)
-            except MALFORMED:
-                pass  # its hash names it
             stored = listed.pop(check, None)
             intact = stored is None or hash_check(row, fields) == stored
+            try:
+                self.take(fields, stored and intact)
+            except MALFORMED:
+                pass  # its hash names it
             self.approval(fields, intact)
             if stored and intact and check in self.steps:
                 self.judged[check] = fields
@@ -512,7 +514,7 @@ class Verifier:
         for check in [v for v in violations if int.from_bytes(v[:6], "big") // 86400000 not in self.away]:
             self.find("unchecked" if check in listed else "inserted", f"violation viol_{check.hex()}")
 
-    def take(self, fields):
+    def take(self, fields, proved):
         for charge in json.loads(fields[33] or b"[]", parse_float=Decimal):
             per = json.dumps(charge["per"], ensure_ascii=False, separators=(",", ":"))
             names = fields[17].decode(), charge["rule_id"], charge["since"], per
@@ -523,11 +525,11 @@ class Verifier:
                 end = charge["end_ms"] or 1 << 63
                 known = self.met.get((counter_id, who), (names, 0))
                 self.met[counter_id, who] = names, max(known[1], end)
-            sums = self.taken.setdefault((counter_id, charge["start_ms"]), [names, charge["bucket_ms"], 0, 0, 0])
-            sums[2] = max(sums[2], charge["end_ms"])
+            sums = self.taken.setdefault((counter_id, charge["start_ms"]), [names, charge["bucket_ms"], charge["end_ms"], 0, 0, charge["end_ms"]])
+            sums[2], sums[5] = max(sums[2], charge["end_ms"]), min(sums[5], charge["end_ms"])
             sums[3] += charge.get("amount", 0)
             sums[4] += 1
-            self.weigh(fields, counter_id, charge)
+            self.weigh(fields, counter_id, charge, proved and not fields[34])
             _, status, moved = self.last.get(fields[0], (0, None, 0))
             if status and status != b"x":
                 sums[3] -= charge.get("amount", 0)
@@ -535,7 +537,7 @@ class Verifier:
             elif status and "amount" in charge:
                 sums[3] += moved - charge["amount"]
 
-    def weigh(self, fields, counter_id, charge):
+    def weigh(self, fields, counter_id, charge, held):
         """What a check has taken at any time after it: at least, since who reported twice may have given back in between, and at most."""
         amount, (number, excess) = charge.get("amount", 0), self.reports.get(fields[0], (0, 0))
         _, status, moved = self.last.get(fields[0], (0, None, 0))
@@ -544,6 +546,10 @@ class Verifier:
         high = max(amount, excess) if "amount" in charge else 0
         self.charges.setdefault(counter_id, []).append(
             (charge["start_ms"], int.from_bytes(fields[0][:6], "big"), charge["end_ms"], low, high, 0 if freed else 1))
+        if held:
+            of = self.held.setdefault(counter_id, {}).setdefault(charge["start_ms"], {}).setdefault(integer(fields[5]), [0, 0])
+            of[0] += low
+            of[1] += 0 if freed else 1
         if not charge["bucket_ms"]:
             by = self.least.setdefault((counter_id, charge["start_ms"]), {}).setdefault(integer(fields[5]), [0, 0])
             by[0] += low
@@ -566,6 +572,26 @@ class Verifier:
                 return False
             most = [None if any(v is None for v in of) else max(of) for of in zip(*limits)]
             if most[0] is not None and low >= most[0] or most[1] is not None and count >= most[1]:
+                return True
+        return False
+
+    def excesses(self, name):
+        """Windows from which checks took more than any version that judged them allows: of those whose limits are not above one of them."""
+        for counter, starts in self.held.items():
+            window = []
+            for start in sorted(starts):
+                names, bucket = self.taken[counter, start][:2]
+                window = [(s, b) for s, b in window if b == bucket > 0 and s >= start - 60 * bucket] + [(start, bucket)]
+                if names[0] not in self.odd and self.exceeds(names, [starts[s] for s, _ in window]):
+                    self.find("inserted", "excess of " + name(names, start))
+                    window = []
+
+    def exceeds(self, names, parts):
+        terms = {of[0]: of[3:] for of in reversed(self.budgets.get(names[:3], ()))}
+        for kind in 0, 1:
+            took = [(terms[version][kind], by[kind]) for part in parts for version, by in part.items() if version in terms]
+            took = [(most, n) for most, n in took if most is not None]
+            if any(sum(n for limit, n in took if limit <= most) > most for most in {most for most, _ in took}):
                 return True
         return False
 
@@ -631,13 +657,14 @@ class Verifier:
                     self.find("inserted", name(names, start))
                 elif not self.unused(counter, start, bucket, end, names, agent or b""):
                     self.find("altered", name(names, start))
-            elif [names, bucket, used, count] != [*sums[:2], *sums[3:]] or end != sums[2] or not self.fits_agent(names, agent or b""):
+            elif [names, bucket, used, count] != [*sums[:2], *sums[3:5]] or not sums[5] <= end <= sums[2] or not self.fits_agent(names, agent or b""):
                 self.find("altered", name(sums[0], start))
         for counter, (names, bucket, end, agent) in turns.items():
             if end > removable and end != ends.get(counter, 0) and self.unused(counter, -1, bucket, end, names, agent):
                 self.find("altered", name(names, -1))
         for (_, start), sums in taken.items():
-            self.find("removed", name(sums[0], start))
+            if not 0 < sums[5] <= removable:
+                self.find("removed", name(sums[0], start))
 
         for _, (counter, who) in self.database.copy("SELECT counter_id, principal FROM budget_principals"):
             if self.met.pop((counter, who), None) is None and not self.days:
@@ -650,7 +677,8 @@ class Verifier:
         used_up = {}
         for charges in self.charges.values():
             charges.sort()
-        for key, (names, bucket, end, used, count) in self.taken.items():
+        self.excesses(name)
+        for key, (names, bucket, end, *_) in self.taken.items():
             if not bucket and not 0 < end <= removable and self.used_up(key, names):
                 used_up[key] = "exhaustion of " + name(names, key[1])
         for _, row in self.database.copy(f"SELECT {EXHAUSTION} FROM budget_exhaustions"):
@@ -715,7 +743,7 @@ class Verifier:
                 own = self.stood(fields[5] or b"", number)
                 due = expires if approved is None else approved + within * 1000
                 expiry = kind == b"approval.expired"
-                if digest != action or ended or (at < due if expiry else at > due + minute):
+                if digest != action or ended or (at < due and not said.get("restored") if expiry else at > due + minute):
                     pass
                 elif not expiry and (names & asker or names & wrote):
                     pass

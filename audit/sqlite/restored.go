@@ -1,0 +1,59 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// BeginRestored makes a file that was restored from a backup, or copied, fit for a node, as
+// that of a fleet is (postgres.BeginRestored): no check that is there is redeemed any more and
+// open approvals expire, since both may have been used after the backup; webhooks are disabled,
+// and a new epoch begins. No node may have the file open.
+func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error) {
+	r.Epoch = spend.NewID(time.Now())
+	err = s.write(ctx, "cannot begin after a restore", func(tx *sql.Tx) error {
+		now := time.Now()
+		open, err := approvals(ctx, tx, "WHERE a.id IN (SELECT approval_id FROM approval_deadlines WHERE at > ?) ORDER BY a.id", now.UnixMilli())
+		if err != nil {
+			return err
+		}
+		if err := expire(tx, open, now, true); err != nil {
+			return err
+		}
+		r.Approvals = len(open)
+		if r.Webhooks, err = disableWebhooks(ctx, tx, now); err != nil {
+			return err
+		}
+		if _, err := tx.Exec("UPDATE epoch SET id = ?", r.Epoch[:]); err != nil {
+			return err
+		}
+		if _, err := tx.Exec("UPDATE redeemable SET from_ms = ?", now.UnixMilli()); err != nil {
+			return err
+		}
+		r.Last, err = scanID(tx.QueryRow("SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1"))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return r, err
+}
+
+func disableWebhooks(ctx context.Context, tx *sql.Tx, now time.Time) (disabled int, err error) {
+	active, err := collect(ctx, tx, "cannot list webhooks", scanWebhook, selectWebhooks+"WHERE w.active ORDER BY w.id")
+	if err != nil {
+		return 0, err
+	}
+	for i := range active {
+		no := false
+		if err := changeWebhook(tx, audit.Restorer(), &active[i], audit.WebhookChange{Active: &no}, now); err != nil {
+			return 0, err
+		}
+	}
+	return len(active), nil
+}

@@ -1,0 +1,173 @@
+package verify_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// taking is a check that takes from the budget of capAt.
+func (tr *trail) taking(amount string, change func(*spend.Check, *spend.Charge)) *spend.Check {
+	tr.t.Helper()
+	epoch, err := tr.store.Epoch(tr.t.Context())
+	act(tr.t, err)
+	limit, err := spend.ParseAmount("251")
+	act(tr.t, err)
+	c := checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})[2]
+	c.Action.Amount, err = spend.ParseAmount(amount)
+	act(tr.t, err)
+	c.Action.PolicyID, c.Principal, c.Decision.PolicyVersion = "capped", "till", 1
+	day := c.ID.Time().Truncate(24 * time.Hour)
+	c.Charges = []spend.Charge{{
+		Counter: spend.Counter{ID: spend.CounterID("capped", "cap", 1, "[]"), StartMS: day.UnixMilli()},
+		RuleID:  "cap", Since: 1, Subject: "[]", Amount: c.Action.Amount, EndMS: day.Add(24 * time.Hour).UnixMilli(),
+		Limited: true, Limit: limit, Counted: true, MaxCount: 9,
+	}}
+	if change != nil {
+		change(c, &c.Charges[0])
+	}
+	return c
+}
+
+// took commits it.
+func (tr *trail) took(amount string, change func(*spend.Check, *spend.Charge)) *spend.Check {
+	tr.t.Helper()
+	c := tr.taking(amount, change)
+	act(tr.t, tr.writer.Append(c).Final())
+	return c
+}
+
+// bothSay has both verifiers find this.
+func (tr *trail) bothSay(what string, want ...string) {
+	tr.t.Helper()
+	tr.exec("SELECT sequence_events(1000)")
+	tr.t.Run(what, func(t *testing.T) {
+		of := *tr
+		of.t = t
+		of.bothFind("checks", "SELECT", want...)
+	})
+}
+
+func excess(c *spend.Check) string {
+	return "inserted excess of " + counter("counter", c, 0)[len("counter "):]
+}
+
+// TestExcess has a budget named of which more was taken than any of its versions allows, though
+// its counter holds what was taken (G12).
+func TestExcess(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.capAt("251", time.Now())
+	first := tr.took("200", nil)
+	tr.exec("UPDATE budget_counters SET used = 51 WHERE rule_id = 'cap'")
+	second := tr.took("200", nil)
+	tr.exec("UPDATE budget_counters SET used = 400 WHERE rule_id = 'cap'")
+	tr.bothSay("taken twice", excess(first))
+
+	release := &spend.Outcome{
+		ID: spend.NewOutcomeID(time.Now()), CheckID: second.ID, Check: second, Fence: second.Fence, Step: 1, Number: 1, Status: spend.Voided,
+		Release: spend.ReleaseDone, KeyID: "key_1", RequestID: "req_1", MayRelease: true,
+	}
+	act(t, tr.writer.AppendOutcome(release).Final())
+	tr.bothSay("given back")
+
+	tr.capAt("600", time.Now())
+	tr.took("400", func(c *spend.Check, charge *spend.Charge) { c.Decision.PolicyVersion, charge.Limited = 2, false })
+	tr.bothSay("by a version with more")
+	tr.took("52", func(_ *spend.Check, charge *spend.Charge) { charge.Limited = false })
+	tr.bothSay("by one with less", excess(first))
+}
+
+// TestExcessByCount is TestExcess of how many there were.
+func TestExcessByCount(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.capAt("251", time.Now())
+	for range 9 {
+		tr.took("1", nil)
+	}
+	tr.bothSay("nine")
+	c := tr.took("1", func(_ *spend.Check, charge *spend.Charge) { charge.Counted = false })
+	tr.bothSay("ten", excess(c))
+}
+
+// TestExcessOfRolling: of a rolling window all buckets count for each that is at most 60 later.
+func TestExcessOfRolling(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []int64{spend.RollingBuckets + 1, spend.RollingBuckets} {
+		tr := newTrail(t)
+		tr.capAt("251", time.Now())
+		in := func(back int64) *spend.Check {
+			return tr.took("200", func(c *spend.Check, charge *spend.Charge) {
+				start := c.ID.Time().Truncate(time.Minute).UnixMilli() - back*60_000
+				charge.Counter.StartMS, charge.Counter.BucketMS, charge.EndMS = start, 60_000, start+61*60_000
+				charge.Limited = false
+			})
+		}
+		in(apart)
+		last := in(0)
+		if apart > spend.RollingBuckets {
+			tr.bothSay("apart")
+		} else {
+			tr.bothSay("within", excess(last))
+		}
+	}
+}
+
+// TestNoExcessByApproval: what people approved counts above the limit (S47).
+func TestNoExcessByApproval(t *testing.T) {
+	t.Parallel()
+	tr := &approvalTrail{trail: newTrail(t)}
+	tr.capAt("251", time.Now())
+	tr.took("200", nil)
+	asked := tr.taking("200", nil)
+	asked.Decision.Effect, asked.Decision.RuleID, asked.Charges = spend.Escalate, "cap", nil
+	asked.Approval = &spend.ApprovalRequest{
+		Required: 1, Expires: time.Hour, UseWithin: time.Hour, ActionHash: spend.ActionHash(asked),
+		Rules: []spend.EscalatedRule{{RuleID: "cap", Identity: spend.Hash{1}}},
+	}
+	tr.append(asked)
+	tr.decide(asked, "bob", true)
+	tr.took("200", func(c *spend.Check, charge *spend.Charge) {
+		c.Action = asked.Action
+		c.Action.ApprovalID, charge.Lifted = asked.ID, true
+	})
+	tr.bothSay("approved")
+}
+
+// TestLaterEnd: newer rules of a time zone move the end of an open window, and its row keeps the
+// first.
+func TestLaterEnd(t *testing.T) {
+	t.Parallel()
+	for _, moved := range []int64{3_600_000, -3_600_000} {
+		tr := newTrail(t)
+		tr.capAt("251", time.Now())
+		first := tr.took("20", nil)
+		tr.took("20", func(_ *spend.Check, charge *spend.Charge) { charge.EndMS += moved })
+		tr.bothSay(fmt.Sprint("moved by ", moved))
+		tr.exec("UPDATE budget_counters SET end_ms = end_ms + %d WHERE rule_id = 'cap'", -moved/2)
+		tr.bothSay(fmt.Sprint("moved by ", moved, ", and altered"), counter("altered", first, 0))
+	}
+}
+
+// TestDigits: what was taken is added up exactly.
+func TestDigits(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.capAt("999999999999999999", time.Now())
+	for range 11 {
+		tr.took("999999999999999999", func(c *spend.Check, charge *spend.Charge) {
+			charge.Limited, charge.Counted, c.Charges[0].RuleID = false, false, "free"
+			charge.Counter.ID = spend.CounterID("capped", "free", 1, "[]")
+		})
+	}
+	c := tr.took("0.000000001", func(c *spend.Check, charge *spend.Charge) {
+		charge.Limited, charge.Counted, c.Charges[0].RuleID = false, false, "free"
+		charge.Counter.ID = spend.CounterID("capped", "free", 1, "[]")
+	})
+	tr.bothSay("exact")
+	tr.exec("UPDATE budget_counters SET used = used - 0.000000001 WHERE rule_id = 'free'")
+	tr.bothSay("altered", counter("altered", c, 0))
+}

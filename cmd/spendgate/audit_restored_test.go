@@ -1,0 +1,59 @@
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRestoredDev: of a copied folder no check is redeemed and no approval is used again, which
+// may have been after the copy was made (G13, G14).
+func TestRestoredDev(t *testing.T) {
+	s := &story{devNode: startDev(t), checks: make(map[string]string)}
+	s.agent = s.newKey(t, `"role": "agent", "principal": "bot-1", "owner": "team-a"`)
+	s.gateway = s.newKey(t, `"role": "gateway", "principal": "till"`)
+	ann := s.newKey(t, `"role": "approver", "principal": "ann", "groups": ["support"]`)
+	s.call(t, s.newKey(t, `"role": "full", "principal": "eve"`), "POST", "/v1/policies", storyPolicy, 201)
+	s.call(t, "", "POST", "/v1/webhooks", `{"url": "https://93.184.216.34/", "event_types": ["violation.recorded"]}`, 201)
+	s.ask(t, "c-allowed", "30", "")
+	s.ask(t, "c-approved", "60", "")
+	approval := strings.Replace(s.checks["c-approved"], "chk_", "apr_", 1)
+	hash := s.call(t, ann, "GET", "/v1/approvals/"+approval, "", 200)["action_hash"]
+	s.call(t, ann, "POST", "/v1/approvals/"+approval+"/approve", fmt.Sprintf(`{"action_hash": %q}`, hash), 200)
+
+	copied := t.TempDir()
+	db, err := sql.Open("sqlite", filepath.Join(s.folder, storeFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // of the test
+	if _, err := db.ExecContext(t.Context(), "VACUUM INTO ?", filepath.Join(copied, storeFile)); err != nil {
+		t.Fatal(err)
+	}
+	restored := func(folder string) result { return runWith(t, nil, "", "audit", "restored", "--data-dir", folder) }
+	if r := restored(s.folder); r.code == 0 {
+		t.Errorf("beside a node: %+v", r)
+	}
+	if r := restored(t.TempDir()); r.code == 0 {
+		t.Errorf("of nothing: %+v", r)
+	}
+	restored(copied).has(t, 0, "the record ends with "+s.checks["c-approved"], "open approvals expired: 1", "webhooks disabled: 1", "once")
+	restored(copied).has(t, 0, "open approvals expired: 0", "webhooks disabled: 0")
+
+	n := startDevIn(t, copied)
+	code := func(key, path, body string) any {
+		failed, _ := n.call(t, key, "POST", path, body, 409)["error"].(map[string]any)
+		return failed["code"]
+	}
+	const of = `{"agent_id": "bot", "policy_id": "p", "action_type": "refund", "currency": "USD", `
+	got := code(s.gateway, "/v1/checks/"+s.checks["c-allowed"]+"/redeem", of+`"amount": 30, "counterparty": "c-allowed"}`)
+	if got != "check_expired" {
+		t.Errorf("a check from before the copy is redeemed: %v", got)
+	}
+	if got := code(s.agent, "/v1/checks", of+fmt.Sprintf(`"amount": 60, "counterparty": "c-approved", "approval_id": %q}`, approval)); got != "approval_expired" {
+		t.Errorf("an approval from before the copy is used: %v", got)
+	}
+	n.verify(t).has(t, 0, "clean as far as it can be told")
+}
