@@ -111,8 +111,8 @@ func TestSumsOfRulesAsSent(t *testing.T) {
 	t.Parallel()
 	single := onSQLite(t)
 	for i, parameters := range []string{
-		`"limit": 10, "currency": "usd", "max_count": 5.0`, `"limit": "", "currency": " ", "max_count": 5e0`, `"limit": 1e1, "currency": "USD", "max_count": ""`,
-		`"limit": null, "currency": null, "max_count": 5, "per": ""`,
+		`"limit": 10, "currency": "usd", "max_count": 5.0`, `"limit": "", "currency": " ", "max_count": 5e0`,
+		`"limit": 1e1, "currency": "USD", "max_count": ""`, `"limit": null, "currency": null, "max_count": 5, "per": ""`,
 	} {
 		p := &audit.Policy{
 			PolicyID: fmt.Sprint("p", i), Name: "P",

@@ -81,7 +81,8 @@ func expireOpen(ctx context.Context, conn *pgx.Conn) (expired int, err error) {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // of what was committed it does nothing
 	_, err = tx.Exec(ctx, `CREATE TEMPORARY TABLE open_approvals ON COMMIT DROP AS
-		SELECT a.id, a.action_hash, s.approved_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id, state_of_approval(a) AS s
+		SELECT a.id, a.action_hash, s.approved_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id,
+			state_of_approval(a) AS s
 		WHERE s.status IN ('pending', 'approved')`)
 	if err != nil {
 		return 0, fmt.Errorf(doing, err)

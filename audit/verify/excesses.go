@@ -63,12 +63,12 @@ func (v *verifier) exceeds(window []*counted) bool {
 		}
 		switch {
 		case most.used != nil && within[0].used.Cmp(*most.used) > 0:
-			v.tally.find(Inserted, "excess of "+counterName(c), "checks without an approval took %s at least, and no version that judged them allows more than %s",
-				within[0].used, most.used)
+			v.tally.find(Inserted, "excess of "+counterName(c),
+				"checks without an approval took %s at least, and the versions that judged them allow %s at most", within[0].used, most.used)
 			return true
 		case most.count != nil && within[1].Count > *most.count:
-			v.tally.find(Inserted, "excess of "+counterName(c), "%d checks without an approval took from it, and no version that judged them allows more than %d",
-				within[1].Count, *most.count)
+			v.tally.find(Inserted, "excess of "+counterName(c),
+				"%d checks without an approval took from it, and the versions that judged them allow %d at most", within[1].Count, *most.count)
 			return true
 		}
 	}

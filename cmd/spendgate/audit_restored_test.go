@@ -52,7 +52,8 @@ func TestRestoredDev(t *testing.T) {
 	if got != "check_expired" {
 		t.Errorf("a check from before the copy is redeemed: %v", got)
 	}
-	if got := code(s.agent, "/v1/checks", of+fmt.Sprintf(`"amount": 60, "counterparty": "c-approved", "approval_id": %q}`, approval)); got != "approval_expired" {
+	got = code(s.agent, "/v1/checks", of+fmt.Sprintf(`"amount": 60, "counterparty": "c-approved", "approval_id": %q}`, approval))
+	if got != "approval_expired" {
 		t.Errorf("an approval from before the copy is used: %v", got)
 	}
 	n.verify(t).has(t, 0, "clean as far as it can be told")
