@@ -74,31 +74,17 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 // expireOpen records of each approval that is pending, or approved and unused, that it has
 // expired (audit.ChangeOfExpiry). What is past its time is left to nodes.
 func expireOpen(ctx context.Context, conn *pgx.Conn) (expired int, err error) {
-	const doing = "cannot have open approvals expire: %w"
-	tx, err := conn.Begin(ctx)
+	err = conn.QueryRow(ctx, `WITH ended AS (
+			DELETE FROM approval_deadlines AS d USING approvals AS a, state_of_approval(a) AS s
+				WHERE d.approval_id = a.id AND s.status IN ('pending', 'approved') RETURNING a.id, a.action_hash, s.status
+		)
+		SELECT count(*) FROM (SELECT * FROM ended ORDER BY id) AS a,
+			LATERAL record_change(raise_generation(), 'approval.expired', name_approval(a.id), NULL,
+				ROW('system', NULL, $1, NULL, NULL, NULL)::actor,
+				jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'restored', true, 'was', a.status), a.action_hash)`,
+		audit.Restorer().Principal).Scan(&expired)
 	if err != nil {
-		return 0, fmt.Errorf(doing, err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // of what was committed it does nothing
-	_, err = tx.Exec(ctx, `CREATE TEMPORARY TABLE open_approvals ON COMMIT DROP AS
-		SELECT a.id, a.action_hash, s.approved_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id,
-			state_of_approval(a) AS s
-		WHERE s.status IN ('pending', 'approved')`)
-	if err != nil {
-		return 0, fmt.Errorf(doing, err)
-	}
-	err = tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT * FROM open_approvals ORDER BY id) AS a,
-		LATERAL record_change(raise_generation(), 'approval.expired', name_approval(a.id), NULL, ROW('system', NULL, $1, NULL, NULL, NULL)::actor,
-			jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'restored', true,
-				'was', CASE WHEN a.approved_at IS NULL THEN 'pending' ELSE 'approved' END), a.action_hash)`, audit.Restorer().Principal).Scan(&expired)
-	if err == nil {
-		_, err = tx.Exec(ctx, "DELETE FROM approval_deadlines AS d USING open_approvals AS a WHERE d.approval_id = a.id")
-	}
-	if err == nil {
-		err = tx.Commit(ctx)
-	}
-	if err != nil {
-		return 0, fmt.Errorf(doing, err)
+		return 0, fmt.Errorf("cannot have open approvals expire: %w", err)
 	}
 	return expired, nil
 }
