@@ -47,7 +47,7 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 		return r, err
 	}
 	err = conn.QueryRow(ctx, `SELECT count(*) FROM webhooks AS w,
-		LATERAL update_webhook(w.id, NULL, NULL, false, NULL, 0, ROW('system', NULL, $1, NULL, NULL, NULL)::actor) WHERE w.active`,
+		LATERAL update_webhook(w.id, NULL, NULL, false, NULL, 0, ROW('system', NULL, $1::text, NULL, NULL, NULL)::actor) WHERE w.active`,
 		audit.Restorer().Principal).Scan(&r.Webhooks)
 	if err != nil {
 		return r, fmt.Errorf("cannot disable the webhooks: %w", err)
@@ -80,7 +80,7 @@ func expireOpen(ctx context.Context, conn *pgx.Conn) (expired int, err error) {
 		)
 		SELECT count(*) FROM (SELECT * FROM ended ORDER BY id) AS a,
 			LATERAL record_change(raise_generation(), 'approval.expired', name_approval(a.id), NULL,
-				ROW('system', NULL, $1, NULL, NULL, NULL)::actor,
+				ROW('system', NULL, $1::text, NULL, NULL, NULL)::actor,
 				jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'restored', true, 'was', a.status), a.action_hash)`,
 		audit.Restorer().Principal).Scan(&expired)
 	if err != nil {
