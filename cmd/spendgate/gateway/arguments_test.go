@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"spendgate/hotpath/client"
 )
 
 func mapping(change func(*tool)) *tool {
@@ -393,13 +391,5 @@ func TestManyMembers(t *testing.T) {
 		if _, err := parseObject(jsontext.Value(text)); err == nil {
 			t.Errorf("%q is no other name", name)
 		}
-	}
-}
-
-func TestDifferences(t *testing.T) {
-	was := client.RecordedAction{Currency: "USD", Counterparty: "a", Metadata: []byte(`{"x":1.0,"y":2}`)}
-	is := client.Action{Currency: "USD", Counterparty: "b", Metadata: map[string]any{"x": jsontext.Value("1"), "z": jsontext.Value("1")}}
-	if got := differences(was, is); got != "counterparty was a and is b, metadata.y, metadata.z" {
-		t.Error(got)
 	}
 }

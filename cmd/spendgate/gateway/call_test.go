@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/client"
 )
 
 // What a server could take for the name, the arguments or another kind of call is refused.
@@ -36,6 +38,14 @@ func TestNotGivenBack(t *testing.T) {
 	f.with(func() { f.checks[0].release = "done" })
 	wants(t, agentOf(t, g), "ch_1", 1, stateExecuted, "paid")
 	if got := p.paid(); len(got) != 2 { // the first was called failed
+		t.Error(got)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	was := client.RecordedAction{Currency: "USD", Counterparty: "a", Metadata: []byte(`{"x":1.0,"y":2}`)}
+	is := client.Action{Currency: "USD", Counterparty: "b", Metadata: map[string]any{"x": jsontext.Value("1"), "z": jsontext.Value("1")}}
+	if got := differences(was, is); got != "counterparty was a and is b, metadata.y, metadata.z" {
 		t.Error(got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -308,5 +309,31 @@ func TestFormsOfTools(t *testing.T) {
 	}
 	if got := fmt.Sprint(p.paid()); got != "[ch_1 1 ch_2 1 ch_4 1]" {
 		t.Error(got)
+	}
+}
+
+// A key whose namespace ends with it is told of at the start, and by check.
+func TestKeyWithoutPrincipal(t *testing.T) {
+	for apiKey, told := range map[string]bool{"#1": true, "team#1": false} {
+		f, p := newFakeService(t), newProvider(t)
+		g := guardedAs(t, f, p, apiKey, "", "")
+		var log, out strings.Builder
+		g.log = slog.New(slog.NewTextHandler(&log, nil))
+		g.AdviseOnKey(t.Context())
+		if err := Check(t.Context(), CheckOptions{File: g.file, Client: g.api, Logger: quiet(), Out: &out}); err != nil {
+			t.Error(err)
+		}
+		const advice = "the key has no principal of its own: a call carried out under another key is not recognised"
+		if strings.Contains(log.String(), advice) != told || strings.Contains(out.String(), advice) != told {
+			t.Error(apiKey, log.String(), out.String())
+		}
+	}
+	f, p := newFakeService(t), newProvider(t)
+	g := guarded(t, f, p, "", "")
+	f.Close()
+	var out strings.Builder
+	if err := Check(t.Context(), CheckOptions{File: g.file, Client: g.api, Logger: quiet(), Out: &out}); err != nil ||
+		!strings.Contains(out.String(), "does not say whose key") {
+		t.Error(err, out.String())
 	}
 }

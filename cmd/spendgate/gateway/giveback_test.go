@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -384,31 +383,5 @@ func TestRepeatedInDoubt(t *testing.T) {
 		if len(p.paid()) != 1 {
 			t.Error(p.paid())
 		}
-	}
-}
-
-// A key whose namespace ends with it is told of at the start, and by check.
-func TestKeyWithoutPrincipal(t *testing.T) {
-	for apiKey, told := range map[string]bool{"#1": true, "team#1": false} {
-		f, p := newFakeService(t), newProvider(t)
-		g := guardedAs(t, f, p, apiKey, "", "")
-		var log, out strings.Builder
-		g.log = slog.New(slog.NewTextHandler(&log, nil))
-		g.AdviseOnKey(t.Context())
-		if err := Check(t.Context(), CheckOptions{File: g.file, Client: g.api, Logger: quiet(), Out: &out}); err != nil {
-			t.Error(err)
-		}
-		const advice = "the key has no principal of its own: a call carried out under another key is not recognised"
-		if strings.Contains(log.String(), advice) != told || strings.Contains(out.String(), advice) != told {
-			t.Error(apiKey, log.String(), out.String())
-		}
-	}
-	f, p := newFakeService(t), newProvider(t)
-	g := guarded(t, f, p, "", "")
-	f.Close()
-	var out strings.Builder
-	if err := Check(t.Context(), CheckOptions{File: g.file, Client: g.api, Logger: quiet(), Out: &out}); err != nil ||
-		!strings.Contains(out.String(), "does not say whose key") {
-		t.Error(err, out.String())
 	}
 }
