@@ -64,7 +64,9 @@ func parseRedirect(s string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	taken := []string{"console", "console/sign-in", "console/sign-out", "console/session", "console/take-over", "console/backchannel-logout"}
+	taken := []string{
+		"console", "console/assets", "console/sign-in", "console/sign-out", "console/session", "console/take-over", "console/backchannel-logout",
+	}
 	path := strings.TrimPrefix(u.EscapedPath(), "/")
 	first, _, _ := strings.Cut(path, "/")
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$`).MatchString(path) || slices.Contains(taken, path) ||

@@ -43,6 +43,7 @@ func TestSignInSettings(t *testing.T) {
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/sign-out",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/take-over",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/assets",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/assets/app",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/v1/checks", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/v1/{x}",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/health", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/openapi.json",

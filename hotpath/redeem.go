@@ -251,12 +251,14 @@ const doubtsAtOnce = 100
 func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
 	var failed error
 	tried := make(map[spend.ID]bool)
-	for {
-		found, err := a.store.Doubts(ctx, len(tried)+doubtsAtOnce)
+	for stuck := 0; ; { // those that were tried and are due still
+		found, err := a.store.Doubts(ctx, stuck+doubtsAtOnce)
 		if err != nil {
 			return found.InDoubt, err
 		}
+		all := len(found.Due)
 		due := slices.DeleteFunc(found.Due, func(id spend.ID) bool { return tried[id] })
+		stuck = all - len(due)
 		if len(due) == 0 {
 			return found.InDoubt, failed
 		}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -34,11 +35,25 @@ func (l *losses) asked() time.Time {
 }
 
 // cancelPatience is how long the server has to say that it cancelled a query: one that does
-// not is lost.
-const cancelPatience = 200 * time.Millisecond
+// not is lost. Who asked waits for so much longer (G7).
+const cancelPatience = 40 * time.Millisecond
 
 // cancelling has queries cancelled whose time is over: they would go on in the server, and
-// nobody would know whether it is there.
-func cancelling(conn *pgconn.PgConn) ctxwatch.Handler {
-	return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
+// nobody would know whether it is there. The connection is given up then, since the server may
+// cancel what comes next on it.
+type cancelling struct{ conn *pgconn.PgConn }
+
+func newCancelling(conn *pgconn.PgConn) ctxwatch.Handler { return cancelling{conn} }
+
+// HandleCancel implements ctxwatch.Handler.
+func (c cancelling) HandleCancel(context.Context) {
+	_ = c.conn.Conn().SetDeadline(time.Now().Add(cancelPatience)) // fails on a closed connection only
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.conn.CancelRequest(ctx) // who cannot be told goes on to the end of its query
+	}()
 }
+
+// HandleUnwatchAfterCancel implements ctxwatch.Handler.
+func (c cancelling) HandleUnwatchAfterCancel() { _ = c.conn.Conn().SetDeadline(time.Time{}) } // as above

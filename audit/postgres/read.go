@@ -74,15 +74,32 @@ func (s *Store) readOnce(
 	if err == nil {
 		err = over // what is cancelled while it waits for a standby ends well
 	}
-	if conn.Conn().IsClosed() {
-		if !answered {
-			s.losses.add(began)
-		}
+	switch {
+	case over != nil && answered:
+		giveUp(conn.Hijack())
+	case conn.Conn().IsClosed():
 		conn.Hijack()
-		return err
+		if lately := time.Now().Add(-lossWithin); over != nil && began.Before(lately) {
+			began = lately // since when it gives no answer is not known
+		}
+		s.losses.add(began)
+	case over != nil:
+		giveUp(conn.Hijack())
+	default:
+		conn.Release()
 	}
-	conn.Release()
 	return err
+}
+
+// lossWithin is for how long before the end of a query's time a server that gave no answer is
+// taken to have been gone.
+const lossWithin = time.Second
+
+// giveUp closes a connection that a cancel is under way to.
+func giveUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // without a farewell
+	_ = conn.Close(ctx)
 }
 
 // collect reads all rows of a query.

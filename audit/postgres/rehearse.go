@@ -37,6 +37,9 @@ func (s *Store) Rehearse(ctx context.Context) error {
 		if err != nil && !errors.Is(err, audit.ErrStaleEpoch) { // another epoch began meanwhile
 			return fmt.Errorf("cannot rehearse a commit: %w", err)
 		}
+		if session.conn == nil {
+			return fmt.Errorf("cannot rehearse a commit: the connection was lost behind it: %w", audit.ErrUnavailable)
+		}
 	}
 	return nil
 }
@@ -65,6 +68,7 @@ func (s *session) undo(ctx context.Context, p *parameters) (err error) {
 		return err
 	}
 	conn := s.conn
+	s.asked = time.Now()
 	stop := context.AfterFunc(ctx, func() {
 		_ = conn.SetDeadline(time.Unix(1, 0)) // fails on a closed connection only
 	})

@@ -121,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil
 	}
 	config.AfterConnect = prepareRead
-	config.ConnConfig.BuildContextWatcherHandler = cancelling
+	config.ConnConfig.BuildContextWatcherHandler = newCancelling
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read tries again
 	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)

@@ -182,7 +182,7 @@ func approvalsApprove(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		if !*yes && p.terminal { // who names it in a script has seen it
+		if !*yes {
 			if err := confirm(ctx, p, a, "Approve"); err != nil {
 				return err
 			}
@@ -250,9 +250,13 @@ func confirm(ctx context.Context, p process, a *client.Approval, verb string) er
 	return saidYes(ctx, p)
 }
 
-// saidYes fails unless the answer is yes.
+// saidYes fails unless the answer is yes. A script that has no input at all is not asked: what it
+// names it has decided.
 func saidYes(ctx context.Context, p process) error {
 	line, err := readLine(ctx, p.stdin)
+	if line == "" && !p.terminal {
+		return err
+	}
 	if err == nil && strings.TrimSpace(line) != "yes" {
 		err = errors.New("nothing was decided: the answer was not yes")
 	}

@@ -155,10 +155,15 @@ func TestCommandsOfPeople(t *testing.T) {
 	// A script that names it is not asked; a person is.
 	third := regexp.MustCompile("apr_[0-9a-f]+").FindString(n.as(t, person, false, "", "approvals", "list", "--mine").stdout)
 	n.as(t, person, true, "no\n", "approvals", "approve", third).has(t, 1, "nothing was decided")
+	n.as(t, person, true, "", "approvals", "approve", third).has(t, 1, "nothing was decided")
+	n.as(t, person, false, "apr_1\n", "approvals", "approve", third).has(t, 1, "nothing was decided")
 	n.as(t, person, true, "2\nyes\n", "approvals", "approve", "--note", "seen").has(t, 0, "status:              approved", second[1],
 		"Type 1 to 2:")
 	n.as(t, person, true, "1\nyes\n", "approvals", "deny", "--output", "json").has(t, 0, `"status": "denied"`, "Deny exactly this action?")
 	n.as(t, person, true, "1\nyes\n", "approvals", "deny").has(t, 1, "no approval waits for this key")
+	n.check(t, "c-third", "80")
+	last := regexp.MustCompile("apr_[0-9a-f]+").FindString(n.as(t, person, false, "", "approvals", "list", "--mine").stdout)
+	n.as(t, person, false, "", "approvals", "approve", last, "--output", "json").has(t, 0, `"status": "approved"`)
 	n.as(t, n.sample, false, "", "events", "tail", "--no-follow", "--type", "approval.denied,approval.approved").
 		has(t, 0, "approval.denied", "approval.approved")
 	n.follows(t)

@@ -62,7 +62,10 @@ func (r *recording) look(ctx context.Context) error {
 		return nil
 	}
 	others, err := r.recorded(ctx, since)
-	if err != nil || !others { // what cannot be asked is told by those who ask it
+	switch {
+	case err != nil && r.refused:
+		return &recordingError{failures.Err}
+	case err != nil || !others: // what cannot be asked is told by those who ask it
 		r.refused = false
 		return nil
 	}
