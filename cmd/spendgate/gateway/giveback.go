@@ -60,7 +60,8 @@ func (c *mappedCall) toReturn(check *client.Result) error {
 // giveUp reports what gives back a check that was redeemed to be carried out, and returns how
 // the call ends. Another gateway that repeats the call has it recorded as in doubt before: then
 // nothing is given back, since it may be paid. Where a repetition is allowed the report is made
-// now or not at all: the next call of this gateway has the redemption.
+// now or not at all. Without an answer it may be recorded or not: the call is in doubt, and the next
+// one of this gateway has the redemption.
 func (c *mappedCall) giveUp(check *client.Result, of redemption, report client.OutcomeReport, r result) result {
 	if c.t.IdempotencyArgument == "" {
 		c.report(check.CheckID, report)
@@ -72,6 +73,7 @@ func (c *mappedCall) giveUp(check *client.Result, of redemption, report client.O
 	switch recorded, again := c.gw.reported(ctx, check.CheckID, report); {
 	case again:
 		c.gw.redemptions.keep(check.CheckID, of)
+		return c.said(check, stateInDoubt, unansweredText(check.CheckID))
 	case !recorded:
 		return c.said(check, stateInDoubt, underWayText(check.CheckID))
 	}

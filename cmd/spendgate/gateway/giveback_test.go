@@ -274,7 +274,7 @@ func TestReportedAfterWaiting(t *testing.T) {
 		f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/outcome"), false }
 	})
 	failed := "        on_error: failed\n"
-	wants(t, agentOf(t, guarded(t, f, p, "", keyMore+failed)), "ch_1", 1, stateError, "")
+	wants(t, agentOf(t, guarded(t, f, p, "", keyMore+failed)), "ch_1", 1, stateInDoubt, "chk_1")
 	p.behave = nil
 	f.with(func() {
 		redemptions := 0

@@ -222,6 +222,12 @@ func underWayText(checkID string) string {
 		"carried out again. Call again later with exactly the same arguments to see how it ended. Do not try it another way."
 }
 
+// unansweredText is of a check of which it is not known whether it was given back.
+func unansweredText(checkID string) string {
+	return "In doubt: the service did not say whether check " + checkID + " was given back, and another call may be carrying the action out " +
+		"now. Call again later with exactly the same arguments: that finds how it ended, or goes on. Do not try it another way."
+}
+
 // inDoubt says that nobody knows whether the action was carried out, and why.
 func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
 	timeout := checkTimeout

@@ -176,8 +176,12 @@ func (t *tool) notes(schema jsontext.Value) (notes []string) {
 	return notes
 }
 
-// hide returns a schema without an argument, wherever it has it.
+// hide returns a schema without an argument, wherever it has it. One that is absent takes any
+// arguments, and is written out: a member without a value would spoil the whole list.
 func hide(root jsontext.Value, argument string) jsontext.Value {
+	if len(root) == 0 {
+		return jsontext.Value(`{"type":"object"}`)
+	}
 	for _, part := range partsOf(root, []jsontext.Value{root}) {
 		if path := pointer(part.Ref); path != nil {
 			root = hiddenAt(root, path, argument)
