@@ -46,11 +46,12 @@ func (e *AlreadyRedeemedError) Error() string {
 	return text
 }
 
-// CheckExpiredError refuses the redemption of a check that is too old.
+// CheckExpiredError refuses the redemption of a check that is too old. It may have been redeemed in time.
 type CheckExpiredError struct{ Within time.Duration }
 
 func (e *CheckExpiredError) Error() string {
-	return fmt.Sprintf("the check is older than the %d minutes in which it could be redeemed: check the action again", e.Within/time.Minute)
+	return fmt.Sprintf("the check is older than the %d minutes in which it could be redeemed; it may have been redeemed in time: "+
+		"look at the check a minute later, before the action is checked again", e.Within/time.Minute)
 }
 
 // ActionMismatchError refuses the redemption for another action than the check's.

@@ -65,8 +65,10 @@ func TestSamplesActOnlyOnAnAllow(t *testing.T) {
 	}
 }
 
-// The payment services pay on a 200 to a redemption that they asked for as often as it takes with
-// one key, and say that nothing is paid only where that is final.
+const notKnown = "not known, look at the check a minute later: "
+
+// The payment services pay on a 200 to a redemption of that very check, which they asked for as often as
+// it takes with one key, and say that nothing is paid only where that is final.
 func TestPaymentSamples(t *testing.T) {
 	refuses := func(status int, code string) http.HandlerFunc {
 		return says(status, fmt.Sprintf(`{"error":{"code":%q,"message":"m","request_id":"r"}}`, code))
@@ -82,13 +84,28 @@ func TestPaymentSamples(t *testing.T) {
 			if script == "" {
 				t.Skip("it cannot be run here")
 			}
-			for want, answers := range map[string][]http.HandlerFunc{
-				"paid ":                             {refuses(503, "unavailable"), refuses(429, "rate_limited"), says(200, `{}`)},
-				"not known:":                        {refuses(500, "internal_error")},
-				"not known: check_already_redeemed": {refuses(409, "check_already_redeemed")},
-				"not paid: action_mismatch":         {refuses(409, "action_mismatch")},
+			again, late := refuses(409, "check_already_redeemed"), refuses(409, "check_expired")
+			for _, test := range []struct {
+				want, outcome string
+				answers       []http.HandlerFunc
+			}{
+				{"paid ", "", []http.HandlerFunc{refuses(503, "unavailable"), refuses(429, "rate_limited"), says(200, `{"check_id":"chk_1"}`)}},
+				{notKnown + "no answer", "", []http.HandlerFunc{refuses(500, "internal_error")}},
+				{notKnown + "no answer", "", []http.HandlerFunc{
+					says(302, "", "Location", "/page"), says(200, `{"check_id":"chk_2"}`), says(200, `{}`),
+				}},
+				{notKnown + "no answer", "", []http.HandlerFunc{says(307, "", "Location", "/page"), says(200, `<html>`), says(404, `<html>`)}},
+				{notKnown + "check_already_redeemed", "", []http.HandlerFunc{again}},
+				{notKnown + "check_already_redeemed", "executed", []http.HandlerFunc{again}},
+				{notKnown + "check_expired", "", []http.HandlerFunc{late}},
+				{"not paid under this check: a new", "voided", []http.HandlerFunc{again}},
+				{"not paid under this check: a new", "failed", []http.HandlerFunc{late}},
+				{"not paid: action_mismatch", "", []http.HandlerFunc{refuses(409, "action_mismatch")}},
 			} {
-				checkPayments(t, script, want, answers)
+				t.Run(test.want, func(t *testing.T) {
+					t.Parallel()
+					checkPayments(t, script, test.want, test.outcome, test.answers)
+				})
 			}
 		})
 	}
@@ -98,14 +115,24 @@ func TestPaymentSamples(t *testing.T) {
 }
 
 // checkPayments runs a payment service that gets those answers to each redemption, the last one
-// again and again, and wants a line for each of its three payments.
-func checkPayments(t *testing.T, script, want string, answers []http.HandlerFunc) {
+// again and again, and wants a line for each of its three payments. The check has that outcome.
+func checkPayments(t *testing.T, script, want, outcome string, answers []http.HandlerFunc) {
 	t.Helper()
 	var mu sync.Mutex
 	asked := make(map[string]int) // redemptions by their idempotency keys
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/redeem") {
-			says(201, `{}`)(w, r)
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/outcome") && r.Method == http.MethodGet && outcome == "":
+			says(404, `{"error":{"code":"outcome_not_found","message":"m","request_id":"r"}}`)(w, r)
+			return
+		case strings.HasSuffix(r.URL.Path, "/outcome") && r.Method == http.MethodGet:
+			says(200, fmt.Sprintf(`{"check_id":"chk_1","status":%q}`, outcome))(w, r)
+			return
+		case strings.HasSuffix(r.URL.Path, "/outcome"):
+			says(201, `{"check_id":"chk_1","status":"executed"}`)(w, r)
+			return
+		case !strings.HasSuffix(r.URL.Path, "/redeem"): // behind a redirect
+			says(200, `{"check_id":"chk_1"}`)(w, r)
 			return
 		}
 		var body struct {

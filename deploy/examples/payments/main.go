@@ -63,11 +63,10 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	refused, told := errors.AsType[*client.Error](err)
 	switch {
-	case told && refused.Code == client.CodeCheckAlreadyRedeemed:
-		http.Error(w, "perhaps paid by an earlier request: "+refused.Message+". Look at the check's outcome, and make no other check",
-			http.StatusConflict)
+	case told && (refused.Code == client.CodeCheckAlreadyRedeemed || refused.Code == client.CodeCheckExpired):
+		http.Error(w, p.earlier(ctx, asked.CheckID, refused), http.StatusConflict)
 		return
-	case told && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests:
+	case told && refused.Code != "" && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests:
 		http.Error(w, "not paid: "+refused.Message, http.StatusConflict)
 		return
 	case err != nil:
@@ -80,6 +79,17 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		slog.Error("what was paid is not reported", "check_id", asked.CheckID, "reference", reference, "error", err)
 	}
 	fmt.Fprintln(w, reference) //nolint:errcheck // it is paid
+}
+
+// earlier says what is known of a check that an earlier request may have redeemed: one that is
+// too old, too.
+func (p *provider) earlier(ctx context.Context, checkID string, refused *client.Error) string {
+	o, err := p.gate.GetOutcome(ctx, checkID)
+	if err == nil && (o.Status == "failed" || o.Status == "voided") {
+		return "not paid under this check, which was reported as " + o.Status + ": a new attempt is a new check"
+	}
+	return "perhaps paid by an earlier request: " + refused.Message +
+		". Look at the check a minute later, and make no other one before its outcome is failed or voided"
 }
 
 // pay moves the money and returns its reference.

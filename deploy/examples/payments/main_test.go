@@ -106,16 +106,43 @@ func TestProvider(t *testing.T) {
 
 // TestProviderNotTold: what may be redeemed is not told as not paid, and nothing is paid.
 func TestProviderNotTold(t *testing.T) {
-	for status, want := range map[int]string{
-		500: "not known", 503: "not known", 429: "not known", 409: "perhaps paid", 403: "not paid",
+	refusal := func(code string) string {
+		return fmt.Sprintf(`{"error":{"code":%q,"message":"m","request_id":"r"}}`, code)
+	}
+	redemption := func(check string) string {
+		return fmt.Sprintf(`{"check_id":%q,"redemption_id":"rdm_1","action_hash":"h","action":{"action_type":"spend"}}`, check)
+	}
+	for _, test := range []struct {
+		status              int
+		body, outcome, want string
+	}{
+		{500, refusal("internal_error"), "", "it is not known"},
+		{503, refusal("unavailable"), "", "it is not known"},
+		{429, refusal("rate_limited"), "", "it is not known"},
+		{404, "<html>", "", "it is not known"},
+		{302, "", "", "it is not known"},
+		{200, redemption("chk_2"), "", "it is not known"},
+		{200, "{}", "", "it is not known"},
+		{409, refusal("check_already_redeemed"), "", "perhaps paid"},
+		{409, refusal("check_already_redeemed"), "executed", "perhaps paid"},
+		{409, refusal("check_already_redeemed"), "failed", "not paid under this check"},
+		{409, refusal("check_expired"), "", "perhaps paid"},
+		{409, refusal("check_expired"), "voided", "not paid under this check"},
+		{403, refusal("forbidden"), "", "not paid: "},
 	} {
-		gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(status)
-			code := "forbidden"
-			if status == http.StatusConflict {
-				code = "check_already_redeemed"
+		gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status, body := test.status, test.body
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/outcome") && test.outcome == "":
+				status, body = 404, refusal("outcome_not_found")
+			case strings.HasSuffix(r.URL.Path, "/outcome"):
+				status, body = 200, fmt.Sprintf(`{"check_id":"chk_1","status":%q,"release":"done"}`, test.outcome)
+			case !strings.HasSuffix(r.URL.Path, "/redeem"): // behind the redirect
+				status, body = 200, redemption("chk_1")
 			}
-			fmt.Fprintf(w, `{"error":{"code":%q,"message":"m","request_id":"r"}}`, code) //nolint:errcheck // it would be seen
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(status)
+			io.WriteString(w, body) //nolint:errcheck // it would be seen
 		}))
 		defer gate.Close()
 		c, err := client.New(client.Options{BaseURL: gate.URL, APIKey: "k", Attempts: 2})
@@ -124,9 +151,8 @@ func TestProviderNotTold(t *testing.T) {
 		}
 		p, w := &provider{gate: c, policy: "p"}, httptest.NewRecorder()
 		p.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"check_id":"chk_1","amount":1,"currency":"USD","to":"a"}`)))
-		final := strings.HasPrefix(w.Body.String(), "not paid")
-		if !strings.Contains(w.Body.String(), want) || final != (status == 403) || len(p.ledger) != 0 {
-			t.Errorf("%d: %d %s", status, w.Code, w.Body)
+		if !strings.HasPrefix(w.Body.String(), test.want) || len(p.ledger) != 0 {
+			t.Errorf("%+v: %d %s", test, w.Code, w.Body)
 		}
 	}
 }
