@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -192,4 +193,12 @@ func TestForgottenCheckIsNotRedeemed(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// S74: what is too old may have been redeemed in time, and nobody is sent for another check at once.
+func TestExpiredText(t *testing.T) {
+	text := (&hotpath.CheckExpiredError{Within: 10 * time.Minute}).Error()
+	if !strings.Contains(text, "10 minutes") || !strings.Contains(text, "may have been redeemed in time: look at the check a minute later") {
+		t.Error(text)
+	}
 }
