@@ -158,7 +158,7 @@ func TestFailureRecordedTooLate(t *testing.T) {
 	f.with(func() {
 		f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/outcome"), false }
 	})
-	wants(t, s, "ch_1", 1, stateError, "counts as not carried out")
+	wants(t, s, "ch_1", 1, stateInDoubt, "chk_1")
 	f.with(func() { f.broken = nil })
 	time.Sleep(1500 * time.Millisecond)
 	f.with(func() {
