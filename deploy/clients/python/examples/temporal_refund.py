@@ -19,7 +19,7 @@ with workflow.unsafe.imports_passed_through():
     import spendgate
 
 #: What another attempt does not change. NoDecision, NoAnswer, Running and Unanswered are retried.
-FINAL = ["Blocked", "Denied", "ApprovalExpired", "AlreadyReported", "RedemptionRequired", "InDoubt", "KeyReused", "APIError"]
+FINAL = ["Blocked", "Denied", "ApprovalExpired", "AlreadyReported", "RedemptionRequired", "InDoubt", "KeyReused", "BadKey", "APIError"]
 
 gate = spendgate.Spendgate(
     os.environ["SPENDGATE_API_URL"], os.environ["SPENDGATE_API_KEY"],

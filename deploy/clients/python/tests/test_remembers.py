@@ -22,7 +22,7 @@ from test_guard import ACTION, MEMBERS, REPLAY, gate
 from test_mistakes import READ
 
 import spendgate
-from spendgate import AsyncSpendgate, MemoryJournal, Spendgate, SQLiteJournal
+from spendgate import AsyncSpendgate, Entry, MemoryJournal, Spendgate, SQLiteJournal
 from spendgate.tools import explain
 
 NEW: dict[str, Any] = {**ALLOW, "change": {"check_id": "chk_2"}}
@@ -254,3 +254,157 @@ def test_a_journal_that_does_not_take_what_was_told() -> None:
     with pytest.raises(spendgate.AlreadyExecuted), client.check(**ACTION):
         raise AssertionError("it ran")
     assert server.close() == []
+
+
+@pytest.mark.parametrize("async_", [False, True])
+@pytest.mark.parametrize("member", ["key", "counterparty"])
+def test_an_action_that_is_another_each_time_is_not_asked_for(member: str, async_: bool, tmp_path: pathlib.Path) -> None:
+    """It would be voided, and its key be over, each time."""
+    members: dict[str, Any] = {"key": "order-{order}", "counterparty": "c", member: lambda order: f"{order}-{uuid.uuid4()}"}
+    server = Server([])
+    kind: Any = AsyncSpendgate if async_ else Spendgate
+    client = kind(server.url, "key", journal=tmp_path / "j", redeem=False, agent_id="a", policy_id="p")
+    guarding = client.guard("refund", amount="1", currency="USD", **members)
+
+    def pay(order: str) -> None:
+        raise AssertionError("it ran")
+
+    async def pay_soon(order: str) -> None:
+        raise AssertionError("it ran")
+
+    with pytest.raises(TypeError, match="same twice"):
+        if async_:
+            asyncio.run(guarding(pay_soon)("1"))
+        else:
+            guarding(pay)("1")
+    assert server.close() == []
+
+
+@pytest.mark.parametrize("async_", [False, True])
+@pytest.mark.parametrize("redeem", [False, True])
+def test_a_function_of_the_action_that_fails_later(redeem: bool, async_: bool, tmp_path: pathlib.Path) -> None:
+    """That is no change of the action: the next call goes on."""
+    redeemed = [{"expect": {"method": "POST", "path": "/v1/checks/chk_1/redeem"}, "body": "redemption"}] if redeem else []
+    server = Server([ALLOW, *redeemed, REPLAY, *redeemed, REPORT])
+    fails: list[bool] = []
+    server.then = lambda: fails.append(True)
+    kind: Any = AsyncSpendgate if async_ else Spendgate
+    client = kind(server.url, "key", journal=tmp_path / "j", redeem=redeem, agent_id="a", policy_id="p")
+
+    def customer(order: str) -> str:
+        if fails:
+            raise ConnectionError("no customer now")
+        return "c"
+
+    guarding = client.guard("refund", key="{order}", amount="1", currency="USD", counterparty=customer, reference=str)
+
+    def pay(order: str) -> str:
+        return "psp-1"
+
+    async def pay_soon(order: str) -> str:
+        return "psp-1"
+
+    def call() -> Any:
+        return asyncio.run(guarding(pay_soon)("1")) if async_ else guarding(pay)("1")
+
+    with pytest.raises(ConnectionError, match="no customer now"):
+        call()
+    server.then = lambda: None
+    fails.clear()
+    assert call() == "psp-1" and server.close() == []
+
+
+def test_a_function_that_fails_before_its_action_is_repeated(tmp_path: pathlib.Path) -> None:
+    server = Server([ALLOW, READ])
+    client = gate(server, tmp_path, agent_id="a", policy_id="p")
+    fails: list[bool] = []
+
+    def customer(order: str) -> str:
+        if fails:
+            raise ConnectionError("no customer now")
+        return "c"
+
+    @client.guard("refund", key="{order}", amount="1", currency="USD", counterparty=customer, provider_key=True)
+    def pay(order: str, *, check_id: str = "") -> None:
+        server.then = lambda: fails.append(True)
+        raise RuntimeError("lost")
+
+    with pytest.raises(spendgate.InDoubt, match="raised RuntimeError"):
+        pay("1")
+    with pytest.raises(spendgate.InDoubt, match="has begun before") as doubt:
+        pay("1")
+    assert isinstance(doubt.value.__cause__, ConnectionError)
+    assert doubt.value.check_id == "chk_1" and server.close() == []
+
+
+def test_no_new_attempt_is_proposed_while_the_service_cannot_say(tmp_path: pathlib.Path) -> None:
+    failed = {**REPORT, "expect": {**REPORT["expect"], "body": {"status": "failed"}}}
+    executed = {**READ, "headers": [["Outcome", "executed"]]}
+    lost = [{**of, **OUT_OF_ORDER} for of in (ALLOW, READ)]
+    still = {**READ, "headers": [["Outcome", "failed"]]}
+    server = Server([ALLOW, failed, lost[0], REPLAY, lost[1], REPLAY, still, REPLAY, executed, REPLAY])
+    kinds: list[tuple[type[spendgate.SpendgateError], bool]] = [
+        (spendgate.AlreadyReported, False), (spendgate.AlreadyReported, False),
+        (spendgate.AlreadyReported, True), (spendgate.AlreadyExecuted, True), (spendgate.AlreadyExecuted, True),
+    ]
+    with gate(server, tmp_path).check(**ACTION) as c:
+        c.failed()
+    for kind, new in kinds:
+        with pytest.raises(kind) as over, gate(server, tmp_path, attempts=1).check(**ACTION):
+            raise AssertionError("it ran")
+        assert type(over.value) is kind and ("another idempotency_key" in str(over.value)) == new, over.value
+    assert server.close() == []
+
+
+@pytest.mark.parametrize("value", ["jean.null@example.com", "null", "NaN", datetime.time(1, 2), datetime.datetime(2026, 1, 2)])
+def test_legitimate_keys(value: Any, tmp_path: pathlib.Path) -> None:
+    server = Server([ALLOW, REPORT] * 2)
+    client = gate(server, tmp_path, agent_id="a", policy_id="p")
+
+    def pay(order: Any) -> str:
+        return "psp-1"
+
+    for key in ("refund-{order}", lambda order: f"refund-{order}-7"):
+        assert client.guard("refund", key=key, amount="1", currency="USD", counterparty="c", reference=str)(pay)(value) == "psp-1"
+    assert server.close() == []
+
+
+def test_a_field_that_is_made_text_on_purpose(tmp_path: pathlib.Path) -> None:
+    server = Server([ALLOW, REPORT])
+    client = gate(server, tmp_path, agent_id="a", policy_id="p")
+
+    @client.guard("refund", key="refund-{order!s}", amount="1", currency="USD", counterparty="c", reference=str)
+    def pay(order: Any) -> str:
+        return "psp-1"
+
+    assert pay(1.5) == "psp-1" and server.close() == []
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("{order}", "null"), ("{order}", None), ("r-{order}", True), ("r-{order}", None), ("r-{order!s}", Order()),
+    (lambda order: f"r-{order}", None), (lambda order: "undefined", ""), (lambda order: f"r:{order}", float("nan")),
+])
+def test_keys_of_nothing(key: Any, value: Any, tmp_path: pathlib.Path) -> None:
+    """A model is told, and what the journal has is carried on."""
+    client = gate(None, tmp_path, agent_id="a", policy_id="p")
+
+    def pay(order: Any) -> None:
+        raise AssertionError("it ran")
+
+    with pytest.raises(spendgate.BadKey, match="names no action|of the key is a") as bad:
+        client.guard("refund", key=key, amount="1", currency="USD", counterparty="c")(pay)(value)
+    assert isinstance(bad.value, spendgate.SpendgateError) and isinstance(bad.value, TypeError)
+    assert explain(bad.value).startswith("Not carried out. ")
+
+
+def test_a_bad_key_that_the_journal_has(tmp_path: pathlib.Path) -> None:
+    journal = SQLiteJournal(tmp_path / "j")
+    journal.add(Entry("r-True", "h"))
+    client = gate(None, tmp_path, agent_id="a", policy_id="p")
+
+    @client.guard("refund", key="r-{order}", amount="1", currency="USD", counterparty="c")
+    def pay(order: Any) -> None:
+        raise AssertionError("it ran")
+
+    with pytest.raises(spendgate.KeyReused):
+        pay(True)

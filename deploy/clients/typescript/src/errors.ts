@@ -142,15 +142,17 @@ export class AlreadyExecuted extends NotCarriedOut {
   }
 }
 
+const another = " A new attempt is a new check, with another idempotency key.";
+const newAttempt: Record<string, string> = { failed: another, voided: another };
+
 /** An attempt under this key is over: it failed, was voided, or something was reported that this program does not know. */
 export class AlreadyReported extends NotCarriedOut {
   constructor(
     readonly checkId: string,
     readonly status: string,
+    next = newAttempt[status] ?? "",
   ) {
-    super(
-      `Do not carry it out under ${checkId}: its outcome is ${status}. A new attempt is a new check, with another idempotency key.`,
-    );
+    super(`Do not carry it out under ${checkId}: its outcome is ${status}.${next}`);
   }
 }
 
@@ -192,6 +194,16 @@ export class Unanswered extends InDoubt {
 export class Running extends InDoubt {
   constructor(idempotencyKey: string) {
     super(idempotencyKey, "", "", undefined, "It is being carried out now: call again when that has ended; report nothing.");
+  }
+}
+
+/** The idempotency key names no action, as the text of an object or of nothing. Nothing was asked. */
+export class BadKey extends NotCarriedOut {
+  constructor(readonly idempotencyKey: unknown) {
+    super(
+      `${JSON.stringify(idempotencyKey)} names no action: what is guarded needs an idempotency key of its own, such as the number of an order, ` +
+        "and not the text of an object, or of nothing",
+    );
   }
 }
 

@@ -6,6 +6,7 @@ import {
   AlreadyReported,
   ApprovalExpired,
   ApprovalPending,
+  BadKey,
   Blocked,
   Denied,
   InDoubt,
@@ -86,8 +87,8 @@ export class Gate {
     if (this.#running.has(key)) throw new Running(key);
     this.#running.add(key);
     try {
-      const asked = await this.#begin(meant.action, await this.#ask(meant, options), options);
-      if (!meant.isSame()) return await this.#refuse(asked); // nothing is awaited from here to the body
+      const asked = await this.#begin(meant, await this.#ask(meant, options), options);
+      if (!this.#isSame(meant, asked)) return await this.#refuse(asked); // nothing is awaited from here to the body
       return await this.#carryOut(asked, body, options);
     } finally {
       this.#running.delete(key);
@@ -109,7 +110,7 @@ export class Gate {
 
   /** ask returns the permit for an action, or throws why there is none. Nothing is begun yet, and no replay doubted. */
   async #ask(
-    { action, text }: Meant,
+    { action, text, isNameless }: Meant,
     { providerKey = false, providerKeyHours = 24, wait = 0 }: CarryOptions<never>,
   ): Promise<Asked> {
     const key = action.idempotency_key;
@@ -117,13 +118,14 @@ export class Gate {
     const actionHash = await hash(text);
     let lines = await this.#journal.read(key);
     if (!lines.asked) {
+      if (isNameless) throw new BadKey(key); // what was taken before is carried on
       await this.#journal.add(key, "asked", { key, action: actionHash, seed: newIdempotencyKey() });
       lines = await this.#journal.read(key);
     }
     if (lines.asked?.action !== actionHash) throw new KeyReused(key);
     if (lines.ended || lines.closed) {
       await this.#reportEnd(lines);
-      throw over(lines);
+      throw await this.#over(lines);
     }
     const before = lines.began ?? lines.doubted;
     if (before) return this.#again(key, before, lines.began && providerKey ? providerKeyHours : 0);
@@ -148,6 +150,16 @@ export class Gate {
     if (!(age < hours * 3_600_000) || result.decision !== "allow")
       throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
     return { check_id: checkId, idempotency_key: key, begun: true, since: began.at, isAllowed: false };
+  }
+
+  /** over is what became of a key whose end is written down. That nothing was moved, people may have corrected since. */
+  async #over(lines: Lines): Promise<NotCarriedOut> {
+    const known = over(lines);
+    if (!(known instanceof AlreadyReported)) return known;
+    const result = await this.#client.getCheck(known.checkId).catch(() => undefined);
+    if (result) return result.outcome ? reported(result) : known;
+    const later = " That may have been corrected since, and the service cannot say now: call again when it answers.";
+    return new AlreadyReported(known.checkId, known.status, later);
   }
 
   /** record is what the service knows of a check that may have been carried out. It throws what became of that, or that nobody can tell. */
@@ -205,15 +217,21 @@ export class Gate {
   }
 
   /** begin takes the permit: after it the body runs, here and nowhere else. */
-  async #begin(action: Action, asked: Asked, options: CarryOptions<never>): Promise<Asked> {
+  async #begin(meant: Meant, asked: Asked, options: CarryOptions<never>): Promise<Asked> {
     const { check_id, idempotency_key: key, doubt } = asked;
     if (asked.begun) return asked;
     if (doubt !== undefined) {
       await this.#journal.add(key, "doubted", { key, check_id });
       throw new InDoubt(key, check_id, doubt);
     }
-    const since = this.#redeem ? await this.#redeemOnce(action, asked, options) : asked.since;
+    const since = this.#redeem ? await this.#redeemOnce(meant.action, asked, options) : asked.since;
     await this.#unlessTold(asked);
+    try {
+      this.#isSame(meant, { ...asked, since });
+    } catch (problem) {
+      if (asked.isAllowed) await this.#journal.add(key, "allowed", { key, check_id }); // the next call goes on
+      throw problem;
+    }
     if (!(await this.#journal.add(key, "began", { key, check_id, at: since ?? now() })))
       throw new InDoubt(key, check_id, "another process has begun it");
     return { ...asked, since };
@@ -228,7 +246,7 @@ export class Gate {
       const note = `the action is that of ${told.check_id}`;
       await this.#client.reportOutcome(check_id, { status: "voided", note }).catch(() => undefined);
     }
-    throw lines.closed ? over(lines) : new InDoubt(key, told.check_id ?? "", "another process doubts it");
+    throw lines.closed ? await this.#over(lines) : new InDoubt(key, told.check_id ?? "", "another process doubts it");
   }
 
   /** redeemOnce redeems a check. When somebody else did, and the body is repeated, it returns since when that may have run. */
@@ -258,10 +276,20 @@ export class Gate {
     }
   }
 
+  /** isSame reports whether the action is the one that was allowed. It throws what the plan's functions throw, which is no change. */
+  #isSame(meant: Meant, { check_id, idempotency_key: key, since }: Asked): boolean {
+    try {
+      return meant.isSame();
+    } catch (problem) {
+      throw since === undefined ? problem : new InDoubt(key, check_id, changed, problem);
+    }
+  }
+
   /** refuse throws that the body does not run: its action is another one now than the one that was allowed. The check is given back. */
   async #refuse({ check_id, idempotency_key: key, since }: Asked): Promise<never> {
+    if (since !== undefined) throw new InDoubt(key, check_id, changed);
     const why = `the action changed after it was allowed under ${check_id}: it was not carried out`;
-    if (since === undefined) await this.#end(key, check_id, { status: "voided", note: why }); // else it may have run before
+    await this.#end(key, check_id, { status: "voided", note: why });
     throw new KeyReused(key, why);
   }
 
@@ -360,6 +388,8 @@ export class Gate {
 
 /** What is escalated more often than so under one key waits for a person to look. */
 const mostApprovals = 10;
+
+const changed = "it has begun before, and its action changed since";
 
 const now = () => new Date().toISOString();
 

@@ -1,3 +1,4 @@
+import { BadKey } from "./errors.js";
 import type { GuardedAction } from "./guard-types.js";
 import { canonical } from "./hash.js";
 import type { Action } from "./types.js";
@@ -6,31 +7,28 @@ import type { Action } from "./types.js";
 export interface Meant {
   action: Action & { idempotency_key: string };
   text: string;
-  /** Whether they make the same action now. */
+  /** Whether its idempotency key is the text of an object, or of nothing. */
+  isNameless: boolean;
+  /** Whether they make the same action now. It throws what the plan's functions throw. */
   isSame(): boolean;
 }
 
-/** What an object, or nothing, leaves in a text. */
-const noName = /\[object \w+\]| at 0x[0-9a-fA-F]+>|\b(None|undefined|null|NaN)\b/;
+/** What an object leaves in a text, and what nothing does, as the whole or at its end. */
+const noName = /\[object \w+\]| at 0x[0-9a-fA-F]+>|(^|[^\p{L}\p{N}])(None|undefined|null|NaN)$/u;
 
 export function meaning(defaults: Partial<Action>, make: () => GuardedAction): Meant {
   const whole = () => {
     const action = { ...defaults, ...make() } as Action & { idempotency_key: string };
     const key = action.idempotency_key;
-    if (typeof key !== "string" || !key.trim() || noName.test(key)) {
-      const needs = "what is guarded needs an idempotency key of its own, such as the number of an order, and not the text of an object";
-      throw new TypeError(`${JSON.stringify(key)} names no action: ${needs}`);
-    }
+    if (typeof key !== "string" || !key.trim()) throw new BadKey(key);
     return { action, text: canonical(action) };
   };
   const first = whole();
   const isSame = () => {
-    try {
-      const { action, text } = whole();
-      return action.idempotency_key === first.action.idempotency_key && text === first.text;
-    } catch {
-      return false; // they make none any more
-    }
+    const { action, text } = whole();
+    return action.idempotency_key === first.action.idempotency_key && text === first.text;
   };
-  return { ...first, isSame };
+  if (!isSame())
+    throw new TypeError("the plan's functions give not the same twice, as with new Date() or randomUUID(): make such a value before the call");
+  return { ...first, isNameless: noName.test(first.action.idempotency_key), isSame };
 }

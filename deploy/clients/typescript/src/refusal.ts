@@ -3,6 +3,7 @@ import {
   AlreadyReported,
   ApprovalExpired,
   ApprovalPending,
+  BadKey,
   Blocked,
   Denied,
   InDoubt,
@@ -22,6 +23,7 @@ export interface Refusal {
 const states: [new (...args: never[]) => SpendgateError, Refusal["state"]][] = [
   [Blocked, "refused"],
   [KeyReused, "refused"],
+  [BadKey, "refused"],
   [AlreadyReported, "refused"],
   [ApprovalPending, "pending"],
   [ApprovalExpired, "expired"],

@@ -5,7 +5,9 @@ import { it } from "node:test";
 
 import {
   AlreadyExecuted,
+  AlreadyReported,
   APIError,
+  BadKey,
   Gate,
   type GuardedAction,
   InDoubt,
@@ -96,7 +98,7 @@ it("the text of an object, or of nothing, is no key", async () => {
   const refund = gate.guard<unknown, unknown>({ ...(common as object), key: (order) => `refund-${order as string}` }, never);
   for (const order of [{}, undefined, null, NaN, Promise.resolve(), [{}]])
     await assert.rejects(refund(order), /names no action/);
-  await assert.rejects(gate.pending({ ...action(), idempotency_key: `${{}}` }), /names no action/);
+  assert.equal(await gate.pending({ ...action(), idempotency_key: `${{}}` }), undefined); // the call says why
   await assert.rejects(gate.check({ ...action(), idempotency_key: 5 as unknown as string }, never), /names no action/);
   assert.deepEqual(sent, []);
 });
@@ -166,4 +168,85 @@ it("a journal of files stays where it was made", async () => {
   } finally {
     process.chdir(before);
   }
+});
+
+it("an action that is another one each time is not asked for", async () => {
+  const { client, sent } = serving([]);
+  const gate = new Gate({ client, journal: memoryJournal(), redeem: false });
+  for (const member of ["key", "counterparty"]) {
+    const plan = { ...(common as object), key: () => "order-1", [member]: () => crypto.randomUUID() };
+    await assert.rejects(gate.guard<unknown, unknown>(plan, never)({}), /same twice/);
+  }
+  assert.deepEqual(sent, []);
+});
+
+it("a function of the plan that fails later is no change: the next call goes on", async () => {
+  const redemption = { body: bodies["redemption"] };
+  for (const redeem of [false, true]) {
+    let fails = false;
+    const last = redeem ? [redemption] : [];
+    const answers = [allow(), ...last, allow("chk_1", { "Idempotent-Replayed": "true" }), ...last, outcome];
+    const { client, sent } = serving(answers, () => (fails = sent.length <= last.length + 1));
+    const gate = new Gate({ client, journal: memoryJournal(), redeem });
+    const counterparty = () => {
+      if (fails) throw new Error("no customer now");
+      return "c";
+    };
+    const refund = gate.guard<unknown, string>({ ...(common as object), key: () => "order-1", counterparty }, () => "psp-1");
+    await assert.rejects(refund({}), /^Error: no customer now/);
+    fails = false;
+    assert.equal(await refund({}), "psp-1");
+    assert.equal(sent.length, answers.length);
+  }
+});
+
+it("a function of the plan that fails before its action is repeated leaves it in doubt", async () => {
+  let fails = false;
+  const { client, sent } = serving([allow(), allow()], () => (fails = sent.length === 2));
+  const gate = new Gate({ client, journal: memoryJournal(), redeem: false });
+  const counterparty = () => {
+    if (fails) throw new Error("no customer now");
+    return "c";
+  };
+  const lost = () => {
+    throw new Error("lost");
+  };
+  const refund = gate.guard<unknown, never>({ ...(common as object), key: () => "order-1", counterparty }, lost, { providerKey: true });
+  await assert.rejects(refund({}), InDoubt);
+  await assert.rejects(refund({}), (problem) => problem instanceof InDoubt && /begun before/.test(problem.message));
+  assert.equal(sent.length, 2);
+});
+
+it("no new attempt is proposed while the service cannot say whether a failure was corrected", async () => {
+  const said = (status: string) => allow("chk_1", { Outcome: status });
+  const { client } = serving([said("failed"), failed, said("failed"), said("executed"), said("nonsense")]);
+  const gate = new Gate({ client, journal: memoryJournal(), redeem: false });
+  const seen = async (error: new (...args: never[]) => Error, isNew: boolean) =>
+    assert.rejects(gate.check(action(), never), (problem: unknown) => {
+      assert.ok(problem instanceof error, String(problem));
+      assert.equal(/nother idempotency key/.test(problem.message), isNew, problem.message);
+      return true;
+    });
+  await seen(AlreadyReported, true);
+  await seen(AlreadyReported, false);
+  await seen(AlreadyReported, true);
+  await seen(AlreadyExecuted, true);
+  await seen(AlreadyReported, false);
+});
+
+it("a key with a word such as null is one, and one that ends in it is none unless the journal has it", async () => {
+  for (const key of ["refund-jean.null@example.com-7", "undefined-7", "refund-Null", "nonnull"]) {
+    const { client } = serving([allow(), outcome]);
+    const gate = new Gate({ client, journal: memoryJournal(), redeem: false });
+    assert.equal(await gate.check({ ...action(), idempotency_key: key }, () => 1), 1, key);
+  }
+  const { client, sent } = serving([]);
+  const journal = memoryJournal();
+  const gate = new Gate({ client, journal, redeem: false });
+  for (const key of ["null", "order-undefined", "order:NaN", "order_None", "order-null"])
+    await assert.rejects(gate.check({ ...action(), idempotency_key: key }, never), BadKey);
+  await assert.doesNotReject(orRefusal(gate.check({ ...action(), idempotency_key: "order-null" }, never)));
+  await journal.add("order-null", "asked", { key: "order-null", action: "other" });
+  await assert.rejects(gate.check({ ...action(), idempotency_key: "order-null" }, never), KeyReused);
+  assert.deepEqual(sent, []);
 });

@@ -8,6 +8,7 @@ from .errors import (
     APIError,
     ApprovalExpired,
     ApprovalPending,
+    BadKey,
     BadSignature,
     Blocked,
     Denied,
@@ -50,7 +51,7 @@ from .webhooks import verify_webhook
 
 __all__ = [
     "APIError", "AlreadyExecuted", "AlreadyReported", "Approval", "ApprovalExpired", "ApprovalPending",
-    "AsyncListing", "AsyncSpendgate", "Backtest", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord",
+    "AsyncListing", "AsyncSpendgate", "Backtest", "BadKey", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord",
     "Checked", "Delivery", "Denied", "Entry", "Event", "Flip", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
     "MemoryJournal", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page", "RedemptionRequired",
     "Permit", "Policy", "Redemption", "Result", "Running", "SQLiteJournal", "Session", "Simulation", "Spendgate", "SpendgateError",

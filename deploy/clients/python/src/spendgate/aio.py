@@ -109,15 +109,19 @@ def _guarding(
             async def call(*args: Any, **kwargs: Any) -> Any:
                 bound = guarded.bind(args, kwargs)
                 permit = await self._run(guard.begin(self, guarded.intent(bound, self)))
-                if guarded.changed(bound, self, permit):
-                    await self._run(guard.refuse(self, permit))
+                try:
+                    problem, changed = None, guarded.changed(bound, self, permit)
+                except Exception as error:
+                    problem, changed = error, True
+                if changed:
+                    await self._run(guard.refuse(self, permit, guarded.terms, problem))
                 try:
                     returned = await guarded.call(bound, permit.check_id)
                 except BaseException as error:
                     await self._run(guard.end(self, permit, error, guarded.terms))
                     raise
-                if problem := unfinished(returned):
-                    await self._run(guard.end(self, permit, problem, guarded.strict))
+                if later := unfinished(returned):
+                    await self._run(guard.end(self, permit, later, guarded.strict))
                 guarded.note(permit, returned)
                 await self._run(guard.end(self, permit, None, guarded.terms))
                 return returned

@@ -90,6 +90,16 @@ class KeyReused(SpendgateError, ValueError):
     """An idempotency key that the journal has for another action, or whose action changed after it was allowed."""
 
 
+class BadKey(SpendgateError, TypeError):
+    """An idempotency key that names no action, as of the text of an object or of nothing. Nothing was asked."""
+
+    def __init__(self, key: str, why: str = "") -> None:
+        super().__init__(
+            f"{key[:80]!r} names no action: {f'{why}, and ' if why else ''}what is guarded has an idempotency key that belongs to it, such as "
+            "the number of an order, and not the text of an object, which is another one each time, or of nothing"
+        )
+
+
 class NotCarriedOut(SpendgateError):
     """The guard did not run the body. next_step says what to do."""
 
@@ -138,12 +148,12 @@ class ApprovalExpired(Denied):
 
 
 class AlreadyReported(SpendgateError):
-    """The check is over: outcome says how. Another attempt is another check, with another idempotency key."""
+    """The check is over: outcome says how, and next_step whether another attempt may be made, with another idempotency key."""
 
-    def __init__(self, check_id: str, outcome: CheckOutcome, reference: str = "") -> None:
-        super().__init__(f"{check_id} is over: {outcome.status}. {outcome.next_step}")
+    def __init__(self, check_id: str, outcome: CheckOutcome, reference: str = "", next_step: str = "") -> None:
         self.check_id, self.outcome, self.reference = check_id, outcome, reference
-        self.next_step = outcome.next_step
+        self.next_step = next_step or outcome.next_step
+        super().__init__(f"{check_id} is over: {outcome.status}. {self.next_step}")
 
 
 class AlreadyExecuted(AlreadyReported):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 from . import api
 from .admin import self_key
@@ -22,6 +22,7 @@ from .errors import (
     APIError,
     ApprovalExpired,
     ApprovalPending,
+    BadKey,
     Blocked,
     Denied,
     InDoubt,
@@ -37,7 +38,9 @@ from .send import Settings, Steps, local
 from .types import CheckOutcome, Key, Result
 
 MOST_ESCALATIONS = 10  # under one key; more wait for a person to look
-NO_NAME = re.compile(r" at 0x[0-9a-fA-F]+>|\[object \w+\]|\b(None|undefined|null|NaN)\b")  # what an object, or nothing, leaves in a text
+OBJECT = re.compile(r" at 0x[0-9a-fA-F]+>|\[object \w+\]")  # what an object leaves in a text
+NOTHING = re.compile(r"(.*[\W_])?(None|undefined|null|NaN|nan)", re.DOTALL)  # and what nothing does, as the whole or at its end
+LATER = "Do not carry the action out. That may have been corrected since, and the service cannot say now: call again when it answers."
 
 
 class Gate(Settings):
@@ -78,17 +81,27 @@ def journal_of(gate: Gate) -> Steps[Journal]:
     return gate.memory
 
 
-def note(journal: Journal, action: api.Action) -> Steps[Entry]:
-    """Returns the journal's entry of the action's key."""
-    if not action.key.strip() or NO_NAME.search(action.key):
-        raise TypeError(
-            f"{action.key[:80]!r} names no action: what is guarded has an idempotency key that belongs to it, such as the number of an "
-            "order, and not the text of an object, which is another one each time"
-        )
+def note(journal: Journal, intent: Intent) -> Steps[Entry]:
+    """Returns the journal's entry of the action's key. One that was taken before is carried on, whatever it is called."""
+    action = intent.action
+    if names_nothing(intent) and not (yield from local(lambda: has(journal, action.key))):
+        raise BadKey(action.key, intent.bad_field or "")
     entry = yield from local(lambda: journal.add(Entry(action.key, digest(action))))
     if entry.action != digest(action):
         raise KeyReused(f"{action.key!r} is the idempotency key of another action")
     return entry
+
+
+def names_nothing(intent: Intent) -> bool:
+    key = intent.action.key
+    nothing = NOTHING.fullmatch(key)
+    if not key.strip() or intent.bad_field or OBJECT.search(key):
+        return True
+    return nothing is not None and (intent.bad_field is None or not nothing[1])
+
+
+def has(journal: Journal, key: str) -> bool:
+    return any(journal.move(key, state, state=state) for state in get_args(State))
 
 
 def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
@@ -96,14 +109,14 @@ def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
     journal = gate.journal if intent.action.key.strip() else None
     if journal is None:
         return Asked(intent, (yield from api.check_once(gate, intent.action)))
-    entry = yield from note(journal, intent.action)
+    entry = yield from note(journal, intent)
     try:
         result = yield from api.check_once(gate, intent.action, entry.redemption)
     except SpendgateError as error:
         if entry.state == "asked":
             raise
         # No answer to this check says nothing of what was carried out, or may have been.
-        raise (ended(entry) if entry.status else Unanswered(entry.key, entry.check_id, error)) from error
+        raise (ended(entry, LATER) if entry.status else Unanswered(entry.key, entry.check_id, error)) from error
     if result.first and result.allowed:  # so that a later replay of it is known
         yield from after(journal, intent.action.key, "asked", check_id=result.check_id)
     return Asked(intent, result)
@@ -133,7 +146,7 @@ def _claimed(gate: Gate, key: str, steps: Steps[Permit]) -> Steps[Permit]:
 
 def _begin(gate: Gate, intent: Intent) -> Steps[Permit]:
     journal = yield from journal_of(gate)
-    entry = yield from note(journal, intent.action)
+    entry = yield from note(journal, intent)
     if entry.state != "asked":
         return (yield from prior(gate, journal, entry, intent.terms))
     result = yield from api.check_once(gate, intent.action, entry.redemption)
@@ -142,7 +155,7 @@ def _begin(gate: Gate, intent: Intent) -> Steps[Permit]:
 
 def _enter(gate: Gate, asked: Asked) -> Steps[Permit]:
     journal = yield from journal_of(gate)
-    entry = yield from note(journal, asked.intent.action)
+    entry = yield from note(journal, asked.intent)
     if entry.state == "asked" or (entry.state == "doubted" and _is_first(asked.result, entry)):
         return (yield from _decide(gate, journal, entry, asked))
     yield from _void(gate, asked.result, entry)
@@ -238,7 +251,7 @@ def approved(gate: Gate, asked: Asked, nonce: str) -> Steps[Asked]:
     if found.status in ("approved", "used"):
         again = intent.action.but(approval_id=result.approval_id)
         used = yield from api.check_once(gate, again, nonce)
-        return Asked(Intent(again, intent.terms), used)
+        return Asked(replace(intent, action=again), used)
     raise {"denied": Denied, "expired": ApprovalExpired}.get(found.status, ApprovalPending)(result)
 
 
@@ -246,8 +259,9 @@ def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Per
     """Decides about a key of which the journal says that its body has begun, or may have."""
     if entry.state == "ended":
         yield from report(gate, journal, entry)
+        entry = yield from local(lambda: journal.add(entry))
     if entry.state not in ("begun", "doubted"):
-        raise ended(entry)
+        raise (yield from told(gate, journal, entry))
     repeats = entry.state == "begun" and terms.repeats(time.time() - entry.at)
     return (yield from again(gate, journal, entry, terms, repeats))
 
@@ -276,23 +290,50 @@ def recorded(gate: Gate, check_id: str) -> Steps[Result | None]:
         return None  # it is archived, or not for this key to read
 
 
-def over(check_id: str, outcome: CheckOutcome, reference: str = "") -> AlreadyReported:
-    return (AlreadyExecuted if outcome.status == "executed" else AlreadyReported)(check_id, outcome, reference)
+def over(check_id: str, outcome: CheckOutcome, reference: str = "", next_step: str = "") -> AlreadyReported:
+    if outcome.status == "executed":
+        return AlreadyExecuted(check_id, outcome, reference)
+    return AlreadyReported(check_id, outcome, reference, next_step)
 
 
-def ended(entry: Entry) -> AlreadyReported:
-    return over(entry.check_id, CheckOutcome(entry.status), entry.reference)
+def ended(entry: Entry, next_step: str = "") -> AlreadyReported:
+    return over(entry.check_id, CheckOutcome(entry.status), entry.reference, next_step)
 
 
-def refuse(gate: Gate, permit: Permit) -> Steps[None]:
-    """Raises that the body does not run: its action is another one now than the one that was allowed. The check is given back."""
-    problem = KeyReused(f"the action of {permit._key!r} changed after it was allowed under {permit.check_id}: it was not carried out")
+def told(gate: Gate, journal: Journal, entry: Entry) -> Steps[AlreadyReported]:
+    """What became of an action that is over. That nothing was moved, people may have corrected since."""
+    if entry.status == "executed":
+        return ended(entry)
+    try:
+        found = yield from recorded(gate, entry.check_id)
+    except SpendgateError:
+        found = None
+    if found is None:
+        return ended(entry, LATER)
+    if found.outcome is None:
+        return ended(entry)
+    yield from reported(journal, entry, found.outcome)
+    return over(entry.check_id, found.outcome)
+
+
+def refuse(gate: Gate, permit: Permit, terms: Terms, error: Exception | None = None) -> Steps[None]:
+    """Raises why the body does not run: its action is another one now than the one that was allowed, or its functions raised error.
+
+    The check of another action is given back. An error changes nothing: the next call goes on.
+    """
     if permit.repeated:  # it may have run before
         gate.process().release(permit._key, permit._claim)
-    else:
+        raise InDoubt(permit._key, permit.check_id, "it has begun before, and its action changed since") from error
+    if error is None:
         permit.end = {"status": "voided", "note": f"the action changed after {permit.check_id}"}
         yield from end(gate, permit, None, Terms())
-    raise problem
+        raise KeyReused(f"the action of {permit._key!r} changed after it was allowed under {permit.check_id}: it was not carried out")
+    try:
+        if not terms.provider_key:  # else another process may repeat it already, and the next call does
+            yield from after((yield from journal_of(gate)), permit._key, "begun", state="asked", check_id=permit.check_id)
+    finally:
+        gate.process().release(permit._key, permit._claim)
+    raise error
 
 
 def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:

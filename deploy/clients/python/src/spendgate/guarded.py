@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from enum import Enum
+from numbers import Integral
 from typing import Any, Union
 from uuid import UUID
 
@@ -59,13 +60,21 @@ class Guarded:
         return bound
 
     def intent(self, bound: inspect.BoundArguments, gate: Any) -> Intent:
+        """Refuses an action that would be another one when it is looked at again, before anything is asked."""
+        intent, again = self._intent(bound, gate), self._intent(bound, gate)
+        if _meaning(intent) != _meaning(again):
+            raise TypeError("the functions of the action give not the same twice, as with now() or uuid4(): make such a value before the call")
+        return intent
+
+    def _intent(self, bound: inspect.BoundArguments, gate: Any) -> Intent:
         arguments = {name: value for name, value in bound.arguments.items() if name != "check_id"}
-        members = {name: self._value(name, member, arguments) for name, member in self.members.items()}
+        naming = Naming()
+        members = {name: self._value(name, member, arguments, naming) for name, member in self.members.items()}
         for name in ("agent_id", "policy_id"):
             members[name] = members[name] or getattr(gate, name)
-        return Intent(api.action(**members), self.terms)
+        return Intent(api.action(**members), self.terms, None if callable(self.members["idempotency_key"]) else naming.problem)
 
-    def _value(self, name: str, member: Member, arguments: Mapping[str, Any]) -> Any:
+    def _value(self, name: str, member: Member, arguments: Mapping[str, Any], naming: Naming) -> Any:
         if member is None and name in ("amount", "currency", "counterparty"):
             if name not in arguments:
                 raise TypeError(f"the function has no argument {name}: say {name}=... to the guard")
@@ -76,17 +85,12 @@ class Guarded:
                 return member(**arguments)
             return member(**{p.name: arguments[p.name] for p in taken})
         if isinstance(member, str) and name == "idempotency_key":
-            return Naming().vformat(member, (), arguments)
+            return naming.vformat(member, (), arguments)
         return member.format_map(arguments) if isinstance(member, str) else member
 
     def changed(self, bound: inspect.BoundArguments, gate: Any, permit: Permit) -> bool:
         """Whether the call's arguments make another action now than the one that the permit is for: they are the caller's, and live."""
-        try:
-            action = self.intent(bound, gate).action
-            return (action.key, digest(action)) != (permit._key, permit._action)
-        except Exception:  # it makes none any more
-            log.exception("the arguments of %s make no action any more", permit.check_id)
-            return True
+        return _meaning(self._intent(bound, gate)) != (permit._key, permit._action)
 
     def call(self, bound: inspect.BoundArguments, check_id: str) -> Any:
         if self.takes_check_id:
@@ -117,14 +121,26 @@ class Guarded:
         return wrapper
 
 
+def _meaning(intent: Intent) -> tuple[str, str]:
+    return intent.action.key, digest(intent.action)
+
+
 class Naming(string.Formatter):
-    """Makes a key of what has the same text in each attempt. That of another object may be where it is in memory."""
+    """Makes a key, and says what of it may not have the same text in each attempt: that of another object may be where it is in memory."""
+
+    def __init__(self) -> None:
+        self.problem, self._field = "", ""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        value, used = super().get_field(field_name, args, kwargs)
-        if not isinstance(value, (str, int, Decimal, UUID, date, Enum)):
-            raise TypeError(f"{field_name!r} of the key is a {type(value).__name__}: it has to be a str, int, Decimal, UUID, date or Enum")
-        return value, used
+        self._field = field_name
+        return super().get_field(field_name, args, kwargs)
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        same = isinstance(value, (str, Integral, Decimal, UUID, date, time, Enum)) and not isinstance(value, bool)
+        if not same and conversion != "s":  # that is somebody's decision
+            kinds = "a str, int, Decimal, UUID, date, time or Enum, or to be made text with !s"
+            self.problem = f"{self._field!r} of the key is a {type(value).__name__}: it has to be {kinds}"
+        return super().convert_field(value, conversion)
 
 
 def is_coroutine(function: Callable[..., Any]) -> bool:

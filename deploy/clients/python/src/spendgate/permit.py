@@ -51,6 +51,8 @@ class Intent:
 
     action: api.Action
     terms: Terms
+    #: What is wrong with the values that its key was made of; None where only the key's text is known.
+    bad_field: str | None = None
 
 
 @dataclass(frozen=True)
