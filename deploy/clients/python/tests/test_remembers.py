@@ -364,7 +364,8 @@ def test_legitimate_keys(value: Any, tmp_path: pathlib.Path) -> None:
     def pay(order: Any) -> str:
         return "psp-1"
 
-    for key in ("refund-{order}", lambda order: f"refund-{order}-7"):
+    keys: list[Any] = ["refund-{order}", lambda order: f"refund-{order}-7"]
+    for key in keys:
         assert client.guard("refund", key=key, amount="1", currency="USD", counterparty="c", reference=str)(pay)(value) == "psp-1"
     assert server.close() == []
 

@@ -201,8 +201,8 @@ export class Running extends InDoubt {
 export class BadKey extends NotCarriedOut {
   constructor(readonly idempotencyKey: unknown) {
     super(
-      `${JSON.stringify(idempotencyKey)} names no action: what is guarded needs an idempotency key of its own, such as the number of an order, ` +
-        "and not the text of an object, or of nothing",
+      `${JSON.stringify(idempotencyKey)} names no action: what is guarded needs an idempotency key of its own, ` +
+        "such as the number of an order, and not the text of an object, or of nothing",
     );
   }
 }

@@ -277,17 +277,18 @@ export class Gate {
   }
 
   /** isSame reports whether the action is the one that was allowed. It throws what the plan's functions throw, which is no change. */
-  #isSame(meant: Meant, { check_id, idempotency_key: key, since }: Asked): boolean {
+  #isSame(meant: Meant, asked: Asked): boolean {
     try {
       return meant.isSame();
     } catch (problem) {
-      throw since === undefined ? problem : new InDoubt(key, check_id, changed, problem);
+      throw isRepeated(asked) ? new InDoubt(asked.idempotency_key, asked.check_id, changed, problem) : problem;
     }
   }
 
   /** refuse throws that the body does not run: its action is another one now than the one that was allowed. The check is given back. */
-  async #refuse({ check_id, idempotency_key: key, since }: Asked): Promise<never> {
-    if (since !== undefined) throw new InDoubt(key, check_id, changed);
+  async #refuse(asked: Asked): Promise<never> {
+    const { check_id, idempotency_key: key } = asked;
+    if (isRepeated(asked)) throw new InDoubt(key, check_id, changed);
     const why = `the action changed after it was allowed under ${check_id}: it was not carried out`;
     await this.#end(key, check_id, { status: "voided", note: why });
     throw new KeyReused(key, why);
@@ -300,7 +301,7 @@ export class Gate {
       value = await body({ check_id, idempotency_key: key });
     } catch (problem) {
       // What a repeated body throws does not say that nothing was moved the first time.
-      if (!asked.begun && asked.since === undefined && isDeclined(problem, options)) {
+      if (!isRepeated(asked) && isDeclined(problem, options)) {
         await this.#end(key, check_id, { status: "failed" });
         throw problem;
       }
@@ -388,6 +389,8 @@ export class Gate {
 
 /** What is escalated more often than so under one key waits for a person to look. */
 const mostApprovals = 10;
+
+const isRepeated = ({ begun, since }: Asked) => begun || since !== undefined;
 
 const changed = "it has begun before, and its action changed since";
 

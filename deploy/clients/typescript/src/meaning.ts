@@ -29,6 +29,6 @@ export function meaning(defaults: Partial<Action>, make: () => GuardedAction): M
     return action.idempotency_key === first.action.idempotency_key && text === first.text;
   };
   if (!isSame())
-    throw new TypeError("the plan's functions give not the same twice, as with new Date() or randomUUID(): make such a value before the call");
+    throw new TypeError("the plan's functions give not the same twice, as with new Date() or randomUUID(): make that before the call");
   return { ...first, isNameless: noName.test(first.action.idempotency_key), isSame };
 }

@@ -95,8 +95,8 @@ class BadKey(SpendgateError, TypeError):
 
     def __init__(self, key: str, why: str = "") -> None:
         super().__init__(
-            f"{key[:80]!r} names no action: {f'{why}, and ' if why else ''}what is guarded has an idempotency key that belongs to it, such as "
-            "the number of an order, and not the text of an object, which is another one each time, or of nothing"
+            f"{key[:80]!r} names no action: {f'{why}, and ' if why else ''}what is guarded has an idempotency key that belongs to it, "
+            "such as the number of an order, and not the text of an object, which is another one each time, or of nothing"
         )
 
 

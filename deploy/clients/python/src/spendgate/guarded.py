@@ -63,7 +63,7 @@ class Guarded:
         """Refuses an action that would be another one when it is looked at again, before anything is asked."""
         intent, again = self._intent(bound, gate), self._intent(bound, gate)
         if _meaning(intent) != _meaning(again):
-            raise TypeError("the functions of the action give not the same twice, as with now() or uuid4(): make such a value before the call")
+            raise TypeError("the functions of the action give not the same twice, as with now() or uuid4(): make that before the call")
         return intent
 
     def _intent(self, bound: inspect.BoundArguments, gate: Any) -> Intent:
