@@ -3,6 +3,7 @@ import { before, describe, it } from "node:test";
 
 import {
   ApprovalPending,
+  BadKey,
   Gate,
   type Guarded,
   InDoubt,
@@ -271,6 +272,6 @@ describe("a guard", { skip, concurrency: true }, () => {
       TypeError,
     );
     assert.deepEqual(await author.checks({ idempotency_key: action.idempotency_key }).all(), []);
-    await assert.rejects(refunding(memoryJournal(), []).refund(" "), TypeError);
+    await assert.rejects(refunding(memoryJournal(), []).refund(" "), BadKey);
   });
 });
