@@ -37,7 +37,9 @@ func TestSlowLists(t *testing.T) {
 		}
 		for range defaultWriters {
 			session := <-s.writers.idle
-			ports = append(ports, session.conn.LocalAddr().String())
+			if session.conn != nil { // one that is connected serves in the place of one that is not
+				ports = append(ports, session.conn.LocalAddr().String())
+			}
 			s.writers.idle <- session
 		}
 		slices.Sort(ports)
