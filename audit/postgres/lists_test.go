@@ -72,8 +72,8 @@ func TestSlowLists(t *testing.T) {
 	}
 	lists.Wait()
 	var active int
-	if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE relation = 'violations'::regclass AND NOT granted").Scan(&active); err != nil ||
-		active > 0 {
+	err = tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE relation = 'violations'::regclass AND NOT granted").Scan(&active)
+	if err != nil || active > 0 {
 		t.Errorf("%d backends go on with lists that nobody waits for, %v", active, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {

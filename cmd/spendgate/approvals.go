@@ -247,16 +247,17 @@ func confirm(ctx context.Context, p process, a *client.Approval, verb string) er
 		return err
 	}
 	fmt.Fprintf(p.stderr, "\n%s exactly this action? Type yes: ", verb) //nolint:errcheck // who does not see it does not answer
-	return saidYes(ctx, p)
+	line, err := readLine(ctx, p.stdin)
+	if err == nil && line == "" && !p.terminal {
+		return nil // a script without input has decided by naming it
+	}
+	return yes(line, err)
 }
 
-// saidYes fails unless the answer is yes. A script that has no input at all is not asked: what it
-// names it has decided.
-func saidYes(ctx context.Context, p process) error {
-	line, err := readLine(ctx, p.stdin)
-	if line == "" && !p.terminal {
-		return err
-	}
+// saidYes fails unless the answer is yes.
+func saidYes(ctx context.Context, p process) error { return yes(readLine(ctx, p.stdin)) }
+
+func yes(line string, err error) error {
 	if err == nil && strings.TrimSpace(line) != "yes" {
 		err = errors.New("nothing was decided: the answer was not yes")
 	}

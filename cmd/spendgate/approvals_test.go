@@ -88,7 +88,11 @@ func TestApprovalsApprove(t *testing.T) {
 	n.run(t, "", "approvals", "approve", "--yes", "apr_1", "--note", "fine").check(t, 0, "approved\n", "")
 	n.check(t, read, sent)
 
-	for _, answer := range []string{"", "y\n", "no\n"} {
+	n = newFakeNode(t, "200 "+approvalIs("pending"), "200 "+approvalIs("approved"))
+	n.run(t, "", "approvals", "approve", "apr_1", "--note", "fine").check(t, 0, "approved\n", "") // a script without input
+	n.check(t, read, sent)
+
+	for _, answer := range []string{"y\n", "no\n", "apr_2\n"} {
 		n = newFakeNode(t, "200 "+approvalIs("pending"))
 		n.run(t, answer, "approvals", "approve", "apr_1").check(t, 1, "", "nothing was decided")
 		n.check(t, read)

@@ -35,7 +35,8 @@ func policiesBacktest(flags *flag.FlagSet) action {
 	flags.StringVar(&ask.State, "state", "",
 		"whose decisions fill windows and budgets: `STATE` is counterfactual (the file's, the default) or recorded")
 	asJSON := flags.Bool("json", false, "print the backtest and its report as JSON")
-	failOnLooser := flags.Bool("fail-on-looser", false, "exit with 3 when a check that was blocked or escalated would be allowed, with 2 when none was compared")
+	failOnLooser := flags.Bool("fail-on-looser", false,
+		"exit with 3 when a check that was blocked or escalated would be allowed, with 2 when none was compared")
 	shadow := flags.Bool("shadow", false, "replay by the draft that the policy of the file has on the server, instead of the file's rules")
 	return func(ctx context.Context, p process, _ []string) error {
 		if *path == "" || ask.From == "" || ask.To == "" {
@@ -90,7 +91,8 @@ func looser(r *client.BacktestReport) error {
 	case r.Coverage.Compared == 0:
 		return troubleError{errors.New("no check was compared, so that nothing is known of what would be allowed")}
 	case len(r.Coverage.MissingDays) > 0:
-		return troubleError{fmt.Errorf("%d days are not at hand, so that nothing is known of what would be allowed on them", len(r.Coverage.MissingDays))}
+		return troubleError{fmt.Errorf("%d days are not at hand, so that nothing is known of what would be allowed on them",
+			len(r.Coverage.MissingDays))}
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ func TestPoliciesBacktest(t *testing.T) {
 				`"rule_id":"cap"},"candidate":{"decision":"allow"},"action":null}],`+
 				`"pagination":{"next_cursor":null,"has_more":false}}`)
 		default:
-			_, _ = fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":%d,"missing_days":%s},"flips":{"total":1,"looser":1,`+
-				`"to_allow":%d},"matrix":{},"rules":[],"budgets":[`+
+			_, _ = fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":%d,"missing_days":%s},`+
+				`"flips":{"total":1,"looser":1,"to_allow":%d},"matrix":{},"rules":[],"budgets":[`+
 				`{"rule_id":"many","max_count":5,"count":{"value":4,"per":{}}}]}}`, compared, missing, toAllow)
 		}
 	}))

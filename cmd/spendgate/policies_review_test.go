@@ -55,7 +55,7 @@ func TestPoliciesDraftApprove(t *testing.T) {
 	n = newFakeNode(t, draftOf3, stored3, done)
 	if r := n.run(t, "yes\n", "policies", "draft", "approve", "desk", "--note", "seen"); r.code != 0 ||
 		!strings.Contains(r.stderr, "exactly this draft?") ||
-		r.stdout != "desk draft abcdef012345 approved; spendgate policies draft promote desk --if-match 3\n" {
+		r.stdout != "desk draft abcdef012345 approved; spendgate policies draft promote desk --if-match 3 --draft-hash abcdef0123456789\n" {
 		t.Errorf("%+v", r)
 	}
 	n.check(t, "GET /v1/policies/desk/draft svc ", "GET /v1/policies/desk svc ",
@@ -64,7 +64,7 @@ func TestPoliciesDraftApprove(t *testing.T) {
 	n.run(t, "no\n", "policies", "draft", "approve", "desk").check(t, 1, "", "nothing was decided")
 	n = newFakeNode(t, done)
 	n.run(t, "", "policies", "draft", "approve", "desk", "--draft-hash", "ff", "--drop-budget", "day").
-		check(t, 0, "desk draft abcdef012345 approved; spendgate policies draft promote desk --if-match 3\n", "")
+		check(t, 0, "desk draft abcdef012345 approved; spendgate policies draft promote desk --if-match 3 --draft-hash abcdef0123456789\n", "")
 	n.check(t, `POST /v1/policies/desk/draft/approve svc {"draft_hash":"ff","drop_budgets":["day"]}`)
 }
 

@@ -33,7 +33,7 @@ func TestCommandsAreShown(t *testing.T) {
 				}
 				asked++
 				for _, by := range regexp.MustCompile(`by \(([^)]*)\)|(\w+)[!=]~?\\?"`).FindAllStringSubmatch(expr, -1) {
-					for _, label := range strings.Split(by[1]+by[2], ", ") {
+					for label := range strings.SplitSeq(by[1]+by[2], ", ") {
 						if !slices.Contains(append([]string{"job", "instance"}, has...), label) {
 							t.Errorf("%s asks %s by %s, which it has not", path, name, label)
 						}

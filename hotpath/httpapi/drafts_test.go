@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -107,11 +108,15 @@ func names(object string) (all string) {
 // TestIfMatch: one version, bare or quoted.
 func TestIfMatch(t *testing.T) {
 	for text, want := range map[string]int{
-		"3": 3, `"3"`: 3, " 12 ": 12, `"3`: 0, `3"`: 0, `W/"3"`: 0, "*": 0, "": 0, "0": 0, "01": 0, "-1": 0, "1,2": 0, "99999999999": 0,
+		"3": 3, `"3"`: 3, " 12 ": 12, `"3`: 0, `3"`: 0, `W/"3"`: 0, "*": 0, "": 0, "01": 0, "-1": 0, "1,2": 0,
+		"99999999999": math.MaxInt32, // which no version has
 	} {
 		if got, ok := ifMatch([][]byte{[]byte(text)}); got != want && ok || ok != (want > 0) {
 			t.Errorf("%q is version %d, %t", text, got, ok)
 		}
+	}
+	if got, ok := ifMatch([][]byte{[]byte("0")}); got != 0 || !ok {
+		t.Errorf("0, which no version has either, is %d, %t", got, ok)
 	}
 	if _, ok := ifMatch([][]byte{[]byte("1"), []byte("1")}); ok {
 		t.Error("two headers are one")
