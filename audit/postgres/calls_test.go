@@ -119,6 +119,21 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
+// An escalated check takes nothing, and must have room all the same (S35).
+func TestCalendarEscalated(t *testing.T) {
+	s := open(t, fleet.TestSchema(t), true)
+	check := calendar(t, s, "a", "6") // three of which are taken
+	for _, amount := range []string{"3", "4"} {
+		c := check(newFence(t, s))
+		c.Decision.Effect = spend.Escalate
+		c.Charges[0].Amount, _ = spend.ParseAmount(amount)
+		err := audittest.Record(t.Context(), s, c)
+		if _, refused := errors.AsType[*audit.ExceededError](err); refused != (amount == "4") || err != nil && !refused {
+			t.Errorf("%s of the 3 that are left: %v", amount, err)
+		}
+	}
+}
+
 // TestCalendarOrder has a commit wait for its first counter while its other one is not
 // locked yet, whatever the order of their rows in the table: no two commits can deadlock.
 func TestCalendarOrder(t *testing.T) {
