@@ -259,10 +259,10 @@ func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
 		}
 		all := len(found.Due)
 		due := slices.DeleteFunc(found.Due, func(id spend.ID) bool { return tried[id] })
-		stuck = all - len(due)
-		if len(due) == 0 {
+		if len(due) == 0 && all < stuck+doubtsAtOnce {
 			return found.InDoubt, failed
 		}
+		stuck = all - len(due)
 		for _, id := range due {
 			tried[id] = true
 		}
