@@ -47,7 +47,7 @@ func parse(args []string) (plan, error) {
 
 const header = `Instructions a check, in user mode, %s.
 %d checks of bench/load's workload, with policies without budgets unless said, over loopback, %d at a time, after %d others.
-node: the whole process, with GOMAXPROCS=1, without garbage collections.
+node: the whole process, with GOMAXPROCS=1, without garbage collections, and less what it does when nobody asks.
 postgres: the sessions that commit checks, to which the messages of a node are replayed.
 
 `
