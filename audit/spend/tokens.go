@@ -37,6 +37,11 @@ func (t *tokens) next() string {
 }
 
 func (t *tokens) endString() {
+	rest := t.text[t.read:]
+	if end := strings.IndexByte(rest, '"'); end >= 0 && strings.IndexByte(rest[:end], '\\') < 0 {
+		t.read += end + 1
+		return
+	}
 	for t.read < len(t.text) {
 		t.read++
 		switch t.text[t.read-1] {

@@ -97,8 +97,14 @@ func (p *Pipeline) argument(length int) {
 		panic("BUG: a command has too many arguments")
 	}
 	p.out[p.count]++
-	p.out = strconv.AppendInt(append(p.out, '$'), int64(length), 10)
-	p.out = append(p.out, "\r\n"...)
+	switch { // most are short, and there are twenty a check
+	case length < 10:
+		p.out = append(p.out, '$', '0'+byte(length), '\r', '\n')
+	case length < 100:
+		p.out = append(p.out, '$', '0'+byte(length/10), '0'+byte(length%10), '\r', '\n')
+	default:
+		p.out = append(strconv.AppendInt(append(p.out, '$'), int64(length), 10), "\r\n"...)
+	}
 }
 
 // Reply returns the reply to a command, or one whose error is ErrNoReply.

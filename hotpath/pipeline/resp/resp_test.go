@@ -65,6 +65,18 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// Redis takes no length with a leading zero.
+func TestLengths(t *testing.T) {
+	for _, n := range []int{0, 1, 9, 10, 11, 99, 100, 101, 12345} {
+		var p Pipeline
+		p.Command("GET")
+		p.Text(strings.Repeat("k", n))
+		if want := fmt.Sprintf("*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", n, strings.Repeat("k", n)); string(p.out) != want {
+			t.Errorf("of %d bytes: sent %q", n, p.out[:min(30, len(p.out))])
+		}
+	}
+}
+
 func TestTooManyArguments(t *testing.T) {
 	defer func() {
 		if recover() == nil {
