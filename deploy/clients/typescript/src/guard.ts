@@ -17,11 +17,12 @@ import {
   SpendgateError,
   Unanswered,
 } from "./errors.js";
+import { Ending, isOver } from "./ending.js";
 import type { CarryOptions, GateOptions, Guarded, GuardedAction, Permit, Plan, Resumed } from "./guard-types.js";
 import { hash } from "./hash.js";
-import { type Journal, type Line, type Lines, memoryJournal } from "./journal.js";
+import { type Journal, type Line, memoryJournal } from "./journal.js";
 import { type Meant, meaning } from "./meaning.js";
-import { isUnfinished, lesser, ofValue, over, reportable, reported } from "./report.js";
+import { isUnfinished, ofValue, reportable } from "./report.js";
 import type { Action, Approval, CheckResult, OutcomeReport } from "./types.js";
 
 interface Asked extends Permit {
@@ -44,6 +45,7 @@ interface Asked extends Permit {
 export class Gate {
   readonly #client: Spendgate;
   readonly #journal: Journal;
+  readonly #ending: Ending;
   readonly #hasJournal: boolean;
   readonly #defaults: Partial<Action>;
   readonly #running = new Set<string>();
@@ -56,6 +58,7 @@ export class Gate {
     this.#client = client;
     this.#hasJournal = journal !== undefined;
     this.#journal = journal ?? memoryJournal();
+    this.#ending = new Ending(client, this.#journal);
     this.#defaults = defaults;
     this.#redeem = redeem;
     this.#elsewhere = redeem === false;
@@ -88,7 +91,8 @@ export class Gate {
     this.#running.add(key);
     try {
       const asked = await this.#begin(meant, await this.#ask(meant, options), options);
-      if (!this.#isSame(meant, asked)) return await this.#refuse(asked); // nothing is awaited from here to the body
+      const seen = difference(meant); // nothing is awaited from here to the body
+      if (seen) return await this.#refuse(asked, seen, options);
       return await this.#carryOut(asked, body, options);
     } finally {
       this.#running.delete(key);
@@ -116,17 +120,14 @@ export class Gate {
     const key = action.idempotency_key;
     if (!this.#hasJournal) await this.#remembered();
     const actionHash = await hash(text);
-    let lines = await this.#journal.read(key);
+    let lines = await this.#ending.read(key);
     if (!lines.asked) {
       if (isNameless) throw new BadKey(key); // what was taken before is carried on
       await this.#journal.add(key, "asked", { key, action: actionHash, seed: newIdempotencyKey() });
-      lines = await this.#journal.read(key);
+      lines = await this.#ending.read(key);
     }
     if (lines.asked?.action !== actionHash) throw new KeyReused(key);
-    if (lines.ended || lines.closed) {
-      await this.#reportEnd(lines);
-      throw await this.#over(lines);
-    }
+    if (isOver(lines)) throw await this.#ending.overAfterReport(lines);
     const before = lines.began ?? lines.doubted;
     if (before) return this.#again(key, before, lines.began && providerKey ? providerKeyHours : 0);
     const redeems = await this.#redeems();
@@ -144,40 +145,13 @@ export class Gate {
   /** again is about what was begun before: only the service can tell more. It is repeated if it began less than so many hours ago. */
   async #again(key: string, began: Line, hours: number): Promise<Asked> {
     const checkId = began.check_id ?? "";
-    const result = await this.#record(key, checkId);
+    const result = await this.#ending.record(key, checkId);
     // This machine's clock may have been wrong when it began, or is now.
     const age = Math.max(Date.now() - Date.parse(began.at ?? ""), result.age_ms ?? 0);
     if (!(age < hours * 3_600_000) || result.decision !== "allow")
       throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
+    await this.#ending.announce(key, result, await this.#redeems());
     return { check_id: checkId, idempotency_key: key, begun: true, since: began.at, isAllowed: false };
-  }
-
-  /** over is what became of a key whose end is written down. That nothing was moved, people may have corrected since. */
-  async #over(lines: Lines): Promise<NotCarriedOut> {
-    const known = over(lines);
-    if (!(known instanceof AlreadyReported)) return known;
-    const result = await this.#client.getCheck(known.checkId).catch(() => undefined);
-    if (result) return result.outcome ? reported(result) : known;
-    const later = " That may have been corrected since, and the service cannot say now: call again when it answers.";
-    return new AlreadyReported(known.checkId, known.status, later);
-  }
-
-  /** record is what the service knows of a check that may have been carried out. It throws what became of that, or that nobody can tell. */
-  async #record(key: string, checkId: string): Promise<CheckResult> {
-    const result = await this.#client.getCheck(checkId).catch((problem: unknown) => {
-      const unreadable = problem instanceof APIError && problem.definite && [403, 404].includes(problem.status); // as when it is archived
-      if (!unreadable) throw new Unanswered(key, checkId, problem);
-      throw new InDoubt(key, checkId, "it was begun, and the service does not show it", problem);
-    });
-    return this.#unlessOver(key, result);
-  }
-
-  /** unlessOver throws how a check ended, if it has, and writes it down first: the service forgets whose idempotency key it had. */
-  async #unlessOver(key: string, result: CheckResult): Promise<CheckResult> {
-    if (!result.outcome) return result;
-    const report = { status: result.outcome.status } as OutcomeReport;
-    await this.#journal.add(key, "closed", { key, check_id: result.check_id, report }).catch(() => false); // it is over all the same
-    throw reported(result);
   }
 
   /** decided returns an allow of the service, or throws. */
@@ -194,7 +168,7 @@ export class Gate {
       if (approval.status !== "approved" && approval.status !== "used") throw undecided(result, approval);
       result = await this.#client.check({ ...action, approval_id: result.approval_id }, nonce);
     }
-    await this.#unlessOver(action.idempotency_key, result);
+    await this.#ending.unlessOver(action.idempotency_key, result);
     if (result.decision !== "allow") throw new Blocked(result);
     return result;
   }
@@ -226,27 +200,27 @@ export class Gate {
     }
     const since = this.#redeem ? await this.#redeemOnce(meant.action, asked, options) : asked.since;
     await this.#unlessTold(asked);
-    try {
-      this.#isSame(meant, { ...asked, since });
-    } catch (problem) {
+    const seen = difference(meant);
+    if (typeof seen === "object") {
+      if (isRepeated({ ...asked, since })) throw new InDoubt(key, check_id, changed, seen.thrown);
       if (asked.isAllowed) await this.#journal.add(key, "allowed", { key, check_id }); // the next call goes on
-      throw problem;
+      throw seen.thrown;
     }
-    if (!(await this.#journal.add(key, "began", { key, check_id, at: since ?? now() })))
-      throw new InDoubt(key, check_id, "another process has begun it");
-    return { ...asked, since };
+    if (await this.#journal.add(key, "began", { key, check_id, at: since ?? now() })) return { ...asked, since };
+    const lines = await this.#ending.read(key);
+    throw isOver(lines) ? await this.#ending.overAfterReport(lines) : new InDoubt(key, check_id, "another process has begun it");
   }
 
   /** unlessTold throws what another process was told of the key meanwhile. What the service made a new check of is given back. */
   async #unlessTold({ check_id, idempotency_key: key, isAllowed }: Asked): Promise<void> {
-    const lines = await this.#journal.read(key);
+    const lines = await this.#ending.read(key);
     const told = lines.closed ?? lines.doubted;
     if (!told || (!lines.closed && told.check_id === check_id)) return;
     if (isAllowed && told.check_id !== check_id) {
       const note = `the action is that of ${told.check_id}`;
       await this.#client.reportOutcome(check_id, { status: "voided", note }).catch(() => undefined);
     }
-    throw lines.closed ? await this.#over(lines) : new InDoubt(key, told.check_id ?? "", "another process doubts it");
+    throw lines.closed ? await this.#ending.over(lines) : new InDoubt(key, told.check_id ?? "", "another process doubts it");
   }
 
   /** redeemOnce redeems a check. When somebody else did, and the body is repeated, it returns since when that may have run. */
@@ -256,7 +230,7 @@ export class Gate {
     { providerKey = false, providerKeyHours = 24 }: CarryOptions<never>,
   ): Promise<string | undefined> {
     const { idempotency_key: _key, approval_id: _approval, ...about } = action;
-    const seed = (await this.#journal.read(key)).asked?.seed;
+    const seed = (await this.#ending.read(key)).asked?.seed;
     const line = { key, check_id, ...(at === undefined ? {} : { at }) };
     try {
       await this.#client.redeem(check_id, about, { idempotencyKey: `${seed}-${check_id}` });
@@ -267,7 +241,11 @@ export class Gate {
       if (code !== "check_already_redeemed") throw problem;
       const repeats = providerKey && providerKeyHours >= 24;
       if (!repeats) await this.#journal.add(key, "doubted", line);
-      await this.#record(key, check_id).catch(async (told: unknown) => {
+      const again = async () => {
+        const result = await this.#ending.record(key, check_id);
+        if (repeats) await this.#ending.announce(key, result, await this.#redeems());
+      };
+      await again().catch(async (told: unknown) => {
         if (repeats && told instanceof InDoubt) await this.#journal.add(key, "began", line);
         throw told;
       });
@@ -276,22 +254,22 @@ export class Gate {
     }
   }
 
-  /** isSame reports whether the action is the one that was allowed. It throws what the plan's functions throw, which is no change. */
-  #isSame(meant: Meant, asked: Asked): boolean {
-    try {
-      return meant.isSame();
-    } catch (problem) {
-      throw isRepeated(asked) ? new InDoubt(asked.idempotency_key, asked.check_id, changed, problem) : problem;
-    }
+  /** refuse throws that the body does not run: its action is another one now than the one that was allowed. The check is given back. */
+  async #refuse(asked: Asked, seen: Difference, options: CarryOptions<never>): Promise<never> {
+    const { check_id, idempotency_key: key } = asked;
+    const thrown = seen === "another" ? undefined : seen;
+    if (isRepeated(asked)) throw new InDoubt(key, check_id, changed, thrown?.thrown);
+    const happened = thrown ? "the plan's functions threw" : "the action changed";
+    const why = `${happened} after it was allowed under ${check_id}: it was not carried out`;
+    // With a provider that takes a key the next call repeats it.
+    if (!thrown || !options.providerKey) await this.#giveBack(asked, { status: "voided", note: why }, options, thrown?.thrown);
+    throw thrown ? thrown.thrown : new KeyReused(key, why);
   }
 
-  /** refuse throws that the body does not run: its action is another one now than the one that was allowed. The check is given back. */
-  async #refuse(asked: Asked): Promise<never> {
-    const { check_id, idempotency_key: key } = asked;
-    if (isRepeated(asked)) throw new InDoubt(key, check_id, changed);
-    const why = `the action changed after it was allowed under ${check_id}: it was not carried out`;
-    await this.#end(key, check_id, { status: "voided", note: why });
-    throw new KeyReused(key, why);
+  /** giveBack ends what moved nothing. With a provider that takes a key another process may repeat it meanwhile. */
+  #giveBack({ check_id, idempotency_key: key }: Asked, report: OutcomeReport, options: CarryOptions<never>, problem?: unknown) {
+    if (!options.providerKey) return this.#ending.end(key, check_id, report);
+    return this.#ending.giveBack(key, check_id, report, this.#redeem === true, problem);
   }
 
   async #carryOut<R>(asked: Asked, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R>): Promise<R> {
@@ -302,53 +280,22 @@ export class Gate {
     } catch (problem) {
       // What a repeated body throws does not say that nothing was moved the first time.
       if (!isRepeated(asked) && isDeclined(problem, options)) {
-        await this.#end(key, check_id, { status: "failed" });
+        await this.#giveBack(asked, { status: "failed" }, options, problem);
         throw problem;
       }
       return this.#doubt(asked, "what carries it out threw", problem);
     }
     if (isUnfinished(value)) return this.#doubt(asked, "what carries it out returned a generator, which runs after its call");
-    await this.#end(key, check_id, ofValue(value, options.report));
+    await this.#ending.end(key, check_id, ofValue(value, options.report));
     return value;
   }
 
   /** doubt throws that it is in doubt, after telling the service, which finds it out, too, only later. */
-  async #doubt({ check_id, idempotency_key: key }: Asked, why: string, problem?: unknown): Promise<never> {
-    if (await this.#redeems().catch(() => false)) await this.#client.reportInDoubt(check_id).catch(() => undefined);
+  async #doubt(asked: Asked, why: string, problem?: unknown): Promise<never> {
+    const { check_id, idempotency_key: key } = asked;
+    const knows = isRepeated(asked) || !(await this.#redeems().catch(() => false));
+    if (!knows) await this.#client.reportInDoubt(check_id).catch(() => undefined);
     throw new InDoubt(key, check_id, why, problem);
-  }
-
-  /** end writes down how the body ended, and reports it. One of the two is enough to know it later. */
-  async #end(key: string, checkId: string, report: OutcomeReport): Promise<void> {
-    const line = { key, check_id: checkId, report };
-    const problem = await this.#journal.add(key, "ended", line).then(
-      () => undefined,
-      (problem: unknown) => problem,
-    );
-    const isReported = await this.#reportEnd({ ended: line });
-    if (problem && !isReported)
-      throw new InDoubt(key, checkId, `it ended, ${report.status}, which could neither be written down nor reported`, problem);
-  }
-
-  /** reportEnd reports what ended and was not reported. It reports whether the service knows it. */
-  async #reportEnd({ ended, closed }: Lines): Promise<boolean> {
-    if (closed || !ended?.report) return true;
-    let isTaken = false;
-    for (const report of lesser(ended.report)) {
-      try {
-        await this.#client.reportOutcome(ended.check_id ?? "", report);
-        isTaken = true;
-      } catch (problem) {
-        isTaken = problem instanceof APIError && problem.code === "outcome_already_reported";
-        // What the service does not take, or cannot be sent, is left out.
-        const isRefused = problem instanceof APIError ? [400, 422].includes(problem.status) : !(problem instanceof SpendgateError);
-        if (!isTaken && !isRefused) return false;
-      }
-      if (isTaken) break;
-    }
-    if (!isTaken) return false;
-    await this.#journal.add(ended.key, "closed", ended).catch(() => false); // else it is reported once more
-    return true;
   }
 
   /** resume reports what ended before a crash and was not reported, and says what is in doubt. Call it when the program starts. */
@@ -356,10 +303,10 @@ export class Gate {
     if (!this.#hasJournal) await this.#remembered();
     const resumed: Resumed = { reported: [], unreported: [], in_doubt: [] };
     for (const key of await this.#journal.open()) {
-      const lines = await this.#journal.read(key);
+      const lines = await this.#ending.read(key);
       if (this.#running.has(key) || lines.closed) continue;
       if (lines.ended) {
-        resumed[(await this.#reportEnd(lines)) ? "reported" : "unreported"].push(key);
+        resumed[(await this.#ending.reportEnd(lines)) ? "reported" : "unreported"].push(key);
         continue;
       }
       const line = (lines.began ?? lines.doubted) as Line;
@@ -376,19 +323,30 @@ export class Gate {
 
   /** settle says what became of something in doubt, as a person found out. It reports whether the service knows it already. */
   async settle(idempotencyKey: string, report: OutcomeReport): Promise<boolean> {
-    const lines = await this.#journal.read(idempotencyKey);
+    const lines = await this.#ending.read(idempotencyKey);
     const line = lines.began ?? lines.doubted;
     if (!line || lines.ended || lines.closed || this.#running.has(idempotencyKey))
       throw new TypeError("nothing is in doubt under this idempotency key");
     if (!["executed", "failed", "voided"].includes(report.status)) throw new TypeError("an outcome is executed, failed or voided");
     const ended = { ...line, report: { status: report.status, ...reportable(report) } };
     if (!(await this.#journal.add(idempotencyKey, "ended", ended))) throw new TypeError("it ended just now");
-    return this.#reportEnd({ ended });
+    return this.#ending.reportEnd({ ended });
   }
 }
 
 /** What is escalated more often than so under one key waits for a person to look. */
 const mostApprovals = 10;
+
+type Difference = "another" | { thrown: unknown };
+
+/** difference looks whether the input makes another action now than at first, or a function of the plan throws. */
+function difference(meant: Meant): Difference | undefined {
+  try {
+    return meant.isSame() ? undefined : "another";
+  } catch (thrown) {
+    return { thrown };
+  }
+}
 
 const isRepeated = ({ begun, since }: Asked) => begun || since !== undefined;
 

@@ -3,9 +3,10 @@ import type { OutcomeReport } from "./types.js";
 /**
  * The steps that are written down of an idempotency key, each once: the service is about to
  * be asked; somebody else may have asked before; the service allowed it to who writes this
- * journal; the body is about to run; it has ended; nothing is to be done any more.
+ * journal; the body is about to run; it is repeated, or with a report certainly moved nothing,
+ * whichever came first; it has ended; nothing is to be done any more.
  */
-export const steps = ["asked", "doubted", "allowed", "began", "ended", "closed"] as const;
+export const steps = ["asked", "doubted", "allowed", "began", "repeated", "ended", "closed"] as const;
 export type Step = (typeof steps)[number];
 
 /** What is written down of a step: JSON. */

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { it } from "node:test";
 
@@ -9,53 +8,18 @@ import {
   APIError,
   BadKey,
   Gate,
-  type GuardedAction,
   InDoubt,
   type Journal,
   KeyReused,
-  Spendgate,
   memoryJournal,
   orRefusal,
 } from "spendgate";
 import { fileJournal } from "spendgate/journal";
 
+import { action, allow, bodies, common, failed, outcome, replay, serving } from "./answers.js";
 import { temporary } from "./node.js";
-import type { Members } from "./scripted.js";
 
 // What a gate remembers, of what it was told and of what is paid.
-
-const { bodies, action: common } = JSON.parse(readFileSync(process.env["SPENDGATE_CASES"] ?? "../cases.json", "utf8")) as {
-  bodies: Record<string, Members>;
-  action: Members;
-};
-const action = () => ({ ...common, idempotency_key: "order-1" }) as unknown as GuardedAction;
-
-interface Answer {
-  status?: number;
-  headers?: Record<string, string>;
-  body: unknown;
-}
-const allow = (checkId = "chk_1", headers = {}): Answer => ({ body: { ...bodies["allow"], check_id: checkId }, headers });
-const outcome: Answer = { status: 201, body: bodies["outcome"] };
-const failed: Answer = { status: 500, body: { error: { code: "internal_error", message: "the store does not answer", request_id: "r" } } };
-const replay = (headers = {}) => allow("chk_1", { "Idempotent-Replayed": "true", "First-Request": "other", ...headers });
-
-/** serving returns a client that is given the answers, and what it sent. */
-function serving(answers: Answer[], meanwhile: () => void = () => undefined): { client: Spendgate; sent: string[] } {
-  const sent: string[] = [];
-  const client = new Spendgate({
-    baseUrl: "http://service",
-    apiKey: "key",
-    attempts: 1,
-    fetch: async (url, init) => {
-      const { body, status = 200, headers = {} } = answers[sent.length] ?? assert.fail(`one request more: ${String(url)}`);
-      sent.push(`${init?.method} ${new URL(String(url)).pathname} ${String(init?.body ?? "")}`);
-      meanwhile();
-      return new Response(JSON.stringify(body), { status, headers });
-    },
-  });
-  return { client, sent };
-}
 
 const never = () => assert.fail("it ran");
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
@@ -13,9 +13,9 @@ import anyio
 import anyio.to_thread
 import httpx
 
-from . import admin, api, gate, guard
+from . import admin, api, ending, gate, guard
 from .api import When
-from .errors import NoAnswer
+from .errors import NoAnswer, SpendgateError
 from .http import Body, lost
 from .guarded import Guarded, unfinished
 from .permit import Intent, Permit
@@ -47,7 +47,7 @@ class Checking:
         return self._permit
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self._client._run(guard.end(self._client, self._permit, error, self._intent.terms))
+        await self._client._run(ending.end(self._client, self._permit, error, self._intent.terms), ends=True)
 
 
 class AsyncListing(Generic[T]):
@@ -114,16 +114,16 @@ def _guarding(
                 except Exception as error:
                     problem, changed = error, True
                 if changed:
-                    await self._run(guard.refuse(self, permit, guarded.terms, problem))
+                    await self._run(ending.refuse(self, permit, guarded.terms, problem), ends=True)
                 try:
                     returned = await guarded.call(bound, permit.check_id)
                 except BaseException as error:
-                    await self._run(guard.end(self, permit, error, guarded.terms))
+                    await self._run(ending.end(self, permit, error, guarded.terms), ends=True)
                     raise
                 if later := unfinished(returned):
-                    await self._run(guard.end(self, permit, later, guarded.strict))
+                    await self._run(ending.end(self, permit, later, guarded.strict), ends=True)
                 guarded.note(permit, returned)
-                await self._run(guard.end(self, permit, None, guarded.terms))
+                await self._run(ending.end(self, permit, None, guarded.terms), ends=True)
                 return returned
 
             return cast(F, guarded.dress(call))
@@ -211,7 +211,8 @@ class AsyncSpendgate(gate.Gate):
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
-    async def _run(self, steps: Steps[T]) -> T:
+    async def _run(self, steps: Steps[T], *, ends: bool = False) -> T:
+        """Takes the steps. Those that end a body are written down also when the task is cancelled."""
         answer: Any = None
         failure: Exception | None = None
         with closing(steps):
@@ -226,6 +227,10 @@ class AsyncSpendgate(gate.Gate):
                     answer = await self._take(step)
                 except Exception as error:
                     failure = error
+                except BaseException:
+                    if ends:
+                        _write_down(steps, step)
+                    raise
 
     async def _take(self, step: Step) -> Any:
         if isinstance(step, Pause):
@@ -235,8 +240,8 @@ class AsyncSpendgate(gate.Gate):
         return await self._transfer(step)
 
     async def _transfer(self, t: Transfer) -> Reply | NoAnswer:
+        http: httpx.AsyncClient = self._http
         try:
-            http: httpx.AsyncClient = self._http
             sent = http.build_request(t.method, t.url, headers=t.headers, content=t.body, timeout=t.timeout)
             # A redirect would send the key to another address.
             response = await http.send(sent, stream=True, follow_redirects=False)
@@ -251,3 +256,19 @@ class AsyncSpendgate(gate.Gate):
                 await response.aclose()
         except httpx.HTTPError as error:
             return lost(error)
+        except RuntimeError as error:  # of a connection whose event loop has ended: the next attempt has another
+            if http.is_closed:
+                raise
+            return NoAnswer(f"no answer from the service: {error}")
+
+
+def _write_down(steps: Steps[Any], step: Step) -> None:
+    """Takes what writes down how a body ended, at once. resume() reports it."""
+    with suppress(StopIteration, SpendgateError):
+        while isinstance(step, Local):
+            try:
+                taken = step.call()
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(taken)

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import httpx
 
-from . import admin, api, gate, guard
+from . import admin, api, ending, gate, guard
 from .api import When
 from .errors import NoAnswer
 from .http import Body, lost, without_delay
@@ -41,7 +41,7 @@ class Checked(Result):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         client, asked = vars(self)["_of"]
-        client._run(guard.end(client, vars(self).pop("_permit"), error, asked.intent.terms))
+        client._run(ending.end(client, vars(self).pop("_permit"), error, asked.intent.terms))
 
 
 class Listing(Generic[T]):
@@ -110,16 +110,16 @@ def _guarding(
                 except Exception as error:
                     problem, changed = error, True
                 if changed:
-                    self._run(guard.refuse(self, permit, guarded.terms, problem))
+                    self._run(ending.refuse(self, permit, guarded.terms, problem))
                 try:
                     returned = guarded.call(bound, permit.check_id)
                 except BaseException as error:
-                    self._run(guard.end(self, permit, error, guarded.terms))
+                    self._run(ending.end(self, permit, error, guarded.terms))
                     raise
                 if later := unfinished(returned):
-                    self._run(guard.end(self, permit, later, guarded.strict))
+                    self._run(ending.end(self, permit, later, guarded.strict))
                 guarded.note(permit, returned)
-                self._run(guard.end(self, permit, None, guarded.terms))
+                self._run(ending.end(self, permit, None, guarded.terms))
                 return returned
 
             return cast(F, guarded.dress(call))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from . import api, guard
+from . import api, settings
 from .guarded import Guarded, Member
 from .errors import SpendgateError
 from .journal import Journal, MemoryJournal, SQLiteJournal
@@ -20,7 +20,7 @@ G = TypeVar("G", bound="Gate")
 Trace = Callable[[], "tuple[str, str] | None"]
 
 
-class Gate(guard.Gate):
+class Gate(settings.Gate):
     """Options of a client. None of its texts shows a key."""
 
     _new_http: Callable[[], Any]
@@ -179,7 +179,7 @@ def guarding(
     amount, currency and counterparty are by default the arguments of these names. The function's parameter check_id, if
     it has one, is given the check's id: the idempotency key for the provider. provider_key says that the provider takes it,
     so that a body that is in doubt is repeated under it, while it began less than provider_key_hours ago. failed_on are the errors that mean that nothing was moved; after any
-    other the action is in doubt. wait is how many seconds people have to decide before ApprovalPending is raised.
+    other the action is in doubt, and so it is when another process repeats it meanwhile. wait is how many seconds people have to decide before ApprovalPending is raised.
     reference makes of what the function returns what the report names.
     """
     members = {

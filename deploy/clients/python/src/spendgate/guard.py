@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any, get_args
 
 from . import api
-from .admin import self_key
+from .ending import after, report
 from .errors import (
     AlreadyExecuted,
     AlreadyReported,
@@ -31,54 +29,16 @@ from .errors import (
     SpendgateError,
     Unanswered,
 )
-from .journal import Entry, Journal, MemoryJournal, State
-from .permit import Asked, EndsLater, Intent, Permit, Terms, digest, log
-from .process import Process
-from .send import Settings, Steps, local
-from .types import CheckOutcome, Key, Result
+from .journal import Entry, Journal, State
+from .permit import Asked, Intent, Permit, Terms, digest, log
+from .send import Steps, local
+from .settings import Gate, journal_of
+from .types import CheckOutcome, Result
 
 MOST_ESCALATIONS = 10  # under one key; more wait for a person to look
 OBJECT = re.compile(r" at 0x[0-9a-fA-F]+>|\[object \w+\]")  # what an object leaves in a text
 NOTHING = re.compile(r"(.*[\W_])?(None|undefined|null|NaN|nan)", re.DOTALL)  # and what nothing does, as the whole or at its end
 LATER = "Do not carry the action out. That may have been corrected since, and the service cannot say now: call again when it answers."
-
-
-class Gate(Settings):
-    """Settings of a client that guards."""
-
-    journal: Journal | None
-    memory: MemoryJournal  # instead, where the service remembers redemptions
-    redeeming: bool | None  # None: as the role of the key says
-    elsewhere: bool  # what the bodies call redeems
-    own: Key | None  # the record of the API key, once it was read
-    process: Callable[[], Process]  # that this is
-
-
-def own_key(gate: Gate) -> Steps[Key]:
-    if gate.own is None:
-        gate.own = yield from self_key(gate)
-    return gate.own
-
-
-def redeems(gate: Gate) -> Steps[bool]:
-    if gate.redeeming is None:
-        own = yield from own_key(gate)
-        gate.redeeming = own.role == "gateway" or "checks:redeem" in (own.scopes or [])
-    return gate.redeeming
-
-
-def journal_of(gate: Gate) -> Steps[Journal]:
-    redeem = yield from redeems(gate)
-    if gate.journal is not None:
-        return gate.journal
-    if not redeem:
-        raise TypeError("a guard whose key does not redeem needs a journal: Spendgate(..., journal='spendgate.db')")
-    if not (yield from own_key(gate)).principal:
-        raise TypeError(
-            "without a principal the service forgets with this API key what was carried out: give the key a principal, "
-            "the same as that of the key that replaces it, or the guard a journal: Spendgate(..., journal='spendgate.db')"
-        )
-    return gate.memory
 
 
 def note(journal: Journal, intent: Intent) -> Steps[Entry]:
@@ -260,9 +220,9 @@ def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Per
     if entry.state == "ended":
         yield from report(gate, journal, entry)
         entry = yield from local(lambda: journal.add(entry))
-    if entry.state not in ("begun", "doubted"):
+    if entry.state not in ("begun", "repeated", "doubted"):
         raise (yield from told(gate, journal, entry))
-    repeats = entry.state == "begun" and terms.repeats(time.time() - entry.at)
+    repeats = entry.state != "doubted" and terms.repeats(time.time() - entry.at)
     return (yield from again(gate, journal, entry, terms, repeats))
 
 
@@ -278,7 +238,26 @@ def again(gate: Gate, journal: Journal, entry: Entry, terms: Terms, repeats: boo
     # This machine's clock may have been wrong when the body began, or is now. What the service does not show is old.
     if not repeats or found is None or not terms.repeats(found.age or 0):
         raise InDoubt(entry.key, entry.check_id, "it has begun, and nobody said how it ended")
+    if gate.redeeming:
+        yield from announce(gate, journal, entry, found)
+    elif entry.state == "begun" and not (yield from local(lambda: journal.move(entry.key, "begun", state="repeated"))):
+        now = yield from local(lambda: journal.add(entry))
+        if now.state not in ("repeated", "ended", "reported"):
+            raise InDoubt(entry.key, entry.check_id, "another process has begun it")
+        return (yield from prior(gate, journal, now, terms))
     return Permit(entry, None, bool(gate.redeeming), repeated=True)
+
+
+def announce(gate: Gate, journal: Journal, entry: Entry, found: Result) -> Steps[None]:
+    """Has a redeemed check recorded as in doubt before its body is repeated: who redeemed it gives nothing back then."""
+    if found.redemption is not None and found.redemption.in_doubt:
+        return
+    try:
+        yield from api.in_doubt(gate, entry.check_id)
+    except SpendgateError as error:
+        if not isinstance(error, APIError) or not error.definite or error.temporary:
+            raise Unanswered(entry.key, entry.check_id, error) from error
+        yield from again(gate, journal, entry, Terms(), False)  # it has ended meanwhile, or is not this key's to repeat
 
 
 def recorded(gate: Gate, check_id: str) -> Steps[Result | None]:
@@ -314,90 +293,6 @@ def told(gate: Gate, journal: Journal, entry: Entry) -> Steps[AlreadyReported]:
         return ended(entry)
     yield from reported(journal, entry, found.outcome)
     return over(entry.check_id, found.outcome)
-
-
-def refuse(gate: Gate, permit: Permit, terms: Terms, error: Exception | None = None) -> Steps[None]:
-    """Raises why the body does not run: its action is another one now than the one that was allowed, or its functions raised error.
-
-    The check of another action is given back. An error changes nothing: the next call goes on.
-    """
-    if permit.repeated:  # it may have run before
-        gate.process().release(permit._key, permit._claim)
-        raise InDoubt(permit._key, permit.check_id, "it has begun before, and its action changed since") from error
-    if error is None:
-        permit.end = {"status": "voided", "note": f"the action changed after {permit.check_id}"}
-        yield from end(gate, permit, None, Terms())
-        raise KeyReused(f"the action of {permit._key!r} changed after it was allowed under {permit.check_id}: it was not carried out")
-    try:
-        if not terms.provider_key:  # else another process may repeat it already, and the next call does
-            yield from after((yield from journal_of(gate)), permit._key, "begun", state="asked", check_id=permit.check_id)
-    finally:
-        gate.process().release(permit._key, permit._claim)
-    raise error
-
-
-def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
-    """Records how the body ended, and reports it. A report that is lost is made by resume()."""
-    try:
-        yield from _end(gate, permit, error, terms)
-    finally:
-        gate.process().release(permit._key, permit._claim)
-
-
-def _end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
-    key = permit._key
-    journal = yield from journal_of(gate)
-    said: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
-    meant = error is None or terms.failed(error)
-    # What a repeated body says of itself does not say that nothing was moved the first time.
-    if not meant or (permit.repeated and said["status"] == "failed"):
-        if not (meant or isinstance(error, Exception)):
-            return  # the process ends: it stays begun
-        if permit.redeemed:
-            try:
-                yield from api.in_doubt(gate, permit.check_id)
-            except SpendgateError as refused:
-                log.warning("%s is not said to be in doubt: %s", permit.check_id, refused)
-        why = f"its body raised {type(error).__name__}" if error is not None else "its body failed"
-        if isinstance(error, EndsLater):
-            why = str(error)
-        elif permit.repeated:
-            why += " when it was repeated"
-        raise InDoubt(key, permit.check_id, why) from error
-    entry = replace(Entry(key, ""), check_id=permit.check_id, **said)
-    yield from after(journal, key, "begun", state="ended", **said)
-    yield from report(gate, journal, entry)
-
-
-def report(gate: Gate, journal: Journal, entry: Entry) -> Steps[None]:
-    """Reports how a body ended, if that is possible now."""
-    told: dict[str, Any] = {name: getattr(entry, name) or None for name in ("reference", "note")}
-    status: Any = entry.status
-    moved = Decimal(entry.amount) if entry.amount else None
-    less: list[dict[str, Any]] = [{"amount": moved, **told}]  # what the service does not take is left out
-    less += [{"amount": moved}] if any(told.values()) else []
-    less += [{}] if moved is not None else []
-    for content in less:
-        try:
-            yield from api.report_outcome(gate, entry.check_id, status, **content)
-            break
-        except (SpendgateError, TypeError, ValueError) as error:
-            log.warning("%s is not reported as %s: %s", entry.check_id, entry.status, error)
-            if isinstance(error, APIError) and error.code == "outcome_already_reported":
-                break
-            if isinstance(error, SpendgateError) and not (isinstance(error, APIError) and error.status in (400, 422)):
-                return
-    else:
-        return
-    yield from after(journal, entry.key, "ended", state="reported")
-
-
-def after(journal: Journal, key: str, was: State, **changes: Any) -> Steps[None]:
-    """Writes what is so already. A journal that fails now is no reason to tell the caller that the body did."""
-    try:
-        yield from local(lambda: journal.move(key, was, **changes))
-    except Exception:
-        log.exception("the journal does not take what became of %r", key)
 
 
 def reported(journal: Journal, entry: Entry, outcome: CheckOutcome) -> Steps[None]:

@@ -83,7 +83,7 @@ class Guarded:
             taken = inspect.signature(member).parameters.values()
             if any(p.kind is p.VAR_KEYWORD for p in taken):
                 return member(**arguments)
-            return member(**{p.name: arguments[p.name] for p in taken})
+            return member(**{p.name: arguments[p.name] for p in taken if p.name in arguments or p.default is p.empty})
         if isinstance(member, str) and name == "idempotency_key":
             return naming.vformat(member, (), arguments)
         return member.format_map(arguments) if isinstance(member, str) else member

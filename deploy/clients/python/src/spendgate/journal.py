@@ -12,7 +12,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
 
-State = Literal["asked", "doubted", "begun", "ended", "reported"]
+State = Literal["asked", "doubted", "begun", "repeated", "ended", "reported"]
+UNFINISHED = ("doubted", "begun", "repeated", "ended")
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Entry:
 
     asked: the body has not begun; a check_id is that of an allow that was made for this journal.
     doubted: it may have begun for another. begun: it has, and is in doubt unless a process is in it.
+    repeated: so it is, and another process has begun it again: who began it first does not know any more that nothing was moved.
     ended: it has a status, which is not reported yet. reported: the service knows it.
     """
 
@@ -49,7 +51,7 @@ class Journal(Protocol):
         ...
 
     def unfinished(self) -> Sequence[Entry]:
-        """The entries that are doubted, begun or ended, oldest first."""
+        """The entries that are doubted, begun, repeated or ended, oldest first."""
         ...
 
 
@@ -89,7 +91,7 @@ class SQLiteJournal:
 
     def unfinished(self) -> list[Entry]:
         with closing(self._connect()) as db:
-            found = db.execute("SELECT * FROM spendgate_journal WHERE state IN ('doubted', 'begun', 'ended') ORDER BY at, key")
+            found = db.execute(f"SELECT * FROM spendgate_journal WHERE state IN {UNFINISHED} ORDER BY at, key")
             return [Entry(**row) for row in found]
 
 
@@ -121,4 +123,4 @@ class MemoryJournal:
 
     def unfinished(self) -> list[Entry]:
         with self._own():
-            return sorted((e for e in self._entries.values() if e.state in ("doubted", "begun", "ended")), key=lambda e: e.at)
+            return sorted((e for e in self._entries.values() if e.state in UNFINISHED), key=lambda e: e.at)

@@ -70,6 +70,7 @@ class Permit:
         self.check_id, self.result, self.redeemed, self._key = entry.check_id, result, redeemed, entry.key
         self.repeated = repeated  # it may have run before, under the same check_id
         self.end: dict[str, str] = {"status": "executed"}
+        self.moved = False  # its body said so
         self._action = entry.action
         self._claim: Claim | None = None
 
@@ -78,10 +79,12 @@ class Permit:
 
         A reference of more than 256 characters, or with some that cannot be sent, is left out, and so is what is no amount.
         """
+        self.moved = True
         self.end = {"status": "executed", "reference": reportable("reference", reference, 256), "amount": reportable_amount(amount)}
 
     def failed(self, note: str | None = None) -> None:
         """Says that nothing was moved. Of a body that is repeated that is in doubt all the same."""
+        self.moved = False
         self.end = {"status": "failed", "note": reportable("note", note, 4096)}
 
 

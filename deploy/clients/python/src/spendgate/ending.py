@@ -1,0 +1,137 @@
+"""The end of a body that a guard runs: what is written down and reported of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from . import api
+from .errors import APIError, InDoubt, KeyReused
+from .journal import Entry, Journal, State
+from .permit import EndsLater, Permit, Terms, log
+from .send import Steps, local
+from .settings import Gate, journal_of
+
+
+def refuse(gate: Gate, permit: Permit, terms: Terms, error: Exception | None = None) -> Steps[None]:
+    """Raises why the body does not run: its action is another one now than the one that was allowed, or its functions raised error.
+
+    The check of another action is given back. An error changes nothing: the next call goes on.
+    """
+    if permit.repeated:  # it may have run before
+        gate.process().release(permit._key, permit._claim)
+        raise InDoubt(permit._key, permit.check_id, "it has begun before, and its action changed since") from error
+    if error is None:
+        permit.end = {"status": "voided", "note": f"the action changed after {permit.check_id}"}
+        yield from end(gate, permit, None, terms)
+        raise KeyReused(f"the action of {permit._key!r} changed after it was allowed under {permit.check_id}: it was not carried out")
+    try:
+        if not terms.provider_key:  # else another process may repeat it already, and the next call does
+            yield from after((yield from journal_of(gate)), permit._key, "begun", state="asked", check_id=permit.check_id)
+    finally:
+        gate.process().release(permit._key, permit._claim)
+    raise error
+
+
+def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
+    """Records how the body ended, and reports it. A report that is lost is made by resume()."""
+    try:
+        yield from _end(gate, permit, error, terms)
+    finally:
+        gate.process().release(permit._key, permit._claim)
+
+
+def _end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
+    key = permit._key
+    journal = yield from journal_of(gate)
+    said: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
+    meant = error is None or (terms.failed(error) and not permit.moved)
+    # What a repeated body says of itself does not say that nothing was moved the first time.
+    if not meant or (permit.repeated and said["status"] == "failed"):
+        if not (meant or isinstance(error, Exception)):
+            return  # the process ends: it stays begun
+        yield from _doubt(gate, permit)
+        why = f"its body raised {type(error).__name__}" if error is not None else "its body failed"
+        if isinstance(error, EndsLater):
+            why = str(error)
+        elif permit.repeated:
+            why += " when it was repeated"
+        raise InDoubt(key, permit.check_id, why) from error
+    if said["status"] != "executed" and terms.provider_key:
+        yield from _give_back(gate, journal, permit, said, error)
+        return
+    entry = replace(Entry(key, ""), check_id=permit.check_id, **said)
+    written = yield from _write(journal, key, said)
+    if not (yield from report(gate, journal, entry)) and not written:
+        raise InDoubt(key, permit.check_id, f"it ended, {entry.status}, which could neither be written down nor reported")
+
+
+def _write(journal: Journal, key: str, said: dict[str, Any]) -> Steps[bool]:
+    """Writes down how a body ended, unless that is written already. It returns whether the journal works."""
+    try:
+        if not (yield from local(lambda: journal.move(key, "begun", state="ended", **said))):
+            yield from local(lambda: journal.move(key, "repeated", state="ended", **said))
+        return True
+    except Exception:
+        log.exception("the journal does not take how %r ended", key)
+        return False
+
+
+def _doubt(gate: Gate, permit: Permit) -> Steps[None]:
+    """Tells the service, which finds it out, too, only later."""
+    if permit.redeemed and not permit.repeated:  # else it knows
+        try:
+            yield from api.in_doubt(gate, permit.check_id)
+        except Exception as refused:
+            log.warning("%s is not said to be in doubt: %s", permit.check_id, refused)
+
+
+def _give_back(gate: Gate, journal: Journal, permit: Permit, said: dict[str, Any], error: BaseException | None) -> Steps[None]:
+    """Ends what moved nothing, unless another process repeats it meanwhile: then only people know."""
+    entry = replace(Entry(permit._key, ""), check_id=permit.check_id, **said)
+    problem: Exception | None = None
+    try:
+        if permit.redeemed:
+            yield from api.report_outcome(gate, entry.check_id, said["status"], note=entry.note or None, unless_in_doubt=True)
+            yield from after(journal, entry.key, "begun", state="reported", **said)
+            return
+        if (yield from local(lambda: journal.move(entry.key, "begun", state="ended", **said))):
+            yield from report(gate, journal, entry)
+            return
+    except Exception as refused:
+        problem = refused
+    raise InDoubt(entry.key, entry.check_id, f"it ended, {entry.status}, and another process may repeat it") from error or problem
+
+
+def report(gate: Gate, journal: Journal, entry: Entry) -> Steps[bool]:
+    """Reports how a body ended, if that is possible now. It returns whether the service knows."""
+    told: dict[str, Any] = {name: getattr(entry, name) or None for name in ("reference", "note")}
+    status: Any = entry.status
+    moved = Decimal(entry.amount) if entry.amount else None
+    less: list[dict[str, Any]] = [{"amount": moved, **told}]  # what the service does not take is left out
+    less += [{"amount": moved}] if any(told.values()) else []
+    less += [{}] if moved is not None else []
+    for content in less:
+        try:
+            yield from api.report_outcome(gate, entry.check_id, status, **content)
+            break
+        except Exception as error:  # of a client that was closed, too: the body has ended
+            log.warning("%s is not reported as %s: %s", entry.check_id, entry.status, error)
+            if isinstance(error, APIError) and error.code == "outcome_already_reported":
+                break
+            refused = isinstance(error, APIError) and error.status in (400, 422)
+            if not refused and not isinstance(error, (TypeError, ValueError)):
+                return False
+    else:
+        return False
+    yield from after(journal, entry.key, "ended", state="reported")
+    return True
+
+
+def after(journal: Journal, key: str, was: State, **changes: Any) -> Steps[None]:
+    """Writes what is so already. A journal that fails now is no reason to tell the caller that the body did."""
+    try:
+        yield from local(lambda: journal.move(key, was, **changes))
+    except Exception:
+        log.exception("the journal does not take what became of %r", key)
