@@ -200,6 +200,7 @@ type Tools struct {
 	APIKey   Secret // empty when it is not set
 	Token    Secret // that HTTP clients must send; empty for none
 	LogLevel slog.Level
+	Notices  []string // as in Config
 }
 
 // LoadTools reads the settings of the tool server. The address is required.
@@ -213,7 +214,7 @@ func LoadTools(environ []string) (Tools, error) {
 		LogLevel: read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 	}
 	s.require("API_URL", "http://127.0.0.1:8080")
-	s.refuseUnknown()
+	t.Notices = s.refuseUnknown()
 	if err := errors.Join(s.faults...); err != nil {
 		return Tools{}, err
 	}
@@ -226,6 +227,7 @@ type Gateway struct {
 	APIKey     Secret
 	Deployment string // its name in metrics; empty when it has none
 	LogLevel   slog.Level
+	Notices    []string // as in Config
 }
 
 // LoadGateway reads the settings of the gateway. Its error holds all faults, one a line.
@@ -237,7 +239,7 @@ func LoadGateway(environ []string) (Gateway, error) {
 		Deployment: read(s, "DEPLOYMENT", "", parseName),
 		LogLevel:   read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 	}
-	s.refuseUnknown()
+	g.Notices = s.refuseUnknown()
 	if err := errors.Join(s.faults...); err != nil {
 		return Gateway{}, err
 	}

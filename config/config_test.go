@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -243,6 +244,12 @@ func TestUnknownVariablesIgnored(t *testing.T) {
 	if !slices.Equal(c.Notices, want) {
 		t.Errorf("%q, want %q", c.Notices, want)
 	}
+	environ := []string{"SPENDGATE_API_URL=http://x", "SPENDGATE_IGNORE_UNKNOWN_SETTINGS=true", "SPENDGATE_OF_LATER=x"}
+	tools, err := LoadTools(environ)
+	gateway, failed := LoadGateway(environ)
+	if err != nil || failed != nil || !slices.Equal(tools.Notices, want[1:]) || !slices.Equal(gateway.Notices, want[1:]) {
+		t.Errorf("%+v, %v; %+v, %v", tools, err, gateway, failed)
+	}
 	for _, value := range []string{"false", "perhaps"} {
 		if got := faults(t, Dev, "SPENDGATE_IGNORE_UNKNOWN_SETTINGS="+value, "SPENDGATE_OF_LATER=x"); !strings.Contains(strings.Join(got, " "),
 			"OF_LATER: is no setting") {
@@ -361,7 +368,8 @@ func TestLoadTools(t *testing.T) {
 		"SPENDGATE_API_URL=https://gate.example/", "SPENDGATE_API_KEY_FILE=" + writeFile(t, "svc_live_1\n"),
 		"SPENDGATE_MCP_TOKEN=hush", "SPENDGATE_LOG_LEVEL=warn",
 	})
-	if err != nil || got != (Tools{APIURL: "https://gate.example", APIKey: "svc_live_1", Token: "hush", LogLevel: slog.LevelWarn}) {
+	want := Tools{APIURL: "https://gate.example", APIKey: "svc_live_1", Token: "hush", LogLevel: slog.LevelWarn}
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for fault, environ := range map[string][]string{

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func TestSettingsAreGiven(t *testing.T) {
 
 func TestLoadGateway(t *testing.T) {
 	got, err := LoadGateway([]string{"SPENDGATE_URL=https://gate.example/", "SPENDGATE_API_KEY=svc_live_1", "SPENDGATE_DEPLOYMENT=cell-1"})
-	if err != nil || got != (Gateway{URL: "https://gate.example", APIKey: "svc_live_1", Deployment: "cell-1"}) {
+	if err != nil || !reflect.DeepEqual(got, Gateway{URL: "https://gate.example", APIKey: "svc_live_1", Deployment: "cell-1"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if _, err := LoadGateway([]string{"SPENDGATE_URL=gate"}); err == nil || !strings.Contains(err.Error(), "SPENDGATE_URL: must be http://") {

@@ -169,8 +169,21 @@ func TestChartNamesItsDeployment(t *testing.T) {
 	}
 }
 
-// Inhibition is among alerts that there are.
+// Inhibition is among alerts that there are, and within one deployment: what is down in one cell
+// hides nothing of another.
 func TestInhibition(t *testing.T) {
+	var file struct {
+		Rules []struct {
+			Source []string `yaml:"source_matchers"`
+			Equal  []string
+		} `yaml:"inhibit_rules"`
+	}
+	readYAML(t, "prometheus/alertmanager.yaml", &file)
+	for _, r := range file.Rules {
+		if !slices.Contains(r.Equal, "deployment") {
+			t.Errorf("%q inhibits alerts of other deployments", r.Source)
+		}
+	}
 	alerts := make(map[string]bool)
 	for _, r := range allRules(t) {
 		alerts[r.Alert] = true

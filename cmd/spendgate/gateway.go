@@ -65,6 +65,9 @@ func runGateway(ctx context.Context, p process, args []string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	for _, notice := range c.Notices {
+		log.Warn(notice)
+	}
 	file, err := gateway.Load(path)
 	if err != nil {
 		return err

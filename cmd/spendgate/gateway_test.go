@@ -28,7 +28,8 @@ func TestGatewayOperations(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		agent, hangUp := io.Pipe()
 		go func() {
-			environ := []string{"SPENDGATE_URL=" + service, "SPENDGATE_API_KEY=" + n.sample, "SPENDGATE_DEPLOYMENT=cell-1"}
+			environ := []string{"SPENDGATE_URL=" + service, "SPENDGATE_API_KEY=" + n.sample, "SPENDGATE_DEPLOYMENT=cell-1",
+				"SPENDGATE_IGNORE_UNKNOWN_SETTINGS=true", "SPENDGATE_OF_LATER=x"}
 			ended <- run(ctx, process{agent, new(bytes.Buffer), log, environ, false}, []string{"gateway", file})
 		}()
 		var found []string
@@ -36,6 +37,9 @@ func TestGatewayOperations(t *testing.T) {
 			if found = log.find(`url=(http://127\.0\.0\.1:\d+)/metrics`); time.Now().After(until) {
 				t.Fatal(log.String())
 			}
+		}
+		if log.find("SPENDGATE_OF_LATER is no setting of this version") == nil {
+			t.Errorf("what it ignores is not told: %s", log.String())
 		}
 		initialize := `{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, ` +
 			`"clientInfo": {"name": "a", "version": "1"}}}`

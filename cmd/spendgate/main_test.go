@@ -286,8 +286,9 @@ func TestMCPOverStandardStreams(t *testing.T) {
 {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":{}}}
 `
 	n := newFakeNode(t)
-	r := runWith(t, []string{"SPENDGATE_API_URL=" + n.URL}, list, "mcp")
-	if r.code != 0 || !strings.Contains(r.stdout, "SPENDGATE_API_KEY") || !strings.Contains(r.stderr, "only simulate_actions works") {
+	r := runWith(t, []string{"SPENDGATE_API_URL=" + n.URL, "SPENDGATE_IGNORE_UNKNOWN_SETTINGS=1", "SPENDGATE_OF_LATER=x"}, list, "mcp")
+	if r.code != 0 || !strings.Contains(r.stdout, "SPENDGATE_API_KEY") || !strings.Contains(r.stderr, "only simulate_actions works") ||
+		!strings.Contains(r.stderr, "SPENDGATE_OF_LATER is no setting of this version") {
 		t.Errorf("%+v", r)
 	}
 }

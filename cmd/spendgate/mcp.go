@@ -53,6 +53,9 @@ func mcpSetup(flags *flag.FlagSet) action {
 			return err
 		}
 		log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+		for _, notice := range c.Notices {
+			log.Warn(notice)
+		}
 		api, err := client.New(client.Options{
 			BaseURL: c.APIURL, APIKey: string(c.APIKey), UserAgent: "spendgate-mcp/" + version,
 			AttemptTimeout: toolTimeout, MaxWait: toolMaxWait,

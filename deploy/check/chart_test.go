@@ -296,6 +296,19 @@ func TestPorts(t *testing.T) {
 	}
 }
 
+// Who installs it is told that webhooks reach nobody, unless they may.
+func TestNotesTellOfWebhooks(t *testing.T) {
+	for name, c := range map[string]struct {
+		v    values
+		told bool
+	}{"as it is": {nil, true}, "everything": {everything(), false}, "nothing": {nothing(), false}} {
+		files, err := tryRender("spendgate", c.v)
+		if told := strings.Contains(files["spendgate/templates/NOTES.txt"], "networkPolicy.webhookPorts"); err != nil || told != c.told {
+			t.Errorf("%s: told %v, %v", name, told, err)
+		}
+	}
+}
+
 // The schema is there before a node of the new version.
 func TestMigration(t *testing.T) {
 	job := get[batch.Job](t, render(t, "spendgate", nil), "Job spendgate-migrate")
