@@ -36,3 +36,76 @@ func Grant(ctx context.Context, url, script, service string) error {
 	}
 	return nil
 }
+
+// granted matches a statement of a script for Grant that gives something to the service.
+var granted = regexp.MustCompile(`(?s)\bGRANT ([^;]+?) ON ([^;]+?) TO :"service";`)
+
+// Allowed fails, and says which, where the URL's role lacks a right that a script for Grant gives
+// to the service's. What the schema does not have is left out; nothing is changed.
+func Allowed(ctx context.Context, url, script string) error {
+	conn, err := connectOwner(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // it only read
+	var verbs, columns, objects []string
+	for _, statement := range granted.FindAllStringSubmatch(script, -1) {
+		kind, names, of := strings.Cut(statement[2], " ")
+		if kind == "SCHEMA" {
+			continue // without it there is none to look at
+		}
+		if !of || kind != "FUNCTION" {
+			kind, names = "", statement[2]
+		}
+		for _, right := range listed(statement[1]) {
+			verb, inner, _ := strings.Cut(strings.TrimSuffix(right, ")"), " (")
+			for _, column := range listed(inner) { // one without a name for the whole object
+				for _, name := range listed(names) {
+					verbs, columns, objects = append(verbs, verb), append(columns, column), append(objects, name)
+				}
+			}
+		}
+	}
+	var lacks []string
+	var role string
+	err = conn.QueryRow(ctx, `SELECT current_user, coalesce(array_agg(verb || ' ' || name ORDER BY number), '{}')
+		FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS wanted (verb, of_column, name, number)
+		WHERE NOT CASE
+			WHEN current_schema() IS NULL THEN false
+			WHEN verb = 'EXECUTE' THEN has_function_privilege(to_regprocedure(`+ownSchema+`name), verb)
+			WHEN of_column > '' THEN has_column_privilege(to_regclass(`+ownSchema+`name), of_column, verb)
+			ELSE has_table_privilege(to_regclass(`+ownSchema+`name), verb)
+		END`, verbs, columns, objects).Scan(&role, &lacks)
+	if err != nil {
+		return fmt.Errorf("cannot read the rights of the role: %w", err)
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	const most = 3
+	more := ""
+	if len(lacks) > most {
+		more = fmt.Sprintf(" and %d more", len(lacks)-most)
+	}
+	return fmt.Errorf("the role %s may not %s%s: run `spendgate migrate --service %[1]q` with the role that owns the schema",
+		role, strings.Join(lacks[:min(most, len(lacks))], ", "), more)
+}
+
+// listed returns the parts of a list; commas in parentheses part nothing.
+func listed(text string) (parts []string) {
+	depth, from := 0, 0
+	for i, c := range text + "," {
+		switch c {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case ',':
+			if depth == 0 {
+				parts = append(parts, strings.Join(strings.Fields(text[from:i]), " "))
+				from = i + 1
+			}
+		}
+	}
+	return parts
+}

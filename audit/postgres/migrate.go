@@ -195,7 +195,8 @@ func migratedTo(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	case err != nil:
 		return 0, err
 	case schema == nil:
-		return 0, errors.New("no schema of the search_path exists, or the role may not use it")
+		return 0, errors.New("no schema of the search_path exists, or the role may not use it: " +
+			"make it with roles.sql, then run `spendgate migrate --service ROLE` with the role that owns it")
 	case !begun:
 		return 0, nil
 	}

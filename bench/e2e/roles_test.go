@@ -79,8 +79,28 @@ func (r *roles) migrate(t *testing.T, binary string) {
 			t.Fatalf("the owner cannot migrate: %d\n%s", code, output)
 		}
 	}
+	r.told(t, binary)
 	// psql runs the same script.
 	act(t, r.Postgres.Script(ctx, r.owner, "../../deploy/postgres/grants.sql", r.variables))
+}
+
+// told: --check names what an upgrade without --service left out, and what to do about it.
+func (r *roles) told(t *testing.T, binary string) {
+	checks := func(code int, want string) {
+		t.Helper()
+		got, output, err := fleet.Run(limited(t, patience), binary, t.TempDir(), fleet.Settings{
+			"DATABASE_URL": r.service, "REDIS_URL": r.Redis.URL, "ADMIN_KEY": r.AdminKey, "OPS_ADDR": "127.0.0.1:0", "LISTEN_ADDR": "127.0.0.1:0",
+		}, "serve", "--check")
+		if err != nil || got != code || !strings.Contains(output, want) {
+			t.Errorf("--check: %d, %v, want %d and %q\n%s", got, err, code, want, output)
+		}
+	}
+	checks(0, "can be used")
+	_, err := r.Postgres.Pool.Exec(t.Context(), `REVOKE ALL ON "Gate".sessions FROM "Gate Service"`)
+	act(t, err)
+	checks(1, "may not SELECT sessions, INSERT sessions, UPDATE sessions and 1 more: run `spendgate migrate --service \"Gate Service\"`")
+	_, err = r.Postgres.Pool.Exec(t.Context(), `GRANT ALL ON "Gate".sessions TO "Gate Service"`)
+	act(t, err)
 }
 
 // work makes a node do everything that uses the database.

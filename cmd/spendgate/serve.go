@@ -256,6 +256,9 @@ func tryUse(ctx context.Context, c config.Config, store *postgres.Store, status 
 		}
 		return nil
 	}
+	if err := postgres.Allowed(ctx, string(c.DatabaseURL), scripts.Grants); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
 	if err := store.Rehearse(ctx); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

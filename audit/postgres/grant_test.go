@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/bench/fleet"
+)
+
+// TestAllowed: a role that lacks one of the rights that nodes are granted is told which, and one
+// that has them all, or owns the tables, is not.
+func TestAllowed(t *testing.T) {
+	owner := fleet.OwnTestDatabase(t)
+	open(t, owner, true)
+	db := connect(t, owner)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile("../../deploy/postgres/grants.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, name := string(text), "lesser "+rand.Text()
+	role := pgx.Identifier{name}.Sanitize()
+	exec("CREATE ROLE " + role + " LOGIN PASSWORD 'lesser'")
+	t.Cleanup(func() {
+		for _, statement := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
+			if _, err := db.Exec(context.Background(), statement); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	u, err := url.Parse(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(name, "lesser")
+	lacks := func(want string) {
+		t.Helper()
+		err := Allowed(t.Context(), u.String(), script)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	lacks(`may not SELECT checks, SELECT violations, SELECT outcomes and `)
+	if err := Grant(t.Context(), owner, script, name); err != nil {
+		t.Fatal(err)
+	}
+	lacks("")
+	if err := Allowed(t.Context(), owner, script); err != nil {
+		t.Errorf("the owner: %v", err)
+	}
+	for right, want := range map[string]string{
+		"INSERT ON sessions":                                         "may not INSERT sessions: run `spendgate migrate --service \"" + name + "\"`",
+		"SELECT ON webhooks":                                         "may not SELECT webhooks: ",
+		"UPDATE (holder) ON webhook_states":                          "may not UPDATE webhook_states: ",
+		"EXECUTE ON FUNCTION delete_events(integer)":                 "may not EXECUTE delete_events(integer): ",
+		"EXECUTE ON FUNCTION use_approvals(uuid[], uuid[], bytea[])": "may not EXECUTE use_approvals(uuid[], uuid[], bytea[]): ",
+	} {
+		exec("REVOKE " + right + " FROM " + role + ", PUBLIC")
+		lacks(want)
+		exec("GRANT " + right + " TO " + role)
+		lacks("")
+	}
+	exec("DROP FUNCTION delete_events(integer)") // another version's, say
+	lacks("")
+}
