@@ -97,11 +97,15 @@ fleet-restart: fleetctl ## restart the fleet's nodes one by one, which fails no 
 fleet-down: fleetctl ## stop the fleet and discard its data; the logs stay
 	@.bin/fleetctl down
 
+# Nothing crashes the PostgreSQL of tests, and what it has is little: databases are made and
+# dropped, for which it looks through all of its buffers.
+TEST_SETTINGS := fsync=off full_page_writes=off shared_buffers=128MB min_wal_size=80MB max_wal_size=1GB
+
 .PHONY: test
 test: fleetctl ## test everything against throwaway Redis and PostgreSQL servers
 	@.bin/fleetctl install haproxy prometheus pgbouncer || \
 	  echo 'NOTICE: without HAProxy, Prometheus and PgBouncer the fleet, its dashboard, its alerts and a pooler are not tested' >&2
-	@TEST_POSTGRES_SETTINGS='fsync=off full_page_writes=off' .bin/fleetctl with-servers deploy/test.sh # nothing crashes it
+	@TEST_POSTGRES_SETTINGS='$(TEST_SETTINGS)' .bin/fleetctl with-servers deploy/test.sh
 
 .PHONY: chaos-build
 chaos-build:

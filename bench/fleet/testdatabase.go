@@ -3,12 +3,17 @@ package fleet
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // TestDatabase returns the URL of the PostgreSQL database that TEST_DATABASE_URL
@@ -30,48 +35,135 @@ func TestDatabase(t testing.TB) string {
 func TestSchema(t testing.TB) string {
 	t.Helper()
 	schema := `"Test-` + rand.Text() + `"`
-	made(t, "SCHEMA "+schema, " CASCADE")
-	u := parse(t)
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String()
+	must(t, execOn(TestDatabase(t), "CREATE SCHEMA "+schema))
+	execAtEnd(t, "DROP SCHEMA "+schema+" CASCADE")
+	return urlOf(t, "", schema)
 }
 
 // OwnTestDatabase returns the URL of an empty database, which goes when the test ends.
 // It names no search_path: the settings of its sessions are the database's.
 func OwnTestDatabase(t testing.TB) string {
 	t.Helper()
-	name := "test_" + strings.ToLower(rand.Text())
-	made(t, "DATABASE "+name, " WITH (FORCE)")
-	u := parse(t)
-	u.Path = "/" + name
-	return u.String()
+	name := newDatabaseName()
+	must(t, execOn(TestDatabase(t), "CREATE DATABASE "+name))
+	execAtEnd(t, dropDatabase(name))
+	return urlOf(t, name, "")
 }
 
-func parse(t testing.TB) *url.URL {
+// migratedSchema is the one schema of a database of TestMigrated.
+const migratedSchema = `"Test-Schema"`
+
+// TestMigrated returns the URL of a schema as migrate makes it of an empty one, in a database
+// of its own, which goes when the test ends. The schema's name needs quotes. The migrations run
+// once for all tests on a server: each has a copy, in which all objects have the same OIDs.
+func TestMigrated(t testing.TB, migrate func(ctx context.Context, url string) error) string {
+	t.Helper()
+	name, template := newDatabaseName(), templateName(t)
+	create := "CREATE DATABASE " + name + " TEMPLATE " + template
+	err := execOn(TestDatabase(t), create)
+	if missing, ok := errors.AsType[*pgconn.PgError](err); ok && missing.Code == "3D000" { // invalid_catalog_name
+		makeTemplate(t, template, migrate)
+		err = execOn(TestDatabase(t), create)
+	}
+	must(t, err)
+	execAtEnd(t, dropDatabase(name))
+	copied := urlOf(t, name, migratedSchema)
+	// What the first migrations draw at random is not another deployment's.
+	must(t, execOn(copied, "UPDATE deployment SET id = gen_random_uuid(); UPDATE epoch SET id = gen_random_uuid()"))
+	return copied
+}
+
+// templateName is that of the migrations as they are: others have another.
+func templateName(t testing.TB) string {
+	t.Helper()
+	root, err := ModuleRoot()
+	must(t, err)
+	texts, err := filepath.Glob(filepath.Join(root, "audit/postgres/migrations/*.sql"))
+	must(t, err)
+	if len(texts) == 0 {
+		t.Fatalf("no migrations in %s", root)
+	}
+	sum := sha256.New()
+	for _, path := range texts {
+		text, err := os.ReadFile(path)
+		must(t, err)
+		fmt.Fprintf(sum, "%d %s", len(text), text)
+	}
+	return fmt.Sprintf("test_migrated_%x", sum.Sum(nil)[:8])
+}
+
+// makeTemplate makes the database that tests copy, unless another test has meanwhile. It stays.
+func makeTemplate(t testing.TB, name string, migrate func(ctx context.Context, url string) error) {
+	t.Helper()
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, TestDatabase(t))
+	must(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // ends the lock, too
+	exec := func(statement string) {
+		t.Helper()
+		_, err := conn.Exec(ctx, statement)
+		must(t, err)
+	}
+	exec("SELECT pg_advisory_lock(hashtext('test_migrated'))")
+	var made bool
+	must(t, conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&made))
+	if made {
+		return
+	}
+	unfinished := name + "_unfinished"
+	exec("DROP DATABASE IF EXISTS " + unfinished + " WITH (FORCE)")
+	exec("CREATE DATABASE " + unfinished)
+	must(t, execOn(urlOf(t, unfinished, ""), "CREATE SCHEMA "+migratedSchema))
+	must(t, migrate(ctx, urlOf(t, unfinished, migratedSchema)))
+	exec("ALTER DATABASE " + unfinished + " RENAME TO " + name)
+}
+
+func newDatabaseName() string { return "test_" + strings.ToLower(rand.Text()) }
+
+func dropDatabase(name string) string { return "DROP DATABASE " + name + " WITH (FORCE)" }
+
+// urlOf returns the URL of a schema in a database of the server; "" leaves the default.
+func urlOf(t testing.TB, database, schema string) string {
 	t.Helper()
 	u, err := url.Parse(TestDatabase(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return u
+	if database != "" {
+		u.Path = "/" + database
+	}
+	if schema != "" {
+		q := u.Query()
+		q.Set("search_path", schema)
+		u.RawQuery = q.Encode()
+	}
+	return u.String()
 }
 
-// made creates an object until the test ends.
-func made(t testing.TB, object, drop string) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	exec := func(statement string) {
-		ctx := context.Background() // cleaning up outlives the test's context
-		conn, err := pgx.Connect(ctx, TestDatabase(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(ctx) //nolint:errcheck // nothing is in progress
-		if _, err := conn.Exec(ctx, statement); err != nil {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// execAtEnd executes a statement when the test has ended.
+func execAtEnd(t testing.TB, statement string) {
+	t.Cleanup(func() {
+		if err := execOn(TestDatabase(t), statement); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// execOn executes a statement on a connection of its own. Cleaning up outlives a test's context.
+func execOn(url, statement string) error {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
 	}
-	exec("CREATE " + object)
-	t.Cleanup(func() { exec("DROP " + object + drop) })
+	defer conn.Close(ctx) //nolint:errcheck // nothing is in progress
+	_, err = conn.Exec(ctx, statement)
+	return err
 }
