@@ -13,20 +13,20 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // counting is a schema whose counts are fine enough for few violations, and
 // sessions that are held in the middle of what they do.
 type counting struct {
 	*Store
-	url   string
-	fence spend.Fence
+	url      string
+	fence    spend.Fence
+	compared int // how often totals were
 }
 
 func newCounting(t *testing.T) *counting {
 	t.Helper()
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	c := &counting{Store: open(t, url, true), url: url}
 	c.fence = newFence(t, c.Store)
 	c.exec(t, "UPDATE violation_count_state SET bucket_size = 4")
@@ -93,8 +93,8 @@ func end(t *testing.T, do func(context.Context) error) {
 	}
 }
 
-// exact compares totals of many combinations of filters with count(*), and
-// every row of the counts with what it counts.
+// exact compares every row of the counts with what it counts, and totals by one of five
+// combinations of filters, another each time, with count(*).
 func (c *counting) exact(t *testing.T, when string) {
 	t.Helper()
 	var wrong int
@@ -112,7 +112,7 @@ func (c *counting) exact(t *testing.T, when string) {
 	if wrong > 0 {
 		t.Errorf("%s: %d counts are wrong", when, wrong)
 	}
-	now := time.Now()
+	now, queries := time.Now(), []audit.ViolationQuery{}
 	for _, agent := range []string{"", "busy", "rare"} {
 		for _, kind := range []spend.ActionType{spend.Unspecified, spend.Refund, spend.Spend} {
 			for effect := range 3 {
@@ -124,11 +124,16 @@ func (c *counting) exact(t *testing.T, when string) {
 					if age[1] > 0 {
 						q.To = now.Add(-age[1])
 					}
-					c.compare(t, when, q)
+					queries = append(queries, q)
 				}
 			}
 		}
 	}
+	const oneIn = 5
+	for i := c.compared % oneIn; i < len(queries); i += oneIn {
+		c.compare(t, when, queries[i])
+	}
+	c.compared++
 }
 
 func (c *counting) compare(t *testing.T, when string, q audit.ViolationQuery) {

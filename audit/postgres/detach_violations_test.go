@@ -10,7 +10,6 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/bench/fleet"
 )
 
 // oldMonths is a store with checks of two old months, all of whose days were
@@ -23,7 +22,7 @@ type oldMonths struct {
 // newAttachedMonths is newOldMonths before the days are detached.
 func newAttachedMonths(t *testing.T) *oldMonths {
 	t.Helper()
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	now := time.Now().UTC()
 	first := time.Date(now.Year(), now.Month()-4, 1, 0, 0, 0, 0, time.UTC)
 	o := &oldMonths{&oldDays{Store: open(t, url, true), url: url, dir: t.TempDir(), first: first}, [2]time.Time{first, first.AddDate(0, 1, 0)}}
@@ -111,43 +110,66 @@ func (o *oldMonths) from(t *testing.T) time.Time {
 	return []time.Time{{}, o.months[1], o.after()}[o.noted(t)]
 }
 
-// exact compares listings by many filters with the violations that were recorded
-// and are not archived.
+// exact compares listings by all combinations of filters with the violations that were
+// recorded and are not archived.
 func (o *oldMonths) exact(t *testing.T, when string) {
 	t.Helper()
-	from := o.from(t)
+	o.compareListings(t, when, 1)
+}
+
+// roughly compares those by every agent in every span, each with one combination or two of the
+// other filters: there are eight, which are innermost.
+func (o *oldMonths) roughly(t *testing.T, when string) {
+	t.Helper()
+	o.compareListings(t, when, 7)
+}
+
+// compareListings compares one in so many combinations of filters.
+func (o *oldMonths) compareListings(t *testing.T, when string, each int) {
+	t.Helper()
+	var queries []audit.ViolationQuery
 	for _, agent := range []string{"", "busy", "rare", "gone \u2028\"\\"} {
-		for _, kind := range []spend.ActionType{spend.Unspecified, spend.Refund} {
-			for _, effect := range []spend.Effect{spend.Allow, spend.Block} {
-				for _, span := range [][2]time.Time{
-					{}, {o.months[0]}, {o.months[0].AddDate(0, 0, 10), o.after()}, {o.months[1].AddDate(0, 0, 20)}, {time.Time{}, o.months[1]},
-				} {
+		for _, span := range [][2]time.Time{
+			{}, {o.months[0]}, {o.months[0].AddDate(0, 0, 10), o.after()}, {o.months[1].AddDate(0, 0, 20)}, {time.Time{}, o.months[1]},
+		} {
+			for _, kind := range []spend.ActionType{spend.Unspecified, spend.Refund} {
+				for _, effect := range []spend.Effect{spend.Allow, spend.Block} {
 					for _, bounds := range []audit.Bounds{{}, {PolicyIDs: []string{o.recent.Action.PolicyID}}} {
-						q := audit.ViolationQuery{AgentID: agent, ActionType: kind, Effect: effect, From: span[0], To: span[1], Limit: 100, Bounds: bounds}
-						low, high := q.IDRange()
-						if span[1].IsZero() {
-							high = audit.MaxID()
-						}
-						var want []spend.ID
-						for _, c := range o.checks {
-							if c.Decision.Effect != spend.Allow && !c.ID.Time().Before(from) && (verify.Range{Low: low, High: high}).Holds(c.ID) &&
-								(agent == "" || c.Action.AgentID == agent) && (kind == spend.Unspecified || c.ActionType == kind) &&
-								(effect == spend.Allow || c.Decision.Effect == effect) {
-								want = append(want, c.ID)
-							}
-						}
-						page, err := o.Violations(t.Context(), q)
-						var got []spend.ID
-						for _, v := range slices.Backward(page.Violations) {
-							got = append(got, v.ID)
-						}
-						if err != nil || page.Total != int64(len(want)) || !slices.Equal(got, want) {
-							t.Errorf("%s: %+v: %d of %d, want %d, %v", when, q, len(got), page.Total, len(want), err)
-						}
+						queries = append(queries, audit.ViolationQuery{
+							AgentID: agent, ActionType: kind, Effect: effect, From: span[0], To: span[1], Limit: 100, Bounds: bounds,
+						})
 					}
 				}
 			}
 		}
+	}
+	from := o.from(t)
+	for i := 0; i < len(queries); i += each {
+		o.compareListing(t, when, queries[i], from)
+	}
+}
+
+func (o *oldMonths) compareListing(t *testing.T, when string, q audit.ViolationQuery, from time.Time) {
+	t.Helper()
+	low, high := q.IDRange()
+	if q.To.IsZero() {
+		high = audit.MaxID()
+	}
+	var want []spend.ID
+	for _, c := range o.checks {
+		if c.Decision.Effect != spend.Allow && !c.ID.Time().Before(from) && (verify.Range{Low: low, High: high}).Holds(c.ID) &&
+			(q.AgentID == "" || c.Action.AgentID == q.AgentID) && (q.ActionType == spend.Unspecified || c.ActionType == q.ActionType) &&
+			(q.Effect == spend.Allow || c.Decision.Effect == q.Effect) {
+			want = append(want, c.ID)
+		}
+	}
+	page, err := o.Violations(t.Context(), q)
+	var got []spend.ID
+	for _, v := range slices.Backward(page.Violations) {
+		got = append(got, v.ID)
+	}
+	if err != nil || page.Total != int64(len(want)) || !slices.Equal(got, want) {
+		t.Errorf("%s: %+v: %d of %d, want %d, %v", when, q, len(got), page.Total, len(want), err)
 	}
 }
 
@@ -262,18 +284,18 @@ func TestDetachViolationsKilled(t *testing.T) {
 			if n, want := count(t, o.Store, "violations"), map[string]int{"delete again": 18, "vacuum": 10}[step]; n != want && n != 22 {
 				t.Errorf("%d violations are there", n)
 			}
-			o.exact(t, "killed")
+			o.roughly(t, "killed")
 			o.mustBeClean(t)
 			if err := o.CountViolations(t.Context()); err != nil {
 				t.Error(err)
 			}
-			o.exact(t, "killed, and counted")
+			o.roughly(t, "killed, and counted")
 			o.sameNumbers(t, before.Events)
 			o.mustLeave(t, dropRows)
 			if o.noted(t) != 2 || count(t, o.Store, "violations") != 4 {
 				t.Errorf("%d months are noted after the next run", o.noted(t))
 			}
-			o.exact(t, "after the next run")
+			o.roughly(t, "after the next run")
 			o.mustBeClean(t)
 			o.sameEvents(t, before.Events)
 		})
