@@ -10,7 +10,6 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // charge gives a check a budget for each agent and day.
@@ -29,7 +28,7 @@ func charge(c *spend.Check) {
 // TestCounterRestored has counters vanish, as when an older state is restored,
 // whose rows a node remembers.
 func TestCounterRestored(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	var counter []spend.Counter
@@ -54,7 +53,7 @@ func TestCounterRestored(t *testing.T) {
 // TestServerLacksCommits has a node's connections lead to a server that lacks what
 // the node recorded.
 func TestServerLacksCommits(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	commit := func(seq int64) {
@@ -101,7 +100,7 @@ func TestServerLacksCommits(t *testing.T) {
 // TestRoomMadeMeanwhile gives back to a counter that has no room while the commit
 // that it refuses waits for another one.
 func TestRoomMadeMeanwhile(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	commit := func(seq int64) error {
@@ -147,7 +146,7 @@ func beside(t *testing.T, s *Store, tx pgx.Tx, f func() error) error {
 // TestTidyKeepsCounters removes counters by a clock that is ahead, and beside a
 // commit that uses one for longer.
 func TestTidyKeepsCounters(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	c := minimal(newFence(t, s))
 	charge(c)
@@ -176,7 +175,7 @@ func TestTidyKeepsCounters(t *testing.T) {
 
 // TestTidyBesideCommit removes a counter's last row while a commit gives it another.
 func TestTidyBesideCommit(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	c := minimal(newFence(t, s))
 	charge(c)
@@ -203,7 +202,7 @@ func TestTidyBesideCommit(t *testing.T) {
 
 // TestTidyAtOnce has another node remove one of a counter's two rows.
 func TestTidyAtOnce(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	c := minimal(newFence(t, s))
 	charge(c)
@@ -232,7 +231,7 @@ func TestTidyAtOnce(t *testing.T) {
 // TestTidyReadsByIndex: removing counters reads other counters neither in their table
 // nor in the table of principals.
 func TestTidyReadsByIndex(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	tx, err := s.reads.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

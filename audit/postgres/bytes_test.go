@@ -13,7 +13,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // BenchmarkBytes measures what a check leaves in each table, its indexes included, and in the
@@ -38,7 +37,7 @@ type weighed struct {
 }
 
 func benchmarkBytes(b *testing.B, size int, shadow bool) {
-	url := fleet.TestSchema(b)
+	url := migrated(b)
 	s := open(b, url, true)
 	db, err := pgx.Connect(b.Context(), url)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 const (
@@ -31,7 +30,7 @@ var listedStart = time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
 // days have no partition.
 func prepareChecks(t *testing.T) (url string, s *Store) {
 	t.Helper()
-	url = fleet.TestSchema(t)
+	url = migrated(t)
 	s = open(t, url, true)
 	statement(t, url, fmt.Sprintf("SELECT make_partition(date '%s' + n) FROM generate_series(0, %d) AS n WHERE n NOT IN (7, 37)",
 		listedStart.Format(time.DateOnly), listedDays-1))
@@ -204,7 +203,7 @@ func TestCheckPlans(t *testing.T) {
 // knows nothing of a partition that has filled up, and after a day without live ones.
 func TestPagePassesPlan(t *testing.T) {
 	const passes, page = 20_000, 100
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	statement(t, url, "UPDATE horizon SET ms = 2 * 86400000")
 	for _, day := range []time.Time{listedStart, listedStart.AddDate(0, 0, -1)} {

@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"spendgate/audit/chain"
-	"spendgate/bench/fleet"
 )
 
 // TestColumns compares the tables with the lists of columns by which rows are
 // read, encoded and hashed: a column that is in one of them alone would be
 // neither served nor proved.
 func TestColumns(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	open(t, url, true)
 	columns := func(relation string) []string {
 		return texts(t, connect(t, url), `SELECT attname::text FROM pg_attribute

@@ -11,7 +11,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/verify"
-	"spendgate/bench/fleet"
 )
 
 // TestCopiedRows takes what COPY sends in pieces of every size.
@@ -58,7 +57,7 @@ func TestCopiedRows(t *testing.T) {
 
 // TestWhyACopyEnded: the cause is told once, and nothing that only follows from it.
 func TestWhyACopyEnded(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	store := open(t, url, true)
 	if err := audittest.Record(t.Context(), store, minimal(newFence(t, store))); err != nil {
 		t.Fatal(err)

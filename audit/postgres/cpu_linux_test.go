@@ -13,7 +13,6 @@ import (
 
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // BenchmarkCommitCPU measures the processor time of commits on an otherwise
@@ -29,7 +28,7 @@ func BenchmarkCommitCPU(b *testing.B) {
 }
 
 func benchmarkCommitCPU(b *testing.B, size int, budgets bool) {
-	s := open(b, fleet.TestSchema(b), true)
+	s := open(b, migrated(b), true)
 	f := newFence(b, s)
 	batch := make([]*spend.Check, size)
 	builder := chain.Builder{Chain: f.Node}
@@ -88,7 +87,7 @@ func BenchmarkRedemptionCPU(b *testing.B) {
 }
 
 func benchmarkRedemptionCPU(b *testing.B, size int) {
-	s := open(b, fleet.TestSchema(b), true)
+	s := open(b, migrated(b), true)
 	f := newFence(b, s)
 	builder := chain.Builder{Chain: f.Node}
 	checks, redemptions := make([]*spend.Check, size), make([]*spend.Outcome, size)

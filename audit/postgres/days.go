@@ -250,7 +250,8 @@ func (d *days) patiently(ctx context.Context, name, statement string, args ...an
 func (d *days) holders(ctx context.Context) string {
 	rows, _ := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?'))
 		FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-		WHERE l.relation = 'checks'::regclass AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`)
+		WHERE l.relation = 'checks'::regclass AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`)
 	// the rows return the error of Query
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {

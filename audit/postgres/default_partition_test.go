@@ -11,7 +11,6 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // rowsOf are all checks as text, with where they lie.
@@ -25,7 +24,7 @@ func rowsOf(t *testing.T, s *Store, table string) []string {
 func TestDefaultPartition(t *testing.T) {
 	ctx := t.Context()
 	registry := prometheus.NewRegistry()
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s, err := Open(ctx, Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +98,7 @@ func TestDefaultPartition(t *testing.T) {
 // row, and what fails leaves everything as it was.
 func TestRowsThatCannotMove(t *testing.T) {
 	ctx := t.Context()
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	misplaced := minimal(f)

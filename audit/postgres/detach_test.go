@@ -17,7 +17,6 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/bench/fleet"
 )
 
 // oldDays is a store with checks of two old days and of today.
@@ -34,7 +33,7 @@ func (o *oldDays) before() time.Time { return o.first.AddDate(0, 0, 2) }
 
 func newOldDays(t *testing.T) *oldDays {
 	t.Helper()
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	o := &oldDays{Store: open(t, url, true), url: url, dir: t.TempDir(), first: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)}
 	f := newFence(t, o.Store)
 	for d := range 2 {
@@ -269,7 +268,7 @@ func TestDetachAmidWork(t *testing.T) {
 		for deadline := time.Now().Add(15 * time.Second); working.Err() == nil && tries.Load() == 0; {
 			var n int
 			if err := o.reads.QueryRow(ctx,
-				"SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'checks'::regclass").
+				"SELECT count(*) FROM "+ownLocks+" WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'checks'::regclass").
 				Scan(&n); err != nil {
 				t.Error(err)
 			}

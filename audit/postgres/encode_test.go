@@ -9,13 +9,12 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // TestNumeric demands that amounts are kept exactly as the server would keep
 // them: equal for every function, comparison and index of SQL.
 func TestNumeric(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	f := newFence(t, s)
 	for _, text := range []string{
 		"0", "1", "9999", "10000", "10001", "99990000", "100000000", "0.1", "0.01", "0.001", "0.0001", "0.00001", "0.00010001",
@@ -91,7 +90,7 @@ func TestNoAllocation(t *testing.T) {
 // TestCommitAllocations keeps a commit's garbage few things, whatever the rows.
 func TestCommitAllocations(t *testing.T) {
 	const most = 8
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	f := newFence(t, s)
 	for _, rows := range []int{1, 64} {
 		batch := make([]*spend.Check, rows)

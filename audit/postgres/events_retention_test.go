@@ -8,13 +8,12 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // TestYoungEventStays numbers an event while a removal, which found nothing but old ones, waits
 // for its turn.
 func TestYoungEventStays(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	happen := func(at time.Time) error {
 		c := minimal(newFence(t, s))
@@ -38,7 +37,7 @@ func TestYoungEventStays(t *testing.T) {
 		_, err := s.KeepEvents(t.Context(), audit.LeastEventsKept, time.Now())
 		removed <- err
 	}()
-	waitFor(t, url, "the removal", "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'webhooks'::regclass)")
+	waitFor(t, url, "the removal", "SELECT EXISTS (SELECT FROM "+ownLocks+" WHERE NOT granted AND relation = 'webhooks'::regclass)")
 	err = happen(time.Now())
 	if err := errors.Join(err, tx.Rollback(t.Context()), <-removed); err != nil {
 		t.Fatal(err)

@@ -30,8 +30,7 @@ const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, false, NUL
 // waiting reports whether a session waits for a lock.
 func (f *feeding) waiting(t *testing.T) bool {
 	t.Helper()
-	return count(t, f.Store, "pg_locks WHERE locktype = 'advisory' AND NOT granted "+
-		"AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") > 0
+	return count(t, f.Store, ownLocks+" WHERE locktype = 'advisory' AND NOT granted") > 0
 }
 
 // meanwhile reads in the background until something releases it.

@@ -15,11 +15,10 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 func answerLost(t *testing.T, lose func(*proxy) error) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	direct := open(t, url, true)
 	p := newProxy(t, url)
 	s := open(t, p.url, false)
@@ -55,7 +54,7 @@ func TestCommitStuck(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			url := fleet.TestSchema(t)
+			url := migrated(t)
 			direct := open(t, url, true)
 			p := newProxy(t, url)
 			s := open(t, p.url, false)
@@ -64,7 +63,7 @@ func TestCommitStuck(t *testing.T) {
 			if err := audittest.Record(t.Context(), s, c); !errors.Is(err, audit.ErrUnknown) {
 				t.Fatalf("got %v, want ErrUnknown", err)
 			}
-			waitFor(t, url, "the commit to be stuck", `SELECT count(*) = 2 FROM pg_locks
+			waitFor(t, url, "the commit to be stuck", `SELECT count(*) = 2 FROM `+ownLocks+`
 				WHERE classid IN ('fenced_nodes'::regclass, 'epoch'::regclass) AND granted`)
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -86,7 +85,7 @@ func TestCommitStuck(t *testing.T) {
 // TestDeadline lets the context end in a commit that does not: unknown, at
 // once, and without a cancel request that would cut a wait for a standby.
 func TestDeadline(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	if err := audittest.Record(t.Context(), s, minimal(f)); err != nil { // connects
@@ -119,7 +118,7 @@ func TestDeadline(t *testing.T) {
 
 // TestFenceWaits lets a commit end that is merely slow.
 func TestFenceWaits(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	slow := connect(t, url)
@@ -131,7 +130,7 @@ func TestFenceWaits(t *testing.T) {
 	}
 	fenced := make(chan error, 1)
 	go func() { fenced <- s.Fence(t.Context(), f.Node) }()
-	waitFor(t, url, "a fence that waits", `SELECT EXISTS (SELECT FROM pg_locks WHERE classid = 'fenced_nodes'::regclass AND NOT granted)`)
+	waitFor(t, url, "a fence that waits", `SELECT EXISTS (SELECT FROM `+ownLocks+` WHERE classid = 'fenced_nodes'::regclass AND NOT granted)`)
 	select {
 	case err := <-fenced:
 		t.Fatalf("fenced amid a commit: %v", err)
@@ -149,7 +148,7 @@ func TestFenceWaits(t *testing.T) {
 // stuck one. It gets the lock when the waiter gives up, and is not ended with
 // the stuck one. A busy machine may miss a moment of a third of a second.
 func TestFenceSparesTheQueue(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	var err error
 	for range 5 {
@@ -172,12 +171,12 @@ func commitBehindARotation(t *testing.T, s *Store, url string) error {
 		_, err := s.RotateEpoch(t.Context(), f.Epoch, spend.NewID(time.Now()))
 		rotated <- err
 	}()
-	err := until(t, watch, `SELECT EXISTS (SELECT FROM pg_locks WHERE classid = 'epoch'::regclass AND NOT granted)`)
+	err := until(t, watch, `SELECT EXISTS (SELECT FROM `+ownLocks+` WHERE classid = 'epoch'::regclass AND NOT granted)`)
 	if err == nil {
 		_, err = queued.Exec(t.Context(), enter)
 	}
 	if err == nil {
-		err = until(t, watch, fmt.Sprintf(`SELECT NOT EXISTS (SELECT FROM pg_locks WHERE classid = 'epoch'::regclass AND pid = %d)`,
+		err = until(t, watch, fmt.Sprintf(`SELECT NOT EXISTS (SELECT FROM `+ownLocks+` WHERE classid = 'epoch'::regclass AND pid = %d)`,
 			stuck.PgConn().PID()))
 	}
 	if err == nil {
@@ -189,7 +188,7 @@ func commitBehindARotation(t *testing.T, s *Store, url string) error {
 // TestBeginReadsBehindTheLock lets a commit wait for its locks while the epoch or
 // the node ends: it must see that, though it began before.
 func TestBeginReadsBehindTheLock(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	known := calendar(t, s, "known", "1000")
 	unknown := func(f spend.Fence) *spend.Check {
@@ -221,7 +220,7 @@ func beginsBehindTheLock(t *testing.T, url string, s *Store, check func(spend.Fe
 		}
 		outcome := make(chan error, 1)
 		go func() { outcome <- audittest.Record(t.Context(), s, c) }()
-		waitFor(t, url, "a commit that waits", `SELECT EXISTS (SELECT FROM pg_locks
+		waitFor(t, url, "a commit that waits", `SELECT EXISTS (SELECT FROM `+ownLocks+`
 			WHERE classid IN ('fenced_nodes'::regclass, 'epoch'::regclass) AND NOT granted)`)
 		if _, err := other.Exec(t.Context(), "COMMIT"); err != nil {
 			t.Fatal(err)
@@ -241,7 +240,7 @@ const (
 // TestStricterIsolation refuses commits whose snapshot could be older than the
 // locks: under REPEATABLE READ a stale epoch would pass.
 func TestStricterIsolation(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	f := newFence(t, open(t, url, true))
 	for level, allowed := range map[string]bool{"READ COMMITTED": true, "REPEATABLE READ": false, "SERIALIZABLE": false} {
 		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord, emptyCommit} {
@@ -268,7 +267,7 @@ func TestStricterIsolation(t *testing.T) {
 // TestKeysAreTakenInOrder has a commit wait for its first key by hash while its
 // other one, sent before, is not taken yet: no two commits can deadlock (F14).
 func TestKeysAreTakenInOrder(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	batch := []*spend.Check{minimal(f), minimal(f)}
@@ -303,7 +302,7 @@ func TestKeysAreTakenInOrder(t *testing.T) {
 // server does: no read, no commit and no fence may notice.
 func TestSessionsEnded(t *testing.T) {
 	name := strings.ToLower(rand.Text())
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, with(t, url, "application_name", name), true)
 	f := newFence(t, s)
 	all := func() error {
@@ -341,7 +340,7 @@ func TestSessionsEnded(t *testing.T) {
 
 // TestReadOnlyServer refuses a server that takes no writes: a standby.
 func TestReadOnlyServer(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	open(t, url, true)
 	s := open(t, with(t, url, "default_transaction_read_only", "on"), false)
 	if err := s.Ping(t.Context()); !errors.Is(err, audit.ErrUnavailable) {
@@ -355,7 +354,7 @@ func TestReadOnlyServer(t *testing.T) {
 // TestDurability turns synchronous_commit off where a role or a database could
 // (F17): the sessions and the fence turn it on again.
 func TestDurability(t *testing.T) {
-	url := with(t, fleet.TestSchema(t), "synchronous_commit", "off")
+	url := with(t, migrated(t), "synchronous_commit", "off")
 	s := open(t, url, true)
 	if status, err := s.Status(t.Context()); err != nil || status.Safe == strings.Contains(status.Durability, " off") ||
 		!strings.Contains(status.Durability, "synchronous_commit on") {

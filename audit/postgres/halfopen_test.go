@@ -22,7 +22,7 @@ func TestHalfOpenNetwork(t *testing.T) {
 }
 
 func testHalfOpenNetwork(t *testing.T, readers string) {
-	direct, err := url.Parse(fleet.TestSchema(t))
+	direct, err := url.Parse(migrated(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,14 +6,13 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // TestHorizonAfterAWrongClock runs the statement of the runbook: it lowers the
 // horizon once no open window needs it, and not before.
 func TestHorizonAfterAWrongClock(t *testing.T) {
 	ctx := t.Context()
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	now := time.Now()
 	f := newFence(t, s)

@@ -48,7 +48,7 @@ func TestMigrationsAreFrozen(t *testing.T) {
 // for long does not make the commits wait behind it.
 func TestMigrationGivesWay(t *testing.T) {
 	ctx := t.Context()
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	reader, observer := connect(t, url), connect(t, url)
@@ -63,7 +63,7 @@ func TestMigrationGivesWay(t *testing.T) {
 			if len(done) > 0 {
 				t.Fatalf("the migration ended while the table was in use: %v", <-done)
 			}
-			if err := observer.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks
+			if err := observer.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+ownLocks+`
 				WHERE relation = 'checks'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)`).Scan(&waits); err != nil {
 				t.Fatal(err)
 			}

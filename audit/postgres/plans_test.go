@@ -15,7 +15,6 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // plan is a node of EXPLAIN's tree.
@@ -74,7 +73,7 @@ const (
 // with three violations in all, kinds that are rare.
 func prepareViolations(t *testing.T) *Store {
 	t.Helper()
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	statement(t, url, fmt.Sprintf(`UPDATE violation_count_state SET bucket_size = %d`, planPiece))
 	statement(t, url, fmt.Sprintf(`INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
@@ -221,7 +220,7 @@ func TestViolationPlans(t *testing.T) {
 
 // TestExpiryPlan: who removes expired keys reads no others, however many live.
 func TestExpiryPlan(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	tx, err := s.reads.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +263,7 @@ func TestSelectionEnds(t *testing.T) {
 // TestNamedCounters: a listing of counters that it names reads no others, without
 // statistics, too.
 func TestNamedCounters(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	tx, err := s.reads.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

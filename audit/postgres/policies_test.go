@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/bench/fleet"
 )
 
 // All versions of all policies together keep to their bound, however many are
 // posted at once. What is refused leaves nothing behind, and keys go on.
 func TestPoliciesAreBounded(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	const each, room = 1000, 7
 	s, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true, MaxPolicyBytes: room*each + each/2})
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // TestRecountInSteps has many violations counted again in small steps, while
@@ -116,7 +115,7 @@ func TestCountsOfAnotherCluster(t *testing.T) {
 // TestCountedAt follows the metric that an alert asks.
 func TestCountedAt(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	s, err := Open(t.Context(), Options{URL: fleet.TestSchema(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
+	s, err := Open(t.Context(), Options{URL: migrated(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +204,7 @@ func TestCountsInSteps(t *testing.T) {
 
 // What was restored or cloned delivers nothing until an admin says so.
 func TestRestoredWebhooks(t *testing.T) {
-	url := fleet.OwnTestDatabase(t) // nodes are sessions of the same database
+	url := migrated(t)
 	s := open(t, url, true)
 	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "http://x", EventTypes: audit.EventTypes()[:1], Active: true, CreatedAt: time.Now()}
 	if err := s.CreateWebhook(t.Context(), audit.Actor{}, w, "secret", 0); err != nil {
@@ -236,7 +235,7 @@ func TestRestoredWebhooks(t *testing.T) {
 // A restored database is not begun anew beside nodes, also if the URL that both
 // have returns their sessions another name.
 func TestRestoredBesideNodes(t *testing.T) {
-	url := with(t, fleet.TestSchema(t), "application_name", "others")
+	url := with(t, migrated(t), "application_name", "others")
 	newFence(t, open(t, url, true)) // connects
 	if _, err := BeginRestored(t.Context(), url); !errors.Is(err, ErrNodesConnected) {
 		t.Errorf("got %v, want ErrNodesConnected", err)

@@ -14,7 +14,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // redemption is the first step of a check, which may be redeemed for a minute.
@@ -28,7 +27,7 @@ func redemption(of *spend.Check) *spend.Outcome {
 // TestDoubtsAreDue: what was redeemed 15 minutes ago is due, the oldest first, unless it is
 // in doubt already.
 func TestDoubtsAreDue(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	var all []spend.ID
@@ -59,7 +58,7 @@ func TestDoubtsAreDue(t *testing.T) {
 // TestRestoredIsNotRedeemed: a check from before a restore may have been redeemed after the
 // backup (G14).
 func TestRestoredIsNotRedeemed(t *testing.T) {
-	url := fleet.OwnTestDatabase(t) // nodes are sessions of the same database
+	url := migrated(t)
 	s := open(t, url, true)
 	before := minimal(newFence(t, s))
 	if err := s.Commit(t.Context(), []*spend.Check{before}, nil, audittest.Link(1, before)); err != nil {
@@ -90,7 +89,7 @@ func TestRestoredIsNotRedeemed(t *testing.T) {
 // TestRemembered: who redeems at the node that answered has nothing read, once, and not of
 // what this node recorded since.
 func TestRemembered(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	f := newFence(t, s)
 	record := func(checks ...*spend.Check) {
 		t.Helper()
@@ -136,7 +135,7 @@ func TestRemembered(t *testing.T) {
 // TestRememberedOverReconnect: a check that was handed out from memory is redeemed by no
 // server but the one that has it, for a failover may have lost it (F129).
 func TestRememberedOverReconnect(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	if _, err := s.Untouched(t.Context(), []spend.ID{f.Node}); err != nil {
@@ -170,7 +169,7 @@ func TestRememberedOverReconnect(t *testing.T) {
 // TestUntouchedReadsOneDay: whatever days there are, a look-up plans, locks and reads the day of
 // its checks, also by the plan that is kept. One for all values locks every day.
 func TestUntouchedReadsOneDay(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	statement(t, url, "SELECT make_partition((now() - d * interval '1 day')::date) FROM generate_series(1, 30) AS d")
 	locked := func(pool *pgxpool.Pool, query string) (days int) {
@@ -208,7 +207,7 @@ func TestUntouchedReadsOneDay(t *testing.T) {
 // those of it, and so is one whose day has no partition of its own; also where the node gets no
 // connection for look-ups.
 func TestUntouchedOfDays(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	at := func(ago time.Duration) *spend.Check {

@@ -8,13 +8,12 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // TestRehearse: a rehearsal records nothing, leaves its connection fit for commits, and
 // fails for what commits fail for.
 func TestRehearse(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	db := connect(t, url)
 	for range 3 {

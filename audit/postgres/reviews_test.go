@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/bench/fleet"
 )
 
 // TestKeysAreCounted: whatever a node says that its approvals come to, a draft that fewer
 // keys approved than are asked, or its author's, is no next version; of an admin it is forced.
 func TestKeysAreCounted(t *testing.T) {
 	t.Parallel()
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	by := func(name string) audit.Actor { return audit.Actor{KeyID: "key_" + name, Principal: name} }
 	govern := func(id string) *audit.Draft {
 		p := &audit.Policy{PolicyID: id, Name: "n", Rules: "[]", Changes: `{"from":[{"group":"a","required":1},{"group":"b","required":1}]}`}

@@ -73,7 +73,7 @@ func TestSearchPathMissing(t *testing.T) {
 // commits go on. What was made later is immutable, too.
 func TestPartitions(t *testing.T) {
 	ctx := t.Context()
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	f := newFence(t, s)
 	later := time.Now().AddDate(0, 0, 30).UTC()
 	old, future := minimal(f), minimal(f)
@@ -132,7 +132,7 @@ func TestPartitions(t *testing.T) {
 // the last day before the first gap, and what cannot be seen changes nothing.
 func TestPartitionsUntil(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	s, err := Open(t.Context(), Options{URL: fleet.TestSchema(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
+	s, err := Open(t.Context(), Options{URL: migrated(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func count(t *testing.T, s *Store, table string) (rows int) {
 // longest window only, and grow with it.
 func TestHorizon(t *testing.T) {
 	ctx := t.Context()
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	f := newFence(t, s)
 	now := time.Now()
 	pass := func(age, window time.Duration) *spend.Check {
@@ -245,7 +245,7 @@ func TestHorizon(t *testing.T) {
 // TestPreparedCommit commits several times on one connection, also where
 // connections are not the node's own and what it prepared may be gone.
 func TestPreparedCommit(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	open(t, url, true)
 	for mode, kept := range map[string]bool{"cache_statement": true, "cache_describe": false, "describe_exec": false} {
 		s, err := Open(t.Context(), Options{
@@ -292,7 +292,7 @@ func TestExecModes(t *testing.T) {
 
 // TestIndexes shows that the hot look-ups use theirs.
 func TestIndexes(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	tx, err := s.reads.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +347,7 @@ func TestRunbookSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	c := minimal(newFence(t, s))
 	c.KeyID = "key_01a1fbe4a3487c7ea1a1616fb9a103b4" // the page's

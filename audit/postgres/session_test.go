@@ -11,7 +11,6 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
-	"spendgate/bench/fleet"
 )
 
 // TestOutcome plays what a server may say to a commit before the connection
@@ -82,7 +81,7 @@ func play(conn net.Conn, length int, says []pgproto3.BackendMessage) {
 // TestConnectedSessionServes: while the server takes no more connections, what is committed goes over
 // the one that there is, not over each in turn.
 func TestConnectedSessionServes(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	f := newFence(t, s)
 	if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 const statsNew = 50 // batches that are not counted yet
@@ -17,7 +16,7 @@ const statsNew = 50 // batches that are not counted yet
 // TestStatsPlans reads the counts of the minutes of a range and what is too new for
 // them, by the indexes alone, and neither other batches nor checks.
 func TestStatsPlans(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	insert := `INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries, counts)
 		SELECT gen_random_uuid(), 1, first_id(1790000000000 + i * 60000::bigint), first_id(1790000000000 + i * 60000::bigint), 1, '', '',
@@ -66,7 +65,7 @@ func TestStatsPlans(t *testing.T) {
 
 // TestRecountChecks counts anew what the batches have, with what is committed meanwhile.
 func TestRecountChecks(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	epoch, err := s.Epoch(t.Context())
 	if err != nil {
