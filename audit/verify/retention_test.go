@@ -17,7 +17,7 @@ import (
 // returns how many are of then, and the violations of then.
 func newAgedTrail(t *testing.T) (tr *trail, old int, violations []spend.ID) {
 	t.Helper()
-	url := fleet.TestSchema(t)
+	url := fleet.TestMigrated(t, postgres.Migrate)
 	store, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ const (
 // checkpoint behind all of it.
 func newTrail(t *testing.T) *trail {
 	t.Helper()
-	return newTrailIn(t, fleet.TestSchema(t))
+	return newTrailIn(t, fleet.TestMigrated(t, postgres.Migrate))
 }
 
 func newTrailIn(t *testing.T, url string) *trail {
