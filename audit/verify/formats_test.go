@@ -17,7 +17,7 @@ import (
 // also in a table that is wider, and rows of the second whole, behind its own domain.
 func TestStrangerKnowsFormats(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("python3"); err != nil {
+	if _, err := exec.LookPath(interpreter()); err != nil {
 		t.Skip(err)
 	}
 	c := &spend.Check{ID: spend.NewID(time.Now()), ActionType: spend.Refund, Decision: spend.Decision{Effect: spend.Block}, Namespace: "n"}
@@ -54,7 +54,7 @@ while at < len(row):
     at += max(length, 0)
 found = hash_check(row, fields)
 print(found and found.hex())`
-		output, err := exec.CommandContext(t.Context(), "python3", "-c", program, fmt.Sprintf("%x", r.row)).CombinedOutput()
+		output, err := exec.CommandContext(t.Context(), interpreter(), "-c", program, fmt.Sprintf("%x", r.row)).CombinedOutput()
 		if got := strings.TrimSpace(string(output)); err != nil || got != r.want {
 			t.Errorf("%x is hashed as %s, %v; want %s", r.row, got, err, r.want)
 		}

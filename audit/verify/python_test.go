@@ -1,10 +1,12 @@
 package verify_test
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -15,11 +17,15 @@ import (
 	"spendgate/audit/verify"
 )
 
+// interpreter is the Python of the tests, if one was named: what the PATH has may be a script that
+// looks for it, for ten times as long as it takes to start.
+func interpreter() string { return cmp.Or(os.Getenv("TEST_PYTHON"), "python3") }
+
 // stranger verifies with the program that was written from the document alone,
 // and returns what it found, sorted.
 func (tr *trail) stranger(held bool, more ...string) []string {
 	tr.t.Helper()
-	for _, tool := range []string{"python3", "psql"} {
+	for _, tool := range []string{interpreter(), "psql"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			if testing.Short() {
 				tr.t.Skip(err)
@@ -40,7 +46,7 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 		args = append(args, "--checkpoint", tr.file, "--public-key", base64.StdEncoding.EncodeToString(tr.key))
 	}
 	args = append(args, more...)
-	output, err := exec.CommandContext(tr.t.Context(), "python3", args...).Output()
+	output, err := exec.CommandContext(tr.t.Context(), interpreter(), args...).Output()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 || len(exit.Stderr) > 0) {
 		tr.t.Fatalf("%v\n%s", err, exit.Stderr)

@@ -1231,21 +1231,26 @@ class Verifier:
                 self.find("altered" if seq in self.links else "removed", f"change {seq} of the configuration")
 
 
-# Ed25519, to verify: a point is (x, y) on -x^2 + y^2 = 1 + d x^2 y^2 modulo P.
+# Ed25519, to verify: a point is (x, y) on -x^2 + y^2 = 1 + d x^2 y^2 modulo P. As RFC 8032 has it, it is
+# written (X, Y, Z, T) with x = X/Z, y = Y/Z, xy = T/Z, so that a sum needs no division.
 P = 2**255 - 19
 L = 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
 
 
-def add(a, b):
-    k = D * a[0] * b[0] * a[1] * b[1] % P
-    x = (a[0] * b[1] + a[1] * b[0]) * pow(1 + k, -1, P) % P
-    y = (a[1] * b[1] + a[0] * b[0]) * pow(1 - k, -1, P) % P
-    return x, y
+def add(p, q):
+    a, b = (p[1] - p[0]) * (q[1] - q[0]) % P, (p[1] + p[0]) * (q[1] + q[0]) % P
+    c, d = 2 * D * p[3] * q[3] % P, 2 * p[2] * q[2] % P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def same(p, q):
+    return (p[0] * q[2] - q[0] * p[2]) % P == 0 and (p[1] * q[2] - q[1] * p[2]) % P == 0
 
 
 def times(n, point):
-    total = (0, 1)
+    total = (0, 1, 1, 0)
     while n:
         if n & 1:
             total = add(total, point)
@@ -1263,7 +1268,8 @@ def point(encoded):
         x = x * pow(2, (P - 1) // 4, P) % P
     if x * x % P != square or y >= P:
         return None
-    return (P - x if x & 1 != sign else x), y
+    x = P - x if x & 1 != sign else x
+    return x, y, 1, x * y % P
 
 
 BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
@@ -1274,7 +1280,7 @@ def verify(key, signature, message):
     if a is None or r is None or s >= L or len(signature) != 64:
         return False
     h = int.from_bytes(hashlib.sha512(signature[:32] + key + message).digest(), "little") % L
-    return times(s, BASE) == add(r, times(h, a))
+    return same(times(s, BASE), add(r, times(h, a)))
 
 
 def main():
