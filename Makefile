@@ -98,8 +98,8 @@ fleet-down: fleetctl ## stop the fleet and discard its data; the logs stay
 	@.bin/fleetctl down
 
 # Nothing crashes the PostgreSQL of tests, and what it has is little: databases are made and
-# dropped, for which it looks through all of its buffers.
-TEST_SETTINGS := fsync=off full_page_writes=off shared_buffers=128MB min_wal_size=80MB max_wal_size=1GB
+# dropped, for which it looks through all of its buffers, and no query is worth compiling.
+TEST_SETTINGS := fsync=off full_page_writes=off shared_buffers=128MB min_wal_size=80MB max_wal_size=1GB jit=off
 
 .PHONY: test
 test: fleetctl ## test everything against throwaway Redis and PostgreSQL servers

@@ -11,7 +11,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
-	"spendgate/bench/fleet"
 )
 
 // TestCallOf has commits be by the call that does no more than they need.
@@ -88,7 +87,7 @@ func calendar(t *testing.T, s *Store, agent, limit string) func(spend.Fence) *sp
 // TestCalendar takes from a counter until it has no room, and is told so as by the call for
 // all commits.
 func TestCalendar(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	check := calendar(t, s, "a", "6") // three of which are taken
 	for taken := 4; taken <= 7; taken++ {
 		c := check(newFence(t, s))
@@ -121,7 +120,7 @@ func TestCalendar(t *testing.T) {
 
 // An escalated check takes nothing, and must have room all the same (S35).
 func TestCalendarEscalated(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
+	s := open(t, migrated(t), true)
 	check := calendar(t, s, "a", "6") // three of which are taken
 	for _, amount := range []string{"3", "4"} {
 		c := check(newFence(t, s))
@@ -137,7 +136,7 @@ func TestCalendarEscalated(t *testing.T) {
 // TestCalendarOrder has a commit wait for its first counter while its other one is not
 // locked yet, whatever the order of their rows in the table: no two commits can deadlock.
 func TestCalendarOrder(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := migrated(t)
 	s := open(t, url, true)
 	batch := []*spend.Check{calendar(t, s, "a", "1000")(spend.Fence{}), calendar(t, s, "b", "1000")(spend.Fence{})}
 	f := newFence(t, s)
@@ -159,7 +158,7 @@ func TestCalendarOrder(t *testing.T) {
 	}
 	outcome := make(chan error, 1)
 	go func() { outcome <- audittest.Record(t.Context(), s, batch...) }()
-	waitFor(t, url, "a commit that waits", "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted)")
+	waitFor(t, url, "a commit that waits", commitWaits)
 	if _, err := connect(t, url).Exec(t.Context(), lock+" NOWAIT", ids[1]); err != nil {
 		t.Errorf("the later counter is locked already: %v", err)
 	}

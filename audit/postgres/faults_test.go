@@ -286,7 +286,7 @@ func TestKeysAreTakenInOrder(t *testing.T) {
 	}
 	outcome := make(chan error, 1)
 	go func() { outcome <- audittest.Record(t.Context(), s, batch...) }()
-	waitFor(t, url, "a commit that waits", "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted)")
+	waitFor(t, url, "a commit that waits", commitWaits)
 	if _, err := connect(t, with(t, url, "lock_timeout", "100ms")).Exec(t.Context(), take, first[:], [16]byte(batch[0].ID)); err != nil {
 		t.Errorf("the later key is taken already: %v", err)
 	}

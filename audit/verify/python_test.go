@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,17 @@ import (
 // interpreter is the Python of the tests, if one was named: what the PATH has may be a script that
 // looks for it, for ten times as long as it takes to start.
 func interpreter() string { return cmp.Or(os.Getenv("TEST_PYTHON"), "python3") }
+
+// strangersEnviron has Python keep the program compiled, as it does for modules only, and the psql of
+// the server found before Debian's, a script that looks for it. Either takes longer than to verify.
+func strangersEnviron() []string {
+	environ := append(os.Environ(), "PYTHONPATH=../../deploy/audit", "PYTHONPYCACHEPREFIX=../../.bin/python",
+		"PYTHONDONTWRITEBYTECODE=")
+	if dir := os.Getenv("TEST_POSTGRES_BIN"); dir != "" {
+		environ = append(environ, "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
+	return environ
+}
 
 // stranger verifies with the program that was written from the document alone,
 // and returns what it found, sorted.
@@ -41,12 +53,14 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 	q.Set("options", "-csearch_path="+q.Get("search_path"))
 	q.Del("search_path") // psql does not know it
 	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-	args := []string{"../../deploy/audit/verify.py", u.String(), "--schema", "../postgres"}
+	args := []string{"-m", "verify", u.String(), "--schema", "../postgres"}
 	if held {
 		args = append(args, "--checkpoint", tr.file, "--public-key", base64.StdEncoding.EncodeToString(tr.key))
 	}
 	args = append(args, more...)
-	output, err := exec.CommandContext(tr.t.Context(), interpreter(), args...).Output()
+	command := exec.CommandContext(tr.t.Context(), interpreter(), args...)
+	command.Env = strangersEnviron()
+	output, err := command.Output()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 || len(exit.Stderr) > 0) {
 		tr.t.Fatalf("%v\n%s", err, exit.Stderr)
