@@ -27,6 +27,9 @@
 //	              root, whom PostgreSQL refuses
 //	TEST_POSTGRES_SETTINGS
 //	              more settings of the PostgreSQL that with-servers starts
+//	TEST_SERVERS_DIR
+//	              the folder of the data of the servers that with-servers starts, if
+//	              not that for temporary files
 //
 // The command of with-servers sees all variables that start with TEST_; those
 // of programs that are not installed are unset.
@@ -155,7 +158,7 @@ func local(ctx context.Context, out io.Writer, command string) (err error) {
 
 // withServers runs a command with servers of its own.
 func withServers(ctx context.Context, args []string) (code int, err error) {
-	dir, err := os.MkdirTemp("", "spendgate-servers.")
+	dir, err := os.MkdirTemp(os.Getenv("TEST_SERVERS_DIR"), "spendgate-servers.")
 	if err != nil {
 		return 1, fmt.Errorf("cannot make a folder for the servers: %w", err)
 	}

@@ -45,7 +45,7 @@ func TestWithServers(t *testing.T) {
 			}
 			defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 			c := exec.CommandContext(t.Context(), binary, "with-servers", "sh", "-c", "echo $TEST_REDIS_URL; echo $TEST_DATABASE_URL; "+test.does)
-			c.Env = append(os.Environ(), "TEST_REDIS_URL=", "TEST_DATABASE_URL=", "TMPDIR="+dir)
+			c.Env = append(os.Environ(), "TEST_REDIS_URL=", "TEST_DATABASE_URL=", "TEST_SERVERS_DIR=", "TMPDIR="+dir)
 			c.Stderr = t.Output()
 			in, inErr := c.StdinPipe()
 			out, outErr := c.StdoutPipe()
