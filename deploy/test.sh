@@ -57,11 +57,19 @@ plain=$(go list ./bench/... ./deploy/... ./config ./ratelimit ./audit ./audit/ar
   ./hotpath/backtest ./hotpath/console ./hotpath/intent ./hotpath/policy ./hotpath/report | grep -v /bench/sim$)
 rest=$(go list ./... | grep -vxF "$plain")
 # Much of a test is waiting, so more of them than processors run at once, and packages that
-# take the longest begin.
+# take the longest begin. What is run again otherwise comes behind those of its compilation.
 atonce=$(getconf _NPROCESSORS_ONLN)
-# shellcheck disable=SC2086 # words, or none
-TEST_RACE=${race:+1} go test -vet=off -timeout 30m -p $atonce -parallel $((atonce + 1)) ${TEST_FLAGS:-} \
-  ./bench/e2e ./audit/verify ./hotpath/console ./deploy/clients ./bench/readme ./deploy $plain &
+{
+  plain_code=0
+  # shellcheck disable=SC2086 # words, or none
+  TEST_RACE=${race:+1} go test -vet=off -timeout 30m -p $atonce -parallel $((atonce + 1)) ${TEST_FLAGS:-} \
+    ./bench/e2e ./audit/verify ./deploy/clients ./hotpath/console ./bench/readme ./deploy $plain || plain_code=$?
+  # Schedules that the detector is too slow for, and allocations, which it changes: it empties
+  # pools at random.
+  go test -vet=off -count=1 -p $atonce -run 'Schedule|Alloc' \
+    ./bench/sim ./hotpath/webhook ./audit/spend ./hotpath/httpapi ./audit/commit || plain_code=$?
+  exit "$plain_code"
+} &
 plain_tests=$!
 code=0
 # shellcheck disable=SC2086
@@ -70,12 +78,8 @@ CGO_ENABLED=${race:+1} go test $race -vet=off -timeout 30m -p $atonce -parallel 
 # Where the verifier is at work in many slices at once; else its tests are of few.
 # shellcheck disable=SC2086
 CGO_ENABLED=${race:+1} go test $race -vet=off -run 'Clean|WhileNodesWrite|Forged' ./audit/verify || code=$?
-# Schedules that the detector is too slow for.
-go test -vet=off -count=1 -run Schedule ./bench/sim ./hotpath/webhook || code=$?
 wait "$plain_tests" || code=$?
 [ "$code" -eq 0 ]
-# Allocations, which the detector changes: it empties pools at random.
-go test -vet=off -count=1 -run Alloc ./audit/spend ./hotpath/httpapi ./audit/commit
 
 echo
 go test -vet=off -count=1 -v -run Accuracy ./hotpath/intent | grep '^intent accuracy'
