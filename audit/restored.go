@@ -10,5 +10,13 @@ type Restored struct {
 	Approvals int      // were pending, or approved and unused, and have expired
 }
 
+// After returns the first millisecond behind all checks, whatever the clock says.
+func (r *Restored) After() int64 {
+	if r.Last.IsZero() {
+		return 0
+	}
+	return r.Last.Time().UnixMilli() + 1
+}
+
 // Restorer returns the actor of what ends by a restore.
 func Restorer() Actor { return Actor{Principal: "audit restored"} }

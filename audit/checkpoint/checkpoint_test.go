@@ -24,6 +24,7 @@ type chains struct {
 	mu    sync.Mutex
 	heads chain.Heads
 	err   error
+	then  func(chain.Heads) chain.Heads // what is there at the numbers of heads; nil for those
 }
 
 func (c *chains) read(context.Context) (chain.Heads, error) {
@@ -32,6 +33,13 @@ func (c *chains) read(context.Context) (chain.Heads, error) {
 	h := c.heads
 	h.Chains = append([]chain.Head(nil), h.Chains...)
 	return h, c.err
+}
+
+func (c *chains) readAt(_ context.Context, then chain.Heads) (chain.Heads, error) {
+	if c.then != nil {
+		then = c.then(then)
+	}
+	return then, c.err
 }
 
 func (c *chains) grow(chainID byte, seq int64) {
@@ -57,7 +65,7 @@ func testKey(t *testing.T, seed byte) Key {
 
 func (c *chains) writer(t *testing.T, file string, reg prometheus.Registerer) *Writer {
 	return NewWriter(Options{
-		Heads: c.read, Key: testKey(t, 1), File: file, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: reg,
+		Heads: c.read, HeadsAt: c.readAt, Key: testKey(t, 1), File: file, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: reg,
 	})
 }
 

@@ -67,20 +67,56 @@ func (s *state) check(key PublicKey) error {
 	return nil
 }
 
-// lost are the chains that do not go on from the state: they end earlier, or
-// otherwise. Chains only grow.
-func (s *state) lost(now chain.Heads) (lost []Lost, changes bool) {
-	ends := make(map[spend.ID]chain.Head, len(now.Chains))
+// contradiction is what does not go on from a state: it ends earlier, or otherwise. Chains
+// only grow.
+type contradiction struct {
+	chains  []Lost
+	changes bool
+}
+
+func (c *contradiction) any() bool { return len(c.chains) > 0 || c.changes }
+
+// longer are the heads of the state whose chains are longer now: what lost some may have grown
+// past it since, as the chain of changes does after a restore.
+func (s *state) longer(now chain.Heads) (then chain.Heads) {
 	for _, h := range now.Chains {
-		ends[h.Chain] = h
-	}
-	for chainID, before := range s.heads {
-		if h := ends[chainID]; h.Seq < before.Seq || h.Seq == before.Seq && h.Head != before.Head {
-			lost = append(lost, Lost{ChainID(chainID), before.Seq, h.Seq})
+		if before, ok := s.heads[h.Chain]; ok && before.Seq < h.Seq {
+			then.Chains = append(then.Chains, before)
 		}
 	}
-	before := s.changes
-	return lost, now.ChangeSeq < before.Seq || now.ChangeSeq == before.Seq && before.Seq > 0 && now.ChangeHead != spend.Hash(before.Head)
+	if 0 < s.changes.Seq && s.changes.Seq < now.ChangeSeq {
+		then.ChangeSeq, then.ChangeHead = s.changes.Seq, spend.Hash(s.changes.Head)
+	}
+	return then
+}
+
+// lost compares the state with the ends of the chains and, of those that are longer, with
+// what is there now at the numbers of longer.
+func (s *state) lost(now, then chain.Heads) (c contradiction) {
+	ends, at := byChain(now), byChain(then)
+	for chainID, before := range s.heads {
+		has := ends[chainID]
+		if has.Seq > before.Seq {
+			has = at[chainID]
+		}
+		if has != before {
+			c.chains = append(c.chains, Lost{ChainID(chainID), before.Seq, ends[chainID].Seq})
+		}
+	}
+	has := LastChange{now.ChangeSeq, Hex(now.ChangeHead)}
+	if has.Seq > s.changes.Seq {
+		has = LastChange{then.ChangeSeq, Hex(then.ChangeHead)}
+	}
+	c.changes = s.changes.Seq > 0 && has != s.changes
+	return c
+}
+
+func byChain(heads chain.Heads) map[spend.ID]chain.Head {
+	by := make(map[spend.ID]chain.Head, len(heads.Chains))
+	for _, h := range heads.Chains {
+		by[h.Chain] = h
+	}
+	return by
 }
 
 // follower reads a file that others append to, each line once.

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -97,6 +98,54 @@ func TestAcknowledge(t *testing.T) {
 	}
 	if all[2].Acknowledged != nil {
 		t.Error("it was acknowledged once")
+	}
+}
+
+// TestGrownPastALoss: what was lost shows though the chains are longer than they were: after a
+// restore the chain of changes goes on with what the restore records.
+func TestGrownPastALoss(t *testing.T) {
+	for name, then := range map[string]func(chain.Heads) chain.Heads{
+		"others": func(then chain.Heads) chain.Heads {
+			then.Chains = []chain.Head{{Chain: spend.ID{1}, Seq: 5, Head: spend.Hash{1}}}
+			then.ChangeHead = spend.Hash{8}
+			return then
+		},
+		"none": func(chain.Heads) chain.Heads { return chain.Heads{} },
+	} {
+		file := filepath.Join(t.TempDir(), "file")
+		var c chains
+		c.grow(1, 5)
+		c.grow(2, 7)
+		c.heads.ChangeSeq, c.heads.ChangeHead = 3, spend.Hash{9}
+		w := c.writer(t, file, nil)
+		write(t, w)
+		c.grow(1, 6)
+		c.grow(2, 8)
+		c.grow(3, 1)
+		c.heads.ChangeSeq, c.heads.ChangeHead = 5, spend.Hash{7}
+		c.then = func(asked chain.Heads) chain.Heads {
+			if len(asked.Chains) != 2 || asked.ChangeSeq != 3 {
+				t.Errorf("%s: asked about %+v", name, asked)
+			}
+			now := then(asked)
+			now.Chains = append(now.Chains, chain.Head{Chain: spend.ID{2}, Seq: 7, Head: spend.Hash{2, 7}})
+			return now
+		}
+		refuses(t, w, 2)
+		refuses(t, c.writer(t, file, nil), 2)
+		if err := w.Acknowledge(t.Context(), "restored"); err != nil {
+			t.Fatal(err)
+		}
+		all, _ := lines(t, file)
+		if a := all[1].Acknowledged; a == nil || !a.Changes || len(a.Chains) != 1 || a.Chains[0] != (Lost{ChainID{1}, 5, 6}) {
+			t.Errorf("%s: lines %+v", name, all)
+		}
+		c.then = nil
+		write(t, w)
+		c.grow(1, 7)
+		c.heads.ChangeSeq, c.heads.ChangeHead = 6, spend.Hash{6}
+		write(t, w) // as they were
+		write(t, c.writer(t, file, nil))
 	}
 }
 

@@ -21,11 +21,14 @@ import (
 
 // Options say what a Writer signs and where it writes.
 type Options struct {
-	Heads  func(context.Context) (chain.Heads, error) // of all chains there are
-	Key    Key
-	File   string // appended to, and synced
-	Now    func() time.Time
-	Logger *slog.Logger
+	Heads func(context.Context) (chain.Heads, error) // of all chains there are
+	// HeadsAt returns, of heads that the chains had, those which are there now at the same
+	// numbers. What was folded is taken to be as it was.
+	HeadsAt func(context.Context, chain.Heads) (chain.Heads, error)
+	Key     Key
+	File    string // appended to, and synced
+	Now     func() time.Time
+	Logger  *slog.Logger
 	// Registerer may be nil for no metrics.
 	Registerer prometheus.Registerer
 }
@@ -107,25 +110,23 @@ func (w *Writer) write(ctx context.Context, reason string) (failed error) {
 	if err != nil {
 		return fmt.Errorf("cannot read the file of checkpoints: %w", err)
 	}
-	heads, known, err := w.heads(ctx, known)
+	heads, lost, err := w.heads(ctx, known)
 	if err != nil {
 		return err
 	}
-	lost, changes := known.lost(heads)
-	w.metrics.truncated.Set(float64(len(lost)))
-	if changes {
+	w.metrics.truncated.Set(float64(len(lost.chains)))
+	if lost.changes {
 		w.metrics.truncated.Inc()
 	}
-	contradicts := len(lost) > 0 || changes
-	if contradicts {
-		w.complain(lost, changes)
+	if lost.any() {
+		w.complain(lost)
 		if reason == "" {
 			return ErrContradiction
 		}
 	}
-	line := w.line(heads, !w.begun || contradicts || reason != "")
+	line := w.line(heads, !w.begun || lost.any() || reason != "")
 	if reason != "" {
-		line.Acknowledged = &Acknowledged{Reason: reason, Chains: append([]Lost{}, lost...), Changes: changes}
+		line.Acknowledged = &Acknowledged{Reason: reason, Chains: append([]Lost{}, lost.chains...), Changes: lost.changes}
 		w.metrics.truncated.Set(0)
 	}
 	return w.add(f, line)
@@ -162,37 +163,45 @@ func (w *Writer) known(f *os.File) (*state, error) {
 	return known, err
 }
 
-// heads reads the chains. Where they contradict what is known, that may have been
+// heads reads the chains, and what of them contradicts what is known. That may have been
 // acknowledged in the file of another process.
-func (w *Writer) heads(ctx context.Context, known *state) (chain.Heads, *state, error) {
-	heads, err := w.o.Heads(ctx)
-	if err != nil {
-		return heads, known, fmt.Errorf("cannot read the heads of the chains: %w", err)
-	}
-	if lost, changes := known.lost(heads); len(lost) == 0 && !changes {
-		return heads, known, nil
+func (w *Writer) heads(ctx context.Context, known *state) (chain.Heads, contradiction, error) {
+	heads, lost, err := w.compare(ctx, known)
+	if err != nil || !lost.any() {
+		return heads, lost, err
 	}
 	beside, err := newestBeside(w.o.File, w.o.Key.Public())
 	if err != nil {
-		return heads, known, fmt.Errorf("cannot read the checkpoints beside the file: %w", err)
+		return heads, lost, fmt.Errorf("cannot read the checkpoints beside the file: %w", err)
 	}
 	if beside == nil || !beside.acknowledged.After(known.time) {
-		return heads, known, nil
+		return heads, lost, nil
 	}
-	w.begun = false                              // the next line says all
-	if heads, err = w.o.Heads(ctx); err != nil { // again: that file may have been ahead
-		return heads, known, fmt.Errorf("cannot read the heads of the chains: %w", err)
-	}
-	return heads, beside, nil
+	w.begun = false               // the next line says all
+	return w.compare(ctx, beside) // with heads of now: that file may have been ahead
 }
 
-func (w *Writer) complain(lost []Lost, changes bool) {
-	const told = 10
-	for _, l := range lost[:min(len(lost), told)] {
-		w.o.Logger.Error("batches of the audit trail are gone: verify it", "chain", spend.ID(l.Chain).Text(""), "had", l.Had, "has", l.Has,
-			"chains", len(lost))
+// compare reads the chains and holds them to a state.
+func (w *Writer) compare(ctx context.Context, known *state) (heads chain.Heads, lost contradiction, err error) {
+	if heads, err = w.o.Heads(ctx); err != nil {
+		return heads, lost, fmt.Errorf("cannot read the heads of the chains: %w", err)
 	}
-	if changes {
+	then := known.longer(heads)
+	if len(then.Chains) > 0 || then.ChangeSeq > 0 {
+		if then, err = w.o.HeadsAt(ctx, then); err != nil {
+			return heads, lost, fmt.Errorf("cannot read the heads that the chains had: %w", err)
+		}
+	}
+	return heads, known.lost(heads, then), nil
+}
+
+func (w *Writer) complain(lost contradiction) {
+	const told = 10
+	for _, l := range lost.chains[:min(len(lost.chains), told)] {
+		w.o.Logger.Error("batches of the audit trail are gone: verify it", "chain", spend.ID(l.Chain).Text(""), "had", l.Had, "has", l.Has,
+			"chains", len(lost.chains))
+	}
+	if lost.changes {
 		w.o.Logger.Error("changes of the configuration are gone from the audit trail: verify it")
 	}
 }

@@ -335,7 +335,7 @@ func TestManifestIsHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints.jsonl")
 	store, _ := r.Store.(*postgres.Store)
 	writer := checkpoint.NewWriter(checkpoint.Options{
-		Heads: store.Heads, Key: key, File: path, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Heads: store.Heads, HeadsAt: store.HeadsAt, Key: key, File: path, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	act(t, writer.Write(t.Context()))
 	hold := func(m *export.Manifest) (covered bool, found []string) {

@@ -24,12 +24,36 @@ const allHeads = `SELECT chain_id, seq, head FROM (` + lastBatches + `) AS chain
 
 // Heads returns the ends of all chains, of this node and of all others, as they
 // are now.
-func (s *Store) Heads(ctx context.Context) (heads chain.Heads, err error) {
+func (s *Store) Heads(ctx context.Context) (chain.Heads, error) {
 	// One statement: the changes as they were when the chains were.
+	return s.heads(ctx, allHeads)
+}
+
+// headsAt are the batches at numbers that chains had, and the change. Of a batch that was
+// folded the signed note has the head of the last.
+const headsAt = `SELECT p.chain_id, p.seq, coalesce(b.head, f.head)
+	FROM unnest($1::uuid[], $2::bigint[], $3::bytea[]) AS p (chain_id, seq, head)
+	LEFT JOIN batches AS b ON b.chain_id = p.chain_id AND b.seq = p.seq
+	LEFT JOIN LATERAL (SELECT CASE n.to_seq WHEN p.seq THEN n.head ELSE p.head END AS head FROM folded_chains AS n
+		WHERE n.chain_id = p.chain_id AND p.seq BETWEEN n.from_seq AND n.to_seq LIMIT 1) AS f ON true
+	WHERE coalesce(b.head, f.head) IS NOT NULL
+	UNION ALL SELECT NULL, seq, head FROM changes WHERE seq = $4`
+
+// HeadsAt implements checkpoint.Options.
+func (s *Store) HeadsAt(ctx context.Context, then chain.Heads) (chain.Heads, error) {
+	chains, seqs, heads := make([][16]byte, len(then.Chains)), make([]int64, len(then.Chains)), make([][]byte, len(then.Chains))
+	for i := range then.Chains {
+		h := &then.Chains[i]
+		chains[i], seqs[i], heads[i] = h.Chain, h.Seq, h.Head[:]
+	}
+	return s.heads(ctx, headsAt, chains, seqs, heads, then.ChangeSeq)
+}
+
+func (s *Store) heads(ctx context.Context, query string, args ...any) (heads chain.Heads, err error) {
 	ends, err := collect(ctx, s, "cannot read the heads of the chains", func(row pgx.CollectableRow) (h chain.Head, err error) {
 		err = row.Scan(uuid(&h.Chain), &h.Seq, bytea(&h.Head))
 		return h, err
-	}, allHeads)
+	}, query, args...)
 	for _, h := range ends {
 		if h.Chain.IsZero() {
 			heads.ChangeSeq, heads.ChangeHead = h.Seq, h.Head

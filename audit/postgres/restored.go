@@ -43,6 +43,10 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	case nodes > 0:
 		return r, fmt.Errorf("%w (%d sessions)", ErrNodesConnected, nodes)
 	}
+	err = conn.QueryRow(ctx, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1").Scan(uuid(&r.Last))
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return r, fmt.Errorf("cannot read the newest check: %w", err)
+	}
 	if r.Approvals, err = expireOpen(ctx, conn); err != nil {
 		return r, err
 	}
@@ -56,7 +60,7 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	if _, err := conn.Exec(ctx, "SELECT rotate_epoch(id, $1) FROM epoch", [16]byte(r.Epoch)); err != nil {
 		return r, fmt.Errorf("cannot begin an epoch: %w", err)
 	}
-	if _, err := conn.Exec(ctx, "UPDATE redeemable SET from_ms = to_ms(clock_timestamp())"); err != nil {
+	if _, err := conn.Exec(ctx, "UPDATE redeemable SET from_ms = greatest(to_ms(clock_timestamp()), $1)", r.After()); err != nil {
 		return r, fmt.Errorf("cannot end the redemption of what is there: %w", err)
 	}
 	// Violations are counted by numbers of transactions, which are this server's own.
@@ -64,24 +68,23 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 		"WHERE cluster <> system_identifier"); err != nil {
 		return r, fmt.Errorf("cannot have the violations counted anew: %w", err)
 	}
-	err = conn.QueryRow(ctx, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1").Scan(uuid(&r.Last))
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return r, fmt.Errorf("cannot read the newest check: %w", err)
-	}
 	return r, nil
 }
 
 // expireOpen records of each approval that is pending, or approved and unused, that it has
-// expired (audit.ChangeOfExpiry). What is past its time is left to nodes.
+// expired (audit.ChangeOfExpiry), whatever the clock says: what is past its time by a clock that
+// is ahead would be open again once it is right.
 func expireOpen(ctx context.Context, conn *pgx.Conn) (expired int, err error) {
 	err = conn.QueryRow(ctx, `WITH ended AS (
 			DELETE FROM approval_deadlines AS d USING approvals AS a, state_of_approval(a) AS s
-				WHERE d.approval_id = a.id AND s.status IN ('pending', 'approved') RETURNING a.id, a.action_hash, s.status
+				WHERE d.approval_id = a.id RETURNING a.id, a.action_hash, s.status, s.approved_at
 		)
-		SELECT count(*) FROM (SELECT * FROM ended ORDER BY id) AS a,
+		SELECT count(*) FROM (SELECT * FROM ended WHERE status IN ('pending', 'approved', 'expired') AND NOT EXISTS (
+				SELECT FROM changes AS c WHERE c.subject = name_approval(ended.id) AND c.kind = 'approval.expired') ORDER BY id) AS a,
 			LATERAL record_change(raise_generation(), 'approval.expired', name_approval(a.id), NULL,
 				ROW('system', NULL, $1::text, NULL, NULL, NULL)::actor,
-				jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'restored', true, 'was', a.status), a.action_hash)`,
+				jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'restored', true,
+					'was', CASE WHEN a.approved_at IS NULL THEN 'pending' ELSE 'approved' END), a.action_hash)`,
 		audit.Restorer().Principal).Scan(&expired)
 	if err != nil {
 		return 0, fmt.Errorf("cannot have open approvals expire: %w", err)

@@ -294,7 +294,8 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 			if err != nil {
 				return err
 			}
-			return expire(tx, expired, now, false)
+			_, err = expire(tx, expired, now, false)
+			return err
 		})
 		if err != nil {
 			return oldest, err
@@ -302,21 +303,25 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 	}
 }
 
-// expire records expiries: of what is due, or of all after a restore.
-func expire(tx *sql.Tx, due []*audit.Approval, now time.Time, restored bool) error {
+// expire records expiries: of what is due, or of all that is open after a restore, whatever
+// the clock says. It returns how many.
+func expire(tx *sql.Tx, due []*audit.Approval, now time.Time, restored bool) (expired int, err error) {
 	for _, a := range due {
-		if a.SetStatus(now); (restored || a.Status == audit.ApprovalExpired) && !a.Expired {
+		a.SetStatus(now)
+		open := a.Status == audit.ApprovalPending || a.Status == audit.ApprovalApproved
+		if !a.Expired && (a.Status == audit.ApprovalExpired || restored && open) {
 			generation, err := raise(tx)
 			if err != nil {
-				return err
+				return expired, err
 			}
 			if err := record(tx, audit.ChangeOfExpiry(a, generation, now, restored)); err != nil {
-				return err
+				return expired, err
 			}
+			expired++
 		}
 		if err := setDeadline(tx, a.Check.ID, time.Time{}); err != nil {
-			return err
+			return expired, err
 		}
 	}
-	return nil
+	return expired, nil
 }

@@ -18,27 +18,24 @@ func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error)
 	r.Epoch = spend.NewID(time.Now())
 	err = s.write(ctx, "cannot begin after a restore", func(tx *sql.Tx) error {
 		now := time.Now()
-		open, err := approvals(ctx, tx, "WHERE a.id IN (SELECT approval_id FROM approval_deadlines WHERE at > ?) ORDER BY a.id", now.UnixMilli())
+		r.Last, err = scanID(tx.QueryRow("SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1"))
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		open, err := approvals(ctx, tx, "WHERE a.id IN (SELECT approval_id FROM approval_deadlines) ORDER BY a.id")
 		if err != nil {
 			return err
 		}
-		if err := expire(tx, open, now, true); err != nil {
+		if r.Approvals, err = expire(tx, open, now, true); err != nil {
 			return err
 		}
-		r.Approvals = len(open)
 		if r.Webhooks, err = disableWebhooks(ctx, tx, now); err != nil {
 			return err
 		}
 		if _, err := tx.Exec("UPDATE epoch SET id = ?", r.Epoch[:]); err != nil {
 			return err
 		}
-		if _, err := tx.Exec("UPDATE redeemable SET from_ms = ?", now.UnixMilli()); err != nil {
-			return err
-		}
-		r.Last, err = scanID(tx.QueryRow("SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1"))
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
+		_, err = tx.Exec("UPDATE redeemable SET from_ms = ?", max(now.UnixMilli(), r.After()))
 		return err
 	})
 	return r, err

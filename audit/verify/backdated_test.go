@@ -36,10 +36,10 @@ func TestBackdated(t *testing.T) {
 	forged, slow := tr.backdate(time.Hour), tr.backdate(20*time.Second)
 	tr.finds(nil) // nothing but a checkpoint can tell
 	want := check("inserted", &spend.Check{ID: forged})
-	tr.finds(tr.held, want)
+	tr.bothHeld(want)
 	tr.sign() // a node signs what is there: the line before lacks it still
 	tr.recordMore()
-	tr.finds(tr.held, want)
+	tr.bothHeld(want)
 	tr.file = t.TempDir() + "/later.jsonl" // of a time when it was there
 	tr.checkpoints = tr.newCheckpoints()
 	tr.sign()
@@ -58,7 +58,7 @@ func TestBackdatedPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.finds(nil)
-	tr.finds(tr.held, `inserted policy "refunds" version 4`)
+	tr.bothHeld(`inserted policy "refunds" version 4`)
 }
 
 // TestAcknowledgedLoss tells of a loss that was acknowledged, and is clean but for
@@ -75,10 +75,10 @@ func TestAcknowledgedLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	policies := "acknowledged change 3 of the configuration"
-	tr.finds(tr.held, chainFinding("acknowledged", tr.chains[0]), policies)
+	tr.bothHeld(chainFinding("acknowledged", tr.chains[0]), policies)
 	if _, s, err := tr.verify(tr.held); err != nil || !s.Clean() {
 		t.Errorf("not clean: %+v, %v", s, err)
 	}
 	tr.forget(tr.chains[0], tr.last(tr.chains[0]))
-	tr.finds(tr.held, chainFinding("removed", tr.chains[0]), policies)
+	tr.bothHeld(chainFinding("removed", tr.chains[0]), policies)
 }

@@ -60,7 +60,7 @@ func (b *bound) span() (startMS, endMS int64) {
 
 // late reports whether the exhaustion is noted after its window, or after its bucket.
 func (b *bound) late() bool {
-	end := b.endMS
+	end := b.endMS + mayMove(b.endMS, b.bucketMS) // by a node with other rules of the time zone
 	if b.bucketMS > 0 {
 		end = b.startMS + b.bucketMS
 	}

@@ -28,6 +28,23 @@ type Counter struct {
 // clocksAhead is how much too early a node may remove a counter.
 const clocksAhead = time.Hour
 
+// movedEnd is how much newer rules of a time zone, or another name of it, may move the end of an
+// open calendar window. A row keeps the end that it was made with, perhaps by a refused or
+// escalated check, of whose window nothing is recorded: it may be that far from the ends that
+// recorded checks have. The end says when the row may be removed and until when a budget is in
+// use (S63), and judges nothing. So what somebody who moved it by less can hide is that the row
+// went a day sooner or later; within a day of its window's end a row that is gone is named all
+// the same, and no check is judged by that window any more.
+const movedEnd = 24 * time.Hour
+
+// mayMove is how much the end of a counter may have moved: that of a bucket never does.
+func mayMove(endMS, bucketMS int64) int64 {
+	if endMS == 0 || bucketMS > 0 {
+		return 0
+	}
+	return movedEnd.Milliseconds()
+}
+
 // ended reports whether a counter may have been removed.
 func (v *verifier) ended(endMS int64) bool {
 	return endMS != 0 && endMS <= v.overview.At.Add(clocksAhead-audit.KeepCounters).UnixMilli()
@@ -63,7 +80,7 @@ func (s *slice) take(fields [][]byte, c *course, listed, intact bool) error {
 func (v *verifier) present() iter.Seq2[*counted, error] {
 	return func(yield func(*counted, error) bool) {
 		for c, err := range v.counts.all() {
-			if (err != nil || !v.ended(c.EndMS)) && !yield(c, err) {
+			if (err != nil || !v.ended(c.EndMS+mayMove(c.EndMS, c.BucketMS))) && !yield(c, err) {
 				return
 			}
 		}
@@ -100,7 +117,7 @@ func (v *verifier) counters(ctx context.Context) error {
 
 // removedCounter names a counter without a row.
 func (v *verifier) removedCounter(c *counted) {
-	if !v.ended(c.FirstEndMS) && v.within(c.StartMS, c.windowEnd()) {
+	if !v.ended(c.FirstEndMS-mayMove(c.FirstEndMS, c.BucketMS)) && v.within(c.StartMS, c.windowEnd()) {
 		v.tally.find(Removed, counterName(c), "recorded checks took %s, %d of them%s", c.used, c.Count, windowText(c.StartMS, c.windowEnd()))
 	}
 }
@@ -112,10 +129,11 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 		BucketMS: c.BucketMS, EndMS: c.EndMS, Count: c.Count,
 	}
 	end := stored.windowEnd()
+	if v.ended(c.EndMS) && (recorded == nil || v.ended(recorded.EndMS)) {
+		return // it goes
+	}
 	if recorded != nil {
 		end = recorded.windowEnd()
-	} else if v.ended(c.EndMS) {
-		return // it was not counted, and goes
 	}
 	if !v.within(c.StartMS, end) {
 		v.tally.countersBeyond++
@@ -143,10 +161,16 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 			c.BucketMS, recorded.BucketMS)
 	case !v.fitsAgent(c):
 		v.tally.find(Altered, counterName(recorded), "it is noted for another agent than it is of")
-	case c.EndMS < recorded.FirstEndMS || c.EndMS > recorded.EndMS:
+	case !recorded.ends(c.EndMS):
 		v.tally.find(Altered, counterName(recorded), "it may be removed from %s on; the recorded checks have %s", stampMS(c.EndMS),
 			stampMS(recorded.EndMS))
 	}
+}
+
+// ends reports whether a row may have that end.
+func (c *counted) ends(endMS int64) bool {
+	moved := mayMove(c.EndMS, c.BucketMS)
+	return c.FirstEndMS-moved <= endMS && endMS <= c.EndMS+moved
 }
 
 // windowEnd returns when the window or bucket ends; 0 of a lifetime.

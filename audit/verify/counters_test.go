@@ -102,7 +102,7 @@ func TestTamperedCounters(t *testing.T) {
 	}
 	finds(counter("altered", c, 0), "UPDATE budget_counters SET end_ms = 1 WHERE rule_id = 'day'") // and it would be removed
 	finds(counter("altered", c, 1), "UPDATE budget_counters SET end_ms = 1 WHERE rule_id = 'ever'")
-	finds(counter("altered", c, 0), "UPDATE budget_counters SET end_ms = end_ms + 1 WHERE rule_id = 'day'") // and it would stay
+	finds(counter("altered", c, 0), "UPDATE budget_counters SET end_ms = end_ms + 86400001 WHERE rule_id = 'day'") // and it would stay
 	finds(counter("altered", c, 0), "UPDATE budget_counters SET subject = '[1]' WHERE rule_id = 'day'")
 	other := &spend.Check{Action: c.Action, Charges: []spend.Charge{c.Charges[0]}}
 	other.Charges[0].Counter.StartMS--

@@ -43,21 +43,19 @@ func (v *verifier) exceeds(window []*counted) bool {
 	for _, part := range window {
 		sum.plus(part)
 	}
-	for _, highest := range sum.Versions {
-		i := of.find(highest.Version)
-		if i < 0 {
-			continue
+	limits := make([]limit, len(sum.Versions)) // none of a version that has no such budget
+	for n, by := range sum.Versions {
+		if i := of.find(by.Version); i >= 0 {
+			limits[n] = of.versions[i].limit
 		}
-		most, within := of.versions[i].limit, [2]low{} // by amount, and by number
-		for _, by := range sum.Versions {
-			j := of.find(by.Version)
-			if j < 0 {
-				continue
-			}
-			if l := of.versions[j].limit; l.used != nil && most.used != nil && l.used.Cmp(*most.used) <= 0 {
+	}
+	for _, most := range limits {
+		var within [2]low // by amount, and by number
+		for n, by := range sum.Versions {
+			if l := limits[n].used; l != nil && most.used != nil && l.Cmp(*most.used) <= 0 {
 				within[0] = within[0].plus(by.Held)
 			}
-			if l := of.versions[j].limit; l.count != nil && most.count != nil && *l.count <= *most.count {
+			if l := limits[n].count; l != nil && most.count != nil && *l <= *most.count {
 				within[1] = within[1].plus(by.Held)
 			}
 		}

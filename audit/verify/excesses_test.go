@@ -138,18 +138,54 @@ func TestNoExcessByApproval(t *testing.T) {
 }
 
 // TestLaterEnd: newer rules of a time zone move the end of an open window, and its row keeps the
-// first.
+// first, that of an escalated check too, of which nothing is recorded.
 func TestLaterEnd(t *testing.T) {
 	t.Parallel()
-	for _, moved := range []int64{3_600_000, -3_600_000} {
-		tr := newTrail(t)
-		tr.capAt("251", time.Now())
-		first := tr.took("20", nil)
-		tr.took("20", func(_ *spend.Check, charge *spend.Charge) { charge.EndMS += moved })
-		tr.bothSay(fmt.Sprint("moved by ", moved))
-		tr.exec("UPDATE budget_counters SET end_ms = end_ms + %d WHERE rule_id = 'cap'", -moved/2)
-		tr.bothSay(fmt.Sprint("moved by ", moved, ", and altered"), counter("altered", first, 0))
+	const hour = 3_600_000
+	for _, moved := range []int64{hour, -hour} {
+		for _, escalated := range []bool{false, true} {
+			tr := newTrail(t)
+			tr.capAt("251", time.Now())
+			first := tr.took("20", func(c *spend.Check, _ *spend.Charge) {
+				if escalated {
+					c.Decision.Effect, c.Decision.RuleID = spend.Escalate, "cap"
+				}
+			})
+			tr.took("20", func(_ *spend.Check, charge *spend.Charge) { charge.EndMS += moved })
+			what := fmt.Sprint("moved by ", moved, ", ", escalated)
+			tr.bothSay(what)
+			tr.exec("UPDATE budget_counters SET end_ms = end_ms + %d WHERE rule_id = 'cap'", -25*moved)
+			tr.bothSay(what+", and altered", counter("altered", first, 0))
+		}
 	}
+}
+
+// TestMovedEndOfOldWindows: rows go by the end that they have. One that is gone earlier than any
+// end could have moved is named.
+func TestMovedEndOfOldWindows(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.capAt("251", time.Now())
+	ended := func(ago time.Duration) *spend.Check {
+		return tr.took("20", func(c *spend.Check, charge *spend.Charge) {
+			charge.Counter.StartMS, charge.EndMS = c.ID.Time().Add(-240*time.Hour-ago).UnixMilli(), c.ID.Time().Add(-ago).UnixMilli()
+		})
+	}
+	old := ended(50 * time.Hour)
+	tr.exec("UPDATE budget_counters SET end_ms = end_ms + 20 * 3600000")
+	tr.bothSay("of later rules")
+	tr.exec("UPDATE budget_counters SET used = used + 1")
+	tr.bothSay("of later rules, and altered", counter("altered", old, 0))
+	tr.exec("UPDATE budget_counters SET end_ms = end_ms - 20 * 3600000")
+	tr.bothSay("which goes") // whatever it holds
+	tr.exec("DELETE FROM budget_counters; DELETE FROM budget_principals")
+	tr.bothSay("gone")
+	ended(30 * time.Hour)
+	tr.exec("DELETE FROM budget_counters; DELETE FROM budget_principals")
+	tr.bothSay("gone, of earlier rules")
+	young := ended(20 * time.Hour)
+	tr.exec("DELETE FROM budget_counters; DELETE FROM budget_principals")
+	tr.bothSay("too early", counter("removed", young, 0), `removed principal of budget "cap" of policy "capped" since version 1 for [] and principal till`)
 }
 
 // TestDigits: what was taken is added up exactly.

@@ -29,7 +29,7 @@ func (v *verifier) meet(policyID string, c *spend.Charge, principal string) erro
 	p := CounterPrincipal{c.Counter.ID, principal}
 	return v.met.add(&counted{
 		counterKey: counterKey{ID: p.ID()}, PolicyID: policyID, RuleID: c.RuleID, Since: c.Since,
-		Subject: c.Subject + " and principal " + principal, EndMS: endless(c.EndMS),
+		Subject: c.Subject + " and principal " + principal, EndMS: endless(c.EndMS - mayMove(c.EndMS, c.Counter.BucketMS)), // as early as the row may be removed
 	})
 }
 

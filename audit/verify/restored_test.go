@@ -8,10 +8,49 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/audit/checkpoint"
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
 )
+
+// TestRestoredOverALoss: a restore that lost fewer changes than it records can be acknowledged,
+// before it is recorded and behind it (G8).
+func TestRestoredOverALoss(t *testing.T) {
+	t.Parallel()
+	for _, acknowledgedFirst := range []bool{false, true} {
+		url := fleet.OwnTestDatabase(t)
+		tr := newTrailIn(t, url+"&search_path=public&application_name=trail") // which is no node
+		for range 3 {
+			tr.addWebhook()
+		}
+		kept := tr.count("changes")
+		p := &audit.Policy{PolicyID: "refunds", Name: "after the backup", Rules: `[]`}
+		act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
+		tr.sign()
+		tr.exec("DELETE FROM policies WHERE version = 4; DELETE FROM changes WHERE seq > %d; UPDATE config SET generation = %[1]d", kept)
+		acknowledge := func() {
+			if err := tr.checkpoints.Write(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) {
+				t.Errorf("got %v", err)
+			}
+			act(t, tr.newCheckpoints().Acknowledge(t.Context(), "restored"))
+		}
+		if acknowledgedFirst {
+			acknowledge()
+		}
+		r, err := postgres.BeginRestored(t.Context(), url+"&search_path=public")
+		if err != nil || r.Webhooks < 2 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if !acknowledgedFirst {
+			tr.bothHeld(changed("altered", kept+1))
+			acknowledge()
+		}
+		tr.recordMore()
+		tr.sign()
+		tr.bothHeld(changed("acknowledged", kept+1))
+	}
+}
 
 // TestRestoredApprovals: an approval that is open in a backup may have been used after it, so that
 // a restore ends it: on record, and before its time (G13).

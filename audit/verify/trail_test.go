@@ -93,7 +93,7 @@ func (tr *trail) newCheckpoints() *checkpoint.Writer {
 	}
 	tr.key = key.Public()
 	return checkpoint.NewWriter(checkpoint.Options{
-		Heads: tr.store.Heads, Key: key, File: tr.file, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Heads: tr.store.Heads, HeadsAt: tr.store.HeadsAt, Key: key, File: tr.file, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 

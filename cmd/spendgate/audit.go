@@ -78,7 +78,7 @@ func newCheckpoints(
 		return nil, err
 	}
 	return checkpoint.NewWriter(checkpoint.Options{
-		Heads: store.Heads, Key: key, File: c.Checkpoints.File, Now: time.Now, Logger: log, Registerer: registerer,
+		Heads: store.Heads, HeadsAt: store.HeadsAt, Key: key, File: c.Checkpoints.File, Now: time.Now, Logger: log, Registerer: registerer,
 	}), nil
 }
 

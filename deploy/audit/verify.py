@@ -193,6 +193,19 @@ def hash_check(row, fields):
 
 
 EPOCH = 946684800000000  # of timestamptz, in Unix microseconds
+MOVED = 24 * 3600 * 1000  # by which newer rules of a time zone may move the end of a calendar window
+
+
+def moment(text):
+    """An RFC 3339 time in UTC, in nanoseconds since 2000."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    since = datetime.datetime.fromisoformat(whole) - datetime.datetime(2000, 1, 1)
+    return (since.days * 86400 + since.seconds) * 1000000000 + int(fraction.ljust(9, "0"))
+
+
+def may_move(end, bucket):
+    """How far a row's end may be from those of recorded checks: not at all of a bucket or a lifetime."""
+    return MOVED if end and not bucket else 0
 
 
 def fold(name):
@@ -217,6 +230,8 @@ class Verifier:
         self.folds = {}  # chain_id to what was folded of it, by number: from, to, head, day, whether the batches are at hand
         self.texts = {}  # outcome to its reference and note, of those that left
         self.links = {}  # seq to head, of the changes
+        self.entries = {}  # (chain_id, seq) to what the batch lists
+        self.made_at = []  # what was made with a change: its name, the change's number and when
         self.away = set()  # days whose archive is not at hand
         self.days = []  # those days, and days whose archive is altered
         self.last = {}  # check to its last outcome
@@ -356,6 +371,8 @@ class Verifier:
                 continue
             if (first, last) != (ids[0], ids[-1]):
                 self.find("altered", name)
+            if number > 0:
+                self.entries[chain_id, number] = ids
             for i, check in enumerate(ids):
                 if check in listed:
                     self.find("altered", name)
@@ -522,7 +539,7 @@ class Verifier:
             counter_id = sha("spendgate counter 1", *encoded, struct.pack(">I", names[2]), per.encode())[:16]
             who = fields[31] or fields[29]
             if who:
-                end = charge["end_ms"] or 1 << 63
+                end = charge["end_ms"] - may_move(charge["end_ms"], charge["bucket_ms"]) or 1 << 63
                 known = self.met.get((counter_id, who), (names, 0))
                 self.met[counter_id, who] = names, max(known[1], end)
             sums = self.taken.setdefault((counter_id, charge["start_ms"]), [names, charge["bucket_ms"], charge["end_ms"], 0, 0, charge["end_ms"]])
@@ -611,7 +628,7 @@ class Verifier:
         last = start + bucket + 3 * minute if bucket else start  # of a bucket that begins later nothing is counted
         window = charges[bisect.bisect_left(charges, (start - 60 * bucket,)):bisect.bisect_left(charges, (last + 1,))]
         end = start + bucket if bucket else max((c[2] for c in window), default=0)
-        if end and at // 1000 > end + minute:
+        if end and at // 1000 > end + may_move(end, bucket) + minute:
             return False
         first, last = (start - 60 * bucket, at_ms + minute) if start or bucket else (0, 0)
         if any(not last or day * 86400000 < last and first < (day + 1) * 86400000 for day in self.days):
@@ -627,13 +644,19 @@ class Verifier:
             return False
         return start == -1 and bucket > 0 if start < 0 else not bucket or end == start + 61 * bucket
 
+    @staticmethod
+    def ends(sums, end):
+        """Whether a row may have that end, as far as it may have moved from those of recorded checks."""
+        moved = may_move(sums[2], sums[1])
+        return sums[5] - moved <= end <= sums[2] + moved
+
     def fits_agent(self, names, agent):
         return names[:3] not in self.budgets or names[0] in self.odd or agent == self.agent(names)
 
     def counters(self):
         (_, (now,)), = self.database.copy("SELECT (extract(epoch FROM now()) * 1000)::bigint")
         removable = integer(now) - 47 * 3600 * 1000
-        taken = {key: sums for key, sums in self.taken.items() if not 0 < sums[2] <= removable}
+        taken = {key: sums for key, sums in self.taken.items() if not 0 < sums[2] + may_move(sums[2], sums[1]) <= removable}
 
         def name(names, start):
             return 'counter of budget "%s" of policy "%s" since version %d for %s, start_ms %d' % (names[1], names[0], names[2], names[3], start)
@@ -647,7 +670,7 @@ class Verifier:
             elif bucket:
                 ends[counter] = max(ends.get(counter, 0), start + 61 * bucket)
             sums = taken.pop((counter, start), None)
-            if sums is None and 0 < end <= removable:
+            if 0 < end <= removable and (sums is None or 0 < sums[2] <= removable):
                 continue
             last = start + bucket if bucket else sums[2] if sums else end
             if any(not last or day * 86400000 < last and start < (day + 1) * 86400000 for day in self.days):
@@ -657,13 +680,13 @@ class Verifier:
                     self.find("inserted", name(names, start))
                 elif not self.unused(counter, start, bucket, end, names, agent or b""):
                     self.find("altered", name(names, start))
-            elif [names, bucket, used, count] != [*sums[:2], *sums[3:5]] or not sums[5] <= end <= sums[2] or not self.fits_agent(names, agent or b""):
+            elif [names, bucket, used, count] != [*sums[:2], *sums[3:5]] or not self.ends(sums, end) or not self.fits_agent(names, agent or b""):
                 self.find("altered", name(sums[0], start))
         for counter, (names, bucket, end, agent) in turns.items():
             if end > removable and end != ends.get(counter, 0) and self.unused(counter, -1, bucket, end, names, agent):
                 self.find("altered", name(names, -1))
         for (_, start), sums in taken.items():
-            if not 0 < sums[5] <= removable:
+            if not 0 < sums[5] - may_move(sums[5], sums[1]) <= removable:
                 self.find("removed", name(sums[0], start))
 
         for _, (counter, who) in self.database.copy("SELECT counter_id, principal FROM budget_principals"):
@@ -679,7 +702,7 @@ class Verifier:
             charges.sort()
         self.excesses(name)
         for key, (names, bucket, end, *_) in self.taken.items():
-            if not bucket and not 0 < end <= removable and self.used_up(key, names):
+            if not bucket and not 0 < end + may_move(end, bucket) <= removable and self.used_up(key, names):
                 used_up[key] = "exhaustion of " + name(names, key[1])
         for _, row in self.database.copy(f"SELECT {EXHAUSTION} FROM budget_exhaustions"):
             counter, start, exhaustion, at, most, most_count, bucket, policy, rule, since, subject, agent, used, count = row
@@ -868,6 +891,7 @@ class Verifier:
                 before = []
             seq = number
             self.links[seq] = head
+            self.made_at.append((name, seq, integer(fields[10])))
             if object_of(fields[11]) is None:
                 self.find("altered", name)
             if fields[1].startswith(b"approval."):
@@ -906,7 +930,9 @@ class Verifier:
         for row, fields in self.database.copy(f"SELECT {POLICY} FROM policies ORDER BY generation"):
             name = f'policy "{fields[0].decode()}" version {integer(fields[1])}'
             stored = created.pop((fields[0], fields[1]), None)
-            if stored != sha("spendgate policy 1", row):
+            if stored == sha("spendgate policy 1", row):
+                self.made_at.append((name, self.made[fields[0], fields[1]][1], integer(fields[7])))
+            else:
                 self.odd.add(fields[0].decode())
                 self.find("altered" if stored else "inserted", name)
                 if stored:
@@ -1191,7 +1217,18 @@ class Verifier:
                 self.find("removed", name)
 
     def checkpoints(self, lines, key):
-        previous, state = ZERO, {}
+        previous, state, steps, disputes, accepts, before = ZERO, {}, {}, {}, [], 0
+
+        def dispute(chain, at, kind, subject):
+            known = disputes.setdefault(chain, [(at, kind, subject)] * 2)
+            if at > known[1][0]:
+                known[1] = at, kind, subject
+
+        def grow(chain, seq):
+            known = steps.setdefault(chain, [])
+            if seq > 0 and (not known or known[-1][0] < seq):
+                known.append((seq, before))
+
         for number, text in enumerate(lines, 1):
             text = text.rstrip(b"\n")
             name = f"checkpoint on line {number}"
@@ -1218,17 +1255,44 @@ class Verifier:
             parts = [chain_id + struct.pack(">q", state[chain_id][0]) + state[chain_id][1] for chain_id in sorted(state)]
             if len(state) != line["chains"] or sha("spendgate heads 1", *parts).hex() != line["digest"]:
                 self.find("altered", name)
-            for chain_id, (seq, head) in heads.items():
-                there = self.heads.get((chain_id, seq))
-                if there is None and self.beyond(chain_id, seq):
+            at, seq = moment(line["time"]), line["changes"]["seq"]
+            for chain_id, (number, head) in heads.items():
+                grow(chain_id, number)
+                there = self.heads.get((chain_id, number))
+                if there is None and self.beyond(chain_id, number):
                     continue
+                name = f"chain {chain_id.hex()}"
                 if there is None:
-                    self.find("removed", f"chain {chain_id.hex()}")
+                    last = max((n for c, n in self.heads if c == chain_id), default=0)
+                    dispute(chain_id, at, "removed", name if last < number else f"batch {number} of {name}")
                 elif there != head:
-                    self.find("altered", f"batch {seq} of chain {chain_id.hex()}")
-            seq = line["changes"]["seq"]
+                    dispute(chain_id, at, "altered", f"batch {number} of {name}")
+            grow(None, seq)
+            before = at
             if seq and self.links.get(seq) != bytes.fromhex(line["changes"]["head"]):
-                self.find("altered" if seq in self.links else "removed", f"change {seq} of the configuration")
+                dispute(None, at, "altered" if seq in self.links else "removed", f"change {seq} of the configuration")
+            if said := line.get("acknowledged"):
+                lost = {bytes.fromhex(chain["chain"]) for chain in said["chains"]} | ({None} if said["changes"] else set())
+                accepts.append((at, lost, {None: seq, **{chain_id: number for chain_id, (number, _) in heads.items()}}))
+        for chain, (first, last) in disputes.items():
+            known = [any(at > of[0] and chain in lost for at, lost, _ in accepts) for of in (first, last)]
+            _, kind, subject = last if known[0] and not known[1] else first
+            self.find("acknowledged" if known[1] else kind, subject)
+        self.late(steps, accepts, before)
+
+    def late(self, steps, accepts, end):
+        """What is older than a checkpoint that could have it and has not."""
+        def held(name, chain, seq, at):
+            lacking = next((before for number, before in steps.get(chain, ()) if number >= seq), end)
+            if lacking > (at + 60 * 1000000) * 1000:
+                known = any(time > lacking and ends.get(chain, 0) >= seq for time, _, ends in accepts)
+                self.find("acknowledged" if known else "inserted", name)
+
+        for (chain, seq), ids in self.entries.items():
+            for i in ids:
+                held(f"outcome {i.hex()}" if i[6] >> 4 == 8 else f"check chk_{i.hex()}", chain, seq, int.from_bytes(i[:6], "big") * 1000 - EPOCH)
+        for name, seq, at in self.made_at:
+            held(name, None, seq, at)
 
 
 # Ed25519, to verify: a point is (x, y) on -x^2 + y^2 = 1 + d x^2 y^2 modulo P. As RFC 8032 has it, it is
@@ -1308,9 +1372,10 @@ def main():
             v.soundly("the checkpoints", v.checkpoints, lines, keys[0])
     for finding in sorted(v.findings):
         print(finding)
-    if not v.findings:
+    whole = all(finding.startswith("acknowledged ") for finding in v.findings)
+    if whole:
         print(f"clean: {checks} checks in {len({chain for chain, _ in v.heads})} chains")
-    sys.exit(1 if v.findings else 0)
+    sys.exit(0 if whole else 1)
 
 
 main()

@@ -1,0 +1,59 @@
+package audittest
+
+import (
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// RunRestored holds a fresh store to what ends when it was restored from a backup, by restore:
+// whatever the clock says, for it may be behind the backup's newest check, or ahead (G13, G14).
+func RunRestored(t *testing.T, s Subject, restore func(*testing.T) audit.Restored) {
+	f := fence(t, s)
+	pending, approved, used, denied := asking(f, 1), asking(f, 1), asking(f, 1), asking(f, 1)
+	lapsed, unused := asking(f, 1), asking(f, 1)
+	lapsed.Approval.Expires, unused.Approval.UseWithin = time.Second, time.Second
+	mustCommit(t, s, pending, approved, used, denied, lapsed, unused)
+	for _, c := range []*spend.Check{approved, used, unused} {
+		mustDecide(t, s, decision(c, "bob", true), audit.DecisionRecorded)
+	}
+	mustDecide(t, s, decision(denied, "bob", false), audit.DecisionRecorded)
+	newest := newCheck(f)
+	newest.ID = spend.NewID(now().Add(time.Hour))
+	mustCommit(t, s, using(f, used), newest)
+	time.Sleep(1100 * time.Millisecond)
+	for _, want := range []int{4, 0} {
+		if r := restore(t); r.Approvals != want || r.Last != newest.ID {
+			t.Errorf("%+v, want %d approvals that end", r, want)
+		}
+	}
+	must(t, s.Exec(t, s.DelayExpiries))
+	was := map[string]string{}
+	for _, c := range expiries(t, s) {
+		if c.By.Principal != audit.Restorer().Principal {
+			t.Errorf("recorded by %+v", c.By)
+		}
+		was[c.Subject] = c.Details
+	}
+	f = fence(t, s)
+	for _, c := range []*spend.Check{pending, approved, lapsed, unused} {
+		mustBe(t, s, c, audit.ApprovalExpired)
+		mustDecide(t, s, decision(c, "cleo", true), audit.DecisionResult(audit.ApprovalExpired))
+		mustRefuse(t, s, using(f, c), audit.ApprovalError{Status: audit.ApprovalExpired})
+		if was[c.ID.Text(spend.PrefixApproval)] == "" {
+			t.Errorf("no expiry is recorded of %v", c.ID)
+		}
+	}
+	mustBe(t, s, used, audit.ApprovalUsed)
+	mustBe(t, s, denied, audit.ApprovalDenied)
+	if n := s.Count(t, "SELECT count(*) FROM approval_deadlines"); n != 0 || len(was) != 4 {
+		t.Errorf("%d deadlines are left, and %d expiries recorded", n, len(was))
+	}
+	mustRefuseReport(t, s, nil, []*spend.Outcome{redemption(f, newest)}, newest)
+	after := newCheck(f)
+	after.ID = spend.NewID(newest.ID.Time().Add(time.Millisecond))
+	mustCommit(t, s, after)
+	mustReport(t, s, redemption(f, after))
+}

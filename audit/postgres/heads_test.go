@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+)
+
+// TestHeadsAt reads what chains have at earlier numbers. What was folded is as it was.
+func TestHeadsAt(t *testing.T) {
+	l := newLongChain(t)
+	p := &audit.Policy{PolicyID: "p", Name: "P", Rules: "[]"}
+	for range 2 {
+		if err := l.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, l.first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, _ := l.reads.Query(t.Context(), "SELECT chain_id, seq, head FROM batches WHERE chain_id = $1 ORDER BY seq", [16]byte(l.fence.Node))
+	then := chain.Heads{ChangeSeq: 1}
+	var err error
+	then.Chains, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h chain.Head, err error) {
+		return h, row.Scan(uuid(&h.Chain), &h.Seq, bytea(&h.Head))
+	})
+	if err != nil || len(then.Chains) < 6 {
+		t.Fatalf("%v, %v", then, err)
+	}
+	same := func(want []chain.Head) {
+		t.Helper()
+		now, err := l.HeadsAt(t.Context(), then)
+		slices.SortFunc(now.Chains, func(a, b chain.Head) int { return int(a.Seq - b.Seq) })
+		if err != nil || !slices.Equal(now.Chains, want) || now.ChangeSeq != 1 || now.ChangeHead == (spend.Hash{}) {
+			t.Errorf("%+v, %v, want %+v", now, err, want)
+		}
+	}
+	same(then.Chains)
+	was := slices.Clone(then.Chains)
+	for i := range then.Chains {
+		then.Chains[i].Head = spend.Hash{byte(i)} // what is there is told, whatever was
+	}
+	then.Chains = append(then.Chains, chain.Head{Chain: l.fence.Node, Seq: 99}, chain.Head{Chain: spend.ID{9}, Seq: 1})
+	same(was)
+	if _, found, err := l.fold(t, nil); err != nil || len(found) > 0 {
+		t.Fatal(found, err)
+	}
+	folded := slices.Clone(was)
+	s := l.snapshot(t)
+	defer s.Close()
+	ends := make(map[int64]bool)
+	if err := s.Folds(t.Context(), func(f verify.Fold) error {
+		ends[f.To] = ends[f.To] || f.Chain == l.fence.Node
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range folded[:len(folded)-1] {
+		if !ends[folded[i].Seq] {
+			folded[i].Head = then.Chains[i].Head // nothing here tells otherwise
+		}
+	}
+	same(folded)
+}
