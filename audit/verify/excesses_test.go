@@ -185,7 +185,8 @@ func TestMovedEndOfOldWindows(t *testing.T) {
 	tr.bothSay("gone, of earlier rules")
 	young := ended(20 * time.Hour)
 	tr.exec("DELETE FROM budget_counters; DELETE FROM budget_principals")
-	tr.bothSay("too early", counter("removed", young, 0), `removed principal of budget "cap" of policy "capped" since version 1 for [] and principal till`)
+	tr.bothSay("too early", counter("removed", young, 0),
+		`removed principal of budget "cap" of policy "capped" since version 1 for [] and principal till`)
 }
 
 // TestDigits: what was taken is added up exactly.

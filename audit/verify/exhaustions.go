@@ -27,9 +27,10 @@ func (v *verifier) meet(policyID string, c *spend.Charge, principal string) erro
 		return nil
 	}
 	p := CounterPrincipal{c.Counter.ID, principal}
+	earliest := c.EndMS - mayMove(c.EndMS, c.Counter.BucketMS) // that its row may have
 	return v.met.add(&counted{
 		counterKey: counterKey{ID: p.ID()}, PolicyID: policyID, RuleID: c.RuleID, Since: c.Since,
-		Subject: c.Subject + " and principal " + principal, EndMS: endless(c.EndMS - mayMove(c.EndMS, c.Counter.BucketMS)), // as early as the row may be removed
+		Subject: c.Subject + " and principal " + principal, EndMS: endless(earliest),
 	})
 }
 
