@@ -120,5 +120,6 @@ func Time(field []byte) (time.Time, bool) {
 	if len(field) != 8 {
 		return time.Time{}, false
 	}
-	return epoch2000.Add(time.Duration(binary.BigEndian.Uint64(field)) * time.Microsecond), true
+	micros := int64(binary.BigEndian.Uint64(field)) //nolint:gosec // which has a sign
+	return time.Unix(epoch2000.Unix()+micros/1e6, micros%1e6*1e3).UTC(), true
 }

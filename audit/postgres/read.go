@@ -164,13 +164,31 @@ type timeColumn time.Time
 
 func utc(at *time.Time) *timeColumn { return (*timeColumn)(at) }
 
-// ScanTimestamptz implements pgtype.TimestamptzScanner.
+// ScanTimestamptz implements pgtype.TimestamptzScanner. Infinity, which nothing here writes, is a
+// time beyond all others, so that who reads it can name it.
 func (t *timeColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
-	*t = timeColumn{}
-	if v.Valid {
+	const farSeconds = 1 << 43
+	switch {
+	case !v.Valid:
+		*t = timeColumn{}
+	case v.InfinityModifier != pgtype.Finite:
+		*t = timeColumn(time.Unix(int64(v.InfinityModifier)*farSeconds, 0).UTC())
+	default:
 		*t = timeColumn(v.Time.UTC())
 	}
 	return nil
+}
+
+// nullTime is a time that is nil for null.
+type nullTime struct{ at **time.Time }
+
+// ScanTimestamptz implements pgtype.TimestamptzScanner.
+func (t nullTime) ScanTimestamptz(v pgtype.Timestamptz) error {
+	if *t.at = nil; !v.Valid {
+		return nil
+	}
+	*t.at = new(time.Time)
+	return utc(*t.at).ScanTimestamptz(v)
 }
 
 // textColumn is a text that means something.

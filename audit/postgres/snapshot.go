@@ -240,7 +240,7 @@ func (s *Snapshot) archivedDays(ctx context.Context, tx pgx.Tx, r verify.Range, 
 	o.Archived = make(map[verify.Day]verify.ArchiveNote)
 	var day int64
 	var a verify.ArchiveNote
-	return stream(ctx, tx, []any{&day, &a.Rows, bytea(&a.Manifest), &a.At}, func() error {
+	return stream(ctx, tx, []any{&day, &a.Rows, bytea(&a.Manifest), utc(&a.At)}, func() error {
 		one := verify.Day(day)
 		if one < verify.DayOf(r.Low) || verify.DayOf(r.High) < one {
 			return nil
@@ -256,7 +256,7 @@ func (s *Snapshot) archivedMonths(ctx context.Context, tx pgx.Tx, r verify.Range
 	o.Months = make(map[verify.Month]verify.ArchivedMonth)
 	var begin time.Time
 	var a verify.ArchivedMonth
-	into := []any{&begin, &a.Rows, bytea(&a.Manifest), &a.At}
+	into := []any{&begin, &a.Rows, bytea(&a.Manifest), utc(&a.At)}
 	for i := range a.Kinds {
 		into = append(into, &a.Kinds[i])
 	}

@@ -105,7 +105,7 @@ func (s *Snapshot) Folds(ctx context.Context, each func(verify.Fold) error) erro
 	return s.read(ctx, "what was folded of the chains", func(ctx context.Context, tx pgx.Tx) error {
 		var f verify.Fold
 		return stream(ctx, tx, []any{
-			uuid(&f.Chain), &f.From, &f.To, bytea(&f.Previous), bytea(&f.Head), &f.Entries, &f.Day, bytea(&f.Manifest), &f.Signature, &f.At,
+			uuid(&f.Chain), &f.From, &f.To, bytea(&f.Previous), bytea(&f.Head), &f.Entries, &f.Day, bytea(&f.Manifest), &f.Signature, utc(&f.At),
 		}, func() error {
 			one := f
 			one.Signature = bytes.Clone(f.Signature)
@@ -124,7 +124,7 @@ func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) 
 			return err
 		}
 		c := verify.Change{
-			Seq: integer(fields[0]), Kind: audit.ChangeKind(fields[1]), Subject: string(fields[2]), Version: int(integer(fields[3])),
+			Seq: integer(fields[0]), Kind: audit.ChangeKind(fields[1]), Subject: string(fields[2]), Version: version(fields[3]),
 		}
 		c.At, _ = chain.Time(fields[10]) // a column of that type
 		head := fields[13]
@@ -144,6 +144,9 @@ func integer(field []byte) (n int64) {
 	}
 	return n
 }
+
+// version is a field of four bytes.
+func version(field []byte) int { return int(int32(integer(field))) } //nolint:gosec // which has a sign
 
 // Keys implements verify.Evidence.
 func (s *Snapshot) Keys(ctx context.Context, each func(spend.ID, []byte) error) error {
@@ -173,7 +176,7 @@ func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion,
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}
-		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: int(integer(fields[1]))}, row)
+		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: version(fields[1])}, row)
 	})
 }
 

@@ -53,7 +53,7 @@ func (s *Snapshot) RedemptionKeys(ctx context.Context, each func(verify.Redempti
 func (s *Snapshot) OpenRedemptions(ctx context.Context, r verify.Range, each func(verify.OpenRedemption) error) error {
 	return s.read(ctx, "the redemptions without an outcome", func(ctx context.Context, tx pgx.Tx) error {
 		var o verify.OpenRedemption
-		return stream(ctx, tx, []any{uuid(&o.Check), utc(&o.Redeemed), &o.Doubted}, func() error { return each(o) },
+		return stream(ctx, tx, []any{uuid(&o.Check), utc(&o.Redeemed), nullTime{&o.Doubted}}, func() error { return each(o) },
 			s.in("SELECT check_id, redeemed_at, doubted_at FROM {schema}.redemptions_open "+within("check_id", r)))
 	})
 }

@@ -105,7 +105,7 @@ func (s *Snapshot) EventState(ctx context.Context) (state verify.EventState, err
 func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) error {
 	return s.read(ctx, "the events", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.Event
-		return stream(ctx, tx, []any{&e.Sequence, parse(&e.Type, eventType), uuid(&e.Source), &e.At, uuid(&e.Used)},
+		return stream(ctx, tx, []any{&e.Sequence, parse(&e.Type, eventType), uuid(&e.Source), nullTime{&e.At}, uuid(&e.Used)},
 			func() error { return each(e) },
 			s.in(`SELECT e.sequence, e.type::text, e.source, coalesce(c.at, b.at), u.check_id FROM {schema}.events AS e
 				LEFT JOIN {schema}.changes AS c ON e.type IN (`+lettersOf(audit.SourceChange)+`) AND lpad(to_hex(c.seq), 32, '0')::uuid = e.source
@@ -121,7 +121,7 @@ func (s *Snapshot) StrayEvents(ctx context.Context, floor int64, each func(verif
 		var e verify.StrayEvent
 		var at *time.Time
 		var made spend.ID
-		into := []any{&e.Sequence, uuid(&e.Source), parse(&e.Type, eventType), &e.Numbered, &e.Due, &at, uuid(&made)}
+		into := []any{&e.Sequence, uuid(&e.Source), parse(&e.Type, eventType), &e.Numbered, &e.Due, nullTime{&at}, uuid(&made)}
 		err := stream(ctx, tx, into, func() error {
 			if e.At = made.Time(); at != nil {
 				e.At = *at

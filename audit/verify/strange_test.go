@@ -75,3 +75,40 @@ func TestStrangeJSON(t *testing.T) {
 	tr.both(tr.forged(`UPDATE changes SET details = '5' WHERE seq = 1`), changed("altered", 1))
 	tr.finds(nil)
 }
+
+// TestInfiniteTimes puts times beyond all others into all tables that are compared: each is named,
+// and what is beside it is read.
+func TestInfiniteTimes(t *testing.T) {
+	t.Parallel()
+	tr, _ := newFeed(t)
+	redeemed := newRedemptionTrailIn(t, tr.trail)
+	paid := redeemed.check(spend.Allow, 0)
+	redeemed.steps(paid, 0, "order 1", "redeemed by psp")
+	tr.exec("SELECT sequence_events(1000)")
+	const tables = "approvals approval_deadlines idempotency_keys redemptions_open budget_exhaustions changes policies"
+	for _, sign := range []string{"", "-"} {
+		tamper := strings.ReplaceAll(fmt.Sprintf(`UPDATE approvals SET created_at = FAR WHERE id = '%s';
+			UPDATE approval_deadlines SET at = FAR WHERE approval_id = '%s'; UPDATE idempotency_keys SET expires_at = FAR WHERE check_id = '%s';
+			UPDATE redemptions_open SET redeemed_at = FAR, doubted_at = FAR; UPDATE budget_exhaustions SET at = FAR;
+			UPDATE changes SET at = FAR WHERE seq = 2; UPDATE policies SET updated_at = FAR WHERE policy_id = 'refunds' AND version = 3`,
+			tr.pending.ID.Text(""), tr.approved.ID.Text(""), tr.records[0][0].ID.Text("")), "FAR", "'"+sign+"infinity'")
+		for table := range strings.FieldsSeq(tables) {
+			tr.exec("CREATE TEMPORARY TABLE was_%s AS TABLE %[1]s", table)
+		}
+		tr.exec("%s", tamper)
+		found, _, err := tr.verify(nil)
+		for table := range strings.FieldsSeq(tables) {
+			tr.exec("DELETE FROM %s; INSERT INTO %[1]s TABLE was_%[1]s; DROP TABLE was_%[1]s", table)
+		}
+		for _, want := range []string{
+			"altered approval " + tr.pending.ID.Text(spend.PrefixApproval), "altered deadline of approval " + tr.approved.ID.Text(spend.PrefixApproval),
+			"altered idempotency key of " + check("", tr.records[0][0])[1:], opened("altered", paid), changed("altered", 2),
+			`altered policy "refunds" version 3`,
+		} {
+			if err != nil || !slices.Contains(found, want) {
+				t.Errorf("%sinfinity: %v, lacks %s: %s", sign, err, want, strings.Join(found, "\n"))
+			}
+		}
+		tr.bothFind(tables, tamper, found...)
+	}
+}
