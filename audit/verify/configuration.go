@@ -208,7 +208,7 @@ func (w *changeWalk) compare(newest map[string]recorded, id, name string, row sp
 // late names what was made before a checkpoint that does not have its change.
 func (w *changeWalk) late(name string, seq int64, at time.Time) {
 	lacking, kind := w.known.lackingChange(seq)
-	if !lacking.After(at.Add(lateCommit)) {
+	if lacking.IsZero() || !lacking.After(at.Add(lateCommit)) {
 		return
 	}
 	w.tally.find(kind, name, "it is older than the checkpoint of %s, which does not have %s: it was inserted afterwards, "+

@@ -1284,7 +1284,7 @@ class Verifier:
         """What is older than a checkpoint that could have it and has not."""
         def held(name, chain, seq, at):
             lacking = next((before for number, before in steps.get(chain, ()) if number >= seq), end)
-            if lacking > (at + 60 * 1000000) * 1000:
+            if lacking and lacking > (at + 60 * 1000000) * 1000:
                 known = any(time > lacking and ends.get(chain, 0) >= seq for time, _, ends in accepts)
                 self.find("acknowledged" if known else "inserted", name)
 
