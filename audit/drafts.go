@@ -72,7 +72,7 @@ type Promotion struct {
 
 // VersionError refuses a change of a policy of which another version is in force than
 // was said.
-type VersionError struct{ Version int }
+type VersionError struct{ Version int } // in force, 0 where there is none
 
 func (e *VersionError) Error() string { return fmt.Sprintf("version %d is in force", e.Version) }
 

@@ -16,9 +16,10 @@ type Policies interface {
 	// CreatePolicy stores the next version of p.PolicyID, 1 if it is new, and
 	// fills in Version, CreatedAt and UpdatedAt. Versions of one policy are
 	// consecutive under any concurrency (S8). It raises the generation and
-	// records the change with its actor. It fails with a *NotEndedError, a
-	// *BudgetsInUseError or a *ChangeNeedsApprovalError, decided in its own transaction;
-	// the last but for an admin, whose force is recorded.
+	// records the change with its actor. It fails with a *VersionError when another
+	// version than p.Replaces is in force, with a *NotEndedError, a *BudgetsInUseError or a
+	// *ChangeNeedsApprovalError, decided in its own transaction; the last but for an admin,
+	// whose force is recorded.
 	CreatePolicy(ctx context.Context, by Actor, p *Policy, b NewBudgets, now time.Time) error
 	// Policy returns a version, 0 the latest, or ErrNotFound.
 	Policy(ctx context.Context, policyID string, version int) (*Policy, error)
@@ -45,6 +46,9 @@ type Policy struct {
 	// Budgets are since when each of its budgets counts, by rule_id. CreatePolicy
 	// fills them in.
 	Budgets map[string]spend.BudgetSince
+	// Replaces is the version that must be in force (S54), 0 for none; nil: whichever is. Only
+	// CreatePolicy takes it.
+	Replaces *int
 	// Note is what its author says of the version: no part of it, and kept with the
 	// record of the change. Only CreatePolicy takes it and PolicyVersions return it.
 	Note    string

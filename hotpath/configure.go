@@ -28,7 +28,8 @@ type NewVersion struct {
 // it returns, every check that starts later on any node is judged by it (G4).
 // The faults of the version, and faults of its rules with paths rules[i], are
 // returned together as spend.Faults; a key that is bound
-// to other policies is refused by a ForbiddenError, and a version that would empty
+// to other policies is refused by a ForbiddenError, a version that replaces another than
+// the one in force (S54) by an audit.VersionError, and a version that would empty
 // budgets by a BudgetsInUseError, unless it drops them. A version after one that asks
 // people (S80) is refused by a ChangeNeedsApprovalError. After another error the
 // version may exist all the same; versions stay consecutive. The caller was
@@ -65,6 +66,9 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 
 // refusedPolicy returns why the store refused a version of a policy; nil if it did not.
 func (a *Authorizer) refusedPolicy(ctx context.Context, c Access, policyID string, drop []string, err error) error {
+	if other, ok := errors.AsType[*audit.VersionError](err); ok {
+		return other
+	}
 	if notEnded, ok := errors.AsType[*audit.NotEndedError](err); ok {
 		var faults spend.Faults
 		for _, id := range notEnded.RuleIDs {

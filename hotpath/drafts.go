@@ -153,9 +153,6 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 		}, a.now())
 		return made != nil && made.Forced, err
 	})
-	if other, ok := errors.AsType[*audit.VersionError](err); ok {
-		return nil, other
-	}
 	if errors.Is(err, audit.ErrNotFound) { // ended or replaced meanwhile
 		return nil, a.noDraft(stored, p.PolicyID, p.Version)
 	}

@@ -3,6 +3,7 @@ package audittest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -78,6 +79,77 @@ func policyVersionsRace(t *testing.T, s Subject) {
 	changes, err := s.ConfigChanges(t.Context(), 0)
 	if err != nil || changes.Generation < 2*versions || len(changes.PolicyIDs) != 2 {
 		t.Errorf("changes %+v, %v", changes, err)
+	}
+}
+
+// replacing returns the next version of a policy on the condition that a version is in force.
+func replacing(policyID string, version int) *audit.Policy {
+	p := newPolicy(policyID)
+	p.Replaces = &version
+	return p
+}
+
+// policyReplaces: a version over another than the one in force is refused before all else,
+// and leaves nothing.
+func policyReplaces(t *testing.T, s Subject) {
+	ctx := t.Context()
+	refused := func(p *audit.Policy, inForce int) {
+		t.Helper()
+		before, err := s.ConfigChanges(ctx, 0)
+		must(t, err)
+		b := audit.NewBudgets{Drop: []string{"none"}} // refused later
+		err = s.CreatePolicy(ctx, actor(), p, b, epochStart)
+		if other, is := errors.AsType[*audit.VersionError](err); !is || other.Version != inForce {
+			t.Errorf("over version %d: %v, want that %d is in force", *p.Replaces, err, inForce)
+		}
+		after, err := s.ConfigChanges(ctx, 0)
+		if must(t, err); after.Generation != before.Generation {
+			t.Errorf("a refused version raised the generation from %d to %d", before.Generation, after.Generation)
+		}
+	}
+	refused(replacing("refunds", 1), 0)
+	must(t, s.CreatePolicy(ctx, actor(), replacing("refunds", 0), audit.NewBudgets{}, epochStart))
+	must(t, s.CreatePolicy(ctx, actor(), newPolicy("other"), audit.NewBudgets{}, epochStart)) // which is another policy's version
+	asking := replacing("refunds", 1)
+	asking.Changes = asksOne
+	must(t, s.CreatePolicy(ctx, actor(), asking, audit.NewBudgets{}, epochStart))
+	for _, stale := range []int{0, 1, 3, math.MaxInt32} {
+		refused(replacing("refunds", stale), 2)
+	}
+	err := s.CreatePolicy(ctx, audit.Actor{KeyID: "key_0"}, replacing("refunds", 2), audit.NewBudgets{}, epochStart)
+	if _, asks := errors.AsType[*audit.ChangeNeedsApprovalError](err); !asks {
+		t.Errorf("the version in force asks people: %v", err)
+	}
+	changes, err := s.Changes(ctx, audit.ChangeQuery{PolicyID: "refunds", Limit: 100})
+	if must(t, err); len(changes) != 2 {
+		t.Errorf("%d changes are recorded, want those of two versions", len(changes))
+	}
+}
+
+// policyReplacesRace: of those who replace one version at once exactly one does.
+func policyReplacesRace(t *testing.T, s Subject) {
+	for version := range 6 {
+		var mu sync.Mutex
+		var racing sync.WaitGroup
+		made := 0
+		for range 8 {
+			racing.Go(func() {
+				p := replacing("p", version)
+				err := s.CreatePolicy(t.Context(), actor(), p, audit.NewBudgets{}, now())
+				mu.Lock()
+				defer mu.Unlock()
+				switch other, is := errors.AsType[*audit.VersionError](err); {
+				case err == nil && p.Version == version+1:
+					made++
+				case !is || other.Version != version+1:
+					t.Errorf("version %d over %d: %v", p.Version, version, err)
+				}
+			})
+		}
+		racing.Wait()
+		if made != 1 {
+			t.Fatalf("%d of those who replaced version %d did", made, version)
+		}
 	}
 }
 

@@ -112,6 +112,8 @@ func checkTests() []test {
 		{"ChangesRace", changesRace},
 		{"PolicyVersions", policyVersions},
 		{"PolicyVersionsRace", policyVersionsRace},
+		{"PolicyReplaces", policyReplaces},
+		{"PolicyReplacesRace", policyReplacesRace},
 		{"ConfigChangesRace", configChangesRace},
 		{"BatchOfEachCommit", batchOfEachCommit},
 		{"ChainNeverForks", chainNeverForks},

@@ -16,12 +16,16 @@ import (
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	var createdMS int64
+	var statements []textStatement
+	if p.Replaces != nil {
+		statements = append(statements, textCall("SELECT require_version($1, $2)", p.PolicyID, *p.Replaces))
+	}
 	err := s.control(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID),
 		[]any{&p.Version, &createdMS, parse(&p.Budgets, audit.ParseBudgets), &p.Forced},
-		byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ", by, p.PolicyID, p.Name, p.Description,
+		append(statements, byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ", by, p.PolicyID, p.Name, p.Description,
 			p.Rules, p.Metadata, orNull(p.Redeem.Text()), orNull(p.Changes),
 			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(b.Identities)), orNull(audit.DropText(b.Drop)), p.Note,
-			orNull(by.AuthorText())))
+			orNull(by.AuthorText())))...)
 	if asks, ok := errors.AsType[*audit.ChangeNeedsApprovalError](err); ok {
 		asks.PolicyID = p.PolicyID
 	}

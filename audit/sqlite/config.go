@@ -26,6 +26,9 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 		if err != nil {
 			return err
 		}
+		if p.Replaces != nil && *p.Replaces != version {
+			return &audit.VersionError{Version: version}
+		}
 		var forced *audit.Forcing
 		if asked != nil {
 			if by.Kind() != audit.KindAdmin {

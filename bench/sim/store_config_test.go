@@ -17,6 +17,9 @@ func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Poli
 		return unavailable(err)
 	}
 	asked, version := m.asks(p.PolicyID)
+	if p.Replaces != nil && *p.Replaces != version {
+		return &audit.VersionError{Version: version}
+	}
 	if asked == nil {
 		return m.createPolicy(by, p, b, nil, now)
 	}

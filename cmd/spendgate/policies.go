@@ -27,6 +27,7 @@ func policiesCommand() command {
 					"A policy that is on the server as it is in the file makes no new version; one without policy_id always does.\n" +
 					"What a server adds to a policy (version, created_at, updated_at, author) is not sent. " +
 					"A version that would empty budgets in use is\nrefused, unless --drop-budget names each; what is used is printed.\n" +
+					"With --if-match N a policy that somebody else changed since version N is refused, and nothing is stored.\n" +
 					"When the command returns, every node judges by the new versions.",
 			},
 			{
@@ -61,7 +62,7 @@ func policiesCommand() command {
 			{
 				name: "rollback", args: "POLICY_ID --to N", summary: "store a new version that says what version N says", setup: policiesRollback,
 				details: policiesNeed + "\nThe key needs the scopes policies:read and policies:write. Prints what changes, " +
-					"as diff does; nothing is stored when nothing would.\n" +
+					"as diff does; nothing is stored when nothing would,\nor when somebody stores another version meanwhile.\n" +
 					"Budgets go on counting as under any new version: --drop-budget is as that of apply.",
 			},
 			policiesDraftCommand(),
@@ -77,15 +78,24 @@ func fileFlag(flags *flag.FlagSet) *string {
 func policiesApply(flags *flag.FlagSet) action {
 	path := fileFlag(flags)
 	dryRun := flags.Bool("dry-run", false, "print the requests' bodies and send nothing")
+	version := flags.Int("if-match", 0, "store the one policy of -f only if version `N` is in force; 0: if there is none")
 	s := storing{}
 	s.flags(flags)
 	return func(ctx context.Context, p process, _ []string) error {
 		if *path == "" {
 			return usageError{text: "needs -f FILE"}
 		}
+		if isSet(flags, "if-match") {
+			if s.replaces = version; *version < 0 {
+				return usageError{text: "versions start at 1, and --if-match 0 is for a policy that is not there"}
+			}
+		}
 		policies, err := readPolicies(p, *path)
 		if err != nil {
 			return err
+		}
+		if s.replaces != nil && (len(policies) != 1 || policies[0].ID() == "") {
+			return usageError{text: "--if-match is for one policy, with its policy_id"}
 		}
 		if *dryRun {
 			for _, policy := range policies {

@@ -132,9 +132,13 @@ func whatIsNext(d *client.Draft) string {
 		d.DraftHash)
 }
 
-// byDraft says what to do instead of storing a version that the one in force asks people about.
-func byDraft(err error, policyID, version string) error {
+// instead says what to do when a version is refused since people are asked about it, or since
+// somebody stored another.
+func instead(err error, policyID, version string) error {
 	refused, ok := errors.AsType[*client.Error](err)
+	if ok && refused.Code == client.CodeVersionMismatch {
+		return fmt.Errorf("%w; nothing is stored: spendgate policies get %s prints what is in force", err, printable(policyID))
+	}
 	if !ok || refused.Code != client.CodeChangeNeedsApproval {
 		return err
 	}

@@ -16,9 +16,10 @@ import (
 
 // storing is how policies are stored.
 type storing struct {
-	drop  []string // budgets that may be emptied
-	note  string
-	ended []string // of those, the ones that ended
+	drop     []string // budgets that may be emptied
+	note     string
+	replaces *int     // the version that must be in force, 0 for none; nil: whichever is
+	ended    []string // of drop, the ones that ended
 }
 
 func (s *storing) flags(flags *flag.FlagSet) {
@@ -79,15 +80,22 @@ func (s *storing) store(ctx context.Context, p process, api *client.Client, curr
 			return err
 		}
 	}
-	stored, err := api.CreatePolicyJSON(ctx, policy.Body)
+	stored, err := s.send(ctx, api, policy.Body)
 	if err != nil && current != nil {
-		return byDraft(err, current.PolicyID, strconv.Itoa(current.Version))
+		return instead(err, current.PolicyID, strconv.Itoa(current.Version))
 	}
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(p.stdout, "%s version %d\n", printable(stored.PolicyID), stored.Version)
 	return err
+}
+
+func (s *storing) send(ctx context.Context, api *client.Client, body []byte) (*client.Policy, error) {
+	if s.replaces != nil {
+		return api.ReplacePolicyJSON(ctx, *s.replaces, body)
+	}
+	return api.CreatePolicyJSON(ctx, body)
 }
 
 // dropping prints which budgets end with the policy, and has those dropped that may be.
@@ -148,7 +156,7 @@ func policiesRollback(flags *flag.FlagSet) action {
 		if s.note != "" {
 			note += ": " + s.note
 		}
-		s.note = note
+		s.note, s.replaces = note, &current.Version // which is what the difference is printed of
 		if err := s.store(ctx, p, api, current, policy); err != nil {
 			return err
 		}

@@ -164,12 +164,35 @@ func TestPoliciesRollback(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if last := n.requests[len(n.requests)-1]; !strings.HasSuffix(last,
-		`,"metadata":null,"drop_budgets":["day"],"note":"rollback to version 2"}`) || strings.Contains(last, "version\":") {
+		`,"metadata":null,"drop_budgets":["day"],"note":"rollback to version 2"} if 7`) || strings.Contains(last, "version\":") {
 		t.Error(last)
 	}
 	n = newFakeNode(t, "200 "+budgeted, "200 "+budgeted)
 	n.run(t, "", "policies", "rollback", "b", "--to", "7").check(t, 0, "b version 7, unchanged\n", "")
 	runWith(t, nil, "", "policies", "rollback", "b").check(t, 2, "", "--to N")
+}
+
+// With --if-match nothing is stored over what somebody else stored meanwhile (S54), and what
+// the server has already needs no version.
+func TestPoliciesApplyIfMatch(t *testing.T) {
+	const other = `409 {"error":{"code":"policy_version_mismatch","message":"it is 3","request_id":"req_1"}}`
+	changed := strings.Replace(same3, "0.10", "0.20", 1)
+	const body = `{"policy_id":"desk","name":"Desk","description":"","rules":[{"parameters":{"limit":0.20},"rule_id":"a"}]}`
+	n := newFakeNode(t, stored3, other)
+	n.run(t, changed, "policies", "apply", "-f", "-", "--if-match", "2").check(t, 1, "",
+		"policy_version_mismatch: it is 3 (409, req_1); nothing is stored: spendgate policies get desk prints what is in force")
+	n.check(t, "GET /v1/policies/desk svc ", "POST /v1/policies svc "+body+" if 2")
+	n = newFakeNode(t, noPolicy, `201 {"policy_id":"desk","version":1}`)
+	n.run(t, changed, "policies", "apply", "-f", "-", "--if-match", "0").check(t, 0, "desk version 1\n", "")
+	n.check(t, "GET /v1/policies/desk svc ", "POST /v1/policies svc "+body+" if 0")
+	n = newFakeNode(t, stored3)
+	n.run(t, same3, "policies", "apply", "-f", "-", "--if-match", "2").check(t, 0, "desk version 3, unchanged\n", "")
+	n = newFakeNode(t)
+	for _, input := range []string{same3 + "---\npolicy_id: other", "name: x"} {
+		n.run(t, input, "policies", "apply", "-f", "-", "--if-match", "2").check(t, 2, "", "--if-match is for one policy, with its policy_id")
+	}
+	n.run(t, same3, "policies", "apply", "-f", "-", "--if-match", "-1").check(t, 2, "", "versions start at 1")
+	n.check(t)
 }
 
 func TestPoliciesApplyReadsAllBeforeItSends(t *testing.T) {

@@ -22,7 +22,7 @@ GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approv
 -- is no change.
 GRANT SELECT ON policies, drafts, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
-GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
+GRANT EXECUTE ON FUNCTION require_version(text, integer), create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
     create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, jsonb, actor),
     put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor), put_draft(text, text, text, text, text, text, text, bigint, bigint, text, jsonb, actor),
     delete_draft(text, bigint, actor), promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor),

@@ -22,7 +22,7 @@ const (
 	CodeKeyNotFound     = "key_not_found"
 	CodeRateLimited     = "rate_limit_exceeded"
 	CodeDraftNotFound   = "draft_not_found"
-	CodeVersionMismatch = "policy_version_mismatch" // of a promotion
+	CodeVersionMismatch = "policy_version_mismatch" // another version is in force than the one to be replaced
 	CodeBudgetInUse     = "budget_in_use"           // a new version would empty it
 
 	CodeChangeNeedsApproval   = "change_needs_approval"    // by a draft that people approve

@@ -122,6 +122,16 @@ func policies(t *testing.T, c *client.Client) {
 	if p, err := c.CreatePolicy(t.Context(), budget); err != nil || p.Version != 2 {
 		t.Error(p, err)
 	}
+	for _, stale := range []int{0, 1, 3} {
+		budget.Replaces = &stale
+		if _, err := c.CreatePolicy(t.Context(), budget); code(err) != client.CodeVersionMismatch {
+			t.Error(stale, err)
+		}
+	}
+	budget.Replaces, budget.DropBudgets = new(2), nil
+	if p, err := c.CreatePolicy(t.Context(), budget); err != nil || p.Version != 3 {
+		t.Error(p, err)
+	}
 	if p, err := c.CreatePolicy(t.Context(), client.NewPolicy{Name: "n", Rules: rules}); err != nil || !strings.HasPrefix(p.PolicyID, "pol_") {
 		t.Error(p, err)
 	}

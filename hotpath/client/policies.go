@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 )
 
 // Rule is a rule of a policy.
@@ -32,6 +33,9 @@ type NewPolicy struct {
 	Changes *Changes `json:"changes,omitempty"`
 	// Note is shown with the versions, and no part of them.
 	Note string `json:"note,omitempty"`
+	// Replaces is the version that must be in force, 0 for none; else nothing is stored, and
+	// the error has CodeVersionMismatch (S54). Nil takes whichever is.
+	Replaces *int `json:"-"`
 	// DropBudgets are the rule_ids of budgets that end with the version though they are
 	// in use; without it such a version is refused with CodeBudgetInUse (S63).
 	DropBudgets []string `json:"drop_budgets,omitempty"`
@@ -92,12 +96,26 @@ func (c *Client) CreatePolicy(ctx context.Context, p NewPolicy) (*Policy, error)
 	if err != nil {
 		return nil, err
 	}
-	return c.CreatePolicyJSON(ctx, body)
+	return c.createPolicy(ctx, body, p.Replaces)
 }
 
 // CreatePolicyJSON creates a policy from a JSON body, sent unchanged.
 func (c *Client) CreatePolicyJSON(ctx context.Context, body []byte) (*Policy, error) {
-	return fetch[Policy](ctx, c, request{method: http.MethodPost, path: "/v1/policies", body: body, status: http.StatusCreated})
+	return c.createPolicy(ctx, body, nil)
+}
+
+// ReplacePolicyJSON is CreatePolicyJSON if that version is in force, 0 for none, as of
+// NewPolicy.Replaces.
+func (c *Client) ReplacePolicyJSON(ctx context.Context, version int, body []byte) (*Policy, error) {
+	return c.createPolicy(ctx, body, &version)
+}
+
+func (c *Client) createPolicy(ctx context.Context, body []byte, replaces *int) (*Policy, error) {
+	r := request{method: http.MethodPost, path: "/v1/policies", body: body, status: http.StatusCreated}
+	if replaces != nil {
+		r.ifMatch = strconv.Itoa(*replaces)
+	}
+	return fetch[Policy](ctx, c, r)
 }
 
 // Policy reads a version of a policy, the latest when version is 0.

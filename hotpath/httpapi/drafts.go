@@ -86,7 +86,10 @@ func (a *API) deleteDraft(x *exchange) error {
 	return x.answerNothing()
 }
 
-const headerIfMatch = "If-Match"
+const (
+	headerIfMatch = "If-Match"
+	ifMatchForm   = "must be one version, bare or quoted: 3"
+)
 
 // errIfMatchRequired is of a promotion that does not say what it replaces.
 var errIfMatchRequired = &refusal{428, "if_match_required", "the header If-Match with the version that the draft is to replace is required"}
@@ -113,7 +116,7 @@ func (a *API) postPromote(x *exchange) error {
 	}
 	var ok bool
 	if p.Version, ok = ifMatch(sent); !ok {
-		faults.Add(headerIfMatch, "must be one version, bare or quoted: 3")
+		faults.Add(headerIfMatch, ifMatchForm)
 	}
 	if err := faults.Err(); err != nil {
 		return err

@@ -199,7 +199,7 @@ func refusalOf(err error) *refusal {
 		return &refusal{409, codeChangeNeedsApproval, asks.Error()}
 	}
 	if other, ok := errors.AsType[*audit.VersionError](err); ok {
-		return &refusal{409, "policy_version_mismatch", fmt.Sprintf("version %d is in force, not the one that If-Match says", other.Version)}
+		return refusalOfVersion(other.Version)
 	}
 	if late, ok := errors.AsType[*hotpath.NotPendingError](err); ok {
 		return &refusal{409, "approval_not_pending", "the approval takes no decision: it is " + string(late.Status)}
@@ -211,6 +211,16 @@ func refusalOf(err error) *refusal {
 		return &refusal{400, codeBadRequest, malformed.reason}
 	}
 	return unexpected
+}
+
+// refusalOfVersion returns the answer to a change of a policy whose version in force is not
+// the one that If-Match says.
+func refusalOfVersion(inForce int) *refusal {
+	text := fmt.Sprintf("version %d is in force, not the one that If-Match says: read it, and send its number when the change fits it", inForce)
+	if inForce == 0 {
+		text = "the policy has no version yet, so that If-Match must be 0, or left out"
+	}
+	return &refusal{409, "policy_version_mismatch", text}
 }
 
 // refusalOfRedemption returns the answer to what redemptions are refused with; nil if

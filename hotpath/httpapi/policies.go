@@ -25,6 +25,12 @@ func (a *API) postPolicy(x *exchange) error {
 	if v.Faults, only = errors.AsType[spend.Faults](err); err != nil && !only {
 		return err
 	}
+	if sent := x.ctx.Request.Header.PeekAll(headerIfMatch); len(sent) > 0 {
+		replaces, ok := ifMatch(sent)
+		if p.Replaces = &replaces; !ok { // an empty one, too: who sends it has a condition
+			v.Faults.Add(headerIfMatch, ifMatchForm)
+		}
+	}
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}

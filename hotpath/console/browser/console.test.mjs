@@ -199,6 +199,45 @@ test("the editor shows faults at their place, and stores", async () => {
   await page.context().close();
 });
 
+test("two editors of a policy do not undo each other", async () => {
+  const author = async (name) => (await person(name, { role: "author" })).api_key;
+  const policy = (limit) => ({ policy_id: "both", name: "Both", rules: [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit } }] });
+  const other = { "X-API-Key": await author("rosa") };
+  await send("POST", "/v1/policies", policy(500), other);
+  const page = await open(await author("sven"));
+  await show(page, "#/policies/both/edit");
+  const area = page.locator("textarea");
+  const mine = (await area.inputValue()).replace('"Both"', '"Both of us"');
+  await send("POST", "/v1/policies", { ...policy(400), note: "Too high" }, other);
+  await area.fill(mine);
+  await page.click("text=Store as the newest version");
+  await page.waitForSelector("[role=alert]:has-text('since you opened version\u00a01, somebody has stored version\u00a02, by rosa, ')");
+  assert.match(await page.locator("[role=alert]").textContent(), /: Too high\./);
+  await page.waitForSelector("section:has(h2:text-is('What version 2 changed')) li:text-is('cap: limit was 500 and is 400')");
+  assert.equal(await area.inputValue(), mine);
+  assert.equal((await send("GET", "/v1/policies/both")).version, 2);
+  await page.click("text=Go on from version 2");
+  await page.waitForSelector("section:has(h2:text-is('What changes')) li:text-is('cap: limit was 400 and is 500')"); // which would undo it
+  await area.fill(mine.replace("500", "400"));
+  await page.click("text=Store as the newest version");
+  await page.waitForSelector("text=Version 3, by sven, ");
+  assert.deepEqual(await send("GET", "/v1/policies/both").then((p) => [p.name, p.rules[0].parameters.limit]), ["Both of us", 400]);
+  // Neither does who makes a policy under a name that is taken, or copies one under it.
+  await show(page, "#/policies?make=1");
+  await area.fill((await area.inputValue()).replace('"refunds"', '"both"'));
+  await page.click("text=Store as the newest version");
+  await page.waitForSelector("[role=alert]:has-text('there is a policy both already, version\u00a03, by sven, ')");
+  await area.fill((await area.inputValue()).replace('"both"', '"both-too"'));
+  await page.click("text=Store as the newest version");
+  await page.waitForURL(/policies\/both-too/);
+  await show(page, "#/policies/both-too/edit");
+  await area.fill((await area.inputValue()).replace('"both-too"', '"both"'));
+  await page.click("text=Store as the newest version");
+  await page.waitForSelector("[role=alert]:has-text('there is a policy both already')");
+  assert.equal((await send("GET", "/v1/policies/both")).version, 3);
+  await page.context().close();
+});
+
 test("a backtest of a tighter limit, the draft beside, its promotion", async () => {
   await send("POST", "/v1/policies", { policy_id: "tried", name: "Tried", rules: [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 500 } }] }, { "X-API-Key": (await person("lena", { role: "author" })).api_key });
   const of = (amount) => ask({ policy_id: "tried", amount });

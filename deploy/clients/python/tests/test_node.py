@@ -192,6 +192,11 @@ def test_drafts(node: Spendgate, policy: str) -> None:
     with pytest.raises(spendgate.APIError) as none:
         node.delete_draft("drafted")
     assert none.value.code == "draft_not_found"
+    for stale in (1, 0):
+        with pytest.raises(spendgate.APIError) as meanwhile:
+            node.create_policy(policy_id="drafted", name="n", rules=[cap], replaces=stale)
+        assert meanwhile.value.code == "policy_version_mismatch" and "version 2" in meanwhile.value.message
+    assert node.create_policy(policy_id="drafted", name="n", rules=[cap], replaces=2).version == 3
 
 
 def test_changes_by_two(node: Spendgate, approver: Spendgate) -> None:

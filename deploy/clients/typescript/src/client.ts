@@ -258,12 +258,15 @@ export class Spendgate {
     }
   }
 
-  /** createPolicy stores a policy's next version. It is not repeated when it may have been stored. */
-  createPolicy(policy: T.NewPolicy, call?: CallOptions): Promise<T.Policy> {
-    return this.#fetch(
-      { ...call, method: "POST", path: "/v1/policies", content: policy, statuses: [201] },
-      having("policy_id", "created_at"),
-    );
+  /**
+   * createPolicy stores a policy's next version, and with `replaces` only if that version is in force (0: if there is none).
+   * It is not repeated when it may have been stored.
+   */
+  createPolicy(policy: T.NewPolicy, call: CallOptions & { replaces?: number | undefined } = {}): Promise<T.Policy> {
+    const { replaces, ...options } = call;
+    const request = { ...options, method: "POST", path: "/v1/policies", content: policy, statuses: [201] };
+    const condition = replaces === undefined ? {} : { ifMatch: String(replaces) };
+    return this.#fetch({ ...request, ...condition }, having("policy_id", "created_at"));
   }
 
   /** policy reads a version of a policy, the latest by default. */

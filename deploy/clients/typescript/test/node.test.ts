@@ -212,6 +212,11 @@ describe("a node", { skip, concurrency: true }, () => {
     await assert.rejects(author.promoteDraft(id, 7), (problem: APIError) => problem.code === "policy_version_mismatch");
     assert.equal((await author.promoteDraft(id, 1, { note: "tighter" })).version, 2);
     await assert.rejects(author.deleteDraft(id), (problem: APIError) => problem.code === "draft_not_found");
+    for (const replaces of [1, 0]) {
+      const meanwhile = (problem: APIError): boolean => problem.code === "policy_version_mismatch" && problem.message.includes("version 2");
+      await assert.rejects(author.createPolicy({ policy_id: id, name: "n", rules }, { replaces }), meanwhile);
+    }
+    assert.equal((await author.createPolicy({ policy_id: id, name: "n", rules }, { replaces: 2 })).version, 3);
   });
 
   it("changes a policy by two", async () => {

@@ -5,21 +5,23 @@ import { faultsOf, parse, print, syntaxFault } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { useLoad } from "../lib/load.js";
 import { differences } from "../lib/diff.js";
-import { Badge, Failure, Field, Head, Linked, Loading } from "../lib/parts.js";
+import { Badge, Failure, Field, Head, Linked, Loading, Time } from "../lib/parts.js";
 import { Begin } from "./backtests.js";
 import { putDraft } from "./draft.js";
 import { InUse } from "./in-use.js";
-import { bodyOf } from "./policies.js";
+import { bodyOf, By, Difference } from "./policies.js";
 
 const blank = { policy_id: "refunds", name: "Refunds", rules: [{ rule_id: "cap", rule_type: "max_amount", description: "No refund over 500 USD", parameters: { limit: 500, currency: "USD" } }] };
 
 export function Editor({ id }) {
   const { data, error, reload } = useLoad((signal) => (id ? get(`/v1/policies/${segment(id)}`, { signal }) : blank), [id]);
   if (!data) return html`<${Head} title="Edit" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
-  return html`<${Form} before=${data} id=${id} />`;
+  return html`<${Form} opened=${data} id=${id} />`;
 }
 
-function Form({ before, id }) {
+function Form({ opened, id }) {
+  const [before, setBefore] = useState(opened); // the version that the text changes
+  const [newer, setNewer] = useState(null); // what somebody stored meanwhile
   const [text, setText] = useState(() => print(id ? bodyOf(before) : before));
   const [note, setNote] = useState("");
   const [faults, setFaults] = useState([]);
@@ -32,18 +34,23 @@ function Form({ before, id }) {
   const send = async (request, where) => {
     setBusy(true);
     setError(null);
+    setNewer(null);
     setFaults([]);
     try {
       go(where(await request(note.trim() ? { note: note.trim() } : {})));
     } catch (e) {
       if (e.status === 422) setFaults(faultsOf(e.message, text));
+      if (e.code === "policy_version_mismatch") setNewer(await newest(parse(text).policy_id));
       setError(e);
       setBusy(false);
     }
   };
   const store = () => send((extra) => {
     const dropped = drop.split(",").map((s) => s.trim()).filter(Boolean);
-    return post("/v1/policies", print({ ...parse(text), ...extra, ...(dropped.length && { drop_budgets: dropped }) }));
+    const policy = parse(text);
+    // Under another name, and of a new policy, no version was read: there must be none.
+    const replaced = policy.policy_id === id ? before.version : 0;
+    return post("/v1/policies", print({ ...policy, ...extra, ...(dropped.length && { drop_budgets: dropped }) }), { ifMatch: replaced });
   }, (stored) => link("policies", stored.policy_id));
   const shadow = () => send((extra) => {
     const { policy_id: _, ...draft } = parse(text);
@@ -61,7 +68,8 @@ function Form({ before, id }) {
       <textarea ref=${area} class="code" wrap="off" spellcheck="false" autocapitalize="off" aria-label="The policy as JSON" aria-invalid=${shown.length > 0} aria-describedby="faults"
         value=${text} onInput=${(e) => { setText(e.currentTarget.value); setFaults([]); }}></textarea></div>
     <div id="faults" role="status">${shown.length > 0 && html`<ul class="faults">${shown.map((f) => html`<li><button class="plain" onClick=${() => to(f.line)}>Line ${f.line}</button> <bdi>${f.text}</bdi></li>`)}</ul>`}</div>
-    <${Failure} error=${error?.status === 422 && faults.length ? null : error} doing />
+    <${Failure} error=${newer || (error?.status === 422 && faults.length) ? null : error} doing />
+    ${newer && html`<${Meanwhile} newer=${newer} before=${newer.policy_id === id ? before : null} over=${() => { setBefore(newer); setNewer(null); }} />`}
     ${(error?.code === "budget_in_use" || drop) && html`<${Field} label="Budgets that end though they are in use" hint="Their rule_ids, with commas between them. What was used of them is counted no longer."><input value=${drop} onInput=${(e) => setDrop(e.currentTarget.value)} /><//>`}
     ${!syntax && id && html`<section><h2>What changes</h2><ul class="rules">${changed(before, text).map((d) => html`<li>${d}</li>`)}</ul></section><${InUse} id=${id} before=${before.rules} after=${rulesIn(text)} />`}
     <${Field} label="Note: why, for those who read the versions"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
@@ -69,6 +77,22 @@ function Form({ before, id }) {
       ${id && html` <button disabled=${busy || Boolean(syntax)} onClick=${shadow}>Judge beside it, as a draft</button>`}</p>
     ${id && !syntax && html`<${Begin} id=${id} rules=${() => parse(text).rules} />`}
     ${!syntax && html`<${TryOut} policy=${() => parse(text)} id=${id} />`}`;
+}
+
+// newest returns the version in force, with who made it, or null where that cannot be read.
+const newest = (id) => get(`/v1/policies/${segment(id)}/versions`, { query: { limit: 1 } }).then((page) => page.data[0], () => null);
+
+// Meanwhile says what somebody else stored since the text was opened, before the text may replace that.
+function Meanwhile({ newer, before, over }) {
+  const which = html`version\u00a0${newer.version}, by <${By} p=${newer} />, <${Time} at=${newer.updated_at} />${newer.note && html`: <bdi>${newer.note}</bdi>`}`;
+  if (!before) {
+    return html`<div class="failure" role="alert"><p>Nothing is stored: there is a policy ${newer.policy_id} already, ${which}.</p>
+      <p>Your text is kept. Give it another policy_id, or <a href=${link("policies", newer.policy_id)}>look at that policy</a> and edit it.</p></div>`;
+  }
+  return html`<div class="failure" role="alert"><p>Nothing is stored: since you opened version\u00a0${before.version}, somebody has stored ${which}.</p>
+      <p>Your text is kept. What that version changed is not in it, unless you write it there.</p></div>
+    <${Difference} from=${before} to=${newer} title=${`What version ${newer.version} changed`} />
+    <p><button onClick=${over}>Go on from version ${newer.version}</button></p>`;
 }
 
 function changed(before, text) {

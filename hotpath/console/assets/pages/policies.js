@@ -56,7 +56,7 @@ function Policy({ id, route }) {
       ${v.note && html`<span class="to"><bdi>${v.note}</bdi></span>`}<span class="by"><${By} p=${v} /></span></a></li>`} /></section>`;
 }
 
-const By = ({ p }) => html`${p.author ? html`<${Who} name=${p.author.principal} />` : "spendgate itself"}${p.drafted_by && html`, drafted by <${Who} name=${p.drafted_by.principal} />`}`;
+export const By = ({ p }) => html`${p.author ? html`<${Who} name=${p.author.principal} />` : "spendgate itself"}${p.drafted_by && html`, drafted by <${Who} name=${p.drafted_by.principal} />`}`;
 
 // bodyOf is what makes a version: all but what the service adds to one or to a draft, so that
 // no member is lost by an edit.

@@ -24,10 +24,13 @@ def create_policy(
     changes: Mapping[str, Any] | None = None,
     note: str | None = None,
     drop_budgets: Sequence[str] | None = None,
+    replaces: int | None = None,
 ) -> Steps[t.Policy]:
-    """Stores a policy's next version. It is not repeated when it may have been stored: then look with policy()."""
-    content = _given(locals())
-    return fetch(settings, Request("POST", "/v1/policies", content, status=201, repeatable=False), t.Policy)
+    """Stores a policy's next version, and with replaces only if that version is in force (0: if there is none).
+    It is not repeated when it may have been stored: then look with policy()."""
+    content = {member: value for member, value in _given(locals()).items() if member != "replaces"}
+    headers = {} if replaces is None else {"If-Match": str(replaces)}
+    return fetch(settings, Request("POST", "/v1/policies", content, status=201, repeatable=False, headers=headers), t.Policy)
 
 
 def policy(settings: Settings, policy_id: str, *, version: int | None = None) -> Steps[t.Policy]:
