@@ -164,6 +164,25 @@ test("what an agent wrote is text", async () => {
   await page.context().close();
 });
 
+test("characters that show nothing are shown as their numbers, unless a script or an emoji needs them", async () => {
+  const blank = [0xad, 0x34f, 0x61c, 0x115f, 0x1160, 0x17b4, 0x180b, 0x180e, 0x200b, 0x200c, 0x200d, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202b, 0x202c, 0x202d,
+    0x202e, 0x2060, 0x2064, 0x2065, 0x2066, 0x2067, 0x2068, 0x2069, 0x206f, 0x2800, 0x3164, 0xfe00, 0xfe0e, 0xfe0f, 0xfeff, 0xffa0, 0xfff0, 0xfff9, 0xfffb, 0xfffc,
+    0x1bca0, 0x1d159, 0x1d173, 0xe0001, 0xe0061, 0xe007f, 0xe0100, 0xe01ef];
+  const shown = (code) => `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+  const needed = "👨‍👩‍👧 ❤️‍🔥 👩🏽‍💻 ✔️ 5️⃣ می‌خواهم श्री क्‍ष\ntab\there";
+  const hidden = "pay\u200cpal 1\ufe0f00 a\u200d😀 ❤️\ufe0f م\u200c5 🏴\u{e0067}\u{e007f}"; // as needed, and in a place where they are not
+  const page = await open((await person("tina")).api_key, { viewport: phone });
+  const asked = await ask({ counterparty: `a${String.fromCodePoint(0xe0061)}b`, reason_text: `${needed}|${hidden}|${blank.map((code) => String.fromCodePoint(code)).join("x")}` });
+  await show(page, `#/approvals/${asked.approval_id}`);
+  await page.waitForSelector(".quote");
+  const [first, second, third] = (await page.locator(".quote blockquote").textContent()).split("|");
+  assert.equal(first, needed);
+  assert.equal(second, "payU+200Cpal 1U+FE0F00 aU+200D😀 ❤️U+FE0F مU+200C5 🏴U+E0067U+E007F");
+  assert.equal(third, blank.map(shown).join("x"));
+  assert.equal(await page.locator(".ask .theirs").textContent(), "aU+E0061b");
+  await page.context().close();
+});
+
 test("the editor shows faults at their place, and stores", async () => {
   const page = await open((await person("hugo", { role: "author" })).api_key);
   await show(page, "#/policies/asked/edit");

@@ -5,14 +5,20 @@ import { passes } from "./load.js";
 import { link } from "./route.js";
 import { localTime, zone } from "./words.js";
 
-// Characters that show nothing, or move what is around them; emoji need two of their kind.
-const unseen = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb]/g;
+// Characters that show nothing, or move what is around them: by their properties, and blanks that have none.
+const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\ufffc\u{1d159}]/gu;
+// Where they are needed: lines, emoji and keycaps, and joiners in the scripts that write with them.
+const joined = "Arab Syrc Nkoo Mong Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Khmr Mymr".split(" ").map((s) => `\\p{scx=${s}}`).join("");
+const needed = new RegExp(["[\\t\\n]", "(?<=\\p{ExtPict})\\ufe0f", "(?<=[0-9#*])\\ufe0f(?=\\u20e3)",
+  "(?<=\\p{ExtPict}[\\ufe0f\\u{1f3fb}-\\u{1f3ff}]?)\\u200d(?=\\p{ExtPict})", `(?<=[${joined}])[\\u200c\\u200d](?=[${joined}])`].join("|"), "uy");
 
 // visible returns a text's pieces, in which such characters are shown as their numbers.
 export function visible(text) {
   const pieces = [];
   let from = 0;
   for (const found of text.matchAll(unseen)) {
+    needed.lastIndex = found.index;
+    if (needed.test(text)) continue;
     if (found.index > from) pieces.push(text.slice(from, found.index));
     const name = `U+${found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
     pieces.push(html`<span class="unseen" title="a character that is not shown">${name}</span>`);
