@@ -3,6 +3,8 @@ package httpapi
 import (
 	"context"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
@@ -103,7 +105,7 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 		case "note":
 			report.Note = r.optionalText()
 		case "supersedes":
-			report.Supersedes, _ = r.integer(1<<31 - 1)
+			report.Supersedes = r.reportNumber()
 		case "unless_in_doubt":
 			report.UnlessInDoubt, _ = r.boolean()
 		default:
@@ -122,6 +124,22 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 	r.checkLength("reference", report.Reference, spend.MaxReference)
 	r.checkLength("note", report.Note, spend.MaxNote)
 	return r.faults.Err()
+}
+
+// reportNumber reads the number of a report, 0 for none. A whole number that no report has is
+// -1: it is not that of the latest (S61).
+func (r *reader) reportNumber() int {
+	if r.kind() == jsontext.KindNull {
+		return 0
+	}
+	n, ok := spend.ParseInteger(r.own(r.value(), 0))
+	if !ok {
+		r.fault(r.name, "must be the number of a report")
+	}
+	if n < 1 || n > spend.MaxReports {
+		return -1
+	}
+	return int(n)
 }
 
 // optionalText returns a string; a blank one counts as absent (S4).

@@ -50,7 +50,7 @@ func TestOutcomes(t *testing.T) {
 		{`{"status":"executed","reference":"` + long + `x"}`, "reference must be at most 256 characters"},
 		{`{"status":"executed","note":"` + strings.Repeat("x", 4097) + `"}`, "note must be at most 4096 characters"},
 		{`{"status":"executed","more":1}`, "more"},
-		{`{"status":"executed","supersedes":0}`, "supersedes must be"},
+		{`{"status":"executed","supersedes":1.5}`, "supersedes must be the number of a report"},
 		{`{"status":"executed","supersedes":"1"}`, "supersedes must be"},
 	} {
 		report(first, bad[0], agent, 422, bad[1])
@@ -117,14 +117,19 @@ func TestOutcomes(t *testing.T) {
 	report(second, `{"status":"executed","amount":100}`, executor, 409, `"latest":{"check_id":"`+second+
 		`","report":2,"status":"executed","amount":140,`)
 	report(second, `{"status":"executed","amount":100,"supersedes":1}`, executor, 409, `"latest":{"check_id":"`+second+`","report":2,`)
-	report(second, `{"status":"executed","amount":100,"supersedes":3}`, executor, 409, `"latest":{"check_id":"`+second+`","report":2,`)
+	for _, other := range []string{"3", "0", "-1", "101", "4294967297", "999999999999999999"} {
+		report(second, `{"status":"executed","amount":100,"supersedes":`+other+`}`, executor, 409,
+			`"latest":{"check_id":"`+second+`","report":2,`)
+	}
 	report(second, `{"status":"executed","amount":100,"supersedes":2}`, agent, 409, `"latest":{"check_id":"`+second+`","report":2,`)
 	report(second, `{"status":"executed","amount":100,"supersedes":2}`, executor, 201, `"report":3,"status":"executed","amount":100,`)
 	report(second, `{"status":"executed","amount":100,"supersedes":2}`, executor, 200, `"report":3,`)
 	report(second, `{"status":"executed","amount":100}`, executor, 200, `"report":3,`)
 	report(second, `{"status":"voided","supersedes":3}`, executor, 201, `"report":4,"status":"voided"`)
 	report(second, `{"status":"executed","amount":100,"supersedes":4}`, executor, 201, `"report":5,`)
-	report(third, `{"status":"executed","supersedes":1}`, executor, 409, "nothing is reported of this check yet")
+	for _, none := range []string{"1", "0"} {
+		report(third, `{"status":"executed","supersedes":`+none+`}`, executor, 409, "nothing is reported of this check yet")
+	}
 	if a := doAt(t, address, "GET", "/v1/checks/"+third+"/outcome", "", executor); a.status != 404 {
 		t.Errorf("a refused first report: %d %s", a.status, a.body)
 	}
