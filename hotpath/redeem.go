@@ -19,7 +19,6 @@ import (
 // What a redemption is refused with, beside the errors with more to say.
 var (
 	ErrCheckNotAllowed  = errors.New("only an allowed check is redeemed")
-	ErrCheckReleased    = errors.New("an outcome of the check was reported, which closes its redemption")
 	ErrCheckNotRedeemed = errors.New("the check was not redeemed")
 )
 
@@ -44,6 +43,21 @@ func (e *AlreadyRedeemedError) Error() string {
 		text += "; under this once, check " + e.Once.Text(spend.PrefixCheck) + " was redeemed"
 	}
 	return text
+}
+
+// CheckReleasedError refuses the redemption of a check of which something was reported.
+type CheckReleasedError struct{ Last *spend.Outcome } // the last report
+
+func (e *CheckReleasedError) Error() string {
+	text := "the check was reported as " + string(e.Last.Status) + ", which closes its redemption: "
+	switch {
+	case e.Last.Status == spend.Executed:
+		return text + "its action counts as carried out; neither carry it out nor check it again before that report is looked into"
+	case e.Last.Release == spend.ReleasePending:
+		return text + "a key with outcomes:release must report, too, or the action stays a duplicate while its fingerprint lasts; " +
+			"then check it again, under another idempotency_key"
+	}
+	return text + "check the action again, under another idempotency_key, and redeem the new check"
 }
 
 // CheckExpiredError refuses the redemption of a check that is too old. It may have been redeemed in time.
@@ -102,7 +116,7 @@ func (a *Authorizer) Untouched(ctx context.Context, id spend.ID) (*spend.Check, 
 // Redeem records that the action of a check, which the caller may see, is about to be
 // carried out: once (S74). Of one that is untouched nothing was recorded a moment ago.
 // The request has the caller's access. Errors: ErrCheckNotAllowed,
-// *AlreadyRedeemedError, ErrCheckReleased, *CheckExpiredError, *ActionMismatchError,
+// *AlreadyRedeemedError, *CheckReleasedError, *CheckExpiredError, *ActionMismatchError,
 // *OnceUsedError, audit.ErrNotFound, ErrOverloaded, or ErrUnavailable: then it may be
 // recorded all the same, and the same idempotency key tells.
 func (a *Authorizer) Redeem(
@@ -137,7 +151,7 @@ func (a *Authorizer) Redeem(
 			under, err := a.redeemedUnder(ctx, o.Once)
 			return nil, false, cmp.Or[error](err, &AlreadyRedeemedError{By: course.Redeemed, Last: course.Last(), Once: under})
 		case course.Reports != nil:
-			return nil, false, ErrCheckReleased
+			return nil, false, &CheckReleasedError{course.Last()}
 		case !again && (a.now().After(o.RedeemBy) || errors.Is(refused, commit.ErrLate)):
 			if err := a.onceUsed(ctx, o); err != nil {
 				return nil, false, err

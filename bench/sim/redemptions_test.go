@@ -232,7 +232,7 @@ func (c *course) answered(r *redeemed, under map[spend.Hash]spend.ID) string {
 	replay := r.asked.IdempotencyKey != "" && c.redeemed != nil && c.redeemed.Principal == r.by &&
 		c.redeemed.Replay == spend.RedemptionReplay(c.redeemed.KeyID, r.asked.IdempotencyKey) && c.redeemed.Once == onceOf(r.by, r.asked.Once)
 	other, mismatch := *r.asked.ActionHash != spend.ActionHash(r.check), new(hotpath.ActionMismatchError)
-	once := new(hotpath.OnceUsedError)
+	once, released := new(hotpath.OnceUsedError), new(hotpath.CheckReleasedError)
 	switch {
 	case r.err == nil && (c.redeemed == nil || c.redeemed.ID != r.outcome.ID || c.redeemed.Principal != r.by):
 		return "that is not recorded"
@@ -247,7 +247,7 @@ func (c *course) answered(r *redeemed, under map[spend.Hash]spend.ID) string {
 		if !other {
 			return "it is the same action"
 		}
-	case errors.Is(r.err, hotpath.ErrCheckReleased):
+	case errors.As(r.err, &released):
 		if c.reported.IsZero() || c.reported.After(r.ended) {
 			return "nothing was reported"
 		}

@@ -139,9 +139,6 @@ var refusals = [...]struct {
 	}},
 	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "only an allowed check has an outcome"}},
 	{hotpath.ErrCheckNotAllowed, &refusal{409, "check_not_allowed", "only an allowed check is redeemed: its action must not be carried out"}},
-	{hotpath.ErrCheckReleased, &refusal{
-		409, "check_released", "an outcome of the check was reported, which closes its redemption: check the action again",
-	}},
 	{hotpath.ErrCheckNotRedeemed, &refusal{409, "check_not_redeemed", "the check was not redeemed"}},
 
 	{hotpath.ErrOverloaded, overloaded},
@@ -216,7 +213,7 @@ func refusalOf(err error) *refusal {
 // refusalOfVersion returns the answer to a change of a policy whose version in force is not
 // the one that If-Match says.
 func refusalOfVersion(inForce int) *refusal {
-	text := fmt.Sprintf("version %d is in force, not the one that If-Match says: read it, and send its number when the change fits it", inForce)
+	text := fmt.Sprintf("version %d is in force, not the one that If-Match says: read it, and send its number if the change fits it", inForce)
 	if inForce == 0 {
 		text = "the policy has no version yet, so that If-Match must be 0, or left out"
 	}
@@ -228,6 +225,9 @@ func refusalOfVersion(inForce int) *refusal {
 func refusalOfRedemption(err error) *refusal {
 	if redeemed, ok := errors.AsType[*hotpath.AlreadyRedeemedError](err); ok {
 		return &refusal{409, "check_already_redeemed", redeemed.Error()}
+	}
+	if released, ok := errors.AsType[*hotpath.CheckReleasedError](err); ok {
+		return &refusal{409, "check_released", released.Error()}
 	}
 	if expired, ok := errors.AsType[*hotpath.CheckExpiredError](err); ok {
 		return &refusal{409, "check_expired", expired.Error()}

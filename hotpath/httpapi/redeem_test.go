@@ -108,8 +108,23 @@ func TestRedeemRefused(t *testing.T) {
 	r := newRedeeming(t)
 	r.refused("check_not_allowed", r.check("101")+"/redeem", strings.Replace(toRedeem, ":7,", ":101,", 1), r.executor)
 	voided := r.check("7")
+	released := func(path, body, says string) {
+		t.Helper()
+		a := r.do(409, "POST", path+"/redeem", body, r.executor)
+		if field(t, a.body, "error", "code") != "check_released" || !strings.Contains(a.body, says) {
+			t.Errorf("%s, which does not say that %s", a.body, says)
+		}
+	}
 	r.do(201, "POST", voided+"/outcome", `{"status":"voided"}`, r.agent)
-	r.refused("check_released", voided+"/redeem", toRedeem, r.executor)
+	released(voided, toRedeem, "reported as voided, which closes its redemption: a key with outcomes:release must report, too")
+	r.do(201, "POST", voided+"/outcome", `{"status":"failed"}`, r.another)
+	released(voided, toRedeem, "reported as failed, which closes its redemption: check the action again, under another idempotency_key")
+	r.do(201, "POST", "/v1/policies", `{"policy_id":"p","name":"n","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":100}}]}`,
+		r.key("author"))
+	executed := r.check("6") // under a version that takes executed of what was not redeemed
+	r.do(201, "POST", executed+"/outcome", `{"status":"executed"}`, r.agent)
+	released(executed, strings.Replace(toRedeem, ":7,", ":6,", 1),
+		"reported as executed, which closes its redemption: its action counts as carried out")
 	r.refused("check_not_redeemed", voided+"/in-doubt", `{}`, r.executor)
 
 	eight, nine := r.check("8"), r.check("9")
