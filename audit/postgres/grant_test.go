@@ -60,7 +60,7 @@ func TestAllowed(t *testing.T) {
 		t.Errorf("the owner: %v", err)
 	}
 	for right, want := range map[string]string{
-		"INSERT ON sessions":                                         "may not INSERT sessions: run `spendgate migrate --service \"" + name + "\"`",
+		"INSERT ON sessions":                                         "INSERT sessions: run `spendgate migrate --service \"" + name + "\"`",
 		"SELECT ON webhooks":                                         "may not SELECT webhooks: ",
 		"UPDATE (holder) ON webhook_states":                          "may not UPDATE webhook_states: ",
 		"EXECUTE ON FUNCTION delete_events(integer)":                 "may not EXECUTE delete_events(integer): ",
