@@ -27,7 +27,7 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return s.approvals(ctx, selectApprovals+"WHERE a.id = ANY ($1::uuid[])", uuids(ids))
+	return s.approvals(ctx, s.read, selectApprovals+"WHERE a.id = ANY ($1::uuid[])", uuids(ids))
 }
 
 // ListApprovals implements audit.Approvals. A filter of the status, which is
@@ -38,7 +38,7 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*au
 	if q.Status == audit.ApprovalPending || q.Status == audit.ApprovalApproved {
 		from = selectOpenApprovals
 	}
-	page, err := s.approvals(ctx, from+`WHERE a.id < $1 AND ($2 = '' OR a.policy_id = $2) AND ($3 = '' OR a.agent_id = $3)
+	page, err := s.approvals(ctx, s.list, from+`WHERE a.id < $1 AND ($2 = '' OR a.policy_id = $2) AND ($3 = '' OR a.agent_id = $3)
 		AND ($4::text[] IS NULL OR a.policy_id = ANY ($4)) AND ($5::text[] IS NULL OR a.agent_id = ANY ($5)) AND ($6 = '' OR a.principal = $6)
 		AND ($7 = '' OR s.status = $7) ORDER BY a.id DESC LIMIT $8`,
 		[16]byte(q.Before), q.PolicyID, q.AgentID, q.PolicyIDs, q.AgentIDs, q.Principal, string(q.Status), q.Limit+1)
@@ -48,9 +48,9 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*au
 
 // approvals completes what a query selects by the checks that asked and the
 // decisions.
-func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*audit.Approval, error) {
+func (s *Store) approvals(ctx context.Context, ask asking, query string, args ...any) ([]*audit.Approval, error) {
 	const doing = "cannot read approvals"
-	all, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (*audit.Approval, error) {
+	all, err := collectBy(ctx, ask, doing, func(row pgx.CollectableRow) (*audit.Approval, error) {
 		a := &audit.Approval{Check: new(spend.Check)}
 		return a, row.Scan(uuid(&a.Check.ID), &a.Status, utc(&a.CreatedAt), utc(&a.ExpiresAt), utc(&a.ApprovedAt), uuid(&a.UsedBy))
 	}, query, args...)

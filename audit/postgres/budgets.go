@@ -41,7 +41,7 @@ func (s *Store) CountersMet(ctx context.Context, principal string, counters []sp
 // ListCounters implements audit.Budgets.
 func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
 	query, args := counterListing(&q)
-	subjects, err := collect(ctx, s, "cannot list budgets", func(row pgx.CollectableRow) (u audit.SubjectUsage, err error) {
+	subjects, err := collectBy(ctx, s.list, "cannot list budgets", func(row pgx.CollectableRow) (u audit.SubjectUsage, err error) {
 		err = row.Scan(&u.Subject, &u.FirstMS, parse(&u.Used, spend.ParseTotal), &u.Count)
 		return u, err
 	}, query, args...)

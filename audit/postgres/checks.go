@@ -17,13 +17,16 @@ import (
 // costs the planner, whatever is in it.
 const listedPartitions = 16
 
+// fewExamined are no list: readiness asks for as many.
+const fewExamined = 2
+
 // ListChecks implements audit.Lists. It looks at checks by their primary key,
 // newest first, some partitions at a time, and stops when the page is full or
 // as many were examined as the query says. All is read in one snapshot: what
 // is committed meanwhile moves no position.
 func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.CheckPage, err error) {
 	read := s.list
-	if q.Limit == 1 { // what readiness asks is no list
+	if q.Examine <= fewExamined {
 		read = s.read
 	}
 	err = read(ctx, "cannot list checks", func(ctx context.Context, db *pgx.Conn) error {

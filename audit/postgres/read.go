@@ -102,9 +102,19 @@ func giveUp(conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
+// asking is read or list of a Store.
+type asking func(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error
+
 // collect reads all rows of a query.
 func collect[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (all []T, err error) {
-	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+	return collectBy(ctx, s.read, doing, scan, query, args...)
+}
+
+// collectBy is collect for queries that may be lists.
+func collectBy[T any](
+	ctx context.Context, ask asking, doing string, scan pgx.RowToFunc[T], query string, args ...any,
+) (all []T, err error) {
+	err = ask(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
 		rows, _ := db.Query(ctx, query, args...) // the rows return its error
 		all, err = pgx.CollectRows(rows, scan)
 		return err
