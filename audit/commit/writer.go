@@ -91,7 +91,7 @@ func NewWriter(o Options) *Writer {
 // check claims anything; give it back with Free. Not ok means overload, or that too
 // many commits are in doubt: it would not be recorded in time. recorded is for Learn.
 func (w *Writer) Reserve() (recorded int64, ok bool) {
-	if !w.stuck() {
+	if !w.Stuck() {
 		recorded, ok = w.limiter.take()
 	}
 	if !ok {
@@ -100,13 +100,13 @@ func (w *Writer) Reserve() (recorded int64, ok bool) {
 	return recorded, ok
 }
 
-// stuck reports whether so many commits are in doubt that none more begins.
-func (w *Writer) stuck() bool { return w.inDoubt.Load() >= maxInDoubt }
+// Stuck reports whether so many commits are in doubt that none more begins.
+func (w *Writer) Stuck() bool { return w.inDoubt.Load() >= maxInDoubt }
 
 // Full reports, and counts, that Reserve would refuse a check, so that its body
 // need not be decoded.
 func (w *Writer) Full() bool {
-	full := w.stuck() || w.limiter.taken.Load() >= w.limiter.limit.Load()
+	full := w.Stuck() || w.limiter.taken.Load() >= w.limiter.limit.Load()
 	if full {
 		w.metrics.refused.Inc()
 	}
@@ -214,7 +214,7 @@ func (w *Writer) commit(batch []*Entry) {
 			finishAll(batch, audit.ErrFencedNode)
 			return
 		}
-		if w.stuck() {
+		if w.Stuck() {
 			finishAll(batch, audit.ErrUnavailable)
 			return
 		}

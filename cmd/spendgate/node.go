@@ -109,7 +109,9 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		Logger: log, Registerer: b.ops.registry,
 	})
 	if b.rehearse != nil {
-		n.recording = &recording{failures: n.writer.Failures, forget: n.writer.ForgetFailures, recorded: n.recordedSince, rehearse: b.rehearse}
+		n.recording = &recording{
+			failures: n.writer.Failures, forget: n.writer.ForgetFailures, stuck: n.writer.Stuck, recorded: n.recordedSince, rehearse: b.rehearse,
+		}
 	}
 	n.authorizer = hotpath.New(hotpath.Components{
 		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.ops.registry, Now: time.Now,

@@ -28,6 +28,7 @@ const (
 type recording struct {
 	failures func() *commit.Failures
 	forget   func()
+	stuck    func() bool // no commit begins, whatever a rehearsal says
 	// recorded reports whether any node has recorded a check since then.
 	recorded func(ctx context.Context, since time.Time) (bool, error)
 	rehearse func(context.Context) error
@@ -69,7 +70,7 @@ func (r *recording) look(ctx context.Context) error {
 		r.refused = false
 		return nil
 	}
-	if r.refused && now.Sub(r.tried) >= rehearseEvery && now.Sub(failures.Last) >= restAfter {
+	if r.refused && !r.stuck() && now.Sub(r.tried) >= rehearseEvery && now.Sub(failures.Last) >= restAfter {
 		r.tried = now
 		if r.rehearse(ctx) == nil {
 			r.forget()

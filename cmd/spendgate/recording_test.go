@@ -19,11 +19,12 @@ func TestRecording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &pgconn.PgError{Code: "53300", Message: "too many connections", Routine: "x"}
 		var failures *commit.Failures
-		others, rehearsal := true, error(full)
+		others, stuck, rehearsal := true, false, error(full)
 		asked := time.Time{}
 		r := &recording{
 			failures: func() *commit.Failures { return failures },
 			forget:   func() { failures = nil },
+			stuck:    func() bool { return stuck },
 			recorded: func(_ context.Context, since time.Time) (bool, error) { asked = since; return others, nil },
 			rehearse: func(context.Context) error { return rehearsal },
 		}
@@ -71,6 +72,9 @@ func TestRecording(t *testing.T) {
 		rehearsal = nil
 		ready(false, "just tried")
 		time.Sleep(rehearseEvery)
+		stuck = true
+		ready(false, "a rehearsal would not fail, and no commit begins")
+		stuck = false
 		ready(true, "a rehearsal does not fail")
 		if failures != nil {
 			t.Error("the failures before still count")
