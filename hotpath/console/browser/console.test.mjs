@@ -154,7 +154,7 @@ test("what an agent wrote is text", async () => {
   const asked = await ask({ reason_text: hostile, metadata: { "<b>": "<img src=x onerror=alert(1)>" } });
   const page = await open((await person("gina")).api_key, { viewport: phone });
   await show(page, `#/approvals/${asked.approval_id}`);
-  const quote = page.locator(".quote");
+  const quote = page.locator(".quote:has(blockquote)");
   await quote.waitFor();
   const text = await quote.textContent();
   assert.ok(text.includes("Written by the agent") && text.includes('<script>document.title="owned"</script>') && text.includes("U+202E"));
@@ -172,14 +172,18 @@ test("characters that show nothing are shown as their numbers, unless a script o
   const needed = "👨‍👩‍👧 ❤️‍🔥 👩🏽‍💻 ✔️ 5️⃣ می‌خواهم श्री क्‍ष\ntab\there";
   const hidden = "pay\u200cpal 1\ufe0f00 a\u200d😀 ❤️\ufe0f م\u200c5 🏴\u{e0067}\u{e007f}"; // as needed, and in a place where they are not
   const page = await open((await person("tina")).api_key, { viewport: phone });
-  const asked = await ask({ counterparty: `a${String.fromCodePoint(0xe0061)}b`, reason_text: `${needed}|${hidden}|${blank.map((code) => String.fromCodePoint(code)).join("x")}` });
+  const asked = await ask({ counterparty: `a${String.fromCodePoint(0xe0061)}b  c`, metadata: { "Asked by": "Ann\nBob", to: { a: "1  2" } }, reason_text: `${needed}|${hidden}|${blank.map((code) => String.fromCodePoint(code)).join("x")}` });
   await show(page, `#/approvals/${asked.approval_id}`);
   await page.waitForSelector(".quote");
   const [first, second, third] = (await page.locator(".quote blockquote").textContent()).split("|");
   assert.equal(first, needed);
   assert.equal(second, "payU+200Cpal 1U+FE0F00 aU+200D😀 ❤️U+FE0F مU+200C5 🏴U+E0067U+E007F");
   assert.equal(third, blank.map(shown).join("x"));
-  assert.equal(await page.locator(".ask .theirs").textContent(), "aU+E0061b");
+  // A name has no lines, its spaces are all there to see, and what reads like a fact is said to be the agent's.
+  assert.equal(await page.locator(".ask .theirs").innerText(), "aU+E0061b  c");
+  const sent = page.locator("figure:has-text('Sent by the agent, names and values') .facts > div");
+  assert.deepEqual(await sent.allInnerTexts().then((all) => all.map((t) => t.split(/\n+/))), [["Asked by", "AnnU+000ABob"], ["to", '{"a": "1  2"}']]);
+  assert.ok(!(await page.locator("article > .facts").innerText()).includes("Bob"));
   await page.context().close();
 });
 
@@ -331,6 +335,18 @@ test("what there is to see of a day: how long checks take, whom rules ask, event
   await page.waitForURL(/last=1\+hour/);
   await page.selectOption("select >> nth=0", "check.in_doubt");
   await page.waitForSelector("text=No events since then.");
+  await page.context().close();
+});
+
+test("many rules do not push away who asks and why", async () => {
+  await send("POST", "/v1/policies", { policy_id: "many", name: "Many", rules: Array.from({ length: 12 }, (_, i) => ({ rule_id: `review-${i}`, rule_type: "escalate_if", description: "A person looks at what is large", parameters: { amount_above: 100 + i, approval: {} } })) });
+  const asked = await ask({ policy_id: "many", reason_text: "The parcel never came" });
+  const page = await open((await person("vera")).api_key, { viewport: phone });
+  await show(page, `#/approvals/${asked.approval_id}`);
+  await page.waitForSelector("text=9 more rules ask");
+  assert.ok((await page.locator(".quote blockquote").boundingBox()).y < 2 * phone.height, "the reason is far away");
+  await page.click("text=9 more rules ask");
+  assert.equal(await page.locator("section:has(> h2:text-is('Why you are asked')) li:visible").count(), 12);
   await page.context().close();
 });
 

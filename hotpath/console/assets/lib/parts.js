@@ -1,24 +1,25 @@
 // The pieces that pages are made of.
 import { html, useEffect, useRef, useState } from "./html.js";
-import { exact } from "./json.js";
+import { exact, print } from "./json.js";
 import { passes } from "./load.js";
 import { link } from "./route.js";
 import { localTime, zone } from "./words.js";
 
 // Characters that show nothing, or move what is around them: by their properties, and blanks that have none.
 const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\ufffc\u{1d159}]/gu;
-// Where they are needed: lines, emoji and keycaps, and joiners in the scripts that write with them.
+// Where they are needed: emoji and keycaps, and joiners in the scripts that write with them.
 const joined = "Arab Syrc Nkoo Mong Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Khmr Mymr".split(" ").map((s) => `\\p{scx=${s}}`).join("");
-const needed = new RegExp(["[\\t\\n]", "(?<=\\p{ExtPict})\\ufe0f", "(?<=[0-9#*])\\ufe0f(?=\\u20e3)",
+const needed = new RegExp(["(?<=\\p{ExtPict})\\ufe0f", "(?<=[0-9#*])\\ufe0f(?=\\u20e3)",
   "(?<=\\p{ExtPict}[\\ufe0f\\u{1f3fb}-\\u{1f3ff}]?)\\u200d(?=\\p{ExtPict})", `(?<=[${joined}])[\\u200c\\u200d](?=[${joined}])`].join("|"), "uy");
 
-// visible returns a text's pieces, in which such characters are shown as their numbers.
-export function visible(text) {
+// visible returns a text's pieces, in which such characters are shown as their numbers; a text
+// may have lines and tabs, a name has none.
+export function visible(text, lines = false) {
   const pieces = [];
   let from = 0;
   for (const found of text.matchAll(unseen)) {
     needed.lastIndex = found.index;
-    if (needed.test(text)) continue;
+    if (needed.test(text) || (lines && /[\t\n]/.test(found[0]))) continue;
     if (found.index > from) pieces.push(text.slice(from, found.index));
     const name = `U+${found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
     pieces.push(html`<span class="unseen" title="a character that is not shown">${name}</span>`);
@@ -30,17 +31,17 @@ export function visible(text) {
 
 // Theirs is a text that an agent chose. It is a text node of its own direction, marked, and
 // takes no more room than it is given.
-export function Theirs({ text, block = false }) {
+export function Theirs({ text, block = false, lines = block }) {
   const [open, setOpen] = useState(false);
   const [long, setLong] = useState(false);
   const box = useRef(null);
   useEffect(() => setLong(box.current ? box.current.scrollHeight > box.current.clientHeight + 2 : false), [text]);
   if (text === null || text === undefined || text === "") return html`<span class="none">none</span>`;
-  if (!block) return html`<bdi class="theirs" title="as the agent sent it">${visible(exact(text))}</bdi>`;
+  if (!block) return html`<bdi class="theirs" title="as the agent sent it">${visible(exact(text), lines)}</bdi>`;
   return html`
     <figure class="quote">
       <figcaption>Written by the agent. Nothing of it is checked.</figcaption>
-      <blockquote ref=${box} dir="auto" class=${open ? "open" : ""} tabindex=${long ? 0 : undefined}>${visible(exact(text))}</blockquote>
+      <blockquote ref=${box} dir="auto" class=${open ? "open" : ""} tabindex=${long ? 0 : undefined}>${visible(exact(text), lines)}</blockquote>
       ${(long || open) && html`<button class="plain" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Show less" : "Show all of it"}</button>`}
     </figure>`;
 }
@@ -103,6 +104,15 @@ export const Head = ({ title, children }) => html`<header class="head"><h1 tabin
 // Facts is a list of names and values; absent values are left out.
 export const Facts = ({ of }) => html`<dl class="facts">${of.filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
   .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+
+// Sent is what an agent sent beside the action, apart from what the service says: its names are
+// the agent's, too, and may read like the service's.
+export function Sent({ metadata }) {
+  const of = Object.entries(metadata ?? {});
+  const text = (value) => (typeof value === "string" ? value : print(value).replace(/\n\s*/g, " "));
+  return of.length > 0 && html`<figure class="quote"><figcaption>Sent by the agent, names and values. Rules may read it; nobody has checked it.</figcaption>
+    <${Facts} of=${of.map(([name, value]) => [html`<${Theirs} text=${name} />`, html`<${Theirs} text=${text(value)} />`])} /></figure>`;
+}
 
 // Field is a labelled control.
 export function Field({ label, hint, children, wide }) {

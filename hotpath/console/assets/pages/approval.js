@@ -2,12 +2,12 @@
 import { html, useCallback, useEffect, useRef, useState } from "../lib/html.js";
 import { get, post, segment } from "../lib/api.js";
 import { compare, minus } from "../lib/decimal.js";
-import { exact, print } from "../lib/json.js";
+import { exact } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may, session } from "../lib/session.js";
 import { useLoad, useNow } from "../lib/load.js";
 import { plural, ruleWords, span } from "../lib/words.js";
-import { Amount, Badge, Decided, Facts, Failure, ID, Linked, Loading, PlainTime, Theirs, Time, Who } from "../lib/parts.js";
+import { Amount, Badge, Decided, Facts, Failure, ID, Linked, Loading, PlainTime, Sent, Theirs, Time, Who } from "../lib/parts.js";
 
 const pause = (ms, signal) => new Promise((done) => {
   const timer = setTimeout(done, ms);
@@ -69,8 +69,8 @@ export function Approval({ id, back, decided, position }) {
         ["Policy", html`<a href=${link("policies", a.policy_id)}>${a.policy_id}</a>, version\u00a0${a.policy_version}`],
         ["Paid by", a.action.payment_method && html`<${Theirs} text=${a.action.payment_method} />`],
         ["Merchant or vendor", a.action.merchant_or_vendor && html`<${Theirs} text=${a.action.merchant_or_vendor} />`],
-        ...Object.entries(a.action.metadata ?? {}).map(([name, value]) => [html`<${Theirs} text=${name} />`, html`<${Theirs} text=${typeof value === "string" ? value : print(value)} />`]),
       ]} />
+      <${Sent} metadata=${a.action.metadata} />
       ${a.action.reason_text && html`<${Theirs} text=${a.action.reason_text} block />`}
       <${Left} a=${a} policy=${newest.data} />
       <${Decisions} a=${a} />
@@ -97,10 +97,13 @@ function Deadline({ a }) {
 function Why({ a, rules: all, error }) {
   const { data: check } = useLoad((signal) => (may("checks:read") ? get(`/v1/checks/${a.check_id}`, { signal }) : null), [a.approval_id]);
   const rules = a.rule_ids.map((id) => all?.find((r) => r.rule_id === id) ?? { rule_id: id });
+  const list = (some) => html`<ul class="rules">${some.map((r) => html`<li><code>${r.rule_id}</code>${r.description && html` <span>${r.description}</span>`}${r.rule_type && html`<span class="hint">${ruleWords(r)}</span>`}</li>`)}</ul>`;
+  const first = rules.length > 4 ? 3 : rules.length; // what is asked, and by whom, stays near
   return html`
     <section><h2>Why you are asked</h2>
       ${check?.message && html`<p><${Linked} text=${check.message} /></p>`}
-      <ul class="rules">${rules.map((r) => html`<li><code>${r.rule_id}</code>${r.description && html` <span>${r.description}</span>`}${r.rule_type && html`<span class="hint">${ruleWords(r)}</span>`}</li>`)}</ul>
+      ${list(rules.slice(0, first))}
+      ${first < rules.length && html`<details><summary>${rules.length - first} more rules ask</summary>${list(rules.slice(first))}</details>`}
       <${Failure} error=${error} />
     </section>`;
 }

@@ -6,7 +6,7 @@ import { link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { useLoad } from "../lib/load.js";
 import { ruleWords, took } from "../lib/words.js";
-import { Amount, Badge, Decided, Facts, Failure, Head, ID, Linked, Loading, Theirs, Time, Who } from "../lib/parts.js";
+import { Amount, Badge, Decided, Facts, Failure, Head, ID, Linked, Loading, Sent, Theirs, Time, Who } from "../lib/parts.js";
 
 // A check's identifier begins with its millisecond: by that its record is found.
 const timeOf = (id) => new Date(parseInt(id.slice(4, 16), 16)).toISOString();
@@ -43,8 +43,8 @@ export function Check({ id }) {
           ["Paid by", a.payment_method && html`<${Theirs} text=${a.payment_method} />`],
           ["Merchant or vendor", a.merchant_or_vendor && html`<${Theirs} text=${a.merchant_or_vendor} />`],
           ["Idempotency key", a.idempotency_key && html`<${Theirs} text=${a.idempotency_key} />`],
-          ...Object.entries(a.metadata ?? {}).map(([name, value]) => [html`<${Theirs} text=${name} />`, html`<${Theirs} text=${typeof value === "string" ? value : print(value)} />`]),
         ]} />
+        <${Sent} metadata=${a.metadata} />
         ${a.reason_text && html`<${Theirs} text=${a.reason_text} block />`}</section>`}
       <section><h2>The decision</h2><${Facts} of=${[
         ["Check", html`<${ID} id=${c.check_id} />`],
@@ -101,7 +101,7 @@ function Outcome({ c }) {
         ["Given back", o.release === "none" ? null : o.release],
         ["Flags", o.flags.join(", ")],
         ["Reference", o.reference && html`<${Theirs} text=${o.reference} />`],
-        ["Note", o.note && html`<${Theirs} text=${o.note} />`],
+        ["Note", o.note && html`<${Theirs} text=${o.note} lines />`],
         ["Reported by", html`<${Who} name=${o.principal} />, report ${o.report}`],
         ["Reported", html`<${Time} at=${o.at} />`],
       ]} />`}
