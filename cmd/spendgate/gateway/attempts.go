@@ -74,9 +74,9 @@ func (a *attempts) forget(identity, checkID string) {
 	}
 }
 
-// corrected returns how the call ends if an earlier attempt was reported as failed or
-// voided, and as executed afterwards. One that is archived is not corrected any more.
-func (c *mappedCall) corrected() (result, bool) {
+// corrected returns the check of an earlier attempt that was reported as failed or voided, and as
+// executed afterwards; nil if there is none. One that is archived is not corrected any more.
+func (c *mappedCall) corrected() (*client.Result, error) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	for _, id := range slices.Concat(c.left, c.passed) {
@@ -87,14 +87,22 @@ func (c *mappedCall) corrected() (result, bool) {
 			continue
 		}
 		if err != nil {
-			return c.failure("check %s of an earlier attempt cannot be read: %v. Call again later with exactly the same arguments.", id, err), true
+			return nil, fmt.Errorf("check %s of an earlier attempt cannot be read: %w", id, err)
 		}
 		if check.Outcome.Status == outcomeExecuted {
-			r, _ := c.settled(check)
-			return r, true
+			return check, nil
 		}
 	}
-	return result{}, false
+	return nil, nil
+}
+
+// endedBefore is how a call ends of which an earlier attempt was carried out, or cannot be read.
+func (c *mappedCall) endedBefore(earlier *client.Result, unread error) result {
+	if unread != nil {
+		return c.failure("%v. Call again later with exactly the same arguments.", unread)
+	}
+	r, _ := c.settled(earlier)
+	return r
 }
 
 // lastAttempt returns the last attempt that is recorded of this attempt's principal, found

@@ -114,7 +114,7 @@ func TestCorrectedBeforeRedemptionAgain(t *testing.T) {
 			return redemptions > 1, false
 		}
 	})
-	wantsMeta(t, s, stateError, "chk_2", "Call again")
+	wantsMeta(t, s, stateInDoubt, "chk_2", "Call again")
 	f.with(func() { f.broken, f.checks[0].outcome, f.checks[0].release = nil, outcomeExecuted, "none" })
 	wantsMeta(t, s, stateAlready, "chk_1", "")
 	wantsVoided(t, f, 1, "done")
@@ -130,7 +130,7 @@ func TestUnreadBehindRedemption(t *testing.T) {
 	f.with(func() {
 		f.broken = func(path string) (bool, bool) { return len(f.checks) == 2 && f.checks[1].redeemed != "", false }
 	})
-	wantsMeta(t, s, stateError, "chk_2", "chk_1 of an earlier attempt cannot be read")
+	wantsMeta(t, s, stateInDoubt, "chk_2", "chk_1 of an earlier attempt cannot be read")
 	f.with(func() { f.broken = nil })
 	time.Sleep(1500 * time.Millisecond) // reports are sent again after a second
 	f.with(func() {
@@ -206,7 +206,7 @@ func TestCorrectedBeforeRepeatingOnce(t *testing.T) {
 					return redemptions > 2, redemptions == 2 // the second lasting key's is recorded, and nothing else
 				}
 			})
-			wants(t, as(t, f, p, "other", "k", more), "ch_1", 1, stateError, "") // and is killed
+			wants(t, as(t, f, p, "other", "k", more), "ch_1", 1, stateInDoubt, "") // and is killed
 			f.with(func() {
 				f.broken = nil
 				if f.checks[1].redeemed == "" {

@@ -73,7 +73,7 @@ func (c *mappedCall) giveUp(check *client.Result, of redemption, report client.O
 	switch recorded, again := c.gw.reported(ctx, check.CheckID, report); {
 	case again:
 		c.gw.redemptions.keep(check.CheckID, of)
-		return c.said(check, stateInDoubt, unansweredText(check.CheckID))
+		return c.said(check, stateInDoubt, openText("the service did not say whether check %s was given back", check.CheckID))
 	case !recorded:
 		return c.said(check, stateInDoubt, underWayText(check.CheckID))
 	}

@@ -168,7 +168,7 @@ func TestAttemptsOfOthers(t *testing.T) {
 func TestTooLate(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/redeem"), false }
-	wantsMeta(t, agentOf(t, guarded(t, f, p, "", "")), stateError, "chk_1", "not redeemed")
+	wantsMeta(t, agentOf(t, guarded(t, f, p, "", "")), stateInDoubt, "chk_1", "whether check chk_1 was redeemed")
 	f.with(func() { f.broken, f.checks[0].late = nil, true })
 	s := agentOf(t, guarded(t, f, p, "", "")) // the first one was killed
 	for range 2 {
@@ -346,7 +346,7 @@ func TestReportedWhileLooking(t *testing.T) {
 				f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/redeem"), false }
 			})
 			more := keyMore + "        on_error: failed\n"
-			wants(t, agentOf(t, guarded(t, f, p, "", more)), "ch_1", 1, stateError, "not redeemed")
+			wants(t, agentOf(t, guarded(t, f, p, "", more)), "ch_1", 1, stateInDoubt, "whether check chk_1 was redeemed")
 			f.with(func() {
 				f.checks[0].redeemed, f.checks[0].redeemer = "of another process", "k"
 				redemptions := 0

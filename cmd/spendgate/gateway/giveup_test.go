@@ -33,7 +33,7 @@ func TestUnansweredGiveBack(t *testing.T) {
 			}
 			more := keyMore + "        on_error: failed\n"
 			first := agentOf(t, guarded(t, f, p, "", more))
-			wantsMeta(t, first, stateInDoubt, "chk_1", "another call may be carrying the action out")
+			wantsMeta(t, first, stateInDoubt, "chk_1", "Another call may be carrying the action out")
 			if p.paid() != nil {
 				t.Error(p.paid())
 			}

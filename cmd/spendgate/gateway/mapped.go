@@ -105,8 +105,8 @@ func (c *mappedCall) enforce(err error) result {
 	}
 	// How many attempts there are does not matter: an agent that waits for room in a budget makes one with each call.
 	c.attempt, c.left = c.gw.attempts.begin(c.identity)
-	if r, ok := c.corrected(); ok {
-		return r
+	if earlier, err := c.corrected(); earlier != nil || err != nil {
+		return c.endedBefore(earlier, err)
 	}
 	for tried := 1; tried <= maxAttempts; tried++ {
 		r, next := c.try()

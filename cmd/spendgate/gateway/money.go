@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -40,8 +41,8 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	if r, ok := c.stillOn(check); !ok {
 		return r, false
 	}
-	if r, ok := c.corrected(); ok { // meanwhile: people may have taken their time
-		return c.carriedOutBefore(check, r)
+	if earlier, err := c.corrected(); earlier != nil || err != nil { // meanwhile: people may have taken their time
+		return c.carriedOutBefore(check, c.endedBefore(earlier, err))
 	}
 	of, err := c.redeem(check.CheckID)
 	refused, definite := errors.AsType[*client.Error](err)
@@ -49,7 +50,8 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	case err == nil:
 		return c.redeemed(check, of), false
 	case !definite || refused.Status/100 != 4:
-		return c.failureOf(check, "the check was not redeemed: %v. Call again with exactly the same arguments.", err), false
+		unsaid := openText("the service did not say whether check %s was redeemed, and nothing was sent: %v", check.CheckID, err)
+		return c.said(check, stateInDoubt, unsaid), false
 	}
 	switch refused.Code {
 	case client.CodeCheckAlreadyRedeemed:
@@ -72,13 +74,13 @@ func (c *mappedCall) redeemed(check *client.Result, of redemption) result {
 		voided := client.OutcomeReport{Status: outcomeVoided, Note: "cancelled before the call was made"}
 		return c.giveUp(check, of, voided, c.said(check, stateError, "Cancelled before anything was carried out."))
 	}
-	switch r, ok := c.corrected(); {
-	case ok && r.state == stateAlready: // who would repeat the call sees that, too
-		c.giveUp(check, of, client.OutcomeReport{Status: outcomeVoided, Note: earlierNote}, r)
-		return r
-	case ok: // it cannot be read; the next call has this redemption, and reads again
+	switch earlier, err := c.corrected(); {
+	case err != nil: // the next call has this redemption, and reads again
 		c.gw.redemptions.keep(check.CheckID, of)
-		r.checkID, r.decision = check.CheckID, check.Decision.String()
+		return c.said(check, stateInDoubt, openText("check %s is redeemed, and nothing was sent: %v", check.CheckID, err))
+	case earlier != nil: // who would repeat the call sees that, too
+		r := c.endedBefore(earlier, nil)
+		c.giveUp(check, of, client.OutcomeReport{Status: outcomeVoided, Note: earlierNote}, r)
 		return r
 	}
 	of.again = c.t.IdempotencyArgument != "" && of.again
@@ -160,9 +162,9 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 		}
 	}
 	if c.t.IdempotencyArgument != "" && c.mayRepeat(check, unreturned) {
-		_, before := c.corrected()
+		earlier, err := c.corrected()
 		// Once it is in doubt, whoever redeemed it gives nothing back any more.
-		if _, ok := c.stillOn(check); ok && !before && c.doubted(check.CheckID) {
+		if _, ok := c.stillOn(check); ok && earlier == nil && err == nil && c.doubted(check.CheckID) {
 			return c.carryOut(check, redemption{again: true}), false
 		}
 	}
@@ -222,10 +224,11 @@ func underWayText(checkID string) string {
 		"carried out again. Call again later with exactly the same arguments to see how it ended. Do not try it another way."
 }
 
-// unansweredText is of a check of which it is not known whether it was given back.
-func unansweredText(checkID string) string {
-	return "In doubt: the service did not say whether check " + checkID + " was given back, and another call may be carrying the action out " +
-		"now. Call again later with exactly the same arguments: that finds how it ended, or goes on. Do not try it another way."
+// openText is of a redemption that the next call of this gateway has, or another gateway's, which
+// may repeat the call.
+func openText(format string, args ...any) string {
+	return "In doubt: " + fmt.Sprintf(format, args...) + ". Another call may be carrying the action out now. Call again later with exactly " +
+		"the same arguments: that finds how it ended, or goes on. Do not try it another way."
 }
 
 // inDoubt says that nobody knows whether the action was carried out, and why.

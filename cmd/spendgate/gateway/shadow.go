@@ -16,8 +16,8 @@ func (c *mappedCall) shadowed() bool { return !c.until.IsZero() }
 func (c *mappedCall) shadow(r result) result {
 	r.shadow = r.state
 	if c.answer == nil {
-		if r.state == stateError {
-			c.gw.log.Warn("a shadow passes a call without a decision", "upstream", c.l.u.name, "tool", c.name, "reason", r.text)
+		if r.state == stateError || r.state == stateInDoubt {
+			c.gw.log.Warn("a shadow passes a call that enforcement would not carry out", "upstream", c.l.u.name, "tool", c.name, "reason", r.text)
 		}
 		a := answered{unsent: true, problem: "the call was cancelled"}
 		if c.ctx.Err() == nil {
