@@ -151,6 +151,43 @@ func redemptionsTogether(t *testing.T, s Subject) {
 	}
 }
 
+// redemptionsAlone: a commit of redemptions without lasting keys has all of them, or none: it is
+// refused for those of checks that were redeemed already, or come too late.
+func redemptionsAlone(t *testing.T, s Subject) {
+	f := fence(t, s)
+	var checks []*spend.Check
+	var all []*spend.Outcome
+	for i := range 5 {
+		checks = append(checks, newCheck(f))
+		all = append(all, redemption(f, checks[i]))
+	}
+	all[0].Principal, all[0].Replay = "", spend.Hash{}
+	mustCommit(t, s, checks...)
+	mustReport(t, s, all[:2]...)
+	again, late := redemption(f, checks[1]), redemption(f, checks[2])
+	late.RedeemBy = now().Add(-time.Minute)
+	mustRefuseReport(t, s, nil, []*spend.Outcome{all[3], again, late, all[4]}, checks[1], checks[2])
+	if refused, ok := errors.AsType[*audit.ReportedError](RecordAll(t.Context(), s, nil, late, again)); !ok ||
+		!slices.Equal(refused.Late, []spend.ID{checks[2].ID}) {
+		t.Errorf("too late are %+v", refused)
+	}
+	mustReport(t, s, all[3], all[4])
+	recorded := slices.Concat(all[:2], all[3:])
+	for _, o := range recorded {
+		o.Check, o.RedeemBy = nil, time.Time{}
+	}
+	byCheck := func(a, b *spend.Outcome) int { return a.CheckID.Compare(b.CheckID) }
+	found := reported(t, s, all)
+	slices.SortFunc(found, byCheck)
+	slices.SortFunc(recorded, byCheck)
+	if !reflect.DeepEqual(found, recorded) {
+		t.Errorf("recorded are %+v, want %+v", found, recorded)
+	}
+	if n := s.Count(t, "SELECT count(*) FROM redemptions_open"); n != 4 {
+		t.Errorf("%d are noted to be without an outcome, want 4", n)
+	}
+}
+
 // redemptionsRace: of what is about to be the first step of a check one is recorded.
 func redemptionsRace(t *testing.T, s Subject) {
 	for range 10 {

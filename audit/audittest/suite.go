@@ -97,6 +97,7 @@ func checkTests() []test {
 		{"OutcomesRace", outcomesRace},
 		{"RedemptionsAreSteps", redemptionsAreSteps},
 		{"RedemptionsTogether", redemptionsTogether},
+		{"RedemptionsAlone", redemptionsAlone},
 		{"RedemptionsRace", redemptionsRace},
 		{"ReleasedPasses", releasedPasses},
 		{"DeploymentIsNamed", deploymentIsNamed},

@@ -24,6 +24,7 @@ func TestCallOf(t *testing.T) {
 	rolling := audit.CounterChanges([]*spend.Check{used}, nil)
 	rolling[0].BucketMS = 60_000
 	none, takes := budgetChanges{}, budgetChanges{takes: day}
+	redeemed := &spend.Outcome{Status: spend.Redeemed}
 	for name, test := range map[string]struct {
 		check    *spend.Check
 		outcomes []*spend.Outcome
@@ -41,13 +42,16 @@ func TestCallOf(t *testing.T) {
 		"a refusal":       {check: plain, budgets: budgetChanges{refused: day}, want: callWhole},
 		"a correction":    {check: used, budgets: budgetChanges{takes: day, corrected: day}, want: callWhole},
 		"an outcome":      {check: plain, outcomes: []*spend.Outcome{{}}, want: callWhole},
-		"outcomes alone":  {outcomes: []*spend.Outcome{{}}, want: callWhole},
+		"outcomes alone":  {outcomes: []*spend.Outcome{redeemed, {Status: spend.Executed}}, want: callWhole},
+		"redemptions":     {outcomes: []*spend.Outcome{redeemed, redeemed}, want: callRedeem},
+		"beside a check":  {check: plain, outcomes: []*spend.Outcome{redeemed}, want: callWhole},
+		"a lasting key":   {outcomes: []*spend.Outcome{redeemed, {Status: spend.Redeemed, Once: spend.Hash{1}}}, want: callWhole},
 		"a horizon":       {check: plain, horizon: 1, want: callWhole},
 		"asks for people": {check: asks, budgets: none, want: callWhole},
 		"an approval":     {check: approved, want: callWhole},
 	} {
 		s := &Store{statement: "commit_checks"}
-		if name == "of a pooler" {
+		if name == "of a pooler" { // has not the settings of change_counters
 			s.statement, test.want = "", callWhole
 		}
 		var checks []*spend.Check

@@ -111,6 +111,7 @@ type call int
 const (
 	callRecord   call = iota // checks alone
 	callCalendar             // checks that take from counters of calendar windows which have rows
+	callRedeem               // redemptions alone, without lasting keys
 	callWhole                // anything
 
 	calls int = iota
@@ -121,6 +122,7 @@ func (c call) query() string {
 	return [calls]string{
 		callRecord:   "SELECT record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13)",
 		callCalendar: "SELECT take_from_calendar(record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13),$14)",
+		callRedeem:   "SELECT record_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9)",
 		callWhole:    "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)",
 	}[c]
 }
@@ -130,15 +132,20 @@ func (c call) name(statement string) string {
 	if statement == "" {
 		return ""
 	}
-	return statement + [calls]string{callCalendar: "_calendar", callWhole: "_whole"}[c]
+	return statement + [calls]string{callCalendar: "_calendar", callRedeem: "_redeem", callWhole: "_whole"}[c]
 }
 
 // callOf returns the call of a commit. A session of a pooler has not the settings that
 // take_from_calendar relies on.
 func (s *Store) callOf(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, whole bool) call {
 	more := func(c *spend.Check) bool { return c.Approval != nil || c.UsesApproval() }
+	other := func(o *spend.Outcome) bool { return o.Status != spend.Redeemed || !o.Once.IsZero() }
 	switch {
-	case whole, len(checks) == 0, len(outcomes) > 0, horizonMS > 0, slices.ContainsFunc(checks, more):
+	case whole, horizonMS > 0, slices.ContainsFunc(checks, more):
+		return callWhole
+	case len(checks) == 0 && budgets.none() && !slices.ContainsFunc(outcomes, other):
+		return callRedeem
+	case len(checks) == 0, len(outcomes) > 0:
 		return callWhole
 	case budgets.none():
 		return callRecord
@@ -191,6 +198,11 @@ func (p *parameters) commit(
 	fence := fenceOf(checks, outcomes)
 	p.bytes(fence.Node[:])
 	p.bytes(fence.Epoch[:])
+	if c == callRedeem {
+		array(p, 0, outcomes, nil, appendOutcome)
+		p.batch(link)
+		return
+	}
 	p.keys(checks)
 	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
 	if c == callWhole {
@@ -198,13 +210,7 @@ func (p *parameters) commit(
 	} else {
 		array(p, 0, checks, nil, appendRecord)
 	}
-	p.int64(link.Seq)
-	p.int16(chain.Version)
-	first, last := link.First(), link.Last()
-	p.bytes(first[:])
-	p.bytes(last[:])
-	p.bytes(link.Entries)
-	p.bytes(link.Head[:])
+	p.batch(link)
 	p.countChecks(checks)
 	switch c {
 	case callRecord:
@@ -213,6 +219,17 @@ func (p *parameters) commit(
 	case callWhole:
 		p.extra(checks, outcomes, budgets, horizonMS)
 	}
+}
+
+// batch adds what a batch's row has beside its chain and counts.
+func (p *parameters) batch(link chain.Link) {
+	p.int64(link.Seq)
+	p.int16(chain.Version)
+	first, last := link.First(), link.Last()
+	p.bytes(first[:])
+	p.bytes(last[:])
+	p.bytes(link.Entries)
+	p.bytes(link.Head[:])
 }
 
 // fenceOf returns that which all of a commit have.

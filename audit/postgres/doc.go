@@ -2,10 +2,10 @@
 // to PostgreSQL (14 or newer).
 //
 // A commit is one buffer, one statement and one wait: a prepared call of the
-// function record_checks (the fence, the idempotency keys, the rows), or of
-// commit_checks if there is more than checks, a transaction of its own that ends
-// with the buffer's last byte. What the
-// connection showed by then decides the outcome, see session.exchange. Two
+// function record_checks (the fence, the idempotency keys, the rows), of
+// record_redemptions, or of commit_checks if there is more, a transaction of its
+// own that ends with the buffer's last byte. What the connection showed by then
+// decides the outcome, see session.exchange. Two
 // COPYs in place of the rows cost the server a third more at small batches,
 // mostly for parsing and for a packet each, and no less at large ones.
 //

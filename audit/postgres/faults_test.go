@@ -198,11 +198,18 @@ func TestBeginReadsBehindTheLock(t *testing.T) {
 		return c
 	}
 	for name, check := range map[string]func(spend.Fence) *spend.Check{"record": minimal, "calendar": known, "whole": unknown} {
-		t.Run(name, func(t *testing.T) { beginsBehindTheLock(t, url, s, check) })
+		t.Run(name, func(t *testing.T) {
+			beginsBehindTheLock(t, url, s, func(f spend.Fence) error { return audittest.Record(t.Context(), s, check(f)) })
+		})
 	}
+	t.Run("redeem", func(t *testing.T) {
+		beginsBehindTheLock(t, url, s, func(f spend.Fence) error {
+			return audittest.RecordAll(t.Context(), s, nil, redemption(minimal(f)))
+		})
+	})
 }
 
-func beginsBehindTheLock(t *testing.T, url string, s *Store, check func(spend.Fence) *spend.Check) {
+func beginsBehindTheLock(t *testing.T, url string, s *Store, commit func(spend.Fence) error) {
 	for _, test := range []struct {
 		sql  string
 		want error
@@ -210,16 +217,16 @@ func beginsBehindTheLock(t *testing.T, url string, s *Store, check func(spend.Fe
 		{"SELECT fence_node($1)", audit.ErrFencedNode},
 		{"SELECT rotate_epoch((SELECT id FROM epoch), $1)", audit.ErrStaleEpoch},
 	} {
-		c := check(newFence(t, s))
+		f := newFence(t, s)
 		other := connect(t, url)
 		if _, err := other.Exec(t.Context(), "BEGIN"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.Exec(t.Context(), test.sql, [16]byte(c.Fence.Node)); err != nil {
+		if _, err := other.Exec(t.Context(), test.sql, [16]byte(f.Node)); err != nil {
 			t.Fatal(err)
 		}
 		outcome := make(chan error, 1)
-		go func() { outcome <- audittest.Record(t.Context(), s, c) }()
+		go func() { outcome <- commit(f) }()
 		waitFor(t, url, "a commit that waits", `SELECT EXISTS (SELECT FROM `+ownLocks+`
 			WHERE classid IN ('fenced_nodes'::regclass, 'epoch'::regclass) AND NOT granted)`)
 		if _, err := other.Exec(t.Context(), "COMMIT"); err != nil {
@@ -234,6 +241,7 @@ func beginsBehindTheLock(t *testing.T, url string, s *Store, check func(spend.Fe
 // Each commits a batch of nothing.
 const (
 	emptyRecord = "SELECT record_checks($1, $2, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL)"
+	emptyRedeem = "SELECT record_redemptions($1, $2, NULL, 1::bigint, 1::smallint, $1, $1, '', '')"
 	emptyCommit = "SELECT commit_checks($1, $2, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL, NULL)"
 )
 
@@ -243,7 +251,7 @@ func TestStricterIsolation(t *testing.T) {
 	url := migrated(t)
 	f := newFence(t, open(t, url, true))
 	for level, allowed := range map[string]bool{"READ COMMITTED": true, "REPEATABLE READ": false, "SERIALIZABLE": false} {
-		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord, emptyCommit} {
+		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord, emptyRedeem, emptyCommit} {
 			conn := connect(t, url)
 			if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL "+level); err != nil {
 				t.Fatal(err)
@@ -362,7 +370,7 @@ func TestDurability(t *testing.T) {
 	}
 	f := newFence(t, s)
 	for before, want := range map[string]string{"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply"} {
-		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord, emptyCommit} {
+		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord, emptyRedeem, emptyCommit} {
 			conn := connect(t, with(t, url, "synchronous_commit", before))
 			var during, after string
 			tx, err := conn.Begin(t.Context())

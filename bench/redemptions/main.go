@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"spendgate/bench/fleet"
 	"spendgate/bench/load"
@@ -222,8 +223,12 @@ func (t *trial) used() (u [3]time.Duration, err error) {
 		if !known {
 			i, known = of[s.PPID]
 		}
-		if known {
-			u[i] += time.Duration(s.UTime+s.STime) * 10 * time.Millisecond
+		if !known {
+			continue
+		}
+		var clock unix.Timespec // counts nanoseconds, where s counts hundredths of a second
+		if err := unix.ClockGettime(int32(^p.PID<<3|2), &clock); err == nil {
+			u[i] += time.Duration(clock.Nano())
 		}
 	}
 	return u, nil
