@@ -213,7 +213,7 @@ func (p *parameters) commit(
 	p.batch(link)
 	p.countChecks(checks)
 	switch c {
-	case callRecord:
+	case callRecord, callRedeem: // have no more
 	case callCalendar:
 		array(p, 0, budgets.takes, nil, appendChange)
 	case callWhole:
