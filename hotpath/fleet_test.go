@@ -309,7 +309,7 @@ func realBackend(redisURL string) backend {
 		name: "real",
 		store: func(t *testing.T) audit.Store {
 			s, err := postgres.Open(t.Context(), postgres.Options{
-				URL: servers.TestSchema(t), Logger: slog.New(slog.DiscardHandler), Migrate: true,
+				URL: servers.TestMigrated(t, postgres.Migrate), Logger: slog.New(slog.DiscardHandler), Migrate: true,
 			})
 			if err != nil {
 				t.Fatal(err)

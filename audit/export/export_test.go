@@ -65,7 +65,7 @@ func newRecorder(t *testing.T, s audit.Store, open func(context.Context) (record
 
 func onPostgres(t *testing.T) (*recorder, string) {
 	t.Helper()
-	url := fleet.TestSchema(t)
+	url := fleet.TestMigrated(t, postgres.Migrate)
 	s, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
 	act(t, err)
 	t.Cleanup(s.Close)

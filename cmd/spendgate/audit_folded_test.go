@@ -23,7 +23,7 @@ import (
 // of a range, of which outcomes were reported later, and of one with the time of the day before.
 func TestFoldedIsExported(t *testing.T) {
 	t.Parallel()
-	url := fleet.TestSchema(t)
+	url := fleet.TestMigrated(t, postgres.Migrate)
 	s, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
 	must(t, err)
 	defer s.Close()

@@ -52,7 +52,7 @@ func TestDetachedMeanwhile(t *testing.T) {
 		"without archives, after that": {false, true, false, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, dir := fleet.TestSchema(t), t.TempDir()
+			url, dir := fleet.TestMigrated(t, postgres.Migrate), t.TempDir()
 			first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
 			store := recordDays(t, url, first)
 			whole := runBacktest(t, store, job.Options{Store: store, Logger: slog.New(slog.DiscardHandler)}, first)
@@ -112,7 +112,7 @@ func (u *unanswered) HistoryApprovals(context.Context, []spend.ID) ([]*audit.App
 // that day to leave.
 func TestFailsBeforeArchivedDay(t *testing.T) {
 	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
-	store := recordDays(t, fleet.TestSchema(t), first)
+	store := recordDays(t, fleet.TestMigrated(t, postgres.Migrate), first)
 	o := job.Options{Store: &unanswered{store, first.AddDate(0, 0, 1)}, Logger: slog.New(slog.DiscardHandler)}
 	if b := endOfBacktest(t, store, o, first); b.Status != audit.BacktestFailed {
 		t.Errorf("%+v", b)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres"
 	"spendgate/bench/fleet"
 	"spendgate/hotpath/backtest/job"
 )
@@ -14,7 +15,7 @@ import (
 // One that is canceled while it runs has no report, and the next one need not wait for its lease (S53).
 func TestCanceledMeanwhile(t *testing.T) {
 	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
-	store := recordDays(t, fleet.TestSchema(t), first)
+	store := recordDays(t, fleet.TestMigrated(t, postgres.Migrate), first)
 	o := job.Options{Logger: slog.New(slog.DiscardHandler)}
 	o.Store = &amidst{Store: store, behind: sync.OnceFunc(func() {
 		running, _, err := store.ListBacktests(t.Context(), audit.BacktestQuery{Status: audit.BacktestRunning, Limit: 2})
