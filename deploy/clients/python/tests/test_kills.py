@@ -11,7 +11,7 @@ from lives import Ledger, client, live
 
 from spendgate import Spendgate
 
-ACTIONS = 200  # of which each is killed at a step of its own
+ACTIONS = 50  # of which two are killed first at each step
 
 
 def kill_and_count(url: str, key: str, ledger: Ledger, operator: Spendgate, actions: int, **options: Any) -> int:
