@@ -19,5 +19,6 @@
 // them; Install installs them.
 //
 // PostgreSQL runs with its default durability, so what it confirmed is on
-// disk; Redis persists nothing unless asked to.
+// disk; Redis persists nothing unless asked to. The data of a Fleet are in the folder that
+// TEST_SERVERS_DIR names, if not in that for temporary files.
 package fleet

@@ -45,7 +45,7 @@ type Fleet struct {
 // Start starts servers and nodes and waits until the nodes are ready. On an
 // error nothing is left behind.
 func Start(ctx context.Context, o Options) (*Fleet, error) {
-	dir, err := os.MkdirTemp("", "spendgate-fleet-")
+	dir, err := os.MkdirTemp(os.Getenv("TEST_SERVERS_DIR"), "spendgate-fleet-")
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a folder for the fleet: %w", err)
 	}
