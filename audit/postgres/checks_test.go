@@ -140,7 +140,8 @@ func inline(query string, args []any) string {
 
 // TestCheckPlans shows that what a page reads is bounded, whatever its filters
 // and with or without statistics, and that it would be noticed if the primary
-// key was not there. The walk over its pages finds what a plain query finds.
+// key was not there. The walk over its pages finds what a plain query finds. So are pages of
+// histories.
 func TestCheckPlans(t *testing.T) {
 	url, s := prepareChecks(t)
 	ctx := t.Context()
@@ -152,7 +153,7 @@ func TestCheckPlans(t *testing.T) {
 		defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 		do(tx)
 	}
-	for _, prepare := range []string{"SELECT", "ANALYZE checks"} {
+	for _, prepare := range []string{addOutcomes, "ANALYZE checks, outcomes"} {
 		statement(t, url, prepare)
 		inTransaction(func(tx pgx.Tx) {
 			for name, q := range listedQueries() {
@@ -161,6 +162,7 @@ func TestCheckPlans(t *testing.T) {
 				}
 			}
 		})
+		historyReads(t, s, "after "+prepare)
 	}
 	inTransaction(func(tx pgx.Tx) {
 		if _, err := tx.Exec(ctx, "ALTER TABLE checks DROP CONSTRAINT checks_pkey"); err != nil {

@@ -95,31 +95,30 @@ func prepareViolations(t *testing.T) *Store {
 	return s
 }
 
-// listings are all combinations of filters.
+// listings are all combinations of agents, types and spans, each with an effect: all meet each of the others.
 func listings() map[string]audit.ViolationQuery {
 	start := time.UnixMilli(1790000000000)
 	all := make(map[string]audit.ViolationQuery)
-	for _, agent := range []string{"", "hot", "rare", "agent-17", "nobody"} {
-		for _, kind := range []spend.ActionType{spend.Unspecified, spend.Refund, spend.Discount, spend.Credit} {
-			for _, effect := range []spend.Effect{spend.Allow, spend.Block, spend.Escalate} {
-				for _, span := range [][2]time.Duration{
-					{0, 0},
-					{1000 * time.Second, 0},
-					{0, 8001 * time.Second},
-					{777 * time.Second, 11003 * time.Second},
-					{5000 * time.Second, 5100 * time.Second},
-				} {
-					q := audit.ViolationQuery{AgentID: agent, ActionType: kind, Effect: effect, Limit: planPage - 1}
-					if span[0] > 0 {
-						q.From = start.Add(span[0])
-					}
-					if span[1] > 0 {
-						q.To = start.Add(span[1])
-					}
-					all[fmt.Sprintf("agent %q, %v, %v, %v to %v", agent, kind, effect, span[0], span[1])] = q
-					q.Before = audit.FirstID(start.Add(9500 * time.Second).UnixMilli())
-					all[fmt.Sprintf("agent %q, %v, %v, %v to %v, a later page", agent, kind, effect, span[0], span[1])] = q
+	for a, agent := range []string{"", "hot", "rare", "agent-17", "nobody"} {
+		for k, kind := range []spend.ActionType{spend.Unspecified, spend.Refund, spend.Discount, spend.Credit} {
+			for s, span := range [][2]time.Duration{
+				{0, 0},
+				{1000 * time.Second, 0},
+				{0, 8001 * time.Second},
+				{777 * time.Second, 11003 * time.Second},
+				{5000 * time.Second, 5100 * time.Second},
+			} {
+				effect := []spend.Effect{spend.Allow, spend.Block, spend.Escalate}[(a+k+s)%3]
+				q := audit.ViolationQuery{AgentID: agent, ActionType: kind, Effect: effect, Limit: planPage - 1}
+				if span[0] > 0 {
+					q.From = start.Add(span[0])
 				}
+				if span[1] > 0 {
+					q.To = start.Add(span[1])
+				}
+				all[fmt.Sprintf("agent %q, %v, %v, %v to %v", agent, kind, effect, span[0], span[1])] = q
+				q.Before = audit.FirstID(start.Add(9500 * time.Second).UnixMilli())
+				all[fmt.Sprintf("agent %q, %v, %v, %v to %v, a later page", agent, kind, effect, span[0], span[1])] = q
 			}
 		}
 	}
