@@ -22,8 +22,8 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 	}
 	err := s.control(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID),
 		[]any{&p.Version, &createdMS, parse(&p.Budgets, audit.ParseBudgets), &p.Forced},
-		append(statements, byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ", by, p.PolicyID, p.Name, p.Description,
-			p.Rules, p.Metadata, orNull(p.Redeem.Text()), orNull(p.Changes),
+		append(statements, byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ", by,
+			p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata, orNull(p.Redeem.Text()), orNull(p.Changes),
 			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(b.Identities)), orNull(audit.DropText(b.Drop)), p.Note,
 			orNull(by.AuthorText())))...)
 	if asks, ok := errors.AsType[*audit.ChangeNeedsApprovalError](err); ok {

@@ -55,7 +55,7 @@ func Allowed(ctx context.Context, url, script string) error {
 			continue // without it there is none to look at
 		}
 		if !of || kind != "FUNCTION" {
-			kind, names = "", statement[2]
+			names = statement[2]
 		}
 		for _, right := range listed(statement[1]) {
 			verb, inner, _ := strings.Cut(strings.TrimSuffix(right, ")"), " (")

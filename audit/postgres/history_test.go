@@ -8,7 +8,8 @@ import (
 )
 
 // addOutcomes adds one of each check.
-const addOutcomes = `INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, request_id, may_release)
+const addOutcomes = `INSERT INTO outcomes
+	(outcome_id, check_id, node, epoch, step, number, status, release, key_id, request_id, may_release)
 	SELECT gen_random_uuid(), check_id, node, epoch, 1, 1, 'v', 'd', 'key', 'req_0123456789ab', true FROM checks`
 
 // historyReads: a page of a backtest's history reads from the primary keys what it

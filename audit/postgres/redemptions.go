@@ -29,9 +29,6 @@ func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Che
 	if !one || s.lookups == nil || time.Now().UnixNano() < s.lookupsFrom.Load() {
 		return s.untouched(ctx, s.reads, &s.resetAt, untouchedQuery(), ids)
 	}
-	// Callers gather while this one waits: a statement costs more than a row. A clock may go back.
-	time.Sleep(min(lookupSpacing, lookupSpacing-time.Since(time.Unix(0, s.lookupBegan.Load()))))
-	s.lookupBegan.Store(time.Now().UnixNano())
 	attempt, cancel := context.WithTimeout(ctx, lookupPatience)
 	defer cancel()
 	checks, err := s.untouched(attempt, s.lookups, &s.lookupsResetAt, untouchedOn(day), ids)
@@ -46,8 +43,6 @@ func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Che
 const (
 	// lookupPatience leaves most of the time of who redeems to the other connections.
 	lookupPatience = 250 * time.Millisecond
-	// lookupSpacing is how long after one another look-ups begin. One alone does not wait.
-	lookupSpacing = time.Millisecond
 	// lookupPause is how long only these are asked after that.
 	lookupPause = 5 * time.Second
 )

@@ -241,29 +241,3 @@ func TestUntouchedOfDays(t *testing.T) {
 	found(all[0])
 	found(all...)
 }
-
-// TestLookupSpacing: look-ups begin a moment after one another, also when the clock went back.
-func TestLookupSpacing(t *testing.T) {
-	s := open(t, fleet.TestSchema(t), true)
-	id := []spend.ID{spend.NewID(time.Now())}
-	look := func() {
-		t.Helper()
-		if _, err := s.Untouched(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-	}
-	look() // connects
-	began, all := time.Now(), 20
-	for range all {
-		look()
-	}
-	if took := time.Since(began); took < time.Duration(all-1)*lookupSpacing {
-		t.Errorf("%d look-ups in %s", all, took)
-	}
-	s.lookupBegan.Store(time.Now().Add(time.Hour).UnixNano())
-	began = time.Now()
-	look()
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it waited for %s", took)
-	}
-}

@@ -25,8 +25,9 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 		}
 		var a verify.ApprovalRow
 		into := []any{
-			uuid(&a.ID), &a.Made, utc(&a.CreatedAt), utc(&a.ExpiresAt), &a.UseWithinMS, &a.Required, &a.ByGroups, bytea(&a.ActionHash), &a.PolicyID,
-			&a.AgentID, &a.Principal, &a.Owner, uuid(&a.UsedBy), nullTime{&a.Deadline},
+			uuid(&a.ID), &a.Made, utc(&a.CreatedAt), utc(&a.ExpiresAt), &a.UseWithinMS, &a.Required, &a.ByGroups, bytea(&a.ActionHash),
+			&a.PolicyID, &a.AgentID, &a.Principal, &a.Owner, uuid(&a.UsedBy),
+			nullTime{&a.Deadline},
 		}
 		return stream(ctx, tx, into, func() error { return each(a) },
 			s.in(`SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, coalesce(a.created_at, 'epoch'), coalesce(a.expires_at, 'epoch'),

@@ -46,8 +46,8 @@ func (s *Snapshot) Exhaustions(ctx context.Context, each func(verify.Exhaustion)
 	return s.read(ctx, "the exhaustions of budgets", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.Exhaustion
 		return stream(ctx, tx, []any{
-			uuid(&e.Counter.ID), &e.StartMS, uuid(&e.ID), utc(&e.At), &e.PolicyID, &e.RuleID, &e.Since, &e.Subject, &e.BucketMS, &e.Limit, &e.MaxCount,
-			&e.Used, &e.Count, &e.AgentID,
+			uuid(&e.Counter.ID), &e.StartMS, uuid(&e.ID), utc(&e.At), &e.PolicyID, &e.RuleID, &e.Since, &e.Subject, &e.BucketMS,
+			&e.Limit, &e.MaxCount, &e.Used, &e.Count, &e.AgentID,
 		},
 			func() error { return each(e) },
 			s.in(`SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject, bucket_ms,

@@ -56,7 +56,6 @@ type Store struct {
 	lists          chan struct{} // holds those under way
 	resetAt        atomic.Int64  // the losses that reads are free of
 	lookupsResetAt atomic.Int64  // likewise of lookups
-	lookupBegan    atomic.Int64  // when the last one of lookups did, in Unix nanoseconds
 	lookupsFrom    atomic.Int64  // when lookups is asked again after it failed, in Unix nanoseconds
 
 	// horizonMS is as far as the table horizon is known to reach.

@@ -101,7 +101,8 @@ func TestInfiniteTimes(t *testing.T) {
 			tr.exec("DELETE FROM %s; INSERT INTO %[1]s TABLE was_%[1]s; DROP TABLE was_%[1]s", table)
 		}
 		for _, want := range []string{
-			"altered approval " + tr.pending.ID.Text(spend.PrefixApproval), "altered deadline of approval " + tr.approved.ID.Text(spend.PrefixApproval),
+			"altered approval " + tr.pending.ID.Text(spend.PrefixApproval),
+			"altered deadline of approval " + tr.approved.ID.Text(spend.PrefixApproval),
 			"altered idempotency key of " + check("", tr.records[0][0])[1:], opened("altered", paid), changed("altered", 2),
 			`altered policy "refunds" version 3`,
 		} {

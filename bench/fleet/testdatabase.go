@@ -87,7 +87,7 @@ func templateName(t testing.TB) string {
 	for _, path := range texts {
 		text, err := os.ReadFile(path)
 		must(t, err)
-		fmt.Fprintf(sum, "%d %s", len(text), text)
+		_, _ = fmt.Fprintf(sum, "%d %s", len(text), text)
 	}
 	return fmt.Sprintf("test_migrated_%x", sum.Sum(nil)[:8])
 }

@@ -28,8 +28,10 @@ func TestGatewayOperations(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		agent, hangUp := io.Pipe()
 		go func() {
-			environ := []string{"SPENDGATE_URL=" + service, "SPENDGATE_API_KEY=" + n.sample, "SPENDGATE_DEPLOYMENT=cell-1",
-				"SPENDGATE_IGNORE_UNKNOWN_SETTINGS=true", "SPENDGATE_OF_LATER=x"}
+			environ := []string{
+				"SPENDGATE_URL=" + service, "SPENDGATE_API_KEY=" + n.sample, "SPENDGATE_DEPLOYMENT=cell-1",
+				"SPENDGATE_IGNORE_UNKNOWN_SETTINGS=true", "SPENDGATE_OF_LATER=x",
+			}
 			ended <- run(ctx, process{agent, new(bytes.Buffer), log, environ, false}, []string{"gateway", file})
 		}()
 		var found []string

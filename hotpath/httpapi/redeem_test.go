@@ -119,8 +119,8 @@ func TestRedeemRefused(t *testing.T) {
 	released(voided, toRedeem, "reported as voided, which closes its redemption: a key with outcomes:release must report, too")
 	r.do(201, "POST", voided+"/outcome", `{"status":"failed"}`, r.another)
 	released(voided, toRedeem, "reported as failed, which closes its redemption: check the action again, under another idempotency_key")
-	r.do(201, "POST", "/v1/policies", `{"policy_id":"p","name":"n","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":100}}]}`,
-		r.key("author"))
+	r.do(201, "POST", "/v1/policies",
+		`{"policy_id":"p","name":"n","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":100}}]}`, r.key("author"))
 	executed := r.check("6") // under a version that takes executed of what was not redeemed
 	r.do(201, "POST", executed+"/outcome", `{"status":"executed"}`, r.agent)
 	released(executed, strings.Replace(toRedeem, ":7,", ":6,", 1),
