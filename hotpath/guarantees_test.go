@@ -224,9 +224,9 @@ func TestOrphanIsGivenOnce(t *testing.T) {
 		release()
 		different := action
 		different.Currency = "EUR"
-		f.eventually("the orphan is marked", func() bool {
+		f.eventually("the orphan is marked and recorded", func() bool {
 			names := f.claims()
-			return len(names) == 1 && strings.HasPrefix(f.redis.Get(context.Background(), names[0]).Val(), "O")
+			return len(names) == 1 && strings.HasPrefix(f.redis.Get(context.Background(), names[0]).Val(), "O") && f.passes(action) == 1
 		})
 		var first outcome
 		if o := f.check(1, different); !o.duplicate() {

@@ -81,6 +81,8 @@ const (
 	// the 2 s in which a check must be answered (G7).
 	connectTimeout     = 1200 * time.Millisecond
 	connectTimeoutHost = 300 * time.Millisecond // at least, for each of many hosts
+	// ownerTimeout bounds one attempt at one host where no check waits.
+	ownerTimeout = 5 * time.Second
 
 	defaultWriters = 2
 	controls       = 4
@@ -179,6 +181,7 @@ func connectOwner(ctx context.Context, url string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the database URL: %w", err)
 	}
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, ownerTimeout)
 	prepareConfig(&config.ConnConfig.Config)
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
