@@ -271,7 +271,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 				table, key, condition string
 				before                any
 			}{
-				{"idempotency_keys", "key_hash", "expires_at <= ?", shown},
+				{"idempotency_keys", "key_hash", "expires_at < ?", shown},
 				{"budget_counters", "counter_id, start_ms", "end_ms <= ?", shown - audit.KeepCounters.Milliseconds()},
 				{"draft_counters", "draft, counter_id, start_ms", "end_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
 				{"draft_passes", "draft, fingerprint", "until_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
