@@ -56,13 +56,13 @@ plain=$(go list ./bench/... ./deploy/... ./config ./ratelimit ./audit ./audit/ar
   ./cmd/spendgate/checkreport ./cmd/spendgate/policycheck ./cmd/spendgate/policyfile \
   ./hotpath/backtest ./hotpath/console ./hotpath/intent ./hotpath/policy ./hotpath/report | grep -v /bench/sim$)
 rest=$(go list ./... | grep -vxF "$plain")
-# Much of a test is waiting, so more of them than processors run at once, and packages that
-# take the longest begin. What is run again otherwise comes behind those of its compilation.
+# Much of a test is waiting, so more of them than processors run at once, but no more than leave
+# a server the time to take a connection. Packages that take the longest begin. What is run again otherwise comes behind those of its compilation.
 atonce=$(getconf _NPROCESSORS_ONLN)
 {
   plain_code=0
   # shellcheck disable=SC2086 # words, or none
-  TEST_RACE=${race:+1} go test -vet=off -timeout 30m -p $atonce -parallel $((atonce + 1)) ${TEST_FLAGS:-} \
+  TEST_RACE=${race:+1} go test -vet=off -timeout 30m -p $atonce -parallel $atonce ${TEST_FLAGS:-} \
     ./bench/e2e ./audit/verify ./deploy/clients ./hotpath/console ./bench/readme ./deploy $plain || plain_code=$?
   # Schedules that the detector is too slow for, and allocations, which it changes: it empties
   # pools at random.
@@ -73,7 +73,7 @@ atonce=$(getconf _NPROCESSORS_ONLN)
 plain_tests=$!
 code=0
 # shellcheck disable=SC2086
-CGO_ENABLED=${race:+1} go test $race -vet=off -timeout 30m -p $atonce -parallel $((atonce + 1)) ${TEST_FLAGS:-} \
+CGO_ENABLED=${race:+1} go test $race -vet=off -timeout 30m -p $atonce -parallel $atonce ${TEST_FLAGS:-} \
   ./audit/postgres ./hotpath ./hotpath/httpapi ./cmd/spendgate/gateway ./cmd/spendgate/mcp $rest || code=$?
 # Where the verifier is at work in many slices at once; else its tests are of few.
 # shellcheck disable=SC2086
