@@ -106,26 +106,37 @@ func TestCloseAgain(t *testing.T) {
 	s.Close() // the test's end does so again
 }
 
+// delayExpiries is audittest.Subject.DelayExpiries.
+const delayExpiries = "ALTER TABLE approvals DISABLE TRIGGER immutable; UPDATE approvals SET expires_at = expires_at + interval '1 hour'"
+
+func execOn(s *Store) func(*testing.T, string) error {
+	return func(t *testing.T, sql string) error {
+		_, err := s.reads.Exec(t.Context(), sql)
+		return err
+	}
+}
+
+func countOn(s *Store) func(*testing.T, string) int {
+	return func(t *testing.T, sql string) (n int) {
+		if err := s.reads.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
+
 func TestStore(t *testing.T) {
 	audittest.Run(t, func(t *testing.T) audittest.Subject {
 		s := open(t, migrated(t), true)
 		today := "checks_" + time.Now().UTC().Format("20060102")
 		return audittest.Subject{
-			Store: s,
-			Exec: func(t *testing.T, sql string) error {
-				_, err := s.reads.Exec(t.Context(), sql)
-				return err
-			},
-			Count: func(t *testing.T, sql string) (n int) {
-				if err := s.reads.QueryRow(t.Context(), sql).Scan(&n); err != nil {
-					t.Fatal(err)
-				}
-				return n
-			},
+			Store:         s,
+			Exec:          execOn(s),
+			Count:         countOn(s),
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - interval '25 hours'",
 			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - interval '25 hours'",
 			AgeSessions:   "UPDATE sessions SET last_used_at = created_at - interval '1 minute', idle_ms = 3600000",
-			DelayExpiries: "ALTER TABLE approvals DISABLE TRIGGER immutable; UPDATE approvals SET expires_at = expires_at + interval '1 hour'",
+			DelayExpiries: delayExpiries,
 			FineCounts:    "UPDATE violation_count_state SET bucket_size = 4",
 			Unrecorded: []string{
 				`UPDATE keys SET hash = '\x00'`, `UPDATE keys SET grants = '{"role": "full"}'`,

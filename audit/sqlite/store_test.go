@@ -29,25 +29,36 @@ func open(t testing.TB, path string) *Store {
 	return s
 }
 
+// delayExpiries is audittest.Subject.DelayExpiries.
+const delayExpiries = "DROP TRIGGER approvals_update; UPDATE approvals SET expires_at = expires_at + 3600 * 1000"
+
+func execOn(s *Store) func(*testing.T, string) error {
+	return func(t *testing.T, sql string) error {
+		_, err := s.writer.ExecContext(t.Context(), sql)
+		return err
+	}
+}
+
+func countOn(s *Store) func(*testing.T, string) int {
+	return func(t *testing.T, sql string) (n int) {
+		if err := s.reader.QueryRowContext(t.Context(), sql).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
+
 func TestStore(t *testing.T) {
 	audittest.Run(t, func(t *testing.T) audittest.Subject {
 		s := open(t, filepath.Join(t.TempDir(), "odd ?name%20#.db"))
 		return audittest.Subject{
-			Store: s,
-			Exec: func(t *testing.T, sql string) error {
-				_, err := s.writer.ExecContext(t.Context(), sql)
-				return err
-			},
-			Count: func(t *testing.T, sql string) (n int) {
-				if err := s.reader.QueryRowContext(t.Context(), sql).Scan(&n); err != nil {
-					t.Fatal(err)
-				}
-				return n
-			},
+			Store:         s,
+			Exec:          execOn(s),
+			Count:         countOn(s),
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
 			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - 25 * 3600 * 1000",
 			AgeSessions:   "UPDATE sessions SET last_used_at = created_at - 60000, idle_ms = 3600000",
-			DelayExpiries: "DROP TRIGGER approvals_update; UPDATE approvals SET expires_at = expires_at + 3600 * 1000",
+			DelayExpiries: delayExpiries,
 			Unrecorded: []string{
 				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, " +
 					"created_at, last_used, generation) SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",
