@@ -7,6 +7,6 @@
 // absent. Load reports every fault at once, by the variable's name; no message
 // ever holds the value of a setting that may be secret.
 //
-// A variable with the prefix that is no setting is a fault: it is a misspelt
-// setting, and the default it leaves in force may be the wrong one.
+// A variable with the prefix that is not a setting is a fault: it is probably a misspelt
+// setting, for which the default would be in force.
 package config

@@ -4,11 +4,11 @@
 // The counter of a caller lives in Redis, one for the fleet, and counts by
 // INCRBY: the requests of one batch take consecutive positions, and a request
 // is admitted when its position is within the limit. So the fleet can never
-// admit more than the limit in one window (G6). Refused requests are taken off
-// again, since they do not count, but only from the window they were counted
-// in; until then the counter is too high, never too low.
+// admit more than the limit in one window (G6). Refused requests are subtracted
+// again, since they do not count, but only from the window in which they were counted;
+// until then the counter is too high, never too low.
 //
-// This package is the arithmetic; hotpath/pipeline sends the commands. Losing
+// This package has the arithmetic; hotpath/pipeline sends the commands. Losing
 // Redis opens a new window.
 package ratelimit
 

@@ -1,14 +1,14 @@
-// Package chain makes the audit trail tamper-evident (G8): hashes of rows, and
-// per node incarnation a chain over the batches that it committed. It computes
-// and does nothing else.
+// Package chain computes the hashes that make the audit trail tamper-evident (G8): a hash
+// of each row, and for each node incarnation a chain over the batches that it committed.
+// It does no IO.
 //
-// The format is written down in deploy/AUDIT-FORMAT.md, for those who verify
-// with a program of their own. What is hashed is the row as it is stored, in
-// the form in which PostgreSQL itself sends it (COPY ... FORMAT binary), so that
+// deploy/AUDIT-FORMAT.md describes the format, for those who verify
+// with a program of their own. The hash covers the row as it is stored, in
+// the form in which PostgreSQL sends it (COPY ... FORMAT binary), so that
 // a verifier hashes what it reads and decodes nothing.
 //
-// A chain has one writer, which keeps its head in memory: it reads
-// nothing before a commit. Where the writer does not know whether a batch was
-// recorded it must end the chain and begin another (see commit.Writer); the
-// primary key (chain_id, seq) makes a fork impossible whatever it does.
+// A chain has one writer, which keeps the head in memory and so reads
+// nothing before a commit. A writer that does not know whether a batch was
+// recorded must end the chain and begin another one (see commit.Writer). Whatever the
+// writer does, the primary key (chain_id, seq) makes a fork impossible.
 package chain

@@ -1,9 +1,8 @@
-// Package checkpoint writes and reads signed checkpoints: what the heads of all
-// chains were at a time (G8). A chain shows what was changed inside it; that its
-// end was cut off, or all of it taken away, shows against a checkpoint that was
-// kept elsewhere.
+// Package checkpoint writes and reads signed checkpoints: the heads of all
+// chains at one time (G8). A chain alone shows changes inside it. Only a checkpoint that
+// is kept elsewhere shows that the end of a chain, or a whole chain, was removed.
 //
-// A file of checkpoints is JSON lines, each signed (Ed25519) and each with the
-// hash of the line before, so that none can be taken out. Its format is in
+// A file of checkpoints has one JSON object a line, each signed (Ed25519) and each with the
+// hash of the line before, so that no line can be removed unnoticed. Its format is in
 // deploy/AUDIT-FORMAT.md.
 package checkpoint

@@ -1,5 +1,5 @@
-// Package idle tells whether a connection that nobody used for a while still
-// stands, before the first byte of something that must not be sent twice.
+// Package idle reports whether a connection that was not used for a while is still
+// open, before a request is sent on it that must not be sent twice.
 package idle
 
 import (

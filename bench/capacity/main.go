@@ -1,4 +1,4 @@
-// Command capacity turns what was measured into what a deployment needs:
+// Command capacity computes from measurements what a deployment needs:
 //
 //	go run ./bench/capacity
 //

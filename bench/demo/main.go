@@ -1,9 +1,8 @@
 // Command demo sends a day of agent actions to a running node and prints what
 // the node decided: refunds, credits, discounts and spends within and
 // beyond four policies, action types left to the intent classifier, retries
-// with an idempotency key and actions sent twice. Checks are sent with a key of
-// role agent, policies with one of role author, as it should be; for these it needs
-// an admin key.
+// with an idempotency key and actions sent twice. Checks are sent with an API key of
+// role agent, policies with one of role author. The command needs an admin key to create both.
 //
 // The actions are the same each time; agents and keys have the run's name, so
 // that a second run does not consist of duplicates.

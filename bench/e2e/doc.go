@@ -1,8 +1,8 @@
-// Package e2e has no code but tests: they run the compiled service against a
-// real Redis and a real PostgreSQL, over two nodes, with servers and nodes
-// killed, stopped and emptied under load; likewise over a Redis Cluster, a Redis
-// that Sentinels guard, and a PostgreSQL with a standby, failed over; and over
-// nodes of two versions at a time, while one takes the other's place. Each names
+// Package e2e has only tests. They run two nodes of the compiled service against a
+// real Redis and a real PostgreSQL, and kill, stop and empty servers and nodes
+// under load. Others run it with failovers of a Redis Cluster, of Redis under
+// Sentinel and of a PostgreSQL with a standby, and with
+// nodes of two versions, of which one replaces the other. Each test names
 // the clause of the contract that it shows. See package fleet for what must be
 // installed.
 //

@@ -1,8 +1,8 @@
-// Command fleetctl starts the servers that spendgate is developed and tried
-// out with:
+// Command fleetctl starts servers for the development and the trial of
+// spendgate:
 //
-//	fleetctl up         starts a fleet in the background, or what of it does not
-//	                    run, and prints where everything is
+//	fleetctl up         starts a fleet in the background, or those of its servers
+//	                    that do not run, and prints their addresses
 //	fleetctl restart    restarts its nodes one by one, which fails no request
 //	fleetctl down       stops it and removes its data; the logs stay
 //	fleetctl with-servers COMMAND [ARGUMENT...]
@@ -15,7 +15,7 @@
 //
 //	API_PORT      where the fleet's HAProxy listens (8080; 0 is a free port)
 //	FLEET_DIR     where its state is found (.bin/fleet), a link to a temporary
-//	              folder, since PostgreSQL's user may not be able to enter this one
+//	              folder, since PostgreSQL's user may not be able to enter the tree
 //	FLEET_BINARY  the spendgate that its nodes run (.bin/spendgate)
 //	TEST_REDIS_URL, TEST_DATABASE_URL
 //	              servers that with-servers uses as they are; a missing one is
@@ -23,13 +23,13 @@
 //	TEST_REDIS_SERVER, TEST_HAPROXY, TEST_PROMETHEUS, TEST_PGBOUNCER
 //	              these programs, where they are not on the PATH
 //	TEST_POSTGRES_BIN, TEST_POSTGRES_USER
-//	              the folder of PostgreSQL's programs, and who runs them for
-//	              root, whom PostgreSQL refuses
+//	              the folder of PostgreSQL's programs, and the user who runs them if
+//	              the caller is root, since PostgreSQL refuses to run as root
 //	TEST_POSTGRES_SETTINGS
 //	              more settings of the PostgreSQL that with-servers starts
 //	TEST_SERVERS_DIR
-//	              the folder of the data of the servers that with-servers starts, if
-//	              not that for temporary files
+//	              where with-servers keeps the data of its servers (the folder for
+//	              temporary files)
 //
 // The command of with-servers sees all variables that start with TEST_; those
 // of programs that are not installed are unset.

@@ -1,4 +1,4 @@
-// Command instructions counts the instructions that a check takes, of the node and of
-// PostgreSQL, in builds of spendgate that are in .bin: a measure that what else the
-// machine does hardly changes. bench/README.md says what is counted.
+// Command instructions counts the processor instructions that a check takes in the node and in
+// PostgreSQL, for builds of spendgate in .bin. Other work on the machine
+// hardly changes this measure. bench/README.md says what is counted.
 package main

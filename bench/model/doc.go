@@ -4,9 +4,9 @@
 //
 // A step is one command to Redis, one statement to the store, or one step of a
 // transaction there, and is named after the function of package guard (or
-// hotpath, or audit) that takes it. Staleness is not time: a claim may be taken
-// for stale at any moment, so that no promise rests on a timeout. Time moves in
-// ticks, for windows of different lengths and for what expires.
+// hotpath, or audit) that takes it. Staleness is not time: a claim may be considered
+// stale at any moment, so that no promise rests on a timeout. Time moves in
+// ticks, for windows of different lengths and for expiry.
 //
 // Explore visits all states, nearest first, and returns the shortest way to one
 // that breaks a promise:
@@ -25,18 +25,18 @@
 //     by as many others as it asks for and not denied or expired (G13)
 //   - a check is redeemed for one at most, in time, before any report; from then on its
 //     redeemer alone reports, until it is in doubt; two checks have no lasting key in common (G14)
-//   - every check can end, from every state, though nothing more fails (G7)
+//   - every check can end, from every state, if nothing more fails (G7)
 //
-// States are told apart by 128 bits of hash. What nothing refers to is
-// forgotten and its number used again, so that checks may start over without
+// States are distinguished by a hash of 128 bits. Objects without references are
+// forgotten and their numbers used again, so that checks may start over without
 // end in a finite space.
 //
-// A Mutation leaves out one defence. That each is found out shows what the
-// searches can see, and what the defence is for.
+// A Mutation leaves out one defence. That the search finds each mutation shows what
+// the search can see, and what the defence is for.
 //
-// What it leaves out: rate limits, clocks that jump (F23), the expiry of
+// The model leaves out: rate limits, clocks that jump (F23), the expiry of
 // idempotency keys, retries of deferred commands (which are carried out in any order
-// instead), several buckets (all names lie in one slot), batches of several checks
-// in one batch or commit (but for F62), and of budgets what takes nothing (an
-// escalation), takes without a condition, or gives back a part.
+// instead), several buckets (all names lie in one slot), and batches or commits of several checks
+// (except for F62). Of budgets it leaves out checks that take nothing (an
+// escalation), charges without a condition, and releases of a part.
 package model

@@ -1,6 +1,6 @@
-// Command redemptions measures what a redemption costs beside a check: processor time of
-// the nodes, PostgreSQL and Redis, in rounds of checks at one node and of their
-// redemptions at that node, and at another one.
+// Command redemptions compares the cost of a redemption with that of a check: the processor time
+// of the nodes, PostgreSQL and Redis, in rounds of checks at one node and of their
+// redemptions at the same node and at another one.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command system measures a deployment of spendgate as it runs in production:
-// real Redis, real PostgreSQL with its default durability, everything switched
+// Command system measures a deployment of spendgate as in production:
+// real Redis, real PostgreSQL with its default durability, all features
 // on, every answer checked. It starts the servers, and the node in .bin, itself.
 //
 //	system          one node: closed loops, an open loop at half of the
@@ -7,10 +7,10 @@
 //	system -scale   1, 2 and 4 nodes: what each component costs
 //	system -soak N  N checks, and how memory grows with them
 //	system -overload
-//	                up to three times what the node can carry, also on a slow
+//	                up to three times the node's capacity, also with a slow
 //	                database
-//	system -budgets a budget per agent, one that all checks of three nodes take
-//	                from, and an agent that goes on when its budget is exhausted
+//	system -budgets a budget per agent, one budget for all checks of three nodes,
+//	                and an agent that continues when its budget is exhausted
 //
 // Results are printed and written to bench/results.
 package main

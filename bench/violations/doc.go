@@ -1,6 +1,6 @@
-// Command violations measures listings of violations, their total_count
-// included, in tables of 10^5, 10^6 and 10^7 generated ones, and what the
-// indexes that they need cost those who write. It starts a PostgreSQL itself,
+// Command violations measures listings of violations, with their total_count,
+// in tables of 10^5, 10^6 and 10^7 generated violations, and what the
+// indexes for these listings cost writers. It starts a PostgreSQL itself,
 // needs some 8 GB of disk for some minutes, and writes
 // bench/results/violations.json.
 //

@@ -1,4 +1,4 @@
-// Package policies holds the ready policies as they are written, so that a
+// Package policies embeds the files of the ready policies, so that a
 // single node can store them at its first start.
 package policies
 

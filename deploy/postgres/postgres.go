@@ -1,4 +1,4 @@
-// Package postgres holds the script of grants as it is written, so that
+// Package postgres embeds the script of grants, so that
 // `spendgate migrate` can run it.
 package postgres
 

@@ -1,5 +1,5 @@
-// Command release writes what a binary is made of as a CycloneDX bill of
-// materials, from what Go records in it. The same binary gives the same bytes.
+// Command release writes the CycloneDX bill of materials of a binary, from the build
+// information that Go records in it. The same binary gives the same bytes.
 package main
 
 import (

@@ -11,19 +11,19 @@
 //	}
 //	// move the money
 //
-// It fails closed: Allowed is true only of the answer of a Check that came
-// whole, with status 200 and the decision allow. The zero Decision permits nothing.
+// The client fails closed: Allowed is true only for a complete response to a Check
+// with status 200 and the decision allow. The zero Decision permits nothing.
 //
-// What may be repeated without harm is repeated, with exponential backoff and
+// Requests that may safely be repeated are repeated, with exponential backoff and
 // full jitter, after a lost connection, a 5xx and a 429, whose Retry-After is
 // honoured. A Check always carries an idempotency key, so that its repetitions
-// are one check; what would be done twice (a new policy version, a new API
-// key) is sent again only when it cannot have been done. No other 4xx is
+// are one check. A request that would act twice (a new policy version, a new API
+// key) is repeated only when it cannot have been carried out. After any other 4xx nothing is
 // repeated.
 //
 // A request continues the trace of its context, set by WithTrace or returned by
 // Options.Trace: the service's spans are then its children.
 //
-// What the service refuses is an *Error. A Check whose outcome is not known is
+// A refusal by the service is an *Error. A Check without a known result is
 // an *UndecidedError, which holds the idempotency key to ask again with.
 package client

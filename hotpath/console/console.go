@@ -1,6 +1,6 @@
-// Package console is the page for people at /console/: files that a browser runs, and
+// Package console serves the page for people at /console/: files for a browser, and
 // the link with which spendgate dev signs in on its machine. The page is a client of the
-// API like any other; it has a person's own key and no power of its own.
+// API like any other: it uses a person's own key and has no rights beyond that key.
 package console
 
 import (

@@ -5,10 +5,10 @@
 //
 // # Who is authoritative
 //
-// The store is the truth. A claim in Redis is a lease: it spares conflicts and
-// answers fast, but it proves nothing by itself, since its holder may be slow,
-// dead, or on a Redis that lost it. What makes leases safe is the fence inside
-// each commit: the store refuses checks claimed in an epoch that is over, and
+// The store is the source of truth. A claim in Redis is a lease: it avoids conflicts and
+// is answered fast, but it proves nothing by itself, since its holder may be slow or
+// dead, or Redis may have lost it. The fence inside each commit makes leases
+// safe: the store refuses checks claimed in an epoch that has ended, or
 // by a node incarnation that was fenced (see audit.Store.Commit).
 //
 // # The states of an attempt

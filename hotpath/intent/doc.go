@@ -1,5 +1,5 @@
-// Package intent resolves what an agent wrote about an action to one of the
-// four action types, for the checks that do not name one.
+// Package intent derives one of the four action types from an agent's text about an
+// action, for checks that do not name a type.
 //
 // It is deterministic, offline and bounded (S19): a lexicon of weighted words
 // and phrases (lexicon.txt) is matched against the stemmed, typo-corrected
@@ -7,7 +7,7 @@
 // discount ...") scale what they govern; small weights fitted to the training
 // part of testdata/corpus.tsv (weights.tsv) add what context words suggest.
 // All arithmetic at run time is on integers, so that every node of a fleet
-// answers alike whatever its processor. Digits are all alike to it: the
+// gives the same answer on any processor. All digits are treated alike: the
 // classifier judges words, never amounts.
 //
 // # What the four types cover

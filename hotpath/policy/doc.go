@@ -17,16 +17,16 @@
 //
 // # Evaluation
 //
-// The rules are tried from top to bottom. The first block ends it; the first
+// The rules are tried from top to bottom. The first block ends the evaluation; the first
 // escalation is kept in case no block follows (S14). The duplicate_guard rules
-// are no part of it: they only set Window, which the guard applies before any
+// are not evaluated here: they only set Window, which the guard applies before any
 // rule is tried (S17), and Duplicate renders its hit.
 //
-// Budgets are no part of it either, since they judge by what was counted, which
-// the package does not see: Charges says what an action takes from which counters,
-// Uncovered and Exceeded complete the finding. budget.go has them, budget_window.go
+// Budgets are not evaluated here either, since they depend on counters, which
+// the package does not see: Charges returns what an action takes from which counters,
+// Uncovered and Exceeded complete the finding. budget.go has these functions, budget_window.go
 // the windows, budget_explain.go the texts.
 //
-// RULES.md describes the rule types for users, and what was decided where the
+// RULES.md describes the rule types for users, and the decisions where the
 // contract leaves something open.
 package policy

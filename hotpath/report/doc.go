@@ -1,5 +1,5 @@
-// Package report holds what a comparison of two judgements of the same checks says: how
-// they were decided as recorded, and how a candidate would have decided them. The same
-// comparisons in the same order make the same bytes: nothing in a Report is of a clock,
-// and nothing names the work that made it.
+// Package report has the results of comparing two judgements of the same checks: the
+// recorded decisions, and the decisions that a candidate would have made. The same
+// comparisons in the same order make the same bytes: a Report contains no time of a clock
+// and does not name the job that made it.
 package report

@@ -1,9 +1,8 @@
 // Package trace records when the stages of a request began and ended, and its
-// outcome. Package otlp makes spans of a Record once there is an answer, so that
+// outcome. Package otlp makes spans of a Record after the response, so that
 // no stage depends on spans.
 //
-// A nil Record keeps nothing and costs a comparison: that is how tracing is
-// off.
+// A nil Record means that tracing is off: it keeps nothing and costs a comparison.
 package trace
 
 import (

@@ -1,7 +1,7 @@
 // Command postgres is the service that a team would write itself instead of
-// running spendgate: fasthttp, a pgx pool, and one transaction of PostgreSQL
-// for each check, in one round trip (schema.sql). It is a peer of bench/peers
-// and no product.
+// running spendgate: fasthttp, a pgx pool, and one PostgreSQL transaction
+// for each check, in one round trip (schema.sql). It is a peer in bench/peers,
+// not a product.
 //
 // It keeps spendgate's promises about a check: the decision is durable before
 // it is answered, an idempotency key has one decision for 24 hours, and of

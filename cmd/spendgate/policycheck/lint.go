@@ -1,5 +1,5 @@
-// Package policycheck checks policies in files without a node: what the API
-// would refuse, what is legal and probably not meant, and what they decide about
+// Package policycheck checks policies in files without a node: faults that the API
+// would refuse, legal rules that are probably not meant, and the decisions about
 // given actions.
 package policycheck
 

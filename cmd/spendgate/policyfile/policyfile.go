@@ -1,10 +1,10 @@
 // Package policyfile reads policies that people write, as YAML or JSON, into
 // the JSON bodies that the API takes.
 //
-// Amounts keep their digits: a number goes from file to body as it is spelt
-// and never through a float. The pitfalls of YAML are errors with a line: what
-// looks like a number but is no number in JSON (1_000, 0x10, .5), keys given
-// twice, keys that are not text, merge keys, tags. NO is text, and so is 22:00.
+// Amounts keep their digits: a number is copied from file to body as it is written
+// and never goes through a float. The pitfalls of YAML are errors with a line: values that
+// look like numbers but are no numbers in JSON (1_000, 0x10, .5), duplicate
+// keys, keys that are not text, merge keys, tags. NO is text, and so is 22:00.
 package policyfile
 
 import (

@@ -1,6 +1,6 @@
-// Command chat has people approve in a chat (hotpath/webhook/README.md): each approval that
-// is requested is told to those who may decide it, in a channel of their own and with a
-// code that is theirs, and what they answer is decided with their own API key.
+// Command chat lets people approve in a chat (hotpath/webhook/README.md). It sends each approval
+// request to the people who may decide it, each in a private channel and with a code for
+// this person, and records each answer as a decision with the person's own API key.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package job runs backtests. They are rows of the store: a node that holds one reads
-// the history, has package backtest replay it, and records report and flips. One that is
-// killed loses its lease, and another begins anew; the result is the same.
+// Package job runs backtests, which are rows of the store. The node that holds the lease of a
+// backtest reads the history, has package backtest replay it, and records report and flips. If the
+// node is killed its lease ends, and another node starts again; the result is the same.
 package job

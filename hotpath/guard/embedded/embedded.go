@@ -1,6 +1,6 @@
 // Package embedded runs a Redis inside this process, for the single node and
-// for tests. It dies with the process and its windows with it; the guard then
-// serves them from the store, as after any loss of Redis. It has no address:
+// for tests. This Redis and its windows end with the process; the guard then
+// reads windows from the store, as after any loss of Redis. It has no address:
 // nobody outside the process can send it a command.
 package embedded
 

@@ -1,4 +1,4 @@
-// Package apitest holds requests and responses to the document of the API, for tests.
+// Package apitest validates requests and responses against the OpenAPI document, for tests.
 package apitest
 
 import (

@@ -1,4 +1,4 @@
-// Package resp speaks the Redis protocol (RESP2) on a connection that stands.
+// Package resp speaks the Redis protocol (RESP2) on an open connection.
 // Every check waits for it, so it allocates nothing per command: commands are
 // appended to one buffer, sent in one write, and their replies are read into
 // another.
