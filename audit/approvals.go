@@ -21,7 +21,7 @@ type Approvals interface {
 	// Decide records a person's decision (S44): the count, the separation and the
 	// decision are one transaction, and a use waits for it. It raises the generation
 	// and records a change.
-	Decide(ctx context.Context, d ApprovalDecisionRequest) (DecisionResult, error)
+	Decide(ctx context.Context, d ApprovalDecisionRequest) (ApprovalDecisionResult, error)
 	// ExpireApprovals records of each approval that has expired that it has, once:
 	// from then on it is expired whatever the clock says. Any node may call it at any
 	// time, and some node must every few seconds. It returns since when the approval is
@@ -157,18 +157,19 @@ type ApprovalDecisionRequest struct {
 	Email      string
 }
 
-// DecisionResult is what became of a ApprovalDecisionRequest.
-type DecisionResult string
+// ApprovalDecisionResult is the result of an ApprovalDecisionRequest or a DraftApprovalRequest.
+type ApprovalDecisionResult string
 
-// The results. Any other is the status for which the decision was not recorded.
+// The results. Any other value is the status of the approval, because of which the decision
+// was not recorded.
 const (
-	DecisionRecorded DecisionResult = "recorded"
-	DecisionReplayed DecisionResult = "replayed"
-	DecisionOwn      DecisionResult = "own"   // by who asked, or for them (S44)
-	DecisionAgain    DecisionResult = "again" // by another key of who approved already (S62)
+	DecisionRecorded ApprovalDecisionResult = "recorded"
+	DecisionReplayed ApprovalDecisionResult = "replayed"
+	DecisionOwn      ApprovalDecisionResult = "own"   // by the key or person that asked (S44)
+	DecisionAgain    ApprovalDecisionResult = "again" // by another key of somebody who approved already (S62)
 
-	DecisionAuthor  DecisionResult = "author"   // by who wrote the version, and is excluded (S79)
-	DecisionNoGroup DecisionResult = "no group" // by who is in none of the groups (S79)
+	DecisionAuthor  ApprovalDecisionResult = "author"   // by the author of the version, who is excluded (S79)
+	DecisionNoGroup ApprovalDecisionResult = "no group" // by somebody in none of the groups (S79)
 )
 
 // ApprovalError refuses the use of an approval. Nothing was written.
@@ -219,9 +220,9 @@ func (a *Approval) SetStatus(now time.Time) {
 
 // Takes returns what becomes of a decision about the approval, which is nil if
 // there is none (S44, S62, S79).
-func (a *Approval) Takes(d ApprovalDecisionRequest) DecisionResult {
+func (a *Approval) Takes(d ApprovalDecisionRequest) ApprovalDecisionResult {
 	if a == nil {
-		return DecisionResult(ApprovalAbsent)
+		return ApprovalDecisionResult(ApprovalAbsent)
 	}
 	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
 	decided := func(d2 ApprovalDecision) bool {
@@ -230,7 +231,7 @@ func (a *Approval) Takes(d ApprovalDecisionRequest) DecisionResult {
 	approved := func(d2 ApprovalDecision) bool { return d2.Approves && d.Approves && d2.decider().Shares(by) }
 	switch {
 	case a.Check.Approval.ActionHash != d.ActionHash:
-		return DecisionResult(ApprovalMismatch)
+		return ApprovalDecisionResult(ApprovalMismatch)
 	case by.Shares(Asker(a.Check)), by.Shares(a.Asker):
 		return DecisionOwn
 	case slices.ContainsFunc(a.Decisions, decided):
@@ -240,7 +241,7 @@ func (a *Approval) Takes(d ApprovalDecisionRequest) DecisionResult {
 	case !MayDecide(a.Check.Approval, d.Groups):
 		return DecisionNoGroup
 	case a.Status != ApprovalPending && (a.Status != ApprovalApproved || d.Approves):
-		return DecisionResult(a.Status)
+		return ApprovalDecisionResult(a.Status)
 	case slices.ContainsFunc(a.Decisions, approved):
 		return DecisionAgain
 	}

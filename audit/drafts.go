@@ -29,7 +29,7 @@ type Drafts interface {
 	PromoteDraft(ctx context.Context, by Actor, p Promotion, now time.Time) (*Policy, error)
 	// ApproveDraft records that a person approves a draft, or says why not (S80). It fails
 	// with ErrNotFound when the policy has no draft.
-	ApproveDraft(ctx context.Context, a DraftApprovalRequest) (DecisionResult, error)
+	ApproveDraft(ctx context.Context, a DraftApprovalRequest) (ApprovalDecisionResult, error)
 	// Review returns the draft of a policy with its approvals, or ErrNotFound.
 	Review(ctx context.Context, policyID string) (*Review, error)
 	// Draft returns the draft of a policy, or ErrNotFound.

@@ -132,21 +132,21 @@ type DraftApprovalRequest struct {
 	Email    string
 }
 
-// MaxDraftApprovals bounds how many a draft holds, whoever gave them.
+// MaxDraftApprovals is the maximum number of approvals of a draft.
 const MaxDraftApprovals = 100
 
-// What else becomes of an approval of a draft.
+// The further results of an approval of a draft.
 const (
-	DecisionOtherDraft DecisionResult = "other draft" // the draft is another than that
-	DecisionNotAsked   DecisionResult = "not asked"   // the version in force asks nobody
-	DecisionOtherDrop  DecisionResult = "other drop"  // they approved it already, and fewer budgets may be dropped
-	DecisionFull       DecisionResult = "full"        // the draft holds MaxDraftApprovals
+	DecisionOtherDraft ApprovalDecisionResult = "other draft" // the policy's draft has another hash
+	DecisionNotAsked   ApprovalDecisionResult = "not asked"   // the version in force requires no approvals
+	DecisionOtherDrop  ApprovalDecisionResult = "other drop"  // the person approved already, for other budgets to be dropped
+	DecisionFull       ApprovalDecisionResult = "full"        // the draft has MaxDraftApprovals
 )
 
-// Takes returns what becomes of an approval of the draft by who stands behind it now. The
-// first of each person is the one that counts: a second one is recorded only when a group
-// of theirs was not known of the first, which is for admins to change and not for them.
-func (r *Review) Takes(d *DraftApprovalRequest) DecisionResult {
+// Takes returns the result of an approval of the draft, judged by the owner and principal that the
+// approver has now. The first approval of each person counts: a second one is recorded only if the person
+// has a group that the first was recorded without, which admins change and not the person.
+func (r *Review) Takes(d *DraftApprovalRequest) ApprovalDecisionResult {
 	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
 	switch {
 	case r.Draft.Hash != d.Hash:

@@ -145,9 +145,9 @@ func (a *Authorizer) DecideApproval(
 		return nil, false, ErrNoGroup
 	case audit.DecisionAuthor:
 		return nil, false, ErrAuthorExcluded
-	case audit.DecisionResult(audit.ApprovalAbsent):
+	case audit.ApprovalDecisionResult(audit.ApprovalAbsent):
 		return nil, false, ErrApprovalNotFound
-	case audit.DecisionResult(audit.ApprovalMismatch):
+	case audit.ApprovalDecisionResult(audit.ApprovalMismatch):
 		return nil, false, &audit.ApprovalError{Status: audit.ApprovalMismatch}
 	default:
 		return nil, false, &NotPendingError{audit.ApprovalStatus(outcome)}

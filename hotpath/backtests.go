@@ -27,7 +27,7 @@ func (a Access) ReadsChecks() bool { return a.permit(spend.ChecksRead) == nil }
 // CreateBacktest stores a backtest, which some node runs. The faults that were found in
 // the rest of the request, and faults of its rules, are returned together as
 // spend.Faults. Errors: a ForbiddenError, ErrPolicyNotFound, audit.ErrBacktestsFull.
-func (a *Authorizer) CreateBacktest(ctx context.Context, c Access, b *audit.Backtest, faults spend.Faults) error {
+func (a *Authorizer) CreateBacktest(ctx context.Context, access Access, b *audit.Backtest, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if b.Rules != "" {
@@ -38,10 +38,10 @@ func (a *Authorizer) CreateBacktest(ctx context.Context, c Access, b *audit.Back
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	if !c.SeesPolicy(b.PolicyID) {
-		return c.notThis("policy_id", c.key.Grants.PolicyIDs)
+	if !access.SeesPolicy(b.PolicyID) {
+		return access.notThis("policy_id", access.key.Grants.PolicyIDs)
 	}
-	if err := c.PermitBacktests(); err != nil {
+	if err := access.PermitBacktests(); err != nil {
 		return err
 	}
 	_, err := a.store.Policy(stored, b.PolicyID, b.Version)
@@ -53,7 +53,7 @@ func (a *Authorizer) CreateBacktest(ctx context.Context, c Access, b *audit.Back
 	}
 	b.CreatedAt = a.now().UTC().Truncate(time.Millisecond)
 	b.ID, b.Status = spend.NewID(b.CreatedAt), audit.BacktestQueued
-	b.KeyID, b.Principal = c.keyID(), c.principal()
+	b.KeyID, b.Principal = access.keyID(), access.principal()
 	return a.store.CreateBacktest(stored, b)
 }
 

@@ -35,7 +35,7 @@ type NewVersion struct {
 // version may exist all the same; versions stay consecutive. The caller was
 // admitted, with that access; by says from where it asks, and of an admin by which
 // admin key, which forces what is asked of people and does nothing else.
-func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor, v NewVersion) error {
+func (a *Authorizer) CreatePolicy(ctx context.Context, access Access, by audit.Actor, v NewVersion) error {
 	p := v.Policy
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -47,14 +47,14 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 	if err := v.Faults.Err(); err != nil {
 		return err
 	}
-	if !c.SeesPolicy(p.PolicyID) {
-		return c.notThis("policy_id", c.key.Grants.PolicyIDs)
+	if !access.SeesPolicy(p.PolicyID) {
+		return access.notThis("policy_id", access.key.Grants.PolicyIDs)
 	}
-	by, err = a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) (bool, error) {
+	by, err = a.unlessForced(stored, access, by, p.PolicyID, func(by audit.Actor) (bool, error) {
 		err := a.store.CreatePolicy(stored, by, p, audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: v.Drop}, a.now())
 		return p.Forced, err
 	})
-	if refused := a.refusedPolicy(stored, c, p.PolicyID, v.Drop, err); refused != nil {
+	if refused := a.refusedPolicy(stored, access, p.PolicyID, v.Drop, err); refused != nil {
 		return refused
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 }
 
 // refusedPolicy returns why the store refused a version of a policy; nil if it did not.
-func (a *Authorizer) refusedPolicy(ctx context.Context, c Access, policyID string, drop []string, err error) error {
+func (a *Authorizer) refusedPolicy(ctx context.Context, access Access, policyID string, drop []string, err error) error {
 	if other, ok := errors.AsType[*audit.VersionError](err); ok {
 		return other
 	}
@@ -77,7 +77,7 @@ func (a *Authorizer) refusedPolicy(ctx context.Context, c Access, policyID strin
 		return faults
 	}
 	if inUse, ok := errors.AsType[*audit.BudgetsInUseError](err); ok {
-		return a.budgetsInUse(ctx, c, policyID, inUse.RuleIDs)
+		return a.budgetsInUse(ctx, access, policyID, inUse.RuleIDs)
 	}
 	if _, ok := errors.AsType[*audit.ChangeNeedsApprovalError](err); ok {
 		return a.needsApproval(ctx, policyID, drop)

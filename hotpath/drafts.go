@@ -19,7 +19,7 @@ var ErrDraftNotFound = errors.New("the policy has no draft")
 // every check of the policy that starts later on any node is judged by it as well. One
 // with the same content and note as the draft there is changes nothing, so that it may
 // be sent again. Errors: as CreatePolicy, and ErrPolicyNotFound.
-func (a *Authorizer) PutDraft(ctx context.Context, c Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
+func (a *Authorizer) PutDraft(ctx context.Context, access Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if _, err := a.catalog.compileRules(stored, d.PolicyID, 0, d.Rules, &faults); err != nil {
@@ -29,7 +29,7 @@ func (a *Authorizer) PutDraft(ctx context.Context, c Access, by audit.Actor, d *
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	by = c.actor(a, by)
+	by = access.actor(a, by)
 	switch before, err := a.store.Draft(stored, d.PolicyID); {
 	case err == nil && sameDraft(before, d):
 		*d = *before
@@ -93,10 +93,10 @@ func (a *Authorizer) noDraft(ctx context.Context, policyID string, version int) 
 }
 
 // DeleteDraft ends the draft of a policy on every node. Errors as Draft.
-func (a *Authorizer) DeleteDraft(ctx context.Context, c Access, by audit.Actor, policyID string) error {
+func (a *Authorizer) DeleteDraft(ctx context.Context, access Access, by audit.Actor, policyID string) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	by = c.actor(a, by)
+	by = access.actor(a, by)
 	switch err := a.store.DeleteDraft(stored, by, policyID, a.now()); {
 	case errors.Is(err, audit.ErrNotFound):
 		return a.noDraft(stored, policyID, 0)
@@ -120,7 +120,7 @@ type Promotion struct {
 // and ends the draft. What is promoted is the draft as it is now, if those whom that
 // version asks approved it (S80), or an admin forces it. Errors: the errors of Draft
 // and CreatePolicy, an audit.VersionError, and ErrOtherDraft.
-func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor, p Promotion) (*audit.Policy, error) {
+func (a *Authorizer) PromoteDraft(ctx context.Context, access Access, by audit.Actor, p Promotion) (*audit.Policy, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	d, err := a.store.Draft(stored, p.PolicyID)
@@ -145,7 +145,7 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 		return nil, err
 	}
 	var made *audit.Policy
-	by, err = a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) (bool, error) {
+	by, err = a.unlessForced(stored, access, by, p.PolicyID, func(by audit.Actor) (bool, error) {
 		var err error
 		made, err = a.store.PromoteDraft(stored, by, audit.Promotion{
 			PolicyID: p.PolicyID, Generation: d.Generation, Version: p.Version, Note: p.Note,
@@ -156,7 +156,7 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 	if errors.Is(err, audit.ErrNotFound) { // ended or replaced meanwhile
 		return nil, a.noDraft(stored, p.PolicyID, p.Version)
 	}
-	if refused := a.refusedPolicy(stored, c, p.PolicyID, p.Drop, err); refused != nil {
+	if refused := a.refusedPolicy(stored, access, p.PolicyID, p.Drop, err); refused != nil {
 		return nil, refused
 	}
 	if err != nil {

@@ -43,7 +43,7 @@ func (s *faultyStore) Doubts(ctx context.Context, limit int) (audit.Doubts, erro
 	return d, err
 }
 
-func (s *faultyStore) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.DecisionResult, error) {
+func (s *faultyStore) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.ApprovalDecisionResult, error) {
 	if s.decide != nil {
 		if err := s.decide(ctx); err != nil {
 			return "", err

@@ -49,12 +49,12 @@ func (e *AlreadyRedeemedError) Error() string {
 type CheckReleasedError struct{ Last *spend.Outcome } // the last report
 
 func (e *CheckReleasedError) Error() string {
-	text := "the check was reported as " + string(e.Last.Status) + ", which closes its redemption: "
+	text := "the check was reported as " + string(e.Last.Status) + ", so it cannot be redeemed: "
 	switch {
 	case e.Last.Status == spend.Executed:
-		return text + "its action counts as carried out; neither carry it out nor check it again before that report is looked into"
+		return text + "its action counts as carried out; do not carry it out or check it again before somebody has looked into that report"
 	case e.Last.Release == spend.ReleasePending:
-		return text + "a key with outcomes:release must report, too, or the action stays a duplicate while its fingerprint lasts; " +
+		return text + "a key with outcomes:release must report, too, or the action stays a duplicate until its window ends; " +
 			"then check it again, under another idempotency_key"
 	}
 	return text + "check the action again, under another idempotency_key, and redeem the new check"
@@ -83,7 +83,7 @@ func (e *ActionMismatchError) Error() string {
 type OnceUsedError struct{ Check spend.ID }
 
 func (e *OnceUsedError) Error() string {
-	return "check " + e.Check.Text(spend.PrefixCheck) + " was redeemed under this once, which lasts: look at its outcome"
+	return "check " + e.Check.Text(spend.PrefixCheck) + " was redeemed under this once, which does not expire: look at its outcome"
 }
 
 // Redemption is what a check is to be redeemed for.

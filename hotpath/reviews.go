@@ -77,10 +77,10 @@ func (e *ChangeNeedsApprovalError) Error() string {
 // without an API key does nothing else: ErrUnauthorized where nobody is asked. What was
 // forced is the store's to say, of what it wrote over: that may be another version by then.
 func (a *Authorizer) unlessForced(
-	ctx context.Context, c Access, by audit.Actor, policyID string, do func(audit.Actor) (forced bool, err error),
+	ctx context.Context, access Access, by audit.Actor, policyID string, do func(audit.Actor) (forced bool, err error),
 ) (audit.Actor, error) {
-	admin := c.actor(a, by)
-	if c.key == nil && admin.Credential != "" {
+	admin := access.actor(a, by)
+	if access.key == nil && admin.Credential != "" {
 		switch live, err := a.store.Policy(ctx, policyID, 0); {
 		case errors.Is(err, audit.ErrNotFound), err == nil && live.Changes == "":
 			return by, ErrUnauthorized
@@ -90,7 +90,7 @@ func (a *Authorizer) unlessForced(
 		return admin, a.force(policyID, &admin, do)
 	}
 	by.Credential = ""
-	by = c.actor(a, by)
+	by = access.actor(a, by)
 	_, err := do(by)
 	if _, asks := errors.AsType[*audit.ChangeNeedsApprovalError](err); asks && admin.Credential != "" {
 		return admin, a.force(policyID, &admin, do)
@@ -139,12 +139,14 @@ func (a *Authorizer) Review(ctx context.Context, policyID string) (*audit.Review
 // in force (S80), and returns how it stands then. Replayed: it was recorded before.
 // Errors: the errors of Draft, ErrOtherDraft, ErrNotAsked, ErrDraftAuthor, ErrNoGroupOfDraft, ErrDraftApproved,
 // ErrOtherDrop, ErrDraftFull, and spend.Faults of drop_budgets that do not end with the draft.
-func (a *Authorizer) ApproveDraft(ctx context.Context, c Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error) {
+func (a *Authorizer) ApproveDraft(
+	ctx context.Context, access Access, d audit.DraftApprovalRequest,
+) (r *audit.Review, replayed bool, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	d.By = c.actor(a, d.By)
-	d.Owner, d.Groups = c.key.Grants.Owner, c.key.Grants.Groups
-	d.Name, d.Email = c.person()
+	d.By = access.actor(a, d.By)
+	d.Owner, d.Groups = access.key.Grants.Owner, access.key.Grants.Groups
+	d.Name, d.Email = access.person()
 	if err := a.dropsEnd(stored, &d); err != nil {
 		return nil, false, err
 	}

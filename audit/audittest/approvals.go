@@ -39,7 +39,7 @@ func decision(asked *spend.Check, principal string, approves bool) audit.Approva
 	}
 }
 
-func mustDecide(t *testing.T, s Subject, d audit.ApprovalDecisionRequest, want audit.DecisionResult) {
+func mustDecide(t *testing.T, s Subject, d audit.ApprovalDecisionRequest, want audit.ApprovalDecisionResult) {
 	t.Helper()
 	if got, err := s.Decide(t.Context(), d); err != nil || got != want {
 		t.Errorf("%s by %s: got %q, %v; want %q", map[bool]string{true: "approval", false: "denial"}[d.Approves], d.By.Principal, got, err, want)
@@ -84,9 +84,9 @@ func approvalStates(t *testing.T, s Subject) {
 	mustRefuse(t, s, using(f, asked), audit.ApprovalError{Status: audit.ApprovalPending})
 	other := decision(asked, "bob", true)
 	other.ActionHash[0]++
-	mustDecide(t, s, other, audit.DecisionResult(audit.ApprovalMismatch))
+	mustDecide(t, s, other, audit.ApprovalDecisionResult(audit.ApprovalMismatch))
 	other.ApprovalID = spend.NewID(now())
-	mustDecide(t, s, other, audit.DecisionResult(audit.ApprovalAbsent))
+	mustDecide(t, s, other, audit.ApprovalDecisionResult(audit.ApprovalAbsent))
 	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
 	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionReplayed)
 	mustBe(t, s, asked, audit.ApprovalPending)
@@ -97,7 +97,7 @@ func approvalStates(t *testing.T, s Subject) {
 		a.Decisions[0].Note != "seen – ゼロ" || !a.ApprovedAt.Equal(a.Decisions[1].At) || !a.UseBy().Equal(a.ApprovedAt.Add(time.Hour)) {
 		t.Errorf("decided %+v", a)
 	}
-	mustDecide(t, s, decision(asked, "dora", true), audit.DecisionResult(audit.ApprovalApproved))
+	mustDecide(t, s, decision(asked, "dora", true), audit.ApprovalDecisionResult(audit.ApprovalApproved))
 
 	larger := using(f, asked)
 	larger.Action.Amount = amount("1255")
@@ -116,7 +116,7 @@ func approvalStates(t *testing.T, s Subject) {
 		t.Errorf("used by %s", a.UsedBy.Text(""))
 	}
 	mustRefuse(t, s, using(f, asked), audit.ApprovalError{Status: audit.ApprovalUsed, UsedBy: use.ID})
-	mustDecide(t, s, decision(asked, "dora", false), audit.DecisionResult(audit.ApprovalUsed))
+	mustDecide(t, s, decision(asked, "dora", false), audit.ApprovalDecisionResult(audit.ApprovalUsed))
 
 	// A denial ends one that is pending, and takes an approved one back.
 	for _, approved := range []bool{false, true} {
@@ -127,7 +127,7 @@ func approvalStates(t *testing.T, s Subject) {
 		}
 		mustDecide(t, s, decision(denied, "bob", false), audit.DecisionRecorded)
 		mustBe(t, s, denied, audit.ApprovalDenied)
-		mustDecide(t, s, decision(denied, "cleo", true), audit.DecisionResult(audit.ApprovalDenied))
+		mustDecide(t, s, decision(denied, "cleo", true), audit.ApprovalDecisionResult(audit.ApprovalDenied))
 		mustRefuse(t, s, using(f, denied), audit.ApprovalError{Status: audit.ApprovalDenied})
 	}
 	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
@@ -271,7 +271,7 @@ func approvalUseRace(t *testing.T, s Subject) {
 		asked := asking(fence(t, s), 2)
 		mustCommit(t, s, asked)
 		var wg sync.WaitGroup
-		decided := make([]audit.DecisionResult, 8)
+		decided := make([]audit.ApprovalDecisionResult, 8)
 		for i := range decided {
 			wg.Go(func() {
 				var err error

@@ -55,8 +55,8 @@ func approvalExpires(t *testing.T, s Subject) {
 	for range 2 {
 		for _, c := range []*spend.Check{late, half, unused} {
 			mustBe(t, s, c, audit.ApprovalExpired)
-			mustDecide(t, s, decision(c, "cleo", true), audit.DecisionResult(audit.ApprovalExpired))
-			mustDecide(t, s, decision(c, "cleo", false), audit.DecisionResult(audit.ApprovalExpired))
+			mustDecide(t, s, decision(c, "cleo", true), audit.ApprovalDecisionResult(audit.ApprovalExpired))
+			mustDecide(t, s, decision(c, "cleo", false), audit.ApprovalDecisionResult(audit.ApprovalExpired))
 			mustRefuse(t, s, using(f, c), audit.ApprovalError{Status: audit.ApprovalExpired})
 		}
 		var wg sync.WaitGroup
@@ -83,7 +83,7 @@ func approvalExpires(t *testing.T, s Subject) {
 	mustRecordExpiries(t, s, map[spend.ID]string{late.ID: "pending", half.ID: "pending", unused.ID: "approved"})
 	must(t, s.Exec(t, s.DelayExpiries))
 	mustBe(t, s, late, audit.ApprovalExpired)
-	mustDecide(t, s, decision(late, "cleo", true), audit.DecisionResult(audit.ApprovalExpired))
+	mustDecide(t, s, decision(late, "cleo", true), audit.ApprovalDecisionResult(audit.ApprovalExpired))
 }
 
 // mustRecordExpiries compares the recorded expiries with the expiries of these checks, and what
@@ -157,9 +157,9 @@ func approvalExpiryRace(t *testing.T, s Subject) {
 		people.Go(func() {
 			for i := worker; i < len(all); i += 4 {
 				c := all[i]
-				outcome, err := s.Decide(t.Context(), decision(c, "bob", true))
-				if err != nil || outcome != audit.DecisionRecorded && outcome != audit.DecisionResult(audit.ApprovalExpired) {
-					t.Errorf("%s, %v", outcome, err)
+				result, err := s.Decide(t.Context(), decision(c, "bob", true))
+				if err != nil || result != audit.DecisionRecorded && result != audit.ApprovalDecisionResult(audit.ApprovalExpired) {
+					t.Errorf("%s, %v", result, err)
 				}
 				if i%3 != 0 {
 					continue

@@ -163,12 +163,12 @@ func approvalGroupsRace(t *testing.T, s Subject) {
 		var wg sync.WaitGroup
 		for name := range m.keys {
 			wg.Go(func() {
-				switch outcome, err := s.Decide(t.Context(), m.by(asked, name, true)); {
+				switch result, err := s.Decide(t.Context(), m.by(asked, name, true)); {
 				case err != nil:
 					t.Error(err)
-				case outcome != audit.DecisionRecorded && outcome != audit.DecisionResult(audit.ApprovalApproved) &&
-					(outcome != audit.DecisionNoGroup || name != "ben"):
-					t.Errorf("%s: %s", name, outcome)
+				case result != audit.DecisionRecorded && result != audit.ApprovalDecisionResult(audit.ApprovalApproved) &&
+					(result != audit.DecisionNoGroup || name != "ben"):
+					t.Errorf("%s: %s", name, result)
 				}
 			})
 		}
@@ -308,9 +308,9 @@ func approvalAuthorRace(t *testing.T, s Subject) {
 			}
 		})
 		wg.Go(func() {
-			if outcome, err := s.Decide(t.Context(), m.by(asked, "bob", true)); err != nil ||
-				outcome != audit.DecisionRecorded && outcome != audit.DecisionAuthor {
-				t.Error(outcome, err)
+			if result, err := s.Decide(t.Context(), m.by(asked, "bob", true)); err != nil ||
+				result != audit.DecisionRecorded && result != audit.DecisionAuthor {
+				t.Error(result, err)
 			}
 		})
 		wg.Wait()

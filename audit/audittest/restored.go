@@ -40,7 +40,7 @@ func RunRestored(t *testing.T, s Subject, restore func(*testing.T) audit.Restore
 	f = fence(t, s)
 	for _, c := range []*spend.Check{pending, approved, lapsed, unused} {
 		mustBe(t, s, c, audit.ApprovalExpired)
-		mustDecide(t, s, decision(c, "cleo", true), audit.DecisionResult(audit.ApprovalExpired))
+		mustDecide(t, s, decision(c, "cleo", true), audit.ApprovalDecisionResult(audit.ApprovalExpired))
 		mustRefuse(t, s, using(f, c), audit.ApprovalError{Status: audit.ApprovalExpired})
 		if was[c.ID.Text(spend.PrefixApproval)] == "" {
 			t.Errorf("no expiry is recorded of %v", c.ID)

@@ -39,7 +39,7 @@ func (c *change) put(policyID string) *audit.Draft {
 	return d
 }
 
-func (c *change) approve(d *audit.Draft, name string, want audit.DecisionResult, drop ...string) {
+func (c *change) approve(d *audit.Draft, name string, want audit.ApprovalDecisionResult, drop ...string) {
 	c.t.Helper()
 	got, err := c.m.s.ApproveDraft(c.t.Context(), audit.DraftApprovalRequest{
 		PolicyID: d.PolicyID, Hash: d.Hash, Note: "by " + name, Drop: drop, By: c.by(name),

@@ -212,11 +212,11 @@ func (s *Store) Parties(ctx context.Context, keyIDs []string) (map[string]audit.
 }
 
 // decisionStale says that what a decision was judged by has changed.
-const decisionStale audit.DecisionResult = "stale"
+const decisionStale audit.ApprovalDecisionResult = "stale"
 
 // Decide implements audit.Approvals. Names are compared here alone, by one
 // algorithm: decide_approval proves that what was compared is still so.
-func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.DecisionResult, err error) {
+func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.ApprovalDecisionResult, err error) {
 	for {
 		all, err := s.Approvals(ctx, []spend.ID{d.ApprovalID})
 		if err != nil {

@@ -139,7 +139,7 @@ func (s *Store) Review(ctx context.Context, policyID string) (*audit.Review, err
 }
 
 // ApproveDraft implements audit.Drafts.
-func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (result audit.DecisionResult, err error) {
+func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (result audit.ApprovalDecisionResult, err error) {
 	for {
 		r, seen, err := s.review(ctx, a.PolicyID, a.By.KeyID)
 		if err != nil {

@@ -30,11 +30,11 @@ func TestKeysAreCounted(t *testing.T) {
 		for n, name := range names {
 			a := audit.DraftApprovalRequest{By: by(name)}
 			seen := seenReview{Approvals: n, Keys: map[string]int64{}, Version: 1}
-			var outcome audit.DecisionResult
-			err := s.control(t.Context(), "cannot approve", []any{&outcome},
+			var result audit.ApprovalDecisionResult
+			err := s.control(t.Context(), "cannot approve", []any{&result},
 				byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, d.PolicyID, d.Generation, 1, seen.text(), a.Details(d.Generation)))
-			if err != nil || outcome != audit.DecisionRecorded {
-				t.Fatal(outcome, err)
+			if err != nil || result != audit.DecisionRecorded {
+				t.Fatal(result, err)
 			}
 		}
 	}

@@ -231,7 +231,7 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 }
 
 // Decide implements audit.Approvals.
-func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.DecisionResult, err error) {
+func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.ApprovalDecisionResult, err error) {
 	err = s.write(ctx, "cannot record a decision", func(tx *sql.Tx) error {
 		approval, err := approvalOf(tx, d.ApprovalID)
 		if err != nil {

@@ -117,7 +117,7 @@ func (s *Store) Review(ctx context.Context, policyID string) (r *audit.Review, e
 }
 
 // ApproveDraft implements audit.Drafts.
-func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (result audit.DecisionResult, err error) {
+func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (result audit.ApprovalDecisionResult, err error) {
 	err = s.write(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), func(tx *sql.Tx) error {
 		d, err := readDraft(tx.QueryRow(selectDraft, a.PolicyID))
 		if err != nil {

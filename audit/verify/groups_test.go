@@ -69,7 +69,7 @@ func TestTamperedGroups(t *testing.T) {
 		tr.append(c)
 		return c
 	}
-	decide := func(c *spend.Check, keyID, principal string, approves bool, want audit.DecisionResult) int {
+	decide := func(c *spend.Check, keyID, principal string, approves bool, want audit.ApprovalDecisionResult) int {
 		t.Helper()
 		outcome, err := tr.store.Decide(t.Context(), audit.ApprovalDecisionRequest{
 			ApprovalID: c.ID, Approves: approves, ActionHash: c.Approval.ActionHash, By: audit.Actor{KeyID: keyID, Principal: principal},

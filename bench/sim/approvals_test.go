@@ -159,7 +159,7 @@ func (m *memory) ExpireApprovals(ctx context.Context) (oldest time.Time, err err
 	return oldest, ended(ctx)
 }
 
-func (m *memory) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.DecisionResult, error) {
+func (m *memory) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.ApprovalDecisionResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {

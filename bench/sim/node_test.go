@@ -219,7 +219,7 @@ func (s *flaky) Parties(ctx context.Context, keyIDs []string) (map[string]audit.
 	return called(ctx, s, func() (map[string]audit.Party, error) { return s.memory.Parties(ctx, keyIDs) })
 }
 
-func (s *flaky) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.DecisionResult, error) {
+func (s *flaky) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.ApprovalDecisionResult, error) {
 	if err := s.call(ctx); err != nil {
 		return "", err
 	}

@@ -72,7 +72,7 @@ func (m *memory) Review(ctx context.Context, policyID string) (*audit.Review, er
 	return m.review(&found), ended(ctx)
 }
 
-func (m *memory) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (audit.DecisionResult, error) {
+func (m *memory) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (audit.ApprovalDecisionResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d := m.drafted.current[a.PolicyID]

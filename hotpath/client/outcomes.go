@@ -29,7 +29,7 @@ func (o CheckOutcome) nextStep() string {
 		return "Do not carry the action out: that was done under this check. If another one is meant, it is a new check, " +
 			"with another idempotency_key."
 	case UnknownOutcome:
-		return "Do not carry the action out: something was reported of this check, and this program cannot tell what."
+		return "Do not carry the action out: something was reported about this check that this program does not understand."
 	}
 	text := "Do not carry the action out under this check. A new attempt is a new check, with another idempotency_key: act only on its answer."
 	if o.ReleasePending {

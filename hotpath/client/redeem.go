@@ -20,9 +20,9 @@ func (r CheckRedemption) Redeemed() bool { return r != CheckRedemption{} }
 // nextStep says what to do with a redeemed check of which nothing was reported.
 func (r CheckRedemption) nextStep() string {
 	if r.InDoubt {
-		return "Do not carry the action out: it is in doubt whether that was done under this check. People look into it, and report the outcome."
+		return "Do not carry the action out: it is in doubt whether it was carried out under this check. People find out, and report the outcome."
 	}
-	return "Do not carry the action out: somebody redeemed this check to do so. What became of it is reported as the check's outcome."
+	return "Do not carry the action out: somebody redeemed this check to do so, and reports the result as the check's outcome."
 }
 
 // checkRedemption reads the header, an item of RFC 8941. Whatever else is there is a

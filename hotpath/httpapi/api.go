@@ -36,24 +36,24 @@ type authorizer interface {
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int,
 		err error)
 	TryRules(ctx context.Context, r hotpath.Request, t hotpath.Trial) (checks []*spend.Check, policyVersion int, err error)
-	AwaitApproval(ctx context.Context, c hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval,
+	AwaitApproval(ctx context.Context, access hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval,
 		waited bool, err error)
-	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.ApprovalDecisionRequest) (
+	DecideApproval(ctx context.Context, access hotpath.Access, by audit.Actor, d audit.ApprovalDecisionRequest) (
 		decided *audit.Approval, replayed bool, err error)
-	ApprovalsWaitingFor(ctx context.Context, c hotpath.Access, q audit.ApprovalQuery) (hotpath.ApprovalPage, error)
+	ApprovalsWaitingFor(ctx context.Context, access hotpath.Access, q audit.ApprovalQuery) (hotpath.ApprovalPage, error)
 	BudgetsLeft(ctx context.Context, approval *audit.Approval) ([]hotpath.BudgetLeft, error)
-	AwaitEvents(ctx context.Context, c hotpath.Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (page audit.EventPage,
-		waited bool, err error)
+	AwaitEvents(ctx context.Context, access hotpath.Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (
+		page audit.EventPage, waited bool, err error)
 	EventsFrom(ctx context.Context, from time.Time) (after int64, err error)
-	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (hotpath.BudgetPage, error)
-	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, v hotpath.NewVersion) error
-	PutDraft(ctx context.Context, c hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error
+	Budgets(ctx context.Context, access hotpath.Access, q hotpath.BudgetQuery) (hotpath.BudgetPage, error)
+	CreatePolicy(ctx context.Context, access hotpath.Access, by audit.Actor, v hotpath.NewVersion) error
+	PutDraft(ctx context.Context, access hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error
 	Review(ctx context.Context, policyID string) (*audit.Review, error)
-	ApproveDraft(ctx context.Context, c hotpath.Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error)
-	DeleteDraft(ctx context.Context, c hotpath.Access, by audit.Actor, policyID string) error
-	PromoteDraft(ctx context.Context, c hotpath.Access, by audit.Actor, p hotpath.Promotion) (*audit.Policy, error)
+	ApproveDraft(ctx context.Context, access hotpath.Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error)
+	DeleteDraft(ctx context.Context, access hotpath.Access, by audit.Actor, policyID string) error
+	PromoteDraft(ctx context.Context, access hotpath.Access, by audit.Actor, p hotpath.Promotion) (*audit.Policy, error)
 	DraftReport(ctx context.Context, policyID string) (*hotpath.DraftReport, error)
-	CreateBacktest(ctx context.Context, c hotpath.Access, b *audit.Backtest, faults spend.Faults) error
+	CreateBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, faults spend.Faults) error
 	CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)

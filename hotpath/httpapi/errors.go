@@ -41,16 +41,16 @@ const (
 
 // What this package itself refuses with.
 var (
-	errPathNotFound     = &refusal{404, "not_found", "there is nothing at this path; GET /openapi.yaml tells what there is"}
-	errMethod           = &refusal{405, "method_not_allowed", "this path does not take that method; see Allow"}
+	errPathNotFound     = &refusal{404, "not_found", "there is nothing at this path; GET /openapi.yaml describes all paths"}
+	errMethod           = &refusal{405, "method_not_allowed", "this path does not accept the method; see the header Allow"}
 	errAdminKey         = &refusal{401, codeUnauthorized, "missing or wrong admin key; send it in X-Admin-Key"}
 	errContentType      = &refusal{400, codeBadRequest, "Content-Type must be application/json"}
-	errLengthRequired   = &refusal{411, codeBadRequest, "a body must have a Content-Length, or be chunked and nothing else"}
+	errLengthRequired   = &refusal{411, codeBadRequest, "a body must have a Content-Length, or chunked as its only Transfer-Encoding"}
 	errTrailers         = &refusal{400, codeBadRequest, "a chunked body must not have trailers"}
 	errBodyTooLarge     = &refusal{413, codeBadRequest, "the body must be at most 1 MiB"}
 	errDemoLimit        = &refusal{422, "demo_limit_exceeded", "without an API key a simulation has at most 10 actions"}
-	errCheckNotFound    = &refusal{404, "check_not_found", "there is no such check; a check of a day that was archived is in the archive only"}
-	errOutcomeNotFound  = &refusal{404, "outcome_not_found", "nothing was reported of this check yet"}
+	errCheckNotFound    = &refusal{404, "check_not_found", "there is no such check; checks of archived days are only in the archive"}
+	errOutcomeNotFound  = &refusal{404, "outcome_not_found", "nothing was reported about this check yet"}
 	errWebhookNotFound  = &refusal{404, "webhook_not_found", "there is no such webhook"}
 	errDeliveryNotFound = &refusal{404, "delivery_not_found", "there is no such delivery to this webhook; they are kept for seven days"}
 	errKeyNotFound      = &refusal{404, "key_not_found", "there is no such key"}
@@ -84,58 +84,64 @@ var refusals = [...]struct {
 	{hotpath.ErrKeyInactive, &refusal{401, codeKeyInactive, "the API key is deactivated"}},
 	{hotpath.ErrRateLimited, &refusal{429, "rate_limit_exceeded", "the rate limit is reached"}},
 	{audit.ErrPoliciesFull, &refusal{
-		422, codeValidation, "rules have no room: the policies of this deployment are as large together as its operator lets them be",
+		422, codeValidation, "rules do not fit: the policies of this deployment have the total size that its operator allows",
 	}},
-	{audit.ErrWebhooksFull, &refusal{422, codeValidation, "url has no room: there are 100 webhooks, which is the most; DELETE one first"}},
+	{audit.ErrWebhooksFull, &refusal{
+		422, codeValidation, "url cannot be added: there are 100 webhooks, which is the maximum; DELETE one first",
+	}},
 	{audit.ErrBacktestsFull, &refusal{
-		409, "backtests_full", "100 backtests wait or run, which is the most; cancel one, or wait for one to end",
+		409, "backtests_full", "100 backtests wait or run, which is the maximum; cancel one, or wait for one to end",
 	}},
 	{hotpath.ErrBacktestEnded, &refusal{409, "backtest_ended", "the backtest has ended: there is nothing to cancel"}},
 	{audit.ErrTooMany, &refusal{
-		422, codeValidation, "from must be nearer to to: of agents and principals, a range of at most 100000 checks is counted, " +
-			"whosever they are",
+		422, codeValidation, "from must be nearer to to: numbers by agent or principal are counted over at most 100000 checks, " +
+			"those of all agents and principals together",
 	}},
 	{audit.ErrArchived, &refusal{
-		422, codeValidation, "from must be later: checks of the range are archived, and of agents and principals only what is not is counted",
+		422, codeValidation, "from must be later: checks of the range are archived, and archived checks are not counted by agent or principal",
 	}},
-	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or not in that version"}},
+	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or it has no such version"}},
 	{hotpath.ErrDraftNotFound, &refusal{404, "draft_not_found", "the policy has no draft"}},
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
-	{hotpath.ErrOwnRequest, &refusal{409, "approval_own_request", "who asked for an approval does not decide it, nor whoever runs the agent"}},
+	{hotpath.ErrOwnRequest, &refusal{
+		409, "approval_own_request", "whoever asked for an approval does not decide it, nor does whoever runs the agent",
+	}},
 	{hotpath.ErrApprovedAlready, &refusal{
-		409, "approval_already_decided", "a key of the same owner or principal has approved: that is one approver",
+		409, "approval_already_decided", "a key of the same owner or principal has approved: both count as one approver",
 	}},
 	{hotpath.ErrNoGroup, &refusal{
 		403, codeNotAnApprover, "the API key is in none of the groups that this approval asks; nothing is recorded",
 	}},
 	{hotpath.ErrAuthorExcluded, &refusal{
-		403, codeNotAnApprover, "who wrote the version that escalated does not decide what it asks; nothing is recorded",
+		403, codeNotAnApprover, "the author of the version that escalated does not decide its approvals; nothing is recorded",
 	}},
 	{hotpath.ErrOtherDraft, &refusal{
-		409, "draft_hash_mismatch", "the policy's draft is another than that of draft_hash: read it with GET .../draft, " +
-			"and approve what it says now",
+		409, "draft_hash_mismatch", "the policy's draft is not the one of draft_hash: read it with GET .../draft, " +
+			"and approve the draft as it is now",
 	}},
 	{hotpath.ErrNotAsked, &refusal{
-		409, "change_needs_no_approval", "the version in force asks nobody before it changes: it has no changes; nothing is recorded",
+		409, "change_needs_no_approval", "the version in force requires no approvals of changes (it has no field changes); " +
+			"nothing is recorded",
 	}},
 	{hotpath.ErrDraftAuthor, &refusal{
-		403, codeNotAnApprover, "who put the draft does not approve it, nor whoever stands or stood behind the same key; nothing is recorded",
+		403, codeNotAnApprover, "the author of the draft does not approve it, nor does anybody else whom the author's key stands " +
+			"or stood for; nothing is recorded",
 	}},
 	{hotpath.ErrNoGroupOfDraft, &refusal{
 		403, codeNotAnApprover, "the API key is in none of the groups that the version in force asks; nothing is recorded",
 	}},
 	{hotpath.ErrDraftApproved, &refusal{
-		409, "approval_already_decided", "a key of the same owner or principal has approved the draft: that is one approver",
+		409, "approval_already_decided", "a key of the same owner or principal has approved the draft: both count as one approver",
 	}},
 	{hotpath.ErrOtherDrop, &refusal{
-		409, "approval_already_decided", "the same person approved the draft with other drop_budgets, which holds: put the draft again, " +
-			"so that all approve it anew",
+		409, "approval_already_decided", "the same person approved the draft with other drop_budgets, and that approval stands: " +
+			"put the draft again, so that all approve it again",
 	}},
-	{hotpath.ErrDraftFull, &refusal{409, "approvals_full", "the draft holds 100 approvals, which is the most: put the draft again"}},
+	{hotpath.ErrDraftFull, &refusal{409, "approvals_full", "the draft has 100 approvals, which is the maximum: put the draft again"}},
 	{hotpath.ErrOtherPrincipal, &refusal{
 		409, "approval_mismatch",
-		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, " +
-			"or ask anew",
+		"the action is the same, but the principal differs: the approval is for the principal of the key that asked; use such a key, " +
+			"or ask for a new approval",
 	}},
 	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "only an allowed check has an outcome"}},
 	{hotpath.ErrCheckNotAllowed, &refusal{409, "check_not_allowed", "only an allowed check is redeemed: its action must not be carried out"}},
@@ -164,7 +170,7 @@ func refusalOf(err error) *refusal {
 		return own
 	}
 	if missing, ok := errors.AsType[*hotpath.PolicyNotFoundError](err); ok {
-		return &refusal{404, "policy_not_found", "there is no policy " + missing.PolicyID + ", or not in that version"}
+		return &refusal{404, "policy_not_found", "there is no policy " + missing.PolicyID + ", or it has no such version"}
 	}
 	for i := range refusals {
 		if errors.Is(err, refusals[i].err) {
@@ -199,7 +205,7 @@ func refusalOf(err error) *refusal {
 		return refusalOfVersion(other.Version)
 	}
 	if late, ok := errors.AsType[*hotpath.NotPendingError](err); ok {
-		return &refusal{409, "approval_not_pending", "the approval takes no decision: it is " + string(late.Status)}
+		return &refusal{409, "approval_not_pending", "the approval can no longer be decided: it is " + string(late.Status)}
 	}
 	if refused, ok := errors.AsType[*audit.ApprovalError](err); ok {
 		return refusalOfApproval(refused)
@@ -213,9 +219,10 @@ func refusalOf(err error) *refusal {
 // refusalOfVersion returns the answer to a change of a policy whose version in force is not
 // the one that If-Match says.
 func refusalOfVersion(inForce int) *refusal {
-	text := fmt.Sprintf("version %d is in force, not the one that If-Match says: read it, and send its number if the change fits it", inForce)
+	text := fmt.Sprintf("version %d is in force, not the one that If-Match names: read it, and send its number "+
+		"if the change still applies", inForce)
 	if inForce == 0 {
-		text = "the policy has no version yet, so that If-Match must be 0, or left out"
+		text = "the policy has no version yet, so If-Match must be 0 or left out"
 	}
 	return &refusal{409, "policy_version_mismatch", text}
 }
@@ -251,7 +258,7 @@ func refusalOfApproval(refused *audit.ApprovalError) *refusal {
 	case audit.ApprovalUsed:
 		return &refusal{409, "approval_already_used", "the approval was used by check " + refused.UsedBy.Text(spend.PrefixCheck)}
 	case audit.ApprovalExpired:
-		return &refusal{409, "approval_expired", "the approval has expired; check the action again without approval_id to ask anew"}
+		return &refusal{409, "approval_expired", "the approval has expired; check the action again without approval_id to ask for a new one"}
 	case audit.ApprovalPending:
 		return &refusal{409, codeApprovalNotApproved, "the approval is pending, which is not approved; ask again in 5 s"}
 	default: // denied, approved

@@ -119,7 +119,7 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 	case !report.Status.Known():
 		r.fault("status", spend.StatusForm)
 	case report.Status != spend.Executed && report.Amount != nil && !faulted(r.faults, "amount"):
-		r.fault("amount", "is of an executed action only")
+		r.fault("amount", "is accepted only for an executed action")
 	}
 	r.checkLength("reference", report.Reference, spend.MaxReference)
 	r.checkLength("note", report.Note, spend.MaxNote)

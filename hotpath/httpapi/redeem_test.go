@@ -116,15 +116,15 @@ func TestRedeemRefused(t *testing.T) {
 		}
 	}
 	r.do(201, "POST", voided+"/outcome", `{"status":"voided"}`, r.agent)
-	released(voided, toRedeem, "reported as voided, which closes its redemption: a key with outcomes:release must report, too")
+	released(voided, toRedeem, "reported as voided, so it cannot be redeemed: a key with outcomes:release must report, too")
 	r.do(201, "POST", voided+"/outcome", `{"status":"failed"}`, r.another)
-	released(voided, toRedeem, "reported as failed, which closes its redemption: check the action again, under another idempotency_key")
+	released(voided, toRedeem, "reported as failed, so it cannot be redeemed: check the action again, under another idempotency_key")
 	r.do(201, "POST", "/v1/policies",
 		`{"policy_id":"p","name":"n","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":100}}]}`, r.key("author"))
 	executed := r.check("6") // under a version that takes executed of what was not redeemed
 	r.do(201, "POST", executed+"/outcome", `{"status":"executed"}`, r.agent)
 	released(executed, strings.Replace(toRedeem, ":7,", ":6,", 1),
-		"reported as executed, which closes its redemption: its action counts as carried out")
+		"reported as executed, so it cannot be redeemed: its action counts as carried out")
 	r.refused("check_not_redeemed", voided+"/in-doubt", `{}`, r.executor)
 
 	eight, nine := r.check("8"), r.check("9")

@@ -24,7 +24,7 @@ const attemptCookie = "__Host-spendgate-sign-in"
 var (
 	errAttempt   = &refusal{400, codeBadRequest, "the sign-in was not begun in this browser, or more than 10 minutes ago; sign in again"}
 	errRefused   = &refusal{400, codeBadRequest, "the provider did not sign you in; sign in again"}
-	errToken     = &refusal{400, codeBadRequest, "what the provider says is not accepted; see the service's log for this request"}
+	errToken     = &refusal{400, codeBadRequest, "the provider's response is not accepted; see the service's log for this request"}
 	errNoRole    = &refusal{403, codeForbidden, "none of your groups has a role here; an admin gives one in SPENDGATE_OIDC_ROLES"}
 	errProvider  = &refusal{502, codeInternal, "the sign-in provider does not answer; try again, or use an API key"}
 	errSignedOut = &refusal{400, codeBadRequest, "you were signed out, or your rights changed, while you signed in; sign in again"}

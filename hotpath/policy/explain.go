@@ -51,8 +51,8 @@ func (p *Program) explain(f Finding, a *spend.Action, r spend.Resolution, anonym
 	}
 	if a.Type == spend.Unspecified && dependsOnType {
 		// Another type has another fingerprint, so this retry is no repeat.
-		d.NextStep += " The action was taken for a " + r.Type.String() +
-			" by its reason_text: if it is none, check again with its action_type."
+		d.NextStep += " The action was classified as a " + r.Type.String() +
+			" by its reason_text: if that is wrong, check again with its action_type."
 	}
 	return d
 }

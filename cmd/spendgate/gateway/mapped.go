@@ -349,7 +349,7 @@ func (c *mappedCall) settled(check *client.Result) (result, bool) {
 	case check.Outcome.Status == outcomeExecuted:
 		return c.said(check, stateAlready, c.alreadyText(check.CheckID)), false
 	case check.Outcome.Status == client.UnknownOutcome:
-		return c.failureOf(check, "something was reported of check %s that this gateway does not know.", check.CheckID), false
+		return c.failureOf(check, "something was reported about check %s that this gateway does not understand.", check.CheckID), false
 	case check.Outcome.ReleasePending:
 		return c.failureOf(check, "check %s was reported as %s by somebody who may not give back. Somebody with outcomes:release "+
 			"who did not ask for it must report that, too: then the same call goes on.", check.CheckID, check.Outcome.Status), false

@@ -91,8 +91,8 @@ function checkRedemption(headers: Headers): CheckRedemption | null {
 
 function nextStepOf({ in_doubt }: CheckRedemption): string {
   if (in_doubt)
-    return "Do not carry the action out: it is in doubt whether that was done under this check. People look into it, and report the outcome.";
-  return "Do not carry the action out: somebody redeemed this check to do so. What became of it is reported as the check's outcome.";
+    return "Do not carry the action out: it is in doubt whether it was carried out under this check. People find out, and report the outcome.";
+  return "Do not carry the action out: somebody redeemed this check to do so, and reports the result as the check's outcome.";
 }
 
 function nextStep({ status, release_pending }: CheckOutcome): string {
@@ -101,7 +101,7 @@ function nextStep({ status, release_pending }: CheckOutcome): string {
     return `${done} If another one is meant, it is a new check, with another idempotency_key.`;
   }
   if (status === "unknown")
-    return "Do not carry the action out: something was reported of this check, and this program cannot tell what.";
+    return "Do not carry the action out: something was reported about this check that this program does not understand.";
   const step =
     "Do not carry the action out under this check. A new attempt is a new check, with another idempotency_key: act only on its answer.";
   return release_pending ? `${step} It may be blocked until somebody who may release has reported, too.` : step;

@@ -39,7 +39,7 @@ class CheckOutcome:
                 "If another one is meant, it is a new check, with another idempotency_key."
             )
         if self.status == "unknown":
-            return "Do not carry the action out: something was reported of this check, and this program cannot tell what."
+            return "Do not carry the action out: something was reported about this check that this program does not understand."
         text = (
             "Do not carry the action out under this check. "
             "A new attempt is a new check, with another idempotency_key: act only on its answer."
@@ -58,12 +58,12 @@ class CheckRedemption:
     def next_step(self) -> str:
         if self.in_doubt:
             return (
-                "Do not carry the action out: it is in doubt whether that was done under this check. "
-                "People look into it, and report the outcome."
+                "Do not carry the action out: it is in doubt whether it was carried out under this check. "
+                "People find out, and report the outcome."
             )
         return (
-            "Do not carry the action out: somebody redeemed this check to do so. "
-            "What became of it is reported as the check's outcome."
+            "Do not carry the action out: somebody redeemed this check to do so, "
+            "and reports the result as the check's outcome."
         )
 
 
