@@ -11,7 +11,7 @@ import (
 	"spendgate/ratelimit"
 )
 
-// ForbiddenError refuses what a key that is in force is not for (S31).
+// ForbiddenError refuses a request that the caller's key, though in force, does not permit (S31).
 type ForbiddenError struct{ message string }
 
 func (e *ForbiddenError) Error() string { return e.message }
@@ -46,8 +46,7 @@ func (k *key) inForce(now func() time.Time) error {
 	return nil
 }
 
-// Access is what an admitted caller may do and see (S30, S31). That of a caller
-// without a key is zero.
+// Access is what an admitted caller may do and see (S30, S31). Without a key it is the zero value.
 type Access struct{ key *key }
 
 // AccessOf is the access of a key.
@@ -80,7 +79,7 @@ func (a Access) permit(scope spend.Scopes) error {
 	return &ForbiddenError{"the key lacks the scope " + scope.String()}
 }
 
-// permitAction refuses an action outside of what the caller's key is bound to.
+// permitAction refuses an action outside of the bindings of the caller's key.
 func (a Access) permitAction(policyID, agentID string) error {
 	switch {
 	case !a.SeesPolicy(policyID):
@@ -91,10 +90,10 @@ func (a Access) permitAction(policyID, agentID string) error {
 	return nil
 }
 
-// maxBindingsShown bounds what a refusal tells of a key's bindings, in bytes.
+// maxBindingsShown is the maximum size, in bytes, of the bindings in a refusal's text.
 const maxBindingsShown = 400
 
-// notThis refuses what is not among the bindings of a key, and tells these.
+// notThis refuses a value that is not among the bindings of a key, and lists the bindings.
 func (Access) notThis(member string, bound []string) error {
 	text := "the key is not for this " + member + ", but for "
 	for i, id := range bound {
@@ -109,8 +108,7 @@ func (Access) notThis(member string, bound []string) error {
 	return &ForbiddenError{text}
 }
 
-// SeesPolicy reports whether the policy is inside of what the key is bound to. A
-// policy belongs to no agent.
+// SeesPolicy reports whether the bindings of the key include the policy. A policy belongs to no agent.
 func (a Access) SeesPolicy(id string) bool {
 	return a.key == nil || a.key.Grants.PolicyIDs == nil || slices.Contains(a.key.Grants.PolicyIDs, id)
 }
@@ -119,8 +117,8 @@ func (a Access) seesAgent(id string) bool {
 	return a.key == nil || a.key.Grants.AgentIDs == nil || slices.Contains(a.key.Grants.AgentIDs, id)
 }
 
-// own returns the principal whose records alone the caller may read; empty when
-// it may read everybody's.
+// own returns the principal whose records the caller may read; empty if the caller may read those of
+// everybody.
 func (a Access) own() string {
 	if a.key == nil || a.key.Grants.Role != spend.Agent {
 		return ""
@@ -136,7 +134,7 @@ func (a Access) namespace() string {
 	return a.key.namespace
 }
 
-// principal returns who stands behind the caller's key (S32); empty without a key.
+// principal returns the principal of the caller's key (S32); empty without a key.
 func (a Access) principal() string {
 	if a.key == nil {
 		return ""
@@ -147,8 +145,8 @@ func (a Access) principal() string {
 // mayRelease reports whether the caller's reports may give back (S40).
 func (a Access) mayRelease() bool { return a.key.scopes.Has(spend.OutcomesRelease) }
 
-// KeyHashes are what the caller's checks with an idempotency key, and with the approval
-// if it is not zero, are recorded by for 24 hours.
+// KeyHashes returns the hashes under which the caller's checks with an idempotency key, and with the
+// approval if it is not zero, are recorded for 24 hours.
 func (a Access) KeyHashes(idempotencyKey string, approval spend.ID) []spend.Hash {
 	action := spend.Action{IdempotencyKey: idempotencyKey, ApprovalID: approval}
 	return []spend.Hash{action.KeyHash(a.namespace())}
@@ -161,7 +159,7 @@ func (a Access) Sees(c *spend.Check) bool {
 		(own == "" || spend.SameName(own, c.PrincipalName()))
 }
 
-// Bounds returns what the caller may read in lists.
+// Bounds returns the records that the caller may read in lists.
 func (a Access) Bounds() audit.Bounds {
 	if a.key == nil {
 		return audit.Bounds{}

@@ -13,11 +13,11 @@ import (
 	"spendgate/ratelimit"
 )
 
-// Admit authenticates the caller, counts the request and then refuses a key
-// without that scope; zero asks for none. It is for requests that are not
-// checks. Reads go on without Redis (G7): the key's state is then the store's
-// and the count this node's; others pass read false. The quota is valid also
-// with ErrRateLimited and a ForbiddenError; its Limit is 0 when nothing is known.
+// Admit authenticates the caller, counts the request and then refuses a key without that scope; a zero
+// scope asks for none. It is for requests that are not checks. Without Redis, reads are still served
+// (G7): the key's state is then taken from the store and requests are counted by this node alone.
+// Other requests pass read false. The quota is valid also with ErrRateLimited and a ForbiddenError;
+// its Limit is 0 when nothing is known.
 func (a *Authorizer) Admit(ctx context.Context, c Caller, scope spend.Scopes, read bool) (Access, ratelimit.Quota, error) {
 	var ad admission
 	q, err := a.admit(ctx, c, scope, &ad)
@@ -27,10 +27,9 @@ func (a *Authorizer) Admit(ctx context.Context, c Caller, scope spend.Scopes, re
 	return ad.access, q, err
 }
 
-// Authenticate refuses a caller who may make no checks, before anything is spent
-// on the rest of the request. It counts nothing, unless the key is in force and
-// lacks the scope. A key that this node knows costs no round trip: Check proves
-// that it is still in force.
+// Authenticate refuses a caller who may not make checks, before the rest of the request is processed.
+// It counts nothing, unless the key is in force and lacks the scope. A key that this node knows costs
+// no round trip: Check proves that it is still in force.
 func (a *Authorizer) Authenticate(ctx context.Context, c Caller) (ratelimit.Quota, error) {
 	view := a.catalog.view()
 	id := view.identify(c, a.now)
@@ -55,7 +54,7 @@ func (a *Authorizer) Authenticate(ctx context.Context, c Caller) (ratelimit.Quot
 	return q, err
 }
 
-// admission is what is known of a request so far.
+// admission collects what is known about a request so far.
 type admission struct {
 	// fresh: the configuration was loaded, or proved unchanged, since the
 	// request began. Whatever changes after that need not bind it (G4, G5), so

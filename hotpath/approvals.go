@@ -14,24 +14,24 @@ import (
 // not see.
 var ErrApprovalNotFound = errors.New("no such approval")
 
-// ErrOwnRequest refuses a decision by who asked, or on their behalf (S44).
+// ErrOwnRequest refuses a decision by the key that asked, or by somebody on its behalf (S44).
 var ErrOwnRequest = errors.New("who asked for an approval does not decide it")
 
-// ErrApprovedAlready refuses an approval by who approved already, with another key
-// or under another name (S62).
+// ErrApprovedAlready refuses an approval by somebody who approved already, with another key or under
+// another name (S62).
 var ErrApprovedAlready = errors.New("who has approved is counted once")
 
-// ErrNoGroup refuses a decision by who is in none of the groups that are asked (S79).
+// ErrNoGroup refuses a decision by somebody in none of the groups that are asked (S79).
 var ErrNoGroup = errors.New("the key is in none of the groups that are asked")
 
-// ErrAuthorExcluded refuses a decision by who wrote the version that asks (S79).
+// ErrAuthorExcluded refuses a decision by the author of the version that asks (S79).
 var ErrAuthorExcluded = errors.New("who wrote the version decides nothing that it asks")
 
 // ErrOtherPrincipal refuses the use of an approval by another principal than that
 // which asked for it (S46).
 var ErrOtherPrincipal = errors.New("the approval is another principal's")
 
-// NotPendingError refuses a decision about an approval that takes none any more.
+// NotPendingError refuses a decision about an approval that can no longer be decided.
 type NotPendingError struct{ Status audit.ApprovalStatus }
 
 func (e *NotPendingError) Error() string { return "the approval is " + string(e.Status) }
@@ -59,9 +59,8 @@ func (a *Authorizer) Approval(ctx context.Context, access Access, id spend.ID) (
 	return found, nil
 }
 
-// approvedFor returns the approval that the check uses, whose rules are lifted (S47). The
-// commit of the check proves it again. Another principal's approval is for another
-// action (S46).
+// approvedFor returns the approval that the check uses, and whose rules are lifted (S47). The check's
+// commit proves it again. An approval of another principal is for another action (S46).
 func (a *Authorizer) approvedFor(ctx context.Context, check *spend.Check) (*audit.Approval, error) {
 	approval, ok, err := a.approvals.Get(ctx, check.Action.ApprovalID)
 	if err != nil {
@@ -79,9 +78,8 @@ func (a *Authorizer) approvedFor(ctx context.Context, check *spend.Check) (*audi
 	return approval, nil
 }
 
-// sayWhatWaits completes the texts of a duplicate of a check that asks for an approval:
-// which, how it stands, and the next call (S60). Who may not see the approval is told
-// of the check alone.
+// sayWhatWaits completes the texts of a duplicate of a check that asks for an approval: the approval,
+// its status, and the next call (S60). A caller who may not see the approval is only told the check.
 func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate *spend.Check, of spend.ID) error {
 	approval, err := a.Approval(ctx, access, of)
 	if errors.Is(err, ErrApprovalNotFound) {
@@ -117,9 +115,10 @@ func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate 
 	return nil
 }
 
-// DecideApproval records a person's decision (S44), and returns the approval as it
-// is then. Replayed: it was recorded before. Errors: ErrApprovalNotFound,
-// ErrOwnRequest, ErrApprovedAlready, ErrNoGroup, ErrAuthorExcluded, *NotPendingError, *audit.ApprovalError of another action.
+// DecideApproval records a person's decision (S44), and returns the approval after it. replayed
+// reports that the decision was recorded before. Errors: ErrApprovalNotFound, ErrOwnRequest,
+// ErrApprovedAlready, ErrNoGroup, ErrAuthorExcluded, *NotPendingError, *audit.ApprovalError if it is
+// about another action.
 func (a *Authorizer) DecideApproval(
 	ctx context.Context, access Access, by audit.Actor, d audit.ApprovalDecisionRequest,
 ) (decided *audit.Approval, replayed bool, err error) {
@@ -157,7 +156,7 @@ func (a *Authorizer) DecideApproval(
 }
 
 const (
-	// openAtOnce is how many approvals are read at once to find those that matter.
+	// openAtOnce is how many approvals are read at once in search of matching ones.
 	openAtOnce = 100
 	// openAtMost bounds how many are read for one response.
 	openAtMost = 500

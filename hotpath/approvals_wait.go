@@ -15,7 +15,7 @@ import (
 type waiters struct {
 	places
 	store   audit.Approvals
-	waiting map[spend.ID]map[chan struct{}]string // by whose key_id; nil before the first
+	waiting map[spend.ID]map[chan struct{}]string // by the key_id of the waiting request; nil before the first
 }
 
 // enter makes one that is closed when the approval is not pending any more. Not ok
@@ -51,8 +51,8 @@ func (w *waiters) leave(id spend.ID, changed chan struct{}) {
 	}
 }
 
-// ask wakes who waits for an approval that is not pending any more. After an error who
-// waits is answered by the state that it asks for itself.
+// ask wakes the requests that wait for an approval that is no longer pending. After an error they are
+// woken too, and each reads the state itself.
 func (w *waiters) ask(ctx context.Context) {
 	w.mu.Lock()
 	ids := slices.Collect(maps.Keys(w.waiting))
@@ -78,8 +78,9 @@ func (w *waiters) wake(id spend.ID) {
 	delete(w.waiting, id)
 }
 
-// AwaitApproval is Approval, after it changed or that time: while it is pending.
-// waited is false when too many wait already, of all keys or of this one. It also ends when stop is closed.
+// AwaitApproval returns what Approval does, but waits up to that time while the approval is pending.
+// waited is false when too many requests wait already, of all keys or of this one. The wait also ends
+// when stop is closed.
 func (a *Authorizer) AwaitApproval(
 	ctx context.Context, access Access, id spend.ID, wait time.Duration, stop <-chan struct{},
 ) (found *audit.Approval, waited bool, err error) {

@@ -21,8 +21,8 @@ import (
 	"spendgate/ratelimit"
 )
 
-// What the Authorizer refuses with; httpapi maps each to its answer. Faults in
-// a request are spend.Faults.
+// The errors of the Authorizer; httpapi maps each to its response. Faults in a request are
+// spend.Faults.
 var (
 	ErrUnauthorized   = errors.New("missing or unknown API key")
 	ErrKeyInactive    = errors.New("API key is deactivated")
@@ -48,7 +48,7 @@ func (e *KeyReusedError) Error() string {
 	return "idempotency_key was used for a different request, that of " + e.Check.Text(spend.PrefixCheck)
 }
 
-// Store is what an audit.Store is to an Authorizer, which commits by a commit.Writer.
+// Store is the part of audit.Store that an Authorizer uses. It commits through a commit.Writer.
 type Store interface {
 	audit.Policies
 	audit.Drafts
@@ -95,7 +95,7 @@ type Authorizer struct {
 	privateWebhooks bool
 }
 
-// Components are what an Authorizer is made of.
+// Components are the parts of an Authorizer.
 type Components struct {
 	Guard      *guard.Guard
 	Writer     *commit.Writer
@@ -106,11 +106,10 @@ type Components struct {
 
 	// PrivateWebhooks lets events be delivered to private and loopback addresses.
 	PrivateWebhooks bool
-	// NoteUsesEvery is how often the store is told which keys were used; 0 is
-	// once a minute.
+	// NoteUsesEvery is the interval at which the uses of keys are written to the store; 0 is once a
+	// minute.
 	NoteUsesEvery time.Duration
-	// ShadowTimeout bounds how long a check waits for what its draft counted; 0 is
-	// 100 ms.
+	// ShadowTimeout is the longest time that a check waits for the counters of its draft; 0 is 100 ms.
 	ShadowTimeout time.Duration
 }
 
@@ -133,20 +132,20 @@ func New(c Components) *Authorizer {
 	return a
 }
 
-// Close stops following the configuration. The writer must be closed before:
-// the guard is told what became of commits that were still in doubt.
+// Close stops following the configuration. The writer must be closed before, because it reports the
+// outcome of commits in doubt to the guard.
 func (a *Authorizer) Close() {
 	a.uses.close()
 	a.catalog.close()
 	a.unresolved.Wait()
 }
 
-// Caller is who sent a request, as far as its headers say.
+// Caller identifies the sender of a request by its headers, without proof.
 type Caller struct {
 	hash    spend.Hash // of the raw API key
 	keyed   bool
 	demo    string // the client address of a caller without a key
-	session *key   // of a caller who signed in
+	session *key   // of a caller who has signed in
 }
 
 // KeyCaller is the caller with that raw API key; an empty one is unauthorized.
@@ -164,8 +163,8 @@ type identity struct {
 	err    error // ErrUnauthorized, ErrKeyInactive or ErrKeyExpired
 }
 
-// identify looks a caller up, by the node's clock. The answer holds once the
-// view is proved fresh.
+// identify looks a caller up, by the node's clock. The result is valid once the view is proved
+// current.
 func (v *view) identify(c Caller, now func() time.Time) identity {
 	if c.demo != "" {
 		return identity{hit: ratelimit.Hit{Key: ratelimit.KeyPrefix + "demo:" + c.demo, Limit: ratelimit.DemoLimit}}
@@ -183,15 +182,15 @@ func (v *view) identify(c Caller, now func() time.Time) identity {
 	return identity{access: Access{k}, hit: ratelimit.Hit{Key: k.counter, Limit: k.RateLimitRPM}}
 }
 
-// Knows reports whether this node knows the caller's API key, as it last looked.
-// It proves nothing: Admit and Check do.
+// Knows reports whether this node knows the caller's API key, as it last read it. It proves nothing;
+// Admit and Check do.
 func (a *Authorizer) Knows(c Caller) bool {
 	id := a.catalog.view().identify(c, a.now)
 	return id.err == nil && c.keyed
 }
 
-// KeyID returns the ID of the caller's API key, be it active or not, or of its session, or
-// "" when this node knows none. Like Knows it proves nothing.
+// KeyID returns the ID of the caller's API key, active or not, or of its session, or "" when this node
+// knows neither. Like Knows it proves nothing.
 func (a *Authorizer) KeyID(c Caller) string {
 	if c.session != nil {
 		return c.session.name
@@ -202,7 +201,7 @@ func (a *Authorizer) KeyID(c Caller) string {
 	return ""
 }
 
-// Request is what a check or a simulation needs besides its body.
+// Request is what a check or a simulation needs in addition to its body.
 type Request struct {
 	Caller  Caller
 	Access  Access        // of a simulation, whose caller was admitted

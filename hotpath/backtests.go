@@ -13,7 +13,8 @@ import (
 // ErrBacktestEnded refuses to cancel a backtest that has succeeded or failed.
 var ErrBacktestEnded = errors.New("the backtest has ended")
 
-// PermitBacktests refuses a key that is bound to agents: what a policy did is of all of them.
+// PermitBacktests refuses a key that is bound to agents, since a backtest covers the checks of all
+// agents of a policy.
 func (a Access) PermitBacktests() error {
 	if a.key != nil && a.key.Grants.AgentIDs != nil {
 		return &ForbiddenError{"the key is bound to agents, and a backtest is about all of a policy's"}
@@ -57,8 +58,8 @@ func (a *Authorizer) CreateBacktest(ctx context.Context, access Access, b *audit
 	return a.store.CreateBacktest(stored, b)
 }
 
-// CancelBacktest cancels a backtest that has not ended, and returns it as it is then. One
-// that was canceled stays so.
+// CancelBacktest cancels a backtest that has not ended, and returns its new state. A canceled backtest
+// stays canceled.
 func (a *Authorizer) CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error) {
 	b, err := a.store.CancelBacktest(ctx, id)
 	if err == nil && b.Status != audit.BacktestCanceled {

@@ -11,7 +11,7 @@ import (
 	"spendgate/hotpath/policy"
 )
 
-// What a refusal names of the budgets that are in use.
+// Bounds of what a refusal says about the budgets in use.
 const (
 	maxRulesShown      = 10
 	maxCountersShown   = 10 // of all rules together
@@ -25,7 +25,7 @@ type BudgetsInUseError struct {
 	MoreRules int
 }
 
-// BudgetInUse is a budget that ends, and what the caller may know of its counters.
+// BudgetInUse is a budget that ends, with those of its counters that the caller may see.
 type BudgetInUse struct {
 	policy.BudgetInfo
 	Counters  []BudgetCounter // the first of them
@@ -76,9 +76,8 @@ func (u *BudgetInUse) write(b *strings.Builder) {
 	}
 }
 
-// budgetsInUse returns the refusal of a version that ends these budgets: what is used as
-// far as the caller may read it, and how many counters there are. What is used may
-// have changed since it was refused.
+// budgetsInUse returns the refusal of a version that ends these budgets: the usage as far as the
+// caller may read it, and the number of counters. The usage may have changed since the refusal.
 func (a *Authorizer) budgetsInUse(ctx context.Context, access Access, policyID string, ruleIDs []string) error {
 	program, err := a.catalog.compile(policyID, 0)
 	if err != nil {
@@ -119,8 +118,8 @@ func (a *Authorizer) budgetsInUse(ctx context.Context, access Access, policyID s
 	return refused
 }
 
-// seesCounter reports whether the caller may read what was used (S38). Whose checks the
-// counter met is not known here.
+// seesCounter reports whether the caller may read the counter's usage (S38). The counter does not show
+// whose checks it counts.
 func (a Access) seesCounter(c *BudgetCounter) bool {
 	if a.permit(spend.BudgetsRead) != nil || a.own() != "" {
 		return false

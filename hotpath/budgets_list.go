@@ -15,9 +15,9 @@ import (
 type BudgetQuery struct {
 	PolicyID     string
 	RuleID       string
-	AgentID      string    // of budgets per agent, and those that count for all together
+	AgentID      string    // of budgets per agent, beside counters for all agents together
 	Counterparty string    // of budgets per counterparty
-	At           time.Time // which the windows hold; zero: now
+	At           time.Time // the time whose windows are read; zero: now
 	After        BudgetPosition
 	Limit        int
 }
@@ -89,7 +89,7 @@ type budgetListing struct {
 	BudgetQuery
 	store  audit.Budgets
 	access Access
-	at     time.Time // which the windows hold
+	at     time.Time // the time whose windows are read
 	asOf   time.Time
 }
 
@@ -107,9 +107,8 @@ func (l *budgetListing) subjects(ctx context.Context, b *policy.BudgetInfo) (sub
 	return subjects, more, err
 }
 
-// untouched returns the one counter of a named agent that can be meant if nobody used
-// it. Nothing is said of a window whose counters may have been removed: by some node's
-// clock, or the store's.
+// untouched returns the only counter that can be meant for a named agent if nobody used it. It returns
+// none for a window whose counters may have been removed, by the clock of a node or of the store.
 func (l *budgetListing) untouched(ctx context.Context, b *policy.BudgetInfo, query audit.CounterQuery) ([]audit.SubjectUsage, error) {
 	const clocks = time.Hour
 	_, end := b.Window(l.at)
@@ -133,8 +132,7 @@ func (l *budgetListing) untouched(ctx context.Context, b *policy.BudgetInfo, que
 	return []audit.SubjectUsage{{Subject: spend.SubjectOf(named...)}}, nil
 }
 
-// counterQuery asks for the counters of a budget. Not possible means that none of them
-// can be meant.
+// counterQuery selects the counters of a budget. It returns possible false if no counter can match.
 func (l *budgetListing) counterQuery(b *policy.BudgetInfo) (query audit.CounterQuery, possible bool) {
 	query = audit.CounterQuery{
 		PolicyID: l.PolicyID, RuleID: b.RuleID, Since: b.Since.Version, Principal: l.access.own(),
@@ -184,20 +182,20 @@ func newBudgetCounter(b policy.BudgetInfo, s audit.SubjectUsage, at time.Time) (
 	return c, nil
 }
 
-// BudgetLeft is what a budget has left for an action.
+// BudgetLeft is the amount that a budget has left for an action.
 type BudgetLeft struct {
 	RuleID         string
 	Limited        bool
 	Remaining      spend.Total
 	Counted        bool
 	RemainingCount int64
-	// What is left once the approvals that are approved and unused were used.
+	// The amount left once all approved and unused approvals were used.
 	AfterApproved      spend.Total
 	AfterApprovedCount int64
 }
 
-// BudgetsLeft returns what the budgets of the newest version that judge the action of an
-// approval have left, never nil.
+// BudgetsLeft returns what is left in the budgets of the newest version that judge the action of an
+// approval, never nil.
 func (a *Authorizer) BudgetsLeft(ctx context.Context, approval *audit.Approval) ([]BudgetLeft, error) {
 	left := []BudgetLeft{}
 	program, err := a.catalog.program(approval.Check.Action.PolicyID)
@@ -229,7 +227,7 @@ func (a *Authorizer) BudgetsLeft(ctx context.Context, approval *audit.Approval) 
 	return left, nil
 }
 
-// chargesOf returns what an allow of the check's action would take now.
+// chargesOf returns the charges that an allow of the check's action would make now.
 func chargesOf(p *policy.Program, check *spend.Check, now time.Time) []spend.Charge {
 	resolution := spend.Resolution{Type: check.ActionType, Confidence: check.Decision.Confidence}
 	return p.Charges(nil, &check.Action, resolution, check.PrincipalName(), now)
@@ -240,8 +238,8 @@ func remainingOf(c *spend.Charge, usage spend.Usage) (remaining spend.Total, cou
 	return remaining, max(c.MaxCount-usage.Count, 0)
 }
 
-// promised returns what the other approvals of the policy that are approved and unused would
-// take, of the newest openAtMost.
+// promised returns the charges that the other approved and unused approvals of the policy would make,
+// of the newest openAtMost.
 func (a *Authorizer) promised(
 	ctx context.Context, p *policy.Program, than *audit.Approval, now time.Time,
 ) (map[spend.Counter]spend.Usage, error) {

@@ -50,7 +50,7 @@ type catalog struct {
 	programs     map[string]*inForce
 	programBytes int
 	maxBytes     int   // of programBytes
-	drops        int64 // counts invalidations, so that a slow load cannot store what is old
+	drops        int64 // counts invalidations, so that a slow load cannot store an outdated program
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -83,9 +83,9 @@ func (c *catalog) close() {
 
 func (c *catalog) view() *view { return c.current.Load() }
 
-// load makes the view at least as new as a generation that was read before the
-// call. A view that carries the generation already was loaded after it was
-// raised, so it will do; else only a load that begins after the call will (F12).
+// load makes the view at least as new as a generation that was read before the call. A view that
+// already has this generation was loaded after the generation was raised, so it is new enough; else
+// only a load that begins after the call is (F12).
 func (c *catalog) load(ctx context.Context, generation string) error {
 	if c.view().generation == generation {
 		return nil
@@ -94,7 +94,7 @@ func (c *catalog) load(ctx context.Context, generation string) error {
 	return err
 }
 
-// refresh applies what changed in the store.
+// refresh applies the changes in the store.
 func (c *catalog) refresh(generation string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 	defer cancel()
@@ -256,8 +256,7 @@ func (c *catalog) compile(policyID string, version int) (*policy.Program, error)
 	return p, nil
 }
 
-// compileRules compiles rules that are not a stored version's, and adds what is wrong with
-// them to the faults.
+// compileRules compiles rules that are not of a stored version, and adds their faults to the faults.
 func (c *catalog) compileRules(
 	ctx context.Context, policyID string, version int, rules string, faults *spend.Faults,
 ) (*policy.Program, error) {
@@ -268,8 +267,7 @@ func (c *catalog) compileRules(
 	return policy.Compile(policyID, version, rules, faults), nil
 }
 
-// keep stores a program unless programs were dropped since it was read: it may
-// be one of them.
+// keep stores a program, unless programs were dropped since it was read, since it may be one of them.
 func (c *catalog) keep(id string, p *inForce, drops int64) {
 	size := p.size()
 	c.mu.Lock()
@@ -278,7 +276,7 @@ func (c *catalog) keep(id string, p *inForce, drops int64) {
 		return
 	}
 	c.forgetLocked(id)
-	for other := range c.programs { // any will do: what is in use comes back
+	for other := range c.programs { // any will do: programs in use are loaded again
 		if len(c.programs) < maxPrograms && c.programBytes+size <= c.maxBytes {
 			break
 		}
@@ -288,7 +286,7 @@ func (c *catalog) keep(id string, p *inForce, drops int64) {
 	c.programBytes += size
 }
 
-// permits are for work of which only so much may be done at once.
+// permits bound how much work of a kind runs at once.
 type permits chan struct{}
 
 // take waits for a place until the context ends.
@@ -303,8 +301,8 @@ func (p permits) take(ctx context.Context) error {
 
 func (p permits) free() { <-p }
 
-// poll follows the store's own generation, so that a change whose author died
-// before raising the generation in Redis is seen all the same.
+// poll follows the store's own generation, so that a change is also noticed if the node that made it
+// died before it raised the generation in Redis.
 func (c *catalog) poll(ctx context.Context) {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -318,7 +316,7 @@ func (c *catalog) poll(ctx context.Context) {
 			continue // nothing was asked of this node yet
 		}
 		_, err := c.loads.Do(context.WithoutCancel(ctx), func(read *string) {
-			if *read == "" { // else of who waits
+			if *read == "" { // else waiting requests report it
 				*read = c.view().generation
 			}
 		})

@@ -23,7 +23,7 @@ const (
 	// blindFor is how long a check, or a change of the configuration, may take
 	// while nothing answers (G7: 2 s).
 	blindFor = 1700 * time.Millisecond
-	// commitAtLeast is what is left for the commit after the last claim.
+	// commitAtLeast is the time reserved for the commit after the last claim.
 	commitAtLeast = time.Second
 )
 
@@ -90,10 +90,10 @@ type checking struct {
 	quota      ratelimit.Quota
 	last       guard.Reading   // of the last claim
 	deadline   time.Time       // when the check is refused unless it is recorded
-	budgets    *budgeting      // nil when none judges it
+	budgets    *budgeting      // nil when no budget judges it
 	approved   *audit.Approval // that it uses; else nil
 	lift       []spend.EscalatedRule
-	shadow     *spend.Shadow // what the draft makes of it; nil before it was judged
+	shadow     *spend.Shadow // the draft's judgement; nil before the draft was asked
 	reclaims   bool          // a commit of it was refused
 	handedOver bool          // finish ends it
 	done       bool          // recorded: nothing refers to it any more
@@ -108,8 +108,7 @@ func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
 	return c
 }
 
-// end leaves nothing behind of a check that was not recorded, and gives its
-// place back.
+// end removes the claims of a check that was not recorded, and releases its place.
 func (a *Authorizer) end(c *checking) {
 	if c.handedOver {
 		return
@@ -121,10 +120,9 @@ func (a *Authorizer) end(c *checking) {
 	}
 }
 
-// prepare finds key and policy in this node's configuration and makes the
-// attempt ready for it. What it refuses is proved fresh, and counted, first; so
-// is a request for a policy that is not in memory, so that the store is asked
-// only within the caller's rate limit.
+// prepare finds key and policy in this node's configuration and makes the attempt ready for it. Before
+// it refuses a request it proves the configuration current and counts the request; the same holds for
+// a policy that is not in memory, so that the store is asked only within the caller's rate limit.
 func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*inForce, error) {
 	view, live := a.look(c, action)
 	if live == nil {
@@ -182,9 +180,9 @@ func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *inForce) {
 	return view, live
 }
 
-// claim asks the guard. An answer shows that the dependencies are alive: time
-// spent waiting for another check's claim is no blindness. But a claim made
-// anew shows nothing of the store, which may have kept the commit for long.
+// claim asks the guard. An answer shows that the dependencies respond, so time spent waiting for
+// another check's claim does not count as blind. But a repeated claim shows nothing about the store,
+// which may have delayed the commit.
 func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.ClaimResult, error) {
 	started := a.now()
 	c.request.Trace.Begin(trace.Guard, started)
@@ -216,14 +214,14 @@ func (a *Authorizer) resolve(action *spend.Action) spend.Resolution {
 	return a.classifier.Classify(action.ReasonText)
 }
 
-// errOvertaken is of a record whose fence was refused, or that met another which is gone
-// by now: nothing was recorded, and it may begin anew.
+// errOvertaken means that nothing was recorded and the check may start again: its fence was refused,
+// or it met a check that no longer exists.
 var errOvertaken = errors.New("overtaken")
 
-// record commits the check, which is judged again each time that its commit finds a
-// budget without room: by at least one budget more. The answer is durable: this check's,
-// or the answer of the check that was recorded under the same idempotency key meanwhile. With errOvertaken
-// the claims are ready to be claimed anew.
+// record commits the check. Each time that the commit finds a budget without room, the check is judged
+// again, by at least one more budget. The answer is durable: it is this check's, or that of the check
+// that was recorded under the same idempotency key meanwhile. With errOvertaken the claims are ready
+// to be made again.
 func (a *Authorizer) record(ctx context.Context, c *checking, p *policy.Program, check *spend.Check) (Answer, error) {
 	for {
 		answer, err := a.commit(ctx, c, check)
@@ -267,8 +265,8 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 	case errors.Is(err, commit.ErrKeyTaken):
 		return a.keyTaken(ctx, c)
 	case errors.Is(err, commit.ErrPending):
-		// The client is answered 500 now; claims and place stay until it is
-		// known what became of the commit.
+		// The client is answered 500 now; claims and place stay until the outcome of the commit is
+		// known.
 		c.handedOver = true
 		a.guard.Abandon(&c.attempt)
 		a.unresolved.Go(func() { a.finish(entry, c, check) })
@@ -280,7 +278,7 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 	}
 }
 
-// keyTaken answers a check whose idempotency key another has in the store.
+// keyTaken answers a check whose idempotency key belongs to another check in the store.
 func (a *Authorizer) keyTaken(ctx context.Context, c *checking) (Answer, error) {
 	switch out, err := a.guard.KeyTaken(ctx, &c.attempt); {
 	case err != nil:
@@ -294,8 +292,8 @@ func (a *Authorizer) keyTaken(ctx context.Context, c *checking) (Answer, error) 
 	}
 }
 
-// finish ends an attempt whose request was refused before its commit returned:
-// recorded, it is left to the next identical request; else nothing may block it.
+// finish ends an attempt whose request was refused before its commit returned: a recorded check is
+// left to the next identical request as an orphan; else nothing may block that request.
 func (a *Authorizer) finish(entry *commit.Entry, c *checking, check *spend.Check) {
 	defer a.writer.Free()
 	switch err := entry.Final(); {

@@ -17,24 +17,22 @@ import (
 // rawKeyPrefix begins every raw API key (S25).
 const rawKeyPrefix = "svc_live_"
 
-// NewVersion is the next version of a policy as somebody sent it.
+// NewVersion is the next version of a policy as it was sent.
 type NewVersion struct {
-	Policy *audit.Policy // which gets its version, and who made it
+	Policy *audit.Policy // gets its version and author when it is stored
 	Drop   []string      // the rule_ids of budgets that it may empty (S63)
 	Faults spend.Faults  // that were found in all but its rules
 }
 
-// CreatePolicy stores the next version of a policy whose rules compile. When
-// it returns, every check that starts later on any node is judged by it (G4).
-// The faults of the version, and faults of its rules with paths rules[i], are
-// returned together as spend.Faults; a key that is bound
-// to other policies is refused by a ForbiddenError, a version that replaces another than
-// the one in force (S54) by an audit.VersionError, and a version that would empty
-// budgets by a BudgetsInUseError, unless it drops them. A version after one that asks
-// people (S80) is refused by a ChangeNeedsApprovalError. After another error the
-// version may exist all the same; versions stay consecutive. The caller was
-// admitted, with that access; by says from where it asks, and of an admin by which
-// admin key, which forces what is asked of people and does nothing else.
+// CreatePolicy stores the next version of a policy whose rules compile. When it returns, every check
+// that starts later on any node is judged by it (G4). Faults of the version and of its rules (with
+// paths rules[i]) are returned together as spend.Faults. A key that is bound to other policies is
+// refused by a ForbiddenError, a version that replaces another than the one in force (S54) by an
+// audit.VersionError, and a version that would empty budgets by a BudgetsInUseError, unless it drops
+// them. A version after one that requires approvals (S80) is refused by a ChangeNeedsApprovalError.
+// After any other error the version may exist all the same; versions stay consecutive. The caller must
+// have been admitted with that access. by names the address of the request and, for an admin, the
+// admin key, which overrides required approvals and nothing else.
 func (a *Authorizer) CreatePolicy(ctx context.Context, access Access, by audit.Actor, v NewVersion) error {
 	p := v.Policy
 	stored, cancel := context.WithTimeout(ctx, blindFor)
@@ -88,7 +86,7 @@ func (a *Authorizer) refusedPolicy(ctx context.Context, access Access, policyID 
 	return nil
 }
 
-// NewKey is what an API key is made from.
+// NewKey has the properties of an API key to be made.
 type NewKey struct {
 	Name         string
 	RateLimitRPM int // 1 to 10,000 requests a minute

@@ -12,13 +12,13 @@ import (
 	"spendgate/hotpath/report"
 )
 
-// ErrDraftNotFound is of a policy that has no draft.
+// ErrDraftNotFound means that a policy has no draft.
 var ErrDraftNotFound = errors.New("the policy has no draft")
 
-// PutDraft stores the draft of a policy, in place of the one before. When it returns,
-// every check of the policy that starts later on any node is judged by it as well. One
-// with the same content and note as the draft there is changes nothing, so that it may
-// be sent again. Errors: as CreatePolicy, and ErrPolicyNotFound.
+// PutDraft stores the draft of a policy, in place of the draft before. When it returns, every check of
+// the policy that starts later on any node is judged by the draft as well. A draft with the same
+// content and note as the current one changes nothing, so the request may be repeated. Errors: as for
+// CreatePolicy, and ErrPolicyNotFound.
 func (a *Authorizer) PutDraft(ctx context.Context, access Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -54,7 +54,7 @@ func sameDraft(a, b *audit.Draft) bool {
 		a.Changes == b.Changes && a.Note == b.Note
 }
 
-// actor completes who asks by the caller's key, which is noted as used, or session.
+// actor completes the actor by the caller's key, which is noted as used, or by the caller's session.
 func (a Access) actor(au *Authorizer, by audit.Actor) audit.Actor {
 	a.used().note(au.now())
 	if a.key != nil {
@@ -78,8 +78,8 @@ func (a *Authorizer) Draft(ctx context.Context, policyID string) (*audit.Draft, 
 	return d, nil
 }
 
-// noDraft says whether it is the draft or the policy that there is not, or, unless it is
-// 0, the version that was to be replaced.
+// noDraft reports what is missing: the draft, the policy, or, unless version is 0, the version that
+// was to be replaced.
 func (a *Authorizer) noDraft(ctx context.Context, policyID string, version int) error {
 	switch live, err := a.store.Policy(ctx, policyID, 0); {
 	case errors.Is(err, audit.ErrNotFound):
@@ -107,7 +107,7 @@ func (a *Authorizer) DeleteDraft(ctx context.Context, access Access, by audit.Ac
 	return a.guard.RaiseGeneration(ctx)
 }
 
-// Promotion is what a draft is made the next version by.
+// Promotion is a request to make a draft the next version.
 type Promotion struct {
 	PolicyID string
 	Version  int         // that must be in force
@@ -116,10 +116,10 @@ type Promotion struct {
 	Note     string
 }
 
-// PromoteDraft makes the draft of a policy its next version, if that version is in force,
-// and ends the draft. What is promoted is the draft as it is now, if those whom that
-// version asks approved it (S80), or an admin forces it. Errors: the errors of Draft
-// and CreatePolicy, an audit.VersionError, and ErrOtherDraft.
+// PromoteDraft makes the draft of a policy its next version, if the given version is in force, and
+// ends the draft. It promotes the draft as it is now, if the approvals that the version requires were
+// given (S80), or an admin overrides them. Errors: as for Draft and CreatePolicy, an
+// audit.VersionError, and ErrOtherDraft.
 func (a *Authorizer) PromoteDraft(ctx context.Context, access Access, by audit.Actor, p Promotion) (*audit.Policy, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -167,8 +167,8 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, access Access, by audit.A
 }
 
 const (
-	// A report is of the newest checks that the draft judged: of so many, and of those that are
-	// found in time, since no index tells them apart, which would cost every check.
+	// A report covers the newest checks that the draft judged: at most so many, and only those that
+	// are found in time, since no index selects them; an index would cost every check.
 	maxShadowed    = 100_000
 	reportTime     = time.Second
 	reportPage     = 2000
@@ -177,11 +177,11 @@ const (
 	MaxDraftFlips = 100
 )
 
-// DraftReport is what a draft made of the checks that it judged.
+// DraftReport compares a draft's decisions with those made, for the checks that the draft judged.
 type DraftReport struct {
 	Draft    *audit.Draft
 	Report   *report.Report
-	Complete bool          // it is of all checks that the draft judged
+	Complete bool          // the report covers all checks that the draft judged
 	Flips    []report.Flip // newest first
 }
 
@@ -193,8 +193,8 @@ func (a Access) PermitDraftReport() error {
 	return nil
 }
 
-// DraftReport compares what the draft of a policy made of the checks that it judged with
-// what was decided. Errors as Draft.
+// DraftReport compares the decisions of a policy's draft with the decisions made, for the checks that
+// the draft judged. Errors: as for Draft.
 func (a *Authorizer) DraftReport(ctx context.Context, policyID string) (*DraftReport, error) {
 	d, err := a.Draft(ctx, policyID)
 	if err != nil {

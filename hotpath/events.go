@@ -11,8 +11,8 @@ import (
 	"spendgate/hotpath/policy"
 )
 
-// Events returns a page of the feed (S51), of what the caller may see. Without the
-// scope checks:read, what events say of checks is left out.
+// Events returns a page of the events that the caller may see (S51). Without the scope checks:read,
+// their members about checks are left out.
 func (a *Authorizer) Events(ctx context.Context, access Access, q audit.EventQuery) (audit.EventPage, error) {
 	bounds := access.Bounds()
 	q.PolicyIDs, q.AgentIDs = bounds.PolicyIDs, bounds.AgentIDs
@@ -45,8 +45,8 @@ func (a *Authorizer) Events(ctx context.Context, access Access, q audit.EventQue
 }
 
 const (
-	// eventsLate is by how much an event may come after one that happened later: its
-	// commit was slow, or its node's clock behind.
+	// eventsLate is how much later in the feed an event may come than one that happened after it,
+	// because its commit was slow or its node's clock behind.
 	eventsLate = 5 * time.Second
 	// eventsWalk is how many events are looked at one after the other.
 	eventsWalk = 10_000
@@ -54,8 +54,8 @@ const (
 	maxEventPage = 100
 )
 
-// EventsFrom returns the number after which the feed has what happened from then on. It
-// is looked for by halves, since the feed is in the order of time but for what is late.
+// EventsFrom returns the number after which the feed has the events from that time on. It searches by
+// halves, since the feed is in the order of time except for late events.
 func (a *Authorizer) EventsFrom(ctx context.Context, from time.Time) (after int64, err error) {
 	return eventsFrom(ctx, a.store, from)
 }
@@ -108,8 +108,8 @@ type budgetVersion struct {
 	version  int
 }
 
-// describeExhaustion adds what the policy says of the budget, as of the version since
-// which it counts: it says the same in all versions since (S37).
+// describeExhaustion adds the policy's description of the budget, from the version since which the
+// budget counts: it is the same in all versions since then (S37).
 func (a *Authorizer) describeExhaustion(e *audit.Exhaustion, programs map[budgetVersion]*policy.Program) error {
 	version := budgetVersion{e.PolicyID, e.Since}
 	program, ok := programs[version]

@@ -35,7 +35,7 @@ func (w *feedWaiters) leave(keyID string) {
 	w.leaveLocked(keyID)
 }
 
-// beyond returns what is closed when the feed goes beyond that sequence, or may have.
+// beyond returns a channel that is closed when the feed goes beyond that sequence, or may have.
 func (w *feedWaiters) beyond(after int64) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,8 +47,8 @@ func (w *feedWaiters) beyond(after int64) <-chan struct{} {
 	return w.moved
 }
 
-// ask notes how far the feed goes. After an error who waits is answered by the page that
-// it asks for itself.
+// ask notes how far the feed goes. After an error the waiting requests are woken, and each reads its
+// page itself.
 func (w *feedWaiters) ask(ctx context.Context) {
 	head, err := w.store.EventsHead(ctx)
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 // maxExhausted bounds the memory of exhausted counters.
 const maxExhausted = 1 << 13
 
-// exhausted remembers counters that had no room for a check, so that the next one
-// is not sent into a commit that would refuse it and delay others: the store is
-// asked first. No decision rests on it.
+// exhausted remembers counters that had no room for a check, so that the next check first asks the
+// store and is not sent into a commit that would refuse it and delay others. No decision rests on it.
 type exhausted struct {
 	usages *guard.Lookup[spend.Counter, spend.Usage]
 
@@ -67,8 +66,7 @@ func (e *exhausted) hasAny(charges []spend.Charge) bool {
 	return slices.ContainsFunc(charges, func(c spend.Charge) bool { return e.has(c.Counter.ID) })
 }
 
-// usagesOf returns what was taken from the counters that are charged, as the store
-// has it now.
+// usagesOf returns the present usage in the store of the counters that are charged.
 func (e *exhausted) usagesOf(ctx context.Context, charges []spend.Charge) (map[spend.Counter]spend.Usage, error) {
 	counters := make([]spend.Counter, len(charges))
 	for i := range charges {

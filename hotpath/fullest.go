@@ -13,15 +13,15 @@ import (
 	"spendgate/hotpath/policy"
 )
 
-// What is sampled of budgets is bounded: how many of them, how many counters of each are
-// remembered for being the fullest, and how many more are noted between two looks.
+// Bounds of the sample: how many budgets, how many counters of each are remembered as the fullest, and
+// how many more are noted between two looks.
 const (
 	maxSampledBudgets  = 256
 	maxFullestCounters = 32
 	maxNotedCounters   = 64
 )
 
-// BudgetFill is how full a budget's fullest counter is of which this node knows: 1 is the limit.
+// BudgetFill is how full the fullest counter of a budget is that this node knows: 1 is the limit.
 type BudgetFill struct {
 	PolicyID, RuleID string
 	Share            float64
@@ -44,7 +44,7 @@ type metCounters struct {
 
 func newFullest() *fullest { return &fullest{budgets: make(map[budgetName]*metCounters)} }
 
-// note remembers the counters that a recorded check met. Those that had no room for it are
+// note remembers the counters that a recorded check used. Counters that had no room for the check are
 // noted where others found no place.
 func (f *fullest) note(c *spend.Check) {
 	if len(c.Charges) == 0 && len(c.Refused) == 0 {
@@ -76,7 +76,7 @@ func (f *fullest) add(policyID string, charge *spend.Charge, most int) {
 	}
 }
 
-// take returns the subjects of all counters, and begins to note anew.
+// take returns the subjects of all counters, and starts the collection again.
 func (f *fullest) take() map[budgetName][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,8 +91,8 @@ func (f *fullest) take() map[budgetName][]string {
 	return taken
 }
 
-// keep remembers the subjects of a budget's fullest counters. One without any, or of which
-// nothing is used, makes room for others when there is none.
+// keep remembers the subjects of a budget's fullest counters. A budget without any, or whose counters
+// are unused, makes room for others when there is none.
 func (f *fullest) keep(name budgetName, subjects []string, used bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,10 +103,10 @@ func (f *fullest) keep(name budgetName, subjects []string, used bool) {
 	}
 }
 
-// FullestBudgets returns how full budgets are whose counters this node's checks met, by the
-// newest versions of their policies and in the windows of now. Of a budget with many counters
-// it looks at the fullest of the last look and at some that checks met since: there is a
-// counter that is as full as it says, and there may be a fuller one.
+// FullestBudgets returns how full the budgets are whose counters this node's checks used, by the
+// newest versions of their policies and in the current windows. Of a budget with many counters it
+// reads the fullest of the last look and some that checks used since: there is a counter that is as
+// full as it says, and there may be a fuller one.
 func (a *Authorizer) FullestBudgets(ctx context.Context) ([]BudgetFill, error) {
 	taken := a.fullest.take()
 	fills := make([]BudgetFill, 0, len(taken))
@@ -123,14 +123,14 @@ func (a *Authorizer) FullestBudgets(ctx context.Context) ([]BudgetFill, error) {
 	return fills, nil
 }
 
-// fullestOf returns the subjects of a budget's fullest counters, and how full the first is:
-// none of a budget that the newest version does not have.
+// fullestOf returns the subjects of a budget's fullest counters, and how full the first is; none if
+// the newest version does not have the budget.
 func (a *Authorizer) fullestOf(ctx context.Context, name budgetName, subjects []string) (share float64, full []string, err error) {
 	program, err := a.catalog.program(name.policyID)
 	if errors.Is(err, ErrUnavailable) {
 		return 0, nil, err
 	}
-	if program == nil { // it is gone, or does not compile: that does not hold up the others
+	if program == nil { // the policy is gone or does not compile, which must not hold up the others
 		return 0, nil, nil
 	}
 	budgets := program.Budgets()

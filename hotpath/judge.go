@@ -57,8 +57,8 @@ func (a *Authorizer) judge(
 	return check, nil
 }
 
-// judgeByRules decides a check by the rules of the policy. An escalation that was
-// not approved asks again for all that escalates it.
+// judgeByRules decides a check by the rules of the policy. An escalation that was not approved asks
+// again about all rules that escalate it.
 func (a *Authorizer) judgeByRules(ctx context.Context, c *checking, p *policy.Program, check *spend.Check) error {
 	for {
 		found := p.EvaluateLifting(&check.Action, c.resolution, check.ID.Time(), c.lift)
@@ -77,10 +77,10 @@ func (a *Authorizer) judgeByRules(ctx context.Context, c *checking, p *policy.Pr
 	}
 }
 
-// judgeByBudgets decides by the budgets of a policy what the other rules let pass
-// (S35). That there is room is for the commit to see, except that all counters are
-// looked at first when one is known to be exhausted: the first in the policy's order
-// that has no room is reported (S14), which need not be that one.
+// judgeByBudgets decides by the budgets of a policy about checks that the other rules let pass (S35).
+// The commit decides whether there is room. Only when a counter is known to be exhausted, all counters
+// are read first: the first in the policy's order that has no room is reported (S14), which may be
+// another one.
 func (a *Authorizer) judgeByBudgets(
 	ctx context.Context, c *checking, p *policy.Program, check *spend.Check, found policy.Finding,
 ) (policy.Finding, error) {
@@ -113,8 +113,8 @@ func (a *Authorizer) judgeByBudgets(
 	return b.conclude(p, c.resolution, check), nil
 }
 
-// judgeAgain judges a check again whose commit found no room for some of its charges.
-// It has the same identity and claims.
+// judgeAgain judges a check again, with the same identity and claims, after its commit found no room
+// for some of its charges.
 func (a *Authorizer) judgeAgain(
 	ctx context.Context, c *checking, p *policy.Program, refused *spend.Check, usages []audit.CounterUsage,
 ) (*spend.Check, error) {
@@ -194,7 +194,7 @@ func whatPeopleSaw(approval *audit.Approval) string {
 		approval.Check.Decision.PolicyVersion, strings.Join(names, ", "), more)
 }
 
-// peopleOf says whose approval is asked for.
+// peopleOf names the people whose approval is asked for.
 func peopleOf(asked *spend.ApprovalRequest) string {
 	var of []string
 	for _, g := range asked.From {
@@ -213,12 +213,11 @@ func people(n int) string {
 	return fmt.Sprintf("%d people", n)
 }
 
-// budgeting is what budgets make of one check.
+// budgeting is the state of judging one check by budgets.
 type budgeting struct {
 	found   policy.Finding // by the other rules
 	charges []spend.Charge
-	// exceeded has what was taken from counters that have no room, by the index of
-	// the charge.
+	// exceeded has the usage of the counters that have no room, by the index of the charge.
 	exceeded map[int]spend.Usage
 }
 

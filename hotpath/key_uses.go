@@ -12,17 +12,16 @@ import (
 	"spendgate/audit/spend"
 )
 
-// defaultNoteUsesEvery is how far the store may be behind the uses of keys.
+// defaultNoteUsesEvery is how late the store may learn about uses of keys.
 const defaultNoteUsesEvery = time.Minute
 
-// lastUse is when a check or a policy last came to this node with a key, in
-// Unix milliseconds; 0 is never. Reads and simulations do not count: they leave
-// nothing behind (G10). A key keeps it through all changes of its record.
+// lastUse is when a check or a policy last came to this node with a key, in Unix milliseconds; 0 is
+// never. Reads and simulations do not count: they write nothing (G10). A key keeps it through all
+// changes of its record.
 type lastUse struct{ ms atomic.Int64 }
 
-// note costs a check one load, and one store if it is the first of its
-// millisecond. Of two at once the earlier may win: it is as good an answer.
-// Callers without a key have a nil use.
+// note costs a check one load, and one store if it is the first of its millisecond. Of two concurrent
+// uses the earlier may win, which is as good. Callers without a key have a nil use.
 func (u *lastUse) note(now time.Time) {
 	if u == nil {
 		return
@@ -32,12 +31,12 @@ func (u *lastUse) note(now time.Time) {
 	}
 }
 
-// uses tells the store, behind the checks, when keys were last used.
+// uses writes to the store, apart from the checks, when keys were last used.
 type uses struct {
 	store audit.Keys
 	keys  func() map[spend.Hash]*key // of the present configuration
 	log   *slog.Logger
-	noted map[spend.ID]int64 // what the store was told; of the one goroutine
+	noted map[spend.ID]int64 // what was written to the store; used by one goroutine
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -50,7 +49,7 @@ func newUses(store audit.Keys, keys func() map[spend.Hash]*key, every time.Durat
 	return u
 }
 
-// close notes what is left.
+// close writes what is left.
 func (u *uses) close() {
 	u.stop()
 	u.done.Wait()
@@ -73,8 +72,8 @@ func (u *uses) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// flush tells the store of the keys that were used since it was told. What it
-// cannot tell is told the next time.
+// flush writes to the store the keys that were used since the last flush. After an error it tries
+// again the next time.
 func (u *uses) flush() error {
 	var fresh []audit.KeyUse
 	for _, k := range u.keys() {

@@ -11,7 +11,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// metrics are what the Authorizer tells Prometheus.
+// metrics are the Authorizer's Prometheus metrics.
 type metrics struct {
 	decisions      *prometheus.CounterVec
 	decided        atomic.Pointer[map[decision]prometheus.Counter] // of decisions, which look them up by text; replaced, never changed
@@ -63,7 +63,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// decision is what decisions are counted by. Reasons are a closed set, so labels are few.
+// decision has the labels of decisions. Reasons are a closed set, so there are few labels.
 type decision struct {
 	effect spend.Effect
 	reason spend.Reason

@@ -12,7 +12,7 @@ import (
 	"spendgate/hotpath/guard"
 )
 
-// ErrNotAllowed refuses the report of a check that takes none.
+// ErrNotAllowed refuses the report of a check that was not allowed.
 var ErrNotAllowed = errors.New("only an allowed check has an outcome")
 
 // AlreadyReportedError refuses a report beside the last one, which it does not correct.
@@ -29,22 +29,23 @@ func (e *AlreadyReportedError) Error() string {
 		" but whoever asked for the check gives nothing back", e.Last.Number, e.Last.Status, e.Last.Number)
 }
 
-// Report is what a caller says of an allowed check, or of one that was escalated and is
-// approved elsewhere.
+// Report is a caller's report about an allowed check, or about one that was escalated and approved
+// elsewhere.
 type Report struct {
 	Status     spend.Status
-	Amount     *spend.Amount // that was moved; nil is the check's. Of an executed one only
+	Amount     *spend.Amount // the amount moved; nil is the check's. Only for an executed action
 	Reference  string
 	Note       string
 	Supersedes int // the number of the report that this one corrects; 0 corrects none
-	// UnlessInDoubt refuses it of a check that is in doubt: somebody may carry the action out again.
+	// UnlessInDoubt refuses the report if the check is in doubt: somebody may carry the action out
+	// again.
 	UnlessInDoubt bool
 }
 
-// Report records what became of a check, which the caller may see, or finds the
-// report that says the same. The request has the caller's access. It fails with
-// ErrNotAllowed, an AlreadyReportedError, ErrOverloaded, or ErrUnavailable: then it may
-// be recorded all the same, and the same report tells.
+// Report records the outcome of a check, which the caller may see, or finds the report that says the
+// same. The request has the caller's access. It fails with ErrNotAllowed, an AlreadyReportedError,
+// ErrOverloaded, or ErrUnavailable: then the report may be recorded all the same, and sending it again
+// shows that.
 func (a *Authorizer) Report(
 	ctx context.Context, r Request, check *spend.Check, report Report,
 ) (o *spend.Outcome, replayed bool, err error) {
@@ -56,10 +57,10 @@ func (a *Authorizer) Report(
 	})
 }
 
-// take records the next step of what became of a check, which next makes of the steps
-// so far, or finds it recorded already: replayed. Of one that is untouched there was none
-// a moment ago. Of two at once the store takes one, and the other looks again, with what
-// it was refused as.
+// take records the next step of a check's outcomes, which next makes from the steps so far, or finds
+// that it is recorded already: replayed. An untouched check had no step a moment ago. Of two
+// concurrent steps the store accepts one, and the other reads the steps again, with the step that was
+// refused.
 func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, untouched bool,
 	next func(course *spend.Course, refused error) (o *spend.Outcome, replayed bool, err error),
 ) (o *spend.Outcome, replayed bool, err error) {
@@ -84,7 +85,7 @@ func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, un
 		course := spend.CourseOf(steps)
 		o, replayed, err := next(&course, reporting.refused)
 		if assumed && err != nil {
-			continue // why it is refused is said by what is recorded, and by nothing older
+			continue // the reason of a refusal must come from the present record
 		}
 		if err != nil || replayed {
 			return o, replayed, err
@@ -100,8 +101,8 @@ func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, un
 	return nil, false, fmt.Errorf("%w: a report was overtaken too often", ErrUnavailable)
 }
 
-// next returns the outcome to be recorded behind what is known, or the report that says
-// the same already (S39, S61).
+// next returns the outcome to be recorded after the known ones, or the report that says the same
+// already (S39, S61).
 func (a *Authorizer) next(
 	ctx context.Context, r Request, course *spend.Course, check *spend.Check, report Report,
 ) (o *spend.Outcome, replayed bool, err error) {
@@ -137,10 +138,10 @@ func (a *Authorizer) next(
 	return nil, false, &AlreadyReportedError{last}
 }
 
-// mayReport refuses the report of a redeemed check by others than who redeemed it, until
-// it is in doubt or was reported on: then whoever releases and did not ask may (S74). It
-// takes the right to give back from who asked (S61), and refuses what a policy takes of a
-// redeemed check only.
+// mayReport refuses the report of a redeemed check by anybody but the redeemer, until the check is in
+// doubt or was reported on: then whoever may release and did not ask may report (S74). It withholds
+// the right to give back from whoever asked (S61), and refuses reports that a policy accepts only for
+// a redeemed check.
 func (a *Authorizer) mayReport(ctx context.Context, r Request, course *spend.Course, check *spend.Check, o *spend.Outcome) error {
 	by := course.Redeemed
 	others := by != nil && !r.Access.redeemed(by)
@@ -168,7 +169,7 @@ func (a *Authorizer) mayReport(ctx context.Context, r Request, course *spend.Cou
 	return err
 }
 
-// outcome returns what the report says of the check.
+// outcome returns the outcome that the report describes.
 func (r *Request) outcome(check *spend.Check, report Report) *spend.Outcome {
 	reporter := r.Access.key
 	o := &spend.Outcome{
@@ -184,8 +185,8 @@ func (r *Request) outcome(check *spend.Check, report Report) *spend.Outcome {
 	return o
 }
 
-// askedFor reports whether the caller asked for the check: by API key, principal or
-// owner, as of the check or as of now (S61, S62).
+// askedFor reports whether the caller asked for the check: by API key, principal or owner, as recorded
+// with the check or as they are now (S61, S62).
 func (a *Authorizer) askedFor(ctx context.Context, access Access, check *spend.Check) (bool, error) {
 	caller := audit.Party{KeyID: access.keyID(), Principal: access.principal(), Owner: access.key.Grants.Owner}
 	if caller.Shares(audit.Asker(check)) {
@@ -207,9 +208,8 @@ type reporting struct {
 	handedOver bool  // the place is given back when the commit's outcome is known
 }
 
-// record commits the outcome. With errOvertaken nothing was recorded, and it is to be
-// looked what is known by now. A check that was given back and counts again has its
-// fingerprint claimed first.
+// record commits the outcome. After errOvertaken nothing was recorded, and the steps have to be read
+// again. If a check that was given back counts again, its fingerprint is claimed first.
 func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 	at, held := &guard.Attempt{Deadline: r.deadline}, false
 	if o.Restores() {
@@ -252,8 +252,8 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 	return err
 }
 
-// settle ends the claim of a report whose commit ended so. While it is not known what
-// became of the commit, the claim stays: whoever meets it fences this node.
+// settle ends the claim of a report whose commit returned err. While the outcome of the commit is
+// unknown, the claim stays: a check that meets it fences this node.
 func (r *reporting) settle(at *guard.Attempt, held bool, err error) {
 	switch {
 	case !held || errors.Is(err, commit.ErrPending):
@@ -264,7 +264,7 @@ func (r *reporting) settle(at *guard.Attempt, held bool, err error) {
 	}
 }
 
-// newBecame returns what looks up what became of checks, for many replays at once.
+// newBecame returns a Lookup of what became of checks, for many replays at once.
 func newBecame(store Store) *guard.Lookup[spend.ID, spend.Course] {
 	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]spend.Course, error) {
 		return audit.Courses(ctx, store, ids)

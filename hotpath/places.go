@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// maxWaiters bounds who waits on a node for approvals to change, and likewise for events.
+	// maxWaiters bounds the requests of a node that wait for approvals to change, and likewise those
+	// that wait for events.
 	maxWaiters = 2000
 	// maxWaitersOfKey bounds the waiters of one API key among them, so that no key takes
 	// all places.
 	maxWaitersOfKey = maxWaiters / 4
-	// waitersAskEvery is how often the store is asked on behalf of all of them. It
-	// sees what was decided on any node, also after a failover.
+	// waitersAskEvery is how often the store is asked on behalf of all waiting requests. It sees
+	// decisions made on any node, also after a failover.
 	waitersAskEvery = 250 * time.Millisecond
 )
 
-// places bound who waits on a node for the same kind of thing. While any is taken,
+// places bound the requests of a node that wait for the same kind of change. While any place is taken,
 // the store is asked on behalf of all.
 type places struct {
 	mu      sync.Mutex

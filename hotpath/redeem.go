@@ -16,14 +16,14 @@ import (
 	"spendgate/hotpath/guard"
 )
 
-// What a redemption is refused with, beside the errors with more to say.
+// Errors of redemptions, beside the error types below.
 var (
 	ErrCheckNotAllowed  = errors.New("only an allowed check is redeemed")
 	ErrCheckNotRedeemed = errors.New("the check was not redeemed")
 )
 
-// AlreadyRedeemedError refuses what is only for whoever redeemed the check, or what was
-// done once.
+// AlreadyRedeemedError refuses a request that only the redeemer of the check may make, or that
+// succeeds only once.
 type AlreadyRedeemedError struct {
 	By      *spend.Outcome // the redemption
 	Last    *spend.Outcome // the last report; nil before there is one
@@ -45,7 +45,7 @@ func (e *AlreadyRedeemedError) Error() string {
 	return text
 }
 
-// CheckReleasedError refuses the redemption of a check of which something was reported.
+// CheckReleasedError refuses the redemption of a check about which something was reported.
 type CheckReleasedError struct{ Last *spend.Outcome } // the last report
 
 func (e *CheckReleasedError) Error() string {
@@ -69,7 +69,7 @@ func (e *CheckExpiredError) Error() string {
 }
 
 // ActionMismatchError refuses the redemption for another action than the check's.
-type ActionMismatchError struct{ Names []string } // what differs; nil for who may not know
+type ActionMismatchError struct{ Names []string } // the members that differ; nil if the caller may not know them
 
 func (e *ActionMismatchError) Error() string {
 	text := "the action is not the one that was allowed"
@@ -86,15 +86,15 @@ func (e *OnceUsedError) Error() string {
 	return "check " + e.Check.Text(spend.PrefixCheck) + " was redeemed under this once, which does not expire: look at its outcome"
 }
 
-// Redemption is what a check is to be redeemed for.
+// Redemption is a request to redeem a check.
 type Redemption struct {
 	IdempotencyKey string
 	Once           string        // a lasting key; empty: none
-	ActionHash     *spend.Hash   // what is about to be carried out, or
+	ActionHash     *spend.Hash   // of the action that is about to be carried out, or
 	Action         *spend.Action // that; agent, policy and type are the check's where they are empty
 }
 
-// newToRedeem returns what looks up checks that are to be redeemed, for many at once.
+// newToRedeem returns a Lookup of checks that are to be redeemed, for many at once.
 func newToRedeem(store audit.Redemptions) *guard.Lookup[spend.ID, *spend.Check] {
 	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
 		checks, err := store.Untouched(ctx, ids)
@@ -106,19 +106,19 @@ func newToRedeem(store audit.Redemptions) *guard.Lookup[spend.ID, *spend.Check] 
 	})
 }
 
-// Untouched returns a check of which no outcome is recorded, as far as the store tells
-// without a look at others; nil if it has none.
+// Untouched returns a check without recorded outcomes, if the store knows that without reading other
+// rows; else nil.
 func (a *Authorizer) Untouched(ctx context.Context, id spend.ID) (*spend.Check, error) {
 	check, _, err := a.toRedeem.Get(ctx, id)
 	return check, err
 }
 
-// Redeem records that the action of a check, which the caller may see, is about to be
-// carried out: once (S74). Of one that is untouched nothing was recorded a moment ago.
-// The request has the caller's access. Errors: ErrCheckNotAllowed,
-// *AlreadyRedeemedError, *CheckReleasedError, *CheckExpiredError, *ActionMismatchError,
-// *OnceUsedError, audit.ErrNotFound, ErrOverloaded, or ErrUnavailable: then it may be
-// recorded all the same, and the same idempotency key tells.
+// Redeem records that the action of a check, which the caller may see, is about to be carried out; it
+// succeeds once (S74). untouched says that the check had no outcome a moment ago. The request has the
+// caller's access. Errors: ErrCheckNotAllowed, *AlreadyRedeemedError, *CheckReleasedError,
+// *CheckExpiredError, *ActionMismatchError, *OnceUsedError, audit.ErrNotFound, ErrOverloaded, or
+// ErrUnavailable: then the redemption may be recorded all the same, and repeating it under the same
+// idempotency key shows that.
 func (a *Authorizer) Redeem(
 	ctx context.Context, r Request, check *spend.Check, untouched bool, asked Redemption,
 ) (o *spend.Outcome, replayed bool, err error) {
@@ -164,8 +164,8 @@ func (a *Authorizer) Redeem(
 	})
 }
 
-// stillThere fails with audit.ErrNotFound if the store lacks the check of a redemption that
-// it refused: it may have been looked up in a memory, or in a database that is gone.
+// stillThere fails with audit.ErrNotFound if the store lacks the check of a redemption that it
+// refused: the check may have been found in memory, or in a database that is gone.
 func (a *Authorizer) stillThere(ctx context.Context, check *spend.Check) error {
 	switch found, err := a.store.Checks(ctx, []spend.ID{check.ID}); {
 	case err != nil:
@@ -223,9 +223,9 @@ func (a *Authorizer) mismatch(access Access, check *spend.Check, asked *Redempti
 	return &ActionMismatchError{names}
 }
 
-// Doubt records that nobody knows what became of a check that the caller redeemed.
-// Errors: ErrCheckNotRedeemed, *AlreadyRedeemedError of another, *AlreadyReportedError,
-// and the errors with which Redeem gives no certain answer.
+// Doubt records that nobody knows whether a check that the caller redeemed was carried out. Errors:
+// ErrCheckNotRedeemed, *AlreadyRedeemedError for another redeemer, *AlreadyReportedError, and the
+// errors with which Redeem gives no certain answer.
 func (a *Authorizer) Doubt(
 	ctx context.Context, r Request, check *spend.Check, note string,
 ) (course spend.Course, replayed bool, err error) {
@@ -259,10 +259,9 @@ func doubtOf(course *spend.Course, check *spend.Check) *spend.Outcome {
 // doubtsAtOnce bounds how many redeemed checks are looked at together.
 const doubtsAtOnce = 100
 
-// Doubts records of each check that was redeemed long ago, and of which nothing was
-// reported, that it is in doubt. Any node may call it at any time, and some node must
-// every few seconds. It returns how many are. What cannot be recorded, and what the store
-// lacks, keeps no other check waiting.
+// Doubts records for each check that was redeemed long ago without a report that it is in doubt. Any
+// node may call it at any time, and some node must every few seconds. It returns how many checks are
+// in doubt. A check that cannot be recorded, or that the store lacks, delays no other.
 func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
 	var failed error
 	tried := make(map[spend.ID]bool)
@@ -294,7 +293,7 @@ func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
 	}
 }
 
-// doubt records that a redeemed check is in doubt, unless somebody was first.
+// doubt records that a redeemed check is in doubt, unless another step came first.
 func (a *Authorizer) doubt(ctx context.Context, check *spend.Check) error {
 	_, _, err := a.take(ctx, Request{Started: time.Now()}, check, false, func(course *spend.Course, _ error) (*spend.Outcome, bool, error) {
 		if course.Redeemed == nil || course.Doubt != nil || course.Reports != nil {
@@ -307,13 +306,13 @@ func (a *Authorizer) doubt(ctx context.Context, check *spend.Check) error {
 	return err
 }
 
-// redeemed reports whether the caller is who redeemed: by the API key, or by another of
-// its principal that redeems, which may have replaced it.
+// redeemed reports whether the caller is the redeemer: by the API key, or by another key of its
+// principal that redeems, which may have replaced it.
 func (a Access) redeemed(o *spend.Outcome) bool {
 	return a.key.name == o.KeyID || a.key.scopes.Has(spend.ChecksRedeem) && spend.SameName(a.principal(), o.Reporter())
 }
 
-// redeemTerms returns what the policy that allowed a check says of its redemption.
+// redeemTerms returns the terms of redemption of the policy version that allowed a check.
 func (a *Authorizer) redeemTerms(ctx context.Context, check *spend.Check) (spend.RedeemTerms, error) {
 	version := policyVersion{check.Action.PolicyID, check.Decision.PolicyVersion}
 	if p, _ := a.catalog.cached(version.id); p != nil && p.Version() == version.version {

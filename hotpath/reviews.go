@@ -18,23 +18,24 @@ var ErrOtherDraft = errors.New("the policy's draft is another than that")
 // ErrNotAsked refuses the approval of a draft that needs none.
 var ErrNotAsked = errors.New("the version in force asks nobody before it changes")
 
-// ErrDraftAuthor refuses the approval of a draft by who put it.
+// ErrDraftAuthor refuses the approval of a draft by its author.
 var ErrDraftAuthor = errors.New("who put a draft does not approve it")
 
-// ErrNoGroupOfDraft refuses the approval of a draft by who is in none of the groups that are asked.
+// ErrNoGroupOfDraft refuses the approval of a draft by somebody in none of the groups that are asked.
 var ErrNoGroupOfDraft = errors.New("the key is in none of the groups that are asked about the draft")
 
-// ErrDraftApproved refuses an approval by who approved the draft with another key.
+// ErrDraftApproved refuses an approval by somebody who approved the draft with another key.
 var ErrDraftApproved = errors.New("who has approved a draft is counted once")
 
-// ErrOtherDrop refuses an approval by who approved the draft without some of its drop_budgets.
+// ErrOtherDrop refuses an approval by somebody who approved the draft without some of its
+// drop_budgets.
 var ErrOtherDrop = errors.New("who has approved a draft does not change what may be dropped")
 
-// ErrDraftFull refuses one more approval of a draft that holds as many as it may.
+// ErrDraftFull refuses another approval of a draft that has the maximum number.
 var ErrDraftFull = errors.New("the draft holds as many approvals as it may")
 
-// ChangeNeedsApprovalError refuses a version of a policy that the version in force asks
-// people about (S80): a draft is to be approved and promoted instead.
+// ChangeNeedsApprovalError refuses a version of a policy because the version in force requires
+// approvals (S80): a draft has to be approved and promoted instead.
 type ChangeNeedsApprovalError struct {
 	PolicyID string
 	Review   *audit.Review // nil without a draft
@@ -72,10 +73,11 @@ func (e *ChangeNeedsApprovalError) Error() string {
 	return text
 }
 
-// unlessForced does what the version in force may ask people about as the caller, and as
-// the admin, if it is one, when people are missing. It returns as whom it did that. An admin
-// without an API key does nothing else: ErrUnauthorized where nobody is asked. What was
-// forced is the store's to say, of what it wrote over: that may be another version by then.
+// unlessForced makes a change for which the version in force may require approvals: first as the
+// caller, and if approvals are missing as the admin, if the caller is one. It returns the actor of the
+// change. An admin key without an API key can only override: it gets ErrUnauthorized if no approvals
+// are required. The store records what was overridden, by the version that it replaced, which may be
+// another one by then.
 func (a *Authorizer) unlessForced(
 	ctx context.Context, access Access, by audit.Actor, policyID string, do func(audit.Actor) (forced bool, err error),
 ) (audit.Actor, error) {
@@ -98,7 +100,7 @@ func (a *Authorizer) unlessForced(
 	return by, err
 }
 
-// force does as the admin what people may be asked about.
+// force makes, as the admin, a change that may require approvals.
 func (a *Authorizer) force(policyID string, admin *audit.Actor, do func(audit.Actor) (forced bool, err error)) error {
 	forced, err := do(*admin)
 	if err != nil || !forced {
@@ -109,7 +111,7 @@ func (a *Authorizer) force(policyID string, admin *audit.Actor, do func(audit.Ac
 	return nil
 }
 
-// needsApproval returns what a version of a policy lacks, as it is now.
+// needsApproval returns what a version of a policy lacks at present.
 func (a *Authorizer) needsApproval(ctx context.Context, policyID string, drop []string) error {
 	r, err := a.store.Review(ctx, policyID)
 	switch {
@@ -123,7 +125,7 @@ func (a *Authorizer) needsApproval(ctx context.Context, policyID string, drop []
 	return &ChangeNeedsApprovalError{PolicyID: policyID, Review: r, Missing: r.Missing(drop), Drop: drop}
 }
 
-// Review returns the draft of a policy with who has approved it. Errors as Draft.
+// Review returns the draft of a policy with its approvals. Errors: as for Draft.
 func (a *Authorizer) Review(ctx context.Context, policyID string) (*audit.Review, error) {
 	r, err := a.store.Review(ctx, policyID)
 	if errors.Is(err, audit.ErrNotFound) {
@@ -135,10 +137,11 @@ func (a *Authorizer) Review(ctx context.Context, policyID string) (*audit.Review
 	return r, nil
 }
 
-// ApproveDraft records that the caller approves the draft with that hash beside the version
-// in force (S80), and returns how it stands then. Replayed: it was recorded before.
-// Errors: the errors of Draft, ErrOtherDraft, ErrNotAsked, ErrDraftAuthor, ErrNoGroupOfDraft, ErrDraftApproved,
-// ErrOtherDrop, ErrDraftFull, and spend.Faults of drop_budgets that do not end with the draft.
+// ApproveDraft records that the caller approves the draft with that hash as the successor of the
+// version in force (S80), and returns the draft with its approvals after it. replayed reports that the
+// approval was recorded before. Errors: the errors of Draft, ErrOtherDraft, ErrNotAsked,
+// ErrDraftAuthor, ErrNoGroupOfDraft, ErrDraftApproved, ErrOtherDrop, ErrDraftFull, and spend.Faults
+// for drop_budgets that do not end with the draft.
 func (a *Authorizer) ApproveDraft(
 	ctx context.Context, access Access, d audit.DraftApprovalRequest,
 ) (r *audit.Review, replayed bool, err error) {

@@ -20,8 +20,8 @@ var ErrSessionEnded = errors.New("the session has ended")
 // person's, and not a program's.
 const sessionRPM = 600
 
-// sessionReads bounds how many sessions are looked up at once: anybody can send a cookie,
-// and what a key is looked up with does not wait for them.
+// sessionReads bounds the concurrent look-ups of sessions: anybody can send a cookie, and look-ups of
+// keys must not wait for these.
 const sessionReads = 32
 
 // SessionCaller returns the caller with that session (S78). The store is asked each time,
@@ -43,7 +43,7 @@ func (a *Authorizer) SessionCaller(ctx context.Context, token []byte) (Caller, e
 	return Caller{keyed: true, session: sessionKey(s)}, nil
 }
 
-// sessionKey returns what an API key of the same person would be.
+// sessionKey returns the key record that an API key of the same person would have.
 func sessionKey(s *audit.Session) *key {
 	name := s.ID.Text(spend.PrefixSession)
 	return &key{
@@ -63,7 +63,7 @@ func (a Access) Session() *audit.Session {
 	return a.key.session
 }
 
-// person returns the name and the e-mail of who has signed in; empty of a key.
+// person returns the name and the e-mail of a person who has signed in; empty for a key.
 func (a Access) person() (name, email string) {
 	if s := a.Session(); s != nil {
 		return s.Name, s.Email
@@ -71,8 +71,7 @@ func (a Access) person() (name, email string) {
 	return "", ""
 }
 
-// SignInBegins returns the store's time, by which a sign-in that begins is compared with what
-// comes meanwhile.
+// SignInBegins returns the store's time, with which later events are compared until the sign-in ends.
 func (a *Authorizer) SignInBegins(ctx context.Context) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, keyWithin)
 	defer cancel()
@@ -128,8 +127,8 @@ func (a *Authorizer) SignOut(ctx context.Context, by audit.Actor, c Caller) erro
 	return nil // it had ended meanwhile
 }
 
-// EndSession ends somebody's session, on every node when it returns, and what they have begun
-// to sign in with; audit.ErrNotFound without one.
+// EndSession ends a session, on every node when it returns, and sign-ins of the person that have
+// begun; audit.ErrNotFound without one.
 func (a *Authorizer) EndSession(ctx context.Context, by audit.Actor, id spend.ID) error {
 	return a.endSession(ctx, by, id, a.store.Expel)
 }
@@ -147,7 +146,7 @@ func (a *Authorizer) endSession(ctx context.Context, by audit.Actor, id spend.ID
 	return nil
 }
 
-// EndSessions ends all sessions of a person who may not sign in any more.
+// EndSessions ends all sessions of a person who may no longer sign in.
 func (a *Authorizer) EndSessions(ctx context.Context, by audit.Actor, of *audit.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()

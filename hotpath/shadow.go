@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// defaultShadowTimeout bounds how long a check waits for what its draft counted.
+	// defaultShadowTimeout bounds how long a check waits for its draft's counters.
 	defaultShadowTimeout = 100 * time.Millisecond
 	// shadowPause is how long nothing is asked after that failed, so that a slow store
 	// costs few checks that time.
@@ -50,12 +50,12 @@ func (a *Authorizer) shadow(ctx context.Context, c *checking, live *inForce, che
 	}
 	if c.shadow == nil || c.shadow.Draft != d.generation {
 		j := judged{resolution: c.resolution, out: out, approved: c.approved != nil}
-		var asked *spend.Shadow // what the draft made of the check that asked people
+		var asked *spend.Shadow // the draft's judgement of the check that asked people
 		if j.approved {
 			j.lift, asked = c.approved.Check.Approval.Rules, c.approved.Check.Shadow
 		}
 		if asked != nil && asked.Draft == d.generation && asked.Without == "" && asked.Effect == spend.Allow {
-			c.shadow = &spend.Shadow{Draft: d.generation, Without: spend.LackNeed} // it took what this check takes
+			c.shadow = &spend.Shadow{Draft: d.generation, Without: spend.LackNeed} // it took what this check would take
 		} else {
 			c.shadow = a.shadows.judge(ctx, live, check, j)
 		}
@@ -63,7 +63,7 @@ func (a *Authorizer) shadow(ctx context.Context, c *checking, live *inForce, che
 	check.Shadow = c.shadow
 }
 
-// judged is what the version in force knew of a check.
+// judged is what the version in force knew about a check.
 type judged struct {
 	resolution spend.Resolution
 	out        guard.ClaimResult
@@ -88,8 +88,8 @@ func (s *shadows) judge(ctx context.Context, live *inForce, check *spend.Check, 
 	return shadow
 }
 
-// byRules decides as the draft would: the duplicate guard, the rules, then the budgets.
-// What an approval lifts is lifted where the draft's rule means the same.
+// byRules decides as the draft would: the duplicate guard, the rules, then the budgets. An approval
+// lifts the rules of the draft that mean the same.
 func (s *shadows) byRules(ctx context.Context, live *inForce, check *spend.Check, j judged) (*spend.Shadow, error) {
 	d := live.draft
 	p := d.program

@@ -42,11 +42,10 @@ type Trial struct {
 	Faults   spend.Faults // that were found in all but the rules
 }
 
-// TryRules judges the actions as Simulate does, but by rules that are not stored, as if they
-// were the next version of the policy, which need not exist. They are what who may write
-// policies may try: others are told so, whatever their rules are. The faults of the trial, and
-// faults of the rules, are returned together as spend.Faults. Errors: a ForbiddenError,
-// ErrUnavailable, ErrOverloaded.
+// TryRules judges the actions as Simulate does, but by rules that are not stored, as if they were the
+// next version of the policy, which need not exist. Only callers who may write policies may try rules;
+// others are refused whatever the rules are. The faults of the trial, and faults of the rules, are
+// returned together as spend.Faults. Errors: a ForbiddenError, ErrUnavailable, ErrOverloaded.
 func (a *Authorizer) TryRules(ctx context.Context, r Request, t Trial) (checks []*spend.Check, policyVersion int, err error) {
 	// Whoever may not is refused before their rules cost anything.
 	if err := r.Access.permit(spend.PoliciesWrite); err != nil {
@@ -68,8 +67,8 @@ func (a *Authorizer) TryRules(ctx context.Context, r Request, t Trial) (checks [
 	return checks, program.Version(), err
 }
 
-// tried compiles rules as the next version of a policy. Their budgets go on counting what
-// budgets of the version in force count that mean the same (S37).
+// tried compiles rules as the next version of a policy. Their budgets continue the counters of budgets
+// of the version in force that mean the same (S37).
 func (a *Authorizer) tried(ctx context.Context, t Trial) (*policy.Program, error) {
 	ctx, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -116,7 +115,7 @@ func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Pr
 	if err != nil {
 		return nil, err
 	}
-	if !r.Caller.keyed { // a stranger is told no check that was recorded
+	if !r.Caller.keyed { // a caller without a key learns of no recorded check
 		for fingerprint, earlier := range seen {
 			earlier.CheckID = spend.ID{}
 			seen[fingerprint] = earlier
@@ -125,12 +124,11 @@ func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Pr
 	return a.judgeAll(ctx, &s, seen)
 }
 
-// judgeAll judges the batch in order; each pass leaves its fingerprint to the
-// rest of the batch.
+// judgeAll judges the batch in order; each pass leaves its fingerprint to the rest of the batch.
 func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen map[spend.Hash]guard.Seen) ([]*spend.Check, error) {
 	r, p, now := &s.request, s.program, a.now()
 	var usages map[spend.Counter]spend.Usage
-	if p.HasBudgets() && r.Caller.keyed { // a stranger could find out what was used
+	if p.HasBudgets() && r.Caller.keyed { // a caller without a key could learn the usage
 		var err error
 		if usages, err = a.countersOf(ctx, s, now); err != nil {
 			return nil, err
@@ -167,8 +165,8 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen map[spend
 	return checks, nil
 }
 
-// countersOf reads the counters of the actions' charges as they stand. Those that the
-// caller may not read (S38) are as if nothing was used.
+// countersOf reads the present counters of the actions' charges. Those that the caller may not read
+// (S38) count as unused.
 func (a *Authorizer) countersOf(ctx context.Context, s *simulation, at time.Time) (map[spend.Counter]spend.Usage, error) {
 	access := s.request.Access
 	var charges []spend.Charge
@@ -202,7 +200,7 @@ func (a *Authorizer) countersOf(ctx context.Context, s *simulation, at time.Time
 	return usages, nil
 }
 
-// readableOf returns the counters of which the caller may read what was used; nil is all.
+// readableOf returns the counters whose usage the caller may read; nil is all.
 func (a *Authorizer) readableOf(ctx context.Context, access Access, counters []spend.Counter) ([]spend.ID, error) {
 	own := access.own()
 	if own == "" {

@@ -10,9 +10,9 @@ import (
 	"spendgate/hotpath/webhook"
 )
 
-// CreateWebhook stores a webhook to which events from now on are delivered, and returns
-// its secret, which is told this once (S52). A URL that leads to an address that is not
-// public is spend.Faults.
+// CreateWebhook stores a webhook to which events from now on are delivered, and returns its secret,
+// which is shown only this once (S52). A URL that leads to an address that is not public is
+// spend.Faults.
 func (a *Authorizer) CreateWebhook(ctx context.Context, by audit.Actor, change audit.WebhookChange) (*audit.Webhook, audit.Secret, error) {
 	if err := a.checkHost(ctx, change.URL); err != nil {
 		return nil, "", err
@@ -54,8 +54,7 @@ func (a *Authorizer) RotateWebhook(ctx context.Context, by audit.Actor, id spend
 	return w, secret, err
 }
 
-// DeleteWebhook deletes a webhook and what was to be delivered to it. An unknown one is
-// audit.ErrNotFound.
+// DeleteWebhook deletes a webhook and its undelivered events. An unknown webhook is audit.ErrNotFound.
 func (a *Authorizer) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error {
 	if err := a.store.DeleteWebhook(ctx, by, id); err != nil {
 		return fmt.Errorf("cannot delete webhook %s: %w", id.Text(spend.PrefixWebhook), err)
@@ -64,8 +63,8 @@ func (a *Authorizer) DeleteWebhook(ctx context.Context, by audit.Actor, id spend
 	return nil
 }
 
-// RetryWebhook has what waits to be delivered to a webhook tried again at once, and returns
-// how much waits. An unknown webhook is audit.ErrNotFound.
+// RetryWebhook has all events that wait for a webhook tried again at once, and returns their number.
+// An unknown webhook is audit.ErrNotFound.
 func (a *Authorizer) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error) {
 	return a.store.RetryWebhook(ctx, id)
 }

@@ -4,7 +4,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// counters are what was taken from budgets on one side.
+// counters are the amounts taken from budgets on one side.
 type counters struct {
 	byID  map[spend.ID]*counter
 	count int // of buckets
@@ -14,7 +14,7 @@ type counters struct {
 // may count.
 type counter struct {
 	buckets []bucket // by their start
-	end     int64    // when the newest is of no use any more; 0 of a lifetime
+	end     int64    // when the newest is no longer needed; 0 for a lifetime
 }
 
 type bucket struct {
@@ -22,7 +22,7 @@ type bucket struct {
 	usage spend.Usage
 }
 
-// usage returns what was taken, as the charge sees it.
+// usage returns the amounts taken, as the charge sees them.
 func (c *counters) usage(charge *spend.Charge) (u spend.Usage) {
 	found := c.byID[charge.Counter.ID]
 	if found == nil {
@@ -67,7 +67,7 @@ func (c *counters) take(charge *spend.Charge) {
 	at.buckets[i].usage = at.buckets[i].usage.Plus(charge)
 }
 
-// correct changes what was taken by the charge, in its window if that is still there.
+// correct changes the amounts that the charge took, if its window is still there.
 func (c *counters) correct(charge *spend.Charge, by spend.Correction) {
 	at := c.byID[charge.Counter.ID]
 	if at == nil {
@@ -86,7 +86,7 @@ func (c *counters) correct(charge *spend.Charge, by spend.Correction) {
 	}
 }
 
-// sweep forgets counters whose windows are over.
+// sweep forgets counters whose windows have ended.
 func (c *counters) sweep(now int64) {
 	for id, at := range c.byID {
 		if at.end != 0 && at.end <= now {

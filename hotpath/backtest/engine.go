@@ -13,18 +13,18 @@ import (
 	"spendgate/hotpath/report"
 )
 
-// MaxHeld bounds what a replay remembers, in bytes: four million passes, or fewer beside
-// buckets of budgets, approvals and outcomes to come.
+// MaxHeld is the most memory that a replay uses for its state, in bytes: enough for four million
+// passes, or fewer if there are buckets of budgets, approvals and outcomes to come.
 const MaxHeld = 256 << 20
 
-// What they take, with their share of what finds them, and of what they refer to.
+// The memory that each takes, with its share of the index and of the values that it refers to.
 const (
 	bucketBytes = 160
 	askingBytes = 600
 	reportBytes = 800
 )
 
-// ErrTooLarge ends a replay whose windows hold more than MaxHeld.
+// ErrTooLarge ends a replay whose state is larger than MaxHeld.
 var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hold more than a backtest remembers: take a shorter time, " +
 	"or shorter windows")
 
@@ -38,7 +38,7 @@ const (
 	ApprovalNotNeeded = "approval_not_needed" // the candidate allows the check that asked for the approval it used
 )
 
-// Options is what a replay is made of.
+// Options configure an Engine.
 type Options struct {
 	Candidate *policy.Program
 	From, To  time.Time // both included
@@ -48,23 +48,23 @@ type Options struct {
 	Lengthened bool
 	// Version returns a recorded version of the policy, nil if there is none.
 	Version func(version int) *policy.Program
-	// Flip is told each flip that is kept by name.
+	// Flip is called with each flip that is kept by name.
 	Flip func(report.Flip)
 }
 
 // Record is a recorded check.
 type Record struct {
 	Check *spend.Check
-	// Foreign is one of another policy: it leaves its fingerprint, and only its ID,
+	// Foreign marks a check of another policy: it leaves its fingerprint, and only its ID,
 	// fingerprint, pass, effect and the approval that it used are set.
 	Foreign bool
-	// Reports are its outcomes that may change what it took, by their numbers.
+	// Reports are the check's outcomes that may change what it took, by their numbers.
 	Reports []*spend.Outcome
-	// Asked is what the check asked for whose approval this one uses, if that was
-	// before the first record; nil when it is not at hand.
+	// Asked is the request for the approval that this check uses, if the request was made before the
+	// first record; nil when it is not known.
 	Asked *spend.ApprovalRequest
-	// Approval is what became of what the check itself asked of people; nil when it asked
-	// nobody, or it is not at hand.
+	// Approval is the approval that the check itself asked for; nil when it asked for none, or the
+	// approval is not known.
 	Approval *audit.Approval
 }
 
@@ -87,7 +87,7 @@ type asking struct {
 	allowed bool // by the candidate, which needs no approval
 	charges []spend.Charge
 	until   int64 // when nobody can use it any more
-	ends    int64 // when the candidate's is over, used too late or not at all; 0: history's is what there is
+	ends    int64 // when the candidate's approval ends, because it is used too late or not at all; 0: as in history
 }
 
 // New returns an engine before its first record.
@@ -155,7 +155,7 @@ func (e *Engine) compare(r *Record, own *policy.Program) {
 		return
 	}
 	if asked != nil && asked.ends != 0 && asked.ends <= c.Timestamp().UnixMilli() {
-		asked = nil // of the candidate there was no approval any more
+		asked = nil // the candidate no longer has an approval
 	}
 	j := e.judge(candidate, e.o.Candidate, c, asked)
 	j.Version = e.o.Candidate.Version() // 0 of rules that are no version
@@ -166,8 +166,8 @@ func (e *Engine) compare(r *Record, own *policy.Program) {
 	e.follow(r, own, &j)
 }
 
-// unexplained returns why the version that judged the check does not decide it as it
-// is recorded; empty if it does.
+// unexplained returns why the version that judged the check does not give the recorded decision; empty
+// if it does.
 func (e *Engine) unexplained(c *spend.Check, own *policy.Program, asked *asking) string {
 	now, was := e.judge(recorded, own, c, asked), report.VerdictOf(&c.Decision)
 	now.Version = was.Version
@@ -184,7 +184,8 @@ func (e *Engine) unexplained(c *spend.Check, own *policy.Program, asked *asking)
 	return OtherDecision
 }
 
-// asksFor reports whether people are asked for the same rules, whose escalations their approval lifts.
+// asksFor reports whether both requests are for the same rules, so that an approval of one lifts the
+// escalations of the other.
 func asksFor(now, was *spend.ApprovalRequest) bool {
 	if now == nil || was == nil {
 		return now == was
@@ -196,7 +197,7 @@ func byBudget(r spend.Reason) bool {
 	return r == spend.ReasonBudgetExceeded || r == spend.ReasonCountLimitExceeded
 }
 
-// askedBy returns the check whose approval this one was sent with; nil without one.
+// askedBy returns the check whose approval this check was sent with; nil without one.
 func (e *Engine) askedBy(r *Record) (asked *asking, known bool) {
 	id := r.Check.Action.ApprovalID
 	if id.IsZero() {
@@ -211,8 +212,8 @@ func (e *Engine) askedBy(r *Record) (asked *asking, known bool) {
 	return &asking{rules: [sides][]spend.EscalatedRule{r.Asked.Rules, r.Asked.Rules}}, true
 }
 
-// follow changes the state by a check: the state of history by what is recorded, the state of the
-// candidate by its judgement, or by what is recorded where there is no judgement.
+// follow changes the state by a check: the state of history by the record, the state of the candidate
+// by its judgement, or by the record where there is no judgement.
 func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
 	c := r.Check
 	inPeriod := !c.Timestamp().Before(e.o.From)
@@ -258,8 +259,8 @@ func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
 	e.expect(c, r.Reports, took, takes)
 }
 
-// followAsked is follow of a check that the candidate's agent had no need to make: what
-// became of it became of the check that asked.
+// followAsked is follow for a check that the candidate's agent would not have made: its outcome
+// becomes the outcome of the check that asked.
 func (e *Engine) followAsked(r *Record, own *policy.Program, asked *asking) {
 	c := r.Check
 	if c.Pass.Passed() {
@@ -275,7 +276,7 @@ func (e *Engine) followAsked(r *Record, own *policy.Program, asked *asking) {
 	e.expect(c, r.Reports, took, asked.charges)
 }
 
-// ask remembers what the check asks of people.
+// ask remembers the approval that the check asks for.
 func (e *Engine) ask(r *Record, j *judgement, takes []spend.Charge) {
 	c := r.Check
 	if c.Approval == nil {
@@ -288,7 +289,7 @@ func (e *Engine) ask(r *Record, j *judgement, takes []spend.Charge) {
 		if j.asks != nil {
 			a.rules[candidate] = j.asks.Rules
 			if shorter := j.asks.Expires < c.Approval.Expires || j.asks.UseWithin < c.Approval.UseWithin; shorter && !e.o.Recorded {
-				a.ends = r.expires(j.asks) // else who used it in history was in time, whatever clocks say
+				a.ends = r.expires(j.asks) // else history's use was in time, whatever clocks say
 			}
 		}
 	}
@@ -300,7 +301,7 @@ func (e *Engine) leave(c *spend.Check, by [sides]held) {
 	e.passes.add(c, by)
 }
 
-// claimed is when a check claimed its fingerprint: of one that did not, when it was made.
+// claimed returns when a check claimed its fingerprint, or when it was made if it claimed none.
 func claimed(c *spend.Check) int64 {
 	if c.Pass.Passed() {
 		return c.Pass.ClaimedMS
@@ -308,8 +309,8 @@ func claimed(c *spend.Check) int64 {
 	return c.Timestamp().UnixMilli()
 }
 
-// bound forgets what is over now and then, and fails when so much is left that it would
-// do little else.
+// bound sweeps ended state from time to time, and fails when so much remains that sweeping would take
+// most of the time.
 func (e *Engine) bound(c *spend.Check) error {
 	n := e.held()
 	if n < e.swept/4*5+1<<16 && n <= MaxHeld {
@@ -336,8 +337,8 @@ func (e *Engine) held() int {
 		len(e.asked)*askingBytes + len(e.reports)*reportBytes
 }
 
-// order is where the ID of a check or an outcome stands in time, to a quarter of a
-// microsecond: identifiers of outcomes are of another version.
+// order returns the place of a check's or an outcome's ID in time, to a quarter of a microsecond:
+// identifiers of outcomes are of another UUID version.
 func order(id spend.ID) uint64 {
 	at := binary.BigEndian.Uint64(id[:8])
 	return at>>16<<12 | at&0xfff

@@ -7,11 +7,11 @@ import (
 	"spendgate/hotpath/report"
 )
 
-// judge decides a check as a node does, by the state of one side: the duplicate guard,
-// the rules, then the budgets. asked is the check whose approval it uses, nil of none.
+// judge decides a check as a node does, by the state of one side: the duplicate guard, the rules, then
+// the budgets. asked is the check whose approval it uses, or nil.
 func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, asked *asking) (j judgement) {
 	upTo := spend.Block
-	var lift []spend.EscalatedRule // whose escalations people approved
+	var lift []spend.EscalatedRule // the escalations that people approved
 	if asked != nil {
 		lift = asked.rules[side]
 	}
@@ -41,9 +41,9 @@ func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, asked *askin
 	}
 }
 
-// expires is when what a side asked of people expires, on the terms of that side: people
-// decided when they did, which may be too late for it, and where history did not ask them
-// nobody does. 0 is never, as of what was denied or used.
+// expires returns when an approval that a side asked for expires, on the terms of that side. People
+// decided when they did, which may be too late for this side; where history asked nobody, nobody
+// decides. 0 means never, also for an approval that was denied or used.
 func (r *Record) expires(terms *spend.ApprovalRequest) int64 {
 	a := r.Approval
 	switch {
@@ -102,19 +102,19 @@ func (e *Engine) byRules(
 	return p.Exceeded(found, r, j.charges, exceeded), exceeded
 }
 
-// charges are what a check takes from the budgets of a version if it is allowed.
+// charges returns what a check takes from the budgets of a version if it is allowed.
 func (*Engine) charges(p *policy.Program, c *spend.Check) []spend.Charge {
 	return p.Charges(nil, &c.Action, resolutionOf(c), c.PrincipalName(), c.ID.Time())
 }
 
-// resolutionOf returns the type of a check's action. What it was inferred from makes a
-// decision less sure, not another.
+// resolutionOf returns the type of a check's action. Whether the type was inferred changes the
+// confidence of a decision, not the decision.
 func resolutionOf(c *spend.Check) spend.Resolution {
 	return spend.Resolution{Type: c.ActionType, Confidence: spend.High}
 }
 
-// counting leaves out the charges of budgets that go on counting what they counted
-// before From, of checks that versions before those judged.
+// counting leaves out charges of budgets that continue an earlier version's counters from before From,
+// for checks that earlier versions judged.
 func (*Engine) counting(c *spend.Check, charges []spend.Charge) []spend.Charge {
 	for i := range charges {
 		if charges[i].Since <= c.Decision.PolicyVersion {

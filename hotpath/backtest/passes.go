@@ -10,19 +10,19 @@ import (
 
 // The two states that are replayed.
 const (
-	recorded  = iota // what history had
-	candidate        // what the candidate would have had
+	recorded  = iota // the state that history had
+	candidate        // the state that the candidate would have had
 	sides
 )
 
-// fingerprint is the beginning of a spend.Hash: enough to tell actions apart.
+// fingerprint is the beginning of a spend.Hash: enough to distinguish actions.
 type fingerprint [16]byte
 
 // held is a pass as one side has it, in Unix milliseconds.
 type held struct {
 	until   int64 // 0: the check left none here
 	effect  spend.Effect
-	expires int64 // when what it asks of people expires, and it holds nothing any more (S60); 0: never
+	expires int64 // when the approval that it asks for expires, and the fingerprint becomes free (S60); 0: never
 }
 
 // pass is a fingerprint that a check left on at least one side. There may be millions, so
@@ -33,7 +33,7 @@ type pass struct {
 	fingerprint fingerprint
 	until       [sides]uint32
 	expires     [sides]uint32
-	older       uint32 // its place; 0: none
+	older       uint32 // index of the older one; 0: none
 	effect      [sides]spend.Effect
 }
 
@@ -43,8 +43,7 @@ const released = spend.Effect(1 << 7)
 // passBytes is a pass, and its share of the heads.
 const passBytes = 56 + 8
 
-// passes are the fingerprints in force: lists of those whose hashes are alike, the latest
-// first.
+// passes are the fingerprints in force: lists of passes whose hashes are alike, the latest first.
 type passes struct {
 	heads  []uint32 // places
 	slabs  [][]pass // a place is one of a slab, counted from 1
@@ -64,8 +63,8 @@ func (p *passes) head(f *fingerprint) *uint32 {
 	return &p.heads[binary.LittleEndian.Uint64(f[:])&uint64(len(p.heads)-1)]
 }
 
-// after is a time as a pass has it: later than claimed. What lasts longer than it can be
-// said ends after any window.
+// after encodes a time as a pass stores it: later than claimed. A time beyond the range of the
+// encoding ends after any window.
 func after(claimed, at int64) uint32 {
 	if at == 0 {
 		return 0
@@ -138,7 +137,7 @@ func (p *passes) grow() {
 	}
 }
 
-// prune forgets what is over from a link on.
+// prune forgets ended passes from a link on.
 func (p *passes) prune(link *uint32, now int64) {
 	for *link != 0 {
 		place := *link

@@ -11,8 +11,8 @@ import (
 // skew is more than the clocks of nodes differ, and a check takes.
 const skew = 10 * time.Second
 
-// WarmUp returns from when the checks before a time are needed to judge by a version from
-// then on: its duplicate window, and what its budgets count.
+// WarmUp returns the time from which checks are needed to judge by a version from the given time on:
+// as far back as its duplicate window and its budgets reach.
 func WarmUp(p *policy.Program, from time.Time) time.Time {
 	start := from.Add(-p.Window())
 	for _, b := range p.Budgets() {
@@ -28,9 +28,9 @@ func WarmUp(p *policy.Program, from time.Time) time.Time {
 	return start.Add(-skew)
 }
 
-// CountSince has the budgets of a candidate go on counting what the budgets of the version in
-// force counted that mean the same (S37), and all others count since the policy was
-// made: they are warmed up by what they would have counted.
+// CountSince lets the budgets of a candidate continue the counters of those budgets of the version in
+// force that mean the same (S37). All others count since the policy was made: they are warmed up by
+// the checks that they would have counted.
 func CountSince(p *policy.Program, inForce map[string]spend.BudgetSince, created time.Time) {
 	p.CountSince(audit.CountSince(p.BudgetIdentities(), inForce, 0, created))
 }

@@ -37,8 +37,8 @@ func (r *reports) Pop() any {
 	return one
 }
 
-// reportUntil applies the reports before a time: what they give back, and whether they
-// free the fingerprint of the check, or of the one that asked for the approval it used.
+// reportUntil applies the reports before a time: the amounts that they give back, and whether they
+// free the fingerprint of the check, or of the check that asked for the approval it used.
 func (e *Engine) reportUntil(at uint64) {
 	for len(e.reports) > 0 && e.reports[0].at < at {
 		ev := heap.Pop(&e.reports).(*reporting)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// MaxApprovalWait is how long the service holds the answer to Approval, at most.
+// MaxApprovalWait is the longest time that the service holds the answer to Approval.
 const MaxApprovalWait = 30 * time.Second
 
-// ApprovalStatus is what became of an approval. Only pending ones can still be
-// approved; of an approved one nothing is allowed until a Check with its ID is.
+// ApprovalStatus is the status of an approval. Only pending approvals can still be approved; an
+// approved one allows nothing until a Check with its ID is allowed.
 type ApprovalStatus string
 
 // The statuses.
@@ -30,20 +30,20 @@ type Approval struct {
 	ApprovalID string         `json:"approval_id"`
 	Status     ApprovalStatus `json:"status"`
 	CheckID    string         `json:"check_id"`
-	Principal  string         `json:"principal"` // who stands behind the key that asked
-	// Action is what it is for. What agents wrote is only text. The hash covers
+	Principal  string         `json:"principal"` // of the API key that asked
+	// Action is the action to be approved. Text written by agents is only text. The hash covers
 	// neither ReasonText nor IdempotencyKey.
 	Action        RecordedAction `json:"action"`
 	ActionHash    string         `json:"action_hash"`
 	RuleIDs       []string       `json:"rule_ids"` // that escalated it
 	PolicyID      string         `json:"policy_id"`
 	PolicyVersion int            `json:"policy_version"`
-	Required      int            `json:"required"` // people who have to approve
-	// From are the groups whose people have to approve, and Missing how many are missing
-	// in all; nil and zero when anybody may.
+	Required      int            `json:"required"` // the number of people who have to approve
+	// From are the groups whose members have to approve, and Missing how many approvals are missing in
+	// all; nil and zero when anybody may approve.
 	From          []ApprovalGroup    `json:"from,omitempty"`
 	Missing       int                `json:"missing,omitempty"`
-	ExcludeAuthor bool               `json:"exclude_author,omitempty"` // who wrote the version does not decide
+	ExcludeAuthor bool               `json:"exclude_author,omitempty"` // the author of the version does not decide
 	Decisions     []ApprovalDecision `json:"decisions"`
 	CreatedAt     Timestamp          `json:"created_at"`
 	ExpiresAt     Timestamp          `json:"expires_at"`
@@ -62,35 +62,35 @@ type Approval struct {
 type ApprovalGroup struct {
 	Group    string `json:"group"`
 	Required int    `json:"required"`
-	// Missing is how many more would count. Of several groups they may be more than the
-	// approval lacks in all: somebody counts for either.
+	// Missing is how many more approvals would count. With several groups the sum may exceed what the
+	// approval lacks in all, since one person can count for either group.
 	Missing int `json:"missing"`
 }
 
 // ApprovalDecision is one person's decision.
 type ApprovalDecision struct {
 	Principal string    `json:"principal"`
-	Name      string    `json:"name,omitempty"` // of who had signed in (S78), as of then
+	Name      string    `json:"name,omitempty"` // of a person who had signed in (S78), as recorded then
 	Email     string    `json:"email,omitempty"`
 	KeyID     string    `json:"key_id"`   // or the session_id
 	Decision  string    `json:"decision"` // approve or deny
 	Note      string    `json:"note,omitempty"`
 	At        Timestamp `json:"at"`
-	Groups    []string  `json:"groups,omitempty"` // of the key, as of then
+	Groups    []string  `json:"groups,omitempty"` // the key's groups, as recorded then
 }
 
-// BudgetRemaining is what a budget has left for an action. nil is no limit.
+// BudgetRemaining is what a budget has left for an action. A nil field means no limit.
 type BudgetRemaining struct {
 	RuleID         string  `json:"rule_id"`
 	Remaining      *Number `json:"remaining,omitempty"`
 	RemainingCount *Number `json:"remaining_count,omitempty"`
-	// What is left once the approvals that are approved and unused were used.
+	// The amount left once all approved and unused approvals were used.
 	AfterApproved      *Number `json:"remaining_after_approved,omitempty"`
 	AfterApprovedCount *Number `json:"remaining_count_after_approved,omitempty"`
 }
 
-// Number is a number as it came. It is shown to people and not counted with, so any is
-// read: one that is odd keeps nobody from a decision.
+// Number is a number as received. It is shown to people and not used in arithmetic, so any number is
+// accepted: an odd one must not prevent a decision.
 type Number string
 
 // UnmarshalJSON keeps the text.
@@ -99,7 +99,7 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes it as it came.
+// MarshalJSON writes the number as received.
 func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
 // ApprovalQuery selects approvals; empty fields select all.
@@ -125,9 +125,9 @@ func (c *Client) Approval(ctx context.Context, approvalID string, wait time.Dura
 	return fetch[Approval](ctx, c, r)
 }
 
-// WaitForApproval asks until the approval is not pending any more, and then returns
-// it: that it is approved is to be looked at. When the context ends before, it
-// returns the approval as it was last read, nil if it was not, and an error.
+// WaitForApproval asks until the approval is no longer pending, and then returns it; the caller has to
+// look whether it is approved. When the context ends first, it returns the approval as last read, nil
+// if it was never read, and an error.
 func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Approval, error) {
 	const (
 		toAnswer = 2 * time.Second // left of the context's time when an answer is held
@@ -193,8 +193,7 @@ func (c *Client) Approve(ctx context.Context, approvalID, actionHash, note strin
 	return c.decide(ctx, approvalID, "/approve", actionHash, note)
 }
 
-// Deny denies it, also when it was approved and is not used yet. Errors are those
-// of Approve.
+// Deny denies the approval, also if it was approved and is not used yet. Errors are as for Approve.
 func (c *Client) Deny(ctx context.Context, approvalID, actionHash, note string) (*Approval, error) {
 	return c.decide(ctx, approvalID, "/deny", actionHash, note)
 }

@@ -16,8 +16,8 @@ type NewBacktest struct {
 	Version  int             `json:"version,omitzero"`
 	From     string          `json:"from"` // a time or a UTC date, included
 	To       string          `json:"to"`   // likewise
-	// State is whose decisions fill windows and budgets: "counterfactual", the
-	// candidate's, unless it is "recorded".
+	// State selects whose decisions fill windows and budgets: "counterfactual" (the default), the
+	// candidate's, or "recorded".
 	State string `json:"state,omitempty"`
 }
 
@@ -52,7 +52,7 @@ func (b *Backtest) accept(from reply) error {
 	return nil
 }
 
-// BacktestReport is what a backtest says.
+// BacktestReport is the report of a backtest.
 type BacktestReport struct {
 	Coverage struct {
 		Checks   int64 `json:"checks"`
@@ -87,7 +87,7 @@ type BacktestReport struct {
 	} `json:"budgets"`
 }
 
-// BacktestCell counts checks, and what they were of, by currency.
+// BacktestCell counts checks, and sums their amounts by currency.
 type BacktestCell struct {
 	Checks  int64            `json:"checks"`
 	Amounts map[string]Total `json:"amounts"`
@@ -99,7 +99,7 @@ type BacktestEffects struct {
 	Escalate int64 `json:"escalate"`
 }
 
-// BacktestPeak is the highest usage of a budget, and whose it was.
+// BacktestPeak is the highest usage of a budget, and the counter that had it.
 type BacktestPeak struct {
 	Value Total             `json:"value"`
 	Per   map[string]string `json:"per"`
@@ -114,7 +114,7 @@ type Flip struct {
 	Action    *FlipAction `json:"action,omitempty"` // nil without checks:read
 }
 
-// FlipAction is what a flip shows of the action.
+// FlipAction is the part of the action that a flip shows.
 type FlipAction struct {
 	AgentID      string     `json:"agent_id"`
 	ActionType   ActionType `json:"action_type"`
@@ -131,7 +131,7 @@ type Verdict struct {
 	PolicyVersion int      `json:"policy_version,omitempty"` // 0 of a candidate with rules
 }
 
-// CreateBacktest has recorded checks replayed. It is not repeated when it may have been
+// CreateBacktest starts a backtest. The request is not repeated when the backtest may have been
 // stored.
 func (c *Client) CreateBacktest(ctx context.Context, b NewBacktest) (*Backtest, error) {
 	return fetch[Backtest](ctx, c, request{method: http.MethodPost, path: "/v1/backtests", content: b, status: http.StatusAccepted})
@@ -144,7 +144,7 @@ func (c *Client) Backtest(ctx context.Context, id string) (*Backtest, error) {
 	return fetch[Backtest](ctx, c, get(backtestPath(id), nil))
 }
 
-// AwaitBacktest reads a backtest until it has ended, and tells each reading if asked to.
+// AwaitBacktest reads a backtest until it has ended, and calls each, unless nil, with every reading.
 func (c *Client) AwaitBacktest(ctx context.Context, id string, each func(*Backtest)) (*Backtest, error) {
 	for {
 		b, err := c.Backtest(ctx, id)

@@ -14,8 +14,8 @@ type Total = spend.Total
 type Budget struct {
 	PolicyID string `json:"policy_id"`
 	RuleID   string `json:"rule_id"`
-	// Per is what the counter counts by: agent_id and so on, empty for a counter of
-	// the whole policy.
+	// Per has the values that the counter counts for: agent_id and so on, empty for a counter of the
+	// whole policy.
 	Per       map[string]string `json:"per"`
 	Currency  string            `json:"currency,omitempty"`
 	Limit     *Amount           `json:"limit,omitempty"` // nil: no limit on amounts
@@ -40,7 +40,7 @@ type Budget struct {
 type BudgetQuery struct {
 	PolicyID     string // required
 	RuleID       string
-	AgentID      string // also shows what this agent may use and has not
+	AgentID      string // also lists counters of this agent that were not used yet
 	Counterparty string
 	At           string // an RFC 3339 time that the windows held; now if empty
 	Limit        int    // a page's, 1 to 100; 0 is the service's default of 20

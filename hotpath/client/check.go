@@ -31,15 +31,16 @@ type Action struct {
 	// ApprovalID has the check use an approval of this action (S47): another check than
 	// the one that was escalated, also under the same idempotency key (S18).
 	ApprovalID string `json:"approval_id,omitempty"`
-	// Nonce is a secret of 16 to 128 visible ASCII characters by which the service knows an attempt of
-	// this request again (S83). Who keeps one before the first attempt, and gives it again after a
-	// crash, is told by First that its own request made the check. Check makes one when it is empty.
+	// Nonce is a secret of 16 to 128 visible ASCII characters by which the service recognizes repeated
+	// attempts of this request (S83). A caller that stores a nonce before the first attempt, and sends
+	// it again after a crash, learns from First whether its own request made the check. Check
+	// generates a nonce when it is empty.
 	Nonce string `json:"-"`
 	// Metadata is context for rules. json.Number and strings keep decimals exact.
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-// Result is the answer to an action. What the service says with null is empty.
+// Result is the answer to an action. Fields that the service sends as null are empty.
 type Result struct {
 	CheckID                 string    `json:"check_id"`
 	Decision                Decision  `json:"decision"`
@@ -52,25 +53,25 @@ type Result struct {
 	NextStep                string    `json:"next_step,omitempty"`
 	LatencyMS               int64     `json:"latency_ms"`
 	Timestamp               Timestamp `json:"timestamp"`
-	// ApprovalID names what an escalation asks of people, for WaitForApproval.
+	// ApprovalID names the approval that an escalation asks for; pass it to WaitForApproval.
 	ApprovalID string `json:"approval_id,omitempty"`
 
 	// Replayed reports that the service repeated an earlier answer, because the
 	// idempotency key was known: without an Outcome the action may have been carried
 	// out all the same.
 	Replayed bool `json:"-"`
-	// First reports that the request made the check: its answer was not given before, or is Replayed
-	// to the same Nonce. Whoever else asks under the idempotency key is told otherwise. It is false of
-	// what was read again later, and of each replay by a service that knows no nonces.
+	// First reports that the request made the check: its answer was not given before, or it is
+	// Replayed to the same Nonce. It is false for any other request under the idempotency key, for a
+	// check that was read later, and for each replay by a service that does not know nonces.
 	First bool `json:"-"`
-	// RedeemRequired reports that the check is to be redeemed before the action is carried out,
-	// by whoever moves the money: else it is not taken as executed.
+	// RedeemRequired reports that the check must be redeemed before the action is carried out, by
+	// whoever moves the money: else the action does not count as executed.
 	RedeemRequired bool `json:"-"`
-	// Outcome is what was reported of the check since; zero when nothing was. NextStep
-	// goes by it; the next_step in Body does not.
+	// Outcome is what was reported about the check since; zero when nothing was. NextStep considers
+	// it; the next_step in Body does not.
 	Outcome CheckOutcome `json:"-"`
-	// Redemption is whether somebody redeemed the check to carry the action out; zero
-	// when nobody did. NextStep goes by it before there is an Outcome.
+	// Redemption says whether somebody redeemed the check to carry the action out; zero when nobody
+	// did. NextStep considers it until there is an Outcome.
 	Redemption CheckRedemption `json:"-"`
 	// The Body of a replay equals the first one byte for byte.
 	Raw
@@ -78,11 +79,11 @@ type Result struct {
 	checked bool // is the answer of Check
 }
 
-// Allowed reports whether the action may be carried out, once: the service
-// answered a Check of it with 200 and allow, nobody redeemed it and no outcome was
-// reported. It is false of nil, of a simulated result and of one that was read again later. Of a
-// result that is Replayed it is true also if the action was carried out and
-// nobody reported it: give CheckID to the payment system as its idempotency key.
+// Allowed reports whether the action may be carried out, once: the service answered a Check with 200
+// and allow, nobody redeemed the check and no outcome was reported. It is false for nil, for a
+// simulated result and for one that was read later. For a Replayed result it is true also if the
+// action was carried out and nobody reported it: give CheckID to the payment system as its idempotency
+// key.
 func (r *Result) Allowed() bool {
 	return r != nil && r.checked && r.Decision == Allow && !r.Outcome.Reported() && !r.Redemption.Redeemed()
 }
@@ -92,7 +93,7 @@ func (r *Result) Allowed() bool {
 // refused the request, and then decided and recorded nothing; *UndecidedError
 // when it did not answer or may have decided. On every error the result is nil.
 func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
-	if spend.Blank(a.IdempotencyKey) { // the service, too, sees none (S4)
+	if spend.Blank(a.IdempotencyKey) { // the service treats a blank key as none, too (S4)
 		a.IdempotencyKey = NewIdempotencyKey()
 	}
 	body, err := encode(a)
@@ -117,8 +118,8 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 // NewIdempotencyKey returns a key of 130 random bits.
 func NewIdempotencyKey() string { return "go-" + rand.Text() }
 
-// GetCheck reads the answer of an earlier check, and what was reported of it. It
-// is a record, no permission.
+// GetCheck reads the answer of an earlier check, and its outcome. The result is a record, not a
+// permission.
 func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) {
 	r, err := fetch[Result](ctx, c, get(checkPath(checkID), nil))
 	if err == nil && r.CheckID != checkID {

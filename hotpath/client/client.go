@@ -23,10 +23,10 @@ type Options struct {
 	APIKey   string // for all but Simulate, which is in demo mode without it, and Health
 	AdminKey string // for the API keys
 
-	Session string // of who has signed in (S78), for what takes an API key; that goes before it
+	Session string // of a person who has signed in (S78), used in place of an API key; an API key has precedence
 	Origin  string // of the console, which writes with a session name
 
-	Attempts       int           // at most, of one request; 1 repeats nothing
+	Attempts       int           // the maximum for one request; 1 repeats nothing
 	AttemptTimeout time.Duration // of each
 	MaxWait        time.Duration // a longer Retry-After is the caller's to wait for
 

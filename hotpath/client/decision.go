@@ -7,8 +7,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Decision is the service's decision on an action. The zero value means that
-// there is none, which permits nothing.
+// Decision is the service's decision on an action. The zero value means that there is no decision,
+// which permits nothing.
 type Decision uint8
 
 // The decisions.
@@ -19,7 +19,7 @@ const (
 	Allow              // proceed
 )
 
-// String returns the decision as the service spells it; of Undecided it is empty.
+// String returns the decision as the service spells it, or "" for Undecided.
 func (d Decision) String() string {
 	switch d {
 	case Block:
@@ -52,8 +52,8 @@ func (d *Decision) UnmarshalText(text []byte) error {
 // Amount is an exact, non-negative decimal (S7): money is never binary float.
 type Amount = spend.Amount
 
-// ParseAmount reads a decimal: "42.50". It fails on what is negative or has
-// more than 18 integer, 9 fraction or 19 digits in all.
+// ParseAmount reads a decimal such as "42.50". It fails if the number is negative or has more than 18
+// integer, 9 fraction or 19 digits in all.
 func ParseAmount(s string) (Amount, error) {
 	a, err := spend.ParseAmount(s)
 	if err != nil {
@@ -62,7 +62,7 @@ func ParseAmount(s string) (Amount, error) {
 	return a, nil
 }
 
-// ActionType is what an agent means to do.
+// ActionType is the kind of action that an agent plans.
 type ActionType string
 
 // The action types.

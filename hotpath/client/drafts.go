@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Draft is what a policy may become: it judges the policy's checks beside the version
-// in force (S54).
+// Draft is a possible next version of a policy: it judges the policy's checks beside the version in
+// force (S54).
 type Draft struct {
 	PolicyID    string          `json:"policy_id"`
 	DraftHash   string          `json:"draft_hash"` // no two drafts have one
@@ -21,7 +21,7 @@ type Draft struct {
 	CreatedAt   Timestamp       `json:"created_at"`
 	Author      *PolicyAuthor   `json:"author,omitempty"`
 	Note        string          `json:"note,omitempty"`
-	Changes     *Changes        `json:"changes,omitempty"` // what it will ask as a version
+	Changes     *Changes        `json:"changes,omitempty"` // the approvals that it will require as a version
 
 	// These are there where the version in force asks people about the draft (S80), but in the answer to a PUT.
 	PolicyVersion int             `json:"policy_version,omitempty"` // in force
@@ -44,7 +44,7 @@ func (d *Draft) accept(from reply) error {
 // DraftApproval is that a person approves a draft.
 type DraftApproval struct {
 	Principal     string    `json:"principal"`
-	Name          string    `json:"name,omitempty"` // of who had signed in (S78), as of then
+	Name          string    `json:"name,omitempty"` // of a person who had signed in (S78), as recorded then
 	Email         string    `json:"email,omitempty"`
 	KeyID         string    `json:"key_id"` // or the session_id
 	Note          string    `json:"note,omitempty"`
@@ -55,7 +55,7 @@ type DraftApproval struct {
 	DropBudgets   []string  `json:"drop_budgets,omitempty"`
 }
 
-// DraftReport is what a draft makes of the checks since it was put.
+// DraftReport compares a draft's decisions with those made, for the checks since it was put.
 type DraftReport struct {
 	PolicyID  string          `json:"policy_id"`
 	DraftHash string          `json:"draft_hash"`
@@ -79,7 +79,7 @@ func (r *DraftReport) accept(from reply) error {
 type Promotion struct {
 	DraftHash   string   `json:"draft_hash,omitempty"` // of the draft as it was read; any, if empty
 	Note        string   `json:"note,omitempty"`
-	DropBudgets []string `json:"drop_budgets,omitempty"` // as of NewPolicy
+	DropBudgets []string `json:"drop_budgets,omitempty"` // as in NewPolicy
 }
 
 func draftPath(policyID string) string { return "/v1/policies/" + url.PathEscape(policyID) + "/draft" }
@@ -95,12 +95,13 @@ func (c *Client) Draft(ctx context.Context, policyID string) (*Draft, error) {
 	return fetch[Draft](ctx, c, get(draftPath(policyID), nil))
 }
 
-// DraftReport reads what the draft of a policy makes of the checks since it was put.
+// DraftReport reads the report of a policy's draft about the checks since it was put.
 func (c *Client) DraftReport(ctx context.Context, policyID string) (*DraftReport, error) {
 	return fetch[DraftReport](ctx, c, get(draftPath(policyID)+"/report", nil))
 }
 
-// DeleteDraft ends the draft of a policy. It is not repeated when it may have been done.
+// DeleteDraft deletes the draft of a policy. The request is not repeated when it may have been carried
+// out.
 func (c *Client) DeleteDraft(ctx context.Context, policyID string) error {
 	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: draftPath(policyID), status: http.StatusNoContent})
 	return err
@@ -119,9 +120,9 @@ func (c *Client) ApproveDraft(ctx context.Context, policyID string, d DraftDecis
 	return fetch[Draft](ctx, c, request{method: http.MethodPost, path: draftPath(policyID) + "/approve", content: d, repeatable: true})
 }
 
-// PromoteDraft makes the draft of a policy its next version if that version is in force;
-// else the error has CodeVersionMismatch. It is not repeated when it may have been done: on
-// an error that is no *Error with a 4xx status, look with Policy.
+// PromoteDraft makes the draft of a policy its next version if the given version is in force; else the
+// error has CodeVersionMismatch. The request is not repeated when it may have been carried out: on an
+// error other than an *Error with a 4xx status, look with Policy.
 func (c *Client) PromoteDraft(ctx context.Context, policyID string, version int, p Promotion) (*Policy, error) {
 	return fetch[Policy](ctx, c, request{
 		method: http.MethodPost, path: draftPath(policyID) + "/promote", content: p, status: http.StatusCreated, ifMatch: strconv.Itoa(version),

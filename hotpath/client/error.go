@@ -31,11 +31,11 @@ const (
 
 	CodeApprovalNotFound    = "approval_not_found"
 	CodeApprovalNotApproved = "approval_not_approved"    // pending or denied
-	CodeApprovalNotPending  = "approval_not_pending"     // takes no decision any more
-	CodeApprovalOwnRequest  = "approval_own_request"     // who asked does not decide
-	CodeApprovalDecided     = "approval_already_decided" // by another key of who approved
+	CodeApprovalNotPending  = "approval_not_pending"     // can no longer be decided
+	CodeApprovalOwnRequest  = "approval_own_request"     // the key that asked does not decide
+	CodeApprovalDecided     = "approval_already_decided" // by another key of somebody who approved
 	CodeNotAnApprover       = "not_an_approver"          // in none of its groups, or the excluded author
-	CodeApprovalMismatch    = "approval_mismatch"        // is of another action
+	CodeApprovalMismatch    = "approval_mismatch"        // it is for another action
 	CodeApprovalExpired     = "approval_expired"
 	CodeApprovalUsed        = "approval_already_used"
 
@@ -52,18 +52,18 @@ const (
 	CodeInternal = "internal_error"
 )
 
-// Error is an answer that is no success. Code is empty when it was not the
-// service that answered, but something in front of it or at a wrong address.
+// Error is an unsuccessful answer. Code is empty when the answer was not the service's, but of a proxy
+// or of another server at a wrong address.
 type Error struct {
 	Status     int    // of HTTP
 	Code       string // CodeRateLimited and so on
-	Message    string // for people; of a validation error it names every faulty field
+	Message    string // for people; for a validation error it names every faulty field
 	RequestID  string // names the request in the service's log
 	RetryAfter time.Duration
 	NextAfter  int64 // with CodeEventsRemoved, where a reader of events goes on
 }
 
-// Error holds no key: neither what was sent nor where to is repeated.
+// Error contains no key: neither the request nor its address is repeated.
 func (e *Error) Error() string {
 	if e.Code == "" {
 		return fmt.Sprintf("%d %s: the answer is not spendgate's; is the address right?", e.Status, http.StatusText(e.Status))
@@ -75,8 +75,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// definite reports whether the service itself refused what was asked, so that
-// it certainly was not done.
+// definite reports whether the service itself refused the request, so that it certainly was not
+// carried out.
 func (e *Error) definite() bool { return e.Status/100 == 4 && e.Code != "" }
 
 // temporary reports whether the same request may succeed later.
@@ -84,9 +84,9 @@ func (e *Error) temporary() bool {
 	return e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
 }
 
-// UndecidedError is a Check of which it is not known whether the service
-// decided it. Nothing is allowed. The same action with this idempotency key
-// asks again: a decision that was made is then given, else one is made.
+// UndecidedError is a Check of which it is unknown whether the service decided it. Nothing is allowed.
+// Check the same action again with this idempotency key: if a decision was made, it is returned, else
+// one is made.
 type UndecidedError struct {
 	IdempotencyKey string
 	Err            error // an *Error is found in it with errors.As
@@ -116,7 +116,7 @@ func refusal(response *http.Response, body []byte) *Error {
 	return e
 }
 
-// retryAfter reads Retry-After in seconds; 0 when there is none.
+// retryAfter reads Retry-After in seconds; 0 if the header is missing.
 func retryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {

@@ -13,7 +13,7 @@ type Event struct {
 	Type      string          `json:"type"` // such as violation.recorded
 	Timestamp Timestamp       `json:"timestamp"`
 	Sequence  int64           `json:"sequence"`
-	Data      json.RawMessage `json:"data"` // an object; what it has depends on the type
+	Data      json.RawMessage `json:"data"` // an object, whose members depend on the type
 
 	Raw
 }
@@ -24,8 +24,8 @@ type EventQuery struct {
 	Type  string // such as violation.recorded
 	From  string // an RFC 3339 time or a date, inclusive: where the feed begins if After is 0
 	Limit int    // a page's, 1 to 100; 0 is the service's default of 20
-	// Wait has the service hold an empty page until there is an event for it, in whole
-	// seconds and at most 30.
+	// Wait lets the service hold an empty page until there is an event for it, in whole seconds and at
+	// most 30.
 	Wait time.Duration
 }
 
@@ -33,8 +33,8 @@ type EventQuery struct {
 // more.
 type EventPage struct {
 	Data []Event `json:"data"`
-	// NextAfter is what to ask after next, also when there are no more yet. A reader
-	// that stores it with what it made of the events misses none and sees none twice.
+	// NextAfter is the After of the next request, also when there are no more events yet. A reader
+	// that stores it together with the effects of the events misses none and sees none twice.
 	NextAfter int64 `json:"next_after"`
 	HasMore   bool  `json:"has_more"`
 

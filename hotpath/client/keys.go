@@ -9,9 +9,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Grants are what an API key may do, and who stands behind it (S29 to S32). What
-// is nil or empty is not said: a key of which neither role nor scopes are said
-// may do all that role full may.
+// Grants are what an API key may do, and whom it belongs to (S29 to S32). A nil or empty field is not
+// sent: a key without role and scopes may do all that role full may.
 type Grants struct {
 	Role      string     `json:"role,omitzero"`       // agent, author, approver, executor, gateway, auditor or full
 	Scopes    []string   `json:"scopes,omitzero"`     // instead of a role: checks:write and so on
@@ -19,7 +18,7 @@ type Grants struct {
 	AgentIDs  []string   `json:"agent_ids,omitzero"`  // likewise
 	Principal string     `json:"principal,omitzero"`  // the service takes KeyID for it when empty
 	Owner     string     `json:"owner,omitzero"`
-	Groups    []string   `json:"groups,omitzero"` // of the person who decides with it; an empty list is refused
+	Groups    []string   `json:"groups,omitzero"` // of the person who decides with the key; an empty list is refused
 	ExpiresAt *Timestamp `json:"expires_at,omitzero"`
 }
 
@@ -27,13 +26,13 @@ type Grants struct {
 type Key struct {
 	KeyID        string    `json:"key_id"`
 	Name         string    `json:"name"`
-	Email        string    `json:"email,omitempty"` // of who signed in (S78); empty of a key
+	Email        string    `json:"email,omitempty"` // of a person who signed in (S78); empty for a key
 	RateLimitRPM int       `json:"rate_limit_rpm"`  // requests per minute, over the fleet
 	Active       bool      `json:"active"`
 	CreatedAt    Timestamp `json:"created_at"`
 
-	// LastUsedAt is when a check or a new policy last came with the key; nil if
-	// none did. It may be a minute behind.
+	// LastUsedAt is when the key was last used for a check or a new policy; nil if never. It may be a
+	// minute late.
 	LastUsedAt *Timestamp `json:"last_used_at"`
 
 	Grants
@@ -47,7 +46,7 @@ type KeyRequest struct {
 	Grants
 }
 
-// NewKey is an API key as it is made: the only time that it is shown.
+// NewKey is an API key right after its creation: the only time that it is shown.
 type NewKey struct {
 	KeyID        string    `json:"key_id"`
 	Name         string    `json:"name"`
@@ -63,8 +62,8 @@ func (k NewKey) String() string { return "API key " + k.KeyID }
 // GoString returns String.
 func (k NewKey) GoString() string { return k.String() }
 
-// KeyChange is what to change of a key; nil and empty fields stay. A role
-// replaces scopes, and scopes replace a role.
+// KeyChange is a change of a key; nil and empty fields stay. A role replaces scopes, and scopes
+// replace a role.
 type KeyChange struct {
 	Active       *bool   `json:"active,omitzero"`
 	Name         *string `json:"name,omitzero"`
@@ -103,8 +102,8 @@ func (k *NewKey) accept(reply) error {
 	return nil
 }
 
-// UpdateKey changes a key. When it returns without an error, the change is in
-// force on every node (G5). It needs the admin key.
+// UpdateKey changes a key. When it returns without an error, the change is in force on every node
+// (G5). It needs the admin key.
 func (c *Client) UpdateKey(ctx context.Context, keyID string, change KeyChange) (*Key, error) {
 	cleared := make(map[string]*string, len(change.Clear)) // of null
 	for _, name := range change.Clear {

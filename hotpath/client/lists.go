@@ -7,12 +7,12 @@ import (
 	"net/url"
 )
 
-// CheckRecord is a check as it is listed: the answer, and what it was about. It is
-// a record, no permission: Allowed is false of it.
+// CheckRecord is a check in a list: its answer and its action. It is a record, not a permission:
+// Allowed is false for it.
 type CheckRecord struct {
 	Result
 	Action    RecordedAction `json:"action"`
-	Principal string         `json:"principal"` // who stands behind the key that asked
+	Principal string         `json:"principal"` // of the API key that asked
 	Outcome   *Outcome       `json:"outcome"`   // the last report; nil before there is one
 	// Redemption is nil before the check is redeemed.
 	Redemption *RecordedRedemption `json:"redemption,omitempty"`
@@ -63,7 +63,7 @@ func (r *CheckRecord) accept(from reply) error {
 	return r.Result.accept(from)
 }
 
-// clean takes away what stands for no metadata.
+// clean removes the value that stands for missing metadata.
 func (a *RecordedAction) clean() {
 	if string(a.Metadata) == "null" {
 		a.Metadata = nil

@@ -12,8 +12,8 @@ import (
 // action is not to be carried out, as with any other.
 const UnknownOutcome = "unknown"
 
-// CheckOutcome is what a response that shows a check says became of it: the header
-// Outcome. The zero value means that nothing was reported.
+// CheckOutcome is the header Outcome of a response that shows a check: what became of the check. The
+// zero value means that nothing was reported.
 type CheckOutcome struct {
 	Status         string // executed, failed, voided or UnknownOutcome
 	ReleasePending bool   // nothing was given back yet
@@ -22,7 +22,7 @@ type CheckOutcome struct {
 // Reported is false only of the zero value.
 func (o CheckOutcome) Reported() bool { return o != CheckOutcome{} }
 
-// nextStep says what to do with a check of which something was reported.
+// nextStep says what to do with a check about which something was reported.
 func (o CheckOutcome) nextStep() string {
 	switch o.Status {
 	case string(spend.Executed):
@@ -59,8 +59,8 @@ type OutcomeReport struct {
 	Amount    *Amount `json:"amount,omitempty"` // that was moved, if executed; nil is the check's
 	Reference string  `json:"reference,omitempty"`
 	Note      string  `json:"note,omitempty"`
-	// Supersedes is the number of the report that this one corrects, which is the last;
-	// 0 corrects none.
+	// Supersedes is the number of the report that this one corrects, which must be the latest; 0
+	// corrects none.
 	Supersedes int `json:"supersedes,omitzero"`
 	// UnlessInDoubt refuses the report of a check that is in doubt, as CodeCheckAlreadyRedeemed.
 	UnlessInDoubt bool `json:"unless_in_doubt,omitzero"`
@@ -84,16 +84,15 @@ type Outcome struct {
 	Body     []byte `json:"-"` // the answer as it came
 }
 
-// ReportOutcome reports what became of an allowed check, once: the same report
-// again is the same outcome. After any error but an *Error it may be recorded, and
-// should be reported again.
+// ReportOutcome reports the outcome of an allowed check. Repeating the same report gives the same
+// outcome. After any error other than an *Error the report may be recorded, and should be sent again.
 func (c *Client) ReportOutcome(ctx context.Context, checkID string, report OutcomeReport) (*Outcome, error) {
 	return fetch[Outcome](ctx, c, request{
 		method: http.MethodPost, path: outcomePath(checkID), content: report, status: http.StatusCreated, again: http.StatusOK, repeatable: true,
 	})
 }
 
-// GetOutcome reads what was reported of a check, last.
+// GetOutcome reads the last report about a check.
 func (c *Client) GetOutcome(ctx context.Context, checkID string) (*Outcome, error) {
 	return fetch[Outcome](ctx, c, get(outcomePath(checkID), nil))
 }

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Raw is what came: an answer, or an element of a list with all its members, of which
-// null ones and members of a later version are no fields.
+// Raw is the JSON as received: an answer, or an element of a list with all its members, including null
+// ones and members of later versions, which have no fields here.
 type Raw struct {
 	Body []byte `json:"-"`
 }
@@ -33,7 +33,7 @@ type Page[T any] struct {
 type Pagination struct {
 	NextCursor string `json:"next_cursor,omitempty"` // empty on the last page
 	HasMore    bool   `json:"has_more"`
-	TotalCount int64  `json:"total_count"` // of all pages; 0 in a list that has none
+	TotalCount int64  `json:"total_count"` // of all pages; 0 in a list without a total
 }
 
 func (p *Page[T]) accept(from reply) error {
@@ -44,7 +44,7 @@ func (p *Page[T]) accept(from reply) error {
 	return nil
 }
 
-// acceptAll has the elements of a page take over what they came as.
+// acceptAll gives each element of a page its JSON as received.
 func acceptAll[T any](data []T, body []byte) error {
 	var came struct {
 		Data []json.RawMessage `json:"data"`

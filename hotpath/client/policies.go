@@ -26,15 +26,15 @@ type NewPolicy struct {
 	Rules       []Rule          `json:"rules"`
 	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object
 
-	// Redeem is "required" where only what was redeemed is reported as executed (S74).
+	// Redeem is "required" if only redeemed checks can be reported as executed (S74).
 	Redeem              string `json:"redeem,omitempty"`
 	RedeemWithinMinutes int    `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
 	// Changes is whom the next version needs; nil asks nobody (S80).
 	Changes *Changes `json:"changes,omitempty"`
 	// Note is shown with the versions, and no part of them.
 	Note string `json:"note,omitempty"`
-	// Replaces is the version that must be in force, 0 for none; else nothing is stored, and
-	// the error has CodeVersionMismatch (S54). Nil takes whichever is.
+	// Replaces is the version that must be in force, 0 for none; else nothing is stored, and the error
+	// has CodeVersionMismatch (S54). Nil replaces any version.
 	Replaces *int `json:"-"`
 	// DropBudgets are the rule_ids of budgets that end with the version though they are
 	// in use; without it such a version is refused with CodeBudgetInUse (S63).
@@ -52,7 +52,7 @@ type Policy struct {
 	UpdatedAt   Timestamp       `json:"updated_at"`         // of this version
 	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object; nil if there is none
 
-	// Redeem is "required" where only what was redeemed is reported as executed (S74).
+	// Redeem is "required" if only redeemed checks can be reported as executed (S74).
 	Redeem              string   `json:"redeem,omitempty"`
 	RedeemWithinMinutes int      `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
 	Changes             *Changes `json:"changes,omitempty"`
@@ -60,8 +60,8 @@ type Policy struct {
 	Body []byte `json:"-"` // as it came
 }
 
-// Changes says whom the next version of a policy needs: a draft that so many others than its
-// author approved (S80). Of Required and the sum of From the greater holds.
+// Changes are the approvals that the next version of a policy needs: a draft that so many people other
+// than its author approved (S80). The number is the greater of Required and the sum of From.
 type Changes struct {
 	Required int             `json:"required,omitempty"` // people in all, 1 to 5
 	From     []GroupRequired `json:"from,omitempty"`     // of them; the rest may be anybody
@@ -76,21 +76,20 @@ type GroupRequired struct {
 // PolicyVersion is one of the versions of a policy.
 type PolicyVersion struct {
 	Policy
-	Author    *PolicyAuthor `json:"author,omitempty"`     // nil of what the admin key made
-	DraftedBy *PolicyAuthor `json:"drafted_by,omitempty"` // who put the draft that it was; nil of another version
+	Author    *PolicyAuthor `json:"author,omitempty"`     // nil for a version made with the admin key
+	DraftedBy *PolicyAuthor `json:"drafted_by,omitempty"` // the author of the draft that the version was; nil for other versions
 	Note      string        `json:"note,omitempty"`
 }
 
-// PolicyAuthor is whose API key made a version of a policy.
+// PolicyAuthor identifies the API key that made a version of a policy.
 type PolicyAuthor struct {
 	Principal string `json:"principal"`
 	KeyID     string `json:"key_id"`
 }
 
-// CreatePolicy stores a policy's next version. When it returns without an
-// error, every check that starts later is decided by this version or a newer
-// one (G4). It is not repeated when it may have been stored: on an error that
-// is no *Error with a 4xx status, look with Policy.
+// CreatePolicy stores a policy's next version. When it returns without an error, every check that
+// starts later is decided by this version or a newer one (G4). The request is not repeated when the
+// version may have been stored: on an error other than an *Error with a 4xx status, look with Policy.
 func (c *Client) CreatePolicy(ctx context.Context, p NewPolicy) (*Policy, error) {
 	body, err := encode(p)
 	if err != nil {
@@ -104,8 +103,8 @@ func (c *Client) CreatePolicyJSON(ctx context.Context, body []byte) (*Policy, er
 	return c.createPolicy(ctx, body, nil)
 }
 
-// ReplacePolicyJSON is CreatePolicyJSON if that version is in force, 0 for none, as of
-// NewPolicy.Replaces.
+// ReplacePolicyJSON is CreatePolicyJSON on the condition that the given version is in force, 0 for
+// none, as in NewPolicy.Replaces.
 func (c *Client) ReplacePolicyJSON(ctx context.Context, version int, body []byte) (*Policy, error) {
 	return c.createPolicy(ctx, body, &version)
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// CheckRedemption is what a response that shows a check says of its redemption: the
-// header Redeemed. The zero value means that the check was not redeemed.
+// CheckRedemption is the header Redeemed of a response that shows a check. The zero value means that
+// the check was not redeemed.
 type CheckRedemption struct {
 	ID      string // UnknownOutcome if the header cannot be understood
 	InDoubt bool   // nobody knows whether the action was carried out
@@ -17,7 +17,7 @@ type CheckRedemption struct {
 // Redeemed is false only of the zero value.
 func (r CheckRedemption) Redeemed() bool { return r != CheckRedemption{} }
 
-// nextStep says what to do with a redeemed check of which nothing was reported.
+// nextStep says what to do with a redeemed check about which nothing was reported.
 func (r CheckRedemption) nextStep() string {
 	if r.InDoubt {
 		return "Do not carry the action out: it is in doubt whether it was carried out under this check. People find out, and report the outcome."
@@ -40,9 +40,9 @@ func checkRedemption(h http.Header) CheckRedemption {
 	return CheckRedemption{id, inDoubt}
 }
 
-// RedeemRequest is what a check is redeemed for: ActionHash, or the other fields, which
-// are the action as it is about to be carried out. An empty AgentID, PolicyID and
-// ActionType are the check's; what else is empty is absent.
+// RedeemRequest is the action that a check is redeemed for: ActionHash, or the other fields, which
+// describe the action as it is about to be carried out. Empty AgentID, PolicyID and ActionType are
+// taken from the check; other empty fields are absent.
 type RedeemRequest struct {
 	ActionHash       string         `json:"action_hash,omitempty"`
 	AgentID          string         `json:"agent_id,omitempty"`
@@ -77,15 +77,15 @@ type Redemption struct {
 	RedeemedAt   Timestamp      `json:"redeemed_at"`
 	RedemptionID string         `json:"redemption_id"`
 
-	// Replayed reports that it was redeemed before under the same idempotency key, as when
-	// the answer to an attempt of this call was lost: it is no second permission.
+	// Replayed reports that the check was redeemed before under the same idempotency key, for example
+	// when the answer to an attempt of this call was lost. It is not a second permission.
 	Replayed bool   `json:"-"`
 	Body     []byte `json:"-"` // the answer as it came
 }
 
-// Redeem redeems an allowed check before its action is carried out (S74): on success,
-// once. Repetitions carry one idempotency key. After any error but an *Error with the
-// status 409 it may be redeemed, and the same key tells.
+// Redeem redeems an allowed check before its action is carried out (S74); it succeeds once.
+// Repetitions carry one idempotency key. After any error other than an *Error with status 409 the
+// check may be redeemed; ask again with the same key.
 func (c *Client) Redeem(ctx context.Context, checkID string, r RedeemRequest) (*Redemption, error) {
 	key := r.IdempotencyKey
 	if key == "" {

@@ -23,18 +23,18 @@ import (
 const (
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 5 * time.Second
-	// maxAnswer bounds what a wrong address could send. The largest answers, 100
-	// violations with their descriptions, take some 3 MiB.
+	// maxAnswer bounds the answer of a wrong address. The largest answers, 100 violations with their
+	// descriptions, take some 3 MiB.
 	maxAnswer = 8 << 20
 )
 
-// request is what is sent, perhaps several times.
+// request is a request that may be sent several times.
 type request struct {
 	method, path string
-	content      any    // what the body is encoded from; nil for none
+	content      any    // encoded as the body; nil for no body
 	body         []byte // JSON, instead of content
 	status       int    // of a success; 0 is 200
-	again        int    // of one that was made before; 0 when there is none such
+	again        int    // the waits so far, for a request that was made before; else 0
 	// repeatable requests have the same effect sent once or twice.
 	repeatable bool
 	admin      bool // needs the admin key only
@@ -55,8 +55,7 @@ type reply struct {
 	listed bool // it is an element of a list
 }
 
-// replayed reports that an earlier answer was repeated: that the header is there, unless
-// it says that it is not so.
+// replayed reports that an earlier answer was repeated: the header is present and does not deny it.
 func (r reply) replayed() bool {
 	for _, value := range r.header.Values("Idempotent-Replayed") {
 		if !strings.EqualFold(value, "false") && value != "?0" {
@@ -94,7 +93,8 @@ func (c *Client) send(ctx context.Context, r request) (answer reply, unknown boo
 			return a.reply, false, nil
 		}
 		unknown = unknown || a.reached
-		// A 429 was not looked at; what may have been done is not done again.
+		// A request answered 429 was not processed; one that may have been carried out is not repeated
+		// unless that is safe.
 		again := a.retry && (r.repeatable || !a.reached)
 		wait := backoff(i, a.after)
 		switch {
@@ -177,7 +177,7 @@ func neverSent(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// get is a request for what is at a path, with those parameters that are not empty.
+// get returns a request for a path, with those parameters that are not empty.
 func get(path string, parameters map[string]string) request {
 	values := make(url.Values)
 	for name, value := range parameters {
@@ -191,11 +191,11 @@ func get(path string, parameters map[string]string) request {
 	return request{method: http.MethodGet, path: path, repeatable: true}
 }
 
-// answer is what an answer is read into.
+// answer is a type that an answer is decoded into.
 type answer[T any] interface {
 	*T
-	// accept takes over what is not in the body, and fails on what no such answer
-	// can be. Of an element of a page the reply is its text alone.
+	// accept takes over what is not in the body, and fails if the answer cannot be valid. For an
+	// element of a page the reply has only its text.
 	accept(from reply) error
 }
 

@@ -7,7 +7,7 @@ import (
 	"net/url"
 )
 
-// Session is a person who signed in (S78), and what their groups give.
+// Session is a person who signed in (S78), with the rights that their groups give.
 type Session struct {
 	SessionID  string    `json:"session_id"`
 	Name       string    `json:"name"` // as the provider said at the sign-in
@@ -30,8 +30,8 @@ func (c *Client) AllSessions(ctx context.Context) iter.Seq2[Session, error] {
 	})
 }
 
-// EndSession ends a session, on every node when it returns without an error. It needs the
-// admin key, and is not repeated when it may have been done.
+// EndSession ends a session on every node. It needs the admin key. The request is not repeated when it
+// may have been carried out.
 func (c *Client) EndSession(ctx context.Context, sessionID string) error {
 	_, _, err := c.send(ctx, request{
 		method: http.MethodDelete, path: "/v1/sessions/" + url.PathEscape(sessionID), status: http.StatusNoContent, admin: true,

@@ -11,14 +11,14 @@ type traceKey struct{}
 
 type traceContext struct{ parent, state string }
 
-// WithTrace returns a context whose requests continue a trace: traceparent and
-// tracestate are the headers of W3C Trace Context, the latter may be empty.
-// What is not well-formed is not sent: a trace is no reason to fail a check.
+// WithTrace returns a context whose requests continue a trace: traceparent and tracestate are the
+// headers of W3C Trace Context, the latter may be empty. Malformed values are not sent: a trace is no
+// reason to fail a check.
 func WithTrace(ctx context.Context, traceparent, tracestate string) context.Context {
 	return context.WithValue(ctx, traceKey{}, traceContext{traceparent, tracestate})
 }
 
-// traceOf returns what WithTrace put into a context.
+// traceOf returns the values that WithTrace put into a context.
 func traceOf(ctx context.Context) (traceparent, tracestate string) {
 	t, _ := ctx.Value(traceKey{}).(traceContext)
 	return t.parent, t.state

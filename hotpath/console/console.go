@@ -38,7 +38,7 @@ type File struct {
 	Lasting     bool // the path has another version when the file is another
 }
 
-// Console is what is served at the prefix.
+// Console is the HTTP content at the prefix.
 type Console struct {
 	Links *Links // nil where nobody signs in by a link
 	files map[string]File

@@ -16,18 +16,18 @@ const LinkFor = 15 * time.Minute
 // ErrLink says that a link signs nobody in.
 var ErrLink = errors.New("the link was used, or is older than 15 minutes")
 
-// Keys are what a link signs in with.
+// Keys are the API keys that a link signs in with.
 type Keys struct {
 	API   string
 	Admin string
 }
 
-// Links signs in whoever sees what the process prints: its link has a code that is good
-// once and for a while. It is safe for concurrent use.
+// Links signs in people who see the output of the process: the link has a code that works once and for
+// a limited time. It is safe for concurrent use.
 type Links struct {
 	mu    sync.Mutex
 	code  [sha256.Size]byte // its hash
-	until time.Time         // zero when there is none
+	until time.Time         // zero if there is no link
 	keys  func(context.Context) (Keys, error)
 }
 

@@ -17,7 +17,7 @@ const (
 	staleAfter = 2500 * time.Millisecond
 	// maxWait bounds a check's wait for others' claims.
 	maxWait = staleAfter + 1500*time.Millisecond
-	// How often another's claim is looked at: 5, 10, 20, 20 ... ms.
+	// The intervals at which another check's claim is polled: 5, 10, 20, 20 ... ms.
 	pollFirst, pollMost = 5 * time.Millisecond, 20 * time.Millisecond
 )
 
@@ -36,8 +36,8 @@ type Attempt struct {
 	RequestSHA  spend.Hash
 	Generation  string        // that the policy and the key were loaded under; empty when they are known to be fresh
 	Hit         ratelimit.Hit // counted once, however often Claim is called
-	Deadline    time.Time     // when it may no longer claim what another failed to record
-	Approved    bool          // it passes holders that were not allowed: people approved it (S47)
+	Deadline    time.Time     // after it, what another check failed to record is no longer claimed
+	Approved    bool          // passes holders that were not allowed, since people approved it (S47)
 	JudgesAgain bool          // it passes holders that were blocked: its policy says so (S60)
 
 	request     request // of the latest round trip that claimed
@@ -60,14 +60,13 @@ type claim struct {
 	mine  bool
 	name  string
 	value string
-	// unmarked is the value before Abandon marked it as an orphan; Redis may hold
-	// either.
+	// unmarked is the value before Abandon marked it as an orphan; Redis may hold either value.
 	unmarked string
 	id       spend.ID  // fresh for each SET
 	since    time.Time // by Redis' clock
 	until    time.Time // latest end of any window left on the name
-	// replaced is the recorded claim that this one took over because it had
-	// aged out of this policy's window; others' may still see it.
+	// replaced is the recorded claim that this one took over because it had aged out of this policy's
+	// window; longer windows may still see it.
 	replaced      *holder
 	replacedUntil time.Time // by the local clock
 	// unverified: taken over from a dead claim, which may have replaced a
@@ -89,7 +88,7 @@ const (
 	Gone                      // of KeyTaken: nothing is under the key by now, claim again
 )
 
-// ClaimResult is what Claim found.
+// ClaimResult is the result of Claim.
 type ClaimResult struct {
 	Kind    Kind
 	Of      spend.ID     // Duplicate, KeyReused: the recorded check
@@ -141,7 +140,7 @@ const (
 	maxDrifts = 4
 )
 
-// claim sends the claims until what they met decides the attempt.
+// claim sends the claims until the replies decide the attempt.
 func (g *Guard) claim(ctx context.Context, at *Attempt) (ClaimResult, error) {
 	drifts := 0
 	for {
@@ -207,7 +206,7 @@ func (g *Guard) limit(at *Attempt, reading Reading) step {
 	return step{done, ClaimResult{Kind: Limited}}
 }
 
-// read returns what the round trip says of the attempt as a request.
+// read returns the results of the round trip for the request.
 func (at *Attempt) read() Reading {
 	r := &at.request
 	if r.Counted {
@@ -236,7 +235,7 @@ const (
 	fingerprintSet
 )
 
-// sendClaims claims what the attempt does not hold yet.
+// sendClaims sends the claims that the attempt does not hold yet.
 func (g *Guard) sendClaims(ctx context.Context, at *Attempt) error {
 	r := &at.request
 	err := g.roundTrip(ctx, r, func(r *request, w marker) {
@@ -272,8 +271,8 @@ func (g *Guard) sendClaims(ctx context.Context, at *Attempt) error {
 	return nil
 }
 
-// newClaim prepares a claim under an ID of its own and registers it, so that
-// others on this node can wait for it from the moment Redis has it.
+// newClaim prepares a claim under an ID of its own and registers it, so that other requests on this
+// node can wait for it from the moment Redis has it.
 func (g *Guard) newClaim(at *Attempt, name string, life time.Duration) claim {
 	now := g.redis.Latest()
 	c := claim{name: name, id: spend.NewID(time.Now()), since: now, until: now.Add(life)}
@@ -323,8 +322,8 @@ func (g *Guard) replayOf(ctx context.Context, at *Attempt, holder spend.ID) (ste
 	return at.replay(check), err
 }
 
-// takeStaleKey swaps the key to this attempt once it is certain that its holder
-// will never be recorded. Whether it worked or not, the claims are sent again.
+// takeStaleKey swaps the key to this attempt once its holder certainly will never be recorded. Whether
+// or not the swap worked, the claims are sent again.
 func (g *Guard) takeStaleKey(ctx context.Context, w *wait) (step, error) {
 	check, err := g.absentUnderKey(w.ctx, w.holder.node, w.at.KeyHash)
 	if err != nil || check != nil {
@@ -334,8 +333,8 @@ func (g *Guard) takeStaleKey(ctx context.Context, w *wait) (step, error) {
 	return step{next: retry}, g.takeKey(ctx, w.at, w.value)
 }
 
-// absentUnderKey makes what the node has recorded final and looks again: no
-// check now means never one of that node.
+// absentUnderKey fences the node, which makes its records final, and looks again: if there is no check
+// now, there will never be one of that node.
 func (g *Guard) absentUnderKey(ctx context.Context, node spend.ID, keyHash spend.Hash) (*spend.Check, error) {
 	if err := g.makeFinal(ctx, node); err != nil {
 		return nil, err

@@ -21,15 +21,15 @@ const (
 	// contestPause is longer than nodes take to notice that Redis lost its windows, and
 	// than commits in progress then take to end.
 	contestPause = 1500 * time.Millisecond
-	// contestRecent is how old the newest check is of a fleet that may be at work.
+	// contestRecent is the age up to which the newest check shows that other nodes are at work.
 	contestRecent = time.Minute
 )
 
-// Vet looks, before anything is claimed, whether this node's Redis is the other nodes'. A
-// node on another one would take the epoch from them and they from it, and checks would
-// fail on both sides (F30). It changes nothing, and takes 3 s where the windows are not
-// the epoch's though checks were recorded in the last minute. Errors: ErrOtherRedis,
-// the errors of windows that are another deployment's or of a newer format, or a failure to ask.
+// Vet checks, before anything is claimed, whether this node's Redis is that of the other nodes. A node
+// on another Redis would take the epoch from them and they from it, and checks would fail on both
+// sides (F30). Vet changes nothing, and takes 3 s if the windows are not those of the epoch although
+// checks were recorded in the last minute. Errors: ErrOtherRedis, errors for windows of another
+// deployment or of a newer format, or a failure to ask.
 func (g *Guard) Vet(ctx context.Context) error {
 	if g.embedded {
 		return nil
@@ -57,8 +57,7 @@ func (g *Guard) Vet(ctx context.Context) error {
 	return nil
 }
 
-// VetNew fails where Redis has windows: they are another deployment's than that of a
-// database which has no schema yet.
+// VetNew fails if Redis has windows: they cannot belong to a database that has no schema yet.
 func (g *Guard) VetNew(ctx context.Context) error {
 	return g.redis.OnMaster(ctx, func(server *redis.Client) error {
 		w, err := g.readMarker(ctx, server)
@@ -71,13 +70,13 @@ func (g *Guard) VetNew(ctx context.Context) error {
 }
 
 // Forgotten reports whether checks were recorded in an epoch that this node's Redis does not know:
-// it lost its windows, or, while no node is asked anything, it is another than the other nodes'.
+// Redis lost its windows or, while no node receives requests, is not the Redis of the other nodes.
 func (g *Guard) Forgotten(ctx context.Context) (bool, error) {
 	newest, known, err := g.lookAtRecord(ctx)
 	return err == nil && !known && !newest.id.IsZero(), err
 }
 
-// recorded is the newest check of the record, zero if there is none.
+// recorded is the newest check in the store, zero if there is none.
 type recorded struct{ id, node spend.ID }
 
 func (g *Guard) newest(ctx context.Context) (r recorded, err error) {
@@ -107,8 +106,8 @@ func (g *Guard) lookAtRecord(ctx context.Context) (newest recorded, known bool, 
 	return newest, w.marker.epoch == epoch, err
 }
 
-// rival names, for people, the node that recorded last, which may be one on another
-// Redis; this one, or none, is not said.
+// rival names, for people, the node that recorded last, which may be one on another Redis; it returns
+// nothing if it was this node or none.
 func (g *Guard) rival(ctx context.Context) string {
 	r, err := g.newest(ctx)
 	if err != nil || r.node.IsZero() || r.node == g.Node() {

@@ -8,10 +8,9 @@ import (
 	"spendgate/hotpath/pipeline"
 )
 
-// Stamp sets the identity of the attempt's check: the ID that the fingerprint's
-// claim names, so that a later duplicate finds the row, the window it leaves and
-// the fence that its commit must pass. A duplicate gets an ID of its own and
-// leaves no window.
+// Stamp sets the identity of the attempt's check: the ID that the fingerprint's claim names, so that a
+// later duplicate finds the row, the window that it leaves and the fence that its commit must pass. A
+// duplicate gets an ID of its own and leaves no window.
 func (g *Guard) Stamp(at *Attempt, out ClaimResult, check *spend.Check) {
 	check.Fence = at.fence
 	if out.Kind == Pass {
@@ -24,9 +23,9 @@ func (g *Guard) Stamp(at *Attempt, out ClaimResult, check *spend.Check) {
 	g.inFlight.add(at, check.ID)
 }
 
-// Committed ends an attempt whose check is recorded. Its claims stay, except that a
-// check that leaves no fingerprint releases it, after those who wait were told: the
-// claim alone would make them wait for what is recorded (F87).
+// Committed ends an attempt whose check is recorded. Its claims stay. A check that leaves no
+// fingerprint releases the claim after waiting checks were told, because the claim alone would make
+// others wait for a check that is recorded (F87).
 func (g *Guard) Committed(at *Attempt, check *spend.Check) {
 	g.inFlight.resolveAll(at, check)
 	if !check.Pass.Passed() {
@@ -35,11 +34,10 @@ func (g *Guard) Committed(at *Attempt, check *spend.Check) {
 	at.fingerprint, at.key = claim{}, claim{}
 }
 
-// Abandon marks an attempt whose commit is in progress and whose client is
-// answered 500 now: if it is recorded in the end, the next identical request
-// may have it (F10, G7). With a key the row alone sees to that. The mark
-// precedes the answer, so that the retry finds it. Without a record the mark
-// means nothing.
+// Abandon marks an attempt whose commit is in progress and whose client is answered 500 now: if the
+// check is recorded in the end, the next identical request may have it (F10, G7). With a key the row
+// alone makes sure of that. The mark precedes the answer, so that the retry finds it. Without a record
+// the mark means nothing.
 func (g *Guard) Abandon(at *Attempt) {
 	f := &at.fingerprint
 	h, err := parseHolder(f.value)
@@ -70,23 +68,22 @@ func markOrphan(name string, h holder) pipeline.Swap {
 // that Redis would set within a millisecond.
 const abandonPatience = 150 * time.Millisecond
 
-// Release ends an attempt of which nothing is or will be recorded, and leaves
-// nothing behind that would block its retry (G7). An attempt that ended
-// already stays as it is.
+// Release ends an attempt that is not and will not be recorded, and removes all claims that would
+// block its retry (G7). An attempt that has ended already stays as it is.
 func (g *Guard) Release(at *Attempt) {
 	g.releaseClaims(at)
 	g.inFlight.resolveAll(at, nil)
 }
 
-// Reclaim prepares an attempt whose commit was refused by the fence for another
-// Claim: in the epoch now in force, or as a new incarnation.
+// Reclaim prepares an attempt whose commit was refused by the fence for another Claim: in the epoch
+// now in force, or as a new incarnation.
 func (g *Guard) Reclaim(ctx context.Context, at *Attempt, staleEpoch bool) error {
 	refused := at.fence
 	g.releaseClaims(at)
 	return g.RenewFence(ctx, refused, staleEpoch)
 }
 
-// CurrentFence returns that under which what claims nothing is committed.
+// CurrentFence returns the fence for commits that claim nothing.
 func (g *Guard) CurrentFence(ctx context.Context) (spend.Fence, error) {
 	if known := *g.windows.Load(); known.epoch.IsZero() {
 		if err := g.renew(ctx, known); err != nil {
@@ -96,8 +93,8 @@ func (g *Guard) CurrentFence(ctx context.Context) (spend.Fence, error) {
 	return spend.Fence{Node: g.Node(), Epoch: g.windows.Load().epoch}, nil
 }
 
-// RenewFence sees to another one in the place of that which a commit was refused
-// for: of the epoch now in force, or of a new incarnation.
+// RenewFence replaces a fence for which a commit was refused: by one of the epoch now in force, or of
+// a new incarnation.
 func (g *Guard) RenewFence(ctx context.Context, refused spend.Fence, staleEpoch bool) error {
 	if !staleEpoch {
 		g.Retire(refused.Node)
@@ -109,10 +106,9 @@ func (g *Guard) RenewFence(ctx context.Context, refused spend.Fence, staleEpoch 
 	return nil
 }
 
-// KeyTaken resolves an attempt whose idempotency key another check holds in the
-// store: a replay or a refusal, or Gone, since the row is.
-// The claim of the key stays: whoever meets it asks the store first, so that no
-// further retry costs a commit its time.
+// KeyTaken resolves an attempt whose idempotency key another check has in the store: a replay, a
+// refusal, or Gone if that check's row no longer exists. The claim of the key stays: a check that
+// meets it asks the store first, so that no further retry costs a commit its time.
 func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (ClaimResult, error) {
 	g.releaseClaim(&at.fingerprint)
 	check, err := g.records.underKey(ctx, at.KeyHash)
@@ -132,8 +128,8 @@ func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (ClaimResult, error) 
 	return ClaimResult{Kind: Gone}, nil
 }
 
-// releaseClaims releases what the attempt holds: the fingerprint first, so that
-// nobody who finds the key free meets the fingerprint.
+// releaseClaims releases the attempt's claims: the fingerprint first, so that nobody who finds the key
+// free meets the fingerprint.
 func (g *Guard) releaseClaims(at *Attempt) {
 	g.releaseClaim(&at.fingerprint)
 	g.releaseClaim(&at.key)

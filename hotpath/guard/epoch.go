@@ -29,8 +29,8 @@ const (
 	othersRenewal = 20 * time.Millisecond
 )
 
-// renewal is one attempt to get into an epoch, shared by all checks that need
-// it, its failure included: none of them may wait for another's turn (G7).
+// renewal is one attempt to enter an epoch, shared with its failure by all checks that need it: none
+// of them may wait for another attempt (G7).
 type renewal struct {
 	done chan struct{}
 	err  error
@@ -72,8 +72,8 @@ func (g *Guard) runRenewal(r *renewal) {
 	close(r.done)
 }
 
-// notOurs follows a renewal that met another's windows: nothing more is claimed
-// there, and it is logged once. Called by one renewal at a time.
+// notOurs handles a renewal that met windows of another deployment: nothing more is claimed there, and
+// it is logged once. Called by one renewal at a time.
 func (g *Guard) notOurs(err error) {
 	if !errors.Is(err, errOtherDeployment) && !errors.Is(err, errNewerFormat) {
 		return
@@ -106,9 +106,8 @@ func (g *Guard) enterSomeEpoch(ctx context.Context) error {
 	return errEpochsChange
 }
 
-// disagreement is a state of affairs in which Redis' marker is not the marker of the
-// store's epoch. Seen once, it may be another node's renewal half done; seen
-// twice in a row, nobody is at work on it.
+// disagreement is a state in which Redis' marker is not the marker of the store's epoch. Seen once,
+// another node's renewal may be half done; seen twice in a row, no node is working on it.
 type disagreement struct {
 	epoch  spend.ID
 	marker string
@@ -162,8 +161,8 @@ func (g *Guard) mendGeneration(ctx context.Context, server *redis.Client) error 
 // taking the epoch back would refuse its commits.
 var errSuperseded = errors.New("another node began an epoch that this redis does not know")
 
-// superseded notices when that state persists: then the other node died
-// between the store and Redis, and somebody has to go on.
+// superseded notices when a disagreement persists: then the other node died between the store and
+// Redis, and this node has to continue.
 type superseded struct {
 	epoch spend.ID
 	since time.Time
@@ -202,7 +201,7 @@ func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend
 	if g.embedded {
 		level = slog.LevelInfo // every start of an in-process Redis
 	} else {
-		rival = g.rival(ctx) // on another Redis, if somebody confused two
+		rival = g.rival(ctx) // the node on another Redis, if two were confused
 	}
 	g.log.Log(ctx, level, "a new epoch began: redis' windows were lost, or new; duplicates are looked up in the store until they are loaded",
 		"epoch", next.epoch.Text(""), "node", g.Node().Text(""), "last_check_of_node", rival)

@@ -55,8 +55,8 @@ func (f *fencing) remember(node spend.ID) {
 	f.fenced[node] = struct{}{}
 }
 
-// Fence returns once nothing that the node claimed can be recorded any more.
-// What is absent from the trail then stays absent (F1, F3).
+// Fence returns once no claim of the node can be recorded any more. A check that is then absent from
+// the record stays absent (F1, F3).
 func (g *Guard) Fence(ctx context.Context, node spend.ID) error {
 	if g.fencing.isFenced(node) {
 		return nil
@@ -84,8 +84,8 @@ func (g *Guard) fence(node spend.ID) error {
 	return nil
 }
 
-// Retire names the node anew if it still is the given one: that
-// one was fenced, by this node or another.
+// Retire begins a new incarnation if the node still has the given one, which was fenced by this node
+// or another.
 func (g *Guard) Retire(node spend.ID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Gathering makes one call for all who wait: while a call is under way the next
-// one gathers. Who asks is only ever answered by a call that began afterwards.
+// Gathering makes one call for all waiting requests: while a call is in flight, the requests for the
+// next one gather. A request is only ever answered by a call that began after it.
 type Gathering[T any] struct {
 	call func(*T) error
 
@@ -22,7 +22,7 @@ type gathered[T any] struct {
 	done  chan struct{}
 }
 
-// NewGathering returns one whose calls are given what was added for them.
+// NewGathering returns a Gathering whose calls get what was added for them.
 func NewGathering[T any](call func(*T) error) *Gathering[T] {
 	return &Gathering[T]{call: call}
 }

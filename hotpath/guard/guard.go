@@ -25,8 +25,8 @@ var ErrUnavailable = errors.New("a dependency cannot be reached")
 
 var errEpochsChange = errors.New("epochs keep changing")
 
-// Store is what an audit.Store is to a Guard: what was recorded of passes and keys, and the
-// fences. Nothing here commits a check.
+// Store is the part of audit.Store that a Guard uses: recorded passes and keys, and the fences. It
+// commits no checks.
 type Store interface {
 	audit.Fences
 	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error)
@@ -38,7 +38,7 @@ type Store interface {
 	ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error)
 }
 
-// Options are what a Guard is made of.
+// Options configure a Guard.
 type Options struct {
 	Redis      redis.UniversalOptions // addresses and credentials; timeouts and retries are the pipeline's
 	KeyPrefix  string                 // of every name in Redis, without braces: they choose a cluster's slot
@@ -68,7 +68,7 @@ type Guard struct {
 	node    atomic.Pointer[spend.ID] // this incarnation
 	fencing fencing
 
-	deployment atomic.Pointer[spend.ID] // nil until the store told it
+	deployment atomic.Pointer[spend.ID] // nil until the store returned it
 
 	mu         sync.Mutex // renewing, endedEpoch, and changes of node
 	renewing   *renewal   // in progress
@@ -116,21 +116,20 @@ func (g *Guard) Clock(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
-// newIncarnation names the node anew for new work; the old incarnation may be
-// fenced.
+// newIncarnation gives the node a new identifier for new work; the old one may be fenced.
 func (g *Guard) newIncarnation() {
 	id := spend.NewID(time.Now())
 	g.fencing.own(id)
 	g.node.Store(&id)
 }
 
-// Node returns the identifier of this process among those that claim. It is
-// another after the process was fenced.
+// Node returns the identifier of this process's incarnation. It changes after the incarnation was
+// fenced.
 func (g *Guard) Node() spend.ID { return *g.node.Load() }
 
-// RaiseGeneration tells every node that the configuration changed. Checks that
-// start after it returned see the change (G4, G5). The value is random and
-// never used before, so that a lost Redis cannot bring an old one back (F12).
+// RaiseGeneration makes every node notice that the configuration changed. Checks that start after it
+// returned see the change (G4, G5). The value is random and never reused, so that the loss of Redis
+// cannot bring an old one back (F12).
 func (g *Guard) RaiseGeneration(ctx context.Context) error {
 	for range renewAttempts {
 		known := *g.windows.Load()
@@ -148,10 +147,9 @@ func (g *Guard) RaiseGeneration(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
 }
 
-// awaitEpoch waits until no node reads from the server of an older epoch, where
-// the generation is as it was. It counts from when this node entered the epoch
-// or first saw it: by the clock of the node that began it, it may seem older
-// than it is.
+// awaitEpoch waits until no node reads the generation from the server of an older epoch, where it is
+// unchanged. The wait counts from when this node entered the epoch or first saw it: by the clock of
+// the node that began it, the epoch may seem older than it is.
 func (g *Guard) awaitEpoch(ctx context.Context, epoch spend.ID) error {
 	seen := g.entered.Load()
 	if seen == nil || seen.epoch != epoch {
@@ -170,18 +168,17 @@ func (g *Guard) awaitEpoch(ctx context.Context, epoch spend.ID) error {
 	}
 }
 
-// raise changes the generation on the server that is taken for the master, and
-// returns the epoch in force. Unless inForce, that server has another: then
-// nobody who may commit reads it. Nor on a promoted replica, whose marker is
-// still the old master's: until a claim meets it, others commit what they claim
-// on the old master.
+// raise changes the generation on the server that is believed to be the master, and returns the epoch
+// in force. inForce is false if that server has another epoch: then no node that may commit reads it.
+// It is also false on a promoted replica, which still has the old master's marker: until a claim
+// notices, other nodes commit what they claim on the old master.
 func (g *Guard) raise(ctx context.Context) (epoch spend.ID, inForce bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	var where windowsOf
 	err = g.redis.OnMaster(ctx, func(server *redis.Client) (err error) {
 		if _, err := g.inspect(ctx, server); err != nil {
-			return err // another's generation stays as it is
+			return err // the generation of another deployment stays as it is
 		}
 		if err := server.Set(ctx, g.redis.Key(generationKey), rand.Text(), 0).Err(); err != nil {
 			return err
@@ -196,7 +193,7 @@ func (g *Guard) raise(ctx context.Context) (epoch spend.ID, inForce bool, err er
 	return epoch, err == nil && where.marker.epoch == epoch && where.marker.server == where.server, err
 }
 
-// Reading is what one round trip told a request that claims nothing.
+// Reading is the result of one round trip for a request that claims nothing.
 type Reading struct {
 	Generation string // compare with the one that the configuration was loaded under
 	Place      ratelimit.Place
@@ -221,9 +218,9 @@ func (g *Guard) Refuse(hit ratelimit.Hit, r Reading) {
 	}
 }
 
-// Ping fails when a check would, as far as Redis goes: it cannot be reached, is
-// not fit for claims, holds another deployment's windows, refuses a command that
-// claims need, or its windows are lost and no epoch can be begun.
+// Ping fails if a check would fail because of Redis: it cannot be reached, is not fit for claims,
+// holds another deployment's windows, refuses a command that claims need, or its windows are lost and
+// no epoch can be begun.
 func (g *Guard) Ping(ctx context.Context) error {
 	err := g.redis.OnMaster(ctx, func(server *redis.Client) error {
 		if _, err := g.inspect(ctx, server); err != nil {
@@ -256,8 +253,8 @@ func Probe(ctx context.Context, o Options) (now time.Time, err error) {
 	return now, err
 }
 
-// probe sends each command that the guard sends, for names of its own that
-// vanish, and on the others only what changes nothing.
+// probe sends each command that the guard sends: on names of its own, which expire, and on other names
+// only commands that change nothing.
 func probe(ctx context.Context, s *pipeline.Servers, server *redis.Client) error {
 	lease := s.Key("l:{0}:probe:" + rand.Text())
 	swap := func(name string) []any { // another value than any that is there

@@ -7,9 +7,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// inFlight is this node's claims whose outcome is not known yet, by the check
-// IDs in their values. Whoever on this node wants what one of them holds waits
-// for it here instead of asking the store.
+// inFlight has this node's claims whose outcome is not known yet, by the check IDs in their values. A
+// request of this node that meets such a claim waits here instead of asking the store.
 type inFlight struct {
 	mu   sync.Mutex
 	byID map[spend.ID]*inFlightClaim
@@ -20,8 +19,8 @@ type inFlight struct {
 type inFlightClaim struct {
 	id      spend.ID
 	attempt *Attempt
-	done    chan struct{} // made by the first who waits
-	// resolved is final, and so is check: what was recorded; nil if nothing was.
+	done    chan struct{} // made by the first request that waits
+	// resolved is final, and so is check: the recorded check, nil if none was recorded.
 	resolved bool
 	check    *spend.Check
 }
@@ -57,8 +56,8 @@ func (f *inFlight) resolveAll(at *Attempt, check *spend.Check) {
 	at.inFlight = nil
 }
 
-// abandon resolves one claim that was released while its attempt goes on: who
-// waits for it must not wait for what the attempt now waits for (F24).
+// abandon resolves one claim that was released while its attempt continues: requests that wait for it
+// must not wait for what the attempt now waits for (F24).
 func (f *inFlight) abandon(id spend.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +66,7 @@ func (f *inFlight) abandon(id spend.ID) {
 	}
 }
 
-// resolveLocked tells who waits what was recorded; nil if nothing was.
+// resolveLocked gives waiting requests the recorded check; nil if none was recorded.
 func (f *inFlight) resolveLocked(c *inFlightClaim, check *spend.Check) {
 	if c.resolved {
 		return

@@ -112,9 +112,9 @@ type loading struct {
 	windows marker
 }
 
-// loadPasses writes recorded passes under names that are free. It returns those
-// whose name a claim without record holds: such a claim may yet be released,
-// and then the name must not be free.
+// loadPasses writes recorded passes under names that are free. It returns the passes whose names are
+// held by claims without a record: such a claim may be released later, and then the name must not be
+// free.
 func (l *loading) loadPasses(ctx context.Context, passes []audit.LivePass) (contested []audit.LivePass, err error) {
 	pipe, names := l.server.Pipeline(), l.g.redis
 	pipe.PExpire(ctx, names.Key(loaderName(l.windows.epoch)), loaderLease)
@@ -157,9 +157,8 @@ func passHolder(p audit.LivePass) holder {
 	return holder{state: committed, check: p.CheckID, claimedMS: p.ClaimedMS}
 }
 
-// resolveContested reports whether the value that holds the name of a live pass
-// will not be released any more, and is no older pass: it is recorded, or the
-// pass took its place.
+// resolveContested reports whether the value that holds the name of a live pass can no longer be
+// released and is not an older pass: either its check is recorded, or the pass took its place.
 func (l *loading) resolveContested(ctx context.Context, p audit.LivePass, value string, now time.Time) (bool, error) {
 	h, err := parseHolder(value)
 	if err != nil {
@@ -173,7 +172,7 @@ func (l *loading) resolveContested(ctx context.Context, p audit.LivePass, value 
 	} else if known, dead, err := l.g.outcome(ctx, h, now); err != nil || !dead {
 		return known, err
 	}
-	// Another value by now, or none at all, is contested anew (F33).
+	// If the name has another value by now, or none, it is contested again (F33).
 	return l.g.redis.Swap(ctx, l.server, pipeline.Swap{
 		Name: fingerprintName(l.windows.epoch, p.Fingerprint), Old: value, New: passHolder(p).String(),
 		Life: time.UnixMilli(p.UntilMS).Sub(now), KeepLonger: true,

@@ -49,8 +49,8 @@ func (l *Lookup[K, V]) Get(ctx context.Context, key K) (v V, ok bool, err error)
 	return v, ok, nil
 }
 
-// GetAll returns the values that the store has, by key, of one query. There may be
-// others, too; they must not be changed.
+// GetAll returns the values that one query of the store found, by key. The map may have other keys
+// too, and must not be changed.
 func (l *Lookup[K, V]) GetAll(ctx context.Context, keys []K) (map[K]V, error) {
 	q, err := l.queries.Do(ctx, func(q *query[K, V]) {
 		if q.keys == nil {
@@ -69,7 +69,7 @@ func (l *Lookup[K, V]) GetAll(ctx context.Context, keys []K) (map[K]V, error) {
 // records reads the trail for the claim states.
 type records struct {
 	states *Lookup[spend.ID, audit.PassState]
-	expire *Lookup[spend.ID, audit.PassState] // states, once what has expired is recorded
+	expire *Lookup[spend.ID, audit.PassState] // states, after due expiries were recorded
 	checks *Lookup[spend.ID, *spend.Check]
 	byKey  *Lookup[spend.Hash, spend.ID]
 	passes [spend.Block + 1]*Lookup[spend.Hash, audit.LivePass] // of checks that were decided as the effect or better
@@ -103,11 +103,11 @@ func newRecords(store Store, now func() time.Time) *records {
 	return r
 }
 
-// absent is the state of what is not in the trail.
+// absent is the state of a check that is not recorded.
 const absent audit.PassState = 0
 
-// passOf returns what the check is in the trail. What may be released is asked about
-// each time: its release may have been answered elsewhere (F69).
+// passOf returns the state of the check in the store. A check that can be released is looked up each
+// time, since another node may have answered its release (F69).
 func (r *records) passOf(ctx context.Context, id spend.ID) (audit.PassState, error) {
 	if r.seen.has(id) {
 		return audit.PassFinal, nil
@@ -119,9 +119,9 @@ func (r *records) passOf(ctx context.Context, id spend.ID) (audit.PassState, err
 	return state, err
 }
 
-// settled is passOf that has an expiry recorded. Only then the fingerprint is free: a
-// decision or a use that began in time may commit after what a clock says (F91). While
-// one holds the approval, its check waits.
+// settled is passOf that first has a due expiry recorded. Only then the fingerprint is free: a
+// decision or a use that began in time may commit after the expiry by a clock (F91). While one holds
+// the approval, its check waits.
 func (r *records) settled(ctx context.Context, id spend.ID) (audit.PassState, error) {
 	state, err := r.passOf(ctx, id)
 	if err != nil || state != audit.PassExpiring {
@@ -149,10 +149,9 @@ func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Chec
 // maxSeen bounds the memory of verified holders.
 const maxSeen = 8192
 
-// seen remembers checks known to be in the trail that cannot be released, so that an
-// agent in a loop costs the store nothing. A row leaves the trail, with its day,
-// only when no window or key needs it any more, and there is nothing to release,
-// so it cannot be wrong.
+// seen remembers recorded checks that cannot be released, so that an agent in a loop costs the store
+// nothing. It cannot be wrong: a row leaves the store, with its day, only when no window or key needs
+// it any more, and such a check cannot be released.
 type seen struct {
 	mu   sync.Mutex
 	ids  map[spend.ID]struct{}

@@ -57,8 +57,8 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, heldBy spend.Effect,
 	} else if r.windows.full && value == "" {
 		return Seen{}, false, nil
 	}
-	// Redis does not know: windows are lazy, or a claim that is not recorded, or was
-	// released or passed, hides what was there before, or something that is no claim does.
+	// Redis does not have the answer: windows are lazy, or the earlier holder is hidden by a claim
+	// that is not recorded, or was released or passed, or by a value that is not a claim.
 	pass, ok, err := g.records.passes[heldBy].Get(ctx, fp)
 	seen := Seen{CheckID: pass.CheckID, Age: passHolder(pass).age(r.now)}
 	if err != nil || !ok || pass.Effect != spend.Escalate {

@@ -22,21 +22,21 @@ type request struct {
 	reading reading
 }
 
-// reading is what a round trip saw of the epoch.
+// reading is what a round trip read about the epoch.
 type reading struct {
 	now        time.Time // by Redis' clock
 	generation string    // of the configuration, within the epoch
 	windows    marker    // known before the round trip and still there after it
 }
 
-// snapshot is what a batch read of the generation and the marker.
+// snapshot is the generation and the marker as a batch read them.
 type snapshot struct {
 	nonce, text string
 	marker      marker
 	generation  string // the label of the marker's epoch and nonce
 }
 
-// snapshots parses what batches read: it hardly ever changes.
+// snapshots parses what batches read, which hardly ever changes.
 type snapshots struct{ last atomic.Pointer[snapshot] }
 
 func (s *snapshots) parse(nonce, text string) *snapshot {
@@ -63,7 +63,7 @@ func (g *Guard) verify(nonce, text string) bool {
 	return true
 }
 
-// vet refuses a server whose windows were built on another one.
+// vet refuses a server other than the one that windows were built on.
 func (g *Guard) vet(server, text string) error {
 	if m, _ := parseMarker(text); text != "" && m.server != server {
 		g.foreign.Store(true)
@@ -72,8 +72,8 @@ func (g *Guard) vet(server, text string) error {
 	return nil
 }
 
-// send sends a request whose names are of the known windows. It reports whether
-// the windows are others now: then no reply means anything, refusals included.
+// send sends a request whose names are of the known windows. It reports whether the windows have
+// changed: then no reply is valid, refusals included.
 func (g *Guard) send(r *request, known marker) (lost bool, err error) {
 	err = g.redis.Do(&r.Request)
 	if !r.Now.IsZero() {
@@ -82,7 +82,7 @@ func (g *Guard) send(r *request, known marker) (lost bool, err error) {
 			return true, nil
 		}
 		r.reading = reading{now: r.Now, generation: found.generation, windows: known}
-		r.reading.windows.full = known.full && found.marker.full // what was lazy before is lazy for the request
+		r.reading.windows.full = known.full && found.marker.full // windows that were lazy before are lazy for the request
 	}
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -90,8 +90,8 @@ func (g *Guard) send(r *request, known marker) (lost bool, err error) {
 	return false, nil
 }
 
-// roundTrip sends a request within the epoch in force, which it renews as often
-// as it takes. build makes the request for an epoch, anew before each try.
+// roundTrip sends a request within the epoch in force, which it renews as often as necessary. build
+// makes the request for an epoch, again before each try.
 func (g *Guard) roundTrip(ctx context.Context, r *request, build func(*request, marker)) error {
 	counted, place := false, ratelimit.Place{} // a request is counted once, however often it is sent
 	for range renewAttempts {
@@ -131,8 +131,8 @@ func (g *Guard) roundTrip(ctx context.Context, r *request, build func(*request, 
 	return fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
 }
 
-// mend ends the epoch if the error is of a name that holds what no node writes,
-// so that the next request for it finds another name.
+// mend ends the epoch if the error is about a name with a value that no node writes, so that the next
+// request for it uses another name.
 func (g *Guard) mend(err error, m marker) {
 	if errors.Is(err, errForeignValue) || errors.Is(err, pipeline.ErrWrongType) {
 		go g.endEpoch(m)

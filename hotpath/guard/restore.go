@@ -7,14 +7,14 @@ import (
 	"spendgate/audit/spend"
 )
 
-// A check that was given back and was carried out after all holds its fingerprint
-// again, if nobody took it (S61). Redis may have forgotten the check meanwhile, so who
-// reports claims the fingerprint first, as a check does: the commit is behind the fence
-// of that claim, and nobody passes until it has ended (F97, F98).
+// A check that was given back and was carried out after all holds its fingerprint again, unless
+// another check took it (S61). Redis may have forgotten the check meanwhile, so the report claims the
+// fingerprint first, as a check does: its commit is behind the fence of that claim, and nobody passes
+// until it has ended (F97, F98).
 
-// ClaimFor claims a fingerprint for its recorded check. It returns false, with nothing
-// held, if there is nothing to hold: the check's windows are over, or another check
-// passed after it. Else the attempt is ended by HandOver or by Release.
+// ClaimFor claims a fingerprint for its recorded check. It returns false, with nothing held, if there
+// is nothing to hold: the check's windows have ended, or another check passed after it. Else the
+// attempt is ended by HandOver or by Release.
 func (g *Guard) ClaimFor(ctx context.Context, at *Attempt, check *spend.Check) (bool, error) {
 	left := time.Duration(check.Pass.UntilMS-g.redis.Earliest().UnixMilli()) * time.Millisecond
 	if left <= 0 {
@@ -28,11 +28,10 @@ func (g *Guard) ClaimFor(ctx context.Context, at *Attempt, check *spend.Check) (
 	return err == nil && out.Kind == Pass, err
 }
 
-// Fence is what the commit of a claimed attempt must pass.
+// Fence returns the fence that the commit of a claimed attempt must pass.
 func (at *Attempt) Fence() spend.Fence { return at.fence }
 
-// HandOver ends an attempt of ClaimFor whose commit is recorded: its check has the
-// name from now on.
+// HandOver ends an attempt of ClaimFor whose commit is recorded: from now on its check holds the name.
 func (g *Guard) HandOver(at *Attempt) {
 	f, pass := &at.fingerprint, at.restored.Pass
 	f.replaced = &holder{state: committed, check: at.restored.ID, claimedMS: pass.ClaimedMS}

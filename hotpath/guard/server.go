@@ -12,23 +12,23 @@ import (
 	"spendgate/hotpath/pipeline"
 )
 
-// What a marker says that this node must not replace, and not read by. The
-// windows are another's: two who both take them for lost would replace each
-// other's marker for ever.
+// Errors for markers that this node must neither replace nor use. The windows are another
+// deployment's: two deployments that both consider them lost would replace each other's marker for
+// ever.
 var (
 	errOtherDeployment = errors.New("redis holds the windows of another deployment")
 	errNewerFormat     = errors.New("redis holds windows of a newer format")
 )
 
-// windowsOf is what a server says of its windows.
+// windowsOf describes the windows of a server.
 type windowsOf struct {
 	server string // its name, as markers have it
-	marker marker // zero when there is none, or one that no node wrote
-	text   string // what stands in its place
+	marker marker // zero if there is none, or one that no node wrote
+	text   string // the marker's text
 }
 
-// inspect reads a server's name and marker. It fails when the server is not fit
-// for claims, or its windows are another's.
+// inspect reads a server's name and marker. It fails if the server is not fit for claims, or its
+// windows are another deployment's.
 func (g *Guard) inspect(ctx context.Context, server *redis.Client) (w windowsOf, err error) {
 	if w, err = g.readMarker(ctx, server); err != nil || w.marker.epoch.IsZero() {
 		return w, err
@@ -41,7 +41,7 @@ func (g *Guard) inspect(ctx context.Context, server *redis.Client) (w windowsOf,
 	return w, err
 }
 
-// readMarker reads a server's name and marker, whosever it is.
+// readMarker reads a server's name and marker, of any deployment.
 func (g *Guard) readMarker(ctx context.Context, server *redis.Client) (w windowsOf, err error) {
 	if w.server, err = g.redis.ServerName(ctx, server); err != nil {
 		return w, err
@@ -89,9 +89,9 @@ func (g *Guard) swapMarker(ctx context.Context, server *redis.Client, seen, next
 // endEpochEvery bounds how often a node ends an epoch by itself.
 const endEpochEvery = 5 * time.Second
 
-// endEpoch ends the epoch of windows in which a name holds what no node writes.
-// A claim may have stood there: its holder is not known any more, and could yet
-// be recorded. The next epoch refuses it, whoever it is, and has other names.
+// endEpoch ends the epoch of windows in which a name has a value that no node writes. A claim may have
+// been there: its holder is no longer known, and could still be recorded. The next epoch refuses the
+// holder, whichever it is, and has other names.
 func (g *Guard) endEpoch(m marker) {
 	g.mu.Lock()
 	early := !g.endedEpoch.IsZero() && time.Since(g.endedEpoch) < endEpochEvery

@@ -38,7 +38,7 @@ func claimName(prefix string, epoch spend.ID, h spend.Hash) string {
 
 func loaderName(epoch spend.ID) string { return epoch.Text("l:{0}:") }
 
-// state is what a fingerprint's value says of its holder.
+// state is the state of a fingerprint's holder.
 type state byte
 
 const (
@@ -47,9 +47,9 @@ const (
 	orphan    state = 'O' // recorded, but its client was answered 500
 )
 
-// holder is the value of a claimed fingerprint, or of a claimed idempotency
-// key, whose state stays pending: the store's row tells. Its check ID is fresh
-// for every SET, so that the whole value is never used twice (F8).
+// holder is the value of a claimed fingerprint, or of a claimed idempotency key, whose state stays
+// pending: its outcome is in the store. Its check ID is new for every SET, so that no value is ever
+// used twice (F8).
 type holder struct {
 	state     state
 	node      spend.ID
@@ -78,7 +78,7 @@ func (h holder) as(s state) holder {
 
 var errForeignValue = errors.New("a claim in Redis has a value that no node writes")
 
-// foreignValue marks the error of a command that met what no node writes.
+// foreignValue marks the error of a command that met a value that no node writes.
 func foreignValue(err error) error {
 	if pipeline.WrongType(err) {
 		return fmt.Errorf("%w: %w", errForeignValue, err)
@@ -105,9 +105,8 @@ func parseHolder(s string) (h holder, err error) {
 	return h, nil
 }
 
-// formatVersion is the version of every name and value in Redis: claims, counters and
-// the generation have none of their own, since a node touches them only under a
-// marker that it knows.
+// formatVersion is the version of all names and values in Redis. Claims, counters and the generation
+// have no version of their own, since a node uses them only under a marker that it knows.
 const formatVersion = 1
 
 // maxMarker is longer than any marker, maxGeneration than any generation.

@@ -27,7 +27,7 @@ func (g *Guard) newWait(ctx context.Context, at *Attempt, name, value string) (*
 	return &wait{g: g, at: at, ctx: ctx, name: name, value: value, holder: h}, cancel, nil
 }
 
-// claimState is what a look at a claim found.
+// claimState is the result of looking at a claim.
 type claimState int
 
 const (
@@ -65,8 +65,8 @@ func (w *wait) look() (claimState, error) {
 	}
 }
 
-// abandoned reports whether the claim is this process's own and not in flight:
-// left behind by an attempt that ended, or by this very attempt.
+// abandoned reports whether the claim is this process's own and not in flight: left by an attempt that
+// ended, or by this very attempt.
 func (w *wait) abandoned() bool {
 	c := w.g.inFlight.find(w.holder.check)
 	return w.g.fencing.isOwn(w.holder.node) && (c == nil || c.attempt == w.at)

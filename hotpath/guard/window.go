@@ -10,9 +10,9 @@ import (
 	"spendgate/hotpath/pipeline"
 )
 
-// awaitFingerprint waits for the claim of another attempt on the fingerprint.
-// Recorded, it makes this one a duplicate, a replay or its successor; not
-// recorded, it is waited for, and taken over once it is stale.
+// awaitFingerprint waits for the claim of another attempt on the fingerprint. If that attempt is
+// recorded, this one is its duplicate, its replay or its successor; if not, this one waits, and takes
+// the claim over once it is stale.
 func (g *Guard) awaitFingerprint(ctx context.Context, at *Attempt, value string) (step, error) {
 	w, cancel, err := g.newWait(ctx, at, at.fingerprint.name, value)
 	if err != nil {
@@ -66,9 +66,9 @@ func (g *Guard) takeStaleFingerprint(ctx context.Context, w *wait) (step, error)
 	return g.takeUnrecorded(ctx, w.at, w.holder)
 }
 
-// takeUnrecorded takes the fingerprint over from a holder that is no pass: it will
-// never be recorded, or was released. It may have succeeded a pass that longer
-// windows still see, so the store is asked before anything passes (F68).
+// takeUnrecorded takes the fingerprint over from a holder that is not a pass: it will never be
+// recorded, or was released. The holder may have succeeded a pass that longer windows still see, so
+// the store is asked before anything passes (F68).
 func (g *Guard) takeUnrecorded(ctx context.Context, at *Attempt, h holder) (step, error) {
 	s, err := g.takeFingerprint(ctx, at, h, nil)
 	taken := s.next == done
@@ -76,9 +76,8 @@ func (g *Guard) takeUnrecorded(ctx context.Context, at *Attempt, h holder) (step
 	return s, err
 }
 
-// makeFinal sees to it that what the node has not recorded by now it never
-// will: by a fence, or because it is this process, all of whose claims in
-// flight are known.
+// makeFinal makes sure that the node will not record any more of its present claims: by a fence, or
+// because the node is this process, all of whose claims in flight are known.
 func (g *Guard) makeFinal(ctx context.Context, node spend.ID) error {
 	if g.fencing.isOwn(node) {
 		return nil
@@ -86,9 +85,8 @@ func (g *Guard) makeFinal(ctx context.Context, node spend.ID) error {
 	return g.Fence(ctx, node)
 }
 
-// passOf returns what the check is in the trail. A claim of this node that is in
-// flight is waited for, and only recorded then; about all else the store is
-// asked.
+// passOf returns the state of the check in the store. For a claim of this node in flight it waits, and
+// the claim then counts only if it was recorded; in all other cases it asks the store.
 func (g *Guard) passOf(ctx context.Context, at *Attempt, id spend.ID) (audit.PassState, error) {
 	c := g.inFlight.find(id)
 	if c == nil || c.attempt == at {
@@ -119,9 +117,8 @@ func (at *Attempt) late() bool { return !at.Deadline.IsZero() && time.Now().Afte
 // late already, because it waited for a dead node's claim first.
 const inFlightAtLeast = time.Second
 
-// await waits for a claim of this node in flight, until the check is late: a
-// commit that hangs while the store answers what it is asked ends no earlier
-// (G7).
+// await waits for a claim of this node in flight, until the check is late. A commit that hangs while
+// the store still answers does not end earlier (G7).
 func (g *Guard) await(ctx context.Context, at *Attempt, c *inFlightClaim) (*spend.Check, error) {
 	until := maxTime(at.Deadline, time.Now().Add(inFlightAtLeast))
 	for {
@@ -189,10 +186,10 @@ func (at *Attempt) heldBy() spend.Effect {
 	return spend.Block
 }
 
-// holdingPass returns the holder that an attempt is a duplicate of which passes some
-// holders of its fingerprint: to the attempt they are as aged out, while others'
-// windows still see them. Behind such a holder there may be a pass that it does not
-// pass, and that only a shorter window than the attempt's did not see (F79, F90).
+// holdingPass returns the holder that makes an attempt a duplicate if the attempt may pass some
+// holders of its fingerprint. For the attempt these count as aged out, while longer windows still see
+// them. Such a holder may hide a pass that the attempt may not pass and that the holder, with a
+// shorter window, did not see (F79, F90).
 func (g *Guard) holdingPass(ctx context.Context, at *Attempt, h holder) (holder, bool, error) {
 	check, ok, err := g.records.checks.Get(ctx, h.check)
 	if err != nil || !ok || check.Decision.Effect <= at.heldBy() {
@@ -209,8 +206,8 @@ type livePass struct {
 	until  time.Time
 }
 
-// livePass returns the latest live pass of those that were decided as upTo or better.
-// A pass whose approval has expired holds nothing, once that is recorded.
+// livePass returns the latest live pass with an effect of at most upTo. A pass whose approval has
+// expired does not count, once the expiry is recorded.
 func (g *Guard) livePass(ctx context.Context, fingerprint spend.Hash, upTo spend.Effect) (livePass, bool, error) {
 	for {
 		found, ok, err := g.records.passes[upTo].Get(ctx, fingerprint)
@@ -226,9 +223,9 @@ func (g *Guard) livePass(ctx context.Context, fingerprint spend.Hash, upTo spend
 	}
 }
 
-// keepFor has a later pass keep the name for as long as the recorded check would: its own
-// policy may have a shorter window, and where the check is a duplicate, so is what passed
-// after it (F97).
+// keepFor lets a later pass hold the name for as long as the recorded check would: the later pass's
+// own policy may have a shorter window, and an action that duplicates the check also duplicates the
+// later pass (F97).
 func (g *Guard) keepFor(ctx context.Context, at *Attempt, h holder) (step, error) {
 	r, err := g.swap(ctx, at, func() pipeline.Swap {
 		return pipeline.Swap{Name: at.fingerprint.name, Old: h.String(), New: h.String(), Life: at.Window, KeepLonger: true}
@@ -242,8 +239,8 @@ func (g *Guard) keepFor(ctx context.Context, at *Attempt, h holder) (step, error
 	return duplicateOf(h), nil
 }
 
-// adoptOrphan answers with a check that was recorded but whose client got a 500,
-// if the request is equal and of the same namespace, once (F10, F110).
+// adoptOrphan answers an equal request of the same namespace with a check that was recorded but whose
+// client got a 500, once (F10, F110).
 func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (step, error) {
 	check, ok, err := g.records.checks.Get(ctx, h.check)
 	if err != nil || !ok || check.RequestSHA != at.RequestSHA || check.Namespace != at.Namespace {

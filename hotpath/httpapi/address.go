@@ -17,8 +17,8 @@ func (a *API) client(x *exchange) netip.Addr {
 	return peer
 }
 
-// clientAddress is whose demo limit counts (S24): the client's. Of IPv6 it is
-// the network of 64 bits, whose addresses are all one client's to choose.
+// clientAddress returns the address that the demo limit counts by (S24): the client's. For IPv6 it is
+// the network of 64 bits, since one client can choose all of its addresses.
 func (a *API) clientAddress(x *exchange) string {
 	client := a.client(x)
 	if client.Is6() {
@@ -27,10 +27,9 @@ func (a *API) clientAddress(x *exchange) string {
 	return client.String()
 }
 
-// forwardedFor walks the hops from the nearest one. What a proxy did not write
-// is only believed as far as every hop after it is trusted. A hop that is no
-// address ends the walk at the proxy that reported it. If all are trusted, the
-// first of them is the client.
+// forwardedFor walks the hops from the nearest one. A header is believed only as far as every later
+// hop is trusted. A hop that is not an address ends the walk at the proxy that reported it. If all
+// hops are trusted, the first of them is the client.
 func (a *API) forwardedFor(peer netip.Addr, headers [][]byte) netip.Addr {
 	client := peer
 	for _, hops := range slices.Backward(headers) {
@@ -80,8 +79,8 @@ func addressOf(remote net.Addr) netip.Addr {
 	return netip.IPv4Unspecified()
 }
 
-// networkOf returns what connections are counted by: an IPv4 address, or the network of
-// 64 bits of an IPv6 address.
+// networkOf returns the network that connections are counted by: an IPv4 address, or the network of 64
+// bits of an IPv6 address.
 func networkOf(address netip.Addr) netip.Addr {
 	if address.Is4() {
 		return address

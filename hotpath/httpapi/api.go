@@ -21,7 +21,7 @@ import (
 	"spendgate/ratelimit"
 )
 
-// authorizer is what the handlers ask of the hotpath.Authorizer.
+// authorizer has the methods of hotpath.Authorizer that the handlers use.
 type authorizer interface {
 	Knows(c hotpath.Caller) bool
 	KeyID(c hotpath.Caller) string
@@ -73,8 +73,7 @@ type authorizer interface {
 	EndLoggedOut(ctx context.Context, by audit.Actor, l audit.Logout) error
 }
 
-// records is what the handlers read of an audit.Store. What they write goes through the
-// Authorizer.
+// records has the methods of audit.Store with which handlers read. They write through the Authorizer.
 type records interface {
 	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
 	CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error)
@@ -99,9 +98,9 @@ type records interface {
 
 // The defaults of Options.
 const (
-	// Requests at work at once; what they hold is a few KB each.
+	// The requests in progress; each holds a few KB.
 	defaultMaxInFlight = 4096
-	// Connections at once; each holds 20 to 30 KB.
+	// The open connections; each holds 20 to 30 KB.
 	defaultMaxConnections = 8192
 	// Of one address that is no trusted proxy, so that it does not take them all.
 	defaultMaxPerAddress = defaultMaxConnections / 4
@@ -116,31 +115,30 @@ const (
 	defaultIdleTimeout = 90 * time.Second
 )
 
-// Options is what an API is made of. Authorizer and Store are required.
+// Options configure an API. Authorizer and Store are required.
 type Options struct {
 	Authorizer authorizer // a *hotpath.Authorizer
 	Store      records    // an audit.Store
 
-	AdminKeys      []string         // at most two, during rotation; none refuses admin routes
-	TrustedProxies []netip.Prefix   // whose X-Forwarded-For is believed (S24)
+	AdminKeys      []string         // at most two, during rotation; without one, admin routes are refused
+	TrustedProxies []netip.Prefix   // proxies whose X-Forwarded-For is believed (S24)
 	NoDemo         bool             // refuses simulations without a key
 	MaxRateLimit   int              // that a key may have; 0 is the interface's 10,000
-	Version        string           // as GET /health tells it
+	Version        string           // as in GET /health
 	Console        *console.Console // served at /console/; nil serves none
-	SignIn         *signin.SignIn   // by which people sign in; nil lets none
+	SignIn         *signin.SignIn   // with which people sign in; nil disables it
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil keeps the metrics to itself
-	// Trace takes each request that was at work, once it has its answer, and
-	// returns the ID of its trace. It must not wait, nor keep the record. Nil
-	// traces nothing.
+	// Trace is called with each request, after its response, and returns the ID of its trace. It must
+	// not wait, nor keep the record. Nil traces nothing.
 	Trace func(*trace.Record) trace.ID
 
 	// Full reports that a check would be refused for overload, so that its body
 	// need not be decoded; nil never does.
 	Full           func() bool
 	MaxInFlight    int           // requests at work at once; beyond, 500 with Retry-After (G9)
-	MaxConnections int           // beyond, likewise, but for what needs no work, such as /health
+	MaxConnections int           // beyond it, likewise, except for requests without work, such as /health
 	MaxPerAddress  int           // connections of one address that is no trusted proxy; beyond, likewise
 	MaxBodies      int           // bytes of larger bodies that are received or worked on; beyond, likewise
 	ReadTimeout    time.Duration // from a request's first byte to its last

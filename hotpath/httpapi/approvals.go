@@ -45,8 +45,7 @@ func (a *API) getApprovals(x *exchange) error {
 	}.answer(x)
 }
 
-// getApproval answers GET /v1/approvals/{approval_id}, and holds the answer as
-// Prefer: wait says.
+// getApproval answers GET /v1/approvals/{approval_id}, and holds the answer as Prefer: wait asks.
 func (a *API) getApproval(x *exchange) error {
 	if err := x.noQuery(); err != nil {
 		return err

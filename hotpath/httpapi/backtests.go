@@ -97,7 +97,7 @@ func decodePeriod(r *reader, b *audit.Backtest, from, to string) error {
 	return r.faults.Err()
 }
 
-// errBacktestNotFound is of one that the caller may not see, too.
+// errBacktestNotFound also answers for backtests that the caller may not see.
 var errBacktestNotFound = &refusal{404, "backtest_not_found", "there is no such backtest; they are kept for 30 days"}
 
 // backtestOf returns the backtest that the path names, if the caller may see it.
@@ -233,8 +233,8 @@ func (a *API) getFlips(x *exchange) error {
 	}.answer(x)
 }
 
-// withoutAction leaves out of a flip what is a check's data. Quotes within texts are
-// escaped, so that nothing else looks so.
+// withoutAction removes the data of the check from a flip. Quotes within texts are escaped, so that no
+// text can look like the removed member.
 func withoutAction(flip string) string {
 	shown, _, _ := strings.Cut(flip, `,"action":{`)
 	return shown + `,"action":null}`

@@ -13,22 +13,21 @@ import (
 
 const (
 	maxBody = 1 << 20 // S4
-	// freeBody is as much of a body as each connection may hold uncounted. Almost
-	// all checks are smaller.
+	// freeBody is the size up to which each connection may hold a body uncounted. Almost all checks
+	// are smaller.
 	freeBody = 4 << 10
-	// strangersBodies is what is left to the larger bodies of callers whose key
-	// this node does not know, all of them together.
+	// strangersBodies is the total size of larger bodies of callers whose key this node does not know.
 	strangersBodies = 4 << 20
 )
 
-// byteLimit bounds the bytes of bodies that are received or worked on. A body
-// counts as what its header declares, before the first byte of it has arrived.
+// byteLimit bounds the bytes of bodies that are received or processed. A body counts with the size
+// that its header declares, before its first byte has arrived.
 type byteLimit struct {
 	most int64
 	held atomic.Int64
 }
 
-// take reports whether there were n bytes left, and holds them.
+// take reserves n bytes, and reports whether so many were left.
 func (b *byteLimit) take(n int) bool {
 	if b.held.Add(int64(n)) <= b.most {
 		return true
@@ -39,13 +38,13 @@ func (b *byteLimit) take(n int) bool {
 
 func (b *byteLimit) release(n int) { b.held.Add(-int64(n)) }
 
-// receive reads the body of a request as it arrives, into memory that grows with
-// it. Whatever it fails with, the rest of the body is still to come.
+// receive reads the body of a request as it arrives, into memory that grows with it. After any failure
+// the rest of the body is still unread.
 func (a *API) receive(x *exchange) error {
 	x.body = x.body[:0]
 	stream := x.ctx.RequestBodyStream()
 	if stream == nil {
-		x.body = append(x.body, x.ctx.Request.Body()...) // none, or not from the wire
+		x.body = append(x.body, x.ctx.Request.Body()...) // none, or in a test
 		return nil
 	}
 	h := &x.ctx.Request.Header
@@ -70,7 +69,7 @@ func (a *API) receive(x *exchange) error {
 		case chunked && len(x.body) > max(freeBody, x.held) && !a.hold(x, min(2*len(x.body), maxBody)):
 			return overloaded
 		case errors.Is(err, io.EOF) && chunked && h.Len() > headers:
-			return errTrailers // they could add headers behind the back of a proxy
+			return errTrailers // trailers could add headers that a proxy did not see
 		case errors.Is(err, io.EOF):
 			return nil
 		case isTimeout(err):
@@ -101,7 +100,7 @@ func (a *API) hold(x *exchange, n int) bool {
 	return true
 }
 
-// release returns back what the body of a request was counted as.
+// release gives back the bytes that were reserved for the body of a request.
 func (x *exchange) release() {
 	if x.counted != nil {
 		x.counted.release(x.held)
@@ -111,8 +110,8 @@ func (x *exchange) release() {
 	}
 }
 
-// faultMark marks a request whose body must not be read, with why. No client can
-// send the mark: a header's name never begins with a colon.
+// faultMark marks a request whose body must not be read, with the reason. No client can send the mark:
+// a header's name never begins with a colon.
 var faultMark = []byte(":fault")
 
 var (
@@ -137,8 +136,8 @@ func (a *API) inspectHeader(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	case f.malformed:
 		mark = markLines
 	case f.coded && (f.sized || h.ContentLength() != chunked || h.IsGet() || h.IsHead()):
-		// Only a body whose end no two servers can see differently is taken: just
-		// chunked, without a Content-Length beside it, where a body is usual.
+		// A body is accepted only if no two servers can disagree about its end: chunked alone, without
+		// a Content-Length, and where a body is usual.
 		mark = markCoding
 	case h.ContentLength() > maxBody:
 		mark = markSize
@@ -158,7 +157,7 @@ func spoil(h *fasthttp.RequestHeader, name []byte) {
 	h.SetCanonical(name, nil)
 }
 
-// headerFault returns what inspectHeader found.
+// headerFault returns the fault that inspectHeader found.
 func headerFault(h *fasthttp.RequestHeader) error {
 	switch string(h.PeekCanonical(faultMark)) {
 	case "":
@@ -172,7 +171,7 @@ func headerFault(h *fasthttp.RequestHeader) error {
 	}
 }
 
-// fields is what a raw header has that fasthttp does not tell.
+// fields has the parts of a raw header that fasthttp does not report.
 type fields struct {
 	malformed          bool // a line is continued, or does not end with CRLF
 	coded              bool // Transfer-Encoding, whatever it says

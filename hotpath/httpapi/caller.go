@@ -10,7 +10,7 @@ import (
 	"spendgate/hotpath"
 )
 
-// The request headers that say who asks, as fasthttp spells names.
+// The request headers that identify the caller, as fasthttp spells names.
 var (
 	headerAPIKey    = []byte("X-Api-Key")
 	headerAdminKey  = []byte("X-Admin-Key")
@@ -22,8 +22,8 @@ func (x *exchange) sender() hotpath.Caller {
 	return hotpath.KeyCaller(x.ctx.Request.Header.PeekCanonical(headerAPIKey))
 }
 
-// callerOrDemo is callerOf, or the caller of a demo where no key is needed. A header that
-// is there and empty is a wrong key, not none (S23).
+// callerOrDemo is callerOf, or the caller of a demo where no key is needed. A header that is present
+// and empty is a wrong key, not a missing one (S23).
 func (a *API) callerOrDemo(x *exchange) (hotpath.Caller, error) {
 	h := &x.ctx.Request.Header
 	x.demo = x.endpoint.demo && !a.noDemo && len(h.PeekAll(string(headerAPIKey))) == 0 && (a.signIn == nil || !x.hasSession())
@@ -63,21 +63,19 @@ func (keys adminKeys) match(sent []byte) bool {
 	return match != 0
 }
 
-// isAdmin reports whether the request carries an admin key (S25). Of an address that
-// sent too many wrong keys none does, whatever it sends; a request without a key has no wrong one.
+// isAdmin reports whether the request carries an admin key (S25). For an address that sent too many
+// wrong keys it is false, whatever key is sent; a request without a key counts as no wrong one.
 func (a *API) isAdmin(x *exchange) bool {
 	sent := x.ctx.Request.Header.PeekCanonical(headerAdminKey)
 	return len(sent) > 0 && a.adminFailures.compare(a.clientAddress(x), time.Now(), func() bool { return a.admins.Load().match(sent) })
 }
 
-// actor returns what the request says of who makes a change; the key is the
-// Authorizer's to add.
+// actor returns what the request says about the author of a change; the Authorizer adds the key.
 func (a *API) actor(x *exchange) audit.Actor {
 	return audit.Actor{RequestID: x.id, Address: a.client(x).String()}
 }
 
-// forcer is actor, of a request that is an admin's as well with the admin key: see
-// endpoint.forced.
+// forcer is actor with the admin key, for a request that carries one: see endpoint.forced.
 func (a *API) forcer(x *exchange) audit.Actor {
 	if a.isAdmin(x) {
 		return a.adminActor(x)

@@ -7,8 +7,8 @@ import (
 	"spendgate/hotpath/policy"
 )
 
-// postCheck answers POST /v1/checks. A body that is at fault is told to whoever is
-// authenticated and counted; what comes of that wins (S1).
+// postCheck answers POST /v1/checks. Only an authenticated and counted caller is told of a faulty
+// body; errors of both come first (S1).
 func (a *API) postCheck(x *exchange) error {
 	c, err := a.callerOf(x)
 	if err != nil {
@@ -48,16 +48,16 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 	return x.answer(200)
 }
 
-// setRedeem says in a header what next_step tells people: that an allowed check is redeemed
-// before its action is carried out (S74).
+// setRedeem says in a header, as next_step does for people, that an allowed check is redeemed before
+// its action is carried out (S74).
 func (x *exchange) setRedeem(check *spend.Check) {
 	if policy.RequiresRedemption(&check.Decision) {
 		x.ctx.Response.Header.SetCanonical(headerRedeem, []byte("required"))
 	}
 }
 
-// setBecame says what became of a check that the response shows, if it was redeemed
-// (S74) or reported (S57): the body stays as in the first response.
+// setBecame says in headers whether the check in the response was redeemed (S74) or reported (S57);
+// the body stays as in the first response.
 func (x *exchange) setBecame(course *spend.Course) {
 	if redeemed := course.Redeemed; redeemed != nil {
 		value := redeemed.ID.Append(nil, spend.PrefixRedemption)

@@ -11,15 +11,15 @@ import (
 	"spendgate/hotpath"
 )
 
-// maxExamined is how many checks a page looks at: one that asks for what is rare
-// costs no more than that, and is short.
+// maxExamined is how many checks a page examines at most: a page that selects rare checks costs no
+// more, and may be short.
 const maxExamined = 5000
 
 // checkQuery is a query for checks, page by page.
 type checkQuery struct {
 	audit.CheckQuery
-	// listed are checks that the first page has although they are older than what it
-	// looked at, so that none of the next has them.
+	// listed are checks that the first page has although they are older than those it examined, so
+	// that the next pages leave them out.
 	listed []spend.ID
 }
 
@@ -60,9 +60,9 @@ func (a *API) getChecks(x *exchange) error {
 	}.answer(x)
 }
 
-// addRecent takes from a page what a page before it had, and gives the first page the
-// checks that the caller made with the idempotency key in the last 24 hours, however
-// many others were made since.
+// addRecent removes checks from a page that an earlier page had, and adds to the first page the checks
+// that the caller made with the idempotency key in the last 24 hours, however many others were made
+// since.
 func (a *API) addRecent(ctx context.Context, access hotpath.Access, q *checkQuery, page *audit.CheckPage) error {
 	has := func(id spend.ID) bool {
 		return slices.ContainsFunc(page.Checks, func(c *spend.Check) bool { return c.ID == id })

@@ -13,7 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// listener wraps what it accepts in a conn.
+// listener wraps each accepted connection in a conn.
 type listener struct {
 	net.Listener
 	open   *openConns
@@ -47,29 +47,27 @@ func (l listener) Close() error {
 	return nil
 }
 
-// conn notes when the first byte of a request is read. None of fasthttp's
-// hooks can: RequestCtx.Time is the end of the request, HeaderReceived comes
-// after its header, and the connection counts as active before the first byte
-// of its first request. One time.Now a request is all it costs.
+// conn notes when the first byte of a request is read. None of fasthttp's hooks can do so:
+// RequestCtx.Time is the end of the request, HeaderReceived comes after its header, and the connection
+// counts as active before the first byte of its first request. It costs one time.Now a request.
 //
-// It also closes so that a client still sending gets to read its refusal, and
-// spares the runtime's timers most of the three deadlines that fasthttp sets for
-// each request.
+// It also closes in a way that lets a client that is still sending read its refusal, and saves most of
+// the three deadlines that fasthttp sets for each request.
 type conn struct {
 	net.Conn
 
-	// first is the time of the first byte of the request being read, zero
-	// while none has come. Only the connection's goroutine touches it.
+	// first is the time of the first byte of the request that is being read, zero if none has come.
+	// Only the connection's goroutine uses it.
 	first time.Time
 	fresh bool // nothing has ever been read; like first
 
-	// When reading is to end, and what the socket knows of it; like first.
+	// The deadline for reading, and the deadline that the socket has; like first.
 	readBy            time.Time
 	readSet, writeSet time.Time
 	answering         bool // and how long that may take was said; like first
 
-	// buffer is fasthttp's, of which Read is given what is free: in front of that are the
-	// bytes of a header that is not whole. Nil before the first Read; like first.
+	// buffer is fasthttp's buffer, of which Read gets the free part: the bytes before it are those of
+	// an incomplete header. Nil before the first Read; like first.
 	buffer []byte
 	bareLF bool // the request line ends with a bare LF; like first
 
@@ -77,14 +75,14 @@ type conn struct {
 	// need not be waited for long.
 	excess bool
 
-	network netip.Addr    // that it is counted by; none of a trusted proxy
+	network netip.Addr    // the network that it is counted by; zero for a trusted proxy
 	silent  *list.Element // among those without a request; open.mu guards it
 	asked   bool          // it is not there any more; like first
 
 	open   *openConns
 	server *fasthttp.Server
 	linger atomic.Bool // the rest of a request is still to come
-	mute   atomic.Bool // nothing more is to be said
+	mute   atomic.Bool // nothing more is to be written
 }
 
 // Read implements net.Conn.
@@ -106,7 +104,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	held := max(len(c.buffer)-len(p), 0)
 	if hasBareLF(c.buffer[:held]) {
-		return 0, errBadHTTP // what would follow is not waited for
+		return 0, errBadHTTP // the rest is not awaited
 	}
 	n, err := c.Conn.Read(p)
 	if held > 0 || c.first.IsZero() {
@@ -140,14 +138,14 @@ func endsBare(text []byte) bool {
 // allow bounds how long the first request is waited for.
 func (c *conn) allow(d time.Duration) { c.readBy = time.Now().Add(d) }
 
-// SetReadDeadline implements net.Conn. It is for the next Read: most requests
-// are read whole at once, and the deadline for the rest of them is not needed.
+// SetReadDeadline implements net.Conn. The deadline takes effect at the next Read: most requests are
+// read whole at once, and need no deadline for the rest.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.readBy = t
 	return nil
 }
 
-// bindRead tells the socket when reading is to end, also while hurry is at it.
+// bindRead sets the socket's deadline for reading, also while hurry runs.
 func (c *conn) bindRead() error {
 	if c.near(c.readSet, c.readBy) {
 		return nil
@@ -155,15 +153,15 @@ func (c *conn) bindRead() error {
 	c.readSet = c.readBy
 	err := c.Conn.SetReadDeadline(c.readBy)
 	if c.open.closing.Load() {
-		// Nor at once: what a client sent that was just accepted is answered,
+		// The deadline is not immediate: a request on a connection that was just accepted is answered,
 		// not reset (G11).
 		err = c.Conn.SetReadDeadline(time.Now().Add(finishReading))
 	}
 	return err
 }
 
-// SetWriteDeadline implements net.Conn. What hurry allows is for answers that
-// are half taken; others have all the time that they need.
+// SetWriteDeadline implements net.Conn. The deadline of hurry is for responses that are half sent;
+// others have their full time.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.answering = true
 	if c.near(c.writeSet, t) && !c.open.closing.Load() {
@@ -180,9 +178,8 @@ func (c *conn) near(set, asked time.Time) bool {
 	return early >= 0 && early <= min(c.server.ReadTimeout, c.server.WriteTimeout, c.server.IdleTimeout)/16
 }
 
-// Write implements net.Conn. fasthttp sets no deadline before it refuses what it
-// cannot read, and before it invites a body: the deadline of the answer before may be
-// long over.
+// Write implements net.Conn. fasthttp sets no deadline before it refuses an unreadable request, and
+// before it sends 100 Continue: the deadline of the response before may have passed.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.mute.Load() {
 		return len(p), nil
@@ -195,15 +192,15 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// What a lingering connection takes in before it is closed for good.
+// What a lingering connection reads before it is closed.
 const (
 	lingerTime  = time.Second
 	lingerBytes = 4 << 20
 )
 
-// Close implements net.Conn. To close with bytes unread makes the kernel send
-// a reset, which can overtake the answer. So a lingering connection ends its
-// own half first, and takes in what the client was still sending.
+// Close implements net.Conn. Closing with unread bytes makes the kernel send a reset, which can
+// overtake the response. So a lingering connection first ends its own half, and reads what the client
+// was still sending.
 func (c *conn) Close() error {
 	c.open.remove(c)
 	if c.linger.Swap(false) {

@@ -68,7 +68,7 @@ func (p *consolePages) serve(x *exchange) error {
 	return nil
 }
 
-// secureConsole bounds what a browser does with a page, whatever is in it.
+// secureConsole limits what a browser does with a page, whatever the page contains.
 func secureConsole(x *exchange) {
 	h := &x.ctx.Response.Header
 	h.Set(fasthttp.HeaderContentSecurityPolicy, console.Policy)

@@ -9,17 +9,16 @@ import (
 	"spendgate/audit"
 )
 
-// A cursor is the position of the last record of a page, which is its ID in most
-// listings, and a checksum over that and the filters of the listing, in base64url.
-// The checksum makes a damaged cursor and one of other filters refusable on any
-// node, without a shared secret (S22). It is no seal: a client can only forge a
-// position, which it could reach by paging as well.
+// A cursor is the position of the last record of a page, which is its ID in most listings, and a
+// checksum over that and the filters of the listing, in base64url. The checksum lets any node refuse a
+// damaged cursor and one of other filters, without a shared secret (S22). It does not authenticate: a
+// client can only forge a position, which it could reach by paging as well.
 
 // checkBytes is how much of the checksum travels: enough that damage never
 // passes by chance.
 const checkBytes = 12
 
-// filterSum stands for the listing and its filters.
+// filterSum identifies the listing and its filters.
 type filterSum [sha256.Size]byte
 
 // violationFilters is the filterSum of a query; position and limit are no filters.
@@ -59,7 +58,7 @@ func checkFilters(q *audit.CheckQuery) filterSum {
 	return sha256.Sum256(b)
 }
 
-// sumOf is the filterSum of a listing whose filters are texts.
+// sumOf returns the filterSum of a listing whose filters are texts.
 func sumOf(filters ...string) filterSum { return sha256.Sum256([]byte(strings.Join(filters, "\x00"))) }
 
 func newCursor(position string, filters filterSum) string {

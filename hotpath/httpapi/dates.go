@@ -9,7 +9,7 @@ import (
 
 const dateForm = "must be an RFC 3339 time or a date: 2026-01-31T12:00:00Z or 2026-01-31"
 
-// dayPart is the instant that a date stands for.
+// dayPart selects the instant of a date.
 type dayPart bool
 
 const (
@@ -37,8 +37,8 @@ func queryRange(values map[string]string, faults *spend.Faults) (first, last tim
 	return first, last
 }
 
-// periodRange is queryRange of what is reported by its period: which is the one that was
-// asked for, so one that begins before any record could is refused.
+// periodRange is queryRange for answers that repeat their period. The period must be the one in the
+// request, so one that begins before any possible record is refused.
 func periodRange(values map[string]string, faults *spend.Faults) (first, last time.Time) {
 	for _, name := range [...]string{"from", "to"} {
 		if t, ok := parseInstant(values[name], dayBegin); ok && t.Before(time.UnixMilli(0)) {
@@ -48,9 +48,8 @@ func periodRange(values map[string]string, faults *spend.Faults) (first, last ti
 	return queryRange(values, faults)
 }
 
-// firstRecordable is the first instant from t on that a record can have. Records
-// are whole milliseconds: identifiers of the millisecond in which t lies are before
-// it, unless it is the first instant.
+// firstRecordable returns the first instant from t on that a record can have. Records have whole
+// milliseconds: identifiers of the millisecond of t are before t, unless t is its first instant.
 func firstRecordable(t time.Time) time.Time {
 	return recordable(t.Add(time.Millisecond - 1).Truncate(time.Millisecond))
 }

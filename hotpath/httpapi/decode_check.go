@@ -100,7 +100,7 @@ func (r *reader) approvalID() (id spend.ID) {
 	}
 	id, err := spend.ParseID(s, spend.PrefixApproval)
 	if err != nil || id.IsZero() {
-		return spend.ID{len(id) - 1: 1} // no approval has it, and zero means none
+		return spend.ID{len(id) - 1: 1} // no approval has this ID, and zero means none
 	}
 	return id
 }

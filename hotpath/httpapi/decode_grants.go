@@ -10,11 +10,11 @@ import (
 	"spendgate/audit/spend"
 )
 
-// grantsReader reads the members of a key's body that say what it may do (S29).
+// grantsReader reads the members of a key's body that say what the key may do (S29).
 type grantsReader struct {
 	spend.Grants
 	named   []string // the members that were there, null or not
-	cleared []string // of them, those that were null
+	cleared []string // those that were null
 }
 
 // read takes the member that next found.
@@ -88,8 +88,8 @@ func (g *grantsReader) judge(r *reader) {
 	}
 }
 
-// change is what a PATCH changes. Role and scopes replace each other, and null
-// for one needs the other: a narrow key never becomes full by omission.
+// change returns the change that a PATCH makes. Role and scopes replace each other, and null for one
+// needs the other: a restricted key never becomes full by omission.
 func (g *grantsReader) change(r *reader) spend.GrantsChange {
 	other := map[string]string{spend.MemberRole: spend.MemberScopes, spend.MemberScopes: spend.MemberRole}
 	for _, name := range g.cleared {
@@ -123,7 +123,7 @@ func (r *reader) principal() string {
 	return s
 }
 
-// groups returns names of groups, no two of which are the same (S62).
+// groups returns the names of groups, without duplicates (S62).
 func (r *reader) groups() []string {
 	var before []string
 	return r.list(1, spend.MaxGroups, func(path, s string) {
@@ -167,7 +167,7 @@ func (r *reader) future(now time.Time) time.Time {
 	return at
 }
 
-// bindings returns a list of what a key or a webhook is bound to.
+// bindings returns the list of a key's or a webhook's bindings.
 func (r *reader) bindings(judge func(path, s string)) []string {
 	return r.list(1, spend.MaxBindings, judge)
 }

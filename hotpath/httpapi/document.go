@@ -89,14 +89,14 @@ func (a *API) getOpenAPIJSON(x *exchange) error {
 	return x.answerDocument(inJSON)
 }
 
-// pipelinedEvery is how long a connection waits for a document that it asks for before it
-// has the answer before.
+// pipelinedEvery is the pause before the next document if a connection asks for it before it has the
+// last response.
 const pipelinedEvery = 100 * time.Millisecond
 
-// answerDocument sends a document, compressed if the client takes that, or that it has not
-// changed. Any connection may ask for documents without a key, and each is as much work
-// as many other answers: those that one asks for at once are answered one after the other
-// with a pause, and others come between.
+// answerDocument sends a document, compressed if the client accepts that, or 304 if it has not
+// changed. Any connection may ask for documents without a key, and each takes as much work as many
+// other responses: pipelined requests of one connection are answered with a pause between them, so
+// that others get their turn.
 func (x *exchange) answerDocument(d *specification) error {
 	if x.pipelined {
 		time.Sleep(pipelinedEvery)
@@ -139,8 +139,8 @@ func acceptsGzip(headers [][]byte) bool {
 	return wildcard
 }
 
-// hasTag reports whether If-None-Match names a tag; a weak one is compared as if it were
-// strong (RFC 9110).
+// hasTag reports whether If-None-Match names a tag; a weak tag is compared as if it were strong (RFC
+// 9110).
 func hasTag(headers [][]byte, tag string) bool {
 	for item := range items(headers) {
 		if item == "*" || strings.TrimPrefix(item, "W/") == tag {

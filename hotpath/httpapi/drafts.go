@@ -91,7 +91,7 @@ const (
 	ifMatchForm   = "must be one version, bare or quoted: 3"
 )
 
-// errIfMatchRequired is of a promotion that does not say what it replaces.
+// errIfMatchRequired answers a promotion that does not say which version it replaces.
 var errIfMatchRequired = &refusal{428, "if_match_required", "the header If-Match with the version that the draft is to replace is required"}
 
 // postPromote answers POST /v1/policies/{policy_id}/draft/promote.

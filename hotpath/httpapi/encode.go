@@ -7,9 +7,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// AppendCheckResult writes the answer to a check. It depends on nothing but the
-// check, so that a replay and a later GET are the same bytes. Every check passes
-// here, so that names and what is between them are one append each.
+// AppendCheckResult writes the answer to a check. It depends only on the check, so that a replay and a
+// later GET are the same bytes. Every check is written here, so names and the punctuation between them
+// are one append each.
 func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	d := &c.Decision
 	dst = append(dst, `{"check_id":"`...)
@@ -41,8 +41,8 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	return append(dst, '}')
 }
 
-// appendCheckRecord writes a check's result, what it was the answer to and what
-// became of it, if anything is recorded of that.
+// appendCheckRecord writes a check's result and action, and what became of the check, if anything is
+// recorded about that.
 func appendCheckRecord(dst []byte, c *spend.Check, became spend.Course, textAmounts bool) []byte {
 	dst = AppendCheckResult(dst, c)
 	o := objectWriter(dst[:len(dst)-1])
@@ -138,7 +138,7 @@ func appendSimulation(dst []byte, mode, policyID string, version int, checks []*
 	return o.end()
 }
 
-// errorBody is what the body of an error says.
+// errorBody has the members of an error's body.
 type errorBody struct {
 	*refusal
 	requestID   string

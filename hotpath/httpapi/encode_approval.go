@@ -11,8 +11,8 @@ import (
 	"spendgate/hotpath"
 )
 
-// appendApproval writes an approval (S43). left is what its budgets have left; nil
-// leaves that out, in listings.
+// appendApproval writes an approval (S43). left is what its budgets have left; nil leaves it out, in
+// listings.
 func appendApproval(dst []byte, a *audit.Approval, left []hotpath.BudgetLeft, now time.Time, textAmounts bool) []byte {
 	c, o := a.Check, newObject(dst)
 	o.id("approval_id", c.ID, spend.PrefixApproval)
@@ -68,8 +68,8 @@ func appendDecision(dst []byte, d *audit.ApprovalDecision) []byte {
 	return o.end()
 }
 
-// asked writes which groups are asked and what is missing, and that the author is
-// excluded, where it is so (S79). Without an approval it leaves out what is missing.
+// asked writes which groups are asked, how many approvals are missing, and whether the author is
+// excluded (S79). Without an approval it leaves out what is missing.
 func (o *objectWriter) asked(asked *spend.ApprovalRequest, a *audit.Approval) {
 	if len(asked.From) > 0 {
 		var lacks audit.Missing
@@ -114,8 +114,8 @@ func (o *objectWriter) ruleIDs(rules []spend.EscalatedRule) {
 	*o = appendArray(*o, len(rules), func(dst []byte, i int) []byte { return appendString(dst, rules[i].RuleID) })
 }
 
-// missingFrom says what an approval that asks groups lacks: of either of two where
-// somebody counts for either.
+// missingFrom says what an approval that asks groups lacks; somebody who counts for either of two
+// groups is counted for both.
 func missingFrom(a *audit.Approval) string {
 	if len(a.Check.Approval.From) == 0 {
 		return ""
@@ -139,7 +139,7 @@ func missingFrom(a *audit.Approval) string {
 	return ": missing are " + strings.Join(each, " and ")
 }
 
-// nextStepOf says what an agent is to do now.
+// nextStepOf returns what an agent has to do now.
 func nextStepOf(a *audit.Approval, now time.Time) string {
 	switch a.Status {
 	case audit.ApprovalPending:

@@ -21,7 +21,7 @@ func appendEvent(dst []byte, e *audit.Event, textAmounts bool) []byte {
 	return o.end()
 }
 
-// appendEventData writes what an event is about.
+// appendEventData writes the member data of an event.
 func appendEventData(dst []byte, e *audit.Event, textAmounts bool) []byte {
 	if e.Violation != nil {
 		return appendViolation(dst, e.Violation, textAmounts)
@@ -55,7 +55,7 @@ func (o *objectWriter) scope(e *audit.Event) {
 	o.optional("agent_id", e.AgentID)
 }
 
-// doubt writes that a check is in doubt, and who said so; null of the service.
+// doubt writes that a check is in doubt, and who said so; null for the service.
 func (o *objectWriter) doubt(said *spend.Outcome) {
 	o.id("check_id", said.CheckID, spend.PrefixCheck)
 	o.time("at", said.ID.Time())
@@ -115,8 +115,8 @@ func (o *objectWriter) exhaustion(e *audit.Exhaustion) {
 	o.time("window_start", e.WindowStart)
 }
 
-// change writes what became of a policy or a key, and who made it so. Where they
-// did from is for the record alone.
+// change writes a change of a policy or a key, and who made it. The address of the request is only in
+// the record.
 func (o *objectWriter) change(c *audit.Change) {
 	switch c.Kind {
 	case audit.PolicyCreated, audit.PolicyForced:
@@ -126,7 +126,7 @@ func (o *objectWriter) change(c *audit.Change) {
 		o.text("policy_id", c.Subject)
 		o.text("draft_hash", hex.EncodeToString(c.Hash[:]))
 		o.integer("policy_version", int64(c.Version))
-		a, _ := audit.DraftApprovalOf(c) // what cannot be read has no note
+		a, _ := audit.DraftApprovalOf(c) // a record that cannot be read has no note
 		o.optional("note", a.Note)
 	default:
 		o.text("key_id", c.Subject)

@@ -15,7 +15,7 @@ func appendPolicy(dst []byte, p *audit.Policy) []byte {
 	return o.end()
 }
 
-// appendVersion writes a policy with who made the version, and why (S65).
+// appendVersion writes a policy with the author of the version and the note (S65).
 func appendVersion(dst []byte, p *audit.Policy) []byte {
 	o := policyObject(dst, p)
 	o = appendAuthor(o, "author", p.Author)
@@ -26,7 +26,7 @@ func appendVersion(dst []byte, p *audit.Policy) []byte {
 	return o.end()
 }
 
-// appendAuthor adds who made a version or a draft; null without an API key.
+// appendAuthor adds the author of a version or a draft; null without an API key.
 func appendAuthor(o objectWriter, name string, by audit.Actor) objectWriter {
 	if by.KeyID == "" {
 		o.null(name)
@@ -48,7 +48,7 @@ func appendRedeem(o *objectWriter, terms spend.RedeemTerms) {
 	}
 }
 
-// changes writes what a policy asks of people before its next version.
+// changes writes the approvals that a policy requires for its next version.
 func (o *objectWriter) changes(text string) {
 	if text != "" {
 		o.raw("changes", text)

@@ -13,8 +13,8 @@ import (
 	"spendgate/hotpath/signin"
 )
 
-// refusal is how an error is answered. What this package itself refuses with is one
-// already. openapi.yaml says which endpoint returns which code.
+// refusal is the response to an error. Errors of this package are refusals themselves. openapi.yaml
+// says which endpoint returns which code.
 type refusal struct {
 	status  int
 	code    string
@@ -23,7 +23,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.message }
 
-// retry reports whether what failed may work in a second.
+// retry reports whether the request may succeed in a second.
 func (r *refusal) retry() bool { return r == overloaded || r == unavailable }
 
 // The codes that several errors have.
@@ -39,7 +39,7 @@ const (
 	codeInternal            = "internal_error"
 )
 
-// What this package itself refuses with.
+// The errors of this package.
 var (
 	errPathNotFound     = &refusal{404, "not_found", "there is nothing at this path; GET /openapi.yaml describes all paths"}
 	errMethod           = &refusal{405, "method_not_allowed", "this path does not accept the method; see the header Allow"}
@@ -163,8 +163,7 @@ type bodyError struct{ reason string }
 
 func (e *bodyError) Error() string { return e.reason }
 
-// refusalOf finds an error's answer. What nobody foresaw is a 500 that tells
-// nothing of it.
+// refusalOf returns an error's response. For an unforeseen error it is a 500 without details.
 func refusalOf(err error) *refusal {
 	if own, ok := errors.AsType[*refusal](err); ok {
 		return own
@@ -216,8 +215,8 @@ func refusalOf(err error) *refusal {
 	return unexpected
 }
 
-// refusalOfVersion returns the answer to a change of a policy whose version in force is not
-// the one that If-Match says.
+// refusalOfVersion returns the response to a change of a policy whose version in force is not the one
+// in If-Match.
 func refusalOfVersion(inForce int) *refusal {
 	text := fmt.Sprintf("version %d is in force, not the one that If-Match names: read it, and send its number "+
 		"if the change still applies", inForce)
@@ -227,8 +226,7 @@ func refusalOfVersion(inForce int) *refusal {
 	return &refusal{409, "policy_version_mismatch", text}
 }
 
-// refusalOfRedemption returns the answer to what redemptions are refused with; nil if
-// it is none of these.
+// refusalOfRedemption returns the response to an error of a redemption; nil for other errors.
 func refusalOfRedemption(err error) *refusal {
 	if redeemed, ok := errors.AsType[*hotpath.AlreadyRedeemedError](err); ok {
 		return &refusal{409, "check_already_redeemed", redeemed.Error()}

@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// getEvents answers GET /v1/events (S51), and holds an empty page as Prefer: wait says.
+// getEvents answers GET /v1/events (S51), and holds an empty page as Prefer: wait asks.
 func (a *API) getEvents(x *exchange) error {
 	query, from, err := queryEvents(x.query())
 	if err != nil {
@@ -39,8 +39,8 @@ func (a *API) getEvents(x *exchange) error {
 	return x.answer(200)
 }
 
-// queryEvents reads the query of GET /v1/events. from is where the feed begins, zero
-// where the cursor says that: one of 0 says no more than none.
+// queryEvents reads the query of GET /v1/events. from is where the feed begins, zero if the cursor
+// says that: a cursor of 0 is the same as none.
 func queryEvents(query []byte) (q audit.EventQuery, from time.Time, err error) {
 	var faults spend.Faults
 	values := parameters(query, &faults, "after", "limit", "type", "from")

@@ -25,13 +25,13 @@ import (
 // exchange is one request and its answer while they are at work.
 type exchange struct {
 	ctx       *fasthttp.RequestCtx
-	id        string    // req_ + 12 hex; of a check with a nonce by that
+	id        string    // req_ + 12 hex; for a check with a nonce derived from that
 	started   time.Time // when the first byte was read (S20)
 	endpoint  *endpoint
 	quota     ratelimit.Quota // Limit is 0 while no limit governs the answer
 	unread    error           // why the body was not read; answered in its turn (S1)
 	excess    bool            // its connection is one too many
-	pipelined bool            // it was sent before the answer to the one before it
+	pipelined bool            // it was sent before the response to the request before it
 	action    spend.Action    // of a check
 	body      []byte          // as it was received
 	counted   *byteLimit      // that the body counts in; nil of a small one
@@ -43,10 +43,10 @@ type exchange struct {
 	demo   bool           // the caller has no key and needs none
 	access hotpath.Access // of the caller, once it was admitted
 
-	nonce       []byte // of a check that sent one; of the request's buffer
+	nonce       []byte // of a check that sent one; in the request's buffer
 	textAmounts bool   // amounts may be strings in the request, and are in the response
 
-	failure error    // what fail was given
+	failure error    // the error that fail was called with
 	refusal *refusal // its answer; nil without a failure
 
 	trace   *trace.Record // nil unless requests are traced
@@ -153,9 +153,8 @@ func newRequestIDs() string {
 	return string(b)
 }
 
-// context returns the context of the work for one request. It ends with nothing: what is
-// asked of the Authorizer bounds its own waits, and must be finished even
-// though the client has gone.
+// context returns the context of the work for one request. It never ends: the Authorizer bounds its
+// own waits, and the work must be finished even if the client has gone.
 func (x *exchange) context() context.Context { return context.Background() }
 
 // readTimeout bounds a read of the store that the Authorizer has no part in.
@@ -165,7 +164,7 @@ func (x *exchange) readContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(x.context(), readTimeout)
 }
 
-// request is what the Authorizer is told besides the body.
+// request returns what the Authorizer needs in addition to the body.
 func (x *exchange) request() hotpath.Request {
 	return hotpath.Request{Caller: x.caller, Access: x.access, ID: x.id, Started: x.started, Trace: x.trace}
 }
@@ -203,7 +202,7 @@ func isJSON(contentType []byte) bool {
 	return !given || strings.EqualFold(charset, "utf-8")
 }
 
-// noQuery refuses the query of a read that takes none.
+// noQuery refuses a query where none is accepted.
 func (x *exchange) noQuery() error {
 	var faults spend.Faults
 	parameters(x.query(), &faults)
@@ -235,7 +234,7 @@ func orAbsent(err, absent error) error {
 	return err
 }
 
-// setReplayed tells whether the answer was given before.
+// setReplayed says in a header whether the answer was given before.
 func (x *exchange) setReplayed(replayed bool) {
 	if replayed {
 		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
@@ -284,7 +283,7 @@ func (a *API) fail(x *exchange, err error) {
 	x.ctx.Response.SkipBody = x.ctx.IsHead()
 }
 
-// writeHeaders adds what every answer carries (S6).
+// writeHeaders adds the headers of every response (S6).
 func (x *exchange) writeHeaders() {
 	q := x.quota
 	if q.Limit == 0 {

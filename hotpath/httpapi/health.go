@@ -2,9 +2,8 @@ package httpapi
 
 import "time"
 
-// getHealth answers GET /health, which tells that the process answers and
-// nothing of what it depends on (S27). Its query is nobody's business: probes
-// add to it to get past caches.
+// getHealth answers GET /health, which shows that the process answers and nothing about its
+// dependencies (S27). Its query is ignored: probes add one to bypass caches.
 func (a *API) getHealth(x *exchange) error {
 	o := newObject(x.out)
 	o.text("status", "ok")

@@ -11,8 +11,8 @@ import (
 // headerIdempotency is as fasthttp spells it.
 const headerIdempotency = "Idempotency-Key"
 
-// decodeCheckRequest reads the body of a check, its nonce and, where there is one, the
-// header that may stand for the body's idempotency_key (S58).
+// decodeCheckRequest reads the body of a check, its nonce, and the header that may replace the body's
+// idempotency_key (S58).
 func (x *exchange) decodeCheckRequest(r *reader) error {
 	r.action(&x.action, false)
 	h := &x.ctx.Request.Header
@@ -30,8 +30,8 @@ func (x *exchange) decodeCheckRequest(r *reader) error {
 	return r.faults.Err()
 }
 
-// takeIdempotencyKey takes the header's key where the body has none. A blank one counts as
-// absent, as in the body.
+// takeIdempotencyKey uses the header's key if the body has none. A blank one counts as absent, as in
+// the body.
 func (r *reader) takeIdempotencyKey(sent [][]byte, key *string) {
 	if len(sent) > 1 {
 		r.fault(headerIdempotency, "must be given once")

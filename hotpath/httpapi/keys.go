@@ -87,7 +87,7 @@ const (
 	defaultMaxRateLimit = 10000
 )
 
-// keyBounds are what the fields of a key are judged by.
+// keyBounds are the limits for the fields of a key.
 type keyBounds struct {
 	maxRateLimit int // the most that a key may have here
 	now          time.Time

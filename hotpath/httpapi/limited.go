@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// limitedFor is how long refused requests are counted for a line that tells
-	// whose they were.
+	// limitedFor is the period after which a line of the log says whose requests were refused most.
 	limitedFor = time.Minute
 	// maxLimitedKeys bounds the memory of a period; the keys beyond are counted together.
 	maxLimitedKeys = 4096
@@ -24,16 +23,15 @@ type limited struct {
 	byKey map[string]*limitedKey // of the period; nil between two
 }
 
-// limitedKey is what is counted of a key: what its next line stands for, and all of
-// the period.
+// limitedKey counts the refused requests of a key: since its last line, and in the whole period.
 type limitedKey struct {
 	tally
 
 	requests int64
 }
 
-// add counts a request of a key. When a line of that key is due it returns how many it
-// stands for. begins is true of the first of a period, which take ends.
+// add counts a request of a key. When a line for that key is due it returns how many requests the line
+// stands for. begins is true for the first request of a period, which take ends.
 func (l *limited) add(keyID string, now time.Time) (n int64, due, begins bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +85,7 @@ func (a *API) noteLimited(keyID string) (attrs []slog.Attr, due bool) {
 	return []slog.Attr{slog.Int64("requests", requests)}, due
 }
 
-// logLimited says whose requests were refused most in the period that ends.
+// logLimited logs whose requests were refused most in the period that ends.
 func (a *API) logLimited() {
 	top, keys, requests := a.limited.take()
 	a.log.Info("requests over their rate limit were refused", slog.Int64("requests", requests), slog.Int("keys", keys),

@@ -13,7 +13,7 @@ type listing[T any] struct {
 	position func(r *T) string // at which the next page begins, by the last record of this one; nil of an empty page
 	more     bool
 	filters  filterSum
-	total    *int64 // nil where a list does not tell
+	total    *int64 // nil in a list without a total
 }
 
 // answer answers with the page.

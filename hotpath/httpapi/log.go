@@ -19,9 +19,9 @@ import (
 // maxPathLogged bounds what a client can write into the log.
 const maxPathLogged = 200
 
-// logFailure writes the line of a failed request, which stands for others if there
-// are too many: no keys, no query, no
-// body, and of the path nothing that could pretend to be another line.
+// logFailure writes the line of a failed request, or one line for many if there are too many. It
+// contains no keys, no query, no body, and no characters of the path that could look like another
+// line.
 func (a *API) logFailure(x *exchange) {
 	var more []slog.Attr
 	due := true
@@ -68,7 +68,7 @@ func (a *API) logFailure(x *exchange) {
 	a.log.LogAttrs(context.Background(), level, "request failed", attrs...)
 }
 
-// appendKnown adds what is known of a request besides its line and its answer.
+// appendKnown adds what is known about a request besides its line and its response.
 func (a *API) appendKnown(attrs []slog.Attr, x *exchange) []slog.Attr {
 	add := func(name, value string) {
 		if value != "" {
@@ -85,12 +85,12 @@ func (a *API) appendKnown(attrs []slog.Attr, x *exchange) []slog.Attr {
 	return attrs
 }
 
-// outages are the causes of what unavailable answers, as far as the log tells
-// them apart. The first that matches is it, or it is another.
+// outages are the causes of the response unavailable that the log distinguishes. The first that
+// matches is logged; without a match the cause is another.
 var outages = [...]error{audit.ErrUnknown, commit.ErrPending, audit.ErrUnavailable, hotpath.ErrUnavailable}
 
-// noteUnavailable counts a request that a dependency failed. While one is away all
-// requests fail, so that a line a second stands for all requests of one cause.
+// noteUnavailable counts a request that failed because of a dependency. While one is away all requests
+// fail, so one line a second stands for all requests of one cause.
 func (a *API) noteUnavailable(failure error) (attrs []slog.Attr, due bool) {
 	cause := slices.IndexFunc(outages[:], func(err error) bool { return errors.Is(failure, err) })
 	if cause < 0 {
@@ -124,7 +124,7 @@ func (a *API) logOverload() {
 	}
 }
 
-// printable escapes what is not plain ASCII.
+// printable escapes everything but plain ASCII.
 func printable(s string) string {
 	if len(s) > maxPathLogged {
 		s = s[:maxPathLogged] + "..."

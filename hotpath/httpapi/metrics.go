@@ -53,9 +53,9 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metric
 	return m
 }
 
-// counters are an endpoint's. Those of the usual answers were looked up once, so
-// that a request need not, and exist from the start, so that an increase shows
-// the first.
+// counters are the metrics of an endpoint. Those of the usual responses are looked up once, so that a
+// request need not look, and exist from the start, so that rate and increase count the first request
+// too.
 type counters struct {
 	all           *prometheus.CounterVec
 	route, method string

@@ -14,7 +14,7 @@ var headerFirst = []byte("First-Request")
 
 const (
 	minNonce, maxNonce = 16, 128
-	// nonceDomain keeps what is hashed here apart from other hashes of the same texts.
+	// nonceDomain separates these hashes from other hashes of the same texts.
 	nonceDomain = "spendgate request nonce 1\x00"
 )
 
@@ -42,8 +42,8 @@ func isNonce(value []byte) bool {
 	return minNonce <= len(value) && len(value) <= maxNonce
 }
 
-// nameByNonce names the request by its nonce. The caller chooses what is hashed with its own
-// key's ID, and not the name, so that nobody makes the name of another's request.
+// nameByNonce derives the request's ID from its nonce. The caller chooses what is hashed together with
+// its key's ID, and not the result, so that nobody can make the ID of another caller's request.
 func (a *API) nameByNonce(x *exchange) {
 	if x.nonce == nil {
 		return
@@ -59,7 +59,7 @@ func (a *API) nameByNonce(x *exchange) {
 	}
 }
 
-// setFirst tells whoever sent a nonce whether it was the same one that made the check.
+// setFirst says in a header whether the nonce is that of the request that made the check.
 func (x *exchange) setFirst(answer *hotpath.Answer) {
 	if x.nonce == nil || !answer.Replayed {
 		return

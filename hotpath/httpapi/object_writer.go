@@ -9,8 +9,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// objectWriter writes a JSON object behind what a buffer has: its members, in the order
-// of the calls. newObject begins and end ends it.
+// objectWriter appends a JSON object to a buffer: its members, in the order of the calls. newObject
+// begins and end ends it.
 type objectWriter []byte
 
 func newObject(dst []byte) objectWriter { return append(dst, '{') }
@@ -47,7 +47,7 @@ func (o *objectWriter) given(name, value string) {
 	}
 }
 
-// raw writes a value that is JSON already; null for none.
+// raw writes a value that is JSON already; null if it is empty.
 func (o *objectWriter) raw(name, json string) {
 	if json == "" {
 		o.null(name)
@@ -111,8 +111,7 @@ func sum[A interface{ Append(dst []byte) []byte }](o *objectWriter, name string,
 	*o = a.Append(*o)
 }
 
-// amount writes the amount of an action or an outcome, as a string for who prefers it; null
-// for one that is not known.
+// amount writes the amount of an action or an outcome, as a string if asText; null for an unknown one.
 func (o *objectWriter) amount(known bool, a spend.Amount, asText bool) {
 	if !known || !asText {
 		sum(o, "amount", known, a)
@@ -139,7 +138,7 @@ func appendArray(dst []byte, n int, element func(dst []byte, i int) []byte) []by
 	return append(dst, ']')
 }
 
-// appendString writes a JSON string. What is not UTF-8 becomes U+FFFD.
+// appendString writes a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendString(dst []byte, s string) []byte {
 	if !plain(s) {
 		dst, _ = jsontext.AppendQuote(dst, s) // the error only says that it mended s
@@ -150,7 +149,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// plain reports whether a string is written as it is: printable ASCII but quotation marks and
+// plain reports whether a string is written unchanged: printable ASCII without quotation marks and
 // backslashes. It looks at eight bytes at once.
 func plain(s string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080

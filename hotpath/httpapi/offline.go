@@ -5,8 +5,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ReadPolicy reads the body of POST /v1/policies as that does, without compiling
-// the rules. Faults of fields are spend.Faults; the policy has what could be read.
+// ReadPolicy reads the body of POST /v1/policies as the endpoint does, without compiling the rules.
+// Faults of fields are spend.Faults; the policy has the fields that could be read.
 func ReadPolicy(body []byte) (*audit.Policy, error) {
 	p := new(audit.Policy)
 	return p, readObject(body, func(r *reader) error {

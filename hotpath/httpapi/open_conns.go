@@ -13,8 +13,8 @@ import (
 // request.
 type openConns struct {
 	most       int                   // beyond which each is refused; 0 is any number
-	perAddress int                   // likewise, of one address
-	trusted    func(netip.Addr) bool // the addresses of which there may be any number
+	perAddress int                   // likewise, for one address
+	trusted    func(netip.Addr) bool // addresses without a limit
 
 	closing atomic.Bool // set by hurry
 	closed  atomic.Bool // no connection is accepted any more
@@ -26,9 +26,9 @@ type openConns struct {
 	silent    list.List          // *conn, oldest first: no request came from them yet
 }
 
-// add reports whether the connection is to be served. When there are too many,
-// the one that has been silent for longest makes room for it; if none is, it is
-// in excess, and some of those are served, to be told so.
+// add reports whether the connection is to be served. When there are too many, the one that has been
+// silent longest is closed to make room; if none is silent, the new one is in excess, and some of
+// these are served only to be refused.
 func (o *openConns) add(c *conn) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +79,7 @@ func (o *openConns) remove(c *conn) {
 	o.removeLocked(c)
 }
 
-// removeLocked is remove for who holds mu.
+// removeLocked is remove for callers that hold mu.
 func (o *openConns) removeLocked(c *conn) {
 	if _, open := o.conns[c]; !open {
 		return
@@ -104,7 +104,7 @@ func (o *openConns) hear(c *conn) {
 	o.hearLocked(c)
 }
 
-// hearLocked is hear for who holds mu.
+// hearLocked is hear for callers that hold mu.
 func (o *openConns) hearLocked(c *conn) {
 	if c.silent != nil {
 		o.silent.Remove(c.silent)
@@ -112,20 +112,19 @@ func (o *openConns) hearLocked(c *conn) {
 	}
 }
 
-// finishReading is how long a request that is not wholly received, or an
-// answer that is half taken, has left once the service is shutting down. What
-// is being worked on has all the time that it needs.
+// finishReading is the time that remains, once the service shuts down, for a request that is not fully
+// received, or a response that is half sent. Requests in progress have their full time.
 const finishReading = time.Second
 
-// hurry returns every connection finishReading. Those that come to wait for
-// their first request later have as much: see conn.Read.
+// hurry gives every connection the time finishReading. Connections that start to wait for their first
+// request later get as much: see conn.Read.
 func (o *openConns) hurry() {
 	o.closing.Store(true)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	end := time.Now().Add(finishReading)
-	for c := range o.conns { // setting deadlines fails only on what is closed
+	for c := range o.conns { // setting deadlines fails only on closed connections
 		_ = c.Conn.SetReadDeadline(end)
-		_ = c.Conn.SetWriteDeadline(end.Add(finishReading)) // the refusal of what came too late
+		_ = c.Conn.SetWriteDeadline(end.Add(finishReading)) // for the refusal of late requests
 	}
 }

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Readiness is what /readyz tells (S27, G1).
+// Readiness is the content of /readyz (S27, G1).
 type Readiness struct {
 	Ready        bool
-	Mode         string // what this node is: "fleet", "embedded single node"
-	Durability   string // what is in force, in words
+	Mode         string // the kind of node: "fleet", "embedded single node"
+	Durability   string // the durability in force, in words
 	Dependencies []Dependency
 }
 
@@ -31,10 +31,10 @@ type Readiness struct {
 type Dependency struct {
 	Name   string
 	OK     bool
-	Detail string // why not, or what is worth knowing; without secrets
+	Detail string // the reason or other information; without secrets
 }
 
-// OpsOptions is what an Ops is made of. Gatherer and Ready are required.
+// OpsOptions configure an Ops. Gatherer and Ready are required.
 type OpsOptions struct {
 	Gatherer prometheus.Gatherer
 	// Ready asks the dependencies. It is given readyTimeout.
@@ -100,7 +100,7 @@ func NewOps(o OpsOptions) *Ops {
 	return ops
 }
 
-// Serve answers until Shutdown. It returns nil when it was shut down.
+// Serve answers until Shutdown. It returns nil after Shutdown.
 func (o *Ops) Serve(l net.Listener) error {
 	served := listener{l, &o.open, o.server}
 	defer func() { _ = served.Close() }()
@@ -113,7 +113,7 @@ func (o *Ops) Serve(l net.Listener) error {
 // Drain makes /readyz fail from now on (G11).
 func (o *Ops) Drain() { o.draining.Store(true) }
 
-// Shutdown finishes what is being answered and closes.
+// Shutdown finishes the responses in progress and closes.
 func (o *Ops) Shutdown(ctx context.Context) error {
 	o.Drain()
 	o.open.closed.Store(true)
@@ -133,7 +133,7 @@ func (o *Ops) handle(ctx *fasthttp.RequestCtx) {
 	}()
 	heardFrom(ctx)
 	if o.open.crowded() {
-		ctx.SetConnectionClose() // none is kept for later
+		ctx.SetConnectionClose() // connections are not kept
 	}
 	if onExcess(ctx) {
 		ctx.Error("too many connections", fasthttp.StatusServiceUnavailable)
@@ -163,8 +163,8 @@ func (o *Ops) isProfile(ctx *fasthttp.RequestCtx) bool {
 
 const profilesPath = "/debug/pprof/"
 
-// newProfiles serves what importing net/http/pprof serves on the default mux.
-// The handler that comes with fasthttp has no index.
+// newProfiles serves the pages that net/http/pprof serves on the default mux. The handler of fasthttp
+// has no index.
 func newProfiles() fasthttp.RequestHandler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(profilesPath, pprof.Index)
@@ -250,7 +250,7 @@ func appendReadiness(dst []byte, r Readiness, draining bool) []byte {
 	return append(o.end(), '\n')
 }
 
-// opsLog takes what promhttp has to say.
+// opsLog receives the errors of promhttp.
 type opsLog struct{ log *slog.Logger }
 
 func (l opsLog) Println(v ...any) {

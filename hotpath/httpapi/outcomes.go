@@ -26,8 +26,8 @@ func (a *API) postOutcome(x *exchange) error {
 	})
 }
 
-// step records a step of what became of the check that the path names, by take, which also
-// writes the body: 201, or 200 where it was recorded before.
+// step records a step about the check that the path names, by take, which also writes the body: 201,
+// or 200 if it was recorded before.
 func (a *API) step(x *exchange, take func(*spend.Check) (replayed bool, err error)) error {
 	ctx, cancel := x.readContext()
 	defer cancel()
@@ -126,8 +126,8 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 	return r.faults.Err()
 }
 
-// reportNumber reads the number of a report, 0 for none. A whole number that no report has is
-// -1: it is not that of the latest (S61).
+// reportNumber reads the number of a report, 0 if absent. A whole number that no report can have
+// becomes -1, which is never that of the latest report (S61).
 func (r *reader) reportNumber() int {
 	if r.kind() == jsontext.KindNull {
 		return 0

@@ -44,7 +44,7 @@ func TestOutcomes(t *testing.T) {
 		{`{}`, "status is required"},
 		{`{"status":"paid"}`, "status must be executed, failed or voided"},
 		{`{"status":3}`, "status must be a string"},
-		{`{"status":"voided","amount":1}`, "amount is of an executed action only"},
+		{`{"status":"voided","amount":1}`, "amount is accepted only for an executed action"},
 		{`{"status":"executed","amount":"1"}`, "amount must be a number"},
 		{`{"status":"executed","amount":-1}`, "amount must not be negative"},
 		{`{"status":"executed","reference":"` + long + `x"}`, "reference must be at most 256 characters"},

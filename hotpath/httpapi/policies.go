@@ -27,7 +27,7 @@ func (a *API) postPolicy(x *exchange) error {
 	}
 	if sent := x.ctx.Request.Header.PeekAll(headerIfMatch); len(sent) > 0 {
 		replaces, ok := ifMatch(sent)
-		if p.Replaces = &replaces; !ok { // an empty one, too: who sends it has a condition
+		if p.Replaces = &replaces; !ok { // also an empty one, which is a condition too
 			v.Faults.Add(headerIfMatch, ifMatchForm)
 		}
 	}
@@ -134,7 +134,7 @@ func queryVersions(query []byte, policyID string) (q audit.VersionQuery, filters
 	return q, filters, faults.Err()
 }
 
-// policyBody says what a body describes.
+// policyBody is the kind of a body.
 type policyBody bool
 
 const (

@@ -57,7 +57,7 @@ func (x *exchange) prefersText() bool {
 	return text
 }
 
-// applied tells that a preference was followed, behind others.
+// applied says that a preference was followed, after others.
 func (x *exchange) applied(preference string) {
 	h := &x.ctx.Response.Header
 	if others := h.Peek(headerApplied); others != nil {

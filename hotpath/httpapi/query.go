@@ -51,15 +51,15 @@ func decodeParameter(part string) (name, value string, ok bool) {
 	return name, value, ok && nameOK
 }
 
-// unescape decodes percent-encoding, and + as a space in a query. It refuses
-// what is not an escape, is not UTF-8 or holds U+0000.
+// unescape decodes percent-encoding, and + as a space in a query. It refuses bad escapes, invalid
+// UTF-8 and U+0000.
 func unescape(s string, decode func(string) (string, error)) (string, bool) {
 	s, err := decode(s)
 	return s, err == nil && utf8.ValidString(s) && !strings.Contains(s, "\x00")
 }
 
-// queryVersion reads ?version=; 0 is the latest. A version that no policy can
-// have is math.MaxInt32, which none will ever reach.
+// queryVersion reads ?version=; 0 is the latest. An impossible version becomes math.MaxInt32, which no
+// policy reaches.
 func queryVersion(query []byte) (int, error) {
 	var faults spend.Faults
 	s, given := parameters(query, &faults, "version")["version"]
@@ -73,7 +73,7 @@ func queryVersion(query []byte) (int, error) {
 	return n, faults.Err()
 }
 
-// wholeNumber reads decimal digits; what exceeds math.MaxInt32 becomes it.
+// wholeNumber reads decimal digits; a number above math.MaxInt32 becomes math.MaxInt32.
 func wholeNumber(s string) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	return int(n), err == nil || errors.Is(err, strconv.ErrRange) //nolint:gosec // of 31 bits
@@ -108,7 +108,7 @@ func queryPage(values map[string]string, filters filterSum, faults *spend.Faults
 
 const cursorForm = "must be the next_cursor of a page with the same filters"
 
-// queryPageBefore is queryPage of a listing whose positions are IDs.
+// queryPageBefore is queryPage for a listing whose positions are IDs.
 func queryPageBefore(values map[string]string, filters filterSum, faults *spend.Faults) (limit int, before spend.ID) {
 	limit, position := queryPage(values, filters, faults)
 	if position != "" && len(position) != len(before) {

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// maxFaults bounds what one request can make the service remember; the
-	// message shows fewer.
+	// maxFaults bounds the faults that are kept for one request; the message shows fewer.
 	maxFaults = 100
 	// maxShared is the largest body that decoded strings may share. A larger
 	// one is mostly something else, which they must not keep alive.
@@ -29,7 +28,7 @@ type reader struct {
 	in       bytes.Buffer // of the body
 	decoder  jsontext.Decoder
 	copied   string // the body, which strings are pieces of, if it is small
-	failed   error  // what is wrong with the text; nothing is read after it
+	failed   error  // the fault of the text; nothing is read after it
 	name     string // of the member that next found
 	unread   bool   // whether its value is
 	unquoted []byte // of a string that has escapes
@@ -41,9 +40,8 @@ type reader struct {
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// readObject hands a body, which must be one JSON object, to read, which must
-// read all its members. What is wrong with its text wins over all that read
-// could find.
+// readObject passes a body, which must be one JSON object, to read, which must read all its members. A
+// fault of the text has precedence over the faults that read finds.
 func readObject(body []byte, read func(*reader) error) error {
 	r := readers.Get().(*reader)
 	defer r.release()
@@ -100,7 +98,7 @@ func (r *reader) next() bool {
 		r.skip()
 	}
 	if r.decoder.PeekKind() != jsontext.KindString {
-		r.token() // a brace, or else what is wrong
+		r.token() // a brace, or an error
 		return false
 	}
 	r.name = r.unquote(r.value())
@@ -125,8 +123,8 @@ func (r *reader) skip() {
 	}
 }
 
-// value reads the value of the member, as it is written. It is a piece of the
-// body, valid until the next is read; empty if there is something wrong with it.
+// value reads the value of the member, as written. It is a piece of the body, valid until the next is
+// read; empty if it is faulty.
 func (r *reader) value() (v jsontext.Value) {
 	if r.unread = false; r.failed == nil {
 		v, r.failed = r.decoder.ReadValue()
@@ -134,8 +132,8 @@ func (r *reader) value() (v jsontext.Value) {
 	return v
 }
 
-// own copies a piece of the value that was read last; behind it are that many
-// bytes of the value.
+// own copies a piece of the value that was read last, which is followed by that many bytes of the
+// value.
 func (r *reader) own(piece []byte, behind int) string {
 	if r.copied == "" {
 		return string(piece)
@@ -186,7 +184,7 @@ func (r *reader) amount() (a spend.Amount, present bool) {
 	return a, true
 }
 
-// amountFault says what to do about 0.1 + 0.2.
+// amountFault explains what to do about 0.1 + 0.2.
 func amountFault(text string, err error) string {
 	if errors.Is(err, spend.ErrTooManyDigits) && strings.Contains(text, ".") {
 		return err.Error() + "; round it to the currency's digits"
@@ -223,7 +221,7 @@ func (r *reader) boolean() (b, present bool) {
 // unknown refuses the member that next found (S2).
 func (r *reader) unknown() { r.fault(spend.NameShown(r.name), "is not a known field") }
 
-// fault records what is wrong with a field.
+// fault records a fault of a field.
 func (r *reader) fault(path, problem string) {
 	if len(r.faults) < maxFaults {
 		r.faults.Add(r.prefix+path, problem)
@@ -242,7 +240,7 @@ func faulted(faults spend.Faults, path string) bool {
 	return slices.ContainsFunc(faults, func(f spend.Fault) bool { return f.Path == path })
 }
 
-// What is wrong with a body besides its grammar.
+// The faults of a body besides its grammar.
 var (
 	errEmpty     = &bodyError{"the body is empty; it must be one JSON object"}
 	errNotObject = &bodyError{"the body must be one JSON object"}
@@ -252,7 +250,7 @@ var (
 	errNUL       = &bodyError{"the body must not contain U+0000 in a string"}
 )
 
-// asBodyError says what is wrong with a text without telling any of it back.
+// asBodyError describes the fault of a text without repeating any part of the text.
 func asBodyError(err error) error {
 	syntax, hasPlace := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
@@ -269,8 +267,8 @@ func asBodyError(err error) error {
 	}
 }
 
-// hasNUL reports whether a string of a well-formed text has U+0000 in it, which
-// PostgreSQL cannot store. It can only be there as an escape.
+// hasNUL reports whether a string of a well-formed text contains U+0000, which PostgreSQL cannot
+// store. It can only be written as an escape.
 func hasNUL(text []byte) bool {
 	for {
 		_, escape, found := bytes.Cut(text, []byte(`\`))
@@ -280,6 +278,6 @@ func hasNUL(text []byte) bool {
 		if bytes.HasPrefix(escape, []byte("u0000")) {
 			return true
 		}
-		text = escape[1:] // what is escaped, which may be another backslash
+		text = escape[1:] // the escaped character, which may be another backslash
 	}
 }

@@ -56,8 +56,8 @@ func (a *API) checkToRedeem(ctx context.Context, x *exchange) (check *spend.Chec
 	return check, true, nil
 }
 
-// decodeRedemption reads the body of a redemption, and the header that may stand for its
-// idempotency_key (S58).
+// decodeRedemption reads the body of a redemption, and the header that may replace its idempotency_key
+// (S58).
 func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error {
 	var action spend.Action
 	var members []string // of the action
@@ -97,8 +97,8 @@ func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error 
 	return r.faults.Err()
 }
 
-// actionToRedeem judges the members of an action that is about to be carried out. Who
-// asked, by which policy and of what type may be left out.
+// actionToRedeem reads the members of an action that is about to be carried out. Agent, policy and
+// type may be left out.
 func (r *reader) actionToRedeem(a *spend.Action, hasAmount bool) {
 	if !hasAmount {
 		r.missing("amount", 0)
@@ -107,7 +107,7 @@ func (r *reader) actionToRedeem(a *spend.Action, hasAmount bool) {
 		r.missing("currency", 0)
 	}
 	given := *a
-	a.Validate(r.prefix, new(spend.Faults)) // clears what is blank
+	a.Validate(r.prefix, new(spend.Faults)) // clears blank members
 	if spend.Blank(a.AgentID) {
 		a.AgentID = ""
 	}

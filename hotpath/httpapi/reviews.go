@@ -27,7 +27,7 @@ func (a *API) postApproveDraft(x *exchange) error {
 	return x.answer(200)
 }
 
-// draftHash reads a draft's hash. A text that is none becomes the zero hash, which no draft has.
+// draftHash reads a draft's hash. A malformed text becomes the zero hash, which no draft has.
 func draftHash(text string) (h spend.Hash) {
 	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(h) {
 		h = spend.Hash(raw)
@@ -59,8 +59,8 @@ func decodeDraftApproval(r *reader, d *audit.DraftApprovalRequest) error {
 	return r.faults.Err()
 }
 
-// appendReview writes a draft, and where the version in force asks people about it who has
-// approved it, and what is missing.
+// appendReview writes a draft and, if the version in force requires approvals, who has approved it and
+// what is missing.
 func appendReview(dst []byte, r *audit.Review) []byte {
 	o := draftObject(dst, r.Draft)
 	if r.Asked == nil {

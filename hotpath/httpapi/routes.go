@@ -22,22 +22,21 @@ type endpoint struct {
 	// timed endpoints are the checks, which the Authorizer bounds and admits itself.
 	timed bool
 
-	// Who may ask, of an endpoint that is not free: the admin, any key, or keys
-	// with that scope.
+	// The callers of an endpoint that is not free: the admin, any key, or keys with that scope.
 	admin  bool
 	anyKey bool
 	scope  spend.Scopes
 	demo   bool // or, where that is offered, anybody without a key
-	forced bool // or the admin, for what nobody else may (S80)
+	forced bool // or the admin, to override approvals (S80)
 
 	amounts bool // of actions or outcomes are in its requests or responses, as Prefer says
 
 	counters counters
-	duration prometheus.Observer // nil of what is no endpoint
+	duration prometheus.Observer // nil for a request without endpoint
 }
 
-// newRouter is the whole interface. The router tells paths apart; methods are
-// told apart here, since its own 405 would allow OPTIONS everywhere.
+// newRouter has the whole interface. The router distinguishes paths; methods are distinguished here,
+// since the router's own 405 would allow OPTIONS everywhere.
 func (a *API) newRouter() *router.Router {
 	r := router.New()
 	// A path is right or it is not: nothing is corrected (S3).
@@ -131,7 +130,7 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 	})
 }
 
-// mustSayWho makes sure that nobody forgot who may ask.
+// mustSayWho panics if an endpoint does not say who may call it.
 func (e *endpoint) mustSayWho() {
 	said := 0
 	for _, one := range []bool{e.free, e.admin, e.anyKey, e.scope != 0} {
@@ -163,9 +162,8 @@ func (a *API) run(x *exchange) {
 	}
 }
 
-// authorize refuses who may not use the exchange's endpoint. Who may is then told
-// why the body was not read, if it was not (S1). Checks are authorized by their
-// handler.
+// authorize refuses a caller who may not use the exchange's endpoint. A caller who may is then told
+// why the body was not read, if it was not (S1). Checks are authorized by their handler.
 func (a *API) authorize(x *exchange) error {
 	switch e := x.endpoint; {
 	case e.timed:

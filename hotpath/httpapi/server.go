@@ -14,8 +14,8 @@ const (
 	// maxHeader is the size of the buffer that the request line and the header
 	// must fit in. Each open connection has one.
 	maxHeader = 16 << 10
-	// refusedConnections are the connections beyond the limit that are told so. The
-	// next ones are closed without a word.
+	// refusedConnections is how many connections beyond the limit get a refusal. Further ones are
+	// closed without a response.
 	refusedConnections = 1024
 )
 
@@ -45,7 +45,7 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 	}
 }
 
-// Serve answers requests until Shutdown. It returns nil when it was shut down.
+// Serve answers requests until Shutdown. It returns nil after Shutdown.
 func (a *API) Serve(l net.Listener) error {
 	served := listener{l, &a.open, a.server}
 	defer func() { _ = served.Close() }()
@@ -59,7 +59,7 @@ func (a *API) Serve(l net.Listener) error {
 // and balancers go elsewhere before Shutdown. Requests are still taken.
 func (a *API) Drain() {
 	if !a.draining.Swap(true) {
-		close(a.drain) // who waits for an approval is answered
+		close(a.drain) // requests that wait for an approval are answered
 	}
 }
 
@@ -84,9 +84,8 @@ func (a *API) handle(ctx *fasthttp.RequestCtx) {
 	a.serve(ctx, fault)
 }
 
-// unreadable is called with a request whose header, or the beginning of whose
-// body, could not be read; the connection is closed afterwards. There is no
-// request to be routed.
+// unreadable is called for a request whose header, or the beginning of whose body, could not be read;
+// the connection is closed afterwards. It cannot be routed.
 func (a *API) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	var header *fasthttp.ErrSmallBuffer
 	switch {
@@ -108,7 +107,7 @@ func (a *API) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	}
 }
 
-// refuse answers what is no request.
+// refuse answers an unreadable request.
 func (a *API) refuse(ctx *fasthttp.RequestCtx, err error) {
 	x := &exchange{ctx: ctx, id: newRequestIDs()[:requestIDSize], endpoint: a.unrouted}
 	x.started, _ = startOf(ctx)
@@ -124,7 +123,7 @@ func lingerOn(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// serverLog takes what fasthttp has to say of broken connections.
+// serverLog receives fasthttp's errors about broken connections.
 type serverLog struct{ log *slog.Logger }
 
 func (l serverLog) Printf(format string, args ...any) {

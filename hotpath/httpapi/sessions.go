@@ -24,8 +24,8 @@ var (
 
 const headerFetchSite = "Sec-Fetch-Site"
 
-// callerOf is whoever sent X-API-Key; without it, whoever has a session (S78); else nobody.
-// A header that is there and empty is a wrong key, not none.
+// callerOf returns the caller of the API key in X-API-Key; without the header, of the session (S78);
+// else nobody. A header that is present and empty is a wrong key, not a missing one.
 func (a *API) callerOf(x *exchange) (hotpath.Caller, error) {
 	h := &x.ctx.Request.Header
 	if a.signIn == nil || len(h.PeekCanonical(headerAPIKey)) > 0 || !x.hasSession() || len(h.PeekAll(string(headerAPIKey))) > 0 {
@@ -37,7 +37,7 @@ func (a *API) callerOf(x *exchange) (hotpath.Caller, error) {
 // hasSession reports whether the request has the cookie of a session, which may be over.
 func (x *exchange) hasSession() bool { return len(x.ctx.Request.Header.Cookie(sessionCookie)) > 0 }
 
-// sessionOf is who has the session of the cookie.
+// sessionOf returns the caller of the cookie's session.
 func (a *API) sessionOf(x *exchange) (hotpath.Caller, error) {
 	if err := a.sameOrigin(x); err != nil {
 		return hotpath.Caller{}, err
@@ -47,8 +47,8 @@ func (a *API) sessionOf(x *exchange) (hotpath.Caller, error) {
 	return c, err
 }
 
-// sameOrigin refuses a write that another site had the browser send. What the browser says
-// of it must hold, both of it if it says both, and it must say something.
+// sameOrigin refuses a write that another site had the browser send. Both headers must show this
+// origin if both are present, and one must be present.
 func (a *API) sameOrigin(x *exchange) error {
 	h := &x.ctx.Request.Header
 	if x.ctx.IsGet() || x.ctx.IsHead() {
@@ -130,7 +130,7 @@ func endsAt(s *audit.Session) time.Time {
 	return s.ExpiresAt
 }
 
-// appendOwnSession writes a session as the API key that it stands for.
+// appendOwnSession writes a session like an API key with its rights.
 func appendOwnSession(dst []byte, s *audit.Session, rpm int) []byte {
 	o := newObject(dst)
 	o.id("key_id", s.ID, spend.PrefixSession)

@@ -18,7 +18,7 @@ import (
 	"spendgate/hotpath/signin"
 )
 
-// attemptCookie has what a browser must bring back from the provider.
+// attemptCookie has the state that a browser must bring back from the provider.
 const attemptCookie = "__Host-spendgate-sign-in"
 
 var (
@@ -149,7 +149,7 @@ func (a *API) endSignIn(x *exchange) error {
 		State: string(args.Peek("state")), Code: string(args.Peek("code")), Issuer: string(args.Peek("iss")), Error: string(args.Peek("error")),
 	})
 	if errors.Is(err, signin.ErrNoRole) && session != nil {
-		// What the groups gave before they give no more.
+		// The rights that the groups gave before end, since they give none now.
 		if ended := a.authorizer.EndSessions(x.context(), a.actor(x), session); ended != nil {
 			err = ended
 		}
@@ -228,8 +228,8 @@ func (a *API) noteSignIn(x *exchange, err error) {
 	}
 }
 
-// refusedLine returns what the log has of what anybody can have refused: a line a second, with
-// how many it stands for.
+// refusedLine returns the attributes of a line about refusals that anybody can cause: one line a
+// second, with the number that it stands for.
 func (a *API) refusedLine(x *exchange, t *tally, err error) (attrs []any, due bool) {
 	requests, due := t.add(time.Now())
 	if !due {
@@ -241,7 +241,7 @@ func (a *API) refusedLine(x *exchange, t *tally, err error) (attrs []any, due bo
 	}, true
 }
 
-// signOut ends the session of the cookie, and the cookie. Who has none is signed out.
+// signOut ends the session of the cookie, and deletes the cookie. It succeeds without a session.
 func (a *API) signOut(x *exchange) error {
 	c, err := a.sessionOf(x)
 	if err == nil {

@@ -11,8 +11,8 @@ import (
 const (
 	// maxBuckets is how many steps one answer has: 31 days of minutes.
 	maxBuckets = 31 * 24 * 60
-	// maxCounted is how many checks are looked at for one answer, where numbers by
-	// policy do not tell.
+	// maxCounted is how many checks are read for one response where the numbers by policy are not
+	// enough.
 	maxCounted = 100_000
 	// bucketBytes is one of an answer, with numbers of some digits.
 	bucketBytes = 80

@@ -12,8 +12,8 @@ var (
 	headerTraceState  = []byte("Tracestate")
 )
 
-// beginTrace notes who called. A context that the service would not read is
-// left to whoever takes the record.
+// beginTrace notes the caller's trace context. A context that is invalid is left to the receiver of
+// the record.
 func (x *exchange) beginTrace() {
 	h := &x.ctx.Request.Header
 	x.trace = &trace.Record{

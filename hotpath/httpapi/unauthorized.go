@@ -12,7 +12,7 @@ import (
 	"spendgate/hotpath"
 )
 
-// unauthorized is what a node keeps of one reason for a 401.
+// unauthorized is a node's memory of one reason for a 401.
 type unauthorized struct {
 	reason  string // also a label value
 	counter prometheus.Counter
@@ -59,10 +59,10 @@ func (a *API) noteUnauthorized(x *exchange) (attrs []slog.Attr, due bool) {
 // tallied is how often a tally is logged.
 const tallied = time.Second
 
-// tally counts what is too frequent for a line of the log each.
+// tally counts events that are too frequent for a line of the log each.
 type tally struct{ count, logged atomic.Int64 }
 
-// add counts one. When a line is due it returns how many it stands for.
+// add counts one event. When a line is due it returns how many events it stands for.
 func (t *tally) add(now time.Time) (n int64, due bool) {
 	t.count.Add(1)
 	last := t.logged.Load()
@@ -92,8 +92,8 @@ type failedClient struct {
 	until    time.Time
 }
 
-// compare reports whether the address has an attempt left and matches holds.
-// Attempts take turns, so that many at once are no more than one after another.
+// compare reports whether the address has an attempt left and matches is true. Attempts take turns, so
+// that concurrent ones count like consecutive ones.
 func (f *adminFailures) compare(address string, now time.Time, matches func() bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

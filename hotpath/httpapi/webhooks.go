@@ -34,7 +34,7 @@ func (a *API) postWebhook(x *exchange) error {
 	return x.answer(201)
 }
 
-// webhookBody says what a body describes.
+// webhookBody is the kind of a body.
 type webhookBody bool
 
 const (
@@ -42,8 +42,7 @@ const (
 	newWebhook     webhookBody = true
 )
 
-// decodeWebhook reads the body of POST /v1/webhooks, or of PATCH, of which each
-// member may be left out.
+// decodeWebhook reads the body of POST /v1/webhooks, or of PATCH, whose members may all be left out.
 func decodeWebhook(r *reader, c *audit.WebhookChange, body webhookBody) error {
 	for r.next() {
 		switch {

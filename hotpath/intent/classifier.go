@@ -29,10 +29,9 @@ func New() *Classifier {
 	return &Classifier{lexicon: x}
 }
 
-// Classify resolves a reason text to an action type. The type is never
-// Unspecified. The confidence is High when the evidence is clear, Medium when
-// it is narrow, and Low when it is contradictory or there is none (then the
-// type is Spend). It is deterministic, and bounded whatever the text.
+// Classify resolves a reason text to an action type. The type is never Unspecified. The confidence is
+// High if the evidence is clear, Medium if it is narrow, and Low if it is contradictory or there is
+// none (then the type is Spend). It is deterministic, and its work is bounded for any text.
 func (c *Classifier) Classify(reason string) spend.Resolution {
 	var t text
 	c.lexicon.read(&t, reason)

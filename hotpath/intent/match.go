@@ -43,8 +43,8 @@ type hit struct {
 // apply to, not mere context.
 func (p *pattern) strong() bool { return p.cue == noCue && p.weights[p.class] >= 14 }
 
-// addPattern files a pattern under each term that it may begin with, so that
-// matching looks only at patterns whose first word is there.
+// addPattern files a pattern under each term that it may begin with, so that matching looks only at
+// patterns whose first word occurs.
 func (x *lexicon) addPattern(p *pattern, fields []string) error {
 	for _, f := range fields {
 		e := element{}

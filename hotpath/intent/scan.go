@@ -2,9 +2,8 @@ package intent
 
 import "unicode/utf8"
 
-// Bounds on the work for one text. A reason_text has at most 4,096 characters;
-// of a long one the beginning and the end are read, where people say what they
-// want, and the middle is not.
+// Bounds on the work for one text. A reason_text has at most 4,096 characters; of a long one the
+// beginning and the end are read, where people say what they want.
 const (
 	maxTokens   = 288
 	headTokens  = 192
@@ -204,8 +203,8 @@ func (t *text) addBreak(kind term, at int) {
 	t.add(kind, at, at)
 }
 
-// breakAt returns the kind of break at byte i, 0 for none. A full stop counts only
-// at the end of a word, a dash only between blanks ("e-gift", "10.5").
+// breakAt returns the kind of break at byte i, 0 for none. A full stop counts only at the end of a
+// word, a dash only between blanks ("e-gift", "10.5").
 func breakAt(s string, i int) term {
 	after := i+1 >= len(s) || s[i+1] == ' ' || s[i+1] == '\n'
 	switch s[i] {

@@ -1,18 +1,18 @@
 package intent
 
-// cueKind is what a cue does to the evidence around it.
+// cueKind is the effect of a cue on the evidence around it.
 type cueKind uint8
 
 const (
 	noCue      cueKind = iota
-	cueNot             // denies what follows, through words that carry no sense
-	cueRefuse          // denies what follows, else what stands before
+	cueNot             // denies what follows, across words that carry no sense
+	cueRefuse          // denies what follows, else what precedes
 	cueSwap            // denies the next evidence, wherever: "instead of asking for a ..."
-	cueFailed          // denies what stands before: "refund not possible"
-	cueBut             // what comes after it counts more than what came before
-	cueAsk             // what was asked for yields to what is then decided
-	cueInstead         // its clause is what is to be done
-	cueCause           // what follows is the reason, not the action
+	cueFailed          // denies what precedes: "refund not possible"
+	cueBut             // evidence after it counts more than evidence before
+	cueAsk             // a request, which counts less than a decision after it
+	cueInstead         // its clause says what is to be done
+	cueCause           // a reason follows, not the action
 )
 
 var cueKinds = map[string]cueKind{
@@ -86,8 +86,8 @@ func (x *lexicon) applyCues(t *text) {
 	t.favourHead()
 }
 
-// reportsOmission reports whether the text is like "was not refunded", "has not
-// been credited": what is still to be done rather than what must not be.
+// reportsOmission reports whether the text is like "was not refunded", "has not been credited", which
+// describes what is still to be done and not what must not be done.
 func (x *lexicon) reportsOmission(t *text, h *hit) bool {
 	if h.first == 0 {
 		return false
@@ -96,9 +96,8 @@ func (x *lexicon) reportsOmission(t *text, h *hit) bool {
 	return before >= 0 && x.groups[before]&x.past != 0
 }
 
-// ahead finds the evidence that a cue governs. Unless far, only words that
-// carry no sense of their own may stand in between: "do not give her a refund"
-// denies the refund, "item not working refund it" does not.
+// ahead finds the evidence that a cue governs. Unless far, only words without a sense of their own may
+// come between: "do not give her a refund" denies the refund, "item not working refund it" does not.
 func (x *lexicon) ahead(t *text, h *hit, far bool) *hit {
 	end := min(int(h.last)+1+reachForward, t.n)
 	for i := int(h.last) + 1; i < end; i++ {
@@ -123,7 +122,7 @@ func (x *lexicon) ahead(t *text, h *hit, far bool) *hit {
 	return nil
 }
 
-// deny turns the evidence of target, and of what continues it, around.
+// deny reverses the evidence of target and its continuation.
 func (t *text) deny(x *lexicon, target *hit) {
 	if target == nil {
 		return
@@ -209,8 +208,7 @@ func (t *text) applyInstead(h *hit) {
 	}
 }
 
-// applyAsk reduces the weight of what was asked for when another answer follows
-// in a later clause.
+// applyAsk reduces the weight of a request when another decision follows in a later clause.
 func (t *text) applyAsk(cue, target *hit) {
 	if target == nil {
 		return
@@ -249,7 +247,7 @@ func (t *text) affirmed(from, to int) bool {
 	return false
 }
 
-// rescale multiplies what the tokens count. What is denied stays denied.
+// rescale multiplies the weights of the tokens. Denied evidence stays denied.
 func (t *text) rescale(from, to int, scale int8) {
 	for i := from; i < to; i++ {
 		s := &t.tokens[i].scale

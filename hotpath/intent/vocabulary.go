@@ -14,12 +14,12 @@ const (
 	unknown    term = -1 // a word without an entry
 	number     term = -2 // digits, whatever their value (S19)
 	percentage term = -3 // digits with a percent sign
-	softBreak  term = -4 // comma, bracket, dash: ends what a negation governs
+	softBreak  term = -4 // comma, bracket, dash: ends the reach of a negation
 	hardBreak  term = -5 // end of a sentence
 )
 
-// The classes a word is evidence for. The first four are in the order of
-// spend.ActionTypes; none stands for text without any financial action.
+// The classes that a word can be evidence for. The first four are in the order of spend.ActionTypes;
+// the class none is for text without any financial action.
 const (
 	refundClass = iota
 	creditClass
@@ -36,11 +36,11 @@ type weights [classes]int16
 
 // lexicon is everything that New builds and nothing changes afterwards.
 type lexicon struct {
-	terms    map[string]term     // by stem; aliases point to what they stand for
+	terms    map[string]term     // by stem; an alias has the term of its word
 	names    []string            // by term
 	groups   []uint32            // by term: the @classes it belongs to, as bits
 	patterns [][]*pattern        // by first term: most words first
-	numeric  []*pattern          // those that begin with a number or percentage
+	numeric  []*pattern          // patterns that begin with a number or percentage
 	groupIDs map[string]uint32   // @class name to its bit
 	thin     uint32              // the bit of words that a negation looks through
 	stop     uint32              // the bit of words that no gap reaches over
@@ -52,7 +52,7 @@ type lexicon struct {
 	bias     weights
 }
 
-// intern returns the term of a word as written, making one if there is none.
+// intern returns the term of a word as written, and makes one if there is none.
 func (x *lexicon) intern(word string) term {
 	s := string(stem([]byte(word)))
 	if t, ok := x.terms[s]; ok {
@@ -67,9 +67,8 @@ func (x *lexicon) intern(word string) term {
 	return t
 }
 
-// parseLexicon reads lexicon.txt, whose head describes it. The order of its
-// lines does not matter but for this: aliases are read first, so that patterns
-// may use any spelling.
+// parseLexicon reads lexicon.txt, whose head describes it. The order of its lines matters only in that
+// aliases are read first, so that patterns may use any spelling.
 func parseLexicon(text string) (*lexicon, error) {
 	x := &lexicon{
 		terms:    make(map[string]term, 4096),

@@ -42,8 +42,8 @@ func (c *Client) run() {
 // dueLocked reports whether there is anything to do.
 func (c *Client) dueLocked() bool { return len(c.batches) > 0 || c.deferredDueLocked() || c.closed }
 
-// take waits for work and takes one full batch of it at most. It returns false
-// when the client is closed and nothing is left.
+// take waits for work and takes at most one full batch. It returns false when the client is closed and
+// nothing is left.
 func (c *Client) take() (b *batch, due []deferred, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +69,8 @@ func (c *Client) take() (b *batch, due []deferred, ok bool) {
 	return b, due, true
 }
 
-// yieldLocked lets goroutines that are ready add their requests before the batch is
-// sent, until none of them does: requests are read from the network in bunches.
+// yieldLocked lets ready goroutines add their requests before the batch is sent, until none of them
+// does: requests are read from the network in bursts.
 func (c *Client) yieldLocked() {
 	for before := 0; len(c.batches) == 1 && before < len(c.batches[0].requests); {
 		before = len(c.batches[0].requests)
@@ -80,12 +80,11 @@ func (c *Client) yieldLocked() {
 	}
 }
 
-// readings is where the replies of what every batch reads are.
+// readings are the indexes of the replies that every batch reads.
 type readings struct{ time, first, last resp.Index }
 
-// send runs one batch: TIME, the first value, deferred commands, counters, the
-// requests' own commands, and last the value that tells whether all before it
-// hold (F5).
+// send runs one batch: TIME, the first value, deferred commands, counters, the requests' own commands,
+// and last the value that shows whether all replies before it are valid (F5).
 func (c *Client) send(requests []*Request, due []deferred) error {
 	p := &c.commands
 	p.Reset()
@@ -127,9 +126,8 @@ func (c *Client) send(requests []*Request, due []deferred) error {
 	return nil
 }
 
-// read returns Redis' time and keeps what the two values held. Commands fail one
-// by one, so that the round trip's own error says too little: without these
-// nothing holds.
+// read returns Redis' time and keeps the two values. Commands fail one by one, so the round trip's own
+// error is not enough: without these values no reply is valid.
 func (c *Client) read(at readings, runErr error) (now time.Time, err error) {
 	if runErr != nil {
 		return now, runErr
@@ -189,8 +187,7 @@ func (c *Client) failLate(err error) {
 	}
 }
 
-// undoFailed releases what requests that failed set all the same, or what may
-// yet be carried out (G7).
+// undoFailed releases what failed requests may have set or may still set (G7).
 func (c *Client) undoFailed(requests []*Request) {
 	var releases []deferred
 	for _, r := range requests {

@@ -23,12 +23,12 @@ type Options struct {
 	// First and Last are read by every batch, before and after the commands of
 	// its requests. Last also names the slot of a cluster.
 	First, Last Value
-	// Verify receives what they held, "" for no text, and reports whether the
-	// batch's replies hold. If not, its requests are void and the connection is
-	// closed. It is called by the goroutine that sends.
+	// Verify receives the two values, "" for a value that is not text, and reports whether the batch's
+	// replies are valid. If not, its requests are void and the connection is closed. It is called by
+	// the goroutine that sends.
 	Verify func(first, last string) bool
-	// Vet receives the name of a newly connected server and what Last holds
-	// there. After an error nothing is sent to it.
+	// Vet receives the name of a newly connected server and its value of Last. After an error nothing
+	// is sent to the server.
 	Vet func(server, last string) error
 }
 
@@ -63,8 +63,7 @@ type Client struct {
 	stopped  chan struct{}
 }
 
-// clockReading is what TIME returned, and when by the local clock it was sent
-// and its reply received.
+// clockReading is a reply to TIME, with the local times at which TIME was sent and the reply received.
 type clockReading struct{ redis, sent, received time.Time }
 
 // New returns a running Client. It connects with the first request.
@@ -77,9 +76,8 @@ func New(o Options) *Client {
 	return c
 }
 
-// Do sends the request with the next batch and returns when it was answered.
-// After an error nothing is known of its commands, and what it may have set is
-// released.
+// Do sends the request with the next batch and returns when it was answered. After an error the effect
+// of its commands is unknown, and what it may have set is released.
 func (c *Client) Do(r *Request) error {
 	c.mu.Lock()
 	if c.closed {
@@ -99,8 +97,8 @@ func (c *Client) Do(r *Request) error {
 	return r.err
 }
 
-// Latest returns Redis' time, or a later one by no more than the last round trip
-// took: what begins now is stamped with it, and no window ends early.
+// Latest returns Redis' time, or a time that is later by at most the last round trip: new windows are
+// stamped with it, so that none ends early.
 func (c *Client) Latest() time.Time {
 	clock := c.clock.Load()
 	if clock == nil {
@@ -109,8 +107,8 @@ func (c *Client) Latest() time.Time {
 	return clock.redis.Add(time.Since(clock.sent))
 }
 
-// Earliest returns a time that Redis' clock has certainly reached: what is over
-// by then is over.
+// Earliest returns a time that Redis' clock has certainly reached: a window that ends before it has
+// ended.
 func (c *Client) Earliest() time.Time {
 	clock := c.clock.Load()
 	if clock == nil {
@@ -119,7 +117,7 @@ func (c *Client) Earliest() time.Time {
 	return clock.redis.Add(time.Since(clock.received))
 }
 
-// Close sends what waits, deferred commands included, and disconnects.
+// Close sends waiting requests, deferred commands included, and disconnects.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true

@@ -124,7 +124,7 @@ func (c *Client) Refuse(hit ratelimit.Hit, place ratelimit.Place) {
 	c.later(refund(hit.Key, place))
 }
 
-// ForgetWindows drops what is remembered of rate windows: the counters are gone.
+// ForgetWindows drops the memory of rate windows, since their counters are gone.
 func (c *Client) ForgetWindows() {
 	c.mu.Lock()
 	c.memory.Forget()
@@ -178,8 +178,8 @@ func (c *count) place(p *resp.Pipeline, nth int64) (ratelimit.Place, error) {
 	return place, nil
 }
 
-// endless reports whether the count opened a counter whose end it did not set:
-// the window that was known is gone. endWindow mends that.
+// endless reports whether the count opened a counter without setting its end, because the known window
+// is gone. endWindow sets the end.
 func (c *count) endless(p *resp.Pipeline) bool {
 	total, err := p.Reply(c.total).Int()
 	return err == nil && c.expiresMS != 0 && total == c.n
@@ -191,9 +191,8 @@ const maxTotal = 1 << 52
 // lateEnd is later than the end of any window of this service.
 const lateEnd = 2 * ratelimit.Window
 
-// spoilt reports whether the counter holds what this service never counts:
-// another type, no number, or one that is out of its range. resetCounter mends
-// that. now is Redis' time.
+// spoilt reports whether the counter has a value that this service never writes: another type, no
+// number, or a number out of range. resetCounter repairs it. now is Redis' time.
 func (c *count) spoilt(p *resp.Pipeline, now time.Time) bool {
 	total, err := p.Reply(c.total).Int()
 	if refused, ok := errors.AsType[resp.Error](err); ok {
@@ -214,8 +213,8 @@ func endWindow(key string) deferred {
 	return deferred{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index { return queueEnd(p, key) }}
 }
 
-// resetScript deletes a counter that is spoilt, and none that others count on
-// by now: a counter below the truth would admit too many.
+// resetScript deletes a spoilt counter, unless others count on it by now: a counter below the truth
+// would admit too many.
 const resetScript = `local value = redis.pcall('GET', KEYS[1])
 if value == false then return 0 end
 if type(value) == 'string' and #value <= 15 and string.match(value, '^%d+$') and

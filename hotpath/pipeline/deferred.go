@@ -7,9 +7,8 @@ import (
 	"spendgate/hotpath/pipeline/resp"
 )
 
-// deferred is a command that no request waits for: it goes with the next batch
-// and is kept while Redis is away, for a while. What depends on it must stay
-// right when it is lost.
+// deferred is a command that no request waits for: it is sent with the next batch, and is kept for a
+// while if Redis is away. Correctness must not depend on it, since it may be lost.
 type deferred struct {
 	queue func(*resp.Pipeline) resp.Index
 	sent  resp.Index
@@ -36,13 +35,13 @@ func (c *Client) Release(name, value string) { c.later(release(name, value)) }
 // Undo releases whatever the request may have set.
 func (c *Client) Undo(r *Request) { c.later(r.releases()...) }
 
-// SwapLater carries out a swap with the next batch; its outcome is not told.
+// SwapLater carries out a swap with the next batch; its outcome is not reported.
 func (c *Client) SwapLater(s Swap) {
 	c.later(deferred{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index { return s.queue(p) }})
 }
 
-// Restore puts back what a name held before its current value, for what is left
-// of the time until then.
+// Restore puts back the value that a name had before its current one, for the time that is left until
+// then.
 func (c *Client) Restore(name, current, before string, until time.Time) {
 	c.later(deferred{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index {
 		left := time.Until(until)

@@ -15,7 +15,7 @@ type link struct {
 	connect func(context.Context) (*resp.Conn, error)
 	conn    *resp.Conn    // nil when not connected
 	used    time.Time     // when it last answered
-	keep    time.Duration // an idle connection; 0 is for ever
+	keep    time.Duration // for an idle connection; 0 is for ever
 	suspect atomic.Bool   // set by others: another server is master now
 }
 

@@ -13,9 +13,8 @@ import (
 	"spendgate/ratelimit"
 )
 
-// Probe sends each command that batches send, for names of its own that vanish
-// and begin with the given ones, and then more commands. It returns an error
-// that lists those that the server refuses.
+// Probe sends each command that batches send, on names of its own that begin with the given ones and
+// expire, and then more commands. It returns an error that lists the commands that the server refuses.
 func (s *Servers) Probe(ctx context.Context, server *redis.Client, names []string, more [][]any) error {
 	const life = 1000 // ms
 	mine := rand.Text()

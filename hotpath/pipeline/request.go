@@ -12,7 +12,7 @@ import (
 	"spendgate/ratelimit"
 )
 
-// Request is what one caller wants of the next batch, and the replies.
+// Request is one caller's part of the next batch, with its replies.
 type Request struct {
 	Hit  ratelimit.Hit
 	Sets [2]Set
@@ -20,7 +20,7 @@ type Request struct {
 	Gets []string
 
 	Now         time.Time       // by Redis' clock; zero when the batch was not answered
-	First, Last string          // what Options.First and Last held
+	First, Last string          // the values of Options.First and Last
 	Void        bool            // Options.Verify refused the batch: no reply means anything
 	Counted     bool            // Hit was counted now, not refused from memory: then nothing is set (F15)
 	Place       ratelimit.Place // of Hit in its window
@@ -52,15 +52,14 @@ type Swap struct {
 	sent     resp.Index
 }
 
-// NotText stands for a value of another type than text, or too much text.
+// NotText stands for a value of a type other than text, or for a text that is too long.
 const NotText = "?"
 
-// ErrWrongType is the error of a request whose Set or Swap met what WrongType
-// tells of.
+// ErrWrongType is the error of a request whose Set or Swap met a value for which WrongType is true.
 var ErrWrongType = errors.New("a name in Redis holds no text")
 
-// WrongType reports whether Redis refused a command since a name holds no text,
-// or too much of it.
+// WrongType reports whether Redis refused a command because a name has a value that is not text, or is
+// too long.
 func WrongType(err error) bool {
 	var text string
 	if refused, ok := errors.AsType[resp.Error](err); ok {
@@ -71,7 +70,7 @@ func WrongType(err error) bool {
 	return strings.HasPrefix(text, "WRONGTYPE ") || strings.HasPrefix(text, "TOOLONG ")
 }
 
-// typed marks an error of which WrongType is true.
+// typed marks an error for which WrongType is true.
 func typed(err error) error {
 	if WrongType(err) {
 		return fmt.Errorf("%w: %w", ErrWrongType, err)
@@ -140,8 +139,7 @@ func queueGet(p *resp.Pipeline, name string) resp.Index {
 	return i
 }
 
-// queueStart reads the beginning of a value. Whatever else stands in its place,
-// it costs little to read.
+// queueStart reads the beginning of a value, which is cheap for a value of any kind.
 func queueStart(p *resp.Pipeline, v Value) resp.Index {
 	i := p.Command("GETRANGE")
 	p.Key(v.Name)
@@ -191,8 +189,8 @@ func (r *Request) read(p *resp.Pipeline) error {
 	return nil
 }
 
-// releases undo whatever the request may have set. A swap is left as it is: it
-// may have replaced a value that must stand.
+// releases returns the commands that undo what the request may have set. A swap is not undone, since
+// it may have replaced a value that must stay.
 func (r *Request) releases() (due []deferred) {
 	for _, s := range r.Sets {
 		if s.Name != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sentinels know who is master. All are asked each time, and most of them must
-// agree: one that was cut off from the others goes on naming the old master.
+// sentinels find the master. All are asked each time, and most of them must agree: one that was cut
+// off from the others still names the old master.
 type sentinels struct {
 	name   string
 	asked  []*redis.SentinelClient
@@ -105,9 +105,9 @@ func (s *sentinels) vote(ctx context.Context) (string, error) {
 	return most, nil
 }
 
-// watch calls switched when another server has become master. The old one may go
-// on answering as a master for ten seconds; what is claimed there by then is
-// refused by the fence in the commit, but reads commit nothing.
+// watch calls switched when another server has become master. The old one may answer as a master for
+// another ten seconds. The fence in the commit refuses what is claimed there meanwhile, but reads
+// commit nothing.
 func (s *sentinels) watch(ctx context.Context, switched func()) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()

@@ -19,26 +19,26 @@ import (
 const (
 	dialTimeout = 300 * time.Millisecond
 	ioTimeout   = 500 * time.Millisecond
-	// connectTimeout is for all that makes a connection: to find the server,
-	// to dial, and to look at it.
+	// connectTimeout covers every step of making a connection: to find the server, to dial, and to
+	// check it.
 	connectTimeout = 800 * time.Millisecond
 	// recheckAfter is how long a connection may be idle before its server is checked
 	// again: less than it takes to fail over and back (F48).
 	recheckAfter = time.Second
 )
 
-// Servers knows which server of the deployment is the master. It has two ways
-// to it: the connection of the batches, and clients for all else.
+// Servers knows which server of the deployment is the master. It reaches the server in two ways: by
+// the connection of the batches, and by clients for all other commands.
 type Servers struct {
 	prefix      string                          // of every name
 	first, last Value                           // as in Options
 	vet         func(server, last string) error // Options.Vet
 	hot         link                            // of the batches; refuses servers that are not fit
-	// master returns a client of the server that is taken for the master, also
-	// to connect hot to. It follows no redirections, so that all that is asked
-	// of it is asked of one server.
+	// master returns a client of the server that is believed to be the master, whose address is also
+	// used for the batches' connection. It follows no redirections, so that all commands go to one
+	// server.
 	master func(context.Context) (*redis.Client, error)
-	// reload finds out anew which server that is; master may be called meanwhile.
+	// reload finds the master again; master may be called meanwhile.
 	reload      func(context.Context)
 	closed      func() error
 	failoverLag time.Duration
@@ -155,8 +155,8 @@ func (s *Servers) OnMaster(ctx context.Context, do func(server *redis.Client) er
 	return err
 }
 
-// distrust follows a batch that failed or that Options.Verify refused: another
-// server may be the master now, and the old one would answer so for ever.
+// distrust is called after a batch that failed or that Options.Verify refused: another server may be
+// the master now, and the old one would go on answering.
 func (s *Servers) distrust(ctx context.Context) {
 	s.hot.drop()
 	s.reload(ctx)
@@ -168,8 +168,8 @@ func (s *Servers) Disconnect() error {
 	return s.closed()
 }
 
-// check looks at a server before the first batch: its version and eviction
-// policy (F18), and what Options.Vet says of it.
+// check checks a server before the first batch: its version and eviction policy (F18), and by
+// Options.Vet.
 func (s *Servers) check(ctx context.Context, conn *resp.Conn) error {
 	p := resp.Pipeline{Prefix: s.prefix}
 	info, last := p.Command("INFO"), queueStart(&p, s.last)
@@ -229,8 +229,8 @@ func (s *Servers) ServerName(ctx context.Context, server *redis.Client) (string,
 	return serverIn(info), suitable(info)
 }
 
-// serverIn names the process and its history: one that was a replica meanwhile
-// has another's claims, and since its promotion another history (F48).
+// serverIn identifies the process and its history: a process that was a replica meanwhile has another
+// server's claims, and since its promotion another history (F48).
 func serverIn(info string) string {
 	return infoField(info, "run_id") + "/" + infoField(info, "master_replid")
 }

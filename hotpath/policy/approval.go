@@ -12,7 +12,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ApprovalTerms is what a rule asks of people before what it escalated may pass.
+// ApprovalTerms are the approvals that a rule requires before an action that it escalated may pass.
 type ApprovalTerms struct {
 	Required      int                   // how many people must approve, in all
 	From          []spend.GroupRequired // these of groups
@@ -24,7 +24,7 @@ type ApprovalTerms struct {
 const (
 	maxRequired = 5 // people, of any group or of one
 	maxGroups   = 5 // that a rule asks
-	// groupOverhead is what an entry takes beside its own struct and text, at most.
+	// groupOverhead is the most memory that an entry takes beside its own struct and text.
 	groupOverhead = 32
 )
 
@@ -42,8 +42,8 @@ var approvalMembers = []Parameter{
 	{Name: "use_within_minutes", Min: 1, Max: 7 * 24 * 60},
 }
 
-// approval returns what the rule asks of people, nil when absent. A rule that does
-// not escalate may not ask; why says when it may.
+// approval returns the approvals that the rule requires, nil when absent. A rule that does not
+// escalate may not require any; why says when it may.
 func (o *objectReader) approval(escalates bool, why string) *ApprovalTerms {
 	raw := o.value("approval")
 	if raw == nil {
@@ -81,7 +81,7 @@ func (o *objectReader) approval(escalates bool, why string) *ApprovalTerms {
 	return a
 }
 
-// size is what the groups take; the rest is ruleOverhead's.
+// size returns the memory that the groups take; the rest is part of ruleOverhead.
 func (a *ApprovalTerms) size() (size int) {
 	if a == nil || a.From == nil {
 		return 0
@@ -92,7 +92,7 @@ func (a *ApprovalTerms) size() (size int) {
 	return size
 }
 
-// groups returns how many people are asked of which groups (S79).
+// groups returns how many people of which groups are asked (S79).
 func (o *objectReader) groups() (from []spend.GroupRequired) {
 	entries, ok := o.array("from", maxGroups)
 	if ok && len(entries) == 0 {
@@ -121,7 +121,8 @@ func (o *objectReader) groups() (from []spend.GroupRequired) {
 	return from
 }
 
-// text tells what is asked by meaning: groups in no order, as their names are compared.
+// text describes the terms by their meaning: groups in any order give the same text, as their names
+// are compared.
 func (a *ApprovalTerms) text() string {
 	text := fmt.Sprintf("approval %d %d %d", a.Required, a.Expires/time.Minute, a.UseWithin/time.Minute)
 	var groups []string
@@ -136,7 +137,7 @@ func (a *ApprovalTerms) text() string {
 	return text
 }
 
-// identify sets what tells the rule from one with other parameters by meaning:
+// identify sets the hash that distinguishes the rule from rules whose parameters mean something else:
 // only the escalation of the same rule is lifted (S47).
 func (r *rule) identify(ruleType, parameters string) {
 	meaning := ruleType + "\n" + r.approval.text() + "\n"
@@ -174,9 +175,9 @@ func (p *Program) Blocking(charges []spend.Charge) []bool {
 	return blocks
 }
 
-// Asks returns what an action that was escalated asks of people: all rules that
-// escalate it, the budgets without room among them, must ask for an approval; the
-// most people, of each group and of any, and the shortest times hold (S42, S79). It is nil when one does not ask.
+// Asks returns the approval that an escalated action requires. All rules that escalate it, the budgets
+// without room among them, must ask for an approval; the highest numbers of people, of each group and
+// of any, and the shortest times are taken (S42, S79). It is nil if one of these rules does not ask.
 func (p *Program) Asks(
 	a *spend.Action, r spend.Resolution, now time.Time, charges []spend.Charge, exceeded map[int]spend.Usage,
 ) *spend.ApprovalRequest {
@@ -221,8 +222,8 @@ func (p *Program) Asks(
 	return asked
 }
 
-// join adds the groups that a rule asks to those that others do: of each group the
-// most hold. It returns how many people it asks for who may be anybody.
+// join adds the groups that a rule asks to those that others ask: of each group the highest number is
+// taken. It returns how many people the rule asks for from any group.
 func (a *ApprovalTerms) join(asked *spend.ApprovalRequest) (anybody int) {
 	asked.ExcludeAuthor = asked.ExcludeAuthor || a.ExcludeAuthor
 	for _, g := range a.From {

@@ -26,7 +26,7 @@ func (p *Program) addBudget(r rule) {
 	b.count(p.policyID, spend.BudgetSince{Version: p.version})
 }
 
-// zoneOverhead is what a time zone takes, at most.
+// zoneOverhead is the most memory that a time zone takes.
 const zoneOverhead = 8192
 
 func (p *Program) measureBudgets() (size int) {
@@ -44,10 +44,10 @@ func (p *Program) measureBudgets() (size int) {
 // HasBudgets reports whether the policy has budgets.
 func (p *Program) HasBudgets() bool { return len(p.budgets) > 0 }
 
-// BudgetIdentities returns what each budget counts, as hashes of which two budgets have
-// one in common when the meaning is the same (S37), by rule_id; nil without budgets. The
-// first is of the time zone as the rule names it, the others of its other names: zones
-// that are one in this release need not be one in the next.
+// BudgetIdentities returns what each budget counts, by rule_id, as hashes; nil without budgets. Two
+// budgets have a hash in common if they mean the same (S37). The first hash is for the time zone as
+// the rule names it, the others are for its other names: zones that are the same in this release may
+// differ in the next.
 func (p *Program) BudgetIdentities() map[string][]spend.Hash {
 	if len(p.budgets) == 0 {
 		return nil
@@ -82,9 +82,8 @@ func (b *budget) identityIn(zone string) string {
 		";currency=" + b.currency + ";types=" + b.rule.types.String()
 }
 
-// CountSince tells since when the budgets count, by rule_id. It is called at most
-// once, after Compile and before the Program is shared; a budget that is not
-// named counts since this version.
+// CountSince sets since when the budgets count, by rule_id. It is called at most once, after Compile
+// and before the Program is shared; a budget that is not named counts since this version.
 func (p *Program) CountSince(since map[string]spend.BudgetSince) {
 	for _, b := range p.budgets {
 		if s, ok := since[b.rule.id]; ok {
@@ -101,8 +100,8 @@ func (b *budget) count(policyID string, since spend.BudgetSince) {
 // nobody is the subject of a budget that counts for all together.
 const nobody = "[]" // spend.SubjectOf()
 
-// Charges appends what the action takes from each budget that judges it if it is
-// allowed, in the policy's order (S34). The principal stands behind the API key.
+// Charges appends what the action takes, if it is allowed, from each budget that judges it, in the
+// policy's order (S34). principal is that of the API key.
 func (p *Program) Charges(dst []spend.Charge, a *spend.Action, r spend.Resolution, principal string, at time.Time) []spend.Charge {
 	for _, b := range p.budgets {
 		if b.judges(a, r.Type) {
@@ -202,18 +201,17 @@ func (p *Program) Uncovered(f Finding, a *spend.Action, r spend.Resolution) (Fin
 	}, true
 }
 
-// overrun is why a budget fired: its charge, and what had been taken before. The
-// charge is zero when none of the budgets covers the currency.
+// overrun is the reason why a budget fired: its charge, and the usage before it. The charge is zero if
+// none of the budgets covers the currency.
 type overrun struct {
 	budget *budget
 	charge spend.Charge
 	usage  spend.Usage
 }
 
-// Exceeded returns what becomes of a finding that does not block when some of the
-// action's charges have no room: the first block in the policy's order, else the
-// first escalation (S35, S14). usages has what was taken from the counters of
-// those charges, by their index; a charge for which there is room is passed over.
+// Exceeded completes a finding that does not block when some of the action's charges have no room: the
+// result is the first block in the policy's order, else the first escalation (S35, S14). usages has
+// the usage of the counters of these charges, by their index; charges that have room are skipped.
 func (p *Program) Exceeded(f Finding, r spend.Resolution, charges []spend.Charge, usages map[int]spend.Usage) Finding {
 	found := f
 	for i := range charges {
@@ -228,8 +226,8 @@ func (p *Program) Exceeded(f Finding, r spend.Resolution, charges []spend.Charge
 	return found
 }
 
-// EvaluateBudgets completes a finding that does not block by the budgets, given what
-// was taken from the counters that the action's charges are of (S38).
+// EvaluateBudgets completes a finding that does not block by the budgets, given the usage of the
+// counters of the action's charges (S38).
 func (p *Program) EvaluateBudgets(
 	f Finding, a *spend.Action, r spend.Resolution, charges []spend.Charge, usages map[spend.Counter]spend.Usage,
 ) Finding {

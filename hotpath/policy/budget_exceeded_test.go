@@ -244,7 +244,7 @@ func TestTextsOfBudgets(t *testing.T) {
 	}
 	p = mustCompile(t, "["+budgetRule("b", `,"max_count":0,"action_types":["spend"]`)+"]")
 	a, r = action(t, typed(spend.Unspecified)), spend.Resolution{Type: spend.Spend, Confidence: spend.Medium}
-	if d := p.Explain(judgeBy(p, a, r, spend.Usage{}), a, r); !strings.Contains(d.NextStep, "taken for a spend") {
+	if d := p.Explain(judgeBy(p, a, r, spend.Usage{}), a, r); !strings.Contains(d.NextStep, "classified as a spend") {
 		t.Errorf("S16: next step %q", d.NextStep)
 	}
 }

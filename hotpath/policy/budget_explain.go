@@ -24,8 +24,8 @@ func (p *Program) explainUncovered(a *spend.Action, r spend.Resolution) (message
 		"Do not proceed. Use a currency that the policy covers (" + covered + "), or ask the policy's owner for a budget in " + a.Currency + "."
 }
 
-// explain returns the texts of an exceeded budget. To a caller without a key they
-// say nothing of what others used.
+// explain returns the texts of an exceeded budget. For a caller without a key they do not show what
+// others used.
 func (o *overrun) explain(a *spend.Action, _ *guardSettings, anonymous bool) (message, nextStep string) {
 	asked := money(a.Amount, a.Currency)
 	most := money(o.charge.Limit, a.Currency)

@@ -8,7 +8,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// BudgetInfo describes a budget to those who read its counters (S38).
+// BudgetInfo describes a budget to readers of its counters (S38).
 type BudgetInfo struct {
 	RuleID   string
 	Per      []string // in the order of a subject's values; empty: one counter
@@ -41,8 +41,8 @@ func (p *Program) Budgets() []BudgetInfo {
 	return infos
 }
 
-// Window returns when the window at a time begins and ends: of a lifetime since
-// when it counts, and zero; of a rolling window the bounds of its newest bucket.
+// Window returns when the window at a time begins and ends; for a lifetime it returns since when the
+// budget counts, and zero; for a rolling window the bounds of its newest bucket.
 func (b *BudgetInfo) Window(at time.Time) (start, end time.Time) {
 	if b.period.lasts() {
 		return b.Since.At, time.Time{}
@@ -60,8 +60,8 @@ func (b *BudgetInfo) CountedAt(at time.Time) bool {
 	return end.After(b.Since.At)
 }
 
-// WindowStart returns when the window of a counter begins: of a lifetime since when
-// it counts.
+// WindowStart returns when the window of a counter begins; for a lifetime it is since when the budget
+// counts.
 func (b *BudgetInfo) WindowStart(c spend.Counter) time.Time {
 	if b.period.lasts() {
 		return b.Since.At
@@ -69,8 +69,7 @@ func (b *BudgetInfo) WindowStart(c spend.Counter) time.Time {
 	return time.UnixMilli(c.StartMS - spend.RollingBuckets*c.BucketMS).UTC()
 }
 
-// Counter returns the counter of a subject at a time, of a rolling window its
-// newest bucket.
+// Counter returns the counter of a subject at a time; for a rolling window that of its newest bucket.
 func (b *BudgetInfo) Counter(policyID, subject string, at time.Time) spend.Counter {
 	return spend.Counter{
 		ID:      spend.CounterID(policyID, b.RuleID, b.Since.Version, subject),
@@ -88,8 +87,8 @@ func (b *BudgetInfo) Values(subject string) ([]string, error) {
 	return values, nil
 }
 
-// Share returns how full a counter is, of the nearer of its limits: 1 at the limit, and above it
-// where more was taken than a newer version allows.
+// Share returns how full a counter is, by the limit that is nearer: 1 at the limit, and more if more
+// was taken than a newer version allows.
 func (b *BudgetInfo) Share(u spend.Usage) float64 {
 	share := 0.0
 	if b.Limited {

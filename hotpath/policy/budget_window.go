@@ -94,10 +94,9 @@ func (p period) window(at time.Time) span {
 	return span{reached(p.zone, from) * 1000, reached(p.zone, until) * 1000}
 }
 
-// A clock is what clocks in a zone show, in seconds as though it were Unix time.
-// Where it is set back, what it shows twice belongs to the window that began
-// first: a window begins when its beginning is first shown or passed over, and
-// ends when the next one begins.
+// A clock is the time that clocks in a zone show, in seconds as though it were Unix time. When clocks
+// are set back, times that they show twice belong to the window that began first: a window begins when
+// its beginning is first shown or skipped, and ends when the next one begins.
 
 // around returns the readings between which a window lies.
 func (u unit) around(clock int64) (from, until int64) {

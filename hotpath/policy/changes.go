@@ -11,9 +11,9 @@ var changesMembers = []Parameter{
 	{Name: "from", Max: maxGroups},
 }
 
-// CompileChanges checks what a policy asks of people before its next version, JSON as it
-// was sent (S80), and returns it as a policy keeps it. Both are empty when it asks
-// nothing. Faults are added by path from "changes".
+// CompileChanges checks the approvals that a policy requires for its next version, JSON as it was sent
+// (S80), and returns them in the form that policies store. Both are empty if it requires none. Faults
+// are added by path from "changes".
 func CompileChanges(changes string, faults *spend.Faults) string {
 	raw := jsontext.Value(changes)
 	if changes == "" || absent(raw) {

@@ -11,15 +11,15 @@ import (
 
 const routeToHuman = "Pause and route the action to a human; proceed only if they approve it"
 
-// Explain renders the decision that a Finding of this Program stands for. The
-// finding must be of that action and resolution.
+// Explain renders the decision for a Finding of this Program. The finding must be of that action and
+// resolution.
 func (p *Program) Explain(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
 	return p.explain(f, a, r, false)
 }
 
-// ExplainAnonymous is Explain for a caller without a key, who learns no entry of
-// the policy's lists that the action does not name, and nothing of what a budget
-// counted: a rule with a list is described by its type alone.
+// ExplainAnonymous is Explain for a caller without a key. The texts contain no entry of the policy's
+// lists that the action does not name, and nothing about the usage of a budget: a rule with a list is
+// described by its type alone.
 func (p *Program) ExplainAnonymous(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
 	d := p.explain(f, a, r, true)
 	if f.Effect != spend.Allow && f.over == nil && p.rules[f.rule].unlisted != "" {
@@ -70,8 +70,8 @@ func (p *Program) fired(f Finding) *rule {
 
 const redeemFirst = "Do not carry this out before the check is redeemed"
 
-// RequiresRedemption reports whether an allowed check is to be redeemed before its action
-// is carried out (S74). The text of the decision is what the record keeps of that.
+// RequiresRedemption reports whether an allowed check must be redeemed before its action is carried
+// out (S74). The record has this only in the decision's text.
 func RequiresRedemption(d *spend.Decision) bool {
 	return d.Effect == spend.Allow && strings.HasPrefix(d.NextStep, redeemFirst)
 }

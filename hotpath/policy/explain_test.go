@@ -104,7 +104,7 @@ func TestNextStepKnowsTheInferredType(t *testing.T) {
 		p := mustCompile(t, rules)
 		a, r := action(t, typed(sent)), spend.Resolution{Type: spend.Spend, Confidence: spend.Medium}
 		d := p.Explain(p.Evaluate(a, r, noon), a, r)
-		if got := strings.Contains(d.NextStep, "taken for a spend"); got != want {
+		if got := strings.Contains(d.NextStep, "classified as a spend"); got != want {
 			t.Errorf("S16 %s: next step %q", rules, d.NextStep)
 		}
 	}

@@ -36,8 +36,8 @@ func (l *faultLog) add(path, problem string) {
 
 func (l *faultLog) failed() bool { return len(*l.faults) > l.before }
 
-// objectReader is a JSON object read by the names of its members, of which those that
-// are not declared are unknown fields (S2).
+// objectReader reads a JSON object by the names of its members. Members that are not declared are
+// unknown fields (S2).
 type objectReader struct {
 	path     string
 	declared []Parameter
@@ -191,8 +191,8 @@ func (o *objectReader) integer(name string) (n int64, given bool) {
 	return 0, true
 }
 
-// list hands each entry of an array of strings to take, which returns what is
-// wrong with it, if anything. It reports whether the list is present.
+// list calls take with each entry of an array of strings, which returns the entry's fault, if any. It
+// reports whether the list is present.
 func (o *objectReader) list(name string, take func(entry string) (problem string)) bool {
 	raw := o.value(name)
 	if raw == nil {
@@ -272,7 +272,7 @@ func (o *objectReader) boolean(name string) bool {
 	return raw != nil && raw.Kind() == jsontext.KindTrue
 }
 
-// onMissing returns what a rule does without the field it reads (S9).
+// onMissing returns the effect of a rule if the field that it reads is missing (S9).
 func (o *objectReader) onMissing() spend.Effect {
 	switch o.text(paramOnMissing) {
 	case "block":

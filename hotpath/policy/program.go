@@ -22,10 +22,10 @@ type Program struct {
 	size     int
 }
 
-// SetRedeemTerms sets what the policy says of redemptions, before the Program is used.
+// SetRedeemTerms sets the policy's terms of redemption, before the Program is used.
 func (p *Program) SetRedeemTerms(t spend.RedeemTerms) { p.redeem = t }
 
-// RedeemTerms returns what the policy says of redemptions.
+// RedeemTerms returns the policy's terms of redemption.
 func (p *Program) RedeemTerms() spend.RedeemTerms { return p.redeem }
 
 // Version returns the policy's version.
@@ -40,8 +40,8 @@ func (p *Program) Window() time.Duration { return p.guard.window }
 func (p *Program) JudgesAgain() bool { return p.guard.judgesAgain }
 
 const (
-	// ruleOverhead is what a rule takes beside its own struct and texts, at
-	// most: its condition, and what rounding up adds to each allocation.
+	// ruleOverhead is the most memory that a rule takes beside its own struct and texts: its
+	// condition, and the rounding of each allocation.
 	ruleOverhead = 256
 	// programOverhead likewise.
 	programOverhead = 512
@@ -63,8 +63,8 @@ func (p *Program) measure() int {
 	return size + size/8 // of large allocations, too, an eighth can be slack
 }
 
-// Finding is the outcome of Evaluate, and what Explain needs to explain it. It
-// holds no text of its own and is valid only with the Program that found it.
+// Finding is the result of Evaluate, from which Explain renders the texts. It has no text of its own
+// and is valid only with the Program that found it.
 type Finding struct {
 	Effect     spend.Effect
 	Confidence spend.Confidence
@@ -113,8 +113,8 @@ func (p *Program) EvaluateLifting(a *spend.Action, r spend.Resolution, now time.
 	return found
 }
 
-// fire returns what a rule makes of an action, and why: Allow when it does not fire,
-// and with a reason when it was skipped for want of context.
+// fire returns the effect of a rule on an action, and the reason: Allow if it does not fire, with a
+// reason if it was skipped because a field is missing.
 func (r *rule) fire(a *spend.Action, t spend.ActionType, at weekMinute) (spend.Effect, spend.Reason) {
 	if !r.types.has(t) {
 		return spend.Allow, spend.ReasonNone

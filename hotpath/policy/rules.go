@@ -8,7 +8,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// RuleType is one rule type: what users give, and how it is compiled.
+// RuleType describes one rule type: its parameters, and how it is compiled.
 type RuleType struct {
 	Name       string      // rule_type
 	Parameters []Parameter // in the order in which they are read and shown
@@ -17,8 +17,8 @@ type RuleType struct {
 	effect spend.Effect // when its condition is shown to be true
 	types  typeSet      // the action types it judges (S11)
 
-	// compile reads the parameters, completes the rule and describes it. What
-	// it leaves in the rule after a fault does not matter.
+	// compile reads the parameters, completes the rule and describes it. After a fault the rule is not
+	// used.
 	compile func(parameters *objectReader, r *rule) (description string)
 
 	// unlisted describes a rule that has a list to whom the list is not shown.
@@ -29,10 +29,10 @@ type RuleType struct {
 type Parameter struct {
 	Name     string
 	Required bool
-	Min, Max int64    // of a number; no Max is the most that the interface takes. Of a text the length
-	Names    []string // of which it, or each entry of it, is one
-	Example  string   // its JSON in RuleType.Example; empty if it is not in it
-	Text     string   // what it is, in a line
+	Min, Max int64    // of a number; without Max the interface's maximum holds. For a text they bound the length
+	Names    []string // the accepted values of the parameter, or of each entry of its list
+	Example  string   // its JSON in RuleType.Example; empty if left out there
+	Text     string   // a description of one line
 }
 
 // ruleTypes are the eleven rule types.
@@ -99,7 +99,7 @@ func (t *RuleType) Example() string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
-// ruleMembers are what a rule consists of.
+// ruleMembers are the members of a rule.
 var ruleMembers = []Parameter{
 	{Name: "rule_id", Required: true},
 	{Name: "rule_type", Required: true},
@@ -141,12 +141,12 @@ type rule struct {
 	window      time.Duration  // of a duplicate_guard only
 	judgesAgain bool           // likewise: after_block is judge_again
 	budget      *budget        // of a budget only
-	approval    *ApprovalTerms // of a rule that escalates; nil when it asks for none
+	approval    *ApprovalTerms // of a rule that escalates; nil if it requires none
 	identity    spend.Hash     // of its parameters by meaning, if it has an approval
 }
 
-// confidence returns the confidence of the rule's finding (S16): what holds for
-// every action type does not depend on how the type was resolved.
+// confidence returns the confidence of the rule's finding (S16): a rule for every action type does not
+// depend on how the type was resolved.
 func (r *rule) confidence(resolved spend.Resolution) spend.Confidence {
 	if r.types == everyType {
 		return spend.High

@@ -7,8 +7,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// budget is a compiled budget rule (S33). It judges by what was counted, which
-// Evaluate does not see: Charges and Exceeded are its evaluation.
+// budget is a compiled budget rule (S33). It judges by counters, which Evaluate does not see: Charges
+// and Exceeded are its evaluation.
 type budget struct {
 	rule   rule // without a condition
 	index  int  // in the Program's budgets
@@ -141,8 +141,8 @@ func (b *budget) actions(n int64) string {
 	return s
 }
 
-// dimensions is the set of what a budget counts apart: for each agent, each
-// counterparty and so on.
+// dimensions is the set of dimensions that a budget counts separately: each agent, each counterparty
+// and so on.
 type dimensions uint8
 
 const (

@@ -44,9 +44,8 @@ func guardDescription(window time.Duration) string {
 	return "Blocks an action identical to one checked within " + inMinutes(window)
 }
 
-// widen takes a duplicate_guard rule into account: the largest window holds,
-// of equal ones the first, and blocked checks are repeated unless all of them say
-// judge_again (S60).
+// widen takes a duplicate_guard rule into account: the largest window is used, the first of equal
+// ones, and blocked checks are repeated unless all of the rules say judge_again (S60).
 func (g *guardSettings) widen(r *rule) {
 	again := r.judgesAgain && (g.judgesAgain || !g.byRule)
 	if !g.byRule || r.window > g.window {

@@ -10,10 +10,10 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Warnings returns what is legal in a policy's rules and probably not meant, by
-// path as Compile has its faults: rules that are never reported because of
-// others, rules that an agent avoids by leaving a field out, and limits that let
-// nothing pass. It knows some such cases, not all. Rules with faults have none.
+// Warnings returns legal rules of a policy that are probably not meant, by path like the faults of
+// Compile: rules that are never reported because of others, rules that an agent avoids by leaving a
+// field out, and limits that let nothing pass. It knows some such cases, not all. Rules with faults
+// have none.
 func Warnings(rules string) spend.Faults {
 	var faults, warnings spend.Faults
 	w := warner{log: &faultLog{faults: &warnings}}
@@ -86,8 +86,8 @@ func (w *warner) named(j int) string {
 	return index("rules", j) + " (" + strconv.Quote(w.rules[j].id) + ")"
 }
 
-// hides reports whether w is reported whenever other fires. An escalation that
-// asks for approval is hidden by none: all that fire are collected.
+// hides reports whether w is reported whenever other fires. An escalation that asks for approval is
+// never hidden: all of those that fire are collected.
 func (w *warned) hides(other *rule, before bool) bool {
 	if other.window > 0 {
 		return (w.window > other.window || before && w.window == other.window) && (other.judgesAgain || !w.judgesAgain)

@@ -59,8 +59,8 @@ var zonesAlike = sync.OnceValue(func() map[string][]string {
 	return alike
 })
 
-// rulesOf returns a text of what clocks in the zone ever showed and will show, whatever
-// their time is called there. The rules of the future repeat within 28 years.
+// rulesOf returns a text of the times that clocks in the zone have shown and will show, whatever these
+// times are called there. The rules of the future repeat within 28 years.
 func rulesOf(zone *time.Location) string {
 	var rules []byte
 	t, last := time.Date(1800, 1, 1, 0, 0, 0, 0, zone), 1<<20

@@ -15,7 +15,7 @@ type Flip struct {
 	Candidate Verdict
 }
 
-// FlipAction is what a flip shows of the action.
+// FlipAction is the part of the action that a flip shows.
 type FlipAction struct {
 	AgentID      string
 	Type         spend.ActionType // as resolved

@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Report is the result. Coverage comes first: what the rest speaks of.
+// Report is the result. Coverage comes first: it says which checks the rest is about.
 type Report struct {
 	Coverage Coverage `json:"coverage"`
 	Flips    Counts   `json:"flips"`
@@ -25,7 +25,7 @@ type Coverage struct {
 	Checks   int64     `json:"checks"`   // of the policy, recorded in that time
 	Compared int64     `json:"compared"` // all that were not skipped
 	Skipped  []Skipped `json:"skipped"`  // why, by reason
-	// WarmUp is what was read before From, so that windows are as they were then.
+	// WarmUp is the time before From that was read, so that windows are as they were then.
 	WarmUp *WarmUp `json:"warm_up"`
 	// MissingDays were archived, and their archives were not at hand.
 	MissingDays []string `json:"missing_days"`
@@ -53,7 +53,7 @@ type Counts struct {
 	Listed  int64 `json:"listed"` // the first ones, which are kept by name
 }
 
-// Fired counts by a rule, or by the duplicate guard, the checks whose decision it is.
+// Fired counts, for a rule or the duplicate guard, the checks that it decided.
 type Fired struct {
 	RuleID    string  `json:"rule_id"`
 	Recorded  Effects `json:"recorded"`

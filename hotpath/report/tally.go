@@ -43,8 +43,7 @@ func (t *Tally) Skip(reason string) {
 	t.skipped[reason]++
 }
 
-// Add counts a check that was compared, and reports whether it is a flip that is to be
-// kept by name.
+// Add counts a compared check, and reports whether it is a flip that is to be kept by name.
 func (t *Tally) Add(a *spend.Action, recorded, candidate Verdict) (listed bool) {
 	t.checks++
 	cell := &t.matrix[recorded.Effect][candidate.Effect]
@@ -86,7 +85,7 @@ func (t *Tally) rule(id string) *Fired {
 	return t.fired[id]
 }
 
-// Report returns what was counted. Coverage has its counts only.
+// Report returns the counts. Of Coverage only the counts are set.
 func (t *Tally) Report() *Report {
 	r := &Report{
 		Coverage: Coverage{Checks: t.checks, Compared: t.checks, Skipped: []Skipped{}, MissingDays: []string{}},

@@ -13,8 +13,8 @@ import (
 // AttemptFor is how long a browser has from the first page of the provider to its last.
 const AttemptFor = 10 * time.Minute
 
-// attempt is what a browser must bring back. Its cookie binds it to the browser and is
-// signed, so that nobody can make it last, or choose what is in it.
+// attempt is the state that a browser must bring back. Its cookie binds it to the browser and is
+// signed, so that nobody can extend its life or choose its content.
 type attempt struct {
 	begun, until           time.Time // by the store's clock, and by the clock of the node that made it
 	state, nonce, verifier [32]byte

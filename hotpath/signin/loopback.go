@@ -33,11 +33,11 @@ func ParseLoopback(port, challenge string) (*Loopback, error) {
 	return &Loopback{uint16(n), [sha256.Size]byte(b)}, nil
 }
 
-// State is what comes back with the code.
+// State returns the state parameter that comes back with the code.
 func (l *Loopback) State() string { return encoding.EncodeToString(l.Challenge[:]) }
 
-// Shown is what both the command line and the page show, so that a person sees that they
-// sign in what they began: ABCD-EFGH-IJKL, of 60 bits.
+// Shown returns the text that both the command line and the page show, so that a person sees that they
+// confirm their own sign-in: ABCD-EFGH-IJKL, of 60 bits.
 func (l *Loopback) Shown() string {
 	text := base32.StdEncoding.EncodeToString(l.Challenge[:8])
 	return text[:4] + "-" + text[4:8] + "-" + text[8:12]
@@ -60,9 +60,9 @@ func (s *SignIn) sealing() (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// HandOver returns where a browser takes a code to, by which the command line takes over the
-// session with that token. The state is the challenge, which only the command line and the
-// browser that it began in know: it asks about no other code.
+// HandOver returns the address to which a browser takes a code, with which the command line takes over
+// the session with that token. The state is the challenge, which only the command line and the browser
+// in which it began know.
 func (s *SignIn) HandOver(l *Loopback, token string) (url string, err error) {
 	sealed, err := s.sealing()
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *SignIn) HandOver(l *Loopback, token string) (url string, err error) {
 	return "http://127.0.0.1:" + strconv.Itoa(int(l.Port)) + "/?code=" + code + "&state=" + l.State(), nil
 }
 
-// TakeOver returns the token that a code hands over to who has its verifier; ErrAttempt of
-// any other, and of one that is too old.
+// TakeOver returns the token that a code hands over if the caller has its verifier; else, and for a
+// code that is too old, ErrAttempt.
 func (s *SignIn) TakeOver(code, verifier string) (token string, err error) {
 	sealed, err := s.sealing()
 	if err != nil {

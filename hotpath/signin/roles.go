@@ -13,7 +13,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Role is what a group of the provider gives: a role or scopes with their bindings, or
+// Role is the rights that a group of the provider gives: a role or scopes with their bindings, or
 // groups alone.
 type Role struct {
 	Group     string       `json:"group"` // as the provider names it
@@ -98,8 +98,8 @@ func unfit(s string) bool {
 	return spend.Blank(s) || !utf8.ValidString(s) || utf8.RuneCountInString(s) > spend.MaxPrincipal
 }
 
-// grantsOf returns what the provider's groups give: the role, or scopes, and bindings of
-// the first that has any, and the groups of all. ErrNoRole without a role.
+// grantsOf returns the rights that the provider's groups give: the role, or scopes, and bindings of
+// the first group that gives any, and the groups of all. It fails with ErrNoRole if none gives a role.
 func grantsOf(roles []Role, groups []string) (g spend.Grants, err error) {
 	permitted := false
 	for i := range roles {
@@ -129,7 +129,7 @@ func grantsOf(roles []Role, groups []string) (g spend.Grants, err error) {
 // groupsClaim is a list of groups, or one: providers send either.
 type groupsClaim []string
 
-// UnmarshalJSON implements json.Unmarshaler. What is neither is no group.
+// UnmarshalJSON implements json.Unmarshaler. Any value that is neither a string nor a list is ignored.
 func (g *groupsClaim) UnmarshalJSON(b []byte) error {
 	if bytes.HasPrefix(b, []byte(`"`)) {
 		var one string

@@ -16,7 +16,7 @@ import (
 	"spendgate/audit"
 )
 
-// What a sign-in or a logout fails with.
+// The errors of a sign-in or a logout.
 var (
 	ErrProvider = errors.New("the sign-in provider does not answer as it should")
 	ErrAttempt  = errors.New("the sign-in was not begun in this browser, or more than 10 minutes ago")
@@ -33,13 +33,13 @@ const (
 	maxAnswer     = 1 << 20
 	atOnce        = 16
 	retryAfter    = time.Second // a provider that did not answer
-	maxReason     = 200         // bytes of what a provider says, in the log
+	maxReason     = 200         // bytes of the provider's error that are logged
 	maxPersonText = 128         // characters of a name; an e-mail has up to 254
 	maxEmail      = 254
 	logoutEvent   = "http://schemas.openid.net/event/backchannel-logout"
 )
 
-// Options are of one provider. All are required but Transport.
+// Options configure one provider. All are required except Transport.
 type Options struct {
 	Label        string // begins principals; [a-z0-9.-]
 	Issuer       string // URL
@@ -66,7 +66,7 @@ type SignIn struct {
 	again    time.Time
 }
 
-// provider is what discovery says.
+// provider is the result of discovery.
 type provider struct {
 	*oidc.Provider
 	oauth2   oauth2.Config
@@ -105,8 +105,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// enter takes a place among those who ask the provider, and waits for one as long as for an
-// answer.
+// enter takes one of the places for requests to the provider, and waits for one as long as for a
+// response.
 func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
 	wait := time.NewTimer(askWithin)
 	defer wait.Stop()
@@ -176,8 +176,8 @@ func (s *SignIn) discover(ctx context.Context) (*provider, error) {
 	return p, nil
 }
 
-// Begin returns where a browser signs in, and the cookie that it must bring back; begun is the
-// store's time, and of the command line that asks for it, or nil.
+// Begin returns the address at which a browser signs in, and the cookie that it must bring back; begun
+// is the store's time, and of the command line that asks for it, or nil.
 func (s *SignIn) Begin(ctx context.Context, begun time.Time, of *Loopback) (url, cookie string, err error) {
 	leave, err := enter(ctx, s.places)
 	if err != nil {
@@ -195,15 +195,15 @@ func (s *SignIn) Begin(ctx context.Context, begun time.Time, of *Loopback) (url,
 	return p.oauth2.AuthCodeURL(text(a.state), oidc.Nonce(text(a.nonce)), oauth2.S256ChallengeOption(text(a.verifier))), a.seal(s.key), nil
 }
 
-// Answer is what the provider sends a browser back with.
+// Answer is the query with which the provider sends a browser back.
 type Answer struct {
 	State, Code string
 	Issuer      string // empty when it does not say (RFC 9207)
 	Error       string // instead of a code
 }
 
-// End returns the session of whom the provider has signed in, to be stored. With ErrNoRole
-// it says who they are, and grants nothing.
+// End returns the session of the person whom the provider has authenticated, to be stored. With
+// ErrNoRole the session identifies the person and grants nothing.
 func (s *SignIn) End(ctx context.Context, cookie string, answer Answer) (*audit.Session, error) {
 	a := open(s.key, cookie, s.Now())
 	switch {
@@ -241,7 +241,7 @@ func (s *SignIn) End(ctx context.Context, cookie string, answer Answer) (*audit.
 	return session, err
 }
 
-// exchangeError says why a code was not taken, without what the provider's answer quotes.
+// exchangeError says why a code was refused, without quoting the provider's response.
 func exchangeError(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		if refused.Response != nil && refused.Response.StatusCode >= http.StatusInternalServerError {

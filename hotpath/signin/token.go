@@ -14,7 +14,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// claims are what the provider says of a person.
+// claims are the provider's statements about a person.
 type claims struct {
 	Subject  string      `json:"sub"`
 	Session  string      `json:"sid"`
@@ -25,7 +25,7 @@ type claims struct {
 	Groups   groupsClaim `json:"groups"`
 }
 
-// identify proves the ID token, and completes it by what only userinfo says.
+// identify proves the ID token, and completes it by userinfo.
 func (s *SignIn) identify(ctx context.Context, p *provider, tokens *oauth2.Token, a *attempt) (*claims, error) {
 	raw, _ := tokens.Extra("id_token").(string)
 	token, err := p.verifier.Verify(ctx, raw)
@@ -56,7 +56,7 @@ func (s *SignIn) identify(ctx context.Context, p *provider, tokens *oauth2.Token
 	return c, p.complete(ctx, c, tokens)
 }
 
-// complete adds what the ID token does not say.
+// complete adds the claims that the ID token lacks.
 func (p *provider) complete(ctx context.Context, c *claims, tokens *oauth2.Token) error {
 	info, err := p.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *SignIn) sessionOf(c *claims) (*audit.Session, error) {
 	}
 	grants, err := grantsOf(s.Roles, c.Groups)
 	grants.Principal = principal
-	// Who is behind a key is told by its owner, which people write as an e-mail (S62).
+	// The owner of a key identifies the person behind it, usually by an e-mail address (S62).
 	if grants.Owner = clean(c.Email, spend.MaxPrincipal); grants.Owner == "" {
 		grants.Owner = principal
 	}

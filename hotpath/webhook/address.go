@@ -19,11 +19,11 @@ const (
 	resolveWithin = 2 * time.Second
 )
 
-// errAddress refuses an address. It does not name it: who may register a URL need
-// not learn what a name resolves to here.
+// errAddress refuses an address. It does not name it: a person who may register a URL need not learn
+// what a name resolves to here.
 var errAddress = errors.New("must not lead to a private, loopback, link-local or other address that is not public")
 
-// special are the ranges that are not public and of which netip does not say so.
+// special returns the ranges that are not public although netip does not say so.
 func special() []netip.Prefix {
 	texts := []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
@@ -39,9 +39,9 @@ func special() []netip.Prefix {
 	return prefixes
 }
 
-// metadata are the addresses outside of the link-local ranges at which clouds tell their
-// machines of credentials or control them: of Azure, AWS, Google Cloud and Alibaba
-// Cloud. One looks public, the others private.
+// metadata returns the addresses, outside of the link-local ranges, at which clouds give their
+// machines credentials or control them: of Azure, AWS, Google Cloud and Alibaba Cloud. One looks
+// public, the others private.
 func metadata() []netip.Addr {
 	texts := []string{"168.63.129.16", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "100.100.100.200"}
 	addresses := make([]netip.Addr, len(texts))
@@ -63,9 +63,9 @@ func newAddressFilter(private bool) *addressFilter {
 	return &addressFilter{private: private, metadata: metadata(), special: special(), global6: netip.MustParsePrefix("2000::/3")}
 }
 
-// check refuses an address that is not public. Link-local ones and addresses of clouds'
-// services are refused even where private ones are allowed. Of the spellings of an
-// IPv4 address in IPv6 only the mapped one is looked into: all others are refused.
+// check refuses an address that is not public. Link-local addresses and those of clouds' services are
+// refused even where private ones are allowed. Of the forms of an IPv4 address in IPv6 only the mapped
+// one is examined; all others are refused.
 func (f *addressFilter) check(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
 	if slices.Contains(f.metadata, a) {
@@ -81,8 +81,8 @@ func (f *addressFilter) check(a netip.Addr) error {
 	return nil
 }
 
-// control is called with each address before it is dialled, as it was resolved: a
-// name that means another address by then is refused all the same.
+// control is called with each resolved address before it is dialled: a name that resolves to another
+// address by then is refused all the same.
 func (f *addressFilter) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	host, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -102,8 +102,8 @@ func isShortAddress(host string) bool {
 	return err == nil || errors.Is(err, strconv.ErrRange)
 }
 
-// CheckURL returns what is wrong with the URL of a webhook, in the form of a fault of a
-// field, or nil. Its host is CheckHost's.
+// CheckURL returns the fault of a webhook's URL, in the form of a fault of a field, or nil. CheckHost
+// checks its host.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -126,9 +126,9 @@ func CheckURL(text string) error {
 	return nil
 }
 
-// CheckHost refuses a URL, in which CheckURL found no fault, whose host resolves to an
-// address to which nothing is delivered. A host that cannot be resolved now may be later;
-// what it resolves to is checked again whenever it is dialled.
+// CheckHost refuses a URL, in which CheckURL found no fault, if its host resolves to a forbidden
+// address. A host that cannot be resolved now may be resolved later; its address is checked again
+// whenever it is dialled.
 func CheckHost(ctx context.Context, text string, private bool) error {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -28,12 +28,12 @@ const (
 	// again.
 	maxResponse = 4 << 10
 	maxHeader   = 16 << 10
-	// maxError bounds what the log of deliveries says of a failure.
+	// maxError bounds the text about a failure in the log of deliveries.
 	maxError = 256
 )
 
-// attempt sends an event and notes in r what came of it. gone is that the receiver
-// wants no more, aborted that the node stopped meanwhile.
+// attempt sends an event and notes the result in r. gone means that the receiver wants no more events,
+// aborted that the node stopped meanwhile.
 func (e *endpoint) attempt(
 	stop context.Context, task *audit.WebhookTask, event *audit.Event, r *audit.DeliveryResult,
 ) (gone, aborted bool) {
@@ -90,7 +90,7 @@ func (e *endpoint) post(ctx context.Context, task *audit.WebhookTask, event *aud
 	}
 	defer func() { _ = response.Body.Close() }() // nothing more is read
 	if response.StatusCode < 200 {
-		return response.StatusCode, nil // what follows is another protocol, and no deadline ends its reading
+		return response.StatusCode, nil // another protocol follows, and no deadline ends its reading
 	}
 	if _, err := io.CopyN(io.Discard, response.Body, maxResponse); err != nil && !errors.Is(err, io.EOF) {
 		return response.StatusCode, errResponse
@@ -98,12 +98,12 @@ func (e *endpoint) post(ctx context.Context, task *audit.WebhookTask, event *aud
 	return response.StatusCode, nil
 }
 
-// errResponse stands for whatever is wrong with a response, since the errors of net/http
-// quote it: where no HTTP is spoken that is another service's greeting.
+// errResponse is the error for any faulty response. The errors of net/http quote the response, which
+// may be the greeting of another service.
 var errResponse = fmt.Errorf("the response is not HTTP, breaks off, or has a header over %d bytes", maxHeader)
 
-// askingConn reads nothing before something was written. What a server says unasked is
-// no response: net/http would write it to the standard log.
+// askingConn reads nothing before something was written. What a server sends unasked is not a
+// response: net/http would write it to the standard log.
 type askingConn struct {
 	net.Conn
 	asked chan struct{} // closed by the first Write, or by Close
@@ -129,7 +129,7 @@ func (c *askingConn) Close() error {
 	return err
 }
 
-// withoutURL takes the URL out of an error: it may have a token in it.
+// withoutURL removes the URL from an error: it may contain a token.
 func withoutURL(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err

@@ -19,22 +19,22 @@ import (
 // pageSize is how many events are read at once.
 const pageSize = audit.MaxInFlight
 
-// endpoint is a webhook that this node holds.
+// endpoint is a webhook whose lease this node holds.
 type endpoint struct {
 	*Worker
 	id     spend.ID
 	wake   chan struct{} // there may be new events, or a replay
 	until  time.Time     // how long the lease is, at least
-	oldest atomic.Int64  // when the event happened that waits longest, in Unix milliseconds; 0 when none waits
+	oldest atomic.Int64  // time of the event that waits longest, in Unix milliseconds; 0 if none waits
 
-	cursor atomic.Int64 // how far the feed was gone through, when the lease was renewed
+	cursor atomic.Int64 // position in the feed when the lease was renewed
 
 	page []audit.Event     // that were read and not tried
 	seen audit.WebhookSeen // how far the feed was read, without the page
 	next int64             // where the page ends
-	more bool              // there is more behind it
+	more bool              // there are more events after it
 
-	ahead  []audit.Event // urgent ones behind others, which are tried first
+	ahead  []audit.Event // urgent events, which are tried before earlier ones
 	urgent int64         // up to which urgent events were tried
 }
 
@@ -135,7 +135,7 @@ func (e *endpoint) read(ctx context.Context) error {
 		return err
 	})
 	if err == nil && e.seen.Cursor == 0 && page.Floor > 0 {
-		err = &audit.EventsRemovedError{UpTo: page.Floor} // who reads from the beginning is not refused
+		err = &audit.EventsRemovedError{UpTo: page.Floor} // a reader from the beginning is not refused
 	}
 	if removed, gone := errors.AsType[*audit.EventsRemovedError](err); gone {
 		// The webhook was disabled for longer than events are kept.
@@ -167,7 +167,7 @@ func (e *endpoint) noteOldest(task *audit.WebhookTask) {
 	}
 }
 
-// isUrgent reports whether somebody waits for what such an event says.
+// isUrgent reports whether somebody waits for such an event.
 func isUrgent(t audit.EventType) bool { return strings.HasPrefix(string(t), "approval.") }
 
 // lookAhead reads urgent events that come after more than is tried at once.
@@ -193,16 +193,16 @@ func (e *endpoint) lookAhead(ctx context.Context, most int) error {
 	return nil
 }
 
-// sending is an event that is sent, and what came of it.
+// sending is an event that is sent, and the result.
 type sending struct {
 	event         audit.Event
 	retry         *audit.WebhookRetry // that it is; nil of a new event
-	ahead         bool                // others before it are to be tried
+	ahead         bool                // earlier events are still to be tried
 	result        audit.DeliveryResult
 	gone, aborted bool
 }
 
-// news returns new events to be tried, of which there is one at least: those ahead first.
+// news returns new events to be tried, at least one: urgent ones first.
 func (e *endpoint) news(most int) (tries []sending) {
 	for i := range e.ahead[:min(most, len(e.ahead))] {
 		tries = append(tries, sending{event: e.ahead[i], ahead: true})
@@ -253,8 +253,8 @@ func (e *endpoint) retry(ctx context.Context, task *audit.WebhookTask, most int)
 	return e.deliver(ctx, task, tries)
 }
 
-// deliver makes attempts, at once, and records them in their order: the cursor passes
-// none that is not recorded.
+// deliver makes attempts concurrently, and records them in their order: the cursor passes no
+// unrecorded attempt.
 func (e *endpoint) deliver(ctx context.Context, task *audit.WebhookTask, tries []sending) error {
 	if time.Until(e.until) < attemptTimeout {
 		return nil // the lease could end before the attempts: renew it first
@@ -323,8 +323,8 @@ func (e *endpoint) advance(sequence int64) {
 	}
 }
 
-// record records an attempt. What was delivered and cannot be recorded is delivered
-// again, so the store is asked until the lease ends.
+// record records an attempt. A delivered event that cannot be recorded is delivered again, so the
+// store is asked until the lease ends.
 func (e *endpoint) record(r audit.DeliveryResult) error {
 	for {
 		err := e.ask(context.Background(), func(ctx context.Context) error { return e.Store.RecordDelivery(ctx, e.holder, r) })
@@ -371,13 +371,13 @@ func schedule() []time.Duration {
 const (
 	firstPause = time.Second
 	mostPause  = time.Minute
-	// outage is how many failures in a row end with all that waits being tried at the
-	// next success. A single event that the receiver never takes makes none.
+	// outage is the number of consecutive failures after which the next success has all waiting events
+	// tried. A single event that the receiver always refuses is no outage.
 	outage = 2
 )
 
-// follow decides what follows from an attempt, after so many failures in a row. One
-// that disabled the webhook is followed by another once that is active again.
+// follow decides the next step after an attempt, after so many consecutive failures. An attempt that
+// disabled the webhook is repeated once the webhook is active again.
 func follow(r *audit.DeliveryResult, failures int) {
 	if r.Error == "" {
 		r.Over = failures >= outage

@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	// leaseFor is for how long a node that was killed keeps others from its webhooks.
+	// leaseFor is how long the webhooks of a killed node are kept from other nodes.
 	leaseFor = 45 * time.Second
-	// holdEvery is how often a lease is renewed while nothing is to be done.
+	// holdEvery is how often a lease is renewed when there is no work.
 	holdEvery = 10 * time.Second
-	// lookEvery is how often a node looks for webhooks that nobody holds, and for
-	// replays.
+	// lookEvery is how often a node looks for webhooks without a lease, and for replays.
 	lookEvery = 2 * time.Second
-	// pollEvery is how often a node that holds some looks for new events.
+	// pollEvery is how often a node with webhooks looks for new events.
 	pollEvery = time.Second
 	// storeTimeout bounds one question to the store.
 	storeTimeout = 5 * time.Second
@@ -37,7 +36,7 @@ const (
 	finishIn = 2 * time.Second
 )
 
-// Options is what a Worker is made of. Store, Events and Encode are required.
+// Options configure a Worker. Store, Events and Encode are required.
 type Options struct {
 	Store Store
 	// Events reads the feed, whole.
@@ -51,13 +50,13 @@ type Options struct {
 	Registerer       prometheus.Registerer // nil keeps the metrics to itself
 }
 
-// Store is what an audit.Store is to a Worker.
+// Store is the part of audit.Store that a Worker uses.
 type Store interface {
 	audit.Webhooks
 	EventsHead(ctx context.Context) (int64, error)
 }
 
-// Worker delivers to the webhooks that this node holds.
+// Worker delivers to the webhooks whose leases this node holds.
 type Worker struct {
 	Options
 	holder  spend.ID // of this process
@@ -84,7 +83,7 @@ func New(o Options) *Worker {
 	return w
 }
 
-// transport dials what the filter lets pass, itself: a proxy would dial for it.
+// transport dials only addresses that the filter allows, and uses no proxy, which would dial for it.
 func transport(f *addressFilter, inFlight int) *http.Transport {
 	dialer := &net.Dialer{ControlContext: f.control}
 	return &http.Transport{
@@ -103,8 +102,8 @@ func transport(f *addressFilter, inFlight int) *http.Transport {
 	}
 }
 
-// Run delivers until the context ends, then finishes what is in flight, for a while,
-// and lets other nodes take over at once.
+// Run delivers until the context ends, then finishes attempts in flight, for a while, and lets other
+// nodes take over at once.
 func (w *Worker) Run(ctx context.Context) {
 	for {
 		w.lease(ctx)
@@ -143,7 +142,7 @@ func (w *Worker) ask(ctx context.Context, question func(context.Context) error) 
 	}
 }
 
-// lease takes the webhooks that nobody holds, and serves them.
+// lease takes the webhooks without a lease, and serves them.
 func (w *Worker) lease(ctx context.Context) {
 	var leases audit.WebhookLeases
 	began := time.Now()
@@ -197,7 +196,7 @@ func (w *Worker) poll(ctx context.Context) {
 	w.wake(func(spend.ID) bool { return true })
 }
 
-// wake has endpoints that wait look what is to be done.
+// wake makes waiting endpoints look for work.
 func (w *Worker) wake(which func(spend.ID) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,7 +211,7 @@ func (w *Worker) wake(which func(spend.ID) bool) {
 	}
 }
 
-// complain logs what will be tried again, now and then.
+// complain logs errors of work that will be tried again, at most now and then.
 func (w *Worker) complain(ctx context.Context, doing string, err error) {
 	now, last := time.Now().UnixNano(), w.complained.Load()
 	if ctx.Err() == nil && now-last >= int64(complainEvery) && w.complained.CompareAndSwap(last, now) {
@@ -220,8 +219,8 @@ func (w *Worker) complain(ctx context.Context, doing string, err error) {
 	}
 }
 
-// behind is how many numbers of the feed come after the cursor of the webhook that is
-// furthest behind, of those that this node holds.
+// behind returns how many numbers of the feed come after the cursor of the webhook that is furthest
+// behind, among those of this node.
 func (w *Worker) behind() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,8 +233,7 @@ func (w *Worker) behind() float64 {
 	return float64(most)
 }
 
-// oldest is how long the event waits that waits longest, of the webhooks that this
-// node holds.
+// oldest returns how long the event has waited that waits longest, for the webhooks of this node.
 func (w *Worker) oldest() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// readArchive feeds what the archive of a day has behind an ID and before another. A day whose archive
-// is not at hand is named in the coverage.
+// readArchive feeds the records of a day's archive between two IDs, both excluded. A day whose archive
+// is not available is named in the coverage.
 func (r *run) readArchive(ctx context.Context, day audit.ArchivedDay, at, end spend.ID) error {
 	name := day.Day.Format(time.DateOnly)
 	if r.Archives == "" {

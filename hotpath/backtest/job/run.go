@@ -38,12 +38,12 @@ type run struct {
 	missing  []string
 }
 
-// failedError is why a backtest can have no result, in words for who asked for it.
+// failedError says why a backtest can have no result, in words for the user.
 type failedError struct{ text string }
 
 func (e *failedError) Error() string { return e.text }
 
-// failure returns what is told of an error.
+// failure returns the text that the user is shown for an error.
 func failure(err error) string {
 	if own, ok := errors.AsType[*failedError](err); ok {
 		return own.text
@@ -146,7 +146,7 @@ func (r *run) firstArchived(ctx context.Context, at, end spend.ID) (*audit.Archi
 	return &days[0], nil
 }
 
-// feed feeds a page, with what became of the approvals that its checks asked for.
+// feed feeds a page, with the results of the approvals that its checks asked for.
 func (r *run) feed(ctx context.Context, page audit.HistoryPage) error {
 	asked, err := r.askedBefore(ctx, page.Checks)
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *run) feed(ctx context.Context, page audit.HistoryPage) error {
 		h := &page.Checks[i]
 		record := backtest.Record{Check: &h.Check, Foreign: h.Foreign, Asked: asked[h.Action.ApprovalID], Approval: approvals[h.ID]}
 		for len(outcomes) > 0 && outcomes[0].CheckID.Compare(h.ID) < 0 {
-			outcomes = outcomes[1:] // of what the page does not have
+			outcomes = outcomes[1:] // skips outcomes of checks that the page does not have
 		}
 		n := 0
 		for n < len(outcomes) && outcomes[n].CheckID == h.ID {
@@ -219,8 +219,8 @@ func (r *run) hold(ctx context.Context) error {
 	return nil
 }
 
-// askedBefore returns what the checks asked for whose approvals these use, if that was
-// before the first that is read.
+// askedBefore returns the requests for the approvals that these checks use, if the requests were made
+// before the first check that is read.
 func (r *run) askedBefore(ctx context.Context, checks []audit.HistoryCheck) (map[spend.ID]*spend.ApprovalRequest, error) {
 	first := audit.FirstID(r.warmUp.UnixMilli())
 	var ids []spend.ID
@@ -240,8 +240,8 @@ func (r *run) askedBefore(ctx context.Context, checks []audit.HistoryCheck) (map
 	return asked, err
 }
 
-// approvalsOf returns what became of what the checks asked of people, of other policies,
-// too: with its approval an escalation's fingerprint ends.
+// approvalsOf returns the approvals that the checks asked for, also of other policies: the fingerprint
+// of an escalation ends with its approval.
 func (r *run) approvalsOf(ctx context.Context, checks []audit.HistoryCheck) (map[spend.ID]*audit.Approval, error) {
 	var ids []spend.ID
 	for i := range checks {

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// leaseFor is for how long a node that was killed keeps others from its backtest.
+	// leaseFor is how long the backtest of a killed node is kept from other nodes.
 	leaseFor = 30 * time.Second
 	// holdEvery is how often a lease is renewed, and progress recorded.
 	holdEvery = time.Second
-	// lookEvery is how often a node looks for one that nobody holds.
+	// lookEvery is how often a node looks for a backtest without a lease.
 	lookEvery = time.Second
 	// storeTimeout bounds one question to the store.
 	storeTimeout = 10 * time.Second
@@ -24,7 +24,7 @@ const (
 	complainEvery = time.Minute
 )
 
-// Store is what an audit.Store is to a Worker.
+// Store is the part of audit.Store that a Worker uses.
 type Store interface {
 	audit.Backtests
 	audit.History
@@ -32,10 +32,10 @@ type Store interface {
 	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
 }
 
-// Options is what a Worker is made of.
+// Options configure a Worker.
 type Options struct {
 	Store Store
-	// Archives is the folder that has the archives of days; empty if none is at hand.
+	// Archives is the folder with the archives of days; empty if there is none.
 	Archives string
 	// Busy reports whether the node has something better to do: replays then take half
 	// of the time.
@@ -53,8 +53,8 @@ type Worker struct {
 // New makes a Worker; Run starts it.
 func New(o Options) *Worker { return &Worker{Options: o, holder: spend.NewID(time.Now())} }
 
-// Run runs backtests until the context ends, and leaves what it has not finished to
-// other nodes, at once.
+// Run runs backtests until the context ends, and then releases those that are not finished, so that
+// other nodes continue at once.
 func (w *Worker) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if w.next(ctx) {
@@ -95,7 +95,7 @@ func (w *Worker) next(ctx context.Context) bool {
 	}
 	end.Checks = r.progress.Checks
 	switch {
-	case ctx.Err() != nil, errors.Is(err, audit.ErrNotFound): // it is another's, or canceled
+	case ctx.Err() != nil, errors.Is(err, audit.ErrNotFound): // another node has it, or it was canceled
 		return true
 	case errors.Is(err, audit.ErrUnavailable): // it is tried again when the lease is over
 		w.complain(ctx, "cannot run a backtest", err)
@@ -111,7 +111,7 @@ func (w *Worker) next(ctx context.Context) bool {
 	return true
 }
 
-// complain logs what will be tried again, now and then.
+// complain logs errors of work that will be tried again, at most now and then.
 func (w *Worker) complain(ctx context.Context, doing string, err error) {
 	if ctx.Err() == nil && time.Since(w.complained) >= complainEvery {
 		w.Logger.Warn(doing, "error", err)

@@ -45,7 +45,7 @@ func start(wall func() time.Time) (*Redis, error) {
 	}
 	_ = first.Close() // Dial connects as well; see dial
 	r.server.SetTime(r.now)
-	// What follows a question for the time must not live by the time of before a sleep.
+	// Commands after a read of the time must not use the time from before a sleep.
 	r.server.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
 		if command == "TIME" {
 			r.follow(2 * tick)
@@ -82,9 +82,9 @@ func (r *Redis) Advance(d time.Duration) {
 	r.reachLocked(r.now.Add(d))
 }
 
-// follow moves the clock to the wall clock's time if that is so far ahead, and
-// never back: what is recorded must be as old after a restart, which begins with
-// that time, whether the machine slept or its clock was set (F47).
+// follow moves the clock to the wall clock's time if that is ahead by this much, and never back:
+// recorded times must be as old after a restart, which begins with the wall clock's time, whether the
+// machine slept or its clock was set (F47).
 func (r *Redis) follow(ahead time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,10 +6,9 @@ import (
 	"sync"
 )
 
-// readAhead reads whatever comes at once. A net.Pipe has no buffer: a client
-// that sends a whole pipeline before it reads the first reply, and a server
-// that replies to each command before it reads the next, would wait for each
-// other.
+// readAhead reads everything that arrives at once. A net.Pipe has no buffer: a client that sends a
+// whole pipeline before it reads the first reply, and a server that replies to each command before it
+// reads the next, would wait for each other.
 type readAhead struct {
 	net.Conn
 	mu   sync.Mutex

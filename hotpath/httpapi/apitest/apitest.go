@@ -45,7 +45,7 @@ func (d *Document) Route(method, target string) (string, error) {
 	return in.Route.Path, nil
 }
 
-// CheckRequest returns how a request, with a body of JSON or none, does not fit.
+// CheckRequest validates a request with a JSON body, or without a body, against the document.
 func (d *Document) CheckRequest(method, target, body string) error {
 	in, err := d.input(method, target, body)
 	if err != nil {
@@ -80,9 +80,9 @@ type Response struct {
 
 func (r Response) String() string { return fmt.Sprintf("%d %.2000s", r.Status, r.Body) }
 
-// CheckResponse returns what the document does not declare of the response to a
-// request: its status, a header or something of its body. A path or a method that
-// the document does not have is 404 or 405.
+// CheckResponse returns an error if the document does not declare the response to a request: its
+// status, a header or a part of its body. The response for a path or a method that the document does
+// not have must be 404 or 405.
 func (d *Document) CheckResponse(method, target string, response Response) error {
 	in, err := d.input(method, target, "")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"spendgate/audit/idle"
 )
 
-// errProtocol: what came is no RESP2, or more than any command here answers.
-// The connection is of no use any more.
+// errProtocol: the input is not RESP2, or larger than any reply here. The connection cannot be used
+// any more.
 var errProtocol = errors.New("redis sent what is no reply")
 
 const (
@@ -39,9 +39,9 @@ func NewConn(conn net.Conn) *Conn {
 	return &Conn{conn: conn, probe: idle.NewProbe(conn), in: bufio.NewReaderSize(conn, 16<<10)}
 }
 
-// Run sends the pipeline and reads its replies. With an error the connection
-// is of no use any more, the commands without reply may have been carried out
-// or may yet be, and the replies that came stand.
+// Run sends the pipeline and reads its replies. After an error the connection cannot be used any more,
+// the commands without a reply may have been carried out or may still be, and the replies that came
+// are valid.
 func (c *Conn) Run(p *Pipeline, deadline time.Time) error {
 	if err := c.conn.SetDeadline(deadline); err != nil {
 		return fmt.Errorf("cannot send to redis: %w", err)
@@ -59,7 +59,7 @@ func (c *Conn) Run(p *Pipeline, deadline time.Time) error {
 	return nil
 }
 
-// read takes one reply; arrays hold no arrays.
+// read reads one reply; arrays contain no arrays.
 func (c *Conn) read(p *Pipeline, arrays bool) (Reply, error) {
 	line, err := c.line()
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *Conn) bulk(p *Pipeline, n int) ([]byte, error) {
 	return p.in[from:to:to], nil
 }
 
-// keep copies what the next read overwrites.
+// keep copies bytes that the next read overwrites.
 func (p *Pipeline) keep(line []byte) []byte {
 	from := len(p.in)
 	p.in = append(p.in, line...)

@@ -31,7 +31,7 @@ type Pipeline struct {
 	commands int
 	count    int // where in out the last command counts its arguments
 
-	in       []byte  // what bulk strings of replies point into
+	in       []byte  // the bulk strings of replies point into it
 	replies  []Reply // one for each command answered
 	elements []Reply // of arrays
 }
@@ -39,7 +39,7 @@ type Pipeline struct {
 // Index names a command of a pipeline.
 type Index int
 
-// keepBuffer bounds what Reset keeps of an exceptionally large pipeline.
+// keepBuffer bounds the buffer that Reset keeps of an exceptionally large pipeline.
 const keepBuffer = 1 << 20
 
 // Reset empties the pipeline. Replies read from it are void, and so are bytes
@@ -72,7 +72,7 @@ func (p *Pipeline) Script(script, key string) Index {
 	return i
 }
 
-// Key adds the name of a key to the last command, behind the prefix.
+// Key adds the name of a key to the last command, after the prefix.
 func (p *Pipeline) Key(name string) {
 	p.argument(len(p.Prefix) + len(name))
 	p.out = append(append(append(p.out, p.Prefix...), name...), "\r\n"...)
@@ -125,7 +125,7 @@ func (p *Pipeline) Refused(code string) bool {
 	return false
 }
 
-// Reply is what one command returned. The zero Reply is of no command.
+// Reply is the reply to one command. The zero Reply belongs to no command.
 type Reply struct {
 	kind     byte // the protocol's: + - : $ *, and nilKind
 	text     []byte
@@ -136,7 +136,7 @@ type Reply struct {
 // nilKind marks an absent bulk string or array.
 const nilKind = '_'
 
-// Err is nil for every reply but a refusal (an Error) and none (ErrNoReply).
+// Err returns nil for every reply except a refusal (an Error) and a missing one (ErrNoReply).
 func (r Reply) Err() error {
 	switch r.kind {
 	case 0:

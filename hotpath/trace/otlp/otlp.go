@@ -24,9 +24,8 @@ import (
 	"spendgate/hotpath/trace"
 )
 
-// Tracer makes spans of records and sends them in batches, asynchronously. Its
-// queue is bounded: what does not fit is dropped, so that a slow or absent
-// collector costs nothing but its traces.
+// Tracer makes spans of records and sends them in batches, asynchronously. Its queue is bounded:
+// records that do not fit are dropped, so that a slow or absent collector costs only its traces.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	spans    oteltrace.Tracer
@@ -67,9 +66,8 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return nil
 }
 
-// Record takes a finished request and returns its trace's ID: the caller's, if it
-// sent one, whether or not the trace is sampled. It neither waits nor fails,
-// and keeps nothing of the record.
+// Record takes a finished request and returns its trace's ID: the caller's, if it sent one, whether or
+// not the trace is sampled. It does not wait, cannot fail, and keeps no reference to the record.
 func (t *Tracer) Record(r *trace.Record) trace.ID {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier{r})
 	ctx, root := t.spans.Start(ctx, r.Method+" "+r.Route,
