@@ -11,21 +11,19 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Approvals are what escalated checks ask of people. They are made, and used, by
-// Commit.
+// Approvals are the decisions that escalated checks ask of people. Commit makes approvals, and uses
+// them.
 type Approvals interface {
 	// Approvals returns the approvals of those IDs that exist, in no order.
 	Approvals(ctx context.Context, ids []spend.ID) ([]*Approval, error)
 	// ListApprovals returns a page, newest first.
 	ListApprovals(ctx context.Context, q ApprovalQuery) (page []*Approval, more bool, err error)
-	// Decide records a person's decision (S44): the count, the separation and the
-	// decision are one transaction, and a use waits for it. It raises the generation
-	// and records a change.
+	// Decide records a person's decision (S44). The count, the separation and the decision are one
+	// transaction, for which a use waits. It raises the generation and records a change.
 	Decide(ctx context.Context, d ApprovalDecisionRequest) (ApprovalDecisionResult, error)
-	// ExpireApprovals records of each approval that has expired that it has, once:
-	// from then on it is expired whatever the clock says. Any node may call it at any
-	// time, and some node must every few seconds. It returns since when the approval is
-	// pending that is longest; zero when none is.
+	// ExpireApprovals records, once, that approvals have expired: from then on they are expired
+	// whatever the clock says. Any node may call it at any time, and some node must every few seconds.
+	// It returns since when the oldest pending approval is pending; zero if none is.
 	ExpireApprovals(ctx context.Context) (oldest time.Time, err error)
 }
 
@@ -41,7 +39,7 @@ const (
 	ApprovalUsed     ApprovalStatus = "used"
 )
 
-// What else a use or a decision may meet.
+// Further results for a use or a decision.
 const (
 	ApprovalAbsent   ApprovalStatus = "absent"
 	ApprovalMismatch ApprovalStatus = "mismatch" // it is for another action
@@ -57,26 +55,27 @@ type Approval struct {
 	UsedBy     spend.ID  // the check; zero until it is used
 	Expired    bool      // its expiry is recorded
 	Decisions  []ApprovalDecision
-	Asker      Party // behind the key that asked, as of now; zero without such a key
-	// Authors are who wrote the version that escalated, as of then and as of now: who made
-	// it, and who put the draft that it was. Nil unless they are excluded, or when no key did.
+	Asker      Party // of the key that asked, as it is now; zero without such a key
+	// Authors are the parties that wrote the version that escalated, as recorded then and as they are
+	// now: of the version, and of the draft that it was. Nil unless they are excluded, or if no key
+	// wrote it.
 	Authors []Party
 }
 
-// Party is an API key and who stands behind it.
+// Party is an API key with its principal and owner.
 type Party struct {
 	KeyID     string
 	Principal string
 	Owner     string // empty when not given
 }
 
-// Asker returns who asked for a check, as of the check.
+// Asker returns the party that asked for a check, as recorded with the check.
 func Asker(c *spend.Check) Party {
 	return Party{KeyID: c.KeyID, Principal: c.PrincipalName(), Owner: c.Owner}
 }
 
-// Shares reports whether two have an API key, a principal or an owner in common:
-// whoever is behind the one may be behind the other (S62).
+// Shares reports whether two parties have an API key, a principal or an owner in common: the same
+// person may be behind both (S62).
 func (p Party) Shares(other Party) bool {
 	for _, a := range [...]string{p.KeyID, p.Principal, p.Owner} {
 		for _, b := range [...]string{other.KeyID, other.Principal, other.Owner} {
@@ -88,12 +87,12 @@ func (p Party) Shares(other Party) bool {
 	return false
 }
 
-// decider returns who made a decision, as of then.
+// decider returns the party that made a decision, as recorded then.
 func (d *ApprovalDecision) decider() Party {
 	return Party{KeyID: d.KeyID, Principal: d.Principal, Owner: d.Owner}
 }
 
-// UseBy is until when it may be used; zero until it is approved.
+// UseBy returns until when the approval may be used; zero until it is approved.
 func (a *Approval) UseBy() time.Time {
 	if a.ApprovedAt.IsZero() {
 		return time.Time{}
@@ -109,13 +108,13 @@ type ApprovalDecision struct {
 	Owner     string // of the key; empty when not given
 	Note      string // empty when absent
 	At        time.Time
-	Groups    []string // of the key, as of then
-	Completes bool     // it completes what is asked of groups
-	Name      string   // of who had signed in (S78), as of then; empty of a key
+	Groups    []string // of the key, as recorded then
+	Completes bool     // it completes the groups that are asked
+	Name      string   // of a person who had signed in (S78), as recorded then; empty for a key
 	Email     string
 }
 
-// decisionOf returns what a change records of a person's decision.
+// decisionOf returns the person's decision that a change records.
 func decisionOf(c *Change) *ApprovalDecision {
 	var kept struct {
 		Note      string   `json:"note"`
@@ -125,7 +124,7 @@ func decisionOf(c *Change) *ApprovalDecision {
 		Name      string   `json:"name"`
 		Email     string   `json:"email"`
 	}
-	_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read has no note
+	_ = json.Unmarshal([]byte(c.Details), &kept) // a record that cannot be read has no note
 	return &ApprovalDecision{
 		Approves: c.Kind == ApprovalGiven, KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner, Note: kept.Note, At: c.At,
 		Groups: kept.Groups, Completes: kept.Completes, Name: kept.Name, Email: kept.Email,
@@ -153,7 +152,7 @@ type ApprovalDecisionRequest struct {
 	Owner      string // of the key that decides
 	Groups     []string
 	Completes  bool   // as the store finds: see Approval.Completes
-	Name       string // of who has signed in; empty of a key
+	Name       string // of a person who has signed in; empty for a key
 	Email      string
 }
 
@@ -218,8 +217,8 @@ func (a *Approval) SetStatus(now time.Time) {
 	}
 }
 
-// Takes returns what becomes of a decision about the approval, which is nil if
-// there is none (S44, S62, S79).
+// Takes returns the result of a decision about the approval, which is nil if there is none (S44, S62,
+// S79).
 func (a *Approval) Takes(d ApprovalDecisionRequest) ApprovalDecisionResult {
 	if a == nil {
 		return ApprovalDecisionResult(ApprovalAbsent)
@@ -248,8 +247,8 @@ func (a *Approval) Takes(d ApprovalDecisionRequest) ApprovalDecisionResult {
 	return DecisionRecorded
 }
 
-// IsOfAnotherPrincipal reports whether only the principal of who asks differs from
-// what the approval is for (S46).
+// IsOfAnotherPrincipal reports whether the check differs from the one that the approval is for only in
+// its principal (S46).
 func (a *Approval) IsOfAnotherPrincipal(c *spend.Check) bool {
 	same := *c
 	same.Principal = a.Check.PrincipalName()

@@ -23,13 +23,13 @@ type Backtest struct {
 	From, To  time.Time
 	Recorded  bool // history's decisions are the candidate's state
 	KeyID     string
-	Principal string // who asked for it
+	Principal string // of the key that asked for it
 
 	Status    BacktestStatus
 	CreatedAt time.Time
 	StartedAt time.Time // first; zero until then
 	EndedAt   time.Time // likewise
-	Attempts  int       // how often it was begun: a node that is killed leaves it to others
+	Attempts  int       // how often it was begun: another node begins it again if one is killed
 	Checks    int64     // replayed so far
 	Reached   time.Time // to where, in the time of records; zero before the first
 	Error     string    // why it failed
@@ -53,8 +53,8 @@ func (s BacktestStatus) Ended() bool {
 	return s == BacktestSucceeded || s == BacktestFailed || s == BacktestCanceled
 }
 
-// Backtests are kept with their reports. One runs at a time, by a node that holds it:
-// the lease ends by the store's clock, so one that was killed holds it for no long.
+// Backtests are kept with their reports. One runs at a time, on the node that holds its lease. The
+// lease ends by the store's clock, so a killed node does not hold it for long.
 type Backtests interface {
 	// CreateBacktest stores a queued one, and fails with ErrBacktestsFull.
 	CreateBacktest(ctx context.Context, b *Backtest) error
@@ -62,17 +62,16 @@ type Backtests interface {
 	Backtest(ctx context.Context, id spend.ID) (*Backtest, error)
 	// ListBacktests returns a page without rules and reports, newest first.
 	ListBacktests(ctx context.Context, q BacktestQuery) (page []Backtest, more bool, err error)
-	// CancelBacktest cancels one that has not ended, and returns it as it is then, or
-	// ErrNotFound.
+	// CancelBacktest cancels a backtest that has not ended, and returns its new state, or ErrNotFound.
 	CancelBacktest(ctx context.Context, id spend.ID) (*Backtest, error)
-	// BacktestFlips returns a page of its flips, JSON, behind the first ones.
+	// BacktestFlips returns a page of a backtest's flips, as JSON, after the first behind ones.
 	BacktestFlips(ctx context.Context, id spend.ID, behind, limit int) (page []string, more bool, err error)
 
-	// LeaseBacktest has the node hold the oldest that has not ended, if nobody holds
-	// any, and returns it without flips; nil when there is nothing to do.
+	// LeaseBacktest gives the node the lease of the oldest backtest that has not ended, unless a node
+	// holds one, and returns it without flips; nil if there is nothing to do.
 	LeaseBacktest(ctx context.Context, holder spend.ID, lease time.Duration) (*Backtest, error)
-	// HoldBacktest renews a lease and records how far it is. It fails with ErrNotFound,
-	// and writes nothing, when the node does not hold it, or it was canceled.
+	// HoldBacktest renews a lease and records progress. It fails with ErrNotFound, and writes nothing,
+	// if the node does not hold the lease, or the backtest was canceled.
 	HoldBacktest(ctx context.Context, holder, id spend.ID, p BacktestProgress, lease time.Duration) error
 	// EndBacktest records the end, likewise.
 	EndBacktest(ctx context.Context, holder, id spend.ID, end BacktestEnd) error
@@ -86,7 +85,7 @@ type BacktestQuery struct {
 	Status    BacktestStatus
 	Before    spend.ID // only smaller IDs: the position of the cursor
 	Limit     int
-	PolicyIDs []string // what the asking key may see; nil: all
+	PolicyIDs []string // policies that the asking key may see; nil: all
 }
 
 // BacktestProgress is how far one is.
@@ -105,17 +104,16 @@ type BacktestEnd struct {
 	Checks int64
 }
 
-// History reads what was recorded, in the order of identifiers.
+// History reads the record, in the order of identifiers.
 type History interface {
 	// PageHistory returns checks with IDs above After and below End: as many as were
 	// looked at are at most Limit.
 	PageHistory(ctx context.Context, q HistoryQuery) (HistoryPage, error)
-	// HistoryOutcomes returns, by check and number, the outcomes of the checks from one
-	// ID to another that may change what was taken.
+	// HistoryOutcomes returns, by check and number, the outcomes of the checks from one ID to another
+	// that may change the amounts taken.
 	HistoryOutcomes(ctx context.Context, from, to spend.ID) ([]*spend.Outcome, error)
-	// HistoryApprovals returns what became of what checks asked of people, archived
-	// ones, too, in no order: of the checks at least IDs and times are set, of the decisions
-	// at least the last denial.
+	// HistoryApprovals returns the approvals that checks asked for, archived ones included, in no
+	// order: at least with the IDs and times of the checks, and the last denial of the decisions.
 	HistoryApprovals(ctx context.Context, ids []spend.ID) ([]*Approval, error)
 	// ArchivedDays returns the days from one to another whose checks are in archives.
 	ArchivedDays(ctx context.Context, from, to time.Time) ([]ArchivedDay, error)
@@ -129,8 +127,8 @@ type HistoryQuery struct {
 	Limit    int
 }
 
-// HistoryPage is a page. The checks of other policies have what of them concerns all:
-// ID, fingerprint, pass, effect and the approval that they used.
+// HistoryPage is a page of checks. For checks of other policies only ID, fingerprint, pass, effect and
+// the approval that they used are set.
 type HistoryPage struct {
 	Checks   []HistoryCheck
 	Outcomes []*spend.Outcome // as HistoryOutcomes, of these checks
@@ -142,7 +140,7 @@ type HistoryCheck struct {
 	Foreign bool
 }
 
-// SetForeign has of a check of another policy what HistoryPage says.
+// SetForeign sets the fields that HistoryPage has for a check of another policy.
 func (h *HistoryCheck) SetForeign(c *spend.Check) {
 	h.Foreign = true
 	h.ID, h.Fingerprint, h.Pass, h.Decision.Effect, h.Action.ApprovalID = c.ID, c.Fingerprint, c.Pass, c.Decision.Effect, c.Action.ApprovalID

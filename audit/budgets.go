@@ -12,7 +12,7 @@ import (
 
 // Budgets are the counters from which commits take.
 type Budgets interface {
-	// CounterUsages returns what was taken, in the order of the counters.
+	// CounterUsages returns the usages of the counters, in their order.
 	CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error)
 	// CountersMet returns which of the counters checks of a principal took from.
 	CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error)
@@ -21,12 +21,11 @@ type Budgets interface {
 	ListCounters(ctx context.Context, q CounterQuery) (counters []SubjectUsage, more bool, err error)
 }
 
-// CounterChange is what a commit takes from one counter, and the condition on
-// what was taken before it.
+// CounterChange is what a commit takes from one counter, and the condition on the usage before.
 type CounterChange struct {
 	spend.Counter
 	PolicyID   string
-	Principals []string // whose checks take, each once
+	Principals []string // of the checks that take, each once
 
 	Used  spend.Total // to be added; zero, like Count, when there must only be room
 	Count int64
@@ -37,19 +36,18 @@ type CounterChange struct {
 	Correct spend.Correction // by outcomes, without condition
 	Charge  *spend.Charge    // one of those; if Take is set it has the budget's limits
 
-	// What was taken before must be at most that, if Limited or Counted. A
-	// MostCount below zero cannot be met.
+	// The usage before must be at most this, if Limited or Counted. A MostCount below zero cannot be
+	// met.
 	Limited   bool
 	MostUsed  spend.Total
 	Counted   bool
 	MostCount int64
 }
 
-// CounterChanges returns what the checks take from counters and what the outcomes
-// correct, sorted, rolling windows first, so that two commits never wait for each
-// other. Each check meets its limits if it comes after those before it: whether all
-// do is one comparison for each counter. What is given back makes no room for
-// checks of the same commit.
+// CounterChanges returns what the checks take from counters and what the outcomes correct, sorted,
+// rolling windows first, so that two commits never wait for each other. Each check meets its limits if
+// it comes after the checks before it, so one comparison for each counter shows whether all do.
+// Amounts given back make no room for checks of the same commit.
 func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterChange {
 	var parts counterParts
 	for _, c := range checks {
@@ -80,7 +78,7 @@ func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterC
 	})
 }
 
-// counterPart is what one check or outcome has to do with one counter.
+// counterPart is the part of one check or outcome in the change of a counter.
 type counterPart struct {
 	check   *spend.Check
 	charge  *spend.Charge
@@ -118,8 +116,7 @@ func compareParts(a, b counterPart) int {
 // Corrects reports whether the change is, or has, one by outcomes.
 func (ch CounterChange) Corrects() bool { return ch.Correct != spend.Correction{} }
 
-// After returns what the counter's row has after the commit, given what it has
-// before. It is never below zero.
+// After returns the counter's row after the commit, given the row before. It is never below zero.
 func (ch *CounterChange) After(own spend.Usage) spend.Usage {
 	used := own.Used.Plus(ch.Used).Plus(ch.Correct.Over)
 	left, ok := used.Minus(ch.Correct.Back)
@@ -173,7 +170,7 @@ func (ch *CounterChange) Exhausts(u spend.Usage) bool {
 // KeepCounters is how long counters stay from which no check can take any more.
 const KeepCounters = 48 * time.Hour
 
-// CounterUsage is what was taken from a counter.
+// CounterUsage is the usage of a counter.
 type CounterUsage struct {
 	spend.Counter
 	spend.Usage
@@ -184,9 +181,8 @@ func (ch *CounterChange) Meets(u spend.Usage) bool {
 	return (!ch.Limited || u.Used.Cmp(ch.MostUsed) <= 0) && (!ch.Counted || u.Count <= ch.MostCount)
 }
 
-// ExceededError lists counters that have no room for what a batch takes from
-// them, with what was taken before. Nothing was written: refuse what does not
-// fit and commit the rest.
+// ExceededError lists counters that have no room for what a batch takes from them, with their usage
+// before. Nothing was written: refuse the checks that do not fit and commit the rest.
 type ExceededError struct{ Usages []CounterUsage }
 
 func (e *ExceededError) Error() string {
@@ -234,7 +230,7 @@ func (q *CounterQuery) CounterIDs() []spend.ID {
 	return ids
 }
 
-// SubjectUsage is what was taken for a subject.
+// SubjectUsage is the usage of a subject.
 type SubjectUsage struct {
 	Subject string
 	spend.Usage

@@ -28,7 +28,7 @@ type ChangeQuery struct {
 	Limit    int
 }
 
-// ChangeKind says what was changed.
+// ChangeKind is the kind of a change.
 type ChangeKind string
 
 // The kinds of changes.
@@ -61,16 +61,16 @@ func ChangeKinds() []ChangeKind {
 	}
 }
 
-// Actor is who changes the configuration, and from where. Empty fields are not
-// known, or do not apply.
+// Actor is the author of a change of the configuration, with the address of the request. Empty fields
+// are unknown, or do not apply.
 type Actor struct {
 	KeyID      string // of the API key
-	Principal  string // of the API key, or the name of what acts by itself
+	Principal  string // of the API key, or the name of a command that acts by itself
 	Credential string // which admin key: the first 8 digits of its SHA-256, in hex
 	RequestID  string
 	Address    string // of the client
-	// Of who has signed in (S78), as the provider named them then: the owner that keys of
-	// theirs have, and the e-mail. Empty of a key, whose own are on record.
+	// For a person who has signed in (S78), as the provider named them then: the owner that their keys
+	// have, and the e-mail. Empty for a key, whose own are on record.
 	Owner, Email string
 }
 
@@ -89,7 +89,7 @@ func (a *Actor) Kind() string {
 	return "system"
 }
 
-// Name returns what tells the actor from others of its kind.
+// Name returns the name that distinguishes the actor from others of its kind.
 func (a *Actor) Name() string { return cmp.Or(a.Credential, a.KeyID, a.Principal) }
 
 // LogValue returns the attributes of a line of the log about what the actor did.
@@ -106,13 +106,13 @@ type Change struct {
 	Version int    // of the policy; 0 for a key
 	By      Actor
 	At      time.Time  // by the store's clock
-	Details string     // a JSON object: what the policy or key is now; never a secret
+	Details string     // a JSON object: the new state of the policy or key; never a secret
 	Hash    spend.Hash // of the row of the policy or key as it is now
 	Head    spend.Hash // over all of it and the head of the change before
 }
 
-// addTo adds what is told of who has signed in to the details of what they wrote, so that
-// it can be compared with who decides about it (S62).
+// addTo adds the name, e-mail and owner of a person who has signed in to the details of what they
+// wrote, so that they can be compared with those who decide about it (S62).
 func (a *Actor) addTo(details map[string]any) {
 	if a.Owner != "" {
 		details["owner"] = a.Owner
@@ -122,7 +122,8 @@ func (a *Actor) addTo(details map[string]any) {
 	}
 }
 
-// AuthorText returns what is told of who has signed in, JSON; empty of anybody else.
+// AuthorText returns the name, e-mail and owner of a person who has signed in, as JSON; empty for
+// anybody else.
 func (a *Actor) AuthorText() string {
 	told := make(map[string]any)
 	if a.addTo(told); len(told) == 0 {
@@ -187,7 +188,7 @@ func newChange(c Change, details any) Change {
 	return c
 }
 
-// jsonText returns what always has a JSON.
+// jsonText returns the JSON of a value that always has one.
 func jsonText(value any) string {
 	b, err := json.Marshal(value)
 	if err != nil {

@@ -9,23 +9,21 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Drafts are what policies may become: each judges the checks of its policy beside the
-// version in force (S54). Every draft and its end stay on record. What a draft counts is
-// no part of the record, and is in tables of its own.
+// Drafts are possible next versions of policies: each judges the checks of its policy beside the
+// version in force (S54). Every draft and its end stay on record. A draft's counters are not part of
+// the record, and are in tables of their own.
 type Drafts interface {
-	// PutDraft stores the draft of a policy, in place of the one before, and fills in
-	// Generation, Hash, BaseVersion and MadeAt. It raises the generation and records the
-	// change, as do the next two. It fails with ErrNotFound when there is no such
-	// policy, and with ErrPoliciesFull.
+	// PutDraft stores the draft of a policy, in place of the one before, and sets Generation, Hash,
+	// BaseVersion and MadeAt. Like the next two methods it raises the generation and records the
+	// change. It fails with ErrNotFound if there is no such policy, and with ErrPoliciesFull.
 	PutDraft(ctx context.Context, by Actor, d *Draft, now time.Time) error
 	// DeleteDraft ends the draft of a policy, or fails with ErrNotFound.
 	DeleteDraft(ctx context.Context, by Actor, policyID string, now time.Time) error
-	// PromoteDraft makes the draft of that generation the next version and ends it, in
-	// one transaction. It fails with ErrNotFound when that is not the policy's draft, with
-	// a *VersionError when another version than that is in force, and as CreatePolicy. What
-	// the version in force asks of people is counted in that transaction (S80): it fails
-	// with a *ChangeNeedsApprovalError when more are needed, unless the admin forces it,
-	// which is recorded.
+	// PromoteDraft makes the draft of that generation the next version and ends it, in one
+	// transaction. It fails with ErrNotFound if that is not the policy's draft, with a *VersionError
+	// if another version is in force, and as CreatePolicy does. The approvals that the version in
+	// force requires are counted in this transaction (S80): if more are needed it fails with a
+	// *ChangeNeedsApprovalError, unless the admin overrides them, which is recorded.
 	PromoteDraft(ctx context.Context, by Actor, p Promotion, now time.Time) (*Policy, error)
 	// ApproveDraft records that a person approves a draft, or says why not (S80). It fails
 	// with ErrNotFound when the policy has no draft.
@@ -35,13 +33,13 @@ type Drafts interface {
 	// Draft returns the draft of a policy, or ErrNotFound.
 	Draft(ctx context.Context, policyID string) (*Draft, error)
 
-	// JudgeDraft takes what a check takes from the counters of a draft, if there is
-	// room, and returns what was taken before: one step under any concurrency. It is no
-	// part of the check's commit, and of no node that is killed in between is it undone.
+	// JudgeDraft takes what a check takes from the counters of a draft, if there is room, and returns
+	// the usage before: one step under any concurrency. It is not part of the check's commit, and is
+	// not undone if a node is killed in between.
 	JudgeDraft(ctx context.Context, t *DraftTake) (DraftTaken, error)
 }
 
-// Draft is what a policy may become.
+// Draft is a possible next version of a policy.
 type Draft struct {
 	PolicyID    string
 	Generation  int64      // of the configuration that made it: no two drafts have one
@@ -52,7 +50,7 @@ type Draft struct {
 	Rules       string
 	Metadata    string
 	Redeem      spend.RedeemTerms
-	Changes     string // as of policies: of the version that it becomes
+	Changes     string // as in Policy: those of the version that it becomes
 	MadeAt      time.Time
 	Note        string // of its author, kept with the record of the change
 	Author      Actor
@@ -70,13 +68,12 @@ type Promotion struct {
 	Note       string
 }
 
-// VersionError refuses a change of a policy of which another version is in force than
-// was said.
+// VersionError refuses a change of a policy that names another version than the one in force.
 type VersionError struct{ Version int } // in force, 0 where there is none
 
 func (e *VersionError) Error() string { return fmt.Sprintf("version %d is in force", e.Version) }
 
-// DraftTake is what a check takes from a draft, and what it must know for that.
+// DraftTake is what a check takes from a draft, with what is needed to decide that.
 type DraftTake struct {
 	Draft       int64
 	Check       spend.ID // its millisecond is when it takes
@@ -89,8 +86,7 @@ type DraftTake struct {
 	Blocks      []bool // which of the charges' budgets block, by their index
 }
 
-// Settle decides by what was taken before: whether the check takes, and whether it leaves
-// its fingerprint.
+// Settle decides by the usage before: whether the check takes, and whether it leaves its fingerprint.
 func (t *DraftTake) Settle(usages []spend.Usage) (takes, leaves bool) {
 	takes, leaves = t.Takes, t.Leaves
 	for i := range t.Charges {
@@ -101,13 +97,13 @@ func (t *DraftTake) Settle(usages []spend.Usage) (takes, leaves bool) {
 	return takes, leaves
 }
 
-// SurePassMS is for how long the fingerprint that a check left with a draft counts only
-// if the check was recorded: its commit may have failed.
+// SurePassMS is the time during which a fingerprint in a draft counts only if its check was recorded,
+// since the check's commit may have failed.
 const SurePassMS = 3_600_000
 
-// DraftTaken is what was taken before.
+// DraftTaken is the usage before a DraftTake.
 type DraftTaken struct {
-	Repeats spend.ID      // the check that it repeats, of which nothing was taken; zero if none
+	Repeats spend.ID      // the check that it repeats, in which case nothing was taken; else zero
 	Usages  []spend.Usage // by charge; nil of a repeat
 }
 

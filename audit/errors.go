@@ -7,7 +7,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// What a Store or the Writer may answer. Test with errors.Is.
+// The errors of a Store or the Writer. Test with errors.Is.
 var (
 	// ErrNotFound: nothing is recorded by that name, and nothing was written.
 	ErrNotFound = errors.New("not found")
@@ -22,8 +22,8 @@ var (
 	// ErrForked: this commit wrote nothing, but an earlier try of it may have.
 	// Fence the node, then look its checks up.
 	ErrForked = errors.New("another batch has this place in the node's chain")
-	// ErrPoliciesFull: nothing was written. All versions of all policies together
-	// would be larger than the store was told to let them.
+	// ErrPoliciesFull: nothing was written. All versions of all policies together would be larger than
+	// the store's limit.
 	ErrPoliciesFull = errors.New("no room for more policies")
 	// ErrWebhooksFull: nothing was written. There are MaxWebhooks.
 	ErrWebhooksFull = errors.New("no room for more webhooks")

@@ -11,18 +11,17 @@ import (
 	"spendgate/audit/spend"
 )
 
-// EventRow is an event as stores number it: it names its source, from which
-// it is read: a check that is a violation, an approval, an outcome, an Exhaustion, or a
-// change (ChangeSource).
+// EventRow is an event as stores number it. It names its source, from which the event is read: a check
+// that is a violation, an approval, an outcome, an Exhaustion, or a change (ChangeSource).
 type EventRow struct {
 	Sequence int64
 	Source   spend.ID
 	Type     EventType
-	PolicyID string // empty when it is of none
+	PolicyID string // empty for an event without policy
 	AgentID  string // likewise
 }
 
-// examinedEvents bounds what a page of a rare filter looks at.
+// examinedEvents bounds the rows that a page with a rare filter examines.
 const examinedEvents = 1000
 
 // Examine returns how many rows after the cursor a page looks at.
@@ -51,9 +50,9 @@ func (q *EventQuery) Page(rows []EventRow) (selected []EventRow, page EventPage)
 	return selected, page
 }
 
-// Behind fails with *EventsRemovedError when events after the cursor were removed: those up
-// to floor were when the page was read, or after that. Who began with the oldest, and
-// found none, goes on there.
+// Behind fails with *EventsRemovedError if events after the cursor were removed: those up to floor
+// were, before or after the page was read. A reader that began with the oldest event, and found none,
+// is not refused.
 func (p *EventPage) Behind(after, floor int64) error {
 	if after > 0 && after < floor {
 		return &EventsRemovedError{floor}
@@ -77,7 +76,7 @@ func (q *EventQuery) selects(r *EventRow) bool {
 	return q.AgentIDs == nil || r.AgentID == "" || slices.Contains(q.AgentIDs, r.AgentID)
 }
 
-// ChangeSource returns what stands for a change as the source of an event.
+// ChangeSource returns the source ID of events about a change.
 func ChangeSource(seq int64) (source spend.ID) {
 	binary.BigEndian.PutUint64(source[8:], uint64(seq))
 	return source
@@ -93,12 +92,12 @@ func EventID(t EventType, source spend.ID) spend.ID {
 	return spend.ID(sum[:16])
 }
 
-// changeEventID is EventID of a change, whose number other deployments have as well,
-// but not its head.
+// changeEventID is EventID for a change, by its head, since its number also exists in other
+// deployments.
 func changeEventID(t EventType, c *Change) spend.ID { return EventID(t, spend.ID(c.Head[:16])) }
 
-// EventSources are what events are about, by IDs and in no order. What a store has
-// a row of events for is there, or a violation that is Archived.
+// EventSources are the sources of events, by IDs and in no order. A source exists for each row of an
+// event, except that a violation may be Archived.
 type EventSources interface {
 	ViolationsOf(ctx context.Context, ids []spend.ID) ([]Violation, error)
 	OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcome, error)
@@ -129,7 +128,7 @@ func ReadEvents(ctx context.Context, from EventSources, rows []EventRow) ([]Even
 	return events, nil
 }
 
-// eventSources has what some events are about.
+// eventSources has the sources of some events.
 type eventSources struct {
 	violations  map[spend.ID]Violation
 	outcomes    map[spend.ID]*spend.Outcome

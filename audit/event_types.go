@@ -6,7 +6,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// EventType says what happened.
+// EventType is the type of an event.
 type EventType string
 
 // The types of events.
@@ -45,13 +45,12 @@ const (
 	eventSourceKinds int = iota
 )
 
-// eventType is what there is to know of a type of events.
+// eventType describes a type of events.
 type eventType struct {
 	name   EventType
 	letter byte // names it in rows of PostgreSQL
 	source EventSource
-	// complete adds to an event what it is about, as of the event. It is not ok if
-	// that is not there.
+	// complete adds to an event its source, as of the event. It is not ok if the source is missing.
 	complete func(s *eventSources, e *Event, source spend.ID) (ok bool)
 }
 
@@ -94,7 +93,7 @@ func EventTypeOf(letter byte) (t EventType, ok bool) {
 	return eventTypes[i].name, true
 }
 
-// row returns what there is to know of a type; nil of one that there is not.
+// row returns the description of a type; nil for an unknown one.
 func (t EventType) row() *eventType {
 	for i := range eventTypes {
 		if eventTypes[i].name == t {
@@ -110,5 +109,5 @@ func (t EventType) Known() bool { return t.row() != nil }
 // Letter returns how rows of PostgreSQL name a type that there is.
 func (t EventType) Letter() byte { return t.row().letter }
 
-// Source returns what events of a type that there is are about.
+// Source returns the kind of source that events of a known type have.
 func (t EventType) Source() EventSource { return t.row().source }

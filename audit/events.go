@@ -7,23 +7,22 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Events is the feed of what happened (S51).
+// Events is the ordered feed of events (S51).
 type Events interface {
-	// Events returns a page of events in the order of their sequences. What was
-	// committed before the call is in reach of it. A sequence is given once, after
-	// all smaller ones that will ever be read: who continues after the greatest that
-	// it read misses nothing. What caused an event comes before it. It fails with
-	// *EventsRemovedError when events after q.After were removed, unless that is 0: who
-	// has read nothing begins with the oldest.
+	// Events returns a page of events in the order of their sequences. Events that were committed
+	// before the call can be read. A sequence is given once, after all smaller ones that will ever be
+	// read, so a reader that continues after the greatest sequence that it read misses nothing. An
+	// event comes after its cause. Events fails with *EventsRemovedError if events after q.After were
+	// removed, unless q.After is 0: a reader that has read nothing begins with the oldest.
 	Events(ctx context.Context, q EventQuery) (EventPage, error)
-	// EventsHead returns the greatest sequence of what was committed before the call;
-	// 0 when there is none.
+	// EventsHead returns the greatest sequence of events committed before the call; 0 if there is
+	// none.
 	EventsHead(ctx context.Context) (int64, error)
-	// KeepEvents removes the events of whole days (UTC) that ended longer ago than keep,
-	// which is LeastEventsKept at least, or 0 to keep all, by the caller's clock and the store's; none that an
-	// active webhook has before it or is to be sent again. What is removed is recorded
-	// as a change before it goes. It returns when the oldest event that is left happened;
-	// zero when there is none. Any node may call it at any time.
+	// KeepEvents removes the events of whole days (UTC) that ended longer ago than keep, by the
+	// caller's clock and the store's. keep is at least LeastEventsKept, or 0 to keep all. It removes
+	// no event that an active webhook has not read yet or is to be sent again. A removal is recorded
+	// as a change first. KeepEvents returns the time of the oldest event that is left; zero if there
+	// is none. Any node may call it at any time.
 	KeepEvents(ctx context.Context, keep time.Duration, now time.Time) (oldest time.Time, err error)
 }
 
@@ -33,9 +32,9 @@ type EventQuery struct {
 	Types []EventType
 	Limit int
 
-	// What the asking key may see: events of these policies, and of these agents or
-	// of none. Changes of keys are of no policy, and not seen by a key that is bound
-	// to any or to agents.
+	// The events that the asking key may see: of these policies, and of these agents or of none.
+	// Changes of keys belong to no policy, and a key that is bound to policies or agents does not see
+	// them.
 	PolicyIDs []string
 	AgentIDs  []string
 }
@@ -46,17 +45,17 @@ type EventPage struct {
 	Events []Event
 	Next   int64 // the sequence up to which events were read: where the next page begins
 	More   bool  // events may be after Next already
-	Floor  int64 // the sequence up to which events were removed, of a page that stores made; 0 when none were
+	Floor  int64 // up to which events were removed, set by stores; 0 if none were
 }
 
-// Event is one event. By its type, one of Violation, Approval, Outcome, Exhaustion
-// and Change is what it is about, as of the event; httpapi.AppendEvent writes it.
+// Event is one event. By its type, one of Violation, Approval, Outcome, Exhaustion and Change is its
+// source, as of the event; httpapi.AppendEvent writes it.
 type Event struct {
 	Sequence int64
 	ID       spend.ID // the same in every database that is restored from this one
 	Type     EventType
 	At       time.Time
-	PolicyID string // empty when it is of none, or when its check is archived
+	PolicyID string // empty for an event without policy, or if its check is archived
 	AgentID  string // likewise
 
 	Violation  *Violation // nil when it is archived
@@ -97,9 +96,9 @@ type Exhaustion struct {
 	Limit    spend.Amount
 	Counted  bool
 	MaxCount int64
-	Usage    spend.Usage // what was taken by then
+	Usage    spend.Usage // the usage by then
 
-	// What the policy says of the budget. Stores leave it out.
+	// The policy's parameters of the budget. Stores leave them out.
 	Per            []string
 	Values         []string // of Per
 	Currency       string   // empty: all
@@ -108,5 +107,5 @@ type Exhaustion struct {
 	RollingMinutes int64    // 0 of a calendar window
 	WindowStart    time.Time
 
-	Veiled bool // what was taken, and by whom, is not for the one that asks
+	Veiled bool // the asking key may not see the usage and the subject
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// LeastEventsKept is for how long events stay at least: webhooks are tried for less.
+// LeastEventsKept is the shortest retention of events: deliveries to webhooks are tried for less.
 const LeastEventsKept = 30 * 24 * time.Hour
 
-// EventsSubject is what changes of kind EventsRemoved are about: no policy_id begins so.
+// EventsSubject is the subject of changes of kind EventsRemoved: no policy_id begins so.
 const EventsSubject = "/v1/events"
 
 // EventsRemovedError is that events after a cursor were removed by their retention.
@@ -26,8 +26,8 @@ func (e *EventsRemovedError) Error() string {
 // Keeper returns the actor of removals of events.
 func Keeper() Actor { return Actor{Principal: "spendgate"} }
 
-// EventsRemoval is what a change of kind EventsRemoved says: Count events were removed,
-// of numbers up to UpTo, all of which happened before that UTC day.
+// EventsRemoval describes a change of kind EventsRemoved: Count events were removed, with numbers up
+// to UpTo, all from before that UTC day.
 type EventsRemoval struct {
 	UpTo   int64
 	Count  int64

@@ -11,7 +11,7 @@ import (
 type matching struct {
 	from   []spend.GroupRequired
 	fits   [][]int // the entries that each person may count for
-	of     []int   // the entry that each counts for; -1 for none
+	of     []int   // the entry that each person counts for; -1 for none
 	filled []int   // how many count for each entry
 }
 
@@ -66,14 +66,13 @@ func (m *matching) counted() (n int) {
 	return n
 }
 
-// missing returns how many people of groups are missing, and how many besides who may
-// be anybody.
+// missing returns how many people of groups are missing, and how many more of any group.
 func (m *matching) missing(asked *spend.ApprovalRequest) (ofGroups, anybody int) {
 	anybody = asked.Anybody()
 	return asked.Required - anybody - m.counted(), max(0, anybody-(len(m.of)-m.counted()))
 }
 
-// matched returns who counts of those who approved.
+// matched matches the people who approved with the groups.
 func (a *Approval) matched() *matching {
 	m := newMatching(a.Check.Approval.From)
 	for i := range a.Decisions {
@@ -84,7 +83,7 @@ func (a *Approval) matched() *matching {
 	return m
 }
 
-// Missing is what an approval lacks.
+// Missing says what an approval lacks.
 type Missing struct {
 	OfGroups int   // people
 	Anybody  int   // people besides
@@ -99,7 +98,7 @@ func (a *Approval) Missing() (lacks Missing) {
 	return missingOf(a.Check.Approval, a.matched)
 }
 
-// missingOf returns what is lacking of what is asked, by who counts so far.
+// missingOf returns what is lacking of the request, by the people who count so far.
 func missingOf(asked *spend.ApprovalRequest, matched func() *matching) (lacks Missing) {
 	lacks.OfGroups, lacks.Anybody = matched().missing(asked)
 	for _, entry := range asked.From {
@@ -112,8 +111,8 @@ func missingOf(asked *spend.ApprovalRequest, matched func() *matching) (lacks Mi
 	return lacks
 }
 
-// Completes reports whether the decision completes what is asked of groups, by the
-// decisions so far. Approvals without groups count.
+// Completes reports whether the decision completes the groups that are asked, given the decisions so
+// far. Approvals without groups count.
 func (a *Approval) Completes(d ApprovalDecisionRequest) bool {
 	if !d.Approves || a.Check.Approval.From == nil {
 		return false
@@ -124,7 +123,7 @@ func (a *Approval) Completes(d ApprovalDecisionRequest) bool {
 	return ofGroups == 0 && anybody == 0
 }
 
-// MayDecide reports whether who has these groups is one of those who are asked.
+// MayDecide reports whether a person with these groups is among those who are asked.
 func MayDecide(asked *spend.ApprovalRequest, groups []string) bool {
 	return asked.Anybody() > 0 || slices.ContainsFunc(asked.From, func(g spend.GroupRequired) bool { return InGroup(groups, g.Group) })
 }

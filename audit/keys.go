@@ -12,19 +12,18 @@ type Keys interface {
 	// CreateKey stores a new key. It raises the generation and records the
 	// change.
 	CreateKey(ctx context.Context, by Actor, k *Key) error
-	// UpdateKey changes what is not nil and returns the record, or ErrNotFound.
-	// It raises the generation and records the change.
+	// UpdateKey changes the fields that are not nil and returns the record, or ErrNotFound. It raises
+	// the generation and records the change.
 	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
 	// ListKeys returns a page, newest first, below the ID before (zero begins
 	// at the newest), and the count of all keys.
 	ListKeys(ctx context.Context, before spend.ID, limit int) (KeyPage, error)
 	// KeyByHash returns a key's present state, or ErrNotFound.
 	KeyByHash(ctx context.Context, hash spend.Hash) (*Key, error)
-	// Parties returns who stands behind key_ids now; what is no key's is missing.
+	// Parties returns the present parties of keys; IDs without a key are missing.
 	Parties(ctx context.Context, keyIDs []string) (map[string]Party, error)
-	// NoteKeyUses makes each key's LastUsedAt that time unless it is later
-	// already; a use of a key that is not there is passed over. It does not
-	// raise the generation, and may be repeated.
+	// NoteKeyUses sets each key's LastUsedAt to that time unless it is later already; unknown keys are
+	// skipped. It does not raise the generation, and may be repeated.
 	NoteKeyUses(ctx context.Context, uses []KeyUse) error
 }
 

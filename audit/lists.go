@@ -7,7 +7,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Bounds are what the asking key may see in a list (S31).
+// Bounds limit a list to the records that the asking key may see (S31).
 type Bounds struct {
 	PolicyIDs []string // nil: any
 	AgentIDs  []string // likewise
@@ -26,10 +26,9 @@ type Lists interface {
 	Violations(ctx context.Context, q ViolationQuery) (ViolationPage, error)
 	// ListChecks returns a page, newest first.
 	ListChecks(ctx context.Context, q CheckQuery) (CheckPage, error)
-	// CheckCounts returns how many checks there are, by time and decision: what has
-	// none is left out, and the rest is in the order of time. Checks of archived days
-	// are counted, too. It fails with ErrTooMany, or with ErrArchived, when the query
-	// is one that checks must be looked at for.
+	// CheckCounts returns the numbers of checks by time and decision, in the order of time and without
+	// zeros. Checks of archived days are counted, too. It fails with ErrTooMany, or with ErrArchived,
+	// if the query requires reading single checks.
 	CheckCounts(ctx context.Context, q CountQuery) ([]CheckCount, error)
 }
 
@@ -72,7 +71,7 @@ type ViolationPage struct {
 	Total      int64
 }
 
-// NoOutcome selects allowed checks of which no outcome was reported.
+// NoOutcome selects allowed checks about which nothing was reported.
 const NoOutcome spend.Status = "none"
 
 // CheckQuery selects checks. Zero fields do not filter.
@@ -91,15 +90,14 @@ type CheckQuery struct {
 	Until          time.Time    // exclusive
 	Before         spend.ID     // only smaller IDs: the position of the cursor
 	Limit          int
-	// Examine is how many checks a page may look at, newest first, whatever the
-	// filters leave of them. It is more than Limit.
+	// Examine is how many checks a page may examine, newest first, whatever the filters leave of them.
+	// It is more than Limit.
 	Examine int
 
 	Bounds
 }
 
-// IDRange returns the smallest ID that the query allows, and the smallest
-// after it that it does not.
+// IDRange returns the smallest ID that the query allows, and the smallest ID after the range.
 func (q *CheckQuery) IDRange() (low, end spend.ID) {
 	if !q.From.IsZero() {
 		low = FirstID(q.From.UnixMilli())
@@ -135,12 +133,12 @@ func Cut[T any](rows []T, limit int) (page []T, more bool) {
 	return rows[:min(len(rows), limit)], len(rows) > limit
 }
 
-// outcomes is what Courses asks of a Trail.
+// outcomes is the part of Trail that Courses uses.
 type outcomes interface {
 	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
 }
 
-// Courses returns what became of each check of which anything is recorded.
+// Courses returns what became of each check that has a recorded outcome.
 func Courses(ctx context.Context, from outcomes, checkIDs []spend.ID) (map[spend.ID]spend.Course, error) {
 	steps, err := from.Outcomes(ctx, checkIDs)
 	courses := make(map[spend.ID]spend.Course, len(steps))

@@ -11,9 +11,9 @@ type Passes interface {
 	// PassStates looks checks up by ID as holders of fingerprints; the absent are
 	// missing from the answer.
 	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]PassState, error)
-	// LivePasses returns, per fingerprint, the latest pass whose UntilMS is
-	// after nowMS and that was not released (PassReleased), of those that were decided as
-	// upTo or better: with Allow of the allowed, with Block of all.
+	// LivePasses returns, per fingerprint, the latest pass whose UntilMS is after nowMS, that was not
+	// released (PassReleased), and whose effect is at most upTo: with Allow the allowed ones, with
+	// Block all.
 	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]LivePass, error)
 	// PagePasses walks all passes whose UntilMS is after nowMS and that were not
 	// released, newest ID first, beginning below the ID before (zero begins at the
@@ -29,7 +29,7 @@ type LivePass struct {
 	spend.Pass
 }
 
-// PassState is what a recorded check is as the holder of a fingerprint.
+// PassState is the state of a recorded check as the holder of a fingerprint.
 type PassState int
 
 // The states of a recorded check.
@@ -38,12 +38,12 @@ const (
 	PassReleasable                      // was allowed
 	PassAsking                          // asks for an approval
 	PassExpiring                        // the same, and the approval has expired, which is not recorded yet
-	// PassReleased is of what is no pass: it left no fingerprint, it failed or was voided, or
-	// the use of its approval was, or the expiry of its approval is recorded.
+	// PassReleased is the state of a check that is not a pass: it left no fingerprint, it failed or
+	// was voided, or the use of its approval was, or the expiry of its approval is recorded.
 	PassReleased
 )
 
-// PassFacts are what the state of a recorded check is derived from.
+// PassFacts are the facts that determine the state of a recorded check.
 type PassFacts struct {
 	Allowed  bool
 	Asks     bool // for an approval

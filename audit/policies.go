@@ -13,13 +13,12 @@ import (
 
 // Policies keeps every version of every policy for ever.
 type Policies interface {
-	// CreatePolicy stores the next version of p.PolicyID, 1 if it is new, and
-	// fills in Version, CreatedAt and UpdatedAt. Versions of one policy are
-	// consecutive under any concurrency (S8). It raises the generation and
-	// records the change with its actor. It fails with a *VersionError when another
-	// version than p.Replaces is in force, with a *NotEndedError, a *BudgetsInUseError or a
-	// *ChangeNeedsApprovalError, decided in its own transaction; the last but for an admin,
-	// whose force is recorded.
+	// CreatePolicy stores the next version of p.PolicyID, 1 if it is new, and sets Version, CreatedAt
+	// and UpdatedAt. Versions of one policy are consecutive under any concurrency (S8). It raises the
+	// generation and records the change with its actor. In its own transaction it fails with a
+	// *VersionError if a version other than p.Replaces is in force, with a *NotEndedError, a
+	// *BudgetsInUseError or a *ChangeNeedsApprovalError. The last does not apply to an admin, whose
+	// override is recorded.
 	CreatePolicy(ctx context.Context, by Actor, p *Policy, b NewBudgets, now time.Time) error
 	// Policy returns a version, 0 the latest, or ErrNotFound.
 	Policy(ctx context.Context, policyID string, version int) (*Policy, error)
@@ -40,26 +39,26 @@ type Policy struct {
 	Rules       string // the JSON array, parameters as they were sent
 	Metadata    string // the JSON object; empty when absent
 	Redeem      spend.RedeemTerms
-	Changes     string // JSON: what it asks of people before its next version (S80); empty when nothing
+	Changes     string // JSON: the approvals that its next version requires (S80); empty for none
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	// Budgets are since when each of its budgets counts, by rule_id. CreatePolicy
 	// fills them in.
 	Budgets map[string]spend.BudgetSince
-	// Replaces is the version that must be in force (S54), 0 for none; nil: whichever is. Only
-	// CreatePolicy takes it.
+	// Replaces is the version that must be in force (S54), 0 for none; nil: any version. Only
+	// CreatePolicy uses it.
 	Replaces *int
-	// Note is what its author says of the version: no part of it, and kept with the
-	// record of the change. Only CreatePolicy takes it and PolicyVersions return it.
+	// Note is the author's note about the version. It is not part of the version, and is kept with the
+	// record of the change. Only CreatePolicy uses it and PolicyVersions return it.
 	Note    string
 	Author  Actor // only of PolicyVersions
-	Drafter Actor // who put the draft that it was; zero of another version. Only of PolicyVersions
-	// Forced: the admin made it against what the version before asks of people. Only
+	Drafter Actor // the author of the draft that it was; else zero. Only of PolicyVersions
+	// Forced: the admin made it without the approvals that the version before requires. Only
 	// CreatePolicy and PromoteDraft return it.
 	Forced bool
 }
 
-// VersionMade is what the record of changes has of a version of a policy.
+// VersionMade is the record of changes about a version of a policy.
 type VersionMade struct {
 	Version int
 	By      Actor
@@ -75,7 +74,7 @@ const MaxPageBytes = 4 << 20
 type PolicyQuery struct {
 	After     string // only greater IDs: the position of the cursor
 	Limit     int
-	PolicyIDs []string // what the asking key may see; nil: all
+	PolicyIDs []string // policies that the asking key may see; nil: all
 }
 
 // VersionQuery selects versions of one policy.
@@ -100,7 +99,7 @@ func (p *PolicyPage) Versions() (oldest, newest int) {
 	return oldest, newest
 }
 
-// Complete adds to versions who made them, and why.
+// Complete adds to versions their authors and notes.
 func (p *PolicyPage) Complete(made []VersionMade) {
 	for _, m := range made {
 		for i := range p.Policies {
@@ -113,8 +112,8 @@ func (p *PolicyPage) Complete(made []VersionMade) {
 
 // NewBudgets are the budgets of a new version of a policy.
 type NewBudgets struct {
-	// Identities has by rule_id what makes each the same: one that has any of them in
-	// the version before goes on counting. The first is its own.
+	// Identities has, by rule_id, the hashes that identify each budget: a budget that shares one with
+	// a budget of the version before continues its counters. The first is its own.
 	Identities map[string][]spend.Hash
 	// Drop are the rule_ids of budgets that end though their counters are in use (S63).
 	Drop []string
@@ -151,8 +150,8 @@ func EndedBudgets(next, previous map[string]spend.BudgetSince) (ended []string) 
 	return ended
 }
 
-// Refuse fails with a *NotEndedError or a *BudgetsInUseError if the new version is to be
-// refused, given which budgets are in use. PostgreSQL does that itself (create_policy).
+// Refuse fails with a *NotEndedError or a *BudgetsInUseError if the new version is to be refused,
+// given which budgets are in use. PostgreSQL decides this itself (create_policy).
 func (b *NewBudgets) Refuse(next, previous map[string]spend.BudgetSince, inUse func(ruleID string) (bool, error)) error {
 	ended := EndedBudgets(next, previous)
 	var others, used []string
@@ -182,16 +181,14 @@ func (b *NewBudgets) Refuse(next, previous map[string]spend.BudgetSince, inUse f
 	return nil
 }
 
-// BudgetsInUseError refuses a version in which budgets end whose open counters are in
-// use (S63).
+// BudgetsInUseError refuses a version that ends budgets whose open counters are in use (S63).
 type BudgetsInUseError struct{ RuleIDs []string } // sorted
 
 func (e *BudgetsInUseError) Error() string {
 	return fmt.Sprintf("the budgets %q end and are in use", e.RuleIDs)
 }
 
-// NotEndedError refuses rule_ids that were to be dropped, and are of no budget that
-// ends with the version.
+// NotEndedError refuses rule_ids to be dropped that are not of a budget that ends with the version.
 type NotEndedError struct{ RuleIDs []string } // as they were given
 
 func (e *NotEndedError) Error() string { return fmt.Sprintf("no budgets %q end", e.RuleIDs) }
@@ -203,8 +200,7 @@ type sinceText struct {
 	AtMS     int64  `json:"at_ms"`
 }
 
-// BudgetsText returns since when a policy's budgets count as its row keeps that,
-// JSON; empty when it has none.
+// BudgetsText returns since when a policy's budgets count, as JSON for its row; empty without budgets.
 func BudgetsText(budgets map[string]spend.BudgetSince) string {
 	if len(budgets) == 0 {
 		return ""

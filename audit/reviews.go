@@ -10,14 +10,14 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Review is what decides whether a draft may become the next version of its policy
-// (S80), as of one moment.
+// Review has the facts, at one moment, that decide whether a draft may become the next version of its
+// policy (S80).
 type Review struct {
 	Draft     *Draft
 	Version   int                    // in force
 	Asked     *spend.ApprovalRequest // of people, by that version; nil when nobody is asked
-	Author    Party                  // of the draft, as of then; zero when no key put it
-	AuthorNow Party                  // behind that key
+	Author    Party                  // of the draft, as recorded then; zero if no key put it
+	AuthorNow Party                  // of that key now
 	Approvals []DraftApproval        // of the draft, oldest first
 }
 
@@ -26,12 +26,12 @@ type DraftApproval struct {
 	Draft   int64 // its generation
 	Version int   // in force then, which the draft is to replace
 	By      Party
-	Groups  []string // of the key, as of then
+	Groups  []string // of the key, as recorded then
 	Drop    []string // budgets that may be emptied
 	Note    string   // empty when absent
 	At      time.Time
-	Now     *Approver // the key as it is now; nil when there is none, as of a session
-	Name    string    // of who had signed in (S78), as of then; empty of a key
+	Now     *Approver // the key as it is now; nil if there is none, as for a session
+	Name    string    // of a person who had signed in (S78), as recorded then; empty for a key
 	Email   string
 }
 
@@ -39,10 +39,10 @@ type DraftApproval struct {
 type Approver struct {
 	Party
 	Groups  []string
-	Decides bool // it is in force, has the scope, and is for the policy
+	Decides bool // the key is in force, has the scope, and is for the policy
 }
 
-// ApproverOf returns who stands behind a key, for the drafts of a policy.
+// ApproverOf returns the present rights of a key as approver of a policy's drafts.
 func ApproverOf(k *Key, policyID string, now time.Time) *Approver {
 	g := &k.Grants
 	keyID := k.ID.Text(spend.PrefixKey)
@@ -53,7 +53,7 @@ func ApproverOf(k *Key, policyID string, now time.Time) *Approver {
 	}
 }
 
-// people are who stood and who stands behind the key.
+// people returns the parties of the key, as recorded then and as they are now.
 func (a *DraftApproval) people() []Party {
 	if a.Now == nil {
 		return []Party{a.By}
@@ -61,7 +61,7 @@ func (a *DraftApproval) people() []Party {
 	return []Party{a.By, a.Now.Party}
 }
 
-// isOf reports whether one of these may be behind the approval.
+// isOf reports whether one of these parties may be behind the approval.
 func (a *DraftApproval) isOf(others ...Party) bool {
 	return slices.ContainsFunc(a.people(), func(p Party) bool { return slices.ContainsFunc(others, p.Shares) })
 }
@@ -77,7 +77,7 @@ func (a *DraftApproval) stands(r *Review, drop []string) bool {
 	return a.Version == r.Version && (a.Now == nil || a.Now.Decides) && !a.isOf(r.Author, r.AuthorNow)
 }
 
-// groups are those that the key had then and has now.
+// groups returns the groups that the key had then and has now.
 func (a *DraftApproval) groups() (both []string) {
 	if a.Now == nil {
 		return a.Groups
@@ -128,7 +128,7 @@ type DraftApprovalRequest struct {
 	By       Actor
 	Owner    string
 	Groups   []string
-	Name     string // of who has signed in; empty of a key
+	Name     string // of a person who has signed in; empty for a key
 	Email    string
 }
 
@@ -180,7 +180,7 @@ func (r *Review) Takes(d *DraftApprovalRequest) ApprovalDecisionResult {
 	return DecisionRecorded
 }
 
-// draftApprovalDetails is what the record of changes has of an approval of a draft.
+// draftApprovalDetails is the record of an approval of a draft.
 type draftApprovalDetails struct {
 	Draft  int64    `json:"draft"` // its generation
 	Note   string   `json:"note,omitempty"`
@@ -191,7 +191,7 @@ type draftApprovalDetails struct {
 	Email  string   `json:"email,omitempty"`
 }
 
-// Details returns what is recorded with an approval of a draft, JSON.
+// Details returns the record of an approval of a draft, as JSON.
 func (d *DraftApprovalRequest) Details(draft int64) string { return jsonText(d.details(draft)) }
 
 func (d *DraftApprovalRequest) details(draft int64) draftApprovalDetails {
@@ -220,8 +220,8 @@ func DraftApprovalOf(c *Change) (DraftApproval, error) {
 
 // Forcing is that an admin made a version which the one before asks people about.
 type Forcing struct {
-	Draft   int64 // that was promoted, by its generation; 0 of none
-	Missing int   // people who had not approved it
+	Draft   int64 // the generation of the promoted draft; 0 for none
+	Missing int   // how many approvals it lacked
 }
 
 // ChangeOfForcing returns the record that a version was forced, without its head; created

@@ -13,18 +13,18 @@ const (
 	SessionFor = 8 * time.Hour
 	// SessionIdle is how long one lasts without a request.
 	SessionIdle = 30 * time.Minute
-	// SessionNoted is how far behind the last use may be.
+	// SessionNoted is how late the time of the last use may be.
 	SessionNoted = time.Minute
-	// SignInWithin is how long a sign-in may take until its session is stored: the browser's
-	// ten minutes, and what clocks may differ.
+	// SignInWithin is the longest time from the begin of a sign-in until its session is stored: the
+	// browser's ten minutes, and differences of clocks.
 	SignInWithin = 15 * time.Minute
 	// KeepSessions is how long a session is kept after it was made, and a logout token
 	// remembered: longer than either is good for.
 	KeepSessions = 48 * time.Hour
 )
 
-// ErrSignedOut refuses a session whose person was signed out, or had other rights, since the
-// sign-in began: what the provider said of them then may be the older word.
+// ErrSignedOut refuses a session whose person was signed out, or got other rights, since the sign-in
+// began: the provider's statements may be older than that.
 var ErrSignedOut = errors.New("the person was signed out, or their rights changed, meanwhile")
 
 // ErrReplayed refuses a logout token that came before.
@@ -35,43 +35,43 @@ type Session struct {
 	ID        spend.ID
 	TokenHash spend.Hash // the SHA-256 of the cookie's token, which is not kept
 	Subject   Subject
-	Name      string // as of the sign-in; empty when not said
+	Name      string // as of the sign-in; empty if the provider named none
 	Email     string
 	Grants    spend.Grants // with the principal
 
 	Begun      time.Time     // when the sign-in began, of SignInBegins; not stored
 	For, Idle  time.Duration // how long it lasts, and how long without a request
 	CreatedAt  time.Time
-	LastUsedAt time.Time // up to SessionNoted behind
+	LastUsedAt time.Time // up to SessionNoted late
 	ExpiresAt  time.Time
 }
 
 // Subject is whom an OpenID provider means.
 type Subject struct {
 	Issuer  string // the URL
-	Subject string // sub; empty of a logout that names none
-	Session string // sid; empty when the provider names none
+	Subject string // sub; empty if the logout names none
+	Session string // sid; empty if the provider names none
 }
 
-// Logout is a provider's word that somebody has signed out.
+// Logout is a provider's statement that somebody has signed out.
 type Logout struct {
 	Subject
 	Token   spend.Hash // the SHA-256 of the token's jti
 	Request spend.ID   // that brought it, so that a repetition of the writing is no replay
 }
 
-// Sessions keeps who is signed in. Whoever is refused a session has none: it is read for
-// each request, so that what was ended is over on every node.
+// Sessions keeps the sessions of people who signed in. A session is read for each of its requests, so
+// that an ended session is refused on every node.
 type Sessions interface {
-	// SignInBegins returns the store's time, which is when a sign-in begins: what comes
-	// meanwhile has a time of the same clock.
+	// SignInBegins returns the store's time as the begin of a sign-in, so that later events are
+	// compared by the same clock.
 	SignInBegins(ctx context.Context) (time.Time, error)
-	// CreateSession stores a new session, and ends sessions of the same principal or subject
-	// whose grants are others: what a provider took away is not kept by an older one. It
-	// takes turns with what ends sessions, and fails with ErrSignedOut when a logout that came
-	// before means the session, by its sid, or by the subject since the sign-in began; when
-	// since then one with other grants was stored, Expel or EndSessions meant the subject; and
-	// when the sign-in began longer than SignInWithin ago.
+	// CreateSession stores a new session, and ends sessions of the same principal or subject with
+	// other grants, so that rights that a provider took away do not remain in older sessions. It is
+	// serialized with the methods that end sessions. It fails with ErrSignedOut if an earlier logout
+	// means the session by its sid, or, since the sign-in began, by its subject; if since then a
+	// session with other grants was stored, or Expel or EndSessions meant the subject; and if the
+	// sign-in began longer than SignInWithin ago.
 	CreateSession(ctx context.Context, s *Session) error
 	// UseSession returns the session in force with that hash, and notes its use; else
 	// ErrNotFound.

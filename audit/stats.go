@@ -33,8 +33,8 @@ func (q *CountQuery) OneByOne() bool {
 	return q.AgentID != "" || q.AgentIDs != nil || q.Principal != ""
 }
 
-// Policies returns those that are counted; nil for all. Without any there is nothing
-// that the asking key may see.
+// Policies returns the policies that are counted; nil for all. If it is empty, the asking key may see
+// nothing.
 func (q *CountQuery) Policies() []string {
 	switch {
 	case q.PolicyID == "":
@@ -50,7 +50,7 @@ func (q *CountQuery) IDRange() (low, end spend.ID) {
 	return FirstID(q.From.UnixMilli()), FirstID(q.Until.UnixMilli())
 }
 
-// CheckCount is how many checks there are of a step, by decision.
+// CheckCount is the number of checks of a step, by decision.
 type CheckCount struct {
 	Start time.Time
 	Of    [spend.Block + 1]int64
@@ -59,7 +59,7 @@ type CheckCount struct {
 // Minute is the minute of a check since 1970.
 func Minute(id spend.ID) int64 { return id.Time().Unix() / 60 }
 
-// CountKey is what checks are counted by.
+// CountKey is the key that checks are counted by.
 type CountKey struct {
 	PolicyID string
 	Minute   int64

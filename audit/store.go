@@ -32,29 +32,28 @@ type Store interface {
 	Sessions
 	History
 
-	// ConfigChanges returns what changed after generation since; 0 returns all
-	// keys. One consistent reading, so that Generation covers what is in it.
+	// ConfigChanges returns the changes after generation since; 0 returns all keys. It is one
+	// consistent reading, so that everything up to Generation is in it.
 	ConfigChanges(ctx context.Context, since int64) (ConfigChanges, error)
 
 	// Ping fails when the store cannot be reached or its schema is not the
 	// one that this build needs.
 	Ping(ctx context.Context) error
-	// Status reports what durability is in force (G1) and the store's clock.
+	// Status returns the durability in force (G1) and the store's clock.
 	Status(ctx context.Context) (Status, error)
-	// Tidy removes what no guarantee needs any more (expired idempotency
-	// keys) and makes partitions ahead. Any node may call it at any time.
+	// Tidy removes data that no guarantee needs any more (expired idempotency keys) and makes
+	// partitions ahead. Any node may call it at any time.
 	Tidy(ctx context.Context, now time.Time) error
-	// CountViolations brings the counts up to date that keep Violations fast,
-	// unless another node is at it. What it has not counted yet is counted
-	// one by one by those who ask: totals are exact without it, too. Any node
-	// may call it at any time, and some node should every few seconds.
+	// CountViolations updates the counts that keep Violations fast, unless another node does so.
+	// Violations that are not in the counts yet are counted one by one by the listings, so totals are
+	// always exact. Any node may call it at any time, and some node should every few seconds.
 	CountViolations(ctx context.Context) error
 	// CountChecks does the same for CheckCounts.
 	CountChecks(ctx context.Context) error
 	Close()
 }
 
-// Trail is the immutable audit trail: checks and what became of them.
+// Trail is the immutable audit trail: checks and their outcomes.
 type Trail interface {
 	// Commit writes the checks, their violations and their idempotency keys, the
 	// outcomes, and their link of the node's chain (G8), and takes the charges from
@@ -105,7 +104,7 @@ type Fences interface {
 	Fence(ctx context.Context, node spend.ID) error
 }
 
-// ConfigChanges is what a node must know to be as new as Generation.
+// ConfigChanges are the changes that make a node as new as Generation.
 type ConfigChanges struct {
 	Generation int64
 	Keys       []Key    // created or changed since

@@ -27,14 +27,13 @@ const (
 	KeepDeliveries = 7 * 24 * time.Hour
 )
 
-// Webhooks are the endpoints that events are delivered to. A node delivers to
-// those that it holds: the lease ends by the store's clock, so one that was killed
-// holds nothing for long.
+// Webhooks are the endpoints that events are delivered to. A node delivers to those whose leases it
+// holds. A lease ends by the store's clock, so a killed node does not hold it for long.
 type Webhooks interface {
 	// CreateWebhook stores a new webhook, to which events after the cursor are
 	// delivered. It raises the generation and records the change, as do the next two.
 	CreateWebhook(ctx context.Context, by Actor, w *Webhook, secret Secret, cursor int64) error
-	// UpdateWebhook changes what is not nil and returns the record, or ErrNotFound.
+	// UpdateWebhook changes the fields that are not nil and returns the record, or ErrNotFound.
 	UpdateWebhook(ctx context.Context, by Actor, id spend.ID, change WebhookChange) (*Webhook, error)
 	// DeleteWebhook deletes a webhook and all that was to be delivered to it, or
 	// fails with ErrNotFound.
@@ -44,16 +43,15 @@ type Webhooks interface {
 	// ListWebhooks returns all, newest first.
 	ListWebhooks(ctx context.Context) ([]Webhook, error)
 
-	// LeaseWebhooks has the node hold the active webhooks that nobody holds, or that
-	// it holds without serving them, and returns which have something to do.
+	// LeaseWebhooks gives the node the leases of active webhooks that no node holds, or that it holds
+	// without serving them, and returns those that have work.
 	LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (WebhookLeases, error)
-	// HoldWebhook renews a lease, moves the cursor, and returns what is to be done. It
-	// fails with ErrNotFound, and writes nothing, when
-	// the node does not hold the webhook, or that is not active.
+	// HoldWebhook renews a lease, moves the cursor, and returns the work to be done. It fails with
+	// ErrNotFound, and writes nothing, if the node does not hold the lease, or the webhook is not
+	// active.
 	HoldWebhook(ctx context.Context, holder, id spend.ID, seen WebhookSeen, lease time.Duration) (*WebhookTask, error)
-	// RecordDelivery records an attempt and what follows from it. A retry that was
-	// put anew meanwhile stays. It fails with ErrNotFound, and writes nothing, when
-	// the node does not hold the webhook.
+	// RecordDelivery records an attempt and its consequences. A retry that was replaced meanwhile
+	// stays. It fails with ErrNotFound, and writes nothing, if the node does not hold the lease.
 	RecordDelivery(ctx context.Context, holder spend.ID, r DeliveryResult) error
 	// ReleaseWebhooks ends all leases of the node.
 	ReleaseWebhooks(ctx context.Context, holder spend.ID) error
@@ -81,7 +79,7 @@ type Webhook struct {
 // WebhookChange is a partial update of a webhook.
 type WebhookChange struct {
 	URL        *string
-	EventTypes []EventType // nil for what stays
+	EventTypes []EventType // nil to keep them
 	Active     *bool
 	Secret     Secret // new; the one before still signs for KeepPreviousSecret
 }
@@ -91,7 +89,7 @@ func (c *WebhookChange) Empty() bool {
 	return c.URL == nil && c.EventTypes == nil && c.Active == nil && c.Secret == ""
 }
 
-// Apply changes what is not nil.
+// Apply changes the fields that are not nil.
 func (c *WebhookChange) Apply(w *Webhook) {
 	if c.URL != nil {
 		w.URL = *c.URL
@@ -107,11 +105,11 @@ func (c *WebhookChange) Apply(w *Webhook) {
 	}
 }
 
-// Secret is the key by which deliveries to a webhook are signed, as it is: HMAC
-// needs it. Printing, logging and encoding hide it.
+// Secret is the key by which deliveries to a webhook are signed, in plain: HMAC needs it. Printing,
+// logging and encoding hide it.
 type Secret string
 
-// Sum returns its SHA-256, which says nothing of it: it is random.
+// Sum returns the SHA-256 of the secret, which reveals nothing since the secret is random.
 func (s Secret) Sum() spend.Hash { return sha256.Sum256([]byte(s)) }
 
 // String hides the secret.
@@ -126,7 +124,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // LogValue hides the secret from log handlers.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// WebhookTask is what the node that holds a webhook may deliver to it.
+// WebhookTask is what the node that holds a webhook's lease may deliver to it.
 type WebhookTask struct {
 	Webhook
 	Secrets  []Secret       // that sign
@@ -135,12 +133,11 @@ type WebhookTask struct {
 	Failures int            // in a row
 	ResumeAt time.Time      // when the next new event may be tried
 	Retries  []WebhookRetry // that are due first, up to MaxInFlight
-	// OldestAt is when the event happened that waits longest for a retry; zero when
-	// none does.
+	// OldestAt is the time of the event that waits longest for a retry; zero if none waits.
 	OldestAt time.Time
 }
 
-// FirstRetry is the one that is due first; nil when none waits.
+// FirstRetry is the retry that is due first; nil if none waits.
 func (t *WebhookTask) FirstRetry() *WebhookRetry {
 	if len(t.Retries) == 0 {
 		return nil
@@ -155,20 +152,20 @@ type WebhookRetry struct {
 	DueAt    time.Time
 }
 
-// WebhookSeen is how far the feed was read for a webhook: up to the cursor, of
-// events of these types. A cursor is moved only while the webhook has the same types,
-// so that none is missed that was added meanwhile, and never back.
+// WebhookSeen says how far the feed was read for a webhook: up to the cursor, for events of these
+// types. A cursor moves only while the webhook has the same types, so that no event of a type added
+// meanwhile is missed, and never back.
 type WebhookSeen struct {
 	Cursor     int64
 	EventTypes []EventType
 }
 
-// WebhookLeases is what a node took, and how many webhooks there are.
+// WebhookLeases are the leases that a node took, and the number of webhooks.
 type WebhookLeases struct {
 	Taken            []spend.ID
 	Active, Disabled int
 	Waiting          int // events that wait to be tried again, of active webhooks, counted up to MaxWaiting
-	// Due is the webhooks, whoever holds them, that have an event to be tried again by now.
+	// Due are the webhooks, leased or not, that have an event to be tried again by now.
 	Due []spend.ID
 }
 
@@ -183,11 +180,11 @@ type Delivery struct {
 	Duration   time.Duration
 	StatusCode int       // 0 when there was no answer
 	Error      string    // empty when it was delivered
-	NextAt     time.Time // when it is tried again; zero when it is not
+	NextAt     time.Time // when it is tried again; zero if it is not
 }
 
-// DeliveryResult is an attempt and what follows from it. With an error in it the
-// event is tried again after RetryIn, or not if that is zero.
+// DeliveryResult is an attempt and its consequences. If the attempt has an error, the event is tried
+// again after RetryIn, or not at all if that is zero.
 type DeliveryResult struct {
 	Delivery
 	EventAt time.Time
@@ -195,7 +192,7 @@ type DeliveryResult struct {
 	Seen    WebhookSeen   // of a new event: up to it
 	RetryIn time.Duration
 	Pause   time.Duration // before the next new event is tried
-	// Over is that an outage of the receiver is over: what waits is tried at once.
+	// Over means that an outage of the receiver is over: all waiting events are tried at once.
 	Over bool
 }
 

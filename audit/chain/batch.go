@@ -11,10 +11,10 @@ import (
 // Version is the version of the batches that are written.
 const Version = 1
 
-// EntrySize is what a batch keeps of a check, in bytes: identifier and row hash.
+// EntrySize is the size of an Entry in bytes: identifier and row hash.
 const EntrySize = len(spend.ID{}) + len(spend.Hash{})
 
-// Entry is what a batch keeps of a check.
+// Entry is a batch's record of a check or an outcome.
 type Entry struct {
 	ID  spend.ID
 	Row spend.Hash

@@ -9,10 +9,10 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ErrNotCheck says that an encoded row holds what no check can have.
+// ErrNotCheck means that an encoded row has values that no check can have.
 var ErrNotCheck = errors.New("not a check")
 
-// ParseCheck reads what AppendCheck encodes. It fails with ErrNotRow or ErrNotCheck.
+// ParseCheck decodes the encoding of AppendCheck. It fails with ErrNotRow or ErrNotCheck.
 func ParseCheck(row []byte) (*spend.Check, error) {
 	fields, err := ParseRow(make([][]byte, 0, checkFields), row)
 	if err != nil {
@@ -75,7 +75,7 @@ func CheckOf(fields [][]byte) (c *spend.Check, err error) {
 	return c, nil
 }
 
-// fieldReader takes fields in their order. What is wrong it notes.
+// fieldReader reads fields in their order, and notes the first fault.
 type fieldReader struct {
 	fields [][]byte
 	wrong  error

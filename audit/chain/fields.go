@@ -156,8 +156,8 @@ func (f formats) widths() (all []int) {
 	return all
 }
 
-// of returns a format, the last one of a number that none has: no row of it is intact,
-// since its number is hashed.
+// of returns a format, or the last one for an unknown number: no such row is intact, since the number
+// is hashed.
 func (f formats) of(number int16) checkFormat {
 	if number < 1 || int(number) > len(f) {
 		return f[len(f)-1]
@@ -165,7 +165,7 @@ func (f formats) of(number int16) checkFormat {
 	return f[number-1]
 }
 
-// fits reports whether the fields are the ones that their format has, and null behind them.
+// fits reports whether the fields are those of their format, with null in all later ones.
 func (f formats) fits(fields [][]byte) bool {
 	if len(fields) <= FieldFormat {
 		return false
@@ -185,8 +185,7 @@ func (f formats) fits(fields [][]byte) bool {
 	return true
 }
 
-// append adds what is hashed of a row that was read: its domain and its fields by its
-// own format.
+// append adds the hashed bytes of a row that was read: the domain and the fields of its own format.
 func (f formats) append(b, row []byte) []byte {
 	whole := f[len(f)-1]
 	at, ok := skipFields(row, 2, FieldFormat)
@@ -206,7 +205,7 @@ func (f formats) append(b, row []byte) []byte {
 	return append(b, row[2:end]...)
 }
 
-// skipFields returns where in a row the field is that comes n behind the one at a place.
+// skipFields returns the place in a row of the field that is n fields after the one at a place.
 func skipFields(row []byte, at, n int) (_ int, ok bool) {
 	for range n {
 		if len(row) < at+4 {

@@ -13,12 +13,12 @@ import (
 const (
 	StatusLetters  = "xfvrd"
 	ReleaseLetters = "npd"
-	ExcessLetters  = "\x00epu" // no letter stands for none
+	ExcessLetters  = "\x00epu" // the first has no letter
 )
 
 const outcomeDomain = "spendgate outcome 1\n"
 
-// ErrNotOutcome says that an encoded row holds what no outcome can have.
+// ErrNotOutcome means that an encoded row has values that no outcome can have.
 var ErrNotOutcome = errors.New("not an outcome")
 
 // OutcomeColumns are the columns of an outcome in the order in which its row is
@@ -36,7 +36,7 @@ const (
 	outcomeNote      = 11
 )
 
-// WithTexts adds the row of an outcome's fields, with texts in the place of those that are null.
+// WithTexts adds the row of an outcome's fields, with the texts in place of null ones.
 func WithTexts(b []byte, fields [][]byte, reference, note *string) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(len(fields)))
 	for i, f := range fields {
@@ -70,7 +70,7 @@ func StatusLetter(s spend.Status) byte { return letterOf(statuses[:], StatusLett
 // ReleaseLetter returns the code of a release.
 func ReleaseLetter(r spend.Release) byte { return letterOf(releases[:], ReleaseLetters, r) }
 
-// ExcessLetter returns the code of an excess; 0 of none.
+// ExcessLetter returns the code of an excess; 0 for none.
 func ExcessLetter(e spend.Excess) byte { return letterOf(excesses[:], ExcessLetters, e) }
 
 func letterOf[T comparable](values []T, letters string, value T) byte {
@@ -130,8 +130,7 @@ func appendHash(b []byte, h spend.Hash) []byte {
 	return appendField(b, h[:])
 }
 
-// ParseOutcome reads what AppendOutcome encodes. It fails with ErrNotRow or
-// ErrNotOutcome.
+// ParseOutcome decodes the encoding of AppendOutcome. It fails with ErrNotRow or ErrNotOutcome.
 func ParseOutcome(row []byte) (*spend.Outcome, error) {
 	fields, err := ParseRow(make([][]byte, 0, outcomeFields), row)
 	if err != nil {

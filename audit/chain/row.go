@@ -8,8 +8,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// The one-letter codes of stored values, at the index of the value. No letter
-// stands for an action type that the request did not say.
+// The one-letter codes of stored values, at the index of the value. An action type that the request
+// did not name has no letter.
 const (
 	TypeLetters       = "\x00rcds"
 	EffectLetters     = "aeb"

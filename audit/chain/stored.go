@@ -7,7 +7,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ErrNotRow is what ParseRow and ParseFields say of anything else.
+// ErrNotRow is the error of ParseRow and ParseFields for bytes that are not an encoded row.
 var ErrNotRow = errors.New("not an encoded row")
 
 // ParseRow is ParseFields of a row that begins with an identifier of 16 bytes.
@@ -57,8 +57,8 @@ func ParseFields(dst [][]byte, row []byte) ([][]byte, error) {
 	return dst, nil
 }
 
-// ViolationOf appends to b the encoded row of the violation that a check with
-// these fields has. Not ok means that it has none.
+// ViolationOf appends to b the encoded row of the violation of a check with these fields. It is not ok
+// if the check has none.
 func ViolationOf(b []byte, fields [][]byte) (_ []byte, ok bool) {
 	if len(fields) < checkFormats[0].fields || fields[FieldDecision] == nil || string(fields[FieldDecision]) == EffectLetters[:1] {
 		return b, false

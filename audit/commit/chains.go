@@ -5,19 +5,19 @@ import (
 	"spendgate/audit/spend"
 )
 
-// chains are the hash chains that a Writer extends, one per node incarnation.
-// Only the goroutine that commits uses them.
+// chains are the hash chains that a Writer extends, one per node incarnation. Only the goroutine that
+// commits uses them.
 //
-// What is forgotten, or was never known, begins at 1 again. The store then
-// refuses it, for that place of the chain is taken (audit.ErrForked): so memory may
-// fail, the chain does not.
+// A chain that is forgotten, or was never known, begins at 1 again. The store then refuses the batch,
+// because that place of the chain is taken (audit.ErrForked): losing this memory does not damage a
+// chain.
 type chains struct {
 	known   map[spend.ID]*nodeChain
 	entries []chain.Entry // of the batch in progress, reused
 }
 
-// nodeChain is the chain of one incarnation. Once it has ended, no more batches
-// of it are sent: it is not known where it ends, or the store takes none.
+// nodeChain is the chain of one incarnation. Once it has ended, no more batches of it are sent: its
+// last batch is not known, or the store refuses more.
 type nodeChain struct {
 	chain.Builder
 	ended bool

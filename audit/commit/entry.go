@@ -23,9 +23,8 @@ var ErrLate = errors.New("it is too late to redeem the check")
 // ended. Entry.Final returns the outcome.
 var ErrPending = errors.New("commit is still in progress")
 
-// Entry is one check, or one outcome, on its way into the trail. One goroutine
-// waits for it. Entries are used again: what the last check left is still in a
-// cache.
+// Entry is one check, or one outcome, that is being recorded. One goroutine waits for it. Entries are
+// reused while their memory is still in a processor's cache.
 type Entry struct {
 	writer  *Writer
 	check   *spend.Check   // nil of an outcome
@@ -136,10 +135,10 @@ func (w *Writer) entry() *Entry {
 	return e
 }
 
-// end returns the outcome of an Entry that is finished, and the Entry back: only
-// the one who waited knows it any more, and may not ask again. That one may
-// after ErrPending, which is the outcome of a commit in doubt when the Writer is
-// closed; and of one that was withdrawn the queue still knows.
+// end returns the outcome of a finished Entry, and releases the Entry for reuse: only the goroutine
+// that waited still refers to it, and may not wait again. Two are not reused: after ErrPending, the
+// outcome of a commit in doubt when the Writer is closed, the goroutine may wait again; and the queue
+// still refers to an Entry that was withdrawn.
 func (e *Entry) end() error {
 	err := e.err
 	if errors.Is(err, ErrPending) {
@@ -153,8 +152,8 @@ func (e *Entry) end() error {
 	return err
 }
 
-// Final waits for the final outcome, however long it takes; see Wait. It is
-// ErrPending only when the Writer was closed before the store could tell.
+// Final waits for the final outcome, however long it takes; see Wait. It is ErrPending only if the
+// Writer was closed before the store could answer.
 func (e *Entry) Final() error {
 	<-e.done
 	return e.end()
@@ -184,7 +183,7 @@ func finishRefused(batch []*Entry, refusal func(*Entry) error) (rest []*Entry) {
 	return rest
 }
 
-// refusalOf returns what a store said of each entry; nil when it said something else.
+// refusalOf returns the store's error for each entry; nil if the error is not about single entries.
 func refusalOf(err error) func(*Entry) error {
 	if taken, ok := errors.AsType[*audit.KeysTakenError](err); ok {
 		keys := setOf(taken.Hashes)

@@ -7,10 +7,10 @@ import (
 	"spendgate/audit/spend"
 )
 
-// finishExceeded finishes the entries whose charges do not fit, each with the
-// usages of those, and returns what fits. Entries that may have fitted without
-// others of the batch come later: only what is recorded may refuse them (F62). The
-// entries are in the order of audit.CounterChanges' checks, and so of their buckets.
+// finishExceeded finishes the entries whose charges do not fit, each with the usages that leave no
+// room, and returns the entries that fit. Entries that might fit without others of the batch come
+// later: only recorded amounts may refuse them (F62). The entries are in the order of
+// audit.CounterChanges' checks, and so of their buckets.
 func finishExceeded(batch []*Entry, usages []audit.CounterUsage) (rest, later []*Entry) {
 	used := make(map[spend.Counter]spend.Usage, len(usages))
 	for _, u := range usages {
@@ -53,8 +53,8 @@ func finishExceeded(batch []*Entry, usages []audit.CounterUsage) (rest, later []
 	return rest, later
 }
 
-// exceededOf returns the usages that leave no room for the check. If all do and
-// it is allowed, it is counted in.
+// exceededOf returns the usages that leave no room for the check. If there are none and the check is
+// allowed, it is added to the usages.
 func exceededOf(c *spend.Check, used map[spend.Counter]spend.Usage) (exceeded []audit.CounterUsage) {
 	if c.Decision.Effect == spend.Block {
 		return nil

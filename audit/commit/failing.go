@@ -14,7 +14,7 @@ type Failures struct {
 	Err         error // of the last
 }
 
-// Failures returns what fails at present; nil when the last commit did not fail.
+// Failures describes the present failure of commits; nil if the last commit did not fail.
 func (w *Writer) Failures() *Failures { return w.failing.now.Load() }
 
 // ForgetFailures has the next commit that fails be the first.

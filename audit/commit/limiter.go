@@ -6,16 +6,14 @@ import (
 	"time"
 )
 
-// limiter bounds the checks in flight (G9). Capacity bounds memory. It may still
-// be more than the store, or the machine, records before the deadlines: then
-// all wait in line until they are refused, and the commits are of checks that
-// were. So once checks take long, only as many are admitted as were lately
-// recorded in a bearable time.
+// limiter bounds the checks in flight (G9). Capacity bounds memory. It may be more than the store, or
+// the machine, records before the deadlines: then all checks queue until they are refused, and the
+// store commits checks that were refused already. So once checks take long, only as many are admitted
+// as were lately recorded in a bearable time.
 //
-// If n checks were recorded in the t seconds that one took, throughput is n/t.
-// Throughput times bearable is how many may be in flight (Little's law). It
-// follows the store up and down, needs no knowledge of where the time goes, and
-// is right as soon as one line of checks has gone through.
+// If n checks were recorded in the t seconds that one took, throughput is n/t. Throughput times
+// bearable is how many may be in flight (Little's law). The limit follows the store up and down, does
+// not depend on where the time is spent, and is right as soon as one queue of checks has passed.
 type limiter struct {
 	capacity int64
 	taken    atomic.Int64
@@ -33,7 +31,7 @@ const (
 	bearable = time.Second
 	// shortWait is no line worth speaking of; bursts are taken whole.
 	shortWait = 400 * time.Millisecond
-	// fewest are always admitted: nothing is learned from none.
+	// fewest are always admitted, since refusing all would measure nothing.
 	fewest = maxBatch / 2
 	// limiterWeight is how many checks the averages look back on.
 	limiterWeight = 128
@@ -54,8 +52,7 @@ func (l *limiter) take() (recorded int64, ok bool) {
 	return l.recorded.Load(), true
 }
 
-// learn is told how long a check took since take, recorded or refused for want
-// of time.
+// learn takes the time of a check since take, until it was recorded or refused for lack of time.
 func (l *limiter) learn(recorded int64, took time.Duration) {
 	passed := float64(l.recorded.Load() - recorded)
 	l.mu.Lock()

@@ -8,9 +8,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// resolve finds out how a commit ended whose connection was lost: its node
-// incarnation is fenced, so that the store has it now or never (F3), then the
-// checks are looked up. It tries until the store answers.
+// resolve determines the outcome of a commit whose connection was lost: it fences the node
+// incarnation, so that the store has the checks now or never (F3), then looks the checks up. It tries
+// until the store answers.
 func (w *Writer) resolve(batch []*Entry) {
 	node := batch[0].fence().Node
 	w.o.Retire(node)
@@ -53,8 +53,8 @@ func (w *Writer) isClosed() bool {
 	return w.closed
 }
 
-// look returns which checks are recorded, and which outcomes of those that were
-// reported on, by their own IDs.
+// look returns which of the checks are recorded, and, by their own IDs, which outcomes of the checks
+// that were reported on.
 func (w *Writer) look(node spend.ID, checks, reported []spend.ID) (map[spend.ID]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.o.CommitTimeout)
 	defer cancel()

@@ -21,9 +21,9 @@ import (
 const (
 	// maxBatch bounds a commit; larger batches save nothing more per row.
 	maxBatch = 512
-	// maxCharges bounds what a commit changes in counters of budgets, which a policy may
-	// have hundreds of: more rows would not be written before its time is over. A check
-	// with more is committed alone.
+	// maxCharges bounds the counters of budgets that a commit changes, since a policy may have
+	// hundreds of budgets: more rows could not be written in time. A check with more is committed
+	// alone.
 	maxCharges = 2048
 	// defaultCommitTimeout is early enough to find out how a commit ended, or to
 	// refuse, within 2 s (G7).
@@ -32,11 +32,11 @@ const (
 	// maxInDoubt bounds the commits in doubt. A server that does not end them, as without its
 	// synchronous standby, may keep a connection for each, and does not see that the node left.
 	maxInDoubt = 4
-	// keepQueue bounds what an idle Writer keeps of an exceptionally long queue.
+	// keepQueue bounds the memory that an idle Writer keeps of an exceptionally long queue.
 	keepQueue = 2 * maxBatch
 )
 
-// Options are what a Writer is made of.
+// Options configure a Writer.
 type Options struct {
 	Trail    audit.Trail
 	Capacity int // checks in flight, at most; more are refused at once (G9)
@@ -60,11 +60,11 @@ type Writer struct {
 	limiter *limiter
 	entries sync.Pool    // that ended
 	chains  chains       // run's
-	durable []*Entry     // run's: recorded, and not told yet
+	durable []*Entry     // run's: recorded, and not announced yet
 	inDoubt atomic.Int32 // commits that resolve looks for
 	failing failing
 	refused struct { // run's
-		checks int // that no line of the log told of yet
+		checks int // refused since the last line of the log
 		logged time.Time
 	}
 
@@ -87,9 +87,9 @@ func NewWriter(o Options) *Writer {
 	return w
 }
 
-// Reserve takes a place among the checks in flight, which are bounded, before the
-// check claims anything; give it back with Free. Not ok means overload, or that too
-// many commits are in doubt: it would not be recorded in time. recorded is for Learn.
+// Reserve takes a place among the checks in flight, whose number is bounded, before the check claims
+// anything; give it back with Free. It is not ok under overload, or if too many commits are in doubt:
+// the check would not be recorded in time. recorded is for Learn.
 func (w *Writer) Reserve() (recorded int64, ok bool) {
 	if !w.Stuck() {
 		recorded, ok = w.limiter.take()
@@ -142,9 +142,8 @@ func (w *Writer) run() {
 	}
 }
 
-// take waits for entries and takes the longest run that one commit can hold:
-// one fence, few enough charges, no idempotency key and no check's outcome twice,
-// not withdrawn.
+// take waits for entries and takes the longest run that one commit can hold: one fence, few enough
+// charges, no idempotency key and no check's outcome twice, no withdrawn entry.
 func (w *Writer) take() (batch []*Entry, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,9 +188,8 @@ func (w *Writer) twice(e *Entry) (twice bool) {
 	return twice
 }
 
-// yieldLocked lets goroutines that are ready run before the commit begins, until
-// none of them appends: the checks of one round trip to Redis come back
-// together, and the first must not leave without the others.
+// yieldLocked lets ready goroutines run before the commit begins, until none of them appends: the
+// checks of one round trip to Redis come back together, and should be committed together.
 func (w *Writer) yieldLocked() {
 	for before := 0; before < len(w.queue) && len(w.queue) < maxBatch; {
 		before = len(w.queue)
@@ -201,10 +199,9 @@ func (w *Writer) yieldLocked() {
 	}
 }
 
-// commit writes the batch and finishes what was not recorded; announce finishes
-// what was, and resolve what is in doubt. The chain continues only after what was
-// certainly recorded; where that is not known it is over, and what still has
-// its fence is claimed again under another (F34).
+// commit writes the batch and finishes the entries that were not recorded; announce finishes the
+// recorded ones, and resolve those in doubt. The chain continues only after a batch that was certainly
+// recorded; else it ends, and entries with its fence are claimed again under another (F34).
 func (w *Writer) commit(batch []*Entry) {
 	slices.SortFunc(batch, func(a, b *Entry) int { return a.id().Compare(b.id()) })
 	for len(batch) > 0 {
@@ -229,7 +226,7 @@ func (w *Writer) commit(batch []*Entry) {
 		case refusal != nil:
 			rest := finishRefused(batch, refusal)
 			if len(rest) == len(batch) {
-				finishAll(batch, audit.ErrUnavailable) // a store that names what is foreign
+				finishAll(batch, audit.ErrUnavailable) // the store named entries of another batch
 				return
 			}
 			batch = rest
@@ -237,7 +234,7 @@ func (w *Writer) commit(batch []*Entry) {
 		case errors.As(err, &exceeded):
 			rest, later := finishExceeded(batch, exceeded.Usages)
 			if len(rest) == len(batch) {
-				finishAll(batch, audit.ErrUnavailable) // a store that refuses what fits
+				finishAll(batch, audit.ErrUnavailable) // the store refused entries that fit
 				return
 			}
 			w.commit(rest)
@@ -275,8 +272,8 @@ func (w *Writer) commit(batch []*Entry) {
 	}
 }
 
-// announce finishes the checks of the last commit when the next one begins, which
-// need not wait for their answers, or when none waits.
+// announce finishes the checks of the last commit when the next one begins, which need not wait for
+// their answers, or when no entry waits.
 func (w *Writer) announce() {
 	if batch := w.durable; batch != nil {
 		w.durable = nil

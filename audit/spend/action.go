@@ -69,7 +69,7 @@ func ValidPolicyID(s string) bool {
 	return true
 }
 
-// PolicyIDForm says what ValidPolicyID accepts, for messages.
+// PolicyIDForm describes what ValidPolicyID accepts, for messages.
 const PolicyIDForm = "must be 1-128 characters of A-Z a-z 0-9 . _ : - and start with a letter or digit"
 
 func alphanumeric(c byte) bool {

@@ -20,7 +20,7 @@ const (
 	maxDigits         = 19
 )
 
-// What ParseAmount refuses. The texts complete "amount ...".
+// The errors of ParseAmount. The texts complete "amount ...".
 var (
 	ErrNotNumber     = errors.New("must be a number")
 	ErrNegative      = errors.New("must not be negative")

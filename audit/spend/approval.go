@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// ApprovalRequest is what an escalated check asks of people (S42). Its ID is the
-// check's, with PrefixApproval.
+// ApprovalRequest is the approval that an escalated check asks of people (S42). Its ID is the check's,
+// with PrefixApproval.
 type ApprovalRequest struct {
 	Required int             // people, in all
 	From     []GroupRequired // of them; the rest may be anybody
-	// ExcludeAuthor: who wrote the version that escalated, or its draft, decides nothing.
+	// ExcludeAuthor: the authors of the version that escalated, and of its draft, do not decide.
 	ExcludeAuthor bool
 	Expires       time.Duration // how long people may decide
 	UseWithin     time.Duration // how long it may be used after the approval that decides
@@ -42,8 +42,7 @@ type EscalatedRule struct {
 	Identity Hash // of its parameters by meaning
 }
 
-// ActionHash covers what would be carried out (S46): neither the reason nor the
-// idempotency key.
+// ActionHash covers what would be carried out (S46), but neither the reason nor the idempotency key.
 func ActionHash(c *Check) Hash {
 	buf := canonicalBuffers.Get().(*[]byte)
 	defer canonicalBuffers.Put(buf)
@@ -58,8 +57,8 @@ func ActionHash(c *Check) Hash {
 	return sha256.Sum256(b)
 }
 
-// Differing returns the members in which the action of a check of that type is another
-// than the check's, by what ActionHash covers, as requests name them.
+// Differing returns the members in which the action of a check of that type differs from the check's,
+// among those that ActionHash covers, by their names in requests.
 func (c *Check) Differing(a *Action, t ActionType) (names []string) {
 	own := &c.Action
 	for _, m := range []struct {

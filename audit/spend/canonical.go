@@ -17,9 +17,9 @@ type Hash [sha256.Size]byte
 // IsZero reports whether the Hash was never computed.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
-// KeyHash returns the hash of the slot that the action's idempotency key takes in a
-// namespace (S59); zero without one. A key has a slot for each approval that it is sent
-// with. No key begins with a zero byte, so that these slots are none of another key.
+// KeyHash returns the hash of the slot that the action's idempotency key takes in a namespace (S59);
+// zero without a key. A key has a slot for each approval that it is sent with. No key begins with a
+// zero byte, so these slots differ from those of all other keys.
 func (a *Action) KeyHash(namespace string) Hash {
 	switch {
 	case a.IdempotencyKey == "":
@@ -74,7 +74,7 @@ func RequestSHA(a *Action) Hash {
 	return sha256.Sum256(b)
 }
 
-// appendAction writes what an action of the type does, but for its metadata.
+// appendAction writes the action of the type, without its metadata.
 func appendAction(b []byte, a *Action, t ActionType) []byte {
 	b = appendPart(b, a.AgentID)
 	b = appendPart(b, a.PolicyID)
@@ -125,7 +125,7 @@ func (t *tokens) appendValue(b []byte, token string) []byte {
 	}
 }
 
-// appendMembers writes what follows the brace of an object.
+// appendMembers writes the part of an object after its brace.
 func (t *tokens) appendMembers(b []byte) []byte {
 	type member struct{ start, nameEnd, end int }
 	var few [8]member // most objects need no more
@@ -161,8 +161,8 @@ func appendString(b []byte, quoted string) []byte {
 	return b
 }
 
-// appendCanonicalNumber writes equal numbers alike without ever rounding one.
-// Its exponent must be within what ParseMetadata takes.
+// appendCanonicalNumber writes equal numbers alike without ever rounding one. Its exponent must be
+// within the limits of ParseMetadata.
 func appendCanonicalNumber(b []byte, s string) []byte {
 	n, _ := scanNumber(s)
 	if n.isZero() {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ChangesText is what a policy asks of people before its next version (S80) as its row
-// keeps that. What is absent is left out.
+// ChangesText is the approvals that a policy requires for its next version (S80), as its row has them.
+// Absent members are left out.
 type ChangesText struct {
 	Required int             `json:"required,omitempty"`
 	From     []GroupRequired `json:"from,omitempty"`
@@ -21,8 +21,8 @@ func (t *ChangesText) Text() string {
 	return string(text)
 }
 
-// ParseChanges returns whom a policy asks before its next version, nil when nobody: only
-// Required and From are set. Of required and the sum of from the greater holds.
+// ParseChanges returns the approvals that a policy requires for its next version, nil for none: only
+// Required and From are set. The greater of required and the sum of from holds.
 func ParseChanges(text string) (*ApprovalRequest, error) {
 	if text == "" {
 		return nil, nil

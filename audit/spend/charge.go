@@ -11,21 +11,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Counter names what a budget counts in: one row per window, or per bucket of a
-// rolling window (S37).
+// Counter identifies a counter of a budget: one row per window, or per bucket of a rolling window
+// (S37).
 type Counter struct {
-	// ID stands for the budget, since which version it counts, and for whom
-	// (CounterID).
+	// ID is a hash of the budget, the version since which it counts, and the subject (CounterID).
 	ID ID
 	// StartMS is when the window or bucket begins, in Unix milliseconds; 0 of a
 	// lifetime.
 	StartMS int64
-	// BucketMS is the length of a rolling window's bucket; 0 of a calendar
-	// window. What counts is the bucket and the RollingBuckets before it (S34).
+	// BucketMS is the length of a rolling window's bucket; 0 for a calendar window. The bucket and the
+	// RollingBuckets before it count (S34).
 	BucketMS int64
 }
 
-// RollingBuckets are the buckets of which a rolling window is made.
+// RollingBuckets is the number of buckets of a rolling window.
 const RollingBuckets = 60
 
 const counterDomain = "spendgate counter 1\n"
@@ -59,14 +58,14 @@ func SubjectOf(values ...string) string {
 // BudgetSince says since when a budget counts: since the first of the versions,
 // up to this one, in which it is the same (S37).
 type BudgetSince struct {
-	Identity Hash // of what makes it the same
+	Identity Hash // of the parameters that identify the budget
 	Version  int
 	At       time.Time // when that version was created
 }
 
-// Charge is what a check takes from one counter if it is allowed, and the
-// condition on it, which an escalated check must meet as well (S35). A check has
-// one for each budget that judges it, in the policy's order.
+// Charge is what a check takes from one counter if it is allowed, and the condition on the counter,
+// which an escalated check must meet as well (S35). A check has one for each budget that judges it, in
+// the policy's order.
 type Charge struct {
 	Counter Counter
 	RuleID  string
@@ -74,7 +73,7 @@ type Charge struct {
 	Subject string // for whom it counts: a JSON array of the values of `per`, in the order of S33
 	AgentID string // the subject's; empty unless the budget is per agent
 	Amount  Amount
-	// NoCurrency: the budget is in none, and counts no amount.
+	// NoCurrency: the budget has no currency, and counts no amount.
 	NoCurrency bool
 
 	// The limits of the policy's version. Exactly the limit is within it.
@@ -90,8 +89,7 @@ type Charge struct {
 	EndMS int64
 }
 
-// Usage is what was taken from a counter; for a rolling window, from all of its
-// buckets that count.
+// Usage is what was taken from a counter; for a rolling window, from all of its buckets that count.
 type Usage struct {
 	Used  Total
 	Count int64

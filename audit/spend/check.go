@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Check is one answered request: the action as it was evaluated, the decision
-// and what proves it. It is the row of the audit trail and the source of the
-// answer, of its replay and of GET /v1/checks/{id}, so that these cannot
-// differ (S18, S21).
+// Check is one answered request: the action as it was evaluated, the decision and the facts that prove
+// it. It is the row of the audit trail and the source of the answer, of its replay and of GET
+// /v1/checks/{id}, so that these cannot differ (S18, S21).
 type Check struct {
 	ID         ID // its millisecond is the check's timestamp (S5)
 	Action     Action
@@ -17,26 +16,26 @@ type Check struct {
 	LatencyMS  int64 // first byte read to decision made, rounded down (S20)
 
 	KeyID       string // the API key's key_id
-	Principal   string // who stands behind that key; empty when its record does not say
+	Principal   string // of that key; empty if its record names none
 	Owner       string // the person or team that runs the agent; likewise
 	Namespace   string // of its idempotency keys (S59); empty: the one that plain API keys share
 	RequestID   string
 	Fingerprint Hash
 	RequestSHA  Hash // of the canonical request
 
-	Approval *ApprovalRequest // what it asks of people; nil when nothing
-	Charges  []Charge         // of the budgets that judged it; read from a row, what it took
-	Refused  []Charge         // of the budgets that had no room for it; rows leave it out
-	Shadow   *Shadow          // what the draft of its policy makes of it; nil without a draft
+	Approval *ApprovalRequest // the approval that it asks for; nil for none
+	Charges  []Charge         // of the budgets that judged it; in a row, only what it took
+	Refused  []Charge         // of the budgets that had no room for it; not in rows
+	Shadow   *Shadow          // the draft's judgement; nil without a draft
 
 	Pass  Pass  // zero when the duplicate guard blocked the check
-	Fence Fence // under which it was claimed; set before it is committed
+	Fence Fence // of the claims; set before it is committed
 }
 
 // Timestamp returns when the check was made: its ID's millisecond.
 func (c *Check) Timestamp() time.Time { return c.ID.Time() }
 
-// PrincipalName returns who stands behind the key of the check (S32).
+// PrincipalName returns the principal of the check's key (S32).
 func (c *Check) PrincipalName() string {
 	return cmp.Or(c.Principal, c.KeyID)
 }
@@ -50,8 +49,8 @@ func (c *Check) UsesApproval() bool {
 	return !c.Action.ApprovalID.IsZero() && c.Decision.Effect == Allow
 }
 
-// TakesOutcome reports whether it may be reported what became of the check: it was
-// allowed, or people outside of spendgate are to approve it (S39).
+// TakesOutcome reports whether an outcome of the check may be reported: it was allowed, or people
+// outside of spendgate are to approve it (S39).
 func (c *Check) TakesOutcome() bool {
 	return c.Decision.Effect == Allow || c.Decision.Effect == Escalate && c.Approval == nil
 }
@@ -79,8 +78,8 @@ type Pass struct {
 // Passed reports whether the check passed the guard.
 func (p Pass) Passed() bool { return p.ClaimedMS != 0 }
 
-// Fence proves, inside a commit, that the claims of its checks still stand:
-// the store refuses a commit whose epoch is over or whose node was fenced.
+// Fence proves, inside a commit, that the claims of its checks are still valid: the store refuses a
+// commit whose epoch has ended or whose node was fenced.
 type Fence struct {
 	Node  ID // the incarnation of the node that claimed
 	Epoch ID // the epoch of Redis' windows in which it claimed

@@ -2,8 +2,8 @@ package spend
 
 import "slices"
 
-// ActionType is what an agent means to do with money. The zero value means
-// that the request did not say.
+// ActionType is the kind of an action with money. The zero value means that the request did not name
+// it.
 type ActionType uint8
 
 // The action types of V1.
@@ -28,8 +28,7 @@ func ParseActionType(s string) (ActionType, bool) {
 	return ActionType(max(i, 0)), i > 0
 }
 
-// Effect is what a decision asks of the agent. Greater effects win:
-// block over escalate over allow.
+// Effect is the effect of a decision. Greater effects win: block over escalate over allow.
 type Effect uint8
 
 // The effects.

@@ -2,8 +2,8 @@ package spend
 
 import "strings"
 
-// Fault is one thing wrong with a well-formed request: the field, by path
-// (rules[2].parameters.limit), and what is accepted instead (S1).
+// Fault is one fault of a well-formed request: the field, by path (rules[2].parameters.limit), and
+// what is accepted instead (S1).
 type Fault struct {
 	Path    string
 	Problem string // completes "<path> ...": "is required", "must be ..."

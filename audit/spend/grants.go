@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Grants are what an admin may say of an API key beyond its name and rate
-// limit (S29). The zero value says nothing: a key of role full, bound to
-// nothing, its own principal.
+// Grants are the properties of an API key beyond its name and rate limit (S29). The zero value is a
+// key of role full, bound to nothing, whose principal is itself.
 type Grants struct {
 	Role      Role      `json:"role,omitempty"`       // empty when scopes are given, or neither
 	Scopes    Scopes    `json:"scopes,omitempty"`     // zero when a role is given, or neither
@@ -17,7 +16,7 @@ type Grants struct {
 	AgentIDs  []string  `json:"agent_ids,omitempty"`  // nil: any
 	Principal string    `json:"principal,omitempty"`  // empty: the key's ID
 	Owner     string    `json:"owner,omitempty"`
-	Groups    []string  `json:"groups,omitempty"`    // that the person is in who decides with the key
+	Groups    []string  `json:"groups,omitempty"`    // of the person who decides with the key
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // to the millisecond; zero: never
 }
 
@@ -33,7 +32,7 @@ const (
 	MemberExpiresAt = "expires_at"
 )
 
-// What grants may hold.
+// The limits of grants.
 const (
 	MaxBindings  = 100 // entries of policy_ids or agent_ids
 	MaxGroups    = 20

@@ -28,7 +28,7 @@ const (
 	PrefixSession    = "ses_"
 )
 
-// ErrBadID is what ParseID says of anything but a prefix and 32 lower-case hex.
+// ErrBadID is the error of ParseID for anything but a prefix and 32 lower-case hexadecimal digits.
 var ErrBadID = errors.New("not an identifier")
 
 // NewID makes the ID of an instant: 48 bits of milliseconds, 12 of the

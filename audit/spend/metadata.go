@@ -15,7 +15,7 @@ type Metadata struct {
 	Category             string // as sent; empty when absent
 }
 
-// ParseMetadata returns what ReadMetadata does, of any text.
+// ParseMetadata returns what ReadMetadata returns, for any text.
 func ParseMetadata[T ~string | ~[]byte](value T, path string, faults *Faults) Metadata {
 	if !jsontext.Value(value).IsValid() {
 		faults.Add(path, "must be well-formed JSON without duplicate names")
@@ -34,9 +34,8 @@ func ReadMetadata(value, path string, faults *Faults) Metadata {
 	return m
 }
 
-// CompactObject returns the compact text of metadata of any keys, within the
-// limits of S4, or "" when it is null or at fault. It must be well-formed JSON
-// without duplicate names.
+// CompactObject returns the compact text of metadata with any keys, within the limits of S4, or "" if
+// it is null or faulty. It must be well-formed JSON without duplicate names.
 func CompactObject(value, path string, faults *Faults) string {
 	return readObject(value, path, faults, nil)
 }
@@ -109,8 +108,8 @@ func stringValue(value string) (string, bool) {
 	return unquote(value), true
 }
 
-// NaturalForm says what ParseInteger takes of a number that must not be
-// negative, for messages.
+// NaturalForm describes what ParseInteger accepts for a number that must not be negative, for
+// messages.
 const NaturalForm = "must be an integer of 0 or more, with at most 18 digits"
 
 // ParseInteger reads a JSON number that is a whole number of at most 18

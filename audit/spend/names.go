@@ -9,7 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// NameForm says what ValidName accepts, for messages.
+// NameForm describes what ValidName accepts, for messages.
 const NameForm = "must be 1-128 characters in Unicode's form NFKC, without control and format characters and white space around them"
 
 // ValidName reports whether s may name a principal, an owner or a group: two names that
@@ -31,9 +31,9 @@ func ValidName(s string) bool {
 	return true
 }
 
-// FoldName returns what two names of principals, owners or groups have in common exactly
-// when they are the same one (S62): Unicode's full case folding, in which ß is ss, between
-// NFKC. Of the case variants that are left the least stands for all, as it is on record.
+// FoldName returns a text that is equal for two names of principals, owners or groups exactly when
+// they are the same name (S62): Unicode's full case folding, in which ß is ss, between NFKC. Of the
+// remaining case variants the least is used, as in the record.
 func FoldName(s string) string {
 	if isASCII(s) {
 		return strings.ToUpper(s)
@@ -67,8 +67,8 @@ func isASCII(s string) bool {
 	return true
 }
 
-// AppendFold appends the form of s in Unicode's simple case folding, as lists of rules compare. Two strings have the same one
-// exactly when strings.EqualFold holds.
+// AppendFold appends the form of s in Unicode's simple case folding, as lists of rules compare. Two
+// strings have the same form exactly when strings.EqualFold holds.
 func AppendFold(dst []byte, s string) []byte {
 	for i := range len(s) {
 		c := s[i]
@@ -90,8 +90,8 @@ func appendFoldRunes(dst []byte, s string) []byte {
 	return dst
 }
 
-// foldRune returns the least of a code point's case variants. Being the least it
-// is never longer in UTF-8; for a letter of ASCII it is the capital.
+// foldRune returns the least of a code point's case variants. It is never longer in UTF-8 than the
+// others; for an ASCII letter it is the capital.
 func foldRune(r rune) rune {
 	least := r
 	for variant := unicode.SimpleFold(r); variant != r; variant = unicode.SimpleFold(variant) {

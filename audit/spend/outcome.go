@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Outcome is a step of what became of an allowed action, a row of the audit trail:
-// that it was redeemed (S74), that it is in doubt since, or a report (S39, S41). Steps
-// of a check have numbers without gaps, so of two steps at once one is recorded.
+// Outcome is one step of an allowed action's course, a row of the audit trail: that it was redeemed
+// (S74), that it is in doubt since, or a report (S39, S41). Steps of a check have numbers without
+// gaps, so of two concurrent steps one is recorded.
 type Outcome struct {
 	ID        ID // its millisecond is when it was recorded
 	CheckID   ID
@@ -19,12 +19,12 @@ type Outcome struct {
 	Note      string
 	Release   Release
 	Excess    Excess
-	// MayRelease is whether the reporter may give back. A report by one that may not is
-	// the first or none, and never the last word (S61).
+	// MayRelease is whether the reporter may give back. A report by a reporter who may not is the
+	// first or is refused, and can always be followed by another (S61).
 	MayRelease bool
 
 	KeyID     string
-	Principal string // who stands behind that key; empty when its record does not say
+	Principal string // of that key; empty if its record names none
 	RequestID string
 	Fence     Fence // under which it is committed
 
@@ -34,11 +34,11 @@ type Outcome struct {
 	// that reads outcomes leaves it out.
 	RedeemBy time.Time
 
-	// Check is the allowed check, whose charges are corrected. A store that reads
-	// outcomes leaves it out.
+	// Check is the allowed check, whose charges are corrected. Stores that read outcomes do not set
+	// it.
 	Check *Check
-	// Follows is the report before, which this one corrects; nil of the first, and of what
-	// is no report. A store that reads outcomes leaves it out.
+	// Follows is the report before, which this one corrects; nil for the first report and for steps
+	// that are not reports. Stores that read outcomes do not set it.
 	Follows *Outcome
 }
 
@@ -52,10 +52,10 @@ const (
 	Voided   Status = "voided"
 
 	Redeemed Status = "redeemed"
-	InDoubt  Status = "in_doubt" // redeemed, and nobody knows what became of it
+	InDoubt  Status = "in_doubt" // redeemed, and nobody knows whether it was executed
 )
 
-// StatusForm says what Status.Known accepts, for messages.
+// StatusForm describes what Status.Known accepts, for messages.
 const StatusForm = "must be executed, failed or voided"
 
 // Known reports whether reports have such a status.
@@ -74,7 +74,7 @@ const (
 // Excess says whether more was moved than was allowed (S40).
 type Excess string
 
-// The excesses; empty when there is none.
+// The excesses; the empty one means none.
 const (
 	ExcessCounted Excess = "exceeded"
 	ExcessPending Excess = "exceeded_pending" // not counted: the reporter may not
@@ -86,14 +86,14 @@ const (
 // MaxReports is how many reports a check may have.
 const MaxReports = 100
 
-// What a report may hold, in characters.
+// The limits of a report, in characters.
 const (
 	MaxReference = 256
 	MaxNote      = 4096
 )
 
-// NewOutcomeID makes the ID of an outcome: the ID of a check of the instant, but for
-// its version, which is 8. So an entry of a batch tells which of the two it is.
+// NewOutcomeID makes the ID of an outcome: like the ID of a check at that instant, but of UUID version
+// 8, so that an entry of a batch shows which of the two it is.
 func NewOutcomeID(now time.Time) ID {
 	id := NewID(now)
 	id[6] = id[6]&0x0f | 0x80
@@ -103,8 +103,7 @@ func NewOutcomeID(now time.Time) ID {
 // OfOutcome reports whether the ID is one of an outcome.
 func (id ID) OfOutcome() bool { return id[6]&0xf0 == 0x80 }
 
-// SetRelease sets what the report does with what the check took, which depends on
-// whether the reporter may release.
+// SetRelease sets what the report gives back, which depends on whether the reporter may release.
 func (o *Outcome) SetRelease(mayRelease bool) {
 	o.Release, o.Excess, o.MayRelease = ReleaseNone, "", mayRelease
 	moved := o.Amount.Cmp(o.Check.Action.Amount)
@@ -149,8 +148,8 @@ func (o *Outcome) GivesBack() bool {
 	return o.Frees() && !o.Follows.Frees() || o.Moved(o.Check).Cmp(o.Follows.Moved(o.Check)) < 0
 }
 
-// Restores reports whether the report takes a check's release back: it was carried out
-// after all, and holds its fingerprint again (S61).
+// Restores reports whether the report reverses a check's release: the action was carried out after
+// all, and the check holds its fingerprint again (S61).
 func (o *Outcome) Restores() bool { return o.Follows.Frees() && !o.Frees() }
 
 // Course is what became of an allowed check so far.
@@ -160,7 +159,7 @@ type Course struct {
 	Reports  []*Outcome
 }
 
-// CourseOf returns what the steps of a check come to, which are in their order.
+// CourseOf returns the course that the steps of a check, in their order, amount to.
 func CourseOf(steps []*Outcome) (c Course) {
 	for _, o := range steps {
 		switch o.Status {
@@ -199,11 +198,10 @@ func (o *Outcome) Same(other *Outcome) bool {
 	return o.Status == other.Status && o.Amount == other.Amount && o.Reference == other.Reference && o.Note == other.Note
 }
 
-// Correction is what reports change of what was taken from a counter. Not both totals
-// are above zero.
+// Correction is the change that reports make to a counter. At most one of the totals is above zero.
 type Correction struct {
 	Back  Total // given back
-	Over  Total // moved beyond what was allowed
+	Over  Total // moved beyond the allowed amount
 	Count int64 // given back; below zero when it counts again
 }
 
@@ -219,15 +217,15 @@ func (c Correction) Plus(d Correction) Correction {
 	return sum
 }
 
-// Correction returns what the report changes of a charge of its check, beside what the
-// report before changed.
+// Correction returns the change that the report makes to a charge of its check, in addition to the
+// report before.
 func (o *Outcome) Correction(charge *Charge) Correction {
 	before := o.Follows.Corrected(charge)
 	return o.Corrected(charge).Plus(Correction{Back: before.Over, Over: before.Back, Count: -before.Count})
 }
 
-// Corrected returns what the check and its reports up to this one took less, or more, than
-// the charge. A budget without a currency counted no amount; nil is no report.
+// Corrected returns how much less, or more, than the charge the check and its reports up to this one
+// took. A budget without a currency counts no amount; nil is no report.
 func (o *Outcome) Corrected(charge *Charge) (c Correction) {
 	switch {
 	case o == nil:

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// RedeemTerms are what a policy says of the redemption of the checks that it allows
-// (S74). The zero value says nothing.
+// RedeemTerms are a policy's terms for the redemption of the checks that it allows (S74). The zero
+// value sets none.
 type RedeemTerms struct {
 	Required      bool `json:"required,omitempty"`       // executed is taken of a redeemed check only
 	WithinMinutes int  `json:"within_minutes,omitempty"` // 0: defaultRedeemMinutes
@@ -21,7 +21,7 @@ const (
 	MaxRedeemMinutes = 1440
 )
 
-// SystemKey stands for the service where a step has an API key.
+// SystemKey is the key ID of steps that the service makes.
 const SystemKey = "system"
 
 // DoubtAfter is how long after its redemption a check without a report is in doubt.
@@ -58,8 +58,8 @@ func ParseRedeemTerms(text string) (t RedeemTerms, err error) {
 	return t, nil
 }
 
-// RedemptionReplay returns what the same redemption is known by: its API key and its
-// idempotency key. It is zero without one.
+// RedemptionReplay returns a hash that identifies repeats of a redemption: of its API key and its
+// idempotency key. It is zero without an idempotency key.
 func RedemptionReplay(keyID, idempotencyKey string) Hash {
 	if idempotencyKey == "" {
 		return Hash{}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Scopes are a set of what an API key may do (S30).
+// Scopes are the set of rights of an API key (S30).
 type Scopes uint16
 
 // The scopes.
@@ -24,8 +24,8 @@ const (
 	EventsRead
 	ChecksRedeem
 
-	// unknownScope is of a name in a stored key that this build does not know:
-	// it permits nothing, and the set is not empty for it.
+	// unknownScope stands for a scope in a stored key that this build does not know: it permits
+	// nothing, but the set is not empty.
 	unknownScope Scopes = 1 << 15
 )
 
@@ -36,7 +36,7 @@ var scopeNames = [...]string{
 	"checks:redeem",
 }
 
-// ScopeForm says what ParseScope accepts, for messages.
+// ScopeForm describes what ParseScope accepts, for messages.
 func ScopeForm() string { return "must be one of " + strings.Join(scopeNames[:], ", ") }
 
 // ParseScope returns the scope with that name.
@@ -85,9 +85,8 @@ func (s *Scopes) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// checksAlone are the scopes that scopes with checks:write must not have: who
-// asks for money writes no rules, decides no approval, refills no budget and does not
-// redeem.
+// checksAlone are the scopes that must not be combined with checks:write: a key that asks for money
+// writes no rules, decides no approval, refills no budget and does not redeem.
 const checksAlone = PoliciesWrite | ApprovalsDecide | OutcomesRelease | ChecksRedeem
 
 // Conflict returns the scopes of the set that must not be given together with
@@ -102,18 +101,18 @@ func (s Scopes) Conflict() Scopes {
 // Role is a name for a set of scopes.
 type Role string
 
-// The roles. Agent also reads only what its own principal caused.
+// The roles. Agent also reads only the records of its own principal.
 const (
 	Agent    Role = "agent"
 	Author   Role = "author"
 	Approver Role = "approver"
 	Executor Role = "executor"
-	Gateway  Role = "gateway" // stands between agents and what moves money: asks and redeems
+	Gateway  Role = "gateway" // for a proxy between agents and tools that move money: asks and redeems
 	Auditor  Role = "auditor"
 	Full     Role = "full"
 )
 
-// RoleForm says what Role.Known accepts, for messages.
+// RoleForm describes what Role.Known accepts, for messages.
 const RoleForm = "must be agent, author, approver, executor, gateway, auditor or full"
 
 // Known reports whether there is such a role.
@@ -134,7 +133,7 @@ func (r Role) Scopes() Scopes {
 		return ChecksWrite | ChecksRedeem | OutcomesWrite | OutcomesRelease | PoliciesRead | ChecksRead | BudgetsRead | ApprovalsRead
 	case Auditor:
 		return ChecksRead | PoliciesRead | BudgetsRead | ApprovalsRead | EventsRead
-	case Full: // what every key could do before there were scopes, and what came since but for deciding, releasing and redeeming
+	case Full: // what every key could do before there were scopes, and later scopes except for deciding, releasing and redeeming
 		return 1<<len(scopeNames) - 1 - ApprovalsDecide - OutcomesRelease - ChecksRedeem
 	}
 	return unknownScope

@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// Shadow is what a draft of the policy makes of a check (S54): its verdict, or why it
-// has none.
+// Shadow is the judgement of a check by the policy's draft (S54): its verdict, or why it has none.
 type Shadow struct {
 	Draft   int64 // the generation of the configuration that made the draft
 	Without Lack  // empty when there is a verdict
@@ -22,7 +21,7 @@ type Lack string
 
 // The lacks.
 const (
-	LackCounters Lack = "counters_unavailable" // the store did not tell in time what the draft counted
+	LackCounters Lack = "counters_unavailable" // the store did not return the draft's counters in time
 	LackFailure  Lack = "failed"               // judging it failed
 	LackNeed     Lack = "approval_not_needed"  // the draft allows the check that asked for the approval which this one used
 )
@@ -30,11 +29,11 @@ const (
 // The formats of a check's row.
 const (
 	FormatPlain    = 1
-	FormatShadowed = 2 // with what a draft makes of it
+	FormatShadowed = 2 // with a draft's judgement
 )
 
-// Format returns the format of the check's row: the encoder by which it is rendered, and
-// the fields that it has. A later encoder renders an old row as it was answered.
+// Format returns the format of the check's row: its fields and the encoder that renders it, so that a
+// later version renders an old row as it was answered.
 func (c *Check) Format() int16 {
 	if c.Shadow == nil {
 		return FormatPlain
@@ -42,7 +41,7 @@ func (c *Check) Format() int16 {
 	return FormatShadowed
 }
 
-// shadowText is a Shadow as a check's row keeps it: what AppendText writes.
+// shadowText is a Shadow in the form of a check's row, which AppendText writes.
 type shadowText struct {
 	Draft    int64  `json:"draft"`
 	Without  Lack   `json:"without,omitempty"`
@@ -51,8 +50,8 @@ type shadowText struct {
 	RuleID   string `json:"rule_id,omitempty"`
 }
 
-// AppendText adds the shadow as a check's row keeps it, JSON; nothing of nil. It is the
-// text of shadowText, without its allocations: each judged check has two.
+// AppendText adds the shadow in the form of a check's row, as JSON; nothing for nil. It writes the
+// text of shadowText without its allocations: each judged check has two.
 func (s *Shadow) AppendText(dst []byte) []byte {
 	if s == nil {
 		return dst
@@ -68,8 +67,7 @@ func (s *Shadow) AppendText(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// appendMember adds a member, unless it is empty. What encoding/json would escape is
-// left to it.
+// appendMember adds a member, unless it is empty. Texts that need escaping are left to encoding/json.
 func appendMember(dst []byte, name, value string) []byte {
 	if value == "" {
 		return dst

@@ -13,8 +13,7 @@ type tokens struct {
 	spaced bool // whether there was white space
 }
 
-// next returns a token as it is written, or "" at the end. Commas and colons
-// are none.
+// next returns a token as written, or "" at the end. It skips commas and colons.
 func (t *tokens) next() string {
 	for t.read < len(t.text) {
 		start := t.read
@@ -65,8 +64,8 @@ func (t *tokens) endScalar() {
 	}
 }
 
-// members reads what follows the brace of an object. False means that there was a
-// fault after which there is no use in reading on.
+// members reads the part of an object after its brace. False means that reading on is useless after a
+// fault.
 func (t *tokens) members(path string, faults *Faults, m *Metadata) bool {
 	for name := t.next(); name != "}" && name != ""; name = t.next() {
 		value := t.next()
@@ -80,8 +79,8 @@ func (t *tokens) members(path string, faults *Faults, m *Metadata) bool {
 	return true
 }
 
-// passValue passes the rest of a value of any depth. It reports whether it and
-// the numbers in it are within their limits.
+// passValue skips the rest of a value of any depth. It reports whether it and the numbers in it are
+// within their limits.
 func (t *tokens) passValue(token, path string, faults *Faults) bool {
 	for depth := 1; token != ""; token = t.next() {
 		switch token[0] {

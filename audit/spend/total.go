@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Total is an exact sum of Amounts, or what is left of a limit. Its zero value
-// is 0. It holds far more than any number of checks can add up to.
+// Total is an exact sum of Amounts, or what is left of a limit. Its zero value is 0. It can hold the
+// sum of any possible number of checks.
 type Total struct{ hi, lo uint64 } // in units of 1e-9
 
 // ErrNotTotal refuses a text that no Total has.
@@ -57,7 +57,7 @@ func (t Total) Float() float64 { return (float64(t.hi)*(1<<64) + float64(t.lo)) 
 // Parts returns the Total's 128 bits, in units of 1e-9.
 func (t Total) Parts() (hi, lo uint64) { return t.hi, t.lo }
 
-// maxTotalDigits is how many digits 128 bits always hold.
+// maxTotalDigits is the number of digits that always fit into 128 bits.
 const maxTotalDigits = 38
 
 // ParseTotal is the inverse of Append: plain decimals without an exponent.

@@ -1,9 +1,8 @@
 package spend
 
-// Validate adds a fault for each field of a decoded action that is missing or
-// too long, named under prefix ("" or "actions[3]."), and clears blank
-// optional fields, which count as absent (S4). What the decoder must know of
-// the text itself (types, amount, currency, metadata) it has checked already.
+// Validate adds a fault for each field of a decoded action that is missing or too long, named under
+// prefix ("" or "actions[3]."), and clears blank optional fields, which count as absent (S4). The
+// decoder has already checked types, amount, currency and metadata.
 func (a *Action) Validate(prefix string, faults *Faults) {
 	required(faults, prefix, "agent_id", a.AgentID, MaxIdentifier)
 	if Blank(a.PolicyID) {
