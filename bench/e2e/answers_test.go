@@ -87,7 +87,7 @@ func named(t *testing.T, r fleet.Result) string {
 // eventually polls until done.
 func eventually(t *testing.T, within time.Duration, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(within); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(within); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s", within, what)
 		}

@@ -187,13 +187,20 @@ func startFleet(t *testing.T, o fleet.Options) *fleet.Fleet {
 	return f
 }
 
+// document is openapi.yaml, to which every answer is held.
+var document = sync.OnceValues(func() (*apitest.Document, error) {
+	text, err := os.ReadFile("../../hotpath/httpapi/openapi.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return apitest.Load(text)
+})
+
 // documented fails a test for each answer that openapi.yaml does not declare. What has
 // no request ID is HAProxy's.
 func documented(t *testing.T) fleet.Seen {
 	t.Helper()
-	text, err := os.ReadFile("../../hotpath/httpapi/openapi.yaml")
-	act(t, err)
-	doc, err := apitest.Load(text)
+	doc, err := document()
 	act(t, err)
 	return func(method, path string, a fleet.Answer) {
 		if a.Header.Get("X-Request-Id") == "" {

@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -20,7 +20,8 @@ import (
 // Document is the document of the API.
 type Document struct {
 	*openapi3.T
-	routes routers.Router
+	routes  routers.Router
+	schemas *schemas
 }
 
 // Load reads a document, which must be valid.
@@ -33,7 +34,11 @@ func Load(text []byte) (*Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the document is not valid: %w", err)
 	}
-	return &Document{T: doc, routes: routes}, nil
+	compiled, err := newSchemas(doc)
+	if err != nil {
+		return nil, err
+	}
+	return &Document{T: doc, routes: routes, schemas: compiled}, nil
 }
 
 // Route returns the path that a request is for, as the document writes it.
@@ -67,7 +72,7 @@ func (d *Document) input(method, target, body string) (*openapi3filter.RequestVa
 		return nil, fmt.Errorf("%s %s is not in the document: %w", method, target, err)
 	}
 	return &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route, Options: &openapi3filter.Options{
-		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true,
+		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true,
 	}}, nil
 }
 
@@ -91,15 +96,12 @@ func (d *Document) CheckResponse(method, target string, response Response) error
 		}
 		return fmt.Errorf("%w, and answered with %s", err, response)
 	}
-	if err := checkHeaders(in.Route.Operation.Responses.Status(response.Status), response.Header); err != nil {
-		return fmt.Errorf("%s %s: %s: %w", method, target, response, err)
+	declared := in.Route.Operation.Responses.Status(response.Status)
+	if err = checkHeaders(declared, response.Header); err == nil && response.Status != http.StatusNotModified {
+		at := []string{"paths", in.Route.Path, strings.ToLower(method), "responses", strconv.Itoa(response.Status)}
+		err = d.schemas.fits(at, declared.Value, response)
 	}
-	in.Options.ExcludeResponseBody = response.Header.Get("Content-Type") == "application/yaml" // the document itself
-	out := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: in, Status: response.Status, Header: response.Header,
-		Body: io.NopCloser(bytes.NewReader(response.Body)), Options: in.Options,
-	}
-	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s %s: %s: %w", method, target, response, err)
 	}
 	return nil
