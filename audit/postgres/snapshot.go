@@ -19,9 +19,10 @@ import (
 // Snapshot is a database at one moment, while nodes go on writing. It reads,
 // and takes no lock for longer than one of its methods.
 type Snapshot struct {
-	pool *pgxpool.Pool
-	held pgx.Tx // keeps the moment
-	id   string // by which other sessions read the same moment
+	pool  *pgxpool.Pool
+	owned bool   // the pool ends with the snapshot
+	held  pgx.Tx // keeps the moment
+	id    string // by which other sessions read the same moment
 
 	name   string // of the deployment's schema
 	schema string // the same, as SQL names it
@@ -38,10 +39,23 @@ func OpenSnapshot(ctx context.Context, url string, conns int) (*Snapshot, error)
 		return nil, fmt.Errorf("cannot read the database URL: %w", err)
 	}
 	config.MaxConns = int32(min(conns, 1<<10) + 1)
-	s := new(Snapshot)
-	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
 	}
+	s, err := TakeSnapshot(ctx, pool)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.owned = true
+	return s, nil
+}
+
+// TakeSnapshot takes one by sessions that there are. The pool stays the caller's, and must have
+// a session more than are read by at once.
+func TakeSnapshot(ctx context.Context, pool *pgxpool.Pool) (*Snapshot, error) {
+	s := &Snapshot{pool: pool}
 	if err := s.begin(ctx); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("cannot read the audit trail: %w", err)
@@ -87,7 +101,9 @@ func (s *Snapshot) Close() {
 	if s.held != nil {
 		_ = s.held.Rollback(context.Background()) // it wrote nothing
 	}
-	s.pool.Close()
+	if s.owned {
+		s.pool.Close()
+	}
 }
 
 // reading runs a query on the moment in a session of its own: read, or readChecks.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
@@ -29,6 +30,7 @@ import (
 type trail struct {
 	t           *testing.T
 	url         string
+	sessions    *pgxpool.Pool // that verify; nil for new ones each time
 	store       *postgres.Store
 	writer      *commit.Writer
 	conn        *pgx.Conn
@@ -51,9 +53,16 @@ const (
 // checkpoint behind all of it.
 func newTrail(t *testing.T) *trail {
 	t.Helper()
-	return newTrailIn(t, fleet.TestMigrated(t, postgres.Migrate))
+	tr := newTrailIn(t, fleet.TestMigrated(t, postgres.Migrate))
+	var err error
+	if tr.sessions, err = pgxpool.New(t.Context(), tr.url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.sessions.Close)
+	return tr
 }
 
+// newTrailIn makes one in a database of which a test may alter what new sessions are like.
 func newTrailIn(t *testing.T, url string) *trail {
 	t.Helper()
 	tr := &trail{t: t, url: url, file: filepath.Join(t.TempDir(), "checkpoints.jsonl")}
@@ -188,7 +197,13 @@ func (tr *trail) verify(change func(*verify.Options)) ([]string, verify.Summary,
 	if change != nil {
 		change(&o)
 	}
-	snapshot, err := postgres.OpenSnapshot(tr.t.Context(), tr.url, o.Workers)
+	var snapshot *postgres.Snapshot
+	var err error
+	if tr.sessions != nil { // most of a verification would be what a session has to learn first
+		snapshot, err = postgres.TakeSnapshot(tr.t.Context(), tr.sessions)
+	} else {
+		snapshot, err = postgres.OpenSnapshot(tr.t.Context(), tr.url, o.Workers)
+	}
 	if err != nil {
 		return nil, verify.Summary{}, err
 	}
