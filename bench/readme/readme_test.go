@@ -66,7 +66,7 @@ func runPage(t *testing.T, n *node, c comparison, page string) {
 		}
 		script := e.text
 		if e.language != "sh" && e.language != "bash" {
-			if script = program(t, e); script == "" {
+			if script = program(t, e, compileStrictly); script == "" {
 				continue
 			}
 		}

@@ -15,7 +15,7 @@ import (
 // acts is what the samples print where a reader's program moves the money.
 const acts = "refund under"
 
-// The samples move money on a complete 200 allow without an outcome, once: of a
+// The samples, of which TestPages checks the types, move money on a complete 200 allow without an outcome, once: of a
 // replay the provider is asked first.
 func TestSamplesActOnlyOnAnAllow(t *testing.T) {
 	const allowed = `{"check_id":"chk_0123456789abcdef0123456789abcdef","decision":"allow","confidence":"high","reason_code":null,` +
@@ -42,7 +42,7 @@ func TestSamplesActOnlyOnAnAllow(t *testing.T) {
 		known := strings.NewReplacer("return False", "return True", "return false", "return true", "=> false", "=> true")
 		e.text = known.Replace(e.text) // by the provider
 		t.Run(e.language, func(t *testing.T) {
-			script := program(t, e)
+			script := program(t, e, transpile)
 			if script == "" {
 				t.Skip("it cannot be run here")
 			}
@@ -80,7 +80,7 @@ func TestPaymentSamples(t *testing.T) {
 		}
 		samples++
 		t.Run(e.language, func(t *testing.T) {
-			script := program(t, e)
+			script := program(t, e, transpile)
 			if script == "" {
 				t.Skip("it cannot be run here")
 			}
