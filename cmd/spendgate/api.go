@@ -21,8 +21,7 @@ const (
 	// apiTimeout is far above the 2 s within which the service answers even
 	// when it is in trouble (G7).
 	apiTimeout = 30 * time.Second
-	// apiMaxWait is how long somebody at a terminal waits for a rate limit
-	// before hearing of it.
+	// apiMaxWait is how long a command waits for a rate limit before it reports the limit.
 	apiMaxWait = 2 * time.Second
 )
 
@@ -89,7 +88,7 @@ func printJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// printAll prints all items of a listing, as a JSON array of what came or as a table.
+// printAll prints all items of a listing, as a JSON array of the received items or as a table.
 func printAll[T interface{ JSON() []byte }](
 	p process, items iter.Seq2[T, error], asJSON bool, table func(io.Writer, []T) error,
 ) error {
@@ -110,5 +109,5 @@ func printAll[T interface{ JSON() []byte }](
 	return table(p.stdout, all)
 }
 
-// newTable aligns the columns of what is written to it, once it is flushed.
+// newTable returns a writer that aligns columns, once it is flushed.
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }

@@ -13,7 +13,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// approvalsNeed is what each command of this group needs.
+// approvalsNeed describes the settings that each command of this group needs.
 const approvalsNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY, the key of a person: role approver."
 
 func approvalsCommand() command {
@@ -192,8 +192,8 @@ func approvalsApprove(flags *flag.FlagSet) action {
 	}
 }
 
-// chosenApproval reads the approval that the arguments name; in a terminal without any
-// one of those that wait for this key.
+// chosenApproval reads the approval that the arguments name; without an argument, in a terminal, it
+// offers those that wait for this key.
 func chosenApproval(ctx context.Context, p process, args []string) (*client.Client, *client.Approval, error) {
 	if len(args) > 0 || !p.terminal {
 		return readApproval(ctx, p, args)
@@ -272,7 +272,7 @@ func approvalsDeny(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		if len(args) == 0 { // who took it from a list has not seen it yet
+		if len(args) == 0 { // an approval chosen from a list was not shown yet
 			if err := confirm(ctx, p, a, "Deny"); err != nil {
 				return err
 			}

@@ -19,8 +19,8 @@ import (
 	"spendgate/config"
 )
 
-// auditCommand groups what is done with the trail itself, past the nodes: its
-// commands talk to the database.
+// auditCommand groups the commands about the trail itself, which talk to the database and not to
+// nodes.
 func auditCommand() command {
 	return command{
 		name:    "audit",
@@ -65,8 +65,7 @@ func auditKeygen(_ context.Context, p process) error {
 	return err
 }
 
-// newCheckpoints makes the writer of checkpoints, nil when the settings want
-// none.
+// newCheckpoints makes the writer of checkpoints, nil if the settings ask for none.
 func newCheckpoints(
 	c config.Config, store *postgres.Store, registerer prometheus.Registerer, log *slog.Logger,
 ) (*checkpoint.Writer, error) {
@@ -123,7 +122,7 @@ func writeCheckpoint(ctx context.Context, p process, reason string) error {
 	return err
 }
 
-// timeFlag is an instant, or a date that stands for all of its UTC day.
+// timeFlag is an instant, or a date, which means all of its UTC day.
 type timeFlag struct {
 	at   time.Time
 	last bool // of a day the last millisecond counts

@@ -29,8 +29,8 @@ func auditChangesCommand() command {
 	}
 }
 
-// changeFilter is what a change must have to be listed. It is compared here: a record of changes
-// is short, and names are compared as S62 says, which SQL cannot.
+// changeFilter selects the changes to be listed. It is applied here and not in SQL: a record of
+// changes is short, and SQL cannot compare names as S62 does.
 type changeFilter struct {
 	audit.ChangeQuery
 	to         time.Time // inclusive; zero for no bound
@@ -38,8 +38,8 @@ type changeFilter struct {
 	principals []string
 }
 
-// addKind takes a kind, or the part of it before the dot. What no change can have is refused: an
-// empty list would be taken for an answer.
+// addKind adds a kind, or the part of a kind before the dot. Impossible values are refused, since an
+// empty list would look like an answer.
 func (f *changeFilter) addKind(text string) error {
 	var names []string
 	for _, kind := range audit.ChangeKinds() {

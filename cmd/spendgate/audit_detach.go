@@ -83,7 +83,7 @@ func auditDetach(flags *flag.FlagSet) action {
 	}
 }
 
-// foldKey is the key that signs what is folded.
+// foldKey returns the key that signs folded chains.
 func foldKey(c config.Config, violations bool) (key checkpoint.Key, err error) {
 	switch {
 	case violations:

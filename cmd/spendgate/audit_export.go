@@ -16,7 +16,7 @@ import (
 	"spendgate/audit/verify"
 )
 
-// exporting is what one call of audit export is about.
+// exporting is the state of one call of audit export.
 type exporting struct {
 	from, to timeFlag
 	format   export.Format
@@ -94,7 +94,7 @@ func auditExport(flags *flag.FlagSet) action {
 	}
 }
 
-// exportConnections are for rows, and for what is looked up meanwhile.
+// exportConnections are for the rows, and for look-ups meanwhile.
 const exportConnections = 3
 
 func (e *exporting) usage(given map[string]bool) error {
@@ -124,7 +124,7 @@ func (e *exporting) usage(given map[string]bool) error {
 	return nil
 }
 
-// maxSample bounds what is kept in memory: 100 bytes a check.
+// maxSample bounds the memory of a sample: 100 bytes a check.
 const maxSample = 1_000_000
 
 func (e *exporting) write(ctx context.Context, p process, o export.Options) (err error) {
@@ -163,7 +163,7 @@ func (e *exporting) write(ctx context.Context, p process, o export.Options) (err
 	return errors.Join(err, m.Whole())
 }
 
-// writeWhole writes a file that only its owner can read, and gives it its name when it is whole.
+// writeWhole writes a file that only its owner can read, and gives it its name once it is complete.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // 0600
 	if err != nil {
@@ -225,7 +225,7 @@ func (e *exporting) compare(ctx context.Context, p process, o export.Options) er
 	return errors.Join(err, m.Whole())
 }
 
-// hold compares the manifest with files of checkpoints, and says what they cover.
+// hold compares the manifest with files of checkpoints, and returns what they cover.
 func (e *exporting) hold(m *export.Manifest, found func(string)) (string, error) {
 	paths, err := checkpointFiles(e.files)
 	if err != nil || len(paths) == 0 {

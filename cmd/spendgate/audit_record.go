@@ -51,9 +51,9 @@ type unfolded struct {
 	batches *verify.Unfolded
 }
 
-// unfold adds the batches of a range of checks: of a day before it on, by which clocks differ, and up to
-// the last, since outcomes and uses of approvals are later. It fails when they are not as they were;
-// what is not in the folder, the batches tell.
+// unfold adds the batches of a range of checks: from a day earlier, by which clocks may differ, up to
+// the last batch, since outcomes and uses of approvals are later. It fails if the archives were
+// altered; batches that the folder lacks are reported by the verifier.
 func unfold(ctx context.Context, r record, archives string, of verify.Range) (unfolded, error) {
 	var wrong error
 	of = verify.Range{Low: audit.FirstID(of.Low.Time().AddDate(0, 0, -1).UnixMilli()), High: audit.MaxID()}

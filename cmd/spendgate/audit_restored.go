@@ -57,7 +57,7 @@ func auditRestored(flags *flag.FlagSet) action {
 	}
 }
 
-// restoredDev is that of a single node.
+// restoredDev does for a single node what restored does for a database.
 func restoredDev(ctx context.Context, dataDir string) (r audit.Restored, err error) {
 	path := filepath.Join(dataDir, storeFile)
 	if _, err := os.Stat(path); err != nil { // opening it would make it

@@ -76,7 +76,7 @@ func days(all []verify.Day) string {
 	return strings.Join(names, ", ")
 }
 
-// noCheckID says what to give in the place of that.
+// noCheckID explains which identifier to give instead.
 func noCheckID(text string) string {
 	const form = "a CHECK_ID is chk_ and 32 lower-case hexadecimal digits"
 	if id, err := spend.ParseID(text, spend.PrefixViolation); err == nil {
@@ -92,7 +92,7 @@ type place struct {
 	broken       bool // the batch's head does not follow from its entries and the head before
 }
 
-// judge says what the chain has to say about a row.
+// judge returns what the chain shows about a row.
 func (at place) judge(row spend.Hash) checkreport.Chain {
 	c := checkreport.Chain{ID: at.Chain, Seq: at.Seq, Compared: true, Holds: at.Seq > 0 && !at.broken && row == at.entry.Row}
 	switch {
@@ -108,8 +108,8 @@ func (at place) judge(row spend.Hash) checkreport.Chain {
 	return c
 }
 
-// reportOfFleet reads PostgreSQL, and the archives of what left it. It returns the days whose
-// archives of batches are absent, and may have something of the check.
+// reportOfFleet reads PostgreSQL, and the archives of rows that left it. It returns the days whose
+// archives of batches are missing and may contain records about the check.
 func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID) (*checkreport.Report, []verify.Day, error) {
 	c, err := p.load(config.Audit)
 	if err != nil {
@@ -167,8 +167,8 @@ func (l *lookup) report(ctx context.Context) (*checkreport.Report, error) {
 	return r, nil
 }
 
-// addTerms adds to the approval what its check asks for, which the approval's row has in part. A
-// check that cannot be read, or is in an archive that is not at hand, leaves that out.
+// addTerms adds to the approval the terms that its check has, of which the approval's row has only a
+// part. If the check cannot be read, or its archive is missing, they are left out.
 func (l *lookup) addTerms(ctx context.Context, r *checkreport.Report) {
 	asker := r.Check
 	if r.Approval != nil && r.Approval.Check.ID != asker.ID {
@@ -186,8 +186,8 @@ func (l *lookup) addTerms(ctx context.Context, r *checkreport.Report) {
 	}
 }
 
-// readMetadata reads the keys that rules know out of the text, unless somebody
-// made it another text than was ever stored.
+// readMetadata reads the keys that rules use from the text, unless the text was altered to one that
+// was never stored.
 func readMetadata(a *spend.Action) {
 	if a.Metadata.JSON == "" {
 		return
@@ -204,10 +204,10 @@ type lookup struct {
 	chains   unfolded // the snapshot, with the batches that left
 	archives string   // a folder; empty for none
 	id       spend.ID
-	absent   []verify.Day // whose archives of batches may have something of it, and are not at hand
+	absent   []verify.Day // missing archives of batches that may contain records about it
 }
 
-// lacking are the days whose archives may have the batch of what is in none at hand.
+// lacking returns the days whose missing archives may have the batch of a row.
 func (l *lookup) lacking(listed bool, node, id spend.ID) []verify.Day {
 	if listed {
 		return nil
@@ -245,8 +245,8 @@ func (l *lookup) listed(ctx context.Context) (at place, err error) {
 	return at, err
 }
 
-// entryOf finds what a batch says of a check or an outcome. One that cannot be read lists nothing;
-// audit verify names it.
+// entryOf returns a batch's entry for a check or an outcome. A batch that cannot be read has no
+// entries; audit verify names it.
 func entryOf(b verify.Batch, id spend.ID) (found chain.Entry, is bool) {
 	entries, err := chain.ParseEntries(b.Entries)
 	if err != nil {
@@ -284,8 +284,7 @@ func (l *lookup) outcomes(ctx context.Context) ([]*spend.Outcome, error) {
 	return all, nil
 }
 
-// row finds the check's row and says where it was. listed tells that a batch
-// lists it.
+// row finds the check's row and its source. listed says that a batch lists the check.
 func (l *lookup) row(ctx context.Context, listed bool) (row []byte, source string, err error) {
 	one := verify.Range{Low: l.id, High: l.id}
 	err = l.snapshot.Rows(ctx, one, func(found []byte) error {

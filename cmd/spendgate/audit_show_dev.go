@@ -85,7 +85,7 @@ func keyName(ctx context.Context, keys audit.Keys, keyID string) (string, error)
 	}
 }
 
-// optional makes what was not found nothing.
+// optional turns a not-found error into the zero value.
 func optional[T any](found T, err error) (T, error) {
 	if errors.Is(err, audit.ErrNotFound) {
 		var none T

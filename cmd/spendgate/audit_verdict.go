@@ -19,8 +19,7 @@ import (
 // errNothingVerified ends a verification of the whole trail that met no check.
 var errNothingVerified = errors.New("NOTHING WAS VERIFIED: the trail holds no check; is this the right database, and the right schema?")
 
-// tell ends with an error unless everything is as it was recorded, as far as can
-// be told.
+// tell returns an error unless everything is as it was recorded, as far as the verification can show.
 func (v verification) tell(w io.Writer, s verify.Summary) error {
 	checks := fmt.Sprintf("%d checks", s.Checks)
 	if s.Outcomes > 0 {
@@ -70,9 +69,8 @@ func (v verification) heldTo(s verify.Summary) string {
 	return against
 }
 
-// extent says up to when a clean verification can vouch for the trail. What came
-// later may have been cut off, and a database that was restored has lost it:
-// what is left does not show that.
+// extent says up to which time a clean verification vouches for the trail. Later records may have been
+// cut off, or lost by a restore of the database, which the remaining rows do not show.
 func (v verification) extent(s verify.Summary) string {
 	acknowledged := ""
 	if n := s.Findings[verify.Acknowledged]; n > 0 {
@@ -154,8 +152,8 @@ func writeMetrics(path, deployment string, s verify.Summary, failed error, now t
 	return nil
 }
 
-// lastSuccess reads when a verification last succeeded from the metrics of an
-// earlier one; 0 when there are none.
+// lastSuccess reads the time of the last successful verification from the metrics of an earlier one; 0
+// if there are none.
 func lastSuccess(path string) (float64, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -18,7 +18,7 @@ import (
 	"spendgate/config"
 )
 
-// verification is what one call of audit verify is about.
+// verification is the state of one call of audit verify.
 type verification struct {
 	from, to timeFlag
 	files    []string
@@ -87,7 +87,7 @@ func (v verification) run(ctx context.Context, p process) (s verify.Summary, err
 		return s, err
 	}
 	for _, file := range files {
-		// As it is now: what is signed later may be of later than the reading.
+		// The file as it is now: checkpoints that are signed later may cover more than the snapshot.
 		lines, closeFile, err := openNow(file)
 		if err != nil {
 			return s, err
@@ -118,8 +118,8 @@ func (v verification) run(ctx context.Context, p process) (s verify.Summary, err
 	return s, nil
 }
 
-// seed returns the key that signs checkpoints, if the settings have one. Those of an embedded
-// record are nobody's but the caller's.
+// seed returns the key that signs checkpoints, if the settings have one. The checkpoints of an
+// embedded record are signed only with the caller's own key.
 func (v verification) seed(p process) (config.Secret, error) {
 	if v.dataDir != "" {
 		return "", nil
@@ -128,7 +128,7 @@ func (v verification) seed(p process) (config.Secret, error) {
 	return c.Checkpoints.Key, err
 }
 
-// checkpointFiles names the files that are meant: of a folder all in it.
+// checkpointFiles returns the named files, and all files of a named folder.
 func checkpointFiles(paths []string) (files []string, err error) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
@@ -173,7 +173,7 @@ func publicKey(text string, seed config.Secret) (checkpoint.PublicKey, error) {
 	return key.Public(), nil
 }
 
-// openNow returns what the file holds at this moment; of a pipe, all that comes.
+// openNow returns the content of the file at this moment; for a pipe, all that comes.
 func openNow(path string) (io.Reader, func(), error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -193,7 +193,7 @@ func openNow(path string) (io.Reader, func(), error) {
 	return io.LimitReader(f, info.Size()), func() { _ = f.Close() }, nil // only read
 }
 
-// progress tells, now and then, how far the verification is.
+// progress reports, from time to time, how far the verification is.
 type progress struct {
 	out io.Writer
 

@@ -61,7 +61,7 @@ func writeChecks(w io.Writer, all []client.CheckRecord) error {
 	return out.Flush()
 }
 
-// outcomeText is what became of a check: its last report, or the state before one.
+// outcomeText returns the outcome of a check: its last report, or the state before one.
 func outcomeText(c *client.CheckRecord) string {
 	switch {
 	case c.Outcome != nil:
@@ -95,8 +95,8 @@ func checksShow(flags *flag.FlagSet) action {
 	}
 }
 
-// findCheck reads a check as lists have it, with its action: it is one of the checks of its
-// own moment.
+// findCheck reads a check in the form of lists, with its action: it lists the checks of the check's
+// millisecond.
 func findCheck(ctx context.Context, api *client.Client, id string) (*client.CheckRecord, error) {
 	answer, err := api.GetCheck(ctx, id)
 	if err != nil {
@@ -134,7 +134,7 @@ func writeCheck(w io.Writer, c *client.CheckRecord) error {
 	return out.Flush()
 }
 
-// actionLines writes what an action is.
+// actionLines writes the fields of an action.
 func actionLines(line func(name, value string), a *client.RecordedAction) {
 	line("agent", a.AgentID)
 	line("action", string(a.ActionType))

@@ -10,17 +10,16 @@ import (
 	"strings"
 )
 
-// command is a node of the tree of commands: a leaf with setup, a branch with sub,
-// or both: then what names no branch are the leaf's arguments.
+// command is a node of the tree of commands: a leaf with setup, a branch with sub, or both: then
+// arguments that name no branch are the leaf's.
 type command struct {
 	name    string
-	args    string // what follows the flags; nothing may if it is empty
+	args    string // the arguments after the flags; none are accepted if it is empty
 	summary string
 	details string // more for --help
 
 	sub []command
-	// setup declares the leaf's flags and returns what runs after they are
-	// parsed, with the arguments that are none.
+	// setup declares the leaf's flags and returns the action that runs with the remaining arguments.
 	setup func(*flag.FlagSet) action
 }
 
@@ -80,7 +79,7 @@ func (c command) execLeaf(ctx context.Context, p process, path string, args []st
 	return err
 }
 
-// saidTwice refuses two names of one thing, of which one would go before the other in silence.
+// saidTwice refuses two flags for one thing, of which one would silently be ignored.
 func saidTwice(flags *flag.FlagSet) string {
 	given := make(map[string]bool)
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })

@@ -19,11 +19,11 @@ import (
 	"spendgate/hotpath/signin"
 )
 
-// consoleKeyFile holds the key of whoever signs in to the console by a link.
+// consoleKeyFile has the key of people who sign in to the console by a link.
 const consoleKeyFile = "console.key"
 
-// consoleScopes are the scopes of a person who writes policies, decides and looks. Checks are
-// the agents': who asks does not decide.
+// consoleScopes are the scopes of a person who writes policies, decides and reads. Checks are left to
+// agents: whoever asks does not decide.
 const consoleScopes = spend.PoliciesRead | spend.PoliciesWrite | spend.BacktestsWrite | spend.ApprovalsRead | spend.ApprovalsDecide |
 	spend.ChecksRead | spend.BudgetsRead | spend.EventsRead
 
@@ -51,7 +51,7 @@ func newSignIn(o *config.OIDC) (*signin.SignIn, error) {
 	}), nil
 }
 
-// consoleKeys returns what a link signs in with. The API key is made at the first time.
+// consoleKeys returns the keys that a link signs in with. The API key is made the first time.
 func (n *node) consoleKeys(ctx context.Context, c config.Config) (console.Keys, error) {
 	path := filepath.Join(c.DataDir, consoleKeyFile)
 	content, err := os.ReadFile(path)

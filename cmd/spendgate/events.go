@@ -86,7 +86,7 @@ func writeEvent(p process, e *client.Event, asJSON bool) error {
 	return err
 }
 
-// eventText says what an event is about.
+// eventText describes the source of an event.
 func eventText(data json.RawMessage) string {
 	var said map[string]any
 	if json.Unmarshal(data, &said) != nil {

@@ -27,7 +27,7 @@ const (
 	probeEvery = 10 * time.Second
 )
 
-// finding is what one look at a dependency found.
+// finding is the result of checking one dependency.
 type finding struct {
 	name  string
 	err   error // nil when it can be used
@@ -35,7 +35,7 @@ type finding struct {
 	timed bool // its clock was read, and skew is how far it is off
 }
 
-// findings are what one look at all dependencies found.
+// findings are the results of checking all dependencies.
 type findings struct {
 	dependencies []finding
 	status       *audit.Status // nil unless the store told it
@@ -61,13 +61,12 @@ func (f *findings) ready() bool {
 	return true
 }
 
-// health is what the process knows of its dependencies, for /readyz, metrics
-// and log.
+// health is what the process knows about its dependencies, for /readyz, metrics and log.
 type health struct {
 	mode string
 	log  *slog.Logger
-	// look asks all dependencies; nil while the process starts, when last is
-	// what the start found.
+	// look checks all dependencies; nil while the process starts, when last is the result of the
+	// start.
 	look atomic.Pointer[func(context.Context) *findings]
 	last atomic.Pointer[findings] // nil at first
 
@@ -96,7 +95,7 @@ func newHealth(mode string, log *slog.Logger) *health {
 	return h
 }
 
-// ready answers /readyz (S27), and logs what became another.
+// ready answers /readyz (S27), and logs changes.
 func (h *health) ready(ctx context.Context) httpapi.Readiness {
 	look := h.look.Load()
 	if look == nil {
@@ -109,7 +108,7 @@ func (h *health) ready(ctx context.Context) httpapi.Readiness {
 	return f.readiness(h.mode)
 }
 
-// readiness is what /readyz says of the findings.
+// readiness returns the content of /readyz for the findings.
 func (f *findings) readiness(mode string) httpapi.Readiness {
 	r := httpapi.Readiness{Ready: f.ready(), Mode: mode}
 	for _, d := range f.dependencies {
@@ -128,8 +127,8 @@ func (f *findings) readiness(mode string) httpapi.Readiness {
 	return r
 }
 
-// publicDetail is what anybody who reaches /readyz may know of an error: no
-// address, user or database. The log has it all.
+// publicDetail returns the part of an error that anybody who reaches /readyz may see: no address, user
+// or database. The log has all of it.
 func publicDetail(err error) string {
 	if refused, ok := errors.AsType[*recordingError](err); ok {
 		return "this node cannot record checks, and other nodes do: " + publicDetail(refused.cause)
@@ -154,7 +153,7 @@ func publicDetail(err error) string {
 	return err.Error()
 }
 
-// note keeps the findings for the metrics and logs what became another.
+// note keeps the findings for the metrics and logs changes.
 func (h *health) note(f *findings) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +196,7 @@ func (h *health) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. What is not known has no sample.
+// Collect implements prometheus.Collector. Unknown values have no sample.
 func (h *health) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

@@ -16,7 +16,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// keysNeed is what each command of this group needs.
+// keysNeed describes the settings that each command of this group needs.
 const keysNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_ADMIN_KEY."
 
 func keysCommand() command {
@@ -153,8 +153,7 @@ func keysList(flags *flag.FlagSet) action {
 	}
 }
 
-// writeKeys writes a table. It has columns of what keys may do if that was said
-// of one.
+// writeKeys writes a table. It has columns for the rights of keys if one of the keys has any set.
 func writeKeys(w io.Writer, keys []client.Key) error {
 	granted := slices.ContainsFunc(keys, func(k client.Key) bool { return !reflect.ValueOf(k.Grants).IsZero() })
 	out := newTable(w)

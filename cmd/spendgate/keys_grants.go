@@ -13,8 +13,8 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// grantFlags declares the flags of what a key may do. None takes an empty value:
-// a variable that a script never set must not make a key that may do more.
+// grantFlags declares the flags for the rights of a key. None accepts an empty value: a variable that
+// a script never set must not make a key with more rights.
 func grantFlags(flags *flag.FlagSet, g *client.Grants) {
 	flags.Func("role", "what the key may do: `ROLE` is agent, author, approver, executor, gateway, auditor or full", notEmpty(&g.Role))
 	flags.Func("scope", "instead of a role, a `SCOPE` that the key has, such as checks:read; once for each", eachNotEmpty(&g.Scopes))
@@ -40,7 +40,7 @@ var clearable = [...]string{
 	spend.MemberPolicyIDs, spend.MemberAgentIDs, spend.MemberPrincipal, spend.MemberOwner, spend.MemberGroups, spend.MemberExpiresAt,
 }
 
-// clearFlag declares the flag of what to take away from a key.
+// clearFlag declares the flag for rights to be removed from a key.
 func clearFlag(flags *flag.FlagSet, to *[]string) {
 	known := strings.Join(clearable[:], ", ")
 	flags.Func("clear", "take `MEMBER` away: "+known+"; once for each", func(text string) error {
@@ -55,8 +55,7 @@ func clearFlag(flags *flag.FlagSet, to *[]string) {
 // grantNames are the headings of a key's grants.
 var grantNames = [...]string{"role", "policies", "agents", "principal", "owner", "groups", "expires"}
 
-// grantTexts returns a key's grants for people, in the order of grantNames; what
-// was not given is empty.
+// grantTexts returns a key's grants for people, in the order of grantNames; unset ones are empty.
 func grantTexts(g client.Grants) [len(grantNames)]string {
 	expires := ""
 	if g.ExpiresAt != nil {

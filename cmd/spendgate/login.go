@@ -70,7 +70,7 @@ func login(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		before, _ := p.keptSession() // what cannot be read is replaced
+		before, _ := p.keptSession() // an unreadable one is replaced
 		s := signedIn{URL: base, Origin: origin, Session: session}
 		if err := p.writeSession(s); err != nil {
 			return err
@@ -125,15 +125,15 @@ func consoleOf(ctx context.Context, base string) (origin string, err error) {
 	if err != nil || u.Scheme != "https" && (u.Scheme != "http" || !config.IsLoopback(u.Hostname())) {
 		return "", fmt.Errorf("%s is not https: a session would be for everybody on the way", printable(base))
 	}
-	// Who answers here must not send people to sign in elsewhere, and get that session.
+	// The server at this address must not send people to sign in at another one, and get that session.
 	if !strings.EqualFold(u.Scheme+"://"+u.Host, said.Origin) {
 		return "", fmt.Errorf("people sign in at %s: if that is your service, name it with --url", printable(said.Origin))
 	}
 	return said.Origin, nil
 }
 
-// signInByLoopback has a person sign in in a browser, and waits at a port of this computer
-// for the code, which is of no use without the verifier.
+// signInByLoopback has a person sign in in a browser, and waits at a port of this computer for the
+// code, which is useless without the verifier.
 func signInByLoopback(ctx context.Context, p process, base, origin string) (session string, err error) {
 	var listening net.ListenConfig
 	l, err := listening.Listen(ctx, "tcp", "127.0.0.1:0")

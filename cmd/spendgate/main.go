@@ -33,7 +33,7 @@ func main() {
 	os.Exit(run(ctx, process{os.Stdin, os.Stdout, os.Stderr, os.Environ(), isTerminal(os.Stdin)}, os.Args[1:]))
 }
 
-// process is what a command may use of the process it runs in.
+// process is the part of the process that a command may use.
 type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer

@@ -30,11 +30,11 @@ import (
 )
 
 const (
-	// capacity is how many checks may be in flight, at most; past it they are
-	// refused at once (G9). At 20,000 checks a second it is 0.2 s of work.
+	// capacity is the maximum number of checks in flight; further checks are refused at once (G9). At
+	// 20,000 checks a second it is 0.2 s of work.
 	capacity = 4096
-	// drainDelay is how long a node that was told to stop goes on taking
-	// requests, so that the balancer sees /readyz fail first (G11).
+	// drainDelay is how long a stopping node still takes requests, so that the balancer sees /readyz
+	// fail first (G11).
 	drainDelay = 3 * time.Second
 	// finishIn bounds all that comes after; the whole stop takes under 10 s, also
 	// on a busy machine.
@@ -43,23 +43,23 @@ const (
 	// the last checkpoint.
 	flushIn   = time.Second
 	tidyEvery = 10 * time.Minute
-	// countEvery bounds what a listing counts one by one: the violations of
-	// that time, some thousands for the largest fleets.
+	// countEvery bounds what a listing counts one by one: the violations of that time, some thousands
+	// for the largest fleets.
 	countEvery = 2 * time.Second
-	// expireEvery, too, keeps what it does within 5 s (S48).
+	// expireEvery is short enough to record expiries within 5 s (S48).
 	expireEvery = 2 * time.Second
 	// complainEvery is how often a task that fails says so, at most.
 	complainEvery = time.Minute
 )
 
-// backends are what makes a node one of a fleet or a single one.
+// backends are the parts that differ between a node of a fleet and a single node.
 type backends struct {
 	ops         *operations
 	store       audit.Store
 	redis       redis.UniversalOptions
 	embedded    bool
 	drainDelay  time.Duration
-	checkpoints *checkpoint.Writer // nil when none are wanted
+	checkpoints *checkpoint.Writer // nil if the settings ask for none
 	// rehearse fails where a commit would, and records nothing; nil where there are no other nodes.
 	rehearse func(context.Context) error
 	links    *console.Links // nil when nobody signs in to the console by a link
@@ -82,7 +82,8 @@ type node struct {
 	tasks      sync.WaitGroup
 }
 
-// newNode wires a node and takes the API's port. The store is closed with the node, or if there is none.
+// newNode wires a node and opens the API's port. The store is closed with the node, or if newNode
+// fails.
 func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	for _, notice := range c.Notices {
 		log.Warn(notice)
@@ -161,7 +162,7 @@ func buildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// nodeInfo is a metric that tells the identifier that a node has at present.
+// nodeInfo is a metric with the node's present identifier.
 type nodeInfo func() spend.ID
 
 // Describe implements prometheus.Collector.
@@ -182,8 +183,8 @@ func adminKeys(c config.Config) []string {
 	return keys
 }
 
-// readAgain applies what may change while the node runs: the level of the log
-// and the admin keys.
+// readAgain applies the settings that may change while the node runs: the level of the log and the
+// admin keys.
 func (n *node) readAgain(load func() (config.Config, error), level *slog.LevelVar) {
 	c, err := load()
 	if err != nil {
@@ -217,7 +218,7 @@ func (n *node) run(ctx context.Context, started func(context.Context) error) err
 			failed <- err
 		}
 	})
-	// What a stop broke off did not fail.
+	// A start that a stop interrupted has not failed.
 	if err := started(ctx); err != nil && ctx.Err() == nil {
 		failed <- err
 	}
@@ -257,9 +258,8 @@ func (n *node) awaitEnd(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// close ends what newNode began, but for the listeners. A store that does not
-// answer must not keep the process: what is in doubt stays claimed, and other
-// nodes find out.
+// close ends what newNode began, except the listeners. A store that does not answer must not delay the
+// end of the process: claims of commits in doubt stay, and other nodes resolve them.
 func (n *node) close(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -302,8 +302,8 @@ func (n *node) flushTraces(ctx context.Context) {
 	}
 }
 
-// startTasks begins what a node does besides answering. What fails is tried
-// again when it is due again.
+// startTasks starts the node's background tasks. A task that fails is tried again when it is due
+// again.
 func (n *node) startTasks(c config.Config) {
 	ctx, stop := context.WithCancel(context.Background())
 	n.stopTasks = stop
@@ -343,7 +343,7 @@ func (n *node) startTasks(c config.Config) {
 	every(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)
 		defer cancel()
-		n.ops.health.note(n.look(ctx)) // which logs what is wrong
+		n.ops.health.note(n.look(ctx)) // logs the findings
 		return nil
 	})
 }
@@ -361,7 +361,7 @@ func (n *node) deliver(ctx context.Context, c config.Config) {
 	n.tasks.Go(func() { worker.Run(ctx) })
 }
 
-// lastCheckpoint signs what was recorded since the last one.
+// lastCheckpoint signs what was recorded since the last checkpoint.
 func (n *node) lastCheckpoint(ctx context.Context) {
 	if n.checkpoints == nil {
 		return
@@ -386,8 +386,7 @@ func redisOptions(r config.Redis) redis.UniversalOptions {
 	return o
 }
 
-// redisLog takes what go-redis has to say of broken connections: what follows
-// from them is logged by the guard.
+// redisLog receives go-redis' errors about broken connections, whose consequences the guard logs.
 type redisLog struct{ log *slog.Logger }
 
 func (l redisLog) Printf(ctx context.Context, format string, v ...any) {

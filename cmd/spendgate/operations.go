@@ -15,14 +15,14 @@ import (
 	"spendgate/hotpath/httpapi"
 )
 
-// operations are what a process has for those who operate it: it is there
-// before the node is, so that probes have an answer while it starts.
+// operations are the endpoints for operators. They start before the node does, so that probes have an
+// answer while it starts.
 type operations struct {
 	*httpapi.Ops
 	registry prometheus.Registerer
 	health   *health
 	listener net.Listener
-	failed   chan error // what serving ended with
+	failed   chan error // the error with which serving ended
 	hangups  chan os.Signal
 }
 

@@ -53,7 +53,7 @@ func first[T any](items iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 	}
 }
 
-// isTerminal reports whether somebody can answer there.
+// isTerminal reports whether a person can answer there.
 func isTerminal(from io.Reader) bool {
 	f, ok := from.(*os.File)
 	if !ok {
@@ -67,8 +67,8 @@ func isTerminal(from io.Reader) bool {
 	return err != nil || !os.SameFile(is, null)
 }
 
-// readLine reads a line and nothing behind it, which is for the next question. It fails
-// when the context ends, as who is asked interrupts the program.
+// readLine reads one line and nothing after it, which is for the next question. It fails when the
+// context ends, since the person interrupts the program.
 func readLine(ctx context.Context, from io.Reader) (string, error) {
 	said := make(chan string, 1)
 	go func() { said <- lineOf(from) }()

@@ -9,10 +9,10 @@ import (
 	"spendgate/cmd/spendgate/policyfile"
 )
 
-// policiesNeed is what each command of this group needs.
+// policiesNeed describes the settings that the commands of this group need.
 const policiesNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY."
 
-// policiesOffline is what the other commands need.
+// policiesOffline describes what the other commands need.
 const policiesOffline = "Needs no node and no settings."
 
 func policiesCommand() command {

@@ -16,17 +16,17 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// looserError ends a backtest of rules that would allow what was stopped.
+// looserError is the result of a backtest of rules that would allow checks that were stopped.
 type looserError struct{ checks int64 }
 
 func (e looserError) Error() string {
 	return fmt.Sprintf("%d checks that were blocked or escalated would be allowed", e.checks)
 }
 
-// maxFlipsShown bounds what a table names; --json has all.
+// maxFlipsShown bounds the flips in a table; --json has all.
 const maxFlipsShown = 50
 
-// policiesBacktest replays what was recorded by a policy in a file.
+// policiesBacktest replays the record by a policy in a file.
 func policiesBacktest(flags *flag.FlagSet) action {
 	path := fileFlag(flags)
 	ask := client.NewBacktest{}
@@ -97,7 +97,8 @@ func looser(r *client.BacktestReport) error {
 	return nil
 }
 
-// runBacktest waits for its end, with a progress bar, and cancels it when it is broken off.
+// runBacktest waits for the end of the backtest, with a progress bar, and cancels it if it is
+// interrupted.
 func runBacktest(ctx context.Context, p process, api *client.Client, ask client.NewBacktest) (*client.Backtest, error) {
 	made, err := api.CreateBacktest(ctx, ask)
 	if err != nil {
@@ -122,7 +123,7 @@ func runBacktest(ctx context.Context, p process, api *client.Client, ask client.
 	return b, nil
 }
 
-// printBacktest prints coverage first, then the matrix, what fired, budgets and flips.
+// printBacktest prints coverage first, then the matrix, the rules that fired, budgets and flips.
 func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *client.Backtest) error {
 	r, out := b.Report, newTable(w)
 	fmt.Fprintf(out, "%d checks of %s from %s to %s, %d compared\n", r.Coverage.Checks, printable(b.PolicyID), b.From, b.To,
@@ -131,7 +132,7 @@ func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *clie
 	return printFlips(ctx, out, api, b)
 }
 
-// printComparison prints what was left out, the matrix, what fired, and how many flips there are.
+// printComparison prints what was left out, the matrix, the rules that fired, and the number of flips.
 func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 	for _, s := range r.Coverage.Skipped {
 		fmt.Fprintf(out, "skipped: %d, %s\n", s.Checks, printable(s.Reason))

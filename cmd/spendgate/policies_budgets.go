@@ -16,8 +16,8 @@ import (
 // maxCountersShown is how many counters of a budget are printed.
 const maxCountersShown = 10
 
-// emptied returns a line for each budget that a policy's next version would empty: what
-// of it is in use now (S63).
+// emptied returns a line for each budget that a policy's next version would empty, with its present
+// usage (S63).
 func emptied(ctx context.Context, api *client.Client, current *client.Policy, next []byte, drop ...string) (lines []string, err error) {
 	for _, id := range policycheck.EndedBudgets(current.Body, next) {
 		used, inUse, err := usedOf(ctx, api, current.PolicyID, id)

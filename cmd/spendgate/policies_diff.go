@@ -113,7 +113,7 @@ func writePolicies(w io.Writer, policies []client.Policy) error {
 	return out.Flush()
 }
 
-// differences returns what would change if the policy were stored, nil if nothing.
+// differences returns what would change if the policy were stored, nil if nothing would.
 func differences(ctx context.Context, api *client.Client, policy policyfile.Policy) ([]byte, error) {
 	current, err := onServer(ctx, api, policy)
 	if err != nil {
@@ -183,7 +183,7 @@ func byValue(v any) any {
 	return v
 }
 
-// compared returns a policy without what the server adds or is no part of a version, and without members
+// compared returns a policy without members that the server adds, that are not part of a version, or
 // that count as absent (S4).
 func compared(body []byte) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -204,8 +204,8 @@ func compared(body []byte) (map[string]any, error) {
 	return p, nil
 }
 
-// asKept spells out what the server keeps by its meaning, not as it was sent: integers,
-// and whom changes ask of groups (S8, S79, S80). Rules are kept as they were sent.
+// asKept normalizes members that the server keeps by their meaning: integers, and the groups that
+// changes ask (S8, S79, S80). The server keeps rules as they were sent.
 func asKept(p map[string]any) {
 	integer := func(o map[string]any, name string) {
 		if digits, ok := o[name].(json.Number); ok {

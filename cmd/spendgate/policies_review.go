@@ -66,7 +66,7 @@ func confirmDraft(ctx context.Context, p process, api *client.Client, d *client.
 	return saidYes(ctx, p)
 }
 
-// showDraft prints what a draft changes of the version in force, and who has approved it.
+// showDraft prints how a draft differs from the version in force, and who has approved it.
 func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.Draft) error {
 	out := newTable(w)
 	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, printable(cmp.Or(value, "-"))) }
@@ -132,8 +132,8 @@ func whatIsNext(d *client.Draft) string {
 		d.DraftHash)
 }
 
-// instead says what to do when a version is refused since people are asked about it, or since
-// somebody stored another.
+// instead says what to do when a version is refused because it needs approvals, or because somebody
+// stored another.
 func instead(err error, policyID, version string) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if ok && refused.Code == client.CodeVersionMismatch {

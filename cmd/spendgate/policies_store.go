@@ -18,7 +18,7 @@ import (
 type storing struct {
 	drop     []string // budgets that may be emptied
 	note     string
-	replaces *int     // the version that must be in force, 0 for none; nil: whichever is
+	replaces *int     // the version that must be in force, 0 for none; nil: any version
 	ended    []string // of drop, the ones that ended
 }
 
@@ -27,8 +27,7 @@ func (s *storing) flags(flags *flag.FlagSet) {
 	flags.StringVar(&s.note, "note", "", "a `TEXT` that the versions show")
 }
 
-// storeAll stops at the first that is refused; what was stored before has been
-// printed and stays.
+// storeAll stops at the first policy that is refused; those stored before were printed and stay.
 func (s *storing) storeAll(ctx context.Context, p process, policies []policyfile.Policy) error {
 	api, err := keyAPI(p)
 	if err != nil {
@@ -156,7 +155,7 @@ func policiesRollback(flags *flag.FlagSet) action {
 		if s.note != "" {
 			note += ": " + s.note
 		}
-		s.note, s.replaces = note, &current.Version // which is what the difference is printed of
+		s.note, s.replaces = note, &current.Version // the version that the printed difference is based on
 		if err := s.store(ctx, p, api, current, policy); err != nil {
 			return err
 		}
@@ -164,8 +163,8 @@ func policiesRollback(flags *flag.FlagSet) action {
 	}
 }
 
-// differenceOf returns what would change if the body were stored after the version that
-// the server has, nil if nothing.
+// differenceOf returns what would change if the body were stored after the server's version, nil if
+// nothing would.
 func differenceOf(current *client.Policy, source string, body []byte) ([]byte, error) {
 	same, err := samePolicy(body, current.Body)
 	if err != nil || same {

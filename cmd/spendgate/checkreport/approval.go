@@ -9,8 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ApprovalID returns the approval that a check asked for, or was sent with; zero of
-// none.
+// ApprovalID returns the approval that a check asked for, or was sent with; zero for none.
 func ApprovalID(c *spend.Check) spend.ID {
 	if c.Approval != nil {
 		return c.ID

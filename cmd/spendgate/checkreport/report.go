@@ -17,7 +17,7 @@ import (
 	"spendgate/hotpath/intent"
 )
 
-// Report is a check and what is known of it.
+// Report is a check with everything that is recorded about it.
 type Report struct {
 	Check    *spend.Check
 	Policy   *audit.Policy    // in the version of the decision; nil when unknown
@@ -60,8 +60,8 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// becameOf says what was reported last, so that nobody takes an allow for one that
-// is still to be carried out.
+// becameOf returns the last report, so that nobody mistakes an old allow for one that is still to be
+// carried out.
 func (r *Report) becameOf() string {
 	if len(r.Outcomes) == 0 {
 		return ""
@@ -76,7 +76,7 @@ func (r *Report) becameOf() string {
 	return ", then " + string(last.Status)
 }
 
-// writeOutcomes prints what became of the check, step by step.
+// writeOutcomes prints the outcomes of the check, step by step.
 func (r *Report) writeOutcomes(p *printer) {
 	for _, o := range r.Outcomes {
 		if o.Status == spend.Redeemed {

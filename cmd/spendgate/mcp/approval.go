@@ -15,15 +15,15 @@ const (
 	// maxWait is how long a call waits for people: hosts give calls up after a
 	// minute.
 	maxWait = 50 * time.Second
-	// toAnswer is what the client leaves of its time when the service holds an answer.
+	// toAnswer is the time that the client keeps for the answer when the service holds it.
 	toAnswer = 2 * time.Second
 	// maxWaiting bounds the calls that wait, so that they leave room for checks
 	// among maxInFlight; more are answered at once.
 	maxWaiting = maxInFlight / 2
 )
 
-// waitForApproval returns an approval as soon as it is decided, or as it is when
-// the time is up, the server stops or too many calls wait already.
+// waitForApproval returns an approval as soon as it is decided, or its present state when the time is
+// up, the server stops or too many calls wait already.
 func (s *Server) waitForApproval(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
 	var q approvalWait
 	if err := decode(arguments, &q); err != nil {
@@ -47,7 +47,7 @@ func (s *Server) waited(ctx context.Context, q approvalWait) (*client.Approval, 
 	default:
 		wait = 0
 	}
-	// What can be answered at once is, before anything ends the wait.
+	// A call that can be answered at once is answered before anything ends the wait.
 	a, err := s.client.Approval(ctx, q.ApprovalID, 0)
 	if err != nil || a.Status != client.ApprovalPending || wait == 0 {
 		return a, err

@@ -29,9 +29,8 @@ func limited(next http.Handler) http.Handler {
 	})
 }
 
-// oneMessage refuses JSON-RPC batches, unread. The SDK would answer all of a
-// batch at once: a body within maxBody can hold some 40,000 requests, and their
-// answers take gigabytes.
+// oneMessage refuses JSON-RPC batches, unread. The SDK would answer all requests of a batch at once: a
+// body within maxBody can hold some 40,000 requests, and their answers take gigabytes.
 func oneMessage(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit := http.MaxBytesReader(w, r.Body, maxBody)

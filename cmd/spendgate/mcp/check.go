@@ -57,15 +57,15 @@ func refusedEarly(err error) bool {
 	return ok && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, refused.Status)
 }
 
-// verdict is what the headers of a check's answer say, and what follows from them:
-// its body alone stays the first answer's for ever.
+// verdict is the content of the headers of a check's answer, with its consequences: the body alone
+// always stays the first answer.
 type verdict struct {
 	Proceed        bool    `json:"proceed"`
 	Outcome        *string `json:"outcome"` // nil: nothing was reported
 	ReleasePending bool    `json:"release_pending"`
 	Replayed       bool    `json:"replayed"`                 // an earlier call may have acted by it
-	Redeemed       bool    `json:"redeemed,omitzero"`        // somebody took it for carrying the action out
-	RedeemRequired bool    `json:"redeem_required,omitzero"` // nobody may act before who moves the money redeemed it (S74)
+	Redeemed       bool    `json:"redeemed,omitzero"`        // somebody redeemed it to carry the action out
+	RedeemRequired bool    `json:"redeem_required,omitzero"` // nobody may act before whoever moves the money redeemed it (S74)
 	nextStep       string
 }
 
@@ -111,8 +111,8 @@ func optional(s string) *string {
 	return &s
 }
 
-// words returns first what became of the check, or else the decision, then all
-// that a model needs if it sees only the text.
+// words returns what became of the check, or else the decision, and then everything that a model needs
+// if it sees only the text.
 func (v *verdict) words(r *client.Result) string {
 	text := "Decision: " + r.Decision.String() + "."
 	switch {

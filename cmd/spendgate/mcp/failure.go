@@ -11,7 +11,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// errNoKey is what the tools that need an API key answer without one.
+// errNoKey is the answer of tools that need an API key if there is none.
 var errNoKey = errors.New("this tool server has no API key: whoever runs it has to set SPENDGATE_API_KEY or SPENDGATE_API_KEY_FILE " +
 	"and start it again. Only simulate_actions works without one, in demo mode")
 

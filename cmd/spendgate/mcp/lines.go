@@ -47,8 +47,7 @@ func (m *messages) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// line reads the next line. Of one that is too long it keeps little more than
-// the limit.
+// line reads the next line. If the line is too long it keeps little more than the limit.
 func (m *messages) line() ([]byte, error) {
 	var line []byte
 	for {
@@ -93,8 +92,8 @@ func (m *messages) refuse(fault *lineError) error {
 	return nil
 }
 
-// output writes whole messages, one at a time. It leaves the stream open: it
-// is the process'.
+// output writes whole messages, one at a time. It does not close the stream, which belongs to the
+// process.
 type output struct {
 	mu  sync.Mutex
 	out io.Writer

@@ -15,11 +15,10 @@ import (
 // answers within 2 s even when it is in trouble (G7).
 const selfTimeout = 3 * time.Second
 
-// offered leaves in a list of tools those that the API key may use at this
-// moment. That helps a model; it guards nothing: the service refuses every call
-// that the key is not for. So in doubt, when there is no answer or one that this
-// program does not know, all tools are listed: an agent that does not find
-// check_financial_action might act without asking.
+// offered removes from a list of tools those that the API key may not use at this moment. This helps a
+// model and protects nothing: the service refuses every call that the key does not permit. So without
+// an answer, or after one that this program does not understand, all tools are listed: an agent that
+// does not find check_financial_action might act without asking.
 func (s *Server) offered(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
 		result, err := next(ctx, method, r)

@@ -20,23 +20,20 @@ const (
 	pendingLife = 10 * time.Minute
 )
 
-// pendingKeys remembers the idempotency keys of checks whose outcome is not
-// known, by what was called, so that the same call again is the same check.
+// pendingKeys remembers the idempotency keys of checks whose outcome is not known, by tool and
+// arguments, so that the same call again is the same check.
 //
-// Calls are the same when their arguments mean the same: over HTTP, callers
-// cannot be distinguished. A key is used by one call at a time and dropped with
-// the first answer, so two concurrent equal calls are two checks, of which the
-// duplicate guard passes one.
+// Calls are the same when their arguments mean the same: over HTTP, callers cannot be distinguished. A
+// key is used by one call at a time and dropped with the first answer, so two concurrent equal calls
+// are two checks, of which the duplicate guard passes one.
 //
-// The keys are in memory: with several replicas a retry may reach another one
-// and is then a new check, at worst blocked as a duplicate. The error names the
-// key for callers that need to be sure.
+// The keys are in memory: with several replicas a retry may reach another one and is then a new check,
+// at worst blocked as a duplicate. The error names the key for callers that need to be sure.
 type pendingKeys struct {
 	now  func() time.Time
 	mu   sync.Mutex
 	keys map[call]pendingKey
-	// order has the calls as they were kept; those that were dropped since are
-	// passed over.
+	// order has the calls as they were kept; calls that were dropped since are skipped.
 	order []keptCall
 }
 
@@ -104,7 +101,7 @@ func (p *pendingKeys) drop(c call, key string) {
 	}
 }
 
-// expire forgets what is too old or too much. The mutex is held.
+// expire drops keys that are too old or too many. The mutex is held.
 func (p *pendingKeys) expire() {
 	now := p.now()
 	for len(p.order) > 0 {

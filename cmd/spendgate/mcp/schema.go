@@ -65,8 +65,8 @@ func complete(s *jsonschema.Schema, texts map[string]string) {
 	}
 }
 
-// outputSchema returns the schema of an endpoint's answer: what may be absent is
-// null, and a later version of the service may add members.
+// outputSchema returns the schema of an endpoint's answer: optional members may be null, and a later
+// version of the service may add members.
 func outputSchema[T any]() *jsonschema.Schema {
 	s := schemaOf[T](outputTexts())
 	nullable(s)
@@ -161,7 +161,7 @@ func simulateSchema() *jsonschema.Schema {
 
 func policySchema() *jsonschema.Schema {
 	s := schemaOf[client.NewPolicy](policyTexts())
-	const forPeople = "drop_budgets" // what was used is not a model's to forget
+	const forPeople = "drop_budgets" // a model must not discard recorded usage
 	delete(s.Properties, forPeople)
 	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(name string) bool { return name == forPeople })
 	rules := s.Properties["rules"]

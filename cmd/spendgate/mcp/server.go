@@ -17,8 +17,8 @@ import (
 const (
 	// Path is where the HTTP transport is served.
 	Path = "/mcp"
-	// callTimeout bounds a tool call, the client's retries included, besides what
-	// it waits for people.
+	// callTimeout bounds a tool call, the client's retries included, without the time that it waits
+	// for people.
 	callTimeout = 30 * time.Second
 	// maxBody bounds a message over HTTP: the service itself takes 1 MiB.
 	maxBody = 2 << 20
@@ -31,18 +31,18 @@ check_financial_action with exactly the action that is planned, and carry it out
 approval_id, call wait_for_approval: pending is not approved.
 A tool error is no decision: do not act. simulate_actions answers what would happen and permits nothing.`
 
-// Options are what a tool server needs.
+// Options configure a tool server.
 type Options struct {
 	Client *client.Client
-	// HasKey is whether the client has an API key. Without one simulate_actions
-	// works, in demo mode, and the other tools answer what to set.
+	// HasKey says whether the client has an API key. Without one simulate_actions works, in demo mode,
+	// and the other tools answer which setting is missing.
 	HasKey bool
 	// PolicyWrites offers create_policy: an agent should not edit the rules
 	// that bind it.
 	PolicyWrites bool
 	Version      string
-	// Stopping is closed when the server is to stop: calls that wait for people
-	// then return. nil never is.
+	// Stopping is closed when the server is to stop: calls that wait for people then return. A nil
+	// channel is never closed.
 	Stopping <-chan struct{}
 	Logger   *slog.Logger // never to the standard output: that is the protocol's
 }

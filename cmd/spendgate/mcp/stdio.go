@@ -41,9 +41,9 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	}
 }
 
-// draining is a transport whose input ends once all received calls are answered
-// or its context ends. The SDK aborts calls in flight at the end of its input: a
-// client that writes its requests and closes the stream would get no answers.
+// draining is a transport whose input ends once all received calls are answered or its context ends.
+// The SDK aborts calls in flight at the end of its input: a client that writes its requests and closes
+// the stream would get no answers.
 type draining struct {
 	sdk.Transport
 	stop context.Context // ends the input

@@ -123,8 +123,8 @@ func policyTexts() map[string]string {
 	}
 }
 
-// parametersText describes the parameters of each rule type, by an example and
-// one by one; what several types take alike only once.
+// parametersText describes the parameters of each rule type, by an example and one by one; parameters
+// that several types share are described once.
 func parametersText() string {
 	var b strings.Builder
 	b.WriteString("By rule_type:")

@@ -25,7 +25,7 @@ const (
 	reportOutcome   = "report_outcome"
 )
 
-// tool is a tool's definition and what it does with arguments that fit its schema.
+// tool is a tool's definition and the method that runs with arguments that fit its schema.
 type tool struct {
 	name, title, description string
 	scope                    spend.Scopes // that an API key needs
@@ -34,7 +34,7 @@ type tool struct {
 	input, output            *jsonschema.Schema
 	run                      func(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error)
 	wait                     time.Duration // how long a call may wait for people
-	onError                  string        // what a model should do when there is an error
+	onError                  string        // what a model should do after an error
 }
 
 func (s *Server) tools() []tool {
@@ -72,8 +72,8 @@ func (s *Server) tools() []tool {
 	}
 }
 
-// definition returns the tool as it is listed. All hints are set: a tool that only
-// reads is idempotent, and none is open-world.
+// definition returns the tool as it is listed. All hints are set: a tool that only reads is
+// idempotent, and none is open-world.
 func (t *tool) definition() *sdk.Tool {
 	return &sdk.Tool{
 		Name: t.name, Title: t.title, Description: t.description, InputSchema: t.input, OutputSchema: t.output,

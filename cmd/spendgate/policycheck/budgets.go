@@ -8,9 +8,8 @@ import (
 	"spendgate/hotpath/policy"
 )
 
-// EndedBudgets returns the rule_ids, sorted, of the budgets of a policy that do not go on
-// counting when another body is its next version (S37). One with faults, which the
-// API refuses, ends none.
+// EndedBudgets returns the rule_ids, sorted, of the budgets of a policy that another body as its next
+// version would end (S37). A faulty body, which the API refuses, ends none.
 func EndedBudgets(before, after []byte) (ended []string) {
 	next, ok := identities(after)
 	if !ok {

@@ -21,7 +21,7 @@ import (
 // defaultTime is when a case without a time is judged: a Wednesday at noon.
 const defaultTime = "2026-03-04T12:00:00Z"
 
-// suite is one document of cases: of one policy.
+// suite is one document of cases for one policy.
 type suite struct {
 	PolicyID string                    `json:"policy_id"`
 	Defaults map[string]jsontext.Value `json:"defaults"` // of the actions' fields
