@@ -194,3 +194,12 @@ def test_cancelled_at_any_time(tmp_path: pathlib.Path) -> None:
 
     asyncio.run(cancel())
     assert len(ran) == len(set(ran)) > 0 and server.close() == []
+
+
+def test_a_check_without_a_key_is_no_context(tmp_path: pathlib.Path) -> None:
+    """It was asked for all the same: the error says which one."""
+    server = Server([ALLOW])
+    with pytest.raises(spendgate.BadKey, match="chk_1 was asked for without one"):
+        with gate(server, tmp_path).check(**{**ACTION, "idempotency_key": None}):
+            raise AssertionError("it ran")
+    assert server.close() == [] and not SQLiteJournal(tmp_path / "j").move("", "asked", state="asked")

@@ -409,3 +409,26 @@ def test_a_bad_key_that_the_journal_has(tmp_path: pathlib.Path) -> None:
 
     with pytest.raises(spendgate.KeyReused):
         pay(True)
+
+
+@pytest.mark.parametrize("told", [[ALLOW, REPORT, REPLAY], [OTHER, OTHER, READ], [{**ALLOW, "headers": [["Outcome", "executed"]]}] * 2])
+def test_what_is_refused_meanwhile_has_its_action(told: list[dict[str, Any]], tmp_path: pathlib.Path) -> None:
+    """Another process's request is refused, as its API key was deactivated, while this one is answered."""
+
+    class Refused(SQLiteJournal):
+        def move(self, key: str, was: Any, /, **changes: Any) -> bool:
+            if was == "asked" and changes.get("state") not in (None, "asked"):
+                super().move(key, "asked", action="")
+            return super().move(key, was, **changes)
+
+    server, raised, ran = Server(told), [], 0
+    guarding = Spendgate(server.url, "key", journal=Refused(tmp_path / "j"), redeem=False)
+    for amount in ("42.50", "42.50", "1"):
+        try:
+            with guarding.check(**{**ACTION, "amount": amount}):
+                ran += 1
+        except spendgate.SpendgateError as error:
+            raised.append(type(error))
+    over = spendgate.InDoubt if READ in told else spendgate.AlreadyExecuted
+    assert raised == [over] * (1 if ran else 2) + [spendgate.KeyReused] and ran == (told[0] is ALLOW)
+    assert server.close() == []

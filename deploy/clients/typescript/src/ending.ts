@@ -4,6 +4,9 @@ import type { Journal, Lines } from "./journal.js";
 import { lesser, over, reported } from "./report.js";
 import type { CheckResult, OutcomeReport } from "./types.js";
 
+/** What the service knows of an end: it; not yet; or the contrary, which somebody reported before. */
+export type Told = "known" | "later" | "contrary";
+
 /** isOver reports whether the end of a key is written down. */
 export const isOver = ({ ended, closed }: Lines) => ended !== undefined || closed !== undefined;
 
@@ -88,39 +91,43 @@ export class Ending {
     }
     if (!isMine) throw new InDoubt(key, checkId, `it ended, ${report.status}, and another process may repeat it`, refused);
     if (redeemed) await this.#journal.add(key, "closed", line).catch(() => false); // the service knows it
-    else await this.end(key, checkId, report);
+    else await this.end(key, checkId, report, problem);
   }
 
   /** end writes down how the body ended, and reports it. One of the two is enough to know it later. */
-  async end(key: string, checkId: string, report: OutcomeReport): Promise<void> {
+  async end(key: string, checkId: string, report: OutcomeReport, thrown?: unknown): Promise<void> {
     const line = { key, check_id: checkId, report };
     const problem = await this.#journal.add(key, "ended", line).then(
       () => undefined,
       (problem: unknown) => problem,
     );
-    const isReported = await this.reportEnd({ ended: line });
-    if (problem && !isReported)
+    const told = await this.reportEnd({ ended: line });
+    if (told === "contrary")
+      throw new InDoubt(key, checkId, `it ended, ${report.status}, and the contrary is on record, which people correct`, thrown);
+    if (problem && told === "later")
       throw new InDoubt(key, checkId, `it ended, ${report.status}, which could neither be written down nor reported`, problem);
   }
 
-  /** reportEnd reports what ended and was not reported. It reports whether the service knows it. */
-  async reportEnd({ ended, closed }: Lines): Promise<boolean> {
-    if (closed || !ended?.report) return true;
-    let isTaken = false;
+  /** reportEnd reports what ended and was not reported. What was executed, and is on record as not, stays unreported. */
+  async reportEnd({ ended, closed }: Lines): Promise<Told> {
+    if (closed || !ended?.report) return "known";
+    let told: Told = "later";
+    const isExecuted = ended.report.status === "executed";
     for (const report of lesser(ended.report)) {
       try {
         await this.#client.reportOutcome(ended.check_id ?? "", report);
-        isTaken = true;
+        told = "known";
       } catch (problem) {
-        isTaken = problem instanceof APIError && problem.code === "outcome_already_reported";
+        if (problem instanceof APIError && problem.code === "outcome_already_reported")
+          told = problem.latest && (problem.latest.status === "executed") !== isExecuted ? "contrary" : "known";
         // What the service does not take, or cannot be sent, is left out.
         const isRefused = problem instanceof APIError ? [400, 422].includes(problem.status) : !(problem instanceof SpendgateError);
-        if (!isTaken && !isRefused) return false;
+        if (told === "later" && !isRefused) return told;
       }
-      if (isTaken) break;
+      if (told !== "later") break;
     }
-    if (!isTaken) return false;
+    if (told === "later" || (told === "contrary" && isExecuted)) return told;
     await this.#journal.add(ended.key, "closed", ended).catch(() => false); // else it is reported once more
-    return true;
+    return told;
   }
 }

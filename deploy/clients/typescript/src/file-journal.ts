@@ -12,7 +12,11 @@ import { type Journal, type Line, type Lines, type Step, isOpen, steps } from ".
 export function fileJournal(path: string): Journal {
   const directory = resolve(path); // a program may change its own
   let made: Promise<unknown> | undefined;
-  const ready = () => (made ??= make(directory));
+  const ready = () => (made ??= make(directory).catch(again));
+  const again = (problem: unknown) => {
+    made = undefined; // the disk may be there later
+    throw problem;
+  };
   const pathOf = (name: string, step: Step) => join(directory, `${name}.${step}`);
   const nameOf = (key: string) => createHash("sha256").update(key).digest("hex");
 

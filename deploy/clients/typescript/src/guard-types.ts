@@ -55,6 +55,9 @@ export interface Resumed {
   reported: string[];
   /** Ended, and the report failed: resume again. */
   unreported: string[];
-  /** Find out at the provider, then settle; or, if the provider takes a key, call the guarded function again. */
+  /**
+   * Find out at the provider, then settle; or, if the provider takes a key, call the guarded function again.
+   * What was carried out while people had reported that it was not is here until they correct that.
+   */
   in_doubt: { idempotency_key: string; check_id: string }[];
 }

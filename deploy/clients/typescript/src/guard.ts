@@ -20,7 +20,7 @@ import {
 import { Ending, isOver } from "./ending.js";
 import type { CarryOptions, GateOptions, Guarded, GuardedAction, Permit, Plan, Resumed } from "./guard-types.js";
 import { hash } from "./hash.js";
-import { type Journal, type Line, memoryJournal } from "./journal.js";
+import { type Journal, type Line, type Lines, memoryJournal } from "./journal.js";
 import { type Meant, meaning } from "./meaning.js";
 import { isUnfinished, ofValue, reportable } from "./report.js";
 import type { Action, Approval, CheckResult, OutcomeReport } from "./types.js";
@@ -126,12 +126,12 @@ export class Gate {
       await this.#journal.add(key, "asked", { key, action: actionHash, seed: newIdempotencyKey() });
       lines = await this.#ending.read(key);
     }
-    if (lines.asked?.action !== actionHash) throw new KeyReused(key);
+    if (actionOf(lines, actionHash) !== actionHash) throw new KeyReused(key);
     if (isOver(lines)) throw await this.#ending.overAfterReport(lines);
     const before = lines.began ?? lines.doubted;
     if (before) return this.#again(key, before, lines.began && providerKey ? providerKeyHours : 0);
     const redeems = await this.#redeems();
-    const result = await this.#decided(action, wait, lines.asked.seed);
+    const result = await this.#decided(action, wait, lines.asked?.seed);
     const permit = { check_id: result.check_id, idempotency_key: key, begun: false, isAllowed: false, earliest: earliest(result) };
     if (result.redemption && !redeems) return { ...permit, doubt: "somebody redeemed the check to carry the action out" };
     if (result.redeem_required && !redeems && !this.#elsewhere) throw new RedemptionRequired(result);
@@ -148,7 +148,7 @@ export class Gate {
     const result = await this.#ending.record(key, checkId);
     // This machine's clock may have been wrong when it began, or is now.
     const age = Math.max(Date.now() - Date.parse(began.at ?? ""), result.age_ms ?? 0);
-    if (!(age < hours * 3_600_000) || result.decision !== "allow")
+    if (!(hours > 0 && age < hours * 3_600_000) || result.decision !== "allow")
       throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
     await this.#ending.announce(key, result, await this.#redeems());
     return { check_id: checkId, idempotency_key: key, begun: true, since: began.at, isAllowed: false };
@@ -157,7 +157,12 @@ export class Gate {
   /** decided returns an allow of the service, or throws. */
   async #decided(action: Action & { idempotency_key: string }, wait: number, seed: string | undefined): Promise<CheckResult> {
     const nonce = seed === undefined ? {} : { nonce: seed };
-    let result = await this.#client.check(action, nonce);
+    let result = await this.#client.check(action, nonce).catch(async (problem: unknown) => {
+      // What was not judged is no action of the key's yet: the next attempt may put it right.
+      const isJudged = !(problem instanceof APIError) || problem.status === 429;
+      if (!isJudged) await this.#journal.add(action.idempotency_key, "refused", { key: action.idempotency_key }).catch(() => false);
+      throw problem;
+    });
     for (let round = 0; result.decision === "escalate" && !result.outcome; round++) {
       const isNew = round > 0 && !result.replayed; // and so undecided
       if (!result.approval_id || (isNew && wait === 0) || round === mostApprovals) throw new ApprovalPending(result);
@@ -206,7 +211,8 @@ export class Gate {
       if (asked.isAllowed) await this.#journal.add(key, "allowed", { key, check_id }); // the next call goes on
       throw seen.thrown;
     }
-    if (await this.#journal.add(key, "began", { key, check_id, at: since ?? now() })) return { ...asked, since };
+    const line = { key, check_id, at: since ?? now(), action: await hash(meant.text) };
+    if (await this.#journal.add(key, "began", line)) return { ...asked, since };
     const lines = await this.#ending.read(key);
     throw isOver(lines) ? await this.#ending.overAfterReport(lines) : new InDoubt(key, check_id, "another process has begun it");
   }
@@ -268,7 +274,7 @@ export class Gate {
 
   /** giveBack ends what moved nothing. With a provider that takes a key another process may repeat it meanwhile. */
   #giveBack({ check_id, idempotency_key: key }: Asked, report: OutcomeReport, options: CarryOptions<never>, problem?: unknown) {
-    if (!options.providerKey) return this.#ending.end(key, check_id, report);
+    if (!options.providerKey) return this.#ending.end(key, check_id, report, problem);
     return this.#ending.giveBack(key, check_id, report, this.#redeem === true, problem);
   }
 
@@ -306,7 +312,10 @@ export class Gate {
       const lines = await this.#ending.read(key);
       if (this.#running.has(key) || lines.closed) continue;
       if (lines.ended) {
-        resumed[(await this.#ending.reportEnd(lines)) ? "reported" : "unreported"].push(key);
+        const told = await this.#ending.reportEnd(lines);
+        const { check_id = "", report } = lines.ended;
+        if (told === "contrary" && report?.status === "executed") resumed.in_doubt.push({ idempotency_key: key, check_id });
+        else resumed[told === "later" ? "unreported" : "reported"].push(key);
         continue;
       }
       const line = (lines.began ?? lines.doubted) as Line;
@@ -330,7 +339,7 @@ export class Gate {
     if (!["executed", "failed", "voided"].includes(report.status)) throw new TypeError("an outcome is executed, failed or voided");
     const ended = { ...line, report: { status: report.status, ...reportable(report) } };
     if (!(await this.#journal.add(idempotencyKey, "ended", ended))) throw new TypeError("it ended just now");
-    return this.#ending.reportEnd({ ended });
+    return (await this.#ending.reportEnd({ ended })) === "known";
   }
 }
 
@@ -353,6 +362,11 @@ const isRepeated = ({ begun, since }: Asked) => begun || since !== undefined;
 const changed = "it has begun before, and its action changed since";
 
 const now = () => new Date().toISOString();
+
+/** actionOf is the action that a key has, unless what was asked for was refused and nothing began: then the given one. */
+function actionOf({ asked, refused, began }: Lines, given: string): string | undefined {
+  return began?.action ?? (refused && !began ? given : asked?.action);
+}
 
 /** earliest is when the body of a check that was allowed before can have begun. */
 function earliest({ timestamp }: CheckResult): string {

@@ -2,17 +2,17 @@ import type { OutcomeReport } from "./types.js";
 
 /**
  * The steps that are written down of an idempotency key, each once: the service is about to
- * be asked; somebody else may have asked before; the service allowed it to who writes this
+ * be asked; it refused to judge, so that another action may be asked for; somebody else may have asked before; the service allowed it to who writes this
  * journal; the body is about to run; it is repeated, or with a report certainly moved nothing,
  * whichever came first; it has ended; nothing is to be done any more.
  */
-export const steps = ["asked", "doubted", "allowed", "began", "repeated", "ended", "closed"] as const;
+export const steps = ["asked", "refused", "doubted", "allowed", "began", "repeated", "ended", "closed"] as const;
 export type Step = (typeof steps)[number];
 
 /** What is written down of a step: JSON. */
 export interface Line {
   key: string;
-  /** SHA-256 of the action. */
+  /** SHA-256 of the action, as it was asked for and as it began. */
   action?: string;
   /** The nonce of its checks, and what makes the key of a redemption: the same in a later attempt, and known to nobody else. */
   seed?: string;

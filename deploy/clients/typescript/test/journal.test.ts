@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdirSync, writeFileSync } from "node:fs";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { it } from "node:test";
 
@@ -33,4 +33,13 @@ it("what a crash left half written in a directory is nothing", async () => {
   writeFileSync(join(directory, "0000.tmp"), '{"key":');
   assert.deepEqual(await fileJournal(directory).open(), []);
   assert.equal(readdirSync(directory).filter((file) => file.endsWith(".tmp")).length, 1);
+});
+
+it("a disk that was not there at first is written to later", async () => {
+  const path = join(directory, "later");
+  writeFileSync(path, "");
+  const journal = fileJournal(path);
+  await assert.rejects(journal.add("k", "asked", { key: "k" }));
+  rmSync(path);
+  assert.equal(await journal.add("k", "asked", { key: "k" }), true);
 });

@@ -214,3 +214,16 @@ it("a key with a word such as null is one, and one that ends in it is none unles
   await assert.rejects(gate.check({ ...action(), idempotency_key: "order-null" }, never), KeyReused);
   assert.deepEqual(sent, []);
 });
+
+it("clocks that went back repeat nothing without a provider's key", async () => {
+  const memory = memoryJournal();
+  const ahead = new Date(Date.now() + 3_600_000).toISOString();
+  const journal: Journal = { ...memory, add: (key, step, line) => memory.add(key, step, step === "began" ? { ...line, at: ahead } : line) };
+  const early = allow("chk_1", { Date: "Fri, 02 Jan 2026 03:04:05 GMT" }); // the check's time is half a second later
+  const { client, sent } = serving([allow(), early, early]);
+  const gate = new Gate({ client, journal, redeem: false });
+  await assert.rejects(gate.check(action(), () => Promise.reject(new Error("lost"))), InDoubt);
+  await assert.rejects(gate.check(action(), never), InDoubt);
+  assert.equal((await gate.resume()).in_doubt.length, 1);
+  assert.equal(sent.length, 3);
+});

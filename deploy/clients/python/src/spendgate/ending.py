@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from . import api
 from .errors import APIError, InDoubt, KeyReused
@@ -12,6 +12,9 @@ from .journal import Entry, Journal, State
 from .permit import EndsLater, Permit, Terms, log
 from .send import Steps, local
 from .settings import Gate, journal_of
+
+#: What the service knows of an end: it; not yet; or the contrary, which somebody reported before.
+Told = Literal["known", "later", "contrary"]
 
 
 def refuse(gate: Gate, permit: Permit, terms: Terms, error: Exception | None = None) -> Steps[None]:
@@ -63,7 +66,11 @@ def _end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) 
         return
     entry = replace(Entry(key, ""), check_id=permit.check_id, **said)
     written = yield from _write(journal, key, said)
-    if not (yield from report(gate, journal, entry)) and not written:
+    told = yield from report(gate, journal, entry)
+    if told == "contrary":
+        why = f"it ended, {entry.status}, and the contrary is on record, which people correct"
+        raise InDoubt(key, permit.check_id, why) from error
+    if told == "later" and not written:
         raise InDoubt(key, permit.check_id, f"it ended, {entry.status}, which could neither be written down nor reported")
 
 
@@ -96,16 +103,18 @@ def _give_back(gate: Gate, journal: Journal, permit: Permit, said: dict[str, Any
             yield from api.report_outcome(gate, entry.check_id, said["status"], note=entry.note or None, unless_in_doubt=True)
             yield from after(journal, entry.key, "begun", state="reported", **said)
             return
-        if (yield from local(lambda: journal.move(entry.key, "begun", state="ended", **said))):
-            yield from report(gate, journal, entry)
+        mine = yield from local(lambda: journal.move(entry.key, "begun", state="ended", **said))
+        if mine and (yield from report(gate, journal, entry)) != "contrary":
             return
     except Exception as refused:
         problem = refused
-    raise InDoubt(entry.key, entry.check_id, f"it ended, {entry.status}, and another process may repeat it") from error or problem
+    why = f"it ended, {entry.status}, and another process may repeat it, or the contrary is on record"
+    raise InDoubt(entry.key, entry.check_id, why) from error or problem
 
 
-def report(gate: Gate, journal: Journal, entry: Entry) -> Steps[bool]:
-    """Reports how a body ended, if that is possible now. It returns whether the service knows."""
+def report(gate: Gate, journal: Journal, entry: Entry) -> Steps[Told]:
+    """Reports how a body ended, if that is possible now. What was executed, and is on record as not, stays unreported."""
+    knows: Told = "known"
     told: dict[str, Any] = {name: getattr(entry, name) or None for name in ("reference", "note")}
     status: Any = entry.status
     moved = Decimal(entry.amount) if entry.amount else None
@@ -119,14 +128,17 @@ def report(gate: Gate, journal: Journal, entry: Entry) -> Steps[bool]:
         except Exception as error:  # of a client that was closed, too: the body has ended
             log.warning("%s is not reported as %s: %s", entry.check_id, entry.status, error)
             if isinstance(error, APIError) and error.code == "outcome_already_reported":
+                if error.latest and (error.latest.status == "executed") != (status == "executed"):
+                    knows = "contrary"
                 break
             refused = isinstance(error, APIError) and error.status in (400, 422)
             if not refused and not isinstance(error, (TypeError, ValueError)):
-                return False
+                return "later"
     else:
-        return False
-    yield from after(journal, entry.key, "ended", state="reported")
-    return True
+        return "later"
+    if knows == "known" or status != "executed":
+        yield from after(journal, entry.key, "ended", state="reported")
+    return knows
 
 
 def after(journal: Journal, key: str, was: State, **changes: Any) -> Steps[None]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .send import Reply
-    from .types import CheckOutcome, Result
+    from .types import CheckOutcome, Outcome, Result
 
 
 class SpendgateError(Exception):
@@ -39,10 +39,20 @@ class NoAnswer(SpendgateError):
 class APIError(SpendgateError):
     """An answer that is no success. code is empty when it was not the service that answered.
 
-    next_after is where a reader of events goes on, of events_removed.
+    next_after is where a reader of events goes on, of events_removed; latest is the last report, of outcome_already_reported.
     """
 
-    def __init__(self, status: int, code: str, message: str, request_id: str, retry_after: int, next_after: int = 0) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        request_id: str,
+        retry_after: int,
+        next_after: int = 0,
+        latest: Outcome | None = None,
+    ) -> None:
+        self.latest = latest
         self.status, self.code, self.message, self.next_after = status, code, message, next_after
         self.request_id, self.retry_after = request_id, retry_after
         self.maybe_done = not self.definite

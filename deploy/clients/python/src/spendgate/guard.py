@@ -46,10 +46,23 @@ def note(journal: Journal, intent: Intent) -> Steps[Entry]:
     action = intent.action
     if names_nothing(intent) and not (yield from local(lambda: has(journal, action.key))):
         raise BadKey(action.key, intent.bad_field or "")
-    entry = yield from local(lambda: journal.add(Entry(action.key, digest(action))))
-    if entry.action != digest(action):
+    mine = Entry(action.key, digest(action))
+    entry = yield from local(lambda: journal.add(mine))
+    if not entry.action and (yield from local(lambda: journal.move(mine.key, "asked", action=mine.action))):
+        entry = yield from local(lambda: journal.add(mine))
+    if entry.action != mine.action:
         raise KeyReused(f"{action.key!r} is the idempotency key of another action")
     return entry
+
+
+def first_check(gate: Gate, journal: Journal, intent: Intent, entry: Entry) -> Steps[Result]:
+    """Makes the check of a key. One that the service refused was none: the next attempt may be another action, put right."""
+    try:
+        return (yield from api.check_once(gate, intent.action, entry.redemption))
+    except APIError as error:
+        if not error.temporary:  # what is begun meanwhile, by another process, says its action
+            yield from after(journal, entry.key, "asked", action="")
+        raise
 
 
 def names_nothing(intent: Intent) -> bool:
@@ -71,7 +84,7 @@ def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
         return Asked(intent, (yield from api.check_once(gate, intent.action)))
     entry = yield from note(journal, intent)
     try:
-        result = yield from api.check_once(gate, intent.action, entry.redemption)
+        result = yield from first_check(gate, journal, intent, entry)
     except SpendgateError as error:
         if entry.state == "asked":
             raise
@@ -109,11 +122,13 @@ def _begin(gate: Gate, intent: Intent) -> Steps[Permit]:
     entry = yield from note(journal, intent)
     if entry.state != "asked":
         return (yield from prior(gate, journal, entry, intent.terms))
-    result = yield from api.check_once(gate, intent.action, entry.redemption)
+    result = yield from first_check(gate, journal, intent, entry)
     return (yield from _decide(gate, journal, entry, Asked(intent, result)))
 
 
 def _enter(gate: Gate, asked: Asked) -> Steps[Permit]:
+    if not asked.intent.action.key.strip():
+        raise BadKey("", f"{asked.result.check_id} was asked for without one")
     journal = yield from journal_of(gate)
     entry = yield from note(journal, asked.intent)
     if entry.state == "asked" or (entry.state == "doubted" and _is_first(asked.result, entry)):
@@ -185,7 +200,7 @@ def _take(gate: Gate, journal: Journal, entry: Entry, asked: Asked, repeated: bo
     repeated = repeated or taken
     began = min(time.time(), result.timestamp.timestamp()) if repeated else time.time()
     begun = replace(entry, state="begun", at=began)
-    claim = {"state": "begun", "check_id": result.check_id, "at": began}
+    claim = {"state": "begun", "action": entry.action, "check_id": result.check_id, "at": began}
     mine = yield from local(lambda: journal.move(entry.key, "asked", **claim))
     now = begun if mine else (yield from local(lambda: journal.add(entry)))
     if now.state == "doubted" and _is_first(result, now):  # others of this journal, who had a replay, doubted it
@@ -296,15 +311,16 @@ def told(gate: Gate, journal: Journal, entry: Entry) -> Steps[AlreadyReported]:
 
 
 def reported(journal: Journal, entry: Entry, outcome: CheckOutcome) -> Steps[None]:
-    yield from after(journal, entry.key, entry.state, state="reported", check_id=entry.check_id, status=outcome.status)
+    told = {"action": entry.action, "check_id": entry.check_id, "status": outcome.status}
+    yield from after(journal, entry.key, entry.state, state="reported", **told)
 
 
 def doubted(journal: Journal, entry: Entry) -> Steps[None]:
-    yield from local(lambda: journal.move(entry.key, "asked", state="doubted", check_id=entry.check_id))
+    yield from local(lambda: journal.move(entry.key, "asked", state="doubted", action=entry.action, check_id=entry.check_id))
 
 
 def resume(gate: Gate) -> Steps[list[Entry]]:
-    """Reports what ended and was not reported, and returns what is in doubt.
+    """Reports what ended and was not reported, and returns what is in doubt, or was executed and is on record as not.
 
     Call it when the program starts. A body that has not ended yet is in doubt, too, if it is in another process.
     """
@@ -312,7 +328,8 @@ def resume(gate: Gate) -> Steps[list[Entry]]:
     doubts = []
     for entry in (yield from local(journal.unfinished)):
         if entry.state == "ended":
-            yield from report(gate, journal, entry)
+            if (yield from report(gate, journal, entry)) == "contrary" and entry.status == "executed":
+                doubts.append(entry)
             continue
         if gate.process().runs(entry.key):
             continue

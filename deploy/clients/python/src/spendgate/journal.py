@@ -27,7 +27,7 @@ class Entry:
     """
 
     key: str
-    action: str  # a hash of what the action is
+    action: str  # a hash of what the action is; empty after the service refused to judge it
     #: The Idempotency-Key of its redemption, and the nonce of its checks: a secret of those who share the journal.
     redemption: str = field(default_factory=lambda: "py-" + secrets.token_hex(16))
     state: State = "asked"

@@ -18,7 +18,8 @@ from typing import Any, TypeVar, Union
 from urllib.parse import quote, urlencode
 
 from .errors import APIError, NoAnswer, SpendgateError
-from .wire import decode, encode
+from .types import Outcome
+from .wire import decode, encode, read
 
 T = TypeVar("T")
 
@@ -169,12 +170,14 @@ def send(settings: Settings, request: Request) -> Steps[Reply]:
 def refusal(reply: Reply) -> APIError:
     """The error that an answer is."""
     members: dict[str, Any] = {}
+    latest: Outcome | None = None
     try:
         envelope = decode(reply.body)
         if isinstance(envelope, dict) and isinstance(envelope.get("error"), dict):
             members = envelope["error"]
+            latest = read(Outcome, members["latest"]) if members.get("latest") else None
     except SpendgateError:
         pass  # it is not the service's
     code, message, request_id = (str(members.get(name) or "") for name in ("code", "message", "request_id"))
     after = members.get("next_after")
-    return APIError(reply.status, code, message, request_id, reply.retry_after, after if isinstance(after, int) else 0)
+    return APIError(reply.status, code, message, request_id, reply.retry_after, after if isinstance(after, int) else 0, latest)
