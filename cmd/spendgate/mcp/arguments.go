@@ -157,6 +157,19 @@ func decode(arguments []byte, into any) error {
 	return e
 }
 
+// without returns an object of arguments without a member, if it has that. The other values are as they were.
+func without(arguments []byte, name string) ([]byte, error) {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(arguments, &members); err != nil {
+		return nil, fmt.Errorf("the arguments are no object: %w", err)
+	}
+	if _, given := members[name]; !given {
+		return arguments, nil
+	}
+	delete(members, name)
+	return json.Marshal(members, json.Deterministic(true))
+}
+
 // dotted writes a JSON pointer as the service writes paths: actions[3].amount.
 func dotted(pointer jsontext.Pointer) string {
 	var path strings.Builder

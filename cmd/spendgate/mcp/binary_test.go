@@ -158,6 +158,9 @@ func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
 			map[string]any{"rule_id": "r", "rule_type": "max_amount", "parameters": map[string]any{"limit": json.Number("1.50")}},
 		}}, "Stored policy " + run + ", version 1", false},
 		{"create_policy", map[string]any{"name": "n", "rules": []any{}}, "Error validation_error (HTTP 422)", true},
+		{"create_policy", map[string]any{"policy_id": run, "name": "n", "replaces": 0, "rules": []any{
+			map[string]any{"rule_id": "r", "rule_type": "max_amount", "parameters": map[string]any{"limit": json.Number("1.50")}},
+		}}, "Error policy_version_mismatch (HTTP 409)", true},
 		{"get_policy", map[string]any{"policy_id": run, "version": 1}, `{"limit":1.50}`, false},
 		{"get_policy", map[string]any{"policy_id": run, "version": 2}, "Error policy_not_found (HTTP 404)", true},
 		{"simulate_actions", map[string]any{"policy_id": run, "actions": []any{

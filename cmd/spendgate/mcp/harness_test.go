@@ -39,7 +39,11 @@ func serve(t *testing.T, answers ...string) *service {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
-		s.requests = append(s.requests, strings.Join([]string{r.Method, r.URL.RequestURI(), r.Header.Get("X-API-Key"), string(body)}, " "))
+		line := []string{r.Method, r.URL.RequestURI(), r.Header.Get("X-API-Key")}
+		if condition := r.Header.Get("If-Match"); condition != "" {
+			line = append(line, "If-Match: "+condition)
+		}
+		s.requests = append(s.requests, strings.Join(append(line, string(body)), " "))
 		s.traces = append(s.traces, r.Header.Get("traceparent")+" "+r.Header.Get("tracestate"))
 		answer := s.answers[0]
 		if len(s.answers) > 1 {

@@ -18,6 +18,11 @@ type policyQuery struct {
 	Version  int    `json:"version,omitempty"`
 }
 
+// policyCondition is the argument of create_policy that is no part of the policy.
+type policyCondition struct {
+	Replaces *int `json:"replaces,omitempty"`
+}
+
 // approvalWait are the arguments of wait_for_approval.
 type approvalWait struct {
 	ApprovalID  string `json:"approval_id"`
@@ -164,6 +169,10 @@ func policySchema() *jsonschema.Schema {
 	const forPeople = "drop_budgets" // a model must not discard recorded usage
 	delete(s.Properties, forPeople)
 	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(name string) bool { return name == forPeople })
+	condition := schemaOf[policyCondition](policyTexts())
+	condition.Properties["replaces"].Minimum = new(0.0)
+	maps.Copy(s.Properties, condition.Properties)
+	s.PropertyOrder = append(s.PropertyOrder, condition.PropertyOrder...)
 	rules := s.Properties["rules"]
 	rules.MinItems = new(1)
 	for _, r := range policy.RuleTypes() {

@@ -38,6 +38,18 @@ func TestArgumentsReachTheAPI(t *testing.T) {
 			`POST /v1/policies ` + secret + ` {"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount",` +
 				`"description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`,
 		},
+		{
+			createPolicy, `{"rules":[{"rule_id":"r","rule_type":"x","parameters":{"limit":1.50}}],"replaces":2.0,"name":"n"}`, "201 " + policy,
+			`POST /v1/policies ` + secret + ` If-Match: 2 {"name":"n","rules":[{"rule_id":"r","rule_type":"x","parameters":{"limit":1.50}}]}`,
+		},
+		{
+			createPolicy, `{"replaces":0,"name":"n","rules":[]}`, "201 " + policy,
+			`POST /v1/policies ` + secret + ` If-Match: 0 {"name":"n","rules":[]}`,
+		},
+		{
+			createPolicy, `{"replaces":null,"name":"n","rules":[]}`, "201 " + policy,
+			`POST /v1/policies ` + secret + ` {"name":"n","rules":[]}`,
+		},
 		{getPolicy, `{"policy_id":"p/1","version":2}`, "200 " + policy, `GET /v1/policies/p%2F1?version=2 ` + secret + ` `},
 		{getPolicy, `{"policy_id":"p/1","version":null}`, "200 " + policy, `GET /v1/policies/p%2F1 ` + secret + ` `},
 		{
@@ -97,6 +109,9 @@ func TestArgumentsAreRefused(t *testing.T) {
 		{waitForApproval, `{"wait_seconds":50.1}`, "wait_seconds must be 50 or less; approval_id is required"},
 		{listViolations, `{"decision":"allowed"}`, `decision unknown decision "allowed"`},
 		{createPolicy, `{"name":"n","rules":[{"rule_id":"r","type":"x"}]}`, "rules[0].type is not known"},
+		{createPolicy, `{"name":"n","rules":[],"replaces":-1}`, "replaces must be 0 or more"},
+		{createPolicy, `{"name":"n","rules":[],"replaces":"2"}`, "replaces must be an integer"},
+		{createPolicy, `{"name":"n","rules":[],"replaces":1.5}`, "replaces must be an integer"},
 	} {
 		callTool(t, session, test.tool, test.arguments).check(t, true, test.want)
 	}

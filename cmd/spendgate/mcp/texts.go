@@ -41,7 +41,8 @@ Waiting permits nothing, and an error is no approval.`
 
 const createDescription = `Store a policy, or the next version of one that exists, with the rules by which actions are judged. It takes effect at
 once, for everybody: call it only when a human with authority over the rules asked for exactly this change, never to get an action of your own
-allowed. Old versions are kept. Try the result with simulate_actions.`
+allowed. To change a policy, read it with get_policy first, and give the version that you read as replaces. Old versions are kept. Try the result
+with simulate_actions.`
 
 const getDescription = `Read a policy and its rules: to find out which limits apply before you plan an action, or why a check was blocked. Reading
 permits nothing: ask check_financial_action about the action itself.`
@@ -119,6 +120,7 @@ func policyTexts() map[string]string {
 		"from":                  "The groups that they are of.",
 		"group":                 "Its name.",
 		"note":                  "Why, for people who read the versions. No part of the policy.",
+		"replaces":              "The version that you read and changed: nothing is stored if another is in force. 0: only if there is no such policy.",
 		"parameters":            parametersText(),
 	}
 }

@@ -84,12 +84,29 @@ func (t *tool) definition() *sdk.Tool {
 }
 
 func (s *Server) createPolicy(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
-	// The arguments are the body: every digit of them arrives.
-	p, err := s.client.CreatePolicyJSON(ctx, arguments)
+	p, err := s.store(ctx, arguments)
 	if err != nil {
 		return nil, err
 	}
 	return answer(fmt.Sprintf("Stored policy %s, version %d. Every check from now on is judged by it.", p.PolicyID, p.Version), p.Body), nil
+}
+
+// store sends the arguments as the body, so that every digit of them arrives, but for the
+// condition, which is a header.
+func (s *Server) store(ctx context.Context, arguments []byte) (*client.Policy, error) {
+	var condition policyCondition
+	if err := decode(arguments, &condition); err != nil {
+		return nil, err
+	}
+	body, err := without(arguments, "replaces")
+	switch {
+	case err != nil:
+		return nil, err
+	case condition.Replaces == nil:
+		return s.client.CreatePolicyJSON(ctx, body)
+	default:
+		return s.client.ReplacePolicyJSON(ctx, *condition.Replaces, body)
+	}
 }
 
 func (s *Server) getPolicy(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
