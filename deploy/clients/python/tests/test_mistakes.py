@@ -198,8 +198,14 @@ def test_cancelled_at_any_time(tmp_path: pathlib.Path) -> None:
 
 def test_a_check_without_a_key_is_no_context(tmp_path: pathlib.Path) -> None:
     """It was asked for all the same: the error says which one."""
-    server = Server([ALLOW])
+    server, without = Server([ALLOW]), {name: member for name, member in ACTION.items() if name != "idempotency_key"}
     with pytest.raises(spendgate.BadKey, match="chk_1 was asked for without one"):
-        with gate(server, tmp_path).check(**{**ACTION, "idempotency_key": None}):
+        with gate(server, tmp_path).check(**without):
             raise AssertionError("it ran")
     assert server.close() == [] and not SQLiteJournal(tmp_path / "j").move("", "asked", state="asked")
+
+
+def test_an_entry_that_is_printed_shows_no_secret() -> None:
+    """As what resume() returns is."""
+    entry = Entry("order-1", "h")
+    assert entry.redemption not in f"{entry} {[entry]!r}"

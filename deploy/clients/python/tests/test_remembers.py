@@ -424,8 +424,9 @@ def test_what_is_refused_meanwhile_has_its_action(told: list[dict[str, Any]], tm
     server, raised, ran = Server(told), [], 0
     guarding = Spendgate(server.url, "key", journal=Refused(tmp_path / "j"), redeem=False)
     for amount in ("42.50", "42.50", "1"):
+        action: dict[str, Any] = {**ACTION, "amount": amount}
         try:
-            with guarding.check(**{**ACTION, "amount": amount}):
+            with guarding.check(**action):
                 ran += 1
         except spendgate.SpendgateError as error:
             raised.append(type(error))

@@ -29,7 +29,7 @@ class Entry:
     key: str
     action: str  # a hash of what the action is; empty after the service refused to judge it
     #: The Idempotency-Key of its redemption, and the nonce of its checks: a secret of those who share the journal.
-    redemption: str = field(default_factory=lambda: "py-" + secrets.token_hex(16))
+    redemption: str = field(default_factory=lambda: "py-" + secrets.token_hex(16), repr=False)
     state: State = "asked"
     check_id: str = ""
     status: str = ""  # executed, failed or voided
