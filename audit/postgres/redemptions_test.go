@@ -241,3 +241,29 @@ func TestUntouchedOfDays(t *testing.T) {
 	found(all[0])
 	found(all...)
 }
+
+// TestUntouchedPreparedAnew: what somebody removed from the connection for look-ups, whose plans
+// are kept, is prepared again, and who looks up meanwhile is answered.
+func TestUntouchedPreparedAnew(t *testing.T) {
+	s := open(t, migrated(t), true)
+	c := minimal(newFence(t, s))
+	if err := audittest.Record(t.Context(), s, c); err != nil {
+		t.Fatal(err)
+	}
+	find := func() {
+		t.Helper()
+		if found, err := s.Untouched(t.Context(), []spend.ID{c.ID}); err != nil || len(found) != 1 || !reflect.DeepEqual(found[0], c) {
+			t.Errorf("%+v, %v", found, err)
+		}
+	}
+	find()
+	if _, err := s.lookups.Exec(t.Context(), "DEALLOCATE ALL"); err != nil {
+		t.Fatal(err)
+	}
+	find()
+	s.lookupsFrom.Store(0) // the pause is over
+	find()
+	if s.lookupsFrom.Load() != 0 {
+		t.Error("it is not prepared again")
+	}
+}

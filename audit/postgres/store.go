@@ -53,10 +53,11 @@ type Store struct {
 	statement string
 
 	losses         losses
-	lists          chan struct{} // holds those under way
-	resetAt        atomic.Int64  // the losses that reads are free of
-	lookupsResetAt atomic.Int64  // likewise of lookups
-	lookupsFrom    atomic.Int64  // when lookups is asked again after it failed, in Unix nanoseconds
+	lists          chan struct{}            // holds those under way
+	resetAt        atomic.Int64             // the losses that reads are free of
+	lookupsResetAt atomic.Int64             // likewise of lookups
+	lookupsQuery   atomic.Pointer[dayQuery] // the last
+	lookupsFrom    atomic.Int64             // when lookups is asked again after it failed, in Unix nanoseconds
 
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64

@@ -24,8 +24,11 @@ func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 
 // scanCheck decodes the fields that are hashed, in the form in which they are:
 // what is served is what is verified.
-func scanCheck(row pgx.CollectableRow) (*spend.Check, error) {
-	c, err := chain.CheckOf(row.RawValues())
+func scanCheck(row pgx.CollectableRow) (*spend.Check, error) { return checkOf(row.RawValues()) }
+
+// checkOf returns the check of the values of CheckColumns.
+func checkOf(values [][]byte) (*spend.Check, error) {
+	c, err := chain.CheckOf(values)
 	if err != nil {
 		return nil, err
 	}
