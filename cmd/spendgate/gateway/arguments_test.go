@@ -244,26 +244,30 @@ func TestSpelling(t *testing.T) {
 		t.Amount.Argument, t.Counterparty.Argument, t.IdempotencyArgument = "order.total_amount", "payTo", "idempotency_key"
 		t.Same = []string{"line-id"}
 	})
-	m.Metadata = map[string]source{"to": {Argument: "to"}, "t_o": {Argument: "t_o"}}
-	const schema = `{"properties":{"order":{"$ref":"#/$defs/order"},"payTo":{},"line-id":{},"idempotency_key":{},"to":{},"t_o":{}},
-		"allOf":[{"properties":{"_currency":{}}}],"$defs":{"order":{"properties":{"total_amount":{},"TotalAmount":{}}}}}`
+	m.Metadata = map[string]source{"to": {Argument: "to"}, "t_o": {Argument: "t_o"}, "line": {Argument: "line.id"}}
+	const schema = `{"properties":{"order":{"$ref":"#/$defs/order"},"payTo":{},"line-id":{},"idempotency_key":{},"to":{},"t_o":{},"line":{},
+		"order_total_amount":{}},"allOf":[{"properties":{"_currency":{}}}],"$defs":{"order":{"properties":{"total_amount":{},"TotalAmount":{}}}}}`
 	for arguments, want := range map[string]string{
 		`{"order":{"total_amount":1,"totalAmount":9}}`:          "totalAmount",
 		`{"order":{"total_amount":1},"payTo":"a","pay_to":"b"}`: "pay_to",
-		`{"pay-to":"b"}`:                                 "pay-to",
-		`{"payTo":"a","\uff50ayTo":"b"}`:                 "\uff50ayTo",
-		`{"currency":"usd","_currency":"eur"}`:           "_currency",
-		`{"currency":"eur","_currency":"eur"}`:           "",
-		`{"order":{"total_amount":1,"TotalAmount":9}}`:   "TotalAmount",
-		`{"order":{"total_amount":1,"TotalAmount":1.0}}`: "",
-		`{"order":{"TotalAmount":1}}`:                    "TotalAmount",
-		`{"to":"a","t_o":"b"}`:                           "", // both are read
-		`{"currency":"usd","currency_":"eur"}`:           "currency_",
-		`{"lineId":1}`:                                   "lineId",
-		`{"idempotencyKey":"mine"}`:                      "idempotencyKey",
-		`{"idempotency_key":"mine","_":1,"":2}`:          "",
-		`{"total_amount":9,"totalamount":9}`:             "",
-		`{"order":[],"payTo":"a","pay_too":"b"}`:         "",
+		`{"pay-to":"b"}`:                                        "pay-to",
+		`{"payTo":"a","\uff50ayTo":"b"}`:                        "\uff50ayTo",
+		`{"currency":"usd","_currency":"eur"}`:                  "_currency",
+		`{"currency":"eur","_currency":"eur"}`:                  "",
+		`{"order":{"total_amount":1,"TotalAmount":9}}`:          "TotalAmount",
+		`{"order":{"total_amount":1,"TotalAmount":1.0}}`:        "",
+		`{"order":{"TotalAmount":1}}`:                           "TotalAmount",
+		`{"to":"a","t_o":"b"}`:                                  "", // both are read
+		`{"currency":"usd","currency_":"eur"}`:                  "currency_",
+		`{"lineId":1}`:                                          "lineId",
+		`{"idempotencyKey":"mine"}`:                             "idempotencyKey",
+		`{"idempotency_key":"mine","_":1,"":2}`:                 "",
+		`{"total_amount":9,"totalamount":9}`:                    "",
+		`{"order":[],"payTo":"a","pay_too":"b"}`:                "",
+		`{"order":{"total_amount":1},"order.total_amount":9}`:   "order.total_amount",
+		`{"order":{"total_amount":1},"order_total_amount":9}`:   "order_total_amount",
+		`{"order":{"total_amount":1},"order_total_amount":1.0}`: "",
+		`{"line":{"id":1},"line-id":2}`:                         "", // both are read
 	} {
 		err := m.checkSpelling(jsontext.Value(arguments), jsontext.Value(schema))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), strconv.Quote(want)) {
@@ -276,9 +280,9 @@ func TestSpelling(t *testing.T) {
 // the argument that is to make repetitions safe is not called.
 func TestNotes(t *testing.T) {
 	m := mapping(func(t *tool) { t.IdempotencyArgument = "key" })
-	schema := jsontext.Value(`{"properties":{"amount":{},"currency":{},"Currency_":{},"order":{"properties":{"id":{}}}}}`)
+	schema := jsontext.Value(`{"properties":{"currency":{},"Currency_":{},"order":{"properties":{"id":{}}},"order_id":{}}}`)
 	got := strings.Join(m.notes(schema), "\n")
-	for _, want := range []string{`no argument "key"`, "no argument charge, which is read", "Currency_ beside currency"} {
+	for _, want := range []string{`no argument "key"`, "no argument charge", "Currency_ beside currency", "order_id beside order.id"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s lacks %q", got, want)
 		}

@@ -29,16 +29,28 @@ func TestCallNames(t *testing.T) {
 	}
 }
 
-// A failure of which nothing was given back, since who reported it may not, is for people: the call
-// does not go on.
+// A failure of which nothing was given back, since who reported it may not, is for people, and so is
+// what this gateway does not know: the call does not go on.
 func TestNotGivenBack(t *testing.T) {
 	f, p, g, s := afterFailure(t, "")
 	f.with(func() { f.checks[0].release = "pending" })
 	wants(t, s, "ch_1", 1, stateError, "outcomes:release")
-	f.with(func() { f.checks[0].release = "done" })
+	f.with(func() { f.checks[0].outcome, f.checks[0].release = "reversed", "done" })
+	wants(t, s, "ch_1", 1, stateError, "does not know")
+	f.with(func() { f.checks[0].outcome = outcomeFailed })
 	wants(t, agentOf(t, g), "ch_1", 1, stateExecuted, "paid")
 	if got := p.paid(); len(got) != 2 { // the first was called failed
 		t.Error(got)
+	}
+}
+
+// A server that does not know the argument that is to make repetitions safe is not called.
+func TestUnknownKeyArgument(t *testing.T) {
+	s, p := newPlain(t)
+	s.tools[0] = `{"name": "refund", "inputSchema": {"properties": {"charge": {}, "amount": {}}}}`
+	wants(t, agentOf(t, guarded(t, newFakeService(t), p, "", keyMore)), "ch_1", 1, stateError, "idempotency_argument")
+	if s.paid != 0 {
+		t.Error("it was called")
 	}
 }
 

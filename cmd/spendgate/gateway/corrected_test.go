@@ -65,8 +65,8 @@ func TestCorrectedWhileWaiting(t *testing.T) {
 	})
 	wantsMeta(t, s, stateAlready, "chk_1", "")
 	wantsVoided(t, f, 2, "done")
-	if got := p.paid(); len(got) != 1 {
-		t.Error("paid twice", got)
+	if got := p.paid(); len(got) != 1 || f.checks[2].redeemed != "gw-return-chk_3" {
+		t.Error("paid twice, or redeemed to pay", got, f.checks[2].redeemed)
 	}
 }
 
@@ -126,21 +126,25 @@ func TestCorrectedBeforeRedemptionAgain(t *testing.T) {
 // Behind the redemption an earlier attempt cannot be read: nothing is given back, since another
 // gateway may repeat the call by then. The next call has the redemption.
 func TestUnreadBehindRedemption(t *testing.T) {
-	f, p, _, s := afterFailure(t, keyMore)
-	f.with(func() {
-		f.broken = func(path string) (bool, bool) { return len(f.checks) == 2 && f.checks[1].redeemed != "", false }
-	})
-	wantsMeta(t, s, stateInDoubt, "chk_2", "chk_1 of an earlier attempt cannot be read")
-	f.with(func() { f.broken = nil })
-	time.Sleep(1500 * time.Millisecond) // reports are sent again after a second
-	f.with(func() {
-		if f.checks[1].outcome != "" {
-			t.Error("it was given back as", f.checks[1].outcome)
-		}
-	})
-	wantsMeta(t, s, stateExecuted, "chk_2", "paid")
-	if got := p.paid(); len(got) != 2 { // the first was called failed
-		t.Error(got)
+	for name, more := range map[string]string{"without": "", "with": keyMore} {
+		t.Run(name, func(t *testing.T) {
+			f, p, _, s := afterFailure(t, more)
+			f.with(func() {
+				f.broken = func(path string) (bool, bool) { return len(f.checks) == 2 && f.checks[1].redeemed != "", false }
+			})
+			wantsMeta(t, s, stateInDoubt, "chk_2", "chk_1 of an earlier attempt cannot be read")
+			f.with(func() { f.broken = nil })
+			time.Sleep(1500 * time.Millisecond) // reports are sent again after a second
+			f.with(func() {
+				if f.checks[1].outcome != "" {
+					t.Error("it was given back as", f.checks[1].outcome)
+				}
+			})
+			wantsMeta(t, s, stateExecuted, "chk_2", "paid")
+			if got := p.paid(); len(got) != 2 { // the first was called failed
+				t.Error(got)
+			}
+		})
 	}
 }
 

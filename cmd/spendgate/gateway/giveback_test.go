@@ -315,6 +315,7 @@ func TestFailsWhileRepeated(t *testing.T) {
 				g := guarded(t, f, p, "", keyMore+"        on_error: failed\n")
 				if more != "" {
 					*g.file.Upstreams["psp"].Tools["refund"].WaitSeconds = 0
+					f.with(func() { f.unfit = "the server said" }) // what is told without a word gives nothing back, either
 				}
 				return agentOf(t, g)
 			}
@@ -373,13 +374,22 @@ func TestReportedWhileLooking(t *testing.T) {
 }
 
 // What is in doubt is repeated where the server takes a key, unless the payment is for
-// good: then the check may have been redeemed to be given back.
+// good: then the check may have been redeemed to be given back, also by another API key.
 func TestRepeatedInDoubt(t *testing.T) {
-	for more, state := range map[string]string{keyMore: stateExecuted, keyMore + onceMore: stateInDoubt} {
+	for _, test := range []struct {
+		more, apiKey string
+		doubt        bool
+		state        string
+	}{
+		{keyMore, "k", true, stateExecuted},
+		{keyMore + onceMore, "k", true, stateInDoubt},
+		{keyMore + onceMore, "k", false, stateExecuted},
+		{keyMore + onceMore, "k#2", false, stateInDoubt},
+	} {
 		f, p := newFakeService(t), newProvider(t)
-		wants(t, agentOf(t, guarded(t, f, p, "", more)), "ch_1", 1, stateExecuted, "paid")
-		f.with(func() { f.checks[0].outcome, f.checks[0].doubt = "", true }) // as of a gateway that was killed
-		wants(t, agentOf(t, guarded(t, f, p, "", more)), "ch_1", 1, state, "")
+		wants(t, agentOf(t, guarded(t, f, p, "", test.more)), "ch_1", 1, stateExecuted, "paid")
+		f.with(func() { f.checks[0].outcome, f.checks[0].doubt = "", test.doubt }) // as of a gateway that was killed
+		wants(t, agentOf(t, guardedAs(t, f, p, test.apiKey, "", test.more)), "ch_1", 1, test.state, "")
 		if len(p.paid()) != 1 {
 			t.Error(p.paid())
 		}

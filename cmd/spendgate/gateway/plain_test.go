@@ -2,12 +2,10 @@ package gateway
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,11 +22,14 @@ type plain struct {
 	mu     sync.Mutex
 	tools  []string // their definitions
 	page   int      // how many a page has; 0 is all
-	status int      // of the answer to a call, which was carried out; 0 is 200
+	status int      // of the answer to a call, which was carried out; 0 is 200, hangsUp none
 	result string   // of a call
 	paid   int
 	calls  []string // methods, without the methods of the start
+	strays int      // requests to where a status leads that is a redirect
 }
+
+const hangsUp = -1
 
 const plainTool = `{"name": "refund", "description": "%s", "inputSchema": {"type": "object"}}`
 
@@ -44,6 +45,9 @@ func (s *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 		Params json.RawMessage `json:"params"`
+	}
+	if r.URL.Path == "/elsewhere" {
+		s.with(func() { s.strays++ })
 	}
 	if text, err := io.ReadAll(r.Body); r.Method != http.MethodPost || err != nil || json.Unmarshal(text, &m) != nil {
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -62,7 +66,11 @@ func (s *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "tools/call":
 		s.paid++
 		result = s.result
+		if s.status == hangsUp {
+			panic(http.ErrAbortHandler)
+		}
 		if s.status != 0 {
+			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(s.status)
 			return
 		}
@@ -125,9 +133,9 @@ func TestCallWithoutID(t *testing.T) {
 	})
 }
 
-// Whatever status follows a call that was sent, the call may have been carried out.
+// Whatever status follows a call that was sent, or none, the call may have been carried out.
 func TestRefusedAfterPaying(t *testing.T) {
-	for _, status := range []int{401, 403, 404, 400, 500} {
+	for _, status := range []int{401, 403, 404, 400, 500, 302, 307, hangsUp} {
 		s, p := newPlain(t)
 		f := newFakeService(t)
 		agent := agentOf(t, guarded(t, f, p, "", ""))
@@ -135,8 +143,8 @@ func TestRefusedAfterPaying(t *testing.T) {
 		wants(t, agent, "ch_1", 1, stateInDoubt, "")
 		s.with(func() { s.status = 0 })
 		wants(t, agent, "ch_1", 1, stateInDoubt, "")
-		if s.paid != 1 || f.checks[0].outcome != "" {
-			t.Errorf("%d: %d payments, outcome %q", status, s.paid, f.checks[0].outcome)
+		if s.paid != 1 || f.checks[0].outcome != "" || s.strays != 0 {
+			t.Errorf("%d: %d payments, outcome %q, %d requests elsewhere", status, s.paid, f.checks[0].outcome, s.strays)
 		}
 	}
 }
@@ -314,83 +322,5 @@ func TestQueue(t *testing.T) {
 	}
 	if _, err := q.Write([]byte("x")); err == nil {
 		t.Error("a queue that is closed takes more")
-	}
-}
-
-// Of two names of an agent nobody knows which is meant.
-func TestTwoAgents(t *testing.T) {
-	s := NewServer(&Gateway{file: &File{AgentID: agentID{header: "X-Agent-Id"}}})
-	r := httptest.NewRequestWithContext(t.Context(), "POST", Path, nil)
-	r.Header.Add("X-Agent-Id", "a")
-	if name, ok := s.agentOf(r); name != "a" || !ok {
-		t.Error(name, ok)
-	}
-	r.Header.Add("X-Agent-Id", "b")
-	if name, ok := s.agentOf(r); name != "" || !ok {
-		t.Error(name, ok)
-	}
-}
-
-// An agent with a token does not keep the others out.
-func TestSessionsOfAnAgent(t *testing.T) {
-	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
-	for agents, want := range map[string]int{"without tokens": maxSessions, "with tokens": maxSessions - reserved} {
-		limit := "of all agents"
-		if g.file.Agents = nil; want != maxSessions {
-			limit = "of this agent"
-			g.file.Agents = map[string]agent{"a": {token: "x"}, "b": {token: "y"}}
-		}
-		s := NewServer(g)
-		for range want {
-			if _, full := s.open("a"); full != "" {
-				t.Fatal(agents, ": too few sessions: ", full)
-			}
-		}
-		if _, full := s.open("a"); !strings.Contains(full, limit) {
-			t.Error(agents, full)
-		}
-		for range maxSessions - want {
-			if _, full := s.open("b"); full != "" {
-				t.Fatal(agents, ": kept out: ", full)
-			}
-		}
-		if _, full := s.open("b"); !strings.Contains(full, "of all agents") {
-			t.Error(agents, full)
-		}
-		s.mu.Lock()
-		for _, a := range s.sessions {
-			a.hangUp()
-		}
-		s.mu.Unlock()
-	}
-}
-
-// Pages of other origins are refused, also where their name leads here.
-func TestForeign(t *testing.T) {
-	local := &net.TCPAddr{IP: net.ParseIP("127.0.0.1")}
-	reached := &net.TCPAddr{IP: net.ParseIP("192.0.2.7")}
-	for _, c := range []struct {
-		to           *net.TCPAddr
-		host, origin string
-		want         bool
-	}{
-		{local, "127.0.0.1:8090", "", false},
-		{local, "localhost:8090", "http://localhost:8090", false},
-		{local, "localhost:8090", "http://localhost:8091", true},
-		{local, "evil.example", "", true},
-		{local, "evil.example", "http://evil.example", true},
-		{reached, "gateway.internal:8090", "", false},
-		{reached, "192.0.2.7:8090", "http://192.0.2.7:8090", false},
-		{reached, "192.0.2.7:8090", "http://evil.example", true},
-		{reached, "evil.example", "http://evil.example", true},
-	} {
-		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(c.to)), "POST", Path, nil)
-		r.Host = c.host
-		if c.origin != "" {
-			r.Header.Set("Origin", c.origin)
-		}
-		if got := foreign(r); got != c.want {
-			t.Errorf("%v: %v", c, got)
-		}
 	}
 }

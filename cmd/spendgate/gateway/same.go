@@ -57,7 +57,8 @@ func (t *tool) reads() map[string]string {
 }
 
 // checkSpelling refuses an argument that a server could take for one that is read: order_total
-// for orderTotal. One that the tool's schema has as well may say the same.
+// for orderTotal, and "order.total" for the total in an order. One that the tool's schema has as
+// well may say the same.
 func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
 	paths := append(slices.Sorted(maps.Values(t.reads())), t.IdempotencyArgument)
 	for _, path := range paths {
@@ -70,14 +71,16 @@ func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
 			}
 			properties := propertiesOf(schema, known)
 			for _, m := range o {
-				if !nearly(m.name, name) || strings.EqualFold(m.name, name) {
+				n := spelt(m.name, names[i:])
+				if n == 0 || n == 1 && strings.EqualFold(m.name, name) {
 					continue
 				}
 				if properties[m.name] == nil {
 					return fmt.Errorf("argument %s is written %q, which the tool's schema does not have: call again without that", path, m.name)
 				}
 				other := strings.Join(append(slices.Clone(names[:i]), m.name), ".")
-				if equalForm(m.value) != equalForm(o.get(name)) && !isRead(paths, other) {
+				meant, _ := at(within, strings.Join(names[i:i+n], ".")) // whoever reads the value says what is wrong
+				if equalForm(m.value) != equalForm(meant) && !isRead(paths, other) {
 					return fmt.Errorf("argument %s is also written %q, with another value that is not judged: call again with %[1]s alone", path, m.name)
 				}
 			}
@@ -90,6 +93,17 @@ func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
 // isRead reports whether an argument is one that is read, or has one inside.
 func isRead(paths []string, argument string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool { return path == argument || strings.HasPrefix(path, argument+".") })
+}
+
+// spelt returns of how many names, from the first of a path, a name may be another spelling; 0 if
+// of none.
+func spelt(name string, path []string) int {
+	for n := range path {
+		if nearly(name, strings.Join(path[:n+1], ".")) {
+			return n + 1
+		}
+	}
+	return 0
 }
 
 // nearly reports whether some programs read two names as one.

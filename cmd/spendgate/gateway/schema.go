@@ -158,14 +158,14 @@ func (t *tool) notes(schema jsontext.Value) (notes []string) {
 	read := t.reads()
 	paths := slices.Sorted(maps.Values(read))
 	for _, path := range slices.Compact(paths) {
-		known := []jsontext.Value{schema}
-		for name := range strings.SplitSeq(path, ".") {
+		known, names := []jsontext.Value{schema}, strings.Split(path, ".")
+		for i, name := range names {
 			properties := propertiesOf(schema, known)
 			if name != "" && len(properties) > 0 && properties[name] == nil {
 				notes = append(notes, fmt.Sprintf("the tool's schema has no argument %s, which is read", path))
 			}
 			for _, other := range slices.Sorted(maps.Keys(properties)) {
-				if other != name && nearly(other, name) && !isRead(paths, other) {
+				if other != name && spelt(other, names[i:]) > 0 && !isRead(paths, other) {
 					notes = append(notes, fmt.Sprintf("the tool's schema has %s beside %s, which is read: a call with another value there is refused",
 						other, path))
 				}

@@ -285,8 +285,8 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, caller, key st
 
 func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, caller string, body map[string]any) {
 	status, _ := body["status"].(string)
-	if reference, _ := body["reference"].(string); f.unfit != "" && strings.Contains(reference, f.unfit) {
-		refusal(w, 400, "invalid_request", "reference must be text")
+	if told := fmt.Sprint(body["reference"], body["note"]); f.unfit != "" && strings.Contains(told, f.unfit) {
+		refusal(w, 400, "invalid_request", "it must be text")
 		return
 	}
 	if body["unless_in_doubt"] == true && c.doubt && c.outcome == "" {

@@ -1,0 +1,36 @@
+package gateway
+
+import "testing"
+
+// What is no message of JSON-RPC 2.0, one request or one response, is not taken for one.
+func TestDecodeMessage(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"jsonrpc":"2.0","id":1,"method":"m"}`:           true,
+		`{"jsonrpc":"2.0","id":"a","result":{}}`:          true,
+		`{"jsonrpc":"2.0","id":null,"method":"m"}`:        true,
+		`{"id":1,"method":"m"}`:                           false,
+		`[{"jsonrpc":"2.0","id":1,"method":"m"}]`:         false,
+		`{"jsonrpc":"2.0","id":[1],"method":"m"}`:         false,
+		`{"jsonrpc":"2.0","id":true,"method":"m"}`:        false,
+		`{"jsonrpc":"2.0","id":1}`:                        false,
+		`{"jsonrpc":"2.0","result":{}}`:                   false,
+		`{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`: false,
+	} {
+		if _, err := decodeMessage([]byte(text)); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The keys of the service are not a server's.
+func TestChildEnvironment(t *testing.T) {
+	u := &upstream{Command: []string{"sh", "-c", `echo "{\"jsonrpc\":\"2.0\",\"method\":\"has $SPENDGATE_API_KEY$OTHER\"}"`}}
+	c, err := startChild(u, []string{"SPENDGATE_API_KEY=secret", "OTHER=other"}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	if m, err := c.read(); err != nil || m.Method != "has other" {
+		t.Error(m.Method, err)
+	}
+}
