@@ -105,6 +105,9 @@ func (h *history) countQuery() audit.CountQuery {
 		at := h.all[h.IntN(len(h.all))].ID.Time()
 		q.From = at.Truncate(q.Step).Add(-time.Duration(h.IntN(3)) * q.Step)
 		q.Until = q.From.Add(time.Duration(1+h.IntN(50)) * q.Step)
+		if end := h.all[h.IntN(len(h.all))].ID.Time().Truncate(q.Step); end.After(q.From) { // what ends a range is none of it
+			q.Until = end
+		}
 	}
 	if h.IntN(3) == 0 {
 		q.PolicyID = []string{"policy-1", "policy-3", "unknown"}[h.IntN(3)]
@@ -120,7 +123,7 @@ func (h *history) countQuery() audit.CountQuery {
 
 func (h *history) compareCounts(t *testing.T, s Subject, round int) {
 	t.Helper()
-	for range 10 {
+	for range 4 {
 		q := h.countQuery()
 		want := make(audit.Tally)
 		for _, c := range h.all {

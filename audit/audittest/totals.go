@@ -151,7 +151,7 @@ func violationTotals(t *testing.T, s Subject) {
 		if h.IntN(3) > 0 {
 			mustCount(t, s)
 		}
-		for range 25 {
+		for range 10 {
 			q := h.query()
 			want := among(h.all, q)
 			page := mustList(t, s, q)
