@@ -216,11 +216,10 @@ func (f *fleet) claims() []string {
 // before a stale claim would be taken over.
 func (f *fleet) eventually(what string, done func() bool) {
 	f.t.Helper()
-	for range 150 {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if done() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	f.t.Errorf("never: %s", what)
 }

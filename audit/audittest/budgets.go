@@ -216,6 +216,7 @@ func counterListing(t *testing.T, s Subject) {
 // countersExpire: no counter that a check may still take from is removed.
 func countersExpire(t *testing.T, s Subject) {
 	f := fence(t, s)
+	earlier(t, s, f)
 	kept, ended, lifetime := charge("kept", "[]", "1"), charge("ended", "[]", "1"), charge("lifetime", "[]", "1")
 	ended.EndMS = now().Add(-audit.KeepCounters - time.Minute).UnixMilli()
 	lifetime.EndMS = 0
@@ -232,6 +233,7 @@ func principalsExpire(t *testing.T, s Subject) {
 	const day, bucket = 24 * 60 * 60 * 1000, 60_000
 	f, today := fence(t, s), now().UnixMilli()/day*day
 	old := now().Add(-audit.KeepCounters - time.Minute).UnixMilli()
+	earlier(t, s, f)
 	commit := func(principal string, at, end int64) {
 		t.Helper()
 		calendar, rolling := charge("calendar", "[]", "1"), charge("rolling", "[]", "1")

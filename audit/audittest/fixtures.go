@@ -61,6 +61,15 @@ func newCheck(f spend.Fence) *spend.Check {
 	return c
 }
 
+// earlier records a check of the day before: what a record has of one day alone is not taken to show
+// that time has passed.
+func earlier(t *testing.T, s Subject, f spend.Fence) {
+	t.Helper()
+	c := newCheck(f)
+	c.ID = spend.NewID(now().Add(-24*time.Hour - time.Millisecond))
+	mustCommit(t, s, c)
+}
+
 // blocked turns a check into one that a rule blocked; it passed the guard.
 func blocked(c *spend.Check) *spend.Check {
 	c.Decision.Effect = spend.Block

@@ -103,6 +103,7 @@ func keysRace(t *testing.T, s Subject) {
 func keysExpire(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)
+	earlier(t, s, f)
 	key := newKeyText()
 	hash := spend.HashKey(key)
 	other := keyed(newCheck(f), newKeyText())

@@ -155,6 +155,7 @@ func outcomesAreReportedOnce(t *testing.T, s Subject) {
 // and where that is still there (F66).
 func outcomesCorrectCounters(t *testing.T, s Subject) {
 	f := fence(t, s)
+	earlier(t, s, f)
 	day, all := charge("day", `["agent-1"]`, "125.5"), charge("all", "[]", "125.5")
 	times := charge("times", "[]", "0")
 	times.Limited, times.NoCurrency = false, true

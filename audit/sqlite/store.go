@@ -300,14 +300,24 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// shown returns now in Unix milliseconds, or a day after the newest check if that is before: one
-// clock that was far ahead must not have removed what still counts.
+// shown returns now in Unix milliseconds, or a day after the newest check that is at least a day
+// older than the newest of all if that is before: a clock that is far ahead, for less than a day,
+// must not remove what still counts, whatever it records meanwhile.
 func (s *Store) shown(ctx context.Context, now time.Time) (int64, error) {
-	newest, err := one(ctx, s.reader, "cannot look for the newest check", scanID, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1")
+	const day = 24 * time.Hour
+	at := func(what, condition string, args ...any) (time.Time, error) {
+		id, err := one(ctx, s.reader, "cannot look for "+what, scanID, "SELECT check_id FROM checks "+condition+" ORDER BY check_id DESC LIMIT 1", args...)
+		return id.Time(), err
+	}
+	newest, err := at("the newest check", "")
+	if err == nil {
+		before := audit.FirstID(newest.Add(-day).UnixMilli())
+		newest, err = at("an earlier check", "WHERE check_id < ?", before[:])
+	}
 	if errors.Is(err, audit.ErrNotFound) {
 		return 0, nil
 	}
-	return min(now.UnixMilli(), newest.Time().Add(24*time.Hour).UnixMilli()), err
+	return min(now.UnixMilli(), newest.Add(day).UnixMilli()), err
 }
 
 // CountViolations implements audit.Store. There is nothing to do: a single node

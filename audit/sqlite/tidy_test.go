@@ -11,36 +11,56 @@ import (
 	"spendgate/audit/spend"
 )
 
-// TestTidyWithAClockAhead: a clock that was far ahead once removes neither a counter that checks
-// may still take from (G12) nor an idempotency key that has not expired.
+// TestTidyWithAClockAhead: a clock that is far ahead for a while removes neither a counter that
+// checks may still take from (G12) nor an idempotency key that has not expired, also where it
+// records checks.
 func TestTidyWithAClockAhead(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "audit.db"))
 	epoch, err := s.Epoch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(key string) *spend.Check {
+	check := func(key string, at, end time.Time) *spend.Check {
 		c := minimal(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})
-		c.Action.IdempotencyKey = key
+		c.ID, c.Action.IdempotencyKey = spend.NewID(at), key
 		c.Charges = []spend.Charge{{
-			Counter: spend.Counter{ID: spend.CounterID("refunds", "daily", 1, "[]"), StartMS: 1}, RuleID: "daily", Since: 1, Subject: "[]",
-			Counted: true, MaxCount: 1, EndMS: time.Now().Add(time.Hour).UnixMilli(),
+			Counter: spend.Counter{ID: spend.CounterID("refunds", "daily", 1, "[]"), StartMS: end.UnixMilli()}, RuleID: "daily", Since: 1,
+			Subject: "[]", Counted: true, MaxCount: 1, EndMS: end.UnixMilli(),
 		}}
 		return c
 	}
-	if err := s.Tidy(t.Context(), time.Now().AddDate(1, 0, 0)); err != nil { // of what has no check yet
-		t.Fatal(err)
+	record := func(key string, at, end time.Time) {
+		t.Helper()
+		if err := audittest.Record(t.Context(), s, check(key, at, end)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := audittest.Record(t.Context(), s, check("k")); err != nil {
-		t.Fatal(err)
+	tidy := func(at time.Time) {
+		t.Helper()
+		if err := s.Tidy(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := s.Tidy(t.Context(), time.Now().AddDate(1, 0, 0)); err != nil {
-		t.Fatal(err)
+	now := time.Now()
+	end, ahead := now.Add(time.Hour), now.AddDate(1, 0, 0)
+	tidy(ahead) // of what has no check yet
+	ended := now.Add(-audit.KeepCounters - time.Hour)
+	record("", ended, ended)
+	record("k", now, end)
+	tidy(ahead)
+	for hours := range time.Duration(24) {
+		at := ahead.Add(hours * time.Hour)
+		record("", at, at)
+		tidy(at)
 	}
-	if _, exceeded := errors.AsType[*audit.ExceededError](audittest.Record(t.Context(), s, check(""))); !exceeded {
+	tidy(now)
+	if _, exceeded := errors.AsType[*audit.ExceededError](audittest.Record(t.Context(), s, check("", now, end))); !exceeded {
 		t.Error("a second check passed where the limit is one")
 	}
 	if found, err := s.CheckIDsByKey(t.Context(), []spend.Hash{spend.HashKey("k")}); err != nil || len(found) != 1 {
 		t.Errorf("the key of the first: %v, %v", found, err)
+	}
+	if err := audittest.Record(t.Context(), s, check("", now, ended)); err != nil {
+		t.Errorf("the counter of a window that ended long ago is still there: %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -134,20 +133,14 @@ func (w *changeWalk) ruling(c Change) error {
 	if err != nil {
 		return err
 	}
-	const keyID, principal, details = 5, 6, 11 // among chain.ChangeColumns
-	var said struct {
-		Owner     string
-		Groups    []string
-		Completes bool
-		Restored  bool
-	}
-	_ = json.Unmarshal(fields[details], &said) // what is no JSON was not recorded so: its head tells
+	const keyID, principal = 5, 6 // among chain.ChangeColumns
+	said := saidIn(fields[changeDetails])
 	w.approvals.rulings[c.Subject] = append(w.approvals.rulings[c.Subject],
 		ruling{
 			c.Seq, c.Kind,
-			audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: said.Owner},
+			audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: member[string](said, "owner")},
 			c.At, c.Hash,
-			said.Groups, said.Completes, said.Restored,
+			said.groups(), member[bool](said, "completes"), member[bool](said, "restored"),
 		})
 	return nil
 }
@@ -158,14 +151,9 @@ func (w *changeWalk) behind(c Change) error {
 	if err != nil {
 		return err
 	}
-	const details = 11 // among chain.ChangeColumns
-	var said struct {
-		Principal, Owner string
-		Groups           []string
-	}
-	_ = json.Unmarshal(fields[details], &said) // what is no JSON was not recorded so: its head tells
-	w.approvals.behind[c.Subject] = append(w.approvals.behind[c.Subject],
-		standing{c.Seq, audit.Party{KeyID: c.Subject, Principal: said.Principal, Owner: said.Owner}, said.Groups})
+	said := saidIn(fields[changeDetails])
+	by := audit.Party{KeyID: c.Subject, Principal: member[string](said, "principal"), Owner: member[string](said, "owner")}
+	w.approvals.behind[c.Subject] = append(w.approvals.behind[c.Subject], standing{c.Seq, by, said.groups()})
 	return nil
 }
 

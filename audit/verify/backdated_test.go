@@ -82,3 +82,20 @@ func TestAcknowledgedLoss(t *testing.T) {
 	tr.forget(tr.chains[0], tr.last(tr.chains[0]))
 	tr.bothHeld(chainFinding("removed", tr.chains[0]), policies)
 }
+
+// TestAcknowledgedLossOfAnEnd: who acknowledges that a chain's end is gone has not said that what is
+// left of it is another.
+func TestAcknowledgedLossOfAnEnd(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	chainID, signed := tr.chains[0], tr.last(tr.chains[0])
+	tr.record(tr.writer, chainID)
+	tr.sign()
+	tr.forget(chainID, signed+1)
+	tr.exec("UPDATE checks SET request_id = 'someone' WHERE check_id = '%s'", tr.entries(chainID, 1)[0].ID.Text(""))
+	tr.rewrite(chainID)
+	if err := tr.newCheckpoints().Acknowledge(t.Context(), "restored"); err != nil {
+		t.Fatal(err)
+	}
+	tr.bothHeld(batch("altered", int(signed), chainID))
+}

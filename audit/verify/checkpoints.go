@@ -114,7 +114,8 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 		if !ok {
 			kind, what = Removed, "is not there; it was at"
 		}
-		w.known.dispute(changesName, disputed{l.Time, Finding{kind, changeName(l.Changes.Seq), what + " the checkpoint of " + stamp(l.Time)}})
+		f := Finding{kind, changeName(l.Changes.Seq), what + " the checkpoint of " + stamp(l.Time)}
+		w.known.dispute(changesName, disputed{l.Time, l.Changes.Seq, f})
 	}
 	return w.compare(ctx, l)
 }
@@ -171,7 +172,7 @@ func (w *checkpointWalk) compare(ctx context.Context, l checkpoint.Line) error {
 		default:
 			f = Finding{Altered, batchName(place.Chain, place.Seq), fmt.Sprintf("its head is not that of the checkpoint of %s", stamp(l.Time))}
 		}
-		w.known.dispute(chainName(place.Chain), disputed{l.Time, f})
+		w.known.dispute(chainName(place.Chain), disputed{l.Time, h.Seq, f})
 	}
 	return nil
 }

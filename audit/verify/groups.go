@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"encoding/json"
 	"slices"
 
 	"spendgate/audit"
@@ -12,9 +11,8 @@ import (
 // in the change says the owner, of a key its own changes do.
 func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
 	const principal = 6 // among chain.ChangeColumns
-	var said struct{ Owner string }
-	_ = json.Unmarshal(fields[changeDetails], &said) // what is no JSON was not recorded so: its head tells
-	author := audit.Party{KeyID: string(fields[changeKeyID]), Principal: string(fields[principal]), Owner: said.Owner}
+	owner := member[string](saidIn(fields[changeDetails]), "owner")
+	author := audit.Party{KeyID: string(fields[changeKeyID]), Principal: string(fields[principal]), Owner: owner}
 	if then, known := s.standing(author.KeyID, seq); known && author.Owner == "" {
 		author.Owner = then.Owner
 	}

@@ -100,17 +100,22 @@ func (k *known) chains() map[spend.ID]int64 {
 type acceptance struct {
 	at      time.Time
 	reason  string
-	lost    map[string]bool    // chains that contradict earlier checkpoints, by name
+	lost    map[string]int64   // of chains that contradict earlier checkpoints, by name: up to which number they do not
 	chains  map[spend.ID]int64 // where all chains ended
 	changes int64
 }
 
 func accepted(l checkpoint.Line) acceptance {
-	a := acceptance{l.Time, l.Acknowledged.Reason, make(map[string]bool), make(map[spend.ID]int64), l.Changes.Seq}
+	a := acceptance{l.Time, l.Acknowledged.Reason, make(map[string]int64), make(map[spend.ID]int64), l.Changes.Seq}
 	for _, lost := range l.Acknowledged.Chains {
-		a.lost[chainName(spend.ID(lost.Chain))] = true
+		name := chainName(spend.ID(lost.Chain))
+		if a.lost[name] = 0; lost.Has < lost.Had { // its end is gone, and nothing else is known to be
+			a.lost[name] = lost.Has
+		}
 	}
-	a.lost[changesName] = l.Acknowledged.Changes
+	if l.Acknowledged.Changes {
+		a.lost[changesName] = 0
+	}
 	for _, head := range l.Heads {
 		a.chains[spend.ID(head.Chain)] = head.Seq
 	}
@@ -124,7 +129,8 @@ const changesName = "changes"
 type dispute struct{ first, last disputed }
 
 type disputed struct {
-	at time.Time // of the checkpoint
+	at  time.Time // of the checkpoint
+	seq int64
 	Finding
 }
 
@@ -140,7 +146,7 @@ func (k *known) dispute(chain string, d disputed) {
 func (k *known) resolve() (all []Finding) {
 	accepting := func(chain string, d disputed) *acceptance {
 		for i, a := range k.accepts {
-			if a.at.After(d.at) && a.lost[chain] {
+			if upTo, lost := a.lost[chain]; lost && d.seq > upTo && a.at.After(d.at) {
 				return &k.accepts[i]
 			}
 		}
@@ -148,13 +154,13 @@ func (k *known) resolve() (all []Finding) {
 	}
 	for chain, d := range k.disputes {
 		switch a := accepting(chain, d.last); {
-		case a != nil:
-			d.first.Kind = Acknowledged
-			d.first.Detail += "; acknowledged at " + stamp(a.at) + ": " + a.reason
+		case accepting(chain, d.first) == nil:
 			all = append(all, d.first.Finding)
-		case accepting(chain, d.first) != nil:
+		case a == nil:
 			all = append(all, d.last.Finding)
 		default:
+			d.first.Kind = Acknowledged
+			d.first.Detail += "; acknowledged at " + stamp(a.at) + ": " + a.reason
 			all = append(all, d.first.Finding)
 		}
 	}

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"encoding/json"
 	"slices"
 
 	"spendgate/audit"
@@ -78,12 +77,11 @@ func (w *changeWalk) reviewed(c Change) error {
 			w.tally.find(Altered, "force on "+policyName(version), "%s is of no such version as it was created", changeName(c.Seq))
 		}
 	case audit.DraftApproved:
-		var said struct{ Draft int64 }
-		_ = json.Unmarshal(fields[changeDetails], &said) // what is no JSON was not recorded so: its head tells
-		if d, ok := w.drafts[said.Draft]; !ok || said.Draft != r.current[c.Subject] || d.row != c.Hash {
+		draft := member[int64](saidIn(fields[changeDetails]), "draft")
+		if d, ok := w.drafts[draft]; !ok || draft != r.current[c.Subject] || d.row != c.Hash {
 			w.tally.find(Altered, "approval of a "+draftName(c.Subject, c.Seq), "it is of no draft that the policy had then")
 		}
-		r.approved[said.Draft] = append(r.approved[said.Draft], approvedDraft{c.Version, by})
+		r.approved[draft] = append(r.approved[draft], approvedDraft{c.Version, by})
 	default:
 	}
 	return nil

@@ -76,6 +76,27 @@ func TestStrangeJSON(t *testing.T) {
 	tr.finds(nil)
 }
 
+// TestStrangeNames: what a change says under a name in other letters neither verifier reads.
+func TestStrangeNames(t *testing.T) {
+	t.Parallel()
+	tr := newApprovalTrail(t)
+	tr.member("ben", "support", "finance")
+	tr.drafted("key_1", "ann", "key_2", "bob")
+	named := func(key string) string {
+		return tr.forged(`UPDATE changes SET details = (SELECT coalesce(jsonb_object_agg(` + key + `, value), '{}') FROM jsonb_each(details::jsonb))::text`)
+	}
+	tr.exec("CREATE TEMPORARY TABLE was AS TABLE changes")
+	tr.exec("%s", named("'no ' || key"))
+	found, _, err := tr.verify(nil)
+	tr.exec("DELETE FROM changes; INSERT INTO changes TABLE was")
+	if err != nil || !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, "altered approval of a draft") }) {
+		t.Fatalf("%q, %v", found, err)
+	}
+	for _, key := range []string{"'no ' || key", "initcap(key)", "upper(key)"} {
+		tr.both(named(key), found...)
+	}
+}
+
 // TestInfiniteTimes puts times beyond all others into all tables that are compared: each is named,
 // and what is beside it is read.
 func TestInfiniteTimes(t *testing.T) {

@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,35 +102,30 @@ type RuleLimits struct {
 	PerAgent     bool
 }
 
+var errNoObject = errors.New("a rule is no object")
+
 // ParseLimits reads the rules of a policy's version. Their text is as it was sent: numbers may be
 // spelt in any way, and what is no number, null or blank, is none (S4, S8).
 func ParseLimits(rules []byte) ([]RuleLimits, error) {
-	var all []struct {
-		ID         string `json:"rule_id"`
-		Type       string `json:"rule_type"`
-		Parameters struct {
-			Limit    json.RawMessage `json:"limit"`
-			MaxCount json.RawMessage `json:"max_count"`
-			Currency json.RawMessage `json:"currency"`
-			Per      json.RawMessage `json:"per"`
-		} `json:"parameters"`
-	}
+	var all []json.RawMessage
 	err := json.Unmarshal(rules, &all)
 	limits := make([]RuleLimits, len(all))
-	for i, rule := range all {
+	for i, text := range all {
+		rule := saidIn(text)
+		if rule == nil {
+			err = errNoObject
+		}
+		parameters := saidIn(rule["parameters"])
 		one := &limits[i]
-		one.RuleID, one.Type = rule.ID, rule.Type
-		if amount, err := spend.ParseAmount(string(rule.Parameters.Limit)); err == nil {
+		one.RuleID, one.Type = member[string](rule, "rule_id"), member[string](rule, "rule_type")
+		if amount, err := spend.ParseAmount(string(parameters["limit"])); err == nil {
 			one.Used = new(amount.Total())
 		}
-		if count, ok := spend.ParseInteger(string(rule.Parameters.MaxCount)); ok {
+		if count, ok := spend.ParseInteger(string(parameters["max_count"])); ok {
 			one.Count = &count
 		}
-		_ = json.Unmarshal(rule.Parameters.Currency, &one.Currency) // as Per
-		one.Currency = strings.ToUpper(strings.TrimSpace(one.Currency))
-		var per []string
-		_ = json.Unmarshal(rule.Parameters.Per, &per)
-		one.PerAgent = slices.Contains(per, "agent_id")
+		one.Currency = strings.ToUpper(strings.TrimSpace(member[string](parameters, "currency")))
+		one.PerAgent = slices.Contains(member[[]string](parameters, "per"), "agent_id")
 	}
 	return limits, err
 }

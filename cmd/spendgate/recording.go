@@ -56,11 +56,14 @@ func (r *recording) look(ctx context.Context) error {
 		r.refused = false
 		return nil
 	}
-	since := failures.First
-	if r.refused {
-		since = now.Add(-othersWithin)
-	} else if failures.Count < failuresMost || now.Sub(failures.First) < failuresFor {
-		return nil
+	since := now.Add(-othersWithin)
+	if !r.refused {
+		if failures.Count < failuresMost || now.Sub(failures.First) < failuresFor {
+			return nil
+		}
+		if failures.First.After(since) { // what others recorded before says nothing
+			since = failures.First
+		}
 	}
 	others, err := r.recorded(ctx, since)
 	switch {

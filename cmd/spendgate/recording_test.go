@@ -88,3 +88,28 @@ func TestRecording(t *testing.T) {
 		ready(true, "the others do not record any more")
 	})
 }
+
+// S27: what other nodes recorded before they stopped makes a node unready once, not again and again.
+func TestRecordingThatOthersStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failures := &commit.Failures{Count: failuresMost, First: time.Now(), Last: time.Now(), Err: errors.New("no connection")}
+		time.Sleep(failuresFor)
+		last := time.Now() // that others recorded
+		r := &recording{
+			failures: func() *commit.Failures { return failures },
+			stuck:    func() bool { return false },
+			recorded: func(_ context.Context, since time.Time) (bool, error) { return !last.Before(since), nil },
+			rehearse: func(context.Context) error { return failures.Err },
+		}
+		for second := range 120 {
+			if err := r.look(t.Context()); (err == nil) != (time.Since(last) > othersWithin) {
+				t.Errorf("%d s after the last record of others: %v", second, err)
+			}
+			time.Sleep(time.Second)
+		}
+		last = time.Now()
+		if r.look(t.Context()) == nil {
+			t.Error("ready, though others record again")
+		}
+	})
+}

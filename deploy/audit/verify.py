@@ -1219,10 +1219,10 @@ class Verifier:
     def checkpoints(self, lines, key):
         previous, state, steps, disputes, accepts, before = ZERO, {}, {}, {}, [], 0
 
-        def dispute(chain, at, kind, subject):
-            known = disputes.setdefault(chain, [(at, kind, subject)] * 2)
+        def dispute(chain, number, at, kind, subject):
+            known = disputes.setdefault(chain, [(at, number, kind, subject)] * 2)
             if at > known[1][0]:
-                known[1] = at, kind, subject
+                known[1] = at, number, kind, subject
 
         def grow(chain, seq):
             known = steps.setdefault(chain, [])
@@ -1264,20 +1264,22 @@ class Verifier:
                 name = f"chain {chain_id.hex()}"
                 if there is None:
                     last = max((n for c, n in self.heads if c == chain_id), default=0)
-                    dispute(chain_id, at, "removed", name if last < number else f"batch {number} of {name}")
+                    dispute(chain_id, number, at, "removed", name if last < number else f"batch {number} of {name}")
                 elif there != head:
-                    dispute(chain_id, at, "altered", f"batch {number} of {name}")
+                    dispute(chain_id, number, at, "altered", f"batch {number} of {name}")
             grow(None, seq)
             before = at
             if seq and self.links.get(seq) != bytes.fromhex(line["changes"]["head"]):
-                dispute(None, at, "altered" if seq in self.links else "removed", f"change {seq} of the configuration")
+                dispute(None, seq, at, "altered" if seq in self.links else "removed", f"change {seq} of the configuration")
             if said := line.get("acknowledged"):
-                lost = {bytes.fromhex(chain["chain"]) for chain in said["chains"]} | ({None} if said["changes"] else set())
+                # Of a chain whose end is gone nothing else is known to be.
+                lost = {bytes.fromhex(chain["chain"]): chain["has"] if chain["has"] < chain["had"] else 0 for chain in said["chains"]}
+                lost |= {None: 0} if said["changes"] else {}
                 accepts.append((at, lost, {None: seq, **{chain_id: number for chain_id, (number, _) in heads.items()}}))
         for chain, (first, last) in disputes.items():
-            known = [any(at > of[0] and chain in lost for at, lost, _ in accepts) for of in (first, last)]
-            _, kind, subject = last if known[0] and not known[1] else first
-            self.find("acknowledged" if known[1] else kind, subject)
+            known = [any(at > of[0] and of[1] > lost.get(chain, 1 << 63) for at, lost, _ in accepts) for of in (first, last)]
+            *_, kind, subject = last if known[0] and not known[1] else first
+            self.find("acknowledged" if all(known) else kind, subject)
         self.late(steps, accepts, before)
 
     def late(self, steps, accepts, end):
