@@ -19,6 +19,7 @@ func (v *verifier) configuration(ctx context.Context) error {
 	w := changeWalk{
 		verifier: v, policies: make(map[PolicyVersion]recorded), drafts: make(map[int64]draftRecord), keys: make(map[string]recorded),
 		webhooks: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets), reviews: newReviews(),
+		promoted: make(map[int64]promoted),
 	}
 	if err := v.o.Evidence.Changes(ctx, w.change); err != nil {
 		return err
@@ -58,6 +59,7 @@ type changeWalk struct {
 	previous []spend.Hash // what the head before may have been; none when it is not there
 	policies map[PolicyVersion]recorded
 	drafts   map[int64]draftRecord
+	promoted map[int64]promoted        // by the number of the draft
 	keys     map[string]recorded       // by key_id, the newest change of each
 	webhooks map[string]recorded       // by webhook_id, likewise; none of a deleted one
 	budgets  map[string]versionBudgets // by policy_id, of the version met last
@@ -158,6 +160,9 @@ func (w *changeWalk) policy(p PolicyVersion, row []byte) error {
 		if err := w.consented(p, string(fields[slices.Index(chain.PolicyColumns(), "changes")])); err != nil {
 			return err
 		}
+		if draft := w.reviews.made[p].draft; draft != 0 {
+			w.promoted[draft] = promoted{p, contentOf(fields, chain.PolicyColumns())}
+		}
 	}
 	delete(w.policies, p)
 	return nil
@@ -176,9 +181,31 @@ func (w *changeWalk) draft(seq int64, policyID string, row []byte) error {
 		return nil
 	case chain.HashDraft(row) != d.row:
 		w.tally.find(Altered, draftName(policyID, seq), "its row is not the one that %s recorded", changeName(seq))
+	default:
+		fields, err := chain.ParseFields(nil, row)
+		if err != nil {
+			return err
+		}
+		if made, ok := w.promoted[seq]; ok && made.content != contentOf(fields, chain.DraftColumns()) {
+			w.tally.find(Altered, policyName(made.version), "it is another than the draft of %s, which it was made of", changeName(seq))
+		}
 	}
 	delete(w.drafts, seq)
 	return nil
+}
+
+// promoted is the version that a draft became, as far as the draft says it.
+type promoted struct {
+	version PolicyVersion
+	content [6]string
+}
+
+// contentOf returns what a draft and the version that it becomes have in common.
+func contentOf(fields [][]byte, columns []string) (content [6]string) {
+	for i, name := range [...]string{"name", "description", "rules", "metadata", "redeem", "changes"} {
+		content[i] = string(fields[slices.Index(columns, name)])
+	}
+	return content
 }
 
 func (w *changeWalk) key(id spend.ID, row []byte) error {

@@ -2,10 +2,12 @@ package verify_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 )
 
 // TestTamperedDrafts: both verifiers find a draft that was altered, inserted or removed,
@@ -83,4 +85,32 @@ func TestTamperedReviews(t *testing.T) {
 	tr.bothFind("changes checks",
 		tr.forged(fmt.Sprintf(`UPDATE changes SET details = (details::jsonb || '{"owner":"ann@EXAMPLE.com"}')::text WHERE seq = %d; `, approval)),
 		second)
+}
+
+// TestOtherDraftPromoted: a version that is another than its draft, which was exchanged while it was
+// promoted and then put back, is named by both verifiers.
+func TestOtherDraftPromoted(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, &audit.Policy{PolicyID: "p", Name: "n", Rules: `[]`}, audit.NewBudgets{}, time.Now()))
+	var want []string
+	for i, exchanged := range []string{
+		"name = name", "name = 'x'", "description = 'x'", `rules = '[ ]'`, `metadata = '{"a":2}'`, `redeem = '{"within_minutes":1440}'`,
+		`changes = '{"required":1}'`,
+	} {
+		d := &audit.Draft{PolicyID: "p", Name: "next", Description: "d", Rules: `[]`, Metadata: `{"a":1}`, Redeem: spend.RedeemTerms{Required: true}}
+		act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
+		tr.exec("CREATE TEMPORARY TABLE was AS TABLE drafts; UPDATE drafts SET %s WHERE generation = %d", exchanged, d.Generation)
+		made, err := tr.store.PromoteDraft(t.Context(), audit.Actor{KeyID: "key_1"},
+			audit.Promotion{PolicyID: "p", Generation: d.Generation, Version: i + 1}, time.Now())
+		act(t, err)
+		tr.exec("DELETE FROM drafts WHERE generation <= %d; INSERT INTO drafts TABLE was; DROP TABLE was", d.Generation)
+		if i > 0 {
+			want = append(want, fmt.Sprintf(`altered policy "p" version %d`, made.Version))
+		}
+	}
+	tr.finds(nil, want...)
+	if found := tr.stranger(false); !slices.Equal(found, want) {
+		t.Errorf("verify.py: %q", found)
+	}
 }

@@ -150,7 +150,7 @@ func policiesDraftDelete(*flag.FlagSet) action {
 func policiesDraftPromote(flags *flag.FlagSet) action {
 	version := flags.Int("if-match", 0, "the version `N` that must be in force (required)")
 	var promotion client.Promotion
-	flags.StringVar(&promotion.DraftHash, "draft-hash", "", "promote only the draft with this `HASH`, as show prints it")
+	flags.Func("draft-hash", "promote only the draft with this `HASH`, as show prints it", notEmpty(&promotion.DraftHash))
 	flags.Func("drop-budget", "empty the budget `RULE` though it is in use; may be given again", eachNotEmpty(&promotion.DropBudgets))
 	flags.StringVar(&promotion.Note, "note", "", "a `TEXT` that the versions show")
 	return func(ctx context.Context, p process, args []string) error {

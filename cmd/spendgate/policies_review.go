@@ -31,14 +31,15 @@ func policiesDraftApprove(flags *flag.FlagSet) action {
 	decision := client.DraftDecision{}
 	flags.StringVar(&decision.Note, "note", "", "a `TEXT` that the draft and the record show")
 	flags.Func("drop-budget", "let the promotion empty the budget `RULE`; may be given again", eachNotEmpty(&decision.DropBudgets))
-	hash := flags.String("draft-hash", "", "the `HASH` of the draft that was looked at: any other is refused, and nothing is asked")
+	flags.Func("draft-hash", "the `HASH` of the draft that was looked at: any other is refused, and nothing is asked",
+		notEmpty(&decision.DraftHash))
 	yes := flags.Bool("yes", false, "do not ask")
 	return func(ctx context.Context, p process, args []string) error {
 		id, api, err := onePolicy(p, args)
 		if err != nil {
 			return err
 		}
-		if decision.DraftHash = *hash; *hash == "" {
+		if decision.DraftHash == "" {
 			d, err := api.Draft(ctx, id)
 			if err != nil {
 				return err

@@ -106,6 +106,9 @@ func TestPoliciesDraft(t *testing.T) {
 		"POST /v1/policies/desk/draft/promote svc {} if 3")
 	n = newFakeNode(t)
 	n.run(t, "", "policies", "draft", "promote", "desk").check(t, 2, "", "needs --if-match N")
+	// Without one, any draft would do.
+	n.run(t, "", "policies", "draft", "promote", "desk", "--if-match", "3", "--draft-hash", "").check(t, 2, "", "must not be empty")
+	n.run(t, "", "policies", "draft", "approve", "desk", "--yes", "--draft-hash", "").check(t, 2, "", "must not be empty")
 	n.run(t, "", "policies", "draft", "delete").check(t, 2, "", "needs one POLICY_ID")
 	n.run(t, "", "policies", "draft", "put").check(t, 2, "", "needs -f FILE")
 }

@@ -883,6 +883,7 @@ class Verifier:
     def configuration(self):
         self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.changes_ask = {}, {}, {}, {}, {}, set(), {}
         created, newest, drafts, previous, seq, before = {}, {}, {}, {}, 0, [ZERO]
+        promoted = {}  # draft to the version that it became: its name, and what the draft says of it
         for row, fields in self.database.copy(f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
             number, head = integer(fields[0]), fields[13]
             name = f"change {number} of the configuration"
@@ -931,7 +932,9 @@ class Verifier:
             name = f'policy "{fields[0].decode()}" version {integer(fields[1])}'
             stored = created.pop((fields[0], fields[1]), None)
             if stored == sha("spendgate policy 1", row):
-                self.made_at.append((name, self.made[fields[0], fields[1]][1], integer(fields[7])))
+                draft, number = self.made[fields[0], fields[1]]
+                self.made_at.append((name, number, integer(fields[7])))
+                promoted[draft] = name, [fields[i] or b"" for i in (2, 3, 4, 5, 10, 11)]
             else:
                 self.odd.add(fields[0].decode())
                 self.find("altered" if stored else "inserted", name)
@@ -945,6 +948,8 @@ class Verifier:
             stored = drafts.pop((fields[0], integer(fields[1])), None)
             if stored != sha("spendgate draft 1", row):
                 self.find("altered" if stored else "inserted", f'draft of policy "{fields[0].decode()}" by change {integer(fields[1])}')
+            elif (made := promoted.get(integer(fields[1]))) and made[1] != [fields[i] or b"" for i in (3, 4, 5, 6, 8, 9)]:
+                self.find("altered", made[0])
         for policy, number in drafts:
             self.find("removed", f'draft of policy "{policy.decode()}" by change {number}')
         for kind, prefix, columns in ("key", "key_", KEY), ("webhook", "whk_", WEBHOOK):
