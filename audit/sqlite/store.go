@@ -306,7 +306,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 func (s *Store) shown(ctx context.Context, now time.Time) (int64, error) {
 	const day = 24 * time.Hour
 	at := func(what, condition string, args ...any) (time.Time, error) {
-		id, err := one(ctx, s.reader, "cannot look for "+what, scanID, "SELECT check_id FROM checks "+condition+" ORDER BY check_id DESC LIMIT 1", args...)
+		const newest = " ORDER BY check_id DESC LIMIT 1"
+		id, err := one(ctx, s.reader, "cannot look for "+what, scanID, "SELECT check_id FROM checks "+condition+newest, args...)
 		return id.Time(), err
 	}
 	newest, err := at("the newest check", "")

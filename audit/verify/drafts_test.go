@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/audit/spend"
 )
 
 // TestTamperedDrafts: both verifiers find a draft that was altered, inserted or removed,
@@ -92,13 +91,15 @@ func TestTamperedReviews(t *testing.T) {
 func TestOtherDraftPromoted(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
-	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, &audit.Policy{PolicyID: "p", Name: "n", Rules: `[]`}, audit.NewBudgets{}, time.Now()))
+	first := &audit.Policy{PolicyID: "p", Name: "n", Rules: `[]`}
+	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, first, audit.NewBudgets{}, time.Now()))
 	var want []string
 	for i, exchanged := range []string{
 		"name = name", "name = 'x'", "description = 'x'", `rules = '[ ]'`, `metadata = '{"a":2}'`, `redeem = '{"within_minutes":1440}'`,
 		`changes = '{"required":1}'`,
 	} {
-		d := &audit.Draft{PolicyID: "p", Name: "next", Description: "d", Rules: `[]`, Metadata: `{"a":1}`, Redeem: spend.RedeemTerms{Required: true}}
+		d := &audit.Draft{PolicyID: "p", Name: "next", Description: "d", Rules: `[]`, Metadata: `{"a":1}`}
+		d.Redeem.Required = true
 		act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
 		tr.exec("CREATE TEMPORARY TABLE was AS TABLE drafts; UPDATE drafts SET %s WHERE generation = %d", exchanged, d.Generation)
 		made, err := tr.store.PromoteDraft(t.Context(), audit.Actor{KeyID: "key_1"},

@@ -83,7 +83,8 @@ func TestStrangeNames(t *testing.T) {
 	tr.member("ben", "support", "finance")
 	tr.drafted("key_1", "ann", "key_2", "bob")
 	named := func(key string) string {
-		return tr.forged(`UPDATE changes SET details = (SELECT coalesce(jsonb_object_agg(` + key + `, value), '{}') FROM jsonb_each(details::jsonb))::text`)
+		return tr.forged(`UPDATE changes SET details = (SELECT coalesce(jsonb_object_agg(` + key + `, value), '{}')
+			FROM jsonb_each(details::jsonb))::text`)
 	}
 	tr.exec("CREATE TEMPORARY TABLE was AS TABLE changes")
 	tr.exec("%s", named("'no ' || key"))
