@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
@@ -81,7 +83,13 @@ func TestStrangeNames(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)
 	tr.member("ben", "support", "finance")
-	tr.drafted("key_1", "ann", "key_2", "bob")
+	d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: `[]`}
+	asks := &audit.Policy{PolicyID: "asks", Name: "n", Rules: `[]`, Changes: `{"required":1}`}
+	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, asks, audit.NewBudgets{}, time.Now()))
+	act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
+	_, err := tr.store.ApproveDraft(t.Context(),
+		audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash, By: audit.Actor{KeyID: "key_2"}})
+	act(t, err)
 	named := func(key string) string {
 		return tr.forged(`UPDATE changes SET details = (SELECT coalesce(jsonb_object_agg(` + key + `, value), '{}')
 			FROM jsonb_each(details::jsonb))::text`)
