@@ -103,7 +103,8 @@ func TestTamperedCounters(t *testing.T) {
 	finds(counter("altered", c, 0), "UPDATE budget_counters SET end_ms = 1 WHERE rule_id = 'day'") // and it would be removed
 	finds(counter("altered", c, 1), "UPDATE budget_counters SET end_ms = 1 WHERE rule_id = 'ever'")
 	finds(counter("altered", c, 0), "UPDATE budget_counters SET end_ms = end_ms + 86400001 WHERE rule_id = 'day'") // and it would stay
-	for _, moved := range []string{"+ 60000", "- 1"} { // no time zone moves that of a bucket
+	// No time zone moves the end of a bucket.
+	for _, moved := range []string{"+ 60000", "- 1"} {
 		finds(counter("altered", c, 2), fmt.Sprintf("UPDATE budget_counters SET end_ms = end_ms %s WHERE rule_id = 'rolling' AND start_ms = %d",
 			moved, c.Charges[2].Counter.StartMS))
 	}

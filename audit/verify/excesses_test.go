@@ -189,6 +189,29 @@ func TestMovedEndOfOldWindows(t *testing.T) {
 		`removed principal of budget "cap" of policy "capped" since version 1 for [] and principal till`)
 }
 
+// TestLateExhaustion: newer rules of a time zone move the end of an open window by less than a day,
+// so that much after the end that checks have its exhaustion may be noted.
+func TestLateExhaustion(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.capAt("251", time.Now())
+	usedUp := func(ago time.Duration) (exhaustion string) {
+		t.Helper()
+		now := time.Now()
+		for range 2 {
+			tr.took("125.5", func(_ *spend.Check, charge *spend.Charge) {
+				charge.Counter.StartMS, charge.EndMS = now.Add(-240*time.Hour).UnixMilli(), now.Add(-ago).UnixMilli()
+			})
+		}
+		const newest = "SELECT replace(id::text, '-', '') FROM budget_exhaustions ORDER BY at DESC LIMIT 1"
+		act(t, tr.conn.QueryRow(t.Context(), newest).Scan(&exhaustion))
+		return exhaustion
+	}
+	usedUp(23 * time.Hour)
+	tr.bothSay("in time")
+	tr.bothSay("late", "altered exhaustion "+usedUp(25*time.Hour))
+}
+
 // TestDigits: what was taken is added up exactly.
 func TestDigits(t *testing.T) {
 	t.Parallel()
