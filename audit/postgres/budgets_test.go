@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -143,11 +144,44 @@ func beside(t *testing.T, s *Store, tx pgx.Tx, f func() error) error {
 	return errors.Join(tx.Commit(t.Context()), <-done)
 }
 
+// earlier records a check of the day before: a record of one day does not show that time has passed.
+func earlier(t *testing.T, s *Store) {
+	t.Helper()
+	c := minimal(newFence(t, s))
+	c.ID = spend.NewID(time.Now().Add(-24*time.Hour - time.Millisecond))
+	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTidyGoesByTheRecord: where all clocks say that a window ended long ago, its counter stays
+// until checks of two days show it.
+func TestTidyGoesByTheRecord(t *testing.T) {
+	url := migrated(t)
+	s := open(t, url, true)
+	left := func(rows int) {
+		t.Helper()
+		if err := s.Tidy(t.Context(), time.Now()); err != nil || count(t, s, "budget_counters") != rows {
+			t.Errorf("%v; %d rows are left, want %d", err, count(t, s, "budget_counters"), rows)
+		}
+	}
+	c := minimal(newFence(t, s))
+	charge(c)
+	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
+		t.Fatal(err)
+	}
+	statement(t, url, fmt.Sprint("UPDATE budget_counters SET end_ms = ", time.Now().Add(-49*time.Hour).UnixMilli()))
+	left(1)
+	earlier(t, s)
+	left(0)
+}
+
 // TestTidyKeepsCounters removes counters by a clock that is ahead, and beside a
 // commit that uses one for longer.
 func TestTidyKeepsCounters(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
+	earlier(t, s)
 	c := minimal(newFence(t, s))
 	charge(c)
 	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
@@ -177,6 +211,7 @@ func TestTidyKeepsCounters(t *testing.T) {
 func TestTidyBesideCommit(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
+	earlier(t, s)
 	c := minimal(newFence(t, s))
 	charge(c)
 	c.Principal = "till"
@@ -204,6 +239,7 @@ func TestTidyBesideCommit(t *testing.T) {
 func TestTidyAtOnce(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
+	earlier(t, s)
 	c := minimal(newFence(t, s))
 	charge(c)
 	c.Principal = "till"

@@ -28,15 +28,39 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	db, oldest := conn.Conn(), audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
 	until, err := makePartitions(ctx, db, now)
 	s.partitionsUntil.Store(until.Unix()) // a database that cannot be asked leaves today
-	return errors.Join(err, s.lookAtDefault(ctx, db),
+	shownMS, unknown := shown(ctx, db, now)
+	return errors.Join(err, unknown, s.lookAtDefault(ctx, db),
 		remove(ctx, db, "expired idempotency keys", deleteExpired),
-		remove(ctx, db, "counters of budgets", deleteCounters, now.UnixMilli(), audit.KeepCounters.Milliseconds()),
+		remove(ctx, db, "counters of budgets", deleteCounters, shownMS, audit.KeepCounters.Milliseconds()),
 		remove(ctx, db, "counters of drafts", deleteDraftCounters, now.UnixMilli()),
 		remove(ctx, db, "fingerprints of drafts", deleteDraftPasses, now.UnixMilli()),
 		remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)),
 		remove(ctx, db, "old backtests", deleteBacktests, [16]byte(audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli()))),
 		remove(ctx, db, "old sessions", deleteSessions, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))),
 		remove(ctx, db, "old logout tokens", deleteLogouts, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))))
+}
+
+// shown returns now in Unix milliseconds, or a day after the newest check that is at least a day
+// older than the newest of all if that is before; 0 without one: clocks that are far ahead, for
+// less than a day, must not make room in budgets, whatever is recorded meanwhile.
+func shown(ctx context.Context, conn *pgx.Conn, now time.Time) (ms int64, err error) {
+	const day = 24 * time.Hour
+	newest := audit.CheckQuery{Limit: 1, Examine: fewExamined}
+	for range 2 {
+		var page audit.CheckPage
+		err := pgx.BeginTxFunc(ctx, conn, readOnly, func(tx pgx.Tx) (err error) {
+			page, err = readChecks(ctx, tx, newest)
+			return err
+		})
+		if err != nil {
+			return 0, fmt.Errorf("cannot look for the newest checks: %w: %w", audit.ErrUnavailable, err)
+		}
+		if len(page.Checks) == 0 {
+			return 0, nil
+		}
+		newest.Until = page.Checks[0].Timestamp().Add(-day)
+	}
+	return min(now.UnixMilli(), newest.Until.Add(2*day).UnixMilli()), nil
 }
 
 // lookAtDefault notes whether the default partition has rows.
@@ -107,9 +131,8 @@ const deleteExpired = `DELETE FROM idempotency_keys WHERE key_hash IN (
 	ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`
 
 const (
-	// deleteCounters removes counters whose windows ended long ago, by the node's clock
-	// and the store's: one that is wrong must not make room in budgets. Like deleteExpired
-	// it leaves rows that a commit is using.
+	// deleteCounters removes counters whose windows ended long ago, by what is shown and by
+	// the store's clock. Like deleteExpired it leaves rows that a commit is using.
 	deleteCounters = `DELETE FROM budget_counters WHERE (counter_id, start_ms) IN
 		(SELECT counter_id, start_ms FROM budget_counters WHERE end_ms <= least($2, to_ms(statement_timestamp())) - $3::bigint
 		LIMIT $1 FOR UPDATE SKIP LOCKED)`
