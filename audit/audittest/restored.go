@@ -12,6 +12,15 @@ import (
 // whatever the clock says, for it may be behind the backup's newest check, or ahead (G13, G14).
 func RunRestored(t *testing.T, s Subject, restore func(*testing.T) audit.Restored) {
 	f := fence(t, s)
+	mustCommit(t, s, newCheck(f))
+	time.Sleep(10 * time.Millisecond)
+	behind := newCheck(f) // of a clock that is behind
+	time.Sleep(10 * time.Millisecond)
+	restore(t)
+	f = fence(t, s)
+	behind.Fence = f
+	mustCommit(t, s, behind)
+	mustRefuseReport(t, s, nil, []*spend.Outcome{redemption(f, behind)}, behind)
 	pending, approved, used, denied := asking(f, 1), asking(f, 1), asking(f, 1), asking(f, 1)
 	lapsed, unused := asking(f, 1), asking(f, 1)
 	lapsed.Approval.Expires, unused.Approval.UseWithin = time.Second, time.Second
