@@ -148,7 +148,7 @@ func beside(t *testing.T, s *Store, tx pgx.Tx, f func() error) error {
 func earlier(t *testing.T, s *Store) {
 	t.Helper()
 	c := minimal(newFence(t, s))
-	c.ID = spend.NewID(time.Now().Add(-24*time.Hour - time.Millisecond))
+	c.ID = spend.NewID(time.Now().Add(-24*time.Hour - time.Minute))
 	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
 		t.Fatal(err)
 	}

@@ -137,8 +137,8 @@ func TestTamperedCounters(t *testing.T) {
 	// Counters of windows that ended long ago are gone, or may go.
 	old := *c
 	old.Charges = slices.Clone(c.Charges[:1])
-	old.ID, old.Action.IdempotencyKey = spend.NewID(time.Now().Add(-24*time.Hour-time.Millisecond)), ""
-	old.Charges[0].Counter.StartMS, old.Charges[0].EndMS = 0, time.Now().Add(-audit.KeepCounters).UnixMilli()
+	old.ID, old.Action.IdempotencyKey = spend.NewID(time.Now().Add(-25*time.Hour)), "" // so that time has passed
+	old.Charges[0].Counter.StartMS, old.Charges[0].EndMS = 0, time.Now().Add(-audit.KeepCounters-time.Hour).UnixMilli()
 	if err := tr.writer.Append(&old).Final(); err != nil {
 		t.Fatal(err)
 	}
