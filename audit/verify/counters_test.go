@@ -138,7 +138,7 @@ func TestTamperedCounters(t *testing.T) {
 	old := *c
 	old.Charges = slices.Clone(c.Charges[:1])
 	old.ID, old.Action.IdempotencyKey = spend.NewID(time.Now().Add(-25*time.Hour)), "" // so that time has passed
-	old.Charges[0].Counter.StartMS, old.Charges[0].EndMS = 0, time.Now().Add(-audit.KeepCounters-time.Hour).UnixMilli()
+	old.Charges[0].Counter.StartMS, old.Charges[0].EndMS = 0, time.Now().Add(-audit.KeepCounters-2*time.Hour).UnixMilli()
 	if err := tr.writer.Append(&old).Final(); err != nil {
 		t.Fatal(err)
 	}
