@@ -48,8 +48,8 @@ func TestTidyWithAClockAhead(t *testing.T) {
 	record("", ended, ended)
 	record("k", now, end)
 	tidy(ahead)
-	for hours := range time.Duration(24) {
-		at := ahead.Add(hours * time.Hour)
+	for hours := range 24 {
+		at := ahead.Add(time.Duration(hours) * time.Hour)
 		record("", at, at)
 		tidy(at)
 	}
