@@ -1,4 +1,4 @@
-"""Client of a spendgate service, and a guard around what moves money."""
+"""A client of a spendgate service, and a guard around functions that move money."""
 
 from .aio import AsyncListing, AsyncSpendgate
 from .client import Checked, Listing, Spendgate

@@ -27,14 +27,14 @@ def create_policy(
     replaces: int | None = None,
 ) -> Steps[t.Policy]:
     """Stores a policy's next version, and with replaces only if that version is in force (0: if there is none).
-    It is not repeated when it may have been stored: then look with policy()."""
+    The request is not repeated when the version may have been stored: then look with policy()."""
     content = {member: value for member, value in _given(locals()).items() if member != "replaces"}
     headers = {} if replaces is None else {"If-Match": str(replaces)}
     return fetch(settings, Request("POST", "/v1/policies", content, status=201, repeatable=False, headers=headers), t.Policy)
 
 
 def policy(settings: Settings, policy_id: str, *, version: int | None = None) -> Steps[t.Policy]:
-    """Reads a version of a policy, the latest unless told."""
+    """Reads a version of a policy, by default the latest."""
     return fetch(settings, get(path("policies", policy_id), {"version": version}), t.Policy)
 
 
@@ -62,7 +62,7 @@ def put_draft(
     changes: Mapping[str, Any] | None = None,
     note: str | None = None,
 ) -> Steps[t.Draft]:
-    """Puts a policy's draft, in place of the one before. The same again changes nothing."""
+    """Stores a policy's draft, in place of the one before. Storing the same draft again changes nothing."""
     content = {member: value for member, value in _given(locals()).items() if member != "policy_id"}
     return fetch(settings, Request("PUT", path("policies", policy_id, "draft"), content), t.Draft)
 
@@ -73,19 +73,19 @@ def draft(settings: Settings, policy_id: str) -> Steps[t.Draft]:
 
 
 def draft_report(settings: Settings, policy_id: str) -> Steps[t.DraftReport]:
-    """Reads what the draft makes of the checks since it was put."""
+    """Reads the report that compares the draft's decisions with those made since it was put."""
     return fetch(settings, get(path("policies", policy_id, "draft", "report")), t.DraftReport)
 
 
 def delete_draft(settings: Settings, policy_id: str) -> Steps[None]:
-    """Ends the draft. It is not repeated when it may have been done."""
+    """Deletes the draft. The request is not repeated when it may have been carried out."""
     yield from send(settings, Request("DELETE", path("policies", policy_id, "draft"), status=204, repeatable=False))
 
 
 def approve_draft(
     settings: Settings, policy_id: str, draft_hash: str, *, note: str | None = None, drop_budgets: Sequence[str] | None = None
 ) -> Steps[t.Draft]:
-    """Approves the draft with that hash beside the version in force, where that asks people. The same again is a replay."""
+    """Approves the draft with that hash, if the version in force requires approvals. Approving again is a replay."""
     given = (("draft_hash", draft_hash), ("note", note), ("drop_budgets", drop_budgets))
     content = {name: value for name, value in given if value is not None}
     return fetch(settings, Request("POST", path("policies", policy_id, "draft", "approve"), content), t.Draft)
@@ -118,7 +118,7 @@ def create_backtest(
     version: int | None = None,
     state: t.BacktestState | None = None,
 ) -> Steps[t.Backtest]:
-    """Has recorded checks judged again by rules, or by a version. It is not repeated when it may have been stored."""
+    """Starts a backtest of recorded checks by rules, or by a version. It is not repeated when it may have been stored."""
     content = {name.rstrip("_"): member for name, member in _given(locals()).items()}
     return fetch(settings, Request("POST", "/v1/backtests", content, status=202, repeatable=False), t.Backtest)
 
@@ -179,7 +179,7 @@ def create_key(
 
 
 def update_key(settings: Settings, key_id: str, /, **changes: Any) -> Steps[t.Key]:
-    """Changes a key, with the admin key: what is given, None to take a member away."""
+    """Changes the given members of a key, with the admin key; None removes a member."""
     content = {name: when(c) if isinstance(c, datetime) else c for name, c in changes.items()}
     return fetch(settings, Request("PATCH", path("keys", key_id), content, admin=True), t.Key)
 
@@ -190,7 +190,7 @@ def keys(settings: Settings, *, limit: int | None = None) -> Query[t.Key]:
 
 
 def sessions(settings: Settings, *, limit: int | None = None) -> Query[t.Session]:
-    """Who is signed in, with the admin key, newest first."""
+    """The people who are signed in, with the admin key, newest first."""
     return query(t.Session, "/v1/sessions", admin=True, limit=limit)
 
 
@@ -228,28 +228,28 @@ def update_webhook(
     event_types: Sequence[str] | None = None,
     status: Literal["active", "disabled"] | None = None,
 ) -> Steps[t.Webhook]:
-    """Changes what is given, with the admin key."""
+    """Changes the given members of a webhook, with the admin key."""
     content = {name: value for name, value in _given(locals()).items() if name != "webhook_id"}
     return fetch(settings, Request("PATCH", path("webhooks", webhook_id), content, admin=True), t.Webhook)
 
 
 def delete_webhook(settings: Settings, webhook_id: str) -> Steps[None]:
-    """Deletes a webhook, and what was still to be delivered to it, with the admin key."""
+    """Deletes a webhook and its undelivered events, with the admin key."""
     yield from send(settings, Request("DELETE", path("webhooks", webhook_id), status=204, repeatable=False, admin=True))
 
 
 def rotate_webhook(settings: Settings, webhook_id: str) -> Steps[t.NewWebhook]:
-    """Gives a webhook a new secret, with the admin key; the one before signs beside it for 24 hours."""
+    """Gives a webhook a new secret, with the admin key; for 24 hours the old one signs deliveries, too."""
     return fetch(settings, Request("POST", path("webhooks", webhook_id, "rotate"), repeatable=False, admin=True), t.NewWebhook)
 
 
 def retry_webhook(settings: Settings, webhook_id: str) -> Steps[t.Retried]:
-    """Has all that waits to be tried again tried now, with the admin key."""
+    """Has all events that wait for a retry tried again now, with the admin key."""
     return fetch(settings, Request("POST", path("webhooks", webhook_id, "retry"), status=202, repeatable=False, admin=True), t.Retried)
 
 
 def deliveries(settings: Settings, webhook_id: str, *, limit: int | None = None, status: str | None = None) -> Query[t.Delivery]:
-    """The attempts of the last seven days, with the admin key, newest first; status "failed" leaves out what was delivered."""
+    """The attempts of the last seven days, with the admin key, newest first; status "failed" leaves successful ones out."""
     return query(t.Delivery, path("webhooks", webhook_id, "deliveries"), admin=True, limit=limit, status=status)
 
 

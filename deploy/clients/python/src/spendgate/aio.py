@@ -1,4 +1,4 @@
-"""AsyncSpendgate, the client that awaits."""
+"""AsyncSpendgate, the asynchronous client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Checking:
-    """A check that is awaited for its answer, or is the context of a guarded body."""
+    """A check: await it for its answer, or use it as the context of a guarded body."""
 
     def __init__(self, client: AsyncSpendgate, intent: Intent) -> None:
         self._client, self._intent = client, intent
@@ -134,7 +134,7 @@ def _guarding(
 
 
 class AsyncSpendgate(gate.Gate):
-    """A client that awaits, on asyncio or trio."""
+    """An asynchronous client, for asyncio or trio."""
 
     _new_http = staticmethod(httpx.AsyncClient)
     _pause = staticmethod(anyio.sleep)

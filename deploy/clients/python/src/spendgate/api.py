@@ -37,7 +37,7 @@ class Action:
 
     @property
     def deciding(self) -> dict[str, Any]:
-        """What an approval, a redemption and the journal are for."""
+        """The members that identify the action for an approval, a redemption and the journal."""
         return {n: m for n, m in self.members.items() if n not in ("idempotency_key", "approval_id", "reason_text")}
 
 
@@ -80,7 +80,7 @@ def check_once(settings: Settings, planned: Action, nonce: str = "") -> Steps[t.
 
 
 def result(value: Any, reply: Reply | None = None) -> t.Result:
-    """Takes nothing for a decision that is not one."""
+    """Returns a decision only for a response that certainly has one."""
     read_result = read(t.Result, value)
     if not read_result.check_id.startswith("chk_") or read_result.policy_version < 1:
         raise misunderstood("it is no check result")
@@ -95,7 +95,7 @@ def result(value: Any, reply: Reply | None = None) -> t.Result:
 
 
 def outcome_of(reply: Reply) -> t.CheckOutcome | None:
-    """Reads the header Outcome. Whatever else is there is an outcome as well."""
+    """Reads the header Outcome. An unknown value counts as an outcome, too."""
     values = reply.header("outcome")
     if not values:
         return None
@@ -107,7 +107,7 @@ def outcome_of(reply: Reply) -> t.CheckOutcome | None:
 
 
 def redemption_of(reply: Reply) -> t.CheckRedemption | None:
-    """Reads the header Redeemed. Whatever else is there is a redemption as well."""
+    """Reads the header Redeemed. An unknown value counts as a redemption, too."""
     values = reply.header("redeemed")
     if not values:
         return None
@@ -119,7 +119,7 @@ def redemption_of(reply: Reply) -> t.CheckRedemption | None:
 
 
 def get_check(settings: Settings, check_id: str) -> Steps[t.Result]:
-    """Reads an earlier check, and what was reported of it. It is a record, no permission."""
+    """Reads an earlier check, and its outcome. The result is a record, not a permission."""
     reply = yield from send(settings, get(path("checks", check_id)))
     found = result(decode(reply.body), reply)
     if found.check_id != check_id:
@@ -138,7 +138,7 @@ def report_outcome(
     supersedes: int | None = None,
     unless_in_doubt: bool = False,
 ) -> Steps[t.Outcome]:
-    """Reports what became of an allowed check, once: the same report again is the same outcome.
+    """Reports the outcome of an allowed check. Repeating the same report gives the same outcome.
 
     amount is what was really moved; None is the check's. supersedes is the number of the report that this one corrects.
     unless_in_doubt refuses the report of a check that is in doubt.
@@ -152,7 +152,7 @@ def report_outcome(
 
 
 def get_outcome(settings: Settings, check_id: str) -> Steps[t.Outcome]:
-    """Reads what was reported of a check, last."""
+    """Reads the last report about a check."""
     return fetch(settings, get(path("checks", check_id, "outcome")), t.Outcome)
 
 
@@ -183,7 +183,7 @@ def redeem(
 
 
 def in_doubt(settings: Settings, check_id: str) -> Steps[None]:
-    """Says of a redeemed check that nobody knows whether its action was carried out."""
+    """Reports that nobody knows whether the action of a redeemed check was carried out."""
     yield from send(settings, Request("POST", path("checks", check_id, "in-doubt"), {}, status=201, again=200))
 
 
@@ -207,7 +207,7 @@ def approval(settings: Settings, approval_id: str, *, wait: int = 0) -> Steps[t.
 
 
 def wait_for_approval(settings: Settings, approval_id: str, *, timeout: float | None = None) -> Steps[t.Approval]:
-    """Asks until the approval is not pending any more, or for timeout seconds, and returns it as it is then."""
+    """Asks until the approval is no longer pending, at most for timeout seconds, and returns it."""
     ends = None if timeout is None else time.monotonic() + timeout
     while True:
         asked = time.monotonic()
@@ -221,12 +221,12 @@ def wait_for_approval(settings: Settings, approval_id: str, *, timeout: float | 
 
 
 def approve(settings: Settings, approval_id: str, action_hash: str, *, note: str | None = None) -> Steps[t.Approval]:
-    """Approves exactly the action that has the hash. The approval is pending still if more people have to."""
+    """Approves exactly the action that has the hash. The approval stays pending if more people have to approve."""
     return _decide(settings, approval_id, "approve", action_hash, note)
 
 
 def deny(settings: Settings, approval_id: str, action_hash: str, *, note: str | None = None) -> Steps[t.Approval]:
-    """Denies it, also when it was approved and is not used yet."""
+    """Denies the approval, also if it was approved and is not used yet."""
     return _decide(settings, approval_id, "deny", action_hash, note)
 
 

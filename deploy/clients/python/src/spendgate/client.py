@@ -1,4 +1,4 @@
-"""Spendgate, the client that blocks."""
+"""Spendgate, the blocking client."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _guarding(
 
 
 class Spendgate(gate.Gate):
-    """A client that blocks. It may be shared by threads."""
+    """A blocking client. It may be shared by threads."""
 
     _new_http = staticmethod(httpx.Client)
     _pause = staticmethod(time.sleep)

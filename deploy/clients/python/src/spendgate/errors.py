@@ -28,7 +28,7 @@ def _again(kind: type[SpendgateError], args: tuple[Any, ...], members: dict[str,
 
 
 class NoAnswer(SpendgateError):
-    """There is no answer, or none that can be understood."""
+    """There is no answer, or no valid one."""
 
     def __init__(self, problem: str, *, maybe_done: bool = True, part: Reply | None = None) -> None:
         super().__init__(problem)
@@ -37,7 +37,7 @@ class NoAnswer(SpendgateError):
 
 
 class APIError(SpendgateError):
-    """An answer that is no success. code is empty when it was not the service that answered.
+    """An unsuccessful answer. code is empty when another server answered, not the service.
 
     next_after is where a reader of events goes on, of events_removed; latest is the last report, of outcome_already_reported.
     """
@@ -80,7 +80,7 @@ class APIError(SpendgateError):
 
 
 class NoDecision(SpendgateError):
-    """A check of which it is not known whether the service decided it. Nothing is allowed.
+    """A check of which it is unknown whether the service decided it. Nothing is allowed.
 
     The same action with this idempotency key asks again.
     """
@@ -93,7 +93,7 @@ class NoDecision(SpendgateError):
 
 
 class BadSignature(SpendgateError):
-    """A webhook's delivery that is not the service's, or too old."""
+    """A webhook delivery that is not signed by the service, or too old."""
 
 
 class KeyReused(SpendgateError, ValueError):
@@ -101,7 +101,7 @@ class KeyReused(SpendgateError, ValueError):
 
 
 class BadKey(SpendgateError, TypeError):
-    """An idempotency key that names no action, as of the text of an object or of nothing. Nothing was asked."""
+    """An idempotency key that identifies no action: it is empty or the text of an object. The service was not asked."""
 
     def __init__(self, key: str, why: str = "") -> None:
         super().__init__(
@@ -124,7 +124,7 @@ class Blocked(NotCarriedOut):
 
 
 class RedemptionRequired(NotCarriedOut):
-    """The policy wants the check redeemed, and this guard does not redeem. Nothing was carried out.
+    """The policy requires redemption of the check, and this guard does not redeem. Nothing was carried out.
 
     Give it a key of role gateway, or redeem=False if what the body calls redeems check_id.
     """
@@ -146,7 +146,7 @@ class ApprovalPending(NotCarriedOut):
 
 
 class Denied(NotCarriedOut):
-    """People denied the action. It is no ApprovalPending: who waits for that one would wait for ever."""
+    """People denied the action. It is not an ApprovalPending, for which a caller would wait for ever."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
@@ -154,7 +154,7 @@ class Denied(NotCarriedOut):
 
 
 class ApprovalExpired(Denied):
-    """Nobody decided in time, or what was approved was not used in time."""
+    """Nobody decided in time, or the approval was not used in time."""
 
 
 class AlreadyReported(SpendgateError):
@@ -184,7 +184,7 @@ class InDoubt(SpendgateError):
 
 
 class Unanswered(InDoubt):
-    """The action may have been carried out, and the service cannot say now what became of it: error says why.
+    """The action may have been carried out, and the service cannot give its outcome now: error says why.
 
     Call again when the service answers: the guard asks it first.
     """

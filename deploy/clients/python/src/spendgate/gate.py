@@ -85,7 +85,7 @@ class Gate(settings.Gate):
         return http
 
     def within(self: G, seconds: float) -> G:
-        """The same client, each of whose requests ends within so many seconds, with all its attempts."""
+        """The same client with a limit of so many seconds for each request, all of its attempts included."""
         other = copy.copy(self)
         other.deadline = seconds
         return other

@@ -264,7 +264,7 @@ def again(gate: Gate, journal: Journal, entry: Entry, terms: Terms, repeats: boo
 
 
 def announce(gate: Gate, journal: Journal, entry: Entry, found: Result) -> Steps[None]:
-    """Has a redeemed check recorded as in doubt before its body is repeated: who redeemed it gives nothing back then."""
+    """Records a redeemed check as in doubt before its body is repeated, so that its redeemer gives nothing back."""
     if found.redemption is not None and found.redemption.in_doubt:
         return
     try:
@@ -320,7 +320,7 @@ def doubted(journal: Journal, entry: Entry) -> Steps[None]:
 
 
 def resume(gate: Gate) -> Steps[list[Entry]]:
-    """Reports what ended and was not reported, and returns what is in doubt, or was executed and is on record as not.
+    """Reports actions that ended without a report, and returns those that are in doubt, or were executed and are on record as not.
 
     Call it when the program starts. A body that has not ended yet is in doubt, too, if it is in another process.
     """
