@@ -33,7 +33,7 @@ type Line struct {
 	Acknowledged *Acknowledged `json:"acknowledged,omitempty"`
 }
 
-// Acknowledged says what contradicts an earlier line, and why that was accepted.
+// Acknowledged names what contradicts an earlier line, and why that was accepted.
 type Acknowledged struct {
 	Reason  string `json:"reason"`
 	Chains  []Lost `json:"chains"`  // in no order
@@ -54,8 +54,7 @@ type Head struct {
 	Head  Hex     `json:"head"`
 }
 
-// LastChange is the end of the chain of changes of the configuration; zero when
-// there are none.
+// LastChange is the end of the chain of configuration changes; zero without changes.
 type LastChange struct {
 	Seq  int64 `json:"seq"`
 	Head Hex   `json:"head"`
@@ -120,7 +119,7 @@ func NewKey(seed []byte) (Key, error) {
 	return Key{ed25519.NewKeyFromSeed(seed)}, nil
 }
 
-// Public is what the key's checkpoints are verified with.
+// Public returns the key with which the key's checkpoints are verified.
 func (k Key) Public() PublicKey {
 	public, _ := k.secret.Public().(ed25519.PublicKey) // always one
 	return PublicKey(public)
@@ -161,7 +160,7 @@ func (k Key) sign(l Line) ([]byte, error) {
 	return append(text, `"}`...), nil
 }
 
-// ErrTorn is what Parse says of a line that was not written to its end.
+// ErrTorn is the error of Parse for a line that was not completely written.
 var ErrTorn = errors.New("not a whole line")
 
 // Parse reads a line and verifies its signature.

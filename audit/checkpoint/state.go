@@ -161,7 +161,7 @@ func (f *follower) catchUp(file *os.File) (before *state, err error) {
 		switch {
 		case !isWhole(whole):
 		case bytes.Contains(whole, []byte(acknowledgedField)):
-			// Applied by itself: a full line behind it would forget when it was.
+			// Applied on its own: after a full line it would not show when it was signed.
 			if err := f.apply(whole); err != nil {
 				return before, err
 			}

@@ -19,17 +19,17 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Options say what a Writer signs and where it writes.
+// Options configure a Writer.
 type Options struct {
 	Heads func(context.Context) (chain.Heads, error) // of all chains there are
-	// HeadsAt returns, of heads that the chains had, those which are there now at the same
-	// numbers. What was folded is taken to be as it was.
+	// HeadsAt returns, for heads that the chains had, the heads that they have now at the same
+	// numbers. Folded heads count as unchanged.
 	HeadsAt func(context.Context, chain.Heads) (chain.Heads, error)
 	Key     Key
 	File    string // appended to, and synced
 	Now     func() time.Time
 	Logger  *slog.Logger
-	// Registerer may be nil for no metrics.
+	// Registerer may be nil, for no metrics.
 	Registerer prometheus.Registerer
 }
 

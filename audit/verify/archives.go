@@ -12,8 +12,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ArchiveNote is what the database says of an archive: of the checks of a day, or the
-// violations of a month.
+// ArchiveNote is the database's note about an archive: of the checks of a day, or the violations of a
+// month.
 type ArchiveNote struct {
 	Rows     int64
 	Manifest spend.Hash // SHA-256 of the archive's manifest

@@ -84,8 +84,8 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 	name := fmt.Sprintf("checkpoint on line %d%s", number, w.file)
 	l, err := checkpoint.Parse(text, w.o.PublicKey)
 	if errors.Is(err, checkpoint.ErrTorn) {
-		// A crash leaves such a one. What was whole cannot be passed off as one:
-		// the hash in the line behind it tells.
+		// A crash leaves such a line. A complete line cannot be passed off as torn: the hash in the
+		// next line shows it.
 		w.tally.torn++
 		return nil
 	}

@@ -148,8 +148,8 @@ func (w *eventWalk) event(e Event) error {
 	switch t := e.Type; {
 	case !t.Known(): // it has no source, which is named
 	case t.Source() == audit.SourceChange:
-		// Changes are made one after the other. One that decides has its own event
-		// before the time of what it decided.
+		// Changes are made one after the other. A change that is a decision has its own event before
+		// the time of the decided change.
 		change := binary.BigEndian.Uint64(e.Source[8:])
 		if change < w.change || change == w.change && !w.decided {
 			w.tally.find(Altered, eventName(e.Sequence), "%s has a number below it, and was made later", changeName(int64(w.change)))
@@ -171,7 +171,7 @@ func (w *eventWalk) event(e Event) error {
 	if !known {
 		return nil // its source is not there, which is named
 	}
-	// One that is out of order is named once: what comes after it is held to it.
+	// An event out of order is named once: later events are compared with it.
 	if at.Before(w.latest.Add(-lateCommit)) {
 		w.tally.find(Altered, eventName(e.Sequence),
 			"it is of %s, and one of %s has a number below it; or a commit was held up, or a clock was off", stamp(at), stamp(w.latest))

@@ -16,9 +16,9 @@ func (r Range) Holds(id spend.ID) bool { return !less(id, r.Low) && !less(r.High
 
 // Rows returns stored checks.
 type Rows interface {
-	// Rows calls each for every check of the range, in the order of
-	// identifiers, with its row as chain.HashRow takes it; the row is good
-	// until each returns. An error of each ends it and comes back.
+	// Rows calls each with every check of the range, in the order of identifiers, as the row that
+	// chain.HashRow takes. The row is valid until each returns. An error of each ends the walk and is
+	// returned.
 	Rows(ctx context.Context, r Range, each func(row []byte) error) error
 }
 
@@ -27,9 +27,9 @@ type Rows interface {
 type Evidence interface {
 	Rows
 
-	// Overview is what the reading holds of the range.
+	// Overview returns the totals of the range in this snapshot.
 	Overview(ctx context.Context, r Range) (Overview, error)
-	// Weigh tells how much work a range is.
+	// Weigh estimates the work for a range.
 	Weigh(ctx context.Context, r Range) (Weight, error)
 	// Batches calls each for every batch that may list checks or outcomes of the
 	// range, in any order.
@@ -53,11 +53,11 @@ type Evidence interface {
 	Chains(ctx context.Context, r Range) ([]ChainSpan, error)
 	// Chain calls each for the batches of a chain in the order of their numbers.
 	Chain(ctx context.Context, chainID spend.ID, from, to int64, each func(Batch) error) error
-	// Heads looks batches up by chain and number; what is absent is missing
-	// from the answer. latest has the last number of each chain that exists.
+	// Heads looks up batches by chain and number; absent ones are not in the result. latest has the
+	// last number of each existing chain.
 	Heads(ctx context.Context, places []Place) (heads map[Place]spend.Hash, latest map[spend.ID]int64, err error)
 
-	// Folds calls each for what was folded of chains, by chain and number.
+	// Folds calls each with every fold of the chains, by chain and number.
 	Folds(ctx context.Context, each func(Fold) error) error
 
 	// Changes calls each for every change of the configuration, in the order of
@@ -81,8 +81,8 @@ type Evidence interface {
 	// not.
 	Approvals(ctx context.Context, each func(ApprovalRow) error) error
 
-	// Principals calls each for every principal of a counter, in the order of the IDs
-	// that stand for both.
+	// Principals calls each with every principal of a counter, in the order of their
+	// CounterPrincipal.ID.
 	Principals(ctx context.Context, each func(CounterPrincipal) error) error
 	// Exhaustions calls each for every exhaustion, in the order of counters and starts.
 	Exhaustions(ctx context.Context, each func(Exhaustion) error) error
@@ -98,20 +98,21 @@ type Evidence interface {
 	EventState(ctx context.Context) (EventState, error)
 	// Events calls each for every event, in the order of their numbers.
 	Events(ctx context.Context, each func(Event) error) error
-	// StrayEvents calls each for what the events with numbers above floor and their sources do not agree on.
+	// StrayEvents calls each with every disagreement between the events with numbers above floor and
+	// their sources.
 	StrayEvents(ctx context.Context, floor int64, each func(StrayEvent) error) error
 	// ViolationEvents counts the events of violations of a range, with numbers above floor.
 	ViolationEvents(ctx context.Context, r Range, floor int64) (int64, error)
 
-	// Schema returns what there is of the schema that the guarantees rest on, sorted
-	// by name, and what the migrations make of it.
+	// Schema returns the present objects of the schema on which the guarantees depend, sorted by name,
+	// and those that the migrations make.
 	Schema(ctx context.Context) (found, made []SchemaObject, err error)
 
 	// Totals counts all rows without a key to find them by.
 	Totals(ctx context.Context) (Totals, error)
 }
 
-// Totals are how many rows the tables hold.
+// Totals are the numbers of rows of the tables.
 type Totals struct {
 	Checks, Violations, Outcomes, Batches, Policies, Keys, Changes, Events, IdempotencyKeys int64
 	RedemptionKeys, OpenRedemptions                                                         int64
@@ -121,15 +122,15 @@ type Totals struct {
 // default of a column, or a setting that switches triggers off.
 type SchemaObject struct{ Name, Definition string }
 
-// Overview is what a reading holds altogether.
+// Overview has the totals of a snapshot.
 type Overview struct {
 	Range                // of all that is there, and of archived days; zero when nothing is
 	At      time.Time    // when it was taken, by the database's clock
 	Entries int64        // of batches, about
 	Days    map[Day]bool // those that have a partition of their own
-	// Archived are those whose checks left the database.
+	// Archived are the days whose checks left the database.
 	Archived map[Day]ArchiveNote
-	// Months are those whose violations are archived.
+	// Months are the months whose violations are archived.
 	Months map[Month]ArchivedMonth
 }
 

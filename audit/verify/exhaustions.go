@@ -15,7 +15,7 @@ type CounterPrincipal struct {
 	Principal string
 }
 
-// ID stands for both in the order in which they are compared.
+// ID identifies counter and principal, in the order in which they are compared.
 func (p *CounterPrincipal) ID() spend.ID {
 	sum := sha256.Sum256(append(p.Counter[:], p.Principal...))
 	return spend.ID(sum[:16])

@@ -22,9 +22,8 @@ type Fold struct {
 	At        time.Time
 }
 
-// Unfolded is a reading of a database to which the batches are added that it has no more, from
-// their archives. What it says of batches is as if they had never left, but for archives that
-// are not at hand or not as they were.
+// Unfolded is a snapshot of a database together with the batches that were folded, from their
+// archives. It reads as if no batch had ever left, except for archives that are missing or altered.
 type Unfolded struct {
 	Evidence
 	folds   map[spend.ID][]*held // of each chain, by number
@@ -52,9 +51,9 @@ type foldedFile struct {
 	rows      int64
 }
 
-// Unfold adds what archives have, of a range, and tells what is wrong with folds and archives. Of the
-// options it takes the evidence, the archives, the keys and what is being folded; without keys
-// signatures are not looked at.
+// Unfold adds the batches of archives, for a range, and reports what is wrong with folds and archives.
+// It uses the evidence, the archives, the keys and the fold in progress of the options; without keys
+// signatures are not verified.
 func Unfold(ctx context.Context, o Options, r Range, found func(Finding)) (*Unfolded, error) {
 	u := &Unfolded{
 		Evidence: o.Evidence, folds: make(map[spend.ID][]*held), leaving: make(map[spend.ID]bool),
@@ -238,8 +237,8 @@ func (u *Unfolded) blind(chainID []byte, id spend.ID) bool {
 	return len(chainID) == len(id) && len(u.Blind(spend.ID(chainID), id)) > 0
 }
 
-// Blind returns the days whose archives of batches cannot be read, and may list something of an
-// identifier by a batch of a chain.
+// Blind returns the days whose archives of batches cannot be read, and which may list an identifier in
+// a batch of a chain.
 func (u *Unfolded) Blind(chainID, id spend.ID) (days []Day) {
 	for _, f := range u.folds[chainID] {
 		if f.unread && DayOf(id) <= Day(f.Day) {

@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Kind is what became of a thing.
+// Kind is the kind of a finding.
 type Kind string
 
 // The kinds of findings.
@@ -18,8 +18,8 @@ const (
 	Removed   Kind = "removed"   // it was recorded and is not there
 	Inserted  Kind = "inserted"  // it is there and was not recorded
 	Unchecked Kind = "unchecked" // nothing can be said about it
-	// Acknowledged is a loss that a later checkpoint was signed over on purpose.
-	// It is told, and is no reason not to be clean.
+	// Acknowledged is a loss over which a later checkpoint was signed on purpose. It is reported, and
+	// does not make the result unclean.
 	Acknowledged Kind = "acknowledged"
 )
 
@@ -33,7 +33,7 @@ type Finding struct {
 // String is the finding in a line.
 func (f Finding) String() string { return fmt.Sprintf("%s %s: %s", f.Kind, f.Subject, f.Detail) }
 
-// Summary is what was verified and how it ended.
+// Summary is the scope and the result of a verification.
 type Summary struct {
 	Checks, Violations, Outcomes int64
 	Batches, Chains              int64

@@ -95,8 +95,8 @@ func (v *verifier) weigh(ctx context.Context, r Range) (w Weight, empty bool, er
 	if w.Rows || w.Violations > 0 || w.Outcomes > 0 || w.Edges {
 		return w, false, nil
 	}
-	// Batches go across: of a clock that was set, or noted under identifiers
-	// that are not theirs, to have the whole of time looked through.
+	// A batch may span the range without listing anything in it: a clock was set, or somebody noted it
+	// under foreign identifiers, to make the verifier read all of time.
 	listed, err := v.lists(ctx, r)
 	return w, !listed, err
 }

@@ -105,7 +105,7 @@ type RuleLimits struct {
 var errNoObject = errors.New("a rule is no object")
 
 // ParseLimits reads the rules of a policy's version. Their text is as it was sent: numbers may be
-// spelt in any way, and what is no number, null or blank, is none (S4, S8).
+// written in any way, and a value that is not a number, null or blank, counts as absent (S4, S8).
 func ParseLimits(rules []byte) ([]RuleLimits, error) {
 	var all []json.RawMessage
 	err := json.Unmarshal(rules, &all)

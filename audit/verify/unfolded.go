@@ -180,10 +180,11 @@ func (u *Unfolded) Totals(ctx context.Context) (Totals, error) {
 	return t, err
 }
 
-// Texts are those that left with a batch, reference and note by outcome.
+// Texts are the texts that left with a batch, reference and note by outcome.
 type Texts map[spend.ID][2]*string
 
-// Read adds the texts of a batch. A text that cannot be read is left out: the hash of its outcome tells.
+// Read adds the texts of a batch. A text that cannot be read is left out, which the hash of its
+// outcome shows.
 func (t Texts) Read(text string) {
 	var all [][3]*string
 	if text == "" || json.Unmarshal([]byte(text), &all) != nil {
@@ -196,7 +197,7 @@ func (t Texts) Read(text string) {
 	}
 }
 
-// Add puts back into an outcome what it had.
+// Add puts the texts back into an outcome.
 func (t Texts) Add(o *spend.Outcome) {
 	left := t[o.ID]
 	if left[0] != nil {
@@ -207,7 +208,7 @@ func (t Texts) Add(o *spend.Outcome) {
 	}
 }
 
-// Fill returns the row of an outcome with what it had.
+// Fill returns the row of an outcome with its texts.
 func (t Texts) Fill(row []byte) ([]byte, error) {
 	if len(t) == 0 {
 		return row, nil

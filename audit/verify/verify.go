@@ -16,7 +16,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Options say what is verified.
+// Options configure a verification.
 type Options struct {
 	Evidence    Evidence
 	From, To    time.Time // both inclusive, to the millisecond; zero for no bound
@@ -27,14 +27,14 @@ type Options struct {
 	Leaving     *archive.Archive       // of a day or month that is still there, taken in the place of its rows; nil for none
 	Folding     []Fold                 // of batches that are there still, and in the archives
 	Workers     int                    // 0 for one per processor
-	// SliceSize bounds what a worker keeps in memory, in entries and violations
-	// of some 80 bytes; 0 is 200,000. Only a millisecond with more passes it.
-	// It also bounds how many counters of budgets all of them keep, of some 300
-	// bytes: what is more is in a temporary file.
+	// SliceSize bounds the memory of a worker, in entries and violations of some 80 bytes; 0 is
+	// 200,000. Only a millisecond with more entries exceeds it. It also bounds how many counters of
+	// budgets all workers keep in memory, of some 300 bytes each: further ones are kept in a temporary
+	// file.
 	SliceSize int64
 	Found     func(Finding) // is told of each, one at a time
-	// Progress is told now and then how many entries were compared of about
-	// how many. Nil for nobody.
+	// Progress, unless nil, is called from time to time with the number of compared entries and an
+	// estimate of the total.
 	Progress func(done, total int64)
 }
 
@@ -44,8 +44,8 @@ type Checkpoints struct {
 	Lines io.Reader
 }
 
-// Verify compares everything in the range with what it was recorded with. An
-// error means that it could not be done; findings are in the summary.
+// Verify compares everything in the range with what was recorded. An error means that this was not
+// possible; findings are in the summary.
 func Verify(ctx context.Context, o Options) (Summary, error) {
 	v := &verifier{
 		o: o, known: newKnown(), courses: newCourses(), walked: make(map[spend.ID]int64), terms: make(map[budgetSince]*terms),
