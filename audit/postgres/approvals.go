@@ -17,7 +17,8 @@ import (
 const (
 	approvalState   = "SELECT a.id, s.status, a.created_at, a.expires_at, s.approved_at, s.used_by"
 	selectApprovals = approvalState + " FROM approvals AS a, LATERAL state_of_approval(a) AS s "
-	// What is pending or approved has a deadline, and is found without reading others.
+	// Pending and approved approvals have a deadline, by which they are found without reading
+	// others.
 	selectOpenApprovals = approvalState +
 		" FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id, LATERAL state_of_approval(a) AS s "
 )
@@ -30,8 +31,8 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 	return s.approvals(ctx, s.read, selectApprovals+"WHERE a.id = ANY ($1::uuid[])", uuids(ids))
 }
 
-// ListApprovals implements audit.Approvals. A filter of the status, which is
-// derived, reads what the others leave.
+// ListApprovals implements audit.Approvals. The status is derived, so a filter by it is applied to
+// the rows that the other filters leave.
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*audit.Approval, bool, error) {
 	q.Before = cmp.Or(q.Before, audit.MaxID())
 	from := selectApprovals
@@ -46,8 +47,7 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*au
 	return page, more, err
 }
 
-// approvals completes what a query selects by the checks that asked and the
-// decisions.
+// approvals adds the checks that asked and the decisions to the approvals that a query selects.
 func (s *Store) approvals(ctx context.Context, ask asking, query string, args ...any) ([]*audit.Approval, error) {
 	const doing = "cannot read approvals"
 	all, err := collectBy(ctx, ask, doing, func(row pgx.CollectableRow) (*audit.Approval, error) {
@@ -98,7 +98,7 @@ func (s *Store) approvals(ctx context.Context, ask asking, query string, args ..
 	return all, err
 }
 
-// decisionColumns are what the record of changes has of a decision.
+// decisionColumns are the columns of a decision in the record of changes.
 const decisionColumns = `kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''),
 	coalesce(details::jsonb ->> 'owner', ''),
 	coalesce(details::jsonb ->> 'note', ''), at, details::jsonb -> 'groups', coalesce((details::jsonb ->> 'completes')::boolean, false),
@@ -108,7 +108,7 @@ func decisionInto(d *audit.ApprovalDecision) []any {
 	return []any{&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At), &d.Groups, &d.Completes, &d.Name, &d.Email}
 }
 
-// addAuthors adds who wrote the versions whose authors are excluded, or their drafts.
+// addAuthors adds the authors of the versions whose authors are excluded, and of their drafts.
 func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 	var policies []string
 	var versions []int32
@@ -156,8 +156,7 @@ func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 	return nil
 }
 
-// expiredAtOnce bounds a transaction that records expiries: other changes wait for
-// it.
+// expiredAtOnce bounds a transaction that records expiries, because other changes wait for it.
 const expiredAtOnce = 100
 
 // ExpireApprovals implements audit.Approvals.
@@ -169,7 +168,7 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 	return oldest, err
 }
 
-// keyParty is who stands behind a key, as of a generation.
+// keyParty is the party behind a key, as of a generation.
 type keyParty struct {
 	audit.Party
 	id         spend.ID
@@ -177,7 +176,7 @@ type keyParty struct {
 	groups     []string
 }
 
-// parties returns who stands behind keys now, by key_id.
+// parties returns the parties behind keys now, by key_id.
 func (s *Store) parties(ctx context.Context, keyIDs []string) (map[string]keyParty, error) {
 	var ids []spend.ID
 	for _, text := range keyIDs {
@@ -211,11 +210,11 @@ func (s *Store) Parties(ctx context.Context, keyIDs []string) (map[string]audit.
 	return parties, err
 }
 
-// decisionStale says that what a decision was judged by has changed.
+// decisionStale says that the state on which a decision was judged has changed.
 const decisionStale audit.ApprovalDecisionResult = "stale"
 
-// Decide implements audit.Approvals. Names are compared here alone, by one
-// algorithm: decide_approval proves that what was compared is still so.
+// Decide implements audit.Approvals. Names are compared only here, so that there is one algorithm:
+// decide_approval then proves that the compared state is unchanged.
 func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.ApprovalDecisionResult, err error) {
 	for {
 		all, err := s.Approvals(ctx, []spend.ID{d.ApprovalID})

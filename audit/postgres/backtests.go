@@ -11,9 +11,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// CreateBacktest implements audit.Backtests. Two at once may exceed the bound by one.
+// CreateBacktest implements audit.Backtests. Two concurrent calls may exceed the bound by one.
 func (s *Store) CreateBacktest(ctx context.Context, b *audit.Backtest) error {
-	return s.read(ctx, "cannot store a backtest", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	return s.read(ctx, "cannot store a backtest", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		done, err := db.Exec(ctx, `INSERT INTO backtests (id, policy_id, version, rules, from_ms, to_ms, recorded, key_id, principal, created_at)
 			SELECT $1, $2, nullif($3::integer, 0), nullif($4::text, ''), $5, $6, $7, $8, $9, $10
 			WHERE (SELECT count(*) FROM backtests WHERE status IN ('queued', 'running')) < $11 OR EXISTS (SELECT FROM backtests WHERE id = $1)
@@ -34,7 +34,7 @@ const (
 	selectBacktest = "SELECT " + listedBacktest + ", coalesce(b.rules, ''), coalesce(b.report, '') FROM backtests AS b "
 )
 
-// backtestTargets are what listedBacktest is scanned into; done completes it.
+// backtestTargets returns the scan targets of listedBacktest; done completes b after the scan.
 func backtestTargets(b *audit.Backtest) (targets []any, done func()) {
 	var from, to, reached int64
 	targets = []any{
@@ -80,7 +80,7 @@ func (s *Store) ListBacktests(ctx context.Context, q audit.BacktestQuery) (page 
 // CancelBacktest implements audit.Backtests.
 func (s *Store) CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error) {
 	const doing = "cannot cancel a backtest"
-	err := s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	err := s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		_, err := db.Exec(ctx, `UPDATE backtests SET status = 'canceled', ended_at = date_trunc('milliseconds', clock_timestamp()),
 			holder = NULL, held_until = NULL
 			WHERE id = $1 AND status IN ('queued', 'running')`, [16]byte(id))
@@ -100,8 +100,8 @@ func (s *Store) BacktestFlips(ctx context.Context, id spend.ID, behind, limit in
 	return page, more, err
 }
 
-// leaseBacktest takes the oldest. Who comes second waits for the first, and finds that it
-// is held.
+// leaseBacktest takes the oldest backtest. A second caller waits for the first, and then finds the
+// backtest held.
 const leaseBacktest = `UPDATE backtests AS b SET status = 'running', holder = $1,
 	held_until = clock_timestamp() + $2 * interval '1 millisecond',
 		attempts = b.attempts + 1, started_at = coalesce(b.started_at, date_trunc('milliseconds', clock_timestamp())), checks = 0,
@@ -130,7 +130,7 @@ func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.D
 	return taken, err
 }
 
-// heldBacktest is what the node that runs one may change.
+// heldBacktest selects a backtest that the node still runs and may therefore change.
 const heldBacktest = " WHERE id = $2 AND holder = $1 AND status = 'running' AND held_until > clock_timestamp()"
 
 // HoldBacktest implements audit.Backtests.
@@ -157,9 +157,9 @@ func unixMilli(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// changeBacktest changes one that the node holds.
+// changeBacktest changes a backtest that the node holds.
 func (s *Store) changeBacktest(ctx context.Context, doing string, change func(context.Context, pgx.Tx) (rows int64, err error)) error {
-	return s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	return s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 			rows, err := change(ctx, tx)
 			if err == nil && rows == 0 {
@@ -182,7 +182,7 @@ func (s *Store) EndBacktest(ctx context.Context, holder, id spend.ID, end audit.
 
 // ReleaseBacktest implements audit.Backtests.
 func (s *Store) ReleaseBacktest(ctx context.Context, holder spend.ID) error {
-	return s.read(ctx, "cannot release a backtest", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	return s.read(ctx, "cannot release a backtest", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		_, err := db.Exec(ctx, "UPDATE backtests SET holder = NULL, held_until = NULL, attempts = attempts - 1 WHERE holder = $1 "+
 			"AND status = 'running'", [16]byte(holder))
 		return err

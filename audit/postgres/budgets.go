@@ -86,13 +86,13 @@ func counterListing(q *audit.CounterQuery) (query string, args []any) {
 	return query + " GROUP BY left(subject, 64), subject ORDER BY left(subject, 64), subject LIMIT $3", args
 }
 
-// recordings remembers what commits recorded and need not record again.
+// recordings remembers rows that commits have recorded and need not record again.
 type recordings[K comparable] struct {
 	mu    sync.Mutex
 	known map[K]struct{}
 }
 
-// maxRecorded bounds the memory; what is forgotten is recorded again.
+// maxRecorded bounds the memory; forgotten rows are recorded again.
 const maxRecorded = 1 << 16
 
 func (r *recordings[K]) has(key K) bool {
@@ -117,22 +117,22 @@ func (r *recordings[K]) forget() {
 	r.known = nil
 }
 
-// counterRow is a counter that may have no row, and whose check it meets; empty if
-// that is recorded.
+// counterRow is a counter that may lack a row, and the principal whose check it meets; the
+// principal is empty if already recorded.
 type counterRow struct {
 	*audit.CounterChange
 	principal string
 }
 
-// counterKey is by what a node remembers a row.
+// counterKey is the key under which a node remembers a counterRow.
 type counterKey struct {
 	spend.Counter
 	principal string
 }
 
-// key returns, of a bucket of a rolling window, what the buckets of its day have: their
-// rows are always sent, and its principals once a day. Within audit.KeepCounters of it
-// nobody removes them.
+// key returns the key of a row. Buckets of a rolling window share one key per day: their rows are
+// always sent, but their principals only once a day. Nobody removes a bucket's principals within
+// audit.KeepCounters.
 func (r counterRow) key() counterKey {
 	const day = 24 * 60 * 60 * 1000
 	k := counterKey{r.Counter, r.principal}
@@ -142,8 +142,8 @@ func (r counterRow) key() counterKey {
 	return k
 }
 
-// counterRows returns the rows that the changes may lack. Those of rolling windows
-// are also what commits lock.
+// counterRows returns the rows that the changes may lack. Commits also lock the rows of rolling
+// windows among them.
 func (s *Store) counterRows(changes []audit.CounterChange) (rows []counterRow) {
 	for i := range changes {
 		if changes[i].BucketMS > 0 {
@@ -151,7 +151,7 @@ func (s *Store) counterRows(changes []audit.CounterChange) (rows []counterRow) {
 		}
 		principals := changes[i].Principals
 		if len(principals) == 0 && changes[i].BucketMS == 0 {
-			principals = []string{""} // it takes nothing, and is compared all the same
+			principals = []string{""} // it takes nothing, but is still compared
 		}
 		for _, principal := range principals {
 			if row := (counterRow{&changes[i], principal}); !s.counters.has(row.key()) {
@@ -162,12 +162,12 @@ func (s *Store) counterRows(changes []audit.CounterChange) (rows []counterRow) {
 	return rows
 }
 
-// budgetChanges are a commit's.
+// budgetChanges are the changes of budgets in one commit.
 type budgetChanges struct {
 	takes     []audit.CounterChange // from rolling windows first
 	refused   []audit.CounterChange // not yet recorded as exhausted
 	corrected []audit.CounterChange
-	rows      []counterRow // that those may lack
+	rows      []counterRow // that takes and refused may lack
 }
 
 func (s *Store) budgetChanges(checks []*spend.Check, outcomes []*spend.Outcome) (b budgetChanges) {
@@ -189,7 +189,7 @@ func (s *Store) recorded(b *budgetChanges) {
 	for _, row := range b.rows {
 		key := row.key()
 		s.counters.add(key)
-		if row.BucketMS == 0 && key.principal != "" { // its row is there for who only compares
+		if row.BucketMS == 0 && key.principal != "" { // a check that only compares needs the row, too
 			key.principal = ""
 			s.counters.add(key)
 		}
@@ -204,13 +204,13 @@ func (b *budgetChanges) none() bool {
 	return len(b.takes)+len(b.refused)+len(b.corrected)+len(b.rows) == 0
 }
 
-// calendarOnly reports whether a commit only takes, from counters of calendar windows whose
-// rows are known to be there.
+// calendarOnly reports whether a commit only takes from counters of calendar windows whose rows are
+// known to exist.
 func (b *budgetChanges) calendarOnly() bool {
 	return len(b.rows)+len(b.refused)+len(b.corrected) == 0 && b.rolling() == 0
 }
 
-// rolling returns how many changes are of rolling windows, which come first.
+// rolling returns how many takes are from rolling windows; these come first.
 func (b *budgetChanges) rolling() int {
 	if i := slices.IndexFunc(b.takes, func(ch audit.CounterChange) bool { return ch.BucketMS == 0 }); i >= 0 {
 		return i
@@ -218,7 +218,7 @@ func (b *budgetChanges) rolling() int {
 	return len(b.takes)
 }
 
-// budgets adds the fields of a commit_extra that are of budgets.
+// budgets adds the fields of a commit_extra that concern budgets.
 func (p *parameters) budgets(b *budgetChanges) {
 	rolling := b.rolling()
 	p.field(0)

@@ -13,17 +13,17 @@ import (
 	"spendgate/audit/spend"
 )
 
-// listedPartitions is how many partitions one query of a listing touches: each
-// costs the planner, whatever is in it.
+// listedPartitions is how many partitions one query of a listing touches: the planner pays for
+// each, even for an empty one.
 const listedPartitions = 16
 
-// fewExamined are no list: readiness asks for as many.
+// A query that examines at most fewExamined checks does not count as a list, such as those of
+// readiness.
 const fewExamined = 2
 
-// ListChecks implements audit.Lists. It looks at checks by their primary key,
-// newest first, some partitions at a time, and stops when the page is full or
-// as many were examined as the query says. All is read in one snapshot: what
-// is committed meanwhile moves no position.
+// ListChecks implements audit.Lists. It looks at checks by their primary key, newest first, some
+// partitions at a time, and stops when the page is full or when it has examined as many as the
+// query allows. It reads all in one snapshot, so that concurrent commits move no position.
 func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.CheckPage, err error) {
 	read := s.list
 	if q.Examine <= fewExamined {
@@ -69,13 +69,13 @@ func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.
 	return page, nil
 }
 
-// onlyPrimaryKey keeps the planner, which may know nothing yet of the newest
-// partitions, from reading whole ones.
+// onlyPrimaryKey keeps the planner from reading whole partitions: it may have no statistics yet for
+// the newest ones.
 const onlyPrimaryKey = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), " +
 	"set_config('enable_sort', 'off', true)"
 
-// listingStarts prepares a transaction for a listing and splits its range of IDs
-// where partitions begin: it returns the starts of the parts, the last first.
+// listingStarts prepares a transaction for a listing and splits its range of IDs where partitions
+// begin. It returns the starts of the parts, the last first.
 func listingStarts(ctx context.Context, tx pgx.Tx, low, end spend.ID) ([]spend.ID, error) {
 	if _, err := tx.Exec(ctx, onlyPrimaryKey); err != nil {
 		return nil, err
@@ -143,8 +143,8 @@ func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (
 	return text.String(), text.args
 }
 
-// examinedQuery counts the checks that checksQuery examined when its limit was not
-// reached, and selects the oldest, or the end of the range when there is none.
+// examinedQuery counts the checks that checksQuery examined without reaching its limit, and selects
+// the oldest of them, or the end of the range if there is none.
 func examinedQuery(examine int) string {
 	return `SELECT count(*), coalesce(min(check_id::text COLLATE "C")::uuid, $2) FROM
 		(SELECT check_id FROM checks WHERE check_id >= $1 AND check_id < $2 ORDER BY check_id DESC LIMIT ` + strconv.Itoa(examine) +

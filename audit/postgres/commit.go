@@ -39,14 +39,14 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	return nil
 }
 
-// commit commits by the call that does as little as it has to, or by the one for all.
+// commit commits with the cheapest call that suffices, or with callWhole if whole is set.
 func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link, whole bool) error {
 	session, err := s.writers.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.writers.give(session)
-	if !session.met { // nor is it known what this server has
+	if !session.met { // nor is it known which rows this server has
 		session.met = true
 		s.forgetRecorded()
 		s.remembered.forget()
@@ -74,7 +74,7 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	}
 	s.recorded(&budgets)
 	s.remembered.remove(outcomes)
-	if s.statement != "" { // behind a pooler one server may follow another unseen
+	if s.statement != "" { // behind a pooler the server may change unnoticed
 		s.remembered.add(checks)
 	}
 	for known := s.horizonMS.Load(); reach > known && !s.horizonMS.CompareAndSwap(known, reach); {
@@ -83,17 +83,17 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	return nil
 }
 
-// forgetRecorded forgets what need not be recorded again: the server may be one that
-// lacks commits of the last.
+// forgetRecorded forgets which rows need not be recorded again: the server may have changed to one
+// that lacks recent commits.
 func (s *Store) forgetRecorded() {
 	s.counters.forget()
 	s.refusals.forget()
 	s.horizonMS.Store(0)
 }
 
-// horizon is how far beyond its identifier's millisecond a pass of the checks
-// is live, in whole minutes, rounded up: so that the table horizon is raised
-// for a longer window, not for every jitter between two clocks.
+// horizon returns the longest time by which a pass of the checks is live beyond its identifier's
+// millisecond, rounded up to whole minutes, so that the table horizon is raised for a longer window
+// and not for each jitter between two clocks.
 func horizon(checks []*spend.Check) int64 {
 	const minute = 60_000
 	var most int64
@@ -109,15 +109,15 @@ func horizon(checks []*spend.Check) int64 {
 type call int
 
 const (
-	callRecord   call = iota // checks alone
+	callRecord   call = iota // only checks
 	callCalendar             // checks that take from counters of calendar windows which have rows
-	callRedeem               // redemptions alone, without lasting keys
+	callRedeem               // only redemptions, without lasting keys
 	callWhole                // anything
 
 	calls int = iota
 )
 
-// query returns the text, which is prepared with the first such commit of a connection.
+// query returns the call's text, which is prepared with the first such commit of a connection.
 func (c call) query() string {
 	return [calls]string{
 		callRecord:   "SELECT record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13)",
@@ -135,7 +135,7 @@ func (c call) name(statement string) string {
 	return statement + [calls]string{callCalendar: "_calendar", callRedeem: "_redeem", callWhole: "_whole"}[c]
 }
 
-// callOf returns the call of a commit. A session of a pooler has not the settings that
+// callOf returns the call for a commit. A pooler's session lacks the settings that
 // take_from_calendar relies on.
 func (s *Store) callOf(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, whole bool) call {
 	more := func(c *spend.Check) bool { return c.Approval != nil || c.UsesApproval() }
@@ -155,8 +155,8 @@ func (s *Store) callOf(checks []*spend.Check, outcomes []*spend.Outcome, budgets
 	return callWhole
 }
 
-// appendCommit adds messages of a call, a transaction of its own that ends with the last
-// of them.
+// appendCommit adds the messages of a call, a transaction of its own that ends with the last
+// message.
 func appendCommit(b []byte, statement string, c call, prepare bool, p *parameters) (_ []byte, err error) {
 	name := c.name(statement)
 	if prepare {
@@ -173,10 +173,10 @@ func appendCommit(b []byte, statement string, c call, prepare bool, p *parameter
 	return (&pgproto3.Sync{}).Encode(b)
 }
 
-// appendBind adds a Bind message: pgproto3 would copy each parameter once more.
+// appendBind adds a Bind message itself, because pgproto3 would copy each parameter once more.
 func appendBind(b []byte, statement string, p *parameters) ([]byte, error) {
 	start := len(b) + 1
-	b = append(b, 'B', 0, 0, 0, 0, 0) // its length, told below; the portal has no name
+	b = append(b, 'B', 0, 0, 0, 0, 0) // its length, set below; the portal has no name
 	b = append(append(b, statement...), 0)
 	b = append(b, 0, 1, 0, pgtype.BinaryFormatCode) // of all parameters
 	b = append(binary.BigEndian.AppendUint16(b, p.n), p.buf...)
@@ -188,7 +188,7 @@ func appendBind(b []byte, statement string, p *parameters) ([]byte, error) {
 	return b, nil
 }
 
-// maxMessage is PostgreSQL's limit of a message.
+// maxMessage is PostgreSQL's limit for the size of a message.
 const maxMessage = 1<<30 - 1
 
 // commit adds the parameters of a call, in its order.
@@ -213,7 +213,7 @@ func (p *parameters) commit(
 	p.batch(link)
 	p.countChecks(checks)
 	switch c {
-	case callRecord, callRedeem: // have no more
+	case callRecord, callRedeem: // they have no more parameters
 	case callCalendar:
 		array(p, 0, budgets.takes, nil, appendChange)
 	case callWhole:
@@ -221,7 +221,7 @@ func (p *parameters) commit(
 	}
 }
 
-// batch adds what a batch's row has beside its chain and counts.
+// batch adds the fields of a batch's row other than its chain and counts.
 func (p *parameters) batch(link chain.Link) {
 	p.int64(link.Seq)
 	p.int16(chain.Version)
@@ -232,7 +232,7 @@ func (p *parameters) batch(link chain.Link) {
 	p.bytes(link.Head[:])
 }
 
-// fenceOf returns that which all of a commit have.
+// fenceOf returns the fence that all checks and outcomes of a commit share.
 func fenceOf(checks []*spend.Check, outcomes []*spend.Outcome) spend.Fence {
 	if len(checks) > 0 {
 		return checks[0].Fence
@@ -240,8 +240,7 @@ func fenceOf(checks []*spend.Check, outcomes []*spend.Outcome) spend.Fence {
 	return outcomes[0].Fence
 }
 
-// keys adds two arrays: the hashes of the idempotency keys, and the checks that
-// have them.
+// keys adds two arrays: the hashes of the idempotency keys, and the checks that have these keys.
 func (p *parameters) keys(checks []*spend.Check) {
 	keyed := func(c *spend.Check) bool { return c.Action.IdempotencyKey != "" }
 	array(p, pgtype.ByteaOID, checks, keyed, func(b []byte, c *spend.Check) []byte {

@@ -37,7 +37,7 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 
 const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants::text"
 
-// keyTargets are what keyColumns are scanned into.
+// keyTargets returns the scan targets of keyColumns.
 func keyTargets(k *audit.Key) []any {
 	return []any{
 		uuid(&k.ID), bytea(&k.Hash), &k.Name, &k.RateLimitRPM, &k.Active, utc(&k.CreatedAt), utc(&k.LastUsedAt),
@@ -72,7 +72,7 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
 	for i, u := range uses {
 		ids[i], times[i] = u.ID, u.At.UnixMilli()
 	}
-	return s.read(ctx, "cannot note uses of keys", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	return s.read(ctx, "cannot note uses of keys", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		_, err := db.Exec(ctx, `WITH held AS (SELECT id FROM keys WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE)
 			UPDATE keys AS k SET last_used = from_ms(u.ms)
 			FROM unnest($1::uuid[], $2::bigint[]) AS u (id, ms) JOIN held USING (id)
@@ -98,9 +98,9 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 	return orNil(one(ctx, s, "cannot read a key", scanKey, "SELECT "+keyColumns+" FROM keys WHERE hash = $1", hash[:]))
 }
 
-// selectChanges reads the generation, the policies and the keys: one statement,
-// so that they are of one moment, and one round trip, which a distant database
-// must answer before checks are refused. Rows are told apart by their kind.
+// selectChanges reads the generation, the policies and the keys in one statement, so that they are
+// of one moment, and in one round trip, which a distant database must answer before checks are
+// refused. Each row begins with its kind.
 const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text
 	FROM config
 	UNION ALL SELECT 'p', 0, NULL::uuid, NULL::bytea, policy_id, 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text

@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// copied takes what COPY ... (FORMAT binary) sends, in pieces of any size, and
-// hands on the rows: the number of fields, then each with its length.
+// copied takes the output of COPY ... (FORMAT binary) in pieces of any size, and hands on the rows:
+// the number of fields, then each field with its length.
 type copied struct {
 	each  func(row []byte) error
-	rest  []byte // of a piece, not yet a whole row
+	rest  []byte // the beginning of an incomplete row
 	begun bool   // the header was seen
-	ended bool   // the trailer was
+	ended bool   // the trailer was seen
 }
 
 const copySignature = "PGCOPY\n\xff\r\n\x00"

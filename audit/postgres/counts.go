@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// countedAtOnce bounds a step of CountViolations to some 5 ms of a processor
-	// that the commits of checks may have to wait for.
+	// countedAtOnce bounds a step of CountViolations to some 5 ms of processor time, for which
+	// commits of checks may have to wait.
 	countedAtOnce = 1000
 	countTimeout  = time.Minute
 )
 
-// CountViolations implements audit.Store. Each step is a transaction of its
-// own; a node that dies in one leaves nothing behind.
+// CountViolations implements audit.Store. Each step is a transaction of its own, so a node that
+// dies in one leaves nothing behind.
 func (s *Store) CountViolations(ctx context.Context) error {
 	begun, err := s.countAll(ctx, "cannot count violations", "SELECT count_violations($1)")
 	if !begun.IsZero() {
@@ -29,8 +29,8 @@ func (s *Store) CountViolations(ctx context.Context) error {
 	return err
 }
 
-// countAll takes steps until all is counted, or somebody else is at it, and returns
-// when the last one began that found all counted; zero without one.
+// countAll takes steps until all is counted, or until another session is counting. It returns when
+// the step began that found all counted; zero if none did.
 func (s *Store) countAll(ctx context.Context, doing, query string) (time.Time, error) {
 	conn, err := s.reads.Acquire(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Store) countAll(ctx context.Context, doing, query string) (time.Time, e
 			return time.Time{}, fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
 		case complete:
 			return begun, nil
-		case !done: // somebody else is
+		case !done: // another session is counting
 			return time.Time{}, nil
 		}
 		if err := rest(ctx, begun); err != nil {

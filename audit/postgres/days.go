@@ -18,18 +18,18 @@ import (
 	"spendgate/audit/spend"
 )
 
-// days are the days of checks in a database, in the hands of the owner of its
-// tables: no other may take one out.
+// days are the days of checks in a database, with a connection of the tables' owner: no other role
+// may detach a day.
 type days struct {
 	conn *pgx.Conn
 	turn *pgx.Conn // has the lock of takeTurn; nil without it
 }
 
-// day is what the database has of one.
+// day is the state of one day in the database.
 type day struct {
 	date     time.Time // 00:00 UTC
 	attached bool      // its partition is one of checks
-	detached bool      // its table is there, apart
+	detached bool      // its table exists, but is no partition
 	archived bool      // noted as such
 	manifest spend.Hash
 }
@@ -67,12 +67,12 @@ func (d *days) owned(ctx context.Context) error {
 	return err
 }
 
-// errTurn says that somebody else detaches.
+// errTurn says that another process detaches.
 var errTurn = errors.New("another spendgate audit detach is at work on this database: run it again when that has ended")
 
-// takeTurn keeps others from detaching until close: two at once would write the same
-// archive. The lock is a transaction's, which a pooler leaves on its connection. It waits
-// a second, in which the session of a process that was killed ends.
+// takeTurn keeps other processes from detaching until close: two at once would write the same
+// archive. The lock belongs to a transaction, because a pooler keeps a transaction on one
+// connection. takeTurn waits up to a second, in which the session of a killed process ends.
 func (d *days) takeTurn(ctx context.Context, url string) (err error) {
 	if d.turn, err = connectOwner(ctx, url); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (d *days) close() {
 	}
 }
 
-// detachableBefore is the first day that a promise may still need.
+// detachableBefore returns the first day that a promise may still need.
 func (d *days) detachableBefore(ctx context.Context) (limit time.Time, err error) {
 	if err = d.conn.QueryRow(ctx, "SELECT detachable_before()").Scan(&limit); err != nil {
 		err = fmt.Errorf("cannot tell which days are needed: %w", err)
@@ -105,7 +105,7 @@ func (d *days) detachableBefore(ctx context.Context) (limit time.Time, err error
 	return limit, err
 }
 
-// before lists the days before a date that are here in some way, oldest first.
+// before lists the days before a date that the database knows in any way, oldest first.
 func (d *days) before(ctx context.Context, date time.Time) ([]day, error) {
 	rows, _ := d.conn.Query(ctx, `WITH tables AS (
 			SELECT to_date(substr(relname, 8), 'YYYYMMDD') AS day,
@@ -126,8 +126,7 @@ func (d *days) before(ctx context.Context, date time.Time) ([]day, error) {
 	return all, nil
 }
 
-// unpartitioned reports whether the default partition has checks from before a
-// date.
+// unpartitioned reports whether the default partition has checks from before a date.
 func (d *days) unpartitioned(ctx context.Context, date time.Time) (found bool, err error) {
 	err = d.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM checks_default WHERE check_id < $1)", [16]byte(audit.FirstID(date.UnixMilli()))).
 		Scan(&found)
@@ -137,7 +136,7 @@ func (d *days) unpartitioned(ctx context.Context, date time.Time) (found bool, e
 	return found, err
 }
 
-// schema is the version of the database's schema.
+// schema returns the version of the database's schema.
 func (d *days) schema(ctx context.Context) (version int, err error) {
 	if err = d.conn.QueryRow(ctx, "SELECT max(version) FROM migrations").Scan(&version); err != nil {
 		err = fmt.Errorf("cannot read the schema's version: %w", err)
@@ -145,7 +144,7 @@ func (d *days) schema(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// seal lets no more rows into a day.
+// seal keeps further rows out of a day.
 func (d *days) seal(ctx context.Context, one day) error {
 	if _, err := d.conn.Exec(ctx, "SELECT close_day($1)", one.date); err != nil {
 		return fmt.Errorf("cannot close %s: %w", one.name(), err)
@@ -158,17 +157,17 @@ func (d *days) rows(ctx context.Context, one day) iter.Seq2[[]byte, error] {
 	return d.read(ctx, period{one.table(), chain.CheckColumns(), one.date, one.date.AddDate(0, 0, 1), time.Hour})
 }
 
-// period is the rows of some time in a table that nobody changes.
+// period is the rows of some time in a table that no longer changes.
 type period struct {
 	table      string
 	columns    []string // the first is the identifier
 	begin, end time.Time
-	piece      time.Duration // is read at once
+	piece      time.Duration // the span of one query
 }
 
-// read reads in the order of identifiers, in the form of chain.HashRow, each row good
-// until the next. It reads piece by piece, so that no reading keeps the database from
-// tidying up for long.
+// read yields the rows in the order of identifiers, in the form of chain.HashRow; each row is valid
+// until the next. It queries one piece at a time, so that no long query keeps the database from
+// vacuuming.
 func (d *days) read(ctx context.Context, of period) iter.Seq2[[]byte, error] {
 	columns, id := columnList(of.columns), of.columns[0]
 	return func(yield func([]byte, error) bool) {
@@ -183,7 +182,7 @@ func (d *days) read(ctx context.Context, of period) iter.Seq2[[]byte, error] {
 	}
 }
 
-// copyRows hands on the rows of a query, each good until the next, and reports whether to go on.
+// copyRows yields the rows of a query, each valid until the next, and reports whether to go on.
 func (d *days) copyRows(ctx context.Context, table, query string, yield func([]byte, error) bool) bool {
 	stopped := false
 	rows := copied{each: func(row []byte) error {
@@ -205,20 +204,20 @@ func (d *days) copyRows(ctx context.Context, table, query string, yield func([]b
 var errStopped = errors.New("stopped")
 
 const (
-	// detachPatience is how long commits wait, at most, behind a detach that
-	// waits for others; detachPause is how long they are left alone then.
+	// detachPatience is how long commits wait, at most, behind a detach that waits for a lock
+	// itself; detachPause is how long they are then left alone.
 	detachPatience = "200ms"
 	detachPause    = 2 * time.Second
 	detachAttempts = 30
 )
 
-// detach takes an archived day out of checks. Its lock stops everything, so it
-// waits for it in small pieces.
+// detach takes an archived day out of checks. While it waits for its lock it holds up everything,
+// so it waits for short times only.
 func (d *days) detach(ctx context.Context, one day, rows int64, manifest spend.Hash) error {
 	return d.patiently(ctx, one.table(), "SELECT detach_day($1, $2, $3)", one.date, rows, manifest[:])
 }
 
-// patiently runs what takes something out, behind whose locks commits wait.
+// patiently runs a statement that detaches something, behind whose locks commits wait.
 func (d *days) patiently(ctx context.Context, name, statement string, args ...any) error {
 	for attempt := 1; ; attempt++ {
 		err := pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
@@ -246,7 +245,7 @@ func (d *days) patiently(ctx context.Context, name, statement string, args ...an
 	}
 }
 
-// holders names the sessions that have had checks for long.
+// holders names the sessions that have long held a lock on checks.
 func (d *days) holders(ctx context.Context) string {
 	rows, _ := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?'))
 		FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)

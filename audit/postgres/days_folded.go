@@ -13,7 +13,7 @@ import (
 	"spendgate/audit/verify"
 )
 
-// lastFolded is the last day whose batches were folded; zero when none were.
+// lastFolded returns the last day whose batches were folded; zero if there is none.
 func (d *days) lastFolded(ctx context.Context) (day time.Time, err error) {
 	var last *time.Time
 	if err = d.conn.QueryRow(ctx, "SELECT max(day) FROM folded_chains").Scan(&last); err != nil {
@@ -25,7 +25,7 @@ func (d *days) lastFolded(ctx context.Context) (day time.Time, err error) {
 	return day, nil
 }
 
-// foldedHeads are the heads of the last batches that were folded, by chain.
+// foldedHeads returns the heads of the last folded batches, by chain.
 func (d *days) foldedHeads(ctx context.Context) (map[spend.ID]spend.Hash, error) {
 	heads := make(map[spend.ID]spend.Hash)
 	var chainID spend.ID
@@ -42,7 +42,7 @@ func (d *days) foldedHeads(ctx context.Context) (map[spend.ID]spend.Hash, error)
 	return heads, nil
 }
 
-// foldable are the batches that can leave with a day.
+// foldable returns the batches that can leave with a day.
 func (d *days) foldable(ctx context.Context, one day) (spans []foldSpan, err error) {
 	var s foldSpan
 	rows, _ := d.conn.Query(ctx, "SELECT chain_id, from_seq, to_seq, low FROM foldable_batches($1) ORDER BY chain_id", one.date)
@@ -57,10 +57,11 @@ func (d *days) foldable(ctx context.Context, one day) (spans []foldSpan, err err
 	return spans, nil
 }
 
-// batchesAtOnce bounds a reading of batches.
+// batchesAtOnce bounds how many batches one query reads.
 const batchesAtOnce = 10_000
 
-// selectFolded are batches as an archive has them, with the texts of the outcomes that they list.
+// selectFolded selects batches in the form of an archive, with the texts of the outcomes that they
+// list.
 const selectFolded = `SELECT b.chain_id, b.seq, b.version, b.first_id, b.last_id, b.head, b.entries, (
 		SELECT json_agg(json_build_array(replace(o.outcome_id::text, '-', ''), o.reference, o.note) ORDER BY o.outcome_id)::text
 		FROM generate_series(1, octet_length(b.entries) - 15, 48) AS at
@@ -68,7 +69,7 @@ const selectFolded = `SELECT b.chain_id, b.seq, b.version, b.first_id, b.last_id
 		WHERE get_byte(b.entries, at + 5) >> 4 = 8 AND (o.reference IS NOT NULL OR o.note IS NOT NULL))
 	FROM batches AS b WHERE b.chain_id = '%s' AND b.seq BETWEEN %d AND %d ORDER BY b.seq`
 
-// batches reads some of each chain, piece by piece.
+// batches reads spans of chains, piece by piece.
 func (d *days) batches(ctx context.Context, spans []foldSpan) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for _, s := range spans {
@@ -82,7 +83,7 @@ func (d *days) batches(ctx context.Context, spans []foldSpan) iter.Seq2[[]byte, 
 	}
 }
 
-// countChecks has all batches counted that are there.
+// countChecks counts the checks of all existing batches.
 func (d *days) countChecks(ctx context.Context) error {
 	for complete := false; !complete; {
 		begun := time.Now()
@@ -100,7 +101,7 @@ func (d *days) countChecks(ctx context.Context) error {
 	return nil
 }
 
-// foldChains notes the folds, and deletes their batches, in one transaction.
+// foldChains notes the folds and deletes their batches in one transaction.
 func (d *days) foldChains(ctx context.Context, one day, manifest spend.Hash, folds []verify.Fold) error {
 	chains, from, to, entries := make([][16]byte, len(folds)), make([]int64, len(folds)), make([]int64, len(folds)), make([]int64, len(folds))
 	previous, heads, signatures := make([][]byte, len(folds)), make([][]byte, len(folds)), make([][]byte, len(folds))
@@ -127,8 +128,8 @@ func (d *days) foldChains(ctx context.Context, one day, manifest spend.Hash, fol
 	return nil
 }
 
-// vacuumFolded takes deleted rows, and the texts of outcomes that were emptied, out of pages and
-// indexes. TRUNCATE would stop commits.
+// vacuumFolded removes deleted rows, and the emptied texts of outcomes, from pages and indexes.
+// TRUNCATE would stop commits.
 func (d *days) vacuumFolded(ctx context.Context) error {
 	if _, err := d.conn.Exec(ctx, "VACUUM (TRUNCATE false) batches, outcomes"); err != nil {
 		return fmt.Errorf("cannot vacuum batches and outcomes: %w", err)
@@ -136,13 +137,13 @@ func (d *days) vacuumFolded(ctx context.Context) error {
 	return nil
 }
 
-// NotFolded are batches that list nothing of a day or later, and are here still.
+// NotFolded counts batches that list nothing of a given day or later, and yet remain.
 type NotFolded struct {
-	Last   int64 // the last of their chains
-	Behind int64 // that follow one which lists something later
+	Last   int64 // because they are the last of their chains
+	Behind int64 // because they follow a batch that lists something later
 }
 
-// notFolded counts those before a date.
+// notFolded counts the batches that list only what is before a date and remain.
 func (d *days) notFolded(ctx context.Context, before time.Time) (u NotFolded, err error) {
 	err = d.conn.QueryRow(ctx, `SELECT count(*) FILTER (WHERE last), count(*) FILTER (WHERE NOT last) FROM (
 			SELECT NOT EXISTS (SELECT FROM batches AS n WHERE n.chain_id = b.chain_id AND n.seq > b.seq) AS last

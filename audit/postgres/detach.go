@@ -15,32 +15,32 @@ import (
 	"spendgate/audit/verify"
 )
 
-// DetachOptions say what leaves a database: days of checks, or months of violations.
+// DetachOptions select what leaves a database: days of checks, or months of violations.
 type DetachOptions struct {
 	URL    string         // of the owner of the tables
 	Dir    string         // where the archives are written
-	Before time.Time      // 00:00 UTC: what ends before this day
+	Before time.Time      // 00:00 UTC: days or months that end before this day leave
 	DryRun bool           // change and write nothing
-	Drop   bool           // drop the tables of days, or the rows of months, that were detached, with this call or an earlier one
-	Now    time.Time      // for the archives
-	Fold   bool           // of the chains, too: what lists nothing but days that were detached, with this call or an earlier one
-	Key    checkpoint.Key // signs what is folded
+	Drop   bool           // also drop the tables or delete the rows of detached days or months, including those of earlier calls
+	Now    time.Time      // the time that the archives bear
+	Fold   bool           // also fold the batches that list only detached days, including those of earlier calls
+	Key    checkpoint.Key // signs the folds
 
-	Report func(Detached)       // is told of each day or month that is done
-	Found  func(verify.Finding) // is told what is wrong with one, which then stays
-	Left   func(NotFolded)      // is told in the end what of the chains could not be folded
+	Report func(Detached)       // is called for each day or month that is done
+	Found  func(verify.Finding) // is called with what is wrong with a day or month, which then stays
+	Left   func(NotFolded)      // is called at the end with the batches that could not be folded
 
-	// step is told what comes next; tests end the process there.
+	// step is called with the name of the next step; tests end the process there.
 	step func(string)
 	// atOnce bounds a transaction that deletes violations; 0 is deletedAtOnce.
 	atOnce int
 }
 
-// Detached is what was done with a day or a month, or would be.
+// Detached is what was done with a day or a month, or would be done in a dry run.
 type Detached struct {
 	Part  archive.Part
 	Steps []string // in words: archived, detached, dropped
-	Rows  int64    // of the archive; 0 when there is none yet
+	Rows  int64    // of the archive; 0 without one
 }
 
 // ErrStillNeeded says that a promise needs a day that was to be detached.
@@ -49,11 +49,10 @@ var ErrStillNeeded = errors.New("still needed")
 var errUnpartitioned = errors.New("the default partition has checks of days before that: the runbook, " +
 	"SpendgateDefaultPartitionOccupied, says how to give them days of their own")
 
-// Detach archives days of checks and takes their partitions out, oldest first:
-// each is closed, written to its archive, and the archive is compared with the
-// partition and with the chain before the partition goes. Wherever it is
-// interrupted, a day is either attached or has a complete archive, and another
-// call goes on.
+// Detach archives days of checks and takes their partitions out, oldest first. Each day is closed
+// and written to its archive, and the archive is compared with the partition and with the chain,
+// before the partition goes. If Detach is interrupted, each day is either attached or has a
+// complete archive, and the next call continues.
 func Detach(ctx context.Context, o DetachOptions) error {
 	db, err := o.open(ctx)
 	if err != nil {
@@ -84,7 +83,7 @@ func Detach(ctx context.Context, o DetachOptions) error {
 	}
 	for _, one := range all {
 		if !one.attached && (!one.detached || !o.Drop) {
-			continue // left before
+			continue // detached before
 		}
 		d := detaching{leaving{DetachOptions: o, db: db, part: one.part()}, one}
 		d.rows = func(ctx context.Context) iter.Seq2[[]byte, error] { return db.rows(ctx, one) }
@@ -98,7 +97,7 @@ func Detach(ctx context.Context, o DetachOptions) error {
 	return o.fold(ctx, db)
 }
 
-// open connects, and lets nobody else detach meanwhile unless it is a dry run.
+// open connects, and keeps others from detaching unless it is a dry run.
 func (o DetachOptions) open(ctx context.Context) (*days, error) {
 	db, err := openDays(ctx, o.URL)
 	if err != nil || o.DryRun {
@@ -111,7 +110,7 @@ func (o DetachOptions) open(ctx context.Context) (*days, error) {
 	return db, nil
 }
 
-// leaving is what a day of checks and a month of violations do alike on their way out.
+// leaving is the part of detaching that days of checks and months of violations share.
 type leaving struct {
 	DetachOptions
 	db      *days
@@ -121,7 +120,7 @@ type leaving struct {
 	done    Detached
 }
 
-// run detaches what is attached, by leave, and drops it if that is wanted, by drop.
+// run detaches an attached part by calling leave, and drops it by calling drop if that is wanted.
 func (l *leaving) run(ctx context.Context, attached bool, leave, drop func(context.Context) error) error {
 	l.done.Part = l.part
 	if l.DryRun {
@@ -142,7 +141,7 @@ func (l *leaving) run(ctx context.Context, attached bool, leave, drop func(conte
 	return nil
 }
 
-// planned adds what would be done.
+// planned adds the steps that would be taken.
 func planned(d Detached, attached, drop bool) Detached {
 	if attached {
 		d.Steps = append(d.Steps, "to be archived", "to be detached")
@@ -153,8 +152,8 @@ func planned(d Detached, attached, drop bool) Detached {
 	return d
 }
 
-// prove writes the archive, if there is none from a call that was interrupted, and
-// holds it to the database's rows and to the chain, as `audit verify` will.
+// prove writes the archive, unless an interrupted call has left one, and verifies it against the
+// database's rows and the chain, as `audit verify` will.
 func (l *leaving) prove(ctx context.Context, v verify.Options) (err error) {
 	l.step("archive")
 	if l.archive, err = archive.Open(l.Dir, l.part); errors.Is(err, fs.ErrNotExist) {
@@ -182,7 +181,7 @@ func (l *leaving) write(ctx context.Context) (*archive.Archive, error) {
 		return nil, err
 	}
 	l.step("reopen")
-	return archive.Open(l.Dir, l.part) // from the disk, as whoever verifies will
+	return archive.Open(l.Dir, l.part) // from the disk, as a later verification will
 }
 
 // verify fails when there are findings.
@@ -213,7 +212,7 @@ func (l *leaving) reopen(manifest spend.Hash) (err error) {
 	return err
 }
 
-// detaching is one day on its way out.
+// detaching is one day that is being detached.
 type detaching struct {
 	leaving
 	day day
@@ -237,7 +236,7 @@ func (d *detaching) leave(ctx context.Context) error {
 	return nil
 }
 
-// compare checks that an archive has the rows that are to leave, byte by byte.
+// compare checks that an archive has exactly the rows that are to leave, byte by byte.
 func compare(a *archive.Archive, rows iter.Seq2[[]byte, error]) error {
 	next, stop := iter.Pull2(a.All())
 	defer stop()
@@ -253,7 +252,7 @@ func compare(a *archive.Archive, rows iter.Seq2[[]byte, error]) error {
 			return fmt.Errorf("%s: %w: it is not what the database holds; move it away and run this again", a.Path(), archive.ErrAltered)
 		}
 	}
-	// To the end: only there are the file's hashes known.
+	// Read to the end: the file's hashes are known only there.
 	_, err, more := next()
 	if err == nil && more {
 		err = fmt.Errorf("%s: %w: it has more rows than the database; move it away and run this again", a.Path(), archive.ErrAltered)
@@ -261,7 +260,7 @@ func compare(a *archive.Archive, rows iter.Seq2[[]byte, error]) error {
 	return err
 }
 
-// drop removes the table, if the archive is still what was noted.
+// drop removes the table, if the archive is still the one that was noted.
 func (d *detaching) drop(ctx context.Context) error {
 	if err := d.reopen(d.day.manifest); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 // deletedAtOnce bounds a transaction that deletes archived violations.
 const deletedAtOnce = 1000
 
-// month is a month of which violations are in the database.
+// month is a month that has violations in the database.
 type month struct {
 	begin    time.Time // 00:00 UTC of its first day
 	archived bool      // noted as such
@@ -31,11 +31,11 @@ func (m month) end() time.Time { return m.begin.AddDate(0, 1, 0) }
 
 func (m month) part() archive.Part { return archive.ViolationsOf(m.begin) }
 
-// DetachViolations archives the violations of months and takes them out of what is
-// listed and counted, oldest first: each is written to its archive, which is compared
-// with the table and, row by row, with the archives of the days' checks, before the
-// month is noted. Rows are deleted afterwards, if wanted. Wherever it is interrupted,
-// a month is either listed or has a complete archive, and another call goes on.
+// DetachViolations archives the violations of months and takes them out of lists and counts, oldest
+// first. Each month is written to its archive, which is compared with the table and, row by row,
+// with the archives of the days' checks, before the month is noted. Rows are deleted afterwards, if
+// wanted. If DetachViolations is interrupted, each month is either listed or has a complete
+// archive, and the next call continues.
 func DetachViolations(ctx context.Context, o DetachOptions) error {
 	db, err := o.open(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func DetachViolations(ctx context.Context, o DetachOptions) error {
 		return err
 	}
 	if !o.DryRun {
-		if err := db.trimCounts(ctx); err != nil { // of a call that was interrupted
+		if err := db.trimCounts(ctx); err != nil { // left by an interrupted call
 			return err
 		}
 	}
@@ -79,15 +79,15 @@ func (o DetachOptions) detachMonth(ctx context.Context, db *days, m month) error
 	return d.run(ctx, !m.archived, d.leave, d.drop)
 }
 
-// detachingMonth is one month of violations on its way out.
+// detachingMonth is one month of violations that is being detached.
 type detachingMonth struct {
 	leaving
 	month month
 }
 
-// leave archives the month and notes that.
+// leave archives the month and notes that it is archived.
 func (d *detachingMonth) leave(ctx context.Context) error {
-	d.step("number") // an event is read from its violation when it gets its number
+	d.step("number") // numbering an event reads its violation
 	if err := sequenceEvents(ctx, d.db.conn); err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (d *detachingMonth) leave(ctx context.Context) error {
 	return d.db.trimCounts(ctx)
 }
 
-// drop deletes the rows, if the archive is still what was noted and has all that are
-// left of them.
+// drop deletes the rows, if the archive is still the one that was noted and contains all remaining
+// rows.
 func (d *detachingMonth) drop(ctx context.Context) (err error) {
 	if err := d.reopen(d.month.manifest); err != nil {
 		return err
@@ -131,12 +131,12 @@ func (d *detachingMonth) drop(ctx context.Context) (err error) {
 	return nil
 }
 
-// contains checks that an archive has the rows, byte by byte; it may have others.
+// contains checks that an archive has the rows, byte by byte; it may have more.
 func contains(a *archive.Archive, rows iter.Seq2[[]byte, error]) error {
 	next, stop := iter.Pull2(rows)
 	defer stop()
 	row, err, more := next()
-	for kept, broken := range a.All() { // to the end: only there are the file's hashes known
+	for kept, broken := range a.All() { // to the end: the file's hashes are known only there
 		if err = errors.Join(err, broken); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func contains(a *archive.Archive, rows iter.Seq2[[]byte, error]) error {
 	return err
 }
 
-// months lists those before a date of which there are violations, oldest first.
+// months lists the months before a date that have violations, oldest first.
 func (d *days) months(ctx context.Context, before time.Time) (all []month, err error) {
 	const doing = "cannot list the months of violations: %w"
 	end := audit.FirstID(time.Date(before.Year(), before.Month(), 1, 0, 0, 0, 0, time.UTC).UnixMilli())
@@ -177,8 +177,7 @@ func (d *days) months(ctx context.Context, before time.Time) (all []month, err e
 	}
 }
 
-// withoutChecks fails while there are checks of the month in the database, or of days
-// before it.
+// withoutChecks fails while the database has checks of the month or of days before it.
 func (d *days) withoutChecks(ctx context.Context, m month) error {
 	all, err := d.before(ctx, m.end())
 	if err != nil {
@@ -197,12 +196,12 @@ func (d *days) withoutChecks(ctx context.Context, m month) error {
 	return err
 }
 
-// violations reads the violations of a month of which all days left.
+// violations reads the violations of a month all of whose days have left.
 func (d *days) violations(ctx context.Context, m month) iter.Seq2[[]byte, error] {
 	return d.read(ctx, period{"violations", chain.ViolationColumns(), m.begin, m.end(), 24 * time.Hour})
 }
 
-// trimCounts takes archived violations out of the counts, one agent after the other.
+// trimCounts takes archived violations out of the counts, one agent at a time.
 func (d *days) trimCounts(ctx context.Context) error {
 	for more := true; more; {
 		begun := time.Now()
@@ -216,8 +215,8 @@ func (d *days) trimCounts(ctx context.Context) error {
 	return nil
 }
 
-// deleteViolations deletes some of an archived month, the next after an ID, and
-// returns the last of them. It reports whether there may be more.
+// deleteViolations deletes at most a number of an archived month's violations that follow an ID. It
+// returns the last deleted, and reports whether there may be more.
 func (d *days) deleteViolations(ctx context.Context, m month, after spend.ID, most int) (last spend.ID, more bool, err error) {
 	begun := time.Now()
 	var deleted pgtype.UUID
@@ -227,7 +226,7 @@ func (d *days) deleteViolations(ctx context.Context, m month, after spend.ID, mo
 	return deleted.Bytes, deleted.Valid, rest(ctx, begun)
 }
 
-// rest leaves the database to others for as long as the last step took.
+// rest pauses for as long as the last step took, so that others can use the database.
 func rest(ctx context.Context, begun time.Time) error {
 	select {
 	case <-ctx.Done():
@@ -237,8 +236,8 @@ func rest(ctx context.Context, begun time.Time) error {
 	}
 }
 
-// vacuumViolations takes deleted rows out of the table's pages and indexes, past
-// which listings would read. TRUNCATE would stop commits.
+// vacuumViolations removes deleted rows from pages and indexes; listings would have to read past
+// them. TRUNCATE would stop commits.
 func (d *days) vacuumViolations(ctx context.Context) error {
 	if _, err := d.conn.Exec(ctx, "VACUUM (TRUNCATE false) violations"); err != nil {
 		return fmt.Errorf("cannot vacuum violations: %w", err)

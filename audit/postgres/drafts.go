@@ -26,7 +26,7 @@ func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, no
 	return err
 }
 
-// hexColumn is a hash in hexadecimal.
+// hexColumn scans a hash in hexadecimal.
 func hexColumn(into *spend.Hash) textColumn {
 	return func(text string) error {
 		raw, err := hex.DecodeString(text)
@@ -117,7 +117,7 @@ func (s *Store) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audit
 	}
 	var used []string
 	var times []int64
-	// Not tried again: it may have been carried out.
+	// Not retried: the statement may have been carried out.
 	err = s.readOnce(ctx, s.reads, &s.resetAt, func(ctx context.Context, db *pgx.Conn) error {
 		return db.QueryRow(ctx, "SELECT repeats, used, counts FROM "+
 			"judge_draft($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13::text[]::numeric[],$14::text[]::numeric[],$15,$16)",

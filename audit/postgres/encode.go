@@ -14,8 +14,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// encodable refuses what does not fit its column. Text is left to the server,
-// which refuses what is not UTF-8 without U+0000.
+// encodable refuses values that do not fit their columns. It leaves text to the server, which
+// refuses invalid UTF-8 and U+0000.
 func encodable(c *spend.Check) error {
 	if c.LatencyMS < math.MinInt32 || c.LatencyMS > math.MaxInt32 ||
 		c.Decision.PolicyVersion < math.MinInt32 || c.Decision.PolicyVersion > math.MaxInt32 {
@@ -25,7 +25,7 @@ func encodable(c *spend.Check) error {
 	return nil
 }
 
-// rowFields is how many fields the type check_row has.
+// rowFields is the number of fields of the type check_row.
 const rowFields = 36
 
 // appendRow adds a check_row, a composite value in the binary format.
@@ -34,7 +34,7 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	return appendColumns(appendField(b, pgtype.UUIDOID, c.ID[:]), c)
 }
 
-// appendRecord adds a check_record, which has the fence besides.
+// appendRecord adds a check_record, which also has the fence.
 func appendRecord(b []byte, c *spend.Check) []byte {
 	b = binary.BigEndian.AppendUint32(b, rowFields+2)
 	b = appendField(b, pgtype.UUIDOID, c.ID[:])
@@ -42,7 +42,7 @@ func appendRecord(b []byte, c *spend.Check) []byte {
 	return appendColumns(appendField(b, pgtype.UUIDOID, c.Fence.Epoch[:]), c)
 }
 
-// appendColumns adds the other fields of both.
+// appendColumns adds the fields that both types share.
 func appendColumns(b []byte, c *spend.Check) []byte {
 	a, d := &c.Action, &c.Decision
 	if c.Pass.Passed() {
@@ -134,8 +134,8 @@ func appendLetter(b []byte, letter byte) []byte {
 	return append(b, 0, 0, 0, pgtype.QCharOID, 0, 0, 0, 1, letter)
 }
 
-// appendNumeric adds a sum or an amount as Postgres keeps numerics: digits of base
-// 10,000, and the scale as it is.
+// appendNumeric adds a sum or an amount in the form of PostgreSQL's numeric: digits of base 10,000,
+// and the scale unchanged.
 func appendNumeric(b []byte, t spend.Total) []byte {
 	hi, lo := t.Parts()
 	hi, rest := hi/1e9, hi%1e9
@@ -166,7 +166,7 @@ func appendNumeric(b []byte, t spend.Total) []byte {
 	return b
 }
 
-// The inverse of the letters.
+// The functions below invert the mappings of letters.
 
 func typeOf(letter byte) spend.ActionType {
 	return spend.ActionType(max(strings.IndexByte(chain.TypeLetters, letter), 0))

@@ -41,20 +41,20 @@ const (
 	codeCrashShutdown = "57P02"
 )
 
-// Classes of SQLSTATE that blame a row's own data: data exception, integrity
-// constraint, cardinality (one key twice in a batch), program limit (a value
-// too long for its index).
+// rowClasses are the classes of SQLSTATE that blame a row's own data: data exception, integrity
+// constraint, cardinality (one key twice in a batch), program limit (a value too long for its
+// index).
 const rowClasses = "22 23 21 54"
 
-// byServer reports whether an error is PostgreSQL's own, which says where in
-// its source it was raised, or raised by this schema. A pooler's says only that
-// the pooler lost the server, which may have committed (F46).
+// byServer reports whether an error comes from PostgreSQL itself, whose errors name a place in its
+// source, or from this schema. A pooler's error says only that the pooler lost the server, which
+// may have committed (F46).
 func byServer(err *pgconn.PgError) bool {
 	return err.Routine != "" || strings.HasPrefix(err.Code, "SG")
 }
 
-// refusal turns the server's error, after which the transaction was certainly
-// undone, into the contract's.
+// refusal translates the server's error, after which the transaction is certainly undone, into an
+// error of the contract.
 func refusal(err *pgconn.PgError) error {
 	switch {
 	case err.Code == codeStaleEpoch:
@@ -109,24 +109,24 @@ func budgetsRefused(refusal *pgconn.PgError) error {
 	return &audit.BudgetsInUseError{RuleIDs: ids}
 }
 
-// errStaleReview says that the approvals of a draft, or the keys behind them, are others
-// than those that were judged.
+// errStaleReview says that the approvals of a draft, or the keys behind them, have changed since
+// they were judged.
 var errStaleReview = fmt.Errorf("%w: the approvals of a draft changed", audit.ErrUnavailable)
 
-// errCounters says that a commit is to be made again with all rows of its counters:
-// one has none, unlike what the node remembers, or has room again.
+// errCounters says that a commit must be repeated with all rows of its counters: a counter lacks
+// the row that the node remembers, or has room again.
 var errCounters = fmt.Errorf("%w: counters of budgets changed", audit.ErrUnavailable)
 
-// errNotCalendar says that a commit is to be made again by callWhole.
+// errNotCalendar says that a commit must be repeated with callWhole.
 var errNotCalendar = fmt.Errorf("%w: counters of budgets lack a row or room", audit.ErrUnavailable)
 
-// noRoomError is a refusal by budgets, as the server words it: the places of the
-// changes, each with what was taken before and how often ("1:940:12,3:0:0").
+// noRoomError is a refusal by budgets in the server's words: the places of the changes, each with
+// the sum and the count taken before ("1:940:12,3:0:0").
 type noRoomError struct{ detail string }
 
 func (e *noRoomError) Error() string { return "budgets have no room: " + e.detail }
 
-// exceeded returns the contract's error for the changes of the commit.
+// exceeded returns the contract's error for the refused changes of the commit.
 func (e *noRoomError) exceeded(changes []audit.CounterChange) error {
 	exceeded := new(audit.ExceededError)
 	for text := range strings.SplitSeq(e.detail, ",") {
@@ -177,7 +177,7 @@ func keysTaken(detail string) error {
 	return taken
 }
 
-// reported reads which checks are refused, and which of them as too late.
+// reported parses which checks are refused, and which of these as too late.
 func reported(detail, hint string) error {
 	refused, err := parseUUIDs(detail)
 	late, lateErr := parseUUIDs(hint)
@@ -201,20 +201,21 @@ func parseUUIDs(list string) (ids []spend.ID, err error) {
 	return ids, nil
 }
 
-// Refused reports whether the server answered an attempt to use it with a refusal
-// that time does not mend, such as of a wrong password, or is a pooler that the URL does not tell of.
+// Refused reports whether the server refused an attempt to use it for a reason that waiting does
+// not mend, such as a wrong password, or whether a pooler is between that the URL does not mention.
 func Refused(err error) bool {
 	if errors.Is(err, ErrShared) {
 		return true
 	}
 	answer, ok := errors.AsType[*pgconn.PgError](err)
-	// Those of connections, conflicts, resources, a server that starts or stops, and one that takes no writes.
+	// Classes that waiting may mend: connections, conflicts, resources, a server that starts or
+	// stops, and one that takes no writes.
 	const mended = "08 25 40 53 55 57"
 	return ok && len(answer.Code) == 5 && !strings.Contains(mended, answer.Code[:2])
 }
 
-// lostConnection reports whether err came from a connection that had worked
-// before, not from the query or from an attempt to connect.
+// lostConnection reports whether err means that a working connection was lost, rather than that a
+// query or an attempt to connect failed.
 func lostConnection(err error) bool {
 	if err == nil || errors.Is(err, pgx.ErrNoRows) || errors.As(err, new(*pgconn.ConnectError)) {
 		return false

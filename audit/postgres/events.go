@@ -13,19 +13,19 @@ import (
 	"spendgate/audit/spend"
 )
 
-// sequencedAtOnce bounds a step of sequencing to some milliseconds, for which other
-// readers of the feed wait.
+// sequencedAtOnce bounds a step of sequencing to some milliseconds, because other readers of the
+// feed wait for it.
 const sequencedAtOnce = 1000
 
-// Events implements audit.Events. Events get their numbers when they are asked for
-// (EVENTS.md): nothing that a commit does is for the feed.
+// Events implements audit.Events. Events get their numbers when they are read (EVENTS.md), so
+// commits do no work for the feed.
 func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.EventPage, err error) {
 	const doing = "cannot read events"
 	var rows []audit.EventRow
 	var floor int64 // events up to it were removed
 	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
 		for {
-			// A page that is full without them waits for no other numbers.
+			// A page that is full without new numbers does not wait for them.
 			var complete bool
 			err := db.QueryRow(ctx, `SELECT sequence_events($1) WHERE NOT EXISTS (SELECT FROM events
 				WHERE sequence > greatest($2, events_floor()) ORDER BY sequence OFFSET $3 LIMIT 1)`,
@@ -33,8 +33,8 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.Even
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
-			// A removal is noted before its rows go, so none above the floor of one snapshot is missing in it. The
-			// rows return the error.
+			// A removal is noted before its rows are deleted, so one snapshot has all events above
+			// its floor. The rows return the error.
 			found, _ := db.Query(ctx, `SELECT sequence, source, type, coalesce(policy_id, ''), coalesce(agent_id, '')
 				FROM events WHERE sequence > greatest($1, events_floor()) ORDER BY sequence LIMIT $2`, q.After, q.Examine())
 			examined, err := pgx.CollectRows(found, scanEvent)
@@ -69,7 +69,7 @@ func (s *Store) EventsHead(ctx context.Context) (head int64, err error) {
 	return head, err
 }
 
-// sequenceEvents numbers what was committed so far.
+// sequenceEvents numbers the events committed so far.
 func sequenceEvents(ctx context.Context, db *pgx.Conn) error {
 	for complete := false; !complete; {
 		if err := db.QueryRow(ctx, "SELECT sequence_events($1)", sequencedAtOnce).Scan(&complete); err != nil {

@@ -11,11 +11,11 @@ import (
 	"spendgate/audit"
 )
 
-// removedAtOnce bounds a transaction that records a removal: other changes wait for it.
+// removedAtOnce bounds a transaction that records a removal, because other changes wait for it.
 const removedAtOnce = 250_000
 
-// KeepEvents implements audit.Events. What was recorded as removed and is still there, as
-// when the node that recorded it was killed, is deleted whatever is to be kept.
+// KeepEvents implements audit.Events. Events recorded as removed but still present, because the
+// recording node was killed, are deleted whatever keep says.
 func (s *Store) KeepEvents(ctx context.Context, keep time.Duration, now time.Time) (oldest time.Time, err error) {
 	const doing = "cannot remove events"
 	for more := keep > 0; more; {
@@ -41,8 +41,8 @@ func (s *Store) KeepEvents(ctx context.Context, keep time.Duration, now time.Tim
 	return oldest, nil
 }
 
-// deleteEvents deletes what was recorded as removed, and attempts to deliver it that
-// a disabled webhook has left.
+// deleteEvents deletes the events recorded as removed, and the attempts to deliver them that a
+// disabled webhook has left.
 func deleteEvents(ctx context.Context, conn *pgx.Conn) error {
 	const atOnce = 5000
 	for deleted := atOnce; deleted == atOnce; {

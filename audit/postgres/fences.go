@@ -45,15 +45,14 @@ func (s *Store) Fence(ctx context.Context, node spend.ID) error {
 type exclusiveCall struct {
 	doing string
 	call  textStatement
-	into  []any  // what its row is scanned into
+	into  []any  // scan targets of its row
 	lock  string // the condition on pg_locks, with its arguments
 	args  []any
 }
 
-// overHolders makes a call that takes an exclusive lock. Those who hold it
-// longer than lockPatience are commits of a client that is gone or stuck;
-// their sessions are ended (F16), until the call succeeds or ctx ends. The
-// call may be repeated, so a connection lost in it is no end.
+// overHolders makes a call that takes an exclusive lock. Sessions that hold the lock longer than
+// lockPatience commit for a client that is gone or stuck; they are ended (F16), until the call
+// succeeds or ctx ends. The call may be repeated, so a lost connection is retried.
 func (s *Store) overHolders(ctx context.Context, c exclusiveCall) error {
 	for {
 		asked := time.Now()
@@ -79,17 +78,16 @@ func (s *Store) overHolders(ctx context.Context, c exclusiveCall) error {
 	}
 }
 
-// unknownPause is for a pooler that answers at once that it has no server.
+// unknownPause keeps retries apart when a pooler answers at once that it has no server.
 const unknownPause = 10 * time.Millisecond
 
 // lockPatience, in milliseconds, is far more than a healthy commit takes.
 const lockPatience = "300"
 
-// endHolders ends the sessions of commits that hold a lock and began before the
-// caller asked for it. Those that queued behind the caller are healthy, and got
-// the lock when it gave up. One that waits for a standby is spared: ending it
-// would show its rows before they are safe, and the caller's own commit could
-// not end sooner anyway (F17).
+// endHolders ends the sessions of commits that hold a lock and began before the caller asked for
+// it. Commits that queued behind the caller are healthy; they got the lock when the caller gave up.
+// A commit that waits for a standby is spared: ending it would show its rows before they are safe,
+// and the caller's own commit could not end sooner anyway (F17).
 func (s *Store) endHolders(ctx context.Context, asked time.Time, c exclusiveCall) error {
 	var ended int
 	err := s.read(ctx, "cannot end the sessions that hold a fence", func(ctx context.Context, db *pgx.Conn) error {
@@ -107,9 +105,8 @@ func (s *Store) endHolders(ctx context.Context, asked time.Time, c exclusiveCall
 	return err
 }
 
-// control runs a transaction of statements on a connection that no commit uses. Into
-// are what the columns of the last row are scanned into; it fails with
-// audit.ErrNotFound if there is none.
+// control runs a transaction of statements on a connection that no commit uses. It scans the
+// columns of the last row into into, and fails with audit.ErrNotFound without a row.
 func (s *Store) control(ctx context.Context, doing string, into []any, statements ...textStatement) error {
 	session, err := s.controls.take(ctx)
 	if err != nil {

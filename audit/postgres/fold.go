@@ -15,23 +15,23 @@ import (
 	"spendgate/audit/verify"
 )
 
-// folding is the batches of a day on their way out: of each chain the next ones of which all
-// that they list left with that day, or before.
+// folding is the batches that leave with a day: of each chain the next batches that list only that
+// day and earlier days, all of which have left.
 type folding struct {
 	leaving
 	day   day
 	spans []foldSpan
 	folds []verify.Fold
-	from  time.Time // of the first that they list
+	from  time.Time // of the first check that they list
 }
 
-// foldSpan is some batches of a chain.
+// foldSpan is consecutive batches of a chain.
 type foldSpan struct {
 	verify.ChainSpan
-	low spend.ID // of what they list
+	low spend.ID // the lowest identifier that they list
 }
 
-// fold has batches of archived days leave, a day after the other, behind the last that has.
+// fold removes the batches of archived days, one day at a time, after the last day that was folded.
 func (o DetachOptions) fold(ctx context.Context, db *days) error {
 	all, err := db.before(ctx, o.Before)
 	if err != nil {
@@ -108,8 +108,8 @@ func (f *folding) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// resume has those batches leave that an archive has which nobody noted: chains go on meanwhile,
-// and what was the last batch of one may be so no more.
+// resume folds the batches of an archive that was written but not noted. The chains may have grown
+// since, and the last batch of a chain may no longer be its last.
 func (f *folding) resume() error {
 	able := make(map[spend.ID]*foldSpan)
 	for i := range f.spans {
@@ -139,8 +139,8 @@ func (f *folding) resume() error {
 	return nil
 }
 
-// prove writes the archive and holds it to the database's rows; it holds all that it lists to
-// that, as `audit verify` will; and it signs what left.
+// prove writes the archive, compares it with the database's rows, verifies all that the batches
+// list, as `audit verify` will, and signs the folds.
 func (f *folding) prove(ctx context.Context) error {
 	f.step("archive batches")
 	if f.archive == nil {
@@ -168,7 +168,7 @@ func (f *folding) prove(ctx context.Context) error {
 	return nil
 }
 
-// sum makes the folds of the archive.
+// sum computes the folds of the archive.
 func (f *folding) sum(ctx context.Context) error {
 	before, err := f.db.foldedHeads(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// psqlCommand matches a line that is psql's own.
+// psqlCommand matches a line that is a command of psql itself.
 var psqlCommand = regexp.MustCompile(`(?m)^\\.*$`)
 
 // Grant runs a script written for psql, whose variables are service and schema,
@@ -37,11 +37,11 @@ func Grant(ctx context.Context, url, script, service string) error {
 	return nil
 }
 
-// granted matches a statement of a script for Grant that gives something to the service.
+// granted matches a statement of a script for Grant that grants something to the service.
 var granted = regexp.MustCompile(`(?s)\bGRANT ([^;]+?) ON ([^;]+?) TO :"service";`)
 
-// Allowed fails, and says which, where the URL's role lacks a right that a script for Grant gives
-// to the service's. What the schema does not have is left out; nothing is changed.
+// Allowed fails if the URL's role lacks a right that a script for Grant grants to the service, and
+// names it. It skips objects that the schema lacks, and changes nothing.
 func Allowed(ctx context.Context, url, script string) error {
 	conn, err := connectOwner(ctx, url)
 	if err != nil {
@@ -52,14 +52,14 @@ func Allowed(ctx context.Context, url, script string) error {
 	for _, statement := range granted.FindAllStringSubmatch(script, -1) {
 		kind, names, of := strings.Cut(statement[2], " ")
 		if kind == "SCHEMA" {
-			continue // without it there is none to look at
+			continue // the schema lacks the object
 		}
 		if !of || kind != "FUNCTION" {
 			names = statement[2]
 		}
 		for _, right := range listed(statement[1]) {
 			verb, inner, _ := strings.Cut(strings.TrimSuffix(right, ")"), " (")
-			for _, column := range listed(inner) { // one without a name for the whole object
+			for _, column := range listed(inner) { // a right without columns is on the whole object
 				for _, name := range listed(names) {
 					verbs, columns, objects = append(verbs, verb), append(columns, column), append(objects, name)
 				}
@@ -91,7 +91,7 @@ func Allowed(ctx context.Context, url, script string) error {
 		role, strings.Join(lacks[:min(most, len(lacks))], ", "), more)
 }
 
-// listed returns the parts of a list; commas in parentheses part nothing.
+// listed splits a list at commas outside parentheses.
 func listed(text string) (parts []string) {
 	depth, from := 0, 0
 	for i, c := range text + "," {

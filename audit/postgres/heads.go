@@ -8,8 +8,8 @@ import (
 	"spendgate/audit/chain"
 )
 
-// lastBatches finds each chain, and its last batch, with a few steps through the
-// primary key: how long the chains are is of no matter.
+// lastBatches finds each chain and its last batch with a few steps through the primary key, however
+// long the chains are.
 const lastBatches = `WITH RECURSIVE chains AS (
 		(SELECT chain_id FROM batches ORDER BY chain_id LIMIT 1)
 		UNION ALL
@@ -22,15 +22,14 @@ const lastBatches = `WITH RECURSIVE chains AS (
 const allHeads = `SELECT chain_id, seq, head FROM (` + lastBatches + `) AS chains
 	UNION ALL (SELECT NULL, seq, head FROM changes ORDER BY seq DESC LIMIT 1)`
 
-// Heads returns the ends of all chains, of this node and of all others, as they
-// are now.
+// Heads returns the current ends of all chains, of this node and of all others.
 func (s *Store) Heads(ctx context.Context) (chain.Heads, error) {
 	// One statement: the changes as they were when the chains were.
 	return s.heads(ctx, allHeads)
 }
 
-// headsAt are the batches at numbers that chains had, and the change. Of a batch that was
-// folded the signed note has the head of the last.
+// headsAt selects the batches at earlier ends of chains, and the change. For a folded batch the
+// head is that of the last folded batch, from the signed note.
 const headsAt = `SELECT p.chain_id, p.seq, coalesce(b.head, f.head)
 	FROM unnest($1::uuid[], $2::bigint[], $3::bytea[]) AS p (chain_id, seq, head)
 	LEFT JOIN batches AS b ON b.chain_id = p.chain_id AND b.seq = p.seq

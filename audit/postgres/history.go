@@ -14,17 +14,18 @@ import (
 	"spendgate/audit/spend"
 )
 
-// What a history has of every check, and what only of checks of the policy.
+// The columns of a history for every check, and those only for checks of the policy.
 const (
 	passHistory = "check_id, claimed_ms, until_ms, decision, fingerprint, approval_id"
 	ownHistory  = `policy_version, action_type, amount::text, currency, agent_id, counterparty, payment_method, merchant_or_vendor, metadata,
 		reason_code, rule_id, key_id, principal, approval`
 )
 
-// maxHistoryDays is how many partitions one page touches: each costs the planner.
+// maxHistoryDays is how many partitions one page touches: the planner pays for each.
 const maxHistoryDays = 16
 
-// historyQuery selects a page. Rows of other policies are not sent but for their passes and the approvals that they used.
+// historyQuery selects a page. Of other policies' checks it returns only their passes and the
+// approvals that they used.
 func historyQuery(q audit.HistoryQuery) (query string, args []any) {
 	var own []string
 	for column := range strings.SplitSeq(ownHistory, ",") {
@@ -39,8 +40,8 @@ func historyQuery(q audit.HistoryQuery) (query string, args []any) {
 		[]any{[16]byte(q.After), [16]byte(end), q.PolicyID, q.Limit}
 }
 
-// PageHistory implements audit.History. A page of which nothing is left before the
-// days that it looks at end goes on behind them.
+// PageHistory implements audit.History. If the days that a page looks at have nothing for it, it
+// continues with the days after them.
 func (s *Store) PageHistory(ctx context.Context, q audit.HistoryQuery) (page audit.HistoryPage, err error) {
 	err = s.list(ctx, "cannot read the history of checks", func(ctx context.Context, db *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
@@ -73,7 +74,7 @@ func pageHistory(ctx context.Context, tx pgx.Tx, q audit.HistoryQuery) (page aud
 	return page, err
 }
 
-// scanHistory reads rows without an allocation for each where it can.
+// scanHistory reads rows, mostly without an allocation for each.
 func scanHistory(rows pgx.Rows, q audit.HistoryQuery) ([]audit.HistoryCheck, error) {
 	defer rows.Close()
 	checks := make([]audit.HistoryCheck, 0, q.Limit)
@@ -137,7 +138,7 @@ func (s *Store) HistoryOutcomes(ctx context.Context, from, to spend.ID) (found [
 	return found, err
 }
 
-// selectHistoryOutcomes leaves out reports that change nothing.
+// selectHistoryOutcomes skips reports that change nothing.
 const selectHistoryOutcomes = " FROM outcomes WHERE check_id >= $1 AND check_id <= $2 AND (release = 'd' OR excess = 'e' OR number > 1) " +
 	"ORDER BY check_id, number"
 

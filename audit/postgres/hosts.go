@@ -11,15 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// hosts remembers which of several hosts took writes last. It is tried first,
-// so that a machine that is gone costs its timeout once and not with every
-// connection.
+// hosts remembers which of several hosts took writes last. That host is tried first, so that a dead
+// machine costs its timeout once and not with every connection.
 type hosts struct {
-	names sync.Map               // of IP addresses, as they were looked up
+	names sync.Map               // the names of IP addresses, as looked up
 	last  atomic.Pointer[string] // host:port
 }
 
-// learn has connections made with c tell who took writes.
+// learn makes connections made with c note which host took writes.
 func (h *hosts) learn(c *pgconn.Config) {
 	lookUp, after := c.LookupFunc, c.AfterConnect
 	c.LookupFunc = func(ctx context.Context, host string) ([]string, error) {

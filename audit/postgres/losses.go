@@ -9,14 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// losses are the connections that gave no answer. Such a one is seldom alone: those that did not
-// answer either since it was asked are made anew, and not waited for in turn (G7).
+// losses records connections that gave no answer. Rarely only one is affected: connections that
+// have not answered since such a question was asked are made anew, instead of each being waited for
+// (G7).
 type losses struct {
 	count atomic.Int64
 	last  atomic.Pointer[time.Time]
 }
 
-// add notes a connection that gave no answer to what it was asked at that time.
+// add notes that a connection gave no answer to what it was asked at a time.
 func (l *losses) add(asked time.Time) {
 	for last := l.last.Load(); last == nil || last.Before(asked); last = l.last.Load() {
 		if l.last.CompareAndSwap(last, &asked) {
@@ -26,7 +27,7 @@ func (l *losses) add(asked time.Time) {
 	l.count.Add(1)
 }
 
-// asked returns when the last of the questions that got no answer was asked.
+// asked returns the time of the latest question that got no answer.
 func (l *losses) asked() time.Time {
 	if last := l.last.Load(); last != nil {
 		return *last
@@ -34,13 +35,13 @@ func (l *losses) asked() time.Time {
 	return time.Time{}
 }
 
-// cancelPatience is how long the server has to say that it cancelled a query: one that does
-// not is lost. Who asked waits for so much longer (G7).
+// cancelPatience is how long the server has to confirm that it cancelled a query. A connection
+// without confirmation is lost. A caller waits longer by this much (G7).
 const cancelPatience = 40 * time.Millisecond
 
-// cancelling has queries cancelled whose time is over: they would go on in the server, and
-// nobody would know whether it is there. The connection is given up then, since the server may
-// cancel what comes next on it.
+// cancelling cancels queries whose time is over. Without that the server would go on with them, and
+// it would stay unknown whether the server is there. The connection is then given up, since the
+// server may cancel the next query on it.
 type cancelling struct{ conn *pgconn.PgConn }
 
 func newCancelling(conn *pgconn.PgConn) ctxwatch.Handler { return cancelling{conn} }
@@ -51,7 +52,7 @@ func (c cancelling) HandleCancel(context.Context) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = c.conn.CancelRequest(ctx) // who cannot be told goes on to the end of its query
+		_ = c.conn.CancelRequest(ctx) // a server that cannot be told runs its query to the end
 	}()
 }
 

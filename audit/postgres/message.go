@@ -12,8 +12,8 @@ import (
 	"spendgate/audit"
 )
 
-// textStatement is one that is prepared without a name and executed once. Its
-// arguments are text; nil is null.
+// textStatement is a statement that is prepared without a name and executed once. Its arguments are
+// text; nil is null.
 type textStatement struct {
 	sql  string
 	args [][]byte
@@ -27,8 +27,8 @@ func textCall(sql string, args ...any) textStatement {
 	return s
 }
 
-// textOf returns an argument as text: bytes as digits that a uuid takes, or the
-// function decode.
+// textOf returns an argument as text: bytes become hexadecimal digits, which a uuid and the
+// function decode accept.
 func textOf(arg any) []byte {
 	switch v := arg.(type) {
 	case nil:
@@ -42,7 +42,7 @@ func textOf(arg any) []byte {
 	}
 }
 
-// orNull is null for an empty text.
+// orNull returns nil, which is null, for an empty text.
 func orNull(s string) any {
 	if s == "" {
 		return nil
@@ -50,7 +50,7 @@ func orNull(s string) any {
 	return s
 }
 
-// pointed is null for a pointer to nothing.
+// pointed returns nil, which is null, for a nil pointer, and otherwise what p points to.
 func pointed[T any](p *T) any {
 	if p == nil {
 		return nil
@@ -71,15 +71,14 @@ func (r textRow) scan(into []any) error {
 	return pgx.ScanRow(pgtype.NewMap(), r.fields, r.values, into...)
 }
 
-// The frame of every transaction of statements. The isolation is said
-// explicitly: begin_commit would let a stale epoch pass under a stricter one.
+// These statements frame every transaction. The isolation level is explicit, because begin_commit
+// would let a stale epoch pass under a stricter level.
 const (
 	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 	commit = "COMMIT"
 )
 
-// appendStatements adds messages that execute the statements one after the
-// other, until one fails.
+// appendStatements adds messages that execute the statements in order, until one fails.
 func appendStatements(b []byte, statements ...textStatement) (_ []byte, err error) {
 	for _, s := range statements {
 		if b, err = (&pgproto3.Parse{Query: s.sql}).Encode(b); err != nil {

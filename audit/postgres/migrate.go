@@ -18,8 +18,8 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations returns the texts in order; the schema's version is how many of
-// them were run. A text that was released does not change any more.
+// migrations returns the texts in order; the schema's version is how many of them were run. A
+// released text never changes.
 func migrations() []string {
 	names, err := migrationFiles.ReadDir("migrations") // sorted by name
 	if err != nil {
@@ -36,9 +36,9 @@ func migrations() []string {
 	return texts
 }
 
-// CheckURL fails unless Open and Migrate can read the URL: its parameters have
-// values that the driver knows, and the files that they name are there. The
-// error quotes no part of the URL but a parameter's value.
+// CheckURL fails unless Open and Migrate can read the URL: its parameters have values that the
+// driver knows, and the files that it names exist. The error quotes no part of the URL except a
+// parameter's value.
 func CheckURL(url string) error {
 	config, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
 	if err == nil {
@@ -74,8 +74,8 @@ func Migrate(ctx context.Context, url string) error {
 	return migrate(ctx, config.ConnConfig, migrations())
 }
 
-// Migrated reports whether the schema is as this version has it; it changes nothing. It
-// fails where Migrate would because the URL's role may not.
+// Migrated reports whether the schema is up to date; it changes nothing. It fails where Migrate
+// would fail because the URL's role lacks a right.
 func Migrated(ctx context.Context, url string) (migrated bool, err error) {
 	conn, err := connectOwner(ctx, url)
 	if err != nil {
@@ -103,15 +103,15 @@ func Migrated(ctx context.Context, url string) (migrated bool, err error) {
 }
 
 const (
-	// lockWithin bounds how long a migration stands in line for a table's lock:
-	// all commits stand behind it, and have 1.2 s. It gives way and comes back.
+	// lockWithin bounds how long a migration queues for a table's lock: all commits queue behind it
+	// and have 1.2 s. The migration then gives way and tries again.
 	lockWithin = "500ms"
 	lockAgain  = time.Second
 	lockTries  = 60
 )
 
-// ownSchema, put before a name, is what to_regclass finds in the deployment's
-// own schema only: behind it on the search_path may be another deployment.
+// ownSchema, put before a name, restricts to_regclass to the deployment's own schema: a later
+// schema of the search_path may belong to another deployment.
 const ownSchema = "quote_ident(current_schema()) || '.' || "
 
 func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error {
@@ -143,8 +143,8 @@ func lockedOut(err error) bool {
 	return ok && refused.Code == codeLockTimeout
 }
 
-// makeTodaysPartition makes all that are missing, but insists on today's only:
-// another node may be at the others, and Tidy tries again.
+// makeTodaysPartition makes all missing partitions, but fails only without today's: another node
+// may be making the others, and Tidy tries again.
 func makeTodaysPartition(ctx context.Context, conn *pgx.Conn, now time.Time) error {
 	_, err := makePartitions(ctx, conn, now)
 	if err == nil {
@@ -161,7 +161,8 @@ func runMigrations(ctx context.Context, tx pgx.Tx, texts []string) error {
 	if err != nil || version >= len(texts) {
 		return err // a role that may not change the schema need not
 	}
-	// The first lock is the schema's own: others in the database migrate apart.
+	// The first lock is the schema's own, so that other deployments in the database migrate
+	// independently.
 	const prepare = `SET LOCAL lock_timeout = 0;
 		SELECT pg_advisory_xact_lock(hashtext('migrations'), hashtext(current_schema()));
 		SET LOCAL lock_timeout = '` + lockWithin + `';
@@ -204,7 +205,7 @@ func migratedTo(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	return version, err
 }
 
-// asOwner says what to do about a role that may not change the schema.
+// asOwner adds advice to the error of a role that may not change the schema.
 func asOwner(err error) error {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == codeNotAllowed {
 		return fmt.Errorf("run `spendgate migrate` with the role that owns the schema, then grants.sql: %w", err)

@@ -12,9 +12,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// released is whether check c, or the use of its approval, was given back by the last
-// report, or the expiry of its approval is recorded. In an expression, the planner looks each check up, whatever it thinks how many
-// outcomes there are.
+// released is whether check c, or the use of its approval, was given back by the last report, or
+// whether the expiry of its approval is recorded. Inside an expression the planner looks up each
+// check, however many outcomes it expects.
 const released = `(CASE WHEN c.approval IS NOT NULL THEN EXISTS (
 	SELECT FROM changes AS e WHERE e.subject = name_approval(c.check_id) AND e.kind = 'approval.expired') ELSE false END
 	OR coalesce((SELECT bool_or(o.release = 'd' AND o.status <> 'x') FROM outcomes AS o WHERE o.check_id IN (c.check_id,
@@ -117,7 +117,8 @@ func appendCorrection(b []byte, ch audit.CounterChange) []byte {
 	less, _ := ch.Correct.Back.Minus(ch.Correct.Over)
 	at := len(b)
 	b = appendNumeric(b, less)
-	// Its sign is behind type, length, the number of groups and the first's weight.
+	// The sign comes after the type, the length, the number of groups and the weight of the first
+	// group.
 	binary.BigEndian.PutUint16(b[at+12:], numericNegative)
 	return b
 }

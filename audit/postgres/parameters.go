@@ -2,13 +2,13 @@ package postgres
 
 import "encoding/binary"
 
-// parameters are the values of a statement's parameters in the binary format, each behind
-// its length, as the protocol has them. pgx's codecs encode the same, with several
-// allocations for each field of each row; these have none once the buffer has grown.
+// parameters are the values of a statement's parameters in the binary format, each after its
+// length, as the protocol has them. pgx's codecs encode the same, with several allocations for each
+// field of each row; this type allocates nothing once its buffer has grown.
 type parameters struct {
 	n      uint16
 	buf    []byte
-	counts []checkCount // of the last commit, to be used again
+	counts []checkCount // of the last commit, reused
 }
 
 func (p *parameters) reset() {
@@ -18,7 +18,7 @@ func (p *parameters) reset() {
 	p.n, p.buf = 0, p.buf[:0]
 }
 
-// null is the length of a parameter that is null.
+// null is the length that stands for null.
 const null = 1<<32 - 1
 
 func (p *parameters) length(n uint32) {
@@ -50,10 +50,10 @@ func (p *parameters) bool(v bool) {
 	}
 }
 
-// composite begins a composite value: what is added until end is called are its fields,
-// each behind its type.
+// composite begins a composite value. What is added until end is called are its fields, each after
+// its type.
 func (p *parameters) composite(fields uint32) (end func()) {
-	p.length(0) // told by end
+	p.length(0) // set by end
 	n, start := p.n, len(p.buf)
 	p.buf = binary.BigEndian.AppendUint32(p.buf, fields)
 	return func() {
@@ -62,13 +62,12 @@ func (p *parameters) composite(fields uint32) (end func()) {
 	}
 }
 
-// field adds the type of a composite value's next field; 0 as in array.
+// field adds the type of a composite value's next field; it may be 0, as in array.
 func (p *parameters) field(oid uint32) { p.buf = binary.BigEndian.AppendUint32(p.buf, oid) }
 
-// array adds an array of elements of a type, made of the elements of all that are wanted;
-// nil wants all. An array without elements is null, which costs the server nothing.
-// The OID of a type of the schema differs from schema to schema: 0, the server knows
-// it.
+// array adds an array of a type, made of the elements of all that are wanted; nil wants all. An
+// array without elements is sent as null, which costs the server nothing. OIDs of the schema's own
+// types differ between schemas: for these oid is 0, and the server fills in the type.
 func array[T any](p *parameters, oid uint32, all []T, wanted func(T) bool, appendElement func([]byte, T) []byte) {
 	n := uint32(0)
 	for _, one := range all {
@@ -81,7 +80,7 @@ func array[T any](p *parameters, oid uint32, all []T, wanted func(T) bool, appen
 		return
 	}
 	start := len(p.buf)
-	p.length(0)                                // told below
+	p.length(0)                                // set below
 	b := append(p.buf, 0, 0, 0, 1, 0, 0, 0, 0) // dimensions, flags
 	b = binary.BigEndian.AppendUint32(b, oid)
 	b = binary.BigEndian.AppendUint32(b, n)

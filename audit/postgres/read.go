@@ -16,14 +16,14 @@ import (
 	"spendgate/audit/spend"
 )
 
-// read runs a query that changes nothing, or may be repeated. A connection that was
-// lost while it lay in the pool says nothing about the database, so that gets a
-// second try on a new one.
+// read runs a query that changes nothing or may be repeated. A pooled connection that was lost
+// while idle says nothing about the database, so the query gets a second try on a new connection.
 func (s *Store) read(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
 	return s.readFrom(ctx, s.reads, &s.resetAt, doing, query)
 }
 
-// readFrom is read over a pool; resetAt are the losses that it is free of.
+// readFrom is read on a given pool; resetAt is the number of losses after which the pool was last
+// reset.
 func (s *Store) readFrom(
 	ctx context.Context, pool *pgxpool.Pool, resetAt *atomic.Int64, doing string, query func(context.Context, *pgx.Conn) error,
 ) error {
@@ -40,8 +40,8 @@ func (s *Store) readFrom(
 	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
 }
 
-// list is read for queries that may take long. They leave half of the connections to the
-// look-ups that checks wait for, and to Ping.
+// list is read for queries that may take long. It leaves half of the connections to Ping and to the
+// look-ups that checks wait for.
 func (s *Store) list(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
 	select {
 	case s.lists <- struct{}{}:
@@ -52,11 +52,11 @@ func (s *Store) list(ctx context.Context, doing string, query func(context.Conte
 	}
 }
 
-// readOnce runs a query on some connection of the pool. pgx says farewell to
-// one that gave no answer for up to 15 s, and would keep its place for it.
+// readOnce runs a query on a connection of the pool. It closes a connection that gave no answer by
+// itself: pgx would take up to 15 s for a farewell, and keep the connection's place meanwhile.
 //
-// A query whose time is over is cancelled. When the server says so, or was not asked, nothing
-// is lost but the time.
+// A query whose time is over is cancelled. If the server confirms that, or nothing had been sent to
+// it yet, the connection is not noted as lost.
 func (s *Store) readOnce(
 	ctx context.Context, pool *pgxpool.Pool, resetAt *atomic.Int64, query func(context.Context, *pgx.Conn) error,
 ) error {
@@ -72,7 +72,7 @@ func (s *Store) readOnce(
 	over := ctx.Err()
 	answered := over != nil && (errors.As(err, new(*pgconn.PgError)) || pgconn.SafeToRetry(err))
 	if err == nil {
-		err = over // what is cancelled while it waits for a standby ends well
+		err = over // a cancelled wait for a standby ends without an error
 	}
 	switch {
 	case over != nil && answered:
@@ -80,7 +80,7 @@ func (s *Store) readOnce(
 	case conn.Conn().IsClosed():
 		conn.Hijack()
 		if lately := time.Now().Add(-lossWithin); over != nil && began.Before(lately) {
-			began = lately // since when it gives no answer is not known
+			began = lately // it is unknown since when it gives no answer
 		}
 		s.losses.add(began)
 	case over != nil:
@@ -91,26 +91,26 @@ func (s *Store) readOnce(
 	return err
 }
 
-// lossWithin is for how long before the end of a query's time a server that gave no answer is
-// taken to have been gone.
+// lossWithin is how long before the end of a query's time a silent server is assumed to have been
+// gone.
 const lossWithin = time.Second
 
-// giveUp closes a connection that a cancel is under way to.
+// giveUp closes a connection to which a cancel is on its way.
 func giveUp(conn *pgx.Conn) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // without a farewell
 	_ = conn.Close(ctx)
 }
 
-// asking is read or list of a Store.
+// asking is the type of read and list of a Store.
 type asking func(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error
 
-// collect reads all rows of a query.
+// collect returns all rows of a query.
 func collect[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (all []T, err error) {
 	return collectBy(ctx, s.read, doing, scan, query, args...)
 }
 
-// collectBy is collect for queries that may be lists.
+// collectBy is collect with a choice between read and list.
 func collectBy[T any](
 	ctx context.Context, ask asking, doing string, scan pgx.RowToFunc[T], query string, args ...any,
 ) (all []T, err error) {
@@ -132,7 +132,7 @@ func one[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[
 	return found, err
 }
 
-// orNil returns nil with an error, and else what was read.
+// orNil returns nil with an error, and otherwise a pointer to what was read.
 func orNil[T any](found T, err error) (*T, error) {
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func scanID(row pgx.CollectableRow) (id spend.ID, err error) {
 	return id, err
 }
 
-// What columns are scanned into. Null is the zero value.
+// Scan targets for columns. Null becomes the zero value.
 
 type idColumn spend.ID
 
@@ -161,7 +161,7 @@ type hashColumn spend.Hash
 
 func bytea(hash *spend.Hash) *hashColumn { return (*hashColumn)(hash) }
 
-// ScanBytes implements pgtype.BytesScanner. What is no hash is the zero one.
+// ScanBytes implements pgtype.BytesScanner. A value that is no hash becomes the zero hash.
 func (h *hashColumn) ScanBytes(v []byte) error {
 	*h = hashColumn{}
 	if len(v) == len(h) {
@@ -174,8 +174,8 @@ type timeColumn time.Time
 
 func utc(at *time.Time) *timeColumn { return (*timeColumn)(at) }
 
-// ScanTimestamptz implements pgtype.TimestamptzScanner. Infinity, which nothing here writes, is a
-// time beyond all others, so that who reads it can name it.
+// ScanTimestamptz implements pgtype.TimestamptzScanner. Infinity, which nothing here writes,
+// becomes a time after all others, so that a reader can report it.
 func (t *timeColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
 	const farSeconds = 1 << 43
 	switch {
@@ -189,7 +189,7 @@ func (t *timeColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return nil
 }
 
-// nullTime is a time that is nil for null.
+// nullTime scans a time; null becomes nil.
 type nullTime struct{ at **time.Time }
 
 // ScanTimestamptz implements pgtype.TimestamptzScanner.
@@ -201,7 +201,7 @@ func (t nullTime) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return utc(*t.at).ScanTimestamptz(v)
 }
 
-// textColumn is a text that means something.
+// textColumn parses a text column.
 type textColumn func(text string) error
 
 func parse[T any](into *T, by func(string) (T, error)) textColumn {
@@ -214,7 +214,7 @@ func parse[T any](into *T, by func(string) (T, error)) textColumn {
 // ScanText implements pgtype.TextScanner.
 func (c textColumn) ScanText(v pgtype.Text) error { return c(v.String) }
 
-// What queries are given.
+// Arguments of queries.
 
 func uuids(ids []spend.ID) [][16]byte {
 	out := make([][16]byte, len(ids))

@@ -35,7 +35,7 @@ func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Che
 		if err == nil || ctx.Err() != nil {
 			return checks, err
 		}
-		// There may be no connection more for the node, or none soon.
+		// The server may have no further connection for the node, or none soon.
 		s.lookupsFrom.Store(time.Now().Add(lookupPause).UnixNano())
 	}
 	return collect(ctx, s, lookingUp, scanCheck, untouchedQuery(), pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
@@ -44,14 +44,14 @@ func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Che
 const (
 	// lookupPatience leaves most of the time of who redeems to the other connections.
 	lookupPatience = 250 * time.Millisecond
-	// lookupPause is how long only these are asked after that.
+	// lookupPause is how long only the other connections are used after that.
 	lookupPause = 5 * time.Second
 )
 
 const lookingUp = "cannot look up checks"
 
-// lookUp reads checks of a day over the connection whose plans are kept. It says and reads what
-// pgx would, with less work for a row.
+// lookUp reads checks of one day over the connection whose plans are kept. It sends and reads the
+// same messages as pgx, with less work for each row.
 func (s *Store) lookUp(ctx context.Context, day time.Time, ids []spend.ID) (checks []*spend.Check, err error) {
 	var p parameters
 	array(&p, pgtype.UUIDOID, ids, nil, func(b []byte, id spend.ID) []byte { return append(b, id[:]...) })
@@ -96,10 +96,10 @@ func newLookups(ctx context.Context, reads *pgxpool.Config) (*pgxpool.Pool, erro
 	return pool, nil
 }
 
-// dayOf returns the day of checks, and whether all are of one day and may be redeemed still:
-// plans are kept for no other days that somebody asks for.
+// dayOf returns the day of checks, and reports whether all are of one day and may still be
+// redeemed: plans are kept for no other days.
 func dayOf(ids []spend.ID, now time.Time) (day time.Time, one bool) {
-	const clocks = time.Hour // which differ
+	const clocks = time.Hour // by which clocks may differ
 	day = ids[0].Time().UTC().Truncate(24 * time.Hour)
 	for _, id := range ids {
 		age := now.Sub(id.Time())
@@ -110,13 +110,13 @@ func dayOf(ids []spend.ID, now time.Time) (day time.Time, one bool) {
 	return day, true
 }
 
-// dayQuery is the text of a query of one day.
+// dayQuery is the text of a query on one day.
 type dayQuery struct {
 	day  time.Time
 	text string
 }
 
-// queryOf returns untouchedOn of a day, which mostly is that of the last look-up.
+// queryOf returns untouchedOn for a day, which is mostly the day of the last look-up.
 func (s *Store) queryOf(day time.Time) string {
 	q := s.lookupsQuery.Load()
 	if q == nil || !q.day.Equal(day) {
@@ -126,8 +126,8 @@ func (s *Store) queryOf(day time.Time) string {
 	return q.text
 }
 
-// untouchedOn is untouchedQuery of checks of one day. Its partition stands in the text, so that
-// a plan for all values has, locks and reads no other.
+// untouchedOn is untouchedQuery for checks of one day. The text names that day's partition, so that
+// a generic plan has, locks and reads no other.
 func untouchedOn(day time.Time) string {
 	first, next := audit.FirstID(day.UnixMilli()), audit.FirstID(day.Add(24*time.Hour).UnixMilli())
 	return untouchedQuery() + " AND c.check_id >= '" + first.Text("") + "' AND c.check_id < '" + next.Text("") + "'"

@@ -14,9 +14,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Rehearse commits a blocked check with an idempotency key by each call of Commit, and rolls
-// it back: it fails where commits fail for want of a connection, a right, a lock or
-// space. What only the end of a commit needs, a standby, it does not see.
+// Rehearse commits a blocked check with an idempotency key by each call of Commit, and rolls it
+// back: it fails where commits fail for lack of a connection, a right, a lock or space. It does not
+// notice a missing standby, for which only the end of a commit waits.
 func (s *Store) Rehearse(ctx context.Context) error {
 	epoch, err := s.Epoch(ctx)
 	if err != nil {
@@ -29,9 +29,9 @@ func (s *Store) Rehearse(ctx context.Context) error {
 	defer s.writers.give(session)
 	checks := []*spend.Check{rehearsed(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})}
 	link := (&chain.Builder{Chain: checks[0].Fence.Node}).Next([]chain.Entry{{ID: checks[0].ID}})
-	for _, session.call = range [...]call{callCalendar, callWhole} { // the first has callRecord's in it
+	for _, session.call = range [...]call{callCalendar, callWhole} { // callCalendar includes callRecord
 		session.parameters.reset()
-		const horizonMS = 1 // so that the commit has more than checks, and changes nothing by it
+		const horizonMS = 1 // so that the commit is more than checks, and raises nothing
 		session.parameters.commit(session.call, checks, nil, new(budgetChanges), horizonMS, link)
 		err = session.undo(ctx, &session.parameters)
 		if err != nil && !errors.Is(err, audit.ErrStaleEpoch) { // another epoch began meanwhile
@@ -44,7 +44,7 @@ func (s *Store) Rehearse(ctx context.Context) error {
 	return nil
 }
 
-// rehearsed is a check of nobody.
+// rehearsed returns a check of no agent.
 func rehearsed(f spend.Fence) *spend.Check {
 	const nobody = "spendgate"
 	c := &spend.Check{
@@ -59,7 +59,7 @@ func rehearsed(f spend.Fence) *spend.Check {
 	return c
 }
 
-// undo makes the session's call in a transaction that it rolls back.
+// undo makes the session's call in a transaction, and rolls it back.
 func (s *session) undo(ctx context.Context, p *parameters) (err error) {
 	if s.buf, err = (&pgproto3.Query{String: begin}).Encode(s.buf[:0]); err != nil {
 		return err

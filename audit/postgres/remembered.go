@@ -9,22 +9,24 @@ import (
 	"spendgate/audit/spend"
 )
 
-// remembered are the allowed checks that this node committed last, so that who redeems one
-// need not have it read: what is in a check never changes, and what became of it the commit
-// of its redemption decides.
+// remembered are the allowed checks that this node committed last, so that a redemption need not
+// read them: a check never changes, and the commit of its redemption decides by what was recorded
+// about it.
 //
-// Once handed out, a check is read from then on: what is recorded of it meanwhile would be
+// A check that was handed out once is read from the database from then on: if something was
+// recorded about it meanwhile, only a commit would find that, and would have to be made again for
+// everything in it.
 // found by a commit only, which has to be made again for all that are in it.
 type remembered struct {
 	mu     sync.Mutex
-	wanted bool // somebody redeems at this node; nothing is kept for nobody
+	wanted bool // this node redeems; otherwise nothing is kept
 	checks map[spend.ID]*spend.Check
 	order  []spend.ID // the oldest is at next
 	next   int
 
-	// given were handed out in the last minutes, and their redemptions may be on their way;
-	// earlier ones are in before. unsure are those that the server may lack by now, with when
-	// that was found.
+	// given are the checks handed out in the last minutes, whose redemptions may be in progress;
+	// earlier ones are in before. unsure are the checks that the server may lack by now, with the
+	// time when that was found.
 	given, before map[spend.ID]bool
 	turned        time.Time // when given became before
 	unsure        map[spend.ID]time.Time
@@ -32,7 +34,7 @@ type remembered struct {
 
 const (
 	maxRemembered = 8192
-	// rememberedFor is how old a check may be; later it may be archived.
+	// rememberedFor is the maximum age of a check; an older one may be archived.
 	rememberedFor = time.Hour
 	// givenFor is longer than a redemption is on its way.
 	givenFor = time.Minute
@@ -56,7 +58,7 @@ func (r *remembered) add(checks []*spend.Check) {
 	}
 }
 
-// take hands out the checks that are there, and returns the others' IDs.
+// take hands out the remembered checks, and returns the IDs of the others.
 func (r *remembered) take(ids []spend.ID) (found []*spend.Check, others []spend.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +78,7 @@ func (r *remembered) take(ids []spend.ID) (found []*spend.Check, others []spend.
 	return found, others
 }
 
-// remove forgets what outcomes are recorded of.
+// remove forgets the checks of recorded outcomes.
 func (r *remembered) remove(outcomes []*spend.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,8 +89,8 @@ func (r *remembered) remove(outcomes []*spend.Outcome) {
 	}
 }
 
-// forget forgets all: the server may be one that lacks them, also those that were handed
-// out and are on their way. Every connection comes to that in its own first commit.
+// forget forgets all checks, since the server may lack them, and marks those that were handed out
+// as unsure. Each connection calls it in its first commit.
 func (r *remembered) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,8 +108,8 @@ func (r *remembered) forget() {
 	r.given, r.before, r.turned = nil, nil, time.Time{}
 }
 
-// refuse refuses, once, the redemptions of a commit whose checks were handed out before all
-// was forgotten: who asked has them read from this server. It returns nil without one.
+// refuse refuses, once, the redemptions of a commit whose checks were handed out before forget: the
+// caller then reads the checks from this server. It returns nil if there are none.
 func (r *remembered) refuse(outcomes []*spend.Outcome) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

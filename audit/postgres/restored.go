@@ -12,20 +12,20 @@ import (
 	"spendgate/audit/spend"
 )
 
-// applicationName is what nodes call their sessions, unless the URL has a name.
+// applicationName is the name of a node's sessions, unless the URL gives one.
 const applicationName = "spendgate"
 
-// ErrNodesConnected says that nodes are at work.
+// ErrNodesConnected says that nodes are connected to the database.
 var ErrNodesConnected = errors.New("nodes are connected to the database: stop them first, they remember what is gone")
 
-// BeginRestored begins a new epoch, before nodes start on a database that was
-// restored. Its fences are the backup's, so a node that was cut off later
-// could record what it had claimed; and Redis may hold claims of checks that
-// are gone. Neither counts in a new epoch. No check that is there is redeemed
-// any more: it may have been, after the backup. Violations that came from another
-// server are counted anew. Open approvals expire: they may have been used, after the backup.
-// Webhooks are disabled until an admin enables them: their receivers have had the events, or
-// are another deployment's. It fails with ErrNodesConnected.
+// BeginRestored begins a new epoch before nodes start on a restored database. Its fences are those
+// of the backup, so a node that was fenced after the backup could still record what it had claimed;
+// and Redis may hold claims of checks that are gone. Neither counts in a new epoch. The existing
+// checks can no longer be redeemed, since they may have been redeemed after the backup. Violations
+// that came from another server are counted anew. Open approvals expire, since they may have been
+// used after the backup. Webhooks are disabled until an admin enables them: their receivers have
+// had the events, or belong to another deployment. It fails with ErrNodesConnected while nodes are
+// connected.
 func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error) {
 	conn, err := connectOwner(ctx, url)
 	if err != nil {
@@ -33,7 +33,7 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // what it did is committed
 	var nodes int
-	names := []string{applicationName, conn.Config().RuntimeParams["application_name"]} // theirs, if the URL is
+	names := []string{applicationName, conn.Config().RuntimeParams["application_name"]} // the nodes' name, if they use this URL
 	err = conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = ANY ($1) AND application_name <> '' AND pid <> pg_backend_pid()`, names).
 		Scan(&nodes)
@@ -63,7 +63,7 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	if _, err := conn.Exec(ctx, "UPDATE redeemable SET from_ms = greatest(to_ms(clock_timestamp()), $1)", r.After()); err != nil {
 		return r, fmt.Errorf("cannot end the redemption of what is there: %w", err)
 	}
-	// Violations are counted by numbers of transactions, which are this server's own.
+	// Violations are counted by transaction numbers, which mean nothing in another server.
 	if _, err := conn.Exec(ctx, "SELECT recount_violations() FROM violation_count_state, pg_control_system() "+
 		"WHERE cluster <> system_identifier"); err != nil {
 		return r, fmt.Errorf("cannot have the violations counted anew: %w", err)
@@ -71,9 +71,9 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	return r, nil
 }
 
-// expireOpen records of each approval that is pending, or approved and unused, that it has
-// expired (audit.ChangeOfExpiry), whatever the clock says: what is past its time by a clock that
-// is ahead would be open again once it is right.
+// expireOpen records that each pending or approved and unused approval has expired
+// (audit.ChangeOfExpiry), whatever the clock says: an approval that has expired only by a clock
+// that is ahead would be open again once the clock is right.
 func expireOpen(ctx context.Context, conn *pgx.Conn) (expired int, err error) {
 	err = conn.QueryRow(ctx, `WITH ended AS (
 			DELETE FROM approval_deadlines AS d USING approvals AS a, state_of_approval(a) AS s

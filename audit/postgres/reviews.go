@@ -13,12 +13,13 @@ import (
 	"spendgate/audit/spend"
 )
 
-// seenReview is what a review was judged by, for approve_draft and promote_draft to prove.
+// seenReview is the state on which a review was judged; approve_draft and promote_draft prove that
+// it still holds.
 type seenReview struct {
 	Approvals int              `json:"approvals"`
 	Keys      map[string]int64 `json:"keys"`    // by UUID, the generation of each
 	Version   int              `json:"version"` // in force
-	Missing   int              `json:"missing"` // people, of a promotion
+	Missing   int              `json:"missing"` // people who still have to approve a promotion
 
 	now map[string]keyNow // by key_id
 }
@@ -31,8 +32,9 @@ func (s *seenReview) text() string {
 	return string(text)
 }
 
-// reviewed hands over the review of a policy's draft until what it was judged by is what
-// there is: do fails with errStaleReview otherwise. Names are compared here alone, by one algorithm.
+// reviewed calls do with the review of a policy's draft, and again while do fails with
+// errStaleReview because the review changed meanwhile. Names are compared only here, so that there
+// is one algorithm.
 func (s *Store) reviewed(ctx context.Context, policyID string, do func(*audit.Review, *seenReview) error) error {
 	for {
 		r, seen, err := s.review(ctx, policyID, "")
@@ -51,7 +53,7 @@ type keyNow struct {
 	generation int64
 }
 
-// review reads a draft, its approvals and who stands behind their keys and another.
+// review reads a draft, its approvals and the parties behind their keys and another key.
 func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Review, *seenReview, error) {
 	const doing = "cannot read the approvals of a draft"
 	d, err := s.Draft(ctx, policyID)
@@ -100,7 +102,7 @@ func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Revi
 			r.AuthorNow = audit.ApproverOf(&k.Key, policyID, now).Party
 		}
 	}
-	// Last: when a version came since, its approvals are none of these.
+	// Read last: if another version came meanwhile, these approvals are not for it.
 	latest, err := s.Policy(ctx, policyID, 0)
 	if err != nil {
 		return nil, nil, err
@@ -110,7 +112,7 @@ func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Revi
 	return r, seen, err
 }
 
-// keysNow returns keys as they are now, by key_id.
+// keysNow returns the current state of keys, by key_id.
 func (s *Store) keysNow(ctx context.Context, keyIDs []string) (map[string]keyNow, error) {
 	var ids []spend.ID
 	for _, text := range keyIDs {

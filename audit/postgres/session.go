@@ -15,12 +15,12 @@ import (
 	"spendgate/audit/idle"
 )
 
-// sessions is a fixed number of connections, made when they are needed. They
-// send a whole transaction at once, which pgx does not.
+// sessions is a fixed number of connections, made when they are needed. They send a whole
+// transaction at once, which pgx does not do.
 type sessions struct {
 	config *pgconn.Config
 	hosts  *hosts
-	idle   chan *session // one that is not connected is kept as well, for its buffer
+	idle   chan *session // sessions without a connection are kept, too, for their buffers
 	losses *losses       // the store's
 }
 
@@ -32,8 +32,7 @@ func newSessions(config *pgconn.Config, hosts *hosts, n int, losses *losses) *se
 	return p
 }
 
-// take waits for a session and connects it. Nothing has been sent when it
-// fails.
+// take waits for a session and connects it. If it fails, nothing has been sent.
 func (p *sessions) take(ctx context.Context) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
@@ -52,8 +51,8 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 	}
 }
 
-// connected returns an idle session that is connected, in the place of one that is not, if there
-// is one: when the server takes no more connections, those that there are serve.
+// connected returns a connected idle session in the place of one that is not connected, if there is
+// one: while the server accepts no more connections, the existing ones are used.
 func (p *sessions) connected(s *session, lost time.Time) *session {
 	for range cap(p.idle) {
 		if s.fresh(lost) {
@@ -70,9 +69,9 @@ func (p *sessions) connected(s *session, lost time.Time) *session {
 	return s
 }
 
-// fresh reports whether the session is connected, and drops a connection that was lost meanwhile:
-// that spares an ErrUnknown after each restart of the server. What gave no answer was asked at
-// lost; a connection that answered since then is another.
+// fresh reports whether the session is connected, and drops a connection that was lost while idle:
+// that avoids an ErrUnknown after each restart of the server. lost is when the latest unanswered
+// question was asked: a connection that has not answered since then is dropped, too.
 func (s *session) fresh(lost time.Time) bool {
 	if s.conn != nil && (s.answered.Before(lost) || s.probe.Stale()) {
 		s.drop()
@@ -99,16 +98,16 @@ type session struct {
 	probe    *idle.Probe
 	frontend *pgproto3.Frontend
 	prepared [calls]bool // what the connection has prepared
-	call     call        // of the exchange
+	call     call        // of the current exchange
 	met      bool        // a commit was begun on this connection
-	asked    time.Time   // the last question
+	asked    time.Time   // when the last question was sent
 	answered time.Time   // when the server last answered
 
 	buf        []byte     // the messages of the next exchange, reused
 	parameters parameters // of the next commit, reused
 }
 
-// keepBuffer bounds what a session keeps of an exceptionally large batch.
+// keepBuffer bounds the buffer that a session keeps after an exceptionally large batch.
 const keepBuffer = 4 << 20
 
 func (s *session) connect(ctx context.Context, config *pgconn.Config) error {
@@ -124,8 +123,8 @@ func (s *session) connect(ctx context.Context, config *pgconn.Config) error {
 	return nil
 }
 
-// drop closes the connection abruptly: no cancel request, which could stop a
-// COMMIT that waits for a standby, and no farewell that could block.
+// drop closes the connection abruptly, without a cancel request, which could stop a COMMIT that
+// waits for a standby, and without a farewell, which could block.
 func (s *session) drop() {
 	if s.conn == nil {
 		return
@@ -134,13 +133,12 @@ func (s *session) drop() {
 	s.conn, s.frontend, s.probe, s.prepared, s.met = nil, nil, nil, [calls]bool{}, false
 }
 
-// exchange sends the messages in s.buf, one transaction that ends with their last
-// byte, waits for its end and returns the last row. steps is how many statements the
-// server confirms before it commits.
+// exchange sends the messages in s.buf, which are one transaction that ends with their last byte,
+// waits for its end and returns the last row. steps is how many statements the server confirms
+// before it commits.
 //
-// The outcome is certain when the server says so, when not all of them
-// were sent, and when the server gave up before the last step had ended. Else
-// it is ErrUnknown.
+// The outcome is certain when the server states it, when not all of the messages were sent, and
+// when the server gave up before the last step had ended. Otherwise it is ErrUnknown.
 func (s *session) exchange(ctx context.Context, steps int) (row textRow, err error) {
 	conn := s.conn
 	s.asked = time.Now()
@@ -187,18 +185,18 @@ func (s *session) exchange(ctx context.Context, steps int) (row textRow, err err
 	}
 }
 
-// answer is what came back in one exchange.
+// answer is what the server sent in one exchange.
 type answer struct {
 	row           textRow         // the last
-	steps         int             // statements that ended well, BEGIN and COMMIT included
-	committed     bool            // the whole of it ended well
+	steps         int             // statements that succeeded, including BEGIN and COMMIT
+	committed     bool            // the whole transaction succeeded
 	doubt         *pgconn.PgError // a warning, such as the one of a standby that was not waited for
 	refused       *pgconn.PgError
-	inTransaction bool // still, after it failed
+	inTransaction bool // the failed transaction is still open
 }
 
-// receive reads until the server is ready again. With an error, the answer is
-// as far as it came.
+// receive reads until the server is ready again. With an error, it returns the answer received so
+// far.
 func (s *session) receive() (a answer, err error) {
 	undone := false
 	for {
@@ -240,7 +238,7 @@ func (s *session) receive() (a answer, err error) {
 	}
 }
 
-// rollback ends a transaction that failed. Its locks are gone already.
+// rollback ends a failed transaction, whose locks are already released.
 func (s *session) rollback() {
 	var err error
 	if s.buf, err = (&pgproto3.Query{String: "ROLLBACK"}).Encode(s.buf[:0]); err == nil {

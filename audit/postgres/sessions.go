@@ -14,7 +14,7 @@ import (
 const (
 	sessionColumns = `s.id, s.token_hash, s.issuer, s.subject, s.provider_sid, s.name, s.email, s.grants::text, s.idle_ms,
 		s.created_at, s.last_used_at, s.expires_at`
-	// inForce is of sessions that are: this server's clock decides.
+	// inForce selects sessions in force, by this server's clock.
 	inForce = `s.ended_at IS NULL AND clock_timestamp() < s.expires_at
 		AND clock_timestamp() < s.last_used_at + s.idle_ms * interval '1 millisecond'`
 	endSessions = "UPDATE sessions AS s SET ended_at = clock_timestamp() WHERE s.ended_at IS NULL AND "
@@ -38,7 +38,7 @@ func (s *Store) SignInBegins(ctx context.Context) (time.Time, error) {
 // CreateSession implements audit.Sessions.
 func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 	over := false
-	err := s.read(ctx, "cannot store a session", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	err := s.read(ctx, "cannot store a session", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
 			if over, err = endOthers(ctx, tx, n); err != nil || over {
 				return err
@@ -59,7 +59,7 @@ func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 	return err
 }
 
-// endOthers ends what the person had with other rights, and reports whether the new session is
+// endOthers ends the person's sessions with other rights, and reports whether the new session is
 // over before it begins.
 func endOthers(ctx context.Context, tx pgx.Tx, n *audit.Session) (over bool, err error) {
 	if err := takeTurn(ctx, tx); err != nil {
@@ -81,8 +81,8 @@ func endOthers(ctx context.Context, tx pgx.Tx, n *audit.Session) (over bool, err
 	return over, err
 }
 
-// takeTurn makes those who begin and who end sessions together see each other: what the
-// transaction reads after it was committed before, or is not begun.
+// takeTurn serializes beginning and ending sessions: any other such transaction was committed
+// before this one reads, or has not begun.
 func takeTurn(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock('sessions'::regclass::oid::integer, 0)")
 	return err
@@ -100,20 +100,20 @@ func (s *Store) UseSession(ctx context.Context, token spend.Hash) (*audit.Sessio
 	if err != nil || !found.due {
 		return orNil(found.Session, err)
 	}
-	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		_, err := db.Exec(ctx, "UPDATE sessions AS s SET last_used_at = clock_timestamp() WHERE s.id = $1 AND "+inForce, [16]byte(found.ID))
 		return err
 	})
 	return orNil(found.Session, err)
 }
 
-// used is a session, and whether its use is to be noted.
+// used is a session, and whether its use must be noted.
 type used struct {
 	audit.Session
 	due bool
 }
 
-// afterwards is a row with further columns behind.
+// afterwards is a row with further columns at its end.
 type afterwards struct {
 	pgx.CollectableRow
 	more []any
@@ -151,7 +151,7 @@ func (s *Store) ListSessions(ctx context.Context, before spend.ID, limit int) (p
 // EndSession implements audit.Sessions.
 func (s *Store) EndSession(ctx context.Context, id spend.ID) error {
 	ended := int64(0)
-	err := s.read(ctx, "cannot end a session", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	err := s.read(ctx, "cannot end a session", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		done, err := db.Exec(ctx, endSessions+inForce+" AND s.id = $1", [16]byte(id))
 		ended = done.RowsAffected()
 		return err
@@ -176,10 +176,10 @@ func (s *Store) EndSessions(ctx context.Context, of audit.Subject, principal str
 	return s.expel(ctx, "(s.principal = $1 OR s.issuer = $3 AND s.subject = $4)", principal, of)
 }
 
-// expel ends sessions, and notes it of their subjects and of another, if any, as a logout of
-// theirs, which sign-ins that have begun find.
+// expel ends sessions. It notes a logout of their subjects, and of one more if given, for sign-ins
+// that have already begun.
 func (s *Store) expel(ctx context.Context, which string, arg any, of audit.Subject) (ended int, err error) {
-	err = s.read(ctx, "cannot end sessions", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	err = s.read(ctx, "cannot end sessions", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 			if err := takeTurn(ctx, tx); err != nil {
 				return err
@@ -197,7 +197,7 @@ func (s *Store) expel(ctx context.Context, which string, arg any, of audit.Subje
 // EndLoggedOut implements audit.Sessions.
 func (s *Store) EndLoggedOut(ctx context.Context, l audit.Logout) (ended int, err error) {
 	replayed := false
-	err = s.read(ctx, "cannot end sessions", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	err = s.read(ctx, "cannot end sessions", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 			if err := takeTurn(ctx, tx); err != nil {
 				return err

@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// meaning are the settings that change what a statement means or what it
-// returns. Whoever owns the database, or the role, can set each of them for all
-// its sessions, so every session sets them itself.
+// meaning are the settings that change what a statement means or returns. The owner of the
+// database, or of the role, can set each of them for all sessions, so every session sets them
+// itself.
 const meaning = `
 	('row_security', 'off'), -- policies make a query fail, instead of leaving rows out
 	('client_encoding', 'UTF8'),
@@ -19,16 +19,15 @@ const meaning = `
 	('default_transaction_deferrable', 'off'),
 	('statement_timeout', '0')`
 
-// sessionSettings prepare a node's session. The search_path comes first and by
-// itself: what follows is then what it is taken for. In it the deployment's schema
-// is the one before which pg_catalog is searched, which a path that names
-// pg_catalog behind another schema would change, and no temporary table is in
-// front of a table.
+// sessionSettings prepare a node's session. The search_path is set first and separately, because it
+// decides the meaning of the statements after it. In it the deployment's schema comes right after
+// pg_catalog, which a path that names pg_catalog after another schema would change, and no
+// temporary table comes before a table.
 //
-// A dead client's session must let go of its locks by itself (F16), and nothing
-// may time out or weaken a COMMIT (F17), or hide the warning that it was not
-// waited for. Triggers that are switched off would let rows be changed: only a
-// superuser may switch them on again, anybody else is refused the session.
+// The session of a dead client must release its locks by itself (F16). Nothing may time out or
+// weaken a COMMIT (F17), or hide the warning that it did not wait for a standby. Disabled triggers
+// would let rows be changed; only a superuser may enable them again, any other role is refused the
+// session.
 const (
 	sessionLockTimeout = "2s"
 	sessionSettings    = `SELECT pg_catalog.set_config('search_path', coalesce(
@@ -47,13 +46,13 @@ const (
 			WHERE current_setting('transaction_timeout', true) IS NOT NULL -- PostgreSQL 17
 		UNION ALL SELECT set_config('session_replication_role', 'origin', false)
 			WHERE current_setting('session_replication_role') <> 'origin'`
-	// Some platforms refuse it.
+	// Some platforms refuse this setting.
 	optionalSettings = `SELECT set_config('client_connection_check_interval', '1s', false)`
 )
 
-// readingSettings prepare a transaction that verifies. Nothing but pg_catalog is
-// searched: tables are named with their schema. No constraint is believed, for
-// rows that contradict it are what is looked for.
+// readingSettings prepare a transaction that verifies. It searches only pg_catalog, so its queries
+// name tables with their schema. It trusts no constraint, because it looks for rows that contradict
+// one.
 const readingSettings = `SET LOCAL search_path = pg_catalog, pg_temp;
 	SELECT set_config(name, value, true) FROM (VALUES ` + meaning + `,
 		('constraint_exclusion', 'off'), ('lock_timeout', '0'),
@@ -68,12 +67,12 @@ func prepareSession(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// commitSettings are of the sessions that commit, so that the functions they call need none:
-// a plan is made once, and counters are looked up in the order of their changes.
+// commitSettings are for the sessions that commit, so that the functions they call need no settings
+// of their own: a plan is made once, and counters are looked up in the order of their changes.
 const commitSettings = `SELECT set_config(name, value, false) FROM (VALUES ('plan_cache_mode', 'force_generic_plan'),
 	('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'), ('enable_seqscan', 'off'), ('jit', 'off')) AS wanted (name, value)`
 
-// prepareCommits has the sessions of c, which others prepare as well, be those that commit.
+// prepareCommits adds commitSettings to what prepares the sessions of c.
 func prepareCommits(c *pgconn.Config) {
 	before := c.AfterConnect
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {

@@ -16,13 +16,13 @@ import (
 	"spendgate/audit/verify"
 )
 
-// Snapshot is a database at one moment, while nodes go on writing. It reads,
-// and takes no lock for longer than one of its methods.
+// Snapshot is a database at one moment, while nodes go on writing. It only reads, and holds no lock
+// for longer than one of its methods runs.
 type Snapshot struct {
 	pool  *pgxpool.Pool
 	owned bool   // the pool ends with the snapshot
-	held  pgx.Tx // keeps the moment
-	id    string // by which other sessions read the same moment
+	held  pgx.Tx // keeps the snapshot open
+	id    string // the exported snapshot, which other sessions import
 
 	name   string // of the deployment's schema
 	schema string // the same, as SQL names it
@@ -30,9 +30,8 @@ type Snapshot struct {
 
 var _ verify.Evidence = (*Snapshot)(nil)
 
-// OpenSnapshot takes one of the primary, or of a standby, that the URL names.
-// It fails when the tables are not those that can be verified. conns bounds its
-// connections.
+// OpenSnapshot takes a snapshot of the primary, or of a standby, that the URL names. It fails if
+// the tables cannot be verified. conns bounds its connections.
 func OpenSnapshot(ctx context.Context, url string, conns int) (*Snapshot, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -52,8 +51,8 @@ func OpenSnapshot(ctx context.Context, url string, conns int) (*Snapshot, error)
 	return s, nil
 }
 
-// TakeSnapshot takes one by sessions that there are. The pool stays the caller's, and must have
-// a session more than are read by at once.
+// TakeSnapshot takes a snapshot over an existing pool. The pool remains the caller's, and must have
+// one session more than there are concurrent reads.
 func TakeSnapshot(ctx context.Context, pool *pgxpool.Pool) (*Snapshot, error) {
 	s := &Snapshot{pool: pool}
 	if err := s.begin(ctx); err != nil {
@@ -81,11 +80,11 @@ func (s *Snapshot) begin(ctx context.Context) (err error) {
 	return s.read(ctx, "the tables", func(ctx context.Context, tx pgx.Tx) error { return suitable(ctx, tx, *schema) })
 }
 
-// readOnly is a transaction that reads one moment.
+// readOnly opens a transaction that reads one moment.
 var readOnly = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 
-// prepare sets the transaction up. It leaves nothing to the session, which need
-// not be the same in the next transaction.
+// prepare sets the transaction up. It sets nothing for the session, since the next transaction may
+// have another one.
 func (s *Snapshot) prepare(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.Conn().PgConn().Exec(ctx, readingSettings).Close(); err != nil {
 		return fmt.Errorf("cannot set up the session: %w", err)
@@ -93,10 +92,10 @@ func (s *Snapshot) prepare(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// in names the deployment's schema in a query, where it says {schema}.
+// in replaces {schema} in a query with the deployment's schema.
 func (s *Snapshot) in(query string) string { return strings.ReplaceAll(query, "{schema}", s.schema) }
 
-// Close lets the moment go; no method may be in use.
+// Close releases the snapshot; no method may be in use.
 func (s *Snapshot) Close() {
 	if s.held != nil {
 		_ = s.held.Rollback(context.Background()) // it wrote nothing
@@ -106,13 +105,14 @@ func (s *Snapshot) Close() {
 	}
 }
 
-// reading runs a query on the moment in a session of its own: read, or readChecks.
+// reading runs a query on the snapshot in a session of its own; it is the type of read and
+// readChecks.
 type reading func(ctx context.Context, what string, query func(context.Context, pgx.Tx) error) error
 
-// read is a reading.
+// read is the reading for queries that read no checks.
 func (s *Snapshot) read(ctx context.Context, what string, query func(context.Context, pgx.Tx) error) error {
 	err := pgx.BeginTxFunc(ctx, s.pool, readOnly, func(tx pgx.Tx) error {
-		// Exporting sessions name snapshots by digits and dashes.
+		// Snapshots have names of digits and dashes, so the name needs no escaping.
 		if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+s.id+"'"); err != nil {
 			return err
 		}
@@ -127,16 +127,16 @@ func (s *Snapshot) read(ctx context.Context, what string, query func(context.Con
 	return nil
 }
 
-// readChecks is a reading of what reads checks. One reads the partitions that
-// are attached now, also in the snapshot of a moment when there were others: it
-// fails when one has left since, whose checks would look removed.
+// readChecks is the reading for queries that read checks. A query sees the partitions that are
+// attached now, even in an older snapshot. readChecks therefore fails if a partition has left
+// since, whose checks would seem removed.
 func (s *Snapshot) readChecks(ctx context.Context, what string, query func(context.Context, pgx.Tx) error) error {
 	return s.read(ctx, what, func(ctx context.Context, tx pgx.Tx) error {
-		// From here on none can leave; commits are not held up.
+		// From here on no partition can leave; commits are not held up.
 		if _, err := tx.Exec(ctx, s.in("LOCK TABLE ONLY {schema}.checks IN ACCESS SHARE MODE")); err != nil {
 			return err
 		}
-		var left *string // pg_inherits is read as of the moment, the function tells of now
+		var left *string // pg_inherits is read as of the snapshot, the function tells the present
 		err := tx.QueryRow(ctx, s.in(`SELECT min(relname::text) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
 			WHERE inhparent = '{schema}.checks'::regclass AND pg_partition_root(inhrelid) IS DISTINCT FROM inhparent`)).Scan(&left)
 		if err != nil {
@@ -184,19 +184,19 @@ func within(id string, r verify.Range) string {
 	return "WHERE " + id + " BETWEEN '" + r.Low.Text("") + "' AND '" + r.High.Text("") + "'"
 }
 
-// columnList is what a row's encoding is made of.
+// columnList returns the columns of a row's encoding.
 func columnList(columns []string) string {
 	return strings.ReplaceAll(strings.Join(columns, ","), "amount", "amount::text")
 }
 
-// tableRows are some rows of a table: which is what follows its name in the query.
+// tableRows selects some rows of a table; which is what follows its name in the query.
 type tableRows struct {
 	table   string
 	columns []string
 	which   string
 }
 
-// copy reads rows as COPY sends them.
+// copy reads rows in the format of COPY.
 func (s *Snapshot) copy(ctx context.Context, in reading, of tableRows, each func([]byte) error) error {
 	return in(ctx, "table "+of.table, func(ctx context.Context, tx pgx.Tx) error {
 		rows := copied{each: each}
@@ -229,7 +229,7 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 		if err != nil {
 			return err
 		}
-		o.Range = verify.Range{Low: low, High: high} // zero, both, when there is nothing
+		o.Range = verify.Range{Low: low, High: high} // both are zero without rows
 		if err := tx.QueryRow(ctx, "SELECT now()").Scan(&o.At); err != nil {
 			return err
 		}
@@ -251,7 +251,7 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 	return o, err
 }
 
-// archivedDays adds the days of the range that left.
+// archivedDays adds the archived days of the range.
 func (s *Snapshot) archivedDays(ctx context.Context, tx pgx.Tx, r verify.Range, o *verify.Overview) error {
 	o.Archived = make(map[verify.Day]verify.ArchiveNote)
 	var day int64
@@ -288,7 +288,7 @@ func (s *Snapshot) archivedMonths(ctx context.Context, tx pgx.Tx, r verify.Range
 		discount_blocks, discount_escalations, spend_blocks, spend_escalations FROM {schema}.archived_violations`))
 }
 
-// union is the smallest range that holds both; the zero range is empty.
+// union returns the smallest range that holds both; the zero range is empty.
 func union(a, b verify.Range) verify.Range {
 	if a == (verify.Range{}) {
 		return b
@@ -315,11 +315,10 @@ func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, 
 	return w, err
 }
 
-// noIndex has rows read that an index lacks.
+// noIndex keeps the planner from indexes, which may lack rows.
 const noIndex = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off"
 
-// Totals implements verify.Evidence. It goes through the tables from their first
-// page to the last, for an index may lack rows.
+// Totals implements verify.Evidence. It scans the whole tables, because an index may lack rows.
 func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 	err = s.readChecks(ctx, "how many rows there are", func(ctx context.Context, tx pgx.Tx) error {
 		if err := tx.Conn().PgConn().Exec(ctx, noIndex).Close(); err != nil {

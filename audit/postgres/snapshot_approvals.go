@@ -39,8 +39,8 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 	})
 }
 
-// Approval returns an approval as it was when the snapshot was taken, or
-// audit.ErrNotFound. Of the check that asked it has what it asks for alone.
+// Approval returns an approval as it was when the snapshot was taken, or audit.ErrNotFound. Of the
+// check that asked, it has only the request.
 func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, error) {
 	what := "approval " + id.Text(spend.PrefixApproval)
 	a := &audit.Approval{Check: &spend.Check{ID: id, Approval: new(spend.ApprovalRequest)}}
@@ -61,7 +61,7 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 		var d audit.ApprovalDecision
 		return stream(ctx, tx, decisionInto(&d), func() error {
 			a.Decisions = append(a.Decisions, d)
-			d = audit.ApprovalDecision{} // whose groups are the one's before otherwise
+			d = audit.ApprovalDecision{} // otherwise it would keep the groups of the previous decision
 			return nil
 		}, s.in("SELECT "+decisionColumns+`
 			FROM {schema}.changes WHERE subject = $1 AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`),
@@ -71,15 +71,15 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 		return nil, err
 	}
 	if byGroups {
-		a.Check.Approval.From = []spend.GroupRequired{} // which are the check's to say
+		a.Check.Approval.From = []spend.GroupRequired{} // the check says which
 	}
 	a.Check.Approval.UseWithin = time.Duration(within) * time.Millisecond
 	a.SetStatus(now)
 	return a, nil
 }
 
-// ApprovalChanges calls each for every decision about these approvals, and every expiry of one, in
-// the order of their numbers.
+// ApprovalChanges calls each with every decision about these approvals, and with every expiry of
+// one, in the order of their numbers.
 func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each func(audit.Change) error) error {
 	subjects := make([]string, len(ids))
 	for i, id := range ids {
@@ -99,7 +99,7 @@ func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each fun
 	})
 }
 
-// ApprovalUses returns which checks used these approvals; what is not used is missing.
+// ApprovalUses returns which checks used these approvals; unused approvals are not in the map.
 func (s *Snapshot) ApprovalUses(ctx context.Context, ids []spend.ID) (map[spend.ID]spend.ID, error) {
 	uses, wanted := make(map[spend.ID]spend.ID), make([][16]byte, len(ids))
 	for i, id := range ids {

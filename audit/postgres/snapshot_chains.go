@@ -43,9 +43,9 @@ func stream(ctx context.Context, tx pgx.Tx, into []any, each func() error, query
 	return err
 }
 
-// selectChains looks for gaps in all chains, which only takes their index: what
-// was removed may have been all that a chain had of the range. A gap is of all
-// time between the batches beside it; a chain's identifier is when it began.
+// selectChains looks for gaps in all chains, with their index alone: the removed batches may be all
+// that a chain had in the range. A gap covers the whole time between the batches beside it; a
+// chain's identifier tells when it began.
 const selectChains = `WITH gaps AS MATERIALIZED (
 		SELECT chain_id, before, seq FROM (
 			SELECT chain_id, seq, lag(seq, 1, 0) OVER (PARTITION BY chain_id ORDER BY seq) AS before FROM {schema}.batches) AS steps
@@ -126,11 +126,11 @@ func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) 
 		c := verify.Change{
 			Seq: integer(fields[0]), Kind: audit.ChangeKind(fields[1]), Subject: string(fields[2]), Version: version(fields[3]),
 		}
-		c.At, _ = chain.Time(fields[10]) // a column of that type
+		c.At, _ = chain.Time(fields[10]) // the column has that type
 		head := fields[13]
 		_ = bytea(&c.Hash).ScanBytes(fields[12]) // never fails
 		_ = bytea(&c.Head).ScanBytes(head)
-		// The row without its head.
+		// The row without its last column, the head.
 		c.Row = binary.BigEndian.AppendUint16(nil, uint16(len(chain.ChangeColumns())))
 		c.Row = append(c.Row, row[2:len(row)-4-len(head)]...)
 		return each(c)
@@ -145,7 +145,7 @@ func integer(field []byte) (n int64) {
 	return n
 }
 
-// version is a field of four bytes.
+// version returns a field of four bytes.
 func version(field []byte) int { return int(int32(integer(field))) } //nolint:gosec // which has a sign
 
 // Keys implements verify.Evidence.
@@ -158,7 +158,7 @@ func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) err
 	return s.copyByID(ctx, "webhooks", chain.WebhookColumns(), each)
 }
 
-// copyByID reads the rows of a table whose first column is the ID, in its order.
+// copyByID reads the rows of a table whose first column is the ID, in the order of the IDs.
 func (s *Snapshot) copyByID(ctx context.Context, table string, columns []string, each func(spend.ID, []byte) error) error {
 	return s.copy(ctx, s.read, tableRows{table, columns, "ORDER BY id"}, func(row []byte) error {
 		fields, err := chain.ParseRow(nil, row)

@@ -12,7 +12,7 @@ import (
 	"spendgate/audit/verify"
 )
 
-// Policy is a version of a policy, or audit.ErrNotFound.
+// Policy returns a version of a policy, or audit.ErrNotFound.
 func (s *Snapshot) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
 	p := &audit.Policy{PolicyID: policyID, Version: version}
 	err := s.one(ctx, fmt.Sprintf("policy %q", policyID),
@@ -25,7 +25,7 @@ func (s *Snapshot) Policy(ctx context.Context, policyID string, version int) (*a
 	return p, nil
 }
 
-// KeyName is the name of an API key, or audit.ErrNotFound.
+// KeyName returns the name of an API key, or audit.ErrNotFound.
 func (s *Snapshot) KeyName(ctx context.Context, id spend.ID) (name string, err error) {
 	err = s.one(ctx, "an API key", []any{&name}, "SELECT name FROM {schema}.keys WHERE id = $1", [16]byte(id))
 	return name, err

@@ -12,8 +12,8 @@ import (
 	"spendgate/audit/verify"
 )
 
-// dueEvents are the events that have a number, by the bound of event_state, as
-// their sources say them: see event_sources.
+// dueEvents selects the events that have a number by the bound in event_state, as derived from
+// their sources: see event_sources.
 const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 		CASE WHEN c.kind LIKE 'policy.%' THEN c.subject ELSE a.policy_id END AS policy_id, a.agent_id, true AS known, c.at, NULL::uuid AS made
 		FROM {schema}.changes AS c CROSS JOIN state AS s LEFT JOIN {schema}.approvals AS a
@@ -42,9 +42,9 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 				('m', o.status = 'r'), ('n', o.status = 'd')) AS n (type, occurred)
 		WHERE o.xid < s.below AND o.xid <> ALL (s.pending) AND n.occurred`
 
-// strayEvents are events without a source that has a number, sources without their
-// event, and events of another policy or agent, with numbers above $1. An event of an
-// archived month stays.
+// strayEvents selects, with numbers above $1, numbered events without a source, sources without
+// their event, and events of another policy or agent than their source. An event of an archived
+// month counts as having its source.
 const strayEvents = `WITH state AS MATERIALIZED (SELECT below, pending FROM {schema}.event_state),
 	due AS (` + dueEvents + `)
 	SELECT coalesce(e.sequence, 0), coalesce(e.source, d.source), coalesce(e.type, d.type)::text, e.sequence IS NOT NULL, d.source IS NOT NULL,
@@ -61,8 +61,8 @@ const (
 		`20))::uuid`
 )
 
-// hiddenSources are those whose transaction has not begun, so that no event would
-// ever be made of them. Numbers of another cluster mean nothing.
+// hiddenSources selects sources whose transaction has not begun, so that they would never get an
+// event. Transaction numbers of another cluster mean nothing.
 const hiddenSources = `SELECT h.source, h.type::text
 	FROM {schema}.event_state AS s, pg_control_system() AS c, pg_snapshot_xmax(pg_current_snapshot()) AS next, LATERAL (
 		SELECT lpad(to_hex(seq), 32, '0')::uuid, 'k'::"char" FROM {schema}.changes WHERE xid >= next OR position >= next
@@ -74,7 +74,7 @@ const hiddenSources = `SELECT h.source, h.type::text
 		WHERE xid >= next) AS h (source, type)
 	WHERE s.cluster = c.system_identifier`
 
-// eventType returns the type of a letter, or the letter that names none.
+// eventType returns the type for a letter, or the letter itself if it stands for no type.
 func eventType(letter string) (audit.EventType, error) {
 	if t, known := audit.EventTypeOf((letter + " ")[0]); known {
 		return t, nil
@@ -82,7 +82,7 @@ func eventType(letter string) (audit.EventType, error) {
 	return audit.EventType(letter), nil
 }
 
-// lettersOf returns the letters of the types of events about a source, as a list in SQL.
+// lettersOf returns the letters of a source's types of events as an SQL list.
 func lettersOf(source audit.EventSource) string {
 	var letters []string
 	for _, t := range audit.EventTypes() {

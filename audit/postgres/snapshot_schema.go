@@ -14,7 +14,7 @@ var (
 	//go:embed snapshot_schema.sql
 	selectSchema string
 	//go:embed schema.txt
-	madeSchema string // what the migrations make: TestMadeSchema
+	madeSchema string // the schema that the migrations make: see TestMadeSchema
 )
 
 // Schema implements verify.Evidence.

@@ -15,9 +15,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// unverified returns the columns of a table that are no part of the record: the
-// numbers by which checks and violations are counted and events are numbered, and when a
-// key was last used.
+// unverified returns the columns of a table that are not part of the record: the numbers by which
+// checks and violations are counted and events are numbered, and the time of a key's last use.
 func unverified(table string) []string {
 	switch table {
 	case "violations", "outcomes", "approvals":
@@ -32,11 +31,11 @@ func unverified(table string) []string {
 	return nil
 }
 
-// verified is what there is to know of a table before its rows are read.
+// verified describes what a table must be before its rows are read.
 type verified struct {
 	columns []string
-	types   map[string]string // of the columns that are no text
-	keys    []string          // columns that rows are found by, which a row without would not be
+	types   map[string]string // of the columns that are not text
+	keys    []string          // columns by which rows are found; a row without them would not be
 }
 
 func verifiedTables() map[string]verified {
@@ -111,7 +110,7 @@ func verifiedTables() map[string]verified {
 	}
 }
 
-// described are the columns that the table should have, each with its type.
+// described returns the columns that the table should have, each with its type.
 func (v verified) described() []string {
 	all := make([]string, len(v.columns))
 	for i, c := range v.columns {
@@ -124,8 +123,8 @@ func (v verified) described() []string {
 	return all
 }
 
-// describe says of a table what a catalogue that somebody changed could use to
-// hide rows from the verifier, or show others to the rest.
+// describe selects the properties of a table with which a modified catalogue could hide rows from
+// the verifier, or show different rows to others.
 const describe = `SELECT array_agg(a.attname::text || ' ' || format_type(a.atttypid, NULL)),
 		coalesce(array_agg(a.attname::text) FILTER (WHERE NOT a.attnotnull), '{}'),
 		CASE WHEN c.relkind NOT IN ('r', 'p') THEN 'is no table'
@@ -139,8 +138,8 @@ const describe = `SELECT array_agg(a.attname::text || ' ' || format_type(a.attty
 	FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 	WHERE c.relname = $1 AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $2) GROUP BY c.oid`
 
-// suitable refuses tables with columns that nobody verifies, without those that
-// are verified, and of whose rows not everybody sees the same.
+// suitable refuses tables that have columns that nobody verifies, that lack verified columns, or
+// whose rows are not the same for everybody.
 func suitable(ctx context.Context, tx pgx.Tx, schema string) error {
 	if err := unchangedCatalogue(ctx, tx); err != nil {
 		return err
@@ -177,9 +176,9 @@ func suitable(ctx context.Context, tx pgx.Tx, schema string) error {
 	return suitablePartitions(ctx, tx, schema)
 }
 
-// unchangedCatalogue refuses a database to whose built-in schema somebody added
-// what statements would use in the place of what PostgreSQL has there: only a
-// superuser can. 16384 is the first number that is not PostgreSQL's own.
+// unchangedCatalogue refuses a database whose pg_catalog has additions that statements would use in
+// place of PostgreSQL's own objects; only a superuser can add them. Numbers from 16384 on are not
+// PostgreSQL's own.
 func unchangedCatalogue(ctx context.Context, tx pgx.Tx) error {
 	var added *string
 	err := tx.QueryRow(ctx, `SELECT min(what) FROM (
@@ -200,8 +199,8 @@ func unchangedCatalogue(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// suitablePartitions refuses partitions of checks that no node made: rows that
-// another server has, or that are not of the day by which they are found.
+// suitablePartitions refuses partitions of checks that no node made: rows on another server, or not
+// of the day by which they are found.
 func suitablePartitions(ctx context.Context, tx pgx.Tx, schema string) error {
 	var name, in, kind, bound string
 	var leaving bool
@@ -221,8 +220,8 @@ func suitablePartitions(ctx context.Context, tx pgx.Tx, schema string) error {
 			WHERE c.relname = 'checks' AND own.nspname = $1)`, schema)
 }
 
-// partitionBound is what the partition of that name was made for, in SQL; empty
-// for a name that none has.
+// partitionBound returns the bound of the partition with that name, in SQL; empty for any other
+// name.
 func partitionBound(name string) string {
 	if name == "checks_default" {
 		return "DEFAULT"

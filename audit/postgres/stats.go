@@ -13,16 +13,17 @@ import (
 	"spendgate/audit/spend"
 )
 
-// checkCount is how many checks of a commit are of a policy and a minute.
+// checkCount is the number of checks in a commit for a policy and a minute.
 type checkCount struct {
 	audit.CountKey
 	of [spend.Block + 1]int32
 }
 
-// countChecks adds the numbers of the checks, in the order in which they come.
+// countChecks adds the counts of the checks, in the order in which policies and minutes first
+// appear.
 func (p *parameters) countChecks(checks []*spend.Check) {
 	counts := p.counts[:0]
-	at := -1 // of the check before: most are of its policy and minute
+	at := -1 // of the previous check: most have the same policy and minute
 	for _, c := range checks {
 		key := audit.CountKey{PolicyID: c.Action.PolicyID, Minute: audit.Minute(c.ID)}
 		if at < 0 || counts[at].CountKey != key {
@@ -39,7 +40,7 @@ func (p *parameters) countChecks(checks []*spend.Check) {
 		counts[at].of[c.Decision.Effect]++
 	}
 	array(p, 0, counts, nil, appendCheckCount)
-	clear(counts) // no policy's name is kept
+	clear(counts) // so that no policy's name is kept
 	p.counts = counts
 }
 
@@ -51,7 +52,7 @@ func appendCheckCount(b []byte, c checkCount) []byte {
 	return appendInt32(appendInt32(appendInt32(b, c.of[spend.Allow]), c.of[spend.Escalate]), c.of[spend.Block])
 }
 
-// CountChecks implements audit.Store, as CountViolations does.
+// CountChecks implements audit.Store, in the same way as CountViolations.
 func (s *Store) CountChecks(ctx context.Context) error {
 	if _, err := s.countAll(ctx, "cannot count checks", "SELECT count_checks($1)"); err != nil {
 		return err
@@ -59,8 +60,8 @@ func (s *Store) CountChecks(ctx context.Context) error {
 	return nil
 }
 
-// CheckCounts implements audit.Lists. What is counted by minute and what is too new for
-// that are read in one snapshot.
+// CheckCounts implements audit.Lists. It reads the counts by minute, and what is too new for them,
+// in one snapshot.
 func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) (counts []audit.CheckCount, err error) {
 	var refused error
 	err = s.list(ctx, "cannot count checks", func(ctx context.Context, db *pgx.Conn) error {
@@ -79,8 +80,8 @@ func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) (counts []a
 	return counts, err
 }
 
-// selectCountState reads what is counted: nothing in another cluster, where the numbers
-// of transactions mean nothing.
+// selectCountState reads how far checks are counted. In another cluster nothing is counted, because
+// transaction numbers mean nothing there.
 const selectCountState = `SELECT below::text, pending::text, cluster = (SELECT system_identifier FROM pg_control_system())
 	FROM check_count_state`
 
@@ -110,9 +111,9 @@ func sumCounts(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) (counts []au
 	return counts, rows.Err()
 }
 
-// countsQuery selects the counts of minutes, and what the batches say that they leave
-// out, by the first minutes of steps; counts of one policy by minute as they are. Of
-// another cluster the batches say nothing, and all of the time are read.
+// countsQuery selects the counts of minutes, and the counts in batches that they do not include
+// yet, grouped by the first minutes of steps; counts of one policy stay by minute. In another
+// cluster, transaction numbers say nothing about the batches, so all batches of the range are read.
 func countsQuery(q *audit.CountQuery, below, pending string, here bool) (string, []any) {
 	var text query
 	policies := q.Policies()
@@ -155,13 +156,13 @@ func countsQuery(q *audit.CountQuery, below, pending string, here bool) (string,
 	return text.String(), text.args
 }
 
-// minutes adds that a minute is of the range.
+// minutes adds the condition that a minute is in the range.
 func (q *query) minutes(column string, of *audit.CountQuery) {
 	q.add(" AND " + column + " >= ").arg(of.From.Unix() / 60)
 	q.add(" AND " + column + " < ").arg(of.Until.Unix() / 60)
 }
 
-// countOneByOne looks at the checks of the range, if there are not too many.
+// countOneByOne counts the checks of the range one by one, if there are not too many.
 func countOneByOne(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) (counts []audit.CheckCount, refused, err error) {
 	low, end := q.IDRange()
 	var archived bool
@@ -187,10 +188,10 @@ func countOneByOne(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) (counts 
 	return t.tally.Steps(q.Step), nil, nil
 }
 
-// tallying adds checks up one by one.
+// tallying counts checks one by one.
 type tallying struct {
 	tally audit.Tally
-	left  int // how many more may be looked at; below zero when there are too many
+	left  int // how many more may be counted; negative if there were too many
 }
 
 // add adds the checks of a range, newest first.

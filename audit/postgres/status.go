@@ -14,19 +14,19 @@ import (
 	"spendgate/audit"
 )
 
-// selectStatus reads the settings in force and the synchronous standbys that are
-// connected. Of a role that may not see which are synchronous (it lacks
-// pg_read_all_stats) all that are connected count.
+// selectStatus reads the settings in force and the connected synchronous standbys. A role without
+// pg_read_all_stats does not see which standbys are synchronous; for it all connected standbys
+// count.
 const selectStatus = `SELECT clock_timestamp(), current_setting('fsync'), current_setting('full_page_writes'),
 	current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
 	(SELECT count(*) FROM pg_stat_replication WHERE coalesce(sync_state, 'sync') IN ('sync', 'quorum')), pg_backend_pid()`
 
-// ErrShared says that connections are a pooler's, and that the URL does not say so: what was
-// prepared over one may be asked of another, or be somebody else's.
+// ErrShared says that connections are a pooler's and that the URL does not say so: a statement
+// prepared on one connection may be missing on the next, or be another client's.
 var ErrShared = errors.New("a pooler such as PgBouncer is between: add default_query_exec_mode=cache_describe to the database URL")
 
-// Status implements audit.Store. It fails with ErrShared where a pooler is between, which shows by the
-// server's process being another than the one that was told when the connection was made.
+// Status implements audit.Store. It fails with ErrShared behind a pooler, which it recognizes
+// because the server's process differs from the one named when the connection was made.
 func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 	var clock time.Time
 	var fsync, pages, commit, standbys string
@@ -34,7 +34,7 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 	var told, serves uint32
 	err := s.read(ctx, "cannot read the database's settings", func(ctx context.Context, db *pgx.Conn) error {
 		told = db.PgConn().PID()
-		return db.QueryRow(ctx, selectStatus, pgx.QueryExecModeExec). // prepares nothing
+		return db.QueryRow(ctx, selectStatus, pgx.QueryExecModeExec). // which prepares nothing
 										Scan(&clock, &fsync, &pages, &commit, &standbys, &connected, &serves)
 	})
 	if err == nil && s.statement != "" && told != serves {
@@ -59,7 +59,7 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 	return status, nil
 }
 
-// standbysNeeded returns how many standbys a commit waits for, of a value of
+// standbysNeeded returns how many standbys a commit waits for, from the value of
 // synchronous_standby_names: FIRST 2 (a, b, c), ANY 2 (a, b, c), 2 (a, b), or a, b.
 func standbysNeeded(names string) int {
 	if names == "" {

@@ -20,7 +20,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Options say how to reach a database.
+// Options configure a Store.
 type Options struct {
 	// URL is postgres://...; several hosts are tried in order for the one that
 	// accepts writes. The tables are in the first schema of its search_path.
@@ -31,8 +31,8 @@ type Options struct {
 	Writers int
 	// Migrate brings the schema up to date first.
 	Migrate bool
-	// MaxPolicyBytes bounds the texts of all versions of all policies together,
-	// which are kept for ever; 0 does not.
+	// MaxPolicyBytes bounds the total of the texts of all versions of all policies, which are kept
+	// for ever; 0 sets no bound.
 	MaxPolicyBytes int64
 	Registerer     prometheus.Registerer // nil registers nothing
 }
@@ -41,32 +41,32 @@ type Options struct {
 type Store struct {
 	log      *slog.Logger
 	reads    *pgxpool.Pool
-	lookups  *pgxpool.Pool // for Untouched; nil when connections are not this node's own
+	lookups  *pgxpool.Pool // for Untouched; nil if connections are shared through a pooler
 	writers  *sessions     // for Commit
-	controls *sessions     // for fences and configuration, which must not wait for writers
+	controls *sessions     // for fences and configuration, which must not queue behind writers
 	closing  sync.Once
 
 	maxPolicyBytes int64
 
-	// statement begins the names of prepared commits; empty when connections are not
-	// this node's own, so that every commit prepares its own anew.
+	// statement is the prefix of the names of prepared commits; empty if connections are shared
+	// through a pooler, so that each commit is prepared anew.
 	statement string
 
 	losses         losses
-	lists          chan struct{}            // holds those under way
-	resetAt        atomic.Int64             // the losses that reads are free of
-	lookupsResetAt atomic.Int64             // likewise of lookups
+	lists          chan struct{}            // has an element for each list in progress
+	resetAt        atomic.Int64             // the number of losses at the last reset of reads
+	lookupsResetAt atomic.Int64             // the same for lookups
 	lookupsQuery   atomic.Pointer[dayQuery] // the last
-	lookupsFrom    atomic.Int64             // when lookups is asked again after it failed, in Unix nanoseconds
+	lookupsFrom    atomic.Int64             // when lookups is used again after it failed, in Unix nanoseconds
 
-	// horizonMS is as far as the table horizon is known to reach.
+	// horizonMS is how far the table horizon is known to reach.
 	horizonMS atomic.Int64
 
-	counters   recordings[counterKey]    // that have rows
-	refusals   recordings[spend.Counter] // counters that are recorded as exhausted: an agent that hammers one costs nothing more
+	counters   recordings[counterKey]    // counters known to have rows
+	refusals   recordings[spend.Counter] // counters recorded as exhausted: an agent that keeps hitting one costs nothing more
 	remembered remembered
-	// partitionsUntil is when the partitions end, in Unix seconds; 0 before
-	// the first Tidy.
+	// partitionsUntil is the time up to which there are partitions, in Unix seconds; 0 before the
+	// first Tidy.
 	partitionsUntil atomic.Int64
 	// defaultOccupied is whether the default partition had rows at the last Tidy.
 	defaultOccupied atomic.Bool
@@ -78,19 +78,19 @@ type Store struct {
 var _ audit.Store = (*Store)(nil)
 
 const (
-	// connectTimeout bounds a connection attempt over all hosts, well within
-	// the 2 s in which a check must be answered (G7).
+	// connectTimeout bounds a connection attempt over all hosts, well within the 2 s in which a
+	// check must be answered (G7).
 	connectTimeout     = 1200 * time.Millisecond
-	connectTimeoutHost = 300 * time.Millisecond // at least, for each of many hosts
-	// ownerTimeout bounds one attempt at one host where no check waits.
+	connectTimeoutHost = 300 * time.Millisecond // the least for each of many hosts
+	// ownerTimeout bounds one attempt at one host when no check waits.
 	ownerTimeout = 5 * time.Second
 
 	defaultWriters = 2
 	controls       = 4
 )
 
-// Open prepares a store. It connects only if it is to migrate; a database that
-// cannot be reached shows in Ping, and is found again by itself.
+// Open prepares a store. It connects only to migrate; an unreachable database shows in Ping, and is
+// reconnected to without another Open.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
@@ -125,7 +125,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	config.AfterConnect = prepareRead
 	config.ConnConfig.BuildContextWatcherHandler = newCancelling
-	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read tries again
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read retries
 	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
 	}
@@ -161,13 +161,12 @@ func (s *Store) register(registerer prometheus.Registerer) {
 		func() float64 { return float64(s.countedAt.Load()) })
 }
 
-// prepareConfig makes every connection one to the primary that fails fast and
-// commits durably.
+// prepareConfig makes connections go to the primary, fail fast and commit durably.
 func prepareConfig(c *pgconn.Config) {
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = max(connectTimeout/time.Duration(1+len(c.Fallbacks)), connectTimeoutHost)
 	}
-	// Notices within seconds that the server's machine is gone.
+	// The probes notice within seconds that the server's machine is gone.
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	c.DialFunc = dialer.DialContext
 	if c.ValidateConnect == nil {
@@ -176,9 +175,10 @@ func prepareConfig(c *pgconn.Config) {
 	c.AfterConnect = prepareSession
 }
 
-// connectOwner connects the URL's role, mostly the owner of the tables, for what nodes do not do.
+// connectOwner connects as the URL's role, mostly the owner of the tables, for commands that nodes
+// do not run.
 func connectOwner(ctx context.Context, url string) (*pgx.Conn, error) {
-	config, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
+	config, err := pgxpool.ParseConfig(url) // pgxpool also knows the pool's parameters
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the database URL: %w", err)
 	}
@@ -191,15 +191,15 @@ func connectOwner(ctx context.Context, url string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// prepareRead has each query planned for its own values: only then are the
-// partitions that it cannot touch left out before they cost anything, and a
-// new partition or fresh statistics make no query plan for all of them. None
-// is worth compiling, which a wrong guess of its cost would set off.
+// prepareRead makes the server plan each query for its own values: only then are irrelevant
+// partitions excluded before they cost anything, and neither a new partition nor fresh statistics
+// cause a plan over all of them. It also disables JIT compilation, which a wrong estimate of the
+// cost would start.
 func prepareRead(ctx context.Context, conn *pgx.Conn) error {
 	return conn.PgConn().Exec(ctx, "SET plan_cache_mode = force_custom_plan; SET jit = off").Close()
 }
 
-// Close closes all connections; no method may be in use. Again it does nothing.
+// Close closes all connections; no method may be in use. Further calls do nothing.
 func (s *Store) Close() {
 	s.closing.Do(func() {
 		s.writers.close()

@@ -27,7 +27,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	defer conn.Release()
 	db, oldest := conn.Conn(), audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
 	until, err := makePartitions(ctx, db, now)
-	s.partitionsUntil.Store(until.Unix()) // a database that cannot be asked leaves today
+	s.partitionsUntil.Store(until.Unix()) // today, if the database cannot be asked
 	shownMS, unknown := shown(ctx, db, now)
 	return errors.Join(err, unknown, s.lookAtDefault(ctx, db),
 		remove(ctx, db, "expired idempotency keys", deleteExpired),
@@ -40,9 +40,9 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 		remove(ctx, db, "old logout tokens", deleteLogouts, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))))
 }
 
-// shown returns now in Unix milliseconds, or a day after the newest check that is at least a day
-// older than the newest of all if that is before; 0 without one: clocks that are far ahead, for
-// less than a day, must not make room in budgets, whatever is recorded meanwhile.
+// shown returns now in Unix milliseconds, limited to one day after the newest check that is at
+// least a day older than the newest of all; 0 if there is no such check. So a clock that is far
+// ahead for less than a day makes no room in budgets, whatever is recorded meanwhile.
 func shown(ctx context.Context, conn *pgx.Conn, now time.Time) (ms int64, err error) {
 	const day = 24 * time.Hour
 	newest := audit.CheckQuery{Limit: 1, Examine: fewExamined}
@@ -73,9 +73,9 @@ func (s *Store) lookAtDefault(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// makePartitions makes those that are missing. A day that already has rows in
-// the default partition cannot have one of its own; the others go on. From now
-// until the time that it returns every day has one, as far as it could see.
+// makePartitions makes the missing partitions. It skips a day that already has rows in the default
+// partition, which cannot get its own partition. As far as it could see, every day from now until
+// the returned time has a partition.
 func makePartitions(ctx context.Context, conn *pgx.Conn, now time.Time) (until time.Time, failed error) {
 	today := now.UTC().Truncate(24 * time.Hour)
 	until = today
@@ -99,8 +99,8 @@ func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
 	if archived, err := isArchived(ctx, conn, day); err != nil || archived {
 		return err
 	}
-	// Attaching waits for readers of the default partition, and makes others
-	// wait for as long: rather another time than long.
+	// Attaching waits for readers of the default partition and holds up others for as long: better
+	// to give up and try later.
 	_, err = conn.PgConn().Exec(ctx, `BEGIN; SET LOCAL lock_timeout = '500ms';
 		SELECT make_partition('`+day+`'); COMMIT`).ReadAll()
 	if err != nil {
@@ -115,30 +115,29 @@ func hasPartition(ctx context.Context, conn *pgx.Conn, day string) (exists bool,
 	return exists, err
 }
 
-// isArchived reports whether a day was archived. It gets no partition again:
-// commits of a clock that is days behind are refused.
+// isArchived reports whether a day was archived. Such a day gets no partition again: commits by a
+// clock that is days behind are refused.
 func isArchived(ctx context.Context, conn *pgx.Conn, day string) (archived bool, err error) {
 	err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM archived_days WHERE day = $1::date)", day).Scan(&archived)
 	return archived, err
 }
 
-// deleteExpired removes some expired keys. Rows that a commit is using are left
-// for the next time: waiting for them could deadlock with it. The time is that
-// of the statement, which does not move while it runs: it bounds what is read of
-// the index, where clock_timestamp() would be compared with every key.
+// deleteExpired removes some expired keys. It skips rows that a commit is using, because waiting
+// for them could deadlock. It compares with the statement's time, which is constant and so limits
+// the range of the index that is read; clock_timestamp() would be compared with every key.
 const deleteExpired = `DELETE FROM idempotency_keys WHERE key_hash IN (
 	SELECT key_hash FROM idempotency_keys WHERE expires_at <= statement_timestamp()
 	ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`
 
 const (
-	// deleteCounters removes counters whose windows ended long ago, by what is shown and by
-	// the store's clock. Like deleteExpired it leaves rows that a commit is using.
+	// deleteCounters removes counters whose windows ended long ago, both by shown and by the
+	// store's clock. Like deleteExpired, it skips rows that a commit is using.
 	deleteCounters = `DELETE FROM budget_counters WHERE (counter_id, start_ms) IN
 		(SELECT counter_id, start_ms FROM budget_counters WHERE end_ms <= least($2, to_ms(statement_timestamp())) - $3::bigint
 		LIMIT $1 FOR UPDATE SKIP LOCKED)`
-	// deleteDeliveries removes attempts that are not listed any more.
+	// deleteDeliveries removes attempts that are no longer listed.
 	deleteDeliveries = "DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE id < $2 ORDER BY id LIMIT $1)"
-	// What ended long ago is no longer counted; what is of a draft that ended goes whole.
+	// Rows whose windows ended long ago are removed, and all rows of a draft that has ended.
 	ofEndedDraft = " OR NOT EXISTS (SELECT FROM drafts AS d WHERE d.generation = t.draft " +
 		"AND EXISTS (SELECT FROM current_draft(d.policy_id) AS c WHERE c.generation = t.draft))"
 	deleteDraftCounters = "DELETE FROM draft_counters WHERE (draft, counter_id, start_ms) IN (SELECT draft, counter_id, start_ms " +
@@ -151,7 +150,7 @@ const (
 	deleteLogouts   = "DELETE FROM session_logouts WHERE token IN (SELECT token FROM session_logouts WHERE request < $2 LIMIT $1)"
 )
 
-// remove deletes what a statement finds, some at a time, which bounds a transaction.
+// remove deletes the rows that a statement finds, a limited number per transaction.
 func remove(ctx context.Context, conn *pgx.Conn, what, statement string, args ...any) error {
 	const batch = 5000
 	for {

@@ -22,11 +22,10 @@ func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
 }
 
-// scanCheck decodes the fields that are hashed, in the form in which they are:
-// what is served is what is verified.
+// scanCheck decodes the raw fields that are hashed, so that the served check is the verified one.
 func scanCheck(row pgx.CollectableRow) (*spend.Check, error) { return checkOf(row.RawValues()) }
 
-// checkOf returns the check of the values of CheckColumns.
+// checkOf decodes a check from the values of CheckColumns.
 func checkOf(values [][]byte) (*spend.Check, error) {
 	c, err := chain.CheckOf(values)
 	if err != nil {
@@ -55,10 +54,10 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 	return found, err
 }
 
-// selectOldestPass selects the smallest identifier that a pass in force at a time
-// can have. A query that is given it touches the partitions of the last minutes or
-// days only, whatever the trail's age. It is asked for apart: a planner that
-// does not know the value prepares for every partition there is.
+// selectOldestPass selects the smallest identifier that a pass in force at a time can have. A query
+// with that bound touches only the partitions of the last minutes or days, however old the trail
+// is. It is a query of its own, because a planner that does not know the value prepares for every
+// partition.
 const selectOldestPass = "SELECT first_id($1 - ms) FROM horizon"
 
 // LivePasses implements audit.Passes.
@@ -102,10 +101,10 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 	return page, err
 }
 
-// passesQuery prepares a transaction for a page of passes, newest first, and selects
-// it. Without that, the planner sorts a whole partition for each page while it has no
-// statistics of it. OFFSET 0 keeps conditions out of the partitions: with them, each
-// is read up to its newest live pass before the first row is returned.
+// passesQuery prepares a transaction for a page of passes, newest first, and returns its query.
+// Without the settings, the planner sorts a whole partition for each page while it has no
+// statistics on it. OFFSET 0 keeps conditions out of the partitions: with them, each partition is
+// read up to its newest live pass before the first row is returned.
 func passesQuery(ctx context.Context, tx pgx.Tx, before spend.ID, nowMS int64, limit int) (query string, args []any, err error) {
 	before = cmp.Or(before, audit.MaxID())
 	var oldest spend.ID

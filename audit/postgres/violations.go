@@ -14,11 +14,10 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Violations implements audit.Lists. What it reads hardly grows with the
-// number of violations: the page comes from an index that begins with what the
-// filters compare, and the total is a sum of counts (see CountViolations) and
-// of what they leave out, counted one by one. All is read in one snapshot: the
-// sum is exact also while violations become part of the counts.
+// Violations implements audit.Lists. Its cost hardly grows with the number of violations: the page
+// comes from an index that begins with the columns of the filters, and the total is a sum of counts
+// (see CountViolations) plus the violations that the counts leave out, counted one by one. It reads
+// all in one snapshot, so the sum is exact even while violations are being added to the counts.
 func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	err = s.list(ctx, "cannot list violations", func(ctx context.Context, db *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
@@ -49,7 +48,7 @@ func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audi
 	return collectPage(rows, q.Limit, total)
 }
 
-// collectPage makes a page of rows that were asked for with one more.
+// collectPage makes a page from rows that were queried with one row more than the limit.
 func collectPage(rows pgx.Rows, limit int, total int64) (audit.ViolationPage, error) {
 	violations, err := pgx.CollectRows(rows, scanViolation)
 	page := audit.ViolationPage{Total: total}
@@ -57,8 +56,8 @@ func collectPage(rows pgx.Rows, limit int, total int64) (audit.ViolationPage, er
 	return page, err
 }
 
-// selection is what a listing selects: of an agent, or of all, the violations
-// of certain types and effects with identifiers from low on, but before end.
+// selection is the filters of a listing: the violations of one agent, or of all, of certain types
+// and effects, with identifiers from low on and before end.
 type selection struct {
 	agent    string
 	types    []spend.ActionType
@@ -81,25 +80,25 @@ func selectionOf(q audit.ViolationQuery) selection {
 	return s
 }
 
-// everyKind says that neither type nor effect selects.
+// everyKind reports whether neither type nor effect is filtered.
 func (s selection) everyKind() bool {
 	return len(s.types) == len(spend.ActionTypes) && len(s.effects) == 2
 }
 
-// counted says what the counts know of a selection.
+// counted describes what the counts cover of a selection.
 type counted struct {
-	// Violations from first on, but before last, have counts, if there are
-	// any: an agent with few violations has none, and nobody has as long as
-	// those from before the first roll-up are not all counted.
+	// Violations from first on and before last have counts, if some is set: an agent with few
+	// violations has no counts, and no agent has any until all violations from before the first
+	// roll-up are counted.
 	some        bool
 	first, last spend.ID
-	from        spend.ID // what is older is archived, and neither listed nor counted
-	// The counts leave out what transactions wrote that were below on, or
-	// pending, as text (see the table violation_count_state).
+	from        spend.ID // older violations are archived, and neither listed nor counted
+	// The counts leave out transactions with numbers from below on, or in pending, as text (see the
+	// table violation_count_state).
 	below, pending string
 }
 
-// A transaction's number means nothing in another cluster.
+// Transaction numbers mean nothing in another cluster.
 const selectCounted = `SELECT below::text, pending::text, recounted_to IS NULL
 	AND cluster = (SELECT system_identifier FROM pg_control_system()),
 	(SELECT start_id FROM violation_counts WHERE agent_id = $1 AND start_id >= greatest($2, kept.low) ORDER BY start_id LIMIT 1),
@@ -121,8 +120,8 @@ func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err er
 	return c, err
 }
 
-// total is the query of the exact number: the counts in the middle, the ends
-// that they do not cover, and what is too new for them.
+// total returns the query for the exact number: the counts in the middle, the ends that they do not
+// cover, and the violations that are too new for them.
 func (s selection) total(c counted) (string, []any) {
 	var q query
 	if !c.some {
@@ -160,7 +159,7 @@ func later(a, b spend.ID) spend.ID {
 	return a
 }
 
-// columns are the columns of violation_counts that the selection adds up.
+// columns returns the columns of violation_counts that the selection sums up.
 func (s selection) columns() string {
 	if s.everyKind() {
 		return "total"
@@ -183,9 +182,8 @@ func (s selection) countEach(q *query, low, end spend.ID) {
 	q.add(")")
 }
 
-// countNew counts the violations of some transactions one by one. OFFSET 0
-// keeps the planner from another index than the index of transactions, which it
-// might choose by outdated statistics.
+// countNew counts the violations of some transactions one by one. OFFSET 0 keeps the planner on the
+// index of transactions: outdated statistics might make it choose another.
 func (s selection) countNew(q *query, c counted, condition, transactions, end string) {
 	q.add("(SELECT count(*) FROM (SELECT id, agent_id, action_type, decision FROM violations WHERE xid > '0' AND " + condition).
 		arg(transactions)
@@ -195,8 +193,8 @@ func (s selection) countNew(q *query, c counted, condition, transactions, end st
 	q.add(")")
 }
 
-// filter adds the conditions beside the identifier. That of an agent names all
-// types and effects, which lie before the identifier in the index.
+// filter adds the conditions other than the identifier's. For an agent it names all types and
+// effects, because these come before the identifier in the index.
 func (s selection) filter(q *query) {
 	if s.agent != "" {
 		q.add(" AND agent_id = ").arg(s.agent)
@@ -217,7 +215,7 @@ func (s selection) filter(q *query) {
 const violationColumns = `id, agent_id, policy_id, policy_version, action_type, amount::text, currency, counterparty,
 	decision, rule_id, rule_description, confidence, latency_ms`
 
-// page is the query of the newest before an ID, or of all when it is zero.
+// page returns the query for the newest violations before an ID, or of all if the ID is zero.
 func (s selection) page(before spend.ID, limit int) (string, []any) {
 	end := s.end
 	if !before.IsZero() && before.Compare(end) < 0 {
@@ -268,7 +266,7 @@ func (s selection) newestOf(q *query, t spend.ActionType, e spend.Effect, end sp
 	q.add(") ORDER BY " + descending + " LIMIT " + strconv.Itoa(limit) + ") AS entry WHERE " + kind + letters + "))")
 }
 
-// query is the text of a query that grows, and its arguments.
+// query is the text of a query that is being built, and its arguments.
 type query struct {
 	strings.Builder
 	args []any
@@ -279,7 +277,7 @@ func (q *query) add(text string) *query {
 	return q
 }
 
-// arg adds a parameter.
+// arg adds a parameter and its place in the text.
 func (q *query) arg(value any) {
 	q.args = append(q.args, value)
 	q.add("$" + strconv.Itoa(len(q.args)))

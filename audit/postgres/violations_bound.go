@@ -9,8 +9,8 @@ import (
 	"spendgate/audit"
 )
 
-// readBound is readPage for a key that may not see all violations (S31), and for violations of
-// one policy. No counts are kept for these: the violations of the range are counted one by one.
+// readBound is readPage for a key that may not see all violations (S31), and for violations of one
+// policy. There are no counts for these, so it counts the violations of the range one by one.
 func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	var count query
 	count.add("SELECT count(*) FROM violations WHERE id >= greatest(").arg([16]byte(s.low))
@@ -33,14 +33,14 @@ func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQu
 	return collectPage(rows, q.Limit, total)
 }
 
-// filterBound is filter with the conditions of what the asking key may see.
+// filterBound adds the conditions of filter and those of what the asking key may see.
 func (s selection) filterBound(to *query, q audit.ViolationQuery) {
 	s.filter(to)
 	to.is("policy_id", q.PolicyID)
 	to.within(q.Bounds)
 }
 
-// is adds that a column has a value, unless that is empty.
+// is adds the condition that a column has a value, unless the value is empty.
 func (q *query) is(column, value string) {
 	if value != "" {
 		q.add(" AND " + column + " = ").arg(value)

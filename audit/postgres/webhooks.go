@@ -28,7 +28,7 @@ const (
 	selectWebhooks = "SELECT " + webhookColumns + " FROM webhooks "
 )
 
-// webhookTargets are what webhookColumns are scanned into.
+// webhookTargets returns the scan targets of webhookColumns.
 func webhookTargets(w *audit.Webhook) []any {
 	return []any{uuid(&w.ID), &w.URL, parse(&w.EventTypes, audit.ParseEventTypes), &w.Active, bytea(&w.SecretSum), utc(&w.CreatedAt)}
 }
@@ -40,7 +40,7 @@ func scanWebhook(row pgx.CollectableRow) (w audit.Webhook, err error) {
 
 // UpdateWebhook implements audit.Webhooks.
 func (s *Store) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error) {
-	var types any // null for what stays
+	var types any // null leaves the types unchanged
 	if change.EventTypes != nil {
 		types = audit.EventTypesText(change.EventTypes)
 	}
@@ -75,7 +75,7 @@ func (s *Store) ListWebhooks(ctx context.Context) ([]audit.Webhook, error) {
 func (s *Store) LeaseWebhooks(
 	ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration,
 ) (leases audit.WebhookLeases, err error) {
-	err = s.read(ctx, "cannot take webhooks", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	err = s.read(ctx, "cannot take webhooks", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		leases = audit.WebhookLeases{}
 		err := db.QueryRow(ctx, "SELECT count(*) FILTER (WHERE active), count(*) FILTER (WHERE NOT active) FROM webhooks").
 			Scan(&leases.Active, &leases.Disabled)
@@ -106,7 +106,7 @@ func (s *Store) LeaseWebhooks(
 	return leases, err
 }
 
-// dueFirst are the retries of webhook $2 that are due first.
+// dueFirst selects the retries of webhook $2 that are due first.
 const dueFirst = "FROM webhook_retries AS r WHERE r.webhook_id = $2 AND r.sequence > events_floor() ORDER BY r.due_at, r.sequence LIMIT $6"
 
 // HoldWebhook implements audit.Webhooks.
@@ -156,7 +156,7 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 	if r.RetryIn > 0 {
 		retryMS = new(r.RetryIn.Milliseconds())
 	}
-	held, err := one(ctx, s, doing, pgx.RowTo[bool], // may be repeated, as a reading may
+	held, err := one(ctx, s, doing, pgx.RowTo[bool], // may be repeated, like a read
 		`SELECT record_delivery($1, ROW($2, $3, $4, $5, $6, $7, $8, $9, $10, NULL)::webhook_deliveries, $11, $12, $13, $14, $15, $16, $17)`,
 		[16]byte(holder), [16]byte(r.ID), [16]byte(r.WebhookID), r.Sequence, [16]byte(r.EventID), string(r.EventType), r.Attempt,
 		r.Duration.Milliseconds(), r.StatusCode, r.Error, r.EventAt, retried, retryMS, r.Pause.Milliseconds(),
@@ -169,7 +169,7 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 
 // ReleaseWebhooks implements audit.Webhooks.
 func (s *Store) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
-	return s.read(ctx, "cannot release webhooks", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	return s.read(ctx, "cannot release webhooks", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		_, err := db.Exec(ctx, "UPDATE webhook_states SET holder = NULL, held_until = NULL WHERE holder = $1", [16]byte(holder))
 		return err
 	})
@@ -212,7 +212,8 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 	if err != nil {
 		return nil, err
 	}
-	// What is to be sent again is not removed from here on; what was before is not sent.
+	// From here on no event that is to be sent again is removed; events removed before are not
+	// sent.
 	floor, err := one(ctx, s, "cannot read which events were removed", pgx.RowTo[int64], `WITH removed AS (
 			DELETE FROM webhook_retries WHERE webhook_id = $1 AND sequence <= events_floor())
 		SELECT events_floor()`, [16]byte(webhookID))
@@ -225,7 +226,7 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 // RetryWebhook implements audit.Webhooks.
 func (s *Store) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error) {
 	const doing = "cannot have a webhook tried"
-	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
 		done, err := db.Exec(ctx, "UPDATE webhook_states SET failures = 0, resume_at = least(resume_at, clock_timestamp()) WHERE webhook_id = $1",
 			[16]byte(id))
 		if err != nil {
