@@ -25,7 +25,7 @@ const (
 	apiMaxWait = 2 * time.Second
 )
 
-// keyAPI is a client with the API key; without one, with the session of spendgate login.
+// keyAPI returns a client with the API key or, if there is none, with the session of spendgate login.
 func keyAPI(p process) (*client.Client, error) {
 	c, err := config.LoadClient(p.environ)
 	if err != nil {
@@ -44,7 +44,7 @@ func keyAPI(p process) (*client.Client, error) {
 	return newClient(client.Options{BaseURL: c.APIURL, APIKey: string(c.APIKey)})
 }
 
-// adminAPI is a client with the admin key.
+// adminAPI returns a client with the admin key.
 func adminAPI(p process) (*client.Client, error) {
 	c, err := config.LoadClient(p.environ)
 	if err != nil {
@@ -61,7 +61,7 @@ func newClient(o client.Options) (*client.Client, error) {
 	return client.New(o)
 }
 
-// printable keeps a text that others chose from commanding the terminal.
+// printable quotes a text from others if it could contain control sequences for the terminal.
 func printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.QuoteToGraphic(s)
@@ -109,5 +109,5 @@ func printAll[T interface{ JSON() []byte }](
 	return table(p.stdout, all)
 }
 
-// newTable returns a writer that aligns columns, once it is flushed.
+// newTable returns a writer that aligns columns when it is flushed.
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }

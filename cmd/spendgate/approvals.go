@@ -75,7 +75,7 @@ func writeApprovals(w io.Writer, all []client.Approval) error {
 	return out.Flush()
 }
 
-// approvedBy returns how many people approved it so far.
+// approvedBy returns how many people have approved so far.
 func approvedBy(a *client.Approval) (n int) {
 	for _, d := range a.Decisions {
 		if d.Decision == "approve" {
@@ -146,8 +146,8 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 	return out.Flush()
 }
 
-// groupsOf returns the groups that a decision was made in, to be put behind a name.
-// nameOf returns who had signed in; empty of a key.
+// nameOf returns the name and e-mail address of a person who had signed in, in parentheses;
+// empty if the decision was made with a key.
 func nameOf(d client.ApprovalDecision) string {
 	if d.Name == "" && d.Email == "" {
 		return ""
@@ -155,6 +155,7 @@ func nameOf(d client.ApprovalDecision) string {
 	return " (" + strings.TrimSpace(d.Name+" "+d.Email) + ")"
 }
 
+// groupsOf returns the groups of the person who decided, in parentheses.
 func groupsOf(d client.ApprovalDecision) string {
 	if len(d.Groups) == 0 {
 		return ""
@@ -218,7 +219,7 @@ func chosenApproval(ctx context.Context, p process, args []string) (*client.Clie
 	if err := out.Flush(); err != nil {
 		return nil, nil, err
 	}
-	fmt.Fprintf(p.stderr, "\nWhich one? Type 1 to %d: ", len(page.Data)) //nolint:errcheck // who does not see it does not answer
+	fmt.Fprintf(p.stderr, "\nWhich one? Type 1 to %d: ", len(page.Data)) //nolint:errcheck // a person who does not see it does not answer
 	line, err := readLine(ctx, p.stdin)
 	if err != nil {
 		return nil, nil, err
@@ -249,7 +250,7 @@ func confirm(ctx context.Context, p process, a *client.Approval, verb string) er
 	fmt.Fprintf(p.stderr, "\n%s exactly this action? Type yes: ", verb) //nolint:errcheck // who does not see it does not answer
 	line, err := readLine(ctx, p.stdin)
 	if err == nil && line == "" && !p.terminal {
-		return nil // a script without input has decided by naming it
+		return nil // a script without input has decided by naming the approval
 	}
 	return yes(line, err)
 }

@@ -122,7 +122,7 @@ func writeCheckpoint(ctx context.Context, p process, reason string) error {
 	return err
 }
 
-// timeFlag is an instant, or a date, which means all of its UTC day.
+// timeFlag is an instant, or a date, which means the whole UTC day.
 type timeFlag struct {
 	at   time.Time
 	last bool // of a day the last millisecond counts
@@ -145,8 +145,8 @@ func (f *timeFlag) Set(text string) (err error) {
 
 var _ flag.Value = (*timeFlag)(nil)
 
-// notEmpty takes a flag's value. An empty one, such as a variable that a script
-// never set, is not taken for a flag that was left out.
+// notEmpty stores a flag's value and refuses an empty one: a variable that a script never set
+// must not have the effect of a flag that was left out.
 func notEmpty(to *string) func(string) error {
 	return func(text string) error {
 		if text == "" {
@@ -157,7 +157,7 @@ func notEmpty(to *string) func(string) error {
 	}
 }
 
-// eachNotEmpty is notEmpty of a flag that may be given more than once.
+// eachNotEmpty is like notEmpty, for a flag that may be given more than once.
 func eachNotEmpty(to *[]string) func(string) error {
 	return func(text string) error {
 		var one string

@@ -70,7 +70,7 @@ func auditDetach(flags *flag.FlagSet) action {
 				//nolint:errcheck // the work is done
 				fmt.Fprintf(p.stdout, "%s: %s%s\n", d.Part, strings.Join(d.Steps, ", "), rowCount(d.Rows, d.Part.Table()))
 			},
-			Found: func(f verify.Finding) { fmt.Fprintln(p.stdout, f) },                    //nolint:errcheck // the error tells that there are some
+			Found: func(f verify.Finding) { fmt.Fprintln(p.stdout, f) },                    //nolint:errcheck // the error says that there are some
 			Left:  func(u postgres.NotFolded) { fmt.Fprintln(p.stdout, left(u, *before)) }, //nolint:errcheck // as above
 		})
 		if err != nil {
@@ -94,7 +94,7 @@ func foldKey(c config.Config, violations bool) (key checkpoint.Key, err error) {
 	return checkpoint.NewKey([]byte(c.Checkpoints.Key))
 }
 
-// left says why batches are here still.
+// left says why some batches were not detached.
 func left(u postgres.NotFolded, before string) string {
 	return fmt.Sprintf("%d batches that list nothing from %s on stay: %d are the last of their chains, and %d follow one that lists "+
 		"something which is not detached", u.Last+u.Behind, before, u.Last, u.Behind)

@@ -78,7 +78,7 @@ func auditExport(flags *flag.FlagSet) action {
 			return err
 		}
 		defer done()
-		of := verify.Range{High: audit.MaxID()} // of which the heads may be any
+		of := verify.Range{High: audit.MaxID()} // when checking a manifest, any head may be needed
 		if e.check == "" {
 			of.Low, of.High = audit.ViolationQuery{From: e.from.at, To: e.to.at}.IDRange()
 		}

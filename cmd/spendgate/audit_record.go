@@ -19,8 +19,8 @@ type record interface {
 	export.Record
 }
 
-// openRecord begins a reading of the database of SPENDGATE_DATABASE_URL with so many connections,
-// or of the embedded store in a folder. done ends it.
+// openRecord begins to read the database of SPENDGATE_DATABASE_URL with conns connections, or the
+// embedded store in a folder. done ends the reading.
 func openRecord(ctx context.Context, p process, dataDir string, conns int) (_ record, done func(), err error) {
 	if dataDir != "" {
 		store, err := openDev(ctx, dataDir)
@@ -45,15 +45,16 @@ func openRecord(ctx context.Context, p process, dataDir string, conns int) (_ re
 	return snapshot, snapshot.Close, nil
 }
 
-// unfolded is a record with the batches that left it, from the archives in a folder.
+// unfolded is a record together with its detached batches, from the archives in a folder.
 type unfolded struct {
 	record
 	batches *verify.Unfolded
 }
 
-// unfold adds the batches of a range of checks: from a day earlier, by which clocks may differ, up to
-// the last batch, since outcomes and uses of approvals are later. It fails if the archives were
-// altered; batches that the folder lacks are reported by the verifier.
+// unfold adds the detached batches of a range of checks. It begins one day earlier, since clocks may
+// differ by that much, and ends with the last batch, since outcomes and uses of approvals are later
+// than their checks. It fails if the archives were altered; the verifier reports batches that the
+// folder lacks.
 func unfold(ctx context.Context, r record, archives string, of verify.Range) (unfolded, error) {
 	var wrong error
 	of = verify.Range{Low: audit.FirstID(of.Low.Time().AddDate(0, 0, -1).UnixMilli()), High: audit.MaxID()}
@@ -68,17 +69,17 @@ func unfold(ctx context.Context, r record, archives string, of verify.Range) (un
 	return unfolded{r, batches}, nil
 }
 
-// Batches implements verify.Evidence, as the others.
+// Batches implements verify.Evidence.
 func (u unfolded) Batches(ctx context.Context, r verify.Range, each func(verify.Batch) error) error {
 	return u.batches.Batches(ctx, r, each)
 }
 
-// Chain is as Batches.
+// Chain implements verify.Evidence.
 func (u unfolded) Chain(ctx context.Context, chainID spend.ID, from, to int64, each func(verify.Batch) error) error {
 	return u.batches.Chain(ctx, chainID, from, to, each)
 }
 
-// Heads is as Batches.
+// Heads implements verify.Evidence.
 func (u unfolded) Heads(ctx context.Context, places []verify.Place) (map[verify.Place]spend.Hash, map[spend.ID]int64, error) {
 	return u.batches.Heads(ctx, places)
 }

@@ -60,7 +60,7 @@ func auditRestored(flags *flag.FlagSet) action {
 // restoredDev does for a single node what restored does for a database.
 func restoredDev(ctx context.Context, dataDir string) (r audit.Restored, err error) {
 	path := filepath.Join(dataDir, storeFile)
-	if _, err := os.Stat(path); err != nil { // opening it would make it
+	if _, err := os.Stat(path); err != nil { // opening a missing file would create it
 		return r, fmt.Errorf("--data-dir: %w", err)
 	}
 	unlock, err := lockFolder(dataDir)

@@ -66,7 +66,7 @@ func auditShow(flags *flag.FlagSet) action {
 	}
 }
 
-// days names some, one after the other.
+// days returns the names of the days, in order and each once.
 func days(all []verify.Day) string {
 	slices.Sort(all)
 	var names []string
@@ -108,8 +108,8 @@ func (at place) judge(row spend.Hash) checkreport.Chain {
 	return c
 }
 
-// reportOfFleet reads PostgreSQL, and the archives of rows that left it. It returns the days whose
-// archives of batches are missing and may contain records about the check.
+// reportOfFleet reads PostgreSQL, and the archives of rows that were detached from it. It also returns
+// the days whose archives of batches are missing and may contain records about the check.
 func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID) (*checkreport.Report, []verify.Day, error) {
 	c, err := p.load(config.Audit)
 	if err != nil {
@@ -167,8 +167,8 @@ func (l *lookup) report(ctx context.Context) (*checkreport.Report, error) {
 	return r, nil
 }
 
-// addTerms adds to the approval the terms that its check has, of which the approval's row has only a
-// part. If the check cannot be read, or its archive is missing, they are left out.
+// addTerms adds the terms of the escalated check to its approval, whose own row has only a part of
+// them. If the check cannot be read, or its archive is missing, they are left out.
 func (l *lookup) addTerms(ctx context.Context, r *checkreport.Report) {
 	asker := r.Check
 	if r.Approval != nil && r.Approval.Check.ID != asker.ID {
@@ -186,8 +186,8 @@ func (l *lookup) addTerms(ctx context.Context, r *checkreport.Report) {
 	}
 }
 
-// readMetadata reads the keys that rules use from the text, unless the text was altered to one that
-// was never stored.
+// readMetadata reads the keys that rules use from the metadata's text, unless the text was altered to
+// one that could never have been stored.
 func readMetadata(a *spend.Action) {
 	if a.Metadata.JSON == "" {
 		return
@@ -201,7 +201,7 @@ func readMetadata(a *spend.Action) {
 // lookup finds a check of a fleet.
 type lookup struct {
 	snapshot *postgres.Snapshot
-	chains   unfolded // the snapshot, with the batches that left
+	chains   unfolded // the snapshot, with the detached batches
 	archives string   // a folder; empty for none
 	id       spend.ID
 	absent   []verify.Day // missing archives of batches that may contain records about it
@@ -224,7 +224,7 @@ func (l *lookup) place(ctx context.Context) (at place, err error) {
 	if err != nil {
 		return at, err
 	}
-	before, is := heads[previous] // zero of no batch, before the first
+	before, is := heads[previous] // zero if there is no batch before
 	at.broken = true
 	err = l.chains.Chain(ctx, at.Chain, at.Seq, at.Seq, func(b verify.Batch) error {
 		head := chain.HashBatch(at.Chain, b.Seq, before, b.Entries)
@@ -260,7 +260,7 @@ func entryOf(b verify.Batch, id spend.ID) (found chain.Entry, is bool) {
 	return found, is
 }
 
-// outcomes are the outcomes of the check, with the texts that left with their batches.
+// outcomes returns the outcomes of the check, with the texts that were detached with their batches.
 func (l *lookup) outcomes(ctx context.Context) ([]*spend.Outcome, error) {
 	all, err := l.snapshot.OutcomesOf(ctx, l.id)
 	if err != nil {
@@ -284,7 +284,7 @@ func (l *lookup) outcomes(ctx context.Context) ([]*spend.Outcome, error) {
 	return all, nil
 }
 
-// row finds the check's row and its source. listed says that a batch lists the check.
+// row finds the check's row and its source. listed says whether a batch lists the check.
 func (l *lookup) row(ctx context.Context, listed bool) (row []byte, source string, err error) {
 	one := verify.Range{Low: l.id, High: l.id}
 	err = l.snapshot.Rows(ctx, one, func(found []byte) error {
@@ -312,8 +312,8 @@ func (l *lookup) row(ctx context.Context, listed bool) (row []byte, source strin
 	}
 }
 
-// archived reads the day's archive to the end, where it is known whether the
-// files are whole.
+// archived reads the day's archive to the end: only then is it known whether the files are
+// complete.
 func (l *lookup) archived() (row []byte, source string, err error) {
 	a, err := archive.Open(l.archives, archive.ChecksOf(l.id.Time().Truncate(24*time.Hour)))
 	if err != nil {

@@ -58,13 +58,13 @@ func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport
 // openDev opens the store of a single node.
 func openDev(ctx context.Context, dataDir string) (*sqlite.Store, error) {
 	path := filepath.Join(dataDir, storeFile)
-	if _, err := os.Stat(path); err != nil { // opening it would make it
+	if _, err := os.Stat(path); err != nil { // opening a missing file would create it
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
 	return sqlite.OpenMade(ctx, path, slog.New(slog.DiscardHandler))
 }
 
-// keyName is empty for a key that is not there.
+// keyName returns the name of a key, empty if there is no such key.
 func keyName(ctx context.Context, keys audit.Keys, keyID string) (string, error) {
 	const page = 100
 	var before spend.ID

@@ -16,10 +16,11 @@ import (
 	"spendgate/audit/verify"
 )
 
-// errNothingVerified ends a verification of the whole trail that met no check.
+// errNothingVerified is the error of a verification of the whole trail that found no check.
 var errNothingVerified = errors.New("NOTHING WAS VERIFIED: the trail holds no check; is this the right database, and the right schema?")
 
-// tell returns an error unless everything is as it was recorded, as far as the verification can show.
+// tell prints the result. It returns an error unless everything is as it was recorded, as far as the
+// verification can show.
 func (v verification) tell(w io.Writer, s verify.Summary) error {
 	checks := fmt.Sprintf("%d checks", s.Checks)
 	if s.Outcomes > 0 {
@@ -114,7 +115,7 @@ const (
 )
 
 // writeMetrics replaces a file for the textfile collector of Prometheus' node
-// exporter. A verification that failed keeps when the last one did not.
+// exporter. A verification that failed keeps the time of the last successful one.
 func writeMetrics(path, deployment string, s verify.Summary, failed error, now time.Time) error {
 	success := float64(now.Unix())
 	if failed != nil {

@@ -69,7 +69,7 @@ func auditVerify(flags *flag.FlagSet) action {
 	}
 }
 
-// ranged reports whether not the whole of the trail is verified.
+// ranged reports whether only a part of the trail is verified.
 func (v verification) ranged() bool { return !v.from.at.IsZero() || !v.to.at.IsZero() }
 
 func (v verification) run(ctx context.Context, p process) (s verify.Summary, err error) {
@@ -87,7 +87,7 @@ func (v verification) run(ctx context.Context, p process) (s verify.Summary, err
 		return s, err
 	}
 	for _, file := range files {
-		// The file as it is now: checkpoints that are signed later may cover more than the snapshot.
+		// Read the file only as far as it goes now: checkpoints that are signed later may cover more than the snapshot.
 		lines, closeFile, err := openNow(file)
 		if err != nil {
 			return s, err
@@ -132,7 +132,7 @@ func (v verification) seed(p process) (config.Secret, error) {
 func checkpointFiles(paths []string) (files []string, err error) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			files = append(files, path) // opening it says what is wrong
+			files = append(files, path) // an error shows when it is opened
 			continue
 		}
 		inside, err := filepath.Glob(filepath.Join(path, "*.jsonl"))
@@ -147,7 +147,7 @@ func checkpointFiles(paths []string) (files []string, err error) {
 	return files, nil
 }
 
-// publicKeys are the keys that were given, or the public key of the seed.
+// publicKeys returns the keys that were given or, if there are none, the public key of the seed.
 func publicKeys(texts []string, seed config.Secret) (keys []checkpoint.PublicKey, err error) {
 	if len(texts) == 0 && seed != "" {
 		texts = []string{""}
@@ -173,7 +173,7 @@ func publicKey(text string, seed config.Secret) (checkpoint.PublicKey, error) {
 	return key.Public(), nil
 }
 
-// openNow returns the content of the file at this moment; for a pipe, all that comes.
+// openNow returns the content that the file has at this moment; for a pipe, everything up to its end.
 func openNow(path string) (io.Reader, func(), error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -193,7 +193,7 @@ func openNow(path string) (io.Reader, func(), error) {
 	return io.LimitReader(f, info.Size()), func() { _ = f.Close() }, nil // only read
 }
 
-// progress reports, from time to time, how far the verification is.
+// progress reports from time to time how far the verification has come.
 type progress struct {
 	out io.Writer
 

@@ -95,8 +95,8 @@ func checksShow(flags *flag.FlagSet) action {
 	}
 }
 
-// findCheck reads a check in the form of lists, with its action: it lists the checks of the check's
-// millisecond.
+// findCheck reads a check as lists show it, with its action. It lists the checks of the same
+// millisecond to find it.
 func findCheck(ctx context.Context, api *client.Client, id string) (*client.CheckRecord, error) {
 	answer, err := api.GetCheck(ctx, id)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// command is a node of the tree of commands: a leaf with setup, a branch with sub, or both: then
-// arguments that name no branch are the leaf's.
+// command is a node of the tree of commands: a leaf with setup, a branch with sub, or both. If it is
+// both, arguments that name no branch belong to the leaf.
 type command struct {
 	name    string
 	args    string // the arguments after the flags; none are accepted if it is empty
@@ -79,7 +79,7 @@ func (c command) execLeaf(ctx context.Context, p process, path string, args []st
 	return err
 }
 
-// saidTwice refuses two flags for one thing, of which one would silently be ignored.
+// saidTwice refuses two flags for the same thing, since one of them would silently be ignored.
 func saidTwice(flags *flag.FlagSet) string {
 	given := make(map[string]bool)
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -102,7 +102,7 @@ func parseFlags(flags *flag.FlagSet, args []string) (rest []string, err error) {
 			return rest, nil
 		}
 		if parsed := len(args) - flags.NArg(); parsed > 0 && args[parsed-1] == "--" {
-			return append(rest, flags.Args()...), nil // of another program, perhaps
+			return append(rest, flags.Args()...), nil // these may be the flags of another program
 		}
 		rest = append(rest, flags.Arg(0))
 		args = flags.Args()[1:]

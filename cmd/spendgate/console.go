@@ -22,12 +22,12 @@ import (
 // consoleKeyFile has the key of people who sign in to the console by a link.
 const consoleKeyFile = "console.key"
 
-// consoleScopes are the scopes of a person who writes policies, decides and reads. Checks are left to
-// agents: whoever asks does not decide.
+// consoleScopes are the scopes of a person who writes policies, decides and reads. They do not include
+// making checks: nobody may decide about a check of their own.
 const consoleScopes = spend.PoliciesRead | spend.PoliciesWrite | spend.BacktestsWrite | spend.ApprovalsRead | spend.ApprovalsDecide |
 	spend.ChecksRead | spend.BudgetsRead | spend.EventsRead
 
-// newConsole returns the console, or nil when it is not wanted.
+// newConsole returns the console, or nil if the settings turn it off.
 func newConsole(c config.Config, links *console.Links) *console.Console {
 	if !c.Console {
 		return nil
@@ -35,8 +35,8 @@ func newConsole(c config.Config, links *console.Links) *console.Console {
 	return console.New(links)
 }
 
-// newSignIn returns the client of the provider with which people sign in, or nil without one.
-// It asks nobody yet.
+// newSignIn returns the client of the provider with which people sign in, or nil if there is none.
+// It sends no request yet.
 func newSignIn(o *config.OIDC) (*signin.SignIn, error) {
 	if o == nil {
 		return nil, nil
@@ -71,7 +71,7 @@ func (n *node) consoleKeys(ctx context.Context, c config.Config) (console.Keys, 
 	return console.Keys{API: strings.TrimSpace(string(content)), Admin: string(c.AdminKeys[0])}, nil
 }
 
-// inviteToConsole prints the console's address, first of all, and a link that signs in.
+// inviteToConsole prints the console's address and a link that signs in.
 func (n *node) inviteToConsole(w io.Writer) error {
 	if n.links == nil {
 		return nil

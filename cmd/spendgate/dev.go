@@ -131,7 +131,7 @@ func lockFolder(path string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil // closing unlocks
 }
 
-// readOrMake returns the secret of a file, made at first.
+// readOrMake returns the secret in a file, and creates the file if there is none.
 func readOrMake(path string, fresh func() string) (string, error) {
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,9 +141,9 @@ func readOrMake(path string, fresh func() string) (string, error) {
 	return strings.TrimSpace(string(content)), err
 }
 
-// sample returns the sample key, made at the first start together with the
-// ready policies. The key's file is written last, so that an interrupted start is
-// repeated by the next.
+// sample returns the sample key, which is made at the first start together with the
+// ready-made policies. The key's file is written last, so that the next start repeats an
+// interrupted one.
 func (n *node) sample(ctx context.Context, folder string) (key string, err error) {
 	path := filepath.Join(folder, sampleKeyFile)
 	content, err := os.ReadFile(path)
@@ -190,7 +190,7 @@ func baseURL(addr net.Addr) string {
 	return "http://" + addr.String()
 }
 
-// welcome prints commands to paste.
+// welcome prints commands to copy and try.
 func welcome(w io.Writer, base, folder, key string) error {
 	_, err := fmt.Fprintf(w, `
 spendgate %[1]s, embedded single node: everything in this process, state in %[2]s.

@@ -45,7 +45,7 @@ func eventsTail(flags *flag.FlagSet) action {
 			asked := time.Now()
 			page, err := api.Events(ctx, q)
 			if ctx.Err() != nil && !*once {
-				return nil // which is how it ends
+				return nil // an interrupt is the normal end
 			}
 			if err != nil {
 				return err
@@ -61,7 +61,7 @@ func eventsTail(flags *flag.FlagSet) action {
 			if *once {
 				return nil
 			}
-			if q.Wait > 0 && len(page.Data) == 0 && time.Since(asked) < time.Second { // too many wait
+			if q.Wait > 0 && len(page.Data) == 0 && time.Since(asked) < time.Second { // too many readers wait: the answer was not held
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Second):

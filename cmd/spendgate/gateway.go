@@ -171,8 +171,8 @@ func gatewayInit(flags *flag.FlagSet) action {
 	}
 }
 
-// redirected returns the name of the file that an output goes to, empty if it goes to
-// none or the system does not tell.
+// redirected returns the name of the file that an output goes to, empty if it goes to no
+// file or the system does not tell.
 func redirected(out io.Writer) string {
 	file, ok := out.(*os.File)
 	if !ok {
@@ -205,7 +205,7 @@ func gatewayCheck(flags *flag.FlagSet) action {
 			return err
 		}
 		api, err := gatewayClient(file, c)
-		if err != nil { // the tools are compared without the service, too
+		if err != nil { // comparing the tools does not need the service
 			if _, err := fmt.Fprintln(p.stderr, "the gateway's key is not looked at:", err); err != nil {
 				return err
 			}

@@ -32,13 +32,13 @@ type finding struct {
 	name  string
 	err   error // nil when it can be used
 	skew  time.Duration
-	timed bool // its clock was read, and skew is how far it is off
+	timed bool // whether its clock was read; then skew is its difference
 }
 
 // findings are the results of checking all dependencies.
 type findings struct {
 	dependencies []finding
-	status       *audit.Status // nil unless the store told it
+	status       *audit.Status // nil unless the store returned it
 }
 
 func (f *findings) add(name string, err error, clock time.Time) {
@@ -65,15 +65,15 @@ func (f *findings) ready() bool {
 type health struct {
 	mode string
 	log  *slog.Logger
-	// look checks all dependencies; nil while the process starts, when last is the result of the
-	// start.
+	// look checks all dependencies. It is nil while the process starts; then last has the findings
+	// of the start.
 	look atomic.Pointer[func(context.Context) *findings]
 	last atomic.Pointer[findings] // nil at first
 
 	mu      sync.Mutex // for one note at a time
-	unready bool       // as the last one noted
+	unready bool       // as last noted, like the fields below
 	unsafe  bool
-	missing int // synchronous standbys
+	missing int // the number of synchronous standbys that are missing
 
 	descs healthDescs
 }
@@ -128,7 +128,7 @@ func (f *findings) readiness(mode string) httpapi.Readiness {
 }
 
 // publicDetail returns the part of an error that anybody who reaches /readyz may see: no address, user
-// or database. The log has all of it.
+// or database. The log has the whole error.
 func publicDetail(err error) string {
 	if refused, ok := errors.AsType[*recordingError](err); ok {
 		return "this node cannot record checks, and other nodes do: " + publicDetail(refused.cause)
@@ -222,7 +222,7 @@ func indicator(is bool) float64 {
 	return 0
 }
 
-// look asks every dependency of the node and reads the clocks.
+// look checks every dependency of the node and reads their clocks.
 func (n *node) look(ctx context.Context) *findings {
 	f := new(findings)
 	var clock time.Time

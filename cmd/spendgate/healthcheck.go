@@ -12,8 +12,8 @@ import (
 	"spendgate/config"
 )
 
-// healthcheck asks the /readyz of the node on this machine, for images that
-// have nothing else to ask it with.
+// healthcheck asks /readyz of the node on this machine, for container images that have no
+// other HTTP client.
 func healthcheck(ctx context.Context, p process) error {
 	addr, err := config.LoadOpsAddr(p.environ)
 	if err != nil {

@@ -181,7 +181,7 @@ func writeKeys(w io.Writer, keys []client.Key) error {
 	return out.Flush()
 }
 
-// isSet reports whether the flag was given, so that absent is not zero.
+// isSet reports whether the flag was given, to tell a missing flag from a zero value.
 func isSet(flags *flag.FlagSet, name string) bool {
 	found := false
 	flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })

@@ -13,8 +13,8 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// grantFlags declares the flags for the rights of a key. None accepts an empty value: a variable that
-// a script never set must not make a key with more rights.
+// grantFlags declares the flags for the rights of a key. None of them accepts an empty value: a
+// variable that a script never set must not make a key with more rights.
 func grantFlags(flags *flag.FlagSet, g *client.Grants) {
 	flags.Func("role", "what the key may do: `ROLE` is agent, author, approver, executor, gateway, auditor or full", notEmpty(&g.Role))
 	flags.Func("scope", "instead of a role, a `SCOPE` that the key has, such as checks:read; once for each", eachNotEmpty(&g.Scopes))
@@ -34,8 +34,8 @@ func grantFlags(flags *flag.FlagSet, g *client.Grants) {
 	})
 }
 
-// clearable are the members that a change of a key can take away. A role and
-// scopes can only replace each other.
+// clearable are the members that a change of a key can remove. A role and scopes cannot be
+// removed, only replaced by each other.
 var clearable = [...]string{
 	spend.MemberPolicyIDs, spend.MemberAgentIDs, spend.MemberPrincipal, spend.MemberOwner, spend.MemberGroups, spend.MemberExpiresAt,
 }
@@ -67,7 +67,7 @@ func grantTexts(g client.Grants) [len(grantNames)]string {
 	}
 }
 
-// listText returns the first of many, which would make a table unreadable.
+// listText returns the first few elements: more would make a table unreadable.
 func listText(all []string) string {
 	const shown = 4
 	var text []string
@@ -81,7 +81,7 @@ func listText(all []string) string {
 	return joined
 }
 
-// stateText says whether a key is accepted now.
+// stateText returns the state of a key: whether it is accepted now.
 func stateText(k client.Key, now time.Time) string {
 	switch {
 	case !k.Active:

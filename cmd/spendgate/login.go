@@ -43,7 +43,7 @@ func urlFlag(flags *flag.FlagSet) *string {
 	return flags.String("url", "", "the `URL` of the service; SPENDGATE_API_URL without it")
 }
 
-// service is the address of the service without a path.
+// service returns the address of the service, without a path.
 func service(p process, given string) (string, error) {
 	c, err := config.LoadClient(p.environ)
 	if err != nil {
@@ -91,25 +91,26 @@ func login(flags *flag.FlagSet) action {
 	}
 }
 
-// end ends a session that was replaced, if its service answers: it ends by itself otherwise.
+// end ends a session that was replaced. If its service does not answer, the session ends later by
+// itself.
 func (s *signedIn) end(ctx context.Context, p process) {
 	api, err := s.client()
 	if err == nil {
 		err = api.SignOut(ctx)
 	}
 	if err != nil {
-		//nolint:errcheck // who does not see it is told by the list of sessions
+		//nolint:errcheck // the list of sessions shows it, too
 		fmt.Fprintf(p.stderr, "the session before at %s was not ended, and lasts for 30 minutes more: %v\n", printable(s.URL), err)
 	}
 }
 
-// client is a client with the session.
+// client returns a client with the session.
 func (s *signedIn) client() (*client.Client, error) {
 	return newClient(client.Options{BaseURL: s.URL, Session: s.Session, Origin: s.Origin})
 }
 
-// consoleOf returns the origin of the service's console, on which people sign in. Secrets go
-// over the network by https alone.
+// consoleOf returns the origin of the service's console, on which people sign in. It fails if secrets
+// would go over the network without https.
 func consoleOf(ctx context.Context, base string) (origin string, err error) {
 	var said struct {
 		SignIn *string `json:"sign_in"`
@@ -132,7 +133,7 @@ func consoleOf(ctx context.Context, base string) (origin string, err error) {
 	return said.Origin, nil
 }
 
-// signInByLoopback has a person sign in in a browser, and waits at a port of this computer for the
+// signInByLoopback lets a person sign in with a browser, and waits on a port of this computer for the
 // code, which is useless without the verifier.
 func signInByLoopback(ctx context.Context, p process, base, origin string) (session string, err error) {
 	var listening net.ListenConfig
@@ -171,8 +172,8 @@ func signInByLoopback(ctx context.Context, p process, base, origin string) (sess
 	}
 }
 
-// codeHandler passes on the code that a browser brings with the state. Any page can send
-// another, which nobody is asked about.
+// codeHandler passes on the code that a browser brings together with the state. Any page can send
+// requests to it, so a request with another state is refused without asking anybody.
 func codeHandler(ctx context.Context, state string, codes chan<- string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -27,8 +27,8 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks the command to end; with the handler gone, a second
-	// one ends the process.
+	// The first signal asks the command to end. It also removes the handler, so that a
+	// second signal ends the process.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, process{os.Stdin, os.Stdout, os.Stderr, os.Environ(), isTerminal(os.Stdin)}, os.Args[1:]))
 }
@@ -41,7 +41,7 @@ type process struct {
 	terminal       bool // somebody can answer on stdin
 }
 
-// load reads the settings of a server or of a command on its database.
+// load reads the settings of a server, or of a command that uses its database.
 func (p process) load(mode config.Mode) (config.Config, error) {
 	return config.Load(p.environ, mode, postgres.CheckURL)
 }

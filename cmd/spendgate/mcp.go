@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Short, because an agent waits; the duplicate guard and the idempotency key
+	// These are short, because an agent waits; the duplicate guard and the idempotency key
 	// make a retry safe.
 	toolTimeout = 5 * time.Second
 	toolMaxWait = 3 * time.Second
@@ -105,8 +105,8 @@ func serveTools(ctx context.Context, tools *mcp.Server, addr string, token confi
 	return nil
 }
 
-// listenForTools listens on the address. A public one requires a token: whoever
-// can call the tools spends under the API key.
+// listenForTools listens on the address. An address that other machines can reach requires a
+// token, since callers of the tools spend under the API key.
 func listenForTools(addr string, token config.Secret) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -36,19 +36,19 @@ const (
 	// drainDelay is how long a stopping node still takes requests, so that the balancer sees /readyz
 	// fail first (G11).
 	drainDelay = 3 * time.Second
-	// finishIn bounds all that comes after; the whole stop takes under 10 s, also
-	// on a busy machine.
+	// finishIn bounds the rest of the stop; the whole stop takes less than 10 s, even on a
+	// busy machine.
 	finishIn = 5 * time.Second
 	// flushIn bounds how long the stop waits for a collector of traces, and for
 	// the last checkpoint.
 	flushIn   = time.Second
 	tidyEvery = 10 * time.Minute
-	// countEvery bounds what a listing counts one by one: the violations of that time, some thousands
-	// for the largest fleets.
+	// countEvery bounds how many violations a listing counts one by one: those of that time, some
+	// thousands for the largest fleets.
 	countEvery = 2 * time.Second
 	// expireEvery is short enough to record expiries within 5 s (S48).
 	expireEvery = 2 * time.Second
-	// complainEvery is how often a task that fails says so, at most.
+	// complainEvery is the shortest time between two log lines about a task that fails.
 	complainEvery = time.Minute
 )
 
@@ -60,22 +60,22 @@ type backends struct {
 	embedded    bool
 	drainDelay  time.Duration
 	checkpoints *checkpoint.Writer // nil if the settings ask for none
-	// rehearse fails where a commit would, and records nothing; nil where there are no other nodes.
+	// rehearse fails if a commit would fail, and records nothing; nil if there are no other nodes.
 	rehearse func(context.Context) error
 	links    *console.Links // nil when nobody signs in to the console by a link
 }
 
-// node is a wired process. Its parts are closed in the reverse order of their
-// making, so that nothing is taken that could not be finished.
+// node is a wired process. Its parts are closed in the reverse order of their creation, so that
+// no work is accepted that could not be finished.
 type node struct {
 	backends
 	log        *slog.Logger
 	guard      *guard.Guard
 	writer     *commit.Writer
-	recording  *recording // nil where there are no other nodes
+	recording  *recording // nil if there are no other nodes
 	authorizer *hotpath.Authorizer
 	api        *httpapi.API
-	tracer     *otlp.Tracer // nil when nobody wants traces
+	tracer     *otlp.Tracer // nil if the settings ask for no traces
 	listener   net.Listener // of the API
 	reload     func()       // reads the settings again, on SIGHUP
 	stopTasks  context.CancelFunc
@@ -207,8 +207,8 @@ func (n *node) listen(c config.Config) (err error) {
 	return nil
 }
 
-// run serves until the context ends, then stops clean (G11): not ready, still
-// serving for a while, requests in flight finished and recorded, closed.
+// run serves until the context ends, and then stops cleanly (G11): the node is not ready but
+// still serves for a while, finishes and records the requests in flight, and closes its parts.
 // started is called once requests are answered.
 func (n *node) run(ctx context.Context, started func(context.Context) error) error {
 	failed := make(chan error, 2)
@@ -234,7 +234,7 @@ func (n *node) run(ctx context.Context, started func(context.Context) error) err
 	err = errors.Join(err, n.api.Shutdown(bounded))
 	n.close(bounded)
 	n.flushTraces(bounded)
-	if err := n.ops.stop(bounded); err != nil { // whoever still reads metrics has no claim to them
+	if err := n.ops.stop(bounded); err != nil { // requests for metrics need not be finished
 		n.log.Warn("cannot finish what was asked of the operations listener", "error", err)
 	}
 	serving.Wait()
@@ -289,8 +289,8 @@ func collector(t config.Traces) otlp.Collector {
 	return otlp.Collector{URL: string(t.URL), Headers: headers, Timeout: t.Timeout, Gzip: t.Gzip}
 }
 
-// flushTraces sends the last traces. That a collector is away is no reason to
-// stop late, or not clean.
+// flushTraces sends the last traces. A collector that does not answer must neither delay the stop
+// nor make it fail.
 func (n *node) flushTraces(ctx context.Context) {
 	if n.tracer == nil {
 		return
@@ -348,7 +348,7 @@ func (n *node) startTasks(c config.Config) {
 	})
 }
 
-// deliver has the node deliver events to webhooks.
+// deliver starts the delivery of events to webhooks.
 func (n *node) deliver(ctx context.Context, c config.Config) {
 	everything := hotpath.AccessOf(&audit.Key{})
 	worker := webhook.New(webhook.Options{

@@ -15,8 +15,8 @@ import (
 	"spendgate/hotpath/httpapi"
 )
 
-// operations are the endpoints for operators. They start before the node does, so that probes have an
-// answer while it starts.
+// operations are the endpoints for operators. They start before the node, so that health probes get
+// an answer while it starts.
 type operations struct {
 	*httpapi.Ops
 	registry prometheus.Registerer
@@ -26,8 +26,8 @@ type operations struct {
 	hangups  chan os.Signal
 }
 
-// startOperations takes the port of operations and answers there. From now on
-// SIGHUP does not end the process.
+// startOperations opens the port of operations and answers there. From then on SIGHUP does not
+// end the process.
 func startOperations(c config.Config, mode string, log *slog.Logger) (*operations, error) {
 	listener, err := net.Listen("tcp", c.OpsAddr)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// outputFlag declares the flags of how a command prints: --output json or table, and
-// --json for short.
+// outputFlag declares the flags for the form of a command's output: --output json or table,
+// and --json for short.
 func outputFlag(flags *flag.FlagSet) (asJSON *bool) {
 	asJSON = flags.Bool("json", false, "short for --output json")
 	flags.Func("output", "how to print, as `FORM`: json or table (the default)", func(form string) error {
@@ -24,7 +24,7 @@ func outputFlag(flags *flag.FlagSet) (asJSON *bool) {
 	return asJSON
 }
 
-// limitFlag declares how much of a long list is printed.
+// limitFlag declares the flag for how much of a long list is printed.
 func limitFlag(flags *flag.FlagSet) *int {
 	limit := 100
 	flags.Func("limit", "print the newest `N` at most, 100 by default; 0 prints all", func(text string) error {
@@ -53,7 +53,7 @@ func first[T any](items iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 	}
 }
 
-// isTerminal reports whether a person can answer there.
+// isTerminal reports whether the input is a terminal, where a person can answer.
 func isTerminal(from io.Reader) bool {
 	f, ok := from.(*os.File)
 	if !ok {
@@ -67,8 +67,8 @@ func isTerminal(from io.Reader) bool {
 	return err != nil || !os.SameFile(is, null)
 }
 
-// readLine reads one line and nothing after it, which is for the next question. It fails when the
-// context ends, since the person interrupts the program.
+// readLine reads one line and nothing after it, since the rest answers later questions. It fails
+// when the context ends, as when a person interrupts the program.
 func readLine(ctx context.Context, from io.Reader) (string, error) {
 	said := make(chan string, 1)
 	go func() { said <- lineOf(from) }()

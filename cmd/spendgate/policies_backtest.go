@@ -16,7 +16,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// looserError is the result of a backtest of rules that would allow checks that were stopped.
+// looserError is the error of a backtest whose rules would allow checks that were blocked or escalated.
 type looserError struct{ checks int64 }
 
 func (e looserError) Error() string {
@@ -26,7 +26,7 @@ func (e looserError) Error() string {
 // maxFlipsShown bounds the flips in a table; --json has all.
 const maxFlipsShown = 50
 
-// policiesBacktest replays the record by a policy in a file.
+// policiesBacktest replays recorded checks by a policy in a file.
 func policiesBacktest(flags *flag.FlagSet) action {
 	path := fileFlag(flags)
 	ask := client.NewBacktest{}
@@ -83,7 +83,7 @@ func policiesBacktest(flags *flag.FlagSet) action {
 	}
 }
 
-// looser returns why a report does not show that nothing more would be allowed; nil if it does.
+// looser returns an error unless a report shows that no further checks would be allowed.
 func looser(r *client.BacktestReport) error {
 	switch {
 	case r.Flips.ToAllow > 0:

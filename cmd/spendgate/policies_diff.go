@@ -22,8 +22,8 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// troubleError ends a comparison that found nothing out. Its exit code is 2,
-// as diff(1) has it: 1 says that there are differences.
+// troubleError is the error of a comparison that could not be made. Its exit code is 2, as
+// with diff(1), where 1 means that there are differences.
 type troubleError struct{ error }
 
 func policiesDiff(flags *flag.FlagSet) action {
@@ -61,8 +61,8 @@ func policiesDiff(flags *flag.FlagSet) action {
 	}
 }
 
-// policiesList prints the policies on the server, or how those in files stand
-// against them.
+// policiesList prints the policies on the server, or how the policies in files differ from
+// them.
 func policiesList(flags *flag.FlagSet) action {
 	path := flags.String("f", "", "a `FILE`, a folder of .yaml, .yml and .json files, or - for standard input")
 	return func(ctx context.Context, p process, _ []string) error {
@@ -163,8 +163,8 @@ func samePolicy(a, b []byte) (bool, error) {
 	return reflect.DeepEqual(x, y), nil
 }
 
-// byValue writes the numbers of rules as compiled rules have them: each is an amount, or an
-// integer of 0 or more (S7, S8).
+// byValue replaces the numbers of rules by the form that they have in compiled rules: each is an
+// amount, or an integer of 0 or more (S7, S8).
 func byValue(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -204,8 +204,8 @@ func compared(body []byte) (map[string]any, error) {
 	return p, nil
 }
 
-// asKept normalizes members that the server keeps by their meaning: integers, and the groups that
-// changes ask (S8, S79, S80). The server keeps rules as they were sent.
+// asKept normalizes members in the same way as the server, which stores their meaning: integers,
+// and the groups that must approve changes (S8, S79, S80). The server stores rules as they were sent.
 func asKept(p map[string]any) {
 	integer := func(o map[string]any, name string) {
 		if digits, ok := o[name].(json.Number); ok {

@@ -123,7 +123,7 @@ func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.D
 	return err
 }
 
-// whatIsNext says what a draft lacks, or how it becomes the next version.
+// whatIsNext says what a draft still needs, or how it becomes the next version.
 func whatIsNext(d *client.Draft) string {
 	if d.Missing > 0 {
 		return fmt.Sprintf("%d of %d are missing: somebody else than the author, spendgate policies draft approve %s", d.Missing, d.Required,

@@ -16,7 +16,7 @@ import (
 
 // storing is how policies are stored.
 type storing struct {
-	drop     []string // budgets that may be emptied
+	drop     []string // the budgets that may be emptied
 	note     string
 	replaces *int     // the version that must be in force, 0 for none; nil: any version
 	ended    []string // of drop, the ones that ended
@@ -45,7 +45,7 @@ func (s *storing) storeAll(ctx context.Context, p process, policies []policyfile
 	return s.unused(p)
 }
 
-// unused says which budgets that were to be dropped did not end.
+// unused prints which of the budgets in drop did not end.
 func (s *storing) unused(p process) error {
 	for _, id := range s.drop {
 		if slices.Contains(s.ended, id) {
@@ -97,7 +97,8 @@ func (s *storing) send(ctx context.Context, api *client.Client, body []byte) (*c
 	return api.CreatePolicyJSON(ctx, body)
 }
 
-// dropping prints which budgets end with the policy, and has those dropped that may be.
+// dropping prints which budgets end with the policy, and adds to the policy those of them that may
+// be dropped.
 func (s *storing) dropping(
 	ctx context.Context, p process, api *client.Client, current *client.Policy, policy policyfile.Policy,
 ) (policyfile.Policy, error) {

@@ -22,8 +22,8 @@ import (
 const probeAgent = "spendgate-probe"
 
 const (
-	// A check of a probe is answered within 2 s (G7), or behind the claim of a node
-	// that died, which never happens to a new action.
+	// A check of a probe is answered within 2 s (G7). Only a check behind the claim of a dead
+	// node may take longer, which never happens to a new action.
 	probeTimeout = 5 * time.Second
 	// leastProbeEvery keeps a typing error from loading the service.
 	leastProbeEvery = time.Second
@@ -77,15 +77,15 @@ func probeSetup(flags *flag.FlagSet) action {
 	}
 }
 
-// How a probe can end, as the label result has it.
+// The results of a probe, which are the values of the label result.
 const (
 	probeAllowed    = "allowed"
-	probeUnanswered = "unanswered" // no decision: the service or the way to it
-	probeRefused    = "refused"    // the service refused the request: key, policy or rate limit
-	probeUnexpected = "unexpected" // it decided otherwise, or gave an earlier answer again
+	probeUnanswered = "unanswered" // no decision: the fault is the service's or the network's
+	probeRefused    = "refused"    // the service refused the request because of the key, the policy or a rate limit
+	probeUnexpected = "unexpected" // the service decided otherwise, or repeated an earlier answer
 )
 
-// probed is how a probe went. err is nil of probeAllowed alone.
+// probed is the end of a probe. err is nil only for probeAllowed.
 type probed struct {
 	result  string
 	checkID string
@@ -93,11 +93,11 @@ type probed struct {
 	err     error
 }
 
-// probeError is a failed probe. The exit code tells the service's fault from the fault of
-// how the probe is set up.
+// probeError is a failed probe. The exit code distinguishes a fault of the service from a fault
+// in the setup of the probe.
 type probeError struct{ probed }
 
-// Error says how it went.
+// Error returns the result and its cause.
 func (e probeError) Error() string { return "probe " + e.result + ": " + e.err.Error() }
 
 // prober sends checks of one policy.
@@ -106,7 +106,7 @@ type prober struct {
 	policyID string
 }
 
-// once sends a check that no other was like.
+// once sends a check that differs from every other one.
 func (p prober) once(ctx context.Context) probed {
 	amount, err := client.ParseAmount("0.01")
 	if err != nil {

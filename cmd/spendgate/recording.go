@@ -10,35 +10,35 @@ import (
 )
 
 const (
-	// From failuresFor and failuresMost on, commits that fail are no single fault.
+	// Failed commits count as a lasting fault once there are failuresMost of them over failuresFor.
 	failuresFor  = 3 * time.Second
 	failuresMost = 3
 	// othersWithin is how lately other nodes must have recorded a check for a node to stay not ready.
 	othersWithin = 30 * time.Second
-	// rehearseEvery bounds how often a node that is not ready tries.
+	// rehearseEvery bounds how often a node that is not ready makes a rehearsal.
 	rehearseEvery = time.Second
-	// restAfter is how long a node that failed stays not ready, at least, also when a
-	// rehearsal does not fail: that lacks the end of a commit.
+	// restAfter is the shortest time that a node stays not ready after a failure, even if a
+	// rehearsal would succeed: a rehearsal does not try the end of a commit.
 	restAfter = 5 * time.Second
 )
 
-// recording judges whether checks should be sent to this node: not while its own
-// commits fail and commits of other nodes do not. Where none records, it makes no
-// difference, and reads go on.
+// recording judges whether checks should be sent to this node. They should not while its own
+// commits fail and those of other nodes succeed. If no node records, the node stays ready,
+// so that reads go on.
 type recording struct {
 	failures func() *commit.Failures
 	forget   func()
-	stuck    func() bool // no commit begins, whatever a rehearsal says
-	// recorded reports whether any node has recorded a check since then.
+	stuck    func() bool // reports that no commit begins, even if a rehearsal succeeds
+	// recorded reports whether any node has recorded a check since that time.
 	recorded func(ctx context.Context, since time.Time) (bool, error)
 	rehearse func(context.Context) error
 
 	mu      sync.Mutex
-	refused bool      // as the last look found
+	refused bool      // whether the last look refused checks
 	tried   time.Time // the last rehearsal
 }
 
-// recordingError says that the store can be used, but not to record.
+// recordingError says that the store can be used, but that this node cannot record in it.
 type recordingError struct{ cause error }
 
 func (e *recordingError) Error() string {
@@ -61,7 +61,7 @@ func (r *recording) look(ctx context.Context) error {
 		if failures.Count < failuresMost || now.Sub(failures.First) < failuresFor {
 			return nil
 		}
-		if failures.First.After(since) { // what others recorded before says nothing
+		if failures.First.After(since) { // checks that were recorded before the first failure show nothing
 			since = failures.First
 		}
 	}
@@ -69,7 +69,7 @@ func (r *recording) look(ctx context.Context) error {
 	switch {
 	case err != nil && r.refused:
 		return &recordingError{failures.Err}
-	case err != nil || !others: // what cannot be asked is told by those who ask it
+	case err != nil || !others: // other parts of /readyz report a store that does not answer
 		r.refused = false
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// The waits between two looks at dependencies that a start needs.
+	// The shortest and the longest pause between two looks at the dependencies that a start needs.
 	firstWait = 250 * time.Millisecond
 	mostWait  = 5 * time.Second
 	// lookWithin bounds one look.
@@ -48,7 +48,7 @@ func serveCommand(flags *flag.FlagSet) action {
 	}
 }
 
-// loggedError is one that the log has already.
+// loggedError is an error that was logged already.
 type loggedError struct{ error }
 
 func serve(ctx context.Context, p process, log *slog.Logger, level *slog.LevelVar) error {
@@ -67,7 +67,7 @@ func serve(ctx context.Context, p process, log *slog.Logger, level *slog.LevelVa
 	n, err := newServeNode(ctx, c, ops, log)
 	if err != nil {
 		stopped := ops.stop(context.Background())
-		if ctx.Err() != nil { // told to stop while it waited
+		if ctx.Err() != nil { // a signal came while it waited
 			log.Info("stopped")
 			return stopped
 		}
@@ -101,7 +101,7 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 		store.Close()
 		return nil, err
 	}
-	if err := vet(ctx, c, store); errors.Is(err, guard.ErrOtherRedis) { // others pass, and readiness tells them
+	if err := vet(ctx, c, store); errors.Is(err, guard.ErrOtherRedis) { // other errors may go away, and /readyz shows them
 		store.Close()
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 }
 
 // await waits until Redis and PostgreSQL can be used, and logs what it waits for.
-// What waiting does not mend, such as a wrong password, ends it.
+// It fails at once on errors that waiting does not fix, such as a wrong password.
 func await(ctx context.Context, c config.Config, store *postgres.Store, h *health) error {
 	for wait := firstWait; ; wait = min(2*wait, mostWait) {
 		f := lookAhead(ctx, c, store)
@@ -144,8 +144,7 @@ func await(ctx context.Context, c config.Config, store *postgres.Store, h *healt
 	}
 }
 
-// lookAhead asks the dependencies that a node is made of, before there is one.
-// It changes nothing.
+// lookAhead checks the dependencies of a node before there is one. It changes nothing.
 func lookAhead(ctx context.Context, c config.Config, store *postgres.Store) *findings {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -163,7 +162,7 @@ func lookAhead(ctx context.Context, c config.Config, store *postgres.Store) *fin
 	return f
 }
 
-// unsafeError says that nothing is served on the database's settings.
+// unsafeError is the error of a database whose settings could lose recorded checks.
 type unsafeError struct{ durability string }
 
 func (e unsafeError) Error() string {
@@ -171,12 +170,12 @@ func (e unsafeError) Error() string {
 		"): turn fsync and full_page_writes on, or set SPENDGATE_ALLOW_UNSAFE_DURABILITY=true"
 }
 
-// hopeless reports whether a start need not wait for the cause to go away.
+// hopeless reports whether waiting cannot help against the error of a start.
 func hopeless(err error) bool {
 	return errors.As(err, new(unsafeError)) || redis.IsAuthError(err) || postgres.Refused(err)
 }
 
-// checkServe looks at all that serve needs.
+// checkServe checks everything that serve needs.
 func checkServe(ctx context.Context, p process) error {
 	c, err := p.load(config.Serve)
 	if err != nil {
@@ -234,7 +233,7 @@ func migrateCommand(flags *flag.FlagSet) action {
 	}
 }
 
-// tryUse fails where commits or claims would, and changes nothing. Of a schema that serve
+// tryUse fails if commits or claims would fail, and changes nothing. With a schema that serve
 // will migrate it tries neither.
 func tryUse(ctx context.Context, c config.Config, store *postgres.Store, status *audit.Status) error {
 	if status.StandbysMissing > 0 {
@@ -273,8 +272,8 @@ func newLooker(c config.Config, store *postgres.Store) *guard.Guard {
 	})
 }
 
-// forgotten reports whether Redis knows nothing of the checks that were recorded last: where nobody
-// is asked anything, that is all by which another Redis shows.
+// forgotten reports whether Redis knows nothing of the checks that were recorded last. This is how
+// another Redis shows if there is nothing else to compare.
 func forgotten(ctx context.Context, c config.Config, store *postgres.Store) (bool, error) {
 	migrated, err := postgres.Migrated(ctx, string(c.DatabaseURL))
 	if err != nil || !migrated {
@@ -288,7 +287,7 @@ func forgotten(ctx context.Context, c config.Config, store *postgres.Store) (boo
 	return is, nil
 }
 
-// vet fails where Redis has other windows than this deployment's nodes work with.
+// vet fails if Redis has other windows than those that this deployment's nodes work with.
 func vet(ctx context.Context, c config.Config, store *postgres.Store) error {
 	g := newLooker(c, store)
 	if err := errors.Join(g.Vet(ctx), g.Close()); err != nil {

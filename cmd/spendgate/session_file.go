@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// signedIn is the session of who has signed in to a service from the command line (S78).
+// signedIn is the session of a person who has signed in to a service from the command line (S78).
 type signedIn struct {
-	URL     string `json:"url"` // of the service: the session is sent to no other
+	URL     string `json:"url"` // of the service; the session is sent to no other one
 	Origin  string `json:"origin"`
 	Session string `json:"session"` // what a browser has in its cookie
 }
 
-// sessionFile is where it is kept: in the user's folder of settings, for nobody else.
+// sessionFile returns the path of the file with the session, in the user's folder of settings.
 func (p process) sessionFile() (string, error) {
 	values := make(map[string]string)
 	for _, entry := range p.environ {
@@ -32,7 +32,7 @@ func (p process) sessionFile() (string, error) {
 	return "", errors.New("there is no folder to keep a session in: XDG_CONFIG_HOME and HOME are not set")
 }
 
-// readSession returns the session at a service; nil without one.
+// readSession returns the session at a service; nil if there is none.
 func (p process) readSession(url string) (*signedIn, error) {
 	s, err := p.keptSession()
 	if err != nil || s == nil || s.URL != strings.TrimRight(url, "/") {
@@ -41,11 +41,11 @@ func (p process) readSession(url string) (*signedIn, error) {
 	return s, nil
 }
 
-// keptSession returns the session, wherever it is; nil without one.
+// keptSession returns the session, whichever service it is for; nil if there is none.
 func (p process) keptSession() (*signedIn, error) {
 	file, err := p.sessionFile()
 	if err != nil {
-		return nil, nil //nolint:nilerr // where nothing can be kept, nothing is
+		return nil, nil //nolint:nilerr // without a place for it there is no session
 	}
 	text, err := os.ReadFile(file) //nolint:gosec // the user's own
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,8 +61,8 @@ func (p process) keptSession() (*signedIn, error) {
 	return s, nil
 }
 
-// writeSession keeps a session in place of the one before. The file is made anew, so that
-// nobody reads it who could read that.
+// writeSession stores a session in place of the one before. It creates a new file, so that
+// whoever could read the old one cannot read it.
 func (p process) writeSession(s signedIn) error {
 	file, err := p.sessionFile()
 	if err != nil {
@@ -89,7 +89,7 @@ func (p process) writeSession(s signedIn) error {
 	return nil
 }
 
-// forgetSession removes what is kept.
+// forgetSession removes the stored session.
 func (p process) forgetSession() error {
 	file, err := p.sessionFile()
 	if err != nil {

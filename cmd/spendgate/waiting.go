@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// pendingCounted bounds what is read to count the approvals that are pending.
+	// pendingCounted is the maximum number of pending approvals that are read to count them.
 	pendingCounted = 1000
-	// readEvery is how often figures are read that metrics alone need, about as often as those are.
+	// readEvery is how often figures are read that only metrics need: about as often as metrics are collected.
 	readEvery = 15 * time.Second
 )
 
-// expireApprovals registers how many approvals are pending and how long one has been, and
-// returns what finds that out when it records which have expired.
+// expireApprovals registers metrics of how many approvals are pending and how long the oldest has
+// been. It returns a function that records which approvals have expired and updates the metrics.
 func (n *node) expireApprovals() func(context.Context) error {
 	var oldest atomic.Int64 // Unix milliseconds; 0 when none is pending
 	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -54,8 +54,8 @@ func (n *node) expireApprovals() func(context.Context) error {
 	}
 }
 
-// keepEvents registers how long ago the oldest event happened, and returns what finds that
-// out when it removes those that are older than is to be kept.
+// keepEvents registers a metric of how long ago the oldest event happened. It returns a function
+// that removes events older than keep and updates the metric.
 func (n *node) keepEvents(keep time.Duration) func(context.Context) error {
 	var oldest atomic.Int64 // Unix milliseconds; 0 when there is none
 	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -71,7 +71,7 @@ func (n *node) keepEvents(keep time.Duration) func(context.Context) error {
 	}
 }
 
-// age is how many seconds ago a Unix millisecond was; 0 of none.
+// age returns how many seconds ago a time in Unix milliseconds was; 0 if there is none.
 func age(since int64) float64 {
 	if since <= 0 {
 		return 0
@@ -79,8 +79,8 @@ func age(since int64) float64 {
 	return max(time.Since(time.UnixMilli(since)).Seconds(), 0)
 }
 
-// doubts registers how many checks are in doubt, and returns what finds that out when
-// it records which are.
+// doubts registers a metric of how many checks are in doubt. It returns a function that records
+// which checks are in doubt and updates the metric.
 func (n *node) doubts() func(context.Context) error {
 	inDoubt := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "spendgate", Name: "checks_in_doubt",
@@ -96,7 +96,7 @@ func (n *node) doubts() func(context.Context) error {
 	}
 }
 
-// budgetFills registers how full budgets are, and returns what finds that out.
+// budgetFills registers a metric of how full budgets are, and returns a function that updates it.
 func (n *node) budgetFills() func(context.Context) error {
 	used := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "spendgate", Name: "budget_used_ratio",

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// remoteAgent is the conn of an agent over Streamable HTTP: what it posts is read, and
-// what is written goes to the stream of the request that it belongs to, or to the
-// one that listens.
+// remoteAgent is the conn of an agent over Streamable HTTP. Messages that the agent posts
+// are read; a message that is written goes to the stream of the request that it belongs to,
+// or else to the stream of the GET.
 type remoteAgent struct {
 	id    string
 	owner string // the agent that opened the session
@@ -50,7 +50,7 @@ func (a *remoteAgent) read() (message, error) {
 	}
 }
 
-// receive hands over what was posted.
+// receive hands over a message that was posted.
 func (a *remoteAgent) receive(ctx context.Context, m message) bool {
 	select {
 	case a.in <- m:
@@ -67,7 +67,7 @@ func (a *remoteAgent) hangUp() { a.end() }
 // touch keeps an idle session alive.
 func (a *remoteAgent) touch() { a.idle.Reset(idleSession) }
 
-// close ends the streams; what is written afterwards is lost.
+// close ends the streams; messages that are written afterwards are lost.
 func (a *remoteAgent) close() {
 	a.end()
 	a.idle.Stop()
@@ -117,7 +117,7 @@ func (a *remoteAgent) choose(m message) *stream {
 	return nil
 }
 
-// exchange hands over a request and writes what belongs to it, the response at last.
+// exchange hands over a request and writes the messages that belong to it, the response last.
 func (a *remoteAgent) exchange(w http.ResponseWriter, r *http.Request, m message) {
 	to := &stream{out: make(chan message, maxStream), gone: make(chan struct{})}
 	defer close(to.gone)
@@ -148,7 +148,7 @@ func (a *remoteAgent) exchange(w http.ResponseWriter, r *http.Request, m message
 	a.stream(w, r, to, true)
 }
 
-// answerWhole writes the response alone, to agents that take no stream.
+// answerWhole writes only the response, to agents that do not accept a stream.
 func (a *remoteAgent) answerWhole(w http.ResponseWriter, r *http.Request, to *stream) {
 	for {
 		select {
@@ -163,7 +163,7 @@ func (a *remoteAgent) answerWhole(w http.ResponseWriter, r *http.Request, to *st
 	}
 }
 
-// listen writes what belongs to no request.
+// listen writes the messages that belong to no request.
 func (a *remoteAgent) listen(w http.ResponseWriter, r *http.Request) {
 	to := &stream{out: make(chan message, maxKept+maxStream), gone: make(chan struct{})}
 	defer close(to.gone)

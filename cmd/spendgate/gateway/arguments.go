@@ -17,9 +17,9 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// at returns the value of an argument, with dots for what is inside; nil if it is not
-// there or null. A member whose name differs by case only is refused: the server could
-// take it for the one that is meant.
+// at returns the value of the argument at a path, whose dots separate nested names; nil if
+// it is absent or null. A member whose name differs only by case is refused: the server
+// could take it for the named one.
 func at(value jsontext.Value, path string) (jsontext.Value, error) {
 	for name := range strings.SplitSeq(path, ".") {
 		if len(value) == 0 || value.Kind() == 'n' {
@@ -40,7 +40,7 @@ func at(value jsontext.Value, path string) (jsontext.Value, error) {
 	return value, nil
 }
 
-// required is at of an argument that must be there.
+// required is like at, but fails if the argument is absent or null.
 func required(arguments jsontext.Value, path string) (jsontext.Value, error) {
 	value, err := at(arguments, path)
 	if err == nil && value == nil {
@@ -83,7 +83,7 @@ func (t *tool) action(agent string, arguments, schema jsontext.Value) (client.Ac
 	return a, nil
 }
 
-// currency returns three letters in upper case, as ISO 4217 has them.
+// currency returns the currency's ISO 4217 code, in upper case.
 func (t *tool) currency(arguments jsontext.Value) (string, error) {
 	value := t.Currency.Value
 	if t.Currency.Argument != "" {
@@ -99,7 +99,7 @@ func (t *tool) currency(arguments jsontext.Value) (string, error) {
 	return strings.ToUpper(text), nil
 }
 
-// counterparty returns who gets the money. Text that looks like another is refused.
+// counterparty returns who gets the money. Text that could be mistaken for other text is refused.
 func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
 	path := t.Counterparty.Argument
 	value, err := required(arguments, path)
@@ -113,7 +113,7 @@ func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
 	return text, checkVisible(path, text)
 }
 
-// checkVisible refuses text that is not what people see of it.
+// checkVisible refuses text that has more characters than people see.
 func checkVisible(path, text string) error {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -164,9 +164,9 @@ func splitNumber(plain string) (mantissa string, exponent int) {
 	return mantissa, exponent
 }
 
-// numberOf returns a number as it is written. Text is one only where the tool's schema
-// does not rule it out, in plain decimal digits. A number with more digits than a
-// binary float keeps is refused: many servers would read another one.
+// numberOf returns a number as it is written. A string counts as a number if it has only plain
+// decimal digits and the tool's schema does not rule strings out. A number with more digits
+// than a binary float keeps is refused: many servers would read another number.
 func numberOf(value jsontext.Value, types []string) (string, error) {
 	allowed := func(names ...string) bool {
 		return len(types) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(types, name) })
@@ -212,7 +212,7 @@ func excerpt(value jsontext.Value) string {
 
 // identity returns what all attempts of the same call have in common: a hash of the
 // server, the tool, the agent and the arguments that make two calls the same. Numbers
-// count by value, text by what is seen of it (NFC), the amount as it was understood.
+// are compared by value, text in its normal form NFC, and the amount as it was understood.
 func (t *tool) identity(upstream, name, agent string, a client.Action, arguments jsontext.Value) (string, error) {
 	understood := map[string]jsontext.Value{t.Amount.Argument: jsontext.Value(a.Amount.String())}
 	if t.Currency.Argument != "" {
@@ -262,10 +262,10 @@ func (t *tool) named(arguments jsontext.Value, understood map[string]jsontext.Va
 	return named.text(), nil
 }
 
-// lasting returns what a payment for good is known by, whichever agent calls. It lasts
-// longer than anybody remembers how a value was spelt: all arguments of same are
-// needed, text that has another spelling is refused, so are objects and lists, and a whole number
-// is the same as text and as a number.
+// lasting returns the identity of a payment that is made only once, whichever agent calls.
+// It is kept longer than anybody remembers how a value was spelt. So all arguments of same
+// are needed; text that can be spelt in another way is refused, as are objects and lists; and
+// a whole number is the same as text and as a number.
 func (t *tool) lasting(upstream, name string, a client.Action, arguments jsontext.Value) (string, error) {
 	for _, path := range t.Same {
 		value, err := required(arguments, path)
@@ -273,7 +273,7 @@ func (t *tool) lasting(upstream, name string, a client.Action, arguments jsontex
 			return "", fmt.Errorf("%w, and once needs all of same", err)
 		}
 		if kind := value.Kind(); kind == '{' || kind == '[' {
-			// What is in it has spellings, too: {"id": 77} and {"id": "77"} would be two payments.
+			// Values inside it can be spelt in several ways: {"id": 77} and {"id": "77"} would be two payments.
 			return "", fmt.Errorf("argument %s is %s, and once needs text, a number, true or false: same must name such a value inside it, "+
 				"by its path", path, kindOf(value))
 		}
@@ -294,7 +294,7 @@ func (t *tool) lasting(upstream, name string, a client.Action, arguments jsontex
 	return t.identity(upstream, name, "", a, arguments)
 }
 
-// placed returns an object with another value at a path that is in it.
+// placed returns an object with the value at an existing path replaced.
 func placed(text jsontext.Value, path string, value jsontext.Value) jsontext.Value {
 	name, rest, inside := strings.Cut(path, ".")
 	if inside {
@@ -307,8 +307,8 @@ func placed(text jsontext.Value, path string, value jsontext.Value) jsontext.Val
 	return replaced(text, name, value)
 }
 
-// sent returns the arguments for the server: exactly the call's, with the
-// idempotency argument filled if the server takes one.
+// sent returns the arguments for the server: exactly those of the call, with the
+// idempotency argument filled in if the server takes one.
 func (t *tool) sent(arguments jsontext.Value, key string) (jsontext.Value, error) {
 	if t.IdempotencyArgument == "" {
 		return arguments, nil
@@ -320,7 +320,7 @@ func (t *tool) sent(arguments jsontext.Value, key string) (jsontext.Value, error
 	return append(o.without(t.IdempotencyArgument), member{t.IdempotencyArgument, quote(key)}).text(), nil
 }
 
-// reference returns the server's name for what it did, empty if it says none.
+// reference returns the server's reference for what it did, such as a payment number; empty if it gives none.
 func (t *tool) reference(result jsontext.Value) string {
 	if t.Reference == nil {
 		return ""

@@ -16,28 +16,28 @@ import (
 
 const (
 	maxAttempts   = 1000 // that one call goes through
-	maxWalked     = 8    // of them one by one, before the last one is looked for
+	maxWalked     = 8    // attempts that are tried one by one before the last one is searched for
 	maxRemembered = 10_000
-	maxLeft       = 32 // redeemed checks of one call, after which people are to look
+	maxLeft       = 32 // redeemed checks of one call; with more, people have to look
 )
 
-// attempts remembers where the attempts of calls are, so that old ones need not be
-// asked for again. It is no more than that: who forgets finds the same attempt.
+// attempts remembers which attempt each call has reached, so that the service is not asked
+// for old ones again. It is only a cache: a gateway that forgot finds the same attempt.
 type attempts struct {
 	mu sync.Mutex
 	of map[string]gone // by identity
 }
 
-// gone is what is remembered of one call. It is forgotten as a whole: who does not know which
-// checks were left begins with the first attempt.
+// gone is what is remembered of one call. It is forgotten as a whole: a call whose left checks
+// are not known must begin with the first attempt.
 type gone struct {
 	at int // the attempt to begin with
-	// left are the redeemed checks of attempts that are over: people may find out that one
-	// was carried out.
+	// left are the redeemed checks of attempts that are over: people may find out later that
+	// one of them was carried out.
 	left []string
 }
 
-// begin returns the attempt to begin with, 1 or more, and the checks that were left.
+// begin returns the attempt to begin with, 1 or more, and the checks left by earlier attempts.
 func (a *attempts) begin(identity string) (int, []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,8 +45,8 @@ func (a *attempts) begin(identity string) (int, []string) {
 	return max(1, of.at), slices.Clone(of.left)
 }
 
-// keep remembers of a call that its attempts go on with one, and have left those checks. It
-// returns all that were left.
+// keep remembers the attempt that a call continues with, and adds the checks that its earlier
+// attempts left. It returns all checks that were left.
 func (a *attempts) keep(identity string, attempt int, left []string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,7 +64,7 @@ func (a *attempts) keep(identity string, attempt int, left []string) []string {
 	return slices.Clone(of.left)
 }
 
-// forget forgets a check that was left.
+// forget forgets one of the checks that were left.
 func (a *attempts) forget(identity, checkID string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +75,7 @@ func (a *attempts) forget(identity, checkID string) {
 }
 
 // corrected returns the check of an earlier attempt that was reported as failed or voided, and as
-// executed afterwards; nil if there is none. One that is archived is not corrected any more.
+// executed afterwards; nil if there is none. An archived check can no longer be corrected.
 func (c *mappedCall) corrected() (*client.Result, error) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
@@ -96,7 +96,7 @@ func (c *mappedCall) corrected() (*client.Result, error) {
 	return nil, nil
 }
 
-// endedBefore is how a call ends of which an earlier attempt was carried out, or cannot be read.
+// endedBefore returns the result of a call whose earlier attempt was carried out or cannot be read.
 func (c *mappedCall) endedBefore(earlier *client.Result, unread error) result {
 	if unread != nil {
 		return c.failure("%v. Call again later with exactly the same arguments.", unread)
@@ -105,9 +105,9 @@ func (c *mappedCall) endedBefore(earlier *client.Result, unread error) result {
 	return r
 }
 
-// lastAttempt returns the last attempt that is recorded of this attempt's principal, found
-// by doubling and halving; what cannot be read is not there. Calls may begin with it: an
-// attempt is made only once all before it are over for good.
+// lastAttempt returns the last attempt that is recorded for the principal of this attempt. It
+// searches by doubling and halving, and counts an attempt that cannot be read as absent. A call
+// may continue with it: an attempt is made only once all earlier ones are over for good.
 func (c *mappedCall) lastAttempt() int {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
@@ -132,14 +132,14 @@ func (c *mappedCall) lastAttempt() int {
 	return last
 }
 
-// anyOf reports whether one of the checks was asked for by that principal: listings have
-// the attempts of others, too.
+// anyOf reports whether one of the checks was asked for by the principal: listings also have
+// the attempts of other principals.
 func anyOf(principal string, checks []client.CheckRecord) bool {
 	return slices.ContainsFunc(checks, func(c client.CheckRecord) bool { return client.SamePrincipal(c.Principal, principal) })
 }
 
-// otherRequest reports whether a check was refused because another one has its
-// idempotency key, and which.
+// otherRequest reports whether a check was refused because an earlier check has its
+// idempotency key, and returns that check's identifier.
 func otherRequest(err error) (bool, string) {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || refused.Code != client.CodeValidation || !strings.HasPrefix(refused.Message, keyReused) {
@@ -156,8 +156,8 @@ func checkIn(message string) string {
 	return regexp.MustCompile(`chk_[0-9a-zA-Z-]+`).FindString(message)
 }
 
-// otherArguments is a call that is the same as an earlier one, by what the file says
-// makes calls the same, and would do something else.
+// otherArguments handles a call that would do something else than an earlier one, though the
+// two are the same call by the arguments that the file names.
 func (c *mappedCall) otherArguments(checkID string) (result, bool) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
@@ -198,7 +198,7 @@ func (c *mappedCall) recorded(ctx context.Context, checkID string) (*client.Chec
 	return nil, fmt.Errorf("%s is not there", checkID)
 }
 
-// differences names what differs between a recorded action and one that is called for.
+// differences describes how the action of a call differs from a recorded one.
 func differences(was client.RecordedAction, is client.Action) string {
 	var names []string
 	for name, pair := range map[string][2]string{

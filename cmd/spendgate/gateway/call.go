@@ -15,8 +15,8 @@ const (
 	onErrorFailed  = "failed"
 )
 
-// callTool handles a call: a mapped one asks the service, another one is passed on if
-// the file lets it.
+// callTool handles a call of a tool. For a mapped tool the service is asked; a call of another
+// tool is passed on if the file allows that.
 func (s *session) callTool(m message) {
 	invalid := func(text string) {
 		s.send(failed(m.ID, &fault{Code: jsonrpc.CodeInvalidParams, Message: text}))
@@ -67,7 +67,7 @@ func (s *session) mayPass(l *link, name string) error {
 	return err
 }
 
-// refusedTool is the result of a call of a tool that is off.
+// refusedTool returns the result of a call of a tool that is off.
 func refusedTool(err error) result {
 	return result{state: stateRefused, isError: true, text: "Refused: " + err.Error() + "."}
 }

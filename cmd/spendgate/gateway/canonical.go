@@ -104,8 +104,8 @@ func appendMembers(out []byte, d *jsontext.Decoder) ([]byte, error) {
 }
 
 // plainNumber writes a JSON number as its significant digits and an exponent of
-// ten: 42.5, 42.50 and 4.25e1 are 425e-1. An exponent that is too long to be one
-// stays as it is.
+// ten: 42.5, 42.50 and 4.25e1 become 425e-1. A number whose exponent is too long to be
+// read stays as it is.
 func plainNumber(s string) string {
 	digits, exponent, _ := strings.Cut(strings.ToLower(s), "e")
 	sign := ""

@@ -16,9 +16,9 @@ import (
 // again once it was asked to by a signal.
 const childGrace = 2 * time.Second
 
-// startChild starts a server as a child process, which speaks by its standard
-// streams. It gets this process' environment without the settings of spendgate,
-// whose keys are not its own.
+// startChild starts a server as a child process, which communicates over its standard
+// streams. The child gets this process' environment without the settings of spendgate,
+// since their keys are none of its business.
 func startChild(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 	cmd := exec.Command(u.Command[0], u.Command[1:]...) //nolint:noctx // it ends with its conn
 	cmd.Dir = u.folder
@@ -55,9 +55,9 @@ func startChild(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 	go logLines(stderr, u.name, log)
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended is seen by its output
+		_ = cmd.Wait() // the end of its output is noticed anyway
 		close(ended)
-		time.Sleep(childGrace) // for what is still in the pipe
+		time.Sleep(childGrace) // output may still be in the pipe
 		stdout.Close()         //nolint:errcheck // a child of the child may have it still
 	}()
 	input := newQueue(stdin)

@@ -32,7 +32,7 @@ type lines struct {
 	mu     sync.Mutex
 	out    io.Writer
 	end    func()
-	refuse bool // what is no message is answered with an error, not passed over
+	refuse bool // answer a line that is no message with an error, instead of skipping it
 }
 
 func newLines(in io.Reader, out io.Writer, most int, end func()) *lines {
@@ -66,7 +66,7 @@ func (l *lines) read() (message, error) {
 	}
 }
 
-// line reads the next line; of one that is too long little more than the limit.
+// line reads the next line. Of a line that is too long, it keeps little more than the limit.
 func (l *lines) line() ([]byte, error) {
 	var line []byte
 	for {
@@ -91,8 +91,8 @@ func (l *lines) write(m message) error {
 	return err
 }
 
-// unsend takes back what was written, and reports whether it did: not if some of it may
-// have been sent.
+// unsend takes back a message that was written, and reports whether it did: it does not if
+// some of the message may have been sent.
 func (l *lines) unsend(m message) bool {
 	q, queued := l.out.(*queue)
 	text, err := encodeMessage(m)

@@ -56,14 +56,14 @@ type upstream struct {
 	folder string // in which the command runs
 }
 
-// value is a text, or the file that has it.
+// value is a text, or the file that contains it.
 type value struct {
 	text, file string
-	renewed    func() string // reads the file again; nil of a text
+	renewed    func() string // reads the file again; nil for a text
 }
 
-// now returns the text, of a file as it is now: tokens are renewed while the gateway
-// runs.
+// now returns the text, or the file's present content: tokens are renewed while the
+// gateway runs.
 func (v value) now() string {
 	if v.renewed != nil {
 		return v.renewed()
@@ -87,8 +87,8 @@ type tool struct {
 	OnError             string            `json:"on_error"`
 }
 
-// source is where a field of an action comes from: an argument of the call, with
-// dots for what is inside, or a value of the file's.
+// source is where a field of an action comes from: an argument of the call, with dots
+// between nested names, or a fixed value in the file.
 type source struct {
 	Argument string         `json:"argument"`
 	Value    jsontext.Value `json:"value"`
@@ -133,8 +133,8 @@ func (v *value) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Load reads a gateway's file and what it names: keys, tokens, headers. What is
-// wrong with the text is a *policyfile.FileError.
+// Load reads a gateway's file and the files that it names, with keys, tokens and headers.
+// A fault in the text of the gateway's file is a *policyfile.FileError.
 func Load(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -176,7 +176,7 @@ func (f *File) read(document policyfile.Policy) error {
 	return nil
 }
 
-// faultOf returns where a document does not fit, and how.
+// faultOf returns the place of an error of decoding in the document, and its description.
 func faultOf(err error) (path, text string) {
 	semantic, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {
@@ -197,7 +197,7 @@ func faultOf(err error) (path, text string) {
 	}
 }
 
-// kindText returns a text of the kind.
+// kindText returns a JSON text of one byte that has the kind.
 func kindText(k jsontext.Kind) jsontext.Value { return jsontext.Value{byte(k)} }
 
 // namesIn returns the names of the members of an object's member, in their order.
@@ -251,8 +251,8 @@ func (f *File) readSecrets() error {
 	return errors.Join(failed...)
 }
 
-// renewed returns what reads a file again, or has what was read of it last where that fails,
-// and of what is no regular file: a pipe would be waited for.
+// renewed returns a function that reads a file again. The function returns the text that was
+// read last if reading fails, or if the path is no regular file: reading a pipe could block.
 func (f *File) renewed(path, last string) func() string {
 	var mu sync.Mutex
 	return func() string {
@@ -268,7 +268,7 @@ func (f *File) renewed(path, last string) func() string {
 	}
 }
 
-// beside returns a path of the file's, which is relative to it.
+// beside resolves a path that the gateway's file names, relative to that file's folder.
 func (f *File) beside(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -276,7 +276,7 @@ func (f *File) beside(path string) string {
 	return filepath.Join(filepath.Dir(f.path), path)
 }
 
-// secret reads a file of one value; white space around it is no part of it.
+// secret reads a file that contains one value, without the white space around it.
 func (f *File) secret(path string) (string, error) {
 	const most = 64 << 10
 	path = f.beside(path)
@@ -298,8 +298,8 @@ func (f *File) secret(path string) (string, error) {
 	}
 }
 
-// Service returns what the file says of the service: its address and the API key, each
-// empty where it does not say.
+// Service returns the address of the service and the API key that the file names, each
+// empty if the file does not name it.
 func (f *File) Service() (url, key string, err error) {
 	if f.Spendgate.KeyFile != "" {
 		if key, err = f.secret(f.Spendgate.KeyFile); err != nil {

@@ -160,8 +160,8 @@ func (c *checker) tool(path string, t *tool) {
 	c.filled(path, t)
 }
 
-// filled finds what is read from the argument that the gateway fills: the server would
-// get another value than the one that was judged.
+// filled finds fields that are read from the argument that the gateway fills: the server
+// would get another value than the one that was judged.
 func (c *checker) filled(path string, t *tool) {
 	read := t.reads()
 	for _, member := range slices.Sorted(maps.Keys(read)) {

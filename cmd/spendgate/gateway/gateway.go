@@ -27,8 +27,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Gateway stands between agents and servers. It keeps nothing that matters: what was
-// decided and done is in the service.
+// Gateway stands between agents and servers. It keeps no state that matters: decisions and
+// outcomes are stored in the service.
 type Gateway struct {
 	file    *File
 	locked  locked
@@ -41,7 +41,7 @@ type Gateway struct {
 	attempts    attempts
 	redemptions redemptions
 
-	// stopping ends what mapped calls wait for; what a server carries out is not ended.
+	// stopping ends the waiting of mapped calls, but not what a server is carrying out.
 	stopping context.Context //nolint:containedctx // of the process
 	stop     context.CancelFunc
 }
@@ -71,8 +71,8 @@ func dial(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 	return startChild(u, environ, log)
 }
 
-// tool returns the definition of a tool as its server had it at most age ago, and the
-// connection over which it did. It fails with an offError if the tool is off.
+// tool returns the definition of a tool as its server gave it at most age ago, and the
+// connection over which it came. It fails with an offError if the tool is off.
 func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Duration) (definition, conn, error) {
 	tools, over, err := l.tools(ctx, age)
 	if err != nil {
@@ -91,8 +91,8 @@ func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Durat
 // offError is why a tool is off.
 type offError struct{ error }
 
-// permitted returns why a tool is off, nil if it is not: by its definition, or by
-// what the file says of tools that it does not map.
+// permitted returns why a tool is off, nil if it is not off. A tool is off because of its
+// definition, or because of what the file says about tools that it does not map.
 func (g *Gateway) permitted(u *upstream, name string, d definition) error {
 	pins := g.locked.now()
 	if err := pins.accepted(u, name, d); err != nil {

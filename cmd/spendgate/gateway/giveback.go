@@ -19,9 +19,9 @@ const (
 	repeatedNote = "the gateway that redeemed it was waited for, and the call is repeated under the same check now"
 )
 
-// giveBack gives back an allow of the gateway's own that nobody carries out. Who asked for
-// a check must not give back, unless it redeemed it (S61): so the check is redeemed, and
-// reported as voided. Where that is not to be had the call ends as r and next say.
+// giveBack gives back an allow that the gateway asked for and nobody carries out. The key that
+// asked for a check may give it back only if it also redeemed it (S61), so the check is redeemed
+// and then reported as voided. If that is not possible, the call ends as r and next say.
 func (c *mappedCall) giveBack(check *client.Result, note string) (r result, next, returned bool) {
 	err := c.toReturn(check)
 	if err == nil {
@@ -44,10 +44,10 @@ func (c *mappedCall) giveBack(check *client.Result, note string) (r result, next
 	return r, next, false
 }
 
-// toReturn redeems a check in order to give it back, without a lasting key. Its
-// idempotency key belongs to that purpose: under it nothing is ever carried out, so that
-// whoever comes after a gateway that was killed in between, with the same API key, knows
-// that it may void the check. That ends when the check is in doubt.
+// toReturn redeems a check in order to give it back, without a lasting key. The idempotency
+// key of the redemption serves only this purpose, and nothing is ever carried out under it. If
+// the gateway is killed before it voids the check, the next one with the same API key therefore
+// knows that it may do so, until the check is in doubt.
 func (c *mappedCall) toReturn(check *client.Result) error {
 	ctx, cancel := c.asking(context.WithoutCancel(c.ctx))
 	defer cancel()
@@ -57,11 +57,11 @@ func (c *mappedCall) toReturn(check *client.Result) error {
 	return err
 }
 
-// giveUp reports what gives back a check that was redeemed to be carried out, and returns how
-// the call ends. Another gateway that repeats the call has it recorded as in doubt before: then
-// nothing is given back, since it may be paid. Where a repetition is allowed the report is made
-// now or not at all. Without an answer it may be recorded or not: the call is in doubt, and the next
-// one of this gateway has the redemption.
+// giveUp gives back, by a report, a check that was redeemed to be carried out, and returns the
+// result of the call. Another gateway that repeats the call first records the check as in doubt;
+// then nothing is given back, since the payment may have been made. If a call may be repeated, the
+// report is made now or never. Without an answer it is unknown whether the report was recorded: the
+// call is in doubt, and the redemption is kept for the next call of this gateway.
 func (c *mappedCall) giveUp(check *client.Result, of redemption, report client.OutcomeReport, r result) result {
 	if c.t.IdempotencyArgument == "" {
 		c.report(check.CheckID, report)
@@ -80,20 +80,20 @@ func (c *mappedCall) giveUp(check *client.Result, of redemption, report client.O
 	return r
 }
 
-// void reports whether it is recorded already that a check was voided. Until it is, the
-// check takes from budgets, and another attempt would be its duplicate.
+// void reports a check as voided, and returns whether that is recorded already. Until it is,
+// the check takes from budgets, and another attempt would be its duplicate.
 func (c *mappedCall) void(check *client.Result, note string) bool {
 	return c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: note})
 }
 
-// unrecorded is of a check whose void is still on its way.
+// unrecorded returns the result of a call whose check is to be voided, which is not recorded yet.
 func (c *mappedCall) unrecorded(check *client.Result) result {
 	return c.failureOf(check, "check %s is to be given back, which the service did not record yet. Call again later with exactly the "+
 		"same arguments.", check.CheckID)
 }
 
-// outdated is an attempt that is new only because its idempotency key is older than a day:
-// the next one is recorded.
+// outdated gives back the allow of an attempt that is new only because its idempotency key is
+// older than a day, as a later recorded attempt shows.
 func (c *mappedCall) outdated(check *client.Result) (result, bool) {
 	r, next, returned := c.giveBack(check, laterNote)
 	if returned {
@@ -102,8 +102,8 @@ func (c *mappedCall) outdated(check *client.Result) (result, bool) {
 	return r, next
 }
 
-// carriedOutBefore is an allow of a call of which an earlier attempt was reported as executed
-// meanwhile, or cannot be read, as r says: the allow is kept then.
+// carriedOutBefore handles an allow of a call whose earlier attempt was reported as executed
+// meanwhile, or cannot be read, as r says. In the second case the allow is not given back.
 func (c *mappedCall) carriedOutBefore(check *client.Result, r result) (result, bool) {
 	if r.state != stateAlready {
 		r.checkID, r.decision = check.CheckID, check.Decision.String()
@@ -115,10 +115,10 @@ func (c *mappedCall) carriedOutBefore(check *client.Result, r result) (result, b
 	return r, false
 }
 
-// tooLate is an allow that cannot be redeemed any more. One that was redeemed in time is
-// another call's, and may be carried out now. The others are left to people: whoever asked
-// must not give them back, and a redemption may be on its way still, whose check a void by
-// the same key would give back.
+// tooLate handles an allow that is too old to be redeemed. If it was redeemed in time, another
+// call did so, and may be carrying it out now. Otherwise it is left to people: the key that asked
+// must not give it back, since a redemption may still be on its way, and a void by the same key
+// would give back the check of that redemption.
 func (c *mappedCall) tooLate(check *client.Result) (result, bool) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
@@ -134,8 +134,8 @@ func (c *mappedCall) tooLate(check *client.Result) (result, bool) {
 }
 
 // laterAttempt reports whether the next attempt of the call is recorded in this key's
-// namespace. The one at hand is new only because its idempotency key is older than a
-// day then. The listing has attempts of others, too, which say nothing.
+// namespace. If so, the present attempt is new only because its idempotency key is older
+// than a day. The listing also has attempts of other principals, which show nothing.
 func (c *mappedCall) laterAttempt(check *client.Result) (bool, error) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
@@ -156,9 +156,9 @@ func (c *mappedCall) attempted(ctx context.Context, check *client.Result) (bool,
 		return false, err
 	}
 	if sharesNamespace(self) {
-		return true, nil // such keys share a namespace, and who else has one is not known
+		return true, nil // such keys share one namespace, and it is not known which other keys there are
 	}
-	// The namespace is the check's: a principal may be changed at any time (S59).
+	// The namespace of the check counts: a key's principal may be changed at any time (S59).
 	own, err := c.recorded(ctx, check.CheckID)
 	if err != nil {
 		return false, err
@@ -171,11 +171,12 @@ func sharesNamespace(key *client.Key) bool {
 	return key.Role == "" && key.Scopes == nil && key.PolicyIDs == nil && key.AgentIDs == nil && key.Principal == "" && key.Owner == ""
 }
 
-// mayRepeat reports whether a redeemed check without an outcome was redeemed to carry it
-// out, so that the server's key makes a repetition safe. unreturned is why it was not
-// given back. Of a payment for good, checks are redeemed to be given back, too, while the
-// payment was made under another one: what another API key redeemed, or what is in doubt,
-// is left to people. Of other calls that is so where a later attempt is recorded.
+// mayRepeat reports whether a redeemed check without an outcome was redeemed to be carried
+// out, so that the idempotency key that the server gets makes a repetition safe. unreturned is
+// why the check was not given back. A check of a payment that is made only once may also have been
+// redeemed to be given back, while the payment was made under another check; so a check that
+// another API key redeemed, or that is in doubt, is left to people. Checks of other calls are left
+// to people if a later attempt is recorded.
 func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
 	refused, ok := errors.AsType[*client.Error](unreturned)
 	if !ok || refused.Code != client.CodeCheckAlreadyRedeemed {
@@ -201,8 +202,8 @@ func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
 	return err == nil && self.KeyID == record.Redemption.KeyID && c.passedBefore(check.CheckID)
 }
 
-// paidUnder returns the check that the payment was redeemed under, if that is why a check
-// was given back; else it is empty.
+// paidUnder returns the check that the payment was redeemed under, if that is why the given
+// check was given back; empty otherwise.
 func (c *mappedCall) paidUnder(checkID string) (string, error) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
@@ -217,12 +218,12 @@ func (c *mappedCall) paidUnder(checkID string) (string, error) {
 	return checkIn(other), nil
 }
 
-// noPrincipal is of a key whose namespace ends with it.
+// noPrincipal is the advice about a key without a principal, whose namespace ends with the key.
 const noPrincipal = "the key has no principal of its own: a call carried out under another key is not recognised, and would be carried " +
 	"out again. Make a key with a principal, and keep that when keys are renewed"
 
-// keyAdvice returns what the owner of the gateway's key should know; empty if that is
-// nothing. It fails if the service does not say whose key it is.
+// keyAdvice returns what the owner of the gateway's key should know, empty if there is
+// nothing to say. It fails if the service does not say whose key it is.
 func keyAdvice(ctx context.Context, api *client.Client) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, selfTimeout)
 	defer cancel()
@@ -236,8 +237,8 @@ func keyAdvice(ctx context.Context, api *client.Client) (string, error) {
 	return "", nil
 }
 
-// AdviseOnKey logs what the owner of the gateway's key should know. It waits for the
-// service, for a while.
+// AdviseOnKey logs what the owner of the gateway's key should know. It waits a short time
+// for the service.
 func (g *Gateway) AdviseOnKey(ctx context.Context) {
 	advice, err := keyAdvice(ctx, g.api)
 	switch {

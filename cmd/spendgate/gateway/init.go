@@ -26,8 +26,8 @@ type InitOptions struct {
 	Out     io.Writer
 }
 
-// Init writes a file for a server: its tools, with what those that look as if they
-// moved money could be mapped to, and the lock.
+// Init writes a file for a server, with a suggested mapping for each tool that looks as if
+// it moved money, and the lock.
 func Init(ctx context.Context, o InitOptions) error {
 	u := &upstream{URL: o.URL, Command: o.Command, name: "upstream", folder: filepath.Dir(o.Path)}
 	seen, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
@@ -86,7 +86,7 @@ default: read_only          # tools that are not mapped: pass, deny, read_only
 shadow: true                # asks and records, blocks nothing; remove it to enforce
 `
 
-// upstreamName makes a name for the file of what a server calls itself.
+// upstreamName makes a name for the file from the server's own name.
 func upstreamName(name string) string {
 	var words []string
 	for word := range strings.FieldsFuncSeq(strings.ToLower(name), func(r rune) bool {
@@ -100,7 +100,7 @@ func upstreamName(name string) string {
 	return strings.Join(words, "_")
 }
 
-// yamlName writes a name that YAML takes for text, whatever it looks like.
+// yamlName writes a name so that YAML reads it as text.
 func yamlName(name string) string {
 	plain := strings.IndexFunc(name, func(r rune) bool { return r < 'a' || r > 'z' }) // no number, no -
 	if plain >= 0 || slices.Contains([]string{"null", "true", "false", "y", "n", "yes", "no", "on", "off"}, name) {
@@ -109,8 +109,8 @@ func yamlName(name string) string {
 	return name
 }
 
-// guess returns a mapping for a tool with an amount among its arguments, empty for
-// others.
+// guess suggests a mapping for a tool that has an amount among its arguments. It returns
+// nothing for other tools.
 func guess(name string, d definition) string {
 	var definition struct {
 		InputSchema struct {

@@ -36,11 +36,11 @@ type link struct {
 	up      chan struct{} // closed while there is one
 	next    int64
 	pending map[string]waiting
-	first   message   // the result of the first initialize, or why there is none
+	first   message   // the response to the first initialize, or the reason for its absence
 	pins    pinned    // the tools as the server defined them; nil when not known
 	pinned  time.Time // when the server was asked for pins
-	changes int       // of the tools, as far as the server says
-	starts  int       // of the server
+	changes int       // how often the server said that its tools changed
+	starts  int       // how often the server was started
 	level   jsontext.Value
 }
 
@@ -57,8 +57,8 @@ func newLink(u *upstream, s *session) *link {
 	}
 }
 
-// run keeps the link up until the session ends. initialize are the parameters that
-// the agent gave; ready is called once, when the first attempt ended.
+// run keeps the link up until the session ends. initialize has the parameters that the
+// agent gave; ready is called once, when the first attempt has ended.
 func (l *link) run(initialize jsontext.Value, ready func()) {
 	ready = sync.OnceFunc(ready)
 	defer ready()
@@ -104,8 +104,8 @@ func (l *link) connect(initialize jsontext.Value) (conn, error) {
 	return c, nil
 }
 
-// greet sends initialize and waits for its result; what comes before is no business
-// of the agent's.
+// greet sends initialize and waits for its result. Messages that come before are not passed
+// to the agent.
 func (l *link) greet(c conn, initialize jsontext.Value) error {
 	expired := time.AfterFunc(startTimeout, c.close)
 	defer expired.Stop()
@@ -204,9 +204,9 @@ func (l *link) receive(m message) {
 	}
 }
 
-// request sends a request, over that connection or none, nil is whichever there is, and
-// returns its identifier on this link. answer is called once, with the response or why
-// there is none.
+// request sends a request and returns its identifier on this link. The request is sent only over
+// the connection over, or over the present connection if over is nil. answer is called once, with
+// the response or with the reason why there is none.
 func (l *link) request(over conn, m message, answer func(message)) (id string) {
 	l.mu.Lock()
 	c := l.conn
@@ -231,14 +231,14 @@ func (l *link) request(over conn, m message, answer func(message)) (id string) {
 	return id
 }
 
-// requester returns the request of the agent's that one of this link was made for.
+// requester returns the agent's request for which a request of this link was made.
 func (l *link) requester(id string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.pending[id].origin
 }
 
-// take removes a request that waits for its answer, and reports whether it did.
+// take removes a request that waits for its answer, and reports whether there was one.
 func (l *link) take(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,7 +260,7 @@ func (l *link) notify(m message) {
 	}
 }
 
-// wait returns when there is a connection, and fails when there is none for long.
+// wait waits until there is a connection. It fails if there is none for the time patience.
 func (l *link) wait(ctx context.Context) error {
 	l.mu.Lock()
 	up := l.up
@@ -279,9 +279,9 @@ func (l *link) wait(ctx context.Context) error {
 	}
 }
 
-// call sends a request, as request does, and waits for its response. When the context
-// ends the request is taken back, which is errNotSent, or cancelled, and grace is how long
-// a response is waited for nevertheless.
+// call sends a request, as request does, and waits for its response. When the context ends,
+// it takes the request back and fails with errNotSent. If the request was sent already, it
+// cancels the request and waits for a response for at most grace.
 func (l *link) call(ctx context.Context, over conn, m message, grace time.Duration) (message, error) {
 	answered := make(chan message, 1)
 	id := l.request(over, m, func(m message) { answered <- m })
@@ -292,7 +292,7 @@ func (l *link) call(ctx context.Context, over conn, m message, grace time.Durati
 	case <-ctx.Done():
 	}
 	m.ID = jsontext.Value(id)
-	if l.unsent(m) { // whatever its connection said of it meanwhile
+	if l.unsent(m) { // nothing was sent, whatever error the connection reported meanwhile
 		l.take(id)
 		return message{}, errNotSent
 	}
@@ -318,7 +318,7 @@ func (l *link) unsent(m message) bool {
 	return ok && c.unsend(m)
 }
 
-// forgetTools has the next call ask for the server's tools again.
+// forgetTools makes the next call ask for the server's tools again.
 func (l *link) forgetTools() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,11 +15,11 @@ type listing struct {
 	kind    string // the member that has the list
 	route   *route
 	items   []jsontext.Value
-	rest    object // what else the last page has
+	rest    object // the other members of the last page
 }
 
-// list answers a request for a list. Of several servers the lists follow each other:
-// a cursor is the number of a server and the cursor there.
+// list answers a request for a list. The lists of several servers follow each other: a
+// cursor has the number of a server and that server's own cursor.
 func (s *session) list(m message, kind string) {
 	at := new(route)
 	if !s.fly(m, func(reason jsontext.Value) { at.cancel(reason) }) {
@@ -84,7 +84,7 @@ func (l *listing) take(index int, answer message) {
 		l.finish(strconv.Itoa(index) + "." + next)
 	case next != "" || last:
 		l.finish(next)
-	default: // one that fails, or has no such list, has an empty one
+	default: // the list of a server that fails, or has no such list, is empty
 		l.page(index+1, "")
 	}
 }
@@ -151,9 +151,8 @@ func (s *session) offered(l *link, text jsontext.Value) jsontext.Value {
 	return text
 }
 
-// shown returns the definition of a mapped tool as the model sees it: without the
-// argument that the gateway fills, and without outputSchema, which a refusal does not
-// fit.
+// shown returns the definition of a mapped tool as the model sees it: without the argument
+// that the gateway fills, and without outputSchema, since a refusal does not conform to it.
 func (t *tool) shown(text jsontext.Value) jsontext.Value {
 	o, err := parseObject(text)
 	if err != nil {

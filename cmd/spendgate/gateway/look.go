@@ -23,9 +23,9 @@ type looked struct {
 	name  string // as the server calls itself
 }
 
-// lookedAs are what the gateway says to a server that it can do when it looks at its tools, one
-// after the other: some servers have tools only for agents that can as much, or define them
-// otherwise for agents that cannot.
+// lookedAs returns the capabilities that the gateway declares when it looks at a server's tools,
+// one set after the other: some servers offer tools only to agents with certain capabilities, or
+// define them differently for agents without them.
 func lookedAs() []map[string]any {
 	type none struct{}
 	return []map[string]any{{
@@ -40,7 +40,7 @@ type looker struct {
 	version string
 }
 
-// look reads a server's tools, in all forms that it has for agents.
+// look reads a server's tools, in all the forms that it offers to agents.
 func (o looker) look(ctx context.Context, u *upstream) (all looked, err error) {
 	for _, capabilities := range lookedAs() {
 		seen, err := o.lookAs(ctx, u, capabilities)
@@ -56,7 +56,7 @@ func (o looker) look(ctx context.Context, u *upstream) (all looked, err error) {
 	return all, nil
 }
 
-// add adds the forms of tools that a server has for other agents.
+// add adds the forms of tools that a server offers to other agents.
 func (p pinned) add(others pinned) {
 	for name, other := range others {
 		d, known := p[name]
@@ -105,12 +105,12 @@ func (o looker) lookAs(ctx context.Context, u *upstream, capabilities map[string
 			Name string `json:"name"`
 		} `json:"serverInfo"`
 	}
-	_ = json.Unmarshal(l.first.Result, &greeting, lax()) // one without a name has none
+	_ = json.Unmarshal(l.first.Result, &greeting, lax()) // the name may be missing
 	return looked{tools, greeting.ServerInfo.Name}, nil
 }
 
-// settledTools returns the server's tools once it has not changed them for a moment: some
-// servers add tools when they know what an agent can do.
+// settledTools returns the server's tools once they have not changed for a moment: some
+// servers add tools only when they know the capabilities of the agent.
 func (l *link) settledTools(ctx context.Context) (pinned, error) {
 	const moment, rounds = 300 * time.Millisecond, 10
 	for round := 1; ; round++ {
@@ -135,7 +135,7 @@ func (l *link) settledTools(ctx context.Context) (pinned, error) {
 	}
 }
 
-// nobody is the conn of an agent that is not there. What servers ask it has no answer.
+// nobody is the conn of an agent that does not exist. It answers requests of servers with an error.
 type nobody struct{ s *session }
 
 func (*nobody) read() (message, error) { return message{}, io.EOF }
@@ -170,11 +170,11 @@ type CheckOptions struct {
 	Out     io.Writer
 }
 
-// ErrDiffers is what Check fails with when tools differ from the lock.
+// ErrDiffers is the error of Check when tools differ from the lock.
 var ErrDiffers = errors.New("tools differ from the lock: they are off until somebody accepts them")
 
-// Check compares what the servers offer with the lock, names what differs, and renews
-// the lock if that is accepted.
+// Check compares the tools of the servers with the lock and prints the differences. With
+// Accept it renews the lock.
 func Check(ctx context.Context, o CheckOptions) error {
 	old, err := readLock(o.File.path)
 	if err != nil {
@@ -279,7 +279,7 @@ func (u *upstream) compare(known map[string]pin, now pinned) (lines []string) {
 	return lines
 }
 
-// notes returns what is worth a look at tools that are as they were accepted, or may be.
+// notes returns remarks on tools that are as they were accepted, or that may be accepted.
 func (u *upstream) notes(known map[string]pin, now pinned) (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		d, was := now[name], known[name]

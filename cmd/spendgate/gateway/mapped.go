@@ -30,14 +30,14 @@ type mappedCall struct {
 	arguments jsontext.Value
 	action    client.Action
 	identity  string // of the call
-	payment   string // what the call pays for good, whichever agent calls; empty unless it is once
+	payment   string // the identity of a payment that is made only once, whichever agent calls; empty without once
 	attempt   int
 	checked   string   // the check of the attempt
 	left      []string // redeemed checks of attempts that are over
-	passed    []string // likewise, of any agent's calls for the same payment for good
+	passed    []string // likewise, but of any agent's calls for the same payment
 
-	until    time.Time // of a shadow: how long the service may be asked; zero in enforcement
-	answer   *answered // of the server, once it was called
+	until    time.Time // in a shadow, when asking the service ends; zero in enforcement
+	answer   *answered // the server's answer, once it was called
 	compared conn      // over which the tool's definition was compared last
 }
 
@@ -71,21 +71,21 @@ func (s *session) callMapped(m message, l *link, name string, params object) {
 
 var errCancelled = errors.New("the agent cancelled the call")
 
-// failure is the result of a call of which nothing was carried out, for reasons that
-// are no decision.
+// failure returns the result of a call that was not carried out for a reason other than a
+// decision.
 func (c *mappedCall) failure(format string, args ...any) result {
 	return result{state: stateError, isError: true, text: "Error, and nothing was carried out: " + fmt.Sprintf(format, args...)}
 }
 
-// failureOf is a failure of which the check is known.
+// failureOf is like failure, for a call whose check is known.
 func (c *mappedCall) failureOf(check *client.Result, format string, args ...any) result {
 	r := c.failure(format, args...)
 	r.checkID, r.decision = check.CheckID, check.Decision.String()
 	return r
 }
 
-// decide asks the service and carries the call out if it may. A shadow carries it out
-// whatever came of that.
+// decide asks the service and carries the call out if that is allowed. A shadow carries it out
+// in any case.
 func (c *mappedCall) decide() result {
 	err := c.read()
 	if c.gw.file.Shadow {
@@ -95,7 +95,7 @@ func (c *mappedCall) decide() result {
 	return c.enforce(err)
 }
 
-// enforce is decide of a call that could be read, or could not.
+// enforce handles a call as in enforcement. err is the error of reading the call, if there was one.
 func (c *mappedCall) enforce(err error) result {
 	if off, ok := errors.AsType[*offError](err); ok {
 		return refusedTool(off)
@@ -103,7 +103,7 @@ func (c *mappedCall) enforce(err error) result {
 	if err != nil {
 		return c.failure("%v.", err)
 	}
-	// How many attempts there are does not matter: an agent that waits for room in a budget makes one with each call.
+	// The number of attempts is not limited: an agent that waits for room in a budget makes one with each call.
 	c.attempt, c.left = c.gw.attempts.begin(c.identity)
 	if earlier, err := c.corrected(); earlier != nil || err != nil {
 		return c.endedBefore(earlier, err)
@@ -159,7 +159,7 @@ func (c *mappedCall) read() error {
 }
 
 // definition returns the tool's definition as it was at most age ago. It fails with an
-// offError if that is not the accepted one.
+// offError if the definition was not accepted.
 func (c *mappedCall) definition(age time.Duration) (definition, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
 	defer cancel()
@@ -171,12 +171,12 @@ func (c *mappedCall) definition(age time.Duration) (definition, error) {
 	return d, err
 }
 
-// try is one attempt. next reports that it is over for good, without a payment, and
-// that another one may be made.
+// try makes one attempt. next reports that the attempt is over for good, without a payment,
+// and that another one may be made.
 func (c *mappedCall) try() (r result, next bool) {
 	a := c.action
 	a.IdempotencyKey = c.key(c.attempt)
-	// Each round follows one approval; the rules that people saw may not be the last.
+	// Each round uses one approval. The rules may have changed since people approved, so that a check is escalated again.
 	const rounds = 5
 	for range rounds {
 		check, err := c.check(a)
@@ -210,8 +210,8 @@ func (c *mappedCall) try() (r result, next bool) {
 	return c.failure("it was escalated again and again"), false
 }
 
-// asking bounds a request to the service, its repetitions included; in a shadow all that
-// one call asks.
+// asking bounds a request to the service, including its repetitions; in a shadow it bounds all
+// requests of one call together.
 func (c *mappedCall) asking(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.shadowed() {
 		return context.WithDeadline(ctx, c.until)
@@ -219,7 +219,7 @@ func (c *mappedCall) asking(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, checkTimeout)
 }
 
-// wait returns how long the call waits for people, or for another one. A shadow does not.
+// wait returns how long the call waits for people or for another call. A shadow does not wait.
 func (c *mappedCall) wait() time.Duration {
 	if c.shadowed() {
 		return 0
@@ -237,7 +237,7 @@ func (c *mappedCall) check(a client.Action) (*client.Result, error) {
 // key returns the idempotency key of an attempt.
 func (c *mappedCall) key(attempt int) string { return fmt.Sprintf("%s-%d", c.identity, attempt) }
 
-// said is a result by a check.
+// said returns a result with the identifier and the decision of a check.
 func (c *mappedCall) said(check *client.Result, state, text string) result {
 	return result{state: state, checkID: check.CheckID, decision: check.Decision.String(), isError: state != stateAlready, text: text}
 }
@@ -254,8 +254,9 @@ func reason(check *client.Result) string {
 	return text + "\nCheck: " + check.CheckID
 }
 
-// blocked is a block: final, unless it is an earlier call's and the same action is judged
-// again: what was blocked as exceeded always (S60), else as the policy says.
+// blocked handles a block. It is final, unless it is the replayed answer of an earlier call and
+// the same action is judged again: always if a budget had no room (S60), otherwise if the policy
+// says so.
 func (c *mappedCall) blocked(check *client.Result) (result, bool) {
 	if check.Replayed && (exceeded(check) || c.judgesAgain()) {
 		return result{}, true
@@ -263,7 +264,7 @@ func (c *mappedCall) blocked(check *client.Result) (result, bool) {
 	return c.said(check, stateRefused, "Refused: "+reason(check)), false
 }
 
-// exceeded reports a block because a budget had no room (S36).
+// exceeded reports whether a check was blocked because a budget had no room (S36).
 func exceeded(check *client.Result) bool {
 	return check.Decision == client.Block && (check.ReasonCode == "budget_exceeded" || check.ReasonCode == "count_limit_exceeded")
 }
@@ -280,7 +281,7 @@ func (c *mappedCall) judgesAgain() bool {
 	for _, rule := range policy.Rules {
 		if rule.RuleType == "duplicate_guard" {
 			if memberText(jsontext.Value(rule.Parameters), "after_block") != "judge_again" {
-				return false // of several guards duplicate wins
+				return false // if there are several guards, duplicate wins
 			}
 			again = true
 		}
@@ -288,7 +289,7 @@ func (c *mappedCall) judgesAgain() bool {
 	return again
 }
 
-// escalated waits for people to decide, for a while.
+// escalated waits for people to decide, for at most the time of wait.
 func (c *mappedCall) escalated(check *client.Result) (approved bool, r result, next bool) {
 	wait := c.wait()
 	asking, cancel := c.asking(c.ctx)
@@ -301,7 +302,7 @@ func (c *mappedCall) escalated(check *client.Result) (approved bool, r result, n
 		ctx, cancel := context.WithTimeout(c.ctx, wait+toAnswer)
 		defer cancel()
 		defer context.AfterFunc(c.gw.stopping, cancel)()
-		if a, _ := c.gw.api.WaitForApproval(ctx, check.ApprovalID); a != nil { // without one it is as it was
+		if a, _ := c.gw.api.WaitForApproval(ctx, check.ApprovalID); a != nil { // otherwise the first reading counts
 			first = a
 		}
 	}
@@ -329,7 +330,7 @@ func (c *mappedCall) escalated(check *client.Result) (approved bool, r result, n
 	}
 }
 
-// over is a check of which an outcome was reported.
+// over handles a check with a reported outcome.
 func (c *mappedCall) over(check *client.Result) (result, bool) {
 	if c.t.Once && check.Outcome.Status == outcomeVoided {
 		other, err := c.paidUnder(check.CheckID)
@@ -343,7 +344,7 @@ func (c *mappedCall) over(check *client.Result) (result, bool) {
 	return c.settled(check)
 }
 
-// settled is a check of which an outcome was reported, on its own terms.
+// settled is like over, but does not look for another check that the payment was redeemed under.
 func (c *mappedCall) settled(check *client.Result) (result, bool) {
 	switch {
 	case check.Outcome.Status == outcomeExecuted:
@@ -357,7 +358,7 @@ func (c *mappedCall) settled(check *client.Result) (result, bool) {
 		if check.Redemption.Redeemed() && !slices.Contains(c.left, check.CheckID) {
 			c.left = append(c.left, check.CheckID)
 		}
-		if len(c.left) > maxLeft { // all are read before each payment, and none is forgotten
+		if len(c.left) > maxLeft { // all are read before each payment, and none may be forgotten
 			c.left = c.gw.attempts.keep(c.identity, c.attempt, c.left)
 			return c.failureOf(check, "%d attempts of it were redeemed and given back, too many to go on. Somebody must find out why, and "+
 				"start the gateway again.", len(c.left)), false

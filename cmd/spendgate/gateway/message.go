@@ -28,7 +28,7 @@ const (
 	maxRequestsFlight = 256      // of a session
 )
 
-// message is one of JSON-RPC 2.0. Identifiers, parameters and results are kept as
+// message is a message of JSON-RPC 2.0. Identifiers, parameters and results are kept as
 // they are written, which the SDK's own type does not do.
 type message struct {
 	ID     jsontext.Value `json:"id,omitzero"`
@@ -37,11 +37,11 @@ type message struct {
 	Result jsontext.Value `json:"result,omitzero"`
 	Error  jsontext.Value `json:"error,omitzero"`
 
-	// about is the identifier of the request that a message belongs to, where the
-	// transport tells: the request of an HTTP exchange.
+	// about is the identifier of the request that a message belongs to, if the transport
+	// tells: over HTTP, the request of the same exchange.
 	about string
 	agent string // who sent it, if the transport tells
-	// failure is why there is no response; the transport made the message then.
+	// failure is why there is no response, in a message that the transport made itself.
 	failure error
 }
 
@@ -55,8 +55,8 @@ func (m *message) isCall() bool     { return m.Method != "" && m.hasID() }
 func (m *message) isResponse() bool { return m.Method == "" }
 func (m *message) hasID() bool      { return len(m.ID) > 0 && m.ID.Kind() != 'n' }
 
-// lax accepts what programs of any language take for JSON. What is written again is
-// what was read, so two readers cannot disagree about it.
+// lax are the options to accept everything that programs in other languages accept as JSON.
+// Texts are passed on exactly as they were read.
 func lax() json.Options {
 	return json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
@@ -102,7 +102,7 @@ func failed(id jsontext.Value, err error) message {
 	return message{ID: id, Error: encode(f)}
 }
 
-// encode writes a value of this package, which always can be.
+// encode writes a value of this package as JSON, which does not fail.
 func encode(v any) jsontext.Value {
 	text, err := json.Marshal(v, lax(), json.Deterministic(true))
 	if err != nil {

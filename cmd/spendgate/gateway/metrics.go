@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count what the gateway did. Labels have the servers and tools that the file
-// names, and the states, so their number is bounded by the file.
+// metrics count what the gateway did. Labels have only the servers and tools that the file
+// names, and the states, so the file bounds the number of series.
 type metrics struct {
 	calls      *prometheus.CounterVec
 	seconds    *prometheus.HistogramVec

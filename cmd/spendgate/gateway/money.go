@@ -18,13 +18,13 @@ const (
 	outcomeFailed   = "failed"
 	outcomeVoided   = "voided"
 
-	checkTimeout  = 20 * time.Second // of a request to the service, its repetitions included
-	selfTimeout   = 5 * time.Second  // of asking whose key it is
-	callTimeout   = 14 * time.Minute // of a server's call: the service says in doubt after 15
+	checkTimeout  = 20 * time.Second // of a request to the service, including its repetitions
+	selfTimeout   = 5 * time.Second  // of asking the service whose key it is
+	callTimeout   = 14 * time.Minute // of a call of a server: after 15 minutes the service records it as in doubt
 	fresh         = time.Second      // how old a tool's definition may be when it is compared again
-	toAnswer      = 2 * time.Second  // what the client leaves of a wait for an approval
+	toAnswer      = 2 * time.Second  // the client ends a wait for an approval this long before its deadline
 	cancelGrace   = 3 * time.Second  // for the result of a call that is cancelled
-	hurry         = 3 * time.Second  // for calls when the gateway is stopped, and for a report before the agent is answered
+	hurry         = 3 * time.Second  // for calls in flight when the gateway is stopped, and for a report before the agent gets its answer
 	reportTimeout = 15 * time.Minute // of repeating a report
 	pollLeast     = 200 * time.Millisecond
 	pollMost      = 2 * time.Second
@@ -32,7 +32,7 @@ const (
 
 // allowed redeems an allow and carries the call out.
 func (c *mappedCall) allowed(check *client.Result) (result, bool) {
-	// Also of an allow that is replayed: whoever got it first may have been killed before it looked.
+	// This is needed for a replayed allow, too: the gateway that got it first may have been killed before it looked.
 	if later, err := c.laterAttempt(check); err != nil {
 		return c.failureOf(check, "%v. Call again later with exactly the same arguments.", err), false
 	} else if later {
@@ -41,7 +41,7 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	if r, ok := c.stillOn(check); !ok {
 		return r, false
 	}
-	if earlier, err := c.corrected(); earlier != nil || err != nil { // meanwhile: people may have taken their time
+	if earlier, err := c.corrected(); earlier != nil || err != nil { // again, since people may have taken long to approve
 		return c.carriedOutBefore(check, c.endedBefore(earlier, err))
 	}
 	of, err := c.redeem(check.CheckID)
@@ -67,18 +67,18 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	}
 }
 
-// redeemed carries out a check that this call redeemed, unless an earlier attempt turns out
-// to have been carried out: a correction before the redemption is seen now at the latest.
+// redeemed carries out a check that this call redeemed, unless an earlier attempt turns out to
+// have been carried out: any correction that was made before the redemption is visible now.
 func (c *mappedCall) redeemed(check *client.Result, of redemption) result {
 	if c.ctx.Err() != nil {
 		voided := client.OutcomeReport{Status: outcomeVoided, Note: "cancelled before the call was made"}
 		return c.giveUp(check, of, voided, c.said(check, stateError, "Cancelled before anything was carried out."))
 	}
 	switch earlier, err := c.corrected(); {
-	case err != nil: // the next call has this redemption, and reads again
+	case err != nil: // the next call uses this redemption, and reads again
 		c.gw.redemptions.keep(check.CheckID, of)
 		return c.said(check, stateInDoubt, openText("check %s is redeemed, and nothing was sent: %v", check.CheckID, err))
-	case earlier != nil: // who would repeat the call sees that, too
+	case earlier != nil: // a gateway that would repeat the call sees this, too
 		r := c.endedBefore(earlier, nil)
 		c.giveUp(check, of, client.OutcomeReport{Status: outcomeVoided, Note: earlierNote}, r)
 		return r
@@ -87,8 +87,8 @@ func (c *mappedCall) redeemed(check *client.Result, of redemption) result {
 	return c.carryOut(check, of)
 }
 
-// stillOn reports whether the tool is the accepted one: people may have taken their time,
-// or the server may be another by now.
+// stillOn reports whether the tool's definition is still an accepted one: people may have taken
+// long to approve, or the server may be another by now.
 func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
 	_, err := c.definition(fresh)
 	if off, isOff := errors.AsType[*offError](err); isOff {
@@ -100,7 +100,7 @@ func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
 	return r, err == nil
 }
 
-// released is a check that was given back meanwhile.
+// released handles a check that was given back meanwhile.
 func (c *mappedCall) released(check *client.Result) (result, bool) {
 	now, err := c.now(check.CheckID)
 	if err != nil || !now.Outcome.Reported() {
@@ -109,11 +109,11 @@ func (c *mappedCall) released(check *client.Result) (result, bool) {
 	return c.over(now)
 }
 
-// awaited waits wait_seconds for the outcome of a redeemed check: of another call that
-// carries it out, or of one that was killed. Which of the two is seen by waiting. It
-// returns the check as it is then, nil if it cannot be read.
+// awaited waits for wait_seconds for the outcome of a check that another call redeemed: that
+// call may be carrying the check out, or its gateway may have been killed, which only waiting
+// shows. It returns the check as it is then, nil if it cannot be read.
 func (c *mappedCall) awaited(checkID string) *client.Result {
-	repeated := c.t.IdempotencyArgument != "" && !c.t.Once // another gateway may be at it, which said so
+	repeated := c.t.IdempotencyArgument != "" && !c.t.Once // another gateway may have recorded it as in doubt in order to repeat the call
 	end := time.Now().Add(c.wait())
 	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
 		now, err := c.now(checkID)
@@ -134,8 +134,8 @@ func (c *mappedCall) awaited(checkID string) *client.Result {
 	}
 }
 
-// redeemedBefore is a check that somebody redeemed: another gateway that is carrying it
-// out, or one that was killed.
+// redeemedBefore handles a check that was redeemed before, by another gateway that is carrying it
+// out, or by one that was killed.
 func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	now := c.awaited(check.CheckID)
 	if now != nil && now.Outcome.Reported() {
@@ -145,14 +145,14 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 		return c.said(check, stateInDoubt, underWayText(check.CheckID)), false
 	}
 	unreturned := c.toReturn(check)
-	if unreturned == nil { // somebody was killed while giving it back
+	if unreturned == nil { // a gateway was killed while giving it back
 		if !c.void(check, unusedNote) {
 			return c.unrecorded(check), false
 		}
 		return result{}, true
 	}
 	if refused, ok := errors.AsType[*client.Error](unreturned); ok && refused.Code == client.CodeCheckAlreadyRedeemed {
-		// What was reported since it was waited for is refused so, too.
+		// A check with an outcome that was reported since the wait is refused in the same way.
 		now, err := c.now(check.CheckID)
 		if err != nil {
 			return c.said(check, stateInDoubt, underWayText(check.CheckID)), false
@@ -163,7 +163,7 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	}
 	if c.t.IdempotencyArgument != "" && c.mayRepeat(check, unreturned) {
 		earlier, err := c.corrected()
-		// Once it is in doubt, whoever redeemed it gives nothing back any more.
+		// Once the check is in doubt, the gateway that redeemed it gives nothing back any more.
 		if _, ok := c.stillOn(check); ok && earlier == nil && err == nil && c.doubted(check.CheckID) {
 			return c.carryOut(check, redemption{again: true}), false
 		}
@@ -178,8 +178,8 @@ func (c *mappedCall) now(checkID string) (*client.Result, error) {
 	return c.gw.api.GetCheck(ctx, checkID)
 }
 
-// redeemedOnce is a payment for good, of which another check was redeemed, perhaps long
-// ago. The one at hand is given back.
+// redeemedOnce handles a payment that is made only once, for which another check was redeemed,
+// perhaps long ago. The present check is given back.
 func (c *mappedCall) redeemedOnce(check *client.Result, other string) (result, bool) {
 	if other == "" {
 		return c.failureOf(check, "this payment was redeemed under another check, which the service does not name"), false
@@ -189,13 +189,13 @@ func (c *mappedCall) redeemedOnce(check *client.Result, other string) (result, b
 		return r, next
 	}
 	end, next := c.otherPayment(check, other)
-	if next && !returned { // the one at hand is not over
+	if next && !returned { // the present check is not over
 		return r, false
 	}
 	return end, next
 }
 
-// otherPayment is a payment for good that another check was redeemed for.
+// otherPayment returns how a call ends whose payment is made only once, under another check.
 func (c *mappedCall) otherPayment(check *client.Result, other string) (result, bool) {
 	earlier := c.awaited(other)
 	switch {
@@ -212,26 +212,26 @@ func (c *mappedCall) otherPayment(check *client.Result, other string) (result, b
 	}
 }
 
-// inDoubtText is of a check that the service knows to be in doubt.
+// inDoubtText returns the text about a check that is recorded as in doubt.
 func inDoubtText(checkID string) string {
 	return "In doubt, and people are told: the action may have been carried out, under check " + checkID + ". It is not carried out again " +
 		"until they have looked. Do not try it another way."
 }
 
-// underWayText is of a redeemed check that the service does not know to be in doubt.
+// underWayText returns the text about a redeemed check that is not recorded as in doubt.
 func underWayText(checkID string) string {
 	return "In doubt: another call redeemed check " + checkID + " and may be carrying the action out now, or was broken off. It is not " +
 		"carried out again. Call again later with exactly the same arguments to see how it ended. Do not try it another way."
 }
 
-// openText is of a redemption that the next call of this gateway has, or another gateway's, which
-// may repeat the call.
+// openText returns the text about a redemption that the next call will use, in this gateway or in
+// another one that may repeat the call.
 func openText(format string, args ...any) string {
 	return "In doubt: " + fmt.Sprintf(format, args...) + ". Another call may be carrying the action out now. Call again later with exactly " +
 		"the same arguments: that finds how it ended, or goes on. Do not try it another way."
 }
 
-// inDoubt says that nobody knows whether the action was carried out, and why.
+// inDoubt records that a check is in doubt, and returns the result of its call.
 func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
 	timeout := checkTimeout
 	if c.shadowed() {
@@ -254,7 +254,7 @@ func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
 	return r
 }
 
-// flagged returns a server's result as one of an error.
+// flagged returns a server's result, marked as an error.
 func flagged(server jsontext.Value) jsontext.Value {
 	if server == nil {
 		return nil
@@ -269,11 +269,11 @@ func flagged(server jsontext.Value) jsontext.Value {
 // answered is how a server's call ended.
 type answered struct {
 	result  jsontext.Value
-	isError bool   // a result that says so, an error of JSON-RPC or a cancelled call
+	isError bool   // the result says so, or there was an error of JSON-RPC, or the call was cancelled
 	problem string // why there is no result
-	lost    bool   // nobody knows
+	lost    bool   // it is unknown how the call ended
 	unsent  bool   // nothing was sent
-	moved   bool   // likewise: the server may be another than the one whose tools were compared
+	moved   bool   // nothing was sent: the server may be another than the one whose tools were compared
 }
 
 // ask calls the tool on its server.
@@ -283,7 +283,7 @@ func (c *mappedCall) ask(arguments jsontext.Value) answered {
 	defer cancel()
 	defer context.AfterFunc(c.gw.stopping, func() { time.AfterFunc(hurry, cancel) })()
 	over := c.compared
-	if c.shadowed() { // it calls whichever server there is
+	if c.shadowed() { // any connection will do
 		over = nil
 	}
 	m, err := c.l.call(ctx, over, message{Method: methodCallTool, Params: params.text(), about: c.id}, cancelGrace)
@@ -310,18 +310,18 @@ func (c *mappedCall) ask(arguments jsontext.Value) answered {
 	return answered{result: m.Result, isError: head.IsError}
 }
 
-// carryOut calls the server whose tool was compared and reports what became of it. The
-// check is redeemed: by this call, or, when it is again, by one whose end is in doubt.
+// carryOut calls the server whose tool was compared, and reports the outcome. The check was
+// redeemed by this call or, if of.again is set, perhaps by an earlier call whose end is in doubt.
 func (c *mappedCall) carryOut(check *client.Result, of redemption) result {
 	again := of.again
 	arguments, err := c.t.sent(c.arguments, check.CheckID)
 	if err != nil {
-		return c.inDoubt(check, answered{}) // read has refused such arguments
+		return c.inDoubt(check, answered{}) // does not happen: read has refused such arguments
 	}
 	a := c.ask(arguments)
 	const repeats = 2
 	for i := 0; i < repeats && (a.moved || (a.lost || a.unsent && again) && c.t.IdempotencyArgument != ""); i++ {
-		// Nothing was sent, or with the same key again the server carries it out once.
+		// Either nothing was sent, or the server gets the same key again and carries the call out once.
 		if c.gw.stopping.Err() != nil || c.l.wait(c.ctx) != nil {
 			break
 		}
@@ -341,7 +341,7 @@ func (c *mappedCall) carryOut(check *client.Result, of redemption) result {
 		failed := client.OutcomeReport{Status: outcomeFailed, Note: a.problem}
 		return c.giveUp(check, of, failed, c.failureOf(check, "%s. Call again later.", a.problem))
 	case a.lost || a.unsent || a.isError && (again || c.t.OnError == onErrorInDoubt):
-		// Of a repeated call an error says nothing of the first one.
+		// An error of a repeated call says nothing about the first call.
 		return c.inDoubt(check, a)
 	case a.isError:
 		r := c.said(check, stateError, "Error, which counts as not carried out: "+cmp.Or(a.problem, "the server says so")+"\nCheck: "+

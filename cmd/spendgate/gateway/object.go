@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// object is a JSON object with its members as they are written, in their order.
+// object is a JSON object that keeps its members as they are written, in their order.
 type object []member
 
 type member struct {
@@ -18,8 +18,8 @@ type member struct {
 	value jsontext.Value
 }
 
-// parseObject reads an object. It refuses names that programs could take for one:
-// names given twice, and names that differ by case only.
+// parseObject reads an object. It refuses names that programs could confuse: names given
+// twice, and names that differ only by case.
 func parseObject(text jsontext.Value) (object, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -52,7 +52,8 @@ func parseObject(text jsontext.Value) (object, error) {
 	return o, nil
 }
 
-// folded returns a name that is the same for all that strings.EqualFold takes for one.
+// folded returns a form of a name that is the same for all names that strings.EqualFold
+// considers equal.
 func folded(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
@@ -73,7 +74,8 @@ func (o object) get(name string) jsontext.Value {
 	return nil
 }
 
-// with returns the object with a member of that value, in place of one of the name.
+// with returns the object with a member set to a value: the existing one of that name, or a
+// new one.
 func (o object) with(name string, value jsontext.Value) object {
 	o = slices.Clone(o)
 	for i := range o {
@@ -85,7 +87,7 @@ func (o object) with(name string, value jsontext.Value) object {
 	return append(o, member{name, value})
 }
 
-// without returns the object without members that could be taken for that name.
+// without returns the object without the members of these names, whatever their case.
 func (o object) without(names ...string) object {
 	return slices.DeleteFunc(slices.Clone(o), func(m member) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, m.name) })

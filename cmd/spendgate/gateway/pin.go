@@ -23,8 +23,8 @@ type lock struct {
 // pin is an accepted definition of a tool.
 type pin struct {
 	SHA256   string   `json:"sha256"`         // of the definition's canonical JSON
-	Also     []string `json:"also,omitempty"` // of those that the server has for agents that can do less
-	ReadOnly bool     `json:"read_only"`      // the annotation readOnlyHint of all of them
+	Also     []string `json:"also,omitempty"` // the same of the definitions for agents with fewer capabilities
+	ReadOnly bool     `json:"read_only"`      // all of these definitions have the annotation readOnlyHint
 }
 
 // accepts reports whether a definition, in all its forms, is an accepted one.
@@ -63,13 +63,13 @@ func readLock(path string) (*lock, error) {
 	return l, nil
 }
 
-// locked is the lock of a file that is in use. People accept tools while it is.
+// locked is the lock of a file that is in use. People may accept tools meanwhile.
 type locked struct {
 	path string // of the file; empty where there is no lock to read again
 
 	mu   sync.Mutex
 	pins *lock
-	read time.Time // when the lock that was read last was written
+	read time.Time // the modification time of the lock file that was read last
 }
 
 func (l *locked) now() *lock {
@@ -78,8 +78,8 @@ func (l *locked) now() *lock {
 	return l.pins
 }
 
-// again returns the lock as it is now, for a tool that is off by what was read of it. One
-// that is gone or cannot be read changes nothing.
+// again reads the lock again if its file has changed, for a tool that is off by the lock as it
+// was read. If the file is gone or cannot be read, the lock stays as it was.
 func (l *locked) again() *lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +154,7 @@ func listTools(ctx context.Context, ask func(context.Context, message) (message,
 		for _, text := range page.Tools {
 			name, d, err := define(text)
 			if _, twice := tools[name]; twice || err != nil {
-				d.SHA256 = "" // never one that was accepted
+				d.SHA256 = "" // ambiguous, and so never accepted
 			}
 			tools[name] = d
 		}
@@ -168,11 +168,10 @@ func listTools(ctx context.Context, ask func(context.Context, message) (message,
 	}
 }
 
-// tools returns the server's tools as it defined them at most age ago, and the connection
-// over which it did. Servers need not report a change, so what moves money is asked for
-// each time.
+// tools returns the server's tools as it defined them at most age ago, and the connection over
+// which they came. Servers need not report changes, so calls that move money ask each time.
 func (l *link) tools(ctx context.Context, age time.Duration) (pinned, conn, error) {
-	const reconnect = 1500 * time.Millisecond // after a session that the server does not know
+	const reconnect = 1500 * time.Millisecond // after the server ended its session
 	for again := false; ; again = true {
 		if err := l.wait(ctx); err != nil {
 			return nil, nil, err

@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// posting is the body of a request to a remote. Until the transport reads of it, which it
-// does when it has a connection, the request can be taken back: no server carries out a
-// call without its body.
+// posting is the body of a request to a remote. The transport begins to read it when it has
+// a connection. Until then the request can be taken back: no server carries out a call
+// without its body.
 type posting struct {
 	ctx    context.Context //nolint:containedctx // of the exchange
 	cancel context.CancelFunc
-	text   *bytes.Reader // not embedded: its WriteTo would pass Read by
+	text   *bytes.Reader // not embedded: the transport would use its WriteTo instead of Read
 
 	mu        sync.Mutex
 	begun     bool
 	takenBack bool
 }
 
-// posting makes the body of a request, which unsend finds until forget.
+// posting makes the body of a request. unsend finds it until forget is called.
 func (r *remote) posting(m message) (*posting, error) {
 	text, err := encodeMessage(m)
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *remote) forget(m message, p *posting) {
 	delete(r.postings, string(m.ID))
 }
 
-// unsend takes a request back of which nothing was sent, and reports whether it did.
+// unsend takes back a request if nothing of it was sent, and reports whether it did.
 func (r *remote) unsend(m message) bool {
 	r.mu.Lock()
 	p := r.postings[string(m.ID)]
@@ -59,7 +59,7 @@ func (r *remote) unsend(m message) bool {
 	return true
 }
 
-// Read is of the transport.
+// Read is called by the transport.
 func (p *posting) Read(to []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 // maxQueued bounds the bytes that wait for a server that does not read.
 const maxQueued = 32 << 20
 
-// queue is a writer that does not wait for its reader: what it is given is written in
-// order, in the background. Once that fails, or too much waits, Write fails.
+// queue is a writer that does not wait for its reader: texts are written in order, in the
+// background. Once a write has failed, or too many bytes are waiting, Write fails.
 type queue struct {
 	out io.WriteCloser
 
@@ -49,7 +49,7 @@ func (q *queue) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// remove takes back a text of which nothing was written yet, and reports whether it did.
+// remove takes back a text if nothing of it was written yet, and reports whether it did.
 func (q *queue) remove(text []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,7 +61,7 @@ func (q *queue) remove(text []byte) bool {
 	return true
 }
 
-// wake has run look; a wake that is there already is enough.
+// wake makes run look for texts, if it is not already about to.
 func (q *queue) wake() {
 	select {
 	case q.more <- struct{}{}:

@@ -12,27 +12,27 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// redemption is one that was asked for.
+// redemption is a redemption that the service was asked for.
 type redemption struct {
 	key    string   // its idempotency key
 	number int      // of the payment's lasting key, from 1
-	passed []string // the checks that had the lasting keys before that
-	again  bool     // it was asked for before: another gateway may have repeated the call since
+	passed []string // the checks that have the lasting keys of lower numbers
+	again  bool     // an earlier call asked for it, too: another gateway may have repeated the call since
 }
 
 func newRedemption(number int, passed []string) redemption {
 	return redemption{key: "gw-" + rand.Text(), number: number, passed: passed}
 }
 
-// redemptions has the redemptions of which it is not known whether they were recorded, or given back,
-// and whose calls were not made.
+// redemptions has the open redemptions: it is unknown whether they were recorded, or whether they
+// were given back, and their calls were not made.
 type redemptions struct {
 	mu   sync.Mutex
 	open map[string]redemption // by check
 }
 
-// take returns how to redeem a check: as an open redemption, which nobody else gets then,
-// or a new one.
+// take returns the open redemption of a check, and removes it so that no other call gets it. If
+// there is none, it returns a new one.
 func (r *redemptions) take(checkID string) redemption {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,9 +55,9 @@ func (r *redemptions) keep(checkID string, of redemption) {
 	r.open[checkID] = of
 }
 
-// redeem redeems a check, once for each attempt to carry it out. Where it stayed
-// unknown whether that was recorded, the next one asks for the same redemption. A
-// payment for good has a lasting key for each redemption that was given back, and one more.
+// redeem redeems a check, once for each attempt to carry it out. If it is unknown whether the
+// redemption was recorded, the next attempt asks for the same one. A payment that is made only
+// once has a lasting key for each redemption that was given back, and one more.
 func (c *mappedCall) redeem(checkID string) (redemption, error) {
 	for of := c.gw.redemptions.take(checkID); ; of = newRedemption(of.number+1, of.passed) {
 		c.passed = of.passed
@@ -85,16 +85,17 @@ func (c *mappedCall) redeem(checkID string) (redemption, error) {
 	}
 }
 
-// passedBefore finds the checks that had the lasting keys of a payment before a redeemed check
-// had one: whoever redeemed it passed them, and people may have found out since that one was
-// carried out. It reports whether it found all, and that the check has a lasting key.
+// passedBefore finds the checks that have the lasting keys of a payment before the key of a redeemed
+// check. The gateway that redeemed the check passed them over as given back, but people may have
+// found out since that one was carried out. It reports whether it found all of them and the check
+// has a lasting key.
 func (c *mappedCall) passedBefore(checkID string) bool {
 	var passed []string
 	for number := 1; number <= maxLeft+1; number++ {
 		asked := client.RedeemFor(c.action)
 		asked.IdempotencyKey, asked.Once = "gw-"+rand.Text(), c.lastingKey(number)
 		ctx, cancel := c.asking(c.ctx)
-		_, err := c.gw.api.Redeem(ctx, checkID, asked) // which is refused, and names who has the lasting key
+		_, err := c.gw.api.Redeem(ctx, checkID, asked) // it is refused, and the message names the check that has the lasting key
 		cancel()
 		refused, ok := errors.AsType[*client.Error](err)
 		if !ok || refused.Code != client.CodeCheckAlreadyRedeemed {
@@ -116,7 +117,7 @@ func (c *mappedCall) passedBefore(checkID string) bool {
 // lastingKey returns a lasting key of the payment, counted from 1.
 func (c *mappedCall) lastingKey(number int) string { return fmt.Sprintf("%s-%d", c.payment, number) }
 
-// gaveBack reports whether a redeemed check was carried out by nobody, and is over.
+// gaveBack reports whether a redeemed check was not carried out, and is over.
 func (c *mappedCall) gaveBack(checkID string) bool {
 	ctx, cancel := c.asking(context.WithoutCancel(c.ctx))
 	defer cancel()
@@ -124,15 +125,16 @@ func (c *mappedCall) gaveBack(checkID string) bool {
 	return err == nil && (check.Outcome.Status == outcomeFailed || check.Outcome.Status == outcomeVoided) && !check.Outcome.ReleasePending
 }
 
-// doubted reports whether it is recorded that a check is in doubt, which is repeated then.
+// doubted records that a check is in doubt, whose call is repeated then, and reports whether that
+// succeeded.
 func (c *mappedCall) doubted(checkID string) bool {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
 	return c.gw.doubt(ctx, checkID, repeatedNote)
 }
 
-// doubt records that nobody knows what became of a redeemed check. Where that fails it is
-// false, and the service does it by itself, later.
+// doubt records that it is unknown what became of a redeemed check, and reports whether that
+// succeeded. If it fails, the service records it by itself later.
 func (g *Gateway) doubt(ctx context.Context, checkID, note string) bool {
 	_, err := g.api.ReportInDoubt(ctx, checkID, note)
 	if err != nil {

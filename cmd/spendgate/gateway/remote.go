@@ -21,17 +21,17 @@ const (
 	maxTelling    = 64
 )
 
-// remote is a conn to a server over Streamable HTTP: each message is a POST of its
-// own, whose response or stream has the messages that belong to it, and one GET has
-// the others.
+// remote is a conn to a server over Streamable HTTP. Each message is sent by a POST of its
+// own, whose response or stream has the messages that belong to it. The stream of one GET
+// has the other messages.
 type remote struct {
 	u      *upstream
 	client *http.Client
 	ctx    context.Context //nolint:containedctx // of all exchanges; ends with the conn
 	cancel context.CancelFunc
 	in     chan message
-	// telling bounds the notifications and responses that are being posted: a server that hangs must not
-	// keep the agent's other messages waiting.
+	// telling bounds how many notifications and responses are being posted at once: a server that hangs
+	// must not keep the agent's other messages waiting.
 	telling chan struct{}
 
 	mu       sync.Mutex
@@ -63,8 +63,8 @@ func (r *remote) read() (message, error) {
 	}
 }
 
-// write sends a message. A request is answered by a response that read returns, also
-// when the exchange fails.
+// write sends a message. The response to a request is returned by read, even if the exchange
+// fails.
 func (r *remote) write(m message) error {
 	if r.ctx.Err() != nil {
 		return errLost
@@ -76,7 +76,7 @@ func (r *remote) write(m message) error {
 		}
 		return err
 	}
-	if m.Method == noteInitialized { // before all requests
+	if m.Method == noteInitialized { // it must arrive before all requests
 		if err := r.tell(m); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (r *remote) write(m message) error {
 	}
 }
 
-// tell posts what has no response.
+// tell posts a message that has no response.
 func (r *remote) tell(m message) error {
 	text, err := encodeMessage(m)
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *remote) deliver(m message) {
 	}
 }
 
-// exchange posts a request and delivers what comes back, the response at last.
+// exchange posts a request and delivers the messages that come back, the response last.
 func (r *remote) exchange(m message, body *posting) {
 	defer r.forget(m, body)
 	id := string(m.ID)
@@ -160,15 +160,15 @@ func (r *remote) whole(body io.Reader, request message) error {
 	return nil
 }
 
-// setVersion says which version of the protocol was agreed on.
+// setVersion sets the version of the protocol that was agreed on.
 func (r *remote) setVersion(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.version = version
 }
 
-// stream delivers the events of a stream until the response to a request came. One
-// that ends before is resumed if its events have identifiers.
+// stream delivers the events of a stream until the response to a request has come. A stream
+// that ends earlier is resumed if its events have identifiers.
 func (r *remote) stream(body io.Reader, id string) error {
 	for {
 		last, retry, done := r.events(body, id)
@@ -240,8 +240,8 @@ func (r *remote) resume(last string, retry time.Duration) (*http.Response, error
 	}
 }
 
-// listen delivers what the server sends by itself, until the conn is closed or the
-// server offers no such stream.
+// listen delivers the messages that the server sends by itself, until the conn is closed or
+// the server says that it has no such stream.
 func (r *remote) listen() {
 	last := ""
 	for pause := time.Second; r.ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
@@ -270,8 +270,8 @@ func (r *remote) listen() {
 	}
 }
 
-// accepted refuses what is no success. A session that the server does not know any
-// more ends the conn, so that another is made.
+// accepted returns an error unless the response is a success. If the server does not know the
+// session any more, the conn ends, so that another one is made.
 func (r *remote) accepted(response *http.Response) error {
 	r.mu.Lock()
 	known := r.session != ""
@@ -283,8 +283,8 @@ func (r *remote) accepted(response *http.Response) error {
 		time.AfterFunc(time.Second, r.cancel) // after the response was delivered
 		return fmt.Errorf("%w: its session is over", errLost)
 	case code/100 == 4:
-		// Refused by the transport, with an error of JSON-RPC or without. It came after the request: what the server
-		// did before is not known.
+		// The transport refused the request, with or without an error of JSON-RPC. The request had arrived, so it is
+		// unknown what the server did with it before.
 		return fmt.Errorf("the server answered %d: %s", code, http.StatusText(code))
 	default:
 		return fmt.Errorf("%w: it answered %d", errLost, code)
@@ -305,7 +305,7 @@ func (r *remote) send(ctx context.Context, method string, body io.Reader, size i
 	if method == http.MethodPost {
 		request.Header.Set("Content-Type", typeJSON)
 		request.Header.Set("Accept", typeJSON+", "+typeEvents)
-		// Without it a request on a kept connection that breaks could be sent twice.
+		// With GetBody, a request could be sent twice when a reused connection breaks.
 		request.GetBody = nil
 	}
 	if last != "" {

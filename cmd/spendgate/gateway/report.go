@@ -16,8 +16,8 @@ func cut(reference string) string {
 	return string(characters[:min(len(characters), most)])
 }
 
-// report says what became of a check, and whether that is recorded. While the service
-// does not answer, that goes on in the background: the agent is answered all the same.
+// report reports the outcome of a check, and returns whether it is recorded. While the service
+// does not answer, the report is repeated in the background, so that the agent need not wait.
 func (c *mappedCall) report(checkID string, report client.OutcomeReport) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), hurry)
 	defer cancel()
@@ -39,7 +39,8 @@ func (c *mappedCall) report(checkID string, report client.OutcomeReport) bool {
 	return false
 }
 
-// reported sends a report, and says whether it is recorded, or else should be sent again.
+// reported sends a report. It returns whether the report is recorded and, if not, whether it
+// should be sent again.
 func (g *Gateway) reported(ctx context.Context, checkID string, report client.OutcomeReport) (recorded, again bool) {
 	_, err := g.api.ReportOutcome(ctx, checkID, report)
 	if err == nil {
@@ -52,7 +53,7 @@ func (g *Gateway) reported(ctx context.Context, checkID string, report client.Ou
 	unfit := ok && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity) && report != plain
 	g.log.Error("what became of a check was not recorded", "check_id", checkID, "status", report.Status, "reference", report.Reference,
 		"again", !final || unfit, "error", err)
-	if unfit { // what a server said must not hide how its call ended
+	if unfit { // a text of a server's that the service refuses must not prevent the report
 		return g.reported(ctx, checkID, plain)
 	}
 	return false, !final

@@ -25,14 +25,14 @@ const (
 	metaShadow   = "spendgate/shadow" // the state that a call would have had
 )
 
-// result is what a mapped call ends with.
+// result is the end of a mapped call.
 type result struct {
 	state    string
 	checkID  string
 	decision string
 	shadow   string
 	isError  bool
-	text     string         // for the model; empty where the server's own result is given
+	text     string         // for the model; empty if the server's own result is given
 	server   jsontext.Value // the server's result
 }
 
@@ -62,9 +62,9 @@ func (r result) encode() jsontext.Value {
 			o = o.with("isError", jsontext.Value("true"))
 		}
 	} else if r.text != "" {
-		// What the gateway says comes first.
+		// The gateway's own text comes first.
 		var content []jsontext.Value
-		_ = json.Unmarshal(o.get("content"), &content, lax()) // what is no list is no content
+		_ = json.Unmarshal(o.get("content"), &content, lax()) // anything but a list counts as no content
 		own := encode(map[string]string{"type": "text", "text": r.text})
 		o = o.with("content", encode(append([]jsontext.Value{own}, content...)))
 	}

@@ -33,14 +33,14 @@ func (s *session) requestFromAgent(m message) {
 	}
 }
 
-// likeCall reports whether a method is another than the method of calls, and a lenient server
-// could take it for that (G15).
+// likeCall reports whether a method is not tools/call, but a lenient server could take it for
+// tools/call (G15).
 func likeCall(method string) bool {
 	letters := strings.Map(func(r rune) rune {
 		if !unicode.IsLetter(r) {
 			return -1
 		}
-		return unicode.ToLower(unicode.ToUpper(r)) // of all letters that are one by case folding
+		return unicode.ToLower(unicode.ToUpper(r)) // so that all letters that are equal by case folding become one
 	}, method)
 	return method != methodCallTool && strings.Contains(letters, "toolscall")
 }
@@ -85,7 +85,7 @@ func (s *session) complete(m message) {
 	s.forward(s.byURI(memberText(ref, "uri")), m, missing)
 }
 
-// missing reports that a server does not have what was asked for.
+// missing reports whether an answer says that the server does not have the requested thing.
 func missing(m message) bool { return m.Error != nil || m.failure != nil }
 
 // byURI returns the servers to ask for a resource: first the one that listed it.
@@ -105,8 +105,8 @@ func (s *session) byURI(uri string) []*link {
 	return all
 }
 
-// owner returns the server that a name belongs to, and the name there; nil if there
-// is none.
+// owner returns the server that a name belongs to, and the name on that server; nil if there
+// is no such server.
 func (s *session) owner(name string) (*link, string) {
 	if !s.several() {
 		return s.links[0], name
@@ -131,12 +131,12 @@ func (s *session) outward(l *link, name string) string {
 // memberText returns the text of an object's member, empty if there is none.
 func memberText(object jsontext.Value, name string) string {
 	var members map[string]jsontext.Value
-	_ = json.Unmarshal(object, &members, lax()) // what is no object has no member
+	_ = json.Unmarshal(object, &members, lax()) // anything but an object has no members
 	text, _ := textOf(members[name])
 	return text
 }
 
-// route is where a request of the agent's is at the moment.
+// route tells which server has a request of the agent's at the moment.
 type route struct {
 	mu       sync.Mutex
 	link     *link
@@ -144,8 +144,8 @@ type route struct {
 	canceled bool
 }
 
-// forward passes a request to the first of the servers, and to the next while missed
-// says so of a response.
+// forward passes a request to the first of the servers, and to the next one while missed
+// reports true for the response.
 func (s *session) forward(links []*link, m message, missed func(message) bool) {
 	at := new(route)
 	if !s.fly(m, func(reason jsontext.Value) { at.cancel(reason) }) {
@@ -248,8 +248,8 @@ func (s *session) setLevel(m message) {
 	}
 }
 
-// initialize connects to all servers with what the agent said, and answers with what
-// they can do together.
+// initialize connects to all servers with the agent's parameters, and answers with their
+// merged capabilities.
 func (s *session) initialize(m message) {
 	s.mu.Lock()
 	again := s.started
@@ -280,7 +280,8 @@ func (s *session) initialize(m message) {
 	}()
 }
 
-// greeting merges what the servers answered to initialize. One alone is passed on.
+// greeting merges the results of the servers' initialize. The result of a single server is
+// passed on as it is.
 func (s *session) greeting() (jsontext.Value, error) {
 	var results []object
 	var down error
@@ -329,7 +330,7 @@ func (s *session) greeting() (jsontext.Value, error) {
 	return greeting.text(), nil
 }
 
-// merged adds capabilities to others: what one of the servers has is offered.
+// merged adds capabilities to others: a capability of any server is offered.
 func merged(all object, text jsontext.Value) object {
 	more, err := parseObject(text)
 	if err != nil {
@@ -349,7 +350,7 @@ func merged(all object, text jsontext.Value) object {
 	return all
 }
 
-// restarted tells the agent that a server is there again, whose lists may be others.
+// restarted tells the agent that the lists of a server may have changed, since it was started again.
 func (s *session) restarted(l *link) {
 	l.mu.Lock()
 	again := l.starts > 0
@@ -362,7 +363,7 @@ func (s *session) restarted(l *link) {
 		Capabilities map[string]jsontext.Value `json:"capabilities"`
 	}
 	l.mu.Lock()
-	_ = json.Unmarshal(l.first.Result, &result, lax()) // without any nothing changed
+	_ = json.Unmarshal(l.first.Result, &result, lax()) // a server without capabilities has no lists
 	l.mu.Unlock()
 	for _, kind := range []string{"tools", "prompts", "resources"} {
 		if result.Capabilities[kind] != nil {

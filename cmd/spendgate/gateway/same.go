@@ -11,9 +11,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// checkSame refuses what says which payment a call is and a server could take for the payment of
-// another call: a number that not all programs read alike, and another type than the
-// tool's schema says.
+// checkSame refuses arguments of same that a server could read as those of another payment:
+// numbers that not all programs read alike, and values of another type than the tool's schema
+// says.
 func (t *tool) checkSame(arguments, schema jsontext.Value) error {
 	for _, path := range t.Same {
 		value, err := at(arguments, path)
@@ -35,7 +35,8 @@ func (t *tool) checkSame(arguments, schema jsontext.Value) error {
 	return nil
 }
 
-// reads returns the arguments that a call is read from, by the members of the file.
+// reads returns the paths of the arguments that the gateway reads from a call, by the members
+// of the file that name them.
 func (t *tool) reads() map[string]string {
 	read := make(map[string]string)
 	if t.Amount != nil {
@@ -56,9 +57,9 @@ func (t *tool) reads() map[string]string {
 	return read
 }
 
-// checkSpelling refuses an argument that a server could take for one that is read: order_total
-// for orderTotal, and "order.total" for the total in an order. One that the tool's schema has as
-// well may say the same.
+// checkSpelling refuses an argument that a server could take for one that the gateway reads:
+// order_total for orderTotal, and "order.total" for the total in an order. Such an argument is
+// accepted if the tool's schema has it, and its value is the same or is read as well.
 func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
 	paths := append(slices.Sorted(maps.Values(t.reads())), t.IdempotencyArgument)
 	for _, path := range paths {
@@ -66,7 +67,7 @@ func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
 		names := strings.Split(path, ".")
 		for i, name := range names {
 			o, err := parseObject(within)
-			if err != nil { // whoever reads the value says what is wrong
+			if err != nil { // the reader of the value reports what is wrong
 				break
 			}
 			properties := propertiesOf(schema, known)
@@ -79,7 +80,7 @@ func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
 					return fmt.Errorf("argument %s is written %q, which the tool's schema does not have: call again without that", path, m.name)
 				}
 				other := strings.Join(append(slices.Clone(names[:i]), m.name), ".")
-				meant, _ := at(within, strings.Join(names[i:i+n], ".")) // whoever reads the value says what is wrong
+				meant, _ := at(within, strings.Join(names[i:i+n], ".")) // the reader of the value reports what is wrong
 				if equalForm(m.value) != equalForm(meant) && !isRead(paths, other) {
 					return fmt.Errorf("argument %s is also written %q, with another value that is not judged: call again with %[1]s alone", path, m.name)
 				}
@@ -95,8 +96,8 @@ func isRead(paths []string, argument string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool { return path == argument || strings.HasPrefix(path, argument+".") })
 }
 
-// spelt returns of how many names, from the first of a path, a name may be another spelling; 0 if
-// of none.
+// spelt returns how many names at the start of a path, joined by dots, the given name may be
+// another spelling of; 0 if it is not one.
 func spelt(name string, path []string) int {
 	for n := range path {
 		if nearly(name, strings.Join(path[:n+1], ".")) {
@@ -112,8 +113,8 @@ func nearly(a, b string) bool {
 	return plain != "" && plain == plainName(b)
 }
 
-// plainName returns what names have in common that some programs read as one: the letters and
-// digits.
+// plainName returns the letters and digits of a name, case folded. They are the same for names
+// that some programs read as one.
 func plainName(name string) string {
 	return folded(strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

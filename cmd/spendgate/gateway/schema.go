@@ -25,8 +25,8 @@ const (
 	maxParts  = 256 // of one schema
 )
 
-// partsOf returns schemas with all that stand for them: what they refer to in the root, what
-// applies with them, and their alternatives.
+// partsOf returns schemas together with the schemas that they refer to in the root, those that
+// apply with them (allOf), and their alternatives (anyOf, oneOf).
 func partsOf(root jsontext.Value, schemas []jsontext.Value) (parts []keywords) {
 	var add func(schema jsontext.Value, depth int)
 	add = func(schema jsontext.Value, depth int) {
@@ -64,7 +64,8 @@ func referred(root jsontext.Value, ref string) jsontext.Value {
 	return root
 }
 
-// pointer returns the names by which a reference leads into its own schema; nil if it does not.
+// pointer returns the names on the path of a reference into its own schema; nil for any other
+// reference.
 func pointer(ref string) []string {
 	path, inside := strings.CutPrefix(ref, "#/")
 	if !inside {
@@ -77,8 +78,8 @@ func pointer(ref string) []string {
 	return names
 }
 
-// propertiesOf returns the properties that schemas have by name, each in all its places; none
-// if they do not say.
+// propertiesOf returns the properties of schemas by name, each with all its definitions; none if
+// the schemas name no properties.
 func propertiesOf(root jsontext.Value, schemas []jsontext.Value) map[string][]jsontext.Value {
 	all := make(map[string][]jsontext.Value)
 	for _, part := range partsOf(root, schemas) {
@@ -89,7 +90,7 @@ func propertiesOf(root jsontext.Value, schemas []jsontext.Value) map[string][]js
 	return all
 }
 
-// typesAt returns the types that a schema gives an argument; none if it does not say.
+// typesAt returns the types that a schema allows for an argument; none if it does not say.
 func typesAt(root jsontext.Value, path string) (types []string) {
 	at := []jsontext.Value{root}
 	for name := range strings.SplitSeq(path, ".") {
@@ -107,8 +108,9 @@ func typesAt(root jsontext.Value, path string) (types []string) {
 	return slices.Compact(types)
 }
 
-// typesOf returns the types of a schema's values: its own, or those of what it refers to, of
-// what applies with it, or of all its alternatives. left bounds how many schemas are looked at.
+// typesOf returns the types of a schema's values: its own types, or those of the schema that it
+// refers to, of one that applies with it, or of all its alternatives. left bounds the number of
+// schemas that are read.
 func typesOf(root, schema jsontext.Value, left *int) (types []string) {
 	var k keywords
 	if *left--; *left < 0 || len(schema) == 0 || json.Unmarshal(schema, &k, lax()) != nil {
@@ -139,8 +141,8 @@ func typesOf(root, schema jsontext.Value, left *int) (types []string) {
 	return types
 }
 
-// checkFilled refuses a tool whose schema names its arguments, without the one that takes the
-// idempotency key: a server that does not know it would carry a repeated call out twice.
+// checkFilled refuses a tool whose schema names its arguments, but not the one that is to take
+// the idempotency key: a server that ignores the key would carry a repeated call out twice.
 func (t *tool) checkFilled(schema jsontext.Value) error {
 	properties := propertiesOf(schema, []jsontext.Value{schema})
 	if t.IdempotencyArgument == "" || len(properties) == 0 || properties[t.IdempotencyArgument] != nil {
@@ -150,7 +152,7 @@ func (t *tool) checkFilled(schema jsontext.Value) error {
 		"the file (idempotency_argument)", t.IdempotencyArgument)
 }
 
-// notes returns what the author of a mapping should know of the tool's schema.
+// notes returns what the author of a mapping should know about the tool's schema.
 func (t *tool) notes(schema jsontext.Value) (notes []string) {
 	if err := t.checkFilled(schema); err != nil {
 		notes = append(notes, err.Error())
@@ -176,8 +178,9 @@ func (t *tool) notes(schema jsontext.Value) (notes []string) {
 	return notes
 }
 
-// hide returns a schema without an argument, wherever it has it. One that is absent takes any
-// arguments, and is written out: a member without a value would spoil the whole list.
+// hide removes an argument from a schema, wherever the schema has it. An absent schema allows any
+// arguments, and is written out as such: a member without a value would make the whole list
+// invalid.
 func hide(root jsontext.Value, argument string) jsontext.Value {
 	if len(root) == 0 {
 		return jsontext.Value(`{"type":"object"}`)
@@ -190,7 +193,7 @@ func hide(root jsontext.Value, argument string) jsontext.Value {
 	return hidden(root, argument, 0)
 }
 
-// hiddenAt is hidden of a schema inside another one.
+// hiddenAt is like hidden, for the schema at a path inside another one.
 func hiddenAt(root jsontext.Value, path []string, argument string) jsontext.Value {
 	if len(path) == 0 {
 		return hidden(root, argument, 0)
@@ -202,7 +205,7 @@ func hiddenAt(root jsontext.Value, path []string, argument string) jsontext.Valu
 	return root
 }
 
-// hidden is hide of a schema that refers to none.
+// hidden is like hide, but does not follow references.
 func hidden(schema jsontext.Value, argument string, depth int) jsontext.Value {
 	o, err := parseObject(schema)
 	if err != nil || o == nil || depth > maxNested {

@@ -23,8 +23,8 @@ const (
 	// Path is where Streamable HTTP is served.
 	Path        = "/mcp"
 	maxSessions = 256
-	// reserved sessions are for agents with a token that have fewer than as many: the others
-	// must not keep them out.
+	// reserved is the number of sessions that are kept for agents with a token that have fewer
+	// sessions than this: the other agents must not keep them out.
 	reserved    = maxSessions / 4
 	idleSession = 30 * time.Minute
 	heartbeat   = 15 * time.Second
@@ -78,14 +78,13 @@ func (s *Server) Stop() {
 	}
 }
 
-// agentOf returns which agent a request is of, by its token, and whether it may be
-// served.
+// agentOf returns the agent of a request, by its token, and whether the request may be served.
 func (s *Server) agentOf(r *http.Request) (string, bool) {
 	file := s.gw.file
 	if len(file.Agents) == 0 {
 		if file.AgentID.header != "" {
 			values := r.Header.Values(file.AgentID.header)
-			if len(values) != 1 { // of several nobody knows which is meant
+			if len(values) != 1 { // with several it is unknown which one is meant
 				return "", true
 			}
 			return strings.TrimSpace(values[0]), true
@@ -106,8 +105,8 @@ func (s *Server) agentOf(r *http.Request) (string, bool) {
 	return found, found != ""
 }
 
-// foreign reports whether a request is of a page of another origin, or to this
-// machine under another host name (DNS rebinding).
+// foreign reports whether a request comes from a page of another origin, or was sent to this
+// machine under a foreign host name (DNS rebinding).
 func foreign(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -124,7 +123,7 @@ func foreign(r *http.Request) bool {
 		return site != "" && site != "same-origin" && site != "none"
 	}
 	u, err := url.Parse(origin)
-	// A name may lead here by whoever owns it, an address cannot.
+	// The owner of a name can make it lead here; with an address nobody can do that.
 	named := net.ParseIP(host) == nil && !config.IsLoopback(host)
 	return err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) || named
 }
@@ -175,7 +174,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, a *remoteAgent, ag
 	m.agent = agent
 	if a == nil {
 		if m.Method != methodInitialize || !m.hasID() {
-			// Also what newer clients ask first, and then do without.
+			// Newer clients first send another request, and then work without it.
 			refuse(w, http.StatusBadRequest, failed(m.ID, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "initialize comes first"}))
 			return
 		}
@@ -208,7 +207,7 @@ func refuse(w http.ResponseWriter, status int, m message) {
 	_, _ = w.Write(text) // whoever asked may be gone
 }
 
-// open begins a session, or says which limit there is.
+// open begins a session. If there cannot be another one, full says why.
 func (s *Server) open(agent string) (a *remoteAgent, full string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

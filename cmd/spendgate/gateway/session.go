@@ -15,8 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// session is one agent's connection, with connections of its own to all servers.
-// Everything that it does not interpret is passed on between them.
+// session is one agent's connection, with connections of its own to all servers. It passes
+// on every message that it does not interpret.
 type session struct {
 	gw     *Gateway
 	agent  conn
@@ -28,18 +28,18 @@ type session struct {
 	mu       sync.Mutex
 	started  bool                // initialize came
 	flight   map[string]*flying  // the agent's requests, by their identifiers
-	asked    map[string]question // the servers' requests to the agent, by ours
+	asked    map[string]question // the servers' requests to the agent, by our identifiers
 	progress map[string]string   // which of the agent's requests has a progress token
-	tokens   map[string]question // the servers' progress tokens, by ours
+	tokens   map[string]question // the servers' progress tokens, by our tokens
 	homes    map[string]*link    // which server listed a resource
-	number   int64               // of the last of asked and tokens
+	number   int64               // the last one used in asked and tokens
 	calls    sync.WaitGroup      // mapped calls
 }
 
 // flying is a request of the agent's that is not answered.
 type flying struct{ cancel func(reason jsontext.Value) }
 
-// question is something of a server's, under its own name for it.
+// question is a request or a progress token of a server's, by the server's own identifier.
 type question struct {
 	link *link
 	id   jsontext.Value
@@ -129,7 +129,8 @@ func (s *session) send(m message) {
 	}
 }
 
-// fly notes a request of the agent's, and refuses one too many.
+// fly registers a request of the agent's. It refuses the request, and returns false, if its
+// identifier is in use or there are too many requests.
 func (s *session) fly(m message, cancel func(reason jsontext.Value)) bool {
 	s.mu.Lock()
 	_, twice := s.flight[string(m.ID)]
@@ -157,7 +158,7 @@ func tokenOf(params jsontext.Value) jsontext.Value {
 			Token jsontext.Value `json:"progressToken"`
 		} `json:"_meta"`
 	}
-	_ = json.Unmarshal(params, &with, lax()) // who it is for finds out what is wrong
+	_ = json.Unmarshal(params, &with, lax()) // the receiver reports what is wrong
 	return with.Meta.Token
 }
 
@@ -178,7 +179,7 @@ func (s *session) noteFromAgent(m message) {
 		}
 		s.broadcast(m)
 	default:
-		// A request without an identifier is carried out by some servers (G15).
+		// Some servers carry out a request without an identifier (G15).
 		if !strings.HasPrefix(m.Method, "notifications/") {
 			s.log.Debug("a message that is neither a request nor a notification is dropped", "method", m.Method)
 			return
@@ -193,7 +194,7 @@ func (s *session) broadcast(m message) {
 	}
 }
 
-// cancelled ends a request of the agent's where it is carried out.
+// cancelled cancels a request of the agent's at the server that has it.
 func (s *session) cancelled(m message) {
 	var params struct {
 		RequestID jsontext.Value `json:"requestId"`
@@ -263,12 +264,13 @@ func (s *session) ask(l *link, m *message) {
 	}
 }
 
-// cancelQuestion renames the request that a server does not want answered any more.
+// cancelQuestion handles a notification by which a server cancels its request to the agent: it
+// replaces the request's identifier by ours. It returns false if there is no such request.
 func (s *session) cancelQuestion(l *link, m *message) bool {
 	var params struct {
 		RequestID jsontext.Value `json:"requestId"`
 	}
-	_ = json.Unmarshal(m.Params, &params, lax()) // what names none cancels nothing
+	_ = json.Unmarshal(m.Params, &params, lax()) // a notification that names no request cancels nothing
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, q := range s.asked {
@@ -281,7 +283,7 @@ func (s *session) cancelQuestion(l *link, m *message) bool {
 	return false
 }
 
-// forget drops what a server that is gone asked.
+// forget drops the requests and progress tokens of a server that is gone.
 func (s *session) forget(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,11 +300,12 @@ func progressOf(params jsontext.Value) jsontext.Value {
 	var with struct {
 		Token jsontext.Value `json:"progressToken"`
 	}
-	_ = json.Unmarshal(params, &with, lax()) // without one it belongs to no request
+	_ = json.Unmarshal(params, &with, lax()) // without a token it belongs to no request
 	return with.Token
 }
 
-// replaced returns an object with another value of a member; what is no object stays.
+// replaced returns an object with the value of a member replaced. Anything but an object stays
+// as it is.
 func replaced(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
 	o, err := parseObject(text)
 	if err != nil {

@@ -11,8 +11,9 @@ const shadowTimeout = 2 * time.Second
 // shadowed reports whether the call is carried out whatever the service says.
 func (c *mappedCall) shadowed() bool { return !c.until.IsZero() }
 
-// shadow carries a call out that enforcement would have ended with r, unless that has
-// carried it out already, under its check, or the agent cancelled it. The server's answer passes as it is.
+// shadow handles a call that enforcement would have ended with r. It carries the call out, unless
+// that was done under its check or the agent cancelled the call. The server's answer is passed on
+// unchanged.
 func (c *mappedCall) shadow(r result) result {
 	r.shadow = r.state
 	if c.answer == nil {
@@ -36,7 +37,7 @@ func (c *mappedCall) shadow(r result) result {
 	return r
 }
 
-// ended returns the state of a call that the server answered, by nothing but that.
+// ended returns the state of a call, judged only by the server's answer.
 func (c *mappedCall) ended(a answered) string {
 	switch {
 	case a.unsent, a.isError && c.t.OnError == onErrorFailed:
