@@ -12,8 +12,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// BatchesOf is the part of the batches that were folded with a day as the last that they
-// list checks or outcomes of, given by the day's begin.
+// BatchesOf is the part for a day, given by its begin: the folded batches that list checks or
+// outcomes of that day last.
 func BatchesOf(day time.Time) Part {
 	fields := []chain.Field{
 		{Name: "chain_id", Kind: chain.UUID},
@@ -30,8 +30,8 @@ func BatchesOf(day time.Time) Part {
 
 func (p Part) ofBatches() bool { return p.table == "batches" }
 
-// place is where in an archive somebody is: rows are in the order of their identifiers, batches
-// in the order of their chains and numbers.
+// place is a reader's or writer's position in an archive: rows are in the order of their
+// identifiers, batches in the order of their chains and numbers.
 type place struct {
 	part        Part
 	rows        int64
@@ -40,7 +40,7 @@ type place struct {
 	first, last string   // as in the manifest
 }
 
-// advance goes on to a row, and reports whether that is behind the one before.
+// advance goes on to a row, and reports whether it follows the previous row.
 func (p *place) advance(row []byte) bool {
 	id := ID(row).Text(p.part.prefix)
 	key, low, high := id, id, id
@@ -73,7 +73,7 @@ type Batch struct {
 	Texts         string // JSON; empty for null
 }
 
-// BatchOf reads a row, of which the batch is a part.
+// BatchOf parses a row, whose first fields are those of the batch.
 func BatchOf(row []byte) (b Batch, err error) {
 	fields, err := chain.ParseRow(make([][]byte, 0, 8), row)
 	if err != nil {
@@ -88,17 +88,17 @@ func BatchOf(row []byte) (b Batch, err error) {
 	}, nil
 }
 
-// Block is some batches of one chain that an archive has in a row, and can be read alone.
+// Block is consecutive batches of one chain in an archive that can be read without the others.
 type Block struct {
 	Chain     spend.ID
 	From, To  int64    // numbers
-	Low, High spend.ID // of what they list
+	Low, High spend.ID // of the checks and outcomes that they list
 	Entries   int64
 	offset    int64
 }
 
-// Blocks reads all of an archive of batches, calls each for every one in its order, and
-// returns where they are. It fails as All does.
+// Blocks reads an archive of batches to the end, calls each with every batch in order, and returns
+// the blocks. It fails as All does.
 func (a *Archive) Blocks(each func(Batch) error) (blocks []Block, err error) {
 	var failed error
 	begun, offset := true, int64(0)
@@ -130,7 +130,7 @@ func (a *Archive) Blocks(each func(Batch) error) (blocks []Block, err error) {
 	return blocks, nil
 }
 
-// Block calls each for every batch of a block, whose bytes are good until it returns.
+// Block calls each with every batch of a block; a batch's bytes are valid until each returns.
 func (a *Archive) Block(b Block, each func(Batch) error) error {
 	f, err := os.Open(a.Path())
 	if err != nil {

@@ -15,30 +15,30 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Format is the version of archives that are written.
+// Format is the version of the archives that this package writes.
 const Format = 1
 
-// Manifest is what an archive says of itself.
+// Manifest describes an archive.
 type Manifest struct {
 	Format        int       `json:"format"`
 	Day           string    `json:"day,omitempty"`   // of checks, and up to which batches are: UTC, 2006-01-02
 	Month         string    `json:"month,omitempty"` // of violations: UTC, 2006-01
 	File          string    `json:"file"`            // in the same folder
 	Rows          int64     `json:"rows"`
-	FirstID       string    `json:"first_id"` // chk_..., viol_...; empty without rows; of batches the smallest that they list
+	FirstID       string    `json:"first_id"` // chk_..., viol_...; empty without rows; for batches the smallest ID that they list
 	LastID        string    `json:"last_id"`
-	FileSHA256    string    `json:"file_sha256"`    // of the file as it is
-	ContentSHA256 string    `json:"content_sha256"` // of what it holds, decompressed
+	FileSHA256    string    `json:"file_sha256"`    // of the compressed file
+	ContentSHA256 string    `json:"content_sha256"` // of the decompressed content
 	Columns       []string  `json:"columns"`
 	RowHash       int       `json:"row_hash,omitempty"` // version of the format of row hashes; violations have none
 	Schema        int       `json:"schema"`             // version of the database's schema
 	Created       time.Time `json:"created"`
 }
 
-// ErrAltered says that an archive is not what was written.
+// ErrAltered says that an archive is not as it was written.
 var ErrAltered = errors.New("the archive was altered")
 
-// Archive is the files of a part.
+// Archive is the files of one part.
 type Archive struct {
 	Manifest
 	SHA256 spend.Hash // of the manifest
@@ -55,16 +55,16 @@ type Part struct {
 	table  string
 	prefix string // of identifiers
 	fields []chain.Field
-	widths []int // how many of the fields archives have, for each format
+	widths []int // the number of fields in each format
 }
 
-// ChecksOf is the part of a day, given by its begin.
+// ChecksOf is the part for a day, given by its begin.
 func ChecksOf(day time.Time) Part {
 	fields := chain.CheckFields()
 	return Part{day, "day", time.DateOnly, "checks", spend.PrefixCheck, fields[:], chain.CheckWidths()}
 }
 
-// ViolationsOf is the part of a month, given by its begin.
+// ViolationsOf is the part for a month, given by its begin.
 func ViolationsOf(month time.Time) Part {
 	fields := chain.ViolationFields()
 	return Part{month, "month", "2006-01", "violations", spend.PrefixViolation, fields, []int{len(fields)}}
@@ -73,15 +73,15 @@ func ViolationsOf(month time.Time) Part {
 // String names the day or month.
 func (p Part) String() string { return p.Begin.Format(p.layout) }
 
-// Table is what there is of it: checks, violations or batches.
+// Table names the kind of rows: checks, violations or batches.
 func (p Part) Table() string { return p.table }
 
-// name is what the names of its files begin with.
+// name is the prefix of the names of the part's files.
 func (p Part) name() string { return p.table + "-" + p.String() }
 
 func (p Part) ofDay() bool { return p.period == "day" }
 
-// manifest begins one.
+// manifest returns the part's manifest without what depends on the rows.
 func (p Part) manifest() (m Manifest) {
 	m.Format, m.File = Format, p.name()+".jsonl.gz"
 	for _, f := range p.fields {
@@ -98,25 +98,25 @@ func (p Part) manifest() (m Manifest) {
 	return m
 }
 
-// had reports whether an archive of the part may have columns: all that there are, or
-// the columns of an earlier format, which were all when it was written.
+// had reports whether an archive of the part may have these columns: all current ones, or those of
+// an earlier format.
 func (p Part) had(columns, all []string) bool {
 	return slices.Contains(p.widths, len(columns)) && slices.Equal(columns, all[:len(columns)])
 }
 
-// Path is the file of the rows.
+// Path is the path of the file with the rows.
 func (a *Archive) Path() string { return filepath.Join(a.dir, a.File) }
 
-// ManifestPath is where the manifest of a part lies in a folder.
+// ManifestPath is the path of a part's manifest in a folder.
 func ManifestPath(dir string, p Part) string {
 	return filepath.Join(dir, p.name()+".manifest.json")
 }
 
-// maxManifest is far more than a manifest has, in bytes.
+// maxManifest is far more than a manifest's size in bytes.
 const maxManifest = 1 << 20
 
-// Open reads the manifest of a part, not the rows. It fails with fs.ErrNotExist
-// when there is none, and with ErrAltered when it cannot be one.
+// Open reads the manifest of a part, not the rows. It fails with fs.ErrNotExist without a manifest,
+// and with ErrAltered if the manifest is invalid.
 func Open(dir string, p Part) (*Archive, error) {
 	path := ManifestPath(dir, p)
 	f, err := os.Open(path)

@@ -12,14 +12,13 @@ import (
 	"os"
 )
 
-// maxLine is far more than a row has as a line, in bytes: a batch with the longest notes of as
-// many outcomes as a commit takes has some 27 MB, each byte escaped.
+// maxLine is far more than the size of a row's line in bytes: a batch with the longest notes of as
+// many outcomes as a commit takes has some 27 MB, with each byte escaped.
 const maxLine = 1 << 26
 
-// All returns the rows in their order, in the binary form of
-// chain.HashRow, each good until the next. It ends with an error that is
-// ErrAltered unless the files are what the manifest says: the rows before it
-// prove nothing by themselves.
+// All returns the rows in their order, in the binary form of chain.HashRow, each valid until the
+// next. If the files are not what the manifest describes, it ends with ErrAltered: the rows before
+// that error prove nothing by themselves.
 func (a *Archive) All() iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		stopped, err := a.read(func(row []byte) bool { return yield(row, nil) }, func(int64) {})
@@ -29,8 +28,8 @@ func (a *Archive) All() iter.Seq2[[]byte, error] {
 	}
 }
 
-// read reports whether visit, by giving false, ended it. begin is told where in the file each
-// member of its compression begins, before its rows.
+// read reports whether visit ended it by returning false. It calls begin with the file offset of
+// each compressed member before the member's rows.
 func (a *Archive) read(visit func(row []byte) bool, begin func(offset int64)) (stopped bool, err error) {
 	f, err := os.Open(a.Path())
 	if err != nil {
@@ -71,7 +70,7 @@ func (a *Archive) read(visit func(row []byte) bool, begin func(offset int64)) (s
 	return false, nil
 }
 
-// lineReader turns the lines of members into rows.
+// lineReader decodes the lines of members into rows.
 type lineReader struct {
 	codec   *codec
 	content io.Writer
@@ -79,7 +78,7 @@ type lineReader struct {
 	row     []byte
 }
 
-// read reports whether visit, by giving false, ended it.
+// read reports whether visit ended it by returning false.
 func (l *lineReader) read(member io.Reader, visit func(row []byte) (bool, error)) (stopped bool, err error) {
 	lines := bufio.NewScanner(io.TeeReader(member, l.content))
 	lines.Buffer(make([]byte, 0, bufferSize), maxLine)
@@ -95,7 +94,7 @@ func (l *lineReader) read(member io.Reader, visit func(row []byte) (bool, error)
 	return false, lines.Err()
 }
 
-// counted counts the bytes that were read. A decompressor reads no byte of it in advance.
+// counted counts the bytes read. As an io.ByteReader it keeps a decompressor from reading ahead.
 type counted struct {
 	*bufio.Reader
 	read int64

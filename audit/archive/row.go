@@ -15,7 +15,7 @@ import (
 	"spendgate/audit/chain"
 )
 
-// column is how one column is written; its sizes are sizes of the binary form.
+// column is the format of one column; its sizes are those of the binary form.
 type column struct {
 	name string
 	kind kind
@@ -40,7 +40,7 @@ func columnsOf(fields []chain.Field) []column {
 	all := make([]column, len(fields))
 	for i, f := range fields {
 		all[i] = column{name: f.Name, kind: kinds[f.Kind]}
-		if all[i].kind != text { // letters are as long as they are
+		if all[i].kind != text { // letters are kept as they are
 			all[i].size = f.Kind.Size()
 		}
 	}
@@ -55,13 +55,12 @@ var (
 // absent is the length of a field that is NULL.
 const absent = -1
 
-// codec turns rows, in the binary form that chain.HashRow takes, into lines and
-// back.
+// codec converts rows, in the binary form of chain.HashRow, into lines and back.
 type codec struct {
 	columns []column
 	line    bytes.Buffer
 	decoder jsontext.Decoder // of line
-	room    []byte           // of a text with its escapes resolved
+	room    []byte           // of a text whose escapes are resolved
 }
 
 func newCodec(fields []chain.Field) *codec { return &codec{columns: columnsOf(fields)} }
@@ -119,15 +118,15 @@ func (c column) append(dst, value []byte) ([]byte, error) {
 		dst = append(dst, '"')
 		return append(hex.AppendEncode(dst, value), '"'), nil
 	default:
-		if !utf8.Valid(value) || bytes.IndexByte(value, 0) >= 0 { // neither is in a text of PostgreSQL
+		if !utf8.Valid(value) || bytes.IndexByte(value, 0) >= 0 { // a PostgreSQL text has neither
 			return dst, errRow
 		}
 		return jsontext.AppendQuote(dst, value)
 	}
 }
 
-// appendRow adds what appendLine made the line of. It takes nothing else: a
-// line has all columns in their order.
+// appendRow adds the row whose line appendLine made. It refuses any other line: a line has all
+// columns in their order.
 func (c *codec) appendRow(dst []byte, line string) ([]byte, error) {
 	c.line.Reset()
 	c.line.WriteString(line)

@@ -17,10 +17,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Write makes the archive of a part in dir, from its rows in the order of their
-// identifiers. Files of an earlier attempt that did not come to the manifest
-// are replaced. Once it returns, the archive outlives a loss of power. schema is the
-// version of the database's.
+// Write makes the archive of a part in dir, from its rows in the order of their identifiers. It
+// replaces files of an earlier attempt that wrote no manifest. Once it returns, the archive
+// survives a loss of power. schema is the version of the database's schema.
 func Write(dir string, p Part, schema int, now time.Time, rows iter.Seq2[[]byte, error]) (*Archive, error) {
 	m := p.manifest()
 	m.Schema, m.Created = schema, now.UTC().Truncate(time.Millisecond)
@@ -46,14 +45,14 @@ func Write(dir string, p Part, schema int, now time.Time, rows iter.Seq2[[]byte,
 	return &Archive{Manifest: m, SHA256: sha256.Sum256(content), part: p, dir: dir}, nil
 }
 
-// writeRows writes the compressed lines and notes what they are.
+// writeRows writes the compressed lines and notes their sizes and hashes.
 func (m *Manifest) writeRows(f io.Writer, p Part, rows iter.Seq2[[]byte, error]) error {
 	file, content := sha256.New(), sha256.New()
 	packed := gzip.NewWriter(io.MultiWriter(file, f))
 	lines := bufio.NewWriterSize(io.MultiWriter(content, packed), bufferSize)
 	codec := newCodec(p.fields)
 	var line []byte
-	at, begun := place{part: p}, 0 // how many bytes the member at hand has, before they are packed
+	at, begun := place{part: p}, 0 // the size of the current member before compression
 	for row, err := range rows {
 		if err != nil {
 			return err
@@ -85,21 +84,21 @@ func (m *Manifest) writeRows(f io.Writer, p Part, rows iter.Seq2[[]byte, error])
 	return nil
 }
 
-// ID is the identifier of a row of an archive: its first field.
+// ID returns the identifier of an archive's row: its first field.
 func ID(row []byte) (id spend.ID) {
 	copy(id[:], row[2+4:])
 	return id
 }
 
-// bufferSize is how many bytes are read or written at once.
+// bufferSize is how many bytes are read or written at a time.
 const bufferSize = 64 << 10
 
-// blockSize is how many bytes of batches are compressed together, at least, if there are as
-// many of their chain: who looks one up reads those.
+// blockSize is the least size of batches that are compressed together, if their chain has enough:
+// looking up one batch reads its whole block.
 const blockSize = 128 << 10
 
-// replace makes a file whole or not at all: under another name at first, on
-// disk before it gets its own.
+// replace writes a file completely or not at all: it writes to a temporary name, syncs, and
+// renames.
 func replace(dir, name string, write func(io.Writer) error) error {
 	const private = 0o600
 	path := filepath.Join(dir, name)
@@ -120,7 +119,7 @@ func replace(dir, name string, write func(io.Writer) error) error {
 	return syncFolder(dir)
 }
 
-// syncFolder makes the names in a folder outlive a loss of power.
+// syncFolder makes the names in a folder survive a loss of power.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// asking is an escalated check that asks for the approval of so many.
+// asking returns an escalated check that asks for a number of approvals.
 func asking(f spend.Fence, required int) *spend.Check {
 	c := escalated(newCheck(f))
 	c.Principal, c.Owner = "agent-team", "ann"
@@ -24,7 +24,7 @@ func asking(f spend.Fence, required int) *spend.Check {
 	return c
 }
 
-// using is a check of the same action with the approval, which is allowed.
+// using returns an allowed check of the same action that uses the approval.
 func using(f spend.Fence, asked *spend.Check) *spend.Check {
 	c := newCheck(f)
 	c.Action, c.Principal, c.Owner = asked.Action, asked.Principal, asked.Owner
@@ -56,7 +56,7 @@ func mustBe(t *testing.T, s Subject, asked *spend.Check, want audit.ApprovalStat
 	return found[0]
 }
 
-// mustRefuse records nothing, since the check may not use its approval.
+// mustRefuse demands that a check is not recorded, because it may not use its approval.
 func mustRefuse(t *testing.T, s Subject, c *spend.Check, want audit.ApprovalError) {
 	t.Helper()
 	err := Record(t.Context(), s, c)
@@ -69,7 +69,7 @@ func mustRefuse(t *testing.T, s Subject, c *spend.Check, want audit.ApprovalErro
 	}
 }
 
-// approvalStates: from pending over approved to used, once, for exactly this.
+// approvalStates: an approval is pending, then approved, then used once, by exactly this action.
 func approvalStates(t *testing.T, s Subject) {
 	f := fence(t, s)
 	asked := asking(f, 2)
@@ -118,7 +118,7 @@ func approvalStates(t *testing.T, s Subject) {
 	mustRefuse(t, s, using(f, asked), audit.ApprovalError{Status: audit.ApprovalUsed, UsedBy: use.ID})
 	mustDecide(t, s, decision(asked, "dora", false), audit.ApprovalDecisionResult(audit.ApprovalUsed))
 
-	// A denial ends one that is pending, and takes an approved one back.
+	// A denial ends a pending approval, and revokes an approved one.
 	for _, approved := range []bool{false, true} {
 		denied := asking(f, 1)
 		mustCommit(t, s, denied)
@@ -136,7 +136,8 @@ func approvalStates(t *testing.T, s Subject) {
 	}
 }
 
-// approvalSeparation: who asked never decides, nor anybody on their behalf (S44).
+// approvalSeparation: the requester never decides, nor does anybody on the requester's behalf
+// (S44).
 func approvalSeparation(t *testing.T, s Subject) {
 	f := fence(t, s)
 	asked := asking(f, 1)
@@ -167,8 +168,8 @@ func approvalSeparation(t *testing.T, s Subject) {
 	mustBe(t, s, asked, audit.ApprovalApproved)
 }
 
-// approvalParties: who asked is its API key, principal and owner as of the check and
-// as of now, and two approvers have nothing in common (S62).
+// approvalParties: the requester is its API key, principal and owner, both as of the check and as
+// of now, and two approvers share none of these (S62).
 func approvalParties(t *testing.T, s Subject) {
 	f := fence(t, s)
 	owned := func(g spend.Grants) *audit.Key {
@@ -223,8 +224,8 @@ func approvalParties(t *testing.T, s Subject) {
 	mustDecide(t, s, by(asked, owned(spend.Grants{Principal: "eve", Owner: "legal"}), false), audit.DecisionRecorded)
 }
 
-// approvalPartyRace patches the key that asked to be who decides, while it decides:
-// the decision is recorded before the patch, or not at all (F105).
+// approvalPartyRace changes the requesting key into the deciding party while that party decides:
+// the decision is recorded before the change, or not at all (F105).
 func approvalPartyRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	for round := range 10 {
@@ -265,7 +266,7 @@ func approvalPartyRace(t *testing.T, s Subject) {
 	}
 }
 
-// approvalUseRace has many use one approval, and people decide, at once.
+// approvalUseRace lets many checks use one approval while people decide.
 func approvalUseRace(t *testing.T, s Subject) {
 	for round := range 5 {
 		asked := asking(fence(t, s), 2)
@@ -318,7 +319,7 @@ func approvalUseRace(t *testing.T, s Subject) {
 	}
 }
 
-// mustPendLongest demands that this approval is the one that is pending longest.
+// mustPendLongest demands that this approval is the longest pending one.
 func mustPendLongest(t *testing.T, s Subject, asked *spend.Check) {
 	t.Helper()
 	want := mustBe(t, s, asked, audit.ApprovalPending).CreatedAt

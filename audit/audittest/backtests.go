@@ -18,7 +18,7 @@ func newBacktest(policyID string) *audit.Backtest {
 	}
 }
 
-// backtests are run one at a time, by who holds them, and come back as they were made.
+// backtests: they run one at a time, at their holder, and are returned as they were created.
 func backtests(t *testing.T, s Subject) {
 	ctx, lease := t.Context(), time.Minute
 	first, second := newBacktest("p"), newBacktest("q")
@@ -53,7 +53,7 @@ func backtests(t *testing.T, s Subject) {
 	if page, more, err := s.BacktestFlips(ctx, first.ID, 1, 1); err != nil || !more || !slices.Equal(page, []string{"2"}) {
 		t.Errorf("flips %q, %t, %v", page, more, err)
 	}
-	// What is left by one node is begun anew by another.
+	// Another node restarts the backtest that a node has released.
 	must(t, s.ReleaseBacktest(ctx, node))
 	if again, err := s.LeaseBacktest(ctx, other, time.Millisecond); err != nil || again == nil || again.ID != first.ID || again.Attempts != 1 {
 		t.Errorf("taken over: %+v, %v", again, err)
@@ -90,11 +90,11 @@ func backtests(t *testing.T, s Subject) {
 	}
 }
 
-// checkHistory reads a history: it comes in pages, in the order of identifiers, with the passes of other policies
-// and the outcomes that may change something.
+// checkHistory: a history comes in pages, in the order of identifiers, with the passes of other
+// policies and the outcomes that may change something.
 func checkHistory(t *testing.T, s Subject) {
 	f := fence(t, s)
-	own, foreign, last := newCheck(f), escalated(newCheck(f)), asking(f, 1) // what is not allowed uses no approval
+	own, foreign, last := newCheck(f), escalated(newCheck(f)), asking(f, 1) // checks that are not allowed use no approval
 	foreign.Action.PolicyID, foreign.Action.ApprovalID = "elsewhere", spend.NewID(now())
 	own.Action.PolicyID, last.Action.PolicyID = "refunds", "refunds"
 	all := []*spend.Check{own, foreign, last}
@@ -140,7 +140,7 @@ func checkHistory(t *testing.T, s Subject) {
 	}
 }
 
-// mustBeHistory holds an approval against what a backtest reads of it.
+// mustBeHistory compares an approval with what a backtest reads of it.
 func mustBeHistory(t *testing.T, s Subject, want *audit.Approval) {
 	t.Helper()
 	found, err := s.HistoryApprovals(t.Context(), []spend.ID{want.Check.ID, spend.NewID(now())})

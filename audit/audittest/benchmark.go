@@ -8,9 +8,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Benchmark measures Commit for batches as the writer makes them: every
-// fourth check is a violation and has an idempotency key. Only checks whose
-// commit was confirmed count.
+// Benchmark measures Commit for batches like those of the writer: every fourth check is a violation
+// and has an idempotency key. Only checks whose commit was confirmed count.
 func Benchmark(b *testing.B, open func(b *testing.B) audit.Store) {
 	for _, size := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
@@ -37,7 +36,7 @@ func Benchmark(b *testing.B, open func(b *testing.B) audit.Store) {
 	}
 }
 
-// renew makes the checks new ones.
+// renew gives the checks new identities.
 func renew(batch []*spend.Check) {
 	for i, c := range batch {
 		c.ID = spend.NewID(now())

@@ -14,7 +14,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// charge is one of a budget of 1,000 that may be used 20 times.
+// charge returns a charge on a budget of 1,000 that may be used 20 times.
 func charge(ruleID, subject, takes string) spend.Charge {
 	return spend.Charge{
 		Counter: spend.Counter{ID: spend.CounterID("refunds", ruleID, 1, subject), StartMS: epochStart.UnixMilli()},
@@ -40,7 +40,7 @@ func mustUse(t *testing.T, s Subject, of spend.Charge, used string, count int64)
 	}
 }
 
-// mustExceed records nothing, since exactly these charges have no room.
+// mustExceed demands that nothing is recorded, because exactly these charges have no room.
 func mustExceed(t *testing.T, s Subject, checks []*spend.Check, want ...audit.CounterUsage) {
 	t.Helper()
 	err := Record(t.Context(), s, checks...)
@@ -70,8 +70,8 @@ func usage(of spend.Charge, used string, count int64) audit.CounterUsage {
 	return audit.CounterUsage{Counter: of.Counter, Usage: spend.Usage{Used: amount(used).Total(), Count: count}}
 }
 
-// budgetsAreTaken: allowed checks take, exactly the limit is within it, and beyond
-// it nothing of the commit is written.
+// budgetsAreTaken: allowed checks take; an amount may reach the limit exactly; and a commit that
+// would exceed it writes nothing.
 func budgetsAreTaken(t *testing.T, s Subject) {
 	f := fence(t, s)
 	day := func(takes string) spend.Charge { return charge("day", `["agent-1"]`, takes) }
@@ -88,32 +88,32 @@ func budgetsAreTaken(t *testing.T, s Subject) {
 		}
 	}
 
-	// An escalated check looks, and a batch is judged in its order.
+	// An escalated check only compares, and the checks of a batch are judged in order.
 	mustExceed(t, s, []*spend.Check{charged(escalated(newCheck(f)), day("400.01"))}, usage(day("0"), "600", 1))
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), day("200")), charged(newCheck(f), day("200.000000001"))}, usage(day("0"), "600", 1))
 	mustCommit(t, s, charged(newCheck(f), day("200")), charged(escalated(newCheck(f)), day("200")), charged(newCheck(f), day("200")))
 	mustUse(t, s, day("0"), "1000", 3)
 
-	// All or none: the other budget keeps what it has, and each that has no room is named.
+	// All or nothing: the other budget keeps its use, and each charge without room is named.
 	fresh := charge("fresh", `["x"]`, "1000.1")
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), day("0.1"), all("0.1"), fresh)}, usage(day("0"), "1000", 3), usage(fresh, "0", 0))
 	mustUse(t, s, all("0"), "600", 1)
 	mustUse(t, s, fresh, "0", 0)
 
-	// What was lifted counts, also above the limit.
+	// A lifted charge counts, even above the limit.
 	lifted := day("50")
 	lifted.Lifted = true
 	mustCommit(t, s, charged(newCheck(f), lifted))
 	mustUse(t, s, day("0"), "1050", 4)
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), day("0"))}, usage(day("0"), "1050", 4))
 
-	// Nothing may be used no time at all.
+	// A budget that allows no use.
 	never := charge("never", "[]", "1")
 	never.MaxCount = 0
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), never)}, usage(never, "0", 0))
 }
 
-// budgetsRace has nodes take 60 at a time from 1,000 and from what all share.
+// budgetsRace lets nodes take 60 at a time from budgets of 1,000 and from one that all share.
 func budgetsRace(t *testing.T, s Subject) {
 	const nodes, each = 4, 12
 	var allowed [nodes]atomic.Int64
@@ -159,7 +159,7 @@ func budgetsRace(t *testing.T, s Subject) {
 	}
 }
 
-// counterListing pages through what was taken, by subject.
+// counterListing pages through the used counters by subject.
 func counterListing(t *testing.T, s Subject) {
 	ctx, f := t.Context(), fence(t, s)
 	for i := range 5 {
@@ -227,8 +227,8 @@ func countersExpire(t *testing.T, s Subject) {
 	mustUse(t, s, ended, "0", 0)
 }
 
-// principalsExpire: a counter whose last window was removed met nobody; one that has
-// another remembers whose checks it met in those that are gone.
+// principalsExpire: a counter whose last window was removed has met nobody; a counter with another
+// window still remembers whose checks it met in the removed ones.
 func principalsExpire(t *testing.T, s Subject) {
 	const day, bucket = 24 * 60 * 60 * 1000, 60_000
 	f, today := fence(t, s), now().UnixMilli()/day*day
@@ -272,7 +272,7 @@ func principalsExpire(t *testing.T, s Subject) {
 	mustMeet("cleo", true)
 }
 
-// budgetsCountSince: a budget that stays the same goes on counting.
+// budgetsCountSince: an unchanged budget goes on counting.
 func budgetsCountSince(t *testing.T, s Subject) {
 	ctx := t.Context()
 	type identities = map[string][]spend.Hash
@@ -310,8 +310,8 @@ func budgetsCountSince(t *testing.T, s Subject) {
 	}
 }
 
-// budgetsInUse: a version in which a budget ends from whose open counters something was
-// taken is refused, unless it is dropped (S63).
+// budgetsInUse: a version is refused if it ends a budget that has used open counters, unless the
+// budget is dropped (S63).
 func budgetsInUse(t *testing.T, s Subject) {
 	ctx, f := t.Context(), fence(t, s)
 	create := func(want string, rules, drop []string) {

@@ -14,8 +14,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// batchOfEachCommit finds a batch for each commit that succeeded, and none of
-// those that failed.
+// batchOfEachCommit: each successful commit has a batch, and no failed one has.
 func batchOfEachCommit(t *testing.T, s Subject) {
 	ctx := t.Context()
 	batches := func() int { return s.Count(t, "SELECT count(*) FROM batches") }
@@ -52,7 +51,7 @@ func poisonless(c *spend.Check) *spend.Check {
 	return c
 }
 
-// chainNeverForks has one place of a chain taken once only, whoever comes.
+// chainNeverForks: each place of a chain is taken only once, whoever commits.
 func chainNeverForks(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)
@@ -85,7 +84,7 @@ func chainNeverForks(t *testing.T, s Subject) {
 	}
 }
 
-// writerMakesChains records through a Writer and finds its chain without gaps.
+// writerMakesChains: what a Writer records has a chain without gaps.
 func writerMakesChains(t *testing.T, s Subject) {
 	w := NewWriter(t, s)
 	f := fence(t, s)
@@ -106,7 +105,7 @@ func writerMakesChains(t *testing.T, s Subject) {
 	}
 }
 
-// NewWriter is a Writer for the store; the test closes it.
+// NewWriter returns a Writer for the store, which the test closes.
 func NewWriter(t testing.TB, s audit.Store) *commit.Writer {
 	w := commit.NewWriter(commit.Options{
 		Trail: s, Capacity: 1000, Fence: s.Fence, Retire: func(spend.ID) {},

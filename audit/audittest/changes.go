@@ -13,8 +13,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// changesAreRecorded makes a change of every kind, by actors of every kind, and
-// reads the record: it is whole, in order, chained, and of what is stored.
+// changesAreRecorded makes a change of every kind, by actors of every kind, and reads the record:
+// it is complete, in order, chained, and equal to the stored configuration.
 func changesAreRecorded(t *testing.T, s Subject) {
 	ctx, began := t.Context(), now()
 	admin, key, system := actor(), actor(), audit.Actor{Principal: "test"}
@@ -66,7 +66,7 @@ func changesAreRecorded(t *testing.T, s Subject) {
 	changesAreFiltered(t, s, k.ID.Text(spend.PrefixKey), key.KeyID, began)
 }
 
-// updateAndDelete changes all of a webhook, and deletes it.
+// updateAndDelete changes all fields of a webhook, and deletes it.
 func updateAndDelete(t *testing.T, s Subject, by, deletedBy audit.Actor, w *audit.Webhook) error {
 	change := audit.WebhookChange{
 		URL: new("http://x/ゼロ"), EventTypes: []audit.EventType{audit.EventKeyChanged}, Active: new(false), Secret: newSecret(),
@@ -76,8 +76,7 @@ func updateAndDelete(t *testing.T, s Subject, by, deletedBy audit.Actor, w *audi
 	return errors.Join(err, s.DeleteWebhook(t.Context(), deletedBy, w.ID))
 }
 
-// changesAreFiltered asks for some of the changes that changesAreRecorded made
-// of one key, and with another.
+// changesAreFiltered queries changes that changesAreRecorded made to one key, and with another key.
 func changesAreFiltered(t *testing.T, s Subject, changed, author string, began time.Time) {
 	for _, c := range []struct {
 		query audit.ChangeQuery
@@ -116,7 +115,7 @@ func mustRecord(t *testing.T, s Subject, q audit.ChangeQuery) []audit.Change {
 	return changes
 }
 
-// details is a JSON object in one order, without white space.
+// details returns a JSON object with sorted members and without white space.
 func details(t *testing.T, object string) string {
 	t.Helper()
 	var members map[string]any
@@ -128,7 +127,7 @@ func details(t *testing.T, object string) string {
 	return string(b)
 }
 
-// noChangeWithoutRecord changes the configuration past the record.
+// noChangeWithoutRecord: the database refuses changes of the configuration without a record.
 func noChangeWithoutRecord(t *testing.T, s Subject) {
 	ctx := t.Context()
 	k := newKey()

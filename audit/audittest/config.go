@@ -44,7 +44,7 @@ func policyVersions(t *testing.T, s Subject) {
 	}
 }
 
-// policyVersionsRace creates twenty versions of each of two policies at once.
+// policyVersionsRace creates twenty versions of each of two policies concurrently.
 func policyVersionsRace(t *testing.T, s Subject) {
 	const versions = 20
 	got := map[string][]int{}
@@ -82,15 +82,15 @@ func policyVersionsRace(t *testing.T, s Subject) {
 	}
 }
 
-// replacing returns the next version of a policy on the condition that a version is in force.
+// replacing returns the next version of a policy, on condition that the given version is in force.
 func replacing(policyID string, version int) *audit.Policy {
 	p := newPolicy(policyID)
 	p.Replaces = &version
 	return p
 }
 
-// policyReplaces: a version over another than the one in force is refused before all else,
-// and leaves nothing.
+// policyReplaces: a version that replaces another than the one in force is refused first of all,
+// and changes nothing.
 func policyReplaces(t *testing.T, s Subject) {
 	ctx := t.Context()
 	refused := func(p *audit.Policy, inForce int) {
@@ -126,7 +126,7 @@ func policyReplaces(t *testing.T, s Subject) {
 	}
 }
 
-// policyReplacesRace: of those who replace one version at once exactly one does.
+// policyReplacesRace: of concurrent replacements of one version, exactly one succeeds.
 func policyReplacesRace(t *testing.T, s Subject) {
 	for version := range 6 {
 		var mu sync.Mutex
@@ -270,8 +270,8 @@ func configChanges(t *testing.T, s Subject) {
 	}
 }
 
-// configChangesRace follows the deltas while keys are created: a reader that
-// goes from generation to generation misses none.
+// configChangesRace reads changes while keys are created: a reader that goes from generation to
+// generation misses none.
 func configChangesRace(t *testing.T, s Subject) {
 	const writers, each = 5, 8
 	var wg sync.WaitGroup

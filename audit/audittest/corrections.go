@@ -11,14 +11,15 @@ import (
 	"spendgate/audit/spend"
 )
 
-// following is a report that corrects another.
+// following returns a report that corrects another.
 func following(before *spend.Outcome, status spend.Status, text string) *spend.Outcome {
 	o := report(before.Fence, before.Check, before.Number+1, status, true)
 	o.Follows = before
 	return moved(o, text, true)
 }
 
-// standing is a report of a check of 100, and what is used after it beside another.
+// standing is a report on a check of 100, and the expected use of a counter that it shares with
+// another check.
 type standing struct {
 	status spend.Status
 	moved  string
@@ -26,8 +27,8 @@ type standing struct {
 	count  int64
 }
 
-// outcomesFollow: whatever reports follow one another, the counters have what the last
-// says, and the check is a pass unless the last says that it was given back (S61, F100).
+// outcomesFollow: after any sequence of reports, the counters correspond to the last one, and the
+// check is a pass unless the last report gives it back (S61, F100).
 func outcomesFollow(t *testing.T, s Subject) {
 	f := fence(t, s)
 	all := []standing{
@@ -51,7 +52,7 @@ func outcomesFollow(t *testing.T, s Subject) {
 			mustReport(t, s, following(o, first.status, first.moved))
 			mustStand(t, s, check, first)
 		}
-		// One by who may not release changes nothing.
+		// A report by a key that may not release changes nothing.
 		check := hundred(f, fmt.Sprintf("[%d]", -1-i))
 		mustCommit(t, s, check)
 		pending := moved(report(f, check, 1, first.status, false), first.moved, false)
@@ -62,8 +63,8 @@ func outcomesFollow(t *testing.T, s Subject) {
 	}
 }
 
-// outcomesOfEndedWindows: the counter of a window that has ended follows reports and corrections
-// as long as it exists, and no other does.
+// outcomesOfEndedWindows: the counter of an ended window follows reports and corrections as long as
+// it exists; they change no other counter.
 func outcomesOfEndedWindows(t *testing.T, s Subject) {
 	f := fence(t, s)
 	ended, open := charge("day", "[]", "100"), charge("day", "[]", "100")
@@ -82,7 +83,7 @@ func outcomesOfEndedWindows(t *testing.T, s Subject) {
 	}
 }
 
-// hundred is a check of 100 that takes from counters of every sort.
+// hundred returns a check of 100 that takes from counters of every kind.
 func hundred(f spend.Fence, subject string) *spend.Check {
 	day, times, rolling := charge("day", subject, "100"), charge("times", subject, "0"), charge("rolling", subject, "100")
 	times.Limited, times.NoCurrency = false, true
@@ -109,8 +110,8 @@ func mustStand(t *testing.T, s Subject, check *spend.Check, want standing) {
 	}
 }
 
-// useFollows: the use of an approval that is executed after all is a pass again, and so
-// is the check that asked.
+// useFollows: if an approval's use is executed after all, it is a pass again, and so is the check
+// that asked.
 func useFollows(t *testing.T, s Subject) {
 	f := fence(t, s)
 	asked := asking(f, 1)

@@ -11,9 +11,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// delivered is a successful first attempt.
+// delivered returns a successful first attempt.
 func delivered(webhook spend.ID, sequence int64) audit.DeliveryResult {
-	time.Sleep(time.Microsecond) // IDs of one quarter of a microsecond are in no order
+	time.Sleep(time.Microsecond) // IDs of the same quarter microsecond are unordered
 	return audit.DeliveryResult{
 		Delivery: audit.Delivery{
 			ID: spend.NewID(now()), WebhookID: webhook, Sequence: sequence, EventID: audit.EventID(audit.EventApprovalRequested, webhook),
@@ -23,7 +23,7 @@ func delivered(webhook spend.ID, sequence int64) audit.DeliveryResult {
 	}
 }
 
-// failed is an attempt after which the event is due again at once.
+// failed returns a failed attempt, after which the event is due again at once.
 func failed(webhook spend.ID, sequence int64, retry *audit.WebhookRetry) audit.DeliveryResult {
 	r := delivered(webhook, sequence)
 	r.StatusCode, r.Error, r.RetryIn, r.Pause, r.Retry = 500, "status 500 – ゼロ", time.Millisecond, time.Hour, retry
@@ -33,7 +33,7 @@ func failed(webhook spend.ID, sequence int64, retry *audit.WebhookRetry) audit.D
 	return r
 }
 
-// webhookDeliveries records attempts of every kind and asks what is to be done.
+// webhookDeliveries records attempts of every kind and reads what is due.
 func webhookDeliveries(t *testing.T, s Subject) {
 	node := spend.NewID(now())
 	w, _ := mustCreateWebhook(t, s, 10)
@@ -104,8 +104,8 @@ func redelivered(webhook spend.ID, retry *audit.WebhookRetry) audit.DeliveryResu
 	return r
 }
 
-// webhookReplays has events tried anew: one that was delivered, one that waits for
-// its retry, and one that is being tried.
+// webhookReplays replays events: a delivered one, one that waits for its retry, and one that is
+// being tried.
 func webhookReplays(t *testing.T, s Subject) {
 	ctx, node := t.Context(), spend.NewID(now())
 	w, _ := mustCreateWebhook(t, s, 0)
@@ -138,7 +138,7 @@ func webhookReplays(t *testing.T, s Subject) {
 	if r := task.FirstRetry(); r == nil || r.Sequence != 1 || r.Attempts != 0 || r.DueAt.After(task.Now) {
 		t.Fatalf("to be tried again: %+v", r)
 	}
-	// It is replayed while it is tried.
+	// Replay an event while it is being tried.
 	trying := task.FirstRetry()
 	time.Sleep(2 * time.Millisecond)
 	replay(one.ID)
@@ -163,8 +163,8 @@ func webhookReplays(t *testing.T, s Subject) {
 	}
 }
 
-// webhookRetries has all that waits tried at once, by an admin and when an outage is
-// over: in the order in which it was due, and what is being tried stays.
+// webhookRetries: an admin, or the end of an outage, makes all waiting events due at once, in their
+// order; an event that is being tried is unaffected.
 func webhookRetries(t *testing.T, s Subject) {
 	ctx, node := t.Context(), spend.NewID(now())
 	w, _ := mustCreateWebhook(t, s, 0)
@@ -228,7 +228,7 @@ func webhookRetries(t *testing.T, s Subject) {
 	}
 }
 
-// webhookSecrets rotates twice: the two newest sign.
+// webhookSecrets rotates twice: the two newest secrets sign.
 func webhookSecrets(t *testing.T, s Subject) {
 	node := spend.NewID(now())
 	w, first := mustCreateWebhook(t, s, 0)
@@ -253,8 +253,8 @@ func webhookSecrets(t *testing.T, s Subject) {
 	}
 }
 
-// webhookTypes changes the types while a page of the feed is delivered that was read
-// with those before: the cursor stays, or an event of a new type would be missed.
+// webhookTypes changes the types while a page of the feed, read with the old types, is being
+// delivered: the cursor stays, so that no event of a new type is missed.
 func webhookTypes(t *testing.T, s Subject) {
 	ctx, node := t.Context(), spend.NewID(now())
 	w, _ := mustCreateWebhook(t, s, 5)

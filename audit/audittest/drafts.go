@@ -19,7 +19,7 @@ func newDraft(policyID, rules string) *audit.Draft {
 	}
 }
 
-// drafts are put, replaced, deleted and promoted, each with its change and generation.
+// drafts puts, replaces, deletes and promotes drafts; each has its change and generation.
 func drafts(t *testing.T, s Subject) {
 	ctx, by := t.Context(), actor()
 	rules := `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1,"currency":"USD"}}]`
@@ -90,7 +90,7 @@ func drafts(t *testing.T, s Subject) {
 	}
 }
 
-// draftsRace: of promotions and puts at once each finds what it names, or nothing.
+// draftsRace: each of many concurrent promotions and puts finds the draft that it names, or none.
 func draftsRace(t *testing.T, s Subject) {
 	ctx, by := t.Context(), actor()
 	must(t, s.CreatePolicy(ctx, by, newPolicy("p"), audit.NewBudgets{}, epochStart))
@@ -118,7 +118,7 @@ func draftsRace(t *testing.T, s Subject) {
 	}
 }
 
-// draftTake is of a check of an amount, from a counter with a limit.
+// draftTake returns the take for a check with an amount, from a counter with a limit.
 func draftTake(draft int64, c *spend.Check, limit string) *audit.DraftTake {
 	at := c.ID.Time().UnixMilli()
 	return &audit.DraftTake{
@@ -132,8 +132,8 @@ func draftTake(draft int64, c *spend.Check, limit string) *audit.DraftTake {
 	}
 }
 
-// draftsCount: a draft counts in counters of its own, takes while there is room, and knows
-// repeats of what was recorded.
+// draftsCount: a draft has counters of its own, takes from them while there is room, and recognizes
+// repeats of recorded checks.
 func draftsCount(t *testing.T, s Subject) {
 	ctx, f := t.Context(), fence(t, s)
 	judge := func(take *audit.DraftTake) audit.DraftTaken {

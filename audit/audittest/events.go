@@ -22,7 +22,7 @@ func eventTests() []test {
 	}
 }
 
-// feed reads all events after a cursor, in pages, and returns the next.
+// feed reads all events after a cursor, in pages, and returns the next cursor.
 func feed(t testing.TB, s audit.Store, q audit.EventQuery) (events []audit.Event, next int64) {
 	t.Helper()
 	if q.Limit == 0 {
@@ -49,7 +49,7 @@ func feed(t testing.TB, s audit.Store, q audit.EventQuery) (events []audit.Event
 	}
 }
 
-// typesOf returns the types of events, each with what tells it from others.
+// typesOf returns the types of events, each with a distinguishing detail.
 func typesOf(events []audit.Event) (types []string) {
 	for i := range events {
 		types = append(types, string(events[i].Type))
@@ -69,8 +69,7 @@ func mustHappen(t testing.TB, when string, events []audit.Event, want ...audit.E
 	}
 }
 
-// eventsAreThere: of everything that happens there is an event when its write has
-// returned, which tells what it is about.
+// eventsAreThere: whatever happens has an event, with its details, once the write has returned.
 func eventsAreThere(t *testing.T, s Subject) {
 	var after int64
 	news := func(when string, want ...audit.EventType) []audit.Event {
@@ -174,7 +173,7 @@ func approvalEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ..
 		!e.At.Equal(use.Timestamp()) {
 		t.Errorf("used: %+v", e.Approval)
 	}
-	// An event says what was the case then.
+	// An event describes the state at its time.
 	again, _ := feed(t, s, audit.EventQuery{Types: []audit.EventType{audit.EventApprovalRequested}})
 	if mustHappen(t, "of a type", again, audit.EventApprovalRequested); !reflect.DeepEqual(*again[0].Approval, want) {
 		t.Errorf("requested, once used: %+v, want %+v", *again[0].Approval, want)
@@ -220,8 +219,8 @@ func outcomeEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ...
 	news("too much", audit.EventOutcomeReported, audit.EventOutcomeExceeded)
 }
 
-// eventsAreBound: a key reads the events of its policies and agents, and pages go on
-// where nothing is for it.
+// eventsAreBound: a key reads only the events of its policies and agents, and pages advance past
+// other events.
 func eventsAreBound(t *testing.T, s Subject) {
 	f := fence(t, s)
 	must(t, s.CreatePolicy(t.Context(), actor(), newPolicy("p-0"), audit.NewBudgets{}, now()))
@@ -257,7 +256,7 @@ func eventsAreBound(t *testing.T, s Subject) {
 	}
 }
 
-// eventsRace has many write while others read, each from where it stopped.
+// eventsRace lets many write while others read, each from where it stopped.
 func eventsRace(t *testing.T, s Subject) {
 	const writers, rounds = 8, 4
 	var writing, reading sync.WaitGroup
@@ -305,7 +304,7 @@ func eventsRace(t *testing.T, s Subject) {
 
 const eventsOfRound = 13
 
-// writeCausally makes as many events, some of which cause others.
+// writeCausally writes events some of which cause others.
 func writeCausally(t *testing.T, s Subject, f spend.Fence) {
 	asked, doubted := asking(f, 1), asking(f, 1)
 	mustCommit(t, s, asked, doubted)
@@ -330,7 +329,7 @@ func writeCausally(t *testing.T, s Subject, f spend.Fence) {
 	mustReport(t, s, report(f, use, 1, spend.Failed, false))
 }
 
-// MustBeCausal demands that no event comes before what caused it, nor twice.
+// MustBeCausal demands that no event comes before its cause, or twice.
 func MustBeCausal(t testing.TB, events []audit.Event) {
 	t.Helper()
 	ids := make(map[spend.ID]bool)

@@ -8,7 +8,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// budgetsExhaust: once a counter and window, when it is used up or first refuses.
+// budgetsExhaust: a counter is exhausted once per window, when it is used up or first refuses.
 func budgetsExhaust(t *testing.T, s Subject) {
 	f := fence(t, s)
 	var after int64
@@ -50,7 +50,7 @@ func budgetsExhaust(t *testing.T, s Subject) {
 	mustCommit(t, s, refused(day("1")))
 	news("refused once it was used up")
 
-	// Refused with room for less; by how often; and in another window.
+	// Refusals for an amount with less room, by count, and in another window.
 	all := charge("all", "[]", "1001")
 	mustCommit(t, s, refused(all), refused(all), newCheck(f))
 	if e := news("refused", all)[0].Exhaustion; e.Usage != (spend.Usage{}) || e.AgentID != "" {
@@ -70,7 +70,7 @@ func budgetsExhaust(t *testing.T, s Subject) {
 		t.Errorf("used as often as may be: %+v", e)
 	}
 
-	// With outcomes in the commit, and what they give back changes nothing.
+	// With outcomes in the commit; what these give back changes nothing.
 	back := charge("back", "[]", "1000")
 	taking := charged(newCheck(f), back)
 	mustCommit(t, s, taking)
@@ -83,7 +83,7 @@ func budgetsExhaust(t *testing.T, s Subject) {
 	rollingExhaustion(t, s, f, news)
 }
 
-// rollingExhaustion: a rolling window tells once for as long as it is.
+// rollingExhaustion: a rolling window is exhausted once as long as it stays so.
 func rollingExhaustion(t *testing.T, s Subject, f spend.Fence, news func(string, ...spend.Charge) []audit.Event) {
 	t.Helper()
 	const minute = 60_000

@@ -13,8 +13,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// approvalExpires: neither a decision nor a use comes too late, and the expiry of
-// what nobody decided or used is recorded once.
+// approvalExpires: no decision or use is accepted after the expiry, and the expiry of an undecided
+// or unused approval is recorded once.
 func approvalExpires(t *testing.T, s Subject) {
 	const soon = 6 * time.Second // all until it is looked at is earlier
 	f := fence(t, s)
@@ -26,7 +26,7 @@ func approvalExpires(t *testing.T, s Subject) {
 	for _, c := range []*spend.Check{unused, used} {
 		c.Approval.UseWithin = soon
 	}
-	approved.Approval.Expires = soon // not any more, once it is approved
+	approved.Approval.Expires = soon // no longer, once it is approved
 	mustCommit(t, s, late, half, unused, used, denied, open, approved)
 	for _, c := range []*spend.Check{half, unused, used, approved} {
 		mustDecide(t, s, decision(c, "bob", true), audit.DecisionRecorded)
@@ -75,7 +75,7 @@ func approvalExpires(t *testing.T, s Subject) {
 	mustBe(t, s, denied, audit.ApprovalDenied)
 	mustBe(t, s, open, audit.ApprovalPending)
 	mustBe(t, s, approved, audit.ApprovalApproved)
-	mustPendLongest(t, s, open) // what was so before is expired, denied, approved or used
+	mustPendLongest(t, s, open) // the earlier ones are expired, denied, approved or used
 	mustDecide(t, s, decision(open, "bob", true), audit.DecisionRecorded)
 	if since, err := s.ExpireApprovals(t.Context()); err != nil || !since.IsZero() {
 		t.Errorf("pending since %v, %v; want none", since, err)
@@ -86,8 +86,8 @@ func approvalExpires(t *testing.T, s Subject) {
 	mustDecide(t, s, decision(late, "cleo", true), audit.ApprovalDecisionResult(audit.ApprovalExpired))
 }
 
-// mustRecordExpiries compares the recorded expiries with the expiries of these checks, and what
-// their approvals were until then.
+// mustRecordExpiries compares the recorded expiries with those expected for these checks, and with
+// the previous states of their approvals.
 func mustRecordExpiries(t *testing.T, s Subject, was map[spend.ID]string) {
 	t.Helper()
 	for _, c := range expiries(t, s) {
@@ -115,7 +115,7 @@ func mustExpire(t *testing.T, s Subject) {
 	}
 }
 
-// expiries are those recorded.
+// expiries returns the recorded expiries.
 func expiries(t *testing.T, s Subject) []audit.Change {
 	t.Helper()
 	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 10_000})
@@ -125,7 +125,7 @@ func expiries(t *testing.T, s Subject) []audit.Change {
 	return slices.DeleteFunc(changes, func(c audit.Change) bool { return c.Kind != audit.ApprovalExpiry })
 }
 
-// approvalExpiryRace: what is expired is neither used nor decided beside it.
+// approvalExpiryRace: an expired approval is neither used nor decided concurrently.
 func approvalExpiryRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	var all []*spend.Check

@@ -12,7 +12,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// deploymentIsNamed: every reader is told the same.
+// deploymentIsNamed: every reader gets the same ID.
 func deploymentIsNamed(t *testing.T, s Subject) {
 	first, err := s.Deployment(t.Context())
 	if err != nil || first.IsZero() {
@@ -41,7 +41,7 @@ func staleEpoch(t *testing.T, s Subject) {
 	c.Fence.Epoch = next
 	mustCommit(t, s, c)
 	mustHave(t, s, before, c)
-	// Who saw the old epoch comes too late.
+	// A replacement of the old epoch fails.
 	if current, err = s.RotateEpoch(ctx, f.Epoch, spend.NewID(now())); err != nil || current != next {
 		t.Errorf("rotated to %x, %v; want %x to stay", current, err, next)
 	}
@@ -55,7 +55,7 @@ func fencedNode(t *testing.T, s Subject) {
 	f, other := fence(t, s), fence(t, s)
 	before := newCheck(f)
 	mustCommit(t, s, before)
-	for range 2 { // again does no harm
+	for range 2 { // repeating is harmless
 		must(t, s.Fence(ctx, f.Node))
 	}
 	c := keyed(newCheck(f), newKeyText())
@@ -69,14 +69,14 @@ func fencedNode(t *testing.T, s Subject) {
 	mustHave(t, s, before, c)
 }
 
-// fenceIsFinal fences a node whose commits are in progress: what is absent once
-// Fence has returned stays absent (F1, F3).
+// fenceIsFinal fences a node while its commits are in progress: what is absent once Fence has
+// returned stays absent (F1, F3).
 func fenceIsFinal(t *testing.T, s Subject) {
 	f := fence(t, s)
 	stopIsFinal(t, s, f, audit.ErrFencedNode, func(ctx context.Context) error { return s.Fence(ctx, f.Node) })
 }
 
-// rotationIsFinal is fenceIsFinal for the epoch (F2).
+// rotationIsFinal does the same as fenceIsFinal with the epoch (F2).
 func rotationIsFinal(t *testing.T, s Subject) {
 	f := fence(t, s)
 	stopIsFinal(t, s, f, audit.ErrStaleEpoch, func(ctx context.Context) error {
@@ -94,7 +94,7 @@ func stopIsFinal(t *testing.T, s Subject, f spend.Fence, refusal error, stop fun
 	var wg sync.WaitGroup
 	for range writers {
 		wg.Go(func() {
-			for after := 0; after < 3; { // commits that began when the fence stood
+			for after := 0; after < 3; { // commits that began after the fence
 				if stopped.Load() {
 					after++
 				}
@@ -147,7 +147,7 @@ func stopIsFinal(t *testing.T, s Subject, f spend.Fence, refusal error, stop fun
 	}
 }
 
-// rotationRace lets many nodes replace one epoch: one wins, all learn of it.
+// rotationRace lets many nodes replace one epoch: one succeeds, and all get the new epoch.
 func rotationRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	const racers = 8

@@ -16,7 +16,7 @@ import (
 // epochStart is an arbitrary instant for configuration writes.
 var epochStart = time.Date(2026, 3, 1, 12, 0, 0, int(123*time.Millisecond), time.UTC)
 
-// clockTolerance is how far a store's clock may be off in a test.
+// clockTolerance is how far a store's clock may deviate in a test.
 const clockTolerance = 5 * time.Second
 
 // hostile looks like SQL, a composite value, JSON and a format (S21).
@@ -24,7 +24,7 @@ const hostile = `'); DROP TABLE checks; -- \'; $1 {"a":("b,NULL)} %s \\x00 😀`
 
 func now() time.Time { return time.Now() }
 
-// fence is one under which a new node may commit.
+// fence returns a fence under which a new node may commit.
 func fence(t testing.TB, s audit.Store) spend.Fence {
 	t.Helper()
 	epoch, err := s.Epoch(t.Context())
@@ -34,7 +34,7 @@ func fence(t testing.TB, s audit.Store) spend.Fence {
 	return spend.Fence{Node: spend.NewID(now()), Epoch: epoch}
 }
 
-// newCheck is an allowed check that passed the guard; no two are alike.
+// newCheck returns an allowed check that passed the guard, different from all others.
 func newCheck(f spend.Fence) *spend.Check {
 	id := spend.NewID(now())
 	ms := id.Time().UnixMilli()
@@ -61,8 +61,8 @@ func newCheck(f spend.Fence) *spend.Check {
 	return c
 }
 
-// earlier records a check of the day before: what a record has of one day alone is not taken to show
-// that time has passed.
+// earlier records a check of the day before: a record with checks of only one day is not taken as
+// evidence that time has passed.
 func earlier(t *testing.T, s Subject, f spend.Fence) {
 	t.Helper()
 	c := newCheck(f)
@@ -70,7 +70,7 @@ func earlier(t *testing.T, s Subject, f spend.Fence) {
 	mustCommit(t, s, c)
 }
 
-// blocked turns a check into one that a rule blocked; it passed the guard.
+// blocked changes a check into one that passed the guard and that a rule blocked.
 func blocked(c *spend.Check) *spend.Check {
 	c.Decision.Effect = spend.Block
 	c.Decision.Reason = spend.ReasonMaxAmount
@@ -80,7 +80,7 @@ func blocked(c *spend.Check) *spend.Check {
 	return c
 }
 
-// escalated turns a check into one that a rule escalated; it passed the guard.
+// escalated changes a check into one that passed the guard and that a rule escalated.
 func escalated(c *spend.Check) *spend.Check {
 	c = blocked(c)
 	c.Decision.Effect = spend.Escalate
@@ -92,10 +92,10 @@ func keyed(c *spend.Check, key string) *spend.Check {
 	return c
 }
 
-// newKeyText is an idempotency key that nothing else uses.
+// newKeyText returns an idempotency key that nothing else uses.
 func newKeyText() string { return "idem-" + rand.Text() }
 
-// actor is one with every field.
+// actor returns an actor with all fields set.
 func actor() audit.Actor {
 	return audit.Actor{KeyID: "key_0", Principal: "Kasse – ゼロ", Credential: "0123abcd", RequestID: "req_0123456789ab", Address: "2001:db8::1"}
 }
@@ -108,9 +108,9 @@ func newPolicy(id string) *audit.Policy {
 	}
 }
 
-// newKey is an active key, listed before those made earlier.
+// newKey returns an active key, listed before those made earlier.
 func newKey() *audit.Key {
-	time.Sleep(time.Microsecond) // IDs of one quarter of a microsecond are in no order
+	time.Sleep(time.Microsecond) // IDs of the same quarter microsecond are unordered
 	k := &audit.Key{ID: spend.NewID(now()), Name: "checkout", RateLimitRPM: 100, Active: true, CreatedAt: epochStart}
 	_, _ = rand.Read(k.Hash[:]) // never fails
 	return k

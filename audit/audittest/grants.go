@@ -10,7 +10,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// keyGrants changes each member of a key's grants alone, and takes it away again.
+// keyGrants sets each member of a key's grants alone, and removes it again.
 func keyGrants(t *testing.T, s Subject) {
 	ctx := t.Context()
 	k, plain := newKey(), newKey()

@@ -10,7 +10,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// askingGroups is an escalated check that asks people of groups, and anybody besides.
+// askingGroups returns an escalated check that asks people of groups, and further people of any
+// group.
 func askingGroups(f spend.Fence, anybody int, from ...spend.GroupRequired) *spend.Check {
 	c := asking(f, anybody)
 	c.Approval.From = from
@@ -52,15 +53,15 @@ func (m members) patch(t *testing.T, name string, groups ...string) {
 	}
 }
 
-// by is somebody's decision, sent by a node that knows nothing of their groups.
+// by returns a person's decision, sent by a node that does not know the person's groups.
 func (m members) by(asked *spend.Check, name string, approves bool) audit.ApprovalDecisionRequest {
 	d := decision(asked, name, approves)
 	d.By.KeyID = m.keys[name].ID.Text(spend.PrefixKey)
 	return d
 }
 
-// approvalGroups: each person counts for one entry, whichever completes what is asked,
-// in whatever order they decide (S79).
+// approvalGroups: each person counts for one entry, the one with which the request can be
+// completed, in whatever order people decide (S79).
 func approvalGroups(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{
@@ -123,7 +124,7 @@ func approvalGroups(t *testing.T, s Subject) {
 	mustBe(t, s, asked, audit.ApprovalDenied)
 }
 
-// approvalGroupsChange: a decision counts for the groups that the key had then (F121).
+// approvalGroupsChange: a decision counts for the groups of the key at its time (F121).
 func approvalGroupsChange(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{"sue": {"support"}, "fay": {"finance"}, "tom": {"support"}})
@@ -144,7 +145,7 @@ func approvalGroupsChange(t *testing.T, s Subject) {
 	mustBe(t, s, first, audit.ApprovalApproved)
 	mustCommit(t, s, using(f, first))
 
-	// Somebody who has decided and left the group may not decide otherwise.
+	// A person who has decided and then left the group may not decide otherwise.
 	mustDecide(t, s, m.by(second, "sue", true), audit.DecisionRecorded)
 	m.patch(t, "sue")
 	mustDecide(t, s, m.by(second, "sue", false), audit.DecisionNoGroup)
@@ -152,8 +153,8 @@ func approvalGroupsChange(t *testing.T, s Subject) {
 	mustBe(t, s, second, audit.ApprovalApproved)
 }
 
-// approvalGroupsRace has people of two groups decide at once, and one of them change
-// groups: what all of them complete is approved (F120).
+// approvalGroupsRace lets people of two groups decide while one of them changes groups: if their
+// decisions complete the request, it is approved (F120).
 func approvalGroupsRace(t *testing.T, s Subject) {
 	m := newMembers(t, s, map[string][]string{"sue": {"support"}, "ben": {"support", "finance"}, "fay": {"finance"}})
 	f := fence(t, s)
@@ -186,8 +187,8 @@ func approvalGroupsRace(t *testing.T, s Subject) {
 	}
 }
 
-// approvalExcludesAuthor: who wrote the version that escalated decides nothing, with
-// whichever key of theirs (S79).
+// approvalExcludesAuthor: the author of the version that escalated cannot decide, with any of their
+// keys (S79).
 func approvalExcludesAuthor(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{"eve": {"risk"}, "bob": {"risk"}})
@@ -239,8 +240,8 @@ func approvalExcludesAuthor(t *testing.T, s Subject) {
 	approvalExcludesDrafter(t, s, m, ask)
 }
 
-// approvalExcludesDrafter: who put the draft that the version was wrote it, as who promoted
-// it did, or the admin forced it; what was drafted before and after has other authors.
+// approvalExcludesDrafter: whoever put the draft of a version counts as its author, even if an
+// admin forced it, and so does whoever promoted it; earlier and later drafts have other authors.
 func approvalExcludesDrafter(t *testing.T, s Subject, m members, ask func(version int, excludes bool) *spend.Check) {
 	ctx := t.Context()
 	const rules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1,"currency":"USD"}}]`
@@ -287,7 +288,7 @@ func approvalExcludesDrafter(t *testing.T, s Subject, m members, ask func(versio
 	}
 }
 
-// approvalAuthorRace patches the key of the author to be who decides, while it decides.
+// approvalAuthorRace changes the author's key into the deciding party while that party decides.
 func approvalAuthorRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{"bob": nil})

@@ -11,7 +11,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// keyUses notes uses of keys: the latest stays, and nothing else changes.
+// keyUses notes uses of keys: the latest is kept, and nothing else changes.
 func keyUses(t *testing.T, s Subject) {
 	ctx := t.Context()
 	used, idle := newKey(), newKey()
@@ -56,8 +56,8 @@ func keyUses(t *testing.T, s Subject) {
 	}
 }
 
-// keyUsesRace lets nodes note the same keys in opposite orders, while one of
-// them is changed: nobody fails, and the latest use stays.
+// keyUsesRace lets nodes note the same keys in opposite orders while one of the keys is changed: no
+// node fails, and the latest use is kept.
 func keyUsesRace(t *testing.T, s Subject) {
 	const nodes, rounds, size = 4, 25, 40
 	keys := make([]*audit.Key, size)

@@ -10,7 +10,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// keysAreTakenOnce commits a batch of which two keys are recorded already.
+// keysAreTakenOnce commits a batch in which two keys are already recorded.
 func keysAreTakenOnce(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)
@@ -54,8 +54,8 @@ func keysAreTakenOnce(t *testing.T, s Subject) {
 	}
 }
 
-// keysRace lets writers race for the same keys, listed in opposite orders: one
-// has them all, nobody waits for another in a circle.
+// keysRace lets writers race for the same keys, listed in opposite orders: one takes them all, and
+// nobody deadlocks.
 func keysRace(t *testing.T, s Subject) {
 	const rounds, racers, size = 8, 4, 128
 	f := fence(t, s)

@@ -11,12 +11,11 @@ import (
 	"spendgate/audit/spend"
 )
 
-// links numbers what Record makes: no two links have one place in a chain.
+// links numbers the links of Record, so that no two share a place in a chain.
 var links atomic.Int64
 
-// Record commits checks with a link that no other has. Chains that are made so
-// have gaps, for a test may commit for one node from many goroutines; chains as
-// they should be are made by a commit.Writer.
+// Record commits checks with a unique link. The resulting chains have gaps, because a test may
+// commit for one node from many goroutines; a commit.Writer makes chains without gaps.
 func Record(ctx context.Context, s audit.Trail, checks ...*spend.Check) error {
 	return s.Commit(ctx, checks, nil, Link(links.Add(1), checks...))
 }

@@ -64,14 +64,15 @@ func checkListing(t *testing.T, s Subject) {
 		want := slices.DeleteFunc(slices.Clone(all), func(c *spend.Check) bool { return !selects(&q, c) })
 		q.Limit, q.Examine = 100, 1000
 		mustWalk(t, s, q, want)
-		if i%11 == 0 { // pages are the same matter whatever the filters
+		if i%11 == 0 { // paging does not depend on the filters
 			q.Limit, q.Examine = 3, 7
 			mustWalk(t, s, q, want)
 		}
 	}
 }
 
-// checkQueries returns each combination of filters but agents, of which each meets each other filter.
+// checkQueries returns queries in which each combination of filters, other than agents, meets each
+// other one.
 func checkQueries(first, middle time.Time) (all []audit.CheckQuery) {
 	for p, policy := range []string{"", "policy-3"} {
 		for e, effect := range []*spend.Effect{nil, new(spend.Allow), new(spend.Escalate), new(spend.Block)} {
@@ -103,7 +104,7 @@ func checkQueries(first, middle time.Time) (all []audit.CheckQuery) {
 
 func newestFirst(a, b *spend.Check) int { return bytes.Compare(b.ID[:], a.ID[:]) }
 
-// mustWalk demands that the pages of a query hold these checks.
+// mustWalk demands that the pages of a query contain exactly these checks.
 func mustWalk(t *testing.T, s Subject, q audit.CheckQuery, want []*spend.Check) {
 	t.Helper()
 	got := walk(t, s, q, nil)
@@ -134,8 +135,8 @@ func walk(t *testing.T, s Subject, q audit.CheckQuery, between func()) (all []*s
 	}
 }
 
-// checkListingIsBounded asks for what is rare: each page ends when enough was
-// examined, and the last one says so.
+// checkListingIsBounded queries rare checks: each page ends when enough checks were examined, and
+// the last one says so.
 func checkListingIsBounded(t *testing.T, s Subject) {
 	f := fence(t, s)
 	var all []*spend.Check
@@ -167,8 +168,8 @@ func checkListingIsBounded(t *testing.T, s Subject) {
 	}
 }
 
-// checkListingRace walks while others commit: what was there at the first page is
-// seen, once each, and nothing that is newer than it.
+// checkListingRace walks while others commit: each check present at the first page is seen once,
+// and no newer one is.
 func checkListingRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	var want []*spend.Check
@@ -186,7 +187,7 @@ func checkListingRace(t *testing.T, s Subject) {
 		own := fence(t, s)
 		wg.Go(func() {
 			for {
-				// Some are older than what a walk has passed already.
+				// Some are older than the position that a walk has reached.
 				late, fresh := newCheck(own), newCheck(own)
 				late.ID = spend.NewID(want[len(want)/2].Timestamp())
 				if err := Record(t.Context(), s, late, fresh); err != nil {
@@ -312,7 +313,7 @@ func policyPagesAreBounded(t *testing.T, s Subject) {
 	}
 }
 
-// outcomeListing: allowed checks by what the last report of them says, over several pages.
+// outcomeListing lists allowed checks by their last report, over several pages.
 func outcomeListing(t *testing.T, s Subject) {
 	f := fence(t, s)
 	want := make(map[spend.Status][]*spend.Check)

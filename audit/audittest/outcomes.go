@@ -16,7 +16,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// report is an outcome of the check, by a key that may release or may not.
+// report returns an outcome of the check, by a key that may or may not release.
 func report(f spend.Fence, of *spend.Check, number int, status spend.Status, mayRelease bool) *spend.Outcome {
 	o := &spend.Outcome{
 		ID: spend.NewOutcomeID(now()), CheckID: of.ID, Step: number, Number: number, Status: status, KeyID: "key_0",
@@ -29,7 +29,7 @@ func report(f spend.Fence, of *spend.Check, number int, status spend.Status, may
 	return o
 }
 
-// moved is a report of another amount.
+// moved changes a report to another amount.
 func moved(o *spend.Outcome, text string, mayRelease bool) *spend.Outcome {
 	if o.Amount = (spend.Amount{}); o.Status == spend.Executed {
 		o.Amount = amount(text)
@@ -43,7 +43,7 @@ func mustReport(t testing.TB, s audit.Store, outcomes ...*spend.Outcome) {
 	must(t, RecordAll(t.Context(), s, nil, outcomes...))
 }
 
-// mustRefuseReport records nothing, since exactly these have outcomes.
+// mustRefuseReport demands that nothing is recorded, because exactly these checks have outcomes.
 func mustRefuseReport(t *testing.T, s Subject, checks []*spend.Check, outcomes []*spend.Outcome, want ...*spend.Check) {
 	t.Helper()
 	before := reported(t, s, outcomes)
@@ -76,7 +76,7 @@ func reported(t *testing.T, s Subject, of []*spend.Outcome) []*spend.Outcome {
 	return found
 }
 
-// outcomesComeBack: every field does, the reports of a check in their order.
+// outcomesComeBack: every field is read back, and the reports of a check in their order.
 func outcomesComeBack(t *testing.T, s Subject) {
 	f := fence(t, s)
 	checks := []*spend.Check{newCheck(f), newCheck(f), newCheck(f), newCheck(f)}
@@ -108,8 +108,8 @@ func outcomesComeBack(t *testing.T, s Subject) {
 	}
 }
 
-// outcomesAreReportedOnce: each follows the last, and one by who may not release is a
-// first; with what is refused nothing is written (F64, F65, F99).
+// outcomesAreReportedOnce: each report follows the last; a report by a key that may not release
+// must be the first; a refused commit writes nothing (F64, F65, F99).
 func outcomesAreReportedOnce(t *testing.T, s Subject) {
 	f := fence(t, s)
 	checks := make([]*spend.Check, 6)
@@ -151,8 +151,8 @@ func outcomesAreReportedOnce(t *testing.T, s Subject) {
 	mustUse(t, s, checks[4].Charges[0], "100", 1)
 }
 
-// outcomesCorrectCounters: in the window and the bucket in which the check counted,
-// and where that is still there (F66).
+// outcomesCorrectCounters: reports correct the window and the bucket in which the check counted, if
+// these still exist (F66).
 func outcomesCorrectCounters(t *testing.T, s Subject) {
 	f := fence(t, s)
 	earlier(t, s, f)
@@ -181,7 +181,7 @@ func outcomesCorrectCounters(t *testing.T, s Subject) {
 	used("753", 6)
 	later := rolling
 	later.Counter.StartMS += 60_000
-	// What is given back makes no room for its own commit.
+	// A commit cannot use the room that its own outcomes give back.
 	full := day
 	full.Amount = amount("300")
 	err := RecordAll(t.Context(), s, []*spend.Check{charged(newCheck(f), full)}, report(f, checks[0], 1, spend.Voided, true))
@@ -210,7 +210,7 @@ func outcomesCorrectCounters(t *testing.T, s Subject) {
 	used("1627.4", 5)
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), charge("day", `["agent-1"]`, "0"))}, usage(day, "1627.4", 5))
 
-	// More than 0 was moved.
+	// More was moved than the amount of 0.
 	free := charge("free", "[]", "0")
 	check := charged(newCheck(f), free, times)
 	check.Action.Amount = amount("0")
@@ -220,8 +220,8 @@ func outcomesCorrectCounters(t *testing.T, s Subject) {
 	mustUse(t, s, times, "0", 6)
 }
 
-// outcomesRace has nodes void the same checks while others take from the same
-// counters: each is given back once.
+// outcomesRace lets nodes void the same checks while others take from the same counters: each check
+// is given back once.
 func outcomesRace(t *testing.T, s Subject) {
 	const nodes, checks = 3, 24
 	budgets := func(i int) []spend.Charge {
@@ -268,7 +268,7 @@ func outcomesRace(t *testing.T, s Subject) {
 	mustUse(t, s, charge("shared", "[]", "0"), fmt.Sprint(more.Load()), more.Load())
 }
 
-// releasedPasses: what was voided or failed is no pass any more (F70).
+// releasedPasses: a voided or failed check is no longer a pass (F70).
 func releasedPasses(t *testing.T, s Subject) {
 	f := fence(t, s)
 	older, latest, blocks := newCheck(f), newCheck(f), blocked(newCheck(f))
@@ -280,7 +280,7 @@ func releasedPasses(t *testing.T, s Subject) {
 	mustReport(t, s, report(f, latest, 1, spend.Voided, true), report(f, pending, 1, spend.Failed, false),
 		moved(report(f, less, 1, spend.Executed, true), "1", true), report(f, gone, 1, spend.Failed, true))
 
-	// The use of an approval is given back, and so is what the check that asked holds.
+	// The use of an approval is given back, and with it the pass of the check that asked.
 	asked := asking(f, 1)
 	mustCommit(t, s, asked)
 	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)

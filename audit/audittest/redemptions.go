@@ -13,7 +13,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// redemption is the first step of a check.
+// redemption returns the first step of a check.
 func redemption(f spend.Fence, of *spend.Check) *spend.Outcome {
 	return &spend.Outcome{
 		ID: spend.NewOutcomeID(now()), CheckID: of.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: "key_1",
@@ -22,7 +22,7 @@ func redemption(f spend.Fence, of *spend.Check) *spend.Outcome {
 	}
 }
 
-// step is what follows the steps of a check.
+// step returns a later step of a check.
 func step(f spend.Fence, of *spend.Check, number int, status spend.Status) *spend.Outcome {
 	o := report(f, of, 1, status, true)
 	if o.Step = number; status == spend.InDoubt || status == spend.Redeemed {
@@ -32,8 +32,8 @@ func step(f spend.Fence, of *spend.Check, number int, status spend.Status) *spen
 	return o
 }
 
-// redemptionsAreSteps: a check is redeemed first or never, is in doubt only behind that,
-// and is reported on after both (S74, G14).
+// redemptionsAreSteps: a check can be redeemed only as its first step, be in doubt only after that,
+// and be reported on after both (S74, G14).
 func redemptionsAreSteps(t *testing.T, s Subject) {
 	f := fence(t, s)
 	checks := []*spend.Check{newCheck(f), newCheck(f), newCheck(f), newCheck(f)}
@@ -82,8 +82,8 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	}
 }
 
-// onlyLate: of two redemptions under one lasting key in one commit, of which one is too late,
-// that one is told so, and the other is recorded, whichever comes first.
+// onlyLate: of two redemptions under one lasting key in one commit, one of which is too late, only
+// that one is refused as late, and the other is recorded, in either order.
 func onlyLate(t *testing.T, s Subject, f spend.Fence) {
 	for i := range 2 {
 		checks := []*spend.Check{newCheck(f), newCheck(f)}
@@ -103,7 +103,7 @@ func onlyLate(t *testing.T, s Subject, f spend.Fence) {
 	}
 }
 
-// mustBeUntouched looks checks up, and one that there is not, in one order and the other.
+// mustBeUntouched looks up checks, and one that does not exist, in both orders.
 func mustBeUntouched(t *testing.T, s Subject, all, want []*spend.Check) {
 	t.Helper()
 	ids := []spend.ID{spend.NewID(now())}
@@ -123,8 +123,8 @@ func mustBeUntouched(t *testing.T, s Subject, all, want []*spend.Check) {
 	}
 }
 
-// redemptionsTogether: steps of several checks in one commit change what is noted of their
-// own checks alone.
+// redemptionsTogether: steps of several checks in one commit change only the notes of their own
+// checks.
 func redemptionsTogether(t *testing.T, s Subject) {
 	f := fence(t, s)
 	var checks []*spend.Check
@@ -151,8 +151,8 @@ func redemptionsTogether(t *testing.T, s Subject) {
 	}
 }
 
-// redemptionsAlone: a commit of redemptions without lasting keys has all of them, or none: it is
-// refused for those of checks that were redeemed already, or come too late.
+// redemptionsAlone: a commit of redemptions without lasting keys is recorded completely or not at
+// all: it is refused because of checks that were already redeemed or come too late.
 func redemptionsAlone(t *testing.T, s Subject) {
 	f := fence(t, s)
 	var checks []*spend.Check
@@ -188,7 +188,7 @@ func redemptionsAlone(t *testing.T, s Subject) {
 	}
 }
 
-// redemptionsRace: of what is about to be the first step of a check one is recorded.
+// redemptionsRace: of several candidates for the first step of a check, one is recorded.
 func redemptionsRace(t *testing.T, s Subject) {
 	for range 10 {
 		first := fence(t, s)

@@ -8,13 +8,13 @@ import (
 	"spendgate/audit/spend"
 )
 
-// RunRestored holds a fresh store to what ends when it was restored from a backup, by restore:
-// whatever the clock says, for it may be behind the backup's newest check, or ahead (G13, G14).
+// RunRestored tests what ends when restore treats a fresh store as restored from a backup, whatever
+// the clock says: it may be behind the backup's newest check, or ahead (G13, G14).
 func RunRestored(t *testing.T, s Subject, restore func(*testing.T) audit.Restored) {
 	f := fence(t, s)
 	mustCommit(t, s, newCheck(f))
 	time.Sleep(10 * time.Millisecond)
-	behind := newCheck(f) // of a clock that is behind
+	behind := newCheck(f) // by a clock that is behind
 	time.Sleep(10 * time.Millisecond)
 	restore(t)
 	f = fence(t, s)

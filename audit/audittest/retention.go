@@ -12,7 +12,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// retentionTests are the tests of events that leave.
+// retentionTests are the tests of removing events.
 func retentionTests() []test {
 	return []test{
 		{"EventsAreKept", eventsAreKept},
@@ -23,7 +23,7 @@ func retentionTests() []test {
 
 const day = 24 * time.Hour
 
-// mustHappenAgo records violations of that many days ago, each with its event.
+// mustHappenAgo records violations of the given numbers of days ago, each with its event.
 func mustHappenAgo(t *testing.T, s Subject, days ...int) {
 	t.Helper()
 	f := fence(t, s)
@@ -35,7 +35,7 @@ func mustHappenAgo(t *testing.T, s Subject, days ...int) {
 	}
 }
 
-// mustKeep keeps events for 30 days, and demands that so many days ago was the oldest that is left.
+// mustKeep keeps events for 30 days, and demands the age in days of the oldest remaining event.
 func mustKeep(t *testing.T, s Subject, when string, ago int) {
 	t.Helper()
 	oldest, err := s.KeepEvents(t.Context(), audit.LeastEventsKept, now())
@@ -47,7 +47,7 @@ func mustKeep(t *testing.T, s Subject, when string, ago int) {
 	}
 }
 
-// mustBeKept demands these numbers of the feed, and the number up to which others were removed.
+// mustBeKept demands these numbers in the feed, and the number up to which events were removed.
 func mustBeKept(t *testing.T, s Subject, when string, floor int64, want ...int64) {
 	t.Helper()
 	all, next := feed(t, s, audit.EventQuery{Limit: 2})
@@ -70,8 +70,8 @@ func mustBeKept(t *testing.T, s Subject, when string, floor int64, want ...int64
 	}
 }
 
-// eventsAreKept: whole days leave once they are old, on record, and what a webhook is to have
-// stays.
+// eventsAreKept: whole days are removed, with a record, once they are old enough; events that a
+// webhook still needs are kept.
 func eventsAreKept(t *testing.T, s Subject) {
 	ctx := t.Context()
 	if oldest, err := s.KeepEvents(ctx, audit.LeastEventsKept, now()); err != nil || !oldest.IsZero() {
@@ -106,7 +106,7 @@ func eventsAreKept(t *testing.T, s Subject) {
 		t.Fatal(err)
 	}
 
-	// What is younger than the first that stays stays, too, and a disabled webhook has nothing.
+	// Events younger than the first kept one are kept, too; a disabled webhook needs none.
 	mustKeep(t, s, "up to what is young", 29)
 	mustKeep(t, s, "again", 29)
 	mustBeKept(t, s, "up to what is young", 6, 7, 8, 9)
@@ -141,7 +141,8 @@ func eventsAreKept(t *testing.T, s Subject) {
 	}
 }
 
-// noneWaits demands that what a webhook was to be sent again, and was removed meanwhile, is no attempt that waits.
+// noneWaits demands that an event removed while a webhook was to be sent it again does not count as
+// waiting.
 func noneWaits(t *testing.T, s Subject, id spend.ID) {
 	t.Helper()
 	must(t, s.Exec(t, "INSERT INTO webhook_retries (webhook_id, sequence, attempts, since, due_at) "+
@@ -155,8 +156,8 @@ func noneWaits(t *testing.T, s Subject, id spend.ID) {
 	}
 }
 
-// eventsAreKeptLonger: the day of a removal is not before the day of the previous removal, which left
-// some, though more is to be kept by then.
+// eventsAreKeptLonger: a removal never goes back before the day of the previous one, even if events
+// are to be kept longer by then.
 func eventsAreKeptLonger(t *testing.T, s Subject) {
 	mustHappenAgo(t, s, 100, 95, 40)
 	mustBeKept(t, s, "at first", 0, 1, 2, 3)
@@ -170,7 +171,7 @@ func eventsAreKeptLonger(t *testing.T, s Subject) {
 	removals(t, s, audit.EventsRemoval{UpTo: 1, Count: 1}, audit.EventsRemoval{UpTo: 2, Count: 1})
 }
 
-// removals demands the record of removals, all as of events that were kept for 30 days.
+// removals demands this record of removals, all made when events were kept for 30 days.
 func removals(t *testing.T, s Subject, want ...audit.EventsRemoval) {
 	t.Helper()
 	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
@@ -198,7 +199,7 @@ func removals(t *testing.T, s Subject, want ...audit.EventsRemoval) {
 	}
 }
 
-// eventsLeave removes on many nodes while others read: whoever reads misses nothing, or is told.
+// eventsLeave removes events on many nodes while others read: a reader misses nothing, or is told.
 func eventsLeave(t *testing.T, s Subject) {
 	const old, young = 2400, 3
 	f := fence(t, s)
@@ -225,7 +226,7 @@ func eventsLeave(t *testing.T, s Subject) {
 				t.Error(err)
 			}
 		})
-		<-reading // is amid the feed
+		<-reading // the reader is in the middle of the feed
 	}
 	for range 3 {
 		all.Go(func() {
@@ -253,7 +254,7 @@ func eventsLeave(t *testing.T, s Subject) {
 	}
 }
 
-// readOn reads to the end, from the oldest on, and where it is told to go on.
+// readOn reads from the oldest event to the end, and continues where it is told to.
 func readOn(t *testing.T, s Subject, limit int, reading chan<- struct{}, head int64) error {
 	var after int64
 	for read := 0; after < head; read++ {

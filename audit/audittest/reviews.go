@@ -11,14 +11,14 @@ import (
 	"spendgate/audit/spend"
 )
 
-// change is a policy that asks people before it changes, and those who change it.
+// change is a policy that asks people before it changes, and the people who change it.
 type change struct {
 	t *testing.T
 	m members
 	n int // policies so far
 }
 
-// govern makes a policy that asks so, with a draft by ann, and returns that.
+// govern creates a policy with such a requirement and a draft by ann, and returns the draft.
 func (c *change) govern(asks string) *audit.Draft {
 	c.t.Helper()
 	c.n++
@@ -49,7 +49,8 @@ func (c *change) approve(d *audit.Draft, name string, want audit.ApprovalDecisio
 	}
 }
 
-// promote promotes over a version, and says whether people are missing.
+// promote promotes a draft over a version, and checks whether that is refused because people are
+// missing.
 func (c *change) promote(d *audit.Draft, by audit.Actor, version int, refused bool, drop ...string) {
 	c.t.Helper()
 	_, err := c.m.s.PromoteDraft(c.t.Context(), by, audit.Promotion{
@@ -91,8 +92,7 @@ func newChange(t *testing.T, s Subject) *change {
 
 const asksOne = `{"required":1}`
 
-// changesByTwo: a version that asks people is followed by what they approved, and by
-// nothing else (S80).
+// changesByTwo: a version that asks people can be followed only by what they approved (S80).
 func changesByTwo(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
 	d := c.govern(asksOne)
@@ -116,7 +116,7 @@ func changesByTwo(t *testing.T, s Subject) {
 		t.Errorf("the review is %+v", r)
 	}
 
-	// Another draft, even one that says the same, was approved by nobody.
+	// Nobody has approved another draft, even if it has the same text.
 	again := c.put(d.PolicyID)
 	c.missing(again, 1)
 	c.promote(again, c.by("bob"), 1, true)
@@ -149,8 +149,8 @@ func changesByTwo(t *testing.T, s Subject) {
 	c.missing(d, 0)
 }
 
-// changesForced: an admin needs nobody, which is recorded; approvals are of the version
-// that was in force.
+// changesForced: an admin needs no approvals, which is recorded; approvals are for the version that
+// was in force.
 func changesForced(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
 	admin := audit.Actor{Credential: "0123abcd"}
@@ -165,7 +165,7 @@ func changesForced(t *testing.T, s Subject) {
 	must(t, s.CreatePolicy(ctx, admin, next, audit.NewBudgets{}, epochStart)) // after one that asks nobody: not forced
 	d = c.put(d.PolicyID)
 	c.approve(d, "bob", audit.DecisionRecorded)
-	c.promote(d, admin, 4, false) // whom people back, needs no force
+	c.promote(d, admin, 4, false) // an admin with enough approvals forces nothing
 	changes, err := s.Changes(ctx, audit.ChangeQuery{PolicyID: d.PolicyID, Limit: 100})
 	must(t, err)
 	var kinds []string
@@ -188,8 +188,8 @@ func changesForced(t *testing.T, s Subject) {
 	}
 }
 
-// changesByWhom: who the author and the others are is compared as of then and as of now,
-// and who may approve no more does not count.
+// changesByWhom: the author and the approvers are compared as of then and as of now, and a person
+// who may no longer approve does not count.
 func changesByWhom(t *testing.T, s Subject) {
 	c := newChange(t, s)
 	approved := func(asks, by string) *audit.Draft {
@@ -207,7 +207,7 @@ func changesByWhom(t *testing.T, s Subject) {
 	c.grant("ann", spend.Grants{Principal: "anna"}, "principal")
 	c.grant("bob", spend.Grants{Principal: "anna"}, "principal")
 	c.promote(d, c.by("cleo"), 1, true)
-	c.grant("bob", spend.Grants{Principal: "ann"}, "principal") // who ann was when she put it
+	c.grant("bob", spend.Grants{Principal: "ann"}, "principal") // the author's principal when the draft was put
 	c.promote(d, c.by("cleo"), 1, true)
 	c.grant("bob", spend.Grants{Principal: "bob"}, "principal")
 	c.promote(d, c.by("cleo"), 1, false)
@@ -224,7 +224,7 @@ func changesByWhom(t *testing.T, s Subject) {
 	c.grant("eve", spend.Grants{Role: spend.Auditor}, "role")
 	c.promote(idle, c.by("bob"), 1, true)
 
-	// Two who have become one are one approver.
+	// Two approvers who have become one person count once.
 	two := c.govern(`{"required":2}`)
 	c.approve(two, "bob", audit.DecisionRecorded)
 	c.approve(two, "dan", audit.DecisionRecorded)
@@ -233,7 +233,7 @@ func changesByWhom(t *testing.T, s Subject) {
 	c.promote(two, c.by("ann"), 1, true)
 	c.grant("dan", spend.Grants{}, "owner")
 
-	// Which budgets end is part of what people approve.
+	// People also approve which budgets end.
 	c.approve(dropped, "bob", audit.DecisionRecorded)
 	c.promote(dropped, c.by("dan"), 1, true, "day")
 	c.approve(dropped, "bob", audit.DecisionOtherDrop, "day")
@@ -244,8 +244,8 @@ func changesByWhom(t *testing.T, s Subject) {
 	c.promote(dropped, c.by("dan"), 1, false)
 }
 
-// changesBounded: a person approves a draft once, with one key or another, once more when
-// they have come into a group, and all together not without end.
+// changesBounded: a person approves a draft once, with any key, and once more after joining a
+// group; the total is bounded.
 func changesBounded(t *testing.T, s Subject) {
 	c := newChange(t, s)
 	c.m.keys["bob2"] = c.m.key(t, spend.Grants{Role: spend.Approver, Principal: "BOB"})
@@ -271,7 +271,7 @@ func changesBounded(t *testing.T, s Subject) {
 	c.approve(c.put(d.PolicyID), "cleo", audit.DecisionRecorded)
 }
 
-// changesRace: of approvals, drafts and promotions at once no version comes of a draft
+// changesRace: with concurrent approvals, drafts and promotions, no version results from a draft
 // that nobody else approved.
 func changesRace(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
@@ -346,8 +346,8 @@ func changesRace(t *testing.T, s Subject) {
 	}
 }
 
-// changesKeyRace: of a promotion, a patch of who approved and a forced version at once, a
-// promotion that comes after either finds nobody who approved.
+// changesKeyRace: with a concurrent promotion, change of an approver's key and forced version, a
+// promotion that comes after either of the others finds no approver.
 func changesKeyRace(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
 	bob, admin := c.m.keys["bob"].ID.Text(spend.PrefixKey), audit.Actor{Credential: "0123abcd"}

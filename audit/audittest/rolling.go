@@ -17,7 +17,7 @@ func rollingCharge(bucket int64, takes string) spend.Charge {
 	return c
 }
 
-// rollingListing: a past bucket is listed with those before it alone.
+// rollingListing: a past bucket is listed with only the buckets before it.
 func rollingListing(t *testing.T, s Subject) {
 	f := fence(t, s)
 	mustCommit(t, s, charged(newCheck(f), rollingCharge(100, "600")), charged(newCheck(f), rollingCharge(160, "400")))
@@ -40,7 +40,7 @@ func rollingBudgets(t *testing.T, s Subject) {
 	mustUse(t, s, at(160, "0"), "1000", 2)
 	mustCommit(t, s, charged(newCheck(f), at(161, "600")))
 	mustUse(t, s, at(161, "0"), "1000", 2)
-	// A clock that is behind finds what others took later.
+	// A clock that is behind counts what others took later.
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), at(159, "1"))}, usage(at(159, "0"), "1600", 3))
 	// Two buckets in one commit.
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), at(221, "300")), charged(newCheck(f), at(222, "701"))}, usage(at(222, "0"), "300", 1))

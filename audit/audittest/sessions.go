@@ -23,7 +23,7 @@ func newSession(token, principal string) *audit.Session {
 	}
 }
 
-// inForce reports which sessions are, by their tokens.
+// inForce returns the tokens of the sessions in force.
 func inForce(t *testing.T, s Subject, tokens ...string) (in string) {
 	t.Helper()
 	for _, token := range tokens {
@@ -67,7 +67,7 @@ func sessions(t *testing.T, s Subject) {
 	if in := inForce(t, s, "a", "b"); in != "b" {
 		t.Errorf("in force are %q, want b", in)
 	}
-	// Another token instead is as good, once, and the one before is of nothing.
+	// The new token works, once, and the previous one no longer does.
 	must(t, s.RenewSession(ctx, b.TokenHash, spend.HashKey("c")))
 	if err := s.RenewSession(ctx, b.TokenHash, spend.HashKey("d")); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("renewed twice: %v", err)
@@ -79,7 +79,7 @@ func sessions(t *testing.T, s Subject) {
 		t.Errorf("in force are %q, want c", in)
 	}
 	must(t, s.RenewSession(ctx, spend.HashKey("c"), b.TokenHash))
-	// A use moves the end by idleness, and is noted once it is a minute old.
+	// A use extends the session, and is noted if the last noted use is a minute old.
 	must(t, s.Exec(t, s.AgeSessions))
 	if before, err := s.UseSession(ctx, b.TokenHash); err != nil || !before.LastUsedAt.Before(before.CreatedAt) {
 		t.Fatalf("aged: %+v, %v", before, err)
@@ -93,7 +93,8 @@ func sessions(t *testing.T, s Subject) {
 	}
 }
 
-// sessionsEndTogether: the sessions of a principal, and the sessions that a provider means.
+// sessionsEndTogether ends the sessions of a principal, and the sessions that a provider's logout
+// means.
 func sessionsEndTogether(t *testing.T, s Subject) {
 	ctx := t.Context()
 	create := func(tokens ...string) {
@@ -125,7 +126,7 @@ func sessionsEndTogether(t *testing.T, s Subject) {
 	if _, err := logout("j1", "id:b", ""); !errors.Is(err, audit.ErrReplayed) {
 		t.Errorf("a logout token was taken twice: %v", err)
 	}
-	// One whose session at the provider is not known may be the one that is meant.
+	// A session without a known provider session may be the one meant.
 	if n, err := logout("j2", "id:c", "at none"); err != nil || n != 1 {
 		t.Errorf("logged out by both: %d, %v", n, err)
 	}
@@ -135,7 +136,7 @@ func sessionsEndTogether(t *testing.T, s Subject) {
 	if in := inForce(t, s, "b1", "c2", "c3x"); in != "b1" {
 		t.Errorf("in force are %q", in)
 	}
-	// Who signs in with other rights has none of those before.
+	// A sign-in with other rights ends the sessions with the old rights.
 	other := newSession("b2", "id:b")
 	other.Grants.Groups, other.Begun = nil, now().Add(time.Second)
 	must(t, s.CreateSession(ctx, other))
@@ -145,8 +146,8 @@ func sessionsEndTogether(t *testing.T, s Subject) {
 	}
 }
 
-// sessionsLoggedOut: a session that is stored after a logout which means it is no session, in
-// whatever order the two come.
+// sessionsLoggedOut: a session that a logout means is not in force, whether the logout or the
+// session is stored first.
 func sessionsLoggedOut(t *testing.T, s Subject) {
 	ctx := t.Context()
 	logout := func(subject, session string) {
@@ -169,11 +170,11 @@ func sessionsLoggedOut(t *testing.T, s Subject) {
 		{"1", "id:1", "at 1", before, true},
 		{"2", "id:1", "at 1", later, false}, // who signs in again
 		{"3", "id:2", "at 1", before, false},
-		{"4", "id:2", "at b", later, true}, // a provider's session does not begin again
+		{"4", "id:2", "at b", later, true}, // a provider's session does not resume
 		{"5", "id:3", "at c", later, true},
 		{"6", "id:4", "at c", before, false},
-		{"7", "id:3", "at d", before, false}, // another of theirs
-		{"8", "id:3", "", before, true},      // which may be the one
+		{"7", "id:3", "at d", before, false}, // another session of the person
+		{"8", "id:3", "", before, true},      // may be the one meant
 		{"9", "id:3", "", later, false},
 	} {
 		n := newSession(c.token, c.subject)
@@ -202,8 +203,8 @@ func sessionsLoggedOut(t *testing.T, s Subject) {
 	}
 }
 
-// sessionsOverlap: a sign-in that begins before what is known of somebody's rights changes
-// makes no session after it, whichever of the two words is the newer.
+// sessionsOverlap: a sign-in that began before a change of the person's rights creates no session
+// after it, whichever message of the provider is newer.
 func sessionsOverlap(t *testing.T, s Subject) {
 	ctx := t.Context()
 	before, later := now().Add(-time.Minute), now().Add(time.Minute)
@@ -217,7 +218,8 @@ func sessionsOverlap(t *testing.T, s Subject) {
 		}
 		return err == nil
 	}
-	// Sign-ins at once with the same rights are two sessions, a sign-in with other rights is no session and ends them.
+	// Concurrent sign-ins with the same rights are two sessions; a sign-in with other rights
+	// creates no session and ends these.
 	if !create("a", "id:1", before, "finance") || !create("b", "id:1", before, "finance") {
 		t.Error("two sign-ins at once are not two sessions")
 	}
@@ -227,24 +229,25 @@ func sessionsOverlap(t *testing.T, s Subject) {
 	if create("d", "id:1", before, "support") || !create("e", "id:1", later, "support") {
 		t.Error("signing in again does not help, or is not needed")
 	}
-	// Another label is another principal, and the same person.
+	// Another label is another principal, but the same person.
 	moved := newSession("f", "id:1")
 	moved.Grants.Principal, moved.Begun = "other:1", later
 	must(t, s.CreateSession(ctx, moved))
 	if in := inForce(t, s, "e", "f"); in != "f" {
 		t.Errorf("in force are %q, want f", in)
 	}
-	// The provider names no group with a role any more, also of who signed in under another label.
+	// The provider no longer names a group with a role, also for a person who signed in under
+	// another label.
 	if n, err := s.EndSessions(ctx, moved.Subject, "id:1"); err != nil || n != 1 || inForce(t, s, "f") != "" {
 		t.Errorf("ended %d under another label, %v", n, err)
 	}
-	// Nor of somebody without a session.
+	// The same for a person without a session.
 	_, err := s.EndSessions(ctx, audit.Subject{Issuer: "https://id.example", Subject: "id:2"}, "id:2")
 	must(t, err)
 	if create("g", "id:2", before) || !create("h", "id:2", later) || !create("i", "id:3", before) {
 		t.Error("a sign-in began before the person had no role")
 	}
-	// An admin ends a session, and with it what has begun; who signs out does not.
+	// When an admin ends a session, sign-ins in progress end with it; signing out does not do that.
 	own, other := newSession("j", "id:4"), newSession("k", "id:5")
 	must(t, s.CreateSession(ctx, own))
 	must(t, s.CreateSession(ctx, other))
@@ -259,7 +262,7 @@ func sessionsOverlap(t *testing.T, s Subject) {
 	if !create("l", "id:4", before, "finance") || create("m", "id:5", before, "finance") || !create("n", "id:5", later, "finance") {
 		t.Error("what an admin ends goes on, or what a person ends goes no further")
 	}
-	// A process that hangs with what a provider said long ago.
+	// A process that hangs holds what a provider said long ago.
 	if create("o", "id:6", now().Add(-audit.SignInWithin-time.Second)) || !create("p", "id:6", now().Add(-audit.SignInWithin+time.Minute)) {
 		t.Error("a sign-in of long ago is a session, or one of just now is none")
 	}

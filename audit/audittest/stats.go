@@ -12,8 +12,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// checkCounts compares what is counted with a history, for random queries: before
-// anything is counted by minute, when all is, and in between.
+// checkCounts compares counts with a history, for random queries: before anything is counted by
+// minute, in between, and when all is counted.
 func checkCounts(t *testing.T, s Subject) {
 	h := newHistory(t, s)
 	for round := range 40 {
@@ -25,8 +25,8 @@ func checkCounts(t *testing.T, s Subject) {
 	}
 }
 
-// checkCountsRace counts while checks are committed and counts are read: no answer has
-// less than what was answered before, or more than there is.
+// checkCountsRace counts while checks are committed and counts are read: no count falls below an
+// earlier one, or exceeds the number of checks.
 func checkCountsRace(t *testing.T, s Subject) {
 	h := newHistory(t, s)
 	var writers, others sync.WaitGroup
@@ -140,7 +140,7 @@ func (h *history) compareCounts(t *testing.T, s Subject, round int) {
 	}
 }
 
-// checkCountsAreBounded looks at no more checks than may be, where it must look at them.
+// checkCountsAreBounded: where checks are counted one by one, no more than the limit are.
 func checkCountsAreBounded(t *testing.T, s Subject) {
 	h := newHistory(t, s)
 	f := fence(t, s)

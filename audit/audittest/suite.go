@@ -10,8 +10,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Subject is a fresh store and the way round it, by which the suite does what
-// the contract does not allow.
+// Subject is a fresh store and direct access to its database, with which the suite does what the
+// contract does not allow.
 type Subject struct {
 	audit.Store
 	// Exec runs one statement on the database itself.
@@ -44,17 +44,17 @@ type test struct {
 	run  func(t *testing.T, s Subject)
 }
 
-// Run holds the stores that open makes to the contract of audit.Store.
+// Run tests the stores that open makes against the contract of audit.Store.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	run(t, open, slices.Concat(checkTests(), configTests(), listTests(), webhookTests(), eventTests(), retentionTests()))
 }
 
-// RunChecks holds the stores that open makes to the part of the contract that nodes
-// rely on to answer checks.
+// RunChecks tests the stores that open makes against the part of the contract that nodes rely on to
+// answer checks.
 func RunChecks(t *testing.T, open func(t *testing.T) Subject) { run(t, open, checkTests()) }
 
-// RunWebhooks holds the stores that open makes to the contract of audit.Webhooks, and
-// to recording the changes of webhooks.
+// RunWebhooks tests the stores that open makes against the contract of audit.Webhooks, and tests
+// that changes of webhooks are recorded.
 func RunWebhooks(t *testing.T, open func(t *testing.T) Subject) { run(t, open, webhookTests()) }
 
 func run(t *testing.T, open func(t *testing.T) Subject, tests []test) {
@@ -176,7 +176,7 @@ func listTests() []test {
 	}
 }
 
-// immutable shows that the database itself refuses what G8 forbids.
+// immutable: the database itself refuses what G8 forbids.
 func immutable(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)

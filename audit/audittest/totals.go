@@ -12,15 +12,15 @@ import (
 	"spendgate/audit/spend"
 )
 
-// history is a random one of violations: agents with many and with few, bursts
-// within a millisecond, days without any, and clocks that are hours behind.
+// history is a random history of violations: agents with many and with few, bursts within a
+// millisecond, days without any, and clocks that are hours behind.
 type history struct {
 	*rand.Rand
 	fence spend.Fence
 	at    time.Time
 
 	mu  sync.Mutex
-	all []*spend.Check // that were committed
+	all []*spend.Check // committed so far
 }
 
 func newHistory(t *testing.T, s Subject) *history {
@@ -115,7 +115,7 @@ func (h *history) query() audit.ViolationQuery {
 	return q
 }
 
-// bounds draws what a key may see.
+// bounds draws the bounds of a key.
 func (h *history) bounds() (b audit.Bounds) {
 	if h.IntN(2) == 0 {
 		b.PolicyIDs = []string{"policy-1", "policy-3", "unknown"}[:h.IntN(4)]
@@ -129,7 +129,7 @@ func (h *history) bounds() (b audit.Bounds) {
 	return b
 }
 
-// among returns what a query must answer, newest first.
+// among returns the expected result of a query, newest first.
 func among(all []*spend.Check, q audit.ViolationQuery) (want []audit.Violation) {
 	for _, c := range all {
 		if v := violation(c); maySee(&q.Bounds, c) && matches(q, v) {
@@ -174,8 +174,8 @@ func violationTotals(t *testing.T, s Subject) {
 	}
 }
 
-// violationTotalsRace lists while commits and roll-ups of several nodes go on.
-// A page without an end holds all that match, so its total is their number.
+// violationTotalsRace lists while several nodes commit and roll up. A page without an end contains
+// all matching violations, so its total is their number.
 func violationTotalsRace(t *testing.T, s Subject) {
 	h := newHistory(t, s)
 	done := make(chan struct{})

@@ -13,7 +13,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// everyFieldComesBack commits the extremes of each field in one batch.
+// everyFieldComesBack commits the extreme values of each field in one batch.
 func everyFieldComesBack(t *testing.T, s Subject) {
 	f := fence(t, s)
 	wide := strings.Repeat("é\U0001f4b8", 128) // 256 code points, 4 bytes the widest
@@ -74,7 +74,7 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 	}
 }
 
-// batchIsAllOrNothing refuses a batch for one row and finds none of it.
+// batchIsAllOrNothing: a batch refused because of one row leaves none of its rows.
 func batchIsAllOrNothing(t *testing.T, s Subject) {
 	f := fence(t, s)
 	first := newCheck(f)
@@ -97,7 +97,7 @@ func batchIsAllOrNothing(t *testing.T, s Subject) {
 	}
 }
 
-// poisonRowIsNamed sends text that no store keeps.
+// poisonRowIsNamed commits text that no store accepts.
 func poisonRowIsNamed(t *testing.T, s Subject) {
 	f := fence(t, s)
 	for _, poison := range []string{"nul\x00", "\xff not UTF-8"} {
@@ -119,8 +119,7 @@ func endedContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// contextEnds demands that a context that has ended stops everything, with an
-// outcome that is certain.
+// contextEnds demands that an ended context stops everything, with a certain outcome.
 func contextEnds(t *testing.T, s Subject) {
 	f := fence(t, s)
 	ended := endedContext(t)
@@ -143,8 +142,8 @@ func contextEnds(t *testing.T, s Subject) {
 		}
 	}
 
-	// A deadline that passes while commits run: each is recorded or not, as
-	// it was told, unless its outcome is said to be unknown.
+	// A deadline that passes while commits run: each is recorded or not, as its error says, unless
+	// the outcome is unknown.
 	short, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -164,5 +163,5 @@ func contextEnds(t *testing.T, s Subject) {
 		})
 	}
 	wg.Wait()
-	mustCommit(t, s, c) // and the store goes on
+	mustCommit(t, s, c) // the store still works
 }

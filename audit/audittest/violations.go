@@ -57,7 +57,7 @@ func violationPaging(t *testing.T, s Subject) {
 			t.Fatalf("%d violations on a page that is not the last", len(page.Violations))
 		}
 		q.Before = page.Violations[q.Limit-1].ID
-		newer := blocked(newCheck(f)) // than the first page: not to be seen
+		newer := blocked(newCheck(f)) // newer than the first page: must not be seen
 		newer.Action.AgentID = hostile
 		mustCommit(t, s, newer)
 	}

@@ -30,9 +30,9 @@ func webhookTests() []test {
 
 const longLease = time.Minute
 
-// newWebhook is an active one, listed before those made earlier.
+// newWebhook returns an active webhook, listed before those made earlier.
 func newWebhook() *audit.Webhook {
-	time.Sleep(time.Microsecond) // IDs of one quarter of a microsecond are in no order
+	time.Sleep(time.Microsecond) // IDs of the same quarter microsecond are unordered
 	return &audit.Webhook{
 		ID: spend.NewID(now()), URL: "https://receiver.example/ゼロ?a=b", Active: true, CreatedAt: epochStart,
 		EventTypes: []audit.EventType{audit.EventApprovalRequested, audit.EventViolationRecorded},
@@ -119,7 +119,7 @@ func webhooksComeBack(t *testing.T, s Subject) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// webhooksAreBounded makes as many as there may be, and one more.
+// webhooksAreBounded creates as many webhooks as allowed, and one more.
 func webhooksAreBounded(t *testing.T, s Subject) {
 	for range audit.MaxWebhooks {
 		mustCreateWebhook(t, s, 0)
@@ -138,7 +138,7 @@ func webhooksAreBounded(t *testing.T, s Subject) {
 	}
 }
 
-// webhookLeases has nodes hold webhooks one after the other.
+// webhookLeases lets nodes hold webhooks one after the other.
 func webhookLeases(t *testing.T, s Subject) {
 	ctx := t.Context()
 	a, b := spend.NewID(now()), spend.NewID(now())
@@ -174,7 +174,7 @@ func webhookLeases(t *testing.T, s Subject) {
 	if task := mustHold(t, s, a, first.ID); task.Cursor != 7 || task.ID != first.ID || task.FirstRetry() != nil || !task.OldestAt.IsZero() {
 		t.Errorf("to do: %+v", task)
 	}
-	// A lease that is over, though its holder does not know.
+	// A lease that has ended without its holder knowing.
 	if _, err := s.HoldWebhook(ctx, a, first.ID, audit.WebhookSeen{Cursor: 9, EventTypes: first.EventTypes}, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func webhookLeases(t *testing.T, s Subject) {
 	}
 }
 
-// webhookLeasesRace has many nodes take the same webhooks.
+// webhookLeasesRace lets many nodes take the same webhooks.
 func webhookLeasesRace(t *testing.T, s Subject) {
 	const webhooks, nodes = 8, 6
 	for range webhooks {

@@ -49,8 +49,8 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 	return subjects, more, err
 }
 
-// counterListing returns the query of a page and one more. Counters that the query
-// names are read by their IDs alone, whatever the statistics say.
+// counterListing returns the query for a page and one row more. It reads counters that q names by
+// their IDs, whatever the statistics suggest.
 func counterListing(q *audit.CounterQuery) (query string, args []any) {
 	args = []any{q.After, q.StartMS, q.Limit + 1}
 	query = "SELECT subject, min(start_ms), sum(used)::text, sum(count)::bigint FROM budget_counters WHERE (count > 0 OR used > 0)"

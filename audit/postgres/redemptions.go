@@ -42,7 +42,7 @@ func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Che
 }
 
 const (
-	// lookupPatience leaves most of the time of who redeems to the other connections.
+	// lookupPatience leaves most of a redemption's time to the other connections.
 	lookupPatience = 250 * time.Millisecond
 	// lookupPause is how long only the other connections are used after that.
 	lookupPause = 5 * time.Second

@@ -16,7 +16,6 @@ import (
 // A check that was handed out once is read from the database from then on: if something was
 // recorded about it meanwhile, only a commit would find that, and would have to be made again for
 // everything in it.
-// found by a commit only, which has to be made again for all that are in it.
 type remembered struct {
 	mu     sync.Mutex
 	wanted bool // this node redeems; otherwise nothing is kept
@@ -36,9 +35,9 @@ const (
 	maxRemembered = 8192
 	// rememberedFor is the maximum age of a check; an older one may be archived.
 	rememberedFor = time.Hour
-	// givenFor is longer than a redemption is on its way.
+	// givenFor is longer than a redemption takes.
 	givenFor = time.Minute
-	// rememberedBytes bounds the texts of a check without a limit of their own.
+	// rememberedBytes bounds those texts of a check that have no limit of their own.
 	rememberedBytes = 4096
 )
 
