@@ -14,19 +14,19 @@ import (
 	"spendgate/audit/verify"
 )
 
-// AbsentDay is a day whose checks are in an archive that is not at hand.
+// AbsentDay is a day whose checks are in an archive that is not available.
 type AbsentDay struct {
 	Day    string `json:"day"`
 	Checks int64  `json:"checks"`
 }
 
-// AbsentBatches are batches that left with a day, in an archive that is not at hand.
+// AbsentBatches are batches that left with a day, in an archive that is not available.
 type AbsentBatches struct {
 	Day     string `json:"day"`
 	Batches int64  `json:"batches"`
 }
 
-// archived reads a day that left the database, or notes that it is absent.
+// archived reads a day that left the database, or notes that its archive is absent.
 func (g *reading) archived(ctx context.Context, day verify.Day, note verify.ArchiveNote, part verify.Range, take func([]*row) error) error {
 	left := slices.ContainsFunc(g.skip, func(d AbsentDay) bool { return d.Day == day.String() })
 	if g.archives == "" || left {
@@ -50,7 +50,8 @@ func (g *reading) archived(ctx context.Context, day verify.Day, note verify.Arch
 // archivedRows are the rows of one archive.
 type archivedRows struct{ *archive.Archive }
 
-// Rows implements verify.Rows. It reads to the end, where it is known whether the file is whole.
+// Rows implements verify.Rows. It reads the file to its end, where it is known whether the file is
+// complete.
 func (a archivedRows) Rows(_ context.Context, r verify.Range, each func([]byte) error) error {
 	for row, err := range a.All() {
 		if err != nil {
@@ -65,7 +66,7 @@ func (a archivedRows) Rows(_ context.Context, r verify.Range, each func([]byte) 
 	return nil
 }
 
-// lacks counts what no batch at hand lists.
+// lacks counts what no available batch lists.
 func (g *reading) lacks(node, id spend.ID) {
 	if g.left != nil {
 		if days := g.left.Blind(node, id); len(days) > 0 {
@@ -79,7 +80,7 @@ func (g *reading) lacks(node, id spend.ID) {
 	g.unlisted++
 }
 
-// absentBatches are those that may list what no batch at hand does.
+// absentBatches returns the absent batches that may list what no available batch lists.
 func (g *reading) absentBatches() (absent []AbsentBatches) {
 	for _, day := range slices.Sorted(maps.Keys(g.blind)) {
 		absent = append(absent, AbsentBatches{day.String(), g.left.Folded(day)})
@@ -87,7 +88,8 @@ func (g *reading) absentBatches() (absent []AbsentBatches) {
 	return absent
 }
 
-// batches calls each for those that may list something of a range, with those that left.
+// batches calls each with every batch that may list something of a range, including batches that
+// left.
 func (g *reading) batches(ctx context.Context, r verify.Range, each func(verify.Batch) error) error {
 	if g.left != nil {
 		return g.left.Batches(ctx, r, each)
@@ -95,7 +97,7 @@ func (g *reading) batches(ctx context.Context, r verify.Range, each func(verify.
 	return g.record.Batches(ctx, r, each)
 }
 
-// withoutAbsent is the record as it was for who made the file.
+// withoutAbsent returns the record as the maker of the file had it.
 func withoutAbsent(left *verify.Unfolded, absent []AbsentBatches) (*verify.Unfolded, error) {
 	days := make([]verify.Day, len(absent))
 	for i, d := range absent {
@@ -108,7 +110,7 @@ func withoutAbsent(left *verify.Unfolded, absent []AbsentBatches) (*verify.Unfol
 	return left.Without(days), nil
 }
 
-// sameAbsent tells of archives that are not at hand, and were for who made the file.
+// sameAbsent reports archives that are absent now and were available to the maker of the file.
 func sameAbsent(m, made *Manifest, found func(string)) {
 	const was = " is not at hand, and was when the file was made: give --archive with the folder where it is"
 	for _, d := range made.Absent {

@@ -15,11 +15,12 @@ import (
 	"spendgate/audit/verify"
 )
 
-// Check compares a file with its manifest, and both with the record: the heads of the manifest
-// must be there, and the file that is made anew up to them must be the same. It calls found with
-// what is wrong; an error means that it could not be done. Of the options it takes Record and
-// Archives. It returns how many checks of the range the record has behind the heads: of a range
-// with an end they are wrong, too, since a file that lacks them may have been cut.
+// Check compares a file with its manifest, and both with the record: the record must have the heads
+// of the manifest, and a file made anew up to these heads must be the same. It calls found with
+// each discrepancy; an error means that the comparison could not be done. Of the options it uses
+// Record and Archives. It returns how many checks of the range come after the heads in the record:
+// if the range has an end, these are a discrepancy, too, since a file that lacks them may have been
+// cut.
 func Check(ctx context.Context, file io.Reader, m *Manifest, o Options, found func(string)) (later int64, err error) {
 	if err := checkHeads(ctx, m, o.Record, found); err != nil {
 		return 0, err
@@ -81,7 +82,7 @@ func firstDifference(want, has []byte) string {
 	return "it has another length"
 }
 
-// checkHeads compares the heads with the database's batches.
+// checkHeads compares the heads of the manifest with the database's batches.
 func checkHeads(ctx context.Context, m *Manifest, record Record, found func(string)) error {
 	places := make([]verify.Place, len(m.Heads))
 	for i, h := range m.Heads {
@@ -123,11 +124,11 @@ func checkHeads(ctx context.Context, m *Manifest, record Record, found func(stri
 	return err
 }
 
-// comparing compares what is written with a file.
+// comparing compares its input with a file.
 type comparing struct {
 	file    io.Reader
 	at      int // lines so far
-	line    int // the first that differs; 0 while none does
+	line    int // the first that differs; 0 if none does
 	content [64 << 10]byte
 }
 
@@ -151,7 +152,7 @@ func (c *comparing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rest reads what the file has beyond.
+// rest reads what the file has beyond the comparison.
 func (c *comparing) rest() error {
 	n, err := io.Copy(io.Discard, c.file)
 	if n > 0 && c.line == 0 {
@@ -160,9 +161,9 @@ func (c *comparing) rest() error {
 	return err
 }
 
-// Hold compares the manifest with a file of signed checkpoints: what both have of a chain at the
-// same number must be the same. It returns the time of the first that has all that the manifest
-// has; zero when none has. That the database continues both is what Check and audit verify show.
+// Hold compares the manifest with a file of signed checkpoints: where both have a chain's head for
+// the same number, it must be the same. It returns the time of the first checkpoint that covers the
+// whole manifest; zero if none does. Check and audit verify show that the database continues both.
 func (m *Manifest) Hold(file io.Reader, key checkpoint.PublicKey, found func(string)) (covered time.Time, err error) {
 	state := make(map[checkpoint.ChainID]checkpoint.Head)
 	lines := bufio.NewReaderSize(file, 1<<16)
@@ -176,7 +177,7 @@ func (m *Manifest) Hold(file io.Reader, key checkpoint.PublicKey, found func(str
 		}
 		l, err := checkpoint.Parse(bytes.TrimSuffix(text, []byte("\n")), key)
 		if errors.Is(err, checkpoint.ErrTorn) {
-			continue // a crash leaves such a one
+			continue // a crash leaves a torn line
 		}
 		if err != nil {
 			found(fmt.Sprintf("checkpoint on line %d: %v", number, err))
@@ -194,8 +195,8 @@ func (m *Manifest) Hold(file io.Reader, key checkpoint.PublicKey, found func(str
 	}
 }
 
-// covered compares the manifest with all that a checkpoint says, and reports whether that has all
-// of it.
+// covered compares the manifest with a checkpoint, and reports whether the checkpoint covers the
+// whole manifest.
 func (m *Manifest) covered(l *checkpoint.Line, state map[checkpoint.ChainID]checkpoint.Head, found func(string)) bool {
 	whole := l.Changes.Seq >= m.Changes.Seq
 	if l.Changes.Seq == m.Changes.Seq && l.Changes.Head != m.Changes.Head {

@@ -13,17 +13,17 @@ import (
 	"spendgate/audit/verify"
 )
 
-// row is a check with what else there is of it, up to the heads.
+// row is a check and everything recorded about it, up to the heads.
 type row struct {
 	check   *spend.Check
 	hash    spend.Hash     // of the stored row
-	place   verify.Place   // of the batch that lists it; zero when none does
+	place   verify.Place   // of the batch that lists it; zero if none does
 	course  spend.Course   // what became of it
-	rulings []audit.Change // about the approval that it asks for, or uses
+	rulings []audit.Change // about the approval that it asks for or uses
 	usedBy  spend.ID       // of the approval that it asks for
 }
 
-// cell is one value: a text, a number, or nothing.
+// cell is one value: a text, a number, or null.
 type cell struct {
 	text   string
 	kind   kind
@@ -38,7 +38,7 @@ const (
 	object       // a JSON value
 )
 
-// column is a member of a line, in the order of the file.
+// column is a member of a line; columns are in the order of the file.
 type column[T any] struct {
 	name  string
 	value func(*T) cell
@@ -65,18 +65,18 @@ func list[T any](name string, value func(*T) any) column[T] {
 	}}
 }
 
-// jsonText returns what always has a JSON, with every character as it is.
+// jsonText returns the JSON of a value that always has one, without escaping more than it must.
 func jsonText(value any) string {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		return "null" // a text of a row that is no JSON any more
+		return "null" // a text that is no longer JSON
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// stamp is how the API writes times.
+// stamp formats times like the API.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -192,7 +192,7 @@ func rulings(changes []audit.Change) (all []ruling) {
 		c := &changes[i]
 		_, what, _ := strings.Cut(string(c.Kind), ".")
 		one := ruling{Decision: what, Principal: c.By.Principal, KeyID: c.By.KeyID, At: stamp(c.At)}
-		_ = json.Unmarshal([]byte(c.Details), &one) // what cannot be read says nothing
+		_ = json.Unmarshal([]byte(c.Details), &one) // an unreadable one adds nothing
 		all = append(all, one)
 	}
 	return all
@@ -229,7 +229,7 @@ func approvalColumns() []column[row] {
 	}
 }
 
-// approvalID is the approval that the check asks for, or was sent with.
+// approvalID is the approval that the check asks for or was sent with.
 func (r *row) approvalID() spend.ID {
 	if r.check.Approval != nil {
 		return r.check.ID
@@ -237,8 +237,8 @@ func (r *row) approvalID() spend.ID {
 	return r.check.Action.ApprovalID
 }
 
-// approvalStatus is what the record says, whatever the clock does: an approval whose time is over
-// is expired once that was recorded.
+// approvalStatus is the status by the record, whatever the clock says: an approval is expired once
+// its expiry is recorded.
 func (r *row) approvalStatus() string {
 	asked, approved, status := r.check.Approval, 0, audit.ApprovalPending
 	switch {
@@ -257,7 +257,7 @@ func (r *row) approvalStatus() string {
 			return string(audit.ApprovalExpired)
 		}
 		var kept struct{ Completes bool }
-		_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read completes nothing
+		_ = json.Unmarshal([]byte(c.Details), &kept) // an unreadable one completes nothing
 		if approved++; kept.Completes || asked.From == nil && approved >= asked.Required {
 			status = audit.ApprovalApproved
 		}
@@ -314,7 +314,7 @@ func outcomeColumns() []column[row] {
 	}
 }
 
-// report is one of several of a check.
+// report is one of a check's several reports.
 type report struct {
 	Report    int           `json:"report"`
 	Status    spend.Status  `json:"status"`

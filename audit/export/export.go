@@ -20,25 +20,25 @@ import (
 	"spendgate/audit/verify"
 )
 
-// Options say what is exported.
+// Options select what is exported.
 type Options struct {
 	Record   Record
 	From, To time.Time // both inclusive, to the millisecond; zero for no bound
 	Format   Format
-	Sample   *Sample // nil for all
+	Sample   *Sample // nil for all checks
 	Archives string  // the folder of the archives; empty for none
-	// Batches is the record with those that left; nil when none did.
+	// Batches is the record including the batches that left; nil if none did.
 	Batches *verify.Unfolded
 }
 
-// Sample is a choice of checks that anybody can make again: those N for which SHA-256(seed,
-// a newline, check_id) is smallest.
+// Sample is a reproducible choice of checks: the N checks for which SHA-256(seed, a newline,
+// check_id) is smallest.
 type Sample struct {
 	Checks int    `json:"checks"`
 	Seed   string `json:"seed"`
 }
 
-// Manifest says what a file is, and ties it to the hash chains.
+// Manifest describes a file, and ties it to the hash chains.
 type Manifest struct {
 	Version    int              `json:"manifest"` // 1
 	Format     Format           `json:"format"`
@@ -54,8 +54,8 @@ type Manifest struct {
 	Bytes      int64            `json:"bytes"`
 	SHA256     checkpoint.Hex   `json:"sha256"` // of the file
 	Absent     []AbsentDay      `json:"absent"` // archived days that are not in the file
-	// AbsentBatches are days whose batches left and are in an archive that is not at hand, if
-	// that may have what is not compared for the lack of it.
+	// AbsentBatches are days whose batches left and whose archive is not available, if it may have
+	// what could not be compared.
 	AbsentBatches []AbsentBatches `json:"absent_batches,omitempty"`
 	NotCompared   int64           `json:"not_compared,omitempty"` // checks and outcomes
 	NotInChain    int64           `json:"not_in_chain"`
@@ -63,18 +63,18 @@ type Manifest struct {
 	Missing       int64           `json:"missing"`
 	Batches       int64           `json:"missing_batches"` // of the range's chains, with all that they listed
 
-	// As in a checkpoint: the ends of all chains, up to which the file has everything.
+	// As in a checkpoint: the ends of all chains, up to which the file is complete.
 	Chains  int                   `json:"chains"`
 	Digest  checkpoint.Hex        `json:"digest"`
 	Changes checkpoint.LastChange `json:"changes"`
 	Heads   []checkpoint.Head     `json:"heads"`
 
-	later int64 // checks of the range that the record has behind the heads
+	later int64 // checks of the range that come after the heads in the record
 }
 
 const manifestVersion = 1
 
-// Text returns the manifest as a file has it.
+// Text returns the manifest in the form of a file.
 func (m *Manifest) Text() []byte {
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -83,7 +83,7 @@ func (m *Manifest) Text() []byte {
 	return append(b, '\n')
 }
 
-// ParseManifest reads one.
+// ParseManifest parses the text of a manifest.
 func ParseManifest(text []byte) (*Manifest, error) {
 	m := new(Manifest)
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -103,7 +103,8 @@ func ParseManifest(text []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// Whole returns why the file is not all that was recorded, or not as it was; nil if it is.
+// Whole returns why the file is incomplete or differs from the original record; nil if it is
+// complete.
 func (m *Manifest) Whole() error {
 	var all []error
 	for _, d := range m.Absent {
@@ -138,7 +139,7 @@ func Write(ctx context.Context, w io.Writer, o Options) (*Manifest, error) {
 	return write(ctx, w, o, heads, nil)
 }
 
-// write writes the file as of these heads, without the days to skip.
+// write writes the file up to these heads, without the days to skip.
 func write(ctx context.Context, w io.Writer, o Options, heads chain.Heads, skip []AbsentDay) (*Manifest, error) {
 	g := newReading(o, heads)
 	g.skip = skip
@@ -231,13 +232,13 @@ func (c *counting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ranked is a check by which a sample is chosen.
+// ranked is a check and its rank in a sample.
 type ranked struct {
 	rank spend.Hash
 	id   spend.ID
 }
 
-// chosenFew keeps the smallest ranks, the greatest of them first.
+// chosenFew is a heap of the smallest ranks, with the greatest on top.
 type chosenFew []ranked
 
 func (c chosenFew) Len() int { return len(c) }
@@ -251,7 +252,7 @@ func (c *chosenFew) Pop() (last any) {
 	return last
 }
 
-// choose goes through the range once and returns the checks of the sample; nil for all.
+// choose reads the range once and returns the checks of the sample; nil for all.
 func choose(ctx context.Context, g *reading, s *Sample) (map[spend.ID]bool, error) {
 	if s == nil {
 		return nil, nil //nolint:nilnil // all

@@ -111,7 +111,7 @@ func (r *recorder) check(file string, m *export.Manifest, o export.Options) (fou
 	return found
 }
 
-// made returns checks of an instant on, of one node, and the outcomes of some.
+// made returns checks of one node, from an instant on, and the outcomes of some.
 func made(at time.Time, node spend.ID, n int) (checks []*spend.Check, outcomes []*spend.Outcome) {
 	f := spend.Fence{Node: node, Epoch: epoch}
 	for i := range n {
@@ -184,7 +184,7 @@ func TestStoresExportTheSame(t *testing.T) {
 	}
 }
 
-// A record that was tampered with cannot be exported as if nothing had happened.
+// A tampered record cannot be exported as if nothing had happened.
 func TestExportOfATamperedRecord(t *testing.T) {
 	t.Parallel()
 	r, url := onPostgres(t)
@@ -223,7 +223,7 @@ func TestExportOfATamperedRecord(t *testing.T) {
 		if found := r.check(file, m, export.Options{}); len(found) < 2 {
 			t.Errorf("%s: %v", c.tamper, found)
 		}
-		// In a range that has nothing else, the numbers around it tell.
+		// In a range without anything else, the surrounding numbers show the gap.
 		_, n = r.export(export.Options{Format: export.CSV, From: checks[4].ID.Time(), To: checks[4].ID.Time()})
 		if n.Batches != c.batches {
 			t.Errorf("%s: of its moment alone: %s", c.tamper, n.Text())
@@ -239,8 +239,8 @@ func TestExportOfATamperedRecord(t *testing.T) {
 	}
 }
 
-// A file of a range with an end has all of it: a manifest that was cut together with its file is
-// found. A manifest that is not as it was written proves nothing.
+// A file of a range with an end is complete: a manifest that was cut together with its file is
+// detected. A changed manifest proves nothing.
 func TestExportThatWasCut(t *testing.T) {
 	t.Parallel()
 	r, _ := onPostgres(t)
@@ -268,7 +268,7 @@ func TestExportThatWasCut(t *testing.T) {
 	}
 }
 
-// Days in an archive are in the file if the archive is given, and else it says that they are not.
+// Archived days are in the file if their archive is given; otherwise the manifest names them.
 func TestExportOfArchivedDays(t *testing.T) {
 	t.Parallel()
 	r, url := onPostgres(t)
@@ -322,7 +322,7 @@ func TestExportOfArchivedDays(t *testing.T) {
 	}
 }
 
-// A manifest is held to signed checkpoints.
+// A manifest is compared with signed checkpoints.
 func TestManifestIsHeld(t *testing.T) {
 	t.Parallel()
 	r, _ := onPostgres(t)

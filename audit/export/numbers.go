@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/verify"
 )
 
-// numbers has the numbers of the batches that a range met, by chain: a bit each, 64 in a word.
+// numbers has the numbers of the batches found for a range, by chain: one bit each, 64 in a word.
 type numbers map[spend.ID]map[int64]uint64
 
 func (n numbers) add(p verify.Place) {
@@ -19,14 +19,14 @@ func (n numbers) add(p verify.Place) {
 	n[p.Chain][p.Seq/64] |= 1 << (p.Seq % 64)
 }
 
-// has reports whether the range met that batch.
+// has reports whether the batch was found for the range.
 func (n numbers) has(p verify.Place) bool { return n[p.Chain][p.Seq/64]&(1<<(p.Seq%64)) != 0 }
 
-// lookedUp is how many batches are looked for at a time.
+// lookedUp is how many batches are looked up at a time.
 const lookedUp = 1000
 
-// beside is how far before and behind a range a chain is looked for: its numbers show what was
-// removed even where the range has nothing left of it.
+// beside is how far before and after a range batches of a chain are considered: their numbers show
+// what was removed even if nothing of the range is left.
 const beside = time.Hour
 
 func (g *reading) edges() (edges []verify.Range) {
@@ -39,9 +39,9 @@ func (g *reading) edges() (edges []verify.Range) {
 	return edges
 }
 
-// lost counts the batches that are not there, among those between and next to the ones of
-// the range, and an hour around it, up to the heads: a batch that was removed takes what it listed along, and only its
-// number is missing then.
+// lost counts missing batches, up to the heads, whose numbers lie between or next to those of the
+// range and an hour around it: a removed batch takes what it listed along, and then only its number
+// is missing.
 func (g *reading) lost(ctx context.Context) (lost int64, err error) {
 	for _, edge := range g.edges() {
 		err := g.batches(ctx, edge, func(b verify.Batch) error {
@@ -96,7 +96,8 @@ func (g *reading) lost(ctx context.Context) (lost int64, err error) {
 	return lost, err
 }
 
-// tops are the numbers of the last batches that were folded, by chain: archives have all of those.
+// tops returns the numbers of the last folded batches, by chain: archives have all batches up to
+// these.
 func tops(ctx context.Context, record Record) (map[spend.ID]int64, error) {
 	folded := make(map[spend.ID]int64)
 	return folded, record.Folds(ctx, func(f verify.Fold) error {

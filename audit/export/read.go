@@ -14,7 +14,7 @@ import (
 	"spendgate/audit/verify"
 )
 
-// Record is one consistent reading of a trail.
+// Record is a trail in one consistent snapshot.
 type Record interface {
 	verify.Rows
 	Overview(ctx context.Context, r verify.Range) (verify.Overview, error)
@@ -27,39 +27,39 @@ type Record interface {
 
 	// AllHeads returns the ends of all chains.
 	AllHeads(ctx context.Context) (chain.Heads, error)
-	// ApprovalChanges calls each for every decision about these approvals, and every expiry of
+	// ApprovalChanges calls each with every decision about these approvals, and every expiry of
 	// one, in the order of their numbers.
 	ApprovalChanges(ctx context.Context, ids []spend.ID, each func(audit.Change) error) error
-	// ApprovalUses returns which checks used these approvals; what is not used is missing.
+	// ApprovalUses returns which checks used these approvals; unused approvals are not in the map.
 	ApprovalUses(ctx context.Context, ids []spend.ID) (map[spend.ID]spend.ID, error)
 }
 
 const (
-	// chunk is how many checks are kept in memory at a time, with what belongs to them.
+	// chunk is how many checks, with what belongs to them, are in memory at a time.
 	chunk = 2000
-	// maxDays is more than any record spans whose identifiers are as they were made.
+	// maxDays is more than the days of any record with genuine identifiers.
 	maxDays = 40_000
-	// near is how far apart what is looked up in the same reading of batches may be.
+	// near is how close in time identifiers must be to be looked up in one read of batches.
 	near = time.Minute
 )
 
-// reading goes through the checks of a range in the order of their identifiers, up to the heads.
+// reading reads the checks of a range in the order of their identifiers, up to the heads.
 type reading struct {
 	record   Record
-	left     *verify.Unfolded // nil when no batches left
+	left     *verify.Unfolded // nil if no batches left
 	r        verify.Range
 	archives string
-	skip     []AbsentDay // days that are left out in any case
+	skip     []AbsentDay // days that are left out regardless
 	ends     map[spend.ID]int64
-	changes  int64 // the number of the last change that counts
+	changes  int64 // the number of the last change within the heads
 
 	absent                     []AbsentDay
 	unlisted, altered, missing int64
-	notCompared                int64 // for the lack of archives
+	notCompared                int64 // because archives are absent
 	blind                      map[verify.Day]bool
-	later                      int64 // rows behind the heads
+	later                      int64 // rows after the heads
 	met                        numbers
-	texts                      verify.Texts // that left the database, of what was looked up
+	texts                      verify.Texts // of looked-up outcomes, from batches that left the database
 	fields                     [][]byte
 }
 
@@ -74,7 +74,7 @@ func newReading(o Options, heads chain.Heads) *reading {
 	return r
 }
 
-// each calls take with some rows at a time.
+// each calls take with a limited number of rows at a time.
 func (g *reading) each(ctx context.Context, take func([]*row) error) error {
 	g.absent, g.unlisted, g.altered, g.missing, g.later, g.met = nil, 0, 0, 0, 0, make(numbers)
 	g.notCompared, g.blind = 0, make(map[verify.Day]bool)
@@ -101,7 +101,7 @@ func (g *reading) each(ctx context.Context, take func([]*row) error) error {
 	return nil
 }
 
-// stretch reads a range from one place.
+// stretch reads a range from one source.
 func (g *reading) stretch(ctx context.Context, from verify.Rows, part verify.Range, take func([]*row) error) error {
 	rows := make([]*row, 0, chunk)
 	flush := func(upTo spend.ID) error {
@@ -126,7 +126,7 @@ func (g *reading) stretch(ctx context.Context, from verify.Rows, part verify.Ran
 		return err
 	}
 	if part.High.Compare(part.Low) < 0 {
-		return nil // the last row was the last there can be
+		return nil // the last row had the largest possible identifier
 	}
 	return flush(part.High)
 }
@@ -142,8 +142,8 @@ func (g *reading) parse(encoded []byte) (_ *row, err error) {
 	return one, nil
 }
 
-// placed finds where the rows of a range stand, and leaves out what was recorded after the heads.
-// What the chain and the rows do not agree on is counted.
+// placed finds the batches of a range's rows, and leaves out rows recorded after the heads. It
+// counts where the chain and the rows disagree.
 func (g *reading) placed(ctx context.Context, part verify.Range, rows []*row) ([]*row, error) {
 	entries, err := g.entries(ctx, part, nil)
 	if err != nil {
@@ -181,22 +181,22 @@ func (g *reading) placed(ctx context.Context, part verify.Range, rows []*row) ([
 	return kept, nil
 }
 
-// beyond reports whether a batch was recorded after the heads.
+// beyond reports whether a batch comes after the heads.
 func (g *reading) beyond(p verify.Place) bool { return p.Seq > g.ends[p.Chain] }
 
-// entry is what a batch says of a check or an outcome.
+// entry is what a batch records about a check or an outcome.
 type entry struct {
 	chain.Entry
 	verify.Place
 }
 
-// entries returns the entries of a range; with wanted, only these.
+// entries returns the entries of a range, or only the wanted ones.
 func (g *reading) entries(ctx context.Context, part verify.Range, wanted map[spend.ID]bool) (map[spend.ID]entry, error) {
 	found := make(map[spend.ID]entry)
 	err := g.batches(ctx, part, func(b verify.Batch) error {
 		entries, err := chain.ParseEntries(b.Entries)
 		if err != nil {
-			return nil //nolint:nilerr // what cannot be read lists nothing; audit verify names it
+			return nil //nolint:nilerr // an unreadable batch lists nothing; audit verify names it
 		}
 		for _, e := range entries {
 			if part.Holds(e.ID) && (wanted == nil || wanted[e.ID]) {
@@ -211,7 +211,7 @@ func (g *reading) entries(ctx context.Context, part verify.Range, wanted map[spe
 	return found, err
 }
 
-// lookUp finds where these stand, those that are near each other in one reading.
+// lookUp finds the entries of these identifiers; identifiers near each other share one read.
 func (g *reading) lookUp(ctx context.Context, ids []spend.ID) (map[spend.ID]entry, error) {
 	slices.SortFunc(ids, spend.ID.Compare)
 	found := make(map[spend.ID]entry)
@@ -232,7 +232,7 @@ func (g *reading) lookUp(ctx context.Context, ids []spend.ID) (map[spend.ID]entr
 	return found, nil
 }
 
-// complete adds to rows, which are in their order, what else there is of them.
+// complete adds everything else about the rows, which are in order.
 func (g *reading) complete(ctx context.Context, rows []*row) error {
 	if len(rows) == 0 {
 		return nil
@@ -338,7 +338,7 @@ func (g *reading) addApprovals(ctx context.Context, rows []*row) error {
 	return nil
 }
 
-// after is the identifier that follows.
+// after returns the next identifier.
 func after(id spend.ID) spend.ID {
 	for i := len(id) - 1; i >= 0; i-- {
 		if id[i]++; id[i] != 0 {

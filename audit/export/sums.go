@@ -16,32 +16,32 @@ import (
 	"spendgate/audit/verify"
 )
 
-// Sum is what passed by one policy on one day for one agent, and of a budget what that took from
-// one of its windows.
+// Sum is what one agent's checks passed under one policy on one day, in total or as taken from one
+// window of a budget.
 type Sum struct {
 	Day         string // UTC
 	AgentID     string
 	PolicyID    string
-	RuleID      string    // of the budget; empty of the policy as a whole
+	RuleID      string    // of the budget; empty for the policy as a whole
 	Since       int       // the version since which the budget counts
-	Per         string    // for whom: a JSON array of the values of `per`
-	WindowStart time.Time // zero of a rolling window and of a lifetime
-	Currency    string    // empty of a budget in none
+	Per         string    // a JSON array of the values of `per`
+	WindowStart time.Time // zero for a rolling window and for a lifetime
+	Currency    string    // empty for a budget without a currency
 
-	Checks     int64       // that passed and were not given back
+	Checks     int64       // passed and not given back
 	Amount     spend.Total // as outcomes corrected it
-	Approved   spend.Total // of that, by an approval
+	Approved   spend.Total // the part that an approval allowed
 	Unapproved spend.Total // executed of checks that were escalated without an approval of this service
 
-	// What the window holds at the end of the day, over all agents and days; of a rolling window
-	// the most that it held on the day.
+	// What the window holds at the end of the day, for all agents and days; for a rolling window,
+	// the maximum during the day.
 	WindowChecks int64
 	WindowAmount spend.Total
-	Limit        *spend.Total // of the version by which the window was taken from last, whoever took; nil without one
+	Limit        *spend.Total // of the version by which the window was last taken from, by anybody; nil without a limit
 	MaxCount     *int64
 }
 
-// Above reports whether the window holds more than its limit, as approvals and outcomes can have it.
+// Above reports whether the window exceeds its limit, which approvals and outcomes can cause.
 func (s *Sum) Above() bool {
 	return s.Limit != nil && s.WindowAmount.Cmp(*s.Limit) > 0 || s.MaxCount != nil && s.WindowChecks > *s.MaxCount
 }
@@ -91,7 +91,7 @@ func sumColumns() []column[Sum] {
 	}
 }
 
-// amount is empty of a budget that counts none.
+// amount is empty for a budget that has no amounts.
 func (s *Sum) amount(t spend.Total) string {
 	if s.Currency == "" {
 		return ""
@@ -108,9 +108,9 @@ func WriteSums(ctx context.Context, w io.Writer, o Options) error {
 	return errors.Join(Sums(ctx, o, out.row), out.flush())
 }
 
-// Sums calls each for the sums of the days of the range: by day, policy, budget, currency, agent
-// and window. It reads all that was recorded before its end, since windows may have begun then. It
-// fails with what Manifest.Whole says of a file, after all of them.
+// Sums calls each with the sums of the days of the range, ordered by day, policy, budget, currency,
+// agent and window. It reads everything recorded before the end of the range, since windows may
+// have begun earlier. After the last sum it fails with the error of Manifest.Whole.
 func Sums(ctx context.Context, o Options, each func(*Sum) error) error {
 	heads, err := o.Record.AllHeads(ctx)
 	if err != nil {
@@ -160,21 +160,21 @@ type limit struct {
 	currency string
 }
 
-// sumKey tells the lines of a day apart.
+// sumKey identifies a line of a day.
 type sumKey struct {
 	policyID, ruleID, currency, agentID string
-	window                              spend.Counter // a rolling one without its bucket
+	window                              spend.Counter // a rolling window's has no bucket
 }
 
-// held is what a window, or a bucket of a rolling one, holds.
+// held is what a window, or a bucket of a rolling window, holds.
 type held struct {
 	spend.Usage
 	endMS int64
-	by    limit       // of a window, and a rolling one as a whole: of the version that judged last
-	peak  spend.Usage // of the counter without a bucket: the most that a rolling window held on the day
+	by    limit       // for a window, and for a rolling window as a whole: the limit of the version that last judged
+	peak  spend.Usage // for the counter without a bucket: the maximum that a rolling window held on the day
 }
 
-// summing goes through checks in the order of time. It keeps the lines of a day, and windows
+// summing processes checks in the order of time. It keeps the lines of the current day, and windows
 // until they end.
 type summing struct {
 	limits    map[budgetVersion]limit
@@ -264,7 +264,7 @@ func (s *summing) charge(c *spend.Check, ch *spend.Charge, last *spend.Outcome) 
 	corrected := last.Corrected(ch)
 	amount := spend.Total{}
 	if !ch.NoCurrency {
-		amount, _ = ch.Amount.Total().Plus(corrected.Over).Minus(corrected.Back) // no more is given back than was taken
+		amount, _ = ch.Amount.Total().Plus(corrected.Over).Minus(corrected.Back) // never more is given back than was taken
 	}
 	one := s.line(k)
 	one.Since, one.Per = ch.Since, ch.Subject
@@ -276,7 +276,7 @@ func (s *summing) charge(c *spend.Check, ch *spend.Charge, last *spend.Outcome) 
 	s.windows[k.window].by = by
 }
 
-// hold adds to the window, and to the most that a rolling one held.
+// hold adds to the window, and updates the maximum of a rolling one.
 func (s *summing) hold(ch *spend.Charge, u spend.Usage) {
 	at := func(c spend.Counter) *held {
 		h := s.windows[c]
@@ -315,7 +315,7 @@ func plus(a, b spend.Usage) spend.Usage {
 	return spend.Usage{Used: a.Used.Plus(b.Used), Count: a.Count + b.Count}
 }
 
-// endDay writes the lines of the day, and forgets the windows that have ended.
+// endDay writes the lines of the day, and drops the windows that have ended.
 func (s *summing) endDay() error {
 	keys := make([]sumKey, 0, len(s.lines))
 	for k := range s.lines {

@@ -14,8 +14,8 @@ import (
 
 const hour = int64(time.Hour / time.Millisecond)
 
-// Windows go over days, agents share them, buckets of a rolling window add up, a version has its own
-// limit; the same of both stores.
+// Windows span days, agents share them, the buckets of a rolling window add up, and each version
+// has its own limit; both stores give the same sums.
 func TestSumsOfWindows(t *testing.T) {
 	t.Parallel()
 	fleet, _ := onPostgres(t)

@@ -14,15 +14,15 @@ type Format string
 
 // The formats.
 const (
-	CSV   Format = "csv"   // RFC 4180 with \n, a header, texts that no spreadsheet takes for a formula
-	JSONL Format = "jsonl" // an object a line, texts as they were recorded
+	CSV   Format = "csv"   // RFC 4180 with \n, a header, and texts that no spreadsheet takes for a formula
+	JSONL Format = "jsonl" // one object per line, with texts as they were recorded
 )
 
-// lines writes a line for each of what has these columns.
+// lines writes a line for each value of a type with these columns.
 type lines[T any] struct {
 	columns []column[T]
 	w       io.Writer
-	table   *csv.Writer // nil in JSONL
+	table   *csv.Writer // nil for JSONL
 	cells   []string
 	line    []byte
 }
@@ -62,8 +62,8 @@ func (l *lines[T]) flush() error {
 	return l.table.Error()
 }
 
-// formulas are what spreadsheets take for the beginning of one, in their full width too, and the
-// apostrophe, so that the one that is put before a text can be taken away again.
+// formulas are the characters that spreadsheets take for the beginning of a formula, also in full
+// width, and the apostrophe, so that the prepended apostrophe can be removed again.
 const formulas = "=+-@\t\r\n＝＋－＠'"
 
 // defuse returns the text with an apostrophe before it if a spreadsheet could take it for a formula.

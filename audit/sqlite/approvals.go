@@ -12,8 +12,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// insertApprovals makes the approvals that escalated checks ask for, and notes when
-// they expire.
+// insertApprovals inserts the approvals that escalated checks ask for, and notes when they expire.
 func insertApprovals(tx *sql.Tx, checks []*spend.Check) error {
 	now := time.Now()
 	for _, c := range checks {
@@ -43,8 +42,8 @@ func setDeadline(tx *sql.Tx, id spend.ID, at time.Time) error {
 	return err
 }
 
-// useApprovals uses approvals, each for one check (G13), or refuses with the
-// checks that may not.
+// useApprovals uses approvals, each for one check (G13), or refuses with the checks that may not
+// use theirs.
 func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
 	refused := make(map[spend.ID]*audit.ApprovalError)
 	for _, c := range checks {
@@ -72,7 +71,7 @@ func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
 	return nil
 }
 
-// approvals reads approvals whole, as they are now.
+// approvals reads complete approvals in their current state.
 func approvals(ctx context.Context, from querier, where string, args ...any) ([]*audit.Approval, error) {
 	const doing = "cannot read approvals"
 	all, err := collect(ctx, from, doing, func(row scanner) (*audit.Approval, error) {
@@ -125,17 +124,17 @@ func (s *Store) Parties(ctx context.Context, keyIDs []string) (map[string]audit.
 	return parties, nil
 }
 
-// keyParty is who stands behind a key, and in which groups.
+// keyParty is the party behind a key, and the key's groups.
 type keyParty struct {
 	audit.Party
 	groups []string
 }
 
-// partyOf returns who stands behind a key now; zero without such a key.
+// partyOf returns the party behind a key now; zero without such a key.
 func partyOf(ctx context.Context, from querier, keyID string) (keyParty, error) {
 	id, malformed := spend.ParseID(keyID, spend.PrefixKey)
 	if malformed != nil {
-		return keyParty{}, nil //nolint:nilerr // what is no key_id is of no key
+		return keyParty{}, nil //nolint:nilerr // no key has such a key_id
 	}
 	p, err := one(ctx, from, "cannot read who stands behind a key", func(row scanner) (p keyParty, err error) {
 		var grants spend.Grants
@@ -149,7 +148,8 @@ func partyOf(ctx context.Context, from querier, keyID string) (keyParty, error) 
 	return p, err
 }
 
-// addAuthors adds who wrote the version that escalated, or its draft, if they are excluded.
+// addAuthors adds the authors of the version that escalated, and of its draft, if they are
+// excluded.
 func addAuthors(ctx context.Context, from querier, a *audit.Approval) error {
 	if !a.Check.Approval.ExcludeAuthor {
 		return nil
@@ -198,8 +198,7 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 	return approvals(ctx, s.reader, "WHERE a.id IN ("+marks(len(ids))+")", idArgs(ids)...)
 }
 
-// ListApprovals implements audit.Approvals. The status is derived: it is filtered
-// here.
+// ListApprovals implements audit.Approvals. The status is derived, so it is filtered here.
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error) {
 	for {
 		before := cmp.Or(q.Before, audit.MaxID())
@@ -269,11 +268,11 @@ func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (re
 	return result, err
 }
 
-// expiredAtOnce bounds how long commits wait behind what records expiries.
+// expiredAtOnce bounds how long commits wait while expiries are recorded.
 const expiredAtOnce = 100
 
-// ExpireApprovals implements audit.Approvals. Nothing is written, nor waited for,
-// when none is due.
+// ExpireApprovals implements audit.Approvals. If none is due, it writes nothing and waits for
+// nothing.
 func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err error) {
 	const doing = "cannot record which approvals have expired"
 	for {
@@ -303,8 +302,8 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 	}
 }
 
-// expire records expiries: of what is due, or of all that is open after a restore, whatever
-// the clock says. It returns how many.
+// expire records expiries: of the due approvals, or after a restore of all open ones, whatever the
+// clock says. It returns how many.
 func expire(tx *sql.Tx, due []*audit.Approval, now time.Time, restored bool) (expired int, err error) {
 	for _, a := range due {
 		a.SetStatus(now)

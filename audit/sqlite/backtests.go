@@ -36,7 +36,7 @@ const (
 	selectBacktest = "SELECT " + listedBacktest + ", b.rules, b.report FROM backtests AS b "
 )
 
-// backtestTargets are what listedBacktest is scanned into.
+// backtestTargets returns the scan targets of listedBacktest.
 func backtestTargets(b *audit.Backtest) []any {
 	return []any{
 		blob(b.ID[:]), &b.PolicyID, &b.Version, (*millis)(&b.From), (*millis)(&b.To), &b.Recorded, &b.KeyID, &b.Principal, &b.Status,
@@ -147,10 +147,10 @@ func (s *Store) HoldBacktest(ctx context.Context, holder, id spend.ID, p audit.B
 	})
 }
 
-// heldBacktest is what the node that runs one may change.
+// heldBacktest selects a backtest that the node still runs and may therefore change.
 const heldBacktest = " WHERE id = ? AND holder = ? AND status = 'running' AND held_until > ?"
 
-// changed fails with sql.ErrNoRows, which is audit.ErrNotFound, when a statement changed
+// changed fails with sql.ErrNoRows, which becomes audit.ErrNotFound, if a statement changed
 // nothing.
 func changed(result sql.Result, err error) error {
 	if err != nil {

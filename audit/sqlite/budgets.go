@@ -13,9 +13,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// changeCounters takes from counters what checks take, or refuses with all that
-// have no room, and corrects them. Those that refused the commit's checks before are
-// exhausted, like those that it uses up.
+// changeCounters takes from counters what the checks take, or refuses with all changes that have no
+// room; it also applies corrections. Counters that the commit uses up, or that refused its checks
+// before, are recorded as exhausted.
 func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 	exhausted := refusals
 	exceeded := new(audit.ExceededError)
@@ -32,7 +32,7 @@ func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 		if ch.Take && ch.Exhausts(spend.Usage{Used: window.Used.Plus(ch.Used), Count: window.Count + ch.Count}) {
 			exhausted = append(exhausted, ch)
 		}
-		if !ch.Take { // a row that is not there is of a window that ended
+		if !ch.Take { // a missing row is of a window that has ended
 			_, err := tx.Exec("UPDATE budget_counters SET used = ?, count = ? WHERE counter_id = ? AND start_ms = ?",
 				own.Used.String(), own.Count, ch.ID[:], ch.StartMS)
 			if err != nil {
@@ -63,8 +63,8 @@ func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 	return insertExhaustions(tx, exhausted)
 }
 
-// insertExhaustions records that counters are exhausted, unless that is recorded
-// for their window: for a rolling one, in any of the buckets that count (S51).
+// insertExhaustions records that counters are exhausted, unless that is already recorded for their
+// window: for a rolling window, in any of the buckets that count (S51).
 func insertExhaustions(tx *sql.Tx, changes []audit.CounterChange) error {
 	for _, ch := range changes {
 		_, window, err := usageOf(context.Background(), tx, ch.Counter)
@@ -96,8 +96,8 @@ func insertExhaustions(tx *sql.Tx, changes []audit.CounterChange) error {
 	return nil
 }
 
-// usageOf returns what was taken from the row of a counter, and what counts: the
-// same, or the use of all buckets of a rolling window.
+// usageOf returns the use of a counter's row, and the use that counts: the same, or that of all
+// buckets of a rolling window.
 func usageOf(ctx context.Context, from querier, c spend.Counter) (own, window spend.Usage, err error) {
 	oldest, newest := c.StartMS, c.StartMS
 	if c.BucketMS > 0 {

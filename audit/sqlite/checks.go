@@ -51,7 +51,7 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 		return page, nil
 	}
 	page.Next, err = one(ctx, tx, doing, scanID, "SELECT check_id"+examined+"1 OFFSET ?", low[:], end[:], q.Examine-1)
-	if errors.Is(err, audit.ErrNotFound) { // there are not as many
+	if errors.Is(err, audit.ErrNotFound) { // there are fewer
 		return page, nil
 	}
 	page.More = err == nil

@@ -11,13 +11,13 @@ import (
 	"spendgate/audit/spend"
 )
 
-// rowsPerInsert rows travel in one statement when there are as many: a
-// statement costs more than a row.
+// rowsPerInsert is how many rows one statement inserts, if there are as many: a statement costs
+// more than a row.
 const rowsPerInsert = 16
 
-// columns are those of checks, or of their violations: both are fields of a check, in their
-// order (chain.CheckFields). Numbers are kept as integers, amounts as texts, and words
-// where PostgreSQL has letters.
+// columns are the columns of checks or of their violations: both are fields of a check, in their
+// order (chain.CheckFields). Numbers are stored as integers, amounts as texts, and words where
+// PostgreSQL has letters.
 type columns struct {
 	fields []chain.Field
 	forms  []form
@@ -52,7 +52,7 @@ func (c columns) String() string {
 	return strings.Join(names, ", ")
 }
 
-// values returns what is kept of encoded fields. Those that are not there are null.
+// values returns the stored form of encoded fields. Absent fields are null.
 func (c columns) values(fields [][]byte) []any {
 	values := make([]any, len(c.fields))
 	for i, field := range fields {
@@ -77,7 +77,7 @@ func (c columns) values(fields [][]byte) []any {
 	return values
 }
 
-// scan returns the values of a row as they are kept.
+// scan returns the stored values of a row.
 func (c columns) scan(row scanner) ([]any, error) {
 	values, into := make([]any, len(c.fields)), make([]any, len(c.fields))
 	for i := range values {
@@ -94,8 +94,8 @@ func insertInto(table, columns string, rows int) string {
 	return "INSERT INTO " + table + " (" + columns + ") VALUES " + marks + strings.Repeat(","+marks, rows-1)
 }
 
-// rowsOf returns what is inserted for checks and for their violations. It refuses what
-// PostgreSQL refuses, so that both stores keep the same values: text is UTF-8 without U+0000.
+// rowsOf returns the rows to insert for checks and for their violations. It refuses what PostgreSQL
+// refuses, so that both stores accept the same values: text is UTF-8 without U+0000.
 func rowsOf(checks []*spend.Check) (rows, violations [][]any, err error) {
 	for _, c := range checks {
 		fields, err := chain.ParseCheckRow(nil, chain.AppendCheck(nil, c, c.Format()))
@@ -138,7 +138,7 @@ func storable(check spend.ID, values ...any) error {
 	return nil
 }
 
-// scanCheck reads checkColumns in the form in which they are hashed.
+// scanCheck reads checkColumns and decodes the fields in the form in which they are hashed.
 func scanCheck(row scanner) (*spend.Check, error) {
 	values, err := checkColumns.scan(row)
 	if err != nil {

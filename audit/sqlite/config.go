@@ -12,7 +12,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// raise returns the next generation of the configuration.
+// raise increments the generation of the configuration and returns it.
 func raise(tx *sql.Tx) (generation int64, err error) {
 	err = tx.QueryRow("UPDATE config SET generation = generation + 1 RETURNING generation").Scan(&generation)
 	return generation, err
@@ -45,14 +45,14 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 	return err
 }
 
-// newVersion is a version of a policy that is to be created.
+// newVersion is a version of a policy to be created.
 type newVersion struct {
 	*audit.Policy
 	budgets audit.NewBudgets
-	forced  *audit.Forcing // nil unless an admin makes it against what the one before asks of people
+	forced  *audit.Forcing // nil unless an admin creates it against the requirements of the previous version
 }
 
-// createPolicy adds a version, whatever the one before asks of people.
+// createPolicy adds a version, whatever the previous version asks of people.
 func createPolicy(tx *sql.Tx, by audit.Actor, p newVersion, now time.Time) (*audit.Policy, error) {
 	stored := *p.Policy
 	stored.Forced = p.forced != nil
@@ -90,8 +90,8 @@ func createPolicy(tx *sql.Tx, by audit.Actor, p newVersion, now time.Time) (*aud
 	return &stored, record(tx, audit.ChangeOfForcing(p.forced, &change, generation, time.Now()))
 }
 
-// countSince returns the budgets of a new version: those that are the same in the
-// version before go on counting, and no other is in use unless it is dropped (S63).
+// countSince returns the budgets of a new version: budgets that are the same as in the previous
+// version go on counting; any other must not be in use, unless it is dropped (S63).
 func countSince(tx *sql.Tx, p *audit.Policy, b audit.NewBudgets) (map[string]spend.BudgetSince, error) {
 	var text sql.NullString
 	err := tx.QueryRow("SELECT budgets FROM policies WHERE policy_id = ? AND version = ?", p.PolicyID, p.Version-1).Scan(&text)
@@ -140,7 +140,7 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 		if err != nil {
 			return err
 		}
-		// A key that is not there rolls the generation back.
+		// If the key does not exist, the generation is rolled back.
 		k, err = scanKey(tx.QueryRow(`UPDATE keys SET active = coalesce(?1, active), name = coalesce(?2, name),
 			rpm = coalesce(?3, rpm), grants = CASE WHEN ?4 IS NULL THEN grants ELSE nullif(json_patch(coalesce(grants, '{}'), ?4), '{}') END,
 			generation = ?5 WHERE id = ?6 RETURNING `+keyColumns,

@@ -29,13 +29,13 @@ func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, no
 	return err
 }
 
-// latestVersion fails with sql.ErrNoRows when there is no such policy.
+// latestVersion fails with sql.ErrNoRows if the policy does not exist.
 func latestVersion(tx *sql.Tx, policyID string) (version int, err error) {
 	err = tx.QueryRow("SELECT version FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1", policyID).Scan(&version)
 	return version, err
 }
 
-// recordDraft adds a row, which ends the draft when its rules are empty, and its change.
+// recordDraft adds a row, which ends the draft if its rules are empty, and the change.
 func recordDraft(tx *sql.Tx, d *audit.Draft, kind audit.ChangeKind, by audit.Actor, now time.Time) (err error) {
 	if d.Generation, err = raise(tx); err != nil {
 		return err
@@ -104,7 +104,7 @@ const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d
 	coalesce(c.key_id, ''), coalesce(c.principal, ''), coalesce(c.credential, ''), coalesce(c.details ->> 'note', '')
 	FROM drafts AS d JOIN changes AS c ON c.seq = d.generation WHERE d.policy_id = ? ORDER BY d.generation DESC LIMIT 1`
 
-// readDraft reads selectDraft. It fails with sql.ErrNoRows when the draft has ended, too.
+// readDraft reads selectDraft. It also fails with sql.ErrNoRows if the draft has ended.
 func readDraft(row scanner) (d audit.Draft, err error) {
 	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, (*millis)(&d.MadeAt),
 		parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, blob(d.Hash[:]),
@@ -120,8 +120,8 @@ func (s *Store) Draft(ctx context.Context, policyID string) (*audit.Draft, error
 	return orNil(one(ctx, s.reader, fmt.Sprintf("cannot read the draft of policy %q", policyID), readDraft, selectDraft, policyID))
 }
 
-// JudgeDraft implements audit.Drafts. It takes its turn with the other writers, and is not
-// waited for on disk: what is lost with the machine is no part of the record.
+// JudgeDraft implements audit.Drafts. It takes its turn with the other writers, but does not wait
+// for the disk: what a power cut loses here is not part of the record.
 func (s *Store) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audit.DraftTaken, err error) {
 	const doing = "cannot judge by a draft"
 	turn, err := s.writer.Conn(ctx)
@@ -175,7 +175,7 @@ func judgeDraft(tx *sql.Tx, t *audit.DraftTake) (taken audit.DraftTaken, err err
 	return taken, nil
 }
 
-// draftUsage returns what was taken from a counter of the draft, in all buckets that count.
+// draftUsage returns the use of a draft's counter, in all buckets that count.
 func draftUsage(tx *sql.Tx, draft int64, c *spend.Charge) (u spend.Usage, err error) {
 	rows, err := tx.Query("SELECT used, count FROM draft_counters WHERE draft = ? AND counter_id = ? AND start_ms BETWEEN ? AND ?",
 		draft, c.Counter.ID[:], c.Counter.StartMS-spend.RollingBuckets*c.Counter.BucketMS, c.Counter.StartMS)

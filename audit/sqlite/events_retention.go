@@ -8,20 +8,20 @@ import (
 	"spendgate/audit"
 )
 
-// lastRemoval is where the newest removal is.
+// lastRemoval selects from the newest removal.
 const lastRemoval = " FROM changes WHERE kind = 'events.removed' ORDER BY seq DESC LIMIT 1), "
 
 // eventsFloor is the number up to which events were removed.
 const eventsFloor = "coalesce((SELECT details ->> 'up_to'" + lastRemoval + "0)"
 
-// removedBefore is the day of the newest removal. That of the next is not before it, though more
-// is to be kept by then.
+// removedBefore is the day of the newest removal. The next removal is not before that day, even if
+// events are to be kept longer by then.
 const removedBefore = "coalesce((SELECT details ->> 'before'" + lastRemoval + "'')"
 
-// removedAtOnce bounds a transaction that removes: commits wait for it.
+// removedAtOnce bounds a transaction that removes events, because commits wait for it.
 const removedAtOnce = 1000
 
-// KeepEvents implements audit.Events. What is removed goes with its record.
+// KeepEvents implements audit.Events. Events are removed in the transaction that records it.
 func (s *Store) KeepEvents(ctx context.Context, keep time.Duration, now time.Time) (oldest time.Time, err error) {
 	const doing = "cannot remove events"
 	before := audit.KeptFrom(max(keep, audit.LeastEventsKept), now)
@@ -52,12 +52,12 @@ func (s *Store) KeepEvents(ctx context.Context, keep time.Duration, now time.Tim
 	}
 }
 
-// removeEvents removes the events that follow the floor, but for those that an active
-// webhook has before it or is to be sent again, and returns how many.
+// removeEvents removes the events that follow the floor, except those that an active webhook has
+// not reached or must send again, and returns how many.
 func (s *Store) removeEvents(ctx context.Context, floor int64, old []audit.Event, before time.Time) (removed int, err error) {
 	err = s.write(ctx, "cannot remove events", func(tx *sql.Tx) error {
 		if now, err := scalar[int64](tx.QueryRow("SELECT " + eventsFloor)); err != nil || now != floor {
-			return err // somebody else was at it
+			return err // another removal came first
 		}
 		held, err := scalar[sql.NullInt64](tx.QueryRow(`SELECT min(at) FROM (
 			SELECT s.cursor AS at, s.webhook_id AS id FROM webhook_states AS s

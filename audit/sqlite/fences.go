@@ -17,8 +17,8 @@ func (s *Store) Epoch(ctx context.Context) (spend.ID, error) {
 	return one(ctx, s.reader, "cannot read the epoch", scanID, "SELECT id FROM epoch")
 }
 
-// RotateEpoch implements audit.Fences. Its turn at the one writing connection
-// is the wait for the commits in progress.
+// RotateEpoch implements audit.Fences. Taking its turn on the one writing connection is the wait
+// for the commits in progress.
 func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {
 	err = s.write(ctx, "cannot rotate the epoch", func(tx *sql.Tx) error {
 		if _, err := tx.Exec("UPDATE epoch SET id = ? WHERE id = ?", next[:], seen[:]); err != nil {

@@ -12,8 +12,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// released is whether check c, or the use of its approval, was given back by the last
-// report, or the expiry of its approval is recorded.
+// released is whether check c, or the use of its approval, was given back by the last report, or
+// whether the expiry of its approval is recorded.
 const released = `(c.approval IS NOT NULL AND EXISTS (
 	SELECT 1 FROM changes AS e WHERE e.subject = 'apr_' || lower(hex(c.check_id)) AND e.kind = 'approval.expired')
 	OR EXISTS (SELECT 1 FROM outcomes AS o
@@ -23,9 +23,9 @@ const released = `(c.approval IS NOT NULL AND EXISTS (
 
 func outcomeColumns() string { return strings.Join(chain.OutcomeColumns(), ", ") }
 
-// insertOutcomes records outcomes, or names the checks whose last step has another
-// number than the one before, whose redemption comes too late, or has a lasting key of
-// another.
+// insertOutcomes records outcomes, or names the refused checks: those whose last step has another
+// number than the outcome expects, whose redemption is too late, or whose lasting key is another
+// check's.
 func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 	known := new(audit.ReportedError)
 	for _, o := range outcomes {

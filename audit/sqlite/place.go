@@ -14,7 +14,7 @@ func (s *Store) Place(ctx context.Context, chainID, check spend.ID) (seq int64, 
 		var at int64
 		var encoded []byte
 		err = row.Scan(&at, &encoded)
-		entries, _ := chain.ParseEntries(encoded) // what cannot be read lists nothing
+		entries, _ := chain.ParseEntries(encoded) // an unreadable batch lists nothing
 		for _, e := range entries {
 			if e.ID == check {
 				seq, entry = at, e

@@ -20,7 +20,7 @@ func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audi
 
 func scanPolicy(row scanner) (audit.Policy, error) { return scanPolicyAnd(row) }
 
-// scanPolicyAnd reads policyColumns and what comes after them.
+// scanPolicyAnd reads policyColumns and the columns after them.
 func scanPolicyAnd(row scanner, rest ...any) (p audit.Policy, err error) {
 	err = row.Scan(append([]any{
 		&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, (*millis)(&p.CreatedAt), (*millis)(&p.UpdatedAt),
@@ -34,7 +34,7 @@ func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page aud
 	const doing = "cannot list policies"
 	var w where
 	w.within(audit.Bounds{PolicyIDs: q.PolicyIDs})
-	// Each has one version 1.
+	// Each policy has exactly one version 1.
 	total, err := one(ctx, s.reader, doing, scalar[int64], "SELECT count(*) FROM policies WHERE version = 1"+w.text, w.args...)
 	if err != nil {
 		return page, err
@@ -76,11 +76,12 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 	return page, err
 }
 
-// draftOf is the change that put the draft which became version v; null of another version.
+// draftOf selects the change that put the draft from which version v was promoted; null for other
+// versions.
 const draftOf = `(SELECT max(d.seq) FROM changes AS d WHERE d.subject = v.subject AND d.kind = 'policy.draft_put' AND d.seq < v.seq
 	AND EXISTS (SELECT 1 FROM changes AS p WHERE p.seq = v.seq - 1 AND p.subject = v.subject AND p.kind = 'policy.draft_promoted'))`
 
-// policySelection is which versions of policies a page is of.
+// policySelection selects the versions of policies for a page.
 type policySelection struct {
 	query string // selects policy_id and version
 	args  []any
@@ -88,8 +89,8 @@ type policySelection struct {
 	limit int
 }
 
-// readPolicies reads the first that are selected, in their order. The sizes of texts are known
-// without reading them, and those that a page has no room for are not read.
+// readPolicies reads the first selected versions, in their order. It knows the sizes of texts
+// before it reads them, and reads no text for which the page has no room.
 func (s *Store) readPolicies(ctx context.Context, doing string, of policySelection) (page audit.PolicyPage, err error) {
 	const size = "(octet_length(rules) + octet_length(metadata))"
 	found, order := 0, " ORDER BY "+of.order

@@ -21,7 +21,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// collect reads all rows of a query.
+// collect returns all rows of a query.
 func collect[T any](
 	ctx context.Context, from querier, doing string, scan func(scanner) (T, error), query string, args ...any,
 ) ([]T, error) {
@@ -56,7 +56,7 @@ func one[T any](ctx context.Context, from querier, doing string, scan func(scann
 	return found, err
 }
 
-// orNil returns nil with an error, and else what was read.
+// orNil returns nil with an error, and otherwise a pointer to what was read.
 func orNil[T any](found T, err error) (*T, error) {
 	if err != nil {
 		return nil, err
@@ -75,9 +75,9 @@ func scanID(row scanner) (id spend.ID, err error) {
 	return id, err
 }
 
-// What columns are scanned into. Null is the zero value.
+// Scan targets for columns. Null becomes the zero value.
 
-// blob is all of an identifier or a hash.
+// blob is the whole of an identifier or a hash.
 type blob []byte
 
 // Scan implements sql.Scanner.
@@ -123,7 +123,7 @@ func (m *millis) Scan(column any) error {
 	return nil
 }
 
-// parsed is a text that means something.
+// parsed parses a text column.
 type parsed func(text string) error
 
 // Scan implements sql.Scanner.
@@ -148,7 +148,7 @@ func amountOrNull(into *spend.Amount) parsed {
 	})
 }
 
-// known is parse of a text of a few.
+// known is parse for a text with a fixed set of values.
 func known[T any](into *T, by func(string) (T, bool)) parsed {
 	return func(text string) error {
 		var ok bool
@@ -159,7 +159,7 @@ func known[T any](into *T, by func(string) (T, bool)) parsed {
 	}
 }
 
-// What queries are given.
+// Arguments of queries.
 
 func orNull(s string) any {
 	if s == "" {
@@ -187,7 +187,7 @@ func hashArgs(hashes []spend.Hash) []any {
 	return anys(hashes, func(h *spend.Hash) any { return h[:] })
 }
 
-// where is the conditions of a query, and their arguments.
+// where is the conditions of a query and their arguments.
 type where struct {
 	text string
 	args []any
@@ -198,21 +198,21 @@ func (w *where) and(condition string, args ...any) {
 	w.args = append(w.args, args...)
 }
 
-// is adds that a column has a value, unless that is empty.
+// is adds the condition that a column has a value, unless the value is empty.
 func (w *where) is(column, value string) {
 	if value != "" {
 		w.and(column+" = ?", value)
 	}
 }
 
-// in adds that a column has one of the values, unless they are nil.
+// in adds the condition that a column has one of the values, unless they are nil.
 func (w *where) in(column string, values []string) {
 	if values != nil {
 		w.and(column+" IN ("+marks(len(values))+")", anys(values, func(v *string) any { return *v })...)
 	}
 }
 
-// within adds what the asking key may see.
+// within adds the conditions of what the asking key may see.
 func (w *where) within(b audit.Bounds) {
 	w.in("policy_id", b.PolicyIDs)
 	w.in("agent_id", b.AgentIDs)

@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// late reports whether the outcome is a redemption that comes too late, or of a check from
+// late reports whether the outcome is a redemption that comes too late, or that is for a check from
 // before a restore.
 func late(tx *sql.Tx, o *spend.Outcome) (bool, error) {
 	if o.Status != spend.Redeemed || time.Now().UnixMilli() > o.RedeemBy.UnixMilli() {
@@ -19,8 +19,8 @@ func late(tx *sql.Tx, o *spend.Outcome) (bool, error) {
 	return o.CheckID.Compare(audit.FirstID(fromMS)) < 0, err
 }
 
-// takeOnce takes a redemption's lasting key, and reports whether it has it. Of anything
-// else it is true.
+// takeOnce takes a redemption's lasting key, and reports whether the redemption has it. For any
+// other outcome it returns true.
 func takeOnce(tx *sql.Tx, o *spend.Outcome) (bool, error) {
 	if o.Status != spend.Redeemed || o.Once.IsZero() {
 		return true, nil
@@ -34,7 +34,7 @@ func takeOnce(tx *sql.Tx, o *spend.Outcome) (bool, error) {
 	return rows > 0, err
 }
 
-// noteRedemption keeps redemptions_open.
+// noteRedemption maintains redemptions_open.
 func noteRedemption(tx *sql.Tx, o *spend.Outcome) (err error) {
 	now := time.Now().UnixMilli()
 	switch {

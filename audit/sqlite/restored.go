@@ -10,9 +10,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// BeginRestored makes a file that was restored from a backup, or copied, fit for a node, as
-// that of a fleet is (postgres.BeginRestored): no check that is there is redeemed any more and
-// open approvals expire, since both may have been used after the backup; webhooks are disabled,
+// BeginRestored prepares a file that was restored from a backup, or copied, for a node, as
+// postgres.BeginRestored does with a fleet's database: existing checks can no longer be redeemed
+// and open approvals expire, since both may have been used after the backup; webhooks are disabled,
 // and a new epoch begins. No node may have the file open.
 func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error) {
 	r.Epoch = spend.NewID(time.Now())

@@ -11,8 +11,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// asks returns whom the latest version of a policy asks before it changes, nil when
-// nobody, and its number; 0 when there is no such policy.
+// asks returns whom the latest version of a policy asks before it changes, nil for nobody, and the
+// number of that version; 0 if the policy does not exist.
 func asks(from querier, policyID string) (asked *spend.ApprovalRequest, version int, err error) {
 	err = from.QueryRowContext(context.Background(),
 		"SELECT version, coalesce(changes, '') FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1",
@@ -23,8 +23,8 @@ func asks(from querier, policyID string) (asked *spend.ApprovalRequest, version 
 	return asked, version, err
 }
 
-// approved fails unless those whom the version in force asks have approved the draft, or
-// the admin forces it.
+// approved fails unless the people whom the version in force asks have approved the draft, or the
+// admin forces it.
 func approved(tx *sql.Tx, by audit.Actor, d *audit.Draft, drop []string, now time.Time) (*audit.Forcing, error) {
 	r, err := review(context.Background(), tx, d, now)
 	if err != nil {
@@ -40,7 +40,7 @@ func approved(tx *sql.Tx, by audit.Actor, d *audit.Draft, drop []string, now tim
 	return &audit.Forcing{Draft: d.Generation, Missing: missing.People()}, nil
 }
 
-// review completes a draft by its approvals, and by who stands behind their keys now.
+// review adds to a draft its approvals and the current parties behind their keys.
 func review(ctx context.Context, from querier, d *audit.Draft, now time.Time) (*audit.Review, error) {
 	const doing = "cannot read the approvals of a draft"
 	r := &audit.Review{Draft: d}
@@ -84,11 +84,11 @@ func review(ctx context.Context, from querier, d *audit.Draft, now time.Time) (*
 	return r, nil
 }
 
-// approverOf returns a key as it is now, nil when there is none.
+// approverOf returns a key in its current state; nil without such a key.
 func approverOf(ctx context.Context, from querier, keyID, policyID string, now time.Time) (*audit.Approver, error) {
 	id, malformed := spend.ParseID(keyID, spend.PrefixKey)
 	if malformed != nil {
-		return nil, nil //nolint:nilerr // what is no key_id is of no key
+		return nil, nil //nolint:nilerr // no key has such a key_id
 	}
 	k, err := one(ctx, from, "cannot read an approver's key", scanKey, "SELECT "+keyColumns+" FROM keys WHERE id = ?", id[:])
 	if errors.Is(err, audit.ErrNotFound) {

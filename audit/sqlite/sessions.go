@@ -12,7 +12,7 @@ import (
 
 const (
 	sessionColumns = "id, token_hash, issuer, subject, provider_sid, name, email, grants, idle_ms, created_at, last_used_at, expires_at"
-	// inForce is of sessions that are, at the time ?1.
+	// inForce selects sessions in force at the time ?1.
 	inForce     = "ended_at IS NULL AND ?1 < expires_at AND ?1 < last_used_at + idle_ms"
 	endSessions = "UPDATE sessions SET ended_at = ?1 WHERE ended_at IS NULL AND "
 )
@@ -49,7 +49,7 @@ func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 	return err
 }
 
-// endOthers ends what the person had with other rights, and reports whether the new session is
+// endOthers ends the person's sessions with other rights, and reports whether the new session is
 // over before it begins.
 func endOthers(tx *sql.Tx, n *audit.Session, now int64, grants string) (over bool, err error) {
 	of := n.Subject
@@ -128,8 +128,8 @@ func (s *Store) EndSessions(ctx context.Context, of audit.Subject, principal str
 	return s.expel(ctx, nil, principal, of)
 }
 
-// expel ends the session with an ID, or the sessions of a person, and notes it of their subjects and
-// of the person's, if any, as a logout of theirs, which sign-ins that have begun find.
+// expel ends the session with an ID, or the sessions of a person. It notes a logout of their
+// subjects, and of the person's if given, for sign-ins that have already begun.
 func (s *Store) expel(ctx context.Context, id []byte, principal string, of audit.Subject) (ended int, err error) {
 	const which = inForce + " AND (id = ?2 OR principal = ?3 OR issuer = ?4 AND subject = ?5)"
 	err = s.write(ctx, "cannot end sessions", func(tx *sql.Tx) error {

@@ -14,8 +14,9 @@ import (
 	"spendgate/audit/verify"
 )
 
-// Snapshot is a store at one moment, while a node goes on writing. What it reads it encodes as
-// PostgreSQL sends it, column by column: what somebody wrote past the store is shown as it is.
+// Snapshot is a store at one moment, while a node goes on writing. It encodes what it reads as
+// PostgreSQL sends it, column by column, and shows rows that were changed past the store as they
+// are.
 type Snapshot struct {
 	tx      *sql.Tx
 	at      time.Time
@@ -24,25 +25,25 @@ type Snapshot struct {
 
 var _ verify.Evidence = (*Snapshot)(nil)
 
-// placed is where a batch stands, and what it lists. All are kept, some 70 bytes each.
+// placed is a batch's place and what it lists. All are kept in memory, some 70 bytes each.
 type placed struct {
 	verify.Place
 	first, last spend.ID
 	entries     int64
 }
 
-// Snapshot begins one.
+// Snapshot takes a snapshot.
 func (s *Store) Snapshot(ctx context.Context) (_ *Snapshot, err error) {
 	const doing = "cannot read the store as of one moment"
 	snapshot := &Snapshot{at: time.Now()}
 	if snapshot.tx, err = s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}); err != nil {
 		return nil, unavailable(doing, err)
 	}
-	// The first reading is of the moment.
+	// The first query fixes the moment.
 	snapshot.batches, err = collect(ctx, snapshot.tx, doing, func(row scanner) (p placed, err error) {
 		var first, last []byte
 		err = row.Scan(blob(p.Chain[:]), &p.Seq, &first, &last, &p.entries)
-		copy(p.first[:], first) // what is too short lists nothing
+		copy(p.first[:], first) // a truncated one lists nothing
 		copy(p.last[:], last)
 		return p, err
 	}, fmt.Sprintf("SELECT chain_id, seq, substr(entries, 1, 16), substr(entries, -%[1]d, 16), length(entries) / %[1]d FROM batches",
@@ -54,7 +55,7 @@ func (s *Store) Snapshot(ctx context.Context) (_ *Snapshot, err error) {
 	return snapshot, nil
 }
 
-// Close lets the moment go; no method may be in use.
+// Close releases the snapshot; no method may be in use.
 func (s *Snapshot) Close() { _ = s.tx.Rollback() } // it wrote nothing
 
 // stream scans rows one after the other.
@@ -75,7 +76,7 @@ func (s *Snapshot) stream(ctx context.Context, what string, each func(scanner) e
 	return nil
 }
 
-// overlapping calls each for the batches that may list something of the range.
+// overlapping calls each with every batch that may list something of the range.
 func (s *Snapshot) overlapping(r verify.Range, each func(placed) error) error {
 	for _, b := range s.batches {
 		if r.High.Compare(b.first) < 0 {
@@ -129,8 +130,8 @@ func (s *Snapshot) Chains(_ context.Context, r verify.Range) (spans []verify.Cha
 	return spans, nil
 }
 
-// spanOf returns the first and the last batch of a chain that may list something of the range,
-// or stands beside a gap in which such a batch may have been.
+// spanOf returns the first and the last batch of a chain that may list something of the range, or
+// that is next to a gap in which such a batch may have been.
 func spanOf(batches []placed, r verify.Range) (span verify.ChainSpan, meets bool) {
 	span.Chain = batches[0].Chain
 	met := func(seq int64) {
@@ -139,7 +140,7 @@ func spanOf(batches []placed, r verify.Range) (span verify.ChainSpan, meets bool
 		}
 		span.From, span.To, meets = min(span.From, seq), max(span.To, seq), true
 	}
-	before, low := int64(0), span.Chain // a chain's identifier is when it began
+	before, low := int64(0), span.Chain // a chain's identifier tells when it began
 	for i, b := range batches {
 		if b.first.Compare(r.High) <= 0 && r.Low.Compare(b.last) <= 0 {
 			met(b.Seq)

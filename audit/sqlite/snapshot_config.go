@@ -72,7 +72,7 @@ func (s *Snapshot) Drafts(ctx context.Context, each func(int64, string, []byte) 
 	}, "ORDER BY generation")
 }
 
-// grantsOf writes grants as they are hashed: SQLite patches their text.
+// grantsOf encodes grants as they are hashed: json_patch may have changed their text.
 func grantsOf(value any) any {
 	text, _ := value.(string)
 	grants, err := spend.ParseGrants(text)
@@ -158,7 +158,7 @@ func (s *Snapshot) Schema(ctx context.Context) (found, made []verify.SchemaObjec
 		return nil, nil, err
 	}
 	defer func() { _ = memory.Close() }() // nothing is in it
-	memory.SetMaxOpenConns(1)             // another would be another database
+	memory.SetMaxOpenConns(1)             // another connection would be another database
 	tx, err := memory.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, nil, err
@@ -174,10 +174,10 @@ func (s *Snapshot) Schema(ctx context.Context) (found, made []verify.SchemaObjec
 	return found, made, err
 }
 
-// remarks are what in a definition means nothing.
+// remarks matches the parts of a definition that mean nothing.
 var remarks = regexp.MustCompile(`--[^\n]*|\s+`)
 
-// schemaOf reads what there is of a schema, sorted by name.
+// schemaOf reads the objects of a schema, sorted by name.
 func schemaOf(ctx context.Context, from querier) ([]verify.SchemaObject, error) {
 	all, err := collect(ctx, from, "cannot read the schema", func(row scanner) (o verify.SchemaObject, err error) {
 		err = row.Scan(&o.Name, &o.Definition)

@@ -9,8 +9,8 @@ import (
 	"spendgate/audit/verify"
 )
 
-// Approvals implements verify.Evidence. What a row of PostgreSQL repeats of the check that asked
-// is that check's alone here.
+// Approvals implements verify.Evidence. What a row in PostgreSQL repeats of the check that asked is
+// read from that check here.
 func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) error) error {
 	return s.stream(ctx, "the approvals", func(row scanner) error {
 		a := verify.ApprovalRow{UseWithinMS: -1, Required: -1}
@@ -23,7 +23,7 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 			return err
 		}
 		if asked != nil {
-			c.Approval, _ = spend.ParseApprovalRequest(*asked) // what cannot be read was altered, and is named
+			c.Approval, _ = spend.ParseApprovalRequest(*asked) // an unreadable one was altered, and is reported
 		}
 		if p := c.Approval; p != nil {
 			a.UseWithinMS, a.Required, a.ByGroups, a.ActionHash = p.UseWithin.Milliseconds(), int64(p.Required), p.From != nil, p.ActionHash
@@ -44,7 +44,7 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 
 // EventState implements verify.Evidence.
 func (s *Snapshot) EventState(ctx context.Context) (state verify.EventState, err error) {
-	state.Rows = 1 // events have numbers as they are made
+	state.Rows = 1 // events get their numbers when they are made
 	err = s.stream(ctx, "how far events have numbers", func(row scanner) error { return row.Scan(&state.Last) },
 		"SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'")
 	return state, err
@@ -68,7 +68,7 @@ func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) er
 		LEFT JOIN approval_uses AS u ON u.approval_id = e.source AND e.type IN (`+typesOf(audit.SourceUse)+`) ORDER BY e.sequence`)
 }
 
-// typesOf returns the types of events about a source, as a list in SQL.
+// typesOf returns a source's types of events as an SQL list.
 func typesOf(source audit.EventSource) string {
 	var types []string
 	for _, t := range audit.EventTypes() {
@@ -79,7 +79,7 @@ func typesOf(source audit.EventSource) string {
 	return strings.Join(types, ", ")
 }
 
-// strayEvents is what the triggers of the schema would have made, compared with what there is.
+// strayEvents compares what the triggers of the schema would have made with the events.
 const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 		SELECT id, 'violation.recorded', policy_id, agent_id, NULL, id FROM violations
 		UNION ALL SELECT id, 'approval.requested', policy_id, agent_id, NULL, id FROM approvals
@@ -133,7 +133,7 @@ func (s *Snapshot) ViolationEvents(ctx context.Context, r verify.Range, floor in
 	return n, err
 }
 
-// ApprovalChanges calls each for every decision about these approvals, and every expiry of one, in
+// ApprovalChanges calls each with every decision about these approvals, and every expiry of one, in
 // the order of their numbers.
 func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each func(audit.Change) error) error {
 	return s.stream(ctx, "the decisions about approvals", func(row scanner) error {
@@ -146,7 +146,7 @@ func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each fun
 		anys(ids, func(id *spend.ID) any { return id.Text(spend.PrefixApproval) })...)
 }
 
-// ApprovalUses returns which checks used these approvals; what is not used is missing.
+// ApprovalUses returns which checks used these approvals; unused approvals are not in the map.
 func (s *Snapshot) ApprovalUses(ctx context.Context, ids []spend.ID) (map[spend.ID]spend.ID, error) {
 	uses := make(map[spend.ID]spend.ID)
 	err := s.stream(ctx, "the uses of approvals", func(row scanner) error {

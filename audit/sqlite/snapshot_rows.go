@@ -12,11 +12,11 @@ import (
 	"spendgate/audit/verify"
 )
 
-// form is how the value of a column is encoded: from what SQLite keeps to what PostgreSQL sends.
+// form encodes the value of a column, from SQLite's stored form to the form that PostgreSQL sends.
 type form func(value any) any
 
-// The forms. What is not of its kind is encoded as it is, and has another hash than any row that
-// was recorded.
+// The forms. A value of the wrong kind is encoded unchanged, and so has another hash than any
+// recorded row.
 func plain(value any) any { return value }
 
 func int16Of(value any) any {
@@ -58,7 +58,7 @@ func letterOf(letters map[string]byte) form {
 	}
 }
 
-// words gives each value of a few its letter.
+// words maps each of the values to its letter.
 func words[T ~string](letter func(T) byte, values ...T) form {
 	letters := make(map[string]byte)
 	for _, v := range values {
@@ -67,7 +67,7 @@ func words[T ~string](letter func(T) byte, values ...T) form {
 	return letterOf(letters)
 }
 
-// indexed gives each value its letter among those that stand at its index.
+// indexed maps the name of each value to the letter at its index.
 func indexed[T ~int | ~uint8](letters string, first T, name func(T) string) map[string]byte {
 	named := make(map[string]byte)
 	for v := first; int(v) < len(letters); v++ {
@@ -94,7 +94,7 @@ func formsOf(fields []chain.Field) []form {
 	return forms
 }
 
-// lettersOf returns the letters of what a field may be, by its words.
+// lettersOf returns the letters of a field's possible values, by the values' words.
 func lettersOf(field string) map[string]byte {
 	switch field {
 	case "requested_type", "action_type":
@@ -107,7 +107,7 @@ func lettersOf(field string) map[string]byte {
 	return nil
 }
 
-// encoding is how rows of a table are read and encoded, each column in its form.
+// encoding describes how the rows of a table are read and encoded, each column in its form.
 type encoding struct {
 	table   string
 	columns []string
@@ -121,8 +121,7 @@ func newEncoding(table string, columns []string, forms ...form) encoding {
 	return encoding{table, columns, forms}
 }
 
-// The encodings are made when the program starts, so that a column without its form is
-// found then.
+// The encodings are made when the program starts, so that a column without a form is noticed then.
 var (
 	checkRows     = newEncoding("checks", chain.CheckColumns(), checkColumns.forms...)
 	violationRows = newEncoding("violations", chain.ViolationColumns(), violationColumns.forms...)
@@ -162,7 +161,7 @@ func encodeRow(forms []form, values []any) []byte {
 	return chain.EncodeRow(encoded...)
 }
 
-// encodable is the value, or its text if nothing was ever recorded so.
+// encodable returns the value, or its text if no recorded value has its type.
 func encodable(value any) any {
 	if f, is := value.(float64); is {
 		return fmt.Sprint(f)

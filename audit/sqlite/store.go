@@ -23,7 +23,7 @@ import (
 type Store struct {
 	writer *sql.DB // one connection
 	reader *sql.DB
-	hasty  *sql.DB // one connection, whose commits are not waited for on disk
+	hasty  *sql.DB // one connection, whose commits do not wait for the disk
 	log    *slog.Logger
 
 	insertCheck, insertChecks         *sql.Stmt // one row, rowsPerInsert rows
@@ -38,21 +38,21 @@ var schema string
 
 const (
 	schemaVersion = 4
-	// readers is enough to keep a few cores busy; each costs a page cache.
+	// readers is enough to keep a few cores busy; each reader costs a page cache.
 	readers = 4
 	// busyTimeout bounds the wait for another process, such as a backup, that
 	// holds the file. Below the 2 s in which a check must be answered (G7).
 	busyTimeout = time.Second
 )
 
-// Open opens the store in the file path, and creates it if it is not there. No
-// other user of the machine can read it, whoever could before.
+// Open opens the store in the file path, and creates it if it does not exist. It makes the file
+// unreadable for other users of the machine.
 func Open(ctx context.Context, path string, logger *slog.Logger) (*Store, error) {
 	return openAs(ctx, path, logger, (*Store).migrate)
 }
 
-// OpenMade is Open of what only reads: it upgrades no file, which a node of an earlier build may
-// have open, and fails if the file is of an earlier schema.
+// OpenMade is Open for programs that only read: it upgrades no file, since a node of an earlier
+// build may have it open, and fails if the file has an earlier schema.
 func OpenMade(ctx context.Context, path string, logger *slog.Logger) (*Store, error) {
 	return openAs(ctx, path, logger, func(s *Store, ctx context.Context) error {
 		version, err := one(ctx, s.reader, "cannot read which schema it has", scalar[int], "PRAGMA user_version")
@@ -95,9 +95,8 @@ func openAs(ctx context.Context, path string, logger *slog.Logger, ready func(*S
 	return s, nil
 }
 
-// makePrivate creates the file if it is not there. SQLite gives the permissions
-// of the database to the files that it makes beside it, but leaves those that a
-// killed process left as they are.
+// makePrivate creates the file if it does not exist. SQLite gives its auxiliary files the
+// permissions of the database, but leaves those of files that a killed process left.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -143,8 +142,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// migrate creates the schema of a new file, or upgrades the schema of an earlier one. The write lock makes two processes
-// that start together take turns; while one of them switches a new file to WAL, SQLite does not have the other wait.
+// migrate creates the schema of a new file, or upgrades an earlier schema. The write lock makes two
+// processes that start together take turns; while one of them switches a new file to WAL, SQLite
+// does not make the other wait.
 func (s *Store) migrate(ctx context.Context) error {
 	const pause = 10 * time.Millisecond
 	for end := time.Now().Add(busyTimeout); ; time.Sleep(pause) {
@@ -172,9 +172,8 @@ func (s *Store) makeSchema(ctx context.Context) error {
 	})
 }
 
-// makeImmutable has the database itself refuse changes (G8). INSERT OR REPLACE
-// deletes without firing a delete trigger, so an insert over an existing row is
-// refused too.
+// makeImmutable makes the database itself refuse changes (G8). INSERT OR REPLACE deletes without
+// firing a delete trigger, so an insert over an existing row is refused, too.
 func makeImmutable(tx *sql.Tx) error {
 	for table, same := range map[string]string{
 		"approvals":          "id = NEW.id OR rowid = NEW.rowid",
@@ -252,7 +251,7 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 	}, nil
 }
 
-// ofEndedDraft is of what a draft counted that is not its policy's any more.
+// ofEndedDraft selects the counts of drafts that are no longer their policies' drafts.
 const ofEndedDraft = " OR draft NOT IN (SELECT max(generation) FROM drafts GROUP BY policy_id)"
 
 // Tidy implements audit.Store.
@@ -300,9 +299,9 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// shown returns now in Unix milliseconds, or a day after the newest check that is at least a day
-// older than the newest of all if that is before: a clock that is far ahead, for less than a day,
-// must not remove what still counts, whatever it records meanwhile.
+// shown returns now in Unix milliseconds, limited to one day after the newest check that is at
+// least a day older than the newest of all; 0 if there is no such check. So a clock that is far
+// ahead for less than a day removes nothing that still counts, whatever it records meanwhile.
 func (s *Store) shown(ctx context.Context, now time.Time) (int64, error) {
 	const day = 24 * time.Hour
 	at := func(what, condition string, args ...any) (time.Time, error) {
@@ -321,13 +320,12 @@ func (s *Store) shown(ctx context.Context, now time.Time) (int64, error) {
 	return min(now.UnixMilli(), newest.Add(day).UnixMilli()), err
 }
 
-// CountViolations implements audit.Store. There is nothing to do: a single node
-// has so few that Violations counts them when it is asked.
+// CountViolations implements audit.Store. It does nothing: a single node has so few violations that
+// Violations counts them when asked.
 func (s *Store) CountViolations(context.Context) error { return nil }
 
-// write runs fn in a write transaction and makes it durable. The context
-// bounds the wait for its turn; what has begun runs to its end, so that the
-// outcome is known.
+// write runs fn in a write transaction and makes it durable. The context bounds the wait for its
+// turn; a transaction that has begun runs to its end, so that its outcome is known.
 func (s *Store) write(ctx context.Context, doing string, fn func(*sql.Tx) error) error {
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
@@ -346,15 +344,15 @@ func (s *Store) write(ctx context.Context, doing string, fn func(*sql.Tx) error)
 		return fmt.Errorf("%s: %w", doing, classify(err))
 	}
 	if err = tx.Commit(); err != nil {
-		// The log may hold the commit though it was not synced; the next
-		// write, such as a fence's, overwrites it.
+		// The log may hold the commit although it was not synced; the next write, such as a
+		// fence's, overwrites it.
 		return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnknown, err)
 	}
 	return nil
 }
 
-// classify turns an error inside a transaction that was rolled back into the
-// contract's: what has no row is not found, and the errors of package audit pass.
+// classify translates an error in a rolled-back transaction into an error of the contract: a
+// missing row is not found, and the errors of package audit are returned unchanged.
 func classify(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return audit.ErrNotFound
@@ -381,7 +379,7 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
 }
 
-// unavailable says what was being done when nothing happened.
+// unavailable says what was being attempted when an attempt had no effect.
 func unavailable(doing string, err error) error {
 	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
 }

@@ -89,7 +89,7 @@ func BenchmarkCommit(b *testing.B) {
 	audittest.Benchmark(b, func(b *testing.B) audit.Store { return open(b, filepath.Join(b.TempDir(), "bench.db")) })
 }
 
-// TestReopen finds everything again, the epoch and the fences included.
+// TestReopen finds everything again after reopening, including the epoch and the fences.
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	first := open(t, path)
@@ -112,12 +112,12 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// Nobody but the owner reads the record, whatever the files were before.
+// The files are readable only for their owner, whatever their permissions were before.
 func TestFilesArePrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.db")
 	files := []string{path, path + "-wal", path + "-shm"}
 	for _, before := range []string{"absent", "open to all"} {
-		open(t, path) // the first is open when the second begins, as files are left by a kill
+		open(t, path) // the first is open when the second begins, which leaves files as a kill does
 		for _, file := range files {
 			info, err := os.Stat(file)
 			if err != nil {
@@ -165,7 +165,7 @@ func TestNewerSchema(t *testing.T) {
 	}
 }
 
-// TestBusy holds the file from outside: a commit gives up in time, certainly.
+// TestBusy locks the file from outside: a commit gives up in time, with a certain outcome.
 func TestBusy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s, other := open(t, path), open(t, path)
@@ -193,8 +193,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestTurn holds the one writing connection: a commit waits for its turn no
-// longer than its context lasts.
+// TestTurn holds the one writing connection: a commit waits for its turn only as long as its
+// context lasts.
 func TestTurn(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))
 	tx, err := s.writer.BeginTx(t.Context(), nil)
@@ -216,8 +216,8 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestKilled kills a process amid commits (G1): what it had confirmed is
-// there, and each batch is there whole or not at all.
+// TestKilled kills a process during commits (G1): what it had confirmed is there, and each batch is
+// there completely or not at all.
 func TestKilled(t *testing.T) {
 	const variable, size = "SPENDGATE_TEST_KILLED_STORE", 5
 	if path := os.Getenv(variable); path != "" {

@@ -12,8 +12,8 @@ import (
 )
 
 // TestTidyWithAClockAhead: a clock that is far ahead for a while removes neither a counter that
-// checks may still take from (G12) nor an idempotency key that has not expired, also where it
-// records checks.
+// checks may still take from (G12) nor an idempotency key that has not expired, even if checks are
+// recorded by it.
 func TestTidyWithAClockAhead(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "audit.db"))
 	epoch, err := s.Epoch(t.Context())

@@ -16,7 +16,7 @@ import (
 // keyLife is how long an idempotency key answers for its check (S18).
 const keyLife = 24 * time.Hour
 
-// insertKey changes no row when the key is recorded and not yet expired.
+// insertKey changes no row if the key is recorded and has not expired.
 const insertKey = `INSERT INTO idempotency_keys (key_hash, check_id, expires_at) VALUES (?1, ?2, ?3)
 	ON CONFLICT (key_hash) DO UPDATE SET check_id = ?2, expires_at = ?3 WHERE expires_at <= ?4`
 
@@ -69,8 +69,8 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	})
 }
 
-// enter refuses a fence that no longer stands. The write lock, which the
-// transaction holds, keeps it standing until the commit.
+// enter refuses a fence that is no longer valid. The transaction holds the write lock, which keeps
+// the fence valid until the commit.
 func enter(tx *sql.Tx, f spend.Fence) error {
 	var current, fenced bool
 	err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM epoch WHERE id = ?), EXISTS (SELECT 1 FROM fenced_nodes WHERE node = ?)`,
@@ -86,7 +86,7 @@ func enter(tx *sql.Tx, f spend.Fence) error {
 	return nil
 }
 
-// insertBatch changes no row when the chain has another batch of that number.
+// insertBatch changes no row if the chain already has a batch with that number.
 const insertBatch = `INSERT INTO batches (chain_id, seq, version, head, entries) SELECT ?1, ?2, ?3, ?4, ?5
 	WHERE NOT EXISTS (SELECT 1 FROM batches WHERE chain_id = ?1 AND seq = ?2)`
 
@@ -103,7 +103,7 @@ func (s *Store) addLink(tx *sql.Tx, chainID spend.ID, link chain.Link) error {
 	return nil
 }
 
-// insertKeys records the idempotency keys, or names those that are taken.
+// insertKeys records the idempotency keys, or names the keys that are taken.
 func (s *Store) insertKeys(tx *sql.Tx, checks []*spend.Check, now time.Time) error {
 	var losers []spend.Hash
 	stmt := tx.Stmt(s.insertKey) //nolint:sqlclosecheck // closed with the transaction
@@ -128,7 +128,7 @@ func (s *Store) insertKeys(tx *sql.Tx, checks []*spend.Check, now time.Time) err
 	return nil
 }
 
-// insert writes rows, rowsPerInsert at a time while there are as many left.
+// insert writes rows, rowsPerInsert at a time as long as there are that many.
 func insert(tx *sql.Tx, one, many *sql.Stmt, rows [][]any) error {
 	for len(rows) > 0 {
 		stmt, n := one, 1

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// deleteOfEvents refuses deletions but for those that were removed on record.
+// deleteOfEvents refuses deletions of events whose removal is not recorded.
 const deleteOfEvents = "CREATE TRIGGER events_delete BEFORE DELETE ON events WHEN OLD.sequence > " + eventsFloor +
 	" BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;"
 
-// upgrade makes this build's schema of an earlier one.
+// upgrade changes an earlier schema into that of this build.
 func upgrade(tx *sql.Tx, version int) error {
 	statements := []string{
 		"DROP INDEX IF EXISTS checks_shadowed", made("CREATE TABLE redeemable"), made("INSERT INTO redeemable"),
@@ -31,8 +31,8 @@ func upgrade(tx *sql.Tx, version int) error {
 	return nil
 }
 
-// toSecond makes schema 2 of schema 1, of which there are files with logouts that say whom
-// they meant and files without: those mean nobody, and are still taken once.
+// toSecond changes schema 1 into schema 2. In files of schema 1, logouts may lack the subject that
+// they meant: such logouts mean nobody, but still count as received.
 func toSecond(tx *sql.Tx) ([]string, error) {
 	statements := []string{
 		"DROP INDEX IF EXISTS changes_events", made("CREATE INDEX changes_events"), "DROP TRIGGER IF EXISTS events_delete", deleteOfEvents,
@@ -50,7 +50,7 @@ func toSecond(tx *sql.Tx) ([]string, error) {
 	return statements, nil
 }
 
-// made returns the statement of the schema that begins so.
+// made returns the statement of the schema with a beginning.
 func made(beginning string) string {
 	_, rest, _ := strings.Cut(schema, beginning)
 	rest, _, _ = strings.Cut(rest, ";")

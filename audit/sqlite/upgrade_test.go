@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestSchemaVersion: a file is upgraded by its version, so that another schema is of another version.
+// TestSchemaVersion: files are upgraded by their version, so a changed schema must have a new
+// version.
 func TestSchemaVersion(t *testing.T) {
 	const version, sum = 4, "b0c93a2511cdac0a2b9c790fdb3af18d511b1f2d839853fc0aeb7d0c4a688896"
 	statements := strings.Join(strings.Fields(regexp.MustCompile(`--[^\n]*`).ReplaceAllString(schema, "")), " ")
@@ -21,7 +22,8 @@ func TestSchemaVersion(t *testing.T) {
 	}
 }
 
-// TestEarlierSchema upgrades files of earlier schemas once a node opens them; what only reads refuses them.
+// TestEarlierSchema: files of earlier schemas are upgraded when a node opens them; programs that
+// only read refuse them.
 func TestEarlierSchema(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	const (

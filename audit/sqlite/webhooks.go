@@ -120,7 +120,7 @@ func scanWebhook(row scanner) (w audit.Webhook, err error) {
 	return w, err
 }
 
-// webhookTargets are what webhookColumns are scanned into.
+// webhookTargets returns the scan targets of webhookColumns.
 func webhookTargets(w *audit.Webhook) []any {
 	return []any{
 		blob(w.ID[:]), &w.URL, parse(&w.EventTypes, audit.ParseEventTypes), &w.Active, blob(w.SecretSum[:]), (*millis)(&w.CreatedAt),
@@ -150,7 +150,7 @@ func (s *Store) LeaseWebhooks(
 		return leases, err
 	}
 	if leases.Active <= len(serving) {
-		return leases, nil // nothing is written while nothing happens
+		return leases, nil // so that nothing is written while nothing happens
 	}
 	err = s.write(ctx, doing, func(tx *sql.Tx) (err error) {
 		now := time.Now()
@@ -242,7 +242,7 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 	})
 }
 
-// noteRetry notes when the event is tried again, which is null if it is not.
+// noteRetry notes when the event is tried again; null if it is not.
 func noteRetry(tx *sql.Tx, r *audit.DeliveryResult, next any) (err error) {
 	switch {
 	case r.Retry == nil && next != nil:
