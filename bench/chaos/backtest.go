@@ -29,9 +29,10 @@ const periodsSQL = `SELECT policy_id, version, created, until FROM (
 	) AS p
 ) AS p WHERE nth <= 2`
 
-// among narrows the period to when every check of its policy was judged by its version. One that
-// began before the version is judged by the version before, and has consequences in a replay: had
-// this version asked for the check's approval, a later check could have used it (S47, S53).
+// among narrows the period to the time in which every check of its policy was judged by its
+// version. A check that began before the version is judged by the previous version, and can change
+// a replay: had this version asked for the check's approval, a later check could have used it (S47,
+// S53).
 func (p *period) among(rows []judge.Row) {
 	for i := range rows {
 		at := time.UnixMilli(rows[i].AtMS)
@@ -45,8 +46,8 @@ func (p *period) among(rows []judge.Row) {
 	}
 }
 
-// backtest replays each of these versions over its own period, and returns the checks that
-// it decides otherwise now than it did then, a line each: there must be none (S53).
+// backtest replays each of these versions over its own period, and returns the checks that are now
+// decided differently, a line each: there must be none (S53).
 func (s *deployment) backtest(ctx context.Context, key apiKey, rows []judge.Row) (flipped string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

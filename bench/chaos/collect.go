@@ -11,7 +11,7 @@ import (
 	"spendgate/bench/chaos/judge"
 )
 
-// readBack reads every check that was answered once more, through all nodes.
+// readBack reads every answered check once more, through all nodes.
 func (w *workload) readBack() {
 	seen := make(map[string]struct{})
 	ids := make(chan string, len(w.rec.history.Ops))
@@ -39,7 +39,7 @@ func (w *workload) readBack() {
 	reading.Wait()
 }
 
-// readTrail adds what is recorded in PostgreSQL.
+// readTrail adds what PostgreSQL has recorded.
 func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error) {
 	if h.Rows, err = query(ctx, s, checksSQL, pgx.RowToStructByPos[judge.Row]); err != nil {
 		return err

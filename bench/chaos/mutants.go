@@ -51,7 +51,7 @@ func readMutant(path string) (mutant, error) {
 	return m, nil
 }
 
-// mutantRounds is in how many rounds a mutant must be detected.
+// mutantRounds is the number of rounds within which a mutant must be detected.
 const mutantRounds = 3
 
 var errUndetected = errors.New("mutants were not detected")
@@ -169,7 +169,7 @@ func (m mutant) copyTo(ctx context.Context, dir string) error {
 	return m.apply(ctx, dir, patch)
 }
 
-// apply patches the module in dir. Hunks may have moved, not changed.
+// apply patches the module in dir. Hunks may have moved, but not changed.
 func (m mutant) apply(ctx context.Context, dir, patch string, flags ...string) error {
 	apply := exec.CommandContext(ctx, "git", append(append([]string{"apply", "-C1"}, flags...), patch)...)
 	apply.Dir = dir

@@ -39,7 +39,7 @@ func (a *agent) atOnce(all []outgoing) {
 	sending.Wait()
 }
 
-// granted takes some allowed check, mostly never to return to it.
+// granted removes and returns some allowed check, which the agent mostly never uses again.
 func (a *agent) granted() (c granted, found bool) {
 	if len(a.open) == 0 {
 		return c, false
@@ -52,8 +52,8 @@ func (a *agent) granted() (c granted, found bool) {
 	return c, true
 }
 
-// report tells what became of an allowed check, by one or more reporters, and
-// asks for the same action again.
+// report reports what became of an allowed check, by one or more reporters, and asks for the same
+// action again.
 func (a *agent) report() {
 	c, found := a.granted()
 	if !found {
@@ -101,11 +101,11 @@ func (a *agent) outcome() map[string]any {
 // asking is the policy whose escalations ask people.
 const asking = "asking"
 
-// groupsAsked are the groups of approvers, each of whom is in one.
+// groupsAsked are the groups of approvers; each approver is in one.
 var groupsAsked = [...]string{"support", "finance"}
 
-// asks is the rule of a version that asks two people, in half of all versions one of each
-// group, for nearly every action of askPeople.
+// asks is the rule of a version that asks two people for nearly every action of askPeople; in half
+// of all versions, one of each group.
 func asks(rng *rand.Rand) fleet.Rule {
 	approval := map[string]any{"required": 2}
 	if rng.IntN(2) == 0 {
@@ -120,8 +120,8 @@ func asks(rng *rand.Rand) fleet.Rule {
 	}}
 }
 
-// askPeople sends an action that is escalated, has people decide about it at the
-// same moment, and uses their approval from several sides.
+// askPeople sends an action that is escalated, has people decide about it concurrently, and uses
+// their approval through several nodes.
 func (a *agent) askPeople() {
 	action := a.action()
 	action.PolicyID, action.Amount = asking, spell(a.rng, 120+a.rng.IntN(200))

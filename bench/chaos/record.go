@@ -46,8 +46,8 @@ func (r *recorder) addKey(k judge.Key) {
 	r.history.Keys = append(r.history.Keys, k)
 }
 
-// watchMachine records a fault when this process, and so probably the whole
-// machine, was not scheduled: no answer could be in time then.
+// watchMachine records a fault when this process, and so probably the whole machine, was not
+// scheduled: then no answer could be in time.
 func (r *recorder) watchMachine(ctx context.Context) {
 	const every, stalled = 20 * time.Millisecond, 250 * time.Millisecond
 	for last := r.now(); ctx.Err() == nil; {

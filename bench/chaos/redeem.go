@@ -8,8 +8,8 @@ import (
 	"spendgate/bench/chaos/judge"
 )
 
-// redeem has gateways redeem an allowed check at the same moment, while others report it or
-// say that it is in doubt; who redeemed it tells what became of it, and tries once more.
+// redeem has gateways redeem an allowed check concurrently, while others report it or say that it
+// is in doubt; the gateway that redeemed it reports its outcome and tries to redeem it once more.
 func (a *agent) redeem() {
 	c, found := a.granted()
 	if !found {

@@ -13,13 +13,13 @@ import (
 	"strings"
 )
 
-// BuildOptions say how the service is compiled.
+// BuildOptions configure how the service is compiled.
 type BuildOptions struct {
 	Race    bool   // with the race detector
 	Version string // of the binary; empty leaves its default
-	Module  string // the folder of its go.mod; empty is the one around the working directory
-	// Overlay has files that differ from the module's or are none of it: their
-	// text, by their path within it.
+	Module  string // the folder of its go.mod; empty means the module around the working directory
+	// Overlay has the text of files that differ from the module's or are missing in it, by their
+	// path within it.
 	Overlay map[string]string
 }
 
@@ -39,8 +39,8 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 	var flags []string
 	cgo := "CGO_ENABLED=0"
 	if o.Race {
-		// SQLite is C that became Go, and none of it is shared: with the detector
-		// it takes ten times as long.
+		// SQLite is C translated to Go and shares no memory with other code: with the detector it
+		// takes ten times as long.
 		flags, cgo = append(flags, "-race", "-gcflags=modernc.org/...=-race=false"), "CGO_ENABLED=1"
 	}
 	if o.Version != "" {
@@ -62,8 +62,8 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 	return binary, nil
 }
 
-// BuildCommand returns the command that compiles a package into a file. What go run
-// has linked is kept in the build cache, other than what go build has.
+// BuildCommand returns the command that compiles a package into a file. It uses go run's cache:
+// unlike go build, go run keeps linked binaries in the build cache.
 func BuildCommand(ctx context.Context, pkg, file string, flags ...string) *exec.Cmd {
 	args := append([]string{"run", "-exec", "cp", "-buildvcs=false"}, flags...)
 	return exec.CommandContext(ctx, "go", append(args, pkg, file)...)

@@ -21,7 +21,7 @@ type Client struct {
 	Seen     Seen
 }
 
-// Seen is told of each answer to a request; nil is not.
+// Seen is called with each answer to a request, if it is not nil.
 type Seen func(method, path string, answer Answer)
 
 // Answer is a node's answer, with its times.
@@ -36,7 +36,7 @@ type Answer struct {
 // Took returns how long the client waited.
 func (a Answer) Took() time.Duration { return a.Done.Sub(a.Sent) }
 
-// Replayed reports whether the answer says that it is an earlier one (S18).
+// Replayed reports whether the answer repeats an earlier one (S18).
 func (a Answer) Replayed() bool { return a.Header.Get("Idempotent-Replayed") == "true" }
 
 // Result returns the body of a check's answer, or zero if it is no check.

@@ -14,19 +14,19 @@ import (
 const (
 	clusterMasters = 3
 	clusterSlots   = 16384
-	// clusterNodeTimeout is when a server that does not answer is failed over.
+	// clusterNodeTimeout is the time after which an unresponsive server is failed over.
 	clusterNodeTimeout = time.Second
 )
 
 // Cluster is a Redis Cluster of three masters with a replica each. Servers
 // that are started again keep their place in it.
 type Cluster struct {
-	Servers []*Redis // in the beginning, the masters first
+	Servers []*Redis // initially with the masters first
 	URL     string   // of all servers
 }
 
-// startCluster starts a cluster with its files in dir and waits until every
-// server says that it works.
+// startCluster starts a cluster with its files in dir and waits until every server reports that the
+// cluster works.
 func startCluster(ctx context.Context, dir string) (*Cluster, error) {
 	c := new(Cluster)
 	if err := c.start(ctx, dir); err != nil {
@@ -82,7 +82,7 @@ func startAll(ctx context.Context, servers []*Redis) error {
 	return errors.Join(failures...)
 }
 
-// assemble makes single servers a cluster.
+// assemble makes a cluster of single servers.
 func (c *Cluster) assemble(ctx context.Context, buses []int) error {
 	ids := make([]string, len(c.Servers))
 	for i, r := range c.Servers {
@@ -112,8 +112,8 @@ func (c *Cluster) assemble(ctx context.Context, buses []int) error {
 	return nil
 }
 
-// Await waits until every server lists all the others, reports that the cluster
-// works, and has its copy if it is a replica.
+// Await waits until every server lists all the others, reports that the cluster works, and, if it
+// is a replica, has its copy.
 func (c *Cluster) Await(ctx context.Context) error {
 	for _, r := range c.Servers {
 		err := r.await(ctx, func(ctx context.Context) error {

@@ -80,8 +80,7 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// postgresUser returns who must run PostgreSQL, which refuses root; nil is the
-// caller.
+// postgresUser returns the user who must run PostgreSQL, which refuses root; nil means the caller.
 func postgresUser() (*user.User, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -134,13 +133,13 @@ func Environ() []string {
 	return env
 }
 
-// usedPorts are the ports of this process' servers: one that does not listen yet,
-// or was killed, must be able to use its own again.
+// usedPorts are the ports of this process's servers: a server that does not listen yet, or was
+// killed, must be able to use its port again.
 var usedPorts sync.Map
 
-// freePort returns a loopback port on which nothing listens, each once. It lies
-// below the range that the kernel gives to outgoing connections, so that it is
-// still free when a killed server comes back to it.
+// freePort returns a loopback port on which nothing listens, never the same twice. The port lies
+// below the range that the kernel uses for outgoing connections, so that it is still free when a
+// killed server restarts on it.
 func freePort() (int, error) {
 	const first, count, tries = 20000, 12000, 50
 	for range tries {
@@ -165,7 +164,7 @@ type endpoint struct {
 	Password string
 }
 
-// onFreePort sets a free port if there is none.
+// onFreePort chooses a free port if there is none.
 func (e endpoint) onFreePort() (endpoint, error) {
 	var err error
 	if e.Port == 0 {

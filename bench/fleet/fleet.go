@@ -13,10 +13,10 @@ import (
 	"sync"
 )
 
-// Options say what a fleet is made of.
+// Options say what a fleet consists of.
 type Options struct {
 	Binary   string   // of Build
-	Nodes    int      // to begin with
+	Nodes    int      // to start with
 	Settings Settings // of every node, besides its ports and servers
 	Cluster  bool     // Redis is a Cluster
 	Sentinel bool     // Redis is guarded by Sentinels
@@ -129,7 +129,7 @@ func (f *Fleet) AddNode(s Settings) (*Node, error) {
 	return n, nil
 }
 
-// Logs returns what all processes had to say so far, by their names.
+// Logs returns the output of all processes so far, by their names.
 func (f *Fleet) Logs() map[string]string {
 	logs := make(map[string]string)
 	for _, r := range f.redises() {
@@ -166,7 +166,7 @@ func (f *Fleet) databases() (all []*Postgres) {
 	return all
 }
 
-// WriteLogs writes what all processes had to say.
+// WriteLogs writes the output of all processes.
 func (f *Fleet) WriteLogs(w io.Writer) error {
 	logs := f.Logs()
 	var failures []error

@@ -71,11 +71,11 @@ func (b *Balancer) Start(ctx context.Context) error {
 	if err := b.startServing(ctx, b.API+"/health"); err != nil {
 		return err
 	}
-	time.Sleep(balancerChecks) // it takes servers for good until it has looked
+	time.Sleep(balancerChecks) // until its first check it assumes that servers work
 	return nil
 }
 
-// balancerChecks is when HAProxy has looked at every node.
+// balancerChecks is the time in which HAProxy has checked every node.
 const balancerChecks = 600 * time.Millisecond
 
 // Client returns a client of the nodes through the balancer, with an API key.

@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// Install installs Debian packages, where apt-get is there and the caller is
-// root or may use sudo without a password; elsewhere it is an error that says
-// what to do. The servers' packages are installed only if the programs cannot
-// be found.
+// Install installs Debian packages, if apt-get is available and the caller is root or may use sudo
+// without a password; otherwise its error says what to do. It installs the servers' packages only
+// if the programs are missing.
 func Install(ctx context.Context, log io.Writer, packages ...string) error {
 	programs := map[string]func() (string, error){
 		"redis-server": findRedis, "postgresql": findPostgres, "haproxy": findHAProxy, "prometheus": findPrometheus,

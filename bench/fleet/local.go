@@ -51,7 +51,7 @@ type nodeState struct{ API, Ops string } // host:port
 const (
 	localNodes = 3
 	stateFile  = "fleet.json"
-	// startTime is far above what anything takes to get ready.
+	// startTime is far more than anything needs to become ready.
 	startTime = 30 * time.Second
 )
 
@@ -80,9 +80,8 @@ func OpenLocal(link, binary string, log io.Writer) (*Local, error) {
 // Close unlocks the fleet for other programs.
 func (l *Local) Close() error { return l.lock.Close() }
 
-// Up starts what does not run and waits until all is ready. HAProxy of a new
-// fleet listens on a port, 0 is a free one; a new fleet whose start fails is
-// stopped.
+// Up starts everything that does not run and waits until all is ready. HAProxy of a new fleet
+// listens on port; 0 means a free one. A new fleet whose start fails is stopped.
 func (l *Local) Up(ctx context.Context, port int) (err error) {
 	if !executable(l.binary) {
 		return fmt.Errorf("there is no %s: build it with `make build`", l.binary)
@@ -205,7 +204,7 @@ func (l *Local) read(name string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// prepare makes the processes, started or not, of what the state says.
+// prepare makes the processes described by the state, started or not.
 func (l *Local) prepare(ctx context.Context) error {
 	text, err := os.ReadFile(l.path(stateFile))
 	if err != nil {

@@ -50,17 +50,16 @@ func (p *Postgres) Written(ctx context.Context) (wal, stored int64, err error) {
 	return wal, stored, nil
 }
 
-// recycledSegments are 4 GB of log: more than a benchmark writes, and what
-// min_wal_size of AdvisedSettings keeps.
+// recycledSegments is 4 GB of log: more than a benchmark writes, and as much as min_wal_size of
+// AdvisedSettings keeps.
 const recycledSegments = 256
 
-// recycleWAL brings the write-ahead log into the state that it has on a server that
-// has worked for a while: segments are used again. On a new server each has to
-// be made first, filled with zeros, and every commit waits for that, some 50 ms
-// for every 16 MB.
+// recycleWAL brings the write-ahead log into the state that it has on a server that has worked for
+// a while, in which segments are reused. On a new server each segment must first be created, filled
+// with zeros, and every commit waits for that, some 50 ms for every 16 MB.
 func (p *Postgres) recycleWAL(ctx context.Context) error {
 	for range recycledSegments {
-		// A segment with nothing in it is not switched.
+		// An empty segment is not switched.
 		if _, err := p.Pool.Exec(ctx, "SELECT pg_logical_emit_message(false, 'bench', ''); SELECT pg_switch_wal()"); err != nil {
 			return fmt.Errorf("cannot recycle PostgreSQL's log: %w", err)
 		}
@@ -71,7 +70,7 @@ func (p *Postgres) recycleWAL(ctx context.Context) error {
 	return nil
 }
 
-// Missing counts the checks, by their ids in hexadecimal, that have no row.
+// Missing counts the checks, by their IDs in hexadecimal, that have no row.
 func (p *Postgres) Missing(ctx context.Context, ids []string) (missing int, err error) {
 	const atOnce = 5000
 	for some := range slices.Chunk(ids, atOnce) {

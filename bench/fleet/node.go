@@ -81,8 +81,8 @@ func (s Settings) environ() []string {
 	return env
 }
 
-// newHTTPClient makes a client that keeps its connections, and never sends
-// twice what a server may have seen.
+// newHTTPClient makes a client that keeps its connections, and never resends a request that a
+// server may have seen.
 func newHTTPClient() *http.Client {
 	const connections = 512
 	return &http.Client{

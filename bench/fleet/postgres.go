@@ -67,7 +67,7 @@ func newPostgres(ctx context.Context, name, dir string, at endpoint, settings []
 	for _, s := range append([]string{
 		"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", at.Port), "unix_socket_directories=",
 		"timezone=UTC", "max_connections=200",
-		// What waits long says for what: a test that fails shows this log.
+		// Long waits are logged with their cause: a failing test shows this log.
 		"log_lock_waits=on", "log_min_duration_statement=1s",
 	}, settings...) {
 		args = append(args, "-c", s)
@@ -106,8 +106,8 @@ func (p *Postgres) initCluster(ctx context.Context) error {
 			}
 		}
 	}
-	// --no-sync is about initdb's own files only. With SCRAM, also with a password as it
-	// is, most of what a connection costs is the 4,096 hashes of one of its two sides.
+	// --no-sync concerns only initdb's own files. With SCRAM, even with a plain password, most of
+	// the cost of a connection is the 4,096 hashes on one of its two sides.
 	cmd := exec.CommandContext(ctx, p.Tool("initdb"), "--pgdata="+p.data, "--no-sync", "--encoding=UTF8", "--locale=C",
 		"--username=postgres", "--auth=md5", "--pwfile="+passwords)
 	cmd.Dir = dir
@@ -133,7 +133,7 @@ func (p *Postgres) Shutdown() error {
 	return p.End()
 }
 
-// Keep copies the data of a server that does not run; PutBack makes them its data again.
+// Keep copies the data of a stopped server; PutBack restores them.
 func (p *Postgres) Keep(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "cp", "-a", p.data, p.data+".kept").CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot copy a cluster: %w: %s", err, out)
@@ -141,7 +141,7 @@ func (p *Postgres) Keep(ctx context.Context) error {
 	return nil
 }
 
-// PutBack replaces the data of a server that does not run by what was kept.
+// PutBack replaces the data of a stopped server by the copy of Keep.
 func (p *Postgres) PutBack() error {
 	err := os.RemoveAll(p.data)
 	if err == nil {
@@ -156,7 +156,7 @@ func (p *Postgres) PutBack() error {
 // Close ends the server at once, in a way that leaves no shared memory behind.
 func (p *Postgres) Close() error {
 	if p.Running() {
-		_ = p.Continue() // one that is stopped does not see the signal
+		_ = p.Continue() // a stopped process (SIGSTOP) does not see the signal
 	}
 	_, err := p.endBy(syscall.SIGQUIT)
 	p.Pool.Close() // last: it would wait for a stopped server

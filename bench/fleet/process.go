@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Process is a program that can be ended in every way and started again with
-// the same arguments. Signals reach its children too: PostgreSQL has one for
-// each connection. Its output goes to a file, all runs one after another.
+// Process is a program that can be ended in every way and started again with the same arguments.
+// Signals also reach its children: PostgreSQL has one for each connection. The output of all its
+// runs is appended to one file.
 //
 // It ends with this program, unless pidPath is set.
 type Process struct {
@@ -34,7 +34,7 @@ type Process struct {
 	mu      sync.Mutex
 	process *os.Process
 	done    chan struct{} // closed when process has ended
-	exit    int           // valid then; -1 if it is not known
+	exit    int           // then valid; -1 if it is unknown
 }
 
 var errRunning = errors.New("is running already")
@@ -52,7 +52,7 @@ func (p *Process) Launch() error {
 	}
 	defer log.Close() //nolint:errcheck // the child has its own
 	all := slices.Concat(p.under, []string{p.path}, p.args)
-	cmd := exec.CommandContext(context.Background(), all[0], all[1:]...) // it outlives whoever starts it
+	cmd := exec.CommandContext(context.Background(), all[0], all[1:]...) // it may outlive its starter
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = filepath.Dir(p.logPath), p.env, log, log
 	cmd.SysProcAttr = processAttributes(p.as, p.pidPath != "")
 	started, done := make(chan error), make(chan struct{})
@@ -151,8 +151,7 @@ func (p *Process) Running() bool {
 	return p.runningLocked()
 }
 
-// Wait waits until the process has ended and returns its exit code; -1 is that
-// of one ended by a signal.
+// Wait waits until the process has ended and returns its exit code; -1 if a signal ended it.
 func (p *Process) Wait(ctx context.Context) (int, error) {
 	p.mu.Lock()
 	done := p.done
@@ -170,8 +169,8 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 	}
 }
 
-// Kill ends the process and its children at this instant (kill -9) and waits
-// until they are gone. One that has ended is left alone.
+// Kill ends the process and its children immediately (kill -9) and waits until they are gone. It
+// leaves a process alone that has already ended.
 func (p *Process) Kill() error {
 	if !p.Running() {
 		return nil
@@ -210,9 +209,9 @@ const (
 	pollEvery = 5 * time.Millisecond
 )
 
-// freeze stops the process and its children and returns their ids. A stopped
-// process starts no more children, so they are complete, and they stay its
-// children: the children of a dead one could not be found.
+// freeze stops the process and its children and returns their ids. A stopped process starts no more
+// children, so the list is complete; and it must be made now, because the children of a dead
+// process cannot be found.
 func (p *Process) freeze() (pids []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,8 +280,8 @@ func (p *Process) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// End terminates the process and waits until it has ended. It is an error if
-// it fails, or has to be killed. One that has ended is left alone.
+// End terminates the process and waits until it has ended. A failure, or having to kill it, is an
+// error. It leaves a process alone that has already ended.
 func (p *Process) End() error {
 	code, err := p.endBy(syscall.SIGTERM)
 	if err == nil && code > 0 {
@@ -315,7 +314,7 @@ func (p *Process) Log() string {
 	return string(text)
 }
 
-// await asks a started process until it answers.
+// await calls ask until a started process answers.
 func (p *Process) await(ctx context.Context, ask func(context.Context) error) error {
 	for {
 		tried, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -361,8 +360,8 @@ func readStat(pid int) procfs.ProcStat {
 	return s
 }
 
-// gone reports whether there is no such process. A zombie, which whoever
-// started it has not reaped, is not running.
+// gone reports whether there is no such process. A zombie, which its parent has not reaped, counts
+// as gone.
 func gone(s procfs.ProcStat) bool { return s.State == "" || s.State == "Z" || s.State == "X" }
 
 func stopped(s procfs.ProcStat) bool { return s.State == "T" || gone(s) }

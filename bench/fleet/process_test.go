@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A child outlives the goroutine that began it, also one whose thread ends with it.
+// A child outlives the goroutine that started it, even if that goroutine's thread ends.
 func TestChildOutlivesTheThread(t *testing.T) {
 	var begun, held sync.WaitGroup
 	held.Add(1)
@@ -41,8 +41,7 @@ func TestChildOutlivesTheThread(t *testing.T) {
 	}
 }
 
-// A later program finds a process by its id and the time of its start, since
-// ids are used again.
+// A later program finds a process by its id and start time, since ids are reused.
 func TestAdopt(t *testing.T) {
 	dir := t.TempDir()
 	process := func() *Process {

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// prometheus is a server that scrapes nodes, as job="spendgate", and has the
-// alert rules of deploy/prometheus. It scrapes more often than one would in
-// production, to see things move.
+// prometheus is a server that scrapes nodes, as job="spendgate", with the alert rules of
+// deploy/prometheus. It scrapes more often than in production, so that changes show soon.
 type prometheus struct {
 	*Process
 	url string

@@ -33,11 +33,11 @@ type link struct {
 	silent atomic.Bool // for ever: lost data is not sent again
 }
 
-// gate is one direction.
+// gate holds back one direction.
 type gate struct {
 	held   bool
-	kept   bool             // something was kept back since it was held
-	within func([]byte) int // of HoldWithin, until it said where
+	kept   bool             // something was held back since Hold
+	within func([]byte) int // of HoldWithin, until it has found its message
 }
 
 // NewProxy starts a proxy of a TCP address on a port of its own.
@@ -52,30 +52,30 @@ func NewProxy(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Hold keeps back what clients send from now on.
+// Hold holds back what clients send from now on.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests = gate{held: true}
 }
 
-// HoldWithin waits for a certain message of a client and keeps back its rest,
-// and everything after it. within gets each chunk and returns how many bytes of
-// it to deliver, or -1 if the message is not in it.
+// HoldWithin waits for a certain message of a client and holds back its rest and everything after
+// it. within gets each chunk and returns how many bytes of it to deliver, or -1 if the message is
+// not in it.
 func (p *Proxy) HoldWithin(within func(chunk []byte) int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests = gate{within: within}
 }
 
-// HoldAnswers keeps back what the server sends from now on.
+// HoldAnswers holds back what the server sends from now on.
 func (p *Proxy) HoldAnswers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers = gate{held: true}
 }
 
-// Kept reports whether anything was kept back, either way, since it was held.
+// Kept reports whether anything was held back, in either direction, since the hold began.
 func (p *Proxy) Kept() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func (p *Proxy) Kept() bool {
 // Returned counts the bytes that came back from the server so far.
 func (p *Proxy) Returned() int64 { return p.returned.Load() }
 
-// Release delivers what was kept back, also for clients that are gone.
+// Release delivers what was held back, even for clients that are gone.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,16 +93,16 @@ func (p *Proxy) Release() {
 	p.moved.Broadcast()
 }
 
-// Delay makes every piece that is sent, either way, wait that long; 0 ends it.
+// Delay delays every chunk, in either direction; 0 ends the delay.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Silence drops what is sent, either way, without closing connections: they stay
-// half open, new ones too. After Silence(false) new ones work; those that lost
-// data never do again.
+// Silence drops all data, in either direction, without closing connections: existing and new
+// connections are half open. After Silence(false) new connections work; those that lost data never
+// work again.
 func (p *Proxy) Silence(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func (p *Proxy) Silence(on bool) {
 	}
 }
 
-// Reset breaks all connections (RST). What was kept back is lost.
+// Reset breaks all connections (RST). What was held back is lost.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,11 +198,11 @@ func (p *Proxy) carry(to, from net.Conn, l *link, g *gate, count *atomic.Int64) 
 	}
 }
 
-// halfOpenTimeout is after what time the end of a connection that lost data is
-// passed on, as a half-open one is eventually noticed.
+// halfOpenTimeout is the time after which the end of a connection that lost data is passed on,
+// because a half-open connection is eventually noticed.
 const halfOpenTimeout = 5 * time.Second
 
-// part ends a connection and closes the other end.
+// part ends a connection and closes its other end.
 func (p *Proxy) part(to, from net.Conn, l *link) {
 	p.mu.Lock()
 	delete(p.conns, from)
@@ -228,7 +228,7 @@ func (p *Proxy) divide(g *gate, chunk []byte) int {
 	return first
 }
 
-// pass waits while a direction is held, and as long as all have to.
+// pass waits while its direction is held, and during a delay.
 func (p *Proxy) pass(g *gate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

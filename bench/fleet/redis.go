@@ -23,8 +23,8 @@ type Redis struct {
 	Client *redis.Client
 }
 
-// StartRedis starts a Redis with its files in dir. What no explicit SAVE saved is
-// gone after a restart.
+// StartRedis starts a Redis with its files in dir. A restart loses everything not saved by an
+// explicit SAVE.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	r, err := newRedis("redis", dir, endpoint{Password: rand.Text()}, nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func newRedis(name, dir string, at endpoint, lines []string, args ...string) (*R
 	if len(args) == 0 { // a sentinel does not accept these
 		text = "save \"\"\nappendonly no\n" + text
 	}
-	// The password goes by a file: arguments are visible to every user.
+	// The password goes in a file, because arguments are visible to every user.
 	configured := filepath.Join(dir, "redis.conf")
 	if err := os.WriteFile(configured, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("cannot start Redis: %w", err)

@@ -16,16 +16,16 @@ const (
 	sentinelMaster   = "claims"
 	sentinelReplicas = 2
 	sentinels        = 3
-	// sentinelDownAfter is when a master that does not answer is failed over.
+	// sentinelDownAfter is the time after which an unresponsive master is failed over.
 	sentinelDownAfter = time.Second
 	failoverTimeout   = 5 * time.Second
 )
 
 // Sentinel is a Redis with two replicas, watched by three Sentinels.
 type Sentinel struct {
-	Servers  []*Redis // in the beginning, the master first
+	Servers  []*Redis // initially with the master first
 	Watchers []*Redis
-	URL      string // of the watchers
+	URL      string // of the Sentinels
 }
 
 // startSentinel starts all servers with their files in dir, and waits until
@@ -83,8 +83,8 @@ func (s *Sentinel) start(ctx context.Context, dir string) error {
 	return s.Await(ctx)
 }
 
-// awaitReplicas waits until a master has all its replicas. Sentinels that ask
-// it before would not ask again for ten seconds.
+// awaitReplicas waits until a master has all its replicas. A Sentinel that asks earlier asks again
+// only after ten seconds.
 func (s *Sentinel) awaitReplicas(ctx context.Context, master *Redis) error {
 	return master.await(ctx, func(ctx context.Context) error {
 		info, err := master.Client.Info(ctx, "replication").Result()
@@ -95,8 +95,8 @@ func (s *Sentinel) awaitReplicas(ctx context.Context, master *Redis) error {
 	})
 }
 
-// Await waits until the master has all its replicas and every Sentinel knows
-// them, and the other Sentinels.
+// Await waits until the master has all its replicas and every Sentinel knows them and the other
+// Sentinels.
 func (s *Sentinel) Await(ctx context.Context) error {
 	for _, w := range s.Watchers {
 		err := w.await(ctx, func(ctx context.Context) error {
@@ -158,8 +158,8 @@ func (s *Sentinel) Close() error {
 	return errors.Join(failures...)
 }
 
-// Reverse makes a replica of the master and a master of a replica, by hand, and
-// reconfigures the Sentinels. No connection is closed.
+// Reverse makes the master a replica and a replica the master, by hand, and reconfigures the
+// Sentinels. It closes no connection.
 func (s *Sentinel) Reverse(ctx context.Context, master *Redis) error {
 	var next *Redis
 	for _, r := range s.Servers {

@@ -34,9 +34,8 @@ func anyOf(servers ...*Postgres) string {
 		strings.Join(hosts, ","))
 }
 
-// Follow makes a server that does not run a synchronous standby of another,
-// with a copy of its data; what it had itself is gone. From then on the
-// primary confirms no commit that the standby does not have.
+// Follow makes a stopped server a synchronous standby of another, with a copy of its data in place
+// of its own. From then on the primary confirms no commit that the standby does not have.
 func (p *Postgres) Follow(ctx context.Context, primary *Postgres) error {
 	if err := os.RemoveAll(p.data); err != nil {
 		return fmt.Errorf("cannot make a standby: %w", err)
@@ -60,7 +59,7 @@ func (p *Postgres) Follow(ctx context.Context, primary *Postgres) error {
 	if err := p.Start(ctx); err != nil {
 		return fmt.Errorf("%w\n%s", err, p.Log())
 	}
-	// After the copy, so that the standby does not wait for one when promoted.
+	// After the copy, so that the standby does not wait for a standby of its own when promoted.
 	for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"} {
 		if _, err := primary.Pool.Exec(ctx, statement); err != nil {
 			return fmt.Errorf("cannot make the standby synchronous: %w", err)

@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// TestDatabase returns the URL of the PostgreSQL database that TEST_DATABASE_URL
-// names. Without one the test fails, and is skipped by -short.
+// TestDatabase returns the URL of the PostgreSQL database that TEST_DATABASE_URL names. Without it
+// the test fails, or is skipped with -short.
 func TestDatabase(t testing.TB) string {
 	t.Helper()
 	base := os.Getenv("TEST_DATABASE_URL")
@@ -30,8 +30,8 @@ func TestDatabase(t testing.TB) string {
 	return base
 }
 
-// TestSchema returns the URL of an empty schema in the database of tests, which goes
-// when the test ends. Its name needs quotes.
+// TestSchema returns the URL of an empty schema in the database of tests, which is dropped when the
+// test ends. Its name needs quotes.
 func TestSchema(t testing.TB) string {
 	t.Helper()
 	schema := `"Test-` + rand.Text() + `"`
@@ -40,8 +40,8 @@ func TestSchema(t testing.TB) string {
 	return urlOf(t, "", schema)
 }
 
-// OwnTestDatabase returns the URL of an empty database, which goes when the test ends.
-// It names no search_path: the settings of its sessions are the database's.
+// OwnTestDatabase returns the URL of an empty database, which is dropped when the test ends. The
+// URL names no search_path: sessions have the database's settings.
 func OwnTestDatabase(t testing.TB) string {
 	t.Helper()
 	name := newDatabaseName()
@@ -50,12 +50,12 @@ func OwnTestDatabase(t testing.TB) string {
 	return urlOf(t, name, "")
 }
 
-// migratedSchema is the one schema of a database of TestMigrated.
+// migratedSchema is the only schema of a database of TestMigrated.
 const migratedSchema = `"Test-Schema"`
 
-// TestMigrated returns the URL of a schema as migrate makes it of an empty one, in a database
-// of its own, which goes when the test ends. The schema's name needs quotes. The migrations run
-// once for all tests on a server: each has a copy, in which all objects have the same OIDs.
+// TestMigrated returns the URL of a freshly migrated schema in a database of its own, which is
+// dropped when the test ends. The schema's name needs quotes. The migrations run once for all tests
+// on a server: each test has a copy, in which all objects have the same OIDs.
 func TestMigrated(t testing.TB, migrate func(ctx context.Context, url string) error) string {
 	t.Helper()
 	name, template := newDatabaseName(), templateName(t)
@@ -68,12 +68,12 @@ func TestMigrated(t testing.TB, migrate func(ctx context.Context, url string) er
 	must(t, err)
 	execAtEnd(t, dropDatabase(name))
 	copied := urlOf(t, name, migratedSchema)
-	// What the first migrations draw at random is not another deployment's.
+	// The random identities that the migrations draw must differ between deployments.
 	must(t, execOn(copied, "UPDATE deployment SET id = gen_random_uuid(); UPDATE epoch SET id = gen_random_uuid()"))
 	return copied
 }
 
-// templateName is that of the migrations as they are: others have another.
+// templateName returns a name that depends on the text of the migrations.
 func templateName(t testing.TB) string {
 	t.Helper()
 	root, err := ModuleRoot()
@@ -92,7 +92,7 @@ func templateName(t testing.TB) string {
 	return fmt.Sprintf("test_migrated_%x", sum.Sum(nil)[:8])
 }
 
-// makeTemplate makes the database that tests copy, unless another test has meanwhile. It stays.
+// makeTemplate makes the database that tests copy, unless another test has made it. It is kept.
 func makeTemplate(t testing.TB, name string, migrate func(ctx context.Context, url string) error) {
 	t.Helper()
 	ctx := t.Context()
@@ -156,7 +156,8 @@ func execAtEnd(t testing.TB, statement string) {
 	})
 }
 
-// execOn executes a statement on a connection of its own. Cleaning up outlives a test's context.
+// execOn executes a statement on a connection of its own, since cleaning up outlives a test's
+// context.
 func execOn(url, statement string) error {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)

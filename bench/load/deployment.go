@@ -16,8 +16,8 @@ type Deployment struct {
 // keyRPM is the rate limit of the keys that Prepare makes, the highest there is.
 const keyRPM = 10_000
 
-// Prepare makes the workload's API keys and policies, these rules behind each policy's
-// own, and returns the keys.
+// Prepare creates the workload's API keys and policies, with further rules after each policy's own,
+// and returns the keys.
 func (d Deployment) Prepare(ctx context.Context, w Workload, more ...map[string]any) ([]string, error) {
 	admin, err := client.New(client.Options{BaseURL: d.URL, AdminKey: d.AdminKey})
 	if err != nil {
@@ -53,7 +53,7 @@ func (d Deployment) PutDrafts(ctx context.Context, key string, w Workload) error
 	return nil
 }
 
-// MakePolicy makes the i-th policy, with these rules behind its own.
+// MakePolicy creates the i-th policy, with further rules after its own.
 func (d Deployment) MakePolicy(ctx context.Context, key string, i int, more ...map[string]any) error {
 	api, err := client.New(client.Options{BaseURL: d.URL, APIKey: key})
 	if err == nil {

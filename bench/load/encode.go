@@ -2,9 +2,8 @@ package load
 
 import "strconv"
 
-// AppendMembers writes the members of the action's JSON object as spendgate's
-// interface names them, without braces and without the idempotency key: what
-// every server receives.
+// AppendMembers writes the members of the action's JSON object with spendgate's names, without
+// braces and without the idempotency key: the part that every server receives.
 func AppendMembers(dst []byte, a *Action) []byte {
 	dst = append(dst, `"agent_id":"`...)
 	dst = AppendAgent(dst, a)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Histogram counts durations. It keeps 64 classes for every power of two, so a
-// percentile is at most 1.6 % above the truth, and the greatest exactly. The
-// zero value is empty. It is not safe for concurrent use.
+// Histogram counts durations. It has 64 classes for every power of two, so a percentile is at most
+// 1.6 % above the truth, and the maximum is exact. The zero value is empty. It is not safe for
+// concurrent use.
 type Histogram struct {
 	counts [classes]uint64
 	total  uint64
@@ -64,10 +64,10 @@ func (h *Histogram) Merge(other *Histogram) {
 // Count returns how many durations were added.
 func (h *Histogram) Count() uint64 { return h.total }
 
-// Max returns the longest.
+// Max returns the longest duration.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Mean returns the average, 0 of none.
+// Mean returns the average; 0 without durations.
 func (h *Histogram) Mean() time.Duration {
 	if h.total == 0 {
 		return 0
@@ -75,8 +75,8 @@ func (h *Histogram) Mean() time.Duration {
 	return h.sum / time.Duration(h.total)
 }
 
-// Percentile returns the duration that p percent of those added do not exceed, up
-// to the width of its class; 0 when there are none.
+// Percentile returns the duration that p percent of the added ones do not exceed, up to the width
+// of its class; 0 without durations.
 func (h *Histogram) Percentile(p float64) time.Duration {
 	rank := uint64(math.Ceil(p / 100 * float64(h.total)))
 	var below uint64

@@ -67,7 +67,7 @@ func TestMergeAddsUp(t *testing.T) {
 	}
 }
 
-// The shares are the shares of the performance targets.
+// The shares are those of the performance targets.
 func TestWorkloadMix(t *testing.T) {
 	const n = 100_000
 	w := DefaultWorkload(7)

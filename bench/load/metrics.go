@@ -9,7 +9,7 @@ import (
 // Metrics are a node's counters and gauges by name and labels.
 type Metrics map[string]float64
 
-// ParseMetrics reads what a node's /metrics answers.
+// ParseMetrics parses the text of a node's /metrics.
 func ParseMetrics(text []byte) Metrics {
 	m := make(Metrics)
 	for line := range strings.Lines(string(text)) {

@@ -24,11 +24,11 @@ type Options struct {
 	Drain       time.Duration // how long late answers are waited for; 0 means 5 s
 	Requests    uint64        // ends the run early, once about so many were measured; 0 means no limit
 
-	// Processes are those whose processor time is reported. The generator is added.
+	// Processes are those whose processor time is reported. The generator is added to them.
 	Processes []Process
 }
 
-// defaultDrain is far above what a server takes that keeps up.
+// defaultDrain is far more than a server needs that keeps up.
 const defaultDrain = 5 * time.Second
 
 func (o *Options) validate() error {
@@ -51,8 +51,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Tally is what a worker, or all of them, counted. Only right answers to
-// requests that were due in the measured time are in Right and Latency.
+// Tally counts results of one worker, or of all. Right and Latency include only right answers to
+// requests that were due in the measured time.
 type Tally struct {
 	Right   uint64
 	InTime  uint64 // of Right, those answered before the measured time ended
@@ -73,7 +73,7 @@ func (t *Tally) fail(kind string, n uint64, answer []byte) {
 	t.Errors[kind] += n
 }
 
-// maxExample bounds what is kept of an answer.
+// maxExample bounds the kept part of an answer.
 const maxExample = 600
 
 func (t *Tally) merge(other *Tally) {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// What the policies say. Every policy has the same ten rules, one of each
-// type; cap and threshold differ.
+// The parts of the policies. Every policy has the same ten rules, one of each type; cap and
+// threshold differ.
 const (
 	Vendors            = 40 // on the allowlist
 	MaxDaysSince       = 30
@@ -17,8 +17,8 @@ const (
 	allowedHours       = "00:00-24:00" // evaluated, but always open
 )
 
-// AllowedDays are the days on which policies are open: all, so that a run
-// decides alike whenever it is started.
+// AllowedDays are the days on which policies are open: all, so that decisions do not depend on when
+// a run is started.
 var AllowedDays = [...]string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
 
 // What the policies block.
@@ -56,8 +56,8 @@ func Cap(i int) int { return 5000 + 100*(i%10) }
 // Threshold returns the amount above which the i-th policy escalates, in dollars.
 func Threshold(i int) int { return 1000 + 10*(i%10) }
 
-// draftBody returns what PUT /v1/policies/{id}/draft takes for a draft with the i-th
-// policy's rules.
+// draftBody returns the body of PUT /v1/policies/{id}/draft for a draft with the i-th policy's
+// rules.
 func draftBody(i int) []byte {
 	var members map[string]json.RawMessage
 	err := json.Unmarshal(policyBody(i), &members)
@@ -69,8 +69,8 @@ func draftBody(i int) []byte {
 	return body
 }
 
-// policyBody returns what POST /v1/policies takes to create the i-th policy, with
-// these rules behind its own.
+// policyBody returns the body of POST /v1/policies that creates the i-th policy, with further rules
+// after its own.
 func policyBody(i int, more ...map[string]any) []byte {
 	type object = map[string]any
 	rule := func(id, kind string, parameters object) object {

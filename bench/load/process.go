@@ -12,8 +12,8 @@ import (
 type Process struct {
 	Name string
 	PID  int
-	// Tree adds the time of all its descendants, of those that have ended too:
-	// a PostgreSQL server is a process for every connection.
+	// Tree adds the time of all its descendants, including ended ones: a PostgreSQL server has a
+	// process for every connection.
 	Tree bool
 }
 
@@ -57,8 +57,7 @@ func sample(processes []Process) (usage, error) {
 // Generator is the load generator's name among the processes.
 const Generator = "generator"
 
-// treeTime adds up what a process, its descendants and their children that have
-// ended used.
+// treeTime adds up the time used by a process, its descendants, and their ended children.
 func treeTime(s procfs.ProcStat, children map[int][]procfs.ProcStat) time.Duration {
 	total := time.Duration(int(s.UTime+s.STime)+s.CUTime+s.CSTime) * tick
 	for _, child := range children[s.PID] {

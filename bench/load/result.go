@@ -48,8 +48,8 @@ func (r *Result) Server() float64 {
 	return sum
 }
 
-// Busy returns how many cores were at work, the generator's share included. What is
-// missing to all of them was waited for: a disk, or the scheduler.
+// Busy returns how many cores were at work, including the generator's share. The rest of the cores
+// waited for a disk or the scheduler.
 func (r *Result) Busy() float64 {
 	const second = 1e6 // in microseconds
 	return (r.Server() + r.CPU[Generator]) * float64(r.Right) / r.Seconds / second

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// startDelay is the time from setting the clock to its beginning, in which every
-// worker's thread gets ready.
+// startDelay is the time between setting the clock and its beginning, in which every worker's
+// thread gets ready.
 const startDelay = 20 * time.Millisecond
 
 // Run sends the load and returns what was measured. It fails when the server
@@ -61,8 +61,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return newResult(&o, all, next, cost, took), nil
 }
 
-// measure samples the processes over the measured time, or until the workers
-// are done before.
+// measure samples the processes over the measured time, or until the workers are done, if that is
+// earlier.
 func measure(ctx context.Context, c clock, processes []Process, done <-chan struct{}) (
 	cost map[string]time.Duration, took time.Duration, err error,
 ) {
@@ -86,7 +86,7 @@ func measure(ctx context.Context, c clock, processes []Process, done <-chan stru
 	return after.since(before), took, nil
 }
 
-// newWorkers connects everything and shares connections, rate and serials out.
+// newWorkers connects everything and distributes connections, rate and serials.
 func newWorkers(o *Options) ([]*worker, error) {
 	var servers []server
 	for _, addr := range o.Addrs {

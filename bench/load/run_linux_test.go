@@ -103,7 +103,7 @@ func TestOpenLoopIsCorrectedForLateStarts(t *testing.T) {
 	}
 }
 
-// What could never be sent is a failure, not silence.
+// Requests that could never be sent are counted as failures.
 func TestOpenLoopCountsWhatWasNeverSent(t *testing.T) {
 	s := startAnswering(t, func(int) string {
 		time.Sleep(350 * time.Millisecond)

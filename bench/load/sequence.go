@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Sequence sends the same actions in the same order every time, whatever else the
-// machine does: so many connections send one each, and the next ones when all
-// are answered.
+// Sequence sends the same actions in the same order every time, whatever else the machine does:
+// each connection sends one, and the next ones follow when all are answered.
 type Sequence struct {
 	Workload Workload
 	Target   Target
@@ -22,7 +21,7 @@ type Sequence struct {
 	in     []byte
 }
 
-// answerTime is far above what a server takes that is emulated.
+// answerTime is far more than an emulated server needs.
 const answerTime = 60 * time.Second
 
 // Connect opens the connections to a server.

@@ -8,8 +8,8 @@ import (
 	"spendgate/bench/load"
 )
 
-// A little of the benchmarks' load, in every loop and of every kind, sent to a
-// node with embedded stores: every answer must be the right one.
+// A small part of the benchmarks' load, in every loop and of every kind, sent to a node with
+// embedded stores: every answer must be right.
 func TestLoadAgainstANode(t *testing.T) {
 	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{})
 	if err != nil {

@@ -35,8 +35,8 @@ func SpreadOver(results []Result, figure func(*Result) float64) Spread {
 	return spreadOf(values)
 }
 
-// ratioOver returns the spread of a figure's ratio, round by round: what
-// disturbs the machine in one round disturbs both.
+// ratioOver returns the spread of a figure's ratio, round by round, because a disturbance of the
+// machine in one round affects both.
 func ratioOver(of, to []Result, figure func(*Result) float64) Spread {
 	var values []float64
 	for i := range min(len(of), len(to)) {

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// Summary is what the rounds of one run say together.
+// Summary combines the rounds of one run.
 type Summary struct {
 	Name      string            `json:"name"`
 	Rounds    int               `json:"rounds"`
@@ -32,8 +32,8 @@ type Ratio struct {
 	P99        Spread `json:"p99"`
 }
 
-// Summarise takes the rounds of one run together, which it names. Baselines
-// are the same rounds of what it is compared with.
+// Summarise combines the rounds of one run, which it names. Baselines are the same rounds of the
+// runs with which it is compared.
 func Summarise(rounds []Result, baselines ...[]Result) Summary {
 	s := Summary{
 		Name: rounds[0].Name, Rounds: len(rounds), CPU: make(map[string]Spread),

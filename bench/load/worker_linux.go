@@ -152,8 +152,8 @@ func (w *worker) due(k uint64) time.Duration {
 // isDue reports whether an open loop has requests left.
 func (w *worker) isDue() bool { return w.step > 0 && w.due(w.sent) < w.end }
 
-// sendDue sends the requests of an open loop whose time has come, as far as
-// there are idle connections. The others stay due, after the end too.
+// sendDue sends the requests of an open loop whose time has come, as long as there are idle
+// connections. The others stay due, even after the end.
 func (w *worker) sendDue(now time.Duration) error {
 	for len(w.idle) > 0 && w.isDue() && w.due(w.sent) <= now {
 		i := w.idle[len(w.idle)-1]
@@ -166,7 +166,7 @@ func (w *worker) sendDue(now time.Duration) error {
 	return nil
 }
 
-// giveUp counts what an open loop should have sent and never could.
+// giveUp counts the requests that an open loop should have sent and never could.
 func (w *worker) giveUp() {
 	var unsent uint64
 	for w.isDue() {
@@ -218,8 +218,7 @@ func (w *worker) send(i int, due time.Duration) error {
 	return nil
 }
 
-// receive reads what there is on a connection and ends the request if it is
-// all of the answer.
+// receive reads what has arrived on a connection, and ends the request if the answer is complete.
 func (w *worker) receive(i int) error {
 	c := &w.conns[i]
 	n, err := unix.Read(c.fd, c.in[c.n:])

@@ -29,8 +29,7 @@ func (w Workload) Validate() error {
 	return errors.Join(faults...)
 }
 
-// The shares of the workload, in percent; what is left of Allowed and Blocked
-// escalates.
+// The shares of the workload, in percent; what is neither Allowed nor Blocked escalates.
 const (
 	Allowed = 60
 	Blocked = 25
@@ -73,10 +72,9 @@ type Action struct {
 	Want            Verdict
 }
 
-// Action makes the action of a serial number, the same every time. No two
-// serials have the same agent, type, amount and counterparty: customers are
-// named by the serial, and the payments of an agent to one vendor differ in
-// their amounts.
+// Action makes the action of a serial number, the same every time. No two serials have the same
+// agent, type, amount and counterparty: customers are named by the serial, and an agent's payments
+// to one vendor differ in their amounts.
 func (w Workload) Action(serial uint64, a *Action) {
 	dice := newDice(w.Seed, serial)
 	agent := int(serial % uint64(w.Agents))
@@ -92,7 +90,7 @@ func (w Workload) Action(serial uint64, a *Action) {
 		DiscountPercent: pick(&dice, MaxDiscountPercent),
 		Keyed:           pick(&dice, 100) < Keyed,
 	}
-	// A stride that shares no factor with the range visits all of it.
+	// A stride without a common factor with the range visits all of it.
 	cents := (turn / Vendors * 61_681) % ordinaryCents
 	switch share := pick(&dice, 100); {
 	case share < Allowed:

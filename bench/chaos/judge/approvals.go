@@ -24,7 +24,7 @@ type Use struct {
 
 const approvedKind = "approval.approved"
 
-// approval returns the ID that an approval has which the check asks for.
+// approval returns the ID of the approval that the check asks for.
 func (r *Row) approval() string { return "apr_" + strings.TrimPrefix(r.CheckID, "chk_") }
 
 // asking returns the check that asked for an approval, or nil.
@@ -35,8 +35,8 @@ func (e *evidence) asking(approvalID string) *Row {
 	return nil
 }
 
-// approvedBy returns the rules under which a check was escalated that people
-// approved; nil without one.
+// approvedBy returns the rules that escalated a check which people then approved; nil if there are
+// none.
 func (e *evidence) approvedBy(r *Row) *program {
 	asked := e.asking(deref(r.ApprovalID))
 	if asked == nil || r.Decision != "allow" {
@@ -45,16 +45,16 @@ func (e *evidence) approvedBy(r *Row) *program {
 	return e.policies[policyVersion{asked.PolicyID, asked.PolicyVersion}]
 }
 
-// action returns what would be carried out (S46).
+// action returns a text that is equal for equal actions to be carried out (S46).
 func (r *Row) action() string {
 	q := r.asked()
 	q.Amount, q.ReasonText, q.IdempotencyKey, q.ApprovalID = "", "", "", ""
 	return r.KeyID + " " + decimal(r.Amount) + " " + q.canonical()
 }
 
-// approvalsAreUsedOnce: an approval lets one check pass, of the action that asked,
-// after as many people as it takes have approved, none of them who asked, and none
-// has denied (G13).
+// approvalsAreUsedOnce: an approval lets one check pass, with the action of the check that asked,
+// after as many people as required have approved, none of whom asked, and nobody has denied it
+// (G13).
 func (e *evidence) approvalsAreUsedOnce() {
 	uses, by := make(map[string]string), make(map[string]*Row)
 	for _, u := range e.Uses {
@@ -92,8 +92,8 @@ func (e *evidence) approvalsAreUsedOnce() {
 	}
 }
 
-// enough reports whether people are as many as are asked for, one of each group. Nobody is
-// in two.
+// enough reports whether there are as many people as required, one of each group. Nobody is in two
+// groups.
 func (e *evidence) enough(asked *Row, people map[string]bool) bool {
 	for _, group := range asked.From {
 		if !slices.ContainsFunc(e.Keys, func(k Key) bool { return k.Group == group && people[k.ID] }) {
@@ -103,7 +103,7 @@ func (e *evidence) enough(asked *Row, people map[string]bool) bool {
 	return len(people) >= asked.Asks
 }
 
-// decided returns who had approved until then, and whether anybody denied at all.
+// decided returns who had approved by a time, and whether anybody ever denied.
 func (e *evidence) decided(approvalID string, until time.Duration) (people map[string]bool, denied bool) {
 	people = make(map[string]bool)
 	for _, d := range e.Decisions {
@@ -118,8 +118,8 @@ func (e *evidence) decided(approvalID string, until time.Duration) (people map[s
 	return people, denied
 }
 
-// approvalsAreTold: an answered decision is recorded, and what a use is refused for
-// is true (G13).
+// approvalsAreTold: an answered decision is recorded, and the reason for which a use is refused is
+// true (G13).
 func (e *evidence) approvalsAreTold() {
 	for i := range e.Ops {
 		o := &e.Ops[i]

@@ -31,11 +31,11 @@ type spending struct {
 	atMS   int64
 	agent  string
 	amount *big.Rat
-	back   *big.Rat // given back of it
+	back   *big.Rat // the part that was given back
 	over   *big.Rat // moved beyond it
-	gone   bool     // all was given back, the count too
-	freed  *big.Rat // the most that was given back at some moment
-	free   bool     // likewise, all
+	gone   bool     // all of it was given back, and the count, too
+	freed  *big.Rat // the most that was given back at any moment
+	free   bool     // whether all was given back at some moment
 }
 
 // sum is what was taken from a counter.
@@ -50,7 +50,7 @@ func (s sum) String() string { return fmt.Sprintf("%s of %d", s.used.FloatString
 // one of the workload; 61 of them count (S34).
 const bucketMS = 1000
 
-// place returns where the budget counts what an agent does at a time.
+// place returns the counter and window in which the budget counts an agent's action at a time.
 func (r *rule) place(s *spending) place {
 	p := place{policyID: s.id, ruleID: r.ID, subject: "[]"}
 	if len(r.Parameters.Per) > 0 {
@@ -65,13 +65,13 @@ func (r *rule) place(s *spending) place {
 	return p
 }
 
-// holds reports whether the budget has room for what was taken.
+// holds reports whether the budget allows what was taken.
 func (r *rule) holds(s sum) bool {
 	limit, limited := new(big.Rat).SetString(string(r.Parameters.Limit))
 	return (!limited || s.used.Cmp(limit) <= 0) && (r.Parameters.MaxCount == 0 || s.count <= r.Parameters.MaxCount)
 }
 
-// take adds what is spent to its counter, less what was given back.
+// take adds what a check spent to its counter, without what was given back.
 func (r *rule) take(sums map[place]sum, at place, all *spending) {
 	s, ok := sums[at]
 	if !ok {
@@ -106,8 +106,8 @@ func (e *evidence) sums(all []spending) (sums map[place]sum, of map[place]*rule)
 	return sums, of
 }
 
-// budgetsHold: what is recorded as allowed, and what was answered so, exceeds no
-// budget, and the counters are what the rows add up to (G12).
+// budgetsHold: neither the recorded nor the answered allows exceed a budget, and the counters equal
+// the sums of the rows (G12).
 func (e *evidence) budgetsHold() {
 	var recorded, answered []spending
 	for i := range e.Rows {
@@ -142,7 +142,7 @@ func (e *evidence) budgetsHold() {
 	}
 }
 
-// corrected completes what was spent by what the outcomes of its check changed.
+// corrected applies the outcomes of a check to what it spent.
 func (e *evidence) corrected(s spending, amount, checkID string) spending {
 	s.amount, _ = new(big.Rat).SetString(amount)
 	s.back, s.over, s.gone = e.correction(e.last(checkID), s.amount)
@@ -156,10 +156,10 @@ func (e *evidence) corrected(s spending, amount, checkID string) spending {
 	return s
 }
 
-// neverOver adds up each counter's window; of a rolling one the buckets from each
-// on that count together. What was moved beyond an allowed amount is left out: it
-// may exceed a limit, and what was allowed before or after does not (S40); and so may
-// what was given back and is moved after all (S61).
+// neverOver adds up each counter's window; for a rolling window, all buckets that count together
+// from each bucket on. It ignores amounts moved beyond an allowed amount, which may exceed a limit
+// while what was allowed before and after may not (S40), and amounts that were given back and then
+// moved after all (S61).
 func (e *evidence) neverOver(what string, all []spending) {
 	all = slices.Clone(all)
 	for i := range all {
@@ -186,10 +186,10 @@ func (e *evidence) neverOver(what string, all []spending) {
 
 var toldUsed = regexp.MustCompile(`: ([0-9.]+) USD of [0-9.]+ USD are used`)
 
-// exceededIsTrue: what a check was told to be used of a budget of money was used
-// at some moment of its request, and left no room for it (G12). At least that was
-// used which was allowed before and not given back until its answer, and at most
-// what was asked for until then and not given back before.
+// exceededIsTrue: the use of a money budget that a check was told was the actual use at some moment
+// of its request, and left no room for it (G12). The least possible use is what was allowed before
+// the request and not given back until its answer; the greatest is what was requested until the
+// answer and not given back before the request.
 func (e *evidence) exceededIsTrue() {
 	for _, c := range e.checks {
 		if c.result == nil || c.Replayed || deref(c.result.ReasonCode) != "budget_exceeded" {
@@ -216,8 +216,7 @@ func (e *evidence) exceededIsTrue() {
 	}
 }
 
-// usedWithin returns between what a calendar window's counter was while a request
-// was in flight.
+// usedWithin returns the bounds of a calendar window's counter while a request was in flight.
 func (e *evidence) usedWithin(r *rule, c *check) (least, most, asked *big.Rat) {
 	least, most = new(big.Rat), new(big.Rat)
 	spent := func(c *check, result *result) spending {
@@ -257,8 +256,7 @@ func (e *evidence) usedWithin(r *rule, c *check) (least, most, asked *big.Rat) {
 	return least, most, own.amount
 }
 
-// byBudget returns the decision of the version's budget of that name; empty
-// without one.
+// byBudget returns the decision of the version's budget with that name; empty if there is none.
 func (p *program) byBudget(ruleID string) string {
 	for _, r := range p.rules {
 		if r.Type == "budget" && r.ID == ruleID {

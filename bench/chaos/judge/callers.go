@@ -14,8 +14,8 @@ type change struct {
 	Limit  *int  `json:"rate_limit_rpm"`
 }
 
-// confirmed reports whether the change was confirmed. Another one may take effect
-// at any time, or never.
+// confirmed reports whether the change was confirmed. An unconfirmed change may take effect at any
+// time, or never.
 func (c change) confirmed() bool { return c.Status == 200 }
 
 // changes returns the changes in the order in which they were sent, by key.
@@ -35,8 +35,7 @@ func (e *evidence) changes() map[string][]change {
 	return all
 }
 
-// keysAreFresh: a key that was confirmed inactive is refused, an active one is
-// not (G5).
+// keysAreFresh: a key whose deactivation was confirmed is refused, and an active key is not (G5).
 func (e *evidence) keysAreFresh() {
 	changes := e.changes()
 	for i := range e.Ops {
@@ -102,10 +101,10 @@ func (e *evidence) limitsHold() {
 
 // epoch is a time in which Redis lost nothing.
 type epoch struct {
-	opened time.Duration // when it could first be written to
+	opened time.Duration // when it could first be written to again
 	from   time.Duration
 	to     time.Duration
-	old    bool // it began with an old copy: an older window may end in it
+	old    bool // it began with an old copy, in which an older window may end
 }
 
 func (e *evidence) epochs() []epoch {
@@ -165,8 +164,7 @@ func limitsBetween(k Key, changes []change, from, to time.Duration) []int {
 	return limits
 }
 
-// refusalsAreDue: no request is refused before as many were sent as the limit
-// allows.
+// refusalsAreDue: no request is refused before as many requests were sent as the limit allows.
 func (e *evidence) refusalsAreDue(k Key, ops []*Op, changes []change) {
 	for _, o := range ops {
 		if o.Status != 429 {

@@ -1,6 +1,6 @@
-// Package judge decides whether the contract allows a history of the service. It
-// imports nothing of the service. A history has what clients sent and received,
-// and when; what is in PostgreSQL afterwards; and which faults were injected.
+// Package judge decides whether the contract allows a history of the service. It imports nothing of
+// the service. A history has what clients sent and received, with times; what PostgreSQL has
+// afterwards; and which faults were injected.
 //
 //	G1   every answer has its row, equal in content, and reads the same later; a row has its request,
 //	     and a violation if it is no allow

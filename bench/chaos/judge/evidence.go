@@ -17,10 +17,10 @@ type evidence struct {
 	*History
 	checks     []*check            // requests, in the order in which they were sent
 	alike      map[string][]*check // by request
-	contenders map[string][]*check // by what they wait for each other for
+	contenders map[string][]*check // by what they may wait for each other for
 	rows       map[string]*Row     // by ID
 	recorded   map[string][]*Row   // by request
-	answers    map[string][]*check // that were answered by a check, by its ID
+	answers    map[string][]*check // answered by a check, by its ID
 	policies   map[policyVersion]*program
 	outcomes   map[string][]*Outcome // by check
 	reports    map[string][]*Op      // of outcomes, by check
@@ -118,8 +118,8 @@ func (r request) canonical() string {
 	return string(text)
 }
 
-// requests returns the canonical requests that may have made a row: its type may
-// have been inferred.
+// requests returns the canonical requests that may have made a row: the row's type may have been
+// inferred.
 func (r *Row) requests() []string {
 	q := r.asked()
 	typed := q.canonical()
@@ -130,7 +130,7 @@ func (r *Row) requests() []string {
 	return []string{typed, q.canonical()}
 }
 
-// asked returns the request that is recorded.
+// asked returns the recorded request.
 func (r *Row) asked() request {
 	q := request{fleet.Action{
 		AgentID: r.AgentID, PolicyID: r.PolicyID, ActionType: r.ActionType, Amount: json.Number(r.Amount), Currency: r.Currency,
@@ -148,7 +148,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// decimal writes every spelling of an amount in one way.
+// decimal normalizes the spelling of an amount.
 func decimal(s string) string {
 	r, ok := new(big.Rat).SetString(s)
 	if !ok {
@@ -186,8 +186,8 @@ func (r *Row) duplicateOf() (id string, duplicate bool) {
 	return regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(deref(r.Message)), true
 }
 
-// producers returns the requests that may have made a row: the one it answered,
-// else all equal ones sent before it.
+// producers returns the requests that may have made a row: the one that it answered, otherwise all
+// equal requests sent before it.
 func (e *evidence) producers(r *Row) []*check {
 	var possible []*check
 	for _, c := range e.answers[r.CheckID] {

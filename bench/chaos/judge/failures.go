@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// failuresAreExcused: requests fail only during a fault and until service must
-// have resumed, and in the specified form (G7). Behind the load balancer no
-// request fails because nodes are restarted in turn (G11).
+// failuresAreExcused: requests fail only during a fault and until service must have resumed, and in
+// the specified form (G7). Behind the load balancer no request fails because nodes are restarted in
+// turn (G11).
 func (e *evidence) failuresAreExcused() {
 	for i := range e.Ops {
 		o := &e.Ops[i]
@@ -33,9 +33,9 @@ func (e *evidence) failuresAreExcused() {
 	}
 }
 
-// excused reports whether a fault explains a failure: where it was, or where a request
-// was that had what this one waited for, and failed at the same time or hung with its
-// node: whoever waits for its claim is refused once that is late.
+// excused reports whether a fault explains a failure: a fault at the request's own place, or at
+// that of a request that held a claim that this one waited for, and that failed at the same time or
+// hung with its node: a request that waits for a late claim is refused.
 func (e *evidence) excused(o *Op) bool {
 	if e.struck(o) {
 		return true
@@ -51,8 +51,8 @@ func (e *evidence) excused(o *Op) bool {
 	})
 }
 
-// contended returns keys that requests waiting for each other's claims have in
-// common: the idempotency key, or roughly the fingerprint.
+// contended returns keys that requests have in common if they can wait for each other's claims: the
+// idempotency key, or roughly the fingerprint.
 func (r request) contended() []string {
 	wanted := []string{"fingerprint " + r.AgentID + " " + r.Counterparty}
 	if r.IdempotencyKey != "" {
@@ -67,7 +67,7 @@ func (e *evidence) struck(o *Op) bool {
 	})
 }
 
-// hung reports whether the node of a request stood still meanwhile.
+// hung reports whether the node of a request was stopped during it.
 func (e *evidence) hung(o *Op) bool {
 	return slices.ContainsFunc(e.Faults, func(f Fault) bool { return slices.Contains(f.Hangs, o.Via) && o.overlaps(f.From, f.To) })
 }

@@ -31,9 +31,9 @@ func (e *evidence) onePasses() {
 	}
 }
 
-// succeeds reports whether a check may pass although another one holds its action:
-// people approved it and the other was not allowed, or that was released meanwhile.
-// Two claims of one moment may be stamped in the wrong order.
+// succeeds reports whether a check may pass although another one holds its action: people approved
+// it and the other was not allowed, or the other was released meanwhile. Two claims of one moment
+// may be stamped in the wrong order.
 func (e *evidence) succeeds(later, earlier *Row) bool {
 	if later.ApprovalID != nil && earlier.Decision != "allow" || deref(earlier.ApprovalID) == later.approval() {
 		return true
@@ -41,10 +41,10 @@ func (e *evidence) succeeds(later, earlier *Row) bool {
 	return e.wasFree(earlier, e.at(later.AtMS)-longest, e.recordedBy(later))
 }
 
-// longest is how long a check may take until it is recorded, if its answer was lost.
+// longest is how long a check whose answer was lost may take until it is recorded.
 const longest = 10 * time.Second
 
-// recordedBy returns when a row was recorded at the latest.
+// recordedBy returns the latest time at which a row was recorded.
 func (e *evidence) recordedBy(r *Row) time.Duration {
 	if made := e.producers(r); len(made) == 1 && made[0].result != nil {
 		return made[0].Done
@@ -124,10 +124,9 @@ func (e *evidence) orphansAnswerOnce() {
 	}
 }
 
-// refusedBefore returns the requests that may have made an orphan if each was
-// answered 500 before the retry was sent. nil means that it may have answered a
-// request, that the retry was not one, or that the mark of the orphan, a lease in
-// Redis, may be lost.
+// refusedBefore returns the requests that may have made an orphan, if each of them was answered 500
+// before the retry was sent. It returns nil if the orphan may have answered a request, if the retry
+// is not a retry of it, or if the mark of the orphan, a lease in Redis, may be lost.
 func (e *evidence) refusedBefore(retry *check) []*check {
 	var refused []*check
 	for _, c := range e.alike[retry.same] {
@@ -153,7 +152,7 @@ func (e *evidence) refusedBefore(retry *check) []*check {
 	return refused
 }
 
-// simulationsLeaveNothing: neither rows nor violations (G10).
+// simulationsLeaveNothing: simulations leave neither rows nor violations (G10).
 func (e *evidence) simulationsLeaveNothing() {
 	for i := range e.Ops {
 		o := &e.Ops[i]

@@ -30,11 +30,11 @@ type History struct {
 type Run struct {
 	Seed  uint64    `json:"seed"`
 	Began time.Time `json:"began"` // what the clocks of the rows showed at time 0
-	// Unproved is what the service's own verifier found in the trail, a line
-	// each; empty when it proved to be as it was written.
+	// Unproved is what the service's own verifier found in the trail, a line each; empty if it
+	// found nothing.
 	Unproved string `json:"unproved,omitempty"`
-	// Flipped is what versions decided otherwise when they were replayed over their own
-	// periods, a line each.
+	// Flipped lists, a line each, what versions decided differently when replayed over their own
+	// periods.
 	Flipped string `json:"flipped,omitempty"`
 }
 
@@ -71,7 +71,7 @@ type Op struct {
 	Agent    string          `json:"agent"`             // who sent it
 	Via      string          `json:"via"`               // the node it was sent to, or Balancer
 	Key      string          `json:"key,omitempty"`     // the API key's ID
-	Subject  string          `json:"subject,omitempty"` // Get, Report, Redeem, Doubt: the check; Patch: the key; of an approval: its ID
+	Subject  string          `json:"subject,omitempty"` // Get, Report, Redeem, Doubt: the check; Patch: the key; for an approval: its ID
 	Sent     time.Duration   `json:"sent"`
 	Done     time.Duration   `json:"done"`
 	Request  json.RawMessage `json:"request,omitempty"`
@@ -95,18 +95,18 @@ type Fault struct {
 	Name    string        `json:"name"`
 	From    time.Duration `json:"from"`
 	To      time.Duration `json:"to"`                // when it was repaired
-	Excuses []string      `json:"excuses,omitempty"` // through what requests may fail; nil means any
+	Excuses []string      `json:"excuses,omitempty"` // where requests may fail; nil means anywhere
 	Hangs   []string      `json:"hangs,omitempty"`   // what may answer late
 	Loses   bool          `json:"loses,omitempty"`   // Redis' memory
 	Rolls   bool          `json:"rolls,omitempty"`   // part of a rolling restart
-	Redis   bool          `json:"redis,omitempty"`   // Redis could not be reached, or not from everywhere
+	Redis   bool          `json:"redis,omitempty"`   // Redis was unreachable, at least from some nodes
 }
 
 // Row is a recorded check.
 type Row struct {
 	CheckID        string  `json:"check_id"`
 	AtMS           int64   `json:"at_ms"`      // Unix milliseconds
-	ClaimedMS      *int64  `json:"claimed_ms"` // nil when the duplicate guard or a budget blocked
+	ClaimedMS      *int64  `json:"claimed_ms"` // nil if the duplicate guard or a budget blocked
 	PolicyID       string  `json:"policy_id"`
 	PolicyVersion  int     `json:"policy_version"`
 	LatencyMS      int64   `json:"latency_ms"`
@@ -128,9 +128,9 @@ type Row struct {
 	ReasonText     *string `json:"reason_text"`
 	IdempotencyKey *string `json:"idempotency_key"`
 	Metadata       *string `json:"metadata"`
-	ApprovalID     *string `json:"approval_id,omitempty"` // that it was sent with
-	Asks           int     `json:"asks,omitempty"`        // how many people for their approval
-	// From has the groups of which it asks one person each; empty when anybody does.
+	ApprovalID     *string `json:"approval_id,omitempty"` // with which it was sent
+	Asks           int     `json:"asks,omitempty"`        // how many people are asked for their approval
+	// From has the groups of which one person each is asked; empty if anybody may approve.
 	From []string `json:"from,omitempty"`
 }
 

@@ -13,16 +13,16 @@ const (
 	// machine is the same, but times are rounded down to milliseconds, and a claim
 	// is stamped a little before Redis receives it.
 	clockMargin = 100 * time.Millisecond
-	// windowMargin is how far a window's end may be from the end of its claims'
-	// stamps: what the guard takes for the same time.
+	// windowMargin is how far the end of a window may be from the end computed from its claims'
+	// stamps.
 	windowMargin = 2500 * time.Millisecond
-	// resumeIn is when service resumes after a fault (G7), answerIn when a
-	// request is answered without a fault in a node, and takeOverIn with one:
-	// a claim expires after 2.5 s.
+	// resumeIn is the time in which service resumes after a fault (G7). A request is answered
+	// within answerIn without a fault in a node, and within takeOverIn with one: a claim expires
+	// after 2.5 s.
 	resumeIn   = 2 * time.Second
 	answerIn   = 2 * time.Second
 	takeOverIn = 4500 * time.Millisecond
-	// slack is for a busy machine.
+	// slack allows for a busy machine.
 	slack = time.Second
 )
 
@@ -81,8 +81,8 @@ func (e *evidence) findRow(rule, text string, rows ...*Row) {
 	e.findings = append(e.findings, f)
 }
 
-// Judge returns what the contract does not allow, in the order of its rules.
-// It fails on a malformed history.
+// Judge returns what the contract does not allow, in the order of the rules. It fails on a
+// malformed history.
 func Judge(h *History) ([]Finding, error) {
 	e, err := gather(h)
 	if err != nil {

@@ -25,13 +25,13 @@ const (
 	gateway  = "gateway"
 )
 
-// releases reports whether what the key says is counted.
+// releases reports whether a report by this key is counted.
 func (e *evidence) releases(o *Outcome) bool {
 	return slices.ContainsFunc(e.Keys, func(k Key) bool { return k.ID == o.KeyID && (k.Role == executor || k.Role == gateway) })
 }
 
-// corrections calls each with what each report of a check changes of what it took,
-// beside the one before; back and over are not both above zero (S40, S61).
+// corrections calls each with what every report of a check changes of the amount taken, relative to
+// the report before; back and over are not both above zero (S40, S61).
 func (e *evidence) corrections(checkID string, amount *big.Rat, each func(o *Outcome, back, over *big.Rat)) {
 	before := new(big.Rat)
 	for _, o := range e.outcomes[checkID] {
@@ -46,8 +46,8 @@ func (e *evidence) corrections(checkID string, amount *big.Rat, each func(o *Out
 	}
 }
 
-// correction returns what a check took less, or more, than its amount after a report
-// (S40); gone means that it took nothing, and does not count. o may be nil.
+// correction returns how much less, or more, than its amount a check took after a report (S40);
+// gone means that it took nothing, and does not count. o may be nil.
 func (e *evidence) correction(o *Outcome, amount *big.Rat) (back, over *big.Rat, gone bool) {
 	back, over = new(big.Rat), new(big.Rat)
 	if o == nil || !e.releases(o) {
@@ -68,7 +68,7 @@ func (e *evidence) correction(o *Outcome, amount *big.Rat) (back, over *big.Rat,
 // frees reports whether the action of a check is free after a report.
 func (e *evidence) frees(o *Outcome) bool { return o.Status != "executed" && e.releases(o) }
 
-// last returns what was reported last of a check, nil if nothing was.
+// last returns the last report of a check; nil without reports.
 func (e *evidence) last(checkID string) *Outcome {
 	if of := e.outcomes[checkID]; len(of) > 0 {
 		return of[len(of)-1]
@@ -76,21 +76,22 @@ func (e *evidence) last(checkID string) *Outcome {
 	return nil
 }
 
-// takenBack reports whether a report that freed the action of a check was followed by
-// one that does not, of which that holds.
+// takenBack reports whether a report that freed the action of a check was followed by a report that
+// does not free it and satisfies holds.
 func (e *evidence) takenBack(free *Outcome, holds func(*Outcome) bool) bool {
 	return slices.ContainsFunc(e.outcomes[free.CheckID], func(o *Outcome) bool { return o.Number > free.Number && !e.frees(o) && holds(o) })
 }
 
-// wasFree reports whether the action of a check may have been free at some moment
-// between these.
+// wasFree reports whether the action of a check may have been free at some moment between two
+// times.
 func (e *evidence) wasFree(r *Row, from, to time.Duration) bool {
 	return slices.ContainsFunc(e.outcomes[r.CheckID], func(o *Outcome) bool {
 		return e.frees(o) && e.at(o.AtMS) <= to+clockMargin && !e.takenBack(o, func(later *Outcome) bool { return e.reportedBy(later) < from })
 	})
 }
 
-// wasFreed reports whether the action of a check certainly was free between these.
+// wasFreed reports whether the action of a check was certainly free at some moment between two
+// times.
 func (e *evidence) wasFreed(r *Row, from, to time.Duration) bool {
 	return slices.ContainsFunc(e.outcomes[r.CheckID], func(o *Outcome) bool {
 		return e.frees(o) && e.reportedBy(o) < from && !e.takenBack(o, func(later *Outcome) bool { return e.at(later.AtMS) <= to+clockMargin })
@@ -108,7 +109,7 @@ func (e *evidence) reportedBy(o *Outcome) time.Duration {
 	return first
 }
 
-// saidBy reports whether a request was answered with the report.
+// saidBy reports whether the answer to a request has the report.
 func (o *Outcome) saidBy(op *Op) bool {
 	var told struct {
 		Report int          `json:"report"`
@@ -122,8 +123,8 @@ func (o *Outcome) saidBy(op *Op) bool {
 	return told.Status != "executed" || told.Amount != nil && decimal(told.Amount.String()) == decimal(deref(o.Amount))
 }
 
-// outcomesAreReportedOnce: the reports of a check follow one another, those behind the
-// first by keys that may release; what was answered is recorded, of allowed checks only
+// outcomesAreReportedOnce: the reports of a check follow one another, and those after the first are
+// by keys that may release; every answered report is recorded; only allowed checks have reports
 // (S39, S40, S61; G12).
 func (e *evidence) outcomesAreReportedOnce() {
 	for id, of := range e.outcomes {
@@ -150,8 +151,7 @@ func (e *evidence) outcomesAreReportedOnce() {
 	}
 }
 
-// releasedIsFree: a check whose release was answered blocks nothing that is sent
-// later (S40).
+// releasedIsFree: a check whose release was answered blocks nothing that is sent later (S40).
 func (e *evidence) releasedIsFree() {
 	for _, c := range e.checks {
 		if c.result == nil || c.Replayed {

@@ -8,27 +8,26 @@ import (
 	"time"
 )
 
-// Redemption is a recorded step that is no report: that a check was redeemed, or that it is
-// in doubt since.
+// Redemption is a recorded step other than a report: a check was redeemed, or has come into doubt.
 type Redemption struct {
 	ID      string  `json:"id"`
 	CheckID string  `json:"check_id"`
 	AtMS    int64   `json:"at_ms"`
-	Step    int     `json:"step"` // among these and the reports of the check
+	Step    int     `json:"step"` // its number among these and the reports of the check
 	InDoubt bool    `json:"in_doubt"`
 	KeyID   string  `json:"key_id"`
 	Once    *string `json:"once"` // a hash of its lasting key; nil without one
 }
 
-// redeemIn is how old a check may be that is redeemed (S74).
+// redeemIn is the maximum age of a check that is redeemed (S74).
 const redeemIn = 15 * time.Minute
 
-// course is what became of a check beside its reports.
+// course is what became of a check apart from its reports.
 type course struct{ redeemed, doubt *Redemption }
 
-// redemptionsAreSteps: a check is redeemed at most once, before any report, while it is an
-// allow; under a lasting key one check is. From then on its redeemer alone reports, until it
-// is in doubt (S74; G14).
+// redemptionsAreSteps: a check is redeemed at most once, before any report, while it is an allow; a
+// lasting key redeems one check. After that only the redeemer reports on the check, until it is in
+// doubt (S74; G14).
 func (e *evidence) redemptionsAreSteps() {
 	under := make(map[string]string)
 	for i := range e.Redemptions {
@@ -73,15 +72,15 @@ func (e *evidence) redemptionsAreSteps() {
 	}
 }
 
-// redemption is what a request asks for and is told.
+// redemption is a request for a redemption and its answer.
 type redemption struct {
 	*Op
 	IdempotencyKey string `json:"idempotency_key"`
 	ID             string `json:"redemption_id"`
 }
 
-// redemptionsAreTold: who is told to carry a check out is who redeemed it, and once, but for
-// retries with the same idempotency key; who is refused is refused for something (G14).
+// redemptionsAreTold: only the redeemer is told to carry a check out, and only once, except for
+// retries with the same idempotency key; a refusal has a true reason (G14).
 func (e *evidence) redemptionsAreTold() {
 	told := make(map[string][]redemption) // by check
 	for i := range e.Ops {
@@ -108,7 +107,7 @@ func (e *evidence) redemptionsAreTold() {
 	}
 }
 
-// redeemedFor judges an answer by what is recorded and by those that others got.
+// redeemedFor judges an answer by the record and by the answers that others got.
 func (e *evidence) redeemedFor(r redemption, others []redemption) {
 	c := e.courses[r.Subject]
 	if c == nil || c.redeemed == nil || "rdm_"+c.redeemed.ID != r.ID || c.redeemed.KeyID != r.Key {

@@ -47,10 +47,9 @@ func compile(p *Policy) (*program, error) {
 	return c, nil
 }
 
-// judge returns the decision on an amount and the rule that makes it. It
-// evaluates the two types of rules that the workload uses, in all currencies.
-// Escalations by rules of another version that people approved are lifted if the
-// rule is the same (S47).
+// judge returns the decision on an amount and the rule that makes it. It evaluates the two types of
+// rules that the workload uses, in all currencies. An escalation that people approved under another
+// version is lifted if the rule is the same (S47).
 func (p *program) judge(amount string, approved *program) (decision, ruleID string) {
 	decision = "allow"
 	for _, r := range p.rules {
@@ -76,8 +75,7 @@ func exceeds(amount string, limit json.Number) bool {
 	return ok && okToo && a.Cmp(b) > 0
 }
 
-// policiesAreStored: versions are consecutive, and what was confirmed is
-// stored as it was sent.
+// policiesAreStored: versions are consecutive, and each confirmed version is stored as it was sent.
 func (e *evidence) policiesAreStored() {
 	latest := make(map[string]int)
 	for _, p := range e.Policies {
@@ -113,7 +111,7 @@ func rulesOf(body json.RawMessage) string {
 	return sortedJSON(p.Rules)
 }
 
-// post is a policy version that was confirmed.
+// post is a confirmed policy version.
 type post struct {
 	*Op
 	version policyVersion
@@ -135,9 +133,8 @@ func (e *evidence) posts() (all []post) {
 	return all
 }
 
-// policiesAreFresh: no check is decided by a version older than one confirmed
-// before its request was sent (G4). A row that several requests may have made
-// is judged as the first one's.
+// policiesAreFresh: no check is decided by a version older than one confirmed before its request
+// was sent (G4). A row that several requests may have made is judged as that of the first.
 func (e *evidence) policiesAreFresh() {
 	posts := e.posts()
 	newest := func(policyID string, before time.Duration) (latest post) {
@@ -177,8 +174,7 @@ func (e *evidence) policiesAreFresh() {
 	}
 }
 
-// decisionsFollowRules: a check is decided by the rules of the version that it
-// says (G4).
+// decisionsFollowRules: a check is decided by the rules of the version that it names (G4).
 func (e *evidence) decisionsFollowRules() {
 	for i := range e.Rows {
 		r := &e.Rows[i]

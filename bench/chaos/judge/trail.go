@@ -39,8 +39,8 @@ func is(a *result, r *Row) bool {
 
 func equal(a, b *string) bool { return (a == nil) == (b == nil) && deref(a) == deref(b) }
 
-// rowsHaveRequests: every row has a request, and no more rows than requests; a
-// check without a key answers one request (G1).
+// rowsHaveRequests: every row has a request, and there are no more rows than requests; a check
+// without a key answers one request (G1).
 func (e *evidence) rowsHaveRequests() {
 	asked := make(map[string]int)
 	for i := range e.Rows {
@@ -68,7 +68,7 @@ func (e *evidence) rowsHaveRequests() {
 	}
 }
 
-// readsAgree: a check that is read again is what was answered (G1).
+// readsAgree: a check that is read again equals its answer (G1).
 func (e *evidence) readsAgree() {
 	for i := range e.Ops {
 		o := &e.Ops[i]
@@ -88,8 +88,8 @@ func (e *evidence) readsAgree() {
 	}
 }
 
-// violationsMatch: each check that is no allow has its violation, and nothing
-// else has one (G1).
+// violationsMatch: each check that is not an allow has its violation, and there are no other
+// violations (G1).
 func (e *evidence) violationsMatch() {
 	found := make(map[string]*Violation)
 	for i := range e.Violations {
