@@ -3,16 +3,16 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-# Of a build that is no release. RELEASE is the next one's, here and in the chart.
+# VERSION is that of a build that is not a release. RELEASE is the next release, here and in the chart.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 RELEASE := v$(shell cat VERSION)
 BINARY  := .bin/spendgate
 BUILD   := go build
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-# The version is stamped by -X; what Go would stamp by itself fails in a clone
-# that belongs to another user. What is built for tests, releases and the linter
-# in any folder is compiled once if none has paths of its own, nor C.
+# The version is stamped by -X, because Go's own stamping fails in a clone that
+# belongs to another user. Without paths and without C, packages are compiled once
+# for tests, releases and the linter in any folder.
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 export CGO_ENABLED := 0
 
@@ -97,10 +97,10 @@ fleet-restart: fleetctl ## restart the fleet's nodes one by one, which fails no 
 fleet-down: fleetctl ## stop the fleet and discard its data; the logs stay
 	@.bin/fleetctl down
 
-# Nothing crashes the PostgreSQL of tests, and what it has is little: databases are made and
-# dropped, for which it looks through all of its buffers, and no query is worth compiling.
+# The PostgreSQL of tests need not survive a crash, and has little data: databases are often made
+# and dropped, which searches all of its buffers, and no query is worth compiling.
 TEST_SETTINGS := fsync=off full_page_writes=off shared_buffers=128MB min_wal_size=80MB max_wal_size=512MB jit=off
-# Most of what a database costs is its files, so they are in memory where that has 4 GB to spare.
+# Most of the cost of a database is its files, so they are in memory if it has 4 GB to spare.
 TEST_SERVERS_DIR ?= $(shell df -Pk /dev/shm 2>/dev/null | awk '$$4 + 0 > 4000000 {print "/dev/shm"}')
 
 .PHONY: test
@@ -202,7 +202,7 @@ bench-checks: bench-build ## measure statistics, listings and backtests of 10 mi
 	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/violations
 	@.bin/violations -checks $(BENCHFLAGS)
 
-# The peers are modules of their own: their packages are none of the service's.
+# The peers are modules of their own, so that the service does not depend on their packages.
 .bin/opa: bench/peers/opa/go.mod bench/peers/opa/go.sum
 	@echo "building OPA (once, some minutes)"
 	cd bench/peers/opa && go build -o ../../../$@ github.com/open-policy-agent/opa
@@ -211,7 +211,7 @@ bench-checks: bench-build ## measure statistics, listings and backtests of 10 mi
 	@echo "building Cerbos (once, some minutes)"
 	bench/peers/cerbos/build.sh $@
 
-# What bench-peers compares spendgate with. "before" is the build of another commit.
+# The servers with which bench-peers compares spendgate. "before" is the build of another commit.
 PEERS ?= opa cerbos postgres
 BEFORE ?= HEAD
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `make test` runs, with servers to test against: every test, those of concurrent code
 # with the race detector if there is a C compiler, then the intent classifier's
-# accuracy on the held-out phrases. `make lint` vets.
+# accuracy on the held-out phrases. It does not vet; `make lint` does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,10 +16,10 @@ int main(void) { return 0; }' | ${CC:-cc} -x c -o "$out" - 2>/dev/null
   return "$code"
 }
 
-# At its end a program with the detector need not wait for a second for late reports.
+# A program with the detector need not wait a whole second for late reports when it ends.
 export GORACE="atexit_sleep_ms=50"
-# SQLite, which is C that became Go, takes ten times as long with the detector.
-# It shares nothing but by database/sql, which has it, like all that calls it.
+# SQLite is C translated to Go, and takes ten times as long with the detector. It shares
+# memory only through database/sql, which is compiled with the detector, like all callers.
 race="-race -gcflags=modernc.org/...=-race=false"
 if ! have_cgo; then
   .bin/fleetctl install gcc libc6-dev || true
@@ -28,18 +28,18 @@ if ! have_cgo; then
     race=""
   fi
 fi
-# Without the detector nothing is C, and packages are those of the binary.
+# Without the detector nothing needs C, and the compiled packages are those of the binary.
 export CGO_ENABLED=0
 
-# For the tests of the MCP tool server and the gateway with another implementation, of the pages'
-# TypeScript, of clients generated from openapi.yaml, of the TypeScript package, and of the console.
+# For the tests of the MCP tool server and the gateway against another implementation, of the
+# TypeScript in pages, of clients generated from openapi.yaml, of the TypeScript package, and of the console.
 if TEST_NODE_MODULES=$(deploy/npm/install.sh); then
   export TEST_NODE_MODULES
 else
   echo "NOTICE: no Node.js programs, so the tests with the MCP inspector, of TypeScript and of generated clients are skipped" >&2
 fi
 
-# For those of the console.
+# For the tests of the console.
 command -v chromium >/dev/null || .bin/fleetctl install chromium || \
   echo "NOTICE: no chromium, so the console is not tested in a browser" >&2
 
@@ -50,22 +50,23 @@ else
   echo "NOTICE: no Python with what its tests need, so those of the Python package are skipped" >&2
 fi
 
-# What is of one goroutine, or starts the programs that it is about, the detector would only
-# slow down. Nodes of the end-to-end tests have it by themselves.
+# The detector would only slow down packages that use one goroutine or test programs that they
+# start. The nodes of the end-to-end tests are built with the detector.
 plain=$(go list ./bench/... ./deploy/... ./config ./ratelimit ./audit ./audit/archive ./audit/chain ./audit/verify \
   ./cmd/spendgate/checkreport ./cmd/spendgate/policycheck ./cmd/spendgate/policyfile \
   ./hotpath/backtest ./hotpath/console ./hotpath/intent ./hotpath/policy ./hotpath/report | grep -v /bench/sim$)
 rest=$(go list ./... | grep -vxF "$plain")
-# Much of a test is waiting, so more of them than processors run at once, but no more than leave
-# a server the time to take a connection. Packages that take the longest begin. What is run again otherwise comes behind those of its compilation.
+# Much of a test is waiting, so more tests than processors run at once, but only so many that
+# a server still has the time to accept a connection. The slowest packages are listed first. Packages that run
+# again with other flags follow those with the same compilation.
 atonce=$(getconf _NPROCESSORS_ONLN)
 {
   plain_code=0
   # shellcheck disable=SC2086 # words, or none
   TEST_RACE=${race:+1} go test -vet=off -timeout 30m -p $atonce -parallel $atonce ${TEST_FLAGS:-} \
     ./bench/e2e ./audit/verify ./deploy/clients ./hotpath/console ./bench/readme ./deploy $plain || plain_code=$?
-  # Schedules that the detector is too slow for, and allocations, which it changes: it empties
-  # pools at random.
+  # Schedules, for which the detector is too slow, and counts of allocations, which the detector
+  # changes by emptying pools at random.
   go test -vet=off -count=1 -p $atonce -run 'Schedule|Alloc' \
     ./bench/sim ./hotpath/webhook ./audit/spend ./hotpath/httpapi ./audit/commit || plain_code=$?
   exit "$plain_code"
@@ -75,7 +76,7 @@ code=0
 # shellcheck disable=SC2086
 CGO_ENABLED=${race:+1} go test $race -vet=off -timeout 30m -p $atonce -parallel $atonce ${TEST_FLAGS:-} \
   ./audit/postgres ./hotpath ./hotpath/httpapi ./cmd/spendgate/gateway ./cmd/spendgate/mcp $rest || code=$?
-# Where the verifier is at work in many slices at once; else its tests are of few.
+# The tests in which the verifier works on many slices at once; its other tests use few.
 # shellcheck disable=SC2086
 CGO_ENABLED=${race:+1} go test $race -vet=off -run 'Clean|WhileNodesWrite|Forged' ./audit/verify || code=$?
 wait "$plain_tests" || code=$?

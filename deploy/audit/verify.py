@@ -3,8 +3,8 @@
 
     verify.py DATABASE_URL [--checkpoint FILE] [--public-key BASE64]... [--archive DIR] [--schema DIR]
 
-Prints what is not as it was recorded, a line each, and exits 1 if there is any. It keeps all hashes in
-memory: it is there to prove the document right. Needs psql and nothing but Python's standard library.
+Prints what differs from the original record, a line each, and exits 1 if anything does. It keeps all hashes in
+memory: its purpose is to prove the document right. Needs psql and nothing but Python's standard library.
 """
 import argparse
 import base64
@@ -56,7 +56,7 @@ CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,
 
 
 def enough_of(wanted, anybody, people):
-    """Whether people are enough for groups, each person for one, and for so many more of any."""
+    """Reports whether people suffice for the groups, each person counting once, and for `anybody` further ones."""
     places = [g for g, n in wanted for _ in range(n)]
     taken = {}  # place to person
 
@@ -74,7 +74,7 @@ def enough_of(wanted, anybody, people):
 
 
 class Exchanged(ValueError):
-    """An archive that can be read, and is another than was noted."""
+    """An archive that can be read, but is not the noted one."""
 
 
 MALFORMED = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError, struct.error, zlib.error
@@ -82,7 +82,7 @@ MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "r
 
 
 def object_of(text):
-    """The object that a text is; None of any other."""
+    """Returns the object that a JSON text encodes; None for any other text."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def object_of(text):
 
 
 def details(text):
-    """What a change says, as far as it is of the types that changes have: its hash names any other."""
+    """Returns a change's details without members of a wrong type: the change's hash reveals such members."""
     said = object_of(text) or {}
     fit = {name: value for name, value in said.items() if type(value) is MEMBERS.get(name, type(value))}
     if not all(isinstance(group, str) for group in fit.get("groups", [])):
@@ -104,7 +104,7 @@ def sha(domain, *parts):
 
 
 class Database:
-    """A session of psql, to which the trail is as it was when it began."""
+    """A session of psql that sees the trail as it was when the session began."""
 
     def __init__(self, url):
         self.psql = subprocess.Popen(
@@ -122,7 +122,7 @@ class Database:
         return b
 
     def copy(self, query):
-        """Returns the rows of a query: each as it is encoded, and its fields."""
+        """Returns the rows of a query, each as its encoding and its fields."""
         self.send(f"COPY ({query}) TO STDOUT (FORMAT binary)")
         head = self.read(19)
         if head[:11] != b"PGCOPY\n\xff\r\n\0":
@@ -151,7 +151,7 @@ HEXADECIMAL = (
 
 
 def encode(line):
-    """A line of an archive as its row was encoded, and its fields."""
+    """Returns an archive's line as the row's encoding and its fields."""
     fields = []
     for name, value in line.items():
         if value is None:
@@ -182,7 +182,7 @@ def month_of(identifier):
 
 
 def hash_check(row, fields):
-    """The hash of a check's row by its own format; what is behind its columns is null."""
+    """Returns the hash of a check's row by the row's format; columns beyond that format must be null."""
     number = integer(fields[7] or b"")
     width = WIDTHS.get(number, len(fields))
     if any(field is not None for field in fields[width:]):
@@ -193,28 +193,28 @@ def hash_check(row, fields):
 
 
 EPOCH = 946684800000000  # of timestamptz, in Unix microseconds
-MOVED = 24 * 3600 * 1000  # by which newer rules of a time zone may move the end of a calendar window
+MOVED = 24 * 3600 * 1000  # how far newer time zone rules may move the end of a calendar window
 
 
 def moment(text):
-    """An RFC 3339 time in UTC, in nanoseconds since 2000."""
+    """Converts an RFC 3339 time in UTC to nanoseconds since 2000."""
     whole, _, fraction = text.rstrip("Z").partition(".")
     since = datetime.datetime.fromisoformat(whole) - datetime.datetime(2000, 1, 1)
     return (since.days * 86400 + since.seconds) * 1000000000 + int(fraction.ljust(9, "0"))
 
 
 def may_move(end, bucket):
-    """How far a row's end may be from those of recorded checks: not at all of a bucket or a lifetime."""
+    """Returns how far a row's end may differ from those of recorded checks: not at all for a bucket or a lifetime."""
     return MOVED if end and not bucket else 0
 
 
 def fold(name):
-    """What two names of principals or owners have in common when they are one (S62)."""
+    """Returns a text that is equal for names of principals or owners that count as one (S62)."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", (name or b"").decode()).casefold())
 
 
 def action_of(fields):
-    """What people see of a check's action, by meaning."""
+    """Returns what people see of a check's action, normalized."""
     try:
         metadata = json.loads(fields[23], parse_float=Decimal, parse_int=Decimal) if fields[23] else None
     except (ValueError, RecursionError):
@@ -227,44 +227,44 @@ class Verifier:
         self.database = Database(url)
         self.findings = set()
         self.heads = {}  # (chain_id, seq) to head
-        self.folds = {}  # chain_id to what was folded of it, by number: from, to, head, day, whether the batches are at hand
-        self.texts = {}  # outcome to its reference and note, of those that left
+        self.folds = {}  # chain_id to its folds by number: from, to, head, day, whether the batches are available
+        self.texts = {}  # outcome to its reference and note, for outcomes in archived batches
         self.links = {}  # seq to head, of the changes
         self.entries = {}  # (chain_id, seq) to what the batch lists
-        self.made_at = []  # what was made with a change: its name, the change's number and when
-        self.away = set()  # days whose archive is not at hand
-        self.days = []  # those days, and days whose archive is altered
+        self.made_at = []  # what was made with a change: its name, and the change's number and time
+        self.away = set()  # days whose archive is absent
+        self.days = []  # those days, and days with an altered archive
         self.last = {}  # check to its last outcome
-        self.asked = {}  # check that asks for an approval to what it asks for, None when it is altered
+        self.asked = {}  # check that asks for an approval to what it asks for, None if the check is altered
         self.actions = {}  # check that asks for an approval to its action
         self.uses = {}  # approval to the checks that were allowed with it, and their actions
         self.rulings = {}  # approval_id to its changes
         self.met = {}  # (counter_id, principal) to what is known of the budget, and the latest end
         self.reports = {}  # check to the number of its last report, and the largest excess that counts
-        self.least = {}  # (counter_id, start_ms) of no bucket to versions of the policy, and what their checks took at least
-        self.held = {}  # counter_id, start_ms and versions to the same of checks that were held to the version's limit
-        self.charges = {}  # counter_id to what checks took: start_ms, time, least and most, of amounts and of checks
+        self.least = {}  # (counter_id, start_ms) without bucket to versions of the policy, and the least that their checks took
+        self.held = {}  # counter_id, start_ms and versions to the same for checks that had to keep the version's limit
+        self.charges = {}  # counter_id to the charges of checks: start_ms, time, least and most amount and number
         self.budgets = {}  # (policy_id, rule_id, since) to the terms of its versions: version, from, until, limit, max_count
-        self.per_agent = set()  # of these, those that count for each agent
-        self.odd = set()  # policies with a version that is not as it was recorded
+        self.per_agent = set()  # those of these budgets that count for each agent
+        self.odd = set()  # policies with an altered version
         self.keyed = {}  # the hash of an idempotency key to the checks that have it
-        self.lost = set()  # checks that are named
-        self.askers = {}  # check that asks for an approval to its API key, unless it is altered
-        self.behind = {}  # key_id to who stood behind it: number of the change, names, groups
-        self.authors = {}  # (policy_id, version) to who wrote it: key_id, names
-        self.asks = {}  # check that asks for an approval to what it asks, and of which version
+        self.lost = set()  # checks with a finding
+        self.askers = {}  # check that asks for an approval to its API key, unless the check is altered
+        self.behind = {}  # key_id to the party behind it: number of the change, names, groups
+        self.authors = {}  # (policy_id, version) to its author: key_id, names
+        self.asks = {}  # check that asks for an approval to what it asks, and the version
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
         self.steps = {}  # check to the fields of its outcomes
-        self.stray = set()  # checks with an outcome that is named
-        self.judged = {}  # check to its fields, of those that are as recorded and have outcomes
+        self.stray = set()  # checks with an outcome that has a finding
+        self.judged = {}  # check to its fields, for unaltered checks with outcomes
         self.terms = {}  # (policy_id, version) to what it says of redemptions
-        self.floor, self.removed, self.kept_from = 0, 0, -1 << 62  # of events that were removed: up to which, how many, from before when
+        self.floor, self.removed, self.kept_from = 0, 0, -1 << 62  # removed events: last number, how many, and from before when
 
     def find(self, kind, subject):
         self.findings.add(f"{kind} {subject}")
 
     def soundly(self, name, check, *of):
-        """Goes on where something is of a form that nothing here is written in."""
+        """Runs a check, and reports it as unfinished if the data are in no known form."""
         try:
             return check(*of)
         except MALFORMED as fault:
@@ -272,7 +272,7 @@ class Verifier:
             return None
 
     def folded(self, folder, keys):
-        """What was folded of chains, and the batches that archives have of it."""
+        """Checks the folds of the chains, and returns the batches that archives have of them."""
         days, rows = {}, []
         query = """SELECT chain_id, from_seq, to_seq, entries, day - date '1970-01-01', previous, head, manifest_sha256, signature
             FROM folded_chains ORDER BY chain_id, to_seq"""
@@ -317,16 +317,16 @@ class Verifier:
         return [line[:7] for line in lines]
 
     def beyond(self, chain, seq):
-        """What was folded, cannot be read, and has that batch: none or one."""
+        """Returns the fold without readable archive that covers the batch, in a list: none or one."""
         return [f for f in self.folds.get(chain, ()) if not f["here"] and f["from"] <= seq <= f["to"]]
 
     def blind(self, chain, identifier):
-        """Whether a batch that cannot be read may list it."""
+        """Reports whether a batch without readable archive may list the identifier."""
         day = int.from_bytes(identifier[:6], "big") // 86400000
         return any(not f["here"] and day <= f["day"] for f in self.folds.get(chain, ()))
 
     def batches(self, folder, keys):
-        """Walks all chains; gives the row hash of each check that is listed."""
+        """Walks all chains; returns the row hash of each listed check."""
         rows = self.folded(folder, keys)
         for _, fields in self.database.copy(f"SELECT {BATCH} FROM batches"):
             if 0 < integer(fields[1]) <= self.folds.get(fields[0], [{"to": 0}])[-1]["to"]:
@@ -392,7 +392,7 @@ class Verifier:
             self.find("removed", f"batch {self.folds[chain_id][-1]['to'] + 1} of chain {chain_id.hex()}")
 
     def archived(self, folder, listed):
-        """The rows of days that left. What is listed of a day without an archive is forgotten."""
+        """Returns the rows of archived days. Entries listed for a day without archive are dropped."""
         for _, (day, _, note) in self.database.copy("SELECT day - date '1970-01-01', rows, manifest_sha256 FROM archived_days"):
             name = str(datetime.date(1970, 1, 1) + datetime.timedelta(integer(day)))
             lines, whole = self.archive(folder, f"checks-{name}", "day", name, note)
@@ -407,7 +407,7 @@ class Verifier:
             yield from lines
 
     def archive(self, folder, files, period, name, note):
-        """The lines of an archive, None when it is not at hand, and whether it is as it was noted."""
+        """Returns the lines of an archive, None if it is absent, and whether it is the noted one."""
         path = os.path.join(folder or "", files + ".manifest.json")
         rows = path.replace(".manifest.json", ".jsonl.gz")
         if not folder or not os.path.exists(path) or not os.path.exists(rows):
@@ -424,7 +424,7 @@ class Verifier:
         return [encode(line) for line in lines], whole
 
     def unpack(self, path, rows, period, name, note):
-        """The lines of an archive, which are Exchanged when it is not as it was noted."""
+        """Returns the lines of an archive, or raises Exchanged with them if it is not the noted one."""
         with open(path, "rb") as f:
             text = f.read()
         with open(rows, "rb") as f:
@@ -444,7 +444,7 @@ class Verifier:
         return lines
 
     def violations(self, folder):
-        """All violations by identifier, those of archived months from their archives, and the months without one."""
+        """Returns all violations by identifier, including those in archives, and the months without archive."""
         violations, unread = {fields[0]: fields for _, fields in self.database.copy(f"SELECT {VIOLATION} FROM violations")}, set()
         query = """SELECT to_char(month, 'YYYY-MM'), manifest_sha256, refund_blocks, refund_escalations, credit_blocks,
             credit_escalations, discount_blocks, discount_escalations, spend_blocks, spend_escalations FROM archived_violations"""
@@ -555,7 +555,7 @@ class Verifier:
                 sums[3] += moved - charge["amount"]
 
     def weigh(self, fields, counter_id, charge, held):
-        """What a check has taken at any time after it: at least, since who reported twice may have given back in between, and at most."""
+        """Notes the bounds of what a check had taken at any later time. After two reports it may have given back in between."""
         amount, (number, excess) = charge.get("amount", 0), self.reports.get(fields[0], (0, 0))
         _, status, moved = self.last.get(fields[0], (0, None, 0))
         freed = number > 1 or status and status != b"x"
@@ -573,18 +573,18 @@ class Verifier:
             by[1] += 0 if freed else 1
 
     def agent(self, names):
-        """The agent that a counter is noted for; the budget is per agent, else none."""
+        """Returns the agent that is noted with a counter; empty unless the budget is per agent."""
         if (names[0], names[1], names[2]) not in self.per_agent:
             return b""
         return json.loads(names[3])[0].encode()
 
     def used_up(self, key, names):
-        """Whether checks used a counter up: those of some version and the versions before, by the largest limit of these."""
+        """Reports whether the checks up to some version used a counter up, by the largest limit of these versions."""
         terms = {of[0]: of[3:] for of in reversed(self.budgets.get(names[:3], ()))}
         low, count, taken = 0, 0, sorted(self.least.get(key, {}).items())
         for place, (_, (amount, n)) in enumerate(taken):
             low, count = low + amount, count + n
-            limits = [terms.get(version) for version, _ in taken[:place + 2]]  # a check of the next may be in the same commit
+            limits = [terms.get(version) for version, _ in taken[:place + 2]]  # a check of the next version may be in the same commit
             if None in limits or names[0] in self.odd:
                 return False
             most = [None if any(v is None for v in of) else max(of) for of in zip(*limits)]
@@ -613,7 +613,7 @@ class Verifier:
         return False
 
     def exhaustion(self, counter, start, at, bucket, names, noted, agent, used, count):
-        """Whether an exhaustion follows from the record."""
+        """Reports whether an exhaustion follows from the record."""
         minute, at_ms = 60000, at / 1000
         encoded = [struct.pack(">I", len(text.encode())) + text.encode() for text in names[:2]]
         made = sha("spendgate counter 1", *encoded, struct.pack(">I", names[2]), names[3].encode())[:16]
@@ -625,7 +625,7 @@ class Verifier:
             if agent != self.agent(names) or not any(fits):
                 return False
         charges = self.charges.get(counter, ())  # sorted
-        last = start + bucket + 3 * minute if bucket else start  # of a bucket that begins later nothing is counted
+        last = start + bucket + 3 * minute if bucket else start  # buckets that begin later do not count
         window = charges[bisect.bisect_left(charges, (start - 60 * bucket,)):bisect.bisect_left(charges, (last + 1,))]
         end = start + bucket if bucket else max((c[2] for c in window), default=0)
         if end and at // 1000 > end + may_move(end, bucket) + minute:
@@ -637,7 +637,7 @@ class Verifier:
         return sum(c[3] for c in before) <= used <= sum(c[4] for c in by_then) and sum(c[5] for c in before) <= count <= len(by_then)
 
     def unused(self, counter, start, bucket, end, names, agent):
-        """Whether a row that counts nothing is one of its counter."""
+        """Reports whether a row that counts nothing belongs to its counter."""
         encoded = [struct.pack(">I", len(text.encode())) + text.encode() for text in names[:2]]
         made = sha("spendgate counter 1", *encoded, struct.pack(">I", names[2]), names[3].encode())[:16]
         if made != counter or not self.fits_agent(names, agent):
@@ -646,7 +646,7 @@ class Verifier:
 
     @staticmethod
     def ends(sums, end):
-        """Whether a row may have that end, as far as it may have moved from those of recorded checks."""
+        """Reports whether a row may have that end, given how far ends of recorded checks may move."""
         moved = may_move(sums[2], sums[1])
         return sums[5] - moved <= end <= sums[2] + moved
 
@@ -814,18 +814,18 @@ class Verifier:
                 self.find("inserted", f"change {number} of the configuration")
 
     def stood(self, key, number):
-        """Who stood behind a key when a change was made, and in which groups: none or one."""
+        """Returns the party behind a key when a change was made, and its groups, in a list: none or one."""
         return [n for n in self.behind.get(key.decode(), []) if n[0] < number][-1:]
 
     def author(self, number, fields):
-        """Who made a change of a policy or a draft: key_id and names, as of then. Of who had signed in it says the owner."""
+        """Returns the author of a change of a policy or a draft: key_id and names then. The owner tells who had signed in."""
         key = fields[5] or b""
         owner = details(fields[11]).get("owner", "").encode()
         then = self.stood(key, number)
         return key, fields[6] or b"", owner or (then[0][1][1] if then else b"")
 
     def reviewed(self, number, fields, drafts, created):
-        """An approval of a draft, or that a version was forced."""
+        """Checks an approval of a draft, or the force on a version."""
         policy, version = fields[2], fields[3]
         if fields[1] == b"policy.forced":
             self.forced.add((policy, version))
@@ -838,7 +838,7 @@ class Verifier:
         self.approved.setdefault(draft, []).append((integer(version), self.author(number, fields)))
 
     def consented(self, name, fields):
-        """Whether as many keys approved a version as the one before asks, or it was forced."""
+        """Checks that as many keys approved a version as the previous version asks, or that it was forced."""
         policy, version = fields[0], integer(fields[1])
         before, changes = self.changes_ask.get(policy, (0, None))
         self.changes_ask[policy] = version, fields[11]
@@ -855,7 +855,7 @@ class Verifier:
             self.find("altered", name)
 
     def version(self, name, fields, previous):
-        """What a version of a policy says, and whether its budgets count on as those of the version before."""
+        """Reads what a version of a policy says, and checks that its budgets count on from the previous version."""
         self.terms[fields[0], fields[1]] = dict(json.loads(fields[10] or b"{}"))
         self.consented(name, fields)
         version, budgets = integer(fields[1]), json.loads((fields[9] or b"\1{}")[1:])
@@ -870,7 +870,7 @@ class Verifier:
             if rule.get("rule_id") in budgets:
                 key = fields[0].decode(), rule["rule_id"], budgets[rule["rule_id"]]["version"]
                 limits = [rule["parameters"].get(limit) for limit in ("limit", "max_count")]
-                limits = [limit if isinstance(limit, Decimal) else None for limit in limits]  # null and blank are none
+                limits = [limit if isinstance(limit, Decimal) else None for limit in limits]  # null and blank mean no limit
                 self.budgets.setdefault(key, []).append([version, updated, None, *limits])
                 if "agent_id" in (rule["parameters"].get("per") or ()):
                     self.per_agent.add(key)
@@ -883,7 +883,7 @@ class Verifier:
     def configuration(self):
         self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.changes_ask = {}, {}, {}, {}, {}, set(), {}
         created, newest, drafts, previous, seq, before = {}, {}, {}, {}, 0, [ZERO]
-        promoted = {}  # draft to the version that it became: its name, and what the draft says of it
+        promoted = {}  # draft to the version made from it: its name, and what the draft says of it
         for row, fields in self.database.copy(f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
             number, head = integer(fields[0]), fields[13]
             name = f"change {number} of the configuration"
@@ -967,7 +967,7 @@ class Verifier:
             self.find("removed", f"{'webhook' if key.startswith(b'whk_') else 'key'} {key.decode()}")
 
     def keys(self):
-        """Of two checks with one idempotency key the second is a day after the first, and until then the key has its row."""
+        """Checks that two uses of an idempotency key are a day apart, and that the key has its row until then."""
         (_, (now,)), = self.database.copy("SELECT now()")
         now, minute, day = integer(now), 60 * 1000000, 86400 * 1000000
 
@@ -998,7 +998,7 @@ class Verifier:
                 self.find("removed", name(check))
 
     def redemptions(self):
-        """What follows from the steps of a check: see Redemptions in the document."""
+        """Checks what follows from the steps of checks: see Redemptions in the document."""
         minute, quarter, found, keys = 60 * 1000000, 15 * 60 * 1000000, [], {}
 
         def at(identifier):
@@ -1061,7 +1061,7 @@ class Verifier:
                 self.find(kind, subject)
 
     def source(self, kind, source):
-        """What an event of that type is of."""
+        """Names the source of an event of that type."""
         number = int.from_bytes(source[8:], "big")
         return {
             "v": f"violation viol_{source.hex()}", "r": f"approval apr_{source.hex()}", "u": f"use of approval apr_{source.hex()}",
@@ -1069,7 +1069,7 @@ class Verifier:
         }.get(kind, f"change {number} of the configuration")
 
     def due(self):
-        """What has a number by event_state: (source, type) to its policy and agent, None where these are not known, and its time."""
+        """Returns (source, type) of the events due by event_state, with policy and agent (None if unknown), and the state."""
         counted, due = {}, {}
         for _, (rows, last, below) in self.database.copy("SELECT count(*), max(last), max(below::text) FROM event_state"):
             state = integer(rows), integer(last or b"\0")
@@ -1111,7 +1111,7 @@ class Verifier:
         return due, state
 
     def removal(self, name, fields):
-        """A change that says which events were removed: those from before a day that ended 30 days ago."""
+        """Checks a change that records removed events: those from before a day that ended 30 days ago."""
         try:
             said = json.loads(fields[11])
             up_to, removed, day = said["up_to"], said["removed"], datetime.date.fromisoformat(said["before"])
@@ -1191,7 +1191,7 @@ class Verifier:
             self.find("removed", f"event {before + 1}")
 
     def schema(self, folder):
-        """Holds the catalogue to schema.txt, by the statement of snapshot_schema.sql."""
+        """Compares the catalogue with schema.txt, by the statement of snapshot_schema.sql."""
         with open(os.path.join(folder, "schema.txt"), encoding="utf-8") as f:
             made = [line.rstrip("\n").split("\t", 1) for line in f]
         with open(os.path.join(folder, "snapshot_schema.sql"), encoding="utf-8") as f:
@@ -1277,7 +1277,7 @@ class Verifier:
             if seq and self.links.get(seq) != bytes.fromhex(line["changes"]["head"]):
                 dispute(None, seq, at, "altered" if seq in self.links else "removed", f"change {seq} of the configuration")
             if said := line.get("acknowledged"):
-                # Of a chain whose end is gone nothing else is known to be.
+                # Nothing else is known about a chain whose end is gone.
                 lost = {bytes.fromhex(chain["chain"]): chain["has"] if chain["has"] < chain["had"] else 0 for chain in said["chains"]}
                 lost |= {None: 0} if said["changes"] else {}
                 accepts.append((at, lost, {None: seq, **{chain_id: number for chain_id, (number, _) in heads.items()}}))
@@ -1288,7 +1288,7 @@ class Verifier:
         self.late(steps, accepts, before)
 
     def late(self, steps, accepts, end):
-        """What is older than a checkpoint that could have it and has not."""
+        """Finds what is older than a checkpoint that should cover it and does not."""
         def held(name, chain, seq, at):
             lacking = next((before for number, before in steps.get(chain, ()) if number >= seq), end)
             if lacking and lacking > (at + 60 * 1000000) * 1000:
@@ -1302,7 +1302,7 @@ class Verifier:
             held(name, None, seq, at)
 
 
-# Ed25519, to verify: a point is (x, y) on -x^2 + y^2 = 1 + d x^2 y^2 modulo P. As RFC 8032 has it, it is
+# Ed25519, to verify: a point is (x, y) on -x^2 + y^2 = 1 + d x^2 y^2 modulo P. As in RFC 8032, it is
 # written (X, Y, Z, T) with x = X/Z, y = Y/Z, xy = T/Z, so that a sum needs no division.
 P = 2**255 - 19
 L = 2**252 + 27742317777372353535851937790883648493
@@ -1330,7 +1330,7 @@ def times(n, point):
 
 
 def point(encoded):
-    """Decodes a point; None when there is no such one."""
+    """Decodes a point; None if the bytes encode none."""
     y = int.from_bytes(encoded, "little")
     sign, y = y >> 255, y & (2**255 - 1)
     square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
