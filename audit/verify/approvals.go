@@ -13,10 +13,10 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ApprovalRow is a row of the approvals, and of their uses, as it is stored.
+// ApprovalRow is a stored approval together with its use.
 type ApprovalRow struct {
 	ID                                  spend.ID
-	Made                                bool // else there is a use alone
+	Made                                bool // false if there is only a use
 	CreatedAt, ExpiresAt                time.Time
 	UseWithinMS                         int64
 	Required                            int64
@@ -27,7 +27,7 @@ type ApprovalRow struct {
 	Deadline                            *time.Time
 }
 
-// terms are what the check that asks and the row of its approval have in common.
+// terms returns a hash of the values that the check that asks and the row of its approval share.
 func (a *ApprovalRow) terms() spend.Hash {
 	b := a.ActionHash[:]
 	if a.ByGroups {
@@ -42,7 +42,7 @@ func (a *ApprovalRow) terms() spend.Hash {
 	return sha256.Sum256(b)
 }
 
-// use is a check that was allowed with an approval.
+// use is a check that was allowed by an approval.
 type use struct {
 	check  spend.ID
 	action spend.Hash
@@ -61,30 +61,30 @@ type ruling struct {
 	restored  bool     // an expiry by a restore, which may come before its time
 }
 
-// asking is what a check says of the approval that it asks for.
+// asking is what a check says about the approval that it asks for.
 type asking struct {
-	terms   spend.Hash // zero when the check was altered, and all else
+	terms   spend.Hash // zero, as is everything else, if the check was altered
 	keyID   string
 	asks    *spend.ApprovalRequest
 	version PolicyVersion // that escalated
 }
 
-// standing is who stood behind a key from a change on.
+// standing is the party behind a key from a change on.
 type standing struct {
 	seq int64
 	audit.Party
 	groups []string
 }
 
-// approvals are what checks and changes say of approvals. People decide about
-// them, so that there are few.
+// approvals are what checks and changes say about approvals. They are few, because people decide
+// about them.
 type approvals struct {
 	mu      sync.Mutex
 	asked   map[spend.ID]asking
 	uses    map[spend.ID][]use
 	rulings map[string][]ruling             // by approval_id
 	behind  map[string][]standing           // by key_id, in the order of changes
-	authors map[PolicyVersion][]audit.Party // who made a version, and who put the draft that it was
+	authors map[PolicyVersion][]audit.Party // who made a version, and who put its draft
 }
 
 func newApprovals() approvals {
@@ -94,7 +94,7 @@ func newApprovals() approvals {
 	}
 }
 
-// approval notes what a check has to do with approvals.
+// approval notes how a check is related to approvals.
 func (s *slice) approval(fields [][]byte, intact bool) {
 	v := s.verifier
 	if len(fields[chain.FieldApprovalID]) == 0 && len(fields[chain.FieldApproval]) == 0 || !v.whole() {
@@ -107,7 +107,7 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 		if len(fields[chain.FieldApproval]) > 0 {
 			v.approvals.asked[spend.ID(fields[0])] = asking{}
 		}
-		return // such a row is named as altered
+		return // the altered row has its own finding
 	}
 	if c.Approval != nil {
 		asked := asking{}
@@ -145,7 +145,7 @@ func (w *changeWalk) ruling(c Change) error {
 	return nil
 }
 
-// behind notes who stands behind a key from a change of it on.
+// behind notes the party behind a key from a change of the key on.
 func (w *changeWalk) behind(c Change) error {
 	fields, err := chain.ParseFields(nil, c.Row)
 	if err != nil {
@@ -157,7 +157,7 @@ func (w *changeWalk) behind(c Change) error {
 	return nil
 }
 
-// standing returns who stood behind a key when a change was made.
+// standing returns the party behind a key when a change was made.
 func (s *approvals) standing(keyID string, seq int64) (at standing, known bool) {
 	for _, b := range s.behind[keyID] {
 		if b.seq < seq {
@@ -167,14 +167,14 @@ func (s *approvals) standing(keyID string, seq int64) (at standing, known bool) 
 	return at, known
 }
 
-// askers returns who stood behind the key that asked, as of the check and as of a change.
+// askers returns the party behind the key that asked, as of the check and as of a change.
 func (s *approvals) askers(a *ApprovalRow, keyID string, seq int64) (then, now audit.Party) {
 	at, _ := s.standing(keyID, seq)
 	return audit.Party{KeyID: keyID, Principal: a.Principal, Owner: a.Owner}, at.Party
 }
 
-// compareApprovals holds approvals and their uses to the checks that asked for them
-// and used them, and to what people decided (G13).
+// compareApprovals compares approvals and their uses with the checks that asked for them and used
+// them, and with people's decisions (G13).
 func (v *verifier) compareApprovals(ctx context.Context) error {
 	if !v.whole() {
 		return nil
@@ -205,7 +205,7 @@ func (v *verifier) compareApprovals(ctx context.Context) error {
 	return nil
 }
 
-// approval compares one with all that is noted of it.
+// approval compares an approval with everything noted about it.
 func (v *verifier) approval(a *ApprovalRow) {
 	seen, name := &v.approvals, a.ID.Text(spend.PrefixApproval)
 	found := v.tally.count()
@@ -237,8 +237,8 @@ func (v *verifier) approval(a *ApprovalRow) {
 	}
 }
 
-// deadline compares when an approval will expire: what it asks of people, or the use
-// of what they approved. One that was used, denied or has expired has none.
+// deadline compares when an approval will expire: the request to people, or the use of what they
+// approved. An approval that was used, denied or has expired has no deadline.
 func (v *verifier) deadline(a *ApprovalRow, r *ruled) {
 	due := a.ExpiresAt
 	if !r.approvedAt.IsZero() {
@@ -255,16 +255,15 @@ func (v *verifier) deadline(a *ApprovalRow, r *ruled) {
 	}
 }
 
-// ruled is what people made of an approval.
+// ruled is the result of people's decisions on an approval.
 type ruled struct {
 	by         []audit.Party // who approved
 	decided    []audit.ApprovalDecision
-	approvedAt time.Time // zero when they are too few
+	approvedAt time.Time // zero while approvals are missing
 	ended      string    // denied or expired
 }
 
-// rule goes through the changes of an approval and names those that could not have
-// been made.
+// rule follows the changes of an approval and names those that could not have been made.
 func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled) {
 	name := approvalName(a.ID)
 	for _, c := range rulings {
@@ -311,7 +310,7 @@ func (r *ruled) useBy(a *ApprovalRow) time.Time {
 	return r.approvedAt.Add(time.Duration(a.UseWithinMS) * time.Millisecond)
 }
 
-// uses compares the use of an approval with the checks that were allowed with it.
+// uses compares the use of an approval with the checks that were allowed by it.
 func (v *verifier) uses(a *ApprovalRow, uses []use, r ruled) {
 	name := useName(a.ID)
 	recorded := slices.ContainsFunc(uses, func(u use) bool { return u.check == a.UsedBy })

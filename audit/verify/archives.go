@@ -20,12 +20,12 @@ type ArchiveNote struct {
 	At       time.Time
 }
 
-// describes reports whether it is that archive.
+// describes reports whether the note is about that archive.
 func (n ArchiveNote) describes(a *archive.Archive) bool {
 	return a.SHA256 == n.Manifest && a.Rows == n.Rows
 }
 
-// Time is when the day begins.
+// Time is the beginning of the day.
 func (d Day) Time() time.Time { return time.UnixMilli(int64(d) * dayMS).UTC() }
 
 // inArchive reports whether the checks of a day are read from an archive.
@@ -53,8 +53,8 @@ func (v *verifier) anyInArchive(r Range) bool {
 	return err == nil && DayOf(r.Low) <= leaving && leaving <= DayOf(r.High)
 }
 
-// archivedDay compares what of a range lies in one archived day. copies are nil unless
-// the violations of its month are archived.
+// archivedDay compares the part of a range in one archived day. copies is nil unless the violations
+// of its month are archived.
 func (v *verifier) archivedDay(ctx context.Context, day Day, r Range, copies *copies) error {
 	a, err := v.archiveOf(ctx, day)
 	if a == nil || err != nil {
@@ -82,8 +82,8 @@ func (v *verifier) archivedDay(ctx context.Context, day Day, r Range, copies *co
 	return err
 }
 
-// archiveOf opens a day's archive. When there is none that can be compared, it
-// says so and returns nil.
+// archiveOf opens a day's archive. If there is none that can be compared, it reports that and
+// returns nil.
 func (v *verifier) archiveOf(ctx context.Context, day Day) (*archive.Archive, error) {
 	if v.leaving(day) {
 		return v.o.Leaving, nil
@@ -103,13 +103,13 @@ func (v *verifier) archiveOf(ctx context.Context, day Day) (*archive.Archive, er
 	return a, err
 }
 
-// open opens an archive that the database notes, and names what is wrong with it. It
-// returns nil when there is nothing to compare.
+// open opens an archive that the database notes, and names what is wrong with it. It returns nil if
+// there is nothing to compare.
 func (v *verifier) open(part archive.Part, noted ArchiveNote, period, rows string) (*archive.Archive, error) {
 	name, at := period+" "+part.String(), noted.At.UTC().Format(time.RFC3339)
 	if v.o.Archives == "" {
 		v.tally.find(Unchecked, name, "its %d %s were archived at %s: give --archive with the folder where they are", noted.Rows, rows, at)
-		return nil, nil //nolint:nilnil // nothing to compare, and it was said
+		return nil, nil //nolint:nilnil // nothing to compare, as reported
 	}
 	a, err := archive.Open(v.o.Archives, part)
 	switch {
@@ -127,14 +127,14 @@ func (v *verifier) open(part archive.Part, noted ArchiveNote, period, rows strin
 
 func archiveName(part fmt.Stringer) string { return "archive of " + part.String() }
 
-// archived are the rows of an archive, which can only be read from the first to
-// the last: ranges are asked for in their order.
+// archived are the rows of an archive, which can only be read sequentially: ranges must be
+// requested in order.
 type archived struct {
 	of     Range
 	period string // day, month
 	next   func() ([]byte, error, bool)
 	stop   func()
-	row    []byte // read, and of a range to come
+	row    []byte // already read, for a later range
 	id     spend.ID
 }
 
@@ -153,7 +153,7 @@ func (a *archived) Rows(_ context.Context, r Range, each func(row []byte) error)
 		row := a.row
 		a.row = nil
 		if less(a.id, r.Low) {
-			continue // before all that is wanted
+			continue // before the wanted range
 		}
 		if err := each(row); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (a *archived) Rows(_ context.Context, r Range, each func(row []byte) error)
 	}
 }
 
-// fetch has a row at hand, unless there are no more.
+// fetch reads a row if none is pending, and reports whether there is one.
 func (a *archived) fetch() (more bool, err error) {
 	if a.row != nil {
 		return true, nil
@@ -177,7 +177,7 @@ func (a *archived) fetch() (more bool, err error) {
 	return true, nil
 }
 
-// drain reads to the end, where it is known whether the files are whole.
+// drain reads to the end, where it is known whether the files are complete.
 func (a *archived) drain() error {
 	for {
 		a.row = nil

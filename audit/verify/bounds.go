@@ -9,15 +9,15 @@ import (
 	"spendgate/audit/spend"
 )
 
-// bounds add up what checks had taken from counters by the time at which these are noted as
-// exhausted, with a minute for commits and clocks: at least and at most. All are kept, of some
-// 100 bytes each: there is one exhaustion in a window of a counter.
+// bounds add up the least and the most that checks had taken from counters when these were noted as
+// exhausted, allowing a minute for commits and clocks. All are kept in memory, at some 100 bytes
+// each: there is one exhaustion per window of a counter.
 type bounds struct {
 	mu sync.Mutex
-	by map[spend.ID][]bound // by counter, in the order of their starts
+	by map[spend.ID][]bound // by counter, in the order of starts
 }
 
-// bound is what was taken by one exhaustion.
+// bound is what was taken before one exhaustion.
 type bound struct {
 	startMS, bucketMS   int64
 	endMS               int64 // of a calendar window, if checks took from it
@@ -27,7 +27,7 @@ type bound struct {
 	lowCount, highCount int64
 }
 
-// expect makes place for an exhaustion. They come in the order of counters and starts.
+// expect adds an exhaustion. Exhaustions must come in the order of counters and starts.
 func (s *bounds) expect(e *Exhaustion) {
 	if s.by == nil {
 		s.by = make(map[spend.ID][]bound)
@@ -35,7 +35,7 @@ func (s *bounds) expect(e *Exhaustion) {
 	s.by[e.Counter.ID] = append(s.by[e.Counter.ID], bound{startMS: e.StartMS, bucketMS: e.BucketMS, at: e.At})
 }
 
-// of returns what was taken by an exhaustion; nil of one that was not there.
+// of returns the bound of an exhaustion; nil if it was not expected.
 func (s *bounds) of(e *Exhaustion) *bound {
 	all := s.by[e.Counter.ID]
 	i, is := from(all, e.StartMS)
@@ -45,12 +45,12 @@ func (s *bounds) of(e *Exhaustion) *bound {
 	return &all[i]
 }
 
-// from finds the first of a counter's bounds that starts at a time or later.
+// from finds the first of a counter's bounds that starts at or after a time.
 func from(all []bound, startMS int64) (int, bool) {
 	return slices.BinarySearchFunc(all, startMS, func(b bound, startMS int64) int { return cmp.Compare(b.startMS, startMS) })
 }
 
-// span is the time of the checks that count.
+// span returns the time range of the checks that count.
 func (b *bound) span() (startMS, endMS int64) {
 	if b.bucketMS == 0 && b.startMS == 0 {
 		return 0, 0
@@ -67,7 +67,7 @@ func (b *bound) late() bool {
 	return end != 0 && b.at.UnixMilli() > end+lateCommit.Milliseconds()
 }
 
-// take adds what a check took. Who had several reports may have taken less in between than
+// take adds what a check took. A check with several reports may have taken less in between than
 // after the last.
 func (s *bounds) take(at time.Time, charge *spend.Charge, c *course) {
 	all := s.by[charge.Counter.ID] // which nobody changes while checks are read
@@ -100,7 +100,7 @@ func (s *bounds) take(at time.Time, charge *spend.Charge, c *course) {
 	}
 }
 
-// least is what a check has taken from a counter at any time after it.
+// least returns the least that a check had taken from a counter at any later time.
 func least(charge *spend.Charge, c *course) (used spend.Total, count int64) {
 	if c.again {
 		return used, 0

@@ -8,7 +8,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// chainTasks hands out the chains, each a task.
+// chainTasks hands out one task per chain.
 func (v *verifier) chainTasks(ctx context.Context, hand func(task) error) error {
 	spans, err := v.o.Evidence.Chains(ctx, v.all)
 	if err != nil {
@@ -22,18 +22,18 @@ func (v *verifier) chainTasks(ctx context.Context, hand func(task) error) error 
 	return nil
 }
 
-// chainWalk goes along one chain. A head is right when it follows from the one
-// before. Where that one is wrong itself, what it is and what it should be may
-// both have been built on, and where batches were put in another order an
-// earlier one: the next batch that follows from any of them is right.
+// chainWalk follows one chain. A head is right if it follows from the previous head. If the
+// previous head is itself wrong, the next may build on its stored or its recomputed value, or,
+// where batches were reordered, on an earlier head: the next batch is right if it follows from any
+// of these.
 type chainWalk struct {
 	*verifier
 	chainID  spend.ID
 	seq      int64        // of the batch before
-	previous []spend.Hash // what its head may have been; none when it is not there
+	previous []spend.Hash // what its head may have been; none if the batch is missing
 }
 
-// maxCandidates bounds how many heads a batch may follow from.
+// maxCandidates bounds the number of heads from which a batch may follow.
 const maxCandidates = 8
 
 func (v *verifier) chain(ctx context.Context, span ChainSpan) error {
@@ -70,7 +70,7 @@ func (v *verifier) chain(ctx context.Context, span ChainSpan) error {
 	return err
 }
 
-// skip goes past batches up to a number that were folded and cannot be read.
+// skip passes batches, up to a number, that were folded and cannot be read.
 func (w *chainWalk) skip(to int64) {
 	for {
 		f := w.unfolded.absent(Place{w.chainID, w.seq + 1})
@@ -111,7 +111,7 @@ func (w *chainWalk) batch(b Batch) {
 	if b.First != entries[0].ID || b.Last != entries[len(entries)-1].ID {
 		w.tally.find(Altered, name, "it is noted under other identifiers than those that it lists")
 	}
-	if w.previous == nil { // the gap before it was named
+	if w.previous == nil { // the gap before it was reported
 		w.previous = []spend.Hash{stored}
 		return
 	}
@@ -127,8 +127,8 @@ func (w *chainWalk) batch(b Batch) {
 	w.previous = append(w.previous[max(0, len(w.previous)-maxCandidates):], stored, computed)
 }
 
-// late names the checks and outcomes of a batch that are older than a checkpoint which does not
-// have the batch: whoever signed it would have seen them.
+// late names the checks and outcomes of a batch that are older than a checkpoint without the batch:
+// the signer would have seen them.
 func (w *chainWalk) late(seq int64, entries []chain.Entry) {
 	lacking, kind := w.known.lackingBatch(w.chainID, seq)
 	for _, e := range entries {
@@ -153,7 +153,7 @@ func (w *chainWalk) missing(from, to int64) {
 	w.tally.find(Removed, batchName(w.chainID, from), "and all up to number %d: %s", to, after)
 }
 
-// toHash is the zero hash for bytes that are no hash, and equals nothing then.
+// toHash converts bytes; bytes that are no hash become the zero hash, which equals no hash.
 func toHash(b []byte) (h spend.Hash) {
 	if len(b) == len(h) {
 		copy(h[:], b)

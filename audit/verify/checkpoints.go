@@ -17,8 +17,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// checkpoints holds the chains to what each file of signed checkpoints says of
-// them: what was there must be there still.
+// checkpoints compares the chains with each file of signed checkpoints: what was there must still
+// be there.
 func (v *verifier) checkpoints(ctx context.Context) error {
 	if len(v.o.Checkpoints) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (v *verifier) checkpoints(ctx context.Context) error {
 	return nil
 }
 
-// walk goes through a file line by line.
+// walk reads a file line by line.
 func (w *checkpointWalk) walk(ctx context.Context, file io.Reader) error {
 	lines := bufio.NewReaderSize(file, 1<<16)
 	for number := 1; ; number++ {
@@ -67,7 +67,7 @@ func (w *checkpointWalk) walk(ctx context.Context, file io.Reader) error {
 type checkpointWalk struct {
 	*verifier
 	file     string     // as findings name it: " of NAME", or nothing
-	previous spend.Hash // of the last line that was whole
+	previous spend.Hash // of the last complete line
 	history  *history
 	changes  map[int64]spend.Hash // heads of the changes, by number
 }
@@ -120,7 +120,7 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 	return w.compare(ctx, l)
 }
 
-// advance brings the state of all chains to the state of the line.
+// advance updates the state of all chains with a line.
 func (w *checkpointWalk) advance(name string, l checkpoint.Line) {
 	next := make(map[spend.ID]chain.Head, l.Chains)
 	if !l.Full {

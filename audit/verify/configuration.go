@@ -13,8 +13,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// configuration compares all policies and keys with the chain of changes,
-// whatever the range: there are few.
+// configuration compares all policies and keys with the chain of changes, whatever the range: there
+// are few of them.
 func (v *verifier) configuration(ctx context.Context) error {
 	w := changeWalk{
 		verifier: v, policies: make(map[PolicyVersion]recorded), drafts: make(map[int64]draftRecord), keys: make(map[string]recorded),
@@ -52,21 +52,21 @@ func (v *verifier) configuration(ctx context.Context) error {
 	return nil
 }
 
-// changeWalk goes along the chain of changes.
+// changeWalk follows the chain of changes.
 type changeWalk struct {
 	*verifier
 	seq      int64
-	previous []spend.Hash // what the head before may have been; none when it is not there
+	previous []spend.Hash // what the previous head may have been; none if the change is missing
 	policies map[PolicyVersion]recorded
 	drafts   map[int64]draftRecord
 	promoted map[int64]promoted        // by the number of the draft
 	keys     map[string]recorded       // by key_id, the newest change of each
-	webhooks map[string]recorded       // by webhook_id, likewise; none of a deleted one
-	budgets  map[string]versionBudgets // by policy_id, of the version met last
+	webhooks map[string]recorded       // the same by webhook_id, without deleted ones
+	budgets  map[string]versionBudgets // by policy_id, of the latest version so far
 	reviews  reviews
 }
 
-// recorded is a row as a change left it.
+// recorded is a row as its change left it.
 type recorded struct {
 	seq int64
 	row spend.Hash
@@ -126,7 +126,8 @@ func (w *changeWalk) change(c Change) error {
 	return nil
 }
 
-// says names a change whose chain was made anew, and that says nothing as changes do.
+// says names a change whose details are not a JSON object, though its chain may have been made
+// anew.
 func (w *changeWalk) says(name string, c Change) error {
 	fields, err := chain.ParseFields(nil, c.Row)
 	if err != nil {
@@ -194,13 +195,13 @@ func (w *changeWalk) draft(seq int64, policyID string, row []byte) error {
 	return nil
 }
 
-// promoted is the version that a draft became, as far as the draft says it.
+// promoted is the version made from a draft, as far as the draft determines it.
 type promoted struct {
 	version PolicyVersion
 	content [6]string
 }
 
-// contentOf returns what a draft and the version that it becomes have in common.
+// contentOf returns what a draft and the version made from it share.
 func contentOf(fields [][]byte, columns []string) (content [6]string) {
 	for i, name := range [...]string{"name", "description", "rules", "metadata", "redeem", "changes"} {
 		content[i] = string(fields[slices.Index(columns, name)])
@@ -221,7 +222,7 @@ func (w *changeWalk) webhook(id spend.ID, row []byte) error {
 	return nil
 }
 
-// compare compares a row with its newest change, which it takes out.
+// compare compares a row with its newest change, and removes that change from newest.
 func (w *changeWalk) compare(newest map[string]recorded, id, name string, row spend.Hash) {
 	switch change, ok := newest[id]; {
 	case !ok:
@@ -232,7 +233,7 @@ func (w *changeWalk) compare(newest map[string]recorded, id, name string, row sp
 	delete(newest, id)
 }
 
-// late names what was made before a checkpoint that does not have its change.
+// late names what was made before a checkpoint that lacks its change.
 func (w *changeWalk) late(name string, seq int64, at time.Time) {
 	lacking, kind := w.known.lackingChange(seq)
 	if lacking.IsZero() || !lacking.After(at.Add(lateCommit)) {

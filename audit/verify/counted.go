@@ -32,7 +32,7 @@ type counted struct {
 	PolicyID, RuleID, Subject string
 	Since                     int
 	BucketMS                  int64
-	EndMS, FirstEndMS         int64 // the latest and the earliest: newer rules of a time zone may move it
+	EndMS, FirstEndMS         int64 // the latest and the earliest: newer time zone rules may move the end
 	Count                     int64
 	Versions                  []byVersion // of the policy, in their order
 
@@ -51,17 +51,17 @@ func (c *counted) plus(other *counted) {
 	}
 }
 
-// byVersion is what checks that a version of the policy judged took at least.
+// byVersion is the least that checks took which a version of the policy judged.
 type byVersion struct {
 	Version int
 	All     low
 	Held    low // to the version's limit: without those of approvals (S47), and what is not as it was recorded
 }
 
-// low is what checks took at least.
+// low is a least amount and number.
 type low struct {
 	Count int64
-	Used  string // in the file alone
+	Used  string // only in the file
 	used  spend.Total
 }
 
@@ -71,8 +71,8 @@ func (l low) plus(other low) low {
 
 func (b byVersion) compare(version int) int { return cmp.Compare(b.Version, version) }
 
-// counts adds charges up. At most so many counters are kept in memory, the rest
-// in a temporary file: runs, each sorted, that are merged in the end.
+// counts add charges up. Counters beyond a limit are kept in a temporary file: in sorted runs that
+// are merged at the end.
 type counts struct {
 	most int
 
@@ -82,8 +82,8 @@ type counts struct {
 	runs   []int64 // where each begins in the file
 }
 
-// take adds what a check took from a counter, as it was corrected: no outcome gives
-// back more. It was held to the limit of the version, or not.
+// take adds what a check took from a counter, as outcomes corrected it: none gives back more. held
+// says whether the check had to keep the version's limit.
 func (s *counts) take(policyID string, version int, c *spend.Charge, became *course, held bool) error {
 	by := became.last.Corrected(c)
 	one := &counted{
@@ -120,7 +120,7 @@ func (s *counts) add(one *counted) error {
 	return nil
 }
 
-// spilled is a counted as the file has it.
+// spilled is the form of a counted in the file.
 type spilled struct {
 	Key     counterKey
 	Counted counted
@@ -248,9 +248,9 @@ func (s *counts) all() iter.Seq2[*counted, error] {
 	}
 }
 
-// cursor stands at one of what a sequence has.
+// cursor is a position in a sequence.
 type cursor struct {
-	at   *counted // nil behind the last
+	at   *counted // nil after the last
 	err  error
 	next func() (*counted, error, bool)
 	stop func()
@@ -265,7 +265,7 @@ func newCursor(all iter.Seq2[*counted, error]) *cursor {
 
 func (c *cursor) advance() { c.at, c.err, _ = c.next() }
 
-// pass calls each for what stands before, and goes on behind it.
+// pass calls each with the next elements as long as they satisfy before, and moves past them.
 func (c *cursor) pass(before func(*counted) bool, each func(*counted)) {
 	for c.at != nil && before(c.at) {
 		each(c.at)
@@ -273,7 +273,7 @@ func (c *cursor) pass(before func(*counted) bool, each func(*counted)) {
 	}
 }
 
-// rest calls each for all that is left.
+// rest calls each with the remaining elements.
 func (c *cursor) rest(each func(*counted)) error {
 	c.pass(func(*counted) bool { return true }, each)
 	return c.err

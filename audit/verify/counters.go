@@ -14,30 +14,30 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Counter is a row of the counters of budgets as it is stored.
+// Counter is a stored row of the counters of budgets.
 type Counter struct {
 	spend.Counter
 	PolicyID, RuleID, Subject string
 	Since                     int
-	EndMS                     int64 // 0 of a lifetime
+	EndMS                     int64 // 0 for a lifetime
 	Used                      string
 	Count                     int64
-	AgentID                   *string // of a budget per agent, else empty; nil where the store has none
+	AgentID                   *string // for a budget per agent, otherwise empty; nil if the store lacks it
 }
 
 // clocksAhead is how much too early a node may remove a counter.
 const clocksAhead = time.Hour
 
-// movedEnd is how much newer rules of a time zone, or another name of it, may move the end of an
-// open calendar window. A row keeps the end that it was made with, perhaps by a refused or
-// escalated check, of whose window nothing is recorded: it may be that far from the ends that
-// recorded checks have. The end says when the row may be removed and until when a budget is in
-// use (S63), and judges nothing. So what somebody who moved it by less can hide is that the row
-// went a day sooner or later; within a day of its window's end a row that is gone is named all
-// the same, and no check is judged by that window any more.
+// movedEnd is how far newer rules of a time zone, or another name of it, may move the end of an
+// open calendar window. A row keeps its first end, perhaps from a refused or escalated check, whose
+// window is not recorded; that end may differ by this much from the ends of recorded checks. The
+// end decides only when the row may be removed and until when a budget is in use (S63). So moving
+// it by less can only hide that the row was removed up to a day sooner or later. A row missing
+// within a day of its window's end is named all the same, and after that no check is judged by the
+// window.
 const movedEnd = 24 * time.Hour
 
-// mayMove is how much the end of a counter may have moved: that of a bucket never does.
+// mayMove returns how far the end of a counter may have moved: that of a bucket never moves.
 func mayMove(endMS, bucketMS int64) int64 {
 	if endMS == 0 || bucketMS > 0 {
 		return 0
@@ -45,13 +45,13 @@ func mayMove(endMS, bucketMS int64) int64 {
 	return movedEnd.Milliseconds()
 }
 
-// ended reports whether a counter may have been removed.
+// ended reports whether a counter may already have been removed.
 func (v *verifier) ended(endMS int64) bool {
 	return endMS != 0 && endMS <= v.overview.At.Add(clocksAhead-audit.KeepCounters).UnixMilli()
 }
 
-// take counts what a check took from budgets, as the last of its outcomes corrected it. One
-// that is listed is in a batch.
+// take counts what a check took from budgets, as corrected by the last of its outcomes. listed says
+// that a batch lists the check.
 func (s *slice) take(fields [][]byte, c *course, listed, intact bool) error {
 	v := s.verifier
 	if len(fields[chain.FieldCharges]) == 0 || v.o.Leaving != nil {
@@ -76,7 +76,7 @@ func (s *slice) take(fields [][]byte, c *course, listed, intact bool) error {
 	return nil
 }
 
-// present returns the counters of which a node may have left the rows.
+// present returns the counters whose rows must not have been removed yet.
 func (v *verifier) present() iter.Seq2[*counted, error] {
 	return func(yield func(*counted, error) bool) {
 		for c, err := range v.counts.all() {
@@ -115,14 +115,14 @@ func (v *verifier) counters(ctx context.Context) error {
 	return recorded.rest(v.removedCounter)
 }
 
-// removedCounter names a counter without a row.
+// removedCounter names a counter whose row is missing.
 func (v *verifier) removedCounter(c *counted) {
 	if !v.ended(c.FirstEndMS-mayMove(c.FirstEndMS, c.BucketMS)) && v.within(c.StartMS, c.windowEnd()) {
 		v.tally.find(Removed, counterName(c), "recorded checks took %s, %d of them%s", c.used, c.Count, windowText(c.StartMS, c.windowEnd()))
 	}
 }
 
-// counter compares a row with what the checks took; nil is nothing.
+// counter compares a row with what the checks took; recorded is nil if they took nothing.
 func (v *verifier) counter(c *Counter, recorded *counted) {
 	stored := &counted{
 		counterKey: counterKey{c.ID, c.StartMS}, PolicyID: c.PolicyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
@@ -173,7 +173,7 @@ func (c *counted) ends(endMS int64) bool {
 	return c.FirstEndMS-moved <= endMS && endMS <= c.EndMS+moved
 }
 
-// windowEnd returns when the window or bucket ends; 0 of a lifetime.
+// windowEnd returns when the window or bucket ends; 0 for a lifetime.
 func (c *counted) windowEnd() int64 {
 	if c.BucketMS > 0 {
 		return c.StartMS + c.BucketMS
@@ -187,14 +187,14 @@ func (v *verifier) within(startMS, endMS int64) bool {
 		(v.o.To.IsZero() || v.o.To.After(v.overview.At) || endMS != 0 && endMS <= v.o.To.UnixMilli()+1)
 }
 
-// unreadDay notes a day of which not all checks may have been read.
+// unreadDay notes a day of which some checks may not have been read.
 func (t *tally) unreadDay(day Day) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.unread = append(t.unread, day)
 }
 
-// isUnread reports whether not all checks of the day may have been read.
+// isUnread reports whether some checks of the day may not have been read.
 func (t *tally) isUnread(day Day) bool { return slices.Contains(t.unread, day) }
 
 // unreadIn returns a day of the window whose checks were not read.
@@ -223,8 +223,8 @@ func windowText(startMS, endMS int64) string {
 
 func stampMS(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// countSince names a version of a policy whose budgets do not count since when
-// they should: since the first version, up to this one, in which each is the same.
+// countSince names a version of a policy whose budgets count from a wrong version: it must be the
+// first of the consecutive versions, up to this one, in which the budget is the same.
 func (w *changeWalk) countSince(p PolicyVersion, fields [][]byte) {
 	columns := chain.PolicyColumns()
 	text, updated := fields[slices.Index(columns, "budgets")], fields[slices.Index(columns, "updated_at")]
@@ -242,7 +242,7 @@ func (w *changeWalk) countSince(p PolicyVersion, fields [][]byte) {
 		w.limit(p, string(fields[slices.Index(columns, "rules")]), budgets, at)
 	}
 	switch {
-	case err != nil || !ok, p.Version != previous.version+1: // what is missing is named
+	case err != nil || !ok, p.Version != previous.version+1: // missing versions are reported elsewhere
 	case audit.BudgetsText(budgets) != audit.BudgetsText(audit.CountSince(identitiesOf(budgets), previous.budgets, p.Version, at)):
 		w.tally.find(Altered, policyName(p), "its budgets do not count since the version in which they became what they are")
 	}

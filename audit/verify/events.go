@@ -11,13 +11,13 @@ import (
 	"spendgate/audit/spend"
 )
 
-// EventState is how far events have numbers.
+// EventState is the state of numbering events.
 type EventState struct {
 	Rows int64 // of the table: 1
 	Last int64 // the greatest number
 }
 
-// Event is one that has a number.
+// Event is an event with a number.
 type Event struct {
 	Sequence int64
 	Type     audit.EventType // by its letter, if a type has it
@@ -26,27 +26,27 @@ type Event struct {
 	Used     spend.ID   // of the use of an approval, the check
 }
 
-// StrayEvent is an event without its source, a source without its event, or an event
-// that says another policy or agent than its source.
+// StrayEvent is an event without its source, a source without its event, or an event with another
+// policy or agent than its source.
 type StrayEvent struct {
 	Sequence int64
 	Source   spend.ID
 	Type     audit.EventType
-	Numbered bool      // there is the event
-	Due      bool      // there is the source, at a position below the bound
-	At       time.Time // when that happened; zero without it
-	Hidden   bool      // the source's transaction never was
+	Numbered bool      // the event exists
+	Due      bool      // the source exists, at a position below the bound
+	At       time.Time // when that happened; zero without the source
+	Hidden   bool      // the source's transaction does not exist
 }
 
-// keptFeed is what changes say of events that were removed, and what is missing of them.
+// keptFeed is what changes record about removed events, and what is missing of them.
 type keptFeed struct {
 	upTo, removed int64
 	before        time.Time // all happened before it
-	gone          int64     // sources from before it that have no event
+	gone          int64     // sources from before that time without an event
 }
 
-// eventsRemoved takes a change that says that events were removed. It is one of no node if
-// they were not old enough then.
+// eventsRemoved notes a change that records removed events. No node makes one for events that were
+// not old enough then.
 func (w *changeWalk) eventsRemoved(c Change) error {
 	fields, err := chain.ParseFields(nil, c.Row)
 	if err != nil {
@@ -65,11 +65,11 @@ func (w *changeWalk) eventsRemoved(c Change) error {
 	return nil
 }
 
-// lostAtMost is what a promoted standby leaves out of the numbers (E11 in EVENTS.md).
+// lostAtMost bounds the numbers that a promoted standby skips (E11 in EVENTS.md).
 const lostAtMost = 1_000_000
 
-// events compares the feed with what it is made of, and its numbers with the order
-// in which that was recorded.
+// events compares the feed with its sources, and its numbers with the order in which the sources
+// were recorded.
 func (v *verifier) events(ctx context.Context) error {
 	if !v.whole() {
 		return nil
@@ -113,7 +113,7 @@ func (v *verifier) strayEvent(e StrayEvent) error {
 	switch source := sourceName(e.Type, e.Source); {
 	case !e.Hidden && !e.Numbered && e.At.Before(v.feed.before):
 		if _, archived := v.overview.Months[MonthOf(e.Source.Time())]; e.Type != audit.EventViolationRecorded || !archived {
-			v.feed.gone++ // events of archived months are counted by what is noted
+			v.feed.gone++ // events of archived months are counted by their notes
 		}
 	case e.Hidden:
 		v.tally.find(Altered, "event of "+source, "its transaction has not begun yet: it would never have a number")
@@ -127,7 +127,7 @@ func (v *verifier) strayEvent(e StrayEvent) error {
 	return nil
 }
 
-// eventWalk goes through the feed.
+// eventWalk reads the feed in order.
 type eventWalk struct {
 	*verifier
 	last      int64
@@ -146,7 +146,7 @@ func (w *eventWalk) event(e Event) error {
 	w.last = e.Sequence
 	at, known := e.Source.Time(), true
 	switch t := e.Type; {
-	case !t.Known(): // it has no source, which is named
+	case !t.Known(): // it has no source, which is reported
 	case t.Source() == audit.SourceChange:
 		// Changes are made one after the other. A change that is a decision has its own event before
 		// the time of the decided change.
@@ -169,7 +169,7 @@ func (w *eventWalk) event(e Event) error {
 		at, known = *e.At, true
 	}
 	if !known {
-		return nil // its source is not there, which is named
+		return nil // its source is missing, which is reported
 	}
 	// An event out of order is named once: later events are compared with it.
 	if at.Before(w.latest.Add(-lateCommit)) {
@@ -192,7 +192,7 @@ func (w *eventWalk) gap(next int64) {
 
 func eventName(sequence int64) string { return fmt.Sprintf("event %d", sequence) }
 
-// sourceNames name what events are about.
+// sourceNames name the sources of events.
 var sourceNames = [...]func(spend.ID) string{
 	audit.SourceViolation:  violationName,
 	audit.SourceApproval:   approvalName,
@@ -202,7 +202,7 @@ var sourceNames = [...]func(spend.ID) string{
 	audit.SourceChange:     func(id spend.ID) string { return changeName(int64(binary.BigEndian.Uint64(id[8:]))) },
 }
 
-// sourceName names what an event is about.
+// sourceName names the source of an event.
 func sourceName(t audit.EventType, id spend.ID) string {
 	if !t.Known() {
 		return "source " + id.Text("")

@@ -8,16 +8,17 @@ import (
 )
 
 // excesses names windows from which checks took more than any version that judged them allows
-// (G12), whatever their counters hold now. The order of commits of several chains is not known,
-// so that what is certain is compared. Of any of the checks of a window that were held to its
-// limits, one was committed last: it saw what the others had taken, less what was given back at
-// most, and was held to one of their limits. So those of which no limit is above some limit took
-// no more than that. What a version lowered, and what approvals lifted, leaves room for more.
+// (G12), whatever their counters hold now. The order of commits in several chains is unknown, so it
+// compares only what is certain. Take any of a window's checks that had to keep its limits: one of
+// them was committed last. It saw what the others had taken, less the most that was given back, and
+// had to keep one of their limits. So together the checks whose limits are all at most L took no
+// more than L. Limits that a later version lowered, and charges that approvals lifted, leave room
+// for more.
 func (v *verifier) excesses(context.Context) error {
 	if v.o.Leaving != nil {
-		return nil // it is of one day's checks
+		return nil // an archive has only one day's checks
 	}
-	var window []*counted // one, or buckets of which all count for each
+	var window []*counted // one window, or the buckets that all count for each other
 	for c, err := range v.counts.all() {
 		if err != nil {
 			return err
@@ -26,7 +27,7 @@ func (v *verifier) excesses(context.Context) error {
 			return of.ID != c.ID || c.BucketMS == 0 || of.BucketMS != c.BucketMS || of.StartMS < c.StartMS-spend.RollingBuckets*c.BucketMS
 		})
 		if window = append(window, c); v.exceeds(window) {
-			window = nil // once is enough
+			window = nil // one finding is enough
 		}
 	}
 	return nil
@@ -37,13 +38,13 @@ func (v *verifier) exceeds(window []*counted) bool {
 	c := window[len(window)-1]
 	of := v.terms[budgetSince{c.PolicyID, c.RuleID, c.Since}]
 	if of == nil || v.odd[c.PolicyID] {
-		return false // what there was is not known; that has a finding of its own
+		return false // the facts are unknown, which has a finding of its own
 	}
 	var sum counted
 	for _, part := range window {
 		sum.plus(part)
 	}
-	limits := make([]limit, len(sum.Versions)) // none of a version that has no such budget
+	limits := make([]limit, len(sum.Versions)) // none for a version without such a budget
 	for n, by := range sum.Versions {
 		if i := of.find(by.Version); i >= 0 {
 			limits[n] = of.versions[i].limit

@@ -15,13 +15,13 @@ type CounterPrincipal struct {
 	Principal string
 }
 
-// ID identifies counter and principal, in the order in which they are compared.
+// ID identifies the counter and the principal; they are compared in its order.
 func (p *CounterPrincipal) ID() spend.ID {
 	sum := sha256.Sum256(append(p.Counter[:], p.Principal...))
 	return spend.ID(sum[:16])
 }
 
-// meet notes whose check took from a counter.
+// meet notes that a principal's check took from a counter.
 func (v *verifier) meet(policyID string, c *spend.Charge, principal string) error {
 	if !v.whole() || principal == "" {
 		return nil
@@ -34,7 +34,7 @@ func (v *verifier) meet(policyID string, c *spend.Charge, principal string) erro
 	})
 }
 
-// endless has the end of a lifetime after all others.
+// endless makes the end of a lifetime greater than all others.
 func endless(endMS int64) int64 {
 	if endMS == 0 {
 		return 1<<63 - 1
@@ -42,8 +42,8 @@ func endless(endMS int64) int64 {
 	return endMS
 }
 
-// principals compares which principals' checks took from which counters with the
-// checks. They are kept as long as the counter has a row.
+// principals compares the principals noted with each counter with those whose checks took from it.
+// They are kept as long as the counter has a row.
 func (v *verifier) principals(ctx context.Context) error {
 	if !v.whole() {
 		return nil
@@ -83,19 +83,19 @@ type Exhaustion struct {
 	At                        time.Time
 	PolicyID, RuleID, Subject string
 	Since                     int
-	Used                      string // by then, in the window
+	Used                      string // in the window until then
 	Count                     int64
-	Limit, MaxCount           string // empty without one
+	Limit, MaxCount           string // empty without a limit
 	AgentID                   string // empty unless the budget is per agent
 }
 
-// unlessLate is what else may be the reason.
+// unlessLate names the other possible causes.
 const unlessLate = "; or a commit was held up, or a clock was off"
 
 func exhaustionName(id spend.ID) string { return "exhaustion " + id.Text("") }
 
-// loadExhaustions reads for which counters checks are added up (see bounds), before the
-// checks are read.
+// loadExhaustions reads, before the checks, the counters for which checks are added up (see
+// bounds).
 func (v *verifier) loadExhaustions(ctx context.Context) error {
 	if !v.whole() {
 		return nil
@@ -106,8 +106,8 @@ func (v *verifier) loadExhaustions(ctx context.Context) error {
 	})
 }
 
-// exhaustions compares them with the counters that they name and with what checks had taken,
-// and names counters of a calendar window or a lifetime that are used up without an exhaustion.
+// exhaustions compares exhaustions with the counters that they name and with what checks had taken,
+// and names used-up counters of a calendar window or a lifetime without an exhaustion.
 func (v *verifier) exhaustions(ctx context.Context) error {
 	if !v.whole() {
 		return nil
@@ -136,8 +136,8 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 	return recorded.rest(missing)
 }
 
-// fault says what of an exhaustion does not follow from the record; c is its counter, or
-// another, or nil.
+// fault returns what in an exhaustion does not follow from the record; c is its counter, another
+// counter, or nil.
 func (v *verifier) fault(e *Exhaustion, c *counted) string {
 	if spend.CounterID(e.PolicyID, e.RuleID, e.Since, e.Subject) != e.Counter.ID || e.At.UnixMilli() < e.StartMS-lateCommit.Milliseconds() {
 		return fmt.Sprintf("it is noted as of budget %q of policy %q since version %d for %s, at %s, which is another counter, "+
@@ -152,12 +152,12 @@ func (v *verifier) fault(e *Exhaustion, c *counted) string {
 	return v.usageFault(e)
 }
 
-// termsFault says that no version of the budget which was in force then has the limits that
-// are noted, or that another agent is noted than whom the counter is of.
+// termsFault returns a fault if no version of the budget that was in force then has the noted
+// limits, or if the noted agent is not that of the counter.
 func (v *verifier) termsFault(e *Exhaustion) string {
 	of := v.terms[budgetSince{e.PolicyID, e.RuleID, e.Since}]
 	if of == nil || v.odd[e.PolicyID] {
-		return "" // what there was is not known; that has a finding of its own
+		return "" // the facts are unknown, which has a finding of its own
 	}
 	if agent := of.agent(e.Subject); agent != e.AgentID {
 		return fmt.Sprintf("it is noted for the agent %q; its counter is that of %q", e.AgentID, agent)
@@ -171,7 +171,7 @@ func (v *verifier) termsFault(e *Exhaustion) string {
 		stamp(e.At), unlessLate)
 }
 
-// usageFault says that checks had taken less, or more, than is noted.
+// usageFault returns a fault if checks had taken less, or more, than is noted.
 func (v *verifier) usageFault(e *Exhaustion) string {
 	b := v.bounds.of(e)
 	if b == nil {
@@ -196,10 +196,10 @@ func (v *verifier) usageFault(e *Exhaustion) string {
 		unlessLate)
 }
 
-// usedUp reports whether checks used a counter up. Of those of some version of the policy
-// and the versions before, one was the last: it saw what all of them took, less what their
-// outcomes gave back at most, and was held to the limit of one of these versions, or of the
-// next one if a check of that was in the same commit. What outcomes add is told with the next check.
+// usedUp reports whether checks used a counter up. Of the checks judged by the versions up to some
+// version, one was committed last: it saw what all of them took, less the most that their outcomes
+// gave back, and had to keep the limit of one of these versions, or of the next one if the same
+// commit has a check judged by it. What outcomes add shows only with the next check.
 func (v *verifier) usedUp(c *counted) bool {
 	of := v.terms[budgetSince{c.PolicyID, c.RuleID, c.Since}]
 	if c.BucketMS != 0 || of == nil || v.odd[c.PolicyID] {

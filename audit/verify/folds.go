@@ -27,18 +27,18 @@ type Fold struct {
 type Unfolded struct {
 	Evidence
 	folds   map[spend.ID][]*held // of each chain, by number
-	leaving map[spend.ID]bool    // chains of which batches are in both places
-	files   []*foldedFile        // that are at hand, by day
+	leaving map[spend.ID]bool    // chains with batches in both places
+	files   []*foldedFile        // available files, by day
 	found   func(kind Kind, subject, format string, args ...any)
 }
 
-// held is a fold, and where its batches are.
+// held is a fold and the place of its batches.
 type held struct {
 	Fold
-	file   *foldedFile // nil when they cannot be read, or are not of the range
-	unread bool        // they cannot
+	file   *foldedFile // nil if they cannot be read, or are not in the range
+	unread bool        // they cannot be read
 	blocks []archive.Block
-	rows   int64 // that its archive has
+	rows   int64 // in its archive
 	sum    int64 // of their entries
 	last   []byte
 }
@@ -47,7 +47,7 @@ type held struct {
 type foldedFile struct {
 	*archive.Archive
 	folds     []*held
-	low, high spend.ID // of what they list
+	low, high spend.ID // of what its batches list
 	rows      int64
 }
 
@@ -97,7 +97,7 @@ func sortedDays(days map[Day][]*held) []Day {
 	return all
 }
 
-// add notes a fold, and compares it with the one before.
+// add notes a fold, and compares it with the previous fold.
 func (u *Unfolded) add(days map[Day][]*held, f Fold) {
 	before := checkpoint.Fold{}
 	if all := u.folds[f.Chain]; len(all) > 0 {
@@ -111,7 +111,8 @@ func (u *Unfolded) add(days map[Day][]*held, f Fold) {
 	days[Day(f.Day)] = append(days[Day(f.Day)], one)
 }
 
-// open reads the archive of a day, if it may have something of the range, and gives it to its folds.
+// open reads the archive of a day, if it may have something of the range, and assigns it to the
+// day's folds.
 func (u *Unfolded) open(folder string, day Day, folds []*held, r Range) error {
 	name := "batches of " + day.String()
 	for _, f := range folds {
@@ -165,7 +166,7 @@ func openFolded(folder string, day Day, folds []*held) (*foldedFile, error) {
 	return &foldedFile{Archive: a, folds: folds, low: idOf(a.FirstID), high: idOf(a.LastID)}, nil
 }
 
-// index reads the whole archive, which must have all batches of the folds and no other.
+// index reads the whole archive, which must have exactly the batches of the folds.
 func (file *foldedFile) index() error {
 	of := make(map[spend.ID][]*held)
 	for _, f := range file.folds {
@@ -222,7 +223,7 @@ func foldName(f *checkpoint.Fold) string {
 	return fmt.Sprintf("fold of %s up to batch %d", chainName(f.Chain), f.To)
 }
 
-// absent returns the fold whose batches cannot be read and that has one of that number.
+// absent returns the fold that has the batch and whose batches cannot be read; nil without one.
 func (u *Unfolded) absent(p Place) *held {
 	for _, f := range u.folds[p.Chain] {
 		if f.From <= p.Seq && p.Seq <= f.To && f.file == nil {
@@ -232,13 +233,13 @@ func (u *Unfolded) absent(p Place) *held {
 	return nil
 }
 
-// blind reports whether a batch of a chain may list something of an identifier, and cannot be read.
+// blind reports whether an unreadable batch of a chain may list an identifier.
 func (u *Unfolded) blind(chainID []byte, id spend.ID) bool {
 	return len(chainID) == len(id) && len(u.Blind(spend.ID(chainID), id)) > 0
 }
 
-// Blind returns the days whose archives of batches cannot be read, and which may list an identifier in
-// a batch of a chain.
+// Blind returns the days with unreadable archives of batches that may list an identifier in a
+// chain.
 func (u *Unfolded) Blind(chainID, id spend.ID) (days []Day) {
 	for _, f := range u.folds[chainID] {
 		if f.unread && DayOf(id) <= Day(f.Day) {
@@ -248,7 +249,7 @@ func (u *Unfolded) Blind(chainID, id spend.ID) (days []Day) {
 	return days
 }
 
-// Folded is how many batches left with a day.
+// Folded returns how many batches left with a day.
 func (u *Unfolded) Folded(day Day) (n int64) {
 	for _, folds := range u.folds {
 		for _, f := range folds {
@@ -260,7 +261,7 @@ func (u *Unfolded) Folded(day Day) (n int64) {
 	return n
 }
 
-// Without is the reading as if the archives of some days were not at hand.
+// Without returns the snapshot as it is without the archives of some days.
 func (u *Unfolded) Without(days []Day) *Unfolded {
 	without := *u
 	without.folds, without.files = make(map[spend.ID][]*held, len(u.folds)), nil
@@ -281,7 +282,7 @@ func (u *Unfolded) Without(days []Day) *Unfolded {
 	return &without
 }
 
-// top is the number of the last batch of a chain that was folded; 0 when none was.
+// top returns the number of a chain's last folded batch; 0 without one.
 func (u *Unfolded) top(chainID spend.ID) int64 {
 	all := u.folds[chainID]
 	if len(all) == 0 {
@@ -290,7 +291,7 @@ func (u *Unfolded) top(chainID spend.ID) int64 {
 	return all[len(all)-1].To
 }
 
-// each calls visit for the blocks at hand that may list something of the range.
+// each calls visit with the available blocks that may list something of the range.
 func (u *Unfolded) each(r Range, visit func(*held, archive.Block) error) error {
 	for _, file := range u.files {
 		if less(r.High, file.low) || less(file.high, r.Low) {

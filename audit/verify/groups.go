@@ -7,8 +7,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// author returns who made a change of a policy or a draft, as of then: of who had signed
-// in the change says the owner, of a key its own changes do.
+// author returns the author of a change of a policy or a draft, as of then. For a signed-in person
+// the change itself names the owner, for a key its own changes do.
 func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
 	const principal = 6 // among chain.ChangeColumns
 	owner := member[string](saidIn(fields[changeDetails]), "owner")
@@ -19,8 +19,8 @@ func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
 	return author
 }
 
-// approve counts an approval. It returns whether that says of itself what follows from
-// those before and their groups; where these cannot be read, it is believed.
+// approve counts an approval. It reports whether its claim to complete the request follows from the
+// previous approvals and their groups; if these cannot be read, the claim is accepted.
 func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) bool {
 	completes := int64(len(r.by))+1 >= a.Required
 	switch {
@@ -38,7 +38,7 @@ func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) bool {
 	return c.completes == (a.ByGroups && completes)
 }
 
-// excludes reports whether who decided wrote the version, or its draft, and is excluded.
+// excludes reports whether the decider wrote the version, or its draft, and is excluded for that.
 func (s *approvals) excludes(said asking, c ruling) bool {
 	if said.asks == nil || !said.asks.ExcludeAuthor {
 		return false
@@ -52,8 +52,8 @@ func (s *approvals) excludes(said asking, c ruling) bool {
 	return false
 }
 
-// others reports whether who decided is in none of the groups that are asked, or not in
-// those that the decision names.
+// others reports whether the decider is in none of the groups asked, or not in those that the
+// decision names.
 func (s *approvals) others(said asking, c ruling) bool {
 	if at, known := s.standing(c.by.KeyID, c.seq); known && !slices.Equal(at.groups, c.groups) {
 		return true

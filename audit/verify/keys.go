@@ -23,30 +23,30 @@ type IdempotencyKey struct {
 	Expires time.Time
 }
 
-// keptKeys is how long an idempotency key is its check's.
+// keptKeys is how long an idempotency key belongs to its check.
 const keptKeys = 24 * time.Hour
 
-// keyed is a check that has a key: what stands for the key's hash, and its identifier.
+// keyed is a check with a key: a shortened hash of the key, and the check's identifier.
 type keyed [keyedSize]byte
 
 const keyedSize = 32
 
 func (k *keyed) check() spend.ID { return spend.ID(k[16:]) }
 
-// keys collects checks by the first byte of their keys' hashes. What is more than
-// some megabytes is in a temporary file.
+// keys collects checks by the first byte of their keys' hashes. Beyond some megabytes it uses a
+// temporary file.
 type keys struct {
 	mu   sync.Mutex
 	file *os.File
 	end  int64
 
 	parts [256]keyPart
-	lost  map[spend.ID]struct{} // checks that are named, and whose keys prove nothing
+	lost  map[spend.ID]struct{} // checks with a finding, whose keys prove nothing
 }
 
 type keyPart struct {
 	memory []byte
-	chunks []int64 // where they are in the file, keyChunk bytes each
+	chunks []int64 // places of chunks in the file, keyChunk bytes each
 }
 
 const keyChunk = 1 << 16
@@ -66,7 +66,7 @@ func (s *slice) key(fields [][]byte, proved bool) error {
 	return s.verifier.keys.add(action.KeyHash(string(fields[chain.FieldNamespace])), id)
 }
 
-// add notes a key of a check.
+// add notes a check's key.
 func (k *keys) add(hash spend.Hash, id spend.ID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,8 +82,8 @@ func (k *keys) add(hash spend.Hash, id spend.ID) error {
 	return nil
 }
 
-// shortened stands for a hash in the same order: its first half, and what depends on all
-// of it.
+// shortened returns a shorter value in the same order: the hash's first half, and a digest of the
+// whole.
 func shortened(hash spend.Hash) (short [16]byte) {
 	all := sha256.Sum256(hash[:])
 	copy(short[:8], hash[:8])
@@ -91,7 +91,7 @@ func shortened(hash spend.Hash) (short [16]byte) {
 	return short
 }
 
-// lose notes a check that is not as it was recorded.
+// lose notes a check that differs from its record.
 func (v *verifier) lose(id spend.ID) {
 	v.keys.mu.Lock()
 	defer v.keys.mu.Unlock()
@@ -123,7 +123,7 @@ func (k *keys) close() error {
 	return errors.Join(k.file.Close(), os.Remove(k.file.Name()))
 }
 
-// sorted returns a part by key, and of each key by identifier.
+// sorted returns a part ordered by key and identifier.
 func (k *keys) sorted(of byte) ([]keyed, error) {
 	part := &k.parts[of]
 	all := make([]byte, 0, len(part.chunks)*keyChunk+len(part.memory))
@@ -142,18 +142,18 @@ func (k *keys) sorted(of byte) ([]keyed, error) {
 	return sorted, nil
 }
 
-// keyWalk goes through the checks by their keys.
+// keyWalk reads the checks in the order of their keys.
 type keyWalk struct {
 	keys    *keys
-	again   func(first, second spend.ID) // two have one key
+	again   func(first, second spend.ID) // both have the same key
 	removed func(newest spend.ID)        // no row has the key
 
-	part int // that is next
+	part int // the next one
 	left []keyed
 }
 
-// idempotencyKeys compares them with the checks that have them: of two checks with one
-// key the second is a day after the first, and until then the key has its row (G3).
+// idempotencyKeys compares the keys with the checks that have them: of two checks with one key the
+// second is at least a day after the first, and until then the key has its row (G3).
 func (v *verifier) idempotencyKeys(ctx context.Context) error {
 	if !v.whole() {
 		return nil
@@ -177,7 +177,7 @@ func (v *verifier) idempotencyKeys(ctx context.Context) error {
 	return w.rest()
 }
 
-// rest compares the keys of greater hashes than any row.
+// rest handles the keys with greater hashes than any row.
 func (w *keyWalk) rest() error {
 	for {
 		if len(w.left) > 0 {
@@ -193,8 +193,8 @@ func (w *keyWalk) rest() error {
 	}
 }
 
-// newest returns the newest check with the key; zero without one. On its way it
-// compares the keys of smaller hashes, which have no row.
+// newest returns the newest check with the key; zero without one. It first handles the keys with
+// smaller hashes, which have no row.
 func (w *keyWalk) newest(hash spend.Hash) (newest spend.ID, err error) {
 	short := shortened(hash)
 	for {
@@ -222,7 +222,7 @@ func (w *keyWalk) load() (err error) {
 	return err
 }
 
-// take takes the checks of the next key out, and returns the newest.
+// take removes the checks of the next key, and returns the newest.
 func (w *keyWalk) take() spend.ID {
 	n := 1
 	for n < len(w.left) && bytes.Equal(w.left[n][:16], w.left[0][:16]) {

@@ -9,21 +9,21 @@ import (
 	"spendgate/audit/spend"
 )
 
-// lateCommit is how much older than a checkpoint a check may be that the
-// checkpoint does not have yet: commits are seconds, and so are clocks apart.
+// lateCommit is how much older than a checkpoint a check may be that the checkpoint does not
+// include: commits take seconds, and clocks differ by seconds.
 const lateCommit = time.Minute
 
-// known is what the files of checkpoints say of all chains.
+// known is what the files of checkpoints say about all chains.
 type known struct {
 	files   []*history
 	accepts []acceptance
-	// disputes are heads that are not in the database, by the name of the chain.
+	// disputes are the contradictions with the database, by the name of the chain.
 	disputes map[string]*dispute
 }
 
 func newKnown() known { return known{disputes: make(map[string]*dispute)} }
 
-// history is what one file says of the lengths of chains, and when.
+// history is what one file says about the lengths of chains over time.
 type history struct {
 	last    time.Time // of the last line
 	steps   map[spend.ID][]step
@@ -31,13 +31,13 @@ type history struct {
 	state   map[spend.ID]chain.Head // at the last line
 }
 
-// step says that a line is the first to have a batch up to seq.
+// step says that a line is the first with a batch number of at least seq.
 type step struct {
 	seq     int64
-	lacking time.Time // of the line before, which does not have it; zero without one
+	lacking time.Time // of the previous line, which lacks it; zero without one
 }
 
-// add notes what the next line of the file says.
+// add notes the next line of the file.
 func (h *history) add(l checkpoint.Line) {
 	grow := func(steps []step, seq int64) []step {
 		if seq < 1 || len(steps) > 0 && steps[len(steps)-1].seq >= seq {
@@ -60,9 +60,9 @@ func (h *history) lacking(steps []step, seq int64) time.Time {
 	return h.last
 }
 
-// lacking is the time of the latest checkpoint that could have a batch and does
-// not, zero without one, and what a batch is that is older: Acknowledged when a later
-// one accepts what was there.
+// lacking returns the time of the latest checkpoint that should have a batch and lacks it, zero
+// without one, and the kind of finding for an older batch: Acknowledged if a later checkpoint
+// accepted what was there.
 func (k *known) lacking(seq int64, steps func(*history) []step, end func(*acceptance) int64) (latest time.Time, kind Kind) {
 	for _, h := range k.files {
 		if at := h.lacking(steps(h), seq); at.After(latest) {
@@ -85,7 +85,7 @@ func (k *known) lackingChange(seq int64) (time.Time, Kind) {
 	return k.lacking(seq, func(h *history) []step { return h.changes }, func(a *acceptance) int64 { return a.changes })
 }
 
-// chains are the chains of all files, each as it was last.
+// chains returns the last known length of each chain in any file.
 func (k *known) chains() map[spend.ID]int64 {
 	ends := make(map[spend.ID]int64)
 	for _, h := range k.files {
@@ -96,7 +96,7 @@ func (k *known) chains() map[spend.ID]int64 {
 	return ends
 }
 
-// acceptance is a checkpoint that was signed over a contradiction on purpose.
+// acceptance is a checkpoint that was deliberately signed over a contradiction.
 type acceptance struct {
 	at      time.Time
 	reason  string
@@ -109,7 +109,7 @@ func accepted(l checkpoint.Line) acceptance {
 	a := acceptance{l.Time, l.Acknowledged.Reason, make(map[string]int64), make(map[spend.ID]int64), l.Changes.Seq}
 	for _, lost := range l.Acknowledged.Chains {
 		name := chainName(spend.ID(lost.Chain))
-		if a.lost[name] = 0; lost.Has < lost.Had { // its end is gone, and nothing else is known to be
+		if a.lost[name] = 0; lost.Has < lost.Had { // its end is gone, and nothing else about it is known
 			a.lost[name] = lost.Has
 		}
 	}
@@ -122,10 +122,10 @@ func accepted(l checkpoint.Line) acceptance {
 	return a
 }
 
-// changesName names the chain of changes among the others.
+// changesName is the name of the chain of changes.
 const changesName = "changes"
 
-// dispute is a chain that is not as checkpoints have it.
+// dispute is a chain that contradicts checkpoints.
 type dispute struct{ first, last disputed }
 
 type disputed struct {
@@ -142,7 +142,7 @@ func (k *known) dispute(chain string, d disputed) {
 	}
 }
 
-// resolve returns what is to be told of each chain in dispute, once.
+// resolve returns the finding for each disputed chain, once.
 func (k *known) resolve() (all []Finding) {
 	accepting := func(chain string, d disputed) *acceptance {
 		for i, a := range k.accepts {

@@ -14,7 +14,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Month is a month in UTC, in months since the year 0.
+// Month is a UTC month, counted from the year 0.
 type Month int64
 
 // MonthOf is the month of a time.
@@ -23,7 +23,7 @@ func MonthOf(at time.Time) Month {
 	return Month(int64(at.Year())*12 + int64(at.Month()) - 1)
 }
 
-// Time is when the month begins.
+// Time is the beginning of the month.
 func (m Month) Time() time.Time { return time.Date(0, time.Month(m+1), 1, 0, 0, 0, 0, time.UTC) }
 
 // String is the month's year and number.
@@ -32,7 +32,7 @@ func (m Month) String() string { return m.Time().Format("2006-01") }
 // end is the millisecond at which the next month begins.
 func (m Month) end() int64 { return (m + 1).Time().UnixMilli() }
 
-// Range is the stretch of the month's identifiers.
+// Range is the month's range of identifiers.
 func (m Month) Range() Range {
 	return Range{audit.FirstID(m.Time().UnixMilli()), audit.LastID(m.end() - 1)}
 }
@@ -40,14 +40,14 @@ func (m Month) Range() Range {
 // ArchivedMonth is a month whose violations are in an archive.
 type ArchivedMonth struct {
 	ArchiveNote
-	Kinds [len(kinds)]int64 // how many there were of each
+	Kinds [len(kinds)]int64 // the number of violations of each kind
 }
 
 // kinds are the letters of action type and decision, in the order of the columns of
 // archived_violations.
 var kinds = [...]string{"rb", "re", "cb", "ce", "db", "de", "sb", "se"}
 
-// archivedMonths lists those that lie in a range, at least in part, oldest first.
+// archivedMonths lists the archived months that overlap a range, oldest first.
 func (v *verifier) archivedMonths(r Range) (all []Month) {
 	for month := range v.overview.Months {
 		all = append(all, month)
@@ -63,9 +63,8 @@ func (v *verifier) archivedMonths(r Range) (all []Month) {
 	})
 }
 
-// archivedMonth compares what of a range lies in one month whose violations are
-// archived. Its archive can only be read from the first to the last, so one worker
-// has all of it.
+// archivedMonth compares the part of a range in one month whose violations are archived. The
+// archive can only be read sequentially, so one worker has all of it.
 func (v *verifier) archivedMonth(ctx context.Context, month Month, r Range) error {
 	c := &copies{verifier: v}
 	a := v.o.Leaving
@@ -88,7 +87,7 @@ func (v *verifier) archivedMonth(ctx context.Context, month Month, r Range) erro
 		return err
 	}
 	c.unlisted(r.High)
-	c.pass(audit.MaxID()) // to the end: only there is it known whether the files are whole
+	c.pass(audit.MaxID()) // to the end: only there is it known whether the files are complete
 	switch noted, is := v.overview.Months[month]; {
 	case errors.Is(c.failed, archive.ErrAltered):
 		v.tally.find(Altered, archiveName(month), "%v", c.failed)
@@ -106,8 +105,8 @@ func (v *verifier) leavingMonth(m Month) bool {
 	return v.o.Leaving != nil && v.o.Leaving.Month == m.String()
 }
 
-// loadViolations reads the violations of the database, or of an archive. What is left of
-// archived ones in the database has to be in the archive.
+// loadViolations reads violations from the database, or from an archive. Archived violations that
+// are still in the database must be in the archive.
 func (s *slice) loadViolations(ctx context.Context) error {
 	stored, err := s.copiesOf(ctx, s.o.Evidence.Violations)
 	s.tally.storedViolations.Add(int64(len(stored)))
@@ -145,19 +144,19 @@ func (s *slice) copiesOf(ctx context.Context, read func(context.Context, Range, 
 	return all, err
 }
 
-// copies are the violations of an archive, asked for in their order.
+// copies are the violations of an archive, requested in order.
 type copies struct {
 	*archived
 	verifier *verifier
 	unread   bool  // there is no archive that can be compared
-	failed   error // what is wrong with it
-	rows     int64 // that it should have
+	failed   error // the archive's fault
+	rows     int64 // noted by the database
 	read     int64
 	kinds    [len(kinds)]int64
 }
 
-// Violations is Rows, and names those before the range that nothing was compared
-// with.
+// Violations implements Rows, and names the violations before the range that were not compared with
+// anything.
 func (c *copies) Violations(ctx context.Context, r Range, each func(row []byte) error) error {
 	c.unlisted(before(r.Low))
 	if c.unread {
@@ -167,16 +166,15 @@ func (c *copies) Violations(ctx context.Context, r Range, each func(row []byte) 
 	return nil
 }
 
-// fail notes what is wrong with the archive, which is nothing wrong with the archive of a day,
-// and ends the comparison, unless all rows were read.
+// fail notes a fault of the archive, as distinct from a fault of a day's archive, and ends the
+// comparison unless all rows were read.
 func (c *copies) fail(err error) {
 	if err != nil {
 		c.failed, c.unread = err, c.read < c.rows
 	}
 }
 
-// unlisted names those up to an identifier: of a stretch that has no checks and no
-// batches.
+// unlisted names the violations up to an identifier, in a stretch without checks and batches.
 func (c *copies) unlisted(high spend.ID) {
 	c.each(high, func(id spend.ID) {
 		if !less(id, c.verifier.all.Low) {
@@ -185,7 +183,7 @@ func (c *copies) unlisted(high spend.ID) {
 	})
 }
 
-// pass leaves out those up to an identifier, as of a day whose archive is not at hand.
+// pass skips the violations up to an identifier, as for a day whose archive is absent.
 func (c *copies) pass(high spend.ID) { c.each(high, func(spend.ID) {}) }
 
 func (c *copies) each(high spend.ID, visit func(id spend.ID)) {
@@ -200,7 +198,7 @@ func (c *copies) each(high spend.ID, visit func(id spend.ID)) {
 	}
 }
 
-// counting counts what it hands on by kind.
+// counting counts the yielded rows by kind.
 func (c *copies) counting(all iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var fields [][]byte
@@ -220,7 +218,7 @@ func (c *copies) counting(all iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error]
 	}
 }
 
-// before is the identifier before another one that is not the first.
+// before returns the previous identifier of one that is not the first.
 func before(id spend.ID) spend.ID {
 	for i := len(id) - 1; i >= 0; i-- {
 		if id[i]--; id[i] != 0xff {

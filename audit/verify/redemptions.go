@@ -19,42 +19,42 @@ type RedemptionKey struct {
 	Check spend.ID
 }
 
-// OpenRedemption is a redeemed check that is noted to be without an outcome.
+// OpenRedemption is a redeemed check noted as being without an outcome.
 type OpenRedemption struct {
 	Check    spend.ID
 	Redeemed time.Time
 	Doubted  *time.Time // nil until it is in doubt
 }
 
-// course is what the steps of a check come to, where its row is to be held to them.
+// course is the result of a check's steps, as far as its row must be compared with them.
 type course struct {
 	check    spend.ID
-	last     *spend.Outcome // the last that corrects what the check took, or a report; nil without one
+	last     *spend.Outcome // the last report, or other step that corrects what the check took; nil without one
 	again    bool           // there was a report before the last
-	most     *spend.Outcome // that with the largest excess that counts
+	most     *spend.Outcome // the report with the largest excess that counts
 	redeemed *spend.Outcome
 	doubt    *spend.Outcome
 	reported bool
-	executed spend.ID // the first report that says so without a redemption
+	executed spend.ID // the first report of that kind without a redemption
 	other    *spend.Outcome
 }
 
-// plain reports whether nothing is to be compared with the check.
+// plain reports whether there is nothing to compare with the check.
 func (c *course) plain(required bool) bool {
 	return c.last == nil && c.redeemed == nil && (c.executed.IsZero() || !required)
 }
 
-// courses are what is known of redemptions beside the rows of a slice.
+// courses are what is known about redemptions, apart from the rows of a slice.
 type courses struct {
-	terms    map[PolicyVersion]spend.RedeemTerms // of versions that are as they were recorded
+	terms    map[PolicyVersion]spend.RedeemTerms // of unaltered versions
 	required bool                                // by any of them
 
 	mu       sync.Mutex
-	lost     map[spend.ID]struct{} // checks with a step that is named, so that the others prove nothing
+	lost     map[spend.ID]struct{} // checks with a step that has a finding, so that their other steps prove nothing
 	suspects []suspect
 }
 
-// suspect is a finding, unless a step of the check has one of its own.
+// suspect is a finding that is reported unless a step of the check has one of its own.
 type suspect struct {
 	check spend.ID
 	Finding
@@ -64,17 +64,17 @@ func newCourses() courses {
 	return courses{terms: make(map[PolicyVersion]spend.RedeemTerms), lost: make(map[spend.ID]struct{})}
 }
 
-// policy notes what a version says of redemptions.
+// policy notes the terms of a version for redemptions.
 func (c *courses) policy(p PolicyVersion, fields [][]byte) {
 	terms, err := spend.ParseRedeemTerms(string(fields[slices.Index(chain.PolicyColumns(), "redeem")]))
 	if err != nil {
-		return // it was not recorded so: its hash tells
+		return // it was altered, which its hash shows
 	}
 	c.terms[p] = terms
 	c.required = c.required || terms.Required
 }
 
-// lose notes the check of an outcome that is not as it was recorded.
+// lose notes the check of an altered outcome.
 func (c *courses) lose(fields [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,13 +89,13 @@ func (c *courses) suspect(check spend.ID, kind Kind, subject, format string, arg
 	c.suspects = append(c.suspects, suspect{check, Finding{kind, subject, fmt.Sprintf(format, args...)}})
 }
 
-// stray names a step that no node records.
+// stray names a step that no node would record.
 func (s *slice) stray(o *spend.Outcome, why string) {
 	s.verifier.courses.suspect(o.CheckID, Inserted, outcomeName(o.ID), "it is recorded as %s of %s: %s", o.Status, checkName(o.CheckID), why)
 }
 
-// loadCourses reads the steps of the slice's checks, and compares with them which of these
-// are noted as redeemed and without an outcome.
+// loadCourses reads the steps of the slice's checks, and compares them with the checks noted as
+// redeemed and without an outcome.
 func (s *slice) loadCourses(ctx context.Context) error {
 	open := make(map[spend.ID]OpenRedemption)
 	err := s.o.Evidence.OpenRedemptions(ctx, s.r, func(o OpenRedemption) error {
@@ -116,7 +116,7 @@ func (s *slice) loadCourses(ctx context.Context) error {
 	err = s.o.Evidence.Steps(ctx, s.r, func(row []byte) error {
 		o, err := chain.ParseOutcome(row)
 		if err != nil {
-			return nil //nolint:nilerr // it is named as altered
+			return nil //nolint:nilerr // it is reported as altered
 		}
 		if o.CheckID != c.check {
 			end()
@@ -138,7 +138,7 @@ func (s *slice) loadCourses(ctx context.Context) error {
 	return nil
 }
 
-// follow adds a step, and names one that cannot follow from those before (S74).
+// follow adds a step, and names one that cannot follow the previous steps (S74).
 func (s *slice) follow(c *course, o *spend.Outcome) {
 	if o.Release == spend.ReleaseDone || o.Excess == spend.ExcessCounted || o.Number > 1 {
 		c.last = o
@@ -174,13 +174,13 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 	c.reported = c.reported || o.Status.Known()
 }
 
-// redeemer reports whether a step may be by who redeemed: by the API key, or by another of
-// its principal.
+// redeemer reports whether a step may be by the redeemer: by the same API key, or another of the
+// same principal.
 func redeemer(by, o *spend.Outcome) bool {
 	return o.KeyID == by.KeyID || spend.SameName(o.Reporter(), by.Reporter())
 }
 
-// open compares what is noted of a check with its steps, and takes it out.
+// open compares the note about a check with its steps, and removes the note.
 func (s *slice) open(c *course, noted map[spend.ID]OpenRedemption) {
 	row, is := noted[c.check]
 	delete(noted, c.check)
@@ -198,8 +198,8 @@ func (s *slice) open(c *course, noted map[spend.ID]OpenRedemption) {
 	}
 }
 
-// courseOf returns what became of a check; nothing where nothing is to be compared. Checks
-// are asked about in the order of their identifiers.
+// courseOf returns the course of a check; zero if there is nothing to compare. It must be called in
+// the order of identifiers.
 func (s *slice) courseOf(check spend.ID) (c course) {
 	for len(s.courses) > 0 && !less(check, s.courses[0].check) {
 		if s.courses[0].check == check {
@@ -210,8 +210,8 @@ func (s *slice) courseOf(check spend.ID) (c course) {
 	return c
 }
 
-// held holds what became of a check to the check, the row at hand, and to the version of
-// the policy that judged it.
+// held compares the course of a check with the check, which is the current row, and with the policy
+// version that judged it.
 func (s *slice) held(c course) {
 	version := binary.BigEndian.Uint32(s.fields[chain.FieldPolicyVersion])
 	terms, is := s.verifier.courses.terms[PolicyVersion{string(s.fields[chain.FieldPolicyID]), int(version)}]
@@ -234,8 +234,8 @@ func (s *slice) held(c course) {
 	}
 }
 
-// redemptions names what the walk over the checks suspected, and compares the lasting
-// keys of redemptions with those (G14).
+// redemptions names the suspects that the walk over the checks found, and compares the lasting keys
+// with the redemptions (G14).
 func (v *verifier) redemptions(ctx context.Context) error {
 	named := make(map[string]bool)
 	for _, s := range v.courses.suspects {

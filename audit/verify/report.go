@@ -14,23 +14,23 @@ type Kind string
 
 // The kinds of findings.
 const (
-	Altered   Kind = "altered"   // it is not as it was recorded
-	Removed   Kind = "removed"   // it was recorded and is not there
-	Inserted  Kind = "inserted"  // it is there and was not recorded
+	Altered   Kind = "altered"   // it differs from what was recorded
+	Removed   Kind = "removed"   // it was recorded and is missing
+	Inserted  Kind = "inserted"  // it exists and was not recorded
 	Unchecked Kind = "unchecked" // nothing can be said about it
 	// Acknowledged is a loss over which a later checkpoint was signed on purpose. It is reported, and
 	// does not make the result unclean.
 	Acknowledged Kind = "acknowledged"
 )
 
-// Finding is one thing that is not as it should be.
+// Finding is one discrepancy.
 type Finding struct {
 	Kind    Kind
 	Subject string // "check chk_0190..."
 	Detail  string
 }
 
-// String is the finding in a line.
+// String returns the finding on one line.
 func (f Finding) String() string { return fmt.Sprintf("%s %s: %s", f.Kind, f.Subject, f.Detail) }
 
 // Summary is the scope and the result of a verification.
@@ -38,15 +38,15 @@ type Summary struct {
 	Checks, Violations, Outcomes int64
 	Batches, Chains              int64
 	Policies, Keys, Changes      int64
-	Counters                     int64 // of budgets, that were compared
-	CountersBeyond               int64 // of windows that reach out of the range
-	Approvals                    int64 // that were compared
-	Events                       int64 // that have a number
-	IdempotencyKeys              int64 // that have a row
+	Counters                     int64 // of budgets, and compared
+	CountersBeyond               int64 // of windows that extend beyond the range
+	Approvals                    int64 // compared
+	Events                       int64 // with a number
+	IdempotencyKeys              int64 // with a row
 	Checkpoints                  int64
 	LastCheckpoint               time.Time // zero without any
-	LastCheck                    time.Time // that is there, or listed; zero without any
-	TornCheckpoints              int64     // lines that were not written to their end, and passed over
+	LastCheck                    time.Time // stored or listed; zero without any
+	TornCheckpoints              int64     // incomplete lines, which were skipped
 	Findings                     map[Kind]int64
 }
 
@@ -55,13 +55,13 @@ func (s Summary) Clean() bool {
 	return len(s.Findings) == 0 || len(s.Findings) == 1 && s.Findings[Acknowledged] > 0
 }
 
-// tally is a Summary in the making.
+// tally collects a Summary.
 type tally struct {
 	checks, violations, outcomes, batches, chains, checkpoints atomic.Int64
 	policies, keys, changes                                    atomic.Int64
 
-	entries, chained atomic.Int64 // of batches, met by time and along the chains
-	stored           atomic.Int64 // checks that are in the database
+	entries, chained atomic.Int64 // of batches, found by time and along the chains
+	stored           atomic.Int64 // checks in the database
 	storedViolations atomic.Int64
 	openRedemptions  atomic.Int64
 
@@ -73,7 +73,7 @@ type tally struct {
 	mu       sync.Mutex
 	found    func(Finding)
 	findings map[Kind]int64
-	unread   []Day         // archived days whose archive is not at hand or not as it was
+	unread   []Day         // archived days whose archive is absent or altered
 	lastMS   int64         // of the last check
 	gone     map[Day]int64 // listed checks of days without a partition
 }
@@ -89,7 +89,7 @@ func (t *tally) add(f Finding) {
 	t.found(f)
 }
 
-// count returns how many findings there are.
+// count returns the number of findings.
 func (t *tally) count() (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +128,7 @@ func (t *tally) summary() Summary {
 
 func checkName(id spend.ID) string { return "check " + id.Text(spend.PrefixCheck) }
 
-// entryName names what an entry of a batch is of.
+// entryName names the subject of a batch's entry.
 func entryName(id spend.ID) string {
 	if id.OfOutcome() {
 		return outcomeName(id)

@@ -8,19 +8,19 @@ import (
 	"spendgate/audit/spend"
 )
 
-// reviews is how versions of policies came about that the version before asks people
-// about (S80), as the changes say.
+// reviews is how versions of policies came about whose predecessors ask people before a change
+// (S80), according to the changes.
 type reviews struct {
 	approved map[int64][]approvedDraft // by the generation of the draft
-	current  map[string]int64          // by policy_id, the draft that there is; 0 of an ended one
-	promoted map[string]int64          // by policy_id, the draft that the change before promoted
+	current  map[string]int64          // by policy_id, the current draft; 0 if it has ended
+	promoted map[string]int64          // by policy_id, the draft that the previous change promoted
 	made     map[PolicyVersion]madeOf
 	forced   map[PolicyVersion]bool
 	wrote    map[int64]audit.Party // who put a draft
 	asks     map[string]askedBy
 }
 
-// askedBy is what the version met last asks of people.
+// askedBy is what the latest version so far asks of people.
 type askedBy struct {
 	version int
 	asked   *spend.ApprovalRequest
@@ -28,7 +28,7 @@ type askedBy struct {
 
 // madeOf is how a version was made.
 type madeOf struct {
-	draft int64 // that became it; 0 of none
+	draft int64 // from which it was made; 0 without a draft
 	seq   int64 // of the change
 }
 
@@ -44,13 +44,13 @@ func newReviews() reviews {
 	}
 }
 
-// The places of these among chain.ChangeColumns.
+// Positions in chain.ChangeColumns.
 const (
 	changeKeyID   = 5
 	changeDetails = 11
 )
 
-// reviewed follows a change of a policy or its drafts.
+// reviewed processes a change of a policy or its drafts.
 func (w *changeWalk) reviewed(c Change) error {
 	fields, err := chain.ParseFields(nil, c.Row)
 	if err != nil {
@@ -87,9 +87,8 @@ func (w *changeWalk) reviewed(c Change) error {
 	return nil
 }
 
-// consented compares how a version came about with whom the one before asks. Nobody who
-// may be its author counts; who else may be the same person is not looked at: keys are
-// counted.
+// consented compares how a version came about with whom the previous version asks. Possible authors
+// do not count. Whether other approvers may be the same person is not checked: keys are counted.
 func (w *changeWalk) consented(p PolicyVersion, changes string) error {
 	before := w.reviews.asks[p.PolicyID]
 	asked, err := spend.ParseChanges(changes)

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// said are the members of a JSON object by their names as they are: a struct would take those in
-// other letters, which nothing else here reads.
+// said are the members of a JSON object by their exact names: a struct would also accept names in
+// other letter case, which nothing else here does.
 type said map[string]json.RawMessage
 
-// saidIn returns what a text says; nothing where that is no object. Of the details of a change
-// that tells: they are named.
+// saidIn parses a text; the result is nil if it is not a JSON object. Details of changes that are
+// not objects have a finding of their own.
 func saidIn(text []byte) (s said) {
 	_ = json.Unmarshal(text, &s)
 	return s
 }
 
-// member returns a member that is of that type; the zero value of any other, or without one.
+// member returns a member of type T; the zero value if it is missing or has another type.
 func member[T any](s said, name string) T {
 	var value, none T
 	if json.Unmarshal(s[name], &value) != nil {
@@ -25,7 +25,7 @@ func member[T any](s said, name string) T {
 	return value
 }
 
-// groups are the names of groups; none unless all are text.
+// groups returns the names of groups; none unless all are text.
 func (s said) groups() (names []string) {
 	all := member[[]*string](s, "groups")
 	if slices.Contains(all, nil) {

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// anyDay stands for a day in the names of what the migrations make, as
-// checks_DAY.
+// anyDay stands for any day in the names of objects that the migrations make.
 const anyDay = "checks_DAY"
 
-// schema compares what the guarantees rest on with what the migrations make:
-// triggers that are switched off, or an index that is gone, change no row.
+// schema compares the objects on which the guarantees rest with what the migrations make: disabled
+// triggers or a missing index change no row.
 func (v *verifier) schema(ctx context.Context) error {
 	if v.o.Leaving != nil {
 		return nil

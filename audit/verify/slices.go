@@ -12,7 +12,7 @@ import (
 
 const defaultSliceSize = 200_000
 
-// timeTasks cuts the range into stretches, each of one day and small enough.
+// timeTasks divides the range into parts of at most one day that are small enough.
 func (v *verifier) timeTasks(ctx context.Context, hand func(task) error) error {
 	r := v.overview.Range
 	if r == (Range{}) {
@@ -47,8 +47,8 @@ func (v *verifier) cutTasks(ctx context.Context, r Range, hand func(task) error)
 	})
 }
 
-// cut hands on the parts of a range in their order, each of one day and small
-// enough; what is empty is left out. A day in an archive is one part.
+// cut hands on the parts of a range in order, each of one day and small enough; it skips empty
+// parts. A day in an archive is one part.
 func (v *verifier) cut(ctx context.Context, r Range, hand func(Range) error) error {
 	if !v.anyInArchive(r) {
 		if _, empty, err := v.weigh(ctx, r); err != nil || empty {
@@ -68,9 +68,8 @@ func (v *verifier) cut(ctx context.Context, r Range, hand func(Range) error) err
 	return v.cutDay(ctx, r, hand)
 }
 
-// cutDay hands on the parts of a day that are small enough. Of a day in an
-// archive, which is read from end to end, parts are handed on also where the
-// database has nothing.
+// cutDay hands on the parts of a day that are small enough. Parts of an archived day, whose archive
+// is read from end to end, are handed on even where the database has nothing.
 func (v *verifier) cutDay(ctx context.Context, r Range, hand func(Range) error) error {
 	w, empty, err := v.weigh(ctx, r)
 	if err != nil || empty && !v.inArchive(DayOf(r.Low)) {
@@ -87,7 +86,7 @@ func (v *verifier) cutDay(ctx context.Context, r Range, hand func(Range) error) 
 	return v.cutDay(ctx, Range{audit.FirstID(middle), r.High}, hand)
 }
 
-// weigh tells how much work a range is, and whether it is empty.
+// weigh estimates the work for a range, and reports whether the range is empty.
 func (v *verifier) weigh(ctx context.Context, r Range) (w Weight, empty bool, err error) {
 	if w, err = v.o.Evidence.Weigh(ctx, r); err != nil || w == (Weight{}) {
 		return w, true, err
@@ -95,8 +94,8 @@ func (v *verifier) weigh(ctx context.Context, r Range) (w Weight, empty bool, er
 	if w.Rows || w.Violations > 0 || w.Outcomes > 0 || w.Edges {
 		return w, false, nil
 	}
-	// A batch may span the range without listing anything in it: a clock was set, or somebody noted it
-	// under foreign identifiers, to make the verifier read all of time.
+	// A batch may span the range without listing anything in it: a clock was set, or somebody used
+	// foreign identifiers to make the verifier read everything.
 	listed, err := v.lists(ctx, r)
 	return w, !listed, err
 }
@@ -104,7 +103,7 @@ func (v *verifier) weigh(ctx context.Context, r Range) (w Weight, empty bool, er
 // lists reports whether a batch lists a check of the range.
 func (v *verifier) lists(ctx context.Context, r Range) (found bool, err error) {
 	err = v.o.Evidence.Batches(ctx, r, func(b Batch) error {
-		entries, _ := chain.ParseEntries(b.Entries) // the walk over its chain names what cannot be read
+		entries, _ := chain.ParseEntries(b.Entries) // the walk over its chain names unreadable entries
 		found = found || slices.ContainsFunc(entries, func(e chain.Entry) bool { return r.Holds(e.ID) })
 		return nil
 	})
@@ -113,7 +112,7 @@ func (v *verifier) lists(ctx context.Context, r Range) (found bool, err error) {
 
 func ms(id spend.ID) int64 { return id.Time().UnixMilli() }
 
-// listed is an entry, and where it stands.
+// listed is an entry and its place.
 type listed struct {
 	chain.Entry
 	place Place
@@ -125,8 +124,8 @@ type copied struct {
 	row spend.Hash
 }
 
-// slice compares one stretch: entries, checks and violations are walked
-// together, each in the order of identifiers.
+// slice compares one stretch: it walks entries, checks and violations together, each in the order
+// of identifiers.
 type slice struct {
 	*verifier
 	r          Range
@@ -135,10 +134,10 @@ type slice struct {
 	reported   []listed // of outcomes
 	courses    []course // of checks of the slice, by check
 	violations []copied
-	copies     *copies // that are archived; nil when they are in the database
-	absent     bool    // its day has no partition, and no checks elsewhere
+	copies     *copies // archived violations; nil if they are in the database
+	absent     bool    // its day has neither a partition nor checks elsewhere
 
-	fields [][]byte // of the row at hand, reused
+	fields [][]byte // of the current row, reused
 	wanted []byte   // its violation, reused
 }
 
@@ -158,7 +157,7 @@ func (v *verifier) slice(ctx context.Context, r Range, copies *copies) error {
 	return s.compare(ctx, v.o.Evidence)
 }
 
-// compare holds the rows of the slice to what was written down of them.
+// compare compares the rows of the slice with their entries and violations.
 func (s *slice) compare(ctx context.Context, rows Rows) error {
 	if err := s.load(ctx); err != nil {
 		return err
@@ -176,7 +175,7 @@ func (s *slice) compare(ctx context.Context, rows Rows) error {
 	if err != nil {
 		return err
 	}
-	s.before(nil) // what is left
+	s.before(nil) // the remaining entries
 	if s.o.Progress != nil {
 		s.o.Progress(s.tally.entries.Load(), s.overview.Entries)
 	}
@@ -218,8 +217,8 @@ func (s *slice) load(ctx context.Context) error {
 	return s.loadViolations(ctx)
 }
 
-// outcomes compares the outcomes with their entries. They stay in the database when
-// the checks of their day leave it.
+// outcomes compares the outcomes with their entries. Outcomes stay in the database when the checks
+// of their day leave.
 func (s *slice) outcomes(ctx context.Context) error {
 	removed := func(e listed) {
 		s.tally.find(Removed, outcomeName(e.ID), "%s lists it", batchName(e.place.Chain, e.place.Seq))
@@ -292,7 +291,7 @@ func (s *slice) row(row []byte) error {
 	return s.take(s.fields, &c, listed, intact)
 }
 
-// violation compares the copy of a check that is there.
+// violation compares the violation of an existing check.
 func (s *slice) violation(id spend.ID, intact bool) {
 	if s.copies != nil && s.copies.unread {
 		return
@@ -319,8 +318,8 @@ func (s *slice) violation(id spend.ID, intact bool) {
 	}
 }
 
-// before names what is listed, or copied, before the identifier, or to the end,
-// and has no check.
+// before names the entries and violations without a check that come before the identifier; all
+// remaining ones if it is nil.
 func (s *slice) before(id *spend.ID) {
 	for len(s.entries) > 0 || len(s.violations) > 0 {
 		entry, violation := next(s.entries, s.violations)
@@ -344,7 +343,7 @@ func (s *slice) before(id *spend.ID) {
 	}
 }
 
-// next tells which of the two lists has the smallest identifier; it may be both.
+// next reports which of the two lists has the smallest identifier; it may be both.
 func next(entries []listed, violations []copied) (entry, violation bool) {
 	switch {
 	case len(entries) == 0:

@@ -12,26 +12,26 @@ import (
 	"spendgate/audit/spend"
 )
 
-// budgetSince names a budget for as long as it counts on.
+// budgetSince identifies a budget from a version since which it counts.
 type budgetSince struct {
 	policyID, ruleID string
 	since            int
 }
 
-// terms are the terms of a budget, by all versions of its policy.
+// terms are the terms of a budget in all versions of its policy.
 type terms struct {
 	perAgent bool
 	versions []versionTerms // in their order
 }
 
-// versionTerms are the terms of a budget by one version.
+// versionTerms are the terms of a budget in one version.
 type versionTerms struct {
 	limit
 	version     int
 	from, until time.Time // zero while it is in force
 }
 
-// limit is what a version of a budget allows; nil where it has none.
+// limit is what a version of a budget allows; nil fields mean no limit.
 type limit struct {
 	used  *spend.Total
 	count *int64
@@ -52,7 +52,7 @@ func larger[T any](a, b *T, compare func(a, b T) int) *T {
 	return a
 }
 
-// says reports whether the limit is the one that an exhaustion notes.
+// says reports whether the limit is the one noted in an exhaustion.
 func (l limit) says(used, count string) bool {
 	total, err := spend.ParseTotal(used)
 	n, odd := strconv.ParseInt(count, 10, 64)
@@ -65,12 +65,12 @@ func (t versionTerms) inForce(at time.Time) bool {
 	return !t.from.After(at.Add(lateCommit)) && (t.until.IsZero() || !t.until.Before(at.Add(-lateCommit)))
 }
 
-// find returns the place of a version; below zero without it.
+// find returns the index of a version; negative if it is missing.
 func (t *terms) find(version int) int {
 	return slices.IndexFunc(t.versions, func(v versionTerms) bool { return v.version == version })
 }
 
-// agent returns the agent that a counter is noted for: the first of its subject's values.
+// agent returns the agent noted with a counter: the first of its subject's values.
 func (t *terms) agent(subject string) string {
 	var values []string
 	if !t.perAgent || json.Unmarshal([]byte(subject), &values) != nil || len(values) == 0 {
@@ -79,7 +79,7 @@ func (t *terms) agent(subject string) string {
 	return values[0]
 }
 
-// succeed notes that the version met last has a successor since then.
+// succeed notes the time when the latest version so far was succeeded.
 func (w *changeWalk) succeed(policyID string, at time.Time) {
 	previous := w.budgets[policyID]
 	for ruleID, b := range previous.budgets {
@@ -93,10 +93,10 @@ func (w *changeWalk) succeed(policyID string, at time.Time) {
 	}
 }
 
-// RuleLimits are the limits that a rule of a policy has, if it is a budget.
+// RuleLimits are the limits of a rule that is a budget.
 type RuleLimits struct {
 	RuleID, Type string
-	Used         *spend.Total // nil where it has none
+	Used         *spend.Total // nil without one
 	Count        *int64
 	Currency     string
 	PerAgent     bool
@@ -132,7 +132,7 @@ func ParseLimits(rules []byte) ([]RuleLimits, error) {
 
 // limit notes the limits that a version of a policy has.
 func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]spend.BudgetSince, at time.Time) {
-	all, _ := ParseLimits([]byte(rules)) // what is no JSON was not recorded so: its hash tells
+	all, _ := ParseLimits([]byte(rules)) // text that is not JSON was altered, which its hash shows
 	for _, rule := range all {
 		b, is := budgets[rule.RuleID]
 		if !is {

@@ -180,11 +180,11 @@ func (u *Unfolded) Totals(ctx context.Context) (Totals, error) {
 	return t, err
 }
 
-// Texts are the texts that left with a batch, reference and note by outcome.
+// Texts are the reference and note of outcomes whose texts left with a batch.
 type Texts map[spend.ID][2]*string
 
-// Read adds the texts of a batch. A text that cannot be read is left out, which the hash of its
-// outcome shows.
+// Read adds the texts of a batch. It skips an unreadable text, and then the hash of the outcome
+// differs.
 func (t Texts) Read(text string) {
 	var all [][3]*string
 	if text == "" || json.Unmarshal([]byte(text), &all) != nil {
@@ -197,7 +197,7 @@ func (t Texts) Read(text string) {
 	}
 }
 
-// Add puts the texts back into an outcome.
+// Add restores the texts of an outcome.
 func (t Texts) Add(o *spend.Outcome) {
 	left := t[o.ID]
 	if left[0] != nil {

@@ -2,8 +2,8 @@ package verify
 
 import "spendgate/audit/spend"
 
-// fitsUnused reports whether a row that counts nothing, which a refused or escalated check or
-// a rolling window leaves, is one of the counter that it is noted as.
+// fitsUnused reports whether a row that counts nothing, as left by a refused or escalated check or
+// by a rolling window, belongs to the counter that it names.
 func (v *verifier) fitsUnused(c *Counter) bool {
 	fits := spend.CounterID(c.PolicyID, c.RuleID, c.Since, c.Subject) == c.ID && v.fitsAgent(c)
 	if c.StartMS < 0 {
@@ -12,18 +12,17 @@ func (v *verifier) fitsUnused(c *Counter) bool {
 	return fits && (c.BucketMS == 0 || c.EndMS == lastEnd(c))
 }
 
-// fitsAgent reports whether a row is noted for the agent that its counter is of, as far as
-// that is known.
+// fitsAgent reports whether a row is noted with the agent of its counter, as far as that is known.
 func (v *verifier) fitsAgent(c *Counter) bool {
 	of := v.terms[budgetSince{c.PolicyID, c.RuleID, c.Since}]
 	return c.AgentID == nil || of == nil || v.odd[c.PolicyID] || *c.AgentID == of.agent(c.Subject)
 }
 
-// lastEnd is when no window looks back at a bucket any more.
+// lastEnd returns the time from which no window includes a bucket any more.
 func lastEnd(c *Counter) int64 { return c.StartMS + (1+spend.RollingBuckets)*c.BucketMS }
 
-// turns compares the rows of start_ms -1, by which commits take turns at a rolling window,
-// with its buckets: they stay as long as the last of these.
+// turns compares the rows with start_ms -1, by which commits take turns at a rolling window, with
+// the buckets: such a row stays as long as the last bucket.
 type turns struct {
 	*verifier
 	id    spend.ID
@@ -31,7 +30,7 @@ type turns struct {
 	endMS int64 // of the last bucket
 }
 
-// row is called for all counters, in their order.
+// row must be called for all counters, in order.
 func (t *turns) row(c *Counter) {
 	if c.ID != t.id {
 		t.end()
@@ -46,7 +45,7 @@ func (t *turns) row(c *Counter) {
 	}
 }
 
-// end is called after the last row of a counter.
+// end must be called after the last row of a counter.
 func (t *turns) end() {
 	if t.turn == nil || !t.whole() || t.ended(t.turn.EndMS) || t.turn.EndMS == t.endMS || !t.fitsUnused(t.turn) {
 		return

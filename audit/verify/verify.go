@@ -22,17 +22,17 @@ type Options struct {
 	From, To    time.Time // both inclusive, to the millisecond; zero for no bound
 	Checkpoints []Checkpoints
 	PublicKey   checkpoint.PublicKey   // of the checkpoints
-	FoldKeys    []checkpoint.PublicKey // that what was folded may be signed with; empty for not to look
-	Archives    string                 // the folder of the archives of what left; empty for none
-	Leaving     *archive.Archive       // of a day or month that is still there, taken in the place of its rows; nil for none
-	Folding     []Fold                 // of batches that are there still, and in the archives
+	FoldKeys    []checkpoint.PublicKey // with which folds may be signed; empty to skip the signatures
+	Archives    string                 // the folder of the archives; empty for none
+	Leaving     *archive.Archive       // of a day or month that is still in the database, read in place of its rows; nil for none
+	Folding     []Fold                 // of batches that are both in the database and in archives
 	Workers     int                    // 0 for one per processor
 	// SliceSize bounds the memory of a worker, in entries and violations of some 80 bytes; 0 is
 	// 200,000. Only a millisecond with more entries exceeds it. It also bounds how many counters of
 	// budgets all workers keep in memory, of some 300 bytes each: further ones are kept in a temporary
 	// file.
 	SliceSize int64
-	Found     func(Finding) // is told of each, one at a time
+	Found     func(Finding) // is called with each finding, one at a time
 	// Progress, unless nil, is called from time to time with the number of compared entries and an
 	// estimate of the total.
 	Progress func(done, total int64)
@@ -70,8 +70,8 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		return v.tally.summary(), err
 	}
 	err = errors.Join(
-		v.checkpoints(ctx),   // first: the chains are held to them
-		v.configuration(ctx), // before the checks, which are held to their policies
+		v.checkpoints(ctx),   // first: the chains are compared with them
+		v.configuration(ctx), // before the checks, which are compared with their policies
 		v.loadExhaustions(ctx),
 		v.parallel(ctx, v.timeTasks),
 		v.parallel(ctx, v.chainTasks),
@@ -91,32 +91,31 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 
 type verifier struct {
 	o        Options
-	all      Range // of identifiers, that the options ask for
+	all      Range // identifiers selected by the options
 	overview Overview
 	unfolded *Unfolded
 	tally    tally
-	known    known  // by the checkpoints
-	counts   counts // by the charges of checks
+	known    known  // from the checkpoints
+	counts   counts // from the charges of checks
 	keys     keys
 	once     keys // lasting keys of redemptions
 	courses  courses
 	met      counts // the principals whose checks took from counters
 	terms    map[budgetSince]*terms
-	odd      map[string]bool // policies with a version that is not as it was recorded
+	odd      map[string]bool // policies with an altered version
 	bounds   bounds
 
 	approvals approvals
 	feed      keptFeed
 
 	mu     sync.Mutex
-	walked map[spend.ID]int64 // chains, and the number of the last batch that was met
+	walked map[spend.ID]int64 // chains, with the number of the last batch met
 }
 
-// task is a piece of work that needs no other.
+// task is an independent piece of work.
 type task func(context.Context) error
 
-// parallel runs the tasks that find hands out, Workers at a time, until one
-// fails.
+// parallel runs the tasks that find hands out, Workers at a time, until one fails.
 func (v *verifier) parallel(ctx context.Context, find func(context.Context, func(task) error) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(v.o.Workers)
@@ -130,15 +129,15 @@ func (v *verifier) parallel(ctx context.Context, find func(context.Context, func
 	return err
 }
 
-// whole reports whether the whole of the trail is verified.
+// whole reports whether the whole trail is verified.
 func (v *verifier) whole() bool {
 	return v.o.From.IsZero() && v.o.To.IsZero() && v.o.Leaving == nil && v.o.Folding == nil
 }
 
-// totals compares what the walks have met: with each other, with what the tables
-// hold, and with what the checkpoints have. Each reads in another way, so what is
-// hidden from one of them shows by another. Where there are findings, numbers may
-// well differ, and nobody will take the trail for proved.
+// totals compares what the walks have met with each other, with the numbers of rows in the tables,
+// and with the checkpoints. Each is read in another way, so what is hidden from one shows in
+// another. With findings, the numbers may well differ, but then the trail is not considered proved
+// anyway.
 func (v *verifier) totals(ctx context.Context) error {
 	t := &v.tally
 	if !v.whole() || !t.summary().Clean() {
