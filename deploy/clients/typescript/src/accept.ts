@@ -1,7 +1,7 @@
 import type { Reply } from "./send.js";
 import type { Approval, CheckOutcome, CheckRedemption, CheckResult, EventPage, Page } from "./types.js";
 
-// What an answer is taken for. What is not one of the service's throws.
+// These functions turn answers into values. They throw on an answer that the service does not give.
 
 export type Accept<T> = (body: unknown, reply: Reply) => T;
 
@@ -28,18 +28,18 @@ export function having<T>(...names: string[]): Accept<T> {
   };
 }
 
-/** replayable accepts what says whether it was answered before. */
+/** replayable accepts an answer of which a header says whether it was given before. */
 export function replayable<T>(...names: string[]): Accept<T & { replayed: boolean }> {
   return (body, reply) => ({ ...having<T>(...names)(body, reply), replayed: replayed(reply) });
 }
 
-/** replayed reports whether the header is there, unless it says that it is not so. */
+/** replayed reports whether an earlier answer was repeated: the header is present and does not deny it. */
 export function replayed({ headers }: Pick<Reply, "headers">): boolean {
   const value = headers.get("Idempotent-Replayed");
   return value !== null && !/^\s*(\?0|false)\s*$/i.test(value);
 }
 
-/** checkResult accepts the answer to an action; whether it is one of a check of it, which may allow, says asked. */
+/** checkResult accepts the result for an action. asked says whether it answers a check: only then it can allow something. */
 export function checkResult(asked: boolean): Accept<CheckResult> {
   return (body, reply) => {
     const members = object(body);
@@ -60,7 +60,7 @@ export function checkResult(asked: boolean): Accept<CheckResult> {
   };
 }
 
-/** recordOf accepts the record of a check, and of no other. */
+/** recordOf accepts only the record of the check with this identifier. */
 export function recordOf(checkId: string): Accept<CheckResult> {
   return (body, reply) => {
     const result = checkResult(false)(body, reply);
@@ -70,8 +70,8 @@ export function recordOf(checkId: string): Accept<CheckResult> {
 }
 
 /**
- * checkOutcome reads the header, an item of RFC 8941. Whatever else is there is an
- * outcome as well: nothing is carried out for a header that was not understood.
+ * checkOutcome reads the header Outcome, an item of RFC 8941. Any other value counts as an
+ * outcome, too: nothing is carried out when the header cannot be understood.
  */
 function checkOutcome(headers: Headers): CheckOutcome | null {
   const value = headers.get("Outcome");
@@ -81,7 +81,7 @@ function checkOutcome(headers: Headers): CheckOutcome | null {
   return { status: found[1] as CheckOutcome["status"], release_pending: found[2] !== undefined };
 }
 
-/** checkRedemption reads the header, an item as well. Whatever else is there is a redemption, too. */
+/** checkRedemption reads the header Redeemed, an item of RFC 8941. Any other value counts as a redemption, too. */
 function checkRedemption(headers: Headers): CheckRedemption | null {
   const value = headers.get("Redeemed");
   if (value === null) return null;
@@ -109,7 +109,7 @@ function nextStep({ status, release_pending }: CheckOutcome): string {
 
 const noReply: Reply = { headers: new Headers(), text: "" };
 
-/** results accepts a simulation's, which permit nothing. */
+/** results accepts the results of a simulation, which permit nothing. */
 export function results(list: unknown, count: number): CheckResult[] {
   if (!Array.isArray(list) || list.length !== count) throw new TypeError(`there are not ${count} results`);
   return list.map((result) => checkResult(false)(result, noReply));
@@ -124,7 +124,7 @@ export const approval: Accept<Approval> = (body) => {
   return members as unknown as Approval;
 };
 
-/** page accepts a page whose elements have the name as text; cursor is that of the page before. */
+/** page accepts a page whose elements have a text under this name. cursor is the one by which the page was read. */
 export function page<T>(name: string, cursor: string | undefined): Accept<Page<T>> {
   return (body, reply) => {
     const members = object(body) as unknown as Page<T>;

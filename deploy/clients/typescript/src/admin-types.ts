@@ -1,6 +1,6 @@
 import type { Timestamp } from "./types.js";
 
-/** What an API key may do, and who stands behind it. */
+/** What an API key may do, and whom it belongs to. */
 export interface Grants {
   role?: string;
   scopes?: string[];
@@ -16,7 +16,7 @@ export interface Grants {
 export interface Key extends Grants {
   key_id: string;
   name: string;
-  /** Of who signed in; absent of a key. */
+  /** Of the person who signed in; absent for a key. */
   email?: string;
   rate_limit_rpm: number;
   active: boolean;
@@ -38,10 +38,10 @@ export interface NewKey extends Grants {
   created_at: Timestamp;
 }
 
-/** What to change of a key. null takes a member away. */
+/** A change of a key. null removes a member. */
 export type KeyChange = { active?: boolean; name?: string; rate_limit_rpm?: number } & { [M in keyof Grants]?: Grants[M] | null };
 
-/** A person who signed in, and what their groups give. */
+/** A person who signed in, with the rights that their groups give. */
 export interface Session extends Grants {
   session_id: string;
   name: string;
@@ -59,7 +59,7 @@ export interface Webhook {
   created_at: Timestamp;
 }
 
-/** A webhook with its secret, which is shown this once. */
+/** A webhook with its secret, which is shown only this once. */
 export interface NewWebhook extends Webhook {
   secret: string;
 }

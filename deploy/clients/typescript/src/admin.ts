@@ -5,7 +5,7 @@ import type { Delivery, Key, KeyChange, KeyRequest, NewKey, NewWebhook, Session,
 
 type Fetch = <R>(request: Request, accept: Accept<R>) => Promise<R>;
 
-/** Admin is what needs the admin key. What would be done twice is not repeated when it may have been done. */
+/** Admin has the operations that need the admin key. A request that would act twice is not repeated when it may have been carried out. */
 export class Admin {
   readonly #fetch: Fetch;
 
@@ -26,7 +26,7 @@ export class Admin {
     return this.#fetch({ ...call, method: "POST", path: "/v1/keys", content: key, statuses: [201] }, having("key_id", "api_key"));
   }
 
-  /** updateKey changes a key, on every node when it returns. */
+  /** updateKey changes a key. When it returns, the change is in force on every node. */
   updateKey(keyId: string, change: KeyChange, call?: CallOptions): Promise<Key> {
     return this.#fetch(
       { ...call, method: "PATCH", path: `/v1/keys/${encodeURIComponent(keyId)}`, content: change, repeatable: true },
@@ -43,7 +43,7 @@ export class Admin {
     return this.#list("/v1/sessions", query, "session_id");
   }
 
-  /** endSession ends a session, on every node when it returns. */
+  /** endSession ends a session. When it returns, the session has ended on every node. */
   endSession(sessionId: string, call?: CallOptions): Promise<void> {
     return this.#fetch({ ...call, method: "DELETE", path: `/v1/sessions/${encodeURIComponent(sessionId)}`, statuses: [204] }, () => undefined);
   }
@@ -74,12 +74,12 @@ export class Admin {
     );
   }
 
-  /** deleteWebhook deletes a webhook, and what was still to be delivered to it. */
+  /** deleteWebhook deletes a webhook and its undelivered events. */
   deleteWebhook(webhookId: string, call?: CallOptions): Promise<void> {
     return this.#fetch({ ...call, method: "DELETE", path: webhookPath(webhookId), statuses: [204] }, () => undefined);
   }
 
-  /** rotateWebhook gives a webhook a new secret; the one before signs beside it for 24 hours. */
+  /** rotateWebhook gives a webhook a new secret. For 24 hours the old one signs deliveries, too. */
   rotateWebhook(webhookId: string, call?: CallOptions): Promise<NewWebhook> {
     return this.#fetch({ ...call, method: "POST", path: `${webhookPath(webhookId)}/rotate` }, having("webhook_id", "secret"));
   }
@@ -88,12 +88,12 @@ export class Admin {
     return this.#list(`${webhookPath(webhookId)}/deliveries`, query, "delivery_id");
   }
 
-  /** retryWebhook has all that waits to be tried again tried now. */
+  /** retryWebhook makes the service retry now all events that wait for a retry. */
   retryWebhook(webhookId: string, call?: CallOptions): Promise<{ webhook_id: string; retried: number }> {
     return this.#fetch({ ...call, method: "POST", path: `${webhookPath(webhookId)}/retry`, statuses: [202] }, having("webhook_id"));
   }
 
-  /** replayDelivery has the event of an attempt delivered again. */
+  /** replayDelivery makes the service deliver the event of an attempt again. */
   replayDelivery(webhookId: string, deliveryId: string, call?: CallOptions): Promise<Delivery> {
     const path = `${webhookPath(webhookId)}/deliveries/${encodeURIComponent(deliveryId)}/replay`;
     return this.#fetch({ ...call, method: "POST", path, statuses: [202] }, having("delivery_id"));

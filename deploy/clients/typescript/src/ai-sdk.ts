@@ -6,9 +6,9 @@ import { type Refusal, orRefusal } from "./refusal.js";
  *
  *     tool({ description, inputSchema, ...guardedTool(refund) })
  *
- * The SDK asks for an approval while people have to decide in spendgate. A yes is not
- * believed: execute asks the service, and returns a Refusal while nothing is allowed. A no ends
- * this call alone: what must not be done under its key is denied in spendgate.
+ * The SDK asks for an approval while people have to decide in spendgate. An approval in the SDK
+ * is not trusted: execute asks the service, and returns a Refusal while nothing is allowed. A
+ * denial in the SDK ends only this call: to forbid the action under its key, deny it in spendgate.
  */
 export function guardedTool<I, R>(guarded: Guarded<I, R>) {
   return {

@@ -1,7 +1,7 @@
-/** An exact decimal, as text: "19.9". In what the service says it has no exponent. */
+/** An exact decimal, as text: "19.9". In the service's answers it has no exponent. */
 export type Amount = string;
 
-/** What is taken for an amount: text, a whole number, or a number of at most 15 digits. */
+/** What is accepted as an amount: text, a bigint, or a number of at most 15 digits. */
 export type AmountInput = string | number | bigint;
 
 const decimal = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,4}))?$/;
@@ -42,9 +42,9 @@ function exact(value: Amount): Parsed {
 }
 
 /**
- * amount returns the exact decimal that a value stands for. It throws a RangeError for
- * what is negative, has more than 18 integer, 9 fraction or 19 digits in all, and for a
- * number of more than 15 digits, which binary floating point may not have held.
+ * amount returns the exact decimal that a value stands for. It throws a RangeError for a value
+ * that is negative or has more than 18 integer, 9 fraction or 19 digits in all, and for a number
+ * of more than 15 digits, which binary floating point may not represent exactly.
  */
 export function amount(value: AmountInput): Amount {
   const parsed = ["string", "number", "bigint"].includes(typeof value) ? parse(String(value)) : undefined;
@@ -61,7 +61,7 @@ export function amount(value: AmountInput): Amount {
   return text;
 }
 
-/** compareAmounts returns a negative number, 0 or a positive one, as a sort wants it. */
+/** compareAmounts returns a negative number, 0 or a positive number, as sort functions expect. */
 export function compareAmounts(a: Amount, b: Amount): number {
   const [x, y] = [exact(a), exact(b)];
   const scale = Math.max(x.scale, y.scale);
@@ -69,7 +69,7 @@ export function compareAmounts(a: Amount, b: Amount): number {
   return difference < 0n ? -1 : difference > 0n ? 1 : 0;
 }
 
-/** minorUnits returns "19.9" with 2 places as 1990n. It throws a RangeError if that is no whole number. */
+/** minorUnits returns "19.9" with 2 places as 1990n. It throws a RangeError if the result is not an integer. */
 export function minorUnits(value: Amount, places: number): bigint {
   const { digits, scale } = exact(value);
   if (scale > places) throw new RangeError(`${value} has more than ${places} decimal places`);

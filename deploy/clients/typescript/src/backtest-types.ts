@@ -6,7 +6,7 @@ export type BacktestStatus = "queued" | "running" | "succeeded" | "failed" | "ca
 /** Whose decisions fill duplicate windows and budgets: the candidate's own, or those that were recorded. */
 export type BacktestState = "counterfactual" | "recorded";
 
-/** A backtest as it is asked for: of rules, or of a version. */
+/** A request for a backtest, of rules or of a version. */
 export interface NewBacktest {
   policy_id: string;
   rules?: Rule[] | undefined;
@@ -14,14 +14,14 @@ export interface NewBacktest {
   /** A time or a UTC date, included. */
   from: string;
   to: string;
-  /** counterfactual unless given. */
+  /** The default is counterfactual. */
   state?: BacktestState | undefined;
 }
 
 export interface BacktestSummary {
   backtest_id: string;
   policy_id: string;
-  /** Null of one with rules. */
+  /** Null for a backtest of rules. */
   version: number | null;
   from: Timestamp;
   to: Timestamp;
@@ -55,7 +55,7 @@ export interface Report {
     missing_days: string[];
   };
   flips: { total: number; stricter: number; looser: number; to_allow: number; listed: number };
-  /** By the recorded decision, then by the candidate's. */
+  /** By the recorded decision, then by the candidate's decision. */
   matrix: Record<Decision, Record<Decision, ReportCell>>;
   rules: { rule_id: string; recorded: ReportEffects; candidate: ReportEffects }[];
   budgets: {
@@ -68,14 +68,14 @@ export interface Report {
   }[];
 }
 
-/** What a policy may become: it judges the policy's checks beside the version in force. */
+/** A possible next version of a policy: it judges the policy's checks beside the version in force. */
 export interface Draft extends Omit<Policy, "version" | "updated_at"> {
-  /** No two drafts have one. */
+  /** No two drafts have the same. */
   draft_hash: string;
   base_version: number;
   author: { principal: string; key_id: string } | null;
   note: string | null;
-  /** The version in force. It and what follows is there where that asks people about the draft, but in the answer to putDraft. */
+  /** The version in force. This member and those below are present if that version requires approvals, except in the answer to putDraft. */
   policy_version?: number;
   required?: number;
   missing?: number;
@@ -85,7 +85,7 @@ export interface Draft extends Omit<Policy, "version" | "updated_at"> {
 
 export interface DraftApproval {
   principal: string;
-  /** Of who had signed in, as of then. */
+  /** Of a person who had signed in, as recorded then. */
   name?: string;
   email?: string;
   key_id: string;
@@ -93,7 +93,7 @@ export interface DraftApproval {
   at: Timestamp;
   /** The version that was in force then. */
   policy_version: number;
-  /** It counts for a promotion now. */
+  /** Whether it counts for a promotion now. */
   counts: boolean;
   groups?: string[];
   drop_budgets?: string[];
@@ -102,13 +102,13 @@ export interface DraftApproval {
 /** A draft as it is put. */
 export type NewDraft = Omit<NewPolicy, "policy_id" | "drop_budgets">;
 
-/** Recorded decisions beside those of a draft. */
+/** A comparison of recorded decisions with those of a draft. */
 export interface DraftReport {
   policy_id: string;
   draft_hash: string;
   base_version: number;
   since: Timestamp;
-  /** It is of all checks since then; else of the newest 100,000. */
+  /** Whether the report covers all checks since then; otherwise it covers the newest 100,000. */
   complete: boolean;
   report: Report;
   /** The newest 100. */
@@ -126,7 +126,7 @@ export interface ReportEffects {
   escalate: number;
 }
 
-/** The most that was taken from any counter of a budget. */
+/** The highest usage of any counter of a budget. */
 export interface ReportPeak {
   value: number | ExactNumber;
   per: Record<string, string>;

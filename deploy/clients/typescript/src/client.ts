@@ -9,7 +9,7 @@ import type * as B from "./backtest-types.js";
 import type { ApprovalQuery, BacktestQuery, BudgetQuery, CheckQuery, EventQuery, StatsQuery, ViolationQuery } from "./queries.js";
 import type * as T from "./types.js";
 
-/** What the service may hold the answer to approval for, at most, in milliseconds. */
+/** The longest time that the service holds the answer to approval, in milliseconds. */
 const longestHold = 30_000;
 
 /** newIdempotencyKey returns a key of 128 random bits. */
@@ -19,14 +19,14 @@ export function newIdempotencyKey(): string {
 }
 
 /**
- * Spendgate asks one service. What may be repeated without harm is repeated, with
+ * Spendgate is a client of one service. Requests that may safely be repeated are repeated, with
  * exponential backoff and full jitter, after a lost connection, a 5xx and a 429, whose
- * Retry-After is honoured. Refusals are an APIError, anything else a NoAnswer; of a
- * check of which it is not known whether it was decided, a NoDecision.
+ * Retry-After is honoured. A refusal throws an APIError, any other failure a NoAnswer, and a
+ * check of which it is unknown whether it was decided a NoDecision.
  */
 export class Spendgate {
   readonly #sender: Sender;
-  /** What needs the admin key: API keys and webhooks. */
+  /** The operations that need the admin key: on API keys, sessions and webhooks. */
   readonly admin: Admin;
 
   constructor(options: Options) {
@@ -34,7 +34,7 @@ export class Spendgate {
     this.admin = new Admin((request, accept) => this.#fetch(request, accept));
   }
 
-  /** pause waits, or throws what the signal was aborted with. */
+  /** pause waits. It throws the reason of the signal if that is aborted. */
   protected async pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
     await new Promise<void>((resolve, reject) => {
       const timer = setTimeout(done, milliseconds);
@@ -66,15 +66,15 @@ export class Spendgate {
   }
 
   /**
-   * check asks whether an action may be carried out: only if the result is `allowed`. All
-   * attempts carry one idempotency key, the action's or a new one, and one nonce: a secret of
-   * 16 to 128 visible ASCII characters by which the service knows the request again, also after
-   * a crash if it was kept before. Throws an APIError when the service refused, and then
-   * recorded nothing; a NoDecision when it may have decided.
+   * check asks whether an action may be carried out. It may only if the result is `allowed`. All
+   * attempts carry one idempotency key, the action's or a new one, and one nonce: a secret of 16
+   * to 128 visible ASCII characters by which the service recognizes the request. A nonce that is
+   * stored before the first attempt also works after a crash. It throws an APIError when the
+   * service refused the request, and then recorded nothing, and a NoDecision when it may have decided.
    */
   async check(action: T.Action, { nonce = newIdempotencyKey(), ...call }: CallOptions & { nonce?: string } = {}): Promise<T.CheckResult> {
     const given = action.idempotency_key ?? "";
-    const key = /^[\s\u0085]*$/.test(given) ? newIdempotencyKey() : given; // the service sees none in white space either
+    const key = /^[\s\u0085]*$/.test(given) ? newIdempotencyKey() : given; // the service treats white space as no key, too
     const content = { ...sent(action), idempotency_key: key };
     const { reply, error, unknown, parts } = await this.#sender.send({
       ...call,
@@ -88,7 +88,7 @@ export class Spendgate {
     if (!reply) throw new NoDecision(key, error as Error);
     try {
       const result = understand(reply, checkResult(true));
-      // A replay is of this request, too, if its first answer broke off, and what there is of it names the same check.
+      // A replay also belongs to this request if the first answer broke off and its received part names the same check.
       const isPart = (part: Reply) => reply.text.startsWith(part.text) && part.text.includes(`"${result.check_id}"`);
       const isNamed = parts.some((part) => !replayed(part) && isPart(part));
       result.first = !result.replayed || isNamed || reply.headers.get("First-Request") === "same";
@@ -98,7 +98,7 @@ export class Spendgate {
     }
   }
 
-  /** getCheck reads the answer of an earlier check, and what was reported of it: a record, no permission. */
+  /** getCheck reads an earlier check and its outcome. The result is a record, not a permission. */
   getCheck(checkId: string, call?: CallOptions): Promise<T.CheckResult> {
     return this.#get(checkPath(checkId), {}, recordOf(checkId), call);
   }
@@ -112,7 +112,7 @@ export class Spendgate {
     return this.#get("/v1/stats", query, having("step"), call);
   }
 
-  /** simulate judges up to 100 actions, without an API key 10, and records nothing: it permits nothing. */
+  /** simulate judges up to 100 actions, or 10 without an API key, and records nothing. Its results permit nothing. */
   simulate(
     policyId: string,
     actions: (Omit<T.Action, "policy_id"> & { policy_id?: string })[],
@@ -125,7 +125,7 @@ export class Spendgate {
     });
   }
 
-  /** reportOutcome says what became of an allowed check. After any error but an APIError report again. */
+  /** reportOutcome reports what became of an allowed check. After any error other than an APIError, report again. */
   reportOutcome(checkId: string, report: T.OutcomeReport, call?: CallOptions): Promise<T.Outcome & { replayed: boolean }> {
     const content = { ...report, amount: report.amount === undefined ? undefined : amount(report.amount) };
     const request = {
@@ -139,14 +139,15 @@ export class Spendgate {
     return this.#fetch(request, replayable("check_id", "status", "release"));
   }
 
-  /** getOutcome reads what was reported of a check, last. */
+  /** getOutcome reads the last report about a check. */
   getOutcome(checkId: string, call?: CallOptions): Promise<T.Outcome> {
     return this.#get(`${checkPath(checkId)}/outcome`, {}, having("check_id", "status", "release"), call);
   }
 
   /**
-   * redeem takes an allowed check for carrying it out, once, by the action that is about to
-   * be carried out, or by its hash. The same idempotency key again is the same redemption.
+   * redeem redeems an allowed check before its action is carried out; it succeeds once. It needs the
+   * action that is about to be carried out, or its hash. Repeating the idempotency key gives the
+   * same redemption.
    */
   redeem(checkId: string, what: Redeemed, call: CallOptions & { idempotencyKey?: string } = {}): Promise<T.Redemption> {
     const { idempotencyKey = newIdempotencyKey(), ...rest } = call;
@@ -161,7 +162,7 @@ export class Spendgate {
     );
   }
 
-  /** reportInDoubt says of a redeemed check that it is not known whether it was carried out. */
+  /** reportInDoubt reports that it is unknown whether the action of a redeemed check was carried out. */
   reportInDoubt(checkId: string, call?: CallOptions): Promise<T.RecordedRedemption> {
     const request = { ...call, method: "POST", path: `${checkPath(checkId)}/in-doubt`, content: {}, statuses: [200, 201], repeatable: true };
     return this.#fetch(request, having("check_id", "redemption_id"));
@@ -182,8 +183,8 @@ export class Spendgate {
   }
 
   /**
-   * waitForApproval asks until the approval is not pending any more, and returns it: that
-   * it is approved is to be looked at. When the timeout ends before, it is pending still.
+   * waitForApproval asks until the approval is no longer pending, and returns it; the caller must
+   * look whether it is approved. If the timeout ends first, the returned approval is still pending.
    */
   async waitForApproval(approvalId: string, { timeout = Infinity, signal }: CallOptions = {}): Promise<T.Approval> {
     const ends = performance.now() + timeout;
@@ -193,7 +194,7 @@ export class Spendgate {
       const wait = Math.min(longestHold, Math.ceil(Math.max(0, left - 2_000) / 1000) * 1000); // leaves time for the answer
       const { approval, retryAfter } = await this.#approval(approvalId, { wait, signal, timeout: left });
       if (approval.status !== "pending") return approval;
-      // An answer that was held until then has waited already.
+      // If the service held the answer, that time counts as a part of the pause.
       const pause = Math.max(retryAfter, 1_000) - (performance.now() - asked);
       if (performance.now() + pause > ends) return approval;
       await this.pause(pause, signal);
@@ -204,7 +205,7 @@ export class Spendgate {
     return this.#list("/v1/approvals", query, "approval_id");
   }
 
-  /** approve approves exactly the action that has the hash, and returns the approval as it is then. */
+  /** approve approves exactly the action that has the hash, and returns the approval with this decision. */
   approve(
     approvalId: string,
     decision: { action_hash: string; note?: string | undefined },
@@ -213,7 +214,7 @@ export class Spendgate {
     return this.#decide(approvalId, "approve", decision, call);
   }
 
-  /** deny denies it, also when it was approved and is not used yet. */
+  /** deny denies the approval, even if it was approved and is not used yet. */
   deny(
     approvalId: string,
     decision: { action_hash: string; note?: string | undefined },
@@ -237,13 +238,13 @@ export class Spendgate {
     return this.#list("/v1/violations", query, "violation_id");
   }
 
-  /** events reads a page of the feed. Store next_after with what you make of it: none is missed, none comes twice. */
+  /** events reads a page of the feed. Store next_after together with the effects of the events: then none is missed or comes twice. */
   events(query: EventQuery = {}, call?: CallOptions): Promise<T.EventPage> {
     const { after = 0, ...rest } = query;
-    return this.#get("/v1/events", { ...rest, after: after || undefined }, events(after), call); // an after of 0 would win over from
+    return this.#get("/v1/events", { ...rest, after: after || undefined }, events(after), call); // an after of 0 would override from
   }
 
-  /** eventPages yields pages from `after` on; with `poll` (milliseconds) it waits for more, for ever. */
+  /** eventPages yields pages from `after` on. With `poll` (milliseconds) it never ends and asks for more at that interval. */
   async *eventPages(
     { poll, ...query }: EventQuery & { poll?: number } = {},
     call?: CallOptions,
@@ -259,8 +260,8 @@ export class Spendgate {
   }
 
   /**
-   * createPolicy stores a policy's next version, and with `replaces` only if that version is in force (0: if there is none).
-   * It is not repeated when it may have been stored.
+   * createPolicy stores a policy's next version. With `replaces` it does so only if that version is in force (0: if there is none).
+   * The request is not repeated when the version may have been stored.
    */
   createPolicy(policy: T.NewPolicy, call: CallOptions & { replaces?: number | undefined } = {}): Promise<T.Policy> {
     const { replaces, ...options } = call;
@@ -282,7 +283,7 @@ export class Spendgate {
     return this.#list(`${policyPath(policyId)}/versions`, query, "policy_id");
   }
 
-  /** createBacktest has recorded checks judged again by other rules, or another version. It is not repeated when it may have been stored. */
+  /** createBacktest starts a backtest, by other rules or another version. It is not repeated when it may have been stored. */
   createBacktest(asked: B.NewBacktest, call?: CallOptions): Promise<B.Backtest> {
     return this.#fetch({ ...call, method: "POST", path: "/v1/backtests", content: asked, statuses: [202] }, backtest);
   }
@@ -296,7 +297,7 @@ export class Spendgate {
     return this.#fetch({ ...call, method: "POST", path: `${backtestPath(backtestId)}/cancel`, repeatable: true }, backtest);
   }
 
-  /** backtests lists those of the last 30 days, newest first, without rules and reports. */
+  /** backtests lists the backtests of the last 30 days, newest first, without rules and reports. */
   backtests(query: BacktestQuery = {}): List<B.BacktestSummary> {
     return this.#list("/v1/backtests", query, "backtest_id");
   }
@@ -306,7 +307,7 @@ export class Spendgate {
     return this.#list(`${backtestPath(backtestId)}/flips`, query, "check_id");
   }
 
-  /** putDraft puts a policy's draft, in place of the one before. The same again changes nothing. */
+  /** putDraft stores a policy's draft, in place of the one before. Storing the same draft again changes nothing. */
   putDraft(policyId: string, draft: B.NewDraft, call?: CallOptions): Promise<B.Draft> {
     const request = { ...call, method: "PUT", path: draftPath(policyId), content: draft, repeatable: true };
     return this.#fetch(request, having("policy_id", "draft_hash"));
@@ -316,17 +317,17 @@ export class Spendgate {
     return this.#get(draftPath(policyId), {}, having("policy_id", "draft_hash"), call);
   }
 
-  /** draftReport reads what the draft makes of the checks since it was put. */
+  /** draftReport reads the report that compares the draft's decisions with those made since it was put. */
   draftReport(policyId: string, call?: CallOptions): Promise<B.DraftReport> {
     return this.#get(`${draftPath(policyId)}/report`, {}, having("policy_id", "draft_hash"), call);
   }
 
-  /** deleteDraft ends the draft. It is not repeated when it may have been done. */
+  /** deleteDraft deletes the draft. The request is not repeated when it may have been carried out. */
   async deleteDraft(policyId: string, call?: CallOptions): Promise<void> {
     await this.#fetch({ ...call, method: "DELETE", path: draftPath(policyId), statuses: [204] }, () => undefined);
   }
 
-  /** approveDraft approves the draft with that hash beside the version in force, where that asks people. The same again is a replay. */
+  /** approveDraft approves the draft with that hash, if the version in force requires approvals. Approving again is a replay. */
   approveDraft(
     policyId: string,
     draftHash: string,
@@ -339,8 +340,8 @@ export class Spendgate {
   }
 
   /**
-   * promoteDraft makes the draft the next version if this one is in force, and only the draft with that hash if it is given.
-   * It is not repeated when it may have been done.
+   * promoteDraft makes the draft the next version if the given version is in force. If draft_hash is given, the draft must have it.
+   * The request is not repeated when it may have been carried out.
    */
   promoteDraft(
     policyId: string,
@@ -369,7 +370,7 @@ function sent(action: T.Action): object {
   return { ...action, amount: amount(action.amount) };
 }
 
-/** What is redeemed: the action as it is about to be carried out, or its hash. */
+/** The action that a check is redeemed for, as it is about to be carried out, or its hash. */
 export type Redeemed = Omit<T.Action, "idempotency_key" | "approval_id"> | { action_hash: string };
 
 const backtest = having<B.Backtest>("backtest_id", "status");

@@ -4,13 +4,13 @@ import type { Journal, Lines } from "./journal.js";
 import { lesser, over, reported } from "./report.js";
 import type { CheckResult, OutcomeReport } from "./types.js";
 
-/** What the service knows of an end: it; not yet; or the contrary, which somebody reported before. */
+/** What the service knows about an end: the end; not yet, so report later; or the contrary, which somebody reported before. */
 export type Told = "known" | "later" | "contrary";
 
-/** isOver reports whether the end of a key is written down. */
+/** isOver reports whether the journal has an end for a key. */
 export const isOver = ({ ended, closed }: Lines) => ended !== undefined || closed !== undefined;
 
-/** Ending is what a gate writes down, reports and hears of how bodies ended. */
+/** Ending records how bodies ended, in the journal and in the service, and reads it. */
 export class Ending {
   readonly #client: Spendgate;
   readonly #journal: Journal;
@@ -20,19 +20,19 @@ export class Ending {
     this.#journal = journal;
   }
 
-  /** read returns what is written down of a key. That it certainly moved nothing is an end. */
+  /** read returns the journal's lines of a key. A repeated line with a report that nothing was moved counts as an end. */
   async read(key: string): Promise<Lines> {
     const lines = await this.#journal.read(key);
     return lines.repeated?.report ? { ended: lines.repeated, ...lines } : lines;
   }
 
-  /** overAfterReport is what became of a key whose end is written down, and is reported if it was not. */
+  /** overAfterReport is like over, but first reports the end if it was not reported. */
   async overAfterReport(lines: Lines): Promise<NotCarriedOut> {
     await this.reportEnd(lines);
     return this.over(lines);
   }
 
-  /** over is what became of a key whose end is written down. That nothing was moved, people may have corrected since. */
+  /** over returns what became of a key whose end is in the journal. People may have corrected an end that moved nothing. */
   async over(lines: Lines): Promise<NotCarriedOut> {
     const known = over(lines);
     if (!(known instanceof AlreadyReported)) return known;
@@ -42,7 +42,7 @@ export class Ending {
     return new AlreadyReported(known.checkId, known.status, later);
   }
 
-  /** record is what the service knows of a check that may have been carried out. It throws what became of that, or that nobody can tell. */
+  /** record reads a check that may have been carried out. It throws if the check is over or the service does not show it. */
   async record(key: string, checkId: string): Promise<CheckResult> {
     const result = await this.#client.getCheck(checkId).catch((problem: unknown) => {
       const unreadable = problem instanceof APIError && problem.definite && [403, 404].includes(problem.status); // as when it is archived
@@ -52,15 +52,15 @@ export class Ending {
     return this.unlessOver(key, result);
   }
 
-  /** unlessOver throws how a check ended, if it has, and writes it down first: the service forgets whose idempotency key it had. */
+  /** unlessOver throws if a check has ended, and records that in the journal first: the service forgets idempotency keys. */
   async unlessOver(key: string, result: CheckResult): Promise<CheckResult> {
     if (!result.outcome) return result;
     const report = { status: result.outcome.status } as OutcomeReport;
-    await this.#journal.add(key, "closed", { key, check_id: result.check_id, report }).catch(() => false); // it is over all the same
+    await this.#journal.add(key, "closed", { key, check_id: result.check_id, report }).catch(() => false); // the check is over in any case
     throw reported(result);
   }
 
-  /** announce has all know that a body is repeated: what carried it out before gives nothing back then. */
+  /** announce records that a body is about to be repeated, so that the process that ran it before gives nothing back. */
   async announce(key: string, { check_id, redemption }: CheckResult, redeems: boolean): Promise<void> {
     if (!redeems) {
       await this.#journal.add(key, "repeated", { key, check_id });
@@ -74,12 +74,12 @@ export class Ending {
     } catch (problem) {
       const isRefused = problem instanceof APIError && problem.definite && problem.status !== 429;
       if (!isRefused) throw new Unanswered(key, check_id, problem);
-      await this.record(key, check_id); // it has ended meanwhile, or is not this key's to repeat
+      await this.record(key, check_id); // throws if it has ended meanwhile; otherwise this key may not repeat it
       throw new InDoubt(key, check_id, "it was begun here or elsewhere, and its end is not known", problem);
     }
   }
 
-  /** giveBack ends what moved nothing, unless another process repeats it meanwhile: then only people know. */
+  /** giveBack ends a check whose body moved nothing. If another process may be repeating the body, it throws InDoubt. */
   async giveBack(key: string, checkId: string, report: OutcomeReport, redeemed: boolean, problem?: unknown): Promise<void> {
     const line = { key, check_id: checkId, report };
     let [isMine, refused] = [true, problem];
@@ -90,11 +90,11 @@ export class Ending {
       [isMine, refused] = [false, problem ?? refusal];
     }
     if (!isMine) throw new InDoubt(key, checkId, `it ended, ${report.status}, and another process may repeat it`, refused);
-    if (redeemed) await this.#journal.add(key, "closed", line).catch(() => false); // the service knows it
+    if (redeemed) await this.#journal.add(key, "closed", line).catch(() => false); // the service has the report in any case
     else await this.end(key, checkId, report, problem);
   }
 
-  /** end writes down how the body ended, and reports it. One of the two is enough to know it later. */
+  /** end records in the journal how the body ended, and reports it. One of the two is enough to know it later. */
   async end(key: string, checkId: string, report: OutcomeReport, thrown?: unknown): Promise<void> {
     const line = { key, check_id: checkId, report };
     const problem = await this.#journal.add(key, "ended", line).then(
@@ -108,7 +108,7 @@ export class Ending {
       throw new InDoubt(key, checkId, `it ended, ${report.status}, which could neither be written down nor reported`, problem);
   }
 
-  /** reportEnd reports what ended and was not reported. What was executed, and is on record as not, stays unreported. */
+  /** reportEnd reports an end that was not reported. An executed body that is on record as not executed stays unreported. */
   async reportEnd({ ended, closed }: Lines): Promise<Told> {
     if (closed || !ended?.report) return "known";
     let told: Told = "later";
@@ -120,14 +120,14 @@ export class Ending {
       } catch (problem) {
         if (problem instanceof APIError && problem.code === "outcome_already_reported")
           told = problem.latest && (problem.latest.status === "executed") !== isExecuted ? "contrary" : "known";
-        // What the service does not take, or cannot be sent, is left out.
+        // The next report leaves out what the service did not accept or what could not be sent.
         const isRefused = problem instanceof APIError ? [400, 422].includes(problem.status) : !(problem instanceof SpendgateError);
         if (told === "later" && !isRefused) return told;
       }
       if (told !== "later") break;
     }
     if (told === "later" || (told === "contrary" && isExecuted)) return told;
-    await this.#journal.add(ended.key, "closed", ended).catch(() => false); // else it is reported once more
+    await this.#journal.add(ended.key, "closed", ended).catch(() => false); // if this fails, it is reported once more
     return told;
   }
 }

@@ -8,21 +8,21 @@ export class SpendgateError extends Error {
   }
 }
 
-/** An answer that is no success. `code` is empty when it was not the service that answered. */
+/** An unsuccessful answer. `code` is empty when another server answered, not the service. */
 export class APIError extends SpendgateError {
   readonly status: number;
   readonly code: string;
-  /** Of a validation error: what is wrong, each with its path. */
+  /** For a validation error, each faulty field with what is wrong. */
   readonly faults: string[];
   /** Names the request in the service's log. */
   readonly requestId: string;
-  /** Seconds to wait before another try; 0 when the service says nothing. */
+  /** Seconds to wait before another attempt; 0 when the service says nothing. */
   readonly retryAfter: number;
   /** What the service says is wrong. */
   readonly detail: string;
-  /** Of outcome_already_reported: the last report. */
+  /** For outcome_already_reported, the last report. */
   readonly latest: Outcome | undefined;
-  /** Of events_removed: where a reader of events goes on; else 0. */
+  /** For events_removed, where a reader of events goes on; otherwise 0. */
   readonly nextAfter: number;
 
   constructor(answer: {
@@ -50,23 +50,23 @@ export class APIError extends SpendgateError {
     this.retryAfter = retryAfter;
   }
 
-  /** definite: the service itself refused what was asked, so it certainly was not done. */
+  /** definite reports whether the service itself refused the request, so that it certainly was not carried out. */
   get definite(): boolean {
     return Math.floor(this.status / 100) === 4 && this.code !== "";
   }
 }
 
-/** printable keeps control sequences for a terminal out of a text. */
+/** printable quotes a text that could contain control sequences for a terminal. */
 function printable(text: string): string {
   return /[\p{C}]/u.test(text) ? JSON.stringify(text) : text;
 }
 
-/** There was no answer, or none that can be understood: what was asked may have been done. */
+/** There was no answer, or none that can be understood. The request may have been carried out. */
 export class NoAnswer extends SpendgateError {}
 
 /**
- * A check of which it is not known whether the service decided it. Nothing is allowed.
- * The same action with this idempotency key asks again. `cause` says why.
+ * It is unknown whether the service decided a check. Nothing is allowed. Check the same action
+ * with this idempotency key to ask again. `cause` says why.
  */
 export class NoDecision extends SpendgateError {
   constructor(
@@ -77,10 +77,10 @@ export class NoDecision extends SpendgateError {
   }
 }
 
-/** A webhook's delivery that is not to be believed. */
+/** A delivery of a webhook that is not signed by the service, or too old. */
 export class BadSignature extends SpendgateError {}
 
-/** Why a guard did not run its body, or what is in doubt about it. */
+/** The reason why a guard did not run its body, or why the body is in doubt. */
 export class NotCarriedOut extends SpendgateError {}
 
 /** The service's decision is block. */
@@ -91,8 +91,8 @@ export class Blocked extends NotCarriedOut {
 }
 
 /**
- * The policy wants the check redeemed, and this gate does not redeem: use a key of role gateway,
- * or `redeem: false` where what the body calls redeems the permit's check_id.
+ * The policy requires that the check is redeemed, and this gate does not redeem. Use a key of role
+ * gateway, or `redeem: false` if the payment provider that the body calls redeems the permit's check_id.
  */
 export class RedemptionRequired extends NotCarriedOut {
   readonly checkId: string;
@@ -105,9 +105,9 @@ export class RedemptionRequired extends NotCarriedOut {
   }
 }
 
-/** People have to decide first. Call again later: the service is asked then. */
+/** People have to decide first. Call again later to ask the service again. */
 export class ApprovalPending extends NotCarriedOut {
-  /** Empty when the rule asks for no approval: then tell somebody, nothing will change by itself. */
+  /** Empty when the rule asks for no approval. Then tell somebody: nothing will change by itself. */
   readonly approvalId: string;
   constructor(
     readonly result: CheckResult,
@@ -118,7 +118,7 @@ export class ApprovalPending extends NotCarriedOut {
   }
 }
 
-/** People refused. */
+/** People denied the action. */
 export class Denied extends NotCarriedOut {
   readonly approvalId: string;
   constructor(readonly approval: Approval) {
@@ -127,10 +127,10 @@ export class Denied extends NotCarriedOut {
   }
 }
 
-/** Nobody decided in time, or what was approved was not used in time. */
+/** Nobody decided in time, or the approval was not used in time. */
 export class ApprovalExpired extends Denied {}
 
-/** It was carried out under this key. `outcome` is undefined where only its status is known. */
+/** The action was carried out under this key. `outcome` is undefined if only its status is known. */
 export class AlreadyExecuted extends NotCarriedOut {
   constructor(
     readonly checkId: string,
@@ -157,8 +157,8 @@ export class AlreadyReported extends NotCarriedOut {
 }
 
 /**
- * It is not known whether the body's effect happened, and it is not repeated. Find out at
- * the payment provider, then say so with Gate.settle. `cause` is what the body threw.
+ * It is unknown whether the body's effect happened, and the body is not repeated. Find out at the
+ * payment provider, then report it with Gate.settle. `cause` is what the body threw.
  */
 export class InDoubt extends NotCarriedOut {
   constructor(
@@ -173,7 +173,7 @@ export class InDoubt extends NotCarriedOut {
 }
 
 /**
- * It may have been carried out, and the service cannot say now what became of it: `cause` says why.
+ * The action may have been carried out, and the service cannot give its outcome now: `cause` says why.
  * Call again when the service answers: the gate asks it first.
  */
 export class Unanswered extends InDoubt {
@@ -190,14 +190,14 @@ export class Unanswered extends InDoubt {
   }
 }
 
-/** Another call of this gate decides about it or carries it out now: call again when that has ended. There is nothing to settle. */
+/** Another call of this gate decides about the action or carries it out now. Call again when that has ended. There is nothing to settle. */
 export class Running extends InDoubt {
   constructor(idempotencyKey: string) {
     super(idempotencyKey, "", "", undefined, "It is being carried out now: call again when that has ended; report nothing.");
   }
 }
 
-/** The idempotency key names no action, as the text of an object or of nothing. Nothing was asked. */
+/** The idempotency key identifies no action: it is empty, or the text of an object or of undefined. The service was not asked. */
 export class BadKey extends NotCarriedOut {
   constructor(readonly idempotencyKey: unknown) {
     super(

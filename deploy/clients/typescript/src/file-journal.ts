@@ -5,16 +5,16 @@ import { dirname, join, resolve } from "node:path";
 import { type Journal, type Line, type Lines, type Step, isOpen, steps } from "./journal.js";
 
 /**
- * fileJournal keeps a journal in a directory of a local disk: a file for each step, which
- * is whole and on disk before its name is there, and never changes. Files of keys that are
- * not used any more may be deleted.
+ * fileJournal keeps a journal in a directory of a local disk. Each step is a file, which is
+ * complete and on disk before it gets its name, and never changes. The files of keys that are
+ * no longer used may be deleted.
  */
 export function fileJournal(path: string): Journal {
-  const directory = resolve(path); // a program may change its own
+  const directory = resolve(path); // the program may change its working directory
   let made: Promise<unknown> | undefined;
   const ready = () => (made ??= make(directory).catch(again));
   const again = (problem: unknown) => {
-    made = undefined; // the disk may be there later
+    made = undefined; // try again later: the disk may be available then
     throw problem;
   };
   const pathOf = (name: string, step: Step) => join(directory, `${name}.${step}`);
@@ -35,7 +35,7 @@ export function fileJournal(path: string): Journal {
       const whole = join(directory, `${randomUUID()}.tmp`);
       await write(whole, JSON.stringify(content));
       try {
-        await link(whole, pathOf(nameOf(key), step)); // fails if there is one, unlike a rename
+        await link(whole, pathOf(nameOf(key), step)); // unlike a rename, it fails if the name exists
       } catch (problem) {
         if (code(problem) === "EEXIST") return false;
         throw problem;
@@ -80,14 +80,14 @@ async function write(path: string, text: string): Promise<void> {
   }
 }
 
-/** make makes a directory and those above it, with their names on disk. */
+/** make creates a directory and missing ones above it, and syncs their names to disk. */
 async function make(directory: string): Promise<void> {
   const first = await mkdir(directory, { recursive: true, mode: 0o700 });
   for (let at = directory; first !== undefined && at.length >= first.length; at = dirname(at)) await sync(dirname(at));
 }
 
 async function sync(directory: string): Promise<void> {
-  if (process.platform === "win32") return; // where a directory cannot be opened
+  if (process.platform === "win32") return; // a directory cannot be opened there
   const file = await open(directory, "r");
   try {
     await file.sync();

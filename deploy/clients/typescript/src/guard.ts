@@ -26,21 +26,21 @@ import { isUnfinished, ofValue, reportable } from "./report.js";
 import type { Action, Approval, CheckResult, OutcomeReport } from "./types.js";
 
 interface Asked extends Permit {
-  /** This gate's journal says that it began: nothing is redeemed or begun any more. */
+  /** The journal says already that the body began, so nothing is redeemed or begun again. */
   begun: boolean;
-  /** It may have run before, under the same check_id, from this time on. */
+  /** If set, the body may have run before under the same check_id, from this time on. */
   since?: string | undefined;
   isAllowed: boolean;
-  /** Why it is in doubt, for all that is known here, such as the replay of somebody else's. */
+  /** Why the action is in doubt, as far as is known here, such as a replay of somebody else's check. */
   doubt?: string;
-  /** When the body of its check can have begun, at the earliest. */
+  /** The earliest time at which the body of the check can have begun. */
   earliest?: string;
 }
 
 /**
- * Gate runs what moves money only after a complete 200 allow without an outcome, at most
- * once per idempotency key, whatever is killed, and reports how it ended. Whatever it throws
- * but the body's own error is a SpendgateError; a NotCarriedOut says why it did not run.
+ * Gate runs a body that moves money only after a complete 200 allow without an outcome, at most
+ * once per idempotency key even if processes are killed, and reports how it ended. Except for the
+ * body's own errors, it throws a SpendgateError; a NotCarriedOut says why the body did not run.
  */
 export class Gate {
   readonly #client: Spendgate;
@@ -51,7 +51,7 @@ export class Gate {
   readonly #running = new Set<string>();
   #redeem: boolean | undefined;
   #own: Key | undefined; // the record of the API key, once it was read
-  readonly #elsewhere: boolean; // what the bodies call redeems
+  readonly #elsewhere: boolean; // the bodies' payment provider redeems
 
   constructor({ client, journal, defaults = {}, redeem }: GateOptions) {
     if (!journal && redeem === false) throw new TypeError(needsJournal);
@@ -78,7 +78,7 @@ export class Gate {
     return Object.assign(guarded, { pending: async (input: I) => this.pending(action(input)) });
   }
 
-  /** check asks whether the action may be carried out, and if so runs the body, once, and reports how it ended. */
+  /** check asks whether the action may be carried out. If so, it runs the body once and reports how it ended. */
   async check<R>(action: GuardedAction, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Promise<R> {
     return this.#run(() => action, body, options);
   }
@@ -91,7 +91,7 @@ export class Gate {
     this.#running.add(key);
     try {
       const asked = await this.#begin(meant, await this.#ask(meant, options), options);
-      const seen = difference(meant); // nothing is awaited from here to the body
+      const seen = difference(meant); // no await between this comparison and the body
       if (seen) return await this.#refuse(asked, seen, options);
       return await this.#carryOut(asked, body, options);
     } finally {
@@ -99,11 +99,11 @@ export class Gate {
     }
   }
 
-  /** pending asks the service, and returns the approval that the action waits for, undefined when it waits for none. It doubts nothing. */
+  /** pending asks the service, and returns the approval that the action waits for, if any. It never records a doubt. */
   async pending(action: GuardedAction): Promise<ApprovalPending | undefined> {
     try {
       const { idempotency_key: key, check_id, begun, isAllowed } = await this.#ask(meaning(this.#defaults, () => action), {});
-      // So that the replay that carries it out is known.
+      // With this line a later call knows that a replay of the check is its own.
       if (isAllowed && !begun) await this.#journal.add(key, "allowed", { key, check_id });
     } catch (problem) {
       if (problem instanceof ApprovalPending) return problem;
@@ -112,7 +112,7 @@ export class Gate {
     return undefined;
   }
 
-  /** ask returns the permit for an action, or throws why there is none. Nothing is begun yet, and no replay doubted. */
+  /** ask returns the permit for an action, or throws why there is none. It does not begin anything yet, and records no doubt. */
   async #ask(
     { action, text, isNameless }: Meant,
     { providerKey = false, providerKeyHours = 24, wait = 0 }: CarryOptions<never>,
@@ -122,7 +122,7 @@ export class Gate {
     const actionHash = await hash(text);
     let lines = await this.#ending.read(key);
     if (!lines.asked) {
-      if (isNameless) throw new BadKey(key); // what was taken before is carried on
+      if (isNameless) throw new BadKey(key); // a key that the journal has already may go on
       await this.#journal.add(key, "asked", { key, action: actionHash, seed: newIdempotencyKey() });
       lines = await this.#ending.read(key);
     }
@@ -137,16 +137,16 @@ export class Gate {
     if (result.redeem_required && !redeems && !this.#elsewhere) throw new RedemptionRequired(result);
     const isAllowed = result.first;
     if (redeems || isAllowed || lines.allowed?.check_id === result.check_id) return { ...permit, isAllowed };
-    // A replay is somebody's with another journal, unless this one knows that it is its own.
+    // A replay belongs to a process with another journal, unless this journal knows the check as its own.
     if (providerKey && providerKeyHours >= 24) return { ...permit, since: permit.earliest };
     return { ...permit, doubt: "the service had allowed it before, to a process with another journal, or in an answer that was lost" };
   }
 
-  /** again is about what was begun before: only the service can tell more. It is repeated if it began less than so many hours ago. */
+  /** again handles a body that was begun before: only the service can tell more. It may be repeated for this many hours after it began. */
   async #again(key: string, began: Line, hours: number): Promise<Asked> {
     const checkId = began.check_id ?? "";
     const result = await this.#ending.record(key, checkId);
-    // This machine's clock may have been wrong when it began, or is now.
+    // This machine's clock may be wrong, or may have been when the body began.
     const age = Math.max(Date.now() - Date.parse(began.at ?? ""), result.age_ms ?? 0);
     if (!(hours > 0 && age < hours * 3_600_000) || result.decision !== "allow")
       throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
@@ -158,13 +158,13 @@ export class Gate {
   async #decided(action: Action & { idempotency_key: string }, wait: number, seed: string | undefined): Promise<CheckResult> {
     const nonce = seed === undefined ? {} : { nonce: seed };
     let result = await this.#client.check(action, nonce).catch(async (problem: unknown) => {
-      // What was not judged is no action of the key's yet: the next attempt may put it right.
+      // The service refused to judge the action, so the key is not bound to it yet: the next attempt may correct it.
       const isJudged = !(problem instanceof APIError) || problem.status === 429;
       if (!isJudged) await this.#journal.add(action.idempotency_key, "refused", { key: action.idempotency_key }).catch(() => false);
       throw problem;
     });
     for (let round = 0; result.decision === "escalate" && !result.outcome; round++) {
-      const isNew = round > 0 && !result.replayed; // and so undecided
+      const isNew = round > 0 && !result.replayed; // nobody has decided about it yet
       if (!result.approval_id || (isNew && wait === 0) || round === mostApprovals) throw new ApprovalPending(result);
       const approval = await this.#client[wait > 0 ? "waitForApproval" : "approval"](
         result.approval_id,
@@ -188,14 +188,14 @@ export class Gate {
     return this.#redeem;
   }
 
-  /** remembered throws unless the service knows, also after its API key was replaced, what a gate without a journal carried out. */
+  /** remembered throws unless the service remembers what a gate without a journal carried out, even after its API key was replaced. */
   async #remembered(): Promise<void> {
     if (!(await this.#redeems())) throw new TypeError(needsJournal);
     this.#own ??= await this.#client.self();
     if (!this.#own.principal) throw new TypeError(needsPrincipal);
   }
 
-  /** begin takes the permit: after it the body runs, here and nowhere else. */
+  /** begin takes the permit. After it the body runs here and nowhere else. */
   async #begin(meant: Meant, asked: Asked, options: CarryOptions<never>): Promise<Asked> {
     const { check_id, idempotency_key: key, doubt } = asked;
     if (asked.begun) return asked;
@@ -208,7 +208,7 @@ export class Gate {
     const seen = difference(meant);
     if (typeof seen === "object") {
       if (isRepeated({ ...asked, since })) throw new InDoubt(key, check_id, changed, seen.thrown);
-      if (asked.isAllowed) await this.#journal.add(key, "allowed", { key, check_id }); // the next call goes on
+      if (asked.isAllowed) await this.#journal.add(key, "allowed", { key, check_id }); // the next call continues with it
       throw seen.thrown;
     }
     const line = { key, check_id, at: since ?? now(), action: await hash(meant.text) };
@@ -217,7 +217,7 @@ export class Gate {
     throw isOver(lines) ? await this.#ending.overAfterReport(lines) : new InDoubt(key, check_id, "another process has begun it");
   }
 
-  /** unlessTold throws what another process was told of the key meanwhile. What the service made a new check of is given back. */
+  /** unlessTold throws if the journal learnt meanwhile how the key ended, or of a doubt. A new check that was made for it is given back. */
   async #unlessTold({ check_id, idempotency_key: key, isAllowed }: Asked): Promise<void> {
     const lines = await this.#ending.read(key);
     const told = lines.closed ?? lines.doubted;
@@ -229,7 +229,7 @@ export class Gate {
     throw lines.closed ? await this.#ending.over(lines) : new InDoubt(key, told.check_id ?? "", "another process doubts it");
   }
 
-  /** redeemOnce redeems a check. When somebody else did, and the body is repeated, it returns since when that may have run. */
+  /** redeemOnce redeems a check. If it was redeemed before and the body is repeated, it returns since when the body may have run. */
   async #redeemOnce(
     action: Action,
     { check_id, idempotency_key: key, earliest: at }: Asked,
@@ -260,19 +260,19 @@ export class Gate {
     }
   }
 
-  /** refuse throws that the body does not run: its action is another one now than the one that was allowed. The check is given back. */
+  /** refuse throws because the action is no longer the one that was allowed, or its functions threw. The body does not run. */
   async #refuse(asked: Asked, seen: Difference, options: CarryOptions<never>): Promise<never> {
     const { check_id, idempotency_key: key } = asked;
     const thrown = seen === "another" ? undefined : seen;
     if (isRepeated(asked)) throw new InDoubt(key, check_id, changed, thrown?.thrown);
     const happened = thrown ? "the plan's functions threw" : "the action changed";
     const why = `${happened} after it was allowed under ${check_id}: it was not carried out`;
-    // With a provider that takes a key the next call repeats it.
+    // If the functions threw and the provider takes a key, the check is kept: the next call repeats it.
     if (!thrown || !options.providerKey) await this.#giveBack(asked, { status: "voided", note: why }, options, thrown?.thrown);
     throw thrown ? thrown.thrown : new KeyReused(key, why);
   }
 
-  /** giveBack ends what moved nothing. With a provider that takes a key another process may repeat it meanwhile. */
+  /** giveBack ends a check whose body moved nothing. If the provider takes a key, another process may be repeating the body. */
   #giveBack({ check_id, idempotency_key: key }: Asked, report: OutcomeReport, options: CarryOptions<never>, problem?: unknown) {
     if (!options.providerKey) return this.#ending.end(key, check_id, report, problem);
     return this.#ending.giveBack(key, check_id, report, this.#redeem === true, problem);
@@ -284,7 +284,7 @@ export class Gate {
     try {
       value = await body({ check_id, idempotency_key: key });
     } catch (problem) {
-      // What a repeated body throws does not say that nothing was moved the first time.
+      // An error of a repeated body does not show that nothing was moved the first time.
       if (!isRepeated(asked) && isDeclined(problem, options)) {
         await this.#giveBack(asked, { status: "failed" }, options, problem);
         throw problem;
@@ -296,7 +296,7 @@ export class Gate {
     return value;
   }
 
-  /** doubt throws that it is in doubt, after telling the service, which finds it out, too, only later. */
+  /** doubt throws InDoubt, after it has told the service, which would otherwise find out only later. */
   async #doubt(asked: Asked, why: string, problem?: unknown): Promise<never> {
     const { check_id, idempotency_key: key } = asked;
     const knows = isRepeated(asked) || !(await this.#redeems().catch(() => false));
@@ -304,7 +304,7 @@ export class Gate {
     throw new InDoubt(key, check_id, why, problem);
   }
 
-  /** resume reports what ended before a crash and was not reported, and says what is in doubt. Call it when the program starts. */
+  /** resume reports bodies that ended before a crash without a report, and returns what is in doubt. Call it when the program starts. */
   async resume(): Promise<Resumed> {
     if (!this.#hasJournal) await this.#remembered();
     const resumed: Resumed = { reported: [], unreported: [], in_doubt: [] };
@@ -330,7 +330,7 @@ export class Gate {
     return resumed;
   }
 
-  /** settle says what became of something in doubt, as a person found out. It reports whether the service knows it already. */
+  /** settle reports the end of an action in doubt, as a person found it out. It returns whether the service has the report now. */
   async settle(idempotencyKey: string, report: OutcomeReport): Promise<boolean> {
     const lines = await this.#ending.read(idempotencyKey);
     const line = lines.began ?? lines.doubted;
@@ -343,12 +343,12 @@ export class Gate {
   }
 }
 
-/** What is escalated more often than so under one key waits for a person to look. */
+/** The maximum number of approvals under one key. After that a person has to look. */
 const mostApprovals = 10;
 
 type Difference = "another" | { thrown: unknown };
 
-/** difference looks whether the input makes another action now than at first, or a function of the plan throws. */
+/** difference reports whether the input makes another action now than at first, or a function of the plan throws. */
 function difference(meant: Meant): Difference | undefined {
   try {
     return meant.isSame() ? undefined : "another";
@@ -363,12 +363,12 @@ const changed = "it has begun before, and its action changed since";
 
 const now = () => new Date().toISOString();
 
-/** actionOf is the action that a key has, unless what was asked for was refused and nothing began: then the given one. */
+/** actionOf returns the action that a key is bound to. If the service refused to judge it and nothing began, it is the given one. */
 function actionOf({ asked, refused, began }: Lines, given: string): string | undefined {
   return began?.action ?? (refused && !began ? given : asked?.action);
 }
 
-/** earliest is when the body of a check that was allowed before can have begun. */
+/** earliest returns the earliest time at which the body of a check that was allowed before can have begun. */
 function earliest({ timestamp }: CheckResult): string {
   const at = Date.parse(timestamp);
   return new Date(at < Date.now() ? at : Date.now()).toISOString();
@@ -385,9 +385,9 @@ function refuseGenerator(body: unknown): void {
 }
 
 function isDeclined(problem: unknown, { declined }: CarryOptions<never>): boolean {
-  if (problem instanceof InDoubt) return false; // of a guard in the body
+  if (problem instanceof InDoubt) return false; // thrown by a guard inside the body
   try {
-    return declined?.(problem) === true; // a promise is not
+    return declined?.(problem) === true; // a promise does not count
   } catch {
     return false;
   }

@@ -2,15 +2,15 @@ import { amount } from "./amount.js";
 import { encode } from "./json.js";
 import type { Action } from "./types.js";
 
-/** hash is the SHA-256 of a text. */
+/** hash returns the SHA-256 of a text, in hex. */
 export async function hash(text: string): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** canonical is what an action is, as text: the same for those that the service takes for the same under one key. */
+/** canonical returns an action as text. The text is the same for actions that the service considers the same under one key. */
 export function canonical({ idempotency_key: _key, approval_id: _approval, reason_text: reason, ...action }: Action): string {
-  // The words differ from one attempt of a model to the next. They are no part of the action unless its type is derived from them.
+  // A model words its reason differently in each attempt. It is part of the action only if the type is derived from it.
   const derived = action.action_type === undefined ? { reason_text: reason } : {};
   return encode(sorted({ ...action, ...derived, amount: amount(action.amount), currency: action.currency.toUpperCase() }));
 }

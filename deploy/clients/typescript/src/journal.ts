@@ -1,23 +1,24 @@
 import type { OutcomeReport } from "./types.js";
 
 /**
- * The steps that are written down of an idempotency key, each once: the service is about to
- * be asked; it refused to judge, so that another action may be asked for; somebody else may have asked before; the service allowed it to who writes this
- * journal; the body is about to run; it is repeated, or with a report certainly moved nothing,
- * whichever came first; it has ended; nothing is to be done any more.
+ * The steps that a journal has of an idempotency key, each at most once. asked: the service is about
+ * to be asked. refused: it refused to judge, so that another action may be asked for. doubted:
+ * somebody else may have asked before. allowed: it allowed the action to a process with this
+ * journal. began: the body is about to run. repeated: the body is repeated, or, with a report, it
+ * certainly moved nothing, whichever came first. ended: the body has ended. closed: nothing is left to do.
  */
 export const steps = ["asked", "refused", "doubted", "allowed", "began", "repeated", "ended", "closed"] as const;
 export type Step = (typeof steps)[number];
 
-/** What is written down of a step: JSON. */
+/** What a journal stores of a step, as JSON. */
 export interface Line {
   key: string;
-  /** SHA-256 of the action, as it was asked for and as it began. */
+  /** The SHA-256 of the action: in asked the one that was asked for, in began the one that began. */
   action?: string;
-  /** The nonce of its checks, and what makes the key of a redemption: the same in a later attempt, and known to nobody else. */
+  /** The nonce of the checks, from which the key of a redemption is made, too. It is the same in later attempts, and secret. */
   seed?: string;
   check_id?: string;
-  /** When the body began, at the earliest. */
+  /** The earliest time at which the body may have begun. */
   at?: string;
   report?: OutcomeReport;
 }
@@ -25,15 +26,15 @@ export interface Line {
 export type Lines = Partial<Record<Step, Line>>;
 
 /**
- * Journal remembers what was begun, over crashes. One journal belongs to all processes that
- * may use the same idempotency keys. A table with a primary key of (key, step) is one, and
- * so is fileJournal of spendgate/journal.
+ * Journal remembers across crashes what was begun. All processes that may use the same idempotency
+ * keys must share one journal. It can be a table with the primary key (key, step), or fileJournal
+ * of spendgate/journal.
  */
 export interface Journal {
-  /** add stores a line, durably before it resolves to true. When the key has the step, it changes nothing and resolves to false. */
+  /** add stores a line, which is durable when it resolves to true. If the key has the step, it changes nothing and resolves to false. */
   add(key: string, step: Step, line: Line): Promise<boolean>;
   read(key: string): Promise<Lines>;
-  /** open returns the keys that have doubted or began, and not closed. */
+  /** open returns the keys that have the step doubted or began, and not the step closed. */
   open(): Promise<string[]>;
 }
 
@@ -42,7 +43,7 @@ export function isOpen(has: (step: Step) => boolean): boolean {
   return (has("doubted") || has("began")) && !has("closed");
 }
 
-/** memoryJournal forgets everything with the process. It is for tests, and for guards that redeem. */
+/** memoryJournal forgets everything when the process ends. It is for tests, and for guards that redeem. */
 export function memoryJournal(): Journal {
   const keys = new Map<string, Lines>();
   return {

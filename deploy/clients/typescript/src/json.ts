@@ -1,6 +1,6 @@
 import { sameNumber } from "./amount.js";
 
-/** A number of JSON that a JavaScript number does not hold exactly. It is written as it is. */
+/** A number of JSON that a JavaScript number cannot represent exactly. It is written unchanged. */
 export class ExactNumber {
   constructor(readonly text: string) {
     if (!/^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(text))
@@ -11,16 +11,16 @@ export class ExactNumber {
   }
 }
 
-// What is money in answers is given as text, whether the service wrote a number or a
-// string. What people and agents wrote has names of its own.
+// Members of these names in answers are money, and are returned as text whether the service wrote
+// a number or a string. Inside the members of theirs the names are chosen by people and agents.
 const money = new Set(["amount", "limit", "used", "remaining", "remaining_after_approved"]);
 const theirs = new Set(["metadata", "parameters"]);
 
 const deepest = 200;
 
 /**
- * decode reads one JSON value and throws on anything else, as on a name that is twice in
- * an object, of which two readers may see different ones.
+ * decode reads one JSON value and throws on anything else. It also throws if a name occurs twice in
+ * an object, since two readers could see different values.
  */
 export function decode(text: string): unknown {
   return new Reader(text).document();
@@ -54,7 +54,7 @@ class Reader {
     return this.match(pattern);
   }
 
-  /** value reads a value: isMoney is that of a number, ours whether names in it are the service's. */
+  /** value reads a value. isMoney says whether a number is money, ours whether the names inside are the service's. */
   private value(isMoney: boolean, ours: boolean): unknown {
     const opened = this.token(/[[{]/y);
     if (opened) {
@@ -76,7 +76,7 @@ class Reader {
     const quoted = this.token(/"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y);
     if (quoted === undefined) return undefined;
     const text = JSON.parse(quoted) as string;
-    if (/\p{Cs}/u.test(text)) this.fail(); // half of a surrogate pair is no text
+    if (/\p{Cs}/u.test(text)) this.fail(); // half of a surrogate pair is not Unicode text
     return text;
   }
 
@@ -109,13 +109,13 @@ function toNumber(text: string): number | ExactNumber {
   return sameNumber(text, String(number)) ? number : new ExactNumber(text);
 }
 
-/** encode writes a value as JSON; what is undefined is left out, and a bigint is a number. */
+/** encode writes a value as JSON. Undefined members are left out, and a bigint becomes a number. */
 export function encode(value: unknown): string {
   if (value instanceof ExactNumber || typeof value === "bigint") return String(value);
   if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError("a number of a request is not finite");
   if (Array.isArray(value)) return `[${value.map((element) => encode(element ?? null)).join(",")}]`;
   if (typeof value === "object" && value !== null && !("toJSON" in value)) {
-    // A Map, a Set or a promise has no members that are seen: {} would be judged in its place.
+    // A Map, a Set or a promise has no enumerable members: {} would be judged in its place.
     if (Object.prototype.toString.call(value) !== "[object Object]") throw new TypeError("a request has an object that is not JSON");
     const members = Object.entries(value).filter(([, member]) => member !== undefined);
     return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${encode(member)}`).join(",")}}`;

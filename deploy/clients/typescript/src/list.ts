@@ -2,8 +2,8 @@ import type { CallOptions } from "./send.js";
 import type { Page } from "./types.js";
 
 /**
- * List is a list of the service: `for await` yields what is on all its pages, `page` reads
- * one of them, from the cursor of the page before.
+ * List is a list of the service. `for await` yields the elements of all its pages; `page` reads
+ * one page, by the cursor of the page before.
  */
 export class List<T> implements AsyncIterable<T> {
   constructor(private readonly read: (cursor?: string, call?: CallOptions) => Promise<Page<T>>) {}

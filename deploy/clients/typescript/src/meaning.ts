@@ -3,17 +3,17 @@ import type { GuardedAction } from "./guard-types.js";
 import { canonical } from "./hash.js";
 import type { Action } from "./types.js";
 
-/** What a call makes of its arguments: the action, and its text. They are the caller's, and live. */
+/** The action that a call makes of its arguments, and its text. The caller may still change the arguments. */
 export interface Meant {
   action: Action & { idempotency_key: string };
   text: string;
-  /** Whether its idempotency key is the text of an object, or of nothing. */
+  /** Whether the idempotency key is the text of an object, or of nothing such as undefined. */
   isNameless: boolean;
-  /** Whether they make the same action now. It throws what the plan's functions throw. */
+  /** Whether the arguments still make the same action. It throws what the plan's functions throw. */
   isSame(): boolean;
 }
 
-/** What an object leaves in a text, and what nothing does, as the whole or at its end. */
+/** The traces in a text of an object anywhere, and of a missing value as the whole or at the end. */
 const noName = /\[object \w+\]| at 0x[0-9a-fA-F]+>|(^|[^\p{L}\p{N}])(None|undefined|null|NaN)$/u;
 
 export function meaning(defaults: Partial<Action>, make: () => GuardedAction): Meant {

@@ -7,10 +7,9 @@ import { type Refusal, orRefusal } from "./refusal.js";
  *
  *     tool({ name, description, parameters, ...guardedTool(refund) })
  *
- * A run is interrupted while people have to decide in spendgate. That the interruption was
- * approved is not believed: execute asks the service, and returns a Refusal while nothing
- * is allowed. That it was rejected ends this call alone: what must not be done under its key
- * is denied in spendgate.
+ * A run is interrupted while people have to decide in spendgate. An approval of the interruption
+ * is not trusted: execute asks the service, and returns a Refusal while nothing is allowed. A
+ * rejection of it ends only this call: to forbid the action under its key, deny it in spendgate.
  */
 export function guardedTool<I, R>(guarded: Guarded<I, R>) {
   return {

@@ -1,13 +1,13 @@
 import type * as T from "./types.js";
 import type { BacktestStatus } from "./backtest-types.js";
 
-// What lists are asked for. Members that are left out select nothing.
+// The filters of lists. A member that is left out does not restrict the list.
 
 export interface CheckQuery {
   agent_id?: string;
   policy_id?: string;
   decision?: T.Decision;
-  /** none: allowed ones of which nothing was reported; in_doubt: redeemed ones of which nobody knows. */
+  /** none: allowed checks without a report; in_doubt: redeemed checks of which it is unknown whether they were carried out. */
   outcome?: T.OutcomeStatus | "none" | "in_doubt";
   counterparty?: string;
   action_type?: T.ActionType;
@@ -26,7 +26,7 @@ export interface ApprovalQuery {
   status?: T.ApprovalStatus;
   policy_id?: string;
   agent_id?: string;
-  /** Pending ones that this key may decide and has not. */
+  /** Selects pending approvals that this key may decide and has not. */
   waiting_for?: "me";
   limit?: number;
 }
@@ -34,10 +34,10 @@ export interface ApprovalQuery {
 export interface BudgetQuery {
   policy_id: string;
   rule_id?: string;
-  /** Also shows what this agent may use and has not. */
+  /** Also lists counters of this agent that were not used yet. */
   agent_id?: string;
   counterparty?: string;
-  /** A time that the windows held; now by default. */
+  /** A time that is in the windows; now by default. */
   at?: string;
   limit?: number;
 }

@@ -19,7 +19,7 @@ export interface Refusal {
   approval_id?: string;
 }
 
-// A class comes before the one that it extends.
+// A class must come before the class that it extends.
 const states: [new (...args: never[]) => SpendgateError, Refusal["state"]][] = [
   [Blocked, "refused"],
   [KeyReused, "refused"],
@@ -33,7 +33,7 @@ const states: [new (...args: never[]) => SpendgateError, Refusal["state"]][] = [
   [SpendgateError, "error"],
 ];
 
-/** orRefusal returns what a guarded function returns, or why it did nothing. The function's own errors are thrown on. */
+/** orRefusal returns the value of a guarded function, or a Refusal if the function did nothing. The function's own errors are rethrown. */
 export async function orRefusal<R>(run: Promise<R>): Promise<R | Refusal> {
   try {
     return await run;

@@ -3,29 +3,29 @@ import { AlreadyExecuted, AlreadyReported, type NotCarriedOut } from "./errors.j
 import type { Line, Lines } from "./journal.js";
 import type { CheckResult, OutcomeReport } from "./types.js";
 
-// How a body ended, as it is written down and reported.
+// How a body ended, as the journal and the service record it.
 
 type Told = Omit<OutcomeReport, "status">;
 
-/** ofValue is the report of a body's value. What the caller's function has wrong keeps nothing from being reported. */
+/** ofValue returns the report for a body's value. An error of the caller's function does not prevent the report. */
 export function ofValue<R>(value: R, report?: (value: R) => Told): OutcomeReport {
   let told: Told = {};
   try {
     told = report?.(value) ?? {};
   } catch {
-    // The money was moved all the same.
+    // The money was moved in any case.
   }
   return { status: "executed", ...reportable(told) };
 }
 
-/** reportable returns what of a report can be written down and sent: no text that is too long or is not Unicode, no amount that is none. */
+/** reportable returns the valid parts of a report. It leaves out texts that are too long or not Unicode, and invalid amounts. */
 export function reportable(told: Told): Told {
   const { amount: moved, reference, note } = told;
   const kept: Told = {};
   try {
     if (moved !== undefined && moved !== null) kept.amount = amount(moved);
   } catch {
-    // It is left out.
+    // An invalid amount is left out.
   }
   const [referred, noted] = [text(reference, 256), text(note, 4096)];
   if (referred) kept.reference = referred;
@@ -39,7 +39,7 @@ function text(value: unknown, most: number): string | undefined {
   return [...text].length <= most && !/[\0\p{Cs}]/u.test(text) ? text : undefined;
 }
 
-/** lesser returns a report, and what is left of it when the service does not take that. */
+/** lesser returns a report, followed by shorter ones to try if the service does not accept it. */
 export function lesser(report: OutcomeReport): OutcomeReport[] {
   const { status, amount: moved, reference, note } = report;
   const reports = [report];
@@ -48,12 +48,12 @@ export function lesser(report: OutcomeReport): OutcomeReport[] {
   return reports;
 }
 
-/** isUnfinished reports whether a value is a generator, whose code runs after it was returned. */
+/** isUnfinished reports whether a value is a generator, whose code runs only after it was returned. */
 export function isUnfinished(value: unknown): boolean {
   return /Generator\]$/.test(Object.prototype.toString.call(value));
 }
 
-/** over is what became of a key whose end is written down. */
+/** over returns what became of a key whose end is in the journal. */
 export function over({ ended, closed }: Lines): NotCarriedOut {
   const line = (ended ?? closed) as Line;
   const { status, reference = null } = line.report as OutcomeReport;
@@ -61,7 +61,7 @@ export function over({ ended, closed }: Lines): NotCarriedOut {
   return status === "executed" ? new AlreadyExecuted(checkId, { status, reference }) : new AlreadyReported(checkId, status);
 }
 
-/** reported is what became of a check by its outcome. */
+/** reported returns what became of a check, by its outcome. */
 export function reported({ check_id, outcome }: CheckResult): NotCarriedOut {
   const status = outcome?.status ?? "unknown";
   return status === "executed" ? new AlreadyExecuted(check_id) : new AlreadyReported(check_id, status);

@@ -4,15 +4,15 @@ import { decode, encode } from "./json.js";
 export interface Options {
   /** http://host:port or https://host, without /v1. */
   baseUrl: string;
-  /** For all but simulate, which is in demo mode without it, and health. */
+  /** For all requests except health, and simulate, which is in demo mode without it. */
   apiKey?: string;
   /** For API keys and webhooks. */
   adminKey?: string;
-  /** At most, of one request; 1 repeats nothing. 4 by default. */
+  /** The maximum for one request; 1 repeats nothing. 4 by default. */
   attempts?: number;
-  /** Of each, in milliseconds; 10,000 by default. */
+  /** The timeout of each attempt, in milliseconds; 10,000 by default. */
   attemptTimeout?: number;
-  /** A longer Retry-After is the caller's to wait for, in milliseconds; 60,000 by default. */
+  /** The longest Retry-After that is waited for, in milliseconds; 60,000 by default. */
   maxWait?: number;
   /** The W3C Trace Context that requests continue. */
   trace?: () => { traceparent: string; tracestate?: string } | undefined;
@@ -20,7 +20,7 @@ export interface Options {
   fetch?: typeof fetch;
 }
 
-/** How long a call may take, in milliseconds, with all its attempts, and what ends it. */
+/** How long a call may take with all its attempts, in milliseconds, and a signal that ends it. */
 export interface CallOptions {
   timeout?: number | undefined;
   signal?: AbortSignal | undefined;
@@ -30,9 +30,9 @@ export interface Request extends CallOptions {
   method: string;
   path: string;
   content?: unknown;
-  /** Of a success; 200 by default. */
+  /** The statuses of a success; 200 by default. */
   statuses?: number[];
-  /** Has the same effect sent once or twice. */
+  /** Whether the request has the same effect if it is sent twice. */
   repeatable?: boolean;
   admin?: boolean;
   /** Seconds for which the service may hold its answer. */
@@ -48,13 +48,13 @@ export interface Reply {
   text: string;
 }
 
-/** Sent is how a request ended. */
+/** Sent is the end of a request. */
 export interface Sent {
   reply?: Reply;
   error?: SpendgateError;
-  /** An attempt that brought no success may have been executed all the same. */
+  /** Whether an attempt without a success may have been executed. */
   unknown: boolean;
-  /** What there is of successes that broke off. */
+  /** The received parts of successes that broke off. */
   parts: Reply[];
 }
 
@@ -70,7 +70,7 @@ interface Attempt {
 
 const firstBackoff = 100;
 const maxBackoff = 5_000;
-/** Bounds what a wrong address could send. */
+/** The maximum size of an answer, since a wrong address could send anything. */
 const maxAnswer = 8 << 20;
 
 export type Pause = (milliseconds: number, signal?: AbortSignal) => Promise<void>;
@@ -105,7 +105,7 @@ export class Sender {
       if (reply) return { reply, unknown, parts };
       unknown ||= reached;
       if (part) parts.push(part);
-      // A 429 was not looked at; what may have been done is not done again.
+      // A request answered 429 was not processed. One that may have been carried out is not repeated unless that is safe.
       const again = retry && (request.repeatable || !reached);
       const wait = after + Math.random() * Math.min(firstBackoff * 2 ** Math.min(i, 10), maxBackoff);
       if (!again || i + 1 >= attempts || after > maxWait || request.signal?.aborted || performance.now() + wait > ends) {
@@ -180,7 +180,7 @@ function continued(trace: { traceparent: string; tracestate?: string } | undefin
   return /^[\x20-\x7e]{1,512}$/.test(tracestate) ? { traceparent, tracestate } : { traceparent };
 }
 
-/** read returns an answer's text, undefined of one that is too long. It throws when the text broke off or is not UTF-8. */
+/** read returns an answer's text, undefined if it is too long. It throws when the text broke off or is not UTF-8. */
 async function read(response: Response, came: (piece: string) => void): Promise<string | undefined> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const reader = response.body?.getReader();
@@ -205,7 +205,7 @@ function reason(problem: unknown): string {
   return cause instanceof Error && cause.message ? cause.message : message;
 }
 
-/** neverSent reports whether there was no connection to send anything on, where the runtime tells. */
+/** neverSent reports whether there was no connection to send anything on, if the runtime tells. */
 function neverSent(problem: unknown): boolean {
   const cause = (problem as Error).cause as { code?: unknown } | undefined;
   return ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"].includes(
@@ -219,7 +219,7 @@ function refusal(response: Response, text: string): APIError {
     const body = decode(text) as { error?: Record<string, unknown> } | null;
     envelope = body?.error ?? {};
   } catch {
-    // It is not the service's.
+    // The answer is not the service's.
   }
   const member = (name: string) => (typeof envelope[name] === "string" ? envelope[name] : "");
   return new APIError({
@@ -233,13 +233,13 @@ function refusal(response: Response, text: string): APIError {
   });
 }
 
-/** retryAfter reads Retry-After in seconds, at most a day; 0 is none. */
+/** retryAfter reads Retry-After in seconds, at most a day; 0 if there is none. */
 export function retryAfter(headers: Headers): number {
   const [first = ""] = (headers.get("Retry-After") ?? "").split(",");
   return /^\d+$/.test(first.trim()) ? Math.min(Number(first), 86_400) : 0;
 }
 
-/** understand reads a success with what takes it over; what that throws is no answer of the service's. */
+/** understand reads a successful answer with accept. It throws if the answer is not one of the service's. */
 export function understand<T>(reply: Reply, accept: (body: unknown, reply: Reply) => T): T {
   try {
     return accept(reply.text === "" ? undefined : decode(reply.text), reply);
@@ -248,7 +248,7 @@ export function understand<T>(reply: Reply, accept: (body: unknown, reply: Reply
   }
 }
 
-/** withQuery returns a path with those parameters that are not empty. */
+/** withQuery returns a path with the parameters that are not empty. */
 export function withQuery(path: string, query: object): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
   return given.length ? `${path}?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}` : path;

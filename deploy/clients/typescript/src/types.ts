@@ -1,14 +1,14 @@
 import type { Amount, AmountInput } from "./amount.js";
 import type { ExactNumber } from "./json.js";
 
-// Names are those of the API. Who sends leaves out what does not apply.
+// The names are those of the API. Requests leave out members that do not apply.
 
 export type ActionType = "refund" | "credit" | "discount" | "spend";
 export type Decision = "allow" | "block" | "escalate";
 /** RFC 3339, UTC, milliseconds. */
 export type Timestamp = string;
 
-/** Any JSON. ExactNumber is a number that JavaScript's does not hold. */
+/** Any JSON. ExactNumber is a number that a JavaScript number cannot represent exactly. */
 export type Json = string | number | bigint | boolean | null | ExactNumber | Json[] | { [name: string]: Json | undefined };
 export type JsonObject = { [name: string]: Json | undefined };
 
@@ -24,7 +24,7 @@ export interface Action {
   payment_method?: string | undefined;
   merchant_or_vendor?: string | undefined;
   reason_text?: string | undefined;
-  /** Makes requests one check for 24 hours: one per action, such as an order's number. */
+  /** Requests with the same key are one check for 24 hours. Use one key per action, such as an order's number. */
   idempotency_key?: string | undefined;
   /** Uses an approval of exactly this action. */
   approval_id?: string | undefined;
@@ -41,43 +41,43 @@ export interface CheckResult {
   violated_rule_id: string | null;
   violated_rule_description: string | null;
   policy_version: number;
-  /** Goes by the outcome, where there is one. */
+  /** Considers the outcome, if there is one. */
   next_step: string | null;
   latency_ms: number;
   timestamp: Timestamp;
-  /** Of an escalation that asks people. */
+  /** The approval that an escalation asks for. */
   approval_id?: string;
   /**
-   * Whether the action may be carried out, once: the service answered a check of it with
-   * 200 and allow, nobody redeemed it and no outcome was reported. False of simulations and of what is read
-   * again. Of what is replayed it is true also if it was carried out and nobody said so.
+   * Whether the action may be carried out, once: the service answered a check with 200 and allow,
+   * nobody redeemed the check and no outcome was reported. It is false for simulations and for checks
+   * that are read later. For a replay it is true even if the action was carried out and nobody reported it.
    */
   allowed: boolean;
   /** Whether an earlier answer was repeated, because the idempotency key was known. */
   replayed: boolean;
-  /** Of an answer to check: this request made the check, even if its answer was lost before. */
+  /** In an answer to check: whether this request made the check, even if its answer was lost before. */
   first: boolean;
-  /** Whether it is to be redeemed before the action is carried out, by whoever moves the money. */
+  /** Whether the party that moves the money must redeem the check before it carries the action out. */
   redeem_required: boolean;
-  /** What the header Outcome says: null when nothing was reported. */
+  /** The header Outcome; null when nothing was reported. */
   outcome: CheckOutcome | null;
-  /** What the header Redeemed says: null when nobody took the check to carry the action out. */
+  /** The header Redeemed; null when nobody redeemed the check. */
   redemption: CheckRedemption | null;
-  /** Milliseconds since the check, by the service's clock; absent where the answer does not say the time. */
+  /** Milliseconds since the check, by the service's clock; absent if the answer does not give the time. */
   age_ms?: number;
 }
 
 export interface CheckRedemption {
   /** unknown: the check was redeemed, and the header cannot be understood. */
   redemption_id: string;
-  /** Nobody knows whether the action was carried out. */
+  /** Whether it is unknown if the action was carried out. */
   in_doubt: boolean;
 }
 
 export interface CheckOutcome {
   /** unknown: something was reported that cannot be understood. Nothing is to be carried out. */
   status: OutcomeStatus | "unknown";
-  /** Nothing was given back yet. */
+  /** Whether nothing was given back yet. */
   release_pending: boolean;
 }
 
@@ -86,11 +86,11 @@ export type OutcomeStatus = "executed" | "failed" | "voided";
 /** What became of an allowed action. */
 export interface OutcomeReport {
   status: OutcomeStatus;
-  /** That was moved, if executed; the check's by default. */
+  /** The amount that was moved, if executed; the check's by default. */
   amount?: AmountInput | undefined;
   reference?: string | undefined;
   note?: string | undefined;
-  /** The number of the report that this one corrects, which is the last; with outcomes:release. */
+  /** The number of the report that this one corrects, which must be the last; needs outcomes:release. */
   supersedes?: number | undefined;
   /** Refuses the report of a check that is in doubt. */
   unless_in_doubt?: boolean | undefined;
@@ -111,7 +111,7 @@ export interface Outcome {
   at: Timestamp;
 }
 
-/** An action as it was evaluated. What was absent is null. */
+/** An action as it was evaluated. Absent members are null. */
 export interface RecordedAction {
   agent_id: string;
   policy_id: string;
@@ -127,24 +127,24 @@ export interface RecordedAction {
   approval_id?: string;
 }
 
-/** A check as it is listed: a record, no permission. */
+/** A check in a list: a record, not a permission. */
 export interface CheckRecord
   extends Omit<CheckResult, "allowed" | "replayed" | "first" | "redeem_required" | "outcome" | "redemption" | "age_ms"> {
   action: RecordedAction;
   principal: string;
   outcome: Outcome | null;
-  /** Absent unless it was redeemed. */
+  /** Absent unless the check was redeemed. */
   redemption?: RecordedRedemption;
 }
 
-/** A redemption as it is listed. */
+/** A recorded redemption. */
 export interface RecordedRedemption {
   check_id: string;
   redemption_id: string;
   redeemed_at: Timestamp;
   principal: string;
   key_id: string;
-  /** Null while it is not in doubt. */
+  /** Null while the check is not in doubt. */
   in_doubt_at: Timestamp | null;
 }
 
@@ -182,7 +182,7 @@ export interface Simulation {
 
 export type ApprovalStatus = "pending" | "approved" | "denied" | "expired" | "used";
 
-/** What an escalated check asks of people. What agents wrote in it is only text. */
+/** What an escalated check asks of people. Text that agents wrote in it is only text. */
 export interface Approval {
   approval_id: string;
   status: ApprovalStatus;
@@ -194,13 +194,13 @@ export interface Approval {
   policy_id: string;
   policy_version: number;
   required: number;
-  /** How many are missing; with the groups whose people have to approve, if there are any. */
+  /** How many approvals are missing. It is present with from, the groups whose members have to approve. */
   missing?: number;
   from?: { group: string; required: number; missing: number }[];
   exclude_author?: true;
   decisions: {
     principal: string;
-    /** Of who had signed in, as of then. */
+    /** Of a person who had signed in, as recorded then. */
     name?: string;
     email?: string;
     key_id: string;
@@ -213,7 +213,7 @@ export interface Approval {
   expires_at: Timestamp;
   use_by: Timestamp | null;
   used_by_check_id: string | null;
-  /** Of the budgets that judge its action; not in lists. */
+  /** What the budgets that judge the action have left; not in lists. */
   remaining?: {
     rule_id: string;
     remaining: Amount | null;
@@ -263,7 +263,7 @@ export interface Violation {
   timestamp: Timestamp;
 }
 
-/** Something that happened. What `data` has depends on the type; later versions may have more types. */
+/** Something that happened. The members of `data` depend on the type; later versions may have more types. */
 export interface Event {
   id: string;
   type: string;
@@ -274,7 +274,7 @@ export interface Event {
 
 export interface EventPage {
   data: Event[];
-  /** What to ask after next, also when there are no more yet: store it with what you made of the events. */
+  /** The `after` of the next request, even when there are no more events yet. Store it together with the effects of the events. */
   next_after: number;
   has_more: boolean;
 }
@@ -291,26 +291,26 @@ export interface Rule {
   parameters: JsonObject;
 }
 
-/** Whom the next version of a policy needs. Of required and the sum of from the greater holds. */
+/** The approvals that the next version of a policy needs: as many as the greater of required and the sum of from. */
 export interface Changes {
   required?: number;
   from?: { group: string; required?: number }[];
 }
 
 export interface NewPolicy {
-  /** Generated when absent; a new version of the policy when it exists. */
+  /** Generated when absent. If the policy exists, it gets a new version. */
   policy_id?: string | undefined;
   name: string;
   description?: string | undefined;
   rules: Rule[];
   metadata?: JsonObject | undefined;
-  /** Only what was redeemed is reported as executed. */
+  /** With "required", only redeemed checks can be reported as executed. */
   redeem?: "required" | undefined;
-  /** How old a check may be that is redeemed: 15 unless given. */
+  /** How old a check may be when it is redeemed, in minutes; 15 by default. */
   redeem_within_minutes?: number | undefined;
-  /** The next version is a draft that so many others than its author approved. */
+  /** The next version must be a draft that this many people other than its author approved. */
   changes?: Changes | undefined;
-  /** Shown with the versions, and no part of them. */
+  /** Shown with the versions, but not part of them. */
   note?: string | undefined;
   /** Budgets that end with the version though they are in use. */
   drop_budgets?: string[] | undefined;
@@ -332,7 +332,7 @@ export interface Policy {
 
 export interface PolicyVersion extends Policy {
   author: { principal: string; key_id: string } | null;
-  /** Who put the draft that it was; absent of another version. */
+  /** The author of the draft that became this version; absent for other versions. */
   drafted_by?: { principal: string; key_id: string };
   note: string | null;
 }

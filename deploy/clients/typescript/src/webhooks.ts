@@ -3,14 +3,14 @@ import { BadSignature } from "./errors.js";
 import { decode } from "./json.js";
 import type { Event } from "./types.js";
 
-/** A delivery is refused when its timestamp is more than this off, in seconds. */
+/** A delivery is refused when its timestamp differs by more than this, in seconds. */
 const tolerance = 300;
 
 /**
- * verifyWebhook returns the event of a delivery (Standard Webhooks 1.0), and throws a
- * BadSignature when it is not to be believed. `body` is as it came, before any parsing; of
- * `secrets`, one or several during a rotation, one that fits is enough. Drop an event
- * whose id you had: delivery is at least once.
+ * verifyWebhook returns the event of a delivery (Standard Webhooks 1.0). It throws a BadSignature
+ * when the delivery is not signed by the service, or too old. `body` is the text or bytes as
+ * received, before any parsing. `secrets` may have several secrets during a rotation; one that
+ * matches is enough. Drop an event whose id you had: delivery is at least once.
  */
 export async function verifyWebhook(
   secrets: string | string[],
@@ -33,7 +33,7 @@ export async function verifyWebhook(
     .flatMap((signature) => (signature.startsWith("v1,") ? [fromBase64(signature.slice(3))] : []));
   for (const secret of [secrets].flat()) {
     const key = fromBase64(secret.replace(/^whsec_/, ""));
-    if (!key?.length) throw new TypeError("a webhook's secret is base64 behind whsec_"); // before anything is believed
+    if (!key?.length) throw new TypeError("a webhook's secret is base64 behind whsec_"); // checked before any signature
     const imported = await crypto.subtle.importKey("raw", key, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
     for (const signature of given) {
       if (signature && (await crypto.subtle.verify("HMAC", imported, signature, signed))) return event(bytes);

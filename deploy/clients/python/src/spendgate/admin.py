@@ -26,7 +26,7 @@ def create_policy(
     drop_budgets: Sequence[str] | None = None,
     replaces: int | None = None,
 ) -> Steps[t.Policy]:
-    """Stores a policy's next version, and with replaces only if that version is in force (0: if there is none).
+    """Stores a policy's next version. With replaces it does so only if that version is in force (0: if there is none).
     The request is not repeated when the version may have been stored: then look with policy()."""
     content = {member: value for member, value in _given(locals()).items() if member != "replaces"}
     headers = {} if replaces is None else {"If-Match": str(replaces)}
@@ -100,8 +100,8 @@ def promote_draft(
     note: str | None = None,
     drop_budgets: Sequence[str] | None = None,
 ) -> Steps[t.Policy]:
-    """Makes the draft the next version if this one is in force, and only the draft with that hash if it is given.
-    It is not repeated when it may have been done."""
+    """Makes the draft the next version if the given version is in force. If draft_hash is given, the draft must have it.
+    The request is not repeated when it may have been carried out."""
     given = (("draft_hash", draft_hash), ("note", note), ("drop_budgets", drop_budgets))
     content = {name: value for name, value in given if value is not None}
     where = path("policies", policy_id, "draft", "promote")
@@ -195,7 +195,7 @@ def sessions(settings: Settings, *, limit: int | None = None) -> Query[t.Session
 
 
 def end_session(settings: Settings, session_id: str) -> Steps[None]:
-    """Ends a session, on every node when it returns, with the admin key."""
+    """Ends a session, with the admin key. When it returns, the session has ended on every node."""
     yield from send(settings, Request("DELETE", path("sessions", session_id), status=204, repeatable=False, admin=True))
 
 
@@ -205,7 +205,7 @@ def self_key(settings: Settings) -> Steps[t.Key]:
 
 
 def create_webhook(settings: Settings, *, url: str, event_types: Sequence[str]) -> Steps[t.NewWebhook]:
-    """Has events delivered to a URL, with the admin key. It is not repeated when it may have been made."""
+    """Makes a webhook that delivers events to a URL, with the admin key. It is not repeated when it may have been made."""
     content = {"url": url, "event_types": list(event_types)}
     return fetch(settings, Request("POST", "/v1/webhooks", content, status=201, repeatable=False, admin=True), t.NewWebhook)
 
@@ -244,7 +244,7 @@ def rotate_webhook(settings: Settings, webhook_id: str) -> Steps[t.NewWebhook]:
 
 
 def retry_webhook(settings: Settings, webhook_id: str) -> Steps[t.Retried]:
-    """Has all events that wait for a retry tried again now, with the admin key."""
+    """Makes the service retry now all events that wait for a retry, with the admin key."""
     return fetch(settings, Request("POST", path("webhooks", webhook_id, "retry"), status=202, repeatable=False, admin=True), t.Retried)
 
 
@@ -254,7 +254,7 @@ def deliveries(settings: Settings, webhook_id: str, *, limit: int | None = None,
 
 
 def replay_delivery(settings: Settings, webhook_id: str, delivery_id: str) -> Steps[t.Delivery]:
-    """Has the event of an attempt delivered again, with the admin key."""
+    """Makes the service deliver the event of an attempt again, with the admin key."""
     where = path("webhooks", webhook_id, "deliveries", delivery_id, "replay")
     return fetch(settings, Request("POST", where, status=202, repeatable=False, admin=True), t.Delivery)
 

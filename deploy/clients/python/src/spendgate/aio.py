@@ -191,7 +191,7 @@ class AsyncSpendgate(gate.Gate):
     guard = _guarding(gate.guarding)
 
     async def events(self, *, after: int = 0, type: str | None = None, from_: When = None) -> AsyncIterator[Event]:
-        """The events after a sequence, until there are no more yet. Store the last one's sequence with what you made of it."""
+        """Yields the events after a sequence, as far as there are any. Store the last one's sequence with the effects of the events."""
         while True:
             page = await self.events_page(after=after, type=type, from_=from_, limit=100)
             for event in page.data:
@@ -212,7 +212,7 @@ class AsyncSpendgate(gate.Gate):
         await self.close()
 
     async def _run(self, steps: Steps[T], *, ends: bool = False) -> T:
-        """Takes the steps. Those that end a body are written down also when the task is cancelled."""
+        """Takes the steps. The end of a body is recorded in the journal even when the task is cancelled."""
         answer: Any = None
         failure: Exception | None = None
         with closing(steps):
@@ -256,14 +256,14 @@ class AsyncSpendgate(gate.Gate):
                 await response.aclose()
         except httpx.HTTPError as error:
             return lost(error)
-        except RuntimeError as error:  # of a connection whose event loop has ended: the next attempt has another
+        except RuntimeError as error:  # the connection's event loop has ended: the next attempt uses another connection
             if http.is_closed:
                 raise
             return NoAnswer(f"no answer from the service: {error}")
 
 
 def _write_down(steps: Steps[Any], step: Step) -> None:
-    """Takes what writes down how a body ended, at once. resume() reports it."""
+    """Takes at once the steps that record in the journal how a body ended. resume() reports it."""
     with suppress(StopIteration, SpendgateError):
         while isinstance(step, Local):
             try:

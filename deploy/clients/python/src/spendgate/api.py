@@ -61,14 +61,14 @@ def fetch(settings: Settings, request: Request, kind: type[T]) -> Steps[T]:
 
 
 def check_once(settings: Settings, planned: Action, nonce: str = "") -> Steps[t.Result]:
-    """Asks whether an action may be carried out. All attempts of one request have one nonce, a new one unless told."""
-    if not planned.key.strip():  # the service, too, sees none
+    """Asks whether an action may be carried out. All attempts of one request have one nonce, a new one unless given."""
+    if not planned.key.strip():  # the service treats white space as no key, too
         planned = planned.but(idempotency_key="py-" + secrets.token_hex(16))
     try:
         headers = {"Request-Nonce": nonce or "py-" + secrets.token_hex(16)}
         reply = yield from send(settings, Request("POST", "/v1/checks", dict(planned.members), headers=headers))
         made = replace(result(decode(reply.body), reply), checked=True)
-        # A replay is of this request, too, if its first answer broke off, and what there is of it names the same check.
+        # A replay also belongs to this request if the first answer broke off and its received part names the same check.
         named = any(reply.body.startswith(part) and f'"{made.check_id}"'.encode() in part for part in reply.parts)
         return replace(made, first=not made.replayed or named or reply.header("first-request") == ["same"])
     except APIError as error:
@@ -140,7 +140,7 @@ def report_outcome(
 ) -> Steps[t.Outcome]:
     """Reports the outcome of an allowed check. Repeating the same report gives the same outcome.
 
-    amount is what was really moved; None is the check's. supersedes is the number of the report that this one corrects.
+    amount is what was really moved, by default the check's. supersedes is the number of the report that this one corrects.
     unless_in_doubt refuses the report of a check that is in doubt.
     """
     moved = None if amount is None else money(amount)
@@ -213,7 +213,7 @@ def wait_for_approval(settings: Settings, approval_id: str, *, timeout: float | 
         asked = time.monotonic()
         hold = MOST_APPROVAL_WAIT if ends is None else max(0, min(MOST_APPROVAL_WAIT, int(ends - asked)))
         found = yield from approval(settings, approval_id, wait=hold)
-        # An answer that was held until then has waited already.
+        # If the service held the answer, that time counts as a part of the pause.
         pause = max(found.retry_after, 1) - (time.monotonic() - asked)
         if found.status != "pending" or (ends is not None and time.monotonic() + pause >= ends):
             return found

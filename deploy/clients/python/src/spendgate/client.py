@@ -30,7 +30,7 @@ class Checked(Result):
     """The answer of check(), which is also the context of a guarded body."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is the answer alone."""
+        """Makes copies that are only the answer."""
         return Result, tuple(getattr(self, f.name) for f in fields(Result))
 
     def __enter__(self) -> Permit:
@@ -187,7 +187,7 @@ class Spendgate(gate.Gate):
     guard = _guarding(gate.guarding)
 
     def events(self, *, after: int = 0, type: str | None = None, from_: When = None) -> Iterator[Event]:
-        """The events after a sequence, until there are no more yet. Store the last one's sequence with what you made of it."""
+        """Yields the events after a sequence, as far as there are any. Store the last one's sequence with the effects of the events."""
         while True:
             page = self.events_page(after=after, type=type, from_=from_, limit=100)
             yield from page.data

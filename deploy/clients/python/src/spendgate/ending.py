@@ -1,4 +1,4 @@
-"""The end of a body that a guard runs: what is written down and reported of it."""
+"""The end of a body that a guard runs: how it is recorded in the journal and reported."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Told = Literal["known", "later", "contrary"]
 
 
 def refuse(gate: Gate, permit: Permit, terms: Terms, error: Exception | None = None) -> Steps[None]:
-    """Raises why the body does not run: its action is another one now than the one that was allowed, or its functions raised error.
+    """Raises an error because the body does not run: its action is not the one that was allowed, or its functions raised error.
 
-    The check of another action is given back. An error changes nothing: the next call goes on.
+    If the action changed, the check is given back. An error changes nothing: the next call goes on.
     """
     if permit.repeated:  # it may have run before
         gate.process().release(permit._key, permit._claim)
@@ -30,7 +30,7 @@ def refuse(gate: Gate, permit: Permit, terms: Terms, error: Exception | None = N
         yield from end(gate, permit, None, terms)
         raise KeyReused(f"the action of {permit._key!r} changed after it was allowed under {permit.check_id}: it was not carried out")
     try:
-        if not terms.provider_key:  # else another process may repeat it already, and the next call does
+        if not terms.provider_key:  # otherwise another process may be repeating it, and the next call repeats it
             yield from after((yield from journal_of(gate)), permit._key, "begun", state="asked", check_id=permit.check_id)
     finally:
         gate.process().release(permit._key, permit._claim)
@@ -38,7 +38,7 @@ def refuse(gate: Gate, permit: Permit, terms: Terms, error: Exception | None = N
 
 
 def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
-    """Records how the body ended, and reports it. A report that is lost is made by resume()."""
+    """Records how the body ended, and reports it. resume() makes up for a lost report."""
     try:
         yield from _end(gate, permit, error, terms)
     finally:
@@ -50,10 +50,10 @@ def _end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) 
     journal = yield from journal_of(gate)
     said: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
     meant = error is None or (terms.failed(error) and not permit.moved)
-    # What a repeated body says of itself does not say that nothing was moved the first time.
+    # The end of a repeated body does not show that nothing was moved the first time.
     if not meant or (permit.repeated and said["status"] == "failed"):
         if not (meant or isinstance(error, Exception)):
-            return  # the process ends: it stays begun
+            return  # the process is ending: the entry stays begun
         yield from _doubt(gate, permit)
         why = f"its body raised {type(error).__name__}" if error is not None else "its body failed"
         if isinstance(error, EndsLater):
@@ -75,7 +75,7 @@ def _end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) 
 
 
 def _write(journal: Journal, key: str, said: dict[str, Any]) -> Steps[bool]:
-    """Writes down how a body ended, unless that is written already. It returns whether the journal works."""
+    """Records in the journal how a body ended, unless it has that already. It returns whether the journal works."""
     try:
         if not (yield from local(lambda: journal.move(key, "begun", state="ended", **said))):
             yield from local(lambda: journal.move(key, "repeated", state="ended", **said))
@@ -86,8 +86,8 @@ def _write(journal: Journal, key: str, said: dict[str, Any]) -> Steps[bool]:
 
 
 def _doubt(gate: Gate, permit: Permit) -> Steps[None]:
-    """Tells the service, which finds it out, too, only later."""
-    if permit.redeemed and not permit.repeated:  # else it knows
+    """Reports the check as in doubt, which the service would otherwise find out only later."""
+    if permit.redeemed and not permit.repeated:  # otherwise the service knows already
         try:
             yield from api.in_doubt(gate, permit.check_id)
         except Exception as refused:
@@ -95,7 +95,7 @@ def _doubt(gate: Gate, permit: Permit) -> Steps[None]:
 
 
 def _give_back(gate: Gate, journal: Journal, permit: Permit, said: dict[str, Any], error: BaseException | None) -> Steps[None]:
-    """Ends what moved nothing, unless another process repeats it meanwhile: then only people know."""
+    """Ends a check whose body moved nothing. If another process may be repeating the body, it raises InDoubt."""
     entry = replace(Entry(permit._key, ""), check_id=permit.check_id, **said)
     problem: Exception | None = None
     try:
@@ -113,19 +113,19 @@ def _give_back(gate: Gate, journal: Journal, permit: Permit, said: dict[str, Any
 
 
 def report(gate: Gate, journal: Journal, entry: Entry) -> Steps[Told]:
-    """Reports how a body ended, if that is possible now. What was executed, and is on record as not, stays unreported."""
+    """Reports how a body ended, if that is possible now. An executed body that is on record as not executed stays unreported."""
     knows: Told = "known"
     told: dict[str, Any] = {name: getattr(entry, name) or None for name in ("reference", "note")}
     status: Any = entry.status
     moved = Decimal(entry.amount) if entry.amount else None
-    less: list[dict[str, Any]] = [{"amount": moved, **told}]  # what the service does not take is left out
+    less: list[dict[str, Any]] = [{"amount": moved, **told}]  # each attempt leaves out more, in case the service does not accept it
     less += [{"amount": moved}] if any(told.values()) else []
     less += [{}] if moved is not None else []
     for content in less:
         try:
             yield from api.report_outcome(gate, entry.check_id, status, **content)
             break
-        except Exception as error:  # of a client that was closed, too: the body has ended
+        except Exception as error:  # any error, such as one of a closed client: the body has ended
             log.warning("%s is not reported as %s: %s", entry.check_id, entry.status, error)
             if isinstance(error, APIError) and error.code == "outcome_already_reported":
                 if error.latest and (error.latest.status == "executed") != (status == "executed"):
@@ -142,7 +142,7 @@ def report(gate: Gate, journal: Journal, entry: Entry) -> Steps[Told]:
 
 
 def after(journal: Journal, key: str, was: State, **changes: Any) -> Steps[None]:
-    """Writes what is so already. A journal that fails now is no reason to tell the caller that the body did."""
+    """Records in the journal what has happened already. If the journal fails now, the caller must not think that the body failed."""
     try:
         yield from local(lambda: journal.move(key, was, **changes))
     except Exception:

@@ -1,4 +1,4 @@
-"""What the client raises: one tree, whose root is SpendgateError."""
+"""The errors of the client: one tree, whose root is SpendgateError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class SpendgateError(Exception):
     """The root of the tree."""
 
-    #: whether the service may have done what was asked all the same
+    #: whether the service may have carried the request out
     maybe_done = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -33,13 +33,13 @@ class NoAnswer(SpendgateError):
     def __init__(self, problem: str, *, maybe_done: bool = True, part: Reply | None = None) -> None:
         super().__init__(problem)
         self.maybe_done = maybe_done
-        self.part = part  # of an answer that broke off
+        self.part = part  # the received part of an answer that broke off
 
 
 class APIError(SpendgateError):
     """An unsuccessful answer. code is empty when another server answered, not the service.
 
-    next_after is where a reader of events goes on, of events_removed; latest is the last report, of outcome_already_reported.
+    For events_removed, next_after is where a reader of events goes on. For outcome_already_reported, latest is the last report.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class APIError(SpendgateError):
 
     @property
     def definite(self) -> bool:
-        """Whether the service itself refused what was asked, so that it certainly was not done."""
+        """Whether the service itself refused the request, so that it certainly was not carried out."""
         return self.status // 100 == 4 and self.code != ""
 
     @property
@@ -80,9 +80,9 @@ class APIError(SpendgateError):
 
 
 class NoDecision(SpendgateError):
-    """A check of which it is unknown whether the service decided it. Nothing is allowed.
+    """It is unknown whether the service decided a check. Nothing is allowed.
 
-    The same action with this idempotency key asks again.
+    Check the same action with this idempotency key to ask again.
     """
 
     maybe_done = True
@@ -126,7 +126,7 @@ class Blocked(NotCarriedOut):
 class RedemptionRequired(NotCarriedOut):
     """The policy requires redemption of the check, and this guard does not redeem. Nothing was carried out.
 
-    Give it a key of role gateway, or redeem=False if what the body calls redeems check_id.
+    Give it a key of role gateway, or redeem=False if the payment provider that the body calls redeems check_id.
     """
 
     def __init__(self, result: Result) -> None:
@@ -146,7 +146,7 @@ class ApprovalPending(NotCarriedOut):
 
 
 class Denied(NotCarriedOut):
-    """People denied the action. It is not an ApprovalPending, for which a caller would wait for ever."""
+    """People denied the action. It is not an ApprovalPending, so that no caller waits for a decision that was made."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
@@ -158,7 +158,7 @@ class ApprovalExpired(Denied):
 
 
 class AlreadyReported(SpendgateError):
-    """The check is over: outcome says how, and next_step whether another attempt may be made, with another idempotency key."""
+    """The check is over: outcome says how, next_step whether another attempt may be made with another idempotency key."""
 
     def __init__(self, check_id: str, outcome: CheckOutcome, reference: str = "", next_step: str = "") -> None:
         self.check_id, self.outcome, self.reference = check_id, outcome, reference

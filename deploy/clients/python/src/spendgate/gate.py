@@ -1,4 +1,4 @@
-"""What both clients are made of: their options, and what does not take time."""
+"""The common part of both clients: their options, and everything that does not take time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Trace = Callable[[], "tuple[str, str] | None"]
 
 
 class Gate(settings.Gate):
-    """Options of a client. None of its texts shows a key."""
+    """Options of a client. Its textual forms show no key."""
 
     _new_http: Callable[[], Any]
 
@@ -45,11 +45,12 @@ class Gate(settings.Gate):
     ) -> None:
         """Checks the options; it sends nothing.
 
-        agent_id and policy_id are those of actions that name none. journal is what a guard writes into: a path or a
-        store. redeem says whether the guard redeems; None goes by the role of the key, False says that what a body calls
-        does where the policy wants it. attempts, timeout (of each, in seconds), max_wait (a longer Retry-After is the caller's to wait for) and deadline (of a request with all its
-        attempts) bound the time. trace returns the traceparent and the tracestate of the W3C that requests continue.
-        http is the httpx client to use, in this process: one that is forked from it is refused.
+        agent_id and policy_id are used for actions that name none. journal is what a guard writes into: a path or a
+        store. redeem says whether the guard redeems checks. None: the role of the key decides. False: the payment
+        provider that a body calls redeems them if the policy requires that. attempts is the maximum for one request,
+        timeout the seconds for each attempt, max_wait the longest Retry-After that is waited for, and deadline the
+        seconds for a request with all its attempts. trace returns the W3C traceparent and tracestate that requests
+        continue. http is the httpx client to use in this process; a process that is forked from it cannot use it.
         """
         url = urlsplit(base_url)
         if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.query or url.fragment:
@@ -73,7 +74,7 @@ class Gate(settings.Gate):
         return f"{type(self).__name__}({self.base!r})"
 
     def process(self) -> Process:
-        """What this process has. What a forked one inherited is left as it is: to close a connection could send on it."""
+        """The state of this process. A forked process does not touch what it inherited: closing a connection could send on it."""
         pid = os.getpid()
         return self._processes.get(pid) or self._processes.setdefault(pid, Process(None if self._given else self._new_http()))
 
@@ -85,14 +86,14 @@ class Gate(settings.Gate):
         return http
 
     def within(self: G, seconds: float) -> G:
-        """The same client with a limit of so many seconds for each request, all of its attempts included."""
+        """The same client with a limit of this many seconds for each request, including all its attempts."""
         other = copy.copy(self)
         other.deadline = seconds
         return other
 
 
 def _identification(api_key: str, admin_key: str, user_agent: str, trace: Trace | None) -> Callable[[bool], dict[str, str]]:
-    """The keys are in a function, so that they cannot be printed with the client."""
+    """Returns a function that has the keys, so that they cannot be printed with the client."""
 
     def identify(admin: bool) -> dict[str, str]:
         headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
@@ -141,9 +142,9 @@ def intent(
 ) -> Intent:
     """Asks whether an action may be carried out.
 
-    As the context of a with statement it runs the body only if that may be, as the guard does; then the last four
-    parameters mean what they mean there, and idempotency_key is required. Without one a key is made for the
-    repetitions of this call.
+    As the context of a with statement it runs the body only if the action may be carried out, like guard(). Then the
+    last four parameters have the same meaning as there, and idempotency_key is required. Otherwise a missing key is
+    generated for the repetitions of this call.
     """
     action = api.action(
         agent_id or gate.agent_id, policy_id or gate.policy_id, amount, currency, counterparty,
@@ -177,10 +178,11 @@ def guarding(
 
     key and the members of the action are a text with {names} of the call's arguments, a function of them, or a value;
     amount, currency and counterparty are by default the arguments of these names. The function's parameter check_id, if
-    it has one, is given the check's id: the idempotency key for the provider. provider_key says that the provider takes it,
-    so that a body that is in doubt is repeated under it, while it began less than provider_key_hours ago. failed_on are the errors that mean that nothing was moved; after any
-    other the action is in doubt, and so it is when another process repeats it meanwhile. wait is how many seconds people have to decide before ApprovalPending is raised.
-    reference makes of what the function returns what the report names.
+    it has one, gets the check's id: the idempotency key for the provider. provider_key says that the provider accepts
+    it; then a body in doubt is repeated under it if it began less than provider_key_hours ago. failed_on are the errors
+    that mean that nothing was moved. After any other error the action is in doubt, as it is when another process repeats
+    it meanwhile. wait is how many seconds people have to decide before ApprovalPending is raised. reference makes the
+    reference of the report from the function's result.
     """
     members = {
         "idempotency_key": key, "action_type": action_type, "amount": amount, "currency": currency, "counterparty": counterparty,

@@ -1,8 +1,8 @@
 """The guard: a body that moves money runs only on a complete 200 allow without an outcome, at most once
 per idempotency key over restarts, and its end is reported.
 
-The order of what is durable makes it so: the key is in the journal before the service is asked, the
-journal says that the body has begun before it does, and how it ended before that is reported.
+The order of durable steps ensures this: the key is in the journal before the service is asked, the
+journal says that the body has begun before it does, and it says how the body ended before that is reported.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from .send import Steps, local
 from .settings import Gate, journal_of
 from .types import CheckOutcome, Result
 
-MOST_ESCALATIONS = 10  # under one key; more wait for a person to look
-OBJECT = re.compile(r" at 0x[0-9a-fA-F]+>|\[object \w+\]")  # what an object leaves in a text
-NOTHING = re.compile(r"(.*[\W_])?(None|undefined|null|NaN|nan)", re.DOTALL)  # and what nothing does, as the whole or at its end
+MOST_ESCALATIONS = 10  # under one key; after that a person has to look
+OBJECT = re.compile(r" at 0x[0-9a-fA-F]+>|\[object \w+\]")  # the traces of an object in a text
+NOTHING = re.compile(r"(.*[\W_])?(None|undefined|null|NaN|nan)", re.DOTALL)  # those of a missing value, as the whole or at the end
 LATER = "Do not carry the action out. That may have been corrected since, and the service cannot say now: call again when it answers."
 
 
 def note(journal: Journal, intent: Intent) -> Steps[Entry]:
-    """Returns the journal's entry of the action's key. One that was taken before is carried on, whatever it is called."""
+    """Returns the journal's entry of the action's key. A key that the journal has already is accepted, even if it names nothing."""
     action = intent.action
     if names_nothing(intent) and not (yield from local(lambda: has(journal, action.key))):
         raise BadKey(action.key, intent.bad_field or "")
@@ -56,11 +56,11 @@ def note(journal: Journal, intent: Intent) -> Steps[Entry]:
 
 
 def first_check(gate: Gate, journal: Journal, intent: Intent, entry: Entry) -> Steps[Result]:
-    """Makes the check of a key. One that the service refused was none: the next attempt may be another action, put right."""
+    """Makes the check of a key. If the service refuses the request, the next attempt may ask for a corrected action."""
     try:
         return (yield from api.check_once(gate, intent.action, entry.redemption))
     except APIError as error:
-        if not error.temporary:  # what is begun meanwhile, by another process, says its action
+        if not error.temporary:  # an entry that another process began meanwhile keeps its action
             yield from after(journal, entry.key, "asked", action="")
         raise
 
@@ -88,25 +88,25 @@ def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
     except SpendgateError as error:
         if entry.state == "asked":
             raise
-        # No answer to this check says nothing of what was carried out, or may have been.
+        # The missing answer to this check shows nothing about an earlier one that was, or may have been, carried out.
         raise (ended(entry, LATER) if entry.status else Unanswered(entry.key, entry.check_id, error)) from error
-    if result.first and result.allowed:  # so that a later replay of it is known
+    if result.first and result.allowed:  # a later call then knows that a replay of the check is its own
         yield from after(journal, intent.action.key, "asked", check_id=result.check_id)
     return Asked(intent, result)
 
 
 def begin(gate: Gate, intent: Intent) -> Steps[Permit]:
-    """Returns a permit, or raises why there is none."""
+    """Returns a permit, or raises an error that says why there is none."""
     return _claimed(gate, intent.action.key, _begin(gate, intent))
 
 
 def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
-    """Returns a permit for what was asked, or raises why there is none."""
+    """Returns a permit for an action that was asked about, or raises an error that says why there is none."""
     return _claimed(gate, asked.intent.action.key, _enter(gate, asked))
 
 
 def _claimed(gate: Gate, key: str, steps: Steps[Permit]) -> Steps[Permit]:
-    """Claims the key before the journal is read: what is repeated is repeated after what runs, by what that left behind."""
+    """Claims the key before the journal is read, so that a repetition sees what a running body has left behind."""
     claim = gate.process().claim(key)
     try:
         permit = yield from steps
@@ -143,7 +143,7 @@ def _is_first(result: Result, entry: Entry) -> bool:
 
 
 def _void(gate: Gate, result: Result, entry: Entry) -> Steps[None]:
-    """Gives back a check that was made for nothing: the service has forgotten the key, the journal has not. A replay may be another's."""
+    """Gives back a needless new check: the service has forgotten the key, but the journal has not. A replay may be somebody else's."""
     if result.first and result.allowed and result.check_id != entry.check_id:
         try:
             yield from api.report_outcome(gate, result.check_id, "voided", note=f"the action is that of {entry.check_id}")
@@ -152,13 +152,13 @@ def _void(gate: Gate, result: Result, entry: Entry) -> Steps[None]:
 
 
 def _decide(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Permit]:
-    """Raises what there is to wait for, or decides about an allow. What is learnt is in the journal first: the service forgets."""
+    """Raises what there is to wait for, or decides about an allow. The journal records first what is learnt: the service forgets."""
     terms, redeem = asked.intent.terms, bool(gate.redeeming)
     for escalations in range(MOST_ESCALATIONS):
         if asked.result.decision != "escalate" or asked.result.outcome is not None:
             break
         if escalations > 0 and not asked.result.replayed and terms.wait <= 0:
-            break  # it is new, and so undecided
+            break  # the approval is new, so nobody has decided
         asked = yield from approved(gate, asked, entry.redemption)
     result = asked.result
     known = replace(entry, check_id=result.check_id)
@@ -174,7 +174,7 @@ def _decide(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[P
         raise InDoubt(entry.key, result.check_id, "somebody redeemed the check to carry the action out")
     if result.redeem_required and not (redeem or gate.elsewhere):
         raise RedemptionRequired(result)
-    # A replay is somebody's with another journal, unless this one knows that it is its own.
+    # A replay belongs to a process with another journal, unless this journal knows the check as its own.
     repeated = not redeem and not result.first and (entry.state, entry.check_id) != ("asked", result.check_id)
     if repeated and not terms.repeats():
         yield from doubted(journal, known)
@@ -184,7 +184,7 @@ def _decide(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[P
 
 
 def _take(gate: Gate, journal: Journal, entry: Entry, asked: Asked, repeated: bool) -> Steps[Permit]:
-    """Redeems a check, if that is to be, and writes down that its body begins. entry names the check."""
+    """Redeems a check, if this guard redeems, and records in the journal that its body begins. entry names the check."""
     terms, result, redeem, taken = asked.intent.terms, asked.result, bool(gate.redeeming), False
     if redeem:
         try:
@@ -203,19 +203,19 @@ def _take(gate: Gate, journal: Journal, entry: Entry, asked: Asked, repeated: bo
     claim = {"state": "begun", "action": entry.action, "check_id": result.check_id, "at": began}
     mine = yield from local(lambda: journal.move(entry.key, "asked", **claim))
     now = begun if mine else (yield from local(lambda: journal.add(entry)))
-    if now.state == "doubted" and _is_first(result, now):  # others of this journal, who had a replay, doubted it
+    if now.state == "doubted" and _is_first(result, now):  # another process of this journal got a replay, and doubted it
         mine = yield from local(lambda: journal.move(entry.key, "doubted", **claim))
         now = begun if mine else (yield from local(lambda: journal.add(entry)))
     if mine and taken:
         return (yield from again(gate, journal, begun, terms, True))
     if mine:
         return Permit(begun, result, redeem, repeated)
-    yield from _void(gate, result, now)  # another process has begun, or was told more
+    yield from _void(gate, result, now)  # another process has begun, or has learnt more
     return (yield from prior(gate, journal, now, terms))
 
 
 def approved(gate: Gate, asked: Asked, nonce: str) -> Steps[Asked]:
-    """Asks again with the approval, if people approved. What became of it is only the service's to say."""
+    """Asks again with the approval, if people approved. The service has the final word."""
     result, intent = asked.result, asked.intent
     if result.approval_id is None:
         raise ApprovalPending(result)
@@ -231,7 +231,7 @@ def approved(gate: Gate, asked: Asked, nonce: str) -> Steps[Asked]:
 
 
 def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Permit]:
-    """Decides about a key of which the journal says that its body has begun, or may have."""
+    """Decides about a key whose body has begun, or may have, according to the journal."""
     if entry.state == "ended":
         yield from report(gate, journal, entry)
         entry = yield from local(lambda: journal.add(entry))
@@ -242,7 +242,7 @@ def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Per
 
 
 def again(gate: Gate, journal: Journal, entry: Entry, terms: Terms, repeats: bool) -> Steps[Permit]:
-    """Raises what the service knows of an action that has begun, or permits to repeat it."""
+    """Raises what the service knows about an action that has begun, or returns a permit to repeat it."""
     try:
         found = yield from recorded(gate, entry.check_id)
     except SpendgateError as error:
@@ -250,7 +250,7 @@ def again(gate: Gate, journal: Journal, entry: Entry, terms: Terms, repeats: boo
     if found is not None and found.outcome is not None:
         yield from reported(journal, entry, found.outcome)
         raise over(entry.check_id, found.outcome)
-    # This machine's clock may have been wrong when the body began, or is now. What the service does not show is old.
+    # This machine's clock may be wrong, or may have been when the body began. A check that the service does not show is old.
     if not repeats or found is None or not terms.repeats(found.age or 0):
         raise InDoubt(entry.key, entry.check_id, "it has begun, and nobody said how it ended")
     if gate.redeeming:
@@ -272,7 +272,7 @@ def announce(gate: Gate, journal: Journal, entry: Entry, found: Result) -> Steps
     except SpendgateError as error:
         if not isinstance(error, APIError) or not error.definite or error.temporary:
             raise Unanswered(entry.key, entry.check_id, error) from error
-        yield from again(gate, journal, entry, Terms(), False)  # it has ended meanwhile, or is not this key's to repeat
+        yield from again(gate, journal, entry, Terms(), False)  # it has ended meanwhile, or this key may not repeat it
 
 
 def recorded(gate: Gate, check_id: str) -> Steps[Result | None]:
@@ -281,7 +281,7 @@ def recorded(gate: Gate, check_id: str) -> Steps[Result | None]:
     except APIError as error:
         if error.status not in (403, 404) or not error.definite:
             raise
-        return None  # it is archived, or not for this key to read
+        return None  # it is archived, or this key may not read it
 
 
 def over(check_id: str, outcome: CheckOutcome, reference: str = "", next_step: str = "") -> AlreadyReported:
@@ -295,7 +295,7 @@ def ended(entry: Entry, next_step: str = "") -> AlreadyReported:
 
 
 def told(gate: Gate, journal: Journal, entry: Entry) -> Steps[AlreadyReported]:
-    """What became of an action that is over. That nothing was moved, people may have corrected since."""
+    """What became of an action that is over. People may have corrected since a report that nothing was moved."""
     if entry.status == "executed":
         return ended(entry)
     try:
@@ -320,7 +320,7 @@ def doubted(journal: Journal, entry: Entry) -> Steps[None]:
 
 
 def resume(gate: Gate) -> Steps[list[Entry]]:
-    """Reports actions that ended without a report, and returns those that are in doubt, or were executed and are on record as not.
+    """Reports actions that ended without a report, and returns those in doubt, or executed but on record as not executed.
 
     Call it when the program starts. A body that has not ended yet is in doubt, too, if it is in another process.
     """

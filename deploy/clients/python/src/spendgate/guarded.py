@@ -1,4 +1,4 @@
-"""The action of a call: what the decorator makes of the arguments of the function that it guards."""
+"""The action of a call, which the decorator makes from the arguments of the function that it guards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Member = Union[Callable[..., Any], str, Decimal, int, Mapping[str, Any], None]
 
 @dataclass(frozen=True)
 class Guarded:
-    """A function, and how its calls are actions."""
+    """A function, and how its calls become actions."""
 
     function: Callable[..., Any]
     members: Mapping[str, Member]
@@ -35,7 +35,7 @@ class Guarded:
     def __post_init__(self) -> None:
         if isinstance(self.function, (staticmethod, classmethod)):
             raise TypeError(f"the guard comes below @{type(self.function).__name__}")
-        called: Any = getattr(self.function, "__call__", None)  # of an object that is called
+        called: Any = getattr(self.function, "__call__", None)  # the function may be an object with __call__
         for other in (inspect.isgeneratorfunction, inspect.isasyncgenfunction):
             if other(self.function) or other(called):
                 raise TypeError("a generator's body runs later than its call: it cannot be guarded")
@@ -60,7 +60,7 @@ class Guarded:
         return bound
 
     def intent(self, bound: inspect.BoundArguments, gate: Any) -> Intent:
-        """Refuses an action that would be another one when it is looked at again, before anything is asked."""
+        """Refuses an action that differs when it is made a second time, before anything is asked."""
         intent, again = self._intent(bound, gate), self._intent(bound, gate)
         if _meaning(intent) != _meaning(again):
             raise TypeError("the functions of the action give not the same twice, as with now() or uuid4(): make that before the call")
@@ -89,7 +89,7 @@ class Guarded:
         return member.format_map(arguments) if isinstance(member, str) else member
 
     def changed(self, bound: inspect.BoundArguments, gate: Any, permit: Permit) -> bool:
-        """Whether the call's arguments make another action now than the one that the permit is for: they are the caller's, and live."""
+        """Whether the arguments make another action now than the permit's: the caller may have changed them."""
         return _meaning(self._intent(bound, gate)) != (permit._key, permit._action)
 
     def call(self, bound: inspect.BoundArguments, check_id: str) -> Any:
@@ -99,20 +99,20 @@ class Guarded:
 
     @property
     def strict(self) -> Terms:
-        """The terms of an error that is the guard's own: it never means that nothing was moved."""
+        """The terms for an error of the guard itself, which never means that nothing was moved."""
         return replace(self.terms, failed_on=())
 
     def note(self, permit: Permit, returned: Any) -> None:
-        """Has the report name what the function returned."""
+        """Takes the reference of the report from the function's result."""
         if self.reference is None:
             return
         try:
             permit.executed(reference=self.reference(returned) or "")
-        except Exception:  # the money was moved all the same
+        except Exception:  # the money was moved in any case
             log.exception("what %s returned has no reference", permit.check_id)
 
     def dress(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        """Makes the wrapper look like the function without check_id: tools' schemas are made of it."""
+        """Makes the wrapper look like the function without check_id, since the schemas of tools are made from it."""
         functools.update_wrapper(wrapper, self.function)
         shown = [p for name, p in self.signature.parameters.items() if name != "check_id"]
         setattr(wrapper, "__spendgate__", True)  # adapters look whether it is guarded
@@ -126,7 +126,7 @@ def _meaning(intent: Intent) -> tuple[str, str]:
 
 
 class Naming(string.Formatter):
-    """Makes a key, and says what of it may not have the same text in each attempt: that of another object may be where it is in memory."""
+    """Formats a key, and finds values whose text may differ between attempts: that of an object may be its memory address."""
 
     def __init__(self) -> None:
         self.problem, self._field = "", ""
@@ -137,19 +137,19 @@ class Naming(string.Formatter):
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
         same = isinstance(value, (str, Integral, Decimal, UUID, date, time, Enum)) and not isinstance(value, bool)
-        if not same and conversion != "s":  # that is somebody's decision
+        if not same and conversion != "s":  # with !s the author decided to use the text
             kinds = "a str, int, Decimal, UUID, date, time or Enum, or to be made text with !s"
             self.problem = f"{self._field!r} of the key is a {type(value).__name__}: it has to be {kinds}"
         return super().convert_field(value, conversion)
 
 
 def is_coroutine(function: Callable[..., Any]) -> bool:
-    """Whether its calls are awaited; an object may have a __call__ of that kind."""
+    """Whether calls of the function are awaited. It may be an object with an asynchronous __call__."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
 
 
 def unfinished(returned: object) -> EndsLater | None:
-    """What is wrong with a body that returned what has not run, or not ended: that is stopped where it can be."""
+    """The error of a body that returned something that has not run or not ended, which is stopped if possible."""
     runs_later = inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
     if not runs_later and not isinstance(returned, Future):
         return None

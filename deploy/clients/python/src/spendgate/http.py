@@ -1,4 +1,4 @@
-"""What both clients make of httpx's answers."""
+"""How both clients read httpx's answers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def lost(error: httpx.HTTPError, part: Reply | None = None) -> NoAnswer:
 
 
 def without_delay(event: str, info: Mapping[str, Any]) -> None:
-    """Has a connection send each packet at once, as asyncio's do: else a body waits for what acknowledges its headers, 40 ms."""
+    """Makes a connection send each packet at once, as those of asyncio do. Otherwise a body waits 40 ms for an acknowledgement."""
     if event == "connection.connect_tcp.complete":
         info["return_value"].get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class Body:
-    """A body as it comes: an address that is wrong could send without end."""
+    """A body as it is received, with limits: a wrong address could send without end."""
 
     def __init__(self, timeout: float) -> None:
         self._ends = time.monotonic() + timeout

@@ -21,33 +21,33 @@ class Entry:
     """An idempotency key and what became of it.
 
     asked: the body has not begun; a check_id is that of an allow that was made for this journal.
-    doubted: it may have begun for another. begun: it has, and is in doubt unless a process is in it.
-    repeated: so it is, and another process has begun it again: who began it first does not know any more that nothing was moved.
-    ended: it has a status, which is not reported yet. reported: the service knows it.
+    doubted: the body may have begun elsewhere. begun: it has begun, and is in doubt unless a process is running it.
+    repeated: as begun, and another process has begun it again, so that the first one can no longer say that nothing was moved.
+    ended: it has a status, which is not reported yet. reported: the service knows the status.
     """
 
     key: str
-    action: str  # a hash of what the action is; empty after the service refused to judge it
-    #: The Idempotency-Key of its redemption, and the nonce of its checks: a secret of those who share the journal.
+    action: str  # a hash of the action; empty after the service refused to judge it
+    #: The Idempotency-Key of the redemption, and the nonce of the checks: a secret of the processes that share the journal.
     redemption: str = field(default_factory=lambda: "py-" + secrets.token_hex(16), repr=False)
     state: State = "asked"
     check_id: str = ""
     status: str = ""  # executed, failed or voided
-    amount: str = ""  # that was moved, if another than the check's
+    amount: str = ""  # the amount that was moved, if it differs from the check's
     reference: str = ""
     note: str = ""
-    at: float = field(default_factory=time.time)  # when it was asked, then when it began, at the earliest
+    at: float = field(default_factory=time.time)  # when it was asked; later, the earliest time at which it may have begun
 
 
 class Journal(Protocol):
-    """A store of entries. Each call is durable and atomic when it returns, over all processes that share it."""
+    """A store of entries. Each call is atomic for all processes that share it, and durable when it returns."""
 
     def add(self, entry: Entry) -> Entry:
-        """Stores the entry unless its key has one, and returns the one that the key has then."""
+        """Stores the entry unless its key has one, and returns the entry that the key has then."""
         ...
 
     def move(self, key: str, was: State, /, **changes: Any) -> bool:
-        """Changes the entry of the key if that was its state. False: it was not, and nothing is changed."""
+        """Changes the entry of the key if it has that state. Otherwise it changes nothing and returns False."""
         ...
 
     def unfinished(self) -> Sequence[Entry]:
@@ -59,17 +59,17 @@ class SQLiteJournal:
     """A journal in a file. Processes of one machine may share it; it must not be deleted."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.path.abspath(os.fspath(path))  # a program may change its directory
+        self._path = os.path.abspath(os.fspath(path))  # the program may change its working directory
         names = [f.name for f in fields(Entry)]
         with closing(self._connect()) as db:
             columns = ", ".join(f"{name} {'REAL' if name == 'at' else 'TEXT'} NOT NULL" for name in names)
             db.execute(f"CREATE TABLE IF NOT EXISTS spendgate_journal ({columns}, PRIMARY KEY (key)) WITHOUT ROWID")
 
     def _connect(self) -> sqlite3.Connection:
-        # One for each call: no process or thread inherits another's.
+        # Each call has a connection of its own: no process or thread inherits another's.
         db = sqlite3.connect(self._path, timeout=30, isolation_level=None)
         db.row_factory = sqlite3.Row
-        db.execute("PRAGMA synchronous=EXTRA")  # FULL does not write that the rollback journal is gone: after a loss of power it undoes
+        db.execute("PRAGMA synchronous=EXTRA")  # with FULL a rollback journal may survive a loss of power, and undo
         return db
 
     def add(self, entry: Entry) -> Entry:
@@ -96,14 +96,14 @@ class SQLiteJournal:
 
 
 class MemoryJournal:
-    """A journal of this process alone: enough where the service remembers redemptions."""
+    """A journal of only this process. It is enough if the service remembers redemptions."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def _own(self) -> threading.Lock:
-        """A process that was forked asks for itself: with its parent's secrets both would be the one that asked first."""
+        """Drops what a forked process inherited and was only asked: with the same secrets, both would seem to have asked first."""
         if self._process != os.getpid():
             self._lock, self._process = threading.Lock(), os.getpid()
             self._entries = {key: entry for key, entry in self._entries.items() if entry.state != "asked"}

@@ -16,11 +16,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def interrupting(function: F, *, executed: Callable[[AlreadyExecuted], Any] = lambda over: over.reference) -> F:
-    """Has a guarded function interrupt its graph while people decide.
+    """Makes a guarded function interrupt its graph while people decide.
 
-    What the graph is resumed with is not looked at: the service is asked whether they approved, and the graph interrupts again
-    while they have not. A node runs again from its beginning when it is resumed; a function in it that was carried out
-    before returns what executed makes of that, the reference unless told.
+    The value with which the graph is resumed is not trusted: the service is asked whether people approved, and the graph is
+    interrupted again while they have not. A node runs again from its beginning when it is resumed; a function in it that was
+    carried out before returns the value of executed, by default the reference.
     """
 
     require_guarded(function)

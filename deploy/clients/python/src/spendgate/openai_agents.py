@@ -14,8 +14,8 @@ from .tools import explain, require_guarded
 def guarded_tool(function: Callable[..., Any], **options: Any) -> FunctionTool:
     """Makes a tool of a guarded function.
 
-    The SDK's own text for an error asks the model to try again, which is wrong of what is in doubt: the model is told
-    what explain() says. Errors that are not spendgate's end the run.
+    The SDK's own text for an error asks the model to try again, which is wrong for an action in doubt. So the model gets
+    the text of explain(). Errors that are not spendgate's end the run.
     """
     require_guarded(function)
     return function_tool(function, failure_error_function=_tell, **options)

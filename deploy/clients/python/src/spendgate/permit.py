@@ -1,4 +1,4 @@
-"""What the guard is told of a body, and what the body is given."""
+"""The terms of a body, which the guard gets, and the permit, which the body gets."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class EndsLater(TypeError):
 
 @dataclass(frozen=True)
 class Terms:
-    """What the guard is told of a body."""
+    """The terms on which a guard runs a body."""
 
     provider_key: bool = False  # the provider takes the check_id as its idempotency key
-    provider_key_hours: float = 24  # for which it is sure to know one
-    failed_on: tuple[type[BaseException], ...] = ()  # errors that mean that nothing was moved
-    wait: float = 0  # seconds for people to decide
+    provider_key_hours: float = 24  # for which it certainly remembers one
+    failed_on: tuple[type[BaseException], ...] = ()  # the errors that mean that nothing was moved
+    wait: float = 0  # how many seconds to wait for people to decide
 
     def __post_init__(self) -> None:
         if not isinstance(self.failed_on, tuple) or not all(isinstance(kind, type) for kind in self.failed_on):
             raise TypeError("failed_on is a tuple of the types of errors")
 
     def repeats(self, age: float = 24 * 3600) -> bool:
-        """Whether a body is run again that began so many seconds ago, at most: unless told while the service knew its key, 24 hours."""
+        """Whether a body that began this many seconds ago is repeated. By default age is 24 hours: how long the service knows a key."""
         return self.provider_key and age <= self.provider_key_hours * 3600
 
     def failed(self, error: BaseException) -> bool:
-        """Whether a body's error means that nothing was moved. One of this package, as of a guard in the body, is to be named itself."""
+        """Whether a body's error means that nothing was moved. An error of this package must be named in failed_on as such."""
         if isinstance(error, InDoubt):
             return False
         own = isinstance(error, SpendgateError)
@@ -51,7 +51,7 @@ class Intent:
 
     action: api.Action
     terms: Terms
-    #: What is wrong with the values that its key was made of; None where only the key's text is known.
+    #: What is wrong with the values that the key was made of; None if only the key's text is known.
     bad_field: str | None = None
 
 
@@ -64,32 +64,32 @@ class Asked:
 
 
 class Permit:
-    """That the body may run, now, under check_id. The body may say what it did."""
+    """The permission to run the body now, under check_id. The body may say what it did."""
 
     def __init__(self, entry: Entry, result: Result | None, redeemed: bool, repeated: bool) -> None:
         self.check_id, self.result, self.redeemed, self._key = entry.check_id, result, redeemed, entry.key
-        self.repeated = repeated  # it may have run before, under the same check_id
+        self.repeated = repeated  # the body may have run before, under the same check_id
         self.end: dict[str, str] = {"status": "executed"}
-        self.moved = False  # its body said so
+        self.moved = False  # whether the body said so
         self._action = entry.action
         self._claim: Claim | None = None
 
     def executed(self, *, reference: str | int | None = None, amount: api.Amount | None = None) -> None:
-        """Says what the report names; amount only if another was moved than the check's.
+        """Sets what is reported. Give amount only if the amount that was moved differs from the check's.
 
-        A reference of more than 256 characters, or with some that cannot be sent, is left out, and so is what is no amount.
+        A reference with more than 256 characters, or with characters that cannot be sent, is left out, as is an invalid amount.
         """
         self.moved = True
         self.end = {"status": "executed", "reference": reportable("reference", reference, 256), "amount": reportable_amount(amount)}
 
     def failed(self, note: str | None = None) -> None:
-        """Says that nothing was moved. Of a body that is repeated that is in doubt all the same."""
+        """Says that nothing was moved. A repeated body is in doubt nevertheless."""
         self.moved = False
         self.end = {"status": "failed", "note": reportable("note", note, 4096)}
 
 
 def reportable(name: str, value: object, most: int) -> str:
-    """A text that the service and the journal take: the money was moved, whatever it is."""
+    """A text that the service and the journal accept; an unsuitable one is left out, since the money was moved in any case."""
     try:
         text = str(value) if isinstance(value, (str, int)) else ""
     except ValueError:  # an int of thousands of digits
@@ -117,7 +117,7 @@ def _left_out(name: str, value: object) -> None:
 
 
 def digest(action: api.Action) -> str:
-    """The same of the same action, in other words, too."""
+    """A hash of an action. It is the same if only the wording of the reason or the spelling of the amount or currency differs."""
     deciding = dict(action.deciding)
     deciding["amount"] = str(money(deciding["amount"]))
     deciding["currency"] = str(deciding["currency"]).upper()

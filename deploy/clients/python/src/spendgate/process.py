@@ -1,4 +1,4 @@
-"""What a client has for one process: a forked one inherits neither its connections nor the bodies that run in it."""
+"""The state of a client in one process. A forked process inherits neither its connections nor the bodies that run in it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .errors import Running
 
 
 class Claim:
-    """That a call decides about a key, or runs its body. It ends with the permit that holds it, unless released before."""
+    """The claim of a call that decides about a key or runs its body. It ends with the permit that holds it, unless released before."""
 
 
 class Process:
-    """A process that uses a client. http is its httpx client, None where that is another process's."""
+    """A process that uses a client. http is its httpx client, or None if that belongs to another process."""
 
     def __init__(self, http: Any) -> None:
         self.http, self._lock = http, threading.RLock()

@@ -29,14 +29,14 @@ MOST_RETRY_AFTER = 24 * 60 * 60
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent, perhaps several times."""
+    """A request, which may be sent several times."""
 
     method: str
     path: str
     content: Any = None
     status: int = 200  # of a success
-    again: int = 0  # of one that was made before
-    repeatable: bool = True  # it has the same effect sent once or twice
+    again: int = 0  # of a success of a request that was made before
+    repeatable: bool = True  # it has the same effect if it is sent twice
     admin: bool = False
     wait: int = 0  # how long the service may hold its answer, in seconds
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -49,19 +49,19 @@ class Reply:
     status: int
     headers: Sequence[tuple[str, str]]
     body: bytes
-    parts: Sequence[bytes] = ()  # earlier answers to the same request that broke off, and were no replays
+    parts: Sequence[bytes] = ()  # the received parts of earlier answers to the same request, if they were not replays
 
     def header(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]
 
     @property
     def replayed(self) -> bool:
-        """Whether the header is there, unless it says that it is not so."""
+        """Whether an earlier answer was repeated: the header is present and does not deny it."""
         return any(value.strip().lower() not in ("?0", "false") for value in self.header("idempotent-replayed"))
 
     @property
     def date(self) -> datetime | None:
-        """When it was answered, by the service's clock."""
+        """The time of the answer, by the service's clock."""
         try:
             date = parsedate_to_datetime(self.header("date")[0])
         except (IndexError, ValueError, TypeError):
@@ -107,7 +107,7 @@ def local(call: Callable[[], T]) -> Steps[T]:
 
 
 class Settings:
-    """What both clients are made of."""
+    """The settings of both clients."""
 
     base: str
     attempts: int
@@ -122,7 +122,7 @@ def path(*parts: str) -> str:
 
 
 def get(where: str, parameters: Mapping[str, object] | None = None, *, admin: bool = False, wait: int = 0) -> Request:
-    """A request for what is at a path, with those parameters that are given."""
+    """A GET request for a path, with the parameters that are not empty."""
     given = {name.rstrip("_"): str(value) for name, value in (parameters or {}).items() if value is not None and value != ""}
     return Request("GET", where + ("?" + urlencode(given) if given else ""), admin=admin, wait=wait)
 
@@ -150,7 +150,7 @@ def send(settings: Settings, request: Request) -> Steps[Reply]:
         part = error.part if isinstance(error, NoAnswer) else None
         if part and part.status == request.status and not part.replayed:
             parts.append(part.body)
-        # A 429 was not looked at; what may have been done is not done again.
+        # A request answered 429 was not processed. One that may have been carried out is not repeated unless that is safe.
         again = isinstance(error, NoAnswer) or error.temporary
         after = error.retry_after if isinstance(error, APIError) else 0
         wait = after + random.uniform(0, min(FIRST_BACKOFF * 2 ** min(attempt - 1, 10), MOST_BACKOFF))
@@ -168,7 +168,7 @@ def send(settings: Settings, request: Request) -> Steps[Reply]:
 
 
 def refusal(reply: Reply) -> APIError:
-    """The error that an answer is."""
+    """Returns the error of an unsuccessful answer."""
     members: dict[str, Any] = {}
     latest: Outcome | None = None
     try:
@@ -177,7 +177,7 @@ def refusal(reply: Reply) -> APIError:
             members = envelope["error"]
             latest = read(Outcome, members["latest"]) if members.get("latest") else None
     except SpendgateError:
-        pass  # it is not the service's
+        pass  # the answer is not the service's
     code, message, request_id = (str(members.get(name) or "") for name in ("code", "message", "request_id"))
     after = members.get("next_after")
     return APIError(reply.status, code, message, request_id, reply.retry_after, after if isinstance(after, int) else 0, latest)

@@ -1,4 +1,4 @@
-"""What a guard is made with: its options, what is known of its API key, and its journal."""
+"""The settings of a guard: its options, the record of its API key, and its journal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Gate(Settings):
     """Settings of a client that guards."""
 
     journal: Journal | None
-    memory: MemoryJournal  # instead, where the service remembers redemptions
-    redeeming: bool | None  # None: as the role of the key says
-    elsewhere: bool  # what the bodies call redeems
+    memory: MemoryJournal  # used instead of a journal if the service remembers redemptions
+    redeeming: bool | None  # None: the role of the key decides
+    elsewhere: bool  # the bodies' payment provider redeems
     own: Key | None  # the record of the API key, once it was read
-    process: Callable[[], Process]  # that this is
+    process: Callable[[], Process]  # returns the state of the present process
 
 
 def own_key(gate: Gate) -> Steps[Key]:

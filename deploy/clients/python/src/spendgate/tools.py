@@ -1,4 +1,4 @@
-"""What a model is told of a guarded tool that did not run."""
+"""The texts for a model about a guarded tool that did not run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .errors import AlreadyExecuted, AlreadyReported, ApprovalPending, Blocked, 
 
 
 def require_guarded(function: Callable[..., Any]) -> None:
-    """Refuses a function that would move money without being asked about: @gate.guard comes first, below the adapter."""
+    """Refuses a function that is not guarded: @gate.guard must be below the adapter's decorator."""
     if not hasattr(function, "__spendgate__"):
         raise TypeError(f"{getattr(function, '__name__', function)!r} is not guarded: put @gate.guard(...) around it first")
 
 
 def explain(error: SpendgateError) -> str:
-    """A tool's result. Nothing of it reads like success, and only what is safe is proposed again."""
+    """A tool's result for an error. It never reads like a success, and proposes to try again only if that is safe."""
     if isinstance(error, AlreadyExecuted):
         return f"Already carried out{f', as {error.reference}' if error.reference else ''}. {error.next_step}"
     if isinstance(error, Running):

@@ -1,6 +1,6 @@
-"""What the service answers, as dataclasses with the members' names on the wire.
+"""The service's answers, as dataclasses whose members have the names of the API.
 
-Dataclasses rather than models of a library: the answers are few and flat, and a client
+They are dataclasses and not models of a library: the answers are few and flat, and a client
 of a service that guards money should need nothing but an HTTP library.
 """
 
@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 
 def _apart(default: Any, *, shown: bool = True) -> Any:
-    """A member that is not in the body of an answer."""
+    """A member that is not from the body of an answer."""
     return field(default=default, repr=shown, metadata={"apart": True})
 
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """What a response says became of its check: the header Outcome."""
+    """What became of the check of a response: the header Outcome."""
 
-    status: str  # executed, failed, voided, or unknown where the header cannot be understood
+    status: str  # executed, failed, voided, or unknown if the header cannot be understood
     release_pending: bool = False  # nothing was given back yet
 
     @property
@@ -49,10 +49,10 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class CheckRedemption:
-    """What a response says of its check's redemption: the header Redeemed."""
+    """The redemption of the check of a response: the header Redeemed."""
 
-    redemption_id: str  # unknown where the header cannot be understood
-    in_doubt: bool = False  # nobody knows whether the action was carried out
+    redemption_id: str  # unknown if the header cannot be understood
+    in_doubt: bool = False  # it is unknown whether the action was carried out
 
     @property
     def next_step(self) -> str:
@@ -80,26 +80,26 @@ class Result:
     message: str | None = None
     violated_rule_id: str | None = None
     violated_rule_description: str | None = None
-    next_step: str | None = None  # goes by the outcome, unlike that of body
+    next_step: str | None = None  # considers the outcome, unlike next_step in body
     latency_ms: int = 0
     approval_id: str | None = None
 
     replayed: bool = _apart(False)  # the service repeated an earlier answer
-    first: bool = _apart(False)  # of check(): this request made the check, though its answer may have been lost before
-    redeem_required: bool = _apart(False)  # it is to be redeemed before the action is carried out
+    first: bool = _apart(False)  # in an answer to check(): this request made the check, even if its answer was lost before
+    redeem_required: bool = _apart(False)  # the check must be redeemed before the action is carried out
     outcome: CheckOutcome | None = _apart(None)
-    redemption: CheckRedemption | None = _apart(None)  # somebody took the check to carry the action out
+    redemption: CheckRedemption | None = _apart(None)  # not None if somebody redeemed the check to carry the action out
     body: bytes = _apart(b"", shown=False)  # the answer as it came
-    checked: bool = _apart(False, shown=False)  # it is the answer of check()
-    age: float | None = _apart(None, shown=False)  # seconds since the check, by the service's clock, if it says the time
+    checked: bool = _apart(False, shown=False)  # whether it is the answer to check()
+    age: float | None = _apart(None, shown=False)  # seconds since the check, by the service's clock, if the answer gives the time
 
     @property
     def allowed(self) -> bool:
         """Whether the action may be carried out, once.
 
-        It is false of a simulated result, of one that was read again later, and when the
-        check was redeemed or an outcome was reported. Of one that is replayed it is true also if the action was
-        carried out and nobody reported it: a guard looks into its journal.
+        It is false for a simulated result, for one that was read later, and when the check was redeemed or an
+        outcome was reported. For a replayed result it is true even if the action was carried out and nobody
+        reported it: a guard looks into its journal.
         """
         return self.checked and self.decision == "allow" and self.outcome is None and self.redemption is None
 
@@ -139,13 +139,13 @@ class Outcome:
     principal: str
     key_id: str
     at: datetime
-    report: int | None = None  # its number among those of the check
-    replayed: bool = _apart(False)  # the same was reported before
+    report: int | None = None  # its number among the reports of the check
+    replayed: bool = _apart(False)  # the same report was made before
 
 
 @dataclass(frozen=True)
 class Redemption:
-    """That a check was redeemed: whoever has it may carry out exactly this action."""
+    """The redemption of a check: its holder may carry out exactly this action, once."""
 
     check_id: str
     action: RecordedAction
@@ -157,7 +157,7 @@ class Redemption:
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """A check as it is listed: a record, no permission."""
+    """A check in a list: a record, not a permission."""
 
     check_id: str
     decision: Decision
@@ -186,7 +186,7 @@ class SimulationSummary:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What would be decided. It permits nothing."""
+    """The decisions that would be made. They permit nothing."""
 
     mode: str  # demo or simulation
     policy_id: str
@@ -202,8 +202,8 @@ class ApprovalDecision:
     decision: str  # approve or deny
     note: str | None
     at: datetime
-    groups: list[str] = field(default_factory=list)  # of the key, as of then
-    name: str | None = None  # of who had signed in, as of then
+    groups: list[str] = field(default_factory=list)  # of the key, as recorded then
+    name: str | None = None  # of a person who had signed in, as recorded then
     email: str | None = None
 
 
@@ -218,7 +218,7 @@ class ApprovalGroup:
 
 @dataclass(frozen=True)
 class BudgetRemaining:
-    """What a budget has left for an action. None is no limit."""
+    """What a budget has left for an action. None means no limit."""
 
     rule_id: str
     remaining: Decimal | None = None
@@ -229,7 +229,7 @@ class BudgetRemaining:
 
 @dataclass(frozen=True)
 class Approval:
-    """What an escalated check asks of people. Approved is no allow: a check with its id is."""
+    """What an escalated check asks of people. An approved one allows nothing until a check with its id is allowed."""
 
     approval_id: str
     status: ApprovalStatus
@@ -248,7 +248,7 @@ class Approval:
     used_by_check_id: str | None = None
     remaining: list[BudgetRemaining] = field(default_factory=list)
     next_step: str = ""
-    missing: int | None = None  # how many, where groups are asked
+    missing: int | None = None  # how many approvals are missing, if groups are asked
     from_: list[ApprovalGroup] = field(default_factory=list)
     exclude_author: bool = False
     retry_after: int = _apart(0)
@@ -275,7 +275,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Budget:
-    """A counter of a budget rule, in its window. None is no limit."""
+    """A counter of a budget rule, in its window. None means no limit."""
 
     policy_id: str
     rule_id: str
@@ -298,7 +298,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. Its sequence is what to ask after next."""
+    """Something that happened. Its sequence is the after of the next request."""
 
     id: str
     type: str
@@ -340,11 +340,11 @@ class Policy:
     updated_at: datetime  # of this version
     description: str | None = None
     metadata: dict[str, Any] | None = None
-    redeem: str | None = None  # required: only what was redeemed is reported as executed
-    redeem_within_minutes: int | None = None  # how old a check may be that is redeemed
-    changes: dict[str, Any] | None = None  # whom the next version needs: required and from
+    redeem: str | None = None  # "required": only redeemed checks can be reported as executed
+    redeem_within_minutes: int | None = None  # how old a check may be when it is redeemed
+    changes: dict[str, Any] | None = None  # the approvals that the next version needs: required and from
     author: PolicyAuthor | None = None  # in lists of versions
-    drafted_by: PolicyAuthor | None = None  # likewise: who put the draft that it was
+    drafted_by: PolicyAuthor | None = None  # likewise: the author of the draft that became this version
     note: str | None = None  # likewise
 
 
@@ -365,7 +365,7 @@ class Backtest:
 
     backtest_id: str
     policy_id: str
-    version: int | None  # None of one with rules
+    version: int | None  # None for a backtest of rules
     from_: datetime
     to: datetime
     state: BacktestState
@@ -423,16 +423,16 @@ class DraftApproval:
     note: str | None = None
     groups: list[str] = field(default_factory=list)
     drop_budgets: list[str] = field(default_factory=list)
-    name: str | None = None  # of who had signed in, as of then
+    name: str | None = None  # of a person who had signed in, as recorded then
     email: str | None = None
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What a policy may become: it judges the policy's checks beside the version in force."""
+    """A possible next version of a policy: it judges the policy's checks beside the version in force."""
 
     policy_id: str
-    draft_hash: str  # no two drafts have one
+    draft_hash: str  # no two drafts have the same
     base_version: int
     name: str
     rules: list[Rule]
@@ -444,7 +444,7 @@ class Draft:
     changes: dict[str, Any] | None = None
     author: PolicyAuthor | None = None
     note: str | None = None
-    # These are there where the version in force asks people about it, but in the answer to put_draft.
+    # These are present if the version in force requires approvals, except in the answer to put_draft.
     policy_version: int | None = None  # in force
     required: int | None = None  # people, in all
     missing: int | None = None
@@ -454,14 +454,14 @@ class Draft:
 
 @dataclass(frozen=True)
 class DraftReport:
-    """Recorded decisions beside those of a draft."""
+    """A comparison of recorded decisions with those of a draft."""
 
     policy_id: str
     draft_hash: str
     base_version: int
     since: datetime
-    complete: bool  # of all checks since then; else of the newest 100,000
-    report: dict[str, Any]  # as of a backtest
+    complete: bool  # the report covers all checks since then; otherwise the newest 100,000
+    report: dict[str, Any]  # as in a backtest
     flips: list[Flip]  # the newest 100
 
 
@@ -504,12 +504,12 @@ class Key:
     owner: str | None = None
     groups: list[str] | None = None
     expires_at: datetime | None = None
-    email: str | None = None  # of who signed in
+    email: str | None = None  # of a person who signed in; None for a key
 
 
 @dataclass(frozen=True)
 class NewKey:
-    """An API key as it is made: the only time that it is shown."""
+    """A new API key: this is the only time that it is shown."""
 
     key_id: str
     name: str
@@ -528,7 +528,7 @@ class NewKey:
 
 @dataclass(frozen=True)
 class Session:
-    """A person who signed in, and what their groups give."""
+    """A person who signed in, with the rights that their groups give."""
 
     session_id: str
     name: str
@@ -556,7 +556,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class NewWebhook(Webhook):
-    """A webhook as it is made or rotated: the only time that its secret is shown."""
+    """A webhook that was made or rotated: this is the only time that its secret is shown."""
 
     secret: str = field(repr=False)
 

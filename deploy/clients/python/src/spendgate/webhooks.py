@@ -23,9 +23,9 @@ def verify_webhook(
     *,
     now: float | None = None,
 ) -> Event:
-    """Returns the event of a delivery, of which body is the bytes as they came, or raises BadSignature.
+    """Returns the event of a delivery, or raises BadSignature. body has the bytes as received.
 
-    Events come at least once, in no promised order: drop an id that you had. After a rotation give both secrets.
+    Events come at least once, and in no particular order: drop an event whose id you had. After a rotation give both secrets.
     """
     by_name = {name.lower(): value for name, value in dict(headers).items()}
     try:

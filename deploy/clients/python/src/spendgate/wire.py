@@ -24,7 +24,7 @@ NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 def money(amount: Decimal | int | str) -> Decimal:
     """An exact, non-negative amount: at most 18 integer digits, 9 decimals and 19 digits in all.
 
-    A float is refused: it is not the amount that was meant.
+    A float is refused, since it may differ from the amount that was meant.
     """
     if isinstance(amount, bool) or not isinstance(amount, (Decimal, int, str)):
         raise TypeError(f"an amount is a Decimal, an int or a str, not a {type(amount).__name__}")
@@ -65,7 +65,7 @@ def _text(value: object) -> str:
 
 
 def ordered(value: Any) -> Any:
-    """The same value, whose members are in one order."""
+    """The same value with the members of its objects sorted by name."""
     if isinstance(value, Mapping):
         return {name: ordered(value[name]) for name in sorted(value)}
     return [ordered(element) for element in value] if isinstance(value, (list, tuple)) else value
@@ -76,7 +76,7 @@ def decode(body: bytes) -> Any:
     try:
         value = json.loads(body.decode(), parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_object)
         if b"\\u" in body:
-            encode(value)  # fails on half of a surrogate pair
+            encode(value)  # this fails on half of a surrogate pair
         return value
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise misunderstood(str(error)) from error
@@ -99,7 +99,7 @@ def misunderstood(problem: str) -> NoAnswer:
 
 @cache
 def _members(kind: type) -> list[tuple[str, Any, bool]]:
-    """The members of a dataclass that are in an answer: name, type, whether one may be absent."""
+    """The members of a dataclass that an answer has: each one's name and type, and whether it may be absent."""
     hints = typing.get_type_hints(kind)
     return [
         (f.name, hints[f.name], f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING)
