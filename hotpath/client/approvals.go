@@ -31,11 +31,11 @@ type Approval struct {
 	Status     ApprovalStatus `json:"status"`
 	CheckID    string         `json:"check_id"`
 	Principal  string         `json:"principal"` // of the API key that asked
-	// Action is the action to be approved. Text written by agents is only text. The hash covers
-	// neither ReasonText nor IdempotencyKey.
+	// Action is the action to be approved. Text that agents wrote in it is only text. The hash
+	// covers neither ReasonText nor IdempotencyKey.
 	Action        RecordedAction `json:"action"`
 	ActionHash    string         `json:"action_hash"`
-	RuleIDs       []string       `json:"rule_ids"` // that escalated it
+	RuleIDs       []string       `json:"rule_ids"` // the rules that escalated the action
 	PolicyID      string         `json:"policy_id"`
 	PolicyVersion int            `json:"policy_version"`
 	Required      int            `json:"required"` // the number of people who have to approve
@@ -49,10 +49,10 @@ type Approval struct {
 	ExpiresAt     Timestamp          `json:"expires_at"`
 	UseBy         *Timestamp         `json:"use_by,omitempty"` // nil before it is approved
 	UsedByCheckID string             `json:"used_by_check_id,omitempty"`
-	Remaining     []BudgetRemaining  `json:"remaining,omitempty"` // of the action's budgets; not in lists
+	Remaining     []BudgetRemaining  `json:"remaining,omitempty"` // what the action's budgets have left; not in lists
 	NextStep      string             `json:"next_step"`
 
-	// RetryAfter is when to ask again about one that is pending; not in lists.
+	// RetryAfter is how long to wait before asking again about a pending approval; not in lists.
 	RetryAfter time.Duration `json:"-"`
 
 	Raw
@@ -72,7 +72,7 @@ type ApprovalDecision struct {
 	Principal string    `json:"principal"`
 	Name      string    `json:"name,omitempty"` // of a person who had signed in (S78), as recorded then
 	Email     string    `json:"email,omitempty"`
-	KeyID     string    `json:"key_id"`   // or the session_id
+	KeyID     string    `json:"key_id"`   // or the session_id of a person who had signed in
 	Decision  string    `json:"decision"` // approve or deny
 	Note      string    `json:"note,omitempty"`
 	At        Timestamp `json:"at"`
@@ -84,7 +84,7 @@ type BudgetRemaining struct {
 	RuleID         string  `json:"rule_id"`
 	Remaining      *Number `json:"remaining,omitempty"`
 	RemainingCount *Number `json:"remaining_count,omitempty"`
-	// The amount left once all approved and unused approvals were used.
+	// AfterApproved is the amount left once all approved and unused approvals are used.
 	AfterApproved      *Number `json:"remaining_after_approved,omitempty"`
 	AfterApprovedCount *Number `json:"remaining_count_after_approved,omitempty"`
 }
@@ -107,7 +107,7 @@ type ApprovalQuery struct {
 	Status   ApprovalStatus
 	PolicyID string
 	AgentID  string
-	// WaitingForMe selects pending ones that the client's key may decide and has not.
+	// WaitingForMe selects pending approvals that the client's key may decide and has not.
 	WaitingForMe bool
 
 	Limit  int    // a page's, 1 to 100; 0 is the service's default of 20
@@ -130,7 +130,7 @@ func (c *Client) Approval(ctx context.Context, approvalID string, wait time.Dura
 // if it was never read, and an error.
 func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Approval, error) {
 	const (
-		toAnswer = 2 * time.Second // left of the context's time when an answer is held
+		toAnswer = 2 * time.Second // what remains of the context's time after the service held its answer
 		atLeast  = time.Second     // between two requests, whatever the answer says
 	)
 	var last *Approval
@@ -152,7 +152,7 @@ func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Appro
 			return a, nil
 		}
 		last = a
-		// An answer that was held until then has waited already.
+		// If the service held the answer, that time counts as a part of the pause.
 		pause := max(a.RetryAfter, atLeast) - time.Since(asked)
 		if endsBefore(ctx, pause) {
 			return last, context.DeadlineExceeded
@@ -185,15 +185,15 @@ func (c *Client) AllApprovals(ctx context.Context, q ApprovalQuery) iter.Seq2[Ap
 	return pages[Approval](ctx, c, q.Cursor, q.request)
 }
 
-// Approve approves exactly the action that has the hash, and returns the approval
-// as it is then: pending still, if more people have to approve. note may be empty.
+// Approve approves exactly the action that has the hash, and returns the approval with
+// this decision. It is still pending if more people have to approve. note may be empty.
 // Errors: *Error with CodeApprovalMismatch, CodeApprovalNotPending,
 // CodeApprovalOwnRequest, CodeApprovalDecided.
 func (c *Client) Approve(ctx context.Context, approvalID, actionHash, note string) (*Approval, error) {
 	return c.decide(ctx, approvalID, "/approve", actionHash, note)
 }
 
-// Deny denies the approval, also if it was approved and is not used yet. Errors are as for Approve.
+// Deny denies the approval, even if it was approved and is not used yet. Errors are as for Approve.
 func (c *Client) Deny(ctx context.Context, approvalID, actionHash, note string) (*Approval, error) {
 	return c.decide(ctx, approvalID, "/deny", actionHash, note)
 }
@@ -203,7 +203,7 @@ func (c *Client) decide(ctx context.Context, approvalID, decision, actionHash, n
 		ActionHash string `json:"action_hash"`
 		Note       string `json:"note,omitempty"`
 	}{actionHash, note}
-	// The same decision again replays.
+	// Repeating the same decision is a replay.
 	return fetch[Approval](ctx, c, request{
 		method: http.MethodPost, path: approvalPath(approvalID) + decision, content: body, repeatable: true,
 	})

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// NewBacktest is a backtest as it is asked for: of rules, or of a version.
+// NewBacktest is a request for a backtest, of rules or of a version.
 type NewBacktest struct {
 	PolicyID string          `json:"policy_id"`
 	Rules    json.RawMessage `json:"rules,omitempty"` // an array
 	Version  int             `json:"version,omitzero"`
 	From     string          `json:"from"` // a time or a UTC date, included
 	To       string          `json:"to"`   // likewise
-	// State selects whose decisions fill windows and budgets: "counterfactual" (the default), the
-	// candidate's, or "recorded".
+	// State selects whose decisions fill windows and budgets: "counterfactual" (the default) selects
+	// the candidate's decisions, "recorded" the recorded ones.
 	State string `json:"state,omitempty"`
 }
 
@@ -25,7 +25,7 @@ type NewBacktest struct {
 type Backtest struct {
 	BacktestID string    `json:"backtest_id"`
 	PolicyID   string    `json:"policy_id"`
-	Version    int       `json:"version,omitempty"` // 0 of one with rules
+	Version    int       `json:"version,omitempty"` // 0 for a backtest of rules
 	From       Timestamp `json:"from"`
 	To         Timestamp `json:"to"`
 	State      string    `json:"state"`
@@ -38,10 +38,10 @@ type Backtest struct {
 	CreatedAt Timestamp       `json:"created_at"`
 	Report    *BacktestReport `json:"report,omitempty"` // nil until it has succeeded, and in lists
 
-	Body []byte `json:"-"` // as it came
+	Body []byte `json:"-"` // the answer as it came
 }
 
-// Ended reports whether nothing changes any more.
+// Ended reports whether the backtest has ended, so that it does not change any more.
 func (b *Backtest) Ended() bool { return b.Status != "queued" && b.Status != "running" }
 
 func (b *Backtest) accept(from reply) error {
@@ -67,10 +67,10 @@ type BacktestReport struct {
 		Total    int64 `json:"total"`
 		Stricter int64 `json:"stricter"`
 		Looser   int64 `json:"looser"`
-		ToAllow  int64 `json:"to_allow"` // of the looser ones
+		ToAllow  int64 `json:"to_allow"` // those of the looser ones that become allow
 		Listed   int64 `json:"listed"`
 	} `json:"flips"`
-	// Matrix is by the recorded decision, then by the candidate's.
+	// Matrix is indexed by the recorded decision, then by the candidate's.
 	Matrix map[Decision]map[Decision]BacktestCell `json:"matrix"`
 	Rules  []struct {
 		RuleID    string          `json:"rule_id"`
@@ -128,7 +128,7 @@ type Verdict struct {
 	Decision      Decision `json:"decision"`
 	RuleID        string   `json:"rule_id,omitempty"`
 	ReasonCode    string   `json:"reason_code,omitempty"`
-	PolicyVersion int      `json:"policy_version,omitempty"` // 0 of a candidate with rules
+	PolicyVersion int      `json:"policy_version,omitempty"` // 0 for a candidate with rules
 }
 
 // CreateBacktest starts a backtest. The request is not repeated when the backtest may have been

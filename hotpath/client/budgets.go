@@ -14,8 +14,8 @@ type Total = spend.Total
 type Budget struct {
 	PolicyID string `json:"policy_id"`
 	RuleID   string `json:"rule_id"`
-	// Per has the values that the counter counts for: agent_id and so on, empty for a counter of the
-	// whole policy.
+	// Per has the values that the counter is for: agent_id and so on. It is empty for a counter of
+	// the whole policy.
 	Per       map[string]string `json:"per"`
 	Currency  string            `json:"currency,omitempty"`
 	Limit     *Amount           `json:"limit,omitempty"` // nil: no limit on amounts
@@ -42,7 +42,7 @@ type BudgetQuery struct {
 	RuleID       string
 	AgentID      string // also lists counters of this agent that were not used yet
 	Counterparty string
-	At           string // an RFC 3339 time that the windows held; now if empty
+	At           string // an RFC 3339 time that is in the windows; now if empty
 	Limit        int    // a page's, 1 to 100; 0 is the service's default of 20
 	Cursor       string // Pagination.NextCursor of a page of the same query
 }

@@ -17,19 +17,19 @@ import (
 type Action struct {
 	AgentID          string     `json:"agent_id"`
 	PolicyID         string     `json:"policy_id"`
-	ActionType       ActionType `json:"action_type,omitempty"` // or ReasonText
+	ActionType       ActionType `json:"action_type,omitempty"` // if empty, it is derived from ReasonText
 	Amount           Amount     `json:"amount"`
 	Currency         string     `json:"currency"` // three letters
 	Counterparty     string     `json:"counterparty"`
 	PaymentMethod    string     `json:"payment_method,omitempty"`
 	MerchantOrVendor string     `json:"merchant_or_vendor,omitempty"`
 	ReasonText       string     `json:"reason_text,omitempty"`
-	// IdempotencyKey makes requests one check for 24 hours. Give one that
-	// belongs to the action, such as an order's number, and a retry after a
-	// crash is safe too. Check makes one when it is empty.
+	// IdempotencyKey makes all requests with the same key one check, for 24 hours. With a key
+	// that belongs to the action, such as an order's number, a retry after a crash is safe, too.
+	// Check generates a key when it is empty.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
-	// ApprovalID has the check use an approval of this action (S47): another check than
-	// the one that was escalated, also under the same idempotency key (S18).
+	// ApprovalID makes the check use an approval of this action (S47). It is another check than
+	// the one that was escalated, even under the same idempotency key (S18).
 	ApprovalID string `json:"approval_id,omitempty"`
 	// Nonce is a secret of 16 to 128 visible ASCII characters by which the service recognizes repeated
 	// attempts of this request (S83). A caller that stores a nonce before the first attempt, and sends
@@ -56,16 +56,15 @@ type Result struct {
 	// ApprovalID names the approval that an escalation asks for; pass it to WaitForApproval.
 	ApprovalID string `json:"approval_id,omitempty"`
 
-	// Replayed reports that the service repeated an earlier answer, because the
-	// idempotency key was known: without an Outcome the action may have been carried
-	// out all the same.
+	// Replayed reports that the service repeated an earlier answer, because it knew the
+	// idempotency key. The action may have been carried out even if there is no Outcome.
 	Replayed bool `json:"-"`
-	// First reports that the request made the check: its answer was not given before, or it is
-	// Replayed to the same Nonce. It is false for any other request under the idempotency key, for a
-	// check that was read later, and for each replay by a service that does not know nonces.
+	// First reports that the request made the check: its answer was not given before, or it was
+	// Replayed for the same Nonce. It is false for any other request under the idempotency key, for a
+	// check that was read later, and for every replay by a service that does not know nonces.
 	First bool `json:"-"`
-	// RedeemRequired reports that the check must be redeemed before the action is carried out, by
-	// whoever moves the money: else the action does not count as executed.
+	// RedeemRequired reports that the party that moves the money must redeem the check before it
+	// carries the action out. Otherwise the action cannot be reported as executed.
 	RedeemRequired bool `json:"-"`
 	// Outcome is what was reported about the check since; zero when nothing was. NextStep considers
 	// it; the next_step in Body does not.
@@ -76,12 +75,12 @@ type Result struct {
 	// The Body of a replay equals the first one byte for byte.
 	Raw
 
-	checked bool // is the answer of Check
+	checked bool // it is the answer of Check
 }
 
 // Allowed reports whether the action may be carried out, once: the service answered a Check with 200
 // and allow, nobody redeemed the check and no outcome was reported. It is false for nil, for a
-// simulated result and for one that was read later. For a Replayed result it is true also if the
+// simulated result and for one that was read later. For a Replayed result it is true even if the
 // action was carried out and nobody reported it: give CheckID to the payment system as its idempotency
 // key.
 func (r *Result) Allowed() bool {
@@ -128,7 +127,7 @@ func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) 
 	return r, err
 }
 
-// accept takes nothing for a decision that is not one.
+// accept refuses an answer that is not a complete decision.
 func (r *Result) accept(from reply) error {
 	if !strings.HasPrefix(r.CheckID, "chk_") || r.Decision == Undecided || r.PolicyVersion < 1 {
 		return misunderstood("it is no check result")
@@ -165,7 +164,7 @@ type SimulationSummary struct {
 
 // Simulate evaluates up to 100 actions by a policy and records nothing: its
 // result permits nothing. Without an API key it is a demo, of up to 10 actions.
-// An action's empty PolicyID is the simulation's.
+// An action without a PolicyID gets the given one.
 func (c *Client) Simulate(ctx context.Context, policyID string, actions []Action) (*Simulation, error) {
 	all := make([]Action, len(actions))
 	for i, a := range actions {

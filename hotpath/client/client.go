@@ -20,18 +20,18 @@ const (
 // Options configure a Client.
 type Options struct {
 	BaseURL  string // http://host:port or https://host, without /v1
-	APIKey   string // for all but Simulate, which is in demo mode without it, and Health
+	APIKey   string // for all requests except Health, and Simulate, which is in demo mode without it
 	AdminKey string // for the API keys
 
 	Session string // of a person who has signed in (S78), used in place of an API key; an API key has precedence
-	Origin  string // of the console, which writes with a session name
+	Origin  string // of the console; the service requires it of requests with a session that change something
 
 	Attempts       int           // the maximum for one request; 1 repeats nothing
-	AttemptTimeout time.Duration // of each
-	MaxWait        time.Duration // a longer Retry-After is the caller's to wait for
+	AttemptTimeout time.Duration // for each attempt
+	MaxWait        time.Duration // the longest Retry-After that is waited for; a longer one is returned as an error
 
-	// Trace returns the W3C Trace Context of a request's context, for tracing
-	// libraries; an empty traceparent is left out. Without it, WithTrace's is sent.
+	// Trace returns the W3C Trace Context of a request's context, for tracing libraries; an empty
+	// traceparent is not sent. If Trace is nil, the values of WithTrace are sent.
 	Trace func(context.Context) (traceparent, tracestate string)
 
 	HTTPClient *http.Client // nil makes one; redirects are never followed
@@ -51,7 +51,7 @@ type Client struct {
 	timeout  time.Duration
 	maxWait  time.Duration
 	http     http.Client
-	// identify puts a key into a request; as a function the keys cannot be
+	// identify puts a key into a request. It is a function, so that the keys cannot be
 	// printed with the Client.
 	identify func(h http.Header, admin bool)
 	trace    func(context.Context) (traceparent, tracestate string)

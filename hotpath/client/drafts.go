@@ -12,7 +12,7 @@ import (
 // force (S54).
 type Draft struct {
 	PolicyID    string          `json:"policy_id"`
-	DraftHash   string          `json:"draft_hash"` // no two drafts have one
+	DraftHash   string          `json:"draft_hash"` // no two drafts have the same
 	BaseVersion int             `json:"base_version"`
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
@@ -23,7 +23,7 @@ type Draft struct {
 	Note        string          `json:"note,omitempty"`
 	Changes     *Changes        `json:"changes,omitempty"` // the approvals that it will require as a version
 
-	// These are there where the version in force asks people about the draft (S80), but in the answer to a PUT.
+	// These are present if the version in force requires approvals (S80), except in the answer to a PUT.
 	PolicyVersion int             `json:"policy_version,omitempty"` // in force
 	Required      int             `json:"required,omitempty"`       // people, in all
 	Missing       int             `json:"missing,omitempty"`
@@ -41,7 +41,7 @@ func (d *Draft) accept(from reply) error {
 	return nil
 }
 
-// DraftApproval is that a person approves a draft.
+// DraftApproval is a person's approval of a draft.
 type DraftApproval struct {
 	Principal     string    `json:"principal"`
 	Name          string    `json:"name,omitempty"` // of a person who had signed in (S78), as recorded then
@@ -50,7 +50,7 @@ type DraftApproval struct {
 	Note          string    `json:"note,omitempty"`
 	At            Timestamp `json:"at"`
 	PolicyVersion int       `json:"policy_version"` // in force then
-	Counts        bool      `json:"counts"`         // for a promotion now
+	Counts        bool      `json:"counts"`         // whether it counts for a promotion now
 	Groups        []string  `json:"groups,omitempty"`
 	DropBudgets   []string  `json:"drop_budgets,omitempty"`
 }
@@ -60,7 +60,7 @@ type DraftReport struct {
 	PolicyID  string          `json:"policy_id"`
 	DraftHash string          `json:"draft_hash"`
 	Since     Timestamp       `json:"since"`
-	Complete  bool            `json:"complete"` // of all checks since then
+	Complete  bool            `json:"complete"` // it covers all checks since then
 	Report    *BacktestReport `json:"report"`
 	Flips     []Flip          `json:"flips"` // the newest
 
@@ -75,17 +75,17 @@ func (r *DraftReport) accept(from reply) error {
 	return nil
 }
 
-// Promotion is how a draft becomes the next version.
+// Promotion is the request to make a draft the next version.
 type Promotion struct {
-	DraftHash   string   `json:"draft_hash,omitempty"` // of the draft as it was read; any, if empty
+	DraftHash   string   `json:"draft_hash,omitempty"` // of the draft as it was read; empty for any draft
 	Note        string   `json:"note,omitempty"`
 	DropBudgets []string `json:"drop_budgets,omitempty"` // as in NewPolicy
 }
 
 func draftPath(policyID string) string { return "/v1/policies/" + url.PathEscape(policyID) + "/draft" }
 
-// PutDraftJSON puts the draft of a policy, from a JSON body without policy_id, in place of
-// the one before. The same again changes nothing.
+// PutDraftJSON stores the draft of a policy, from a JSON body without policy_id, in place of
+// the one before. Storing the same draft again changes nothing.
 func (c *Client) PutDraftJSON(ctx context.Context, policyID string, body []byte) (*Draft, error) {
 	return fetch[Draft](ctx, c, request{method: http.MethodPut, path: draftPath(policyID), body: body, repeatable: true})
 }
@@ -107,15 +107,15 @@ func (c *Client) DeleteDraft(ctx context.Context, policyID string) error {
 	return err
 }
 
-// DraftDecision is how a draft is approved.
+// DraftDecision is the request to approve a draft.
 type DraftDecision struct {
 	DraftHash   string   `json:"draft_hash"` // of the draft as it was read
 	Note        string   `json:"note,omitempty"`
-	DropBudgets []string `json:"drop_budgets,omitempty"` // that the promotion may drop by it
+	DropBudgets []string `json:"drop_budgets,omitempty"` // the budgets that the promotion may drop, by this approval
 }
 
 // ApproveDraft approves the draft with that hash beside the version in force (S80), and
-// returns how it stands. The same again is a replay.
+// returns the draft with its approvals. Approving again is a replay.
 func (c *Client) ApproveDraft(ctx context.Context, policyID string, d DraftDecision) (*Draft, error) {
 	return fetch[Draft](ctx, c, request{method: http.MethodPost, path: draftPath(policyID) + "/approve", content: d, repeatable: true})
 }

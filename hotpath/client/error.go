@@ -23,9 +23,9 @@ const (
 	CodeRateLimited     = "rate_limit_exceeded"
 	CodeDraftNotFound   = "draft_not_found"
 	CodeVersionMismatch = "policy_version_mismatch" // another version is in force than the one to be replaced
-	CodeBudgetInUse     = "budget_in_use"           // a new version would empty it
+	CodeBudgetInUse     = "budget_in_use"           // a new version would empty a budget that is in use
 
-	CodeChangeNeedsApproval   = "change_needs_approval"    // by a draft that people approve
+	CodeChangeNeedsApproval   = "change_needs_approval"    // the change needs a draft that people approve
 	CodeChangeNeedsNoApproval = "change_needs_no_approval" // the version in force asks nobody
 	CodeDraftHashMismatch     = "draft_hash_mismatch"      // the draft is another by now
 
@@ -33,14 +33,14 @@ const (
 	CodeApprovalNotApproved = "approval_not_approved"    // pending or denied
 	CodeApprovalNotPending  = "approval_not_pending"     // can no longer be decided
 	CodeApprovalOwnRequest  = "approval_own_request"     // the key that asked does not decide
-	CodeApprovalDecided     = "approval_already_decided" // by another key of somebody who approved
-	CodeNotAnApprover       = "not_an_approver"          // in none of its groups, or the excluded author
+	CodeApprovalDecided     = "approval_already_decided" // the same person approved with another key
+	CodeNotAnApprover       = "not_an_approver"          // the person is in none of its groups, or is the excluded author
 	CodeApprovalMismatch    = "approval_mismatch"        // it is for another action
 	CodeApprovalExpired     = "approval_expired"
 	CodeApprovalUsed        = "approval_already_used"
 
 	CodeCheckNotAllowed      = "check_not_allowed"      // a block or an escalation is not redeemed
-	CodeCheckNotRedeemed     = "check_not_redeemed"     // and its policy, or the request, requires it
+	CodeCheckNotRedeemed     = "check_not_redeemed"     // its policy, or the request, requires redemption
 	CodeCheckAlreadyRedeemed = "check_already_redeemed" // by somebody else, or for another attempt
 	CodeCheckReleased        = "check_released"         // an outcome was reported
 	CodeCheckExpired         = "check_expired"          // it is too old to be redeemed

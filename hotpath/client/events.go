@@ -41,7 +41,7 @@ type EventPage struct {
 	Body []byte `json:"-"` // the answer as it came
 }
 
-// Events reads a page of events of greater sequences than After. When some of these were
+// Events reads a page of the events with sequences greater than After. If some of these were
 // removed, the Error has CodeEventsRemoved and NextAfter.
 func (c *Client) Events(ctx context.Context, q EventQuery) (*EventPage, error) {
 	after := strconv.FormatInt(q.After, 10)

@@ -10,13 +10,13 @@ import (
 )
 
 // Grants are what an API key may do, and whom it belongs to (S29 to S32). A nil or empty field is not
-// sent: a key without role and scopes may do all that role full may.
+// sent. A key without role and scopes has the rights of role full.
 type Grants struct {
 	Role      string     `json:"role,omitzero"`       // agent, author, approver, executor, gateway, auditor or full
 	Scopes    []string   `json:"scopes,omitzero"`     // instead of a role: checks:write and so on
 	PolicyIDs []string   `json:"policy_ids,omitzero"` // nil: any; a list that is empty is refused
 	AgentIDs  []string   `json:"agent_ids,omitzero"`  // likewise
-	Principal string     `json:"principal,omitzero"`  // the service takes KeyID for it when empty
+	Principal string     `json:"principal,omitzero"`  // if empty, the service uses KeyID
 	Owner     string     `json:"owner,omitzero"`
 	Groups    []string   `json:"groups,omitzero"` // of the person who decides with the key; an empty list is refused
 	ExpiresAt *Timestamp `json:"expires_at,omitzero"`
@@ -39,7 +39,7 @@ type Key struct {
 	Raw
 }
 
-// KeyRequest is an API key as it is asked for.
+// KeyRequest is a request for an API key.
 type KeyRequest struct {
 	Name         string `json:"name"`
 	RateLimitRPM *int   `json:"rate_limit_rpm,omitzero"` // 1 to 10,000; nil is the service's default
@@ -70,7 +70,7 @@ type KeyChange struct {
 	RateLimitRPM *int    `json:"rate_limit_rpm,omitzero"` // 1 to 10,000
 	Grants
 
-	// Clear names members of Grants to take away: owner, policy_ids and so on.
+	// Clear names members of Grants to remove: owner, policy_ids and so on.
 	Clear []string `json:"-"`
 }
 
@@ -105,7 +105,7 @@ func (k *NewKey) accept(reply) error {
 // UpdateKey changes a key. When it returns without an error, the change is in force on every node
 // (G5). It needs the admin key.
 func (c *Client) UpdateKey(ctx context.Context, keyID string, change KeyChange) (*Key, error) {
-	cleared := make(map[string]*string, len(change.Clear)) // of null
+	cleared := make(map[string]*string, len(change.Clear)) // null removes a member
 	for _, name := range change.Clear {
 		cleared[name] = nil
 	}

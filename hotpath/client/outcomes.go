@@ -8,8 +8,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// UnknownOutcome is the Status of a CheckOutcome that cannot be understood: the
-// action is not to be carried out, as with any other.
+// UnknownOutcome is the Status of a CheckOutcome that cannot be understood. As with any
+// other outcome, the action must not be carried out.
 const UnknownOutcome = "unknown"
 
 // CheckOutcome is the header Outcome of a response that shows a check: what became of the check. The
@@ -19,7 +19,7 @@ type CheckOutcome struct {
 	ReleasePending bool   // nothing was given back yet
 }
 
-// Reported is false only of the zero value.
+// Reported reports whether there is an outcome. It is false only for the zero value.
 func (o CheckOutcome) Reported() bool { return o != CheckOutcome{} }
 
 // nextStep says what to do with a check about which something was reported.
@@ -38,8 +38,8 @@ func (o CheckOutcome) nextStep() string {
 	return text
 }
 
-// checkOutcome reads the header, an item of RFC 8941. Whatever else is there is an
-// outcome as well: no check is carried out for a header that was not understood.
+// checkOutcome reads the header, an item of RFC 8941. Any other value counts as an outcome,
+// too: no check is carried out when the header cannot be understood.
 func checkOutcome(h http.Header) CheckOutcome {
 	values := h.Values("Outcome")
 	if len(values) == 0 {
@@ -56,7 +56,7 @@ func checkOutcome(h http.Header) CheckOutcome {
 // OutcomeReport says what became of an allowed action.
 type OutcomeReport struct {
 	Status    string  `json:"status"`           // executed, failed or voided
-	Amount    *Amount `json:"amount,omitempty"` // that was moved, if executed; nil is the check's
+	Amount    *Amount `json:"amount,omitempty"` // the amount that was moved, if executed; nil for the check's
 	Reference string  `json:"reference,omitempty"`
 	Note      string  `json:"note,omitempty"`
 	// Supersedes is the number of the report that this one corrects, which must be the latest; 0

@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// Raw is the JSON as received: an answer, or an element of a list with all its members, including null
-// ones and members of later versions, which have no fields here.
+// Raw is the JSON as received: an answer, or an element of a list. It has all members, including
+// null ones and those of later versions that have no fields here.
 type Raw struct {
 	Body []byte `json:"-"`
 }
 
-// JSON returns it.
+// JSON returns Body.
 func (r Raw) JSON() []byte { return r.Body }
 
 func (r *Raw) accept(from reply) error {

@@ -29,9 +29,9 @@ type NewPolicy struct {
 	// Redeem is "required" if only redeemed checks can be reported as executed (S74).
 	Redeem              string `json:"redeem,omitempty"`
 	RedeemWithinMinutes int    `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
-	// Changes is whom the next version needs; nil asks nobody (S80).
+	// Changes are the approvals that the next version needs; nil for none (S80).
 	Changes *Changes `json:"changes,omitempty"`
-	// Note is shown with the versions, and no part of them.
+	// Note is shown with the versions, but is not part of them.
 	Note string `json:"note,omitempty"`
 	// Replaces is the version that must be in force, 0 for none; else nothing is stored, and the error
 	// has CodeVersionMismatch (S54). Nil replaces any version.
@@ -60,14 +60,14 @@ type Policy struct {
 	Body []byte `json:"-"` // as it came
 }
 
-// Changes are the approvals that the next version of a policy needs: a draft that so many people other
-// than its author approved (S80). The number is the greater of Required and the sum of From.
+// Changes are the approvals that the next version of a policy needs. It must be a draft that this many
+// people other than its author approved (S80): the greater of Required and the sum of From.
 type Changes struct {
 	Required int             `json:"required,omitempty"` // people in all, 1 to 5
-	From     []GroupRequired `json:"from,omitempty"`     // of them; the rest may be anybody
+	From     []GroupRequired `json:"from,omitempty"`     // how many of them from which groups; the rest may be anybody
 }
 
-// GroupRequired is how many people of a group.
+// GroupRequired is how many people of a group have to approve.
 type GroupRequired struct {
 	Group    string `json:"group"`
 	Required int    `json:"required,omitempty"` // 0 is 1
@@ -77,7 +77,7 @@ type GroupRequired struct {
 type PolicyVersion struct {
 	Policy
 	Author    *PolicyAuthor `json:"author,omitempty"`     // nil for a version made with the admin key
-	DraftedBy *PolicyAuthor `json:"drafted_by,omitempty"` // the author of the draft that the version was; nil for other versions
+	DraftedBy *PolicyAuthor `json:"drafted_by,omitempty"` // the author of the draft that became the version; nil for other versions
 	Note      string        `json:"note,omitempty"`
 }
 

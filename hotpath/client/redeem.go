@@ -14,7 +14,7 @@ type CheckRedemption struct {
 	InDoubt bool   // nobody knows whether the action was carried out
 }
 
-// Redeemed is false only of the zero value.
+// Redeemed reports whether the check was redeemed. It is false only for the zero value.
 func (r CheckRedemption) Redeemed() bool { return r != CheckRedemption{} }
 
 // nextStep says what to do with a redeemed check about which nothing was reported.
@@ -25,8 +25,8 @@ func (r CheckRedemption) nextStep() string {
 	return "Do not carry the action out: somebody redeemed this check to do so, and reports the result as the check's outcome."
 }
 
-// checkRedemption reads the header, an item of RFC 8941. Whatever else is there is a
-// redemption as well.
+// checkRedemption reads the header, an item of RFC 8941. Any other value counts as a
+// redemption, too.
 func checkRedemption(h http.Header) CheckRedemption {
 	values := h.Values("Redeemed")
 	if len(values) == 0 {
@@ -54,10 +54,10 @@ type RedeemRequest struct {
 	PaymentMethod    string         `json:"payment_method,omitempty"`
 	MerchantOrVendor string         `json:"merchant_or_vendor,omitempty"`
 	Metadata         map[string]any `json:"metadata,omitempty"`
-	// Once is a lasting key, such as the order that is paid: one check is redeemed under
-	// it, for ever.
+	// Once is a lasting key, such as the number of the order that is paid: only one check can
+	// ever be redeemed under it.
 	Once string `json:"once,omitempty"`
-	// IdempotencyKey makes repetitions one redemption; empty is a new one.
+	// IdempotencyKey makes repetitions one redemption. Redeem generates one when it is empty.
 	IdempotencyKey string `json:"-"`
 }
 
@@ -108,7 +108,7 @@ func (r *Redemption) accept(from reply) error {
 	return nil
 }
 
-// RecordedRedemption is a redemption as it is listed.
+// RecordedRedemption is a redemption in a list.
 type RecordedRedemption struct {
 	CheckID      string     `json:"check_id"`
 	RedemptionID string     `json:"redemption_id"`
@@ -128,8 +128,8 @@ func (r *RecordedRedemption) accept(from reply) error {
 	return nil
 }
 
-// ReportInDoubt says of a check that this client redeemed that nobody knows whether its
-// action was carried out. The note may be empty.
+// ReportInDoubt reports that it is unknown whether the action of a check that this client redeemed
+// was carried out. The note may be empty.
 func (c *Client) ReportInDoubt(ctx context.Context, checkID, note string) (*RecordedRedemption, error) {
 	content := struct {
 		Note string `json:"note,omitempty"`

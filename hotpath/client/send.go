@@ -34,8 +34,8 @@ type request struct {
 	content      any    // encoded as the body; nil for no body
 	body         []byte // JSON, instead of content
 	status       int    // of a success; 0 is 200
-	again        int    // the waits so far, for a request that was made before; else 0
-	// repeatable requests have the same effect sent once or twice.
+	again        int    // of a success of a request that was made before; 0 if it is the same
+	// repeatable says that the request has the same effect if it is sent twice.
 	repeatable bool
 	admin      bool // needs the admin key only
 	// idempotencyKey is sent as a header, unless it is empty.
@@ -65,7 +65,7 @@ func (r reply) replayed() bool {
 	return false
 }
 
-// attempt is how sending a request once ended.
+// attempt is the result of sending a request once.
 type attempt struct {
 	reply
 	err error
@@ -111,8 +111,8 @@ func (c *Client) send(ctx context.Context, r request) (answer reply, unknown boo
 	}
 }
 
-// backoff doubles with every attempt, with full jitter: many clients that lost
-// one service come back spread out. Retry-After is waited for in any case.
+// backoff doubles with every attempt, with full jitter, so that many clients that lost one
+// service do not come back at once. Retry-After is waited for in any case.
 func backoff(attempt int, after time.Duration) time.Duration {
 	limit := min(firstBackoff<<min(attempt, 10), maxBackoff)
 	return after + rand.N(limit)
@@ -194,8 +194,8 @@ func get(path string, parameters map[string]string) request {
 // answer is a type that an answer is decoded into.
 type answer[T any] interface {
 	*T
-	// accept takes over what is not in the body, and fails if the answer cannot be valid. For an
-	// element of a page the reply has only its text.
+	// accept sets the fields that are not in the body, and fails if the answer cannot be valid. For
+	// an element of a page the reply has only the element's text.
 	accept(from reply) error
 }
 
@@ -224,8 +224,8 @@ func misunderstood(problem string) error {
 	return errors.New("the service's answer cannot be understood: " + problem)
 }
 
-// decode reads an answer: one JSON value, no name twice, names exactly as they
-// are spelt. Members that a later version of the service may add are ignored.
+// decode reads an answer of one JSON value. Names must not occur twice, and match exactly.
+// Members that a later version of the service may add are ignored.
 func decode(body []byte, into any) error {
 	if err := strict.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("the service's answer cannot be understood: %w", err)

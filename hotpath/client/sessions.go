@@ -7,7 +7,7 @@ import (
 	"net/url"
 )
 
-// Session is a person who signed in (S78), with the rights that their groups give.
+// Session is the session of a person who signed in (S78), with the rights that their groups give.
 type Session struct {
 	SessionID  string    `json:"session_id"`
 	Name       string    `json:"name"` // as the provider said at the sign-in

@@ -19,16 +19,16 @@ import (
 
 const usage = "Write approve CODE or deny CODE, with a note if you like, or waiting."
 
-// bot is between the events of spendgate and a chat. Its codes are in its memory: after a
-// restart people write waiting.
+// bot connects the events of spendgate with a chat. Its codes are only in memory: after a
+// restart people write "waiting" to get new ones.
 type bot struct {
 	events     *standard.Webhook
 	people     map[string]*person // by their user_id
-	url, token string             // of the chat: where messages go, what proves that it is the chat
+	url, token string             // where messages go, and the token that proves that a request is the chat's
 }
 
-// handler takes events at /events, and what people write in the chat at /chat: a form with
-// the token, the user_id and the text.
+// handler receives events at /events, and people's messages in the chat at /chat, as forms with
+// token, user_id and text.
 func (b *bot) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /events", b.event)
@@ -58,7 +58,7 @@ func (b *bot) event(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if failed != nil {
-		http.Error(w, "not everybody was told", http.StatusBadGateway) // so it is tried again
+		http.Error(w, "not everybody was told", http.StatusBadGateway) // so that the event is delivered again
 	}
 }
 
@@ -66,7 +66,7 @@ func (b *bot) event(w http.ResponseWriter, r *http.Request) {
 func (b *bot) tell(ctx context.Context, p *person, approvalID string) error {
 	a, err := p.api.Approval(ctx, approvalID, 0)
 	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Status == http.StatusNotFound {
-		return nil // not for this person's eyes
+		return nil // this person may not read it
 	}
 	if err != nil || a.Status != client.ApprovalPending {
 		return err
@@ -86,11 +86,11 @@ func (b *bot) tell(ctx context.Context, p *person, approvalID string) error {
 	return nil
 }
 
-// ask sends what is asked and a code for it. The code goes to the person's own channel and
-// nowhere else: not into the answer of a request, which whoever has the token reads.
+// ask sends the approval request and a code for it to the person's own channel. The code never goes
+// into the answer of a request, since anybody with the token can read that.
 func (b *bot) ask(ctx context.Context, p *person, a *client.Approval) error {
 	var rules []client.Rule
-	if policy, err := p.api.Policy(ctx, a.PolicyID, a.PolicyVersion); err == nil { // they are told, not needed
+	if policy, err := p.api.Policy(ctx, a.PolicyID, a.PolicyVersion); err == nil { // the rules are only shown
 		rules = policy.Rules
 	}
 	text, err := message(a, rules)
@@ -132,7 +132,7 @@ func (b *bot) chat(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// waiting sends what waits for a person, with new codes.
+// waiting sends the approval requests that wait for a person, with new codes.
 func (b *bot) waiting(w http.ResponseWriter, r *http.Request, p *person) {
 	page, err := p.api.Approvals(r.Context(), client.ApprovalQuery{WaitingForMe: true, Limit: openCodes})
 	for i := 0; err == nil && i < len(page.Data); i++ {
@@ -145,11 +145,11 @@ func (b *bot) waiting(w http.ResponseWriter, r *http.Request, p *person) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	_, _ = fmt.Fprintf(w, "%d wait for you: they are in your channel.", len(page.Data)) // nobody else to tell
+	_, _ = fmt.Fprintf(w, "%d wait for you: they are in your channel.", len(page.Data)) // there is nobody else to tell
 }
 
-// decide decides with the person's key. The code is gone whatever comes of it: who is not
-// sure whether a decision was recorded asks what is waiting.
+// decide records a decision with the person's key. The code is used up in any case: a person who is
+// not sure whether the decision was recorded writes "waiting".
 func (b *bot) decide(w http.ResponseWriter, r *http.Request, p *person,
 	verb func(ctx context.Context, approvalID, actionHash, note string) (*client.Approval, error), words []string,
 ) {
@@ -171,7 +171,7 @@ func (b *bot) decide(w http.ResponseWriter, r *http.Request, p *person,
 	if a.Status == client.ApprovalPending {
 		said += " " + missing(a) + "."
 	}
-	_, _ = fmt.Fprint(w, said) // nobody else to tell
+	_, _ = fmt.Fprint(w, said) // there is nobody else to tell
 }
 
 // post posts a message to a channel.

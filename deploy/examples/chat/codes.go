@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// What bounds guessing: of 2^30 codes at most openCodes are good at once for a person, and
-// maxWrong guesses are taken in lockTime. Who tries for a year finds one with a chance of
-// 1 in 2,000, and the person is told each time.
+// Guessing is bounded: of 2^30 codes at most openCodes are valid at once for a person, and
+// maxWrong guesses are accepted in lockTime. The chance of finding one in a year is 1 in 2,000,
+// and the person is told whenever there were too many wrong ones.
 const (
-	alphabet  = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // without I, L, O and U, which look like others
+	alphabet  = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // without I, L, O and U, which look like other characters
 	codeSize  = 6
 	codeTime  = time.Hour // at most; never beyond the approval's own time
 	openCodes = 10        // the oldest goes first
 	maxWrong  = 5
-	lockTime  = time.Hour // from the wrong one too many
+	lockTime  = time.Hour // after the last of too many wrong codes
 )
 
 var (
@@ -34,7 +34,7 @@ type bound struct {
 	until                        time.Time
 }
 
-// codes are the codes of one person. A code is good for one decision about one action.
+// codes are the codes of one person. A code is valid for one decision about one action.
 type codes struct {
 	mu     sync.Mutex
 	now    func() time.Time
@@ -55,7 +55,7 @@ func (c *codes) has(approvalID string) bool {
 	return false
 }
 
-// give makes a code; one that there was for the approval is void.
+// give makes a code. An earlier code for the same approval becomes void.
 func (c *codes) give(approvalID, actionHash string, until time.Time) (bound, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,9 +67,9 @@ func (c *codes) give(approvalID, actionHash string, until time.Time) (bound, err
 		c.open = c.open[1:]
 	}
 	var random [codeSize]byte
-	_, _ = rand.Read(random[:]) // which never fails
+	_, _ = rand.Read(random[:]) // it never fails
 	for i := range random {
-		random[i] = alphabet[random[i]%byte(len(alphabet))] // 256 is a multiple
+		random[i] = alphabet[random[i]%byte(len(alphabet))] // no bias: 256 is a multiple of 32
 	}
 	if latest := c.now().Add(codeTime); until.After(latest) {
 		until = latest
@@ -79,9 +79,9 @@ func (c *codes) give(approvalID, actionHash string, until time.Time) (bound, err
 	return b, nil
 }
 
-// take returns what a code stands for, once. A wrong one is counted, and a right one forgives
-// none: who guesses must not be helped by who decides meanwhile. The one too many voids all
-// that are open, and is errVoid.
+// take returns what a code stands for, once. Wrong codes are counted, and a right one does not reset
+// the count: a decision must not help somebody who guesses meanwhile. One wrong code too many voids
+// all open codes, with the error errVoid.
 func (c *codes) take(code string) (bound, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +110,7 @@ func (c *codes) take(code string) (bound, error) {
 	return bound{}, errVoid
 }
 
-// void takes back a code that nobody was told.
+// void removes a code that was not sent to anybody.
 func (c *codes) void(code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

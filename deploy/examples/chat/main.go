@@ -44,14 +44,14 @@ func run(env func(string) string) error {
 
 // person is a user of the chat who may approve.
 type person struct {
-	userID  string // as the chat says who wrote
-	channel string // which only this person reads
+	userID  string // by which the chat names the writer of a message
+	channel string // a channel that only this person reads
 	api     *client.Client
 	codes   *codes
 }
 
-// readPeople reads who may approve: [{"user_id", "channel", "key_file"}]. Files of keys are
-// beside that file. Each person has a key, or the record would not say who decided.
+// readPeople reads who may approve: [{"user_id", "channel", "key_file"}]. The files of keys are
+// beside that file. Each person needs a key of their own, or the record would not say who decided.
 func readPeople(file, api string) (map[string]*person, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // whoever starts it says which
 	if err != nil {

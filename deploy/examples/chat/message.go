@@ -12,28 +12,28 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// What an agent wrote and a person decides about is shown whole or not at all: two actions
-// must not look alike because both were cut.
+// A text of an agent's that the decision is about is shown whole or not at all: two actions must
+// not look alike because both were cut.
 const (
 	maxShown  = 600 // characters of a field that the hash covers
-	maxReason = 300 // of what the agent says for it, which is cut
+	maxReason = 300 // characters of the agent's reason, which is cut
 )
 
 var errTooLong = errors.New("it does not fit into a chat: decide in the console")
 
-// theirs marks what an agent wrote: code to the chat, in which nothing is a mention, a link
-// or a line of its own.
+// theirs marks a text of an agent's as code, in which the chat sees no mention, no link and no
+// new line.
 func theirs(text string) string { return "`" + plain(text) + "`" }
 
-// plain makes one line of a text, without what chats take as a command. Control and format
-// characters, which may hide or turn text around, are their numbers.
+// plain makes a text one line without characters that chats interpret. Control and format
+// characters, which could hide or reverse text, are replaced by their numbers.
 func plain(text string) string {
 	quoted := strconv.QuoteToGraphic(text)
 	return strings.NewReplacer(`\"`, `"`, "<", `\u003c`, ">", `\u003e`, "`", `\u0060`).Replace(quoted[1 : len(quoted)-1])
 }
 
-// message asks a person about an approval. rules are the rules of the version that asked, none
-// where the person's key may not read it.
+// message returns the text that asks a person about an approval. rules are the rules of the policy
+// version that escalated the action; none if the person's key may not read it.
 func message(a *client.Approval, rules []client.Rule) (string, error) {
 	var text strings.Builder
 	line := func(format string, values ...any) { fmt.Fprintf(&text, format+"\n", values...) }
@@ -93,7 +93,7 @@ func description(rules []client.Rule, id string) string {
 	return ""
 }
 
-// remaining says what a budget has left after what is approved and not used yet.
+// remaining says what a budget has left once all approved and unused approvals are used.
 func remaining(left client.BudgetRemaining, currency string) string {
 	var parts []string
 	if left.AfterApproved != nil {
@@ -105,7 +105,7 @@ func remaining(left client.BudgetRemaining, currency string) string {
 	return strings.Join(parts, " and ") + " after what is approved already"
 }
 
-// missing says how many people have to approve, you among them.
+// missing says how many people have to approve, including the reader.
 func missing(a *client.Approval) string {
 	lacks := a.Missing
 	if len(a.From) == 0 {

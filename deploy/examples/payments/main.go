@@ -41,24 +41,24 @@ type payment struct {
 // provider pays, and keeps a ledger of what it paid.
 type provider struct {
 	gate   *client.Client
-	policy string // by which its payments are judged
+	policy string // the policy by which payments are judged
 	mu     sync.Mutex
 	ledger []payment
 }
 
-// ServeHTTP takes a payment: 200 with its reference once it is paid, 409 with the reason
-// where this request pays nothing, and 503 where it is not known whether the check is redeemed.
+// ServeHTTP receives a payment. It answers 200 with the reference once it is paid, 409 with the
+// reason if this request pays nothing, and 503 if it is unknown whether the check is redeemed.
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var asked payment
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&asked); err != nil || asked.CheckID == "" {
 		http.Error(w, "a payment has check_id, amount, currency and to", http.StatusUnprocessableEntity)
 		return
 	}
-	// What was redeemed is paid and reported also if the agent hangs up.
+	// A redeemed check is paid and reported even if the agent hangs up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
 	defer cancel()
 	_, err := p.gate.Redeem(ctx, asked.CheckID, client.RedeemRequest{
-		PolicyID: p.policy, ActionType: client.Spend, // else those that the agent chose count
+		PolicyID: p.policy, ActionType: client.Spend, // without these, the agent's own choice would count
 		Amount: &asked.Amount, Currency: asked.Currency, Counterparty: asked.To,
 	})
 	refused, told := errors.AsType[*client.Error](err)
@@ -81,8 +81,8 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, reference) //nolint:errcheck // it is paid
 }
 
-// earlier says what is known of a check that an earlier request may have redeemed: one that is
-// too old, too.
+// earlier says what is known about a check that an earlier request may have redeemed, even if the
+// check is too old by now.
 func (p *provider) earlier(ctx context.Context, checkID string, refused *client.Error) string {
 	o, err := p.gate.GetOutcome(ctx, checkID)
 	if err == nil && (o.Status == "failed" || o.Status == "voided") {
