@@ -2,29 +2,28 @@ package model
 
 import "math/bits"
 
-// Approvals: the check that is recorded when the search begins was escalated and
-// asks people for their approval, which is a row of the store. Decisions, a use
-// and the record of its expiry are transactions of the store, each of which holds
-// that row locked from when it judges to its end. The clock is the store's own.
+// Approvals: the check that is recorded when the search begins was escalated and asks people for
+// their approval, which is a row of the store. Decisions, a use, and the record of the approval's
+// expiry are transactions of the store, each of which locks that row from its judgement to its end.
+// The clock is the store's own.
 
-// requester is the principal who asked: it decides nothing.
+// requester is the principal who asked; it may not decide.
 const requester = 0
 
-// approval is the one of the recorded check. It was decided about by principals,
-// a bit each.
+// approval is the approval of the recorded check. Sets of principals have one bit each.
 type approval struct {
 	approvals  uint8 // how many were counted
 	approvedBy uint8
 	deniedBy   uint8
-	at         tick      // of the approval that decided, from 1; 0 while it is open
+	at         tick      // of the approval that decided, from 1; 0 while it is undecided
 	used       id        // the check that used it
 	expired    bool      // its expiry is recorded
-	expiring   bool      // a transaction records it
-	patched    bool      // the key that asked has principal 1 by now
+	expiring   bool      // a transaction is recording it
+	patched    bool      // the key that asked now has principal 1
 	own        bool      // principal 1 decided after that
 	groups     [4]groups // of each principal that approved, as recorded
-	regrouped  bool      // principal 1's key has other groups by now
-	misgrouped bool      // recorded were groups that the key did not have
+	regrouped  bool      // principal 1's key now has other groups
+	misgrouped bool      // groups were recorded that the key did not have
 	clock      tick
 }
 
@@ -71,7 +70,7 @@ func (x *explorer) approvalLocked(s *state) bool {
 	return s.approval.expiring && !x.is(ExpiryUnlocked)
 }
 
-// decide is a person's decision: decide_approval.
+// decide is a person's decision, as in decide_approval.
 func (x *explorer) decide(s *state, i int) {
 	t := new(state)
 	*t = *s
@@ -132,8 +131,8 @@ func (x *explorer) recordDecision(t *state, i int) {
 	}
 }
 
-// patch gives the key that asked another principal: update_key, which waits for
-// the lock under which a decision is judged and recorded.
+// patch gives the key that asked another principal, as update_key does, which waits for the lock
+// under which a decision is judged and recorded.
 func (x *explorer) patch(s *state) {
 	if s.budgets.patches == 0 || x.isDeciding(s) && !x.is(KeyReadBeforeDecision) {
 		return
@@ -154,8 +153,8 @@ func (x *explorer) isDeciding(s *state) bool {
 	return false
 }
 
-// expiry records that the approval has expired: expire_approvals, which any node
-// calls at any time.
+// expiry records that the approval has expired, as expire_approvals does, which any node may call
+// at any time.
 func (x *explorer) expiry(s *state) {
 	if x.Asks == 0 {
 		return
@@ -171,16 +170,16 @@ func (x *explorer) expiry(s *state) {
 	}
 }
 
-// hasExpired reports whether the check asked for the approval, and its expiry is
-// recorded: what a clock says, a decision that began in time may still overtake.
+// hasExpired reports whether the check asked for the approval and its expiry is recorded: an expiry
+// only by the clock may still be overtaken by a decision that began in time.
 func (x *explorer) hasExpired(s *state, r *row) bool {
 	return x.asked(r) && (s.approval.expired || x.is(ExpiredByClock) && x.approvalStatus(s) == approvalExpired)
 }
 
 func (x *explorer) asked(r *row) bool { return x.Asks > 0 && r.check.owner() == recordedCheck-1 }
 
-// judgeUse judges a check with the approval: only an escalation by the rules that
-// people saw is lifted. It returns false when the approval cannot be used.
+// judgeUse judges a check with the approval: it lifts only an escalation by the rules that people
+// saw. It returns false if the approval cannot be used.
 func (x *explorer) judgeUse(t *state, i int) (verdict, bool) {
 	if x.approvalStatus(t) != approvalApproved {
 		x.end(t, i, answeredRefused, 0)
@@ -192,8 +191,8 @@ func (x *explorer) judgeUse(t *state, i int) (verdict, bool) {
 	return allowed, true
 }
 
-// use is the part of a check's commit that uses the approval: use_approvals. It
-// returns "" when it has to wait.
+// use is the part of a check's commit that uses the approval, as in use_approvals. It returns "" if
+// it has to wait.
 func (x *explorer) use(t *state, c *txn) string {
 	switch {
 	case x.approvalLocked(t) && !x.is(UseUnlocked):
@@ -242,10 +241,10 @@ func (x *explorer) heldBy(i int, v verdict) bool {
 	}
 }
 
-// passesUnallowed reports whether an attempt passes the holder of its fingerprint:
-// with the approval one that was not allowed, under judge_again one that was blocked.
-// pass is then zero, or a pass in its window that it does not pass and that is
-// older than the holder.
+// passesUnallowed reports whether an attempt passes the holder of its fingerprint: with the
+// approval a holder that was not allowed, under judge_again one that was blocked. pass is then
+// zero, or a pass in the attempt's window that the attempt does not pass and that is older than the
+// holder.
 func (x *explorer) passesUnallowed(t *state, i int, h id) (passes bool, pass row) {
 	r := t.row(h)
 	passesAll := x.Checks[i].Uses && x.is(ApprovedPassesAllowed)
@@ -271,7 +270,7 @@ func (x *explorer) holdingPass(t *state, i int) (latest row) {
 	return latest
 }
 
-// brokenApproval: G13.
+// brokenApproval checks G13.
 func (x *explorer) brokenApproval(s *state) string {
 	if x.Asks == 0 {
 		return ""

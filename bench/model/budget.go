@@ -1,13 +1,12 @@
 package model
 
-// Budgets: counters in the store, which a check's commit takes from in the
-// check's own transaction if there is room in all of them.
+// Budgets: counters in the store, from which a check's commit takes in the check's own transaction
+// if all of them have room.
 
 // usage is what was taken from each counter in each of its windows.
 type usage [maxCounters][maxPeriods]uint8
 
-// period is the window of the counters in which a check counts: the window of its own
-// timestamp.
+// period is the window of the counters in which a check counts, by its own timestamp.
 func (x *explorer) period(since tick) int {
 	if x.Period == 0 {
 		return 0
@@ -41,7 +40,7 @@ func (x *explorer) exhausted(s *state, owner, period int) (bits uint8) {
 	return bits
 }
 
-// hintOf is the bit of a counter's window in what nodes remember.
+// hintOf is the bit of a counter's window among those that nodes remember.
 func hintOf(counter, period int) uint8 { return 1 << (counter*maxPeriods + period) }
 
 // hints are the bits of all counters that a check takes from.
@@ -54,8 +53,8 @@ func (x *explorer) hints(owner, period int) (bits uint8) {
 	return bits
 }
 
-// observe notes of each check in progress in which windows it did not fit at some
-// moment of its request: only then a block as exceeded is true.
+// observe notes, for each check in progress, the windows in which it does not fit: a block as
+// exceeded is true only if that held at some moment of its request.
 func (x *explorer) observe(t *state) {
 	for i := range x.Checks {
 		a := &t.attempts[i]
@@ -70,9 +69,8 @@ func (x *explorer) observe(t *state) {
 	}
 }
 
-// pass judges an attempt that the guard lets through: as allowed, which its
-// commit verifies. Only where the node remembers a counter as exhausted the
-// counters are read first.
+// pass judges an attempt that the guard lets through as allowed, which its commit verifies. The
+// counters are read first only where the node remembers one of them as exhausted.
 func (x *explorer) pass(t *state, i int) {
 	switch c := x.Checks[i]; {
 	case c.Restores > 0:
@@ -95,8 +93,7 @@ func (x *explorer) pass(t *state, i int) {
 	}
 }
 
-// passJudged is pass of a check that is escalated, or would be without the
-// approval.
+// passJudged is pass for a check that is escalated, or would be without the approval.
 func (x *explorer) passJudged(t *state, i int) {
 	if c := x.Checks[i]; c.Escalates || c.Blocks {
 		v := escalated
@@ -120,8 +117,8 @@ func (x *explorer) appendPass(t *state, i int, v verdict) {
 		v == allowed})
 }
 
-// readCounters: a counter is remembered as exhausted. What was read decides a
-// block; an allow is still for the commit to verify.
+// readCounters reads the counters, because one is remembered as exhausted. The result decides a
+// block; an allow is still verified by the commit.
 func (x *explorer) readCounters(s *state, i int) {
 	x.lose(s, i) // the store does not answer
 	t := *s
@@ -137,8 +134,8 @@ func (x *explorer) readCounters(s *state, i int) {
 	x.emit(&t, "readCounters: there is room; commits a pass", i)
 }
 
-// take takes a check's charges. It returns false, and takes nothing, when there
-// is no room in one of the counters.
+// take takes a check's charges. If one of the counters has no room, it takes nothing and returns
+// false.
 func (x *explorer) take(t *state, r *row) bool {
 	owner, period := r.check.owner(), x.period(r.since)
 	if r.of != 0 || r.verdict != allowed {
@@ -160,8 +157,8 @@ func (x *explorer) take(t *state, r *row) bool {
 	return true
 }
 
-// refused: the commit found no room. The check is judged again, by the usage that
-// the refusal came with, and appended again under its ID and with its claims.
+// refused handles a commit that found no room. The check is judged again, by the usage in the
+// refusal, and appended again under its ID and with its claims.
 func (x *explorer) refused(t *state, i int) string {
 	a := &t.attempts[i]
 	period := x.period(a.fingerprint.value.since)
@@ -183,8 +180,7 @@ func (x *explorer) refused(t *state, i int) string {
 	return "commits a block"
 }
 
-// forget removes the transaction of an attempt's check, whose outcome was
-// received.
+// forget removes the transaction of an attempt's check, whose outcome was received.
 func (x *explorer) forget(t *state, i int) {
 	for n := range t.txns {
 		if c := &t.txns[n]; c.present && c.by == 0 && c.row.check == t.attempts[i].txn {
@@ -193,8 +189,8 @@ func (x *explorer) forget(t *state, i int) {
 	}
 }
 
-// refusedForOthers is what no commit does: it refuses a check for what others of
-// its batch would take, who may not be recorded in the end.
+// refusedForOthers is what no commit does: it refuses a check because of what others of its batch
+// would take, which may not be recorded in the end.
 func (x *explorer) refusedForOthers(t *state, c *txn) bool {
 	owner, period := c.row.check.owner(), x.period(c.row.since)
 	if !x.is(RefusedForOthers) || c.by > 0 || c.row.of != 0 || c.row.verdict != allowed {

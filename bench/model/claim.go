@@ -1,7 +1,7 @@
 package model
 
-// pc is where an attempt stands: between two commands to Redis or two
-// statements to the store. Names are the names of the guard's functions.
+// pc is where an attempt stands: between two commands to Redis or two statements to the store. The
+// constants have the names of the guard's functions.
 type pc uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	pcTakeReleased
 	pcAdoptOrphan
 	pcVerifyFresh
-	pcLengthen // the long window's life is kept in Redis too
+	pcLengthen // the long window's life is also kept in Redis
 	pcGiveBack // f goes to the check that the store knows
 	pcReadCounters
 	pcCommit
@@ -38,7 +38,7 @@ const (
 	pcReportResolve
 	pcReportLook
 	pcDecide     // a person's decision: not sent
-	pcDecideRead // what it is judged by was read
+	pcDecideRead // what it is judged by has been read
 	pcDeciding
 	pcEnd
 	pcDead
@@ -47,7 +47,7 @@ const (
 func (x *explorer) attempt(s *state, i int) {
 	switch s.attempts[i].pc {
 	case pcUnused, pcEnd, pcDead, pcRenew, pcLoad, pcLoading:
-		// Nothing, or the node's to do.
+		// Nothing can happen, or the node's step is next.
 	case pcBegin:
 		x.begin(s, i)
 	case pcSendClaims:
@@ -100,7 +100,7 @@ func (x *explorer) key(s *state, i int) *value {
 	return &x.server(s, i).k[x.name(s.attempts[i].fence.epoch)]
 }
 
-// begin is the moment that a request starts.
+// begin starts a request.
 func (x *explorer) begin(s *state, i int) {
 	if after := x.Checks[i].After; after > 0 && s.attempts[after-1].pc != pcEnd && s.attempts[after-1].pc != pcDead {
 		return
@@ -125,7 +125,7 @@ func (x *explorer) begin(s *state, i int) {
 	x.emit(&t, "begins", i)
 }
 
-// prepare takes the configuration as the node has it.
+// prepare takes the configuration that the node has.
 func (x *explorer) prepare(t *state, i int) {
 	a, v := &t.attempts[i], t.nodes[x.node(i)].view
 	a.view, a.version = v.label, v.version
@@ -135,8 +135,8 @@ func (x *explorer) prepare(t *state, i int) {
 	a.pc = pcSendClaims
 }
 
-// vet looks at the server of a new connection; false means that its windows
-// were built on another.
+// vet looks at the server of a new connection; false means that the node's windows were built on
+// another server.
 func (x *explorer) vet(t *state, n int) bool {
 	node := &t.nodes[n]
 	if node.vetted {
@@ -151,7 +151,7 @@ func (x *explorer) vet(t *state, n int) bool {
 	return true
 }
 
-// renew waits for the node's renewal, unless it is in other windows by now.
+// renew waits for the node's renewal, unless the attempt is already in other windows.
 func (x *explorer) renew(t *state, i int) {
 	a, n := &t.attempts[i], &t.nodes[x.node(i)]
 	a.pc = pcRenew
@@ -172,7 +172,7 @@ func (x *explorer) renewed(t *state, i int) {
 	}
 }
 
-// sendClaims is the batch's beginning: the generation, and k.
+// sendClaims is the beginning of the batch: the generation and k.
 func (x *explorer) sendClaims(s *state, i int) {
 	t := *s
 	a, n := &t.attempts[i], &t.nodes[x.node(i)]
@@ -256,7 +256,7 @@ func (x *explorer) claimFingerprint(t *state, i int) {
 	}
 }
 
-// lose: the replies to a batch that was carried out so far are lost.
+// lose loses the replies to the part of a batch that was carried out.
 func (x *explorer) lose(s *state, i int) {
 	if s.budgets.lostReplies == 0 {
 		return
@@ -267,7 +267,7 @@ func (x *explorer) lose(s *state, i int) {
 	x.emitFault(&t, "the replies are lost", i)
 }
 
-// fail sweeps what the batch may have claimed and ends the attempt.
+// fail releases what the batch may have claimed and ends the attempt.
 func (x *explorer) fail(t *state, i int) {
 	x.undo(t, i)
 	x.end(t, i, answeredError, 0)
@@ -285,7 +285,7 @@ func (x *explorer) undo(t *state, i int) {
 	a.sentK, a.sentF = false, false
 }
 
-// readMarker is the batch's end: the marker certifies it, or nothing does.
+// readMarker is the end of the batch: the marker certifies the batch, or nothing does.
 func (x *explorer) readMarker(s *state, i int) {
 	x.lose(s, i)
 	t := *s
@@ -326,7 +326,7 @@ func (x *explorer) certifies(found, known marker) bool {
 	return found.sameWindows(known) || x.is(NoRunID) && found.epoch == known.epoch
 }
 
-// claim decides what the certified batch means.
+// claim decides by the certified batch.
 func (x *explorer) claim(t *state, i int) string {
 	a := &t.attempts[i]
 	heldK, heldF := a.heldK, a.heldF

@@ -3,8 +3,8 @@ package model
 // authorNode is where policies are posted.
 const authorNode = 1
 
-// loadOf is the catalogue's load on a node: one at a time, joined by the checks
-// that asked before it began.
+// loadOf is the catalogue's load on a node: one at a time, which checks join if they asked before
+// it began.
 func (x *explorer) loadOf(s *state, n int) {
 	if s.nodes[n].loading {
 		x.loaded(*s, n)
@@ -36,7 +36,7 @@ func (x *explorer) loadOf(s *state, n int) {
 	}
 }
 
-// loaded ends a load, and the wait of those who joined it.
+// loaded ends a load, and the wait of the checks that joined it.
 func (x *explorer) loaded(t state, n int) {
 	node := &t.nodes[n]
 	node.view, node.load, node.loading = node.load, view{}, false
@@ -49,7 +49,7 @@ func (x *explorer) loaded(t state, n int) {
 	x.emit(&t, "catalog: the configuration is loaded", n)
 }
 
-// authorOf posts a version: committed, the generation raised, answered.
+// authorOf posts a version: it commits, raises the generation, and answers.
 func (x *explorer) authorOf(s *state) {
 	node := &s.nodes[authorNode]
 	if !node.alive {

@@ -27,12 +27,11 @@
 //     redeemer alone reports, until it is in doubt; two checks have no lasting key in common (G14)
 //   - every check can end, from every state, if nothing more fails (G7)
 //
-// States are distinguished by a hash of 128 bits. Objects without references are
-// forgotten and their numbers used again, so that checks may start over without
-// end in a finite space.
+// States are distinguished by a hash of 128 bits. Objects without references are forgotten and
+// their numbers reused, so that the space is finite although checks may start over endlessly.
 //
-// A Mutation leaves out one defence. That the search finds each mutation shows what
-// the search can see, and what the defence is for.
+// A Mutation leaves out one defence. That the search finds each mutation shows what the search can
+// detect, and what the defence is for.
 //
 // The model leaves out: rate limits, clocks that jump (F23), the expiry of
 // idempotency keys, retries of deferred commands (which are carried out in any order

@@ -1,7 +1,7 @@
 package model
 
-// duplicate appends a check that names the one it met. It has an ID of its own
-// and leaves no window.
+// duplicate appends a check that names the one it met. The appended check has an ID of its own and
+// leaves no window.
 func (x *explorer) duplicate(t *state, i int, h value) string {
 	if x.Checks[i].Uses && x.approvalStatus(t) != approvalApproved {
 		x.end(t, i, answeredRefused, 0)
@@ -32,7 +32,7 @@ func (x *explorer) appendTxn(t *state, c txn) {
 	x.cut = true
 }
 
-// commits are the transactions in progress at the store, Trail.Commit.
+// commits are the transactions in progress at the store, as in Trail.Commit.
 func (x *explorer) commits(s *state) {
 	for n := range s.txns {
 		if !s.txns[n].present {
@@ -116,8 +116,7 @@ func (x *explorer) commit(t *state, c *txn) string {
 	return "is recorded"
 }
 
-// fenceNode is Store.Fence: it waits for the commits in progress and refuses
-// later ones.
+// fenceNode is Store.Fence: it waits for the commits in progress and refuses later ones.
 func (x *explorer) fenceNode(t *state, n incarnation) bool {
 	if x.is(NoNodeFence) || n == 0 {
 		return true
@@ -196,8 +195,8 @@ func (x *explorer) committed(t *state, i int) {
 	x.end(t, i, kind, a.txn)
 }
 
-// reclaim makes an attempt that the fence refused ready to claim anew; one
-// whose client was refused already is released.
+// reclaim makes an attempt that the fence refused ready to claim anew; it releases an attempt whose
+// client was already refused.
 func (x *explorer) reclaim(t *state, i int, staleEpoch bool) {
 	a := &t.attempts[i]
 	x.releaseClaims(t, i)
@@ -222,7 +221,7 @@ func (x *explorer) reclaim(t *state, i int, staleEpoch bool) {
 	x.renew(t, i)
 }
 
-// retire names the node anew, if it still is the attempt's.
+// retire gives the node a new name, if it still has the attempt's.
 func (x *explorer) retire(t *state, i int) {
 	n := &t.nodes[x.node(i)]
 	if n.inc != t.attempts[i].fence.node {
@@ -236,7 +235,7 @@ func (x *explorer) retire(t *state, i int) {
 	n.inc = inc
 }
 
-// abandon: the client is answered 500 while its commit is in progress.
+// abandon answers the client 500 while its commit is in progress.
 func (x *explorer) abandon(s *state, i int) {
 	if s.budgets.deadlines == 0 || s.attempts[i].settling {
 		return
@@ -257,7 +256,7 @@ func (x *explorer) abandon(s *state, i int) {
 	x.emitFault(&t, "abandon: is answered 500", i)
 }
 
-// resolve finds out how a commit ended whose connection was lost.
+// resolve determines how a commit ended whose connection was lost.
 func (x *explorer) resolve(s *state, i int) {
 	x.abandon(s, i)
 	t := *s
@@ -294,8 +293,8 @@ func (x *explorer) releaseClaims(t *state, i int) {
 	x.releaseClaim(t, i, &t.attempts[i].key, true)
 }
 
-// releaseClaim releases one claim later. A recorded claim that it had replaced is
-// put back; an unverified one is left to be taken over.
+// releaseClaim queues the release of one claim. A recorded claim that it had replaced is put back;
+// an unverified one is left to be taken over.
 func (x *explorer) releaseClaim(t *state, i int, h *claim, key bool) {
 	switch {
 	case !h.mine || h.unverified:
@@ -318,7 +317,7 @@ func (x *explorer) queueRelease(t *state, i int, key bool, v value) {
 	})
 }
 
-// queueFor queues a deferred command unless it could do nothing: its value is nowhere.
+// queueFor queues a deferred command, unless no name has its value, so that it would do nothing.
 func (x *explorer) queueFor(t *state, c deferred) {
 	e := x.name(c.epoch)
 	here := false
@@ -337,7 +336,7 @@ func (x *explorer) queueFor(t *state, c deferred) {
 	}
 }
 
-// queue returns false when there is no room.
+// queue returns false if there is no room.
 func (x *explorer) queue(t *state, c deferred) bool {
 	if c.key {
 		c.fp = 0
@@ -360,7 +359,7 @@ func (x *explorer) same(a, b value) bool {
 	return a == b
 }
 
-// deferredOf carries deferred commands out, in any order: those that fail are sent again.
+// deferredOf carries out deferred commands in any order: those that fail are sent again.
 func (x *explorer) deferredOf(s *state) {
 	for n := range s.deferred {
 		if s.deferred[n].kind == noCommand {

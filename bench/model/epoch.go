@@ -96,7 +96,7 @@ func (x *explorer) rotate(t *state, n int) {
 	x.emit(t, "beginEpoch: rotates the epoch", n)
 }
 
-// enterWindows ends the renewal and wakes who waited for it.
+// enterWindows ends the renewal and wakes the attempts that waited for it.
 func (x *explorer) enterWindows(t *state, n int, m marker) {
 	node := &t.nodes[n]
 	node.windows, node.renewal, node.loader = m, renewal{}, loader{}
@@ -140,8 +140,8 @@ func (x *explorer) loaderOf(s *state, n int) {
 	}
 }
 
-// loadPasses writes passes under names that are free, newest first, and keeps
-// those whose name a claim without a record holds.
+// loadPasses writes passes under free names, newest first, and keeps the passes whose name is held
+// by a claim without a record.
 func (x *explorer) loadPasses(s, t *state, n int) {
 	node := &t.nodes[n]
 	l := &node.loader
@@ -188,8 +188,7 @@ func (x *explorer) inFlightOn(s *state, n int, check id) bool {
 	return a.pc != pcEnd && a.pc != pcDead && (a.fingerprint.value.check == check || a.key.value.check == check || a.txn == check)
 }
 
-// resolveStale puts the pass in the place of a claim that will never be
-// recorded.
+// resolveStale replaces a claim that will never be recorded by the pass.
 func (x *explorer) resolveStale(t *state, n int) {
 	node := &t.nodes[n]
 	l := &node.loader

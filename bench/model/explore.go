@@ -11,25 +11,25 @@ import (
 type Check struct {
 	Node        int
 	Key         bool // it carries the idempotency key
-	Request     int  // what it asks for; equal numbers are equal by meaning
+	Request     int  // what it asks for; equal numbers mean equal requests
 	Fingerprint int
 	Window      int // of its policy, in ticks
-	After       int // it begins when that check has ended, from 1; 0 is at any time
+	After       int // it begins when that check has ended, from 1; 0 means at any time
 
 	Charges [maxCounters]uint8 // what it takes from each counter if it is allowed
-	// Voids makes it a report that voids that check, from 1; recordedCheck is the
-	// one recorded when the search begins.
+	// Voids makes it a report that voids that check, from 1; recordedCheck is the check recorded
+	// when the search begins.
 	Voids   int
 	Pending bool // its key may not release
-	// Restores makes it a correction: a report that the check, from 1 or recordedCheck,
-	// was carried out after all, once a report gave it back.
+	// Restores makes it a correction: a report that the check, from 1 or recordedCheck, was carried
+	// out after all, once a report has given it back.
 	Restores int
 
 	Redeems  int  // makes it a redemption of that check, from 1 or recordedCheck
 	Replay   int  // its Idempotency-Key; 0 means no key
 	Once     int  // its lasting key; 0 means no key
-	Doubts   int  // makes it the word that nobody knows what became of that check
-	System   bool // said by the service, by the clock
+	Doubts   int  // makes it a statement that that check is in doubt
+	System   bool // made by the service, by the clock
 	Executes int  // makes it a report that that check was carried out
 
 	Escalates bool     // by rules of its own; nobody is asked
@@ -40,7 +40,7 @@ type Check struct {
 	Principal int      // who decides, redeems or reports; 0 is who asked
 }
 
-// decision is a person's.
+// decision is a person's decision.
 type decision int
 
 const (
@@ -49,11 +49,10 @@ const (
 	denies
 )
 
-// recordedCheck is Model.Recorded's, for a report about it.
+// recordedCheck stands for the check of Model.Recorded in a report about it.
 const recordedCheck = maxChecks + 1
 
-// Model is what is searched: who asks what, what may fail, and what is broken
-// on purpose.
+// Model is what is searched: the requests, the possible faults, and what is broken on purpose.
 type Model struct {
 	Name   string
 	Checks []Check
@@ -65,7 +64,7 @@ type Model struct {
 	LateSets    int // a SET is carried out after its client gave up
 	Deadlines   int // a client is answered 500 while its commit is in progress
 	Failovers   int // another server is promoted; the old one goes on
-	Suspicions  int // a claim counts as stale although its holder is at work
+	Suspicions  int // a claim counts as stale although its holder is working
 	Ticks       int // the clocks go on
 	SetBacks    int // the store's clock goes back by a tick
 	Patches     int // the key that asked for the approval gets another principal
@@ -76,28 +75,28 @@ type Model struct {
 	Posts  int  // of new policy versions, on node 1
 	Loader int  // the node that loads lazy windows, from 1; 0 means no node
 	Lazy   bool // windows are lazy when it begins
-	// Recorded is a pass that is recorded when it begins: the window of its
-	// policy; 0 means no pass.
+	// Recorded is a pass that is recorded when the search begins: the window of its policy; 0 means
+	// no pass.
 	Recorded  int
 	Escalated bool // it waits, and asks nobody
 	Blocked   bool // it was blocked by a rule
 
-	// Asks is how many people the recorded check asks for their approval; 0 means nobody.
+	// Asks is how many people the recorded check asks for their approval; 0 means none.
 	Asks int
-	// AsksOf is how many groups it asks instead, for one person of each; 0 means no group.
+	// AsksOf is how many groups it asks instead, for one person each; 0 means none.
 	AsksOf    int
 	Groups    [4]groups // of each principal's key
 	Regrouped groups    // of principal 1's, after Regroups
-	Approved  bool      // they have approved when it begins
-	Expires   int       // until when they may decide, in ticks
+	Approved  bool      // the approval is given when the search begins
+	Expires   int       // until when people may decide, in ticks
 	UseWithin int       // of the approval that decides, in ticks
 
-	RedeemWithin int  // how old a check may be that is redeemed, in ticks; 0 is any age
-	DoubtAfter   int  // how old a redemption is that the service says is in doubt
-	Required     bool // by the policy: redemptions
+	RedeemWithin int  // maximum age of a check that is redeemed, in ticks; 0 means any age
+	DoubtAfter   int  // age at which the service says that a redemption is in doubt
+	Required     bool // the policy requires redemptions
 
 	Limits [maxCounters]uint8 // of the counters, in each of their windows
-	Period int                // the length of these windows, in ticks; 0 has no end
+	Period int                // the length of these windows, in ticks; 0 means endless
 
 	Mutation Mutation
 	Limit    int // of states
@@ -108,7 +107,7 @@ type Result struct {
 	States    int
 	Complete  bool // every reachable state was visited
 	Violation string
-	Trace     []string // the shortest way to it
+	Trace     []string // the shortest way to the violation
 }
 
 func (r Result) String() string {
@@ -118,12 +117,12 @@ func (r Result) String() string {
 	return fmt.Sprintf("%s\n  %d states; the shortest way there:\n    %s", r.Violation, r.States, strings.Join(r.Trace, "\n    "))
 }
 
-// step says what a transition is.
+// step describes a transition.
 type step struct {
 	text  string
 	who   int // check, or node
 	found value
-	fault bool // nothing may rest on its happening
+	fault bool // no promise may rest on its happening
 }
 
 type successor struct {
@@ -152,7 +151,7 @@ func (x *explorer) emitStep(t *state, s step) {
 
 func (x *explorer) is(m Mutation) bool { return x.Mutation == m }
 
-// successors are all that may happen next.
+// successors returns everything that may happen next.
 func (x *explorer) successors(s *state) []successor {
 	x.out = x.out[:0]
 	for i := range x.Checks {
@@ -174,23 +173,23 @@ func (x *explorer) successors(s *state) []successor {
 	return x.out
 }
 
-// digest stands for a state in the set of those visited.
+// digest identifies a state in the set of visited states.
 type digest [2]uint64
 
 type search struct {
 	explorer
 	seeds   [2]maphash.Seed
 	visited map[digest]uint32
-	from    []uint32 // the state that each was first reached from
+	from    []uint32 // the state from which each was first reached
 	via     []uint16 // by which of its successors
 	edges   []uint32 // to each state's successors, without faults
-	ends    []uint32 // of each state's edges
+	ends    []uint32 // the end of each state's edges
 	done    []bool   // every check of it has ended
 }
 
-// Explore visits every state that can be reached, nearest first, and stops at
-// the first that breaks a promise; at the end it looks for states from which
-// some check can never end, though nothing more fails.
+// Explore visits every reachable state, nearest first, and stops at the first that breaks a
+// promise; at the end it looks for states from which some check can never end, even if nothing more
+// fails.
 func (m Model) Explore() Result {
 	s := &search{explorer: explorer{Model: m}, visited: make(map[digest]uint32)}
 	for i := range s.seeds {
@@ -240,8 +239,8 @@ func (s *search) add(t *state, from uint32, via int) (to uint32, isNew bool) {
 	return to, true
 }
 
-// stuck finds a state from which no state is reached in which every check has
-// ended. A search that was cut says nothing about that.
+// stuck finds a state from which no state is reachable in which every check has ended. A search
+// that was cut cannot tell that.
 func (s *search) stuck() (uint32, bool) {
 	if s.cut {
 		return 0, false
@@ -280,7 +279,7 @@ func (s *search) stuck() (uint32, bool) {
 	return 0, false
 }
 
-// result plays the way to a state again and writes it down.
+// result replays the way to a state and records it.
 func (s *search) result(violation string, at uint32) Result {
 	r := Result{States: len(s.from), Violation: violation}
 	var way []uint16
@@ -314,7 +313,7 @@ func (v value) String() string {
 	return fmt.Sprintf("%c|check %d.%d|t%d", " PCO"[v.state], v.check.owner(), int(v.check-1)%idsPerCheck, v.since)
 }
 
-// initial: a full epoch on server 0, both nodes in it, nothing asked yet.
+// initial is a full epoch on server 0, with both nodes in it, before any request.
 func (m Model) initial() state {
 	s := state{
 		epoch: 1, version: 1, posted: 1, author: author{left: uint8(m.Posts)},

@@ -1,6 +1,6 @@
 package model
 
-// faults are what may go wrong, as often as the model says, and time.
+// faults are the possible faults, as often as the model allows, and the passing of time.
 func (x *explorer) faults(s *state) {
 	if b := s.budgets; b.crashes > 0 && s.nodes[0].alive {
 		t := *s
@@ -59,8 +59,8 @@ func (srv *server) expire(now tick) {
 	}
 }
 
-// failover promotes a replica that has all, or all but the claims, or an older
-// generation too. The old server goes on for those who are connected to it.
+// failover promotes a replica that has everything, or lacks the claims, or lacks them and has an
+// older generation. The old server goes on for those connected to it.
 func (x *explorer) failover(s *state) {
 	if s.budgets.failovers == 0 {
 		return
@@ -81,9 +81,8 @@ func (x *explorer) failover(s *state) {
 	}
 }
 
-// connectionsOf a node move to the promoted server, each when it likes, but
-// not in the middle of a batch: its replies would be lost, which is another
-// fault.
+// connectionsOf moves a node's connections to the promoted server, each at any time, but not during
+// a batch: its replies would be lost, which is another fault.
 func (x *explorer) connectionsOf(s *state, n int) {
 	if x.Failovers == 0 || s.budgets.failovers > 0 {
 		return

@@ -2,11 +2,11 @@ package model
 
 import "math/bits"
 
-// Groups: the recorded check asks for the approval of one person of each group. A node
-// reads what was decided and the decider's groups, and the decision says whether it
-// completes what is asked for; both are proved under the lock of the approval's row.
+// Groups: the recorded check asks for the approval of one person of each group. A node reads the
+// decisions and the decider's groups, and its decision says whether it completes the request; the
+// store proves both under the lock of the approval's row.
 
-// groups are groups of people, a bit each. Group 0 is the first that is asked for.
+// groups are groups of people, a bit each. Group 0 is the first one asked.
 type groups uint8
 
 // groupsOf are the groups that a principal's key has now.
@@ -17,10 +17,10 @@ func (x *explorer) groupsOf(s *state, principal int) groups {
 	return x.Groups[principal]
 }
 
-// regroupedPrincipal is whose key is given other groups.
+// regroupedPrincipal is the principal whose key gets other groups.
 const regroupedPrincipal = 1
 
-// regroup gives a key other groups: update_key, which waits as patch does.
+// regroup gives a key other groups, as update_key does, which waits as patch does.
 func (x *explorer) regroup(s *state) {
 	if s.budgets.regroups == 0 || x.isDeciding(s) && !x.is(KeyReadBeforeDecision) {
 		return
@@ -31,7 +31,7 @@ func (x *explorer) regroup(s *state) {
 	x.emitFault(&t, "update_key: principal 1 has other groups", -1)
 }
 
-// readGroups is what a node reads before it judges a decision: Store.Decide.
+// readGroups is what a node reads before it judges a decision, as in Store.Decide.
 func (x *explorer) readGroups(t *state, i int) {
 	a := &t.attempts[i]
 	a.pc, a.groups = pcDecideRead, x.groupsOf(t, x.Checks[i].Principal)
@@ -46,8 +46,8 @@ func (x *explorer) isStale(s *state, i int) bool {
 	return decisions && !x.is(DecisionsNotProved) || a.groups != x.groupsOf(s, x.Checks[i].Principal) && !x.is(GroupsNotProved)
 }
 
-// completes reports whether an approval completes what is asked for, by what the node
-// has read: Approval.SetStatus.
+// completes reports whether an approval completes the request, by what the node has read, as in
+// Approval.SetStatus.
 func (x *explorer) completes(s *state, i int) bool {
 	a := &s.attempts[i]
 	people := []groups{}
@@ -63,7 +63,7 @@ func (x *explorer) completes(s *state, i int) bool {
 	return x.match(append(people, a.groups))
 }
 
-// match reports whether there is somebody for each group, each person for one alone.
+// match reports whether each group has a person of its own.
 func (x *explorer) match(people []groups) bool {
 	all := groups(1)<<x.AsksOf - 1
 	if x.is(CountedInEach) {
@@ -83,7 +83,7 @@ func (x *explorer) match(people []groups) bool {
 	return fill(all, people)
 }
 
-// fill tries each person for the first group that is left.
+// fill tries each person for the first remaining group.
 func fill(left groups, people []groups) bool {
 	if left == 0 {
 		return true
@@ -100,8 +100,8 @@ func fill(left groups, people []groups) bool {
 	return false
 }
 
-// brokenGroups compares an approval with the people who approved, by Hall's theorem:
-// any number of groups needs as many people who are in one of them.
+// brokenGroups compares an approval with the people who approved, by Hall's theorem: any set of
+// groups needs as many people who are in one of them.
 func (x *explorer) brokenGroups(p *approval) string {
 	if p.misgrouped {
 		return "G13: a decision was counted for a group that its key did not have"

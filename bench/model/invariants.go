@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// ended reports whether every check has its answer or lost its node.
+// ended reports whether every check has its answer or has lost its node.
 func (x *explorer) ended(s *state) bool {
 	for i := range x.Checks {
 		if pc := s.attempts[i].pc; pc != pcEnd && pc != pcDead {
@@ -12,7 +12,7 @@ func (x *explorer) ended(s *state) bool {
 	return s.author.pc == authorIdle || !s.nodes[authorNode].alive
 }
 
-// broken says which promise a state breaks.
+// broken names the promise that a state breaks, if any.
 func (x *explorer) broken(s *state) string {
 	for i := range s.rows {
 		if r := s.rows[i]; r.check != 0 {
@@ -85,8 +85,8 @@ func (x *explorer) brokenBy(s *state, r row) string {
 	return ""
 }
 
-// passed reports whether r passed an earlier one: with the approval one that was not
-// allowed, under judge_again one that was blocked.
+// passed reports whether r passed an earlier check: with the approval one that was not allowed,
+// under judge_again one that was blocked.
 func (x *explorer) passed(r, other row) bool {
 	owner := r.check.owner()
 	if owner >= len(x.Checks) || other.since > r.since {
@@ -96,13 +96,13 @@ func (x *explorer) passed(r, other row) bool {
 	return c.Uses && other.verdict != allowed || c.Again && other.verdict == blocked
 }
 
-// gaveWay reports whether r may have passed another while that was given back.
+// gaveWay reports whether r may have passed another check while that was given back.
 func (x *explorer) gaveWay(s *state, r, other row) bool {
 	owner := r.check.owner()
 	return other.outcome >= restored && (owner >= len(x.Checks) || s.attempts[owner].restored&(1<<other.check.owner()) == 0)
 }
 
-// releases reports whether somebody who may release the check has reported it.
+// releases reports whether a report that may release the check has begun.
 func (x *explorer) releases(s *state, owner int) bool {
 	for i, c := range x.Checks {
 		if c.releases() && c.Voids-1 == owner && s.attempts[i].pc != pcBegin {
@@ -112,7 +112,7 @@ func (x *explorer) releases(s *state, owner int) bool {
 	return false
 }
 
-// brokenKey: one row and one answer per idempotency key.
+// brokenKey checks that an idempotency key has one row and one answer.
 func (x *explorer) brokenKey(s *state) string {
 	var row, shown id
 	for i := range s.rows {
@@ -136,7 +136,7 @@ func (x *explorer) brokenKey(s *state) string {
 	return ""
 }
 
-// brokenAnswers: what is answered is recorded, and a pass is answered once.
+// brokenAnswers checks that every answer is recorded, and that a pass is answered once.
 func (x *explorer) brokenAnswers(s *state) string {
 	for i, c := range x.Checks {
 		a := &s.attempts[i]
@@ -164,9 +164,8 @@ func (x *explorer) brokenAnswers(s *state) string {
 	return ""
 }
 
-// brokenCounters: recorded allows, less what was released, are within the limits,
-// and the counters are what the record says. Between two statements of a commit
-// they need not be.
+// brokenCounters checks that recorded allows, less what was released, are within the limits, and
+// that the counters agree with the record. Between two statements of a commit they may differ.
 func (x *explorer) brokenCounters(s *state) string {
 	if x.Limits == [maxCounters]uint8{} {
 		return ""

@@ -1,7 +1,7 @@
 package model
 
-// inFlight reports whether a claim is another attempt's of the same living node:
-// it is waited for.
+// inFlight reports whether a claim belongs to another attempt of the same living node, which is
+// waited for.
 func (x *explorer) inFlight(s *state, i int, check id) bool {
 	if check == 0 || check.owner() >= len(x.Checks) || check.owner() == i {
 		return false
@@ -14,7 +14,7 @@ func (x *explorer) inFlight(s *state, i int, check id) bool {
 	return a.fingerprint.value.check == check || a.key.value.check == check || a.txn == check
 }
 
-// suspect takes the claim that was met for stale.
+// suspect treats the claim that was met as stale.
 func (x *explorer) suspect(t *state, i int, next pc) {
 	a := &t.attempts[i]
 	a.pc = next
@@ -32,7 +32,7 @@ func (x *explorer) suspect(t *state, i int, next pc) {
 // isOwn reports whether an incarnation is or was the attempt's own process.
 func (x *explorer) isOwn(i int, n incarnation) bool { return n != 0 && n.process() == x.node(i) }
 
-// awaitKey: k is another attempt's.
+// awaitKey waits while k is another attempt's.
 func (x *explorer) awaitKey(s *state, i int) {
 	t := *s
 	a := &t.attempts[i]
@@ -87,7 +87,7 @@ func (x *explorer) awaitKey(s *state, i int) {
 	}
 }
 
-// takeKey swaps k; a the claims are sent next, whether it worked or not.
+// takeKey swaps k; the claims are sent next, whether it worked or not.
 func (x *explorer) takeKey(t *state, i int) {
 	a := &t.attempts[i]
 	if !x.roundTrip(t, i) {
@@ -109,8 +109,8 @@ func (x *explorer) takeKey(t *state, i int) {
 	x.emit(t, "takeKey: takes k", i)
 }
 
-// roundTrip is a batch of one command and the marker. It returns false when it is
-// void; what follows then is emitted.
+// roundTrip is a batch of one command and the marker. It returns false if the batch is void; it
+// then emits what follows.
 func (x *explorer) roundTrip(t *state, i int) bool {
 	a := &t.attempts[i]
 	if !x.vet(t, x.node(i)) {
@@ -132,7 +132,7 @@ func (x *explorer) roundTrip(t *state, i int) bool {
 	return false
 }
 
-// lostRoundTrip: the epoch is another now; what was met there means nothing.
+// lostRoundTrip: the epoch has changed, so what was met in the old one means nothing.
 func (x *explorer) lostRoundTrip(t *state, i int) {
 	a := &t.attempts[i]
 	switch a.pc {
@@ -146,7 +146,7 @@ func (x *explorer) lostRoundTrip(t *state, i int) {
 	x.renew(t, i)
 }
 
-// replay answers the check recorded under the key, if it is the same request.
+// replay answers with the check recorded under the key, if it is for the same request.
 func (x *explorer) replay(t *state, i int) {
 	if o := t.key.owner(); o < len(x.Checks) && x.Checks[o].Request != x.Checks[i].Request {
 		x.end(t, i, answeredReused, 0)

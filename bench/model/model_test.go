@@ -10,8 +10,8 @@ var states = flag.Int("states", 30_000, "how many states a search may visit")
 // mutantStates is enough for every mutation: the searches end when it is found.
 const mutantStates = 160_000
 
-// TestProtocol searches every scenario. One that is not complete was searched
-// to the depth that the states allow.
+// TestProtocol searches every scenario. An incomplete search went as deep as the number of states
+// allows.
 func TestProtocol(t *testing.T) {
 	skipRaced(t)
 	for _, m := range scenarios() {
@@ -27,8 +27,8 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// skipRaced: one search is one goroutine, so that the detector would find
-// nothing. What `make test` runs has the searches once more without it.
+// skipRaced skips a search under the race detector, which would find nothing in its one goroutine.
+// `make test` also runs the searches without the detector.
 func skipRaced(t *testing.T) {
 	t.Helper()
 	if raced {

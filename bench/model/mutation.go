@@ -3,7 +3,7 @@ package model
 // Mutation breaks the protocol on purpose.
 type Mutation int
 
-// The mutations. Each leaves out what one defence does.
+// The mutations. Each leaves out one defence.
 const (
 	None                         Mutation = iota
 	NoNodeFence                           // F1: takeovers without a fence
@@ -74,11 +74,11 @@ const (
 	LatenessLookedUp                      // F127: how old the check is, is judged before the commit
 	OnceLookedUp                          // F128: so is whether the lasting key is free
 	OnceInAnotherTransaction              // F128: the lasting key is taken before the redemption's own transaction
-	ApprovalUsedAgain                     // F72: a use looks for no earlier one
+	ApprovalUsedAgain                     // F72: a use does not look for an earlier one
 	ApprovalReadBeforeCommit              // F73: the commit does not look at the approval's state, but at its uses
 	UseUnlocked                           // F74: a use judges without the row's lock
 	DecisionUnlocked                      // F74: a decision judges without it
-	ApprovedStaysApproved                 // F74: a denial takes back nothing
+	ApprovedStaysApproved                 // F74: a denial revokes nothing
 	KeyReadBeforeDecision                 // F105: a decision does not prove whose the keys are
 	RequesterDecides                      // F75: who asked is counted
 	ApproverCountsTwice                   // F75: a principal's second approval is counted

@@ -27,8 +27,7 @@ func explore(t *testing.T, mutants []mutant, limit int, judge func(*testing.T, R
 	}
 }
 
-// TestMutations: the searches can fail. Every defence that is left out is
-// found out, in the scenario named.
+// TestMutations: the searches can fail. Every missing defence is detected, in the scenario named.
 func TestMutations(t *testing.T) {
 	explore(t, []mutant{
 		{"NoNodeFence", NoNodeFence, "slow holder"},
@@ -144,23 +143,21 @@ func TestMutations(t *testing.T) {
 	})
 }
 
-// TestRedundant: defences that another one covers. They stay, since each alone
-// is a proof; when a search finds a way round the other, this fails, and the
-// mutation moves to the table above.
+// TestRedundant: defences that another one covers. They stay, since each is a proof by itself; if a
+// search gets round the other, this test fails, and the mutation moves to the table above.
 func TestRedundant(t *testing.T) {
 	explore(t, []mutant{
 		// A late writer of an older epoch leaves a claim without a record: the
 		// loader waits for it, and lazy windows are looked up.
 		{"SharedNames", SharedNames, "flush"},
-		// A marker of an epoch that is over certifies nothing that the commit's
-		// fence lets through.
+		// The marker of a past epoch certifies nothing that the commit's fence lets through.
 		{"MarkerOverwritten", MarkerOverwritten, "two flushes"},
-		// A value that a certified batch has read is never written twice, so
-		// that what a swap finds was there before the loss.
+		// A value that a certified batch has read is never written twice, so what a swap finds was
+		// there before the loss.
 		{"NoRecheck", NoRecheck, "flush met by a waiting check"},
-		// A released pass in a name is found out like any holder.
+		// A released pass in a name is detected like any holder.
 		{"ReleasedAreLoaded", ReleasedAreLoaded, "a void and the loader"},
-		// That an approval is used once rests on no claim and on no fence.
+		// That an approval is used once depends on no claim and on no fence.
 		{"NoNodeFence, used", NoNodeFence, "two uses, one fenced"},
 		{"NoEpochFence, used", NoEpochFence, "two uses and a flush"},
 		{"KeysNotUnique, used", KeysNotUnique, "two uses of one key"},

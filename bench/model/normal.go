@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// What is not referred to any more may be used again: names stay few, so that
-// the space of states is finite although checks start over.
+// Numbers that are no longer referred to may be reused: names stay few, so that the space of states
+// is finite although checks start over.
 
 // use is what a state refers to.
 type use struct {
@@ -28,7 +28,7 @@ func (u *use) label(l label) {
 	u.nonces |= 1 << l.nonce
 }
 
-// references are all but the names in Redis, which matter only in epochs that
+// references returns all references but the names in Redis, which matter only in epochs that
 // something refers to.
 func (s *state) references() use {
 	u := use{ids: 1<<s.approval.used | 1<<s.once, epochs: 1 | 1<<s.epoch}
@@ -105,7 +105,7 @@ func (s *state) withNames(u use) use {
 	return u
 }
 
-// normalize forgets what nothing refers to and orders what has no order.
+// normalize forgets what nothing refers to and sorts what has no order.
 func (s *state) normalize() {
 	for i := range s.attempts {
 		if a := &s.attempts[i]; a.pc == pcEnd || a.pc == pcDead {
@@ -135,7 +135,7 @@ func (c deferred) order() int {
 	return int(c.kind)<<24 | int(c.mine.check)<<16 | int(c.mine.state)<<12 | int(c.node)<<8 | int(c.epoch)
 }
 
-// lowest returns the first of n numbers from first on that is not in use.
+// lowest returns the first unused one of n numbers from first on.
 func lowest(used uint64, first, n int) (int, bool) {
 	for i := first; i < first+n; i++ {
 		if used&(1<<i) == 0 {

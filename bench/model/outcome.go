@@ -2,27 +2,27 @@ package model
 
 import "slices"
 
-// A report says that what a check allowed did not happen: in a transaction of
-// its own it gives back, once, what the check took, and the check is no pass any
-// more. Nothing is written to Redis: who meets the check's claim there asks the
-// store, and learns it. A correction that a check was carried out after all claims
-// the check's fingerprint first, as a check does, so that nobody passes meanwhile.
+// A report says that what a check allowed did not happen: in a transaction of its own it gives
+// back, once, what the check took, and the check is no longer a pass. Nothing is written to Redis:
+// whoever meets the check's claim there asks the store. A correction says that a check was carried
+// out after all; it first claims the check's fingerprint, as a check does, so that nobody passes
+// meanwhile.
 
-// releases reports whether a request is a report by a key that may release. By
-// another key it is recorded, and gives nothing back.
+// releases reports whether a request is a report by a key that may release. A report by another key
+// is recorded, and gives nothing back.
 func (c Check) releases() bool { return c.Voids > 0 && !c.Pending }
 
-// about is the check that a report is about, from 1; 0 of what is no report.
+// about is the check that a report is about, from 1; 0 if it is not a report.
 func (c Check) about() int { return max(c.Voids, c.Restores, c.Redeems, c.Doubts, c.Executes) }
 
-// claims reports whether a correction claims the check's fingerprint: a pass whose
-// windows are over, or that an ended attempt is about, holds nothing.
+// claims reports whether a correction claims the check's fingerprint: a pass whose windows are
+// over, or about which an ended attempt reported, holds nothing.
 func (x *explorer) claims(t *state, i int) bool {
 	r := t.row(t.attempts[i].target)
 	return x.Checks[i].Restores > 0 && r.released() && r.until > t.now && !x.is(RestoredWithoutClaim)
 }
 
-// reported is the allowed check that a report is about.
+// reported is the allowed check that a report concerns.
 func (x *explorer) reported(s *state, i int) *row {
 	for n := range s.rows {
 		r := &s.rows[n]
@@ -33,8 +33,8 @@ func (x *explorer) reported(s *state, i int) *row {
 	return nil
 }
 
-// beginReport begins a report once its check is recorded: who reports may know
-// it from a list, before the check's own request was answered.
+// beginReport begins a report once its check is recorded: the reporter may know the check from a
+// list, before its own request was answered.
 func (x *explorer) beginReport(s *state, i int) {
 	t := *s
 	a := &t.attempts[i]
@@ -130,8 +130,7 @@ func (x *explorer) reporting(s *state, i int) {
 	}
 }
 
-// reportAgain appends the report again, as a new incarnation or in the epoch now
-// in force.
+// reportAgain appends the report again, as a new incarnation or in the current epoch.
 func (x *explorer) reportAgain(t *state, i int, staleEpoch bool) {
 	a := &t.attempts[i]
 	x.releaseClaims(t, i)
@@ -164,8 +163,8 @@ func (x *explorer) isReported(t *state, i int) bool {
 	return r.outcome >= released
 }
 
-// answerReport: from now on an identical action may be checked again, or may not any
-// more. The restored check has the name that was claimed for it.
+// answerReport: from now on an identical action may be checked again, or may no longer be. The
+// restored check has the name that was claimed for it.
 func (x *explorer) answerReport(t *state, i int) {
 	a := &t.attempts[i]
 	switch r := t.row(a.target); {
@@ -184,7 +183,7 @@ func (x *explorer) answerReport(t *state, i int) {
 	x.end(t, i, answeredReport, 0)
 }
 
-// commitReport is the report's transaction.
+// commitReport is the transaction of a report.
 func (x *explorer) commitReport(t *state, c *txn) string {
 	if text := x.enter(t, c); c.state != txnEntered {
 		return "report: " + text
@@ -242,7 +241,7 @@ func (x *explorer) releaseNames(t *state, i int) {
 	}
 }
 
-// standing is what the store knows of a holder: records.passOf.
+// standing is what the store knows about a holder, as in records.passOf.
 type standing uint8
 
 const (
@@ -251,8 +250,8 @@ const (
 	withdrawn // recorded, and released since, or no pass from the first
 )
 
-// passOf asks the store about a check. What is absent, or recorded and cannot be
-// released, may be remembered; that a pass was not released may not.
+// passOf asks the store about a check. That a check is absent, or is recorded and cannot be
+// released, may be remembered; that a pass is not released may not.
 func (x *explorer) passOf(t *state, i int, check id) standing {
 	n, r := &t.nodes[x.node(i)], t.row(check)
 	switch {
@@ -269,8 +268,8 @@ func (x *explorer) passOf(t *state, i int, check id) standing {
 	return recorded
 }
 
-// meet decides an attempt whose fingerprint is held by a check that the store
-// has: a pass, or one that is no pass any more.
+// meet decides an attempt whose fingerprint is held by a check in the store: a pass, or one that is
+// no longer a pass.
 func (x *explorer) meet(t *state, i int, found standing) string {
 	a := &t.attempts[i]
 	orphaned := x.is(ReleasedAdopted) && a.met.state == orphan && !x.Checks[i].Key
@@ -283,8 +282,7 @@ func (x *explorer) meet(t *state, i int, found standing) string {
 	return "it was released"
 }
 
-// answeredBefore returns the checks, by who asked for them, whose outcome was
-// answered already.
+// answeredBefore returns the checks, by owner, whose outcome was already answered.
 func (s *state) answeredBefore(o outcome) (owners uint8) {
 	for i := range s.rows {
 		if s.rows[i].outcome == o {

@@ -2,18 +2,17 @@ package model
 
 import "slices"
 
-// Redemptions: whoever moves the money redeems the allowed check, once. Redemptions, that
-// one is in doubt, and reports are the steps of a check. Each reads the steps so far, judges
-// by them, and is recorded as the next one or not at all: then it looks again.
+// Redemptions: whoever moves the money redeems the allowed check, once. Redemptions, statements
+// that one is in doubt, and reports are the steps of a check. Each reads the steps so far, judges
+// by them, and is recorded as the next step or not at all; then it reads them again.
 
 // maxSteps is how many steps a check has at most: each request records one.
 const maxSteps = maxChecks
 
-// course is what became of a check: the requests that recorded its steps, from 1, in their
-// order.
+// course is what became of a check: the requests that recorded its steps, from 1, in order.
 type course struct {
 	steps    [maxSteps]uint8
-	redeemed tick // when it was
+	redeemed tick // the time of it
 	doubted  tick
 }
 
@@ -26,12 +25,12 @@ func (x *explorer) stepped() bool {
 	return slices.ContainsFunc(x.Checks, func(c Check) bool { return c.Redeems > 0 })
 }
 
-// isStep reports whether a request records no report that is modelled without steps.
+// isStep reports whether a request is a step, and not a report that is also modelled without steps.
 func (c Check) isStep() bool { return c.Redeems > 0 || c.Doubts > 0 || c.Executes > 0 }
 
-// known is what the steps of a check come to: spend.CourseOf.
+// known is the result of the steps of a check, as in spend.CourseOf.
 type known struct {
-	redeemed        *Check // who did
+	redeemed        *Check // the redeeming request
 	doubt, reported bool
 }
 
@@ -52,8 +51,8 @@ func (x *explorer) courseOf(r *row) (k known) {
 	return k
 }
 
-// look judges a step by what is recorded: hotpath's take and next. It returns false when
-// the request has its answer.
+// look judges a step by the record, as hotpath's take and next do. It returns false if the request
+// has its answer.
 func (x *explorer) look(t *state, i int) (text string, goes bool) {
 	r, c := t.row(t.attempts[i].target), &x.Checks[i]
 	k := x.courseOf(r)
@@ -141,7 +140,7 @@ func (x *explorer) proved(t *state, c *txn, r *row) bool {
 	return !taken && (!x.late(t, r) || x.is(LatenessLookedUp))
 }
 
-// commitStep records a step. A report does the rest as any does.
+// commitStep records a step. For a report it then does what any report does.
 func (x *explorer) commitStep(t *state, c *txn) string {
 	r, of := t.row(c.row.check), &x.Checks[c.by-1]
 	if !x.proved(t, c, r) {
@@ -176,7 +175,7 @@ func (x *explorer) endStep(t *state, i int, kind answer, r *row) {
 	x.end(t, i, kind, r.check)
 }
 
-// brokenCourse: G14.
+// brokenCourse checks G14.
 func (x *explorer) brokenCourse(s *state) string {
 	under := 0 // checks that are redeemed under the lasting key
 	for i := range s.rows {
@@ -217,8 +216,8 @@ func (x *explorer) brokenCourse(s *state) string {
 	return ""
 }
 
-// lastingKeyIsLost reports whether nobody redeems, or is about to redeem, the check that a
-// lasting key is noted of.
+// lastingKeyIsLost reports whether the check noted for a lasting key is neither redeemed nor about
+// to be.
 func (x *explorer) lastingKeyIsLost(s *state) bool {
 	r := s.row(s.once)
 	for i, c := range x.Checks {
@@ -235,7 +234,7 @@ func (x *explorer) lastingKeyIsLost(s *state) bool {
 	return true
 }
 
-// brokenSteps is what the steps of a check, in their order, break.
+// brokenSteps names what the steps of a check, in order, break.
 func (x *explorer) brokenSteps(r *row) string {
 	var by *Check
 	doubt, reported := false, false

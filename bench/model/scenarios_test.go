@@ -2,8 +2,7 @@ package model
 
 import "slices"
 
-// The searches. Each takes a second or less; -states visits more of those that
-// are not complete.
+// The searches. Each takes a second or less; -states lets the incomplete ones visit more states.
 
 const (
 	short = 1

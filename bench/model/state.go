@@ -13,14 +13,14 @@ const (
 	maxTxns         = 4
 	maxRows         = 5
 	maxDeferred     = 6
-	idsPerCheck     = 8 // that may be in use at one time
+	idsPerCheck     = 8 // that may be in use at the same time
 	incPerNode      = 4
 	maxNonces       = 12
 )
 
 type (
 	id          uint8 // names one SET and, once recorded, its check; 0 names nothing
-	incarnation uint8 // of a node; 0 is of no node
+	incarnation uint8 // of a node; 0 means no node
 	epoch       uint8
 	nonce       uint8 // of the configuration's generation
 	tick        uint8 // Redis' clock, in units of the shortest window
@@ -44,7 +44,7 @@ type value struct {
 	state claimState
 }
 
-// as is the same claim in another state.
+// as returns the same claim in another state.
 func (v value) as(s claimState) value {
 	v.state = s
 	return v
@@ -65,8 +65,7 @@ type marker struct {
 
 func (m marker) sameWindows(o marker) bool { return m.epoch == o.epoch && m.run == o.run }
 
-// server is one Redis. Idempotency keys live for 24 hours: they do not expire
-// here.
+// server is one Redis. Idempotency keys live for 24 hours, so they do not expire here.
 type server struct {
 	marker     marker
 	generation nonce
@@ -95,22 +94,22 @@ type claim struct {
 	replacedUntil tick
 }
 
-// attempt is one check on its way: guard.Attempt and the request around it.
+// attempt is one check in progress: guard.Attempt and the request around it.
 type attempt struct {
 	pc       pc
 	answer   answer
-	answered id // whose row the answer shows
+	answered id // the check that the answer shows
 
 	need    uint8 // the version answered 201 before the check began
-	version uint8 // that it is judged by
+	version uint8 // by which it is judged
 	fresh   bool  // the configuration was loaded since the check began
-	view    label // that version was loaded under
+	view    label // under which that version was loaded
 
 	fence fence
 	run   uint8
 	lazy  bool
 	read  nonce  // the generation that the batch read
-	early marker // read first, when that is the mutation
+	early marker // read first, with that mutation
 
 	sentK, sentF     bool
 	heldK, heldF     value // found by the batch's SET NX GET
@@ -118,12 +117,12 @@ type attempt struct {
 	verify           bool
 	met              value // the claim that is waited for
 	waited           bool
-	target           id    // that a report is about
+	target           id    // the subject of a report
 	full             uint8 // windows of its counters, a bit each, in which it did not fit at some moment
 	withdrawn        uint8 // checks, by owner, whose release was answered before it began
-	restored         uint8 // likewise, that they were carried out after all
+	restored         uint8 // the same for corrections, that the checks were carried out after all
 
-	approvedBy, deniedBy uint8 // that a decision is judged by
+	approvedBy, deniedBy uint8 // by which a decision is judged
 	groups               groups
 
 	txn      id
@@ -155,8 +154,8 @@ type txn struct {
 	row     row
 	fence   fence
 	present bool
-	by      uint8 // the report that it is of, from 1; 0 records its row
-	unread  bool  // the report gave it up
+	by      uint8 // the report to which it belongs, from 1; 0 records its row
+	unread  bool  // the report has abandoned it
 	step    uint8 // of the check, that it records
 }
 
@@ -214,10 +213,10 @@ const (
 
 func (r *row) released() bool { return r.outcome == released || r.outcome == releaseAnswered }
 
-// leavesNone reports whether the check leaves no fingerprint: it was blocked as exceeded.
+// leavesNone reports whether the check leaves no fingerprint, because it was blocked as exceeded.
 func (r *row) leavesNone() bool { return r.verdict == exceeded || r.verdict == untrue }
 
-// deferred is a command that is carried out some time later.
+// deferred is a command that is carried out later.
 type deferred struct {
 	kind  deferredKind
 	node  uint8 // its queue; the server, of a late SET
@@ -320,8 +319,8 @@ type budgets struct {
 	crashes, flushes, lostCommits, lostReplies, lateSets, deadlines, failovers, suspicions, ticks, setBacks, patches, regroups uint8
 }
 
-// state is everything: it is compared, hashed and copied as a whole. Every field
-// is one byte, so that there are no gaps and hashing is fast.
+// state is everything: it is compared, hashed and copied as a whole. Every field is one byte, so
+// that there is no padding and hashing is fast.
 type state struct {
 	now      tick
 	epoch    epoch           // the store's

@@ -1,6 +1,6 @@
 package model
 
-// awaitFingerprint: f is another attempt's.
+// awaitFingerprint waits while f is another attempt's.
 func (x *explorer) awaitFingerprint(s *state, i int) {
 	t := *s
 	a := &t.attempts[i]
@@ -100,7 +100,7 @@ func (x *explorer) meetRecorded(t *state, i int) string {
 	}
 }
 
-// adoptOrphan answers the next equal request with what its client missed.
+// adoptOrphan answers the next equal request with the check that its client missed.
 func (x *explorer) adoptOrphan(s *state, i int) {
 	t := *s
 	a := &t.attempts[i]
@@ -162,7 +162,7 @@ func (x *explorer) takeFingerprint(s *state, i int) {
 	x.emitStep(&t, step{text: "takeFingerprint: passes; takes f from", who: i, found: replaced})
 }
 
-// lives is until when the attempt's claim is made to live.
+// lives returns until when the attempt's claim lives.
 func (a *attempt) lives(t *state, window int) tick {
 	if r := t.row(a.target); r != nil {
 		return r.until
@@ -170,7 +170,7 @@ func (a *attempt) lives(t *state, window int) tick {
 	return t.now + tick(window)
 }
 
-// loseSwap: the reply to a swap is lost, and it was carried out or not.
+// loseSwap loses the reply to a swap, which was carried out or not.
 func (x *explorer) loseSwap(before, t *state, i int, swap func(*state)) {
 	if before.budgets.lostReplies == 0 {
 		return
@@ -185,7 +185,7 @@ func (x *explorer) loseSwap(before, t *state, i int, swap func(*state)) {
 	x.emitFault(&without, "a swap is lost", i)
 }
 
-// livePass is the latest recorded pass of a fingerprint still in force.
+// livePass returns the latest recorded pass of a fingerprint that is still in force.
 func (x *explorer) livePass(s *state, fp int) (r row, ok bool) {
 	for _, candidate := range s.rows {
 		if x.isLivePass(s, candidate, fp, x.is(ReleasedStayLive)) && (!ok || candidate.since > r.since) {
@@ -211,7 +211,7 @@ func (x *explorer) fingerprintOf(check id) int {
 
 func passHolder(r row) value { return value{check: r.check, since: r.since, state: committed} }
 
-// verifyFresh: f is mine as far as Redis knows; the store may know better.
+// verifyFresh: f is this attempt's as far as Redis knows; the store may know better.
 func (x *explorer) verifyFresh(s *state, i int) {
 	t := *s
 	switch t.attempts[i].pc {

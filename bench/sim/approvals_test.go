@@ -11,8 +11,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// use marks the approvals of the checks as used, or refuses with those that may
-// not be.
+// use marks the approvals of the checks as used, or refuses with the checks that may not use
+// theirs.
 func (m *memory) use(checks []*spend.Check) error {
 	refused := make(map[spend.ID]*audit.ApprovalError)
 	used := make(map[spend.ID]spend.ID)
@@ -56,7 +56,7 @@ func (m *memory) takeAndUse(checks []*spend.Check, outcomes []*spend.Outcome) er
 	return err
 }
 
-// approval returns a copy as it is now, with mu held.
+// approval returns a copy in its current state, with mu held.
 func (m *memory) approval(id spend.ID) *audit.Approval {
 	stored := m.approvals[id]
 	if stored == nil {
@@ -70,7 +70,7 @@ func (m *memory) approval(id spend.ID) *audit.Approval {
 	return &a
 }
 
-// party returns who stands behind a key now; zero without such a key.
+// party returns the party behind a key now; zero without such a key.
 func (m *memory) party(keyID string) audit.Party {
 	id, err := spend.ParseID(keyID, spend.PrefixKey)
 	k, ok := m.keys[id]
@@ -80,8 +80,8 @@ func (m *memory) party(keyID string) audit.Party {
 	return audit.Party{KeyID: keyID, Principal: cmp.Or(k.Grants.Principal, keyID), Owner: k.Grants.Owner}
 }
 
-// authors are who wrote the version that a check was escalated by, or its draft, as of
-// then and as of now, if they are excluded.
+// authors returns the authors of the version that escalated a check, or of its draft, as of then
+// and as of now, if they are excluded.
 func (m *memory) authors(c *spend.Check) (authors []audit.Party) {
 	if !c.Approval.ExcludeAuthor {
 		return nil
@@ -116,7 +116,7 @@ func (m *memory) authors(c *spend.Check) (authors []audit.Party) {
 	return nil
 }
 
-// groups are the groups of a key now.
+// groups returns the current groups of a key.
 func (m *memory) groups(keyID string) []string {
 	id, err := spend.ParseID(keyID, spend.PrefixKey)
 	if k, ok := m.keys[id]; err == nil && ok {

@@ -14,7 +14,7 @@ import (
 const (
 	// asking is the policy whose escalations ask people.
 	asking = "asking"
-	// asker and owner stand behind the key that asks, and decide nothing (S44).
+	// asker and owner are behind the key that asks, and may not decide (S44).
 	asker, owner = "shop", "olga"
 )
 
@@ -84,7 +84,7 @@ func (f *simulation) askPeople(r *rand.Rand) {
 	}
 }
 
-// askCalmly asks when all faults have ended: then people's approval is used.
+// askCalmly asks after all faults have ended: then people's approval is used.
 func (f *simulation) askCalmly() {
 	a := f.actionToAsk(f.source())
 	a.Amount, _ = spend.ParseAmount("30") // every version asks
@@ -116,8 +116,8 @@ func (f *simulation) actionToAsk(r *rand.Rand) spend.Action {
 	return a
 }
 
-// decideAll has people decide at about the same moment, and now and then one who
-// may not, or one who denies.
+// decideAll has people decide at about the same moment, sometimes including one who may not decide
+// or one who denies.
 func (f *simulation) decideAll(r *rand.Rand, c *spend.Check) {
 	who := []string{"ann", "bob", "cleo", "ann", asker, owner}
 	r.Shuffle(len(who), func(i, j int) { who[i], who[j] = who[j], who[i] })
@@ -131,8 +131,7 @@ func (f *simulation) decideAll(r *rand.Rand, c *spend.Check) {
 	})
 }
 
-// decide decides about an approval through one of the nodes, and again if that
-// fails.
+// decide decides about an approval through one of the nodes, and retries if that fails.
 func (f *simulation) decide(r *rand.Rand, nodes []*simNode, c *spend.Check, who string, approves bool) {
 	access := hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Approver, Principal: who}})
 	for range 3 {
@@ -150,7 +149,7 @@ func (f *simulation) decide(r *rand.Rand, nodes []*simNode, c *spend.Check, who 
 	}
 }
 
-// petition is what the records say of an approval.
+// petition is the record about an approval.
 type petition struct {
 	check    *spend.Check // that asked
 	asked    time.Time
@@ -161,8 +160,8 @@ type petition struct {
 	used     *spend.Check
 }
 
-// judgeApprovals checks G13 from the records, in the order of their commits, and
-// what clients saw from these.
+// judgeApprovals checks G13 against the records, in the order of their commits, and then compares
+// what clients saw with the records.
 func (f *simulation) judgeApprovals(fail func(string, ...any)) {
 	all := make(map[spend.ID]*petition)
 	byName := make(map[string]*petition)
@@ -201,7 +200,7 @@ func (f *simulation) judgeApprovals(fail func(string, ...any)) {
 	}
 }
 
-// decide adds a decision, or that it expired.
+// decide adds a decision, or the expiry.
 func (p *petition) decide(fail func(string, ...any), ch *audit.Change, at time.Time) {
 	who := ch.By.Principal
 	expired := !at.Before(p.asked.Add(p.check.Approval.Expires))
@@ -249,7 +248,7 @@ func (p *petition) use(fail func(string, ...any), c *spend.Check, at time.Time) 
 	p.used = c
 }
 
-// judgeRefused checks that what a use was refused for is true.
+// judgeRefused checks that the reason for which a use was refused is true.
 func (f *simulation) judgeRefused(fail func(string, ...any), s *sent, p *petition, refused *audit.ApprovalError) {
 	lie := p == nil
 	switch {

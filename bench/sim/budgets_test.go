@@ -8,20 +8,20 @@ import (
 	"spendgate/audit/spend"
 )
 
-// counter is a row of what was taken.
+// counter is a row of a budget's counters.
 type counter struct {
 	change audit.CounterChange // that made the row
 	spend.Usage
 }
 
-// take takes from the counters of budgets what the checks take, or nothing, and
-// corrects them.
+// take takes from the counters of budgets what the checks take, or nothing, and applies
+// corrections.
 func (m *memory) take(checks []*spend.Check, outcomes []*spend.Outcome) error {
 	exceeded := new(audit.ExceededError)
 	changes := audit.CounterChanges(checks, outcomes)
 	refused := make([]bool, len(changes))
 	for i := range changes {
-		// What the commit itself takes from an earlier bucket counts as well.
+		// What the commit itself takes from an earlier bucket counts, too.
 		u := m.usage(changes[i].Counter)
 		for n, before := range changes[:i] {
 			if before.ID == changes[i].ID && before.BucketMS > 0 && !refused[n] {
@@ -69,7 +69,7 @@ func (m *memory) CounterUsages(ctx context.Context, counters []spend.Counter) ([
 	return usages, ended(ctx)
 }
 
-// inUse reports whether something was taken from an open counter of a budget.
+// inUse reports whether an open counter of a budget is used.
 func (m *memory) inUse(policyID, ruleID string, since int, now time.Time) bool {
 	for _, c := range m.counters {
 		if charge := c.change.Charge; c.change.PolicyID == policyID && charge.RuleID == ruleID && charge.Since == since &&

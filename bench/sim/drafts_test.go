@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// drafted is what the memory has of drafts.
+// drafted is what the memory holds for drafts.
 type drafted struct {
 	current  map[string]*audit.Draft
 	counters map[draftCounter]spend.Usage

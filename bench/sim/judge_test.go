@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// slack is what a check may take between its claim and its record: the
-	// times of claims are compared, and the guard decides when it finds one.
+	// slack is the time that a check may take between its claim and its record: the times of claims
+	// are compared, whereas the guard decides when it finds a claim.
 	slack = 5 * time.Second
 	// longest is a check's longest wait: for the dependencies, and for another
 	// check's claim.
@@ -61,9 +61,9 @@ func (f *simulation) judge(t *testing.T) {
 	f.judgeApprovals(fail)
 }
 
-// releasedBefore returns a function that reports whether one check, or the use of
-// its approval, was released when the other was recorded, or had been, and another took
-// its fingerprint meanwhile (S61).
+// releasedBefore returns a function that reports whether one check, or the use of its approval, was
+// released when the other was recorded, or had been released before, with another check taking its
+// fingerprint meanwhile (S61).
 func (f *simulation) releasedBefore() func(earlier, c *spend.Check) bool {
 	place := make(map[spend.ID]int)           // of records
 	passes := make(map[spend.Hash][]spend.ID) // in their order
@@ -98,8 +98,7 @@ func (f *simulation) releasedBefore() func(earlier, c *spend.Check) bool {
 	}
 }
 
-// reportAt is the place of a report among what was recorded, and whether the check is
-// free after it.
+// reportAt is the position of a report among the records, and whether the check is free after it.
 type reportAt struct {
 	place int
 	frees bool
@@ -120,8 +119,8 @@ func secondPass(earlier, c *spend.Check) bool {
 	return between < min(window, life)-slack
 }
 
-// namesHolder reports whether a duplicate names a recorded pass of its action; one
-// that people approved, a pass that was allowed.
+// namesHolder reports whether a duplicate names a recorded pass of its action; for a check that
+// people approved, an allowed pass.
 func namesHolder(c *spend.Check, rows []*spend.Check) bool {
 	for _, other := range rows {
 		if other.Fingerprint == c.Fingerprint && other.Pass.Passed() &&

@@ -82,7 +82,7 @@ func (s *flaky) dial(r *fakeRedis) func(context.Context, string, string) (net.Co
 	}
 }
 
-// die disconnects the node: what it sent may still be executed.
+// die disconnects the node: what it has sent may still be executed.
 func (s *flaky) die() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *flaky) call(ctx context.Context) error {
 	return nil
 }
 
-// called returns what a call to the store returns, unless that fails.
+// called returns the result of a call to the store, unless the connection fails.
 func called[T any](ctx context.Context, s *flaky, do func() (T, error)) (none T, err error) {
 	if err := s.call(ctx); err != nil {
 		return none, err
@@ -136,8 +136,8 @@ func called[T any](ctx context.Context, s *flaky, do func() (T, error)) (none T,
 
 type inside struct{}
 
-// Commit fails before, after and in the middle; its connection may be lost
-// while the transaction goes on, or before it has begun.
+// Commit fails before, after and during the transaction; its connection may be lost while the
+// transaction goes on, or before it has begun.
 func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
 	delay, fails, kind := s.draw()
 	unknown := fmt.Errorf("%w: %w", audit.ErrUnknown, errFault)

@@ -8,8 +8,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// reportable refuses outcomes that do not follow the last, or have a lasting key of
-// another check, with mu held.
+// reportable refuses outcomes that do not follow the last, or that have a lasting key of another
+// check, with mu held.
 func (m *memory) reportable(outcomes []*spend.Outcome) error {
 	known, once := new(audit.ReportedError), make(map[spend.Hash]bool)
 	for _, o := range outcomes {
@@ -95,7 +95,7 @@ func (m *memory) redemptions(which func(spend.Course) bool) (n int) {
 	return n
 }
 
-// outcome returns the one with that ID, with mu held.
+// outcome returns the outcome with that ID, with mu held.
 func (m *memory) outcome(id spend.ID) *spend.Outcome {
 	for _, all := range m.outcomes {
 		for _, o := range all {
@@ -114,7 +114,7 @@ func (m *memory) released(check spend.ID) bool {
 	return m.lastOutcome(check).Frees() || asked != nil && (asked.Expired || m.lastOutcome(asked.UsedBy).Frees())
 }
 
-// overdue reports whether the check's approval has expired, and no node has recorded it.
+// overdue reports whether the check's approval has expired without a record of that.
 func (m *memory) overdue(check spend.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,8 +122,7 @@ func (m *memory) overdue(check spend.ID) bool {
 	return asked != nil && asked.Status == audit.ApprovalExpired && !asked.Expired
 }
 
-// lastOutcome returns what was reported last of a check, nil if nothing was, with mu
-// held.
+// lastOutcome returns the last report of a check, nil without reports, with mu held.
 func (m *memory) lastOutcome(check spend.ID) *spend.Outcome {
 	if all := m.outcomes[check]; len(all) > 0 {
 		return all[len(all)-1]

@@ -12,7 +12,7 @@ import (
 	"spendgate/hotpath"
 )
 
-// gateways redeem. Both have one principal each, and reports by either are judged.
+// gateways are the redeemers. Both have one principal each, and reports by either are judged.
 var gateways = [...]string{"psp", "bank"}
 
 // redeemed is a redemption and what its gateway saw.
@@ -27,7 +27,7 @@ type redeemed struct {
 	lost         bool // its node died first
 }
 
-// gateway is the access of one of the gateways.
+// gateway returns the access of one of the gateways.
 func gateway(name string) hotpath.Access {
 	return hotpath.AccessOf(&audit.Key{ID: spend.ID{6: 0x70, 15: name[0]}, Grants: spend.Grants{Role: spend.Gateway, Principal: name}})
 }
@@ -76,7 +76,7 @@ func (f *simulation) redeemOne(r *rand.Rand) {
 	}
 }
 
-// someAllowed is one of the latest allowed checks; nil without one.
+// someAllowed returns one of the latest allowed checks; nil without one.
 func (f *simulation) someAllowed(r *rand.Rand) *spend.Check {
 	var allowed []*spend.Check
 	f.mu.Lock()
@@ -92,7 +92,7 @@ func (f *simulation) someAllowed(r *rand.Rand) *spend.Check {
 	return allowed[len(allowed)-1-r.IntN(min(len(allowed), 8))]
 }
 
-// redeem redeems a check, and again if that fails, mostly with its idempotency key.
+// redeem redeems a check and retries if that fails, mostly with the same idempotency key.
 func (f *simulation) redeem(r *rand.Rand, c *spend.Check, by, once string) {
 	hash := spend.ActionHash(c)
 	asked := hotpath.Redemption{Once: once, ActionHash: &hash}
@@ -121,13 +121,13 @@ func (f *simulation) redeem(r *rand.Rand, c *spend.Check, by, once string) {
 	}
 }
 
-// doubt says that nobody knows what became of a check. What that does, the records show.
+// doubt says that a check is in doubt. The records show the effect.
 func (f *simulation) doubt(r *rand.Rand, c *spend.Check, by string) {
 	n := f.nodes[r.IntN(len(f.nodes))]
 	_, _, _ = n.Doubt(context.Background(), hotpath.Request{Access: gateway(by), ID: "req_000000000000", Started: time.Now()}, c, "")
 }
 
-// course is what the records say of a check, with the times of the commits.
+// course is the record about a check, with the times of the commits.
 type course struct {
 	check    *spend.Check
 	redeemed *spend.Outcome
@@ -136,8 +136,8 @@ type course struct {
 	reported time.Time // first; zero until it was
 }
 
-// judgeRedemptions checks G14 from the records, in the order of their commits, and what
-// gateways and reporters saw from these.
+// judgeRedemptions checks G14 against the records, in the order of their commits, and then compares
+// what gateways and reporters saw with the records.
 func (f *simulation) judgeRedemptions(fail func(string, ...any), byID map[spend.ID]*spend.Check) {
 	all := make(map[spend.ID]*course)
 	under := make(map[spend.Hash]spend.ID) // lasting keys
@@ -227,7 +227,7 @@ func (c *course) follow(o *spend.Outcome, at time.Time) string {
 	return ""
 }
 
-// answered says why a gateway may not have been told so.
+// answered says why a gateway may not have got its answer.
 func (c *course) answered(r *redeemed, under map[spend.Hash]spend.ID) string {
 	replay := r.asked.IdempotencyKey != "" && c.redeemed != nil && c.redeemed.Principal == r.by &&
 		c.redeemed.Replay == spend.RedemptionReplay(c.redeemed.KeyID, r.asked.IdempotencyKey) && c.redeemed.Once == onceOf(r.by, r.asked.Once)

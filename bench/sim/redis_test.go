@@ -63,7 +63,7 @@ func (r *fakeRedis) flush() {
 	clear(r.values)
 }
 
-// restart sets another run id and an earlier state.
+// restart sets another run ID and restores an earlier state.
 func (r *fakeRedis) restart(runID string, values map[string]entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,8 +123,8 @@ func (r *fakeRedis) serve(c net.Conn, number int) {
 	}
 }
 
-// takesMemory reports whether a full server refuses the command: of the scripts,
-// those that set.
+// takesMemory reports whether a full server refuses the command: of the scripts, those that set
+// values.
 func takesMemory(command []string) bool {
 	switch strings.ToUpper(command[0]) {
 	case "SET", "SETNX", "INCRBY":
@@ -211,7 +211,7 @@ func (r *fakeRedis) do(words []string) string {
 			return bulk(e.value)
 		}
 		return null
-	case "GETRANGE": // of all that there is
+	case "GETRANGE": // of the whole value
 		e, _ := r.get(words[1])
 		return bulk(e.value)
 	case "SET":
@@ -332,8 +332,8 @@ func (r *fakeRedis) decrease(name string, e entry, by string) string {
 	return number(n - d)
 }
 
-// chance returns a source of faults of its own: what one connection or node draws
-// does not depend on what others do meanwhile.
+// chance returns a random source for one connection or node, so that its faults do not depend on
+// what others do meanwhile.
 func chance(seed uint64, who int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(who))) }
 
 func (r *fakeRedis) put(name string, e entry) {

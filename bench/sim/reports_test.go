@@ -26,14 +26,14 @@ type reported struct {
 	lost     bool // its node died first
 }
 
-// source returns a random source of its own for what runs beside the rest.
+// source returns a random source of its own for a concurrent part.
 func (f *simulation) source() *rand.Rand {
 	f.flows++
 	return chance(f.seed, 3000+f.flows)
 }
 
-// several does something n times at about the same moment, each time through
-// some node, and waits.
+// several does something n times at about the same moment, each time through some node, and waits
+// for all.
 func (f *simulation) several(r *rand.Rand, n int, do func(r *rand.Rand, node int)) {
 	ended := make(chan struct{})
 	for range n {
@@ -49,7 +49,7 @@ func (f *simulation) several(r *rand.Rand, n int, do func(r *rand.Rand, node int
 	}
 }
 
-// insist sends an action, and again if it fails.
+// insist sends an action, and retries if that fails.
 func (f *simulation) insist(r *rand.Rand, a spend.Action) (s *sent) {
 	for range 3 {
 		if s = f.send(r.IntN(len(f.nodes)), a); !s.lost && !errors.Is(s.err, hotpath.ErrUnavailable) {
@@ -91,7 +91,7 @@ func (f *simulation) settleOne(r *rand.Rand) {
 	f.insist(r, again(c))
 }
 
-// again is the same action, asked for anew.
+// again returns the same action for another check.
 func again(c *spend.Check) spend.Action {
 	a := c.Action
 	a.IdempotencyKey, a.ApprovalID = "", spend.ID{}
@@ -112,13 +112,13 @@ func drawReport(r *rand.Rand) hotpath.Report {
 	}[r.IntN(5)]
 }
 
-// report reports an outcome by some key of a role, whose principal is called like it.
+// report reports an outcome with a key of a role, whose principal has the role's name.
 func (f *simulation) report(r *rand.Rand, c *spend.Check, role spend.Role, said hotpath.Report) {
 	f.reportBy(r, c, hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: role, Principal: string(role)}}),
 		string(role), role, said)
 }
 
-// reportBy reports an outcome, and again if that fails.
+// reportBy reports an outcome, and retries if that fails.
 func (f *simulation) reportBy(r *rand.Rand, c *spend.Check, access hotpath.Access, by string, role spend.Role, said hotpath.Report) {
 	for range 3 {
 		n := f.nodes[r.IntN(len(f.nodes))]
@@ -133,10 +133,9 @@ func (f *simulation) reportBy(r *rand.Rand, c *spend.Check, access hotpath.Acces
 	}
 }
 
-// judgeOutcomes checks S39, S40 and S61: the reports of a check that are recorded follow
-// one another, those behind the first by who may release; each that was answered is
-// recorded, and named the last; an action is free from the answer to its release until
-// the release is taken back.
+// judgeOutcomes checks S39, S40 and S61: the recorded reports of a check follow one another, and
+// those after the first are by keys that may release; each answered report is recorded, and named
+// the last one; an action is free from the answer to its release until the release is taken back.
 func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 	recorded := make(map[spend.ID]*spend.Outcome)
 	for id, all := range f.store.outcomes {
@@ -180,12 +179,12 @@ func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 	f.judgeFreed(fail, freed)
 }
 
-// reportsOf are the recorded ones of a check.
+// reportsOf returns the recorded reports of a check.
 func (f *simulation) reportsOf(check spend.ID) []*spend.Outcome {
 	return spend.CourseOf(f.store.outcomes[check]).Reports
 }
 
-// mayFollow reports whether a report that was recorded named the last, or needed not.
+// mayFollow reports whether a recorded report named the last one, or did not need to.
 func (f *simulation) mayFollow(r *reported) bool {
 	before := f.reportsOf(r.check.ID)[:r.outcome.Number-1]
 	if r.report.Supersedes > 0 {

@@ -22,7 +22,7 @@ func (m *memory) asks(policyID string) (*spend.ApprovalRequest, int) {
 	return asked, len(versions)
 }
 
-// approver returns a key as it is now; nil without such a key.
+// approver returns a key in its current state; nil without such a key.
 func (m *memory) approver(keyID, policyID string) *audit.Approver {
 	id, err := spend.ParseID(keyID, spend.PrefixKey)
 	k, ok := m.keys[id]

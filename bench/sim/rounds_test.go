@@ -9,10 +9,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// TestClaimGivenBackIsNeverFree (F32): a check takes over a stale claim that had
-// replaced a recorded one, learns so from the store, and loses the connection
-// when it releases the name. The name must not be free then: windows are loaded,
-// and no later check would query the store.
+// TestClaimGivenBackIsNeverFree (F32): a check takes over a stale claim that had replaced a
+// recorded one, learns that from the store, and loses the connection when it releases the name. The
+// name must not become free: windows are loaded, so no later check would query the store.
 func TestClaimGivenBackIsNeverFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSimulation(t, 1, 2)

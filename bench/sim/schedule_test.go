@@ -86,7 +86,7 @@ type simulation struct {
 	pending  sync.WaitGroup
 }
 
-// sent is one request and what its client saw.
+// sent is one request and what its client saw of it.
 type sent struct {
 	number int
 	node   int
@@ -206,7 +206,7 @@ func (f *simulation) post(node int, policyID string) {
 	f.posted[policyID] = max(f.posted[policyID], p.Version)
 }
 
-// redisFaults draws from a source per connection.
+// redisFaults draws from one source per connection.
 func (f *simulation) redisFaults() func(int, []string) fault {
 	var mu sync.Mutex
 	sources := make(map[int]*rand.Rand)
@@ -332,7 +332,7 @@ func (f *simulation) send(node int, a spend.Action) *sent {
 	return s
 }
 
-// endFaults ends the faults. After a while every check must be answered again.
+// endFaults ends the faults. After some time every check must be answered again.
 func (f *simulation) endFaults() {
 	f.calm.Store(true)
 	time.Sleep(6 * time.Second)
@@ -346,8 +346,7 @@ func (f *simulation) endFaults() {
 	f.askCalmly()
 }
 
-// retry returns a pool that cannot probe its connections the chance to find the
-// broken ones.
+// retry gives a pool that cannot probe its connections the chance to find the broken ones.
 func (f *simulation) retry(a spend.Action) *sent {
 	for range 12 {
 		if s := f.send(0, a); s.err == nil || errors.Is(s.err, hotpath.ErrRateLimited) {

@@ -77,7 +77,7 @@ type budget struct {
 	} `json:"parameters"`
 }
 
-// taken is what a recorded check took from a budget, or an outcome changed of it.
+// taken is what a recorded check took from a budget, or how an outcome changed that.
 type taken struct {
 	rule, subject string
 	bucket        int64       // of a rolling window, seconds
@@ -102,15 +102,15 @@ func (b *budget) of(c *spend.Check) taken {
 	return t
 }
 
-// corrected returns what an outcome changes of what its check took, beside the one
-// before it (S40, S61).
+// corrected returns how an outcome changes what its check took, relative to the outcome before it
+// (S40, S61).
 func (t taken) corrected(o, before *spend.Outcome) taken {
 	after, gone := t.after(o), t.after(before)
 	t.amount, t.back, t.count = after.amount.Plus(gone.back), after.back.Plus(gone.amount), after.count-gone.count
 	return t
 }
 
-// after returns what an outcome makes of what its check took.
+// after returns what a check has taken after an outcome.
 func (t taken) after(o *spend.Outcome) taken {
 	took := t.amount
 	t.amount, t.count = spend.Total{}, 0
@@ -127,7 +127,7 @@ func (t taken) after(o *spend.Outcome) taken {
 	return t
 }
 
-// usage adds up what counts for one that takes.
+// usage adds up what counts for a check that takes.
 func (t taken) usage(all []taken) (u spend.Usage) {
 	for _, other := range all {
 		if other.rule == t.rule && other.subject == t.subject && other.bucket >= t.bucket-spend.RollingBuckets {
@@ -142,7 +142,7 @@ func (t taken) addTo(u spend.Usage) spend.Usage {
 	return spend.Usage{Used: used, Count: u.Count + t.count}
 }
 
-// fits reports whether there is room for one more.
+// fits reports whether there is room for one more check.
 func (b *budget) fits(u spend.Usage, amount spend.Total) bool {
 	if b.Parameters.Limit != "" {
 		limit, err := spend.ParseTotal(b.Parameters.Limit.String())
@@ -151,7 +151,7 @@ func (b *budget) fits(u spend.Usage, amount spend.Total) bool {
 	return u.Count < b.Parameters.MaxCount
 }
 
-// told is what a message says of a usage.
+// told is what a message says about a usage.
 func (b *budget) told(u spend.Usage) string {
 	if b.Parameters.Limit != "" {
 		return fmt.Sprintf(": %s USD of %s.00 USD are used", u.Used.AppendMoney(nil), b.Parameters.Limit)
@@ -236,7 +236,7 @@ func (f *simulation) liftedBy(c *spend.Check) map[string]bool {
 	return lifted
 }
 
-// judgeRules checks that no rule but the budgets forbids what is allowed (G4, G13).
+// judgeRules checks that no rule other than a budget forbids what is allowed (G4, G13).
 func (f *simulation) judgeRules(fail func(string, ...any), c *spend.Check, rules []budget, lifted map[string]bool) {
 	over := func(limit json.Number) bool {
 		total, err := spend.ParseTotal(limit.String())

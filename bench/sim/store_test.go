@@ -17,9 +17,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// memory is what nodes that answer checks use of an audit.Store, in this process;
-// it has no listings but the newest check, and no feed. It holds no lock while it waits: a transaction is
-// open from the moment that it passed its fence.
+// memory is the part of an audit.Store that nodes answering checks use, in this process; its only
+// listing is the newest check, and it has no feed. It holds no lock while it waits: a transaction
+// is open from the moment that it has passed its fence.
 type memory struct {
 	audit.Store                       // nil: what is not implemented here is not called
 	pause       func(context.Context) // inside a transaction, after its fence
@@ -192,8 +192,8 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 	return nil
 }
 
-// wait returns when the open transactions that match have ended. It is called with
-// mu held and unlocks it meanwhile; what stops later ones is set before.
+// wait returns when the open transactions that match have ended. It is called with mu held and
+// unlocks it meanwhile; the caller first sets what stops later ones.
 func (m *memory) wait(ctx context.Context, match func(spend.Fence) bool) error {
 	var open []*transaction
 	for t := range m.open {
@@ -260,7 +260,7 @@ func (m *memory) Checks(ctx context.Context, ids []spend.ID) (found []*spend.Che
 	return found, ended(ctx)
 }
 
-// ListChecks has the newest check alone, which is what a guard asks about another's records.
+// ListChecks has only the newest check, which is what a guard asks about another's records.
 func (m *memory) ListChecks(ctx context.Context, _ audit.CheckQuery) (page audit.CheckPage, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
