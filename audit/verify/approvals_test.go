@@ -82,7 +82,7 @@ func (tr *approvalTrail) using(asked *spend.Check) *spend.Check {
 	return c
 }
 
-// decide returns the number of the change.
+// decide returns the number of the recorded change.
 func (tr *approvalTrail) decide(c *spend.Check, principal string, approves bool) int {
 	tr.t.Helper()
 	outcome, err := tr.store.Decide(tr.t.Context(), audit.ApprovalDecisionRequest{
@@ -101,7 +101,7 @@ func (tr *approvalTrail) both(tamper string, want ...string) {
 	tr.bothFind("approvals approval_uses approval_deadlines changes checks batches violations", tamper, want...)
 }
 
-// forged has the changes from a number on chained anew, as who owns the database can.
+// forged rechains the changes from a number on, as the owner of the database could.
 func (tr *trail) forged(change string) string {
 	return change + `; DO $$
 		DECLARE c changes; previous bytea := decode(repeat('00', 32), 'hex');
@@ -120,8 +120,8 @@ func changed(kind string, n int) string {
 	return fmt.Sprintf("%s change %d of the configuration", kind, n)
 }
 
-// TestTamperedApprovals alters approvals, their uses and what people decided, behind
-// the back of the checks that asked for them and used them.
+// TestTamperedApprovals alters approvals, their uses and people's decisions, but not the checks
+// that asked for them and used them.
 func TestTamperedApprovals(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)
@@ -207,13 +207,13 @@ func TestTamperedApprovals(t *testing.T) {
 		"WHERE approval_id = '%s'; "+
 		"INSERT INTO approval_deadlines VALUES ('%s', now())", id(tr.pending), id(tr.approved), id(tr.denied)),
 		deadline("removed", tr.pending), deadline("altered", tr.approved), deadline("inserted", tr.denied))
-	// A check that asks is altered: its approval is not proved.
+	// If a check that asks is altered, its approval is not proved.
 	tr.both(fmt.Sprintf("UPDATE checks SET latency_ms = 7777 WHERE check_id = '%s'", id(tr.pending)),
 		check("altered", tr.pending), violation("unchecked", tr.pending), "unchecked "+approvalOf(tr.pending))
 }
 
-// What a node lied about, with the rights of a node: a second use, and a use of
-// another action. Its rows are chained as its truths are, and contradict each other.
+// TestForgedUses forges, with the rights of a node, a second use and a use of another action. The
+// forged rows are chained like genuine ones, and contradict each other.
 func TestForgedUses(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)
@@ -228,7 +228,7 @@ func TestForgedUses(t *testing.T) {
 		"altered function use_approvals(uuid[], uuid[], bytea[])")
 }
 
-// An approval is shown as the store has it.
+// TestApprovalShown: an approval is shown as the store has it.
 func TestApprovalShown(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)

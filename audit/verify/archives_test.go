@@ -91,8 +91,8 @@ func (tr *trail) recordOn(day time.Time) {
 	tr.exec("DELETE FROM idempotency_keys WHERE check_id < first_id(%d)", day.AddDate(0, 0, 1).UnixMilli()) // they would have expired
 }
 
-// lines rewrites the lines of an archive, and with noted the manifest and the
-// database's note, as somebody would who knows how archives are made.
+// lines rewrites the lines of an archive, and with noted also the manifest and the database's note,
+// as somebody could who knows how archives are made.
 func (a *archived) lines(f *files, noted bool, change func([]string) []string) {
 	a.t.Helper()
 	var lines []string
@@ -154,14 +154,14 @@ func rewrite(t *testing.T, path string, change func([]byte) []byte) {
 	act(t, os.WriteFile(path, change(content), 0o600))
 }
 
-// tampering is what becomes of archives, and how the findings begin, sorted.
+// tampering is a change of archives, and the beginnings of its findings, sorted.
 type tampering struct {
 	spoil func(a *archived)
 	want  []string
 }
 
-// named demands that what was tampered with is named, by the stranger as well unless
-// that gives up where it cannot read.
+// named demands that each tampering is reported, also by the stranger unless it gives up where it
+// cannot read.
 func (a *archived) named(t *testing.T, stranger bool, tampered map[string]tampering) {
 	t.Helper()
 	for name, c := range tampered {
@@ -199,8 +199,8 @@ func inLine(i int, old, text string) func([]string) []string {
 	}
 }
 
-// TestTamperedArchives: whatever becomes of an archive, both verifiers name it. Where
-// files, manifest and database were all made to agree, the chain names the check.
+// TestTamperedArchives: both verifiers report any change of an archive. Where files, manifest and
+// database were all made to agree, the chain shows the check.
 func TestTamperedArchives(t *testing.T) {
 	t.Parallel()
 	day := func(noted bool, change func([]string) []string) func(*archived) {
@@ -269,7 +269,7 @@ func TestTamperedArchives(t *testing.T) {
 	})
 }
 
-// TestTamperedMonths: whatever becomes of archived violations, both verifiers name it.
+// TestTamperedMonths: both verifiers report any change of archived violations.
 func TestTamperedMonths(t *testing.T) {
 	t.Parallel()
 	const altered = "altered archive of MONTH"

@@ -27,9 +27,9 @@ func (tr *trail) forge() spend.ID {
 	return id
 }
 
-// TestLedAstray is a database whose owner forged a check and then does what they
-// can to keep it from whoever verifies. Each time it is named, or verifying is
-// refused: never is the trail called clean.
+// TestLedAstray is a database whose owner forged a check and then does everything possible to hide
+// it from a verifier. Each time the check is reported, or verifying is refused: the trail is never
+// called clean.
 func TestLedAstray(t *testing.T) {
 	t.Parallel()
 	tr := newTrailIn(t, fleet.OwnTestDatabase(t))
@@ -129,8 +129,8 @@ func TestLedAstray(t *testing.T) {
 	}
 }
 
-// TestIndexWithoutARow hides a check from everybody who looks for it by its
-// identifier: the index was told of nothing while it was inserted.
+// TestIndexWithoutARow hides a check from everybody who looks for it by its identifier: the index
+// was not updated when it was inserted.
 func TestIndexWithoutARow(t *testing.T) {
 	t.Parallel()
 	tr := newTrailIn(t, fleet.OwnTestDatabase(t))

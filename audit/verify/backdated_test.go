@@ -28,8 +28,8 @@ func (tr *trail) backdate(ago time.Duration) spend.ID {
 	return id
 }
 
-// TestBackdated names a check, and a policy, that is older than a checkpoint
-// which lacks it. One that is as old as a commit may take is not named.
+// TestBackdated reports a check that is older than a checkpoint which lacks it. A check within the
+// time that a commit may take is not reported.
 func TestBackdated(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
@@ -61,8 +61,8 @@ func TestBackdatedPolicy(t *testing.T) {
 	tr.bothHeld(`inserted policy "refunds" version 4`)
 }
 
-// TestAcknowledgedLoss tells of a loss that was acknowledged, and is clean but for
-// it; what is lost again later is a finding.
+// TestAcknowledgedLoss reports an acknowledged loss without making the result unclean; a later loss
+// is a finding.
 func TestAcknowledgedLoss(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
@@ -83,8 +83,8 @@ func TestAcknowledgedLoss(t *testing.T) {
 	tr.bothHeld(chainFinding("removed", tr.chains[0]), policies)
 }
 
-// TestAcknowledgedLossOfAnEnd: who acknowledges that a chain's end is gone has not said that what is
-// left of it is another.
+// TestAcknowledgedLossOfAnEnd: acknowledging that a chain's end is gone does not acknowledge that
+// the rest of the chain has changed.
 func TestAcknowledgedLossOfAnEnd(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

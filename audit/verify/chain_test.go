@@ -37,8 +37,8 @@ func (tr *trail) last(chainID spend.ID) (seq int64) {
 	return seq
 }
 
-// forget removes batches of a chain from a number on, with all that they list,
-// as one does who knows how the trail is made.
+// forget removes batches of a chain from a number on, with everything that they list, as somebody
+// could who knows how the trail is made.
 func (tr *trail) forget(chainID spend.ID, from int64) {
 	tr.t.Helper()
 	for seq := from; seq <= tr.last(chainID); seq++ {
@@ -138,8 +138,8 @@ func TestTamperedBatches(t *testing.T) {
 	}
 }
 
-// TestGapOfARange finds batches that were removed with all that they listed
-// also when only the time of those is verified.
+// TestGapOfARange finds batches that were removed with everything that they listed, even if only
+// their time is verified.
 func TestGapOfARange(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
@@ -175,8 +175,8 @@ func TestGapOfARange(t *testing.T) {
 // alteredWith are the findings of a check whose row is not as it was.
 func (tr *trail) alteredWith(c *spend.Check) []string { return []string{check("altered", c)} }
 
-// TestCutOff shows what only a checkpoint can: a chain without its end, a chain
-// that is gone, and rows that were changed with every hash that follows.
+// TestCutOff shows what only a checkpoint can: a chain without its end, a missing chain, and
+// changed rows with every following hash recomputed.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	whole := newTrail(t)
@@ -210,7 +210,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// rewrite makes all hashes of a chain anew from the rows as they are.
+// rewrite recomputes all hashes of a chain from its current rows.
 func (tr *trail) rewrite(of spend.ID) {
 	tr.t.Helper()
 	var head spend.Hash
@@ -226,7 +226,7 @@ func (tr *trail) rewrite(of spend.ID) {
 	}
 }
 
-// row is a check's as PostgreSQL sends it.
+// row returns a check's row as PostgreSQL sends it.
 func (tr *trail) row(id spend.ID) []byte {
 	tr.t.Helper()
 	var out bytes.Buffer
@@ -240,8 +240,8 @@ func (tr *trail) row(id spend.ID) []byte {
 	return out.Bytes()[header : out.Len()-trailer]
 }
 
-// TestRowsAreHashedAsStored compares the hash of what the writer had with that
-// of what the database sends.
+// TestRowsAreHashedAsStored compares the hash of the writer's row with that of the row that the
+// database sends.
 func TestRowsAreHashedAsStored(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

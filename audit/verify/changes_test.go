@@ -28,9 +28,8 @@ func (tr *trail) addKey() (name string) {
 	return "key " + k.ID.Text(spend.PrefixKey)
 }
 
-// TestTamperedKeys alters each column of a key behind the back of its record,
-// brings an earlier state back, removes it and puts one in. That it is used is no
-// change.
+// TestTamperedKeys alters each column of a key without a record, restores an earlier state, removes
+// it and inserts one. Noting its use is not a change.
 func TestTamperedKeys(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
@@ -94,8 +93,8 @@ func (tr *trail) addWebhook() (name string) {
 	return "webhook " + kept.ID.Text(spend.PrefixWebhook)
 }
 
-// TestTamperedWebhooks alters each column of a webhook behind the back of its
-// record, removes it and puts one in: nobody has deliveries go elsewhere unseen.
+// TestTamperedWebhooks alters each column of a webhook without a record, removes it and inserts
+// one: nobody can redirect deliveries unnoticed.
 func TestTamperedWebhooks(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

@@ -67,8 +67,8 @@ func TestTamperedCheckpoints(t *testing.T) {
 	}
 }
 
-// TestSeveralFilesOfCheckpoints: what was rewritten before a process began a file
-// of its own shows by the files of those before it only.
+// TestSeveralFilesOfCheckpoints: what was rewritten before a process began its own file shows only
+// in earlier files.
 func TestSeveralFilesOfCheckpoints(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
@@ -110,15 +110,15 @@ func covers(got, want []string) bool {
 	return len(want) > 0 || len(got) == 0
 }
 
-// recordMore goes on with a chain of its own.
+// recordMore continues with a chain of its own.
 func (tr *trail) recordMore() []*spend.Check {
 	chainID := spend.NewID(time.Now())
 	tr.chains = append(tr.chains, chainID)
 	return tr.record(tr.writer, chainID)
 }
 
-// TestDigestOfACheckpoint finds a line that was signed with another digest, or
-// count, than its heads have: what signed it did not see all there was.
+// TestDigestOfACheckpoint finds a line that was signed with another digest or count than its heads
+// have: its signer did not see everything.
 func TestDigestOfACheckpoint(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

@@ -39,7 +39,7 @@ func (tr *trail) took(amount string, change func(*spend.Check, *spend.Charge)) *
 	return c
 }
 
-// bothSay has both verifiers find this.
+// bothSay demands this finding of both verifiers.
 func (tr *trail) bothSay(what string, want ...string) {
 	tr.t.Helper()
 	tr.exec("SELECT sequence_events(1000)")

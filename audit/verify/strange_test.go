@@ -73,12 +73,12 @@ func TestStrangeJSON(t *testing.T) {
 			tr.exec("DELETE FROM %s; INSERT INTO %[1]s SELECT * FROM kept_%[1]s; DROP TABLE kept_%[1]s", table)
 		}
 	}
-	// Chained anew, it is no record of this service still.
+	// Even with a new chain, it is not a record of this service.
 	tr.both(tr.forged(`UPDATE changes SET details = '5' WHERE seq = 1`), changed("altered", 1))
 	tr.finds(nil)
 }
 
-// TestStrangeNames: what a change says under a name in other letters neither verifier reads.
+// TestStrangeNames: neither verifier reads a member of a change whose name differs in letter case.
 func TestStrangeNames(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)

@@ -41,8 +41,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestEveryColumnOfAChecks alters each column of the table, also from
-// null to empty and to null. A column that no hash covers is found here.
+// TestEveryColumnOfAChecks alters each column of the table, also from null to empty and to null. It
+// finds a column that no hash covers.
 func TestEveryColumnOfAChecks(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
@@ -120,8 +120,8 @@ func TestEveryColumnOfAChecks(t *testing.T) {
 	}
 }
 
-// A catalogue in which rows can hide from the verifier, or from everybody else,
-// is refused (G8).
+// TestTamperedCatalogue: a catalogue in which rows can hide from the verifier, or from everybody
+// else, is refused (G8).
 func TestTamperedCatalogue(t *testing.T) {
 	tr := newTrail(t)
 	for _, of := range tr.records[0] { // its node is gone
@@ -297,7 +297,7 @@ func TestTamperedChecks(t *testing.T) {
 	whole.finds(nil)
 }
 
-// alter runs a subtest on a trail, of which all rows are then as they were.
+// alter runs a subtest on a trail, and then restores all rows.
 func (tr *trail) alter(t *testing.T, name string, test func(*trail)) {
 	t.Run(name, func(t *testing.T) {
 		altered := *tr

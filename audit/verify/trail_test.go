@@ -25,8 +25,8 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// trail is an audit trail made by the real writer and store, and a superuser's
-// way round both.
+// trail is an audit trail made by the real writer and store, with a superuser's connection that
+// bypasses both.
 type trail struct {
 	t           *testing.T
 	url         string
