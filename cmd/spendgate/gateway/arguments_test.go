@@ -178,7 +178,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// A payment for good is known however it is spelt, or the call is refused.
+// A payment that is made only once is recognized however it is spelt, or the call is refused.
 func TestLasting(t *testing.T) {
 	of := func(arguments string) (string, error) {
 		m := mapping(func(t *tool) { t.Same, t.Once = []string{"order.id", "line", "amount"}, true })
@@ -213,8 +213,8 @@ func TestLasting(t *testing.T) {
 	}
 }
 
-// What says which payment it is cannot be spelt so that the server takes it for another
-// one's: a number that a binary float does not keep, or another type than the schema's.
+// Arguments that identify a payment are refused if a server could read them as those of another
+// one: numbers that a binary float does not keep, and values of another type than the schema's.
 func TestSameArguments(t *testing.T) {
 	m := mapping(func(t *tool) { t.Same = []string{"order.id", "amount"} })
 	const call = `{"amount":1050,"currency":"usd","charge":"ch_1","order":{"id":%s}}`
@@ -238,7 +238,7 @@ func TestSameArguments(t *testing.T) {
 	}
 }
 
-// What a server could take for an argument that is read, and its schema does not have, is refused.
+// An argument that a server could take for one that the gateway reads is refused if the schema does not have it.
 func TestSpelling(t *testing.T) {
 	m := mapping(func(t *tool) {
 		t.Amount.Argument, t.Counterparty.Argument, t.IdempotencyArgument = "order.total_amount", "payTo", "idempotency_key"
@@ -276,8 +276,8 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// What the author of a mapping should know of a schema is said, and a server that does not know
-// the argument that is to make repetitions safe is not called.
+// The notes say what the author of a mapping should know about a schema. A server that does not know
+// the argument that makes repetitions safe is not called.
 func TestNotes(t *testing.T) {
 	m := mapping(func(t *tool) { t.IdempotencyArgument = "key" })
 	schema := jsontext.Value(`{"properties":{"currency":{},"Currency_":{},"order":{"properties":{"id":{}}},"order_id":{}}}`)
@@ -300,7 +300,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// The argument that the gateway fills is shown nowhere.
+// The argument that the gateway fills is hidden everywhere in a schema.
 func TestHiddenArgument(t *testing.T) {
 	m := mapping(func(t *tool) { t.IdempotencyArgument = "key" })
 	shown := string(m.shown(jsontext.Value(`{"name":"t","inputSchema":{"type":"object","required":["a","key"],
@@ -378,8 +378,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// An object of very many members is read at once, and names that
-// programs could take for one are refused in it, too.
+// An object with very many members is read quickly, and names that programs could confuse
+// are refused in it, too.
 func TestManyMembers(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"Name":1`)

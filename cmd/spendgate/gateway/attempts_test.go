@@ -13,8 +13,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A call that waited for room in a budget, however often it was made, goes on when there is
-// some, also through a gateway that remembers nothing. Attempts of others are not its own.
+// A call that waited for room in a budget goes on when there is room, however often it was made, and
+// also through a gateway that remembers nothing. Attempts of other principals do not count.
 func TestManyAttempts(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	f.reason, f.decide = "budget_exceeded", func(map[string]any) string { return "block" }
@@ -44,7 +44,7 @@ func TestManyAttempts(t *testing.T) {
 	})
 }
 
-// A call that is cancelled while its connection is made was not sent, and is sent no more.
+// A call that is cancelled while its connection is being made was not sent, and is not sent later.
 func TestCancelledConnecting(t *testing.T) {
 	s, p := newPlain(t)
 	f := newFakeService(t)

@@ -9,7 +9,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// What a server could take for the name, the arguments or another kind of call is refused.
+// Members that a server could take for the name or the arguments are refused, as are methods that it could take for a call.
 func TestCallNames(t *testing.T) {
 	for params, want := range map[string]string{
 		`{"name":"refund","arguments":{},"_meta":{}}`:  "",
@@ -29,8 +29,8 @@ func TestCallNames(t *testing.T) {
 	}
 }
 
-// A failure of which nothing was given back, since who reported it may not, is for people, and so is
-// what this gateway does not know: the call does not go on.
+// If a failure gave nothing back, since its reporter may not release, people have to act, and the call
+// does not go on. The same holds for an outcome that this gateway does not know.
 func TestNotGivenBack(t *testing.T) {
 	f, p, g, s := afterFailure(t, "")
 	f.with(func() { f.checks[0].release = "pending" })
@@ -44,7 +44,7 @@ func TestNotGivenBack(t *testing.T) {
 	}
 }
 
-// A server that does not know the argument that is to make repetitions safe is not called.
+// A server that does not know the argument that makes repetitions safe is not called.
 func TestUnknownKeyArgument(t *testing.T) {
 	s, p := newPlain(t)
 	s.tools[0] = `{"name": "refund", "inputSchema": {"properties": {"charge": {}, "amount": {}}}}`

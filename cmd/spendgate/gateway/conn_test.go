@@ -2,7 +2,7 @@ package gateway
 
 import "testing"
 
-// What is no message of JSON-RPC 2.0, one request or one response, is not taken for one.
+// Only a single request or response of JSON-RPC 2.0 is accepted as a message.
 func TestDecodeMessage(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{"jsonrpc":"2.0","id":1,"method":"m"}`:           true,
@@ -22,7 +22,7 @@ func TestDecodeMessage(t *testing.T) {
 	}
 }
 
-// The keys of the service are not a server's.
+// A server does not get the keys of the service.
 func TestChildEnvironment(t *testing.T) {
 	u := &upstream{Command: []string{"sh", "-c", `echo "{\"jsonrpc\":\"2.0\",\"method\":\"has $SPENDGATE_API_KEY$OTHER\"}"`}}
 	c, err := startChild(u, []string{"SPENDGATE_API_KEY=secret", "OTHER=other"}, quiet())

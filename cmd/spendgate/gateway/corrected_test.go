@@ -10,8 +10,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// People find out that what counted as failed was carried out: a later attempt is not, also
-// through a gateway that has gone on to that.
+// People find out that a failed attempt was carried out. Then a later attempt is not carried out,
+// even through a gateway that has already gone on to the later one.
 func TestCorrectedFailure(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	p.behave = func(int) (bool, error) { return true, errors.New("broken") }
@@ -31,7 +31,7 @@ func TestCorrectedFailure(t *testing.T) {
 	}
 }
 
-// afterFailure makes a gateway whose call of ch_1 was paid and counts as failed.
+// afterFailure makes a gateway whose call for ch_1 was paid but counts as failed.
 func afterFailure(t *testing.T, more string) (*fakeService, *provider, *Gateway, *sdk.ClientSession) {
 	t.Helper()
 	f, p := newFakeService(t), newProvider(t)
@@ -70,8 +70,8 @@ func TestCorrectedWhileWaiting(t *testing.T) {
 	}
 }
 
-// The correction comes when the earlier attempt was read already, just before the redemption of
-// the next one: that is given back. A payment for good is so whichever agent paid it.
+// The correction comes after the earlier attempt was read, just before the redemption of the next
+// one, which is given back. For a payment that is made only once, any agent may have paid it.
 func TestCorrectedAtRedemption(t *testing.T) {
 	for name, more := range map[string]string{"own": "", "once": onceMore} {
 		t.Run(name, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestCorrectedAtRedemption(t *testing.T) {
 	}
 }
 
-// The same when the redemption under the second lasting key did not arrive at first, and the call
-// came again: whose payment was passed is not forgotten.
+// The same when the redemption under the second lasting key did not arrive at first and the call is
+// repeated: the check under the first lasting key is not forgotten.
 func TestCorrectedBeforeRedemptionAgain(t *testing.T) {
 	f, p, _, _ := afterFailure(t, onceMore)
 	s := as(t, f, p, "other", "k", "        on_error: failed\n"+onceMore)
@@ -123,8 +123,8 @@ func TestCorrectedBeforeRedemptionAgain(t *testing.T) {
 	}
 }
 
-// Behind the redemption an earlier attempt cannot be read: nothing is given back, since another
-// gateway may repeat the call by then. The next call has the redemption.
+// After the redemption an earlier attempt cannot be read. Nothing is given back, since another
+// gateway may repeat the call by then. The next call uses the redemption.
 func TestUnreadBehindRedemption(t *testing.T) {
 	for name, more := range map[string]string{"without": "", "with": keyMore} {
 		t.Run(name, func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestUnreadBehindRedemption(t *testing.T) {
 	}
 }
 
-// A failure that is not recorded at once gives nothing back later, when another gateway may have
-// repeated the call.
+// A failure that is not recorded at once gives nothing back later, since another gateway may have
+// repeated the call by then.
 func TestFailureRecordedTooLate(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	p.behave = func(n int) (bool, error) {
@@ -173,8 +173,8 @@ func TestFailureRecordedTooLate(t *testing.T) {
 	wantsMeta(t, s, stateExecuted, "chk_1", "paid")
 }
 
-// The correction comes while another gateway's redemption of the next attempt is waited for:
-// that is not repeated.
+// The correction comes while the gateway waits for another gateway's redemption of the next attempt,
+// which is not repeated then.
 func TestCorrectedBeforeRepeating(t *testing.T) {
 	f, p, _, s := afterFailure(t, keyMore)
 	f.with(func() {
@@ -194,8 +194,8 @@ func TestCorrectedBeforeRepeating(t *testing.T) {
 	}
 }
 
-// The same of a payment for good, whose other agent's attempt was passed by a gateway that was
-// killed behind the redemption: whoever repeats the call asks the service which that was.
+// The same for a payment that is made only once. A gateway passed over another agent's attempt and was
+// killed after its redemption: the gateway that repeats the call asks the service for that attempt.
 func TestCorrectedBeforeRepeatingOnce(t *testing.T) {
 	for name, state := range map[string]string{"corrected": stateInDoubt, "failed": stateExecuted, "not told": stateInDoubt} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestCorrectedForgotten(t *testing.T) {
 	}
 }
 
-// No failed attempt is forgotten because there are many: people are to look.
+// No failed attempt is forgotten because there are many: people have to look.
 func TestCorrectedOfMany(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	p.behave = func(n int) (bool, error) { return n == 1, errors.New("broken") }
@@ -271,7 +271,7 @@ func TestCorrectedOfMany(t *testing.T) {
 	}
 }
 
-// An earlier attempt that is archived is not corrected any more; one that cannot be read may be.
+// An archived earlier attempt can no longer be corrected; one that cannot be read may have been.
 func TestCorrectedArchived(t *testing.T) {
 	f, _, g, s := afterFailure(t, "")
 	f.with(func() { f.reason, f.decide = "budget_exceeded", func(map[string]any) string { return "block" } })

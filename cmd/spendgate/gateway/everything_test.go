@@ -16,8 +16,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestEverything: what the protocol's reference server says to an agent, it says through the
-// gateway word by word: lists, results, errors, progress, and what it asks the agent.
+// TestEverything: all messages of the protocol's reference server to an agent pass the gateway
+// unchanged: lists, results, errors, progress, and requests to the agent.
 func TestEverything(t *testing.T) {
 	server := filepath.Join(os.Getenv("TEST_NODE_MODULES"), "@modelcontextprotocol/server-everything/dist/index.js")
 	if _, err := os.Stat(server); err != nil {
@@ -46,7 +46,7 @@ func TestEverything(t *testing.T) {
 	}
 }
 
-// transcript is what a server says to an agent that uses all of it.
+// transcript returns all messages of a server to an agent that uses all its features.
 func transcript(t *testing.T, open func(*sdk.Client) *sdk.ClientSession) (lines []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -129,7 +129,7 @@ func featuresClient(h *heard) *sdk.Client {
 	return client
 }
 
-// within waits until something is so.
+// within waits until a condition holds.
 func within(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
@@ -140,7 +140,7 @@ func within(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// Everything that is not mapped passes: a server's features work through a gateway
+// Everything that is not mapped is passed on: a server's features work through a gateway
 // as they do without it, over each pair of transports, alone and beside another server.
 func TestFeatures(t *testing.T) {
 	remote := streamable(t, func() *sdk.Server { return features() })

@@ -134,7 +134,7 @@ func TestFileFaults(t *testing.T) {
 			t.Errorf("%s\n got %v\nwant %s", content, err, want)
 		}
 	}
-	// Secrets are files that are there.
+	// The files of secrets must exist.
 	_, err := Load(write(t, t.TempDir(), "g.yaml", whole))
 	if err == nil || !strings.Contains(err.Error(), "a.token") || !strings.Contains(err.Error(), "psp.key") {
 		t.Error(err)
@@ -164,7 +164,7 @@ func TestNeedsLock(t *testing.T) {
 	}
 }
 
-// A token that is renewed counts from the next request on, one that cannot be read changes
+// A renewed token counts from the next request on. A token file that cannot be read changes
 // nothing.
 func TestRenewedToken(t *testing.T) {
 	folder := t.TempDir()
@@ -204,7 +204,7 @@ func TestRenewedToken(t *testing.T) {
 	wants("Bearer second")
 }
 
-// A pipe is read once: nobody writes it again.
+// A pipe is read only once, since nobody writes to it again.
 func TestSecretOfPipe(t *testing.T) {
 	folder := t.TempDir()
 	pipe := filepath.Join(folder, "token")
@@ -229,8 +229,8 @@ func TestSecretOfPipe(t *testing.T) {
 	}
 }
 
-// Tools that a server has only for agents that can do more, and adds a moment later, are
-// among those that are looked at.
+// The look finds tools that a server offers only to agents with certain capabilities, and adds a
+// moment later.
 func TestConditionalTools(t *testing.T) {
 	url := streamable(t, func() *sdk.Server {
 		var server *sdk.Server
@@ -258,8 +258,8 @@ func TestConditionalTools(t *testing.T) {
 	}
 }
 
-// A server that defines a tool otherwise for agents that can do less has both forms accepted, and
-// no third one.
+// If a server defines a tool differently for agents with fewer capabilities, both forms are accepted,
+// and no third one.
 func TestFormsOfTools(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	var words atomic.Value
@@ -312,7 +312,7 @@ func TestFormsOfTools(t *testing.T) {
 	}
 }
 
-// A key whose namespace ends with it is told of at the start, and by check.
+// A key without a principal, whose namespace ends with the key, is reported at the start and by check.
 func TestKeyWithoutPrincipal(t *testing.T) {
 	for apiKey, told := range map[string]bool{"#1": true, "team#1": false} {
 		f, p := newFakeService(t), newProvider(t)

@@ -15,7 +15,7 @@ const (
 	keyMore  = "        idempotency_argument: idempotency_key\n"
 )
 
-// as makes a gateway of another agent or API key, and a session of its.
+// as makes a gateway of another agent or API key, and a session with it.
 func as(t *testing.T, f *fakeService, p *provider, agent, apiKey, more string) *sdk.ClientSession {
 	t.Helper()
 	g := guardedAs(t, f, p, apiKey, "", more)
@@ -35,7 +35,7 @@ func wantsMeta(t *testing.T, s *sdk.ClientSession, state, checkID, text string) 
 	}
 }
 
-// wantsVoided wants a check to be given back, or to wait for whoever may.
+// wantsVoided wants a check to be given back, or to wait for somebody who may give it back.
 func wantsVoided(t *testing.T, f *fakeService, i int, release string) {
 	t.Helper()
 	f.with(func() {
@@ -61,7 +61,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// What came of the first payment decides about the other agent's call, each time.
+// The outcome of the first payment decides about the other agent's call each time.
 func TestOnceInDoubt(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	p.behave = func(n int) (bool, error) { return n > 1, nil }
@@ -78,8 +78,8 @@ func TestOnceInDoubt(t *testing.T) {
 	}
 }
 
-// A payment that another agent's call is carrying out is waited for, and what stays
-// unknown afterwards is said, without telling people what the service does not know.
+// The gateway waits for a payment that another agent's call is carrying out. If its end stays
+// unknown, the agent is told so, but people are not: the service does not know of a doubt.
 func TestOnceAtOnce(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	p.slow = 300 * time.Millisecond
@@ -112,7 +112,7 @@ func TestOnceAtOnce(t *testing.T) {
 	}
 }
 
-// Keys that are older than a day forget no later attempt, whatever breaks in between.
+// Later attempts are found even when idempotency keys are older than a day, whatever fails in between.
 func TestOldAttempts(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	p.behave = func(n int) (bool, error) { return n > 1, nil }
@@ -142,7 +142,7 @@ func TestOldAttempts(t *testing.T) {
 	}
 }
 
-// Attempts of another principal are none of this gateway's.
+// Attempts of another principal do not count as this gateway's.
 func TestAttemptsOfOthers(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	more := "        on_error: failed\n"
@@ -164,7 +164,7 @@ func TestAttemptsOfOthers(t *testing.T) {
 	}
 }
 
-// An allow that was not redeemed in time is for people to release: then the call goes on.
+// People must release an allow that was not redeemed in time: then the call goes on.
 func TestTooLate(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/redeem"), false }
@@ -183,8 +183,8 @@ func TestTooLate(t *testing.T) {
 	wantsMeta(t, s, stateExecuted, "chk_2", "paid")
 }
 
-// What is refused as too old may have been redeemed in time, and may be carried out now: it
-// is not voided, nor is what cannot be looked at.
+// A check that is refused as too old may have been redeemed in time and may be carried out now, so it
+// is not voided. Nor is a check that cannot be read.
 func TestTooLateRedeemed(t *testing.T) {
 	for name, more := range map[string]string{"before": "", "meanwhile": "", "unreadable": "", "to be given back": onceMore} {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestTooLateRedeemed(t *testing.T) {
 	}
 }
 
-// A gateway is killed after it redeemed a check to give it back, and before it did.
+// A gateway is killed after it redeemed a check to give it back, and before it gave it back.
 func TestKilledGivingBack(t *testing.T) {
 	for _, test := range []struct {
 		name, apiKey, state string
@@ -265,7 +265,7 @@ func TestKilledGivingBack(t *testing.T) {
 	}
 }
 
-// A report that arrives when another gateway has waited long enough counts: what failed is
+// A report counts even if it arrives when another gateway has waited long enough: a failed call is
 // not carried out under the same check, whose charge is given back.
 func TestReportedAfterWaiting(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
@@ -296,8 +296,8 @@ func TestReportedAfterWaiting(t *testing.T) {
 	})
 }
 
-// A call ends with an error while another gateway repeats it, which takes longer: what the error
-// would give back is paid then.
+// A call ends with an error while another gateway still repeats it: the error gives nothing back,
+// since the repetition pays.
 func TestFailsWhileRepeated(t *testing.T) {
 	for name, more := range map[string]string{"waits": "", "waits for nothing": "wait_seconds: 0"} {
 		t.Run(name, func(t *testing.T) {
@@ -337,8 +337,8 @@ func TestFailsWhileRepeated(t *testing.T) {
 	}
 }
 
-// What cannot be read, or was reported while that was looked at, is not repeated: another
-// gateway may have reported it as failed, and its charge is given back.
+// A check that cannot be read, or that was reported meanwhile, is not repeated: another gateway
+// may have reported it as failed, which gives its charge back.
 func TestReportedWhileLooking(t *testing.T) {
 	for name, request := range map[string]string{"unreadable": "GET /v1/checks/chk_1", "reported": "GET /v1/checks"} {
 		t.Run(name, func(t *testing.T) {
@@ -373,8 +373,8 @@ func TestReportedWhileLooking(t *testing.T) {
 	}
 }
 
-// What is in doubt is repeated where the server takes a key, unless the payment is for
-// good: then the check may have been redeemed to be given back, also by another API key.
+// A call in doubt is repeated if the server takes a key, unless the payment is made only once: then
+// the check may have been redeemed to be given back, also by another API key.
 func TestRepeatedInDoubt(t *testing.T) {
 	for _, test := range []struct {
 		more, apiKey string

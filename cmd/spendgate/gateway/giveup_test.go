@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A report that gives back and has no answer may be recorded or not, and another gateway may repeat
-// the call meanwhile: the agent is told in doubt, and the next same call finds what became of it.
+// A report that gives back and gets no answer may be recorded or not, and another gateway may repeat
+// the call meanwhile. The agent is told that it is in doubt, and the next same call finds the outcome.
 func TestUnansweredGiveBack(t *testing.T) {
 	for _, test := range []struct {
 		before, repeated bool // the report is lost before it has an effect; another gateway repeats the call
@@ -49,7 +49,7 @@ func TestUnansweredGiveBack(t *testing.T) {
 	}
 }
 
-// A mapped tool without a schema leaves the list of the others whole.
+// A mapped tool without a schema does not spoil the list of tools.
 func TestListWithoutSchema(t *testing.T) {
 	s, p := newPlain(t)
 	s.tools = append(s.tools, `{"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}`)

@@ -10,8 +10,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Ten thousand tools pass page by page, and a mapped one behind them all is compared before each
-// call: it is off once it changed, as any other is, and the rest stays.
+// Ten thousand tools pass page by page. A mapped tool after all of them is compared before each
+// call: it is off once it has changed, like any other, and the others stay on.
 func TestManyTools(t *testing.T) {
 	const many, page = 10_000, 700
 	s, p := newPlain(t)

@@ -31,7 +31,7 @@ func TestExecutedOnce(t *testing.T) {
 	if got := p.paid(); len(got) != 2 || len(f.checks) != 2 || f.checks[0].outcome != "executed" || f.checks[0].action["amount"] != 5.0 {
 		t.Error(got, f.checks)
 	}
-	// Another gateway, with nothing but the same file, knows it, too.
+	// Another gateway, which has only the same file, knows the payment, too.
 	wants(t, agentOf(t, guarded(t, f, p, "", "")), "ch_1", 500, stateAlready, "")
 	// Tools that are not mapped: read only by the lock, or off.
 	if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "look"}); err != nil {
@@ -57,7 +57,7 @@ func TestBlockedAndEscalated(t *testing.T) {
 	f.with(func() { f.after = "judge_again" })
 	wants(t, s, "ch_1", 1, stateExecuted, "paid")
 
-	// What was blocked as exceeded is judged again whatever the policy says.
+	// A call that was blocked because a budget had no room is judged again whatever the policy says.
 	f.with(func() {
 		f.after, f.reason = "", "count_limit_exceeded"
 		f.decide = func(map[string]any) string { return "block" }
@@ -90,7 +90,7 @@ func TestBlockedAndEscalated(t *testing.T) {
 	}
 }
 
-// What a server's error means, and that a released attempt may be made again.
+// A server's error means what on_error says, and a call whose attempt was released may be made again.
 func TestErrors(t *testing.T) {
 	for _, test := range []struct{ onError, first, again string }{
 		{"failed", stateError, stateExecuted},
@@ -176,8 +176,8 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// A redemption whose answer is lost is asked for again, as the same one. Until then it is in doubt:
-// where the server takes a key, another gateway may repeat the call.
+// A redemption whose answer is lost is asked for again, as the same one. Until then the call is in
+// doubt: if the server takes a key, another gateway may repeat the call.
 func TestLostRedemption(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	lost := 0
@@ -218,7 +218,7 @@ func TestChangedTool(t *testing.T) {
 	if err := Check(t.Context(), o); !errors.Is(err, ErrDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped)") {
 		t.Error(err, out.String())
 	}
-	// Whoever accepts it need not start the gateway again.
+	// After it is accepted, the gateway need not be started again.
 	o.Accept = true
 	if err := Check(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
-// A server that executes and dies leaves a doubt, or is asked again under the same key.
+// If a server executes and dies, the call is in doubt, or is repeated under the same key.
 func TestDiesAfterPaying(t *testing.T) {
 	for name, test := range map[string]struct{ more, state string }{
 		"without": {"", stateInDoubt}, "with": {"        idempotency_argument: idempotency_key\n", stateExecuted},
@@ -291,7 +291,7 @@ func (d *dying) read() (message, error) {
 	return m, err
 }
 
-// An error of a repeated call says nothing of the first.
+// An error of a repeated call says nothing about the first call.
 func TestRepeatedError(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	p.behave = func(n int) (bool, error) {
@@ -308,8 +308,7 @@ func TestRepeatedError(t *testing.T) {
 	}
 }
 
-// A call that the agent cancels is told to the server, and its end is what on_error
-// says.
+// The server is told when the agent cancels a call, which then ends as on_error says.
 func TestCancelled(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	asked := make(chan struct{}, 1)

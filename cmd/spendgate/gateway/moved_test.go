@@ -15,8 +15,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// piped is a connection to a plain server over a pair of streams, as a child has. The
-// server reads no more while reading is held, but for the text that it waits for.
+// piped is a connection to a plain server over a pair of streams, as a child process has. While
+// reading is held, the server reads only the text that it waits for already.
 type piped struct {
 	conn
 	queue   *queue
@@ -50,7 +50,7 @@ func (s *plain) pipe(reading *sync.Mutex) *piped {
 	})}
 }
 
-// sending reports whether a long text is queued, or is all that is left and being sent.
+// sending reports whether a long text is queued, or is the only text left and being sent.
 func (p *piped) sending(queued bool) bool {
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()
@@ -103,8 +103,8 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// A call that waits for a server that does not read is taken back when it ends, and is
-// sent no more; one of which something may have been sent is in doubt.
+// A call that waits for a server that does not read is taken back when it ends, and is not sent
+// later. A call of which something may have been sent is in doubt.
 func TestQueuedCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		before          int // what is sent before the call: the server waits for one, and one is being written

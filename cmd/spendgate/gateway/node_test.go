@@ -84,8 +84,8 @@ func (e *enforced) gateway(t *testing.T) (s *sdk.ClientSession, kill func()) {
 	return s, func() { _ = c.Process.Kill() }
 }
 
-// TestNode: a block moves nothing, an escalation what people approved, and what was
-// executed is not executed again, by whatever gateway.
+// TestNode: a block moves nothing, an escalation moves what people approved, and an executed
+// call is not executed again by any gateway.
 func TestNode(t *testing.T) {
 	e := startEnforced(t, "")
 	s, _ := e.gateway(t)
@@ -114,8 +114,8 @@ func TestNode(t *testing.T) {
 	e.judge(t)
 }
 
-// TestNodeGivesBack: a payment that another agent's call made takes from budgets once,
-// however often it is asked for, and what had no room is judged again.
+// TestNodeGivesBack: a payment that another agent's call made takes from budgets once, however
+// often it is asked for, and a call that had no room is judged again.
 func TestNodeGivesBack(t *testing.T) {
 	e := startEnforced(t, onceMore)
 	budget := func(limit int) {
@@ -153,7 +153,7 @@ func TestNodeGivesBack(t *testing.T) {
 	e.judge(t)
 }
 
-// TestNodeKilled kills gateways and the node at any step of calls, two of each at once.
+// TestNodeKilled kills gateways and the node at any step of calls. Each call is made twice at once.
 func TestNodeKilled(t *testing.T) {
 	for name, more := range map[string]string{"without a key": "", "with a key": "        idempotency_argument: idempotency_key\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -200,8 +200,8 @@ func TestNodeKilled(t *testing.T) {
 	}
 }
 
-// judge compares the provider's ledger with the record: nothing is paid twice, nor
-// without a redemption, what is executed was paid, and what is in doubt is listed.
+// judge compares the provider's ledger with the record: nothing is paid twice or without a
+// redemption, every executed check was paid, and every check in doubt is listed.
 func (e *enforced) judge(t *testing.T) {
 	t.Helper()
 	paid := make(map[string]int)

@@ -16,8 +16,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// plain is a server that was written by hand: it runs what it is sent, and reports no
-// change of its tools.
+// plain is a hand-written server: it runs every call that it gets, and reports no change of its
+// tools.
 type plain struct {
 	mu     sync.Mutex
 	tools  []string // their definitions
@@ -92,8 +92,8 @@ func (s *plain) with(do func()) {
 	do()
 }
 
-// A call without an identifier, or of a method that is nearly the one of calls, is no way
-// round: some servers would run it.
+// A call without an identifier, or with a method that resembles tools/call, does not get past the
+// gateway: some servers would run it.
 func TestCallWithoutID(t *testing.T) {
 	s, p := newPlain(t)
 	g := guarded(t, newFakeService(t), p, "default: deny\n", "")
@@ -133,7 +133,7 @@ func TestCallWithoutID(t *testing.T) {
 	})
 }
 
-// Whatever status follows a call that was sent, or none, the call may have been carried out.
+// With any HTTP status after a call was sent, or with none, the call may have been carried out.
 func TestRefusedAfterPaying(t *testing.T) {
 	for _, status := range []int{401, 403, 404, 400, 500, 302, 307, hangsUp} {
 		s, p := newPlain(t)
@@ -149,8 +149,8 @@ func TestRefusedAfterPaying(t *testing.T) {
 	}
 }
 
-// A definition that changes without a word is off at the next call, also while people
-// decide.
+// A tool whose definition changes without a notification is off at the next call, even while
+// people decide.
 func TestSilentChange(t *testing.T) {
 	s, p := newPlain(t)
 	f := newFakeService(t)
@@ -183,7 +183,7 @@ func TestSilentChange(t *testing.T) {
 	wants(t, agent, "ch_3", 1, stateExecuted, "")
 }
 
-// Two definitions of one name cannot be accepted.
+// A tool with two definitions cannot be accepted.
 func TestAmbiguousTool(t *testing.T) {
 	s, p := newPlain(t)
 	s.tools = append(s.tools, fmt.Sprintf(plainTool, "another"))
@@ -199,7 +199,7 @@ func TestAmbiguousTool(t *testing.T) {
 	}
 }
 
-// What a server says must not hide how its call ended.
+// A server's texts must not prevent the report of how its call ended.
 func TestUnfitReference(t *testing.T) {
 	s, p := newPlain(t)
 	f := newFakeService(t)
@@ -214,7 +214,7 @@ func TestUnfitReference(t *testing.T) {
 	}
 }
 
-// once is of the payment, whichever agent asks.
+// once holds for the payment, whichever agent asks.
 func TestOnceOfAnotherAgent(t *testing.T) {
 	s, p := newPlain(t)
 	f := newFakeService(t)
@@ -231,7 +231,7 @@ func TestOnceOfAnotherAgent(t *testing.T) {
 		transport := &sdk.StreamableClientTransport{Endpoint: web.URL + Path, HTTPClient: &http.Client{Transport: asAgent(agent)}}
 		agents[agent] = connect(t, sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil), transport)
 	}
-	// Attempts that redeemed nothing, or gave back, are no payments.
+	// Attempts that redeemed nothing, or gave back, do not count as payments.
 	wants(t, agents["a"], "ch_1", 1, stateRefused, "")
 	f.with(func() { f.decide = func(map[string]any) string { return "allow" } })
 	s.with(func() { s.result = `{"content": [], "isError": true}` })
@@ -287,7 +287,7 @@ func TestWaitSeconds(t *testing.T) {
 	wants(t, agent, "ch_1", 1, stateExecuted, "")
 }
 
-// A server that does not read holds up nobody but itself.
+// A server that does not read delays no other server.
 func TestQueue(t *testing.T) {
 	_, out := io.Pipe()
 	q := newQueue(out)
