@@ -74,7 +74,7 @@ func TestApprovalsShow(t *testing.T) {
 	n.check(t, "GET /v1/approvals/apr_1 svc ", "GET /v1/approvals/apr_1 svc ")
 }
 
-// What is approved is what was shown, and only after a yes.
+// Only the action that was shown is approved, and only after a yes.
 func TestApprovalsApprove(t *testing.T) {
 	const read, sent = "GET /v1/approvals/apr_1 svc ", `POST /v1/approvals/apr_1/approve svc {"action_hash":"ab","note":"fine"}`
 	n := newFakeNode(t, "200 "+approvalIs("pending"), "200 "+approvalIs("approved"))
@@ -103,7 +103,7 @@ func TestApprovalsApprove(t *testing.T) {
 	n.run(t, "", "approvals", "approve", "--yes", "apr_1").check(t, 1, "", "approval_own_request: m (409, req_1)")
 }
 
-// Who interrupts a question decides nothing, at once.
+// An interrupt ends a question at once, without a decision.
 func TestApprovalsInterrupted(t *testing.T) {
 	waiting := `200 {"data":[` + approvalIs("pending") + `],"pagination":{"has_more":false}}`
 	for question, answers := range map[string][]string{

@@ -78,7 +78,7 @@ func (s *story) report(t *testing.T, key, counterparty, body string) {
 	s.call(t, key, "POST", "/v1/checks/"+s.checks[counterparty]+"/outcome", body, 201)
 }
 
-// tell has everything happen that a record can hold.
+// tell makes everything happen that a record can contain.
 func tell(t *testing.T) *story {
 	t.Helper()
 	s := &story{devNode: startDev(t), checks: make(map[string]string)}
@@ -131,8 +131,8 @@ func (n devNode) verify(t *testing.T) result {
 	return runWith(t, nil, "", "audit", "verify", "--data-dir", n.folder)
 }
 
-// An embedded record is verified as a fleet's is, while its node runs, and what somebody
-// changed in the file is named.
+// An embedded record is verified like a fleet's, while its node runs. Changes that somebody made
+// in the file are named.
 func TestVerifyEmbedded(t *testing.T) {
 	s := tell(t)
 	eve := s.newKey(t, `"role": "full", "principal": "eve"`)
@@ -198,7 +198,7 @@ func TestVerifyEmbedded(t *testing.T) {
 	s.verify(t).has(t, 1, "removed trigger checks_update on checks")
 }
 
-// open takes the triggers of a table away, and returns what makes all of it as it was.
+// open removes the triggers of a table, and returns a function that restores them and the table.
 func (n devNode) open(t *testing.T, db *sql.DB, table string) (undo func()) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?", table)

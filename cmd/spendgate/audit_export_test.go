@@ -20,8 +20,8 @@ func (n devNode) audit(t *testing.T, args ...string) result {
 	return runWith(t, nil, "", append(append([]string{"audit"}, args...), "--data-dir", n.folder)...)
 }
 
-// An export has a row for each check with all there is of it, is the same bytes again, and is
-// written whole or not at all.
+// An export has a row for each check with everything about it, has the same bytes each time, and is
+// written completely or not at all.
 func TestExport(t *testing.T) {
 	s := tell(t)
 	folder := t.TempDir()
@@ -137,7 +137,7 @@ func (n devNode) table(t *testing.T, file string) map[string]map[string]string {
 	return table
 }
 
-// A sample is what everybody chooses who knows the seed, and other seeds choose otherwise.
+// Everybody who knows the seed gets the same sample; other seeds give other samples.
 func TestExportOfASample(t *testing.T) {
 	s := tell(t)
 	var samples []string
@@ -157,8 +157,8 @@ func TestExportOfASample(t *testing.T) {
 	s.audit(t, "export", "--check", file+manifestSuffix).has(t, 0, "3 checks are as the record has them")
 }
 
-// What is not as it was exported is found: in the file, in the manifest, in both, in the record.
-// What is recorded later changes nothing.
+// Changes since the export are found: in the file, in the manifest, in both, and in the record.
+// Later records make no difference.
 func TestExportIsChecked(t *testing.T) {
 	s := tell(t)
 	file := filepath.Join(t.TempDir(), "checks.csv")
@@ -209,7 +209,7 @@ func TestExportIsChecked(t *testing.T) {
 	check().has(t, 1, "its format 0 is none that this program knows")
 }
 
-// Sums are what the budgets' counters hold, after reports, corrections and an approval's lift.
+// Sums equal the budgets' counters, after reports, corrections and an approval's lift.
 func TestSums(t *testing.T) {
 	s := tell(t)
 	read := func() map[string]map[string]any {
@@ -263,7 +263,7 @@ func TestSums(t *testing.T) {
 	s.audit(t, "sums", "--format", "xls").has(t, 2, "must be table, csv or jsonl")
 }
 
-// What became of a check, and who was asked, is printed with it.
+// A check is printed with its outcome and with the people who were asked.
 func TestShowHasTheCourse(t *testing.T) {
 	s := tell(t)
 	show := func(counterparty string, args ...string) result {

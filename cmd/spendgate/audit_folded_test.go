@@ -19,8 +19,8 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// Exports, sums and what is shown of a check are the same when batches left, with the archives: also
-// of a range, of which outcomes were reported later, and of one with the time of the day before.
+// With the archives, exports, sums and the view of a check are the same after batches were detached:
+// also for a range whose outcomes were reported later, and for a check with the time of the day before.
 func TestFoldedIsExported(t *testing.T) {
 	t.Parallel()
 	url := fleet.TestMigrated(t, postgres.Migrate)
@@ -106,8 +106,8 @@ func TestFoldedIsExported(t *testing.T) {
 	withoutLater(t, environ, dir, day, ids)
 }
 
-// Without an archive of batches all that is there is exported and shown, and what is absent is said;
-// the file is what the record has also for who has that archive.
+// Without an archive of batches everything that remains is exported and shown, and the missing part is
+// named. Whoever has the archive finds that the file agrees with the record.
 func withoutLater(t *testing.T, environ []string, dir string, day func(int) string, ids []string) {
 	t.Helper()
 	run := func(args ...string) result {

@@ -11,8 +11,8 @@ import (
 	"spendgate/audit/verify"
 )
 
-// TestVerdict says up to when the trail is vouched for, and never that a trail of
-// which nothing was met is clean.
+// TestVerdict: the verdict says up to when it vouches for the trail, and never calls a trail
+// clean in which nothing was found.
 func TestVerdict(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC) }
 	ranged := verification{from: timeFlag{at: at(0)}}
@@ -67,7 +67,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestVerifyMetrics keeps when a verification last succeeded while others fail.
+// TestVerifyMetrics: failed verifications keep the time of the last successful one.
 func TestVerifyMetrics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "verify.prom")
 	run := func(at int64, s verify.Summary, failed error, want ...string) {
@@ -138,8 +138,8 @@ func TestCheckpointFiles(t *testing.T) {
 	}
 }
 
-// TestVerifyUnit: the unit for systemd calls verify as it can be called, and may
-// write where it writes.
+// TestVerifyUnit: the systemd unit calls verify with valid arguments, and may write where verify
+// writes.
 func TestVerifyUnit(t *testing.T) {
 	unit, err := os.ReadFile("../../deploy/systemd/spendgate-verify.service")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What became of a check is said before a report as well: it is redeemed, or in doubt.
+// The state of a check is shown before a report, too: it is redeemed, or in doubt.
 func TestChecksSayWhatIsRedeemed(t *testing.T) {
 	const (
 		check = `{"check_id":"chk_1","timestamp":"2026-01-02T03:04:05.000Z","decision":"allow","policy_version":1,"action":{"agent_id":"a",` +

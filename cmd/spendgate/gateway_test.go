@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestGatewayOperations reads what a gateway says of itself, whose server is not
-// there, while its service is and when it is not.
+// TestGatewayOperations reads the operations of a gateway whose server does not exist, while its
+// service answers and when it does not.
 func TestGatewayOperations(t *testing.T) {
 	const nowhere = "http://127.0.0.1:1"
 	n := startDev(t)

@@ -58,7 +58,7 @@ func startProvider(t *testing.T) *httptest.Server {
 	return server
 }
 
-// freeAddress is one that nothing listens on.
+// freeAddress returns an address on which nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	var listening net.ListenConfig
@@ -70,7 +70,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// visit opens an address as a person's browser does, and goes on by the page's link.
+// visit opens an address as a person's browser does, and follows the page's link.
 func visit(t *testing.T, at string) string {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -112,7 +112,7 @@ func visit(t *testing.T, at string) string {
 	return page + text
 }
 
-// Who answers for the service cannot send people to sign in at another, and get that session.
+// A false service cannot send people to sign in at another one and get that session.
 func TestLoginElsewhere(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"sign_in": "https://provider", "origin": "https://gate.example"}`)
@@ -126,7 +126,7 @@ func TestLoginElsewhere(t *testing.T) {
 	}
 }
 
-// TestLogin has a person sign in at the command line, twice, use what they may, and sign out.
+// TestLogin: a person signs in at the command line twice, uses their rights, and signs out.
 func TestLogin(t *testing.T) {
 	provider, address := startProvider(t), freeAddress(t)
 	n := startDev(t, "SPENDGATE_LISTEN_ADDR="+address, "SPENDGATE_OIDC_ISSUER=acme="+provider.URL, "SPENDGATE_OIDC_CLIENT_ID=spend",

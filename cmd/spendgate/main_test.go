@@ -113,7 +113,7 @@ func TestUsage(t *testing.T) {
 		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "Try: spendgate")
 	}
 	runWith(t, nil, "", "keys", "update", "x").check(t, 2, "", "Try: spendgate keys update --help")
-	// Two names of one flag: neither goes before the other in silence.
+	// Two names of one flag: neither silently overrides the other.
 	runWith(t, nil, "", "checks", "list", "--json", "--output", "table").check(t, 2, "", "--json and --output ")
 	runWith(t, nil, "", "audit", "changes", "--since", "2026-01-02", "--from", "2026-01-01").check(t, 2, "", "--from and --since ")
 }
@@ -246,7 +246,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	n.run(t, "", "policies", "get", "x").check(t, 1, "", "no answer from the service")
 }
 
-// The faults of all settings are told at once, by name and without secrets (S28).
+// The faults of all settings are reported together, by name and without secrets (S28).
 func TestSettings(t *testing.T) {
 	for _, command := range []string{"serve", "migrate", "dev"} {
 		r := runWith(t, []string{"SPENDGATE_LISTEN_ADDR=nowhere", "SPENDGATE_LISTN_ADDR=:1", "SPENDGATE_DATABASE_URL=mysql://hush@x"}, "",

@@ -15,7 +15,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// devNode is a node of this process, with the keys that it made.
+// devNode is a node in this process, with the keys that it made.
 type devNode struct {
 	url, admin, sample string
 	folder             string
@@ -76,7 +76,7 @@ func startDevIn(t *testing.T, folder string, more ...string) devNode {
 	return devNode{"http://" + found[1], read(adminKeyFile), read(sampleKeyFile), folder}
 }
 
-// as runs the program with a key; terminal has somebody answer there.
+// as runs the program with a key. With terminal, somebody can answer questions.
 func (n devNode) as(t *testing.T, key string, terminal bool, stdin string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -94,8 +94,7 @@ func (r result) has(t *testing.T, code int, texts ...string) {
 	}
 }
 
-// TestCommandsOfPeople has somebody look at what happened on a node and decide, at a
-// terminal (S82).
+// TestCommandsOfPeople: a person at a terminal looks at what happened on a node, and decides (S82).
 func TestCommandsOfPeople(t *testing.T) {
 	n := startDev(t)
 	file := filepath.Join(t.TempDir(), "p.json")
@@ -152,7 +151,7 @@ func TestCommandsOfPeople(t *testing.T) {
 	if second == nil {
 		t.Fatal("no list")
 	}
-	// A script that names it is not asked; a person is.
+	// A script that names the approval is not asked; a person is.
 	third := regexp.MustCompile("apr_[0-9a-f]+").FindString(n.as(t, person, false, "", "approvals", "list", "--mine").stdout)
 	n.as(t, person, true, "no\n", "approvals", "approve", third).has(t, 1, "nothing was decided")
 	n.as(t, person, true, "", "approvals", "approve", third).has(t, 1, "nothing was decided")
@@ -187,7 +186,7 @@ func (n devNode) check(t *testing.T, counterparty, amount string) string {
 	return asked.CheckID
 }
 
-// follows: what happens while somebody looks is printed, until it is interrupted.
+// follows: events that happen meanwhile are printed, until an interrupt.
 func (n devNode) follows(t *testing.T) {
 	t.Helper()
 	out, ended := new(lockedLog), make(chan int, 1)

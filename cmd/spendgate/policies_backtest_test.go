@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestPoliciesBacktest: the table names the flips, and only what would be allowed fails
-// a pull request, when that is asked for.
+// TestPoliciesBacktest: the table names the flips. Only checks that would be allowed fail a pull
+// request, if that is asked for.
 func TestPoliciesBacktest(t *testing.T) {
 	const id = "bt_00000000000000000000000000000000"
 	var toAllow, compared int

@@ -17,7 +17,7 @@ const (
 		`"drop_budgets":["day"]}]}`
 )
 
-// What a policy that asks people refuses says how it is changed instead (S80).
+// If a policy's changes need approvals, the refusal of a change says how to make it instead (S80).
 func TestPoliciesApplyByDraft(t *testing.T) {
 	const want = "change_needs_approval: asks (409, req_1); instead: spendgate policies draft put -f FILE, " +
 		"then somebody else: spendgate policies draft approve desk, " +
@@ -106,7 +106,7 @@ func TestPoliciesDraft(t *testing.T) {
 		"POST /v1/policies/desk/draft/promote svc {} if 3")
 	n = newFakeNode(t)
 	n.run(t, "", "policies", "draft", "promote", "desk").check(t, 2, "", "needs --if-match N")
-	// Without one, any draft would do.
+	// An empty hash would accept any draft.
 	n.run(t, "", "policies", "draft", "promote", "desk", "--if-match", "3", "--draft-hash", "").check(t, 2, "", "must not be empty")
 	n.run(t, "", "policies", "draft", "approve", "desk", "--yes", "--draft-hash", "").check(t, 2, "", "must not be empty")
 	n.run(t, "", "policies", "draft", "delete").check(t, 2, "", "needs one POLICY_ID")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A file that is applied again makes no version, however its values are written.
+// A file that is applied again makes no new version, however its values are written.
 func TestPoliciesAppliedAgain(t *testing.T) {
 	n := startDev(t)
 	for id, more := range map[string]string{

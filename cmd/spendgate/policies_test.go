@@ -22,8 +22,8 @@ func TestPoliciesApply(t *testing.T) {
 		`POST /v1/policies svc {"limit":0.1}`)
 }
 
-// What is on the server as it is in the file makes no version: neither the order
-// of members counts, nor what is absent, nor how a number of a rule is written.
+// A policy that is the same on the server and in the file makes no new version. The order of
+// members, absent members and the spelling of numbers in rules do not matter.
 func TestPoliciesApplyUnchanged(t *testing.T) {
 	n := newFakeNode(t, stored3)
 	n.run(t, same3, "policies", "apply", "-f", "-").check(t, 0, "desk version 3, unchanged\n", "")
@@ -36,7 +36,7 @@ func TestPoliciesApplyUnchanged(t *testing.T) {
 		n := newFakeNode(t, stored3, `201 {"policy_id":"desk","version":4}`)
 		n.run(t, strings.Replace(same3, change[0], change[1], 1), "policies", "apply", "-f", "-").check(t, 0, "desk version 4\n", "")
 	}
-	// Whoever may not read policies is told so, and nothing is stored.
+	// A key that may not read policies gets an error, and nothing is stored.
 	n = newFakeNode(t, `403 {"error":{"code":"forbidden","message":"needs policies:read","request_id":"req_1"}}`)
 	n.run(t, same3, "policies", "apply", "-f", "-").check(t, 1, "", "needs policies:read")
 	n = newFakeNode(t)
@@ -55,7 +55,7 @@ func TestPoliciesDiff(t *testing.T) {
 		!strings.Contains(r.stdout, "--- not on the server\n") || r.stderr != "spendgate: 2 of 2 policies differ\n" {
 		t.Errorf("%+v", r)
 	}
-	// What could not be compared is no difference.
+	// A comparison that could not be made does not count as a difference.
 	n = newFakeNode(t, "302 ")
 	n.run(t, same3, "policies", "diff", "-f", "-").check(t, 2, "", "302 Found")
 	runWith(t, nil, same3, "policies", "diff", "-f", "-").check(t, 2, "", "SPENDGATE_API_KEY is not set")
@@ -126,7 +126,7 @@ const (
 	used = `budget "day" of b is not continued; in use: 40.5 USD and count 2 of agent_id "a"; only --drop-budget day stores this` + "\n"
 )
 
-// What a version would empty is said before, and dropped only if that is asked for.
+// Budgets that a version would empty are named first, and dropped only if that is asked for.
 func TestPoliciesThatEmptyBudgets(t *testing.T) {
 	body := strings.NewReplacer(`"day",`, `"Day",`, `"window":"lifetime"`, `"window":"lifetime","time_zone":"UTC"`).Replace(budgeted)
 	sent := strings.NewReplacer(`"version":7,`, "", `"created_at":"2026-01-02T03:04:05.000Z","updated_at":"2026-01-02T03:04:05.000Z",`, "").
@@ -172,8 +172,8 @@ func TestPoliciesRollback(t *testing.T) {
 	runWith(t, nil, "", "policies", "rollback", "b").check(t, 2, "", "--to N")
 }
 
-// With --if-match nothing is stored over what somebody else stored meanwhile (S54), and what
-// the server has already needs no version.
+// With --if-match nothing is stored over a version that somebody else stored meanwhile (S54), and a
+// policy that the server has already needs no new version.
 func TestPoliciesApplyIfMatch(t *testing.T) {
 	const other = `409 {"error":{"code":"policy_version_mismatch","message":"it is 3","request_id":"req_1"}}`
 	changed := strings.Replace(same3, "0.10", "0.20", 1)

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// TestProbe: probes by the shipped policy and a key that may do nothing else are
-// allowed one after another, and what ends otherwise says by exit code and metric whose
-// fault it is.
+// TestProbe: probes by the shipped policy and a key that may do nothing else are allowed one
+// after another. Any other result says by exit code and metric whose fault it is.
 func TestProbe(t *testing.T) {
 	n := startDev(t)
 	n.as(t, n.sample, false, "", "policies", "apply", "-f", "../../deploy/examples/probe").has(t, 0, "probe version 1")
@@ -61,7 +60,7 @@ func TestProbe(t *testing.T) {
 		`spendgate_probes_total{deployment="cell-1",result="refused"} 1`)
 }
 
-// probe runs the program until the test ends, and returns what reads its metrics.
+// probe runs the program until the test ends, and returns a function that reads its metrics.
 func (n devNode) probe(t *testing.T, key string) (metrics func() string) {
 	t.Helper()
 	log, ended := new(lockedLog), make(chan int, 1)

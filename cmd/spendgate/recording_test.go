@@ -14,7 +14,7 @@ import (
 )
 
 // S27: a node whose commits fail is not ready while others record, and is ready again
-// when a rehearsal does not fail.
+// when a rehearsal succeeds.
 func TestRecording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &pgconn.PgError{Code: "53300", Message: "too many connections", Routine: "x"}
@@ -89,7 +89,7 @@ func TestRecording(t *testing.T) {
 	})
 }
 
-// S27: what other nodes recorded before they stopped makes a node unready once, not again and again.
+// S27: checks that other nodes recorded before they stopped make a node unready once, not again and again.
 func TestRecordingThatOthersStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := &commit.Failures{Count: failuresMost, First: time.Now(), Last: time.Now(), Err: errors.New("no connection")}

@@ -15,8 +15,8 @@ import (
 	"spendgate/audit/verify"
 )
 
-// TestCommandsAreShown: what the dashboard and the rules ask of the metrics of probes and
-// verifications is there, by labels that are there. Those of nodes are asked of a fleet.
+// TestCommandsAreShown: the metrics of probes and verifications that the dashboard and the rules use
+// exist, with the labels that they use. Another test does this for the metrics of nodes, with a fleet.
 func TestCommandsAreShown(t *testing.T) {
 	labels := labelsOfCommands(t)
 	for _, path := range []string{"../../deploy/grafana/spendgate.json", "../../deploy/prometheus/rules.yaml"} {

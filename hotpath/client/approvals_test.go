@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// approvalIs is an approval as the service writes it.
+// approvalIs returns an approval as the service writes it.
 func approvalIs(status string) string {
 	return `{"approval_id":"apr_1","status":"` + status +
 		`","check_id":"chk_1","principal":"p","action":{"agent_id":"a","policy_id":"p","action_type":"refund",` +
@@ -25,8 +25,8 @@ func approvalIs(status string) string {
 		`"next_step":"Pending is not approved."}`
 }
 
-// It waits as long as the answers say, less what they were held for, until the
-// approval is not pending any more.
+// The client waits as long as the answers say, less the time for which they were held, until
+// the approval is no longer pending.
 func TestWaitForApproval(t *testing.T) {
 	var preferred []string
 	pending := says(200, approvalIs("pending"), "Retry-After: 5")
@@ -54,8 +54,8 @@ func TestWaitForApproval(t *testing.T) {
 	}
 }
 
-// A context that ends leaves what was read last, and is asked no more than it has
-// time for.
+// When the context ends, the approval as last read is returned, and no request is made for
+// which there is no time.
 func TestWaitForApprovalEnds(t *testing.T) {
 	var preferred []string
 	s := &service{Server: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,8 +81,8 @@ func TestWaitForApprovalEnds(t *testing.T) {
 	}
 }
 
-// No number keeps anybody from seeing what they are asked, and an element of a list is
-// kept as it came.
+// Odd numbers do not prevent people from seeing an approval, and an element of a list is kept
+// as received.
 func TestOddNumbers(t *testing.T) {
 	odd := strings.Replace(approvalIs("pending"), `"remaining":99999999999999999999.5,"remaining_count":null`,
 		`"remaining":-340282366920938463463374607431.768211456,"remaining_count":1e400`, 1)
@@ -97,7 +97,7 @@ func TestOddNumbers(t *testing.T) {
 	}
 }
 
-// A refused request ends the wait, and an answer that is no approval is an error.
+// A refused request ends the wait, and an answer that is not an approval is an error.
 func TestApprovalsThatAreNone(t *testing.T) {
 	for name, answer := range map[string]respond{
 		CodeApprovalNotFound: refuses(404, CodeApprovalNotFound),
@@ -111,7 +111,7 @@ func TestApprovalsThatAreNone(t *testing.T) {
 	}
 }
 
-// An answer that is held comes later than other answers may.
+// An answer that the service holds may come later than other answers.
 func TestHeldAnswer(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter) {
 		time.Sleep(100 * time.Millisecond)

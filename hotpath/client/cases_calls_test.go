@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// query is the members of the lists' queries that cases have.
+// query has the members of lists' queries that occur in cases.
 type query struct {
 	AgentID    string     `json:"agent_id"`
 	PolicyID   string     `json:"policy_id"`
@@ -19,8 +19,8 @@ type query struct {
 	After      int64      `json:"after"`
 }
 
-// callByName does a case's call with its arguments and returns the result by its names
-// on the wire.
+// callByName makes a case's call with its arguments and returns the result with the names of the
+// API.
 func callByName(ctx context.Context, t *testing.T, c *Client, call string, arguments []byte) (any, error) {
 	var id struct {
 		CheckID    string `json:"check_id"`
@@ -88,7 +88,7 @@ func callByName(ctx context.Context, t *testing.T, c *Client, call string, argum
 	return callOfOthers(ctx, t, c, call, id.KeyID, q, arguments)
 }
 
-// callOfOthers does the calls that agents do not.
+// callOfOthers makes the calls that agents do not make.
 func callOfOthers(ctx context.Context, t *testing.T, c *Client, call, keyID string, q query, arguments []byte) (any, error) {
 	switch call {
 	case "create_policy":
@@ -120,7 +120,7 @@ func callOfOthers(ctx context.Context, t *testing.T, c *Client, call, keyID stri
 	return nil, nil
 }
 
-// wired returns what makes a call's result one by names on the wire.
+// wired returns a function that turns a call's result into one with the names of the API.
 func wired(t *testing.T) func(result any, err error) (any, error) {
 	return func(result any, err error) (any, error) {
 		if err != nil {
@@ -141,7 +141,7 @@ func asWire(t *testing.T, v any) any {
 	return wire
 }
 
-// ofResult adds what is not in the body of a check.
+// ofResult adds the fields that are not in the body of a check.
 func ofResult(t *testing.T, r *Result) any {
 	if r == nil {
 		return nil

@@ -23,8 +23,8 @@ import (
 	"time"
 )
 
-// caseFile is the conformance cases that the clients in all languages pass;
-// deploy/clients/README.md describes them.
+// caseFile is the file of conformance cases for the clients in all languages, which
+// deploy/clients/README.md describes.
 type caseFile struct {
 	APIKey   string                    `json:"api_key"`
 	AdminKey string                    `json:"admin_key"`
@@ -96,7 +96,7 @@ func numbers(t *testing.T, text []byte, into any) {
 	}
 }
 
-// onWire has every amount as a number, which the file has as text.
+// onWire turns every amount into a number; the file has amounts as text.
 func onWire(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -206,8 +206,7 @@ func judgeCase(t *testing.T, c conformanceCase, s *scripted, returned any, err e
 	compare(t, "raised", c.Raises, raised)
 }
 
-// compare compares what is wanted with what is there: members and elements that are
-// not wanted may be there too.
+// compare reports where a value differs from the wanted one. An object may have further members.
 func compare(t *testing.T, where string, want, got any) {
 	t.Helper()
 	switch want := want.(type) {
@@ -252,7 +251,7 @@ func parsedAmount(text string) string {
 	return a.String()
 }
 
-// sentRequest is what is repeated byte for byte.
+// sentRequest is the part of a request that repetitions have byte for byte.
 type sentRequest struct {
 	method, uri, nonce string
 	body               []byte

@@ -36,7 +36,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Nothing but a whole answer with status 200 and the decision allow allows.
+// Only a complete answer with status 200 and the decision allow allows an action.
 func TestNothingElseAllows(t *testing.T) {
 	change := func(part, instead string) respond {
 		if !strings.Contains(allowed, part) {
@@ -91,7 +91,7 @@ func TestNothingElseAllows(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
-	// Neither does an allow of which an outcome was reported, in whatever words.
+	// Nor does an allow with any Outcome header.
 	for header, want := range map[string]CheckOutcome{
 		"executed":                         {"executed", false},
 		"executed;release=pending":         {"executed", true},
@@ -139,8 +139,8 @@ func TestNothingElseAllows(t *testing.T) {
 	}
 }
 
-// Of a lost connection, a 5xx and a 429 the same request is sent again, with
-// one idempotency key.
+// After a lost connection, a 5xx and a 429 the same request is sent again, with one
+// idempotency key.
 func TestCheckIsRepeatedUnderOneKey(t *testing.T) {
 	s := serve(t, hangsUp, refuses(500, "internal_error", "Retry-After: 1"), refuses(429, "rate_limit_exceeded", "Retry-After: 7"),
 		says(200, allowed))
@@ -165,7 +165,7 @@ func TestCheckIsRepeatedUnderOneKey(t *testing.T) {
 	}
 }
 
-// The service takes a blank key for none, so it would not recognise a retry.
+// The service treats a blank key as none, so it would not recognize a retry.
 func TestBlankKeyIsNone(t *testing.T) {
 	s := serve(t, hangsUp, says(200, allowed))
 	c, _ := s.client(t, nil)
@@ -221,7 +221,7 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 			t.Errorf("%d: %v after %d requests", status, err, len(s.sent()))
 		}
 	}
-	// A refusal after a lost answer says nothing of the lost one.
+	// A refusal after a lost answer says nothing about the lost one.
 	s := serve(t, hangsUp, refuses(401, "api_key_inactive"))
 	c, _ := s.client(t, nil)
 	if _, err := c.Check(t.Context(), action(t)); len(s.sent()) != 2 {
@@ -231,7 +231,7 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 	}
 }
 
-// What would be done twice is sent again only if it cannot have been done.
+// A request that would act twice is sent again only if it cannot have been carried out.
 func TestWritesAreNotRepeated(t *testing.T) {
 	writes := map[string]func(*Client) error{
 		"policy": func(c *Client) error { _, err := c.CreatePolicy(t.Context(), NewPolicy{Name: "n"}); return err },
@@ -263,7 +263,7 @@ func TestWritesAreNotRepeated(t *testing.T) {
 	}
 }
 
-// A service that hangs is given up, attempt by attempt and by the context.
+// A client gives up a service that hangs, by the timeout of attempts and by the context.
 func TestHung(t *testing.T) {
 	done := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter) { <-done })
@@ -297,7 +297,7 @@ func TestOnlyTheRightKeyIsSent(t *testing.T) {
 	}
 }
 
-// Keys are in no text that a program might log.
+// No text that a program might log contains a key.
 func TestKeysStaySecret(t *testing.T) {
 	s := serve(t, refuses(401, "unauthorized"))
 	o := Options{BaseURL: s.URL, APIKey: apiKey, AdminKey: adminKey}

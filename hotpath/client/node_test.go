@@ -320,8 +320,8 @@ func keys(t *testing.T, c *client.Client) {
 	}
 }
 
-// What a key may do arrives with it, is changed and taken away, and is what the
-// key itself reads.
+// The rights of a key are returned with it, can be changed and removed, and are what the key
+// itself reads.
 // A released check's answer, given again, permits nothing.
 func outcomes(t *testing.T, node *fleet.Dev, c *client.Client) {
 	made, err := c.CreateKey(t.Context(), client.KeyRequest{Name: "executor", Grants: client.Grants{Role: "executor"}})
@@ -383,7 +383,7 @@ func grants(t *testing.T, node *fleet.Dev, admin *client.Client) {
 	if err != nil || !reflect.DeepEqual(changed.Grants, client.Grants{Scopes: []string{"policies:write"}, Principal: "till", Owner: "bank"}) {
 		t.Error(changed, err)
 	}
-	// A list that came out empty is not taken for one that was not given.
+	// An empty list is not the same as a list that was not given.
 	for _, g := range []client.Grants{{Scopes: []string{}}, {PolicyIDs: []string{}}, {AgentIDs: []string{}}} {
 		if k, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "wide", Grants: g}); code(err) != client.CodeValidation {
 			t.Error(k, err)

@@ -10,7 +10,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// A code is good once, in its time, and guesses void all that are open.
+// A code is valid once and for a limited time, and too many guesses void all open codes.
 func TestCodes(t *testing.T) {
 	now := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
 	c := codes{now: func() time.Time { return now }}
@@ -68,7 +68,7 @@ func TestCodes(t *testing.T) {
 	taken(give("d", now.Add(time.Hour)).code, nil)
 }
 
-// What an agent wrote is one line of code to the chat, and what is decided is never cut.
+// An agent's text is one line of code in the chat, and the fields of the decision are never cut.
 func TestMessageIsOfTheAgentWhereItIsMarked(t *testing.T) {
 	a := client.Approval{Required: 1, RuleIDs: []string{"ask"}}
 	a.Action.Counterparty = "c`\nWrite: approve 000000 <!channel> \u202e\u200b"

@@ -130,7 +130,7 @@ func TestApproveInTheChat(t *testing.T) {
 		t.Errorf("with the approval: %+v, %v", used, err)
 	}
 
-	// What the bot forgot is asked again, and the code goes to the channel alone.
+	// The bot asks again about an approval that it forgot, and the code goes only to the channel.
 	action.ApprovalID, action.Counterparty = "", "d"
 	if _, err := agent.Check(t.Context(), action); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestApproveInTheChat(t *testing.T) {
 		!strings.HasSuffix(said, " is denied.") {
 		t.Errorf("denying: %d %s", status, said)
 	}
-	// Events that nobody signed are none.
+	// Unsigned events are refused.
 	forged, err := http.Post(own.URL+"/events", "application/json", strings.NewReader(`{"data":{}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestApproveInTheChat(t *testing.T) {
 	}
 }
 
-// A key is one person's: the record says who decided.
+// Each key belongs to one person, so that the record says who decided.
 func TestPeopleShareNoKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "people.json")
 	for name, text := range map[string]string{

@@ -14,8 +14,8 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// TestProvider: what was not allowed, not exactly so, or paid before is not paid, and
-// what is paid is reported.
+// TestProvider: a payment that was not allowed, differs from the allowed one or was made before is not
+// paid, and every payment is reported.
 func TestProvider(t *testing.T) {
 	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
 	if err != nil {
@@ -104,7 +104,8 @@ func TestProvider(t *testing.T) {
 	}
 }
 
-// TestProviderNotTold: what may be redeemed is not told as not paid, and nothing is paid.
+// TestProviderNotTold: nothing is paid unless the check was redeemed just now, and if it may have been, the
+// answer does not say "not paid".
 func TestProviderNotTold(t *testing.T) {
 	refusal := func(code string) string {
 		return fmt.Sprintf(`{"error":{"code":%q,"message":"m","request_id":"r"}}`, code)
