@@ -36,7 +36,7 @@ func TestNotGivenBack(t *testing.T) {
 	f.with(func() { f.checks[0].release = "pending" })
 	wants(t, s, "ch_1", 1, stateError, "outcomes:release")
 	f.with(func() { f.checks[0].outcome, f.checks[0].release = "reversed", "done" })
-	wants(t, s, "ch_1", 1, stateError, "does not know")
+	wants(t, s, "ch_1", 1, stateError, "does not understand")
 	f.with(func() { f.checks[0].outcome = outcomeFailed })
 	wants(t, agentOf(t, g), "ch_1", 1, stateExecuted, "paid")
 	if got := p.paid(); len(got) != 2 { // the first was called failed
