@@ -100,7 +100,7 @@ func (s *schemas) pointer(at []string) (pointer string) {
 				break
 			}
 			pointer, here = "", s.document
-			for _, token := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
+			for token := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 				object, _ := here.(map[string]any)
 				here = object[token]
 				pointer += "/" + token
