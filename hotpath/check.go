@@ -186,6 +186,11 @@ func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *inForce) {
 func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.ClaimResult, error) {
 	started := a.now()
 	c.request.Trace.Begin(trace.Guard, started)
+	if c.reclaims { // a commit after the deadline is refused, so a claim after it is of no use
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, c.deadline)
+		defer cancel()
+	}
 	out, err := a.guard.Claim(ctx, &c.attempt)
 	now := a.now()
 	c.request.Trace.End(now)
@@ -258,7 +263,9 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 			return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		c.reclaims = true
-		if err := a.guard.Reclaim(ctx, &c.attempt, errors.Is(err, audit.ErrStaleEpoch)); err != nil {
+		inTime, cancel := context.WithDeadline(ctx, c.deadline)
+		defer cancel()
+		if err := a.guard.Reclaim(inTime, &c.attempt, errors.Is(err, audit.ErrStaleEpoch)); err != nil {
 			return Answer{}, err
 		}
 		return Answer{}, errOvertaken

@@ -169,6 +169,15 @@ func (s *faultyStore) PassStates(ctx context.Context, ids []spend.ID) (map[spend
 	return s.Store.PassStates(ctx, ids)
 }
 
+func (s *faultyStore) LivePasses(
+	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
+) (map[spend.Hash]audit.LivePass, error) {
+	if s.reads != nil {
+		return nil, s.reads(ctx)
+	}
+	return s.Store.LivePasses(ctx, fingerprints, nowMS, upTo)
+}
+
 func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
 	s.mu.Lock()
 	f := s.commit

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,6 +158,53 @@ func queuedChecksAreRefusedInTime(t *testing.T, all bool) {
 	for i := range 6 {
 		wg.Go(func() { check(fmt.Sprint("c", i)) })
 	}
+	wg.Wait()
+	s.onCommit(nil)
+}
+
+// G7: checks are claimed again behind a commit that hangs, while windows are not loaded and the store
+// is busy with another look-up: their own look-up would end too late.
+func TestReclaimedChecksAreRefusedInTime(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, embeddedBackend(), 1)
+	f.check(0, refundOf(t, "1", "warm"))
+	s := f.nodes[0].faults
+	gate := make(chan struct{})
+	defer close(gate)
+	s.pages = func() { <-gate }
+	f.flush()
+	var stopped atomic.Bool
+	s.reads = func(ctx context.Context) error {
+		if !stopped.Load() {
+			return nil // nothing is found
+		}
+		<-ctx.Done()
+		return audit.ErrUnavailable
+	}
+	hangs := make(chan struct{}, 64)
+	s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+		hangs <- struct{}{}
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+	})
+	var wg sync.WaitGroup
+	check := func(counterparty string) {
+		wg.Go(func() {
+			started := time.Now()
+			o := f.check(0, refundOf(t, "10", counterparty))
+			if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+				t.Errorf("%s after %s: %s", counterparty, took, o)
+			}
+		})
+	}
+	check("first")
+	<-hangs
+	for i := range 3 {
+		check(fmt.Sprint("queued", i))
+	}
+	time.Sleep(700 * time.Millisecond)
+	stopped.Store(true)
+	check("looking up")
 	wg.Wait()
 	s.onCommit(nil)
 }
