@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -70,6 +71,7 @@ func Migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the database URL: %w", err)
 	}
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, ownerTimeout)
 	prepareConfig(&config.ConnConfig.Config)
 	return migrate(ctx, config.ConnConfig, migrations())
 }

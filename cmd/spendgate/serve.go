@@ -105,6 +105,7 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 		store.Close()
 		return nil, err
 	}
+	warmUp(ctx, store, log)
 	checkpoints, err := newCheckpoints(c, store, ops.registry, log)
 	if err != nil {
 		store.Close()
@@ -114,6 +115,16 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 		ops: ops, store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay, checkpoints: checkpoints,
 		rehearse: store.Rehearse,
 	}, log)
+}
+
+// warmUp connects for commits, so that the first check need not. A commit that fails is no reason
+// not to start: later failures show in /readyz.
+func warmUp(ctx context.Context, store *postgres.Store, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, mostWait)
+	defer cancel()
+	if err := store.Rehearse(ctx); err != nil {
+		log.Warn("commits fail", "error", err)
+	}
 }
 
 // await waits until Redis and PostgreSQL can be used, and logs what it waits for.
