@@ -43,9 +43,11 @@ func (s *suite) recording(t *testing.T) {
 		}
 		return failed
 	}
+	exec("ALTER ROLE lesser CONNECTION LIMIT 0") // what its first check needs is connected
 	if failed := checks(node); failed > 0 {
 		t.Fatal("it does not work to begin with")
 	}
+	exec("ALTER ROLE lesser CONNECTION LIMIT -1")
 
 	exec("REVOKE INSERT ON batches FROM lesser")
 	began := time.Now()
