@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -67,13 +66,11 @@ func checkExecMode(config *pgx.ConnConfig) error {
 // date. Any number of nodes may do so at once; one does the work, in one
 // transaction.
 func Migrate(ctx context.Context, url string) error {
-	config, err := pgxpool.ParseConfig(url)
+	config, err := ownerConfig(url)
 	if err != nil {
-		return fmt.Errorf("cannot read the database URL: %w", err)
+		return err
 	}
-	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, ownerTimeout)
-	prepareConfig(&config.ConnConfig.Config)
-	return migrate(ctx, config.ConnConfig, migrations())
+	return migrate(ctx, config, migrations())
 }
 
 // Migrated reports whether the schema is up to date; it changes nothing. It fails where Migrate

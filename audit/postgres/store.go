@@ -175,16 +175,25 @@ func prepareConfig(c *pgconn.Config) {
 	c.AfterConnect = prepareSession
 }
 
-// connectOwner connects as the URL's role, mostly the owner of the tables, for commands that nodes
-// do not run.
-func connectOwner(ctx context.Context, url string) (*pgx.Conn, error) {
+// ownerConfig returns the settings of a connection for which no check waits.
+func ownerConfig(url string) (*pgx.ConnConfig, error) {
 	config, err := pgxpool.ParseConfig(url) // pgxpool also knows the pool's parameters
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the database URL: %w", err)
 	}
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, ownerTimeout)
 	prepareConfig(&config.ConnConfig.Config)
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	return config.ConnConfig, nil
+}
+
+// connectOwner connects as the URL's role, mostly the owner of the tables, for commands that nodes
+// do not run.
+func connectOwner(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := ownerConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect: %w: %w", audit.ErrUnavailable, err)
 	}
