@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ApprovalID returns the approval that a check asked for, or was sent with; zero for none.
+// ApprovalID returns the approval that a check asked for or was sent with, or zero.
 func ApprovalID(c *spend.Check) spend.ID {
 	if c.Approval != nil {
 		return c.ID
@@ -55,7 +55,7 @@ func (r *Report) writeApproval(p *printer) {
 	}
 }
 
-// groupsAsked says how many of the people must be of a group.
+// groupsAsked returns how many approvers must be of each group.
 func groupsAsked(asked *spend.ApprovalRequest) string {
 	var text strings.Builder
 	for _, g := range asked.From {
@@ -64,8 +64,8 @@ func groupsAsked(asked *spend.ApprovalRequest) string {
 	return text.String()
 }
 
-// groupsOf returns the groups that a decision was made in, to be put behind a name.
-// nameOf returns who had signed in; empty of a key.
+// nameOf returns the name and e-mail of a signed-in person, to be put behind the principal; "" for
+// a key.
 func nameOf(d *audit.ApprovalDecision) string {
 	if d.Name == "" && d.Email == "" {
 		return ""

@@ -9,13 +9,13 @@ import (
 	"spendgate/hotpath/httpapi"
 )
 
-// document is the report as JSON. The answer has the bytes that were answered;
-// requests and rules keep their digits.
+// document is the report as JSON. The response is unchanged to the byte; requests and rules keep
+// their digits.
 type document struct {
 	Answer     json.RawMessage   `json:"answer"`
 	Request    requestJSON       `json:"request"`
 	ActionType string            `json:"action_type"`
-	Classified bool              `json:"classified"` // from reason_text
+	Classified bool              `json:"classified"` // derived from reason_text
 	Rule       *ruleJSON         `json:"rule"`
 	Duplicate  *string           `json:"duplicate_of"`
 	Approval   *approvalJSON     `json:"approval,omitempty"`
@@ -55,7 +55,7 @@ type recordJSON struct {
 	RequestID   string  `json:"request_id"`
 	Fingerprint string  `json:"fingerprint"`
 	RequestSHA  string  `json:"request_sha256"`
-	ClaimedMS   *int64  `json:"claimed_ms"` // null when the duplicate guard stopped it
+	ClaimedMS   *int64  `json:"claimed_ms"` // null if the duplicate guard decided
 	UntilMS     *int64  `json:"until_ms"`
 	Node        string  `json:"node"`
 	Epoch       string  `json:"epoch"`
@@ -65,12 +65,11 @@ type recordJSON struct {
 type chainJSON struct {
 	ID    *string `json:"id"`
 	Batch *int64  `json:"batch"`
-	Holds *bool   `json:"holds"` // null when it was not compared
+	Holds *bool   `json:"holds"` // null if it was not compared
 	State string  `json:"state"`
 }
 
-// WriteJSON prints the report as JSON, with nothing in it that a terminal
-// could take for a command.
+// WriteJSON prints the report as JSON, in which nothing can act as a terminal's command.
 func (r *Report) WriteJSON(w io.Writer) error {
 	c, d := r.Check, &r.Check.Decision
 	a := &c.Action
@@ -128,12 +127,12 @@ type redemptionJSON struct {
 
 type doubtJSON struct {
 	At        string  `json:"at"`
-	Principal *string `json:"principal"` // null: the service
+	Principal *string `json:"principal"` // null: the service itself
 	KeyID     *string `json:"key_id"`
 	Note      *string `json:"note"`
 }
 
-// redemptionDocument returns nil of a check that was not redeemed.
+// redemptionDocument returns nil if the check was not redeemed.
 func redemptionDocument(c *spend.Course) *redemptionJSON {
 	o := c.Redeemed
 	if o == nil {
@@ -156,13 +155,13 @@ func optional(s string) *string {
 	return &s
 }
 
-// raw returns a stored JSON text, as a string if it is not valid JSON any more.
+// raw returns a stored JSON text, or a JSON string of it if it is no longer valid JSON.
 func raw(text string) json.RawMessage {
 	if text == "" {
 		return nil
 	}
 	if !json.Valid([]byte(text)) {
-		quoted, _ := json.Marshal(text) // of a string, which cannot fail
+		quoted, _ := json.Marshal(text) // a string can always be marshalled
 		return quoted
 	}
 	return json.RawMessage(text)

@@ -17,7 +17,7 @@ func (p *printer) section(title string) { p.out.WriteString("\n" + title + "\n")
 // line prints a value that is known to be printable.
 func (p *printer) line(label, value string) { fmt.Fprintf(&p.out, "  %-19s %s\n", label, value) }
 
-// text prints a value from a request or a policy, - if it is absent.
+// text prints a value from a request or a policy, or - if it is absent.
 func (p *printer) text(label, value string) {
 	if value == "" {
 		value = "-"
@@ -27,14 +27,13 @@ func (p *printer) text(label, value string) {
 	p.line(label, value)
 }
 
-// printable returns a text safe to print on a line of a terminal: unchanged, or
-// quoted when it has unprintable characters or could be taken for a quoted,
-// absent or blank text.
+// printable returns a text that is safe on a terminal's line: unchanged, or quoted if it has
+// unprintable characters or could be taken for a quoted, absent or blank text.
 func printable(s string) string {
 	strange := s == "" || s == "-" || s[0] == '"' || s[0] == ' ' || s[len(s)-1] == ' ' || !utf8.ValidString(s) ||
 		strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
 	if strange {
-		return strconv.Quote(s) // escapes all that strconv.IsPrint rejects
+		return strconv.Quote(s) // escapes every character that strconv.IsPrint rejects
 	}
 	return s
 }
@@ -58,8 +57,8 @@ func clip(s string) string {
 	return string([]rune(s)[:maxShown]) + "... (all of it: --json)"
 }
 
-// escape makes the strings of a JSON text printable: outside of ASCII there is
-// nothing but strings in it, and package json leaves DEL alone.
+// escape makes a JSON text printable. Only strings contain characters outside of ASCII, and package
+// json does not escape DEL.
 func escape(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {

@@ -20,10 +20,10 @@ import (
 // Report is a check with everything that is recorded about it.
 type Report struct {
 	Check    *spend.Check
-	Policy   *audit.Policy    // in the version of the decision; nil when unknown
-	KeyName  string           // of the API key; empty when unknown
-	Approval *audit.Approval  // that it asked for or was sent with; nil of none
-	Outcomes []*spend.Outcome // in the order of their reports
+	Policy   *audit.Policy    // the version that decided; nil if unknown
+	KeyName  string           // of the API key; empty if unknown
+	Approval *audit.Approval  // that the check asked for or was sent with; nil without one
+	Outcomes []*spend.Outcome // in the order of the reports
 	Source   string           // where the row was read: "PostgreSQL", or an archive's file
 	Chain    Chain
 }
@@ -31,10 +31,10 @@ type Report struct {
 // Chain is a check's place in the tamper-evident chain (G8).
 type Chain struct {
 	ID    spend.ID // the node incarnation whose chain it is
-	Seq   int64    // of the batch in its chain, from 1; 0 when the check is in none
-	State string   // in words: whether the row is what was chained
+	Seq   int64    // the batch's number in its chain, from 1; 0 if no batch has the check
+	State string   // in words: whether the row is the one that was chained
 
-	Compared bool // whether its batch is at hand, or it is in none
+	Compared bool // whether the batch could be read, or there is none
 	Holds    bool
 }
 
@@ -60,7 +60,7 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// becameOf returns the last report, so that nobody mistakes an old allow for one that is still to be
+// becameOf returns the last report, so that nobody takes an old allow for one that is still to be
 // carried out.
 func (r *Report) becameOf() string {
 	if len(r.Outcomes) == 0 {
@@ -223,8 +223,7 @@ func guardState(c *spend.Check) string {
 
 func hexOf(h spend.Hash) string { return fmt.Sprintf("%x", h[:]) }
 
-// duplicateOf returns the check that a duplicate block names, which is how its
-// message ends.
+// duplicateOf returns the check that the message of a duplicate names at its end.
 func duplicateOf(d *spend.Decision) string {
 	if d.Reason != spend.ReasonDuplicate {
 		return ""

@@ -26,7 +26,7 @@ const rules = `[
   {"rule_id": "rails", "rule_type": "blocked_payment_rails", "parameters": {"rails": ["crypto", "wire"]}}
 ]`
 
-// made returns the report of a check as a node makes it.
+// made returns the report of a check that was judged as by a node.
 func made(t *testing.T, change func(*spend.Action)) *Report {
 	t.Helper()
 	var faults spend.Faults
@@ -122,7 +122,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// The first line says what was reported last, also of a check that was allowed.
+// The first line shows the last report, even for an allow.
 func TestFirstLineHasTheOutcome(t *testing.T) {
 	r := made(t, nil)
 	for _, next := range []struct {
@@ -140,7 +140,7 @@ func TestFirstLineHasTheOutcome(t *testing.T) {
 	}
 }
 
-// Of every rule type that judges a check the report says what it read.
+// For every rule type that judges a check, the report shows the values that the rule read.
 func TestReportHasWhatTheRuleRead(t *testing.T) {
 	for _, ruleType := range policy.RuleTypes() {
 		f := firedRule{ruleType: ruleType.Name}
@@ -150,7 +150,7 @@ func TestReportHasWhatTheRuleRead(t *testing.T) {
 	}
 }
 
-// Of a budget the report says what it counted by.
+// The report of a budget shows the values that the budget counts by.
 func TestReportOfABudget(t *testing.T) {
 	for per, want := range map[string]string{
 		`["api_key","agent_id","counterparty","action_type"]`: "amount 42.5 USD, action type refund, principal till, agent_id support-bot, " +
@@ -184,8 +184,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Whatever the names of agents, policies and keys, only printable characters
-// are printed, and no text starts a new line.
+// Whatever the names of agents, policies and keys are, only printable characters are printed, and
+// no text starts a new line.
 func TestNoControlSequencesArePrinted(t *testing.T) {
 	hostile := []string{
 		"\x1b[2J\x1b[31mdecision allow", "a\r\ndecision             allow", "\u009b31m", "\x7f\x08\x08", "\u202eallow", "\u2028line", "a\x00b",
@@ -233,7 +233,7 @@ func TestNoControlSequencesArePrinted(t *testing.T) {
 	}
 }
 
-// The JSON decodes to the original texts.
+// The escaped JSON decodes to the original texts.
 func TestEscapedTextDecodes(t *testing.T) {
 	const text = "\x1b[31m\u202e\U000e0041\x7f é \"\\"
 	r := made(t, func(a *spend.Action) { a.AgentID = text })
@@ -247,7 +247,7 @@ func TestEscapedTextDecodes(t *testing.T) {
 	}
 }
 
-// What is quoted cannot be mistaken for what is not.
+// A quoted text cannot be taken for an unquoted one.
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain": "plain", "é 中 😀": "é 中 😀", "": `""`, "-": `"-"`, " a": `" a"`, "a ": `"a "`, `"a"`: `"\"a\""`, "a\"b": `a"b`,

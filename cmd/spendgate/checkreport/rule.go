@@ -15,16 +15,16 @@ import (
 
 // firedRule is the rule that decided, as the policy has it.
 type firedRule struct {
-	ruleType   string // empty when it is not known
+	ruleType   string // empty if unknown
 	text       string // its parameters, a JSON object
 	parameters []parameter
-	implicit   bool // the duplicate guard of a policy without such a rule
+	implicit   bool // the duplicate guard that a policy without such a rule has
 }
 
-type parameter struct{ name, value string } // value as JSON
+type parameter struct{ name, value string } // value is JSON
 
-// fired finds the rule that the decision names. It does not rely on well-formed
-// rules: they may have been tampered with.
+// fired finds the rule that the decision names. It accepts any JSON, since the rules may have been
+// tampered with.
 func (r *Report) fired() firedRule {
 	d := &r.Check.Decision
 	var rules []jsontext.Value
@@ -46,10 +46,10 @@ func (r *Report) fired() firedRule {
 	return firedRule{implicit: d.Reason == spend.ReasonDuplicate}
 }
 
-// membersOf returns the members of an object in their order.
+// membersOf returns the members of an object in order.
 func membersOf(object jsontext.Value) (members []parameter) {
 	d := jsontext.NewDecoder(bytes.NewReader(object))
-	_, _ = d.ReadToken() // the brace; the text was checked
+	_, _ = d.ReadToken() // the opening brace; the text was checked
 	for d.PeekKind() == jsontext.KindString {
 		name, _ := d.ReadToken()
 		m := parameter{name: name.String()}
@@ -60,7 +60,7 @@ func membersOf(object jsontext.Value) (members []parameter) {
 	return members
 }
 
-// textOf returns the text of a string, empty for anything else.
+// textOf returns the text of a JSON string, or "" for any other value.
 func textOf(value jsontext.Value) (s string) {
 	if json.Unmarshal(value, &s) != nil {
 		return ""
@@ -79,7 +79,7 @@ func (f firedRule) kind() string {
 	}
 }
 
-// facts returns the values of the request that the rule read.
+// facts describes the values of the request that the rule read.
 func (f firedRule) facts(c *spend.Check) (facts []string) {
 	if c.Decision.Reason == spend.ReasonDuplicate {
 		a := &c.Action
@@ -91,7 +91,7 @@ func (f firedRule) facts(c *spend.Check) (facts []string) {
 		return nil
 	}
 	var parameters struct {
-		Per []string `json:"per"` // what a budget counts by
+		Per []string `json:"per"` // the fields that a budget counts by
 	}
 	if json.Unmarshal([]byte(f.text), &parameters) != nil {
 		parameters.Per = nil
@@ -104,7 +104,7 @@ func (f firedRule) facts(c *spend.Check) (facts []string) {
 	return facts
 }
 
-// fact describes a field of a check, empty if there is no such field.
+// fact describes a field of a check, or returns "" if there is no such field.
 func fact(field string, c *spend.Check) string {
 	a, value := &c.Action, ""
 	switch field {

@@ -24,8 +24,8 @@ func approvalIs(status string) string {
 		`"remaining":[],"next_step":"What the service says."}`
 }
 
-// An escalation that people are asked to approve says what to do meanwhile, and
-// nothing of it reads like an allow.
+// An escalation that people are asked to approve says what to do meanwhile, and no part of it reads
+// like an allow.
 func TestEscalationWithApproval(t *testing.T) {
 	escalated := strings.NewReplacer(`"allow"`, `"escalate"`, `.600Z"}`, `.600Z","approval_id":"apr_1"}`).Replace(allowed)
 	got := callTool(t, connect(t, newServer(t, serve(t, "200 "+escalated), io.Discard, nil)), checkAction,
@@ -53,7 +53,7 @@ func TestWaitForApproval(t *testing.T) {
 		check(t, true, "Error approval_not_found (HTTP 404)", "Nothing is approved by this. Do not carry the action out.")
 }
 
-// holding is a service that holds answers for as long as its clients want.
+// holding returns a service that holds its answers for as long as its clients ask.
 func holding(t *testing.T) (s *service, held chan struct{}) {
 	t.Helper()
 	held = make(chan struct{}, maxInFlight)
@@ -74,7 +74,7 @@ func TestWaitSeconds(t *testing.T) {
 	for seconds, want := range map[int]string{1: "wait=1", 5: "wait=5", 50: "wait=30"} {
 		preferred := make(chan string, 2)
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			status := "pending" // when it is looked at first
+			status := "pending" // at the first look
 			if prefer := r.Header.Get("Prefer"); prefer != "" {
 				preferred <- prefer
 				status = "approved"
@@ -96,7 +96,7 @@ func TestWaitSeconds(t *testing.T) {
 	}
 }
 
-// A server that stops ends the calls that wait: they answer what they know.
+// When the server stops, calls that wait end with what is known by then.
 func TestStopEndsWaits(t *testing.T) {
 	s, held := holding(t)
 	stopping := make(chan struct{})
@@ -108,7 +108,7 @@ func TestStopEndsWaits(t *testing.T) {
 	callTool(t, session, waitForApproval, `{"approval_id":"apr_1"}`).check(t, false, "Approval: apr_1 is pending.")
 }
 
-// Calls that wait leave room for others: more of them are answered at once.
+// Only so many calls wait at once; further ones are answered without waiting.
 func TestWaitsAreBounded(t *testing.T) {
 	s, held := holding(t)
 	stopping := make(chan struct{})

@@ -11,8 +11,8 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// escalated stores a policy that asks for approvals and returns the approval of an
-// action that was escalated by it.
+// escalated stores a policy that asks for approvals, has it escalate an action, and returns the
+// approval.
 func escalated(t *testing.T, session *sdk.ClientSession, counterparty string) string {
 	t.Helper()
 	call(t, session, "create_policy", map[string]any{"policy_id": "ask", "name": "n", "rules": []any{
@@ -39,7 +39,7 @@ func asking(counterparty, approvalID string) map[string]any {
 	return a
 }
 
-// approved has a person approve what the agent asked, and the agent act on it once.
+// approved has a person approve the agent's action, and the agent carry it out once.
 func approved(t *testing.T, p *program) {
 	session := p.stdio(t)
 	approvalID := escalated(t, session, "asked")

@@ -8,8 +8,8 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// toolsOfRoles checks that the tools that a key of each role is offered are
-// those that the service lets it use, also after the key was changed.
+// toolsOfRoles checks for each role that the tools offered are those that the service permits,
+// before and after the key is changed.
 func toolsOfRoles(t *testing.T, p *program) {
 	admin, err := client.New(client.Options{BaseURL: p.node.API, AdminKey: p.node.AdminKey})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // program is the compiled tool server and a node for it.
 type program struct{ node *fleet.Dev }
 
-// environ returns the tool server's environment; more is NAME=value after the
+// environ returns the tool server's environment; more has further settings, NAME=value, without the
 // prefix.
 func (p *program) environ(more ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "SPENDGATE_") })
@@ -33,13 +33,13 @@ func (p *program) environ(more ...string) []string {
 	return env
 }
 
-// stdio returns a session over the streams of a tool server that it starts.
+// stdio starts a tool server and returns a session over its standard streams.
 func (p *program) stdio(t *testing.T, args ...string) *sdk.ClientSession {
 	t.Helper()
 	return p.stdioAs(t, p.node.Key, args...)
 }
 
-// stdioAs returns such a session of a tool server with another API key.
+// stdioAs is stdio with another API key.
 func (p *program) stdioAs(t *testing.T, key string, args ...string) *sdk.ClientSession {
 	t.Helper()
 	cmd := exec.Command(p.node.Binary, append([]string{"mcp"}, args...)...)
@@ -175,7 +175,7 @@ func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
 		if isError {
 			continue
 		}
-		// The first text is what the endpoint answered, with all its members.
+		// The first text is the endpoint's answer with all its members.
 		var answer any
 		body, _, _ := strings.Cut(text, "\n")
 		if err := json.Unmarshal([]byte(body), &answer); err != nil {
@@ -187,12 +187,12 @@ func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
 	}
 }
 
-// reported repeats calls of which an outcome was reported: with their key they are
-// over, without one the service judges afresh.
+// reported repeats calls for which an outcome was reported: with the same key they are not carried
+// out again, without a key the service judges them afresh.
 func reported(t *testing.T, p *program) {
 	session := p.stdio(t)
 	checkID := regexp.MustCompile(`chk_[0-9a-f]{32}`)
-	for status, pending := range map[string]bool{"executed": false, "failed": true, "voided": true} { // who asked gives nothing back
+	for status, pending := range map[string]bool{"executed": false, "failed": true, "voided": true} { // who asked for the check cannot give anything back
 		action := refund("21", status)
 		action["idempotency_key"] = status
 		ask := func(want, begins string) string {
@@ -252,8 +252,8 @@ func withoutPolicyWrites(t *testing.T, p *program) {
 	}
 }
 
-// nodeKilled checks that a call is an error while the API is down, and that the
-// same call later is the same check, under the key that the error named.
+// nodeKilled checks that a call fails while the API is down, and that repeating it later asks for
+// the same check, under the key that the error named.
 func nodeKilled(t *testing.T, p *program) {
 	session := p.stdio(t)
 	if err := p.node.Kill(); err != nil {

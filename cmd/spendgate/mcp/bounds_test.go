@@ -13,7 +13,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// batchOf returns a batch of n requests with the largest answers.
+// batchOf returns a batch of n requests that have the largest answers.
 func batchOf(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -22,8 +22,8 @@ func batchOf(n int) string {
 	return "[" + b.String()[1:] + "]"
 }
 
-// Batches are refused, batches of protocols that had them and batches that fit in
-// a body among them; what comes after is answered.
+// Batches are refused, even those of protocol versions that allow batches and those that fit in a
+// body. The next message is answered.
 func TestBatchesAreRefused(t *testing.T) {
 	s := newServer(t, serve(t, "200 "+allowed), io.Discard, nil)
 	handler := s.Handler("")
@@ -89,8 +89,7 @@ func checkCall(id int) string {
 		id, fmt.Sprintf(arguments, fmt.Sprint(id)))
 }
 
-// Over HTTP a request past the bound is refused at once, and one is accepted
-// again when another was answered.
+// Over HTTP a request beyond the bound is refused at once. Another one is accepted after an answer.
 func TestHTTPRequestsInFlightAreBounded(t *testing.T) {
 	c := newBlockedService(t)
 	server := httptest.NewServer(c.server(t).Handler(""))
@@ -133,8 +132,8 @@ func TestHTTPRequestsInFlightAreBounded(t *testing.T) {
 	}
 }
 
-// Over a pair of streams what is past the bound is not read until there is
-// capacity, and everything is answered.
+// Over standard streams, requests beyond the bound are not read until there is capacity, and all
+// are answered.
 func TestStdioRequestsInFlightAreBounded(t *testing.T) {
 	c := newBlockedService(t)
 	const calls = 3 * maxInFlight
@@ -154,8 +153,8 @@ func TestStdioRequestsInFlightAreBounded(t *testing.T) {
 	for range maxInFlight {
 		<-c.arrived
 	}
-	// A call past the bound would arrive at the latest when those that are
-	// there are answered one by one: count what is there with each that goes.
+	// A call beyond the bound would arrive while the present ones are answered one by one, so count
+	// the arrived calls after each answer.
 	for i := range calls - maxInFlight {
 		if len(c.arrived) > 0 {
 			t.Fatalf("%d calls more than the bound are in flight when %d were answered", len(c.arrived), i)
@@ -170,7 +169,7 @@ func TestStdioRequestsInFlightAreBounded(t *testing.T) {
 	}
 }
 
-// An answer larger than the service's maximum is an error, not passed on.
+// An answer larger than the service's maximum is an error and is not passed on.
 func TestAnswersAreBounded(t *testing.T) {
 	s := newServer(t, serve(t, `200 {"data":[],"pagination":{"next_cursor":"`+strings.Repeat("x", 9<<20)+
 		`","has_more":true,"total_count":1}}`), io.Discard, nil)

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// again is the first answer repeated, with what was reported since.
+// again returns the first answer as a replay, with headers about later reports.
 func again(headers, body string) string {
 	return "200 Idempotent-Replayed: true" + headers + "\n\n" + body
 }
 
-// TestRedeemed: what somebody redeemed is never one to carry out.
+// TestRedeemed: the answer of a redeemed check never says to carry it out.
 func TestRedeemed(t *testing.T) {
 	for _, header := range []string{"rdm_1", "rdm_1;in_doubt", "rdm_1; in_doubt", "7"} {
 		session := connect(t, newServer(t, serve(t, again("\nRedeemed: "+header, allowed)), io.Discard, nil))
@@ -29,8 +29,8 @@ func TestRedeemed(t *testing.T) {
 	}
 }
 
-// TestRedeemRequired: an allow that is to be redeemed first is none to act on, the first
-// time and again, and its next step stays the service's (S74).
+// TestRedeemRequired: an allow that must be redeemed first does not say to carry it out, neither at
+// first nor in a replay, and keeps the service's next step (S74).
 func TestRedeemRequired(t *testing.T) {
 	first := strings.Replace(allowed, `"next_step":"Proceed."`, `"next_step":"Do not carry this out before the check is redeemed"`, 1)
 	if first == allowed {
@@ -44,7 +44,7 @@ func TestRedeemRequired(t *testing.T) {
 	}
 }
 
-// members are the members of a check's answer that say whether to act.
+// members has the members of a check's answer that say whether to act.
 type members struct {
 	Proceed        bool
 	Outcome        string
@@ -53,8 +53,8 @@ type members struct {
 	NextStep       string `json:"next_step"`
 }
 
-// members returns them, which are alike in the structured content and in the
-// first text.
+// members returns the members, which must be the same in the structured content and in the first
+// text.
 func (c called) members(t *testing.T) (m members) {
 	t.Helper()
 	var first members
@@ -65,8 +65,7 @@ func (c called) members(t *testing.T) (m members) {
 	return m
 }
 
-// Whatever was reported of a check, nothing of its answer reads as if it were to
-// be carried out.
+// Whatever was reported about a check, no part of its answer says to carry it out.
 func TestReportedChecksAreOver(t *testing.T) {
 	escalated := strings.Replace(allowed, `"allow"`, `"escalate"`, 1)
 	for header, want := range map[string]members{
@@ -94,8 +93,8 @@ func TestReportedChecksAreOver(t *testing.T) {
 	}
 }
 
-// An answer that an earlier call may have acted by says so, and how to find out;
-// one that only the client itself saw before does not.
+// A replayed allow, on which an earlier call may have acted, says so and how to find out. An allow
+// that only the client itself received before does not.
 func TestReplayedAllow(t *testing.T) {
 	replayed := again("", allowed)
 	session := connect(t, newServer(t, serve(t, replayed, replayed, "lost", replayed), io.Discard, nil))
@@ -105,7 +104,7 @@ func TestReplayedAllow(t *testing.T) {
 	}{{`,"idempotency_key":"k"`, true}, {"", false}, {"", false}, {"", true}} {
 		got := callTool(t, session, checkAction, fmt.Sprintf(arguments, "1"+test.more))
 		if got.isError {
-			continue // it was lost
+			continue // the response was lost
 		}
 		m := got.members(t)
 		found := strings.Contains(got.text, "Decision: allow. An earlier call was answered so: the action may have been carried out since.\n") &&
@@ -117,7 +116,7 @@ func TestReplayedAllow(t *testing.T) {
 	}
 }
 
-// What the endpoint says of its own is kept, but for what the headers say better.
+// The endpoint's own text is kept, except where the headers know better.
 func TestVerdictStandsFirst(t *testing.T) {
 	later := strings.Replace(allowed, "{", `{"later":1.10,"proceed":true,"outcome":"x",`, 1)
 	got := callTool(t, connect(t, newServer(t, serve(t, again("\nOutcome: voided", later)), io.Discard, nil)), checkAction,

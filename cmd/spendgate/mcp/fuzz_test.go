@@ -11,8 +11,8 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// FuzzLines: what is passed on are lines with one message each, whatever the
-// input; the rest is answered, each with an error.
+// FuzzLines: whatever the input is, only lines with one message each are passed on; everything else
+// is answered with an error.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte(opening))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -37,8 +37,8 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzArguments: arguments are refused, or are an action that stays the same
-// however often it is written and read.
+// FuzzArguments: arguments are refused, or are an action that stays the same however often it is
+// written and read.
 func FuzzArguments(f *testing.F) {
 	schema := actionSchema(true)
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -61,7 +61,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		text, err := encodeCanonical(a)
 		if err != nil {
-			return // a number that the client does not send
+			return // the client does not send this number
 		}
 		var again client.Action
 		if err := decode(text, &again); err != nil {

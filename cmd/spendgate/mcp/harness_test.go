@@ -124,10 +124,10 @@ func dial(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
 	return session
 }
 
-// called is what a tool answered.
+// called is a tool's answer.
 type called struct {
 	text       string
-	structured string // as the SDK's client reads it, through floats
+	structured string // as the SDK's client reads it: numbers are floats
 	isError    bool
 }
 

@@ -22,7 +22,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Two replicas behind one address serve one client: there are no sessions.
+// There are no sessions: two replicas behind one address serve one client.
 func TestHTTPIsStateless(t *testing.T) {
 	s := serve(t, "200 "+allowed)
 	var replicas []http.Handler
@@ -46,8 +46,7 @@ func TestHTTPIsStateless(t *testing.T) {
 	}
 }
 
-// Requests from other origins, with rebound host names or without the token are
-// refused.
+// Requests from other origins, with rebound host names or without the token are refused.
 func TestHTTPKeepsOthersOut(t *testing.T) {
 	s := serve(t, "200 "+allowed)
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
@@ -97,8 +96,7 @@ func TestHTTPKeepsOthersOut(t *testing.T) {
 	}
 }
 
-// The trace of a call is the service's request's: the call's own, or else that
-// of the HTTP request.
+// The request to the service has the trace of the call itself or, without one, of the HTTP request.
 func TestTraceIsPassedOn(t *testing.T) {
 	const (
 		call    = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -16,7 +16,7 @@ const opening = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protoc
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 `
 
-// A line that is no message is refused, and what follows is answered.
+// A line that is no message is refused, and the lines after it are answered.
 func TestLinesThatAreNoMessages(t *testing.T) {
 	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":` +
 		fmt.Sprintf(arguments, "1") + `}}`

@@ -28,9 +28,8 @@ func listed(t *testing.T, session *sdk.ClientSession) string {
 
 const allTools = "check_financial_action create_policy get_policy list_violations report_outcome simulate_actions wait_for_approval"
 
-// The list of tools follows the key, without a restart. Where it cannot be known
-// what the key may do, every tool is listed, the log says why, and calls go to
-// the service all the same.
+// The list of tools follows the key's rights without a restart. If these cannot be found out, every
+// tool is listed, the log says why, and the service decides about each call.
 func TestToolsFollowTheKey(t *testing.T) {
 	key := func(members string) string { return `200 {"key_id":"key_1","name":"n","active":true` + members + `}` }
 	for _, c := range []struct {
@@ -76,8 +75,8 @@ func TestToolsFollowTheKey(t *testing.T) {
 	}
 }
 
-// Without a key nothing is asked; with one that may write policies, they are
-// still not written where the operator said so.
+// Without a key the service is not asked about rights. PolicyWrites false hides create_policy from
+// a key that may write policies.
 func TestToolsFollowTheOptions(t *testing.T) {
 	s := serve(t, `200 {"key_id":"key_1","role":"author"}`)
 	if got := listed(t, connect(t, newServer(t, s, t.Output(), func(o *Options) { o.HasKey = false }))); got != allTools ||
@@ -90,9 +89,9 @@ func TestToolsFollowTheOptions(t *testing.T) {
 	}
 }
 
-// A service that hangs delays the list and does not keep it back.
+// A service that hangs delays the list of tools but does not prevent it.
 func TestToolsOfAServiceThatHangs(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // it waits for the timeout
 	s := newBlockedService(t)
 	server := newServer(t, &service{Server: s.Server}, io.Discard, func(o *Options) {
 		api, err := client.New(client.Options{BaseURL: s.URL, APIKey: secret, AttemptTimeout: time.Hour})

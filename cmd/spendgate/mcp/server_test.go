@@ -82,7 +82,7 @@ func TestArgumentsReachTheAPI(t *testing.T) {
 	}
 }
 
-// What does not fit is refused by name, before anything is sent.
+// Arguments that do not fit are refused by name, before anything is sent.
 func TestArgumentsAreRefused(t *testing.T) {
 	s := serve(t, "200 "+allowed)
 	session := connect(t, newServer(t, s, io.Discard, nil))
@@ -120,8 +120,8 @@ func TestArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// What the API refuses, and what does not answer, is a tool error that says
-// what to do; nothing of it reads like an allow.
+// A refusal by the API, or no response, is a tool error that says what to do; no part of it reads
+// like an allow.
 func TestErrorsOfTheAPI(t *testing.T) {
 	body := func(code string) string {
 		return fmt.Sprintf(`{"error":{"code":%q,"message":"because of this","request_id":"req_1"}}`, code)
@@ -172,7 +172,7 @@ func sortedMembers(t *testing.T, object string) string {
 	return fmt.Sprint(members)
 }
 
-// Without a key only the simulation works, and says so.
+// Without a key only the simulation works; the other tools say why they do not.
 func TestWithoutAKey(t *testing.T) {
 	s := serve(t, `404 {"error":{"code":"policy_not_found","message":"none","request_id":"req_1"}}`)
 	session := connect(t, newServer(t, s, io.Discard, func(o *Options) { o.HasKey = false }))
@@ -185,7 +185,8 @@ func TestWithoutAKey(t *testing.T) {
 	callTool(t, session, simulateActions, `{"policy_id":"p","actions":[]}`).check(t, true, "policy_not_found")
 }
 
-// The same call after a failure is the same check; after an answer it is not.
+// A call repeated after a failure asks for the same check; repeated after an answer it asks for a
+// new one.
 func TestIdempotencyKeys(t *testing.T) {
 	failed := `500 {"error":{"code":"internal_error","message":"m","request_id":"req_1"}}`
 	s := serve(t, failed, "lost", "200 "+allowed, "200 "+allowed, failed, "200 "+allowed)
@@ -195,10 +196,10 @@ func TestIdempotencyKeys(t *testing.T) {
 		`"payment_method":null}`
 	for _, arguments := range []string{
 		fmt.Sprintf(arguments, "42.50"), // fails
-		spelt,                           // fails again, the same call in another spelling
-		other,                           // another call meanwhile
+		spelt,                           // fails again: the same call, spelt differently
+		other,                           // another call in between
 		fmt.Sprintf(arguments, "42.5"),  // is answered
-		fmt.Sprintf(arguments, "42.5"),  // a new check, fails
+		fmt.Sprintf(arguments, "42.5"),  // a new check; fails
 		fmt.Sprintf(arguments, `42.5,"idempotency_key":" "`),
 	} {
 		callTool(t, session, checkAction, arguments)
@@ -209,8 +210,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// A refusal because of the rate limit or the API key leaves the outcome of an
-// earlier call unknown: the next is still the same check.
+// A refusal because of the rate limit or the API key leaves the outcome of an earlier call unknown,
+// so the next call is still the same check.
 func TestKeyOutlastsRefusals(t *testing.T) {
 	refused := func(code string) string {
 		return fmt.Sprintf(`%s {"error":{"code":"c","message":"m","request_id":"req_1"}}`, code)
@@ -226,7 +227,7 @@ func TestKeyOutlastsRefusals(t *testing.T) {
 	}
 }
 
-// A key that a failure named and that was then asked with by name is used up.
+// A key that an error named is used up once a call has asked with it.
 func TestNamedKeyIsUsedUp(t *testing.T) {
 	s := serve(t, "lost", "200 "+allowed, "200 "+allowed)
 	session := connect(t, newServer(t, s, io.Discard, nil))
@@ -239,8 +240,8 @@ func TestNamedKeyIsUsedUp(t *testing.T) {
 	}
 }
 
-// A key that a caller named is that caller's: the same call of another, who
-// names none, is not given its answer.
+// An idempotency key that a caller chose belongs to that caller: the same call of another caller,
+// without a key, does not get its answer.
 func TestNamedKeyIsNotGivenAway(t *testing.T) {
 	s := serve(t, "lost", "200 "+allowed)
 	session := connect(t, newServer(t, s, io.Discard, nil))
@@ -306,7 +307,7 @@ func TestToolsAreDescribed(t *testing.T) {
 	}
 }
 
-// Only the description of a check says to carry the action out.
+// Only the description of a check says that the action may be carried out.
 func TestOnlyAChecksAllowPermits(t *testing.T) {
 	tools, err := connect(t, newServer(t, serve(t, ""), io.Discard, nil)).ListTools(t.Context(), nil)
 	if err != nil {
@@ -323,8 +324,8 @@ func TestOnlyAChecksAllowPermits(t *testing.T) {
 	}
 }
 
-// plain checks that every property has one type, no union, and a description.
-// Those of answers may also be null.
+// plain checks that every property has a description and one type, no union. Properties of answers
+// may also be null.
 func plain(t *testing.T, path string, s *jsonschema.Schema, answer bool) {
 	t.Helper()
 	if answer && len(s.Types) == 2 && s.Types[1] == "null" {
@@ -344,7 +345,7 @@ func plain(t *testing.T, path string, s *jsonschema.Schema, answer bool) {
 	}
 }
 
-// A client that writes its calls and closes the stream gets its answers.
+// A client that writes its calls and closes the stream gets all answers.
 func TestInputThatEnds(t *testing.T) {
 	var out bytes.Buffer
 	in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +

@@ -8,8 +8,8 @@ import (
 	"spendgate/hotpath/policy"
 )
 
-// EndedBudgets returns the rule_ids, sorted, of the budgets of a policy that another body as its next
-// version would end (S37). A faulty body, which the API refuses, ends none.
+// EndedBudgets returns the sorted rule_ids of the budgets of the policy before that would end if
+// after became its next version (S37). A body with faults, which the API refuses, ends none.
 func EndedBudgets(before, after []byte) (ended []string) {
 	next, ok := identities(after)
 	if !ok {
@@ -26,7 +26,7 @@ func EndedBudgets(before, after []byte) (ended []string) {
 }
 
 func identities(body []byte) (map[string][]spend.Hash, bool) {
-	read, _ := httpapi.ReadPolicy(body) // what is read-only is a fault, and not of the rules
+	read, _ := httpapi.ReadPolicy(body) // read-only members are faults too, but do not concern the rules
 	var faults spend.Faults
 	program := policy.Compile("", 0, read.Rules, &faults)
 	if faults != nil {

@@ -24,16 +24,16 @@ const defaultTime = "2026-03-04T12:00:00Z"
 // suite is one document of cases for one policy.
 type suite struct {
 	PolicyID string                    `json:"policy_id"`
-	Defaults map[string]jsontext.Value `json:"defaults"` // of the actions' fields
+	Defaults map[string]jsontext.Value `json:"defaults"` // fields that an action takes from here unless it has them
 	Cases    []testCase                `json:"cases"`
 }
 
-// testCase is an action and the decision about it. Each is judged by itself.
+// testCase is an action and the expected decision. Each case is judged by itself.
 type testCase struct {
 	Name   string                    `json:"name"`
 	Action map[string]jsontext.Value `json:"action"`
 	At     string                    `json:"at"`
-	// RepeatedAfter says that an identical action passed so many minutes before.
+	// RepeatedAfter is how many minutes before the action an identical one passed.
 	RepeatedAfter *int `json:"repeated_after_minutes"`
 
 	Decision   string  `json:"decision"`
@@ -41,8 +41,8 @@ type testCase struct {
 	RuleID     *string `json:"violated_rule_id"` // nil: any
 }
 
-// Test judges the cases by the policies. It returns how many cases there are, and
-// what is wrong: cases that are decided otherwise, and faults.
+// Test judges the cases by the policies. It returns the number of cases, and a finding for each
+// case that is decided otherwise and for each fault.
 func Test(policies, suites []policyfile.Policy) (cases int, wrong []Finding) {
 	programs := make(map[string]*policy.Program)
 	for _, p := range policies {
@@ -107,8 +107,8 @@ func (t *tester) suite(file policyfile.Policy) {
 	}
 }
 
-// judge returns the decision about a case's action, or what is wrong with the
-// case, and at which path.
+// judge returns the decision about a case's action, or what is wrong with the case and the path of
+// the wrong value.
 func (t *tester) judge(program *policy.Program, s suite, c testCase) (path string, d spend.Decision, problem string) {
 	if _, ok := spend.ParseEffect(c.Decision); !ok {
 		return "decision", d, "decision must be allow, block or escalate"
@@ -150,7 +150,7 @@ func (t *tester) judge(program *policy.Program, s suite, c testCase) (path strin
 	}
 	found := program.Evaluate(action, resolution, at)
 	if program.HasBudgets() && found.Effect != spend.Block {
-		found = program.EvaluateBudgets(found, action, resolution, program.Charges(nil, action, resolution, "", at), nil) // nothing was used
+		found = program.EvaluateBudgets(found, action, resolution, program.Charges(nil, action, resolution, "", at), nil) // the budgets are unused
 	}
 	return "", program.Explain(found, action, resolution), ""
 }
@@ -183,7 +183,7 @@ func outcome(decision, reason, rule string) string {
 	return decision + " (" + reason + ")"
 }
 
-// fieldFault returns what the decoder found wrong, and where.
+// fieldFault returns what the decoder found wrong, and in which field.
 func fieldFault(err error) (path, problem string) {
 	semantic, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {

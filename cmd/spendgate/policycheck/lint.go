@@ -19,9 +19,9 @@ import (
 // Finding is what was found at a place in a file.
 type Finding struct {
 	File    string
-	Line    int // 0 when it is not in one line
+	Line    int // 0 if the finding has no line of its own
 	Text    string
-	Warning bool // it is legal
+	Warning bool // the API would accept it
 }
 
 // String returns "file:line: text", as compilers write.
@@ -36,8 +36,8 @@ func (f Finding) String() string {
 	return place + ": " + kind + f.Text
 }
 
-// Lint returns everything that the API would refuse in policies, and warnings, by
-// file and line.
+// Lint returns everything in the policies that the API would refuse, and warnings, by file and
+// line.
 func Lint(policies []policyfile.Policy) []Finding {
 	var found []Finding
 	for _, p := range policies {
@@ -64,7 +64,7 @@ func lint(p policyfile.Policy) (found []Finding) {
 	for _, name := range dropped {
 		warn(name, "is not sent: only the server says it")
 	}
-	if p.Has("drop_budgets") { // a version that is applied again would empty them again
+	if p.Has("drop_budgets") { // each time the file is applied, the budgets would be emptied again
 		warn("drop_budgets", "empties budgets with every version that ends them: give it to apply, as --drop-budget")
 	}
 	read, err := httpapi.ReadPolicy(p.Body)
@@ -82,8 +82,8 @@ func lint(p policyfile.Policy) (found []Finding) {
 	return found
 }
 
-// Unreadable returns what an error of package policyfile says about files, or
-// the error itself if it says something else.
+// Unreadable returns a finding for each fault of files that err lists, or err itself if it is
+// another error.
 func Unreadable(err error) (found []Finding, other error) {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range several.Unwrap() {

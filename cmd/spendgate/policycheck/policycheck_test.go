@@ -70,7 +70,7 @@ rules:
 	}
 }
 
-// What the server adds is left out, and what is of one version does not belong into a file.
+// Members that the server adds, and members for one version only, are warned about in a file.
 func TestLintOfWhatTheServerSaid(t *testing.T) {
 	got := texts(Lint(parse(t, "a.json", `{"policy_id": "x", "version": 3, "created_at": "c", "updated_at": "u",
 		 "author": null, "drafted_by": null, "name": "n", "note": "why",
@@ -87,7 +87,7 @@ func TestLintOfWhatTheServerSaid(t *testing.T) {
 	}
 }
 
-// What cannot be read is a finding for each fault; what is no file is an error.
+// Each fault of an unreadable file is a finding; an error without faults stays an error.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"a.yaml": "a: .5\nb: .5", "b.json": "{,", "c.yaml": "name: c"} {
@@ -145,7 +145,7 @@ func TestCases(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", content, got, want)
 		}
 	}
-	// Of budgets nothing is used.
+	// The cases find budgets unused.
 	_, wrong := Test(parse(t, "desk.yaml", `{"policy_id": "desk", "name": "Desk", "rules": [{"rule_id": "day", "rule_type": "budget",
 		"parameters": {"limit": 500, "currency": "USD", "window": "day"}}]}`),
 		parse(t, "cases.yaml", head+"- {decision: allow}\n- {action: {amount: 500}, decision: allow}\n"+

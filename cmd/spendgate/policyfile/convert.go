@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxBody is what the API takes (S4); it also bounds the expansion of aliases.
+	// maxBody is the longest body that the API takes (S4); it also bounds the expansion of aliases.
 	maxBody = 1 << 20
 
 	// maxDepth is far more than a policy nests, and bounds recursive aliases.
 	maxDepth = 64
 )
 
-// converter writes a YAML node as JSON. After a fault it goes on, to find the
-// others; what it wrote is then of no use.
+// converter writes a YAML node as JSON. After a fault it continues in order to find the others; its
+// output is then useless.
 type converter struct {
 	out    bytes.Buffer
 	lines  positions
@@ -25,7 +25,7 @@ type converter struct {
 	over   bool // a bound was exceeded: nothing more is converted
 }
 
-// convert returns a YAML mapping as a JSON object, and where its values are.
+// convert returns a YAML mapping as a JSON object, and the lines of its values.
 func convert(n *yaml.Node) ([]byte, positions, []Fault) {
 	c := converter{lines: make(positions)}
 	if resolve(n).Kind != yaml.MappingNode {
@@ -40,7 +40,7 @@ func (c *converter) fault(n *yaml.Node, format string, args ...any) {
 	c.faults = append(c.faults, Fault{n.Line, fmt.Sprintf(format, args...)})
 }
 
-// resolve follows aliases; YAML has none of an alias.
+// resolve follows an alias. YAML has no alias of an alias.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -122,8 +122,8 @@ func (c *converter) sequence(n *yaml.Node, path string, depth int) {
 	c.out.WriteByte(']')
 }
 
-// scalar writes a plain scalar as what it means in JSON and everything else as
-// text. Numbers are copied, so that 0.1 stays 0.1 and 500.00 stays 500.00.
+// scalar writes a plain scalar as its JSON value, and any other scalar as text. Numbers are copied,
+// so that 0.1 stays 0.1 and 500.00 stays 500.00.
 func (c *converter) scalar(n *yaml.Node) {
 	switch {
 	case isPlain(n) && isNumber(n.Value):
@@ -160,7 +160,7 @@ func isNumber(s string) bool {
 	return s != "" && (s[0] == '-' || '0' <= s[0] && s[0] <= '9') && json.Valid([]byte(s))
 }
 
-// text writes a JSON string; signs like < stay readable.
+// text writes a JSON string, in which characters like < stay readable.
 func (c *converter) text(n *yaml.Node, s string) {
 	encoder := json.NewEncoder(&c.out)
 	encoder.SetEscapeHTML(false)
@@ -168,5 +168,5 @@ func (c *converter) text(n *yaml.Node, s string) {
 		c.fault(n, "cannot be written as JSON: %v", err)
 		return
 	}
-	c.out.Truncate(c.out.Len() - 1) // the encoder's newline
+	c.out.Truncate(c.out.Len() - 1) // Encode appends a newline
 }

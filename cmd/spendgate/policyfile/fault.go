@@ -8,7 +8,7 @@ import (
 
 // Fault is one thing wrong with a file.
 type Fault struct {
-	Line int // 0 when it is not in one line
+	Line int // 0 if the fault has no line of its own
 	Text string
 }
 
@@ -17,13 +17,13 @@ const (
 	givenTwice    = "the key %q is given twice"
 )
 
-// FileError is all that is wrong with the text of one file.
+// FileError has all faults of one file.
 type FileError struct {
 	File   string
 	Faults []Fault
 }
 
-// Error has a line of text for each fault.
+// Error returns a line for each fault.
 func (e *FileError) Error() string {
 	texts := make([]string, len(e.Faults))
 	for i, f := range e.Faults {
@@ -47,7 +47,7 @@ func (p positions) note(path string, line int) {
 	}
 }
 
-// near returns the line of the value at a path, or of the nearest that holds it.
+// near returns the line of the value at a path, or of the nearest value around it.
 func (p positions) near(path string) int {
 	for {
 		if line, ok := p[path]; ok || path == "" {
@@ -57,7 +57,7 @@ func (p positions) near(path string) int {
 	}
 }
 
-// member and element return paths as faults of the API have them.
+// member and element return paths in the form that the API's faults have.
 func member(path, name string) string {
 	if path == "" {
 		return name

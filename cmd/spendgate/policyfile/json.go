@@ -15,10 +15,10 @@ type scanner struct {
 	decoder *jsontext.Decoder
 	lines   positions
 
-	offset, line int // how far newlines are counted
+	offset, line int // up to which offset newlines are counted, and the line there
 }
 
-// parseJSON returns an object, or each object of an array, as it is written.
+// parseJSON returns an object, or each object of an array, unchanged.
 func parseJSON(content []byte) ([]Policy, []Fault) {
 	s := &scanner{content: content, decoder: jsontext.NewDecoder(bytes.NewBuffer(content)), line: 1}
 	policies, faults, err := s.document()
@@ -60,7 +60,7 @@ func (s *scanner) document() (policies []Policy, faults []Fault, err error) {
 	}
 }
 
-// policy reads the object that is next.
+// policy reads the next object.
 func (s *scanner) policy() (Policy, error) {
 	s.lines = make(positions)
 	before := s.decoder.InputOffset()
@@ -104,14 +104,14 @@ func (s *scanner) value(path string, depth int) error {
 	default:
 		return nil
 	}
-	_, err = s.decoder.ReadToken() // the end
+	_, err = s.decoder.ReadToken() // the closing bracket
 	return err
 }
 
-// here returns the line in which the last token ends; none has a newline.
+// here returns the line in which the last token ends; no token contains a newline.
 func (s *scanner) here() int { return s.lineAt(s.decoder.InputOffset()) }
 
-// lineAt returns the line of an offset that is not before the last one.
+// lineAt returns the line of an offset. Offsets must not decrease from call to call.
 func (s *scanner) lineAt(offset int64) int {
 	end := min(int(offset), len(s.content))
 	s.line += bytes.Count(s.content[s.offset:max(end, s.offset)], []byte("\n"))

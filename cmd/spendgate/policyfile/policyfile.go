@@ -27,22 +27,21 @@ const maxFile = 8 << 20
 
 // Policy is one policy as its author wrote it.
 type Policy struct {
-	Source string // the file, and for one of several in it, which
+	Source string // the file and, if it has several policies, which one
 	File   string
-	Body   []byte // a JSON object, which the API validates
+	Body   []byte // a JSON object that is not validated yet
 
 	lines positions
 }
 
-// Line returns the line of the value at a path as faults have it
-// (rules[2].parameters.limit), or of the nearest that holds it.
+// Line returns the line of the value at a path in the form of the API's faults
+// (rules[2].parameters.limit), or of the nearest value around it.
 func (p Policy) Line(path string) int { return p.lines.near(path) }
 
-// Read returns the policies of a file, of all .yaml, .yml and .json files of a
-// folder, in the order of their names, or of stdin when path is "-". A YAML
-// file may hold several documents, and a document may be a list of policies.
-// With an error it also returns the policies of the files without a fault; the
-// files that have some are the *FileError values in it.
+// Read returns the policies of a file, of all .yaml, .yml and .json files of a folder in the order
+// of their names, or of stdin if path is "-". A YAML file may hold several documents, and a
+// document may be a list of policies. With an error Read also returns the policies of the files
+// without faults; the error joins a *FileError for each of the others.
 func Read(path string, stdin io.Reader) ([]Policy, error) {
 	if path == "-" {
 		return Parse("standard input", stdin)
@@ -86,8 +85,8 @@ func readFile(path string) ([]Policy, error) {
 	return Parse(path, f)
 }
 
-// Parse returns the policies of one YAML or JSON text; source names it in
-// errors. What is wrong in the text is a *FileError.
+// Parse returns the policies of one YAML or JSON text; source names the text in errors. Faults of
+// the text are a *FileError.
 func Parse(source string, r io.Reader) ([]Policy, error) {
 	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -129,7 +128,7 @@ func parseYAML(content []byte) (policies []Policy, faults []Fault) {
 		if root.Kind == yaml.SequenceNode {
 			nodes = root.Content
 		} else if isEmpty(root) {
-			continue // only comments before or after ---
+			continue // an empty document: only comments before or after ---
 		}
 		for _, node := range nodes {
 			body, lines, wrong := convert(node)
@@ -139,7 +138,7 @@ func parseYAML(content []byte) (policies []Policy, faults []Fault) {
 	}
 }
 
-// yamlFault returns an error of the decoder, whose text may begin with the line.
+// yamlFault makes a fault of the decoder's error, whose text may begin with the line.
 func yamlFault(err error) Fault {
 	var line int
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -151,17 +150,17 @@ func yamlFault(err error) Fault {
 
 func isEmpty(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Value == "" && n.Style == 0 }
 
-// ID returns the policy's policy_id, empty when it has none.
+// ID returns the policy's policy_id, or "" if it has none.
 func (p Policy) ID() string {
 	var named struct {
 		PolicyID string `json:"policy_id"`
 	}
-	_ = json.Unmarshal(p.Body, &named) // the API names what is wrong
+	_ = json.Unmarshal(p.Body, &named) // the API reports what is wrong with the body
 	return strings.TrimSpace(named.PolicyID)
 }
 
-// CheckUnique fails if a policy_id is given twice: the last would win, and each
-// time that the files are stored all of them would be stored again.
+// CheckUnique fails if a policy_id occurs twice. The last one would be in force, and each run would
+// store new versions of both.
 func CheckUnique(policies []Policy) error {
 	var failed []error
 	first := make(map[string]Policy)

@@ -46,7 +46,7 @@ func TestScalars(t *testing.T) {
 		"[]": "[]", "{}": "{}", "[1, NO, [x]]": `[1,"NO",["x"]]`, "{a: 1, b: {c: 2.50}}": `{"a":1,"b":{"c":2.50}}`,
 		"{1: x}": "error", "{true: x}": "error", "{~: x}": "error", "{1.5: x}": "error", `{"1": x}`: `{"1":"x"}`,
 		"{no: x, on: y}": `{"no":"x","on":"y"}`, "{2026-01-02: x}": `{"2026-01-02":"x"}`, "{[a]: x}": "error", "{{a: b}: x}": "error",
-		// Numbers of YAML that JSON has not.
+		// Numbers of YAML that are no numbers in JSON.
 		"1_000": "error", "0x1F": "error", "0o17": "error", "017": "error", "0b1": "error", ".5": "error", "5.": "error", "+5": "error",
 		".inf": "error", "-.Inf": "error", ".nan": "error",
 		"!!int 5": "error", "!!float 5": "error", "!!binary aGk=": "error", "!custom 5": "error", "!!set {a}": "error",
@@ -148,7 +148,7 @@ func TestFaults(t *testing.T) {
 
 func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 
-// A kilobyte of aliases of aliases would be gigabytes of JSON.
+// Without a bound a kilobyte of aliases of aliases would become gigabytes of JSON.
 func TestAliasesAreBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")

@@ -9,13 +9,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// readOnly are members that the API adds to a policy, and refuses from others.
+// readOnly returns the members that the API adds to a policy and refuses in requests.
 func readOnly() []string {
 	return []string{"version", "created_at", "updated_at", "author", "drafted_by"}
 }
 
-// WithoutReadOnly returns the policy without the members that the API adds, and the
-// names of those that it had.
+// WithoutReadOnly returns the policy without the members that the API adds, and the names of the
+// removed members.
 func (p Policy) WithoutReadOnly() (sent Policy, dropped []string) {
 	sent, err := p.edited(func(name string) bool {
 		if slices.Contains(readOnly(), name) {
@@ -25,18 +25,18 @@ func (p Policy) WithoutReadOnly() (sent Policy, dropped []string) {
 		return true
 	}, "", nil)
 	if err != nil || dropped == nil {
-		return p, nil // the API names what is wrong
+		return p, nil // the API reports what is wrong with the body
 	}
 	return sent, dropped
 }
 
-// Has reports whether the policy has a member of that name.
+// Has reports whether the policy has a member with that name.
 func (p Policy) Has(name string) (has bool) {
-	_, _ = p.edited(func(other string) bool { has = has || other == name; return true }, "", nil) // what is no object has none
+	_, _ = p.edited(func(other string) bool { has = has || other == name; return true }, "", nil) // a body that is no object has no members
 	return has
 }
 
-// With returns the policy with a member of that value.
+// With returns the policy with the member set to value.
 func (p Policy) With(name string, value any) (Policy, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -45,13 +45,12 @@ func (p Policy) With(name string, value any) (Policy, error) {
 	return p.edited(func(other string) bool { return other != name }, name, text)
 }
 
-// Without returns the policy without the member of that name.
+// Without returns the policy without the member.
 func (p Policy) Without(name string) (Policy, error) {
 	return p.edited(func(other string) bool { return other != name }, "", nil)
 }
 
-// edited copies the members that are to be kept, as they are written, and adds one
-// unless its name is empty.
+// edited copies the members that keep accepts, unchanged, and adds one unless its name is empty.
 func (p Policy) edited(keep func(name string) bool, added string, value []byte) (Policy, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(p.Body))
 	if token, err := d.ReadToken(); err != nil || token.Kind() != jsontext.KindBeginObject {
