@@ -10,8 +10,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// TestEventTypes has every type complete: an event of it is read from its source and
-// says something, rows name it by a letter of its own, and the documents have it.
+// TestEventTypes: every type is complete. An event of the type is read from its source and has
+// data, rows name it by a letter of its own, and the documents describe it.
 func TestEventTypes(t *testing.T) {
 	letters := make(map[byte]EventType)
 	about := make(map[EventSource]bool)

@@ -80,8 +80,7 @@ func fetch(t *testing.T, url string) []byte {
 	return body
 }
 
-// eventually asks again while the answer is not there: what was scraped and
-// evaluated takes its time.
+// eventually repeats a question until it has its answer, since scraping and evaluation take time.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(200 * time.Millisecond) {
@@ -236,8 +235,8 @@ var moving = []string{
 	"Partitions ahead", "Versions",
 }
 
-// Every query of the dashboard has a result under load, and figures where the load makes
-// them so. What is selected by labels is there.
+// Every query of the dashboard has a result under load, and a figure above zero where the load
+// causes one. Every label that it selects by exists.
 func (f *localFleet) askDashboard(t *testing.T) {
 	for _, p := range panels(t) {
 		for _, target := range p.Targets {
@@ -269,8 +268,8 @@ func ofCommands(name string) bool {
 	return strings.HasPrefix(name, "spendgate_verify_") || strings.HasPrefix(name, "spendgate_probe")
 }
 
-// Prometheus has loaded and evaluated the rules, what they select by labels is
-// there, and the alerts of a fleet at work are silent.
+// Prometheus has loaded and evaluated the rules, every label that they select by exists, and the
+// alerts are silent while the fleet works.
 func (f *localFleet) askRules(t *testing.T) {
 	selectors := make(map[string]bool)
 	for _, expr := range expressions(t) {

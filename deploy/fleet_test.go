@@ -47,7 +47,7 @@ func TestFleet(t *testing.T) {
 	t.Run("down", f.goesDown)
 }
 
-// What it prints can be pasted, and another start starts nothing twice.
+// The printed commands can be pasted, and a second start starts nothing twice.
 func (f *localFleet) firstCommand(t *testing.T) {
 	_, command, found := strings.Cut(f.printed, "\ncurl ")
 	command, _, ended := strings.Cut(command, "}}'\n")
@@ -378,7 +378,7 @@ func TestCleanStopsTheFleet(t *testing.T) {
 	}
 }
 
-// Without packages, and without the right to install them, it says what is missing.
+// Without packages, and without the right to install them, the script says what is missing.
 func TestFleetWithoutPackages(t *testing.T) {
 	f := newLocalFleet(t, "/bin/true", "PATH="+t.TempDir(), "TEST_REDIS_SERVER=/none", "TEST_HAPROXY=/none", "TEST_PROMETHEUS=/none",
 		"TEST_POSTGRES_BIN=/none")

@@ -218,7 +218,7 @@ func TestBalancerGivesUpNodesThatHang(t *testing.T) {
 	}
 }
 
-// hasSelected: HAProxy has what its alerts select.
+// hasSelected checks that HAProxy has the series that its alerts select.
 func hasSelected(t *testing.T, metrics string) {
 	t.Helper()
 	selected := make(map[string]bool)

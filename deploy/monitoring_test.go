@@ -23,7 +23,7 @@ type rule struct {
 	Annotations map[string]string
 }
 
-// The files of rules: of nodes and probes, and of what nodes depend on.
+// The files of rules: for nodes and probes, and for the servers that nodes depend on.
 const (
 	nodeRules       = "prometheus/rules.yaml"
 	dependencyRules = "prometheus/dependencies.yaml"
@@ -119,8 +119,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// Alerts and the runbook's sections of their names are the same, linked, and
-// each section says what it means, where to look and what to do.
+// Every alert links to a section of the runbook with its name and there is no other such section.
+// Each section says what the alert means, where to look and what to do.
 func TestAlertsHaveSections(t *testing.T) {
 	page, err := os.ReadFile("RUNBOOK.md")
 	if err != nil {
@@ -169,7 +169,7 @@ func TestChartNamesItsDeployment(t *testing.T) {
 	}
 }
 
-// Inhibition is among alerts that there are, and within one deployment: what is down in one cell
+// Inhibition names only existing alerts and stays within a deployment: what is down in one cell
 // hides nothing of another.
 func TestInhibition(t *testing.T) {
 	var file struct {

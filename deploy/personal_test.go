@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPersonalData compares deploy/PERSONAL-DATA.md with the schema: each table
-// with texts in it has a row, which names all of these columns.
+// TestPersonalData compares deploy/PERSONAL-DATA.md with the schema: each table that has columns of
+// text has a row that names all of them.
 func TestPersonalData(t *testing.T) {
 	rows := make(map[string]string)
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (.*)$").FindAllStringSubmatch(readFile(t, "deploy/PERSONAL-DATA.md"), -1) {

@@ -75,7 +75,7 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// A panic is only for what cannot happen: its text starts with BUG:.
+// A panic is only for what cannot happen, and its text starts with BUG:.
 func TestPanicsAreBugs(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() {

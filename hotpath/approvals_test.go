@@ -197,7 +197,7 @@ func TestApprovalLiftsABudget(t *testing.T) {
 	})
 }
 
-// G7: a decision has an answer in time when the store has none, and repeating it helps.
+// G7: a decision is answered in time while the store is down, and can be repeated afterwards.
 func TestDecisionWithoutStore(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 1)
 	f.post(0, "p", fmt.Sprintf(waitsRules, 100))
@@ -246,8 +246,8 @@ func TestApprovalDecisions(t *testing.T) {
 	})
 }
 
-// S48: who waits on one node hears within a second what was decided on another,
-// also if the store was away meanwhile.
+// S48: a client that waits at one node learns within a second what was decided at another, even if
+// the store was down meanwhile.
 func TestApprovalIsWaitedFor(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "e", fmt.Sprintf(askRules, 1000))

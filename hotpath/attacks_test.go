@@ -17,8 +17,8 @@ import (
 	"spendgate/ratelimit"
 )
 
-// Attacks on the protocol, each of which once succeeded. They need to steer
-// clock, network and store, so they run on the embedded backends.
+// Attacks on the protocol, each of which once succeeded. They control the clock, the network and
+// the store, so they run on the embedded backends.
 
 // The node's idea of Redis' time is old: a suspended machine, a stepped clock.
 // A claim must not be born aged.

@@ -16,7 +16,7 @@ import (
 	"spendgate/hotpath/backtest/job"
 )
 
-// Rules of which each keeps something in mind: passes, counters, approvals.
+// Rules that each depend on earlier checks: passes, counters, approvals.
 const (
 	mindfulRules = `[
 		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":400}},

@@ -61,8 +61,8 @@ func (f *fleet) metric(name string) (sum float64) {
 	return sum
 }
 
-// G12: whatever is asked at once over two nodes, what is allowed never exceeds a
-// budget, and who is refused is told what was used.
+// G12: whatever is asked at once at two nodes, the allowed checks never exceed a budget, and a
+// refused check says what was used.
 func TestBudgetsAreNeverExceeded(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "b", budgetRules)
@@ -90,7 +90,7 @@ func TestBudgetsAreNeverExceeded(t *testing.T) {
 				t.Errorf("%s used %s", agent, got)
 			}
 		}
-		// All or none: what one budget refuses, the other does not count.
+		// All or none: what one budget refuses is not counted by the other.
 		if got := f.used(t, "b", "all", "[]"); got != "0 32" {
 			t.Errorf("in all %s", got)
 		}
@@ -124,8 +124,8 @@ func TestBudgetsAfterALostCommit(t *testing.T) {
 	})
 }
 
-// A check that budgets may refuse is decided as S35 has it: what other rules
-// block leaves budgets alone, what they escalate only looks.
+// A check that budgets may refuse is decided as S35 says: a block by another rule leaves budgets
+// alone, an escalation by another rule only reads them.
 func TestBudgetsAndOtherRules(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.post(0, "b", `[
@@ -167,7 +167,7 @@ func TestBudgetsAndOtherRules(t *testing.T) {
 		if err != nil || simulated[0].Decision.Reason != spend.ReasonBudgetExceeded || simulated[1].Decision.RuleID != "soft" {
 			t.Errorf("simulated %+v, %v", simulated, err)
 		}
-		// To a stranger it is as if nothing was used.
+		// A stranger's simulation finds budgets unused.
 		simulated, _, err = f.nodes[0].Simulate(t.Context(), hotpath.Request{Caller: hotpath.DemoCaller("192.0.2.1"), Started: time.Now()}, "b",
 			[]*spend.Action{new(refundOf(t, "200", "s-3"))})
 		if err != nil || simulated[0].Decision.Effect != spend.Allow {
@@ -195,7 +195,7 @@ func TestFirstBudgetWithoutRoom(t *testing.T) {
 	})
 }
 
-// S37: a changed limit keeps what was used, another window does not.
+// S37: a budget keeps its usage when its limit changes, but not when its window does.
 func TestBudgetsOverVersions(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		rules := func(parameters string) string {
@@ -328,7 +328,7 @@ func TestBudgetListing(t *testing.T) {
 	})
 }
 
-// A named agent sees what it may use before it used any (S64).
+// A budget that an agent has not used yet is listed for an agent who is named (S64).
 func TestUntouchedBudgets(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		const per = `[{"rule_id":"all","rule_type":"budget","parameters":{"max_count":4,"window":"day"}},

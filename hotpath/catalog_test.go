@@ -37,7 +37,7 @@ func (s *silentStore) Policy(ctx context.Context, _ string, _ int) (*audit.Polic
 	return nil, audit.ErrUnavailable
 }
 
-// What is compiled at once is bounded, for checks as for new policies, and whoever
+// The number of compilations at once is bounded, for checks and new policies alike. A request that
 // waits for a place in vain is refused in time (G7).
 func TestCompilesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -78,7 +78,7 @@ func canceled() context.Context {
 	return ctx
 }
 
-// The programs in memory are bounded by what they take there, not by their text.
+// Programs in memory are bounded by the memory that they take, not by their text.
 func TestProgramsAreBoundedByTheirSize(t *testing.T) {
 	entries := strings.Repeat(`"v",`, 5000) + `"v"` // which take less than their text
 	rules := `[{"rule_id":"v","rule_type":"vendor_allowlist","description":"` + strings.Repeat("d", spend.MaxDescription) +

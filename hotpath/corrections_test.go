@@ -13,8 +13,8 @@ import (
 	"spendgate/hotpath"
 )
 
-// S61: what was given back and is executed after all holds its action again, on every
-// node, whatever Redis remembers (F97); unless somebody took it meanwhile. It counts
+// S61: a check that was given back, and is executed after all, holds its action again on every
+// node, whatever Redis remembers (F97), unless another check took the action meanwhile. It counts
 // again, above the limit if need be.
 func TestCorrectedActionIsHeld(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
@@ -139,7 +139,7 @@ func TestCorrectionsFollowOneAnother(t *testing.T) {
 				t.Errorf("after report %d: used %s, want %s", number+1, got, want)
 			}
 		}
-		for number := 6; number <= spend.MaxReports; number++ { // of which there is a last one
+		for number := 6; number <= spend.MaxReports; number++ { // the number of reports has a maximum
 			moved := refundOf(t, fmt.Sprint(number), "").Amount
 			_, _, err := f.reportBy(0, check, executor, hotpath.Report{Status: spend.Executed, Amount: &moved, Supersedes: number})
 			if number == spend.MaxReports && (!refused(err, number) || !strings.Contains(err.Error(), "which is the most")) ||

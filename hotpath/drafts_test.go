@@ -24,7 +24,7 @@ func (f *fleet) draft(node int, policyID, rules string) *audit.Draft {
 	return d
 }
 
-// verdict says how a check is decided, and what the draft makes of it.
+// verdict returns the decision about a check, and the draft's.
 func (f *fleet) verdict(o outcome) string {
 	f.t.Helper()
 	if o.err != nil {
@@ -40,8 +40,8 @@ func (f *fleet) verdict(o outcome) string {
 	return strings.TrimSpace(fmt.Sprintf("%s/%s %s", c.Decision.Effect, c.Shadow.Effect, c.Shadow.RuleID))
 }
 
-// S54: every node judges by a draft as soon as it is answered, with counters of its own,
-// and until it ends. Nothing of it is in what is decided.
+// S54: every node judges by a draft as soon as the draft was answered, with counters of its own,
+// until the draft ends. The answer shows nothing of it.
 func TestDraftJudgesBeside(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		next := func(node, n int, want string) {
@@ -79,8 +79,8 @@ func TestDraftJudgesBeside(t *testing.T) {
 	})
 }
 
-// A budget of the version in force has what it had without a draft, and a draft's budget
-// counts what the draft allows: both go their own ways.
+// The live version's budget is the same as without a draft. The draft's budget counts what the
+// draft allows, so the two diverge.
 func TestDraftCountsApart(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		const day = `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":%d,"currency":"USD","window":"lifetime"}}]`
@@ -117,7 +117,8 @@ func TestDraftCountsApart(t *testing.T) {
 	})
 }
 
-// What people approved is no more than the draft allowed when they were asked: it takes once.
+// An approved check takes from the draft's budget once, and only what the draft allowed when people
+// were asked.
 func TestDraftNeedsNoApproval(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "p", `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":100,"approval":{}}}]`)
@@ -196,7 +197,7 @@ func TestPromotionsAreRefused(t *testing.T) {
 	})
 }
 
-// What fails of a draft costs its verdict alone, and no more than a moment in a second.
+// A draft that fails costs only its own verdict, and at most a moment in each second.
 func TestDraftFails(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.draft(0, "p", `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":150,"currency":"USD","window":"lifetime"}}]`)
@@ -225,7 +226,7 @@ func TestDraftFails(t *testing.T) {
 	})
 }
 
-// A report has what is found in time, and says from when on.
+// A report has the checks that are found in time, and says from when on.
 func TestDraftReportIsBounded(t *testing.T) {
 	f := newFleet(t, backends(t)[0], 1)
 	f.draft(0, "p", plainRules)

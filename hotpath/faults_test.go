@@ -18,8 +18,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// faultyStore is a store whose calls can be held up or spoilt. Hooks are set
-// while nothing is in progress, but for commit.
+// faultyStore is a store whose calls can be delayed or made to fail. Hooks other than commit are
+// set only while nothing is in progress.
 type faultyStore struct {
 	audit.Store
 	pages                       func()
@@ -28,7 +28,7 @@ type faultyStore struct {
 	policy, approvals           func() error                // nil from it lets the call go on
 
 	drafts func(context.Context) error
-	listed func(*audit.CheckQuery)     // changes what is listed
+	listed func(*audit.CheckQuery)     // changes the query of a list
 	decide func(context.Context) error // of an approval; nil from it lets the call go on
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
 	write  func()                      // once, before a version is written

@@ -25,8 +25,8 @@ func (f *fleet) fills(node int) string {
 	return fmt.Sprint(texts)
 }
 
-// How full budgets are is what the store has of their fullest counters, by the newest version:
-// also what other nodes take and what is given back.
+// The gauge of how full budgets are follows the store's counters, by the newest version, including
+// what other nodes take and what is given back.
 func TestHowFullBudgetsAre(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "b", budgetRules)
@@ -82,7 +82,7 @@ func TestHowFullBudgetsAre(t *testing.T) {
 	})
 }
 
-// Of a budget with many counters the fullest is kept, however many others are met.
+// The fullest counter of a budget is kept, however many others are met.
 func TestTheFullestIsKept(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.post(0, "b", `[{"rule_id":"each","rule_type":"budget",

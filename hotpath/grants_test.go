@@ -90,9 +90,9 @@ func (f *fleet) keyed(g spend.Grants) hotpath.Caller {
 	return hotpath.KeyCaller([]byte(raw))
 }
 
-// S59: API keys that are plain share a namespace of idempotency keys; any other has that
-// of its principal, in which nobody else replays, or learns, anything. Redis' claims and
-// the store's rows say the same.
+// S59: plain API keys share a namespace of idempotency keys. Any other key has the namespace of its
+// principal, in which nobody else can replay or learn anything. Claims in Redis and rows in the
+// store agree.
 func TestIdempotencyNamespaces(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		namespaces := map[string][]hotpath.Caller{
@@ -225,8 +225,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// S32: a check is recorded with what its key's record said, and with nothing
-// when it said nothing.
+// S32: a check is recorded with the principal and owner of its key's record, and with none if the
+// record has none.
 func TestPrincipalsAreRecorded(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		for _, want := range []spend.Grants{{}, {Principal: "till 1", Owner: "payments"}} {

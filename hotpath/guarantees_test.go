@@ -122,7 +122,7 @@ func TestSlowHolder(t *testing.T) {
 		}
 		release()
 		wg.Wait()
-		// The slow one was answered 500 in time; what it had claimed is void.
+		// The slow check was answered with 500 in time, and its claims are void.
 		if slow.err == nil && !slow.duplicate() {
 			t.Errorf("the slow holder: %s", slow)
 		}

@@ -28,9 +28,9 @@ func (f *fleet) lastUsed(id spend.ID) time.Time {
 	return time.Time{}
 }
 
-// Every check that a key lets in is a use of it, and so is a policy; a refused
-// request is no use, and of reads and simulations nothing is written (G10). The
-// store is told behind them, and the generation stays.
+// Every check that a key lets in is a use of it, and so is a policy. A refused request is no use,
+// and reads and simulations write nothing (G10). The store is told afterwards, and the generation
+// stays.
 func TestLastUseOfKeys(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		ctx := context.Background()
@@ -132,7 +132,7 @@ func TestLastUseOfKeys(t *testing.T) {
 	})
 }
 
-// What was used since the last note is noted at a clean stop.
+// Uses since the last note are noted at a clean stop.
 func TestLastUseAtTheEnd(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		if o := f.check(0, refundOf(t, "1", "c")); !o.passed() {

@@ -50,9 +50,8 @@ func (f *fleet) release(node int, of outcome) {
 	}
 }
 
-// S40: a check that was voided, or failed, frees its action at once, on every node,
-// whatever they remember of it, also while Redis is being reloaded; once (F67,
-// F69, F70).
+// S40: a voided or failed check frees its action at once on every node, whatever nodes remember,
+// also while windows are being loaded into Redis; once (F67, F69, F70).
 func TestReleasedActionIsFree(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		for i, lost := range []string{"", "before", "between", "after"} {
@@ -200,7 +199,7 @@ func TestOutcomeIsReportedOnce(t *testing.T) {
 	})
 }
 
-// G12: a node that remembers a counter as exhausted finds what was given back (F63).
+// G12: a node that remembers a counter as exhausted notices what was given back (F63).
 func TestReleaseMakesRoom(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "one", `[{"rule_id":"one","rule_type":"budget","parameters":{"max_count":1,"window":"lifetime"}}]`)
@@ -305,8 +304,8 @@ func TestAskerGivesNothingBack(t *testing.T) {
 	})
 }
 
-// S39: what was escalated and is approved outside may be reported as executed, by who
-// may release; it took nothing, and gives nothing back.
+// S39: an escalated check that was approved outside may be reported as executed by a key that may
+// release. It took nothing from budgets and gives nothing back.
 func TestUnapprovedOutcome(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.post(0, "ask", `[{"rule_id":"people","rule_type":"escalate_if","parameters":{"amount_above":10}},

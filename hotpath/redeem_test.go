@@ -104,8 +104,8 @@ func TestLateByTheStoresClock(t *testing.T) {
 	})
 }
 
-// S74: what is redeemed and reported by nobody in time is in doubt by the service's word,
-// once, until somebody reports.
+// S74: a check that was redeemed and not reported in time is put in doubt by the service, once,
+// until somebody reports.
 func TestDoubtsOfTheService(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		c := f.check(0, refundOf(t, "10", "c")).answer.Check
@@ -126,8 +126,8 @@ func TestDoubtsOfTheService(t *testing.T) {
 	})
 }
 
-// What cannot be said to be in doubt, and stays due, keeps no redeemed check waiting: neither
-// checks that the store lacks, nor such as were not redeemed, nor one that cannot be recorded.
+// Doubts that cannot be recorded, and stay due, keep no redeemed check waiting: checks that the
+// store lacks, checks that were not redeemed, or one whose record fails.
 func TestDoubtsAreNotStarved(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		checked := func(name string) spend.ID { return f.check(0, refundOf(t, "10", name)).answer.Check.ID }
@@ -195,7 +195,8 @@ func TestForgottenCheckIsNotRedeemed(t *testing.T) {
 	})
 }
 
-// S74: what is too old may have been redeemed in time, and nobody is sent for another check at once.
+// S74: an expired check may have been redeemed in time, so the refusal does not advise to ask for
+// another check at once.
 func TestExpiredText(t *testing.T) {
 	text := (&hotpath.CheckExpiredError{Within: 10 * time.Minute}).Error()
 	if !strings.Contains(text, "10 minutes") || !strings.Contains(text, "may have been redeemed in time: look at the check a minute later") {

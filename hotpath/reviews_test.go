@@ -13,8 +13,8 @@ import (
 	"spendgate/hotpath"
 )
 
-// What is counted and told as forced is what was: a draft that people approved is promoted
-// by the admin as by anybody, and where nobody is asked any more nothing is forced (S80).
+// Only a version that was forced is counted and logged as forced: the admin promotes an approved
+// draft as anybody does, and where nobody needs to be asked any more nothing is forced (S80).
 func TestForcedIsWhatWasForced(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		ctx, log := t.Context(), new(lockedBuffer)
@@ -62,7 +62,7 @@ func TestForcedIsWhatWasForced(t *testing.T) {
 		forced(0, 0)
 		post(hotpath.Access{}, admin, one)
 		forced(1, 1)
-		// Another admin removes what is asked while this one writes.
+		// Another admin removes the changes that ask people while this one writes.
 		n.faults.write = func() {
 			p := &audit.Policy{PolicyID: "asks", Name: "n", Rules: plainRules}
 			if err := f.store.CreatePolicy(ctx, admin, p, audit.NewBudgets{}, time.Now()); err != nil {

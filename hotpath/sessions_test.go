@@ -49,8 +49,8 @@ func (f *fleet) ended(token string) bool {
 	return true
 }
 
-// A session is one of the fleet: it begins at one node and is over on every one when it
-// was ended at another, whoever ended it.
+// A session belongs to the fleet: it begins at one node, and ends on all when it is ended at any,
+// by whomever.
 func TestSessionEndsEverywhere(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		ctx := t.Context()
@@ -93,7 +93,8 @@ func TestSessionEndsEverywhere(t *testing.T) {
 	})
 }
 
-// A person is one approver, whoever they are elsewhere, and is on record as of then.
+// A person counts as one approver, with a session or a key, and is recorded with the name of that
+// time.
 func TestSessionsDecide(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		ctx, n := t.Context(), f.nodes[0]
@@ -142,7 +143,7 @@ func TestSessionsDecide(t *testing.T) {
 	})
 }
 
-// A person who asks with a session is recorded, and does not decide what they asked for.
+// A person who asks with a session is recorded, and cannot decide about their own request.
 func TestSessionsAsk(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		ctx, n := t.Context(), f.nodes[0]
@@ -210,7 +211,7 @@ func TestSessionsApproveDrafts(t *testing.T) {
 	})
 }
 
-// keyOf makes a key of an owner, and returns what it may do.
+// keyOf makes a key with an owner, and returns its access.
 func (f *fleet) keyOf(owner string, scopes spend.Scopes) hotpath.Access {
 	f.t.Helper()
 	raw, _, err := f.nodes[0].CreateKey(f.t.Context(), audit.Actor{},
@@ -225,8 +226,8 @@ func (f *fleet) keyOf(owner string, scopes spend.Scopes) hotpath.Access {
 	return access
 }
 
-// Who wrote a draft or a version, signed in or with a key, is no other person by the other
-// of the two: their e-mail is the owner of their keys (S62).
+// Whoever wrote a draft or a version with a session is nobody else with a key, and the reverse:
+// their e-mail is the owner of their keys (S62).
 func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		ctx, n := t.Context(), f.nodes[0]

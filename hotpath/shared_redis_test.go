@@ -121,7 +121,7 @@ func TestNewerFormat(t *testing.T) {
 	})
 }
 
-// Whoever writes to Redis by mistake spoils a name for one request at most.
+// A foreign value under a name in Redis costs one request at most.
 func TestSpoiltNames(t *testing.T) {
 	ctx := context.Background()
 	list := func(c redis.UniversalClient, name string) error {
@@ -232,8 +232,8 @@ func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 const redisUser = "~*{0}* -@all +auth +hello +client|setname +info +time +ping +select +get +set +getrange +del +pttl +incrby +decrby " +
 	"+pexpire +pexpiretime +eval"
 
-// A Redis user that lacks a command makes the node not ready, by its name. One
-// that has all of them will do.
+// A Redis user without the right to a command makes the node not ready, and the error names the
+// command. A user with all rights suffices.
 func TestRedisUser(t *testing.T) {
 	for _, b := range backends(t) {
 		if b.name == "embedded" {

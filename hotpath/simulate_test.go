@@ -10,8 +10,8 @@ import (
 	"spendgate/hotpath"
 )
 
-// Whoever simulates without a key learns neither which check was recorded nor
-// what a policy lists, but for what the actions name; a key changes that.
+// A simulation without a key tells neither which check was recorded nor what a policy lists, except
+// what the actions name. A key sees both.
 func TestStrangersLearnNoChecksAndNoLists(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 1)
 	f.post(0, "p", `[
@@ -73,7 +73,8 @@ func TestStrangersLearnNoChecksAndNoLists(t *testing.T) {
 	}
 }
 
-// Who may not write the policy has no rules compiled: what they lack is told before their faults.
+// Rules are not compiled for a key that may not write the policy: the missing right is reported
+// before any fault.
 func TestTryingRulesNeedsTheRight(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 1)
 	for name, c := range map[string]struct {

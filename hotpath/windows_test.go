@@ -61,8 +61,8 @@ func TestWindowsOfDifferentLength(t *testing.T) {
 	}
 }
 
-// S17: a check that took an aged-out fingerprint over and then failed must not
-// have cost the longer windows of other policies their sight of it.
+// S17: a check takes over an aged-out fingerprint and then fails. Longer windows of other policies
+// must still see the earlier pass.
 func TestFailedSuccessorLeavesLongerWindows(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 2)
 	f.post(0, "long", guardRules(60))

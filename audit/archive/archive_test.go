@@ -65,7 +65,7 @@ func all(rows [][]byte) iter.Seq2[[]byte, error] {
 	}
 }
 
-// What is written comes back byte by byte.
+// An archive returns its rows byte for byte.
 func TestArchive(t *testing.T) {
 	rows, dir := rowsOf(t), t.TempDir()
 	written, err := Write(dir, ChecksOf(day), 5, day.AddDate(0, 0, 9), all(rows))
@@ -118,7 +118,7 @@ func mustOpen(t *testing.T, dir string, day time.Time) *Archive {
 	return a
 }
 
-// What cannot be archived leaves no manifest.
+// A failed Write leaves no manifest.
 func TestWriteFails(t *testing.T) {
 	rows := rowsOf(t)
 	broken := errors.New("broken")

@@ -11,7 +11,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// What AppendCheck encodes, ParseCheck reads, and nothing else.
+// ParseCheck reads what AppendCheck encodes, and nothing else.
 func TestParseCheck(t *testing.T) {
 	c := &spend.Check{
 		ID: spend.NewID(time.Now()), ActionType: spend.Discount, LatencyMS: 7, KeyID: "key", Principal: "till", Owner: "team", RequestID: "req",

@@ -24,7 +24,7 @@ type chains struct {
 	mu    sync.Mutex
 	heads chain.Heads
 	err   error
-	then  func(chain.Heads) chain.Heads // what is there at the numbers of heads; nil for those
+	then  func(chain.Heads) chain.Heads // changes the heads that chains have at given numbers; nil: changes nothing
 }
 
 func (c *chains) read(context.Context) (chain.Heads, error) {
@@ -178,8 +178,7 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// TestLongLines finds the last line of a file whose lines are longer than what
-// is read at once.
+// TestLongLines finds the last line of a file whose lines are longer than one read.
 func TestLongLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	var c chains
@@ -234,7 +233,7 @@ func TestWritersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestParse refuses what was not signed as it is.
+// TestParse refuses lines that differ from what was signed.
 func TestParse(t *testing.T) {
 	key := testKey(t, 1)
 	text, err := key.sign(Line{Version: lineVersion, Heads: []Head{}})

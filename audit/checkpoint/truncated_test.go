@@ -32,8 +32,8 @@ func refuses(t *testing.T, w *Writer, lost float64) {
 	}
 }
 
-// lose has two chains of which one was cut off, and policies that were, since
-// they were signed in the file.
+// lose returns heads of which a chain and the chain of changes were truncated after they were
+// signed in the file.
 func lose(t *testing.T, file string) *chains {
 	t.Helper()
 	c := new(chains)
@@ -101,8 +101,8 @@ func TestAcknowledge(t *testing.T) {
 	}
 }
 
-// TestGrownPastALoss: what was lost shows though the chains are longer than they were: after a
-// restore the chain of changes goes on with what the restore records.
+// TestGrownPastALoss: a loss is reported even if the chains are longer than before, as after a
+// restore, whose record continues the chain of changes.
 func TestGrownPastALoss(t *testing.T) {
 	for name, then := range map[string]func(chain.Heads) chain.Heads{
 		"others": func(then chain.Heads) chain.Heads {
@@ -149,8 +149,8 @@ func TestGrownPastALoss(t *testing.T) {
 	}
 }
 
-// TestFilesBeside: a process whose file is new is held to the newest file beside
-// it, and what was acknowledged in one file is in all.
+// TestFilesBeside: a process with a new file compares with the newest file beside it, and an
+// acknowledgement in one file counts for all.
 func TestFilesBeside(t *testing.T) {
 	dir := t.TempDir()
 	c := lose(t, filepath.Join(dir, "node1.jsonl"))
@@ -180,7 +180,7 @@ func TestFileWithoutExtension(t *testing.T) {
 	write(t, c.writer(t, filepath.Join(dir, "two"), nil))
 }
 
-// TestFilePutAway: a process remembers what it signed in a file that is gone.
+// TestFilePutAway: a process remembers what it signed in a file that was removed.
 func TestFilePutAway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	var c chains

@@ -12,8 +12,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// A check is refused only for what is recorded, not for what others of its batch
-// would take (F62).
+// A check is refused only because of recorded amounts, not of amounts that other checks of its
+// batch would take (F62).
 func TestRefusedForWhatIsRecorded(t *testing.T) {
 	counter := spend.Counter{ID: spend.ID{7}}
 	taking := func() *spend.Check {
@@ -61,8 +61,8 @@ func TestRefusedForWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// What a store refuses for reasons of single checks is no failure of the store, which
-// somebody would be called for.
+// A commit that the store refuses because of single checks does not count as a failure of the
+// store, which would alert somebody.
 func TestRefusalsAreNoFailuresOfTheStore(t *testing.T) {
 	for want, refusal := range map[string]func(*spend.Check) error{
 		"exceeded": func(*spend.Check) error { return &audit.ExceededError{} },
@@ -115,7 +115,7 @@ func TestRefusedForEarlierBucket(t *testing.T) {
 		s := &trail{takes: time.Millisecond}
 		s.spoil = func(batch []*spend.Check) (bool, error) {
 			var usages []audit.CounterUsage
-			for i, c := range batch { // as stores take: what was taken from a bucket counts in the next
+			for i, c := range batch { // as in stores: what is taken from a bucket counts in the next one
 				before := audit.CounterUsage{Counter: c.Charges[0].Counter, Usage: spend.Usage{Count: int64(i)}}
 				if !c.Charges[0].Fits(before.Usage) {
 					usages = append(usages, before)

@@ -12,9 +12,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// chains holds what was recorded to G8: the links of each chain are numbered
-// from 1 without gaps, each head follows from the one before, and the entries
-// are the batch's entries. It returns how long each chain is.
+// chains checks that the recorded chains satisfy G8: links are numbered from 1 without gaps, each
+// head follows from the one before, and the entries are those of the batch. It returns the length
+// of each chain.
 func (s *trail) chains(t *testing.T) map[spend.ID]int64 {
 	t.Helper()
 	heads := make(map[spend.ID]chain.Head)
@@ -45,8 +45,8 @@ func (s *trail) chains(t *testing.T) map[spend.ID]int64 {
 	return length
 }
 
-// What certainly was not recorded leaves no trace in the chain, and what is
-// committed again in smaller batches is linked as it was recorded.
+// A commit that certainly failed leaves no trace in the chain, and batches that are committed again
+// in smaller ones are linked as recorded.
 func TestChainFollowsWhatWasRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: time.Millisecond}

@@ -10,8 +10,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// A Writer tells which commits failed since the last that did not; commits of which a
-// check's own data, its epoch or its fence is to blame, and late ones, are none.
+// A Writer reports the commits that failed since the last success. Late commits, and commits that
+// failed because of a check's own data, its epoch or its fence, do not count.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var next error

@@ -10,8 +10,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// G9: each commit that does not end keeps a connection in a server that waits for its standby.
-// From 4 of them on nothing is begun until the end of one is known.
+// G9: a commit that does not end keeps a connection in a server that waits for its standby. While 4
+// commits are in doubt, no further one is begun.
 func TestCommitsInDoubtAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, answers := 0, false
@@ -36,7 +36,7 @@ func TestCommitsInDoubtAreBounded(t *testing.T) {
 		if begun != 4 || !w.Full() {
 			t.Errorf("%d commits were begun of which no end is known", begun)
 		}
-		// What was admitted before is refused, for certain and at once.
+		// Checks admitted before are refused at once, with certainty.
 		started := time.Now()
 		if err := w.Append(check(node+1, "")).Final(); !errors.Is(err, audit.ErrUnavailable) || time.Since(started) > 0 {
 			t.Errorf("%v after %s", err, time.Since(started))

@@ -204,7 +204,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// Of a store that is away the log tells once a second, and of all checks.
+// While the store is down, one line a second in the log stands for all refused checks.
 func TestRefusedChecksAreSummarized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder
@@ -248,7 +248,7 @@ func TestCapacity(t *testing.T) {
 	})
 }
 
-// G11: closing settles what is queued and refuses what comes later.
+// G11: Close finishes queued checks and refuses later ones.
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: 10 * time.Millisecond}
@@ -269,8 +269,8 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// Checks that come back from one round trip leave in one commit, although the
-// writer is idle when the first of them arrives.
+// Checks that return from one round trip share a commit, although the writer is idle when the first
+// of them arrives.
 func TestReadyChecksShareACommit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // their order is then the scheduler's alone
 	const checks, most = 32, 4
@@ -323,7 +323,7 @@ func TestNextCommitAndAnswersOverlap(t *testing.T) {
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // their order is then the scheduler's alone
 	synctest.Test(t, func(t *testing.T) {
-		for range 5 { // the scheduler may interrupt one of them
+		for range 5 { // the scheduler may separate them
 			if overlaps(t) {
 				return
 			}

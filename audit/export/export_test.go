@@ -100,7 +100,7 @@ func (r *recorder) export(o export.Options) (string, *export.Manifest) {
 	return b.String(), m
 }
 
-// check returns what is wrong with a file.
+// check returns the faults of a file.
 func (r *recorder) check(file string, m *export.Manifest, o export.Options) (found []string) {
 	r.t.Helper()
 	var done func()

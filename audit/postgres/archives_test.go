@@ -28,8 +28,8 @@ func TestVerifiedWhileADayLeaves(t *testing.T) {
 	o.mustBeClean(t)
 }
 
-// failing is evidence of which rows cannot be read, which is told while the
-// second day is being weighed.
+// failing is evidence of rows that cannot be read; it reports them while the second day is being
+// weighed.
 type failing struct {
 	verify.Evidence
 	second  verify.Day

@@ -15,10 +15,10 @@ import (
 	"spendgate/audit/spend"
 )
 
-// BenchmarkBytes measures what a check leaves in each table, its indexes included, and in the
-// write-ahead log, in bytes: of the typical check, in commits of one and of 32. What belongs
-// to a check (an outcome, an event) is told for each that there is of it. Run it with
-// -benchtime 20000x and a server of its own: fewer rows fill no pages, and others write to the log.
+// BenchmarkBytes measures the bytes that a typical check leaves in each table, indexes included,
+// and in the write-ahead log, in commits of one check and of 32. Rows that belong to a check
+// (outcomes, events) are measured for each row. Run it with -benchtime 20000x and a server of its
+// own: fewer rows fill no pages, and other clients write to the log.
 func BenchmarkBytes(b *testing.B) {
 	for _, size := range []int{1, 32} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) { benchmarkBytes(b, size, false) })
@@ -26,7 +26,7 @@ func BenchmarkBytes(b *testing.B) {
 	}
 }
 
-// weighed is a store of which each step's bytes are measured.
+// weighed is a store that measures the bytes of each step.
 type weighed struct {
 	*Store
 	*testing.B

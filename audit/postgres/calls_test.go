@@ -80,7 +80,7 @@ func calendar(t *testing.T, s *Store, agent, limit string) func(spend.Fence) *sp
 		c.Charges[0].Limit = most
 		return c
 	}
-	for range cap(s.writers.idle) + 1 { // the first commits of connections forget what is known
+	for range cap(s.writers.idle) + 1 { // the first commits of each connection forget what was prepared
 		if err := audittest.Record(t.Context(), s, check(newFence(t, s))); err != nil {
 			t.Fatal(err)
 		}

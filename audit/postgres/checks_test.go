@@ -72,7 +72,7 @@ func listedQueries() map[string]audit.CheckQuery {
 	return all
 }
 
-// pageFaults lists what is wrong with the plans of a page.
+// pageFaults returns the faults of a page's plans.
 func pageFaults(t *testing.T, tx pgx.Tx, q audit.CheckQuery) (all []string) {
 	t.Helper()
 	low, end := q.IDRange()

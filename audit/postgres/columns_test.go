@@ -7,9 +7,8 @@ import (
 	"spendgate/audit/chain"
 )
 
-// TestColumns compares the tables with the lists of columns by which rows are
-// read, encoded and hashed: a column that is in one of them alone would be
-// neither served nor proved.
+// TestColumns compares the tables with the lists of columns by which rows are read, encoded and
+// hashed. A column that only one of them has would be neither served nor proved.
 func TestColumns(t *testing.T) {
 	url := migrated(t)
 	open(t, url, true)

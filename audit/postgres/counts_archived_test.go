@@ -18,7 +18,7 @@ func oldMonth() (begin time.Time, age time.Duration) {
 	return begin, now.Sub(begin.AddDate(0, 0, 10))
 }
 
-// note archives the violations of the old month, but for the archive.
+// note archives the violations of the old month, without writing an archive.
 func (c *counting) note(t *testing.T) {
 	t.Helper()
 	begin, _ := oldMonth()
@@ -26,7 +26,7 @@ func (c *counting) note(t *testing.T) {
 	c.exec(t, `SELECT detach_violations($1, (SELECT count(*) FROM violations, month_ids($1) WHERE id >= low AND id < high), '\x00')`, begin)
 }
 
-// trim takes what is archived out of the counts.
+// trim removes archived violations from the counts.
 func (c *counting) trim(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
@@ -36,7 +36,7 @@ func (c *counting) trim(t *testing.T) {
 	}
 }
 
-// delete deletes what is archived.
+// delete deletes archived violations.
 func (c *counting) delete(t *testing.T) {
 	t.Helper()
 	begin, _ := oldMonth()
@@ -100,7 +100,7 @@ func TestCountsOfArchived(t *testing.T) {
 		"a commit is late": func(t *testing.T, c *counting) {
 			one, two := c.session(t, pgx.ReadCommitted), c.session(t, pgx.ReadCommitted)
 			for _, late := range []pgx.Tx{one, two} {
-				insert(t, late, "busy", 9, 3*time.Hour) // with identifiers between the month and what is counted
+				insert(t, late, "busy", 9, 3*time.Hour) // with identifiers between the month and the counted violations
 			}
 			insert(t, c.reads, "busy", 3, time.Hour)
 			c.count(t)

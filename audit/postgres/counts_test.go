@@ -15,8 +15,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// counting is a schema whose counts are fine enough for few violations, and
-// sessions that are held in the middle of what they do.
+// counting is a schema whose counts are fine enough for few violations, with sessions that are
+// stopped in the middle of their work.
 type counting struct {
 	*Store
 	url      string
@@ -93,8 +93,8 @@ func end(t *testing.T, do func(context.Context) error) {
 	}
 }
 
-// exact compares every row of the counts with what it counts, and totals by one of five
-// combinations of filters, another each time, with count(*).
+// exact compares every row of the counts with the rows that it counts, and totals with count(*) by
+// one of five combinations of filters in turn.
 func (c *counting) exact(t *testing.T, when string) {
 	t.Helper()
 	var wrong int

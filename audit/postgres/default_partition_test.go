@@ -19,8 +19,8 @@ func rowsOf(t *testing.T, s *Store, table string) []string {
 	return texts(t, s.reads, "SELECT c::text FROM "+table+" AS c ORDER BY check_id")
 }
 
-// TestDefaultPartition: rows that no day takes show in a metric, the runbook's
-// command returns them days of their own, and none of them changes.
+// TestDefaultPartition: rows in the default partition show in a metric. The runbook's command moves
+// them into partitions of their days and changes none of them.
 func TestDefaultPartition(t *testing.T) {
 	ctx := t.Context()
 	registry := prometheus.NewRegistry()
@@ -74,8 +74,8 @@ func TestDefaultPartition(t *testing.T) {
 	if n := count(t, s, "checks_20010101"); n != 2 {
 		t.Errorf("%d rows of the first day, want 2", n)
 	}
-	// All is as it was: the default partition takes such rows, everything is
-	// immutable, and nothing is left behind.
+	// The default partition takes such rows as before, everything is immutable, and nothing is left
+	// behind.
 	again := minimal(f)
 	again.ID = spend.NewID(time.Date(2003, 1, 1, 0, 0, 0, 0, time.UTC))
 	if err := audittest.Record(ctx, s, again); err != nil {
@@ -94,8 +94,8 @@ func TestDefaultPartition(t *testing.T) {
 	}
 }
 
-// TestRowsThatCannotMove: a day whose archive is all there is of it takes no
-// row, and what fails leaves everything as it was.
+// TestRowsThatCannotMove: a day that exists only as an archive takes no row, and a failed command
+// leaves everything as it was.
 func TestRowsThatCannotMove(t *testing.T) {
 	ctx := t.Context()
 	url := migrated(t)

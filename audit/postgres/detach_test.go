@@ -71,7 +71,7 @@ func newOldDays(t *testing.T) *oldDays {
 	return o
 }
 
-// detach runs Detach and returns what it reported and found.
+// detach runs Detach and returns what it reported and the days that it found to differ.
 func (o *oldDays) detach(t *testing.T, change func(*DetachOptions)) (done []Detached, found []verify.Finding, err error) {
 	t.Helper()
 	options := DetachOptions{
@@ -165,7 +165,7 @@ func TestDetach(t *testing.T) {
 		t.Errorf("%d violations, %v", page.Total, err)
 	}
 
-	// What was detached is as it was, and immutable.
+	// The detached rows are unchanged, and immutable.
 	first, second := "checks_"+o.first.Format("20060102"), "checks_"+o.first.AddDate(0, 0, 1).Format("20060102")
 	if kept := strings.Join(append(rowsOf(t, o.Store, first), rowsOf(t, o.Store, second)...), "\n"); kept != rows {
 		t.Errorf("detached rows are now\n%s\nwere\n%s", kept, rows)
@@ -317,8 +317,8 @@ func TestDetachAtOnce(t *testing.T) {
 	o.mustBeClean(t)
 }
 
-// TestDetachWhatIsProved: a day whose rows are not what was chained stays, and
-// so does one whose archive is another.
+// TestDetachWhatIsProved: a day stays if its rows are not those that were chained, or if its
+// archive belongs to another day.
 func TestDetachWhatIsProved(t *testing.T) {
 	o := newOldDays(t)
 	victim := o.checks[5]

@@ -74,7 +74,7 @@ func newOldMonths(t *testing.T) *oldMonths {
 // after is the month after the two.
 func (o *oldMonths) after() time.Time { return o.months[1].AddDate(0, 1, 0) }
 
-// leave runs DetachViolations and returns what it reported and found.
+// leave runs DetachViolations and returns what it reported and the months that it found to differ.
 func (o *oldMonths) leave(t *testing.T, change func(*DetachOptions)) (done []Detached, found []verify.Finding, err error) {
 	t.Helper()
 	options := DetachOptions{
@@ -223,7 +223,8 @@ func (o *oldMonths) immutable(t *testing.T) {
 	statement(t, o.url, "DELETE FROM violation_counts WHERE agent_id = 'x'")
 }
 
-// sameEvents: the feed has what it had; events of archived violations say whose they are.
+// sameEvents checks that the feed is unchanged, and that events of archived violations still have
+// their owners.
 func (o *oldMonths) sameEvents(t *testing.T, before []audit.Event) {
 	t.Helper()
 	after, err := o.Events(t.Context(), audit.EventQuery{Limit: 100})

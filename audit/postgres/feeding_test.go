@@ -11,8 +11,8 @@ import (
 	"spendgate/audit/audittest"
 )
 
-// feeding is a schema, sessions that are held in the middle of what they do, and a
-// reader that goes on from its cursor.
+// feeding is a schema with sessions that are stopped in the middle of their work, and a reader that
+// continues from its cursor.
 type feeding struct {
 	*counting
 	cursor int64
@@ -22,7 +22,7 @@ type feeding struct {
 // patient is longer than any wait is meant to be.
 const patient = 4 * time.Second
 
-// next reads what is new, in pages of few.
+// next reads the new events, in small pages.
 func (f *feeding) next(t *testing.T) (events []audit.Event) {
 	t.Helper()
 	for {

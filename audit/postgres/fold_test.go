@@ -27,7 +27,8 @@ func foldingKey(t *testing.T) checkpoint.Key {
 	return key
 }
 
-// longChain is old days of which one chain has batches, and has one of today.
+// longChain is a trail with old days and a chain that has batches of these days and one batch of
+// today.
 type longChain struct {
 	*oldDays
 	fence    spend.Fence
@@ -88,7 +89,7 @@ func (l *longChain) fold(t *testing.T, change func(*DetachOptions)) ([]Detached,
 	})
 }
 
-// proved demands that the whole trail is as it was recorded, signatures included.
+// proved checks that the whole trail verifies, signatures included.
 func (l *longChain) proved(t *testing.T) {
 	t.Helper()
 	s := l.snapshot(t)
@@ -227,8 +228,9 @@ func TestFoldKilled(t *testing.T) {
 	}
 }
 
-// TestFoldGoesOn: the archive of a call that was killed is taken though what was the last batch
-// of its chain is so no more, and that batch leaves with the next day.
+// TestFoldGoesOn: a call was killed after it wrote its archive. The next call takes this archive,
+// although the chain has meanwhile grown beyond the batch that was its last; that batch leaves with
+// the next day.
 func TestFoldGoesOn(t *testing.T) {
 	l := newLongChain(t)
 	l.fence, l.writer = newFence(t, l.Store), audittest.NewWriter(t, l.Store)
@@ -277,7 +279,7 @@ func TestFoldKeepsWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// The database itself refuses what is not proved, twice, or not counted.
+// The database itself refuses to fold what is not proved, is folded already, or is not counted.
 func TestFoldOfTheDatabase(t *testing.T) {
 	l := newLongChain(t)
 	if _, _, err := l.detach(t, nil); err != nil {

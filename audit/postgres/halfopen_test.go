@@ -12,9 +12,9 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// TestHalfOpenNetwork: a network loses what was sent, and tells nobody. When
-// it carries again, the first question that gets no answer is enough: no other
-// connection from that time is waited for, nor the place of any (G7).
+// TestHalfOpenNetwork: a network silently loses what is sent. When it works again, one question
+// without an answer is enough: no other connection of that time is waited for, and none keeps its
+// place (G7).
 func TestHalfOpenNetwork(t *testing.T) {
 	for _, readers := range []string{"1", "2"} {
 		t.Run(readers+" for reads", func(t *testing.T) { testHalfOpenNetwork(t, readers) })

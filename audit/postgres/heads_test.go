@@ -12,7 +12,8 @@ import (
 	"spendgate/audit/verify"
 )
 
-// TestHeadsAt reads what chains have at earlier numbers. What was folded is as it was.
+// TestHeadsAt reads the heads that chains have at earlier numbers. Folded batches have the same
+// heads as before.
 func TestHeadsAt(t *testing.T) {
 	l := newLongChain(t)
 	p := &audit.Policy{PolicyID: "p", Name: "P", Rules: "[]"}
@@ -41,7 +42,7 @@ func TestHeadsAt(t *testing.T) {
 	same(then.Chains)
 	was := slices.Clone(then.Chains)
 	for i := range then.Chains {
-		then.Chains[i].Head = spend.Hash{byte(i)} // what is there is told, whatever was
+		then.Chains[i].Head = spend.Hash{byte(i)} // the database's heads are returned, whatever the caller's are
 	}
 	then.Chains = append(then.Chains, chain.Head{Chain: l.fence.Node, Seq: 99}, chain.Head{Chain: spend.ID{9}, Seq: 1})
 	same(was)

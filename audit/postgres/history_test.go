@@ -12,15 +12,15 @@ const addOutcomes = `INSERT INTO outcomes
 	(outcome_id, check_id, node, epoch, step, number, status, release, key_id, request_id, may_release)
 	SELECT gen_random_uuid(), check_id, node, epoch, 1, 1, 'v', 'd', 'key', 'req_0123456789ab', true FROM checks`
 
-// historyReads: a page of a backtest's history reads from the primary keys what it
-// returns, and scans no table: of checks over many days, and of outcomes beside them.
+// historyReads checks that a page of a backtest's history reads only the rows that it returns, by
+// primary keys, and scans no table, for checks over many days and their outcomes.
 func historyReads(t *testing.T, s *Store, when string) {
 	t.Helper()
 	const limit = 500
 	for _, c := range []struct {
 		name       string
 		day, last  int // the range
-		partitions int // of which the planner may look at the ends
+		partitions int // partitions whose ends the planner may look at
 		checks     int // at least
 	}{
 		{"the midst of a full day", 3, 4, 1, limit},

@@ -49,8 +49,8 @@ func TestHostThatTookWritesIsFirst(t *testing.T) {
 	}
 }
 
-// What only the driver knows of a URL is found without connecting, and told
-// without the secrets in it.
+// Faults of a URL that only the driver knows are found without connecting, and reported without the
+// secrets in the URL.
 func TestCheckURL(t *testing.T) {
 	for _, url := range []string{
 		"postgres://u:hunter2@one:5432,two:5433/db?target_session_attrs=read-write&pool_max_conns=7&default_query_exec_mode=cache_describe",

@@ -16,8 +16,8 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// TestSlowLists: lists that do not end in time cost the connections of commits nothing, nor do
-// they keep look-ups and Ping waiting, and the server goes on with none of them (G9).
+// TestSlowLists: lists that do not end in time take no connection from commits, do not keep
+// look-ups and Ping waiting, and leave nothing running in the server (G9).
 func TestSlowLists(t *testing.T) {
 	url := fleet.TestSchema(t)
 	s := open(t, with(t, url, "pool_max_conns", "2"), true)
@@ -60,7 +60,7 @@ func TestSlowLists(t *testing.T) {
 			_, err := s.Violations(ctx, audit.ViolationQuery{Limit: 20})
 			return err
 		},
-		"checks": func(ctx context.Context) error { // whose page is short, which says nothing of what is read
+		"checks": func(ctx context.Context) error { // a short page says nothing about how much is read
 			_, err := s.ListChecks(ctx, audit.CheckQuery{Outcome: audit.NoOutcome, Limit: 1, Examine: 1000})
 			return err
 		},

@@ -56,7 +56,7 @@ func newHanging(t *testing.T, target string) *hanging {
 }
 
 // TestLookupsWhileConnectingHangs: a pooler that accepts connections and never answers does not
-// keep redemptions waiting while other connections are there; where there are none, they are
+// keep redemptions waiting while other connections are available. Without any, redemptions are
 // refused in time.
 func TestLookupsWhileConnectingHangs(t *testing.T) {
 	direct, err := url.Parse(fleet.TestSchema(t))

@@ -17,9 +17,8 @@ func inventory(t *testing.T, url string) []string {
 		WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind IN ('r', 'p', 'i', 'I') ORDER BY relname`)
 }
 
-// TestTwoDeployments migrates and tidies one whose search_path goes on with
-// another's schema: it gets what it has alone, and the other one keeps what it
-// has.
+// TestTwoDeployments migrates and tidies a deployment whose search_path continues with another
+// deployment's schema. It gets tables of its own, and the other deployment keeps its tables.
 func TestTwoDeployments(t *testing.T) {
 	later := time.Now().AddDate(0, 0, 30)
 	deploy := func(t *testing.T, url string) {

@@ -59,9 +59,9 @@ const (
 	planPage  = 101
 	planShort = 1000 // in the shortest range, which the planner may prefer to read whole
 
-	// What a listing may read: two pieces at each end of its range, what is
-	// new, and the page, of which each of eight kinds may have all; or a short range,
-	// for the total and for the page.
+	// The rows that a listing may read: two pieces at each end of its range, the new rows, and the
+	// page, all of which may be of one of eight kinds; or a short range, for the total and for the
+	// page.
 	rowsAtMost   = max(2*2*planPiece+8*planPage+planPage, 2*planShort) + planNew
 	blocksAtMost = 2 * rowsAtMost
 	// A page has each kind's newest from the index, and its rows.
@@ -88,7 +88,7 @@ func prepareViolations(t *testing.T) *Store {
 		}
 	}
 	statement(t, url, "ANALYZE violations, violation_counts")
-	// And what is new since then.
+	// And violations that are newer than the counts.
 	statement(t, url, `INSERT INTO violations SELECT (left(first_id(1790000000000 + 100 * 200000::bigint)::text,
 		24) || substr(md5(i::text), 1, 12))::uuid,
 		1, 1, 'c', 'b', 'h', 1, 'USD', 'hot', 'p', 'c', 'r', 'd', 'k' FROM generate_series(1, `+strconv.Itoa(planNew)+`) AS i`)
@@ -136,7 +136,7 @@ func pageIndex(q audit.ViolationQuery) string {
 	return "violations_pkey"
 }
 
-// faults lists what is wrong with the plans of a listing.
+// faults returns the faults of a listing's plans.
 func faults(t *testing.T, tx pgx.Tx, q audit.ViolationQuery) (all []string) {
 	t.Helper()
 	s := selectionOf(q)

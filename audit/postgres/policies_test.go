@@ -13,8 +13,8 @@ import (
 	"spendgate/audit"
 )
 
-// All versions of all policies together keep to their bound, however many are
-// posted at once. What is refused leaves nothing behind, and keys go on.
+// All versions of all policies together stay within their bound, however many are posted at once. A
+// refused version leaves nothing behind, and keys can still be made.
 func TestPoliciesAreBounded(t *testing.T) {
 	url := migrated(t)
 	const each, room = 1000, 7

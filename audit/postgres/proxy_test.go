@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// proxy stands between a store and the database and loses what it is told to.
-// It tells a commit from the rest by its length.
+// proxy stands between a store and the database and loses the messages that a test names. It
+// recognizes a commit by its length.
 type proxy struct {
 	url    string // of the database, through the proxy
 	target string
@@ -99,7 +99,7 @@ func (p *proxy) serve(client net.Conn) {
 			n, err := server.Read(buf)
 			select {
 			case <-dead:
-				_, _ = client.Write(p.instead) // the answer is what it does not get
+				_, _ = client.Write(p.instead) // instead of the answer
 				_ = client.Close()
 				return
 			default:

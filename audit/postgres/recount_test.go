@@ -202,7 +202,7 @@ func TestCountsInSteps(t *testing.T) {
 	}
 }
 
-// What was restored or cloned delivers nothing until an admin says so.
+// A restored or cloned database delivers no events until an admin enables its webhooks.
 func TestRestoredWebhooks(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)

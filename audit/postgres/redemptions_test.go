@@ -24,8 +24,8 @@ func redemption(of *spend.Check) *spend.Outcome {
 	}
 }
 
-// TestDoubtsAreDue: what was redeemed 15 minutes ago is due, the oldest first, unless it is
-// in doubt already.
+// TestDoubtsAreDue: checks redeemed 15 minutes ago or earlier are due, the oldest first, unless
+// they are in doubt already.
 func TestDoubtsAreDue(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
@@ -203,9 +203,8 @@ func TestUntouchedReadsOneDay(t *testing.T) {
 	}
 }
 
-// TestUntouchedOfDays: checks of other days than the current one are found as well, together with
-// those of it, and so is one whose day has no partition of its own; also where the node gets no
-// connection for look-ups.
+// TestUntouchedOfDays: checks of earlier days are found together with those of the current day,
+// even if their day has no partition of its own or the node gets no connection for look-ups.
 func TestUntouchedOfDays(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
@@ -242,8 +241,8 @@ func TestUntouchedOfDays(t *testing.T) {
 	found(all...)
 }
 
-// TestUntouchedPreparedAnew: what somebody removed from the connection for look-ups, whose plans
-// are kept, is prepared again, and who looks up meanwhile is answered.
+// TestUntouchedPreparedAnew: statements that somebody removed from the connection for look-ups,
+// whose plans are kept, are prepared again, and look-ups meanwhile are answered.
 func TestUntouchedPreparedAnew(t *testing.T) {
 	s := open(t, migrated(t), true)
 	c := minimal(newFence(t, s))

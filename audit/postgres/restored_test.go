@@ -8,8 +8,8 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// TestRestored is of a database of its own: nodes are sessions of the same one, but for those of
-// the test.
+// TestRestored has a database of its own, since every other session of the database counts as a
+// node.
 func TestRestored(t *testing.T) {
 	url := fleet.OwnTestDatabase(t)
 	s := open(t, url+"&application_name=test", true)

@@ -61,7 +61,7 @@ func TestNotMigrated(t *testing.T) {
 	}
 }
 
-// TestSearchPathMissing says what is wrong instead of migrating elsewhere.
+// TestSearchPathMissing: Migrate says what is wrong instead of migrating another schema.
 func TestSearchPathMissing(t *testing.T) {
 	err := Migrate(t.Context(), with(t, fleet.TestSchema(t), "search_path", "no_such_schema"))
 	if err == nil || !strings.Contains(err.Error(), "search_path") {
@@ -69,8 +69,8 @@ func TestSearchPathMissing(t *testing.T) {
 	}
 }
 
-// TestPartitions commits where no partition is, and makes partitions while
-// commits go on. What was made later is immutable, too.
+// TestPartitions commits to days without a partition, and makes partitions while commits continue.
+// Partitions made later are immutable, too.
 func TestPartitions(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, migrated(t), true)
@@ -128,8 +128,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// TestPartitionsUntil follows the metric that an alert asks: it is the end of
-// the last day before the first gap, and what cannot be seen changes nothing.
+// TestPartitionsUntil: the metric of the alert is the end of the last day before the first gap, and
+// stays the same while partitions cannot be seen.
 func TestPartitionsUntil(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s, err := Open(t.Context(), Options{URL: migrated(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
@@ -242,8 +242,8 @@ func TestHorizon(t *testing.T) {
 	mustReach(7 * 24 * time.Hour)
 }
 
-// TestPreparedCommit commits several times on one connection, also where
-// connections are not the node's own and what it prepared may be gone.
+// TestPreparedCommit commits several times on one connection, also where a pooler shares
+// connections and the prepared statements may be gone.
 func TestPreparedCommit(t *testing.T) {
 	url := migrated(t)
 	open(t, url, true)

@@ -13,9 +13,9 @@ import (
 	"spendgate/audit/audittest"
 )
 
-// TestOutcome plays what a server may say to a commit before the connection
-// ends. Only what it confirmed to the end is recorded, and nothing is called
-// certain that is not.
+// TestOutcome plays the answers that a server may give to a commit before the connection ends. A
+// commit counts as recorded only if the server confirmed it completely, and as certain only if it
+// is.
 func TestOutcome(t *testing.T) {
 	parsed, bound := &pgproto3.ParseComplete{}, &pgproto3.BindComplete{}
 	called := &pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}
@@ -78,8 +78,8 @@ func play(conn net.Conn, length int, says []pgproto3.BackendMessage) {
 	}
 }
 
-// TestConnectedSessionServes: while the server takes no more connections, what is committed goes over
-// the one that there is, not over each in turn.
+// TestConnectedSessionServes: while the server takes no more connections, commits use the one that
+// exists instead of trying each in turn.
 func TestConnectedSessionServes(t *testing.T) {
 	s := open(t, migrated(t), true)
 	f := newFence(t, s)

@@ -13,8 +13,8 @@ import (
 
 const statsNew = 50 // batches that are not counted yet
 
-// TestStatsPlans reads the counts of the minutes of a range and what is too new for
-// them, by the indexes alone, and neither other batches nor checks.
+// TestStatsPlans: statistics read the counts of the range's minutes, and newer batches, by indexes
+// alone, and neither other batches nor checks.
 func TestStatsPlans(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
@@ -63,7 +63,7 @@ func TestStatsPlans(t *testing.T) {
 	}
 }
 
-// TestRecountChecks counts anew what the batches have, with what is committed meanwhile.
+// TestRecountChecks counts the checks of all batches anew while commits continue.
 func TestRecountChecks(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)

@@ -53,7 +53,7 @@ func connect(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
-// ownLocks are those of the connection's database: others have the same OIDs.
+// ownLocks selects locks of the connection's database: other databases have the same OIDs.
 const ownLocks = "(SELECT l.* FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database WHERE datname = current_database()) AS l"
 
 // commitWaits says whether a session of the connection's database waits for another's end.

@@ -92,7 +92,7 @@ func randomNumber(r *rand.Rand) string {
 	digits := func(n int) string {
 		var b strings.Builder
 		for range n {
-			b.WriteByte(byte('0' + r.IntN(10)*r.IntN(2))) // half of them zeros
+			b.WriteByte(byte('0' + r.IntN(10)*r.IntN(2))) // half of the digits are zeros
 		}
 		return b.String()
 	}
@@ -181,8 +181,8 @@ func TestParseInteger(t *testing.T) {
 	}
 }
 
-// FuzzParseAmount: what is accepted is a JSON number, written back it is the
-// same Amount, and a decimal library would agree.
+// FuzzParseAmount: an accepted text is a JSON number, is the same Amount when written and read
+// again, and agrees with a decimal library.
 func FuzzParseAmount(f *testing.F) {
 	for _, s := range []string{"0", "-0.0", "10", "1e1", "600.05", "9999999999.999999999", "1e-9", "1e400", "-1", "1E+17", "0.10e2", "x"} {
 		f.Add(s)

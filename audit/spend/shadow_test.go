@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What is written is what encoding/json writes of shadowText, which ParseShadow reads, whatever is in it, and
-// costs no allocation.
+// AppendShadow writes the same as encoding/json does for shadowText, which ParseShadow reads, and
+// allocates nothing.
 func TestShadowText(t *testing.T) {
 	for _, s := range []*Shadow{
 		{Draft: 7},

@@ -216,7 +216,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestKilled kills a process during commits (G1): what it had confirmed is there, and each batch is
+// TestKilled kills a process during commits (G1): confirmed commits are there, and each batch is
 // there completely or not at all.
 func TestKilled(t *testing.T) {
 	const variable, size = "SPENDGATE_TEST_KILLED_STORE", 5

@@ -37,7 +37,7 @@ func TestBackdated(t *testing.T) {
 	tr.finds(nil) // nothing but a checkpoint can tell
 	want := check("inserted", &spend.Check{ID: forged})
 	tr.bothHeld(want)
-	tr.sign() // a node signs what is there: the line before lacks it still
+	tr.sign() // a node signs the present heads, which the line before lacks
 	tr.recordMore()
 	tr.bothHeld(want)
 	tr.file = t.TempDir() + "/later.jsonl" // of a time when it was there

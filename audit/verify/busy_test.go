@@ -15,7 +15,8 @@ import (
 func TestWhileNodesWrite(t *testing.T) {
 	tr := newTrail(t)
 	const rounds, timesARound = 8, 30
-	// What is written is bounded, or a busy machine would verify ever more.
+	// The number of rows written is bounded: otherwise a busy machine would verify more and more
+	// rows.
 	var writing sync.WaitGroup
 	var begun []chan struct{}
 	again := func(what func()) {

@@ -240,7 +240,7 @@ func (tr *trail) row(id spend.ID) []byte {
 	return out.Bytes()[header : out.Len()-trailer]
 }
 
-// TestRowsAreHashedAsStored compares the hash of the writer's row with that of the row that the
+// TestRowsAreHashedAsStored compares the writer's hash of a row with the hash of the row that the
 // database sends.
 func TestRowsAreHashedAsStored(t *testing.T) {
 	t.Parallel()
@@ -292,7 +292,7 @@ func TestTamperedPolicies(t *testing.T) {
 		tr.exec(`DELETE FROM policies; INSERT INTO policies SELECT * FROM kept; DROP TABLE kept;
 			DELETE FROM changes; INSERT INTO changes SELECT * FROM links; DROP TABLE links`)
 	}
-	// Who has the rights of a node alone cannot slip one in.
+	// A node's rights alone do not suffice to insert a batch.
 	tr.exec("SET session_replication_role = origin")
 	if _, err := tr.conn.Exec(t.Context(),
 		"INSERT INTO policies SELECT 'mine', 1, name, description, rules, "+

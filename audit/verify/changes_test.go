@@ -43,8 +43,9 @@ func TestTamperedKeys(t *testing.T) {
 	}, "id", "last_used")
 }
 
-// tamper does what is told, and alters each column but some of a table with one
-// row: each has the finding that is told, or that the row was altered.
+// tamper runs each of the statements in tampered and alters each column of the table's one row,
+// except the columns in but. Each alteration must have its own finding, or the finding that the row
+// was altered.
 func (tr *trail) tamper(table, row string, tampered map[string]string, but ...string) {
 	tr.t.Helper()
 	tr.finds(tr.held)

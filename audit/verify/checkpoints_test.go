@@ -67,8 +67,8 @@ func TestTamperedCheckpoints(t *testing.T) {
 	}
 }
 
-// TestSeveralFilesOfCheckpoints: what was rewritten before a process began its own file shows only
-// in earlier files.
+// TestSeveralFilesOfCheckpoints: only earlier files show what was rewritten before a process began
+// a new file.
 func TestSeveralFilesOfCheckpoints(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

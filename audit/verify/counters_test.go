@@ -151,11 +151,12 @@ func TestTamperedCounters(t *testing.T) {
 	}
 	tr.finds(nil)
 
-	// Of a part of the trail the windows that lie in it.
+	// A part of the trail shows the windows that lie in it.
 	tr.exec("UPDATE budget_counters SET used = used + 1 WHERE start_ms >= 0")
 	later := time.Now().Add(time.Hour)
 	tr.finds(func(o *verify.Options) { o.From = later })
-	// That of a lifetime does not, nor the row by which rolling windows take turns.
+	// The window of a lifetime does not lie in it, nor does the row by which rolling windows take
+	// turns.
 	midnight := c.ID.Time().Truncate(24 * time.Hour)
 	found, s, err := tr.verify(func(o *verify.Options) { o.From = midnight })
 	if err != nil || len(found) < 2 || s.CountersBeyond != 2 ||
@@ -164,7 +165,7 @@ func TestTamperedCounters(t *testing.T) {
 	}
 }
 
-// A budget counts since the version in which it became what it is (S37).
+// A budget counts since the version in which it got its present terms (S37).
 func TestTamperedCountSince(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

@@ -54,8 +54,8 @@ func excess(c *spend.Check) string {
 	return "inserted excess of " + counter("counter", c, 0)[len("counter "):]
 }
 
-// TestExcess has a budget named of which more was taken than any of its versions allows, though
-// its counter holds what was taken (G12).
+// TestExcess: a budget is reported if more was taken than any of its versions allows, even if its
+// counter agrees with what was taken (G12).
 func TestExcess(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
@@ -116,7 +116,7 @@ func TestExcessOfRolling(t *testing.T) {
 	}
 }
 
-// TestNoExcessByApproval: what people approved counts above the limit (S47).
+// TestNoExcessByApproval: amounts that people approved may exceed the limit (S47).
 func TestNoExcessByApproval(t *testing.T) {
 	t.Parallel()
 	tr := &approvalTrail{trail: newTrail(t)}
@@ -137,8 +137,8 @@ func TestNoExcessByApproval(t *testing.T) {
 	tr.bothSay("approved")
 }
 
-// TestLaterEnd: newer rules of a time zone move the end of an open window, and its row keeps the
-// first, that of an escalated check too, of which nothing is recorded.
+// TestLaterEnd: newer time zone rules move the end of an open window, and its row keeps the first
+// end; so does the row of an escalated check, about which nothing else is recorded.
 func TestLaterEnd(t *testing.T) {
 	t.Parallel()
 	const hour = 3_600_000
@@ -212,7 +212,7 @@ func TestLateExhaustion(t *testing.T) {
 	tr.bothSay("late", "altered exhaustion "+usedUp(25*time.Hour))
 }
 
-// TestDigits: what was taken is added up exactly.
+// TestDigits: amounts taken are added up exactly.
 func TestDigits(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

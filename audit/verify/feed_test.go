@@ -10,7 +10,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// newFeed is a trail of which all events have numbers, with events of every source.
+// newFeed is a trail with events of every source, all of which are numbered.
 func newFeed(t *testing.T) (tr *approvalTrail, capped *spend.Check) {
 	t.Helper()
 	tr = newApprovalTrail(t)
@@ -50,8 +50,8 @@ func (tr *trail) recordCapped(version int, made time.Time) *spend.Check {
 	return last
 }
 
-// capAt makes a version of the policy, with a limit, at a time. Numbers are spelt as some
-// programs do, and what is left out in other ways (S4, S8).
+// capAt makes a version of the policy with a limit, at a time. It spells numbers as some programs
+// do, and omits optional members in various ways (S4, S8).
 func (tr *trail) capAt(limit string, at time.Time) {
 	tr.t.Helper()
 	p := &audit.Policy{
@@ -120,7 +120,7 @@ func TestTamperedFeed(t *testing.T) {
 	tr.agreeOn(swap(policy, key))
 	tr.agreeOn("UPDATE event_state SET below = '1'")
 
-	// What happened an hour before others has a number above theirs.
+	// An event of an hour ago gets a number above those of later events.
 	late := checksOfAllSorts(tr.fence)[0]
 	late.ID, late.Action.IdempotencyKey = spend.NewID(time.Now().Add(-time.Hour)), ""
 	tr.append(late)
@@ -172,9 +172,9 @@ func TestTamperedExhaustions(t *testing.T) {
 		"inserted principal x of counter "+capped.Charges[0].Counter.ID.Text(""))
 }
 
-// TestTamperedLimits has it named that an event would tell another limit than its budget
-// had then, another agent or window, or more or less than checks had taken; and that there is
-// none though a version was used up that has a successor with a higher limit (S66).
+// TestTamperedLimits: findings name an event that tells another limit than its budget had, another
+// agent or window, or another amount than checks had taken; and a missing event of a version that
+// was used up and has a successor with a higher limit (S66).
 func TestTamperedLimits(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

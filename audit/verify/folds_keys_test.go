@@ -12,8 +12,8 @@ import (
 	"spendgate/audit/verify"
 )
 
-// TestFoldedByAnotherKey: what was folded before the key was replaced is proved by the earlier one,
-// and a key that is not given signs nothing.
+// TestFoldedByAnotherKey: batches folded before the key was replaced are proved by the earlier key.
+// A key that is not given proves nothing.
 func TestFoldedByAnotherKey(t *testing.T) {
 	t.Parallel()
 	f := newFolded(t)

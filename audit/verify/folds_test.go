@@ -22,8 +22,8 @@ import (
 	"spendgate/audit/verify"
 )
 
-// folded is a trail of which one old day left with its batches: the first of a chain that has
-// others of today.
+// folded is a trail in which one old day left with its batches, which began a chain that has later
+// batches of today.
 type folded struct {
 	*archived
 	chain   spend.ID
@@ -72,7 +72,7 @@ func newFolded(t *testing.T) *folded {
 	for _, c := range checksOfAllSorts(fence) {
 		act(t, tr.writer.Append(c).Final())
 	}
-	act(t, os.Remove(tr.file)) // it would have had what was recorded then
+	act(t, os.Remove(tr.file)) // it would have the checks recorded by then
 	tr.checkpoints = tr.newCheckpoints()
 	tr.sign()
 	f.detach(day.AddDate(0, 0, 2), nil)
@@ -109,8 +109,8 @@ func (f *folded) detach(before time.Time, change func(*postgres.DetachOptions)) 
 	act(f.t, postgres.Detach(f.t.Context(), options))
 }
 
-// TestFoldedIsProved: with the archives all is as it was, without them it is said what is not
-// known, and both verifiers agree.
+// TestFoldedIsProved: with the archives everything verifies. Without them both verifiers report
+// what is not known, in the same way.
 func TestFoldedIsProved(t *testing.T) {
 	t.Parallel()
 	f := newFolded(t)
@@ -151,7 +151,8 @@ func (f *folded) rows() (n int64) {
 	return n
 }
 
-// TestWithoutFolded: what cannot be read is said once, and nothing that rests on it is blamed.
+// TestWithoutFolded: an unreadable archive is reported once, and nothing that depends on it is
+// reported as altered.
 func TestWithoutFolded(t *testing.T) {
 	t.Parallel()
 	f := newFolded(t)
@@ -204,7 +205,7 @@ func (f *folded) next() files {
 	return files{of: day.AddDate(0, 0, 1).Format(time.DateOnly), manifest: name + ".manifest.json", rows: name + ".jsonl.gz"}
 }
 
-// spoiled demands that both verifiers find the same of what was done, and takes it back.
+// spoiled checks that both verifiers find the same after spoil, and undoes spoil.
 func (f *folded) spoiled(name string, spoil func(*folded), test func(*folded, []string)) {
 	f.alter(f.t, name, func(tr *trail) {
 		one := *f
@@ -226,8 +227,8 @@ func (f *folded) spoiled(name string, spoil func(*folded), test func(*folded, []
 	})
 }
 
-// TestTamperedFolds: each column of what was noted, and each member of what left, is named when it is
-// another, also where files, manifests and notes were all made to agree.
+// TestTamperedFolds: each column of a note and each member of an archive is named if it was
+// altered, even if files, manifests and notes were all made to agree.
 func TestTamperedFolds(t *testing.T) {
 	t.Parallel()
 	f := newFolded(t)
@@ -335,7 +336,7 @@ func TestTamperedFolds(t *testing.T) {
 	}
 }
 
-// resign signs all folds as they are now, as whoever has the key could.
+// resign signs all folds in their present state, as anybody with the key could.
 func (f *folded) resign() {
 	f.t.Helper()
 	snapshot, err := postgres.OpenSnapshot(f.t.Context(), f.url, 1)

@@ -25,7 +25,8 @@ func (tr *approvalTrail) member(principal string, groups ...string) string {
 	return id.Text(spend.PrefixKey)
 }
 
-// drafted is a check that asks people, but for who drafted and who promoted its version.
+// drafted is a check that asks two people, excluding the author of its version, which one key
+// drafted and another promoted.
 func (tr *approvalTrail) drafted(author, authorName, promoter, promoterName string) *spend.Check {
 	tr.t.Helper()
 	p := &audit.Policy{PolicyID: "drafted", Name: "d", Rules: "[]"}
@@ -48,8 +49,8 @@ func (tr *approvalTrail) drafted(author, authorName, promoter, promoterName stri
 	return c
 }
 
-// TestTamperedGroups alters what people of groups decided: who completes what is asked
-// follows from the groups that they had then (S79).
+// TestTamperedGroups alters the decisions of people in groups. The groups that they had at the time
+// decide whose decision completes the approval (S79).
 func TestTamperedGroups(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)

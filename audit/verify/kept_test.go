@@ -23,8 +23,8 @@ import (
 // writeKept makes the record of this release, once: it is kept as it is from then on.
 var writeKept = flag.String("write-kept", "", "make the record to be kept of this `RELEASE`")
 
-// TestKeptRecords migrates the databases of earlier releases, as a backup brings them back,
-// and verifies them with their archives: what was recorded once is read by every later build.
+// TestKeptRecords migrates the databases of earlier releases, restored from backups, and verifies
+// them with their archives: every later build reads what was recorded once.
 func TestKeptRecords(t *testing.T) {
 	t.Parallel()
 	if *writeKept != "" {

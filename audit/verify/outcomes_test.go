@@ -35,7 +35,7 @@ func (tr *trail) report() []*spend.Outcome {
 			tr.t.Fatal(err)
 		}
 	}
-	tr.exec("DELETE FROM redemption_keys") // a report has none
+	tr.exec("DELETE FROM redemption_keys") // a report has no redemption key
 	return all
 }
 
@@ -120,8 +120,7 @@ func TestOutcomesInSlices(t *testing.T) {
 	}
 }
 
-// What outcomes gave back is subtracted where counters are recomputed, by both
-// verifiers.
+// Both verifiers subtract what outcomes gave back when they recompute counters.
 func TestCountersAfterOutcomes(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

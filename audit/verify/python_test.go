@@ -33,8 +33,8 @@ func strangersEnviron() []string {
 	return environ
 }
 
-// stranger verifies with the program that was written from the document alone,
-// and returns what it found, sorted.
+// stranger verifies with the program that was written from the document alone, and returns its
+// findings, sorted.
 func (tr *trail) stranger(held bool, more ...string) []string {
 	tr.t.Helper()
 	for _, tool := range []string{interpreter(), "psql"} {
@@ -91,8 +91,8 @@ func (tr *trail) bothHeld(want ...string) {
 	}
 }
 
-// bothFind demands the same findings of both verifiers, and takes back what was done to
-// the tables.
+// bothFind checks that both verifiers have the same findings after tamper, and undoes the changes
+// to the tables.
 func (tr *trail) bothFind(tables, tamper string, want ...string) {
 	tr.t.Helper()
 	for table := range strings.FieldsSeq(tables) {
@@ -109,8 +109,8 @@ func (tr *trail) bothFind(tables, tamper string, want ...string) {
 	}
 }
 
-// TestStrangerAgrees has two verifiers, of which one knows the document alone,
-// find the same.
+// TestStrangerAgrees: two verifiers, one of them written from the document alone, have the same
+// findings.
 func TestStrangerAgrees(t *testing.T) {
 	for name, tamper := range map[string]func(*trail){
 		"clean": func(*trail) {},

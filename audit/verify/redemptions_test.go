@@ -160,7 +160,7 @@ func TestForgedRedemptions(t *testing.T) {
 	replace := func(from, to string) {
 		tr.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('insert_outcomes'::regproc), '%s', '%s'); END $$`, from, to)
 	}
-	// What may follow which step, the time to redeem, and whose lasting keys are.
+	// The guards of the order of steps, of the time to redeem, and of the owners of lasting keys.
 	guards, none := []string{"WHERE a.step", "WHERE a.once"}, "WHERE true OR a."
 	for _, guard := range guards {
 		replace(guard, strings.Replace(guard, "WHERE a.", none, 1))

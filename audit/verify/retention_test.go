@@ -13,8 +13,8 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// newAgedTrail is a trail that begins 40 days ago, of which all events have numbers. It
-// returns how many are of then, and the violations of then.
+// newAgedTrail is a trail that begins 40 days ago, with numbers for all events. It returns how many
+// events, and which violations, are that old.
 func newAgedTrail(t *testing.T) (tr *trail, old int, violations []spend.ID) {
 	t.Helper()
 	url := fleet.TestMigrated(t, postgres.Migrate)
@@ -100,9 +100,9 @@ func TestRemovedEvents(t *testing.T) {
 	tr.bothFind(tables, "INSERT INTO events VALUES (1, gen_random_uuid(), 'v')") // is about to be deleted
 	tr.bothFind(tables, "DELETE FROM violations WHERE id = '"+violations[1].Text("")+"'",
 		"removed violation "+violations[1].Text(spend.PrefixViolation), count(old))
-	// Nobody can say that what is young was removed as old.
+	// A recent event cannot be claimed to have been removed as old.
 	tr.bothFind(tables, remove(time.Now()), "inserted change 5 of the configuration", gap, first)
-	// What is no removal counts for nothing: all that is gone is missed.
+	// An invalid removal counts for nothing: all missing events are reported.
 	var reported string
 	if err := tr.conn.QueryRow(t.Context(), "SELECT replace(outcome_id::text, '-', '') FROM outcomes").Scan(&reported); err != nil {
 		t.Fatal(err)

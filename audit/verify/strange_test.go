@@ -11,8 +11,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// TestStrangeJSON puts something of another type, or no JSON at all, into all that is kept as
-// JSON: the verifiers name what was altered, and read all the rest.
+// TestStrangeJSON puts JSON of another type, or no JSON at all, into every JSON column: the
+// verifiers name the altered rows and read all others.
 func TestStrangeJSON(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)
@@ -106,8 +106,8 @@ func TestStrangeNames(t *testing.T) {
 	}
 }
 
-// TestInfiniteTimes puts times beyond all others into all tables that are compared: each is named,
-// and what is beside it is read.
+// TestInfiniteTimes puts infinite times into all compared tables: each altered row is named, and
+// the rows beside it are read.
 func TestInfiniteTimes(t *testing.T) {
 	t.Parallel()
 	tr, _ := newFeed(t)

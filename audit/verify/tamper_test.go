@@ -252,7 +252,8 @@ func TestTamperedChecks(t *testing.T) {
 			return want
 		},
 		"idempotency keys": func(tr *trail) []string {
-			// The same key passes twice, a row is gone, one is of another check, one expires at another time, one is of none.
+			// The same key passes twice; a row is missing; one belongs to another check; one
+			// expires at another time; one belongs to no check.
 			var want []string
 			of := func(i int, kind string) string {
 				want = append(want, kind+" idempotency key of "+check("", tr.records[i][0])[1:])

@@ -49,8 +49,8 @@ const (
 	perRecord = 5 // checks: full, sparse, allowed, blocked, escalated
 )
 
-// newTrail makes two chains of four batches, three versions of a policy and a
-// checkpoint behind all of it.
+// newTrail makes two chains of four batches, three versions of a policy and a checkpoint after all
+// of them.
 func newTrail(t *testing.T) *trail {
 	t.Helper()
 	tr := newTrailIn(t, fleet.TestMigrated(t, postgres.Migrate))
@@ -62,7 +62,7 @@ func newTrail(t *testing.T) *trail {
 	return tr
 }
 
-// newTrailIn makes one in a database of which a test may alter what new sessions are like.
+// newTrailIn is newTrail in a database whose defaults for new sessions a test may alter.
 func newTrailIn(t *testing.T, url string) *trail {
 	t.Helper()
 	tr := &trail{t: t, url: url, file: filepath.Join(t.TempDir(), "checkpoints.jsonl")}

@@ -23,7 +23,7 @@ func example() components {
 	return components{node: cost{26, 280}, redis: cost{4.4, 42}, postgres: cost{15.5, 300}}
 }
 
-// A plan keeps within what it was given, and with a node less it would not.
+// A plan keeps its bounds, and would not with one node less.
 func TestPlanKeepsItsBounds(t *testing.T) {
 	d := production()
 	for _, rate := range []float64{1, 1_000, 20_000, 200_000, 1_000_000} {

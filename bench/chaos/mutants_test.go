@@ -20,7 +20,7 @@ func TestNoMutants(t *testing.T) {
 	}
 }
 
-// Every mutant says what it breaks and still applies to the source.
+// Every mutant describes what it breaks and still applies to the source.
 func TestMutantsApply(t *testing.T) {
 	paths, err := filepath.Glob("testdata/mutants/*.patch")
 	if err != nil || len(paths) == 0 {

@@ -29,8 +29,7 @@ func TestScriptIsRepeatable(t *testing.T) {
 	}
 }
 
-// Of every seed, the script is what it says: only duplicates repeat an action,
-// and everything is within what the API takes.
+// For every seed only duplicates repeat an action, and the API accepts every check.
 func TestScript(t *testing.T) {
 	for seed := range uint64(50) {
 		steps := draw(seed, "r", 200)

@@ -10,18 +10,17 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// What the node may allocate from request to answer, and for each commit and
-// each round trip to Redis that checks share: how many do depends on how fast
-// the clients are. At the time of writing it is 6.5, 18 and 7.
+// The node's allocations from request to answer, and for each commit and each round trip to Redis,
+// which several checks share: how many depends on the speed of the clients. At the time of writing
+// they are 6.5, 18 and 7.
 const (
 	mostOfACheck  = 8.0
 	mostOfACommit = 24.0
 	mostOfATrip   = 10.0
 )
 
-// A check costs a node no more allocations than it did. They are counted by
-// the node itself, which is built without the race detector: it would change
-// what is pooled.
+// A check costs a node no more allocations than before. The node counts them itself; it is built
+// without the race detector, which changes pooling.
 func TestAllocationsOfACheck(t *testing.T) {
 	f := startFleet(t, fleet.Options{Binary: build(t, fleet.BuildOptions{}), Nodes: 1})
 	s := &suite{Fleet: f}

@@ -89,8 +89,8 @@ func testArchive(t *testing.T, binary string) {
 	run(b.service, 1, "does not follow from the one before", "show", linked)
 }
 
-// archiveViolations runs the runbook's commands for the violations of those days: they
-// are listed no more, and the feed still has their events.
+// archiveViolations runs the runbook's commands for the violations of those days: they are no
+// longer listed, and the feed still has their events.
 func (b *backup) archiveViolations(
 	t *testing.T, nodes []*fleet.Node, folder string, before time.Time, run func(url string, code int, want string, args ...string),
 ) {

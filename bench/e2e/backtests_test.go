@@ -73,7 +73,7 @@ func testBacktests(t *testing.T, binary string) {
 	}
 }
 
-// stuckBacktest is one whose node waits to record flips, after some of them.
+// stuckBacktest is a backtest whose node has recorded some flips and waits to record the others.
 type stuckBacktest struct {
 	id   string
 	free func()

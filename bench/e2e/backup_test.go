@@ -21,14 +21,14 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// backup is a fleet as the runbook sets it up, and what was answered by it.
+// backup is a fleet set up as the runbook says, and the answers that it gave.
 type backup struct {
 	*roles
 	binary string
 	dir    string // where the runbook's commands are typed
 	key    string
 	mu     sync.Mutex
-	given  map[string][]byte // answers by check, of those that have one
+	given  map[string][]byte // the answers, by check, where there was one
 }
 
 // newBackup starts servers, and makes roles and schema as the runbook says.
@@ -88,7 +88,7 @@ func testBackup(t *testing.T, binary string) {
 		t.Errorf("owners, triggers, rights or functions differ after the restore:\n%s\nbefore:\n%s", again, owned)
 	}
 	b.refuseOldClaims(t, oldNode, oldEpoch)
-	// Only the checkpoint shows what is lost: the end of each chain that went on.
+	// Only the checkpoint shows the loss: the ends of the chains that continued.
 	checkpoints["DATABASE_URL"] = b.service
 	code, out, err := fleet.Run(limited(t, patience), binary, b.dir, checkpoints, "audit", "verify", "--checkpoint",
 		checkpoints["CHECKPOINT_FILE"])

@@ -58,7 +58,7 @@ func testDev(t *testing.T, binary string) {
 	}
 }
 
-// devState is what was sent to a node, and its answers.
+// devState is the requests sent to a node, and its answers.
 type devState struct {
 	key, inactive string
 	policy        fleet.Answer

@@ -12,8 +12,8 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// outage returns what is expected while a dependency is down: 500 within 2 s, and
-// service within 2 s after (G7).
+// outage returns the expectation while a dependency is down: 500 within 2 s, and service within 2 s
+// after its return (G7).
 func outage(from, back time.Time) expectation {
 	return expectation{mayFail: around(from, back), within: closedIn, mustHit: true}
 }
@@ -171,8 +171,8 @@ func (s *suite) postgresKilled(t *testing.T) {
 // G7: PostgreSQL stops, commits and all.
 func (s *suite) postgresStopped(t *testing.T) { s.pause(t, s.Postgres) }
 
-// G7: without Redis, GETs go on with the keys' state from PostgreSQL; checks
-// are refused in time, and what was refused is not blocked afterwards.
+// G7: without Redis, GETs continue with the keys' state from PostgreSQL; checks are refused in
+// time, and a refused check blocks nothing afterwards.
 func (s *suite) readsWithoutRedis(t *testing.T) {
 	recorded := check(t, s.client(0), s.action("900"))
 	known := check(t, s.client(0), s.action("12")).Result()

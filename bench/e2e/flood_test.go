@@ -16,7 +16,8 @@ import (
 const (
 	// flooders are the connections that each of two addresses opens to a node.
 	flooders = 1500
-	// floodMemory is what a node may take meanwhile: a tenth of what is declared.
+	// floodMemory is the memory that a node may take during the flood: a tenth of the declared
+	// bytes.
 	floodMemory = 300 << 20
 )
 
@@ -28,9 +29,9 @@ type flood struct {
 	open  []net.Conn
 }
 
-// testFlood: thousands of connections that declare bodies of 1 MiB, and send little
-// or nothing of them, cost a node little memory and do not affect other callers (G9). The
-// binary has no race detector, whose memory is not the node's.
+// testFlood: thousands of connections that declare bodies of 1 MiB, and send little or nothing,
+// take little memory of a node and do not affect other callers (G9). The binary has no race
+// detector, whose memory would count.
 func testFlood(t *testing.T, binary string) {
 	t.Setenv("GOMEMLIMIT", "200MiB")
 	const admin = "flood-admin-key-0123456789"

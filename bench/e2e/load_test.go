@@ -18,9 +18,9 @@ import (
 // ones with node 0, odd ones with node 1. Where there is a balancer, it says.
 const workers = 6
 
-// load is light traffic as agents make it: new actions with and without key,
-// retries of what was answered, actions sent twice, and actions that all
-// workers send at the same time. What fails is sent again until it is answered.
+// load is light traffic like that of agents: new actions with and without a key, retries of
+// answered ones, actions sent twice, and actions that all workers send at the same time. A failed
+// request is repeated until it is answered.
 type load struct {
 	s       *suite
 	name    string
@@ -72,7 +72,7 @@ func (s *suite) startLoad(t *testing.T) *load {
 	return l
 }
 
-// finish ends the load and returns what was sent.
+// finish ends the load and returns its requests.
 func (l *load) finish() []shot {
 	l.end()
 	l.working.Wait()
@@ -217,8 +217,7 @@ func (s *suite) underLoad(t *testing.T, provoke func() (from, back time.Time), e
 	s.verify(t, l.name, shots)
 }
 
-// verify compares what was answered with what is recorded: all the checks of
-// one agent.
+// verify compares the answers with the record, for all checks of one agent.
 func (s *suite) verify(t *testing.T, agent string, shots []shot) {
 	t.Helper()
 	rows := make(map[string]fleet.Row)

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// slowRows has the database take two milliseconds for each check: about 450 a
-	// second on any machine, far fewer than a node can refuse. It sleeps once for all
-	// of a commit: a sleep for each is as late as the machine is busy, and a commit of
-	// many checks then takes so long that the node is fenced.
+	// slowRows makes the database take two milliseconds for each check: about 450 a second on any
+	// machine, far fewer than a node can refuse. It sleeps once for a whole commit: each sleep ends
+	// late on a busy machine, so with one sleep a check a large commit would take so long that the
+	// node is fenced.
 	slowRows = `CREATE FUNCTION slow_rows() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM pg_sleep(0.002 * (SELECT count(*) FROM added)); RETURN NULL; END $$;
 		CREATE TRIGGER slow_rows AFTER INSERT ON checks REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION slow_rows()`
@@ -23,7 +23,7 @@ const (
 	measuredFor = 4 * time.Second
 )
 
-// answered remembers the ids of what was answered with 200.
+// answered remembers the ids of checks answered with 200.
 type answered struct {
 	generator.Target
 	ids []string
@@ -34,8 +34,8 @@ func (a *answered) Judge(want generator.Verdict, head, body []byte) string {
 	return a.Target.Judge(want, head, body)
 }
 
-// testOverload: a node that is sent three times what its database can record
-// records as much as it can, refuses the rest at once, and loses nothing (G9).
+// testOverload: a node that is sent three times what its database can record records at full speed,
+// refuses the rest at once, and loses nothing (G9).
 func testOverload(t *testing.T, binary string) {
 	s := newSuite(t, binary, fleet.Options{})
 	s.watch(t)
@@ -63,8 +63,8 @@ func testOverload(t *testing.T, binary string) {
 	if able.PerSecond == 0 || able.Failures() > 0 {
 		t.Fatalf("nothing to compare with: %.0f/s, %v", able.PerSecond, able.Errors)
 	}
-	// Other tests may take more of the machine than is left for all that is to be
-	// refused: what says nothing of the node is measured again.
+	// Other tests may leave the node too little of the machine to refuse all the rest. Such a
+	// measurement says nothing and is repeated.
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		over, ids := run(3*able.PerSecond, overloaders)
@@ -102,8 +102,8 @@ func testOverload(t *testing.T, binary string) {
 // overloadFaults returns what a node did not do as it should under overload.
 func overloadFaults(able, over generator.Result) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	// Not most of it: other tests take more of the machine in the one run than
-	// in the other. Without the bound a tenth was recorded.
+	// A third, not most: other tests may take more of the machine in one run than in the other.
+	// Without the bound a tenth was recorded.
 	if over.PerSecond < able.PerSecond/3 {
 		fault("%.0f/s recorded of the %.0f/s that can be", over.PerSecond, able.PerSecond)
 	}

@@ -9,8 +9,8 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// testPooler: through a PgBouncer in transaction mode all guarantees hold, if the URL says so;
-// if it does not, `serve --check` and the start say what is missing.
+// testPooler: through a PgBouncer in transaction mode all guarantees hold if the URL is made for
+// it; else `serve --check` and the start say what the URL lacks.
 func testPooler(t *testing.T, binary string) {
 	if os.Getenv("TEST_PGBOUNCER") == "" {
 		t.Skip("needs PgBouncer: run it by make test, which installs it")

@@ -43,7 +43,7 @@ func (s *suite) recording(t *testing.T) {
 		}
 		return failed
 	}
-	exec("ALTER ROLE lesser CONNECTION LIMIT 0") // what its first check needs is connected
+	exec("ALTER ROLE lesser CONNECTION LIMIT 0") // the connection that the first check needs exists
 	if failed := checks(node); failed > 0 {
 		t.Fatal("it does not work to begin with")
 	}

@@ -25,8 +25,7 @@ type roles struct {
 	client         *fleet.Client
 }
 
-// testRoles: a node does with the service's role all that it does, and what
-// was recorded cannot be changed with that role (G8).
+// testRoles: the service's role suffices for a node, and cannot change what was recorded (G8).
 func testRoles(t *testing.T, binary string) {
 	f := startFleet(t, fleet.Options{Binary: binary})
 	r := &roles{Fleet: f, variables: map[string]string{"owner": "Gate Owner", "service": "Gate Service", "schema": "Gate"}}
@@ -109,7 +108,7 @@ func (r *roles) work(t *testing.T) {
 	owner, err := pgx.Connect(ctx, r.owner)
 	act(t, err)
 	defer owner.Close(ctx) //nolint:errcheck // no query is in flight
-	// What a node makes and removes by itself, at its start and then daily.
+	// The partitions that a node makes and removes by itself, at its start and daily.
 	day := "checks_" + time.Now().UTC().AddDate(0, 0, 3).Format("20060102")
 	_, err = owner.Exec(ctx, `DROP TABLE `+day+`; INSERT INTO idempotency_keys VALUES ('\x00', gen_random_uuid(), now() - interval '1 hour')`)
 	act(t, err)
@@ -174,7 +173,7 @@ var may = map[string][]string{
 	"budget_counters": {"INSERT", "UPDATE", "DELETE"}, "budget_principals": {"INSERT", "UPDATE", "DELETE"},
 	// Decisions and uses only by functions that prove them.
 	"approvals": {"INSERT"}, "approval_deadlines": {"INSERT"}, "outcomes": {"INSERT"}, "budget_exhaustions": {"INSERT"},
-	// Lasting keys are never free again; what is open is derived from outcomes.
+	// Lasting keys are never freed; open redemptions are derived from outcomes.
 	"redemption_keys": {"INSERT"}, "redemptions_open": {"INSERT", "UPDATE", "DELETE"},
 	// Webhooks change by functions that record it; how far deliveries are does not count
 	// as their change.

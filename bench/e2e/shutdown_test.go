@@ -39,9 +39,8 @@ func unreadyAtOnce(t *testing.T, n *fleet.Node) {
 	})
 }
 
-// G11: SIGTERM fails /readyz at once; what was sent before the listener closed
-// is answered and recorded, however slow the commits; then the node exits with
-// 0, within 10 s.
+// G11: SIGTERM fails /readyz at once. Requests sent before the listener closed are answered and
+// recorded, however slow the commits; then the node exits with 0, within 10 s.
 func (s *suite) finishedAtTheEnd(t *testing.T) {
 	_, key := s.newKey(t, plenty)
 	n := s.Nodes[0]

@@ -79,10 +79,9 @@ func (s *suite) primaryKilled(t *testing.T) { s.primaryGone(t, s.Postgres.Kill) 
 // connection and takes new ones.
 func (s *suite) primaryStopped(t *testing.T) { s.primaryGone(t, s.Postgres.Stop) }
 
-// The bound of G1: without a synchronous standby, what was answered last may be
-// lost after a failover. What the standby has is kept; and once Redis is emptied
-// and the nodes are restarted, as the runbook says, no answer names a lost check,
-// and its action is evaluated again.
+// The bound of G1: without a synchronous standby, the last answers may be lost in a failover. What
+// the standby has is kept. Once Redis is emptied and the nodes are restarted, as the runbook says,
+// no answer names a lost check, and its action is judged again.
 func (s *suite) standbyBehind(t *testing.T) {
 	s.desynchronise(t)
 	kept, keptKeyed := s.action("41"), s.keyed("42")

@@ -29,8 +29,8 @@ type start struct {
 
 const formerAdminKey = "admin-key-that-was-0123456789"
 
-// testStart starts a node on a database without fsync: it refuses unless it is
-// told otherwise, waits for what it needs, and tells what it found.
+// testStart starts a node on a database without fsync. The node refuses unless the setting allows
+// it, waits for its dependencies, and logs what it found.
 func testStart(t *testing.T, binary string) {
 	dir := t.TempDir()
 	for _, folder := range []string{filepath.Dir(dir), dir} {
@@ -74,7 +74,7 @@ func (s *start) run(t *testing.T, want int, with fleet.Settings, args ...string)
 	return output
 }
 
-// What waiting does not mend ends the start, and -check finds the same.
+// Faults that waiting does not mend end the start, and -check reports the same.
 func (s *start) refusals(t *testing.T) {
 	wrong := func(text string) string {
 		u, err := url.Parse(text)
@@ -256,7 +256,8 @@ func (s *start) hangup(t *testing.T) {
 	accepts := func(key string) bool {
 		return must(s.node.Admin(key).Do(t.Context(), http.MethodGet, "/v1/keys", nil))(t).Status == http.StatusOK
 	}
-	// It waits by the log: a node counts wrong keys, and refuses all after some.
+	// The test waits for lines of the log instead of trying keys: a node counts wrong keys and
+	// refuses all requests after some.
 	set := func(setting string) {
 		t.Helper()
 		before := len(s.node.Log())
@@ -285,7 +286,7 @@ func (s *start) hangup(t *testing.T) {
 	}
 }
 
-// What /readyz says of a database that is away names neither it nor its user.
+// While the database is down, /readyz names neither it nor its user.
 func (s *start) outage(t *testing.T) {
 	act(t, s.postgres.Kill())
 	var body string

@@ -173,7 +173,7 @@ func (s *suite) resumesInVain(t *testing.T, paused *distantNode, action fleet.Ac
 	if len(rows) != 1 || rows[0].CheckID != first.Result().CheckID {
 		t.Errorf("recorded as passed: %+v", rows)
 	}
-	// It works again, under a new name.
+	// The node works again, under a new name.
 	if r := s.answeredWithin(t, resumeIn, paused.Client(s.key), s.action("77")).Result(); r.Decision != "allow" {
 		t.Errorf("the resumed node answers %+v", r)
 	}

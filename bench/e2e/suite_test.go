@@ -196,8 +196,8 @@ var document = sync.OnceValues(func() (*apitest.Document, error) {
 	return apitest.Load(text)
 })
 
-// documented fails a test for each answer that openapi.yaml does not declare. What has
-// no request ID is HAProxy's.
+// documented fails a test for each answer that openapi.yaml does not declare. Answers without a
+// request ID are HAProxy's.
 func documented(t *testing.T) fleet.Seen {
 	t.Helper()
 	doc, err := document()
@@ -241,7 +241,8 @@ func (s *suite) watch(t *testing.T) {
 	})
 }
 
-// tail returns the end of a log, its lines cut, without what is written each second.
+// tail returns the end of a log, with its lines cut, without the lines that are written each
+// second.
 func tail(text string) string {
 	const lines, width = 20, 400
 	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(text), "\n"), func(line string) bool {

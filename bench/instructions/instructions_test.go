@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// server answers every client as PostgreSQL does, and keeps what it was told.
+// server answers every client as PostgreSQL does, and sends what clients say to told.
 func server(t *testing.T, told chan<- string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

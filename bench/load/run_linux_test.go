@@ -92,9 +92,9 @@ func TestOpenLoopIsCorrectedForLateStarts(t *testing.T) {
 	if r.Right != due || r.Failures() != 0 {
 		t.Fatalf("%d right answers and failures %v, want %d and none", r.Right, r.Errors, due)
 	}
-	// Half of those that the stall kept waiting had 100 ms of it before them:
-	// 20 of 60 are over 100 ms, so the 70th percentile is. Latency gives p50,
-	// which is at least what request 30 waited: 200 ms - 150 ms.
+	// Half of the requests that the stall delayed had more than 100 ms of it left: 20 of 60 are
+	// over 100 ms, so the 70th percentile is. Latency reports p50, which is at least the wait of
+	// request 30: 200 ms - 150 ms.
 	if r.Latency.P50 < 45 || r.Latency.P90 < 150 || r.Latency.Max < 200 {
 		t.Errorf("latencies %+v hide the stall", r.Latency)
 	}

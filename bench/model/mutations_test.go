@@ -157,7 +157,7 @@ func TestRedundant(t *testing.T) {
 		{"NoRecheck", NoRecheck, "flush met by a waiting check"},
 		// A released pass in a name is detected like any holder.
 		{"ReleasedAreLoaded", ReleasedAreLoaded, "a void and the loader"},
-		// That an approval is used once depends on no claim and on no fence.
+		// The single use of an approval depends on no claim and on no fence.
 		{"NoNodeFence, used", NoNodeFence, "two uses, one fenced"},
 		{"NoEpochFence, used", NoEpochFence, "two uses and a flush"},
 		{"KeysNotUnique, used", KeysNotUnique, "two uses of one key"},

@@ -146,7 +146,7 @@ func compareSets(t *testing.T, nameA string, a []string, nameB string, b []strin
 	}
 }
 
-// The runbook has every line that a node logs, but for debug, and explains no other.
+// The runbook explains every line that a node logs, except debug lines, and no other.
 func TestLogLines(t *testing.T) {
 	logged := loggedLines(t)
 	var explained []string
@@ -230,7 +230,7 @@ func message(call *ast.CallExpr) (text string) {
 	return strings.TrimSpace(text)
 }
 
-// called returns the name of what a call calls, and of what it is a method.
+// called returns the name of the called function, and the package or type that it belongs to.
 func called(call *ast.CallExpr) (name, of string) {
 	if method, ok := call.Fun.(*ast.SelectorExpr); ok {
 		return method.Sel.Name, nameOf(method.X)

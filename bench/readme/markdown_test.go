@@ -79,7 +79,7 @@ func blocksOf(t *testing.T, page string) []block {
 	return blocks
 }
 
-// example is commands or a program and, if the page shows it, what they print.
+// example has the commands, or a program, and the output if the page shows it.
 type example struct {
 	block
 	shown *block

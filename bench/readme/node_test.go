@@ -21,7 +21,7 @@ type node struct {
 	dir     string
 	binary  string
 	process *exec.Cmd
-	// Where it and its tool server listen instead of the defaults.
+	// The ports of the node and its tool server, instead of the defaults.
 	api, ops, tools string
 }
 

@@ -116,7 +116,8 @@ func compileStrictly(t *testing.T, modules, to string, files ...string) {
 	}
 }
 
-// transpile is a compiler that checks nothing, in a tenth of the time. What is beside the files it compiles, too.
+// transpile compiles without checking types, in a tenth of the time. It also compiles the files
+// beside those named.
 func transpile(t *testing.T, modules, to string, files ...string) {
 	t.Helper()
 	const program = `const [typescript, to, ...files] = process.argv.slice(1);

@@ -1,7 +1,6 @@
-// Package readme_test compares the pages that users read with the program:
-// their examples are run in order, as a reader would paste them into a shell,
-// and what the pages show is compared with what is printed; their tables are
-// compared with what the program reports of itself.
+// Package readme_test compares the pages that users read with the program. It runs their examples
+// in order, as a reader would paste them into a shell, and compares the output with what the page
+// shows; it compares their tables with what the program reports about itself.
 package readme_test
 
 import (
@@ -14,8 +13,8 @@ import (
 // startsNode is the example that a reader leaves running in another terminal.
 const startsNode = "make run\n"
 
-// executed are the pages whose examples are run, in the order in which one
-// reads them: each finds what the examples of those before left.
+// executed are the pages whose examples are run, in the order in which one reads them: each may use
+// what the examples before have made.
 var executed = []string{
 	"README.md", "deploy/TOUR.md", "hotpath/client/README.md", "hotpath/webhook/README.md", "cmd/spendgate/mcp/README.md", "deploy/METRICS.md",
 	"deploy/MAINTENANCE.md", "deploy/AUDITORS.md", runbook, "deploy/PAYMENTS.md",

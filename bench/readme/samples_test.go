@@ -15,8 +15,8 @@ import (
 // acts is what the samples print where a reader's program moves the money.
 const acts = "refund under"
 
-// The samples, of which TestPages checks the types, move money on a complete 200 allow without an outcome, once: of a
-// replay the provider is asked first.
+// The samples, whose types TestPages checks, move money only on a complete 200 allow without an
+// outcome, and once: on a replay they ask the provider first.
 func TestSamplesActOnlyOnAnAllow(t *testing.T) {
 	const allowed = `{"check_id":"chk_0123456789abcdef0123456789abcdef","decision":"allow","confidence":"high","reason_code":null,` +
 		`"message":"fine",` +
@@ -159,8 +159,8 @@ func checkPayments(t *testing.T, script, want, outcome string, answers []http.Ha
 	}
 }
 
-// says answers with a status, a body and headers, of which the last may lack its
-// value: true.
+// says answers with a status, a body and headers. The last header may lack a value, which is then
+// "true".
 func says(status int, body string, headers ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i < len(headers); i += 2 {

@@ -16,8 +16,7 @@ import (
 // exampleTimeout is far more than any example takes.
 const exampleTimeout = 20 * time.Second
 
-// shell is one shell into which a reader pastes examples one after another:
-// what one sets, the next finds.
+// shell is one shell into which a reader pastes examples one after another, so variables last.
 type shell struct {
 	scratch string // where its scripts and outputs lie
 	stdin   io.Writer
@@ -58,7 +57,7 @@ func openShell(t *testing.T, dir string, environ []string) *shell {
 	return &shell{scratch: t.TempDir(), stdin: stdin, done: done}
 }
 
-// run executes a script and returns what it printed.
+// run executes a script and returns its output.
 func (s *shell) run(t *testing.T, script string) (stdout string, err error) {
 	t.Helper()
 	s.count++

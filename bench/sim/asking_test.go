@@ -18,7 +18,7 @@ const (
 	asker, owner = "shop", "olga"
 )
 
-// decided is a person's decision and what they saw of it.
+// decided is a person's decision and the answer to it.
 type decided struct {
 	approval spend.ID
 	who      string
@@ -38,7 +38,7 @@ func (f *simulation) askPeople(r *rand.Rand) {
 		return
 	}
 	approvals := []*spend.Check{asked.answer.Check}
-	if r.IntN(3) == 0 && !f.lossless { // a rate window of those never ends
+	if r.IntN(3) == 0 && !f.lossless { // else all checks must be in one rate window
 		time.Sleep(shortMinutes*time.Minute + time.Second)
 		if asked = f.insist(r, again(approvals[0])); asked.seen() && asked.answer.Check.Approval != nil {
 			approvals = append(approvals, asked.answer.Check)

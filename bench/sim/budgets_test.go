@@ -21,7 +21,7 @@ func (m *memory) take(checks []*spend.Check, outcomes []*spend.Outcome) error {
 	changes := audit.CounterChanges(checks, outcomes)
 	refused := make([]bool, len(changes))
 	for i := range changes {
-		// What the commit itself takes from an earlier bucket counts, too.
+		// Amounts that the commit itself takes from an earlier bucket count, too.
 		u := m.usage(changes[i].Counter)
 		for n, before := range changes[:i] {
 			if before.ID == changes[i].ID && before.BucketMS > 0 && !refused[n] {

@@ -104,8 +104,8 @@ type reportAt struct {
 	frees bool
 }
 
-// secondPass reports whether c passed although an earlier pass was in force
-// and inside c's window. What people approved passes one that was not allowed.
+// secondPass reports whether c passed although an earlier pass was in force and inside c's window.
+// A check with an approval may follow an earlier one that was not allowed.
 func secondPass(earlier, c *spend.Check) bool {
 	if !c.Action.ApprovalID.IsZero() && earlier.Decision.Effect != spend.Allow {
 		return false

@@ -82,7 +82,7 @@ func (s *flaky) dial(r *fakeRedis) func(context.Context, string, string) (net.Co
 	}
 }
 
-// die disconnects the node: what it has sent may still be executed.
+// die disconnects the node. Commands that it sent may still be executed.
 func (s *flaky) die() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // gateways are the redeemers. Both have one principal each, and reports by either are judged.
 var gateways = [...]string{"psp", "bank"}
 
-// redeemed is a redemption and what its gateway saw.
+// redeemed is a redemption and the answer that its gateway got.
 type redeemed struct {
 	check        *spend.Check
 	by           string

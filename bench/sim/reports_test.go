@@ -13,7 +13,7 @@ import (
 	"spendgate/hotpath"
 )
 
-// reported is a report of an outcome and what its reporter saw.
+// reported is a report of an outcome and the answer that its reporter got.
 type reported struct {
 	check    *spend.Check
 	by       string // the reporter's principal

@@ -71,7 +71,7 @@ type simulation struct {
 	lossless    bool // Redis loses nothing
 	calm        atomic.Bool
 	redisAway   atomic.Bool
-	unrecovered bool // checks fail, or what people approved does not pass, although all faults have ended
+	unrecovered bool // checks fail, or approved actions do not pass, although all faults have ended
 	timeline    []string
 
 	mu      sync.Mutex
@@ -86,7 +86,7 @@ type simulation struct {
 	pending  sync.WaitGroup
 }
 
-// sent is one request and what its client saw of it.
+// sent is one request and the answer that its client got.
 type sent struct {
 	number int
 	node   int
@@ -284,7 +284,7 @@ func (f *simulation) inject(after time.Duration) {
 			f.redis.flush()
 		case 2:
 			f.redis.restart(fmt.Sprintf("run-%d", time.Now().UnixNano()), make(map[string]entry))
-		case 3: // from a copy that lacks what was written last
+		case 3: // from a copy that lacks the last writes
 			f.redis.restart(fmt.Sprintf("run-%d", time.Now().UnixNano()), old)
 		case 4, 5:
 			f.post(node, policy)

@@ -38,8 +38,8 @@ func (f *simulation) otherRules(policyID string) string {
 		60+10*(n%3), 8+n%4, 45+15*(n%2))
 }
 
-// purchases sends some checks that take from budgets at the same moment, most of
-// them to one node, so that they are in one batch.
+// purchases sends some checks that take from budgets at the same moment, most of them to one node,
+// so that they share a batch.
 func (f *simulation) purchases() {
 	at := time.Duration(f.rand.Int64N(int64(1500 * time.Millisecond)))
 	node := f.rand.IntN(len(f.nodes))
@@ -102,8 +102,8 @@ func (b *budget) of(c *spend.Check) taken {
 	return t
 }
 
-// corrected returns how an outcome changes what its check took, relative to the outcome before it
-// (S40, S61).
+// corrected returns how an outcome changes the amounts that its check took, relative to the outcome
+// before it (S40, S61).
 func (t taken) corrected(o, before *spend.Outcome) taken {
 	after, gone := t.after(o), t.after(before)
 	t.amount, t.back, t.count = after.amount.Plus(gone.back), after.back.Plus(gone.amount), after.count-gone.count
@@ -159,11 +159,10 @@ func (b *budget) told(u spend.Usage) string {
 	return fmt.Sprintf(": %d of %d actions are used", u.Count, b.Parameters.MaxCount)
 }
 
-// judgeBudgets checks G12 from the rules and the rows, in the order of their
-// commits: no allow exceeds the limits of the version that judged it unless an
-// approval lifted that, what is told of an exceeded budget was true between the
-// check's beginning and its record, and the counters are what the rows add up to,
-// less what outcomes gave back.
+// judgeBudgets checks G12 from the rules and the rows, in the order of their commits: no allow
+// exceeds the limits of its version unless an approval lifted them; the message of an exceeded
+// budget was true at some moment between the check's beginning and its record; and the counters are
+// the sums of the rows, less what outcomes gave back.
 func (f *simulation) judgeBudgets(fail func(string, ...any)) {
 	var all []taken
 	by := make(map[spend.ID][]taken) // what each check took
@@ -252,8 +251,8 @@ func (f *simulation) judgeRules(fail func(string, ...any), c *spend.Check, rules
 	}
 }
 
-// wasExceeded reports whether there was no room at some moment from the check's
-// beginning to its record, and its message has what was used then.
+// wasExceeded reports whether at some moment from the check's beginning to its record there was no
+// room, with the usage that its message names.
 func (b *budget) wasExceeded(t taken, c *spend.Check, all []taken) bool {
 	for n := len(all); n >= 0; n-- {
 		if u := t.usage(all[:n]); !b.fits(u, t.amount) && strings.Contains(c.Decision.Message, b.told(u)) {
@@ -266,7 +265,7 @@ func (b *budget) wasExceeded(t taken, c *spend.Check, all []taken) bool {
 	return false
 }
 
-// judgeCounters compares the store's counters with what was taken.
+// judgeCounters compares the store's counters with the amounts taken.
 func (f *simulation) judgeCounters(fail func(string, ...any), all []taken) {
 	want := make(map[string]spend.Usage)
 	for _, t := range all {

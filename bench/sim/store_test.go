@@ -21,7 +21,7 @@ import (
 // listing is the newest check, and it has no feed. It holds no lock while it waits: a transaction
 // is open from the moment that it has passed its fence.
 type memory struct {
-	audit.Store                       // nil: what is not implemented here is not called
+	audit.Store                       // nil: methods that are not implemented here are not called
 	pause       func(context.Context) // inside a transaction, after its fence
 
 	mu         sync.Mutex

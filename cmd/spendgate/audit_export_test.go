@@ -183,7 +183,7 @@ func TestExportIsChecked(t *testing.T) {
 		write(file, altered)
 		r := check()
 		r.has(t, 1, "file: its SHA-256 is not the manifest's", "file: line ")
-		// Whoever makes the manifest fit is found by the record.
+		// A manifest made to fit an altered file does not agree with the record.
 		m, err := export.ParseManifest([]byte(manifest))
 		if err != nil {
 			t.Fatal(err)

@@ -106,8 +106,8 @@ func TestFoldedIsExported(t *testing.T) {
 	withoutLater(t, environ, dir, day, ids)
 }
 
-// Without an archive of batches everything that remains is exported and shown, and the missing part is
-// named. Whoever has the archive finds that the file agrees with the record.
+// Without an archive of batches everything that remains is exported and shown, and the missing part
+// is named. With the archive, the file proves to agree with the record.
 func withoutLater(t *testing.T, environ []string, dir string, day func(int) string, ids []string) {
 	t.Helper()
 	run := func(args ...string) result {

@@ -84,7 +84,7 @@ func TestAuditIsToldWhatItNeeds(t *testing.T) {
 	}
 }
 
-// TestAuditChanges lists what is in the store of a single node.
+// TestAuditChanges lists the changes in the store of a single node.
 func TestAuditChanges(t *testing.T) {
 	folder := t.TempDir()
 	store, err := sqlite.Open(t.Context(), filepath.Join(folder, storeFile), slog.New(slog.DiscardHandler))

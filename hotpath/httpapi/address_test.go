@@ -54,7 +54,7 @@ func TestTheDemoIsCountedByAddress(t *testing.T) {
 	f("", "1.2.3.4", "127.0.0.1")
 	f("10.0.0.0/8", "1.2.3.4", "127.0.0.1")
 	f("127.0.0.0/8", "1.2.3.4", "1.2.3.4")
-	// Whoever has one address of IPv6 has 2^64 of them.
+	// One IPv6 address usually comes with 2^64 of them.
 	f("127.0.0.0/8", "2a00:1:2:3:4:5:6:7", "2a00:1:2:3::/64")
 	f("127.0.0.0/8", "2a00:1:2:3::8", "2a00:1:2:3::/64")
 	f("127.0.0.0/8", "::ffff:1.2.3.4", "1.2.3.4")

@@ -54,7 +54,7 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 		f("POST", path, "{", 404, "not_found", noKey)
 		f("HEAD", path, "", 404, "not_found", noKey)
 	}
-	// Who lost the way is told where the paths are.
+	// An unknown path is answered with where the paths are listed.
 	if a := s.do("POST", "/checks", "{"); !strings.Contains(a.body, "GET /openapi.yaml") || s.do("GET", "/openapi.yaml", "").status != 200 {
 		t.Errorf("answered %s", a.body)
 	}

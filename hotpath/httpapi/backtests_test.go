@@ -39,9 +39,9 @@ func (d *described) backtests() {
 	d.send("GET", "/v1/backtests/bt_00000000000000000000000000000000", "", 404, true)
 }
 
-// TestBacktest: the version in force gives no flip over what it judged, a tighter one
-// names each check, and the same candidate gives the same bytes. A key that is bound to
-// agents is refused, and one without checks:read is shown no actions.
+// TestBacktest: the live version gives no flip over the checks that it judged, a tighter one names
+// each of them, and the same candidate gives the same bytes. A key bound to agents is refused, and
+// a key without checks:read is shown no actions.
 func TestBacktest(t *testing.T) {
 	options := realOptions(t)
 	address := serveOn(t, New(options))

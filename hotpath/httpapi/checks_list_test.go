@@ -12,8 +12,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// longTrail is a store of many checks, newest first, which have the idempotency keys of
-// their places; some of them in the last 24 hours.
+// longTrail is a store of many checks, newest first, some of them of the last 24 hours. Their
+// idempotency keys are their places.
 type longTrail struct {
 	fakeStore
 	checks []*spend.Check
@@ -50,8 +50,8 @@ func (s *longTrail) CheckIDsByKey(_ context.Context, hashes []spend.Hash) (map[s
 	return found, nil
 }
 
-// A check is found by its idempotency key at once, however many came since, and by a walk
-// of pages of which many are empty once the key has expired; each once.
+// A check is found by its idempotency key at once, however many are newer. Once the key has
+// expired, a walk finds it, with many empty pages. Either way it is found once.
 func TestChecksByIdempotencyKey(t *testing.T) {
 	const n = 3*maxExamined + 7
 	trail := &longTrail{recent: map[string]int{"recent": 2*maxExamined + 1, "new": 3}}

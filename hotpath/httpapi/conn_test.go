@@ -81,8 +81,8 @@ func TestDeadlinesOfAConnection(t *testing.T) {
 	})
 }
 
-// What hurry allows holds for what is still being read, and not for answers
-// that are written later (G11).
+// The deadlines that hurry sets apply to requests that are being read, and not to answers written
+// later (G11).
 func TestDeadlinesWhileClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &fasthttp.Server{ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second}

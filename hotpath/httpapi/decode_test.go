@@ -63,8 +63,7 @@ func TestDecodeCheck(t *testing.T) {
 	f(strings.Replace(plainCheck, "129.95", "-0.000", 1), zero)
 }
 
-// What S1 calls bad_request, wherever in the body it is, and although fields
-// are at fault too.
+// A body that S1 calls bad_request is one wherever the fault is, even if fields are at fault, too.
 func TestMalformedBodies(t *testing.T) {
 	f := func(body, reason string) {
 		t.Helper()
@@ -237,7 +236,7 @@ func TestDecodePolicy(t *testing.T) {
 	f(`{"name":1,"rules":[{"a":"\u0000"}]}`, "the body must not contain U+0000")
 }
 
-// The faults of a policy and of its rules are told together.
+// The faults of a policy and of its rules are reported together.
 func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
 	s := start(t, nil)
 	f := func(body, want string) {

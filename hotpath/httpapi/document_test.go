@@ -52,8 +52,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// Who asks for documents faster than they are taken gets one after the other, and leaves
-// the time between to others.
+// A client that asks for documents faster than it takes them gets one after the other, and other
+// clients are served meanwhile.
 func TestPipelinedDocuments(t *testing.T) {
 	s := start(t, nil)
 	c, began := s.dial(), time.Now()

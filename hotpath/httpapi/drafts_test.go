@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// drafts sends what there is to ask of a draft.
+// drafts sends every kind of request about drafts.
 func (d *described) drafts() {
 	d.t.Helper()
 	const (
@@ -40,7 +40,7 @@ func (d *described) drafts() {
 		d.t.Errorf("the same again is another draft: %s", again)
 	}
 
-	// What is answered is what it was without a draft.
+	// The answer is the same as without a draft.
 	shadowed := d.send("POST", "/v1/checks", with(check, "1"), 200, true)
 	if a, b := names(plain), names(shadowed); a != b || strings.Contains(shadowed, "cap") {
 		d.t.Errorf("with a draft a check is answered\n%s, without\n%s", shadowed, plain)
@@ -74,7 +74,7 @@ func (d *described) drafts() {
 	for _, other := range []string{`"2"`, "0", "4294967296", "99999999999999999999"} {
 		refused("POST", path+"/promote", "", 409, "policy_version_mismatch", false, "If-Match: "+other)
 	}
-	for _, hash := range []string{"00", strings.Repeat("0", 64)} { // of a draft that was there before, and of none
+	for _, hash := range []string{"00", strings.Repeat("0", 64)} { // the hash of an earlier draft, and of none
 		refused("POST", path+"/promote", `{"draft_hash":"`+hash+`"}`, 409, "draft_hash_mismatch", false, "If-Match: 1")
 		refused("POST", path+"/promote", `{"draft_hash":"`+hash+`"}`, 409, "policy_version_mismatch", false, "If-Match: 2")
 	}

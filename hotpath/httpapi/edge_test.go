@@ -32,8 +32,8 @@ func demo(headers, body string) string {
 	return "POST /v1/simulate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + headers + "\r\n" + body
 }
 
-// G9: bodies count as what they declare. Those of strangers leave room for those
-// of callers with a key, and what fits without being counted is always taken.
+// G9: bodies count as their declared length. Bodies of strangers leave room for those of callers
+// with a key, and a body small enough not to be counted is always taken.
 func TestBodiesAreBounded(t *testing.T) {
 	s := start(t, func(o *Options) { o.MaxBodies = maxBody })
 	begun := strings.Repeat(" ", freeBody+1)
@@ -81,7 +81,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		s.api.bodies.mustHold(t, maxBody)
 		refused(post(length(large), large))
 		taken(post(length(plainCheck), plainCheck))
-		// Who is not known is told so first (S1).
+		// An unknown caller is refused as such first (S1).
 		if a := s.do("POST", "/v1/checks", large, "X-API-Key: svc_live_wrong"); a.status != 401 {
 			t.Errorf("a wrong key: %d %s", a.status, a.body)
 		}
@@ -123,7 +123,7 @@ func (s *served) dialFrom(address string) *raw {
 	return &raw{s.t, c, bufio.NewReader(c)}
 }
 
-// Of connections that never sent a request the oldest makes room.
+// The oldest of the connections that never sent a request makes room.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	s := start(t, func(o *Options) { o.MaxConnections = 3 })
 	asks := func(c *raw) {
@@ -227,8 +227,7 @@ func TestRefusedConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// The listener for operations takes no bodies to speak of and few connections,
-// and goes on for whoever asks.
+// The operations listener takes only tiny bodies and few connections, and stays available.
 func TestOpsIsBounded(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	_, address := startOps(t, OpsOptions{

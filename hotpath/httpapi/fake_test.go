@@ -13,13 +13,13 @@ import (
 	"spendgate/ratelimit"
 )
 
-// fake is an Authorizer that knows one key and allows everything, unless a
-// test says otherwise. It remembers what it was asked.
+// fake is an Authorizer that knows one key and allows everything, unless a test says otherwise. It
+// remembers its requests.
 type fake struct {
 	mu       sync.Mutex
 	admits   int
 	checked  []*spend.Action
-	requests []hotpath.Request // of those that were checked
+	requests []hotpath.Request // the requests of checks
 	demo     []hotpath.Caller
 	keys     int
 	by       []audit.Actor // of changes

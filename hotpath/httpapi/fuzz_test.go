@@ -13,8 +13,8 @@ import (
 	"spendgate/hotpath"
 )
 
-// FuzzDecodeCheck: no body makes the decoder panic or unsure, and what is
-// accepted is what encoding/json reads in it.
+// FuzzDecodeCheck: no body makes the decoder panic, and an accepted body is read as encoding/json
+// reads it.
 func FuzzDecodeCheck(f *testing.F) {
 	for _, body := range []string{
 		plainCheck, bareCheck, "", "{", "{}", "[]", "null", with(`"reason_text":"\ud83d\ude00\u0000"`),
@@ -104,8 +104,8 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// FuzzQuery: no query is anything but good or a 422, and what is good stays
-// within what a store can be asked.
+// FuzzQuery: a query is accepted or a 422, and an accepted one stays within what a store can be
+// asked.
 func FuzzQuery(f *testing.F) {
 	for _, q := range []string{
 		"", "limit=5&cursor=", "from=2026-01-31&to=2026-02-01T00:00:00+02:00", "agent_id=%41+b&decision=block", "a=%zz&&=", "version=7",

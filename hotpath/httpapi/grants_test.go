@@ -9,8 +9,8 @@ import (
 	"spendgate/hotpath"
 )
 
-// Keys that say nothing of what they may do are answered byte for byte as before
-// there were scopes; those that do, with what was given.
+// Keys without grants are answered byte for byte as before there were scopes; keys with grants show
+// them.
 func TestRecordsOfKeys(t *testing.T) {
 	at := time.UnixMilli(instant).UTC()
 	const id = "key_01a1f958502270008001020304050607"
@@ -71,7 +71,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// An endpoint of which nobody said who may ask stops the program at its start.
+// An endpoint without callers stops the program at its start.
 func TestEveryEndpointSaysWhoMayAsk(t *testing.T) {
 	a := start(t, nil).api
 	for _, e := range []endpoint{{method: "GET"}, {method: "GET", admin: true, scope: spend.ChecksRead}} {

@@ -159,7 +159,7 @@ func TestCursorsOfLists(t *testing.T) {
 	}
 }
 
-// A record is the check's result, byte for byte, and what it was about.
+// A record is the check's result, byte for byte, and the action.
 func TestAppendCheckRecord(t *testing.T) {
 	c := blockedCheck()
 	c.KeyID = "key_1"
@@ -294,7 +294,7 @@ func TestListsHoldWhatIsInside(t *testing.T) {
 	f("/v1/policies/p/versions", key(`,"policy_ids":["p"]`), "p2", "p1")
 	send("GET", "/v1/policies/p/versions", "", key(`,"policy_ids":["q"]`), 404)
 
-	// Who is refused learns what would not be, within bounds.
+	// The refusal names what the key may use, within bounds.
 	ids := make([]string, 100)
 	for i := range ids {
 		ids[i] = `"long-name-of-a-policy-` + strconv.Itoa(i) + `"`

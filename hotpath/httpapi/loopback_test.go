@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A command line takes over the session that a browser signed in for it, once, and nobody
-// else does; the browser has none (S78).
+// A command line takes over the session for which a browser signed in, once; nobody else can, and
+// the browser has no session (S78).
 func TestSignInFromTheCommandLine(t *testing.T) {
 	p := startPeople(t)
 	verifier := "a-verifier-that-nobody-else-has"

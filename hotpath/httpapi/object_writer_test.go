@@ -19,7 +19,7 @@ func TestPlain(t *testing.T) {
 				if got := plain(string(text)); got != want {
 					t.Fatalf("%q is plain: %v", text, got)
 				}
-				quoted, _ := jsontext.AppendQuote(nil, string(text)) // mends what is not UTF-8
+				quoted, _ := jsontext.AppendQuote(nil, string(text)) // replaces invalid UTF-8
 				if b != 0x7f && !bytes.Equal(appendString(nil, string(text)), quoted) {
 					t.Fatalf("%q is written as %q", text, appendString(nil, string(text)))
 				}

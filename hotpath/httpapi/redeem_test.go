@@ -121,7 +121,7 @@ func TestRedeemRefused(t *testing.T) {
 	released(voided, toRedeem, "reported as failed, so it cannot be redeemed: check the action again, under another idempotency_key")
 	r.do(201, "POST", "/v1/policies",
 		`{"policy_id":"p","name":"n","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":100}}]}`, r.key("author"))
-	executed := r.check("6") // under a version that takes executed of what was not redeemed
+	executed := r.check("6") // under a version that takes executed only for redeemed checks
 	r.do(201, "POST", executed+"/outcome", `{"status":"executed"}`, r.agent)
 	released(executed, strings.Replace(toRedeem, ":7,", ":6,", 1),
 		"reported as executed, so it cannot be redeemed: its action counts as carried out")
@@ -135,7 +135,7 @@ func TestRedeemRefused(t *testing.T) {
 	r.refused("once_used", nine+"/redeem", once("9"), r.executor)
 	r.do(200, "POST", nine+"/redeem", once("9"), r.another) // a namespace of its own
 	for path, by := range map[string]string{eight: r.executor, nine: r.another} {
-		// Who asks again is told which check has the lasting key.
+		// A second request is told which check has the lasting key.
 		a := r.do(409, "POST", path+"/redeem", once(map[string]string{eight: "8", nine: "9"}[path]), by)
 		if !strings.Contains(a.body, `"check_already_redeemed"`) || !strings.Contains(a.body, "check "+strings.TrimPrefix(path, "/v1/checks/")) {
 			t.Errorf("redeemed again: %s", a.body)
@@ -163,7 +163,7 @@ func TestRedeemRefused(t *testing.T) {
 	}
 	r.do(422, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000,"scopes":["checks:redeem","checks:write"]}`, "X-Admin-Key: "+adminKey)
 
-	// Who asked, and redeemed, gives back what it did not carry out.
+	// Who asked for the check and redeemed it may give it back, if it was not carried out.
 	asked := "/v1/checks/" + field(t, r.do(200, "POST", "/v1/checks", strings.Replace(toRedeem, ":7,", ":11,", 1), r.gateway).body, "check_id")
 	r.do(200, "POST", asked+"/redeem", strings.Replace(toRedeem, ":7,", ":11,", 1), r.gateway)
 	if a := r.do(201, "POST", asked+"/outcome", `{"status":"failed"}`, r.gateway); !strings.Contains(a.body, `"release":"done"`) {

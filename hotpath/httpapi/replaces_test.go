@@ -60,7 +60,7 @@ func TestPolicyReplaces(t *testing.T) {
 	post(`{`+rest, 409, "If-Match: 3")
 	made("4", body, "If-Match: 3")
 	made("5", body)
-	// What was refused is nowhere on record.
+	// A refused version is nowhere on record.
 	if versions := d.send("GET", "/v1/policies/r/versions", "", 200, true, ann); !strings.Contains(versions, `"total_count":5`) {
 		t.Error(versions)
 	}

@@ -100,7 +100,7 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 		t.Error(made)
 	}
 
-	// The admin key forces what people are asked about, and stands for nothing else.
+	// The admin key can force a change that people must approve, and replaces no API key.
 	refused("POST", "/v1/policies", post(""), 401, "unauthorized", admin, "X-API-Key: -")
 	d.send("POST", "/v1/policies", post(`,`+changes), 201, true, ann)
 	refused("POST", "/v1/policies", post(""), 409, "change_needs_approval", ann, "X-Admin-Key: wrong")

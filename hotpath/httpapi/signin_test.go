@@ -134,7 +134,7 @@ func sessionIn(list string) string { return list[strings.Index(list, "ses_"):][:
 
 const sameOriginHeader = "Sec-Fetch-Site: same-origin"
 
-// A person signs in, does what their role may, signs out; and what was secret is nowhere.
+// A person signs in, acts within their role and signs out; no secret appears anywhere.
 func TestSignIn(t *testing.T) {
 	p := startPeople(t)
 	b := p.mustSignIn()
@@ -189,7 +189,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// Nobody is signed in by what the provider did not say of them, now, to this browser.
+// Nobody is signed in except by what the provider says about them, now, to this browser.
 func TestSignInIsRefused(t *testing.T) {
 	p := startPeople(t)
 	claim := func(name string, value any) func() {
@@ -198,7 +198,7 @@ func TestSignInIsRefused(t *testing.T) {
 	refused := func(name string, status int, wrong func(), back func(*browser) string) {
 		t.Helper()
 		p.idp.as(func() { p.idp.alter, p.idp.sign = nil, nil })
-		p.mustSignIn() // so that it is what is wrong that is refused
+		p.mustSignIn() // so that only the fault under test can be the reason
 		b := p.browser()
 		if wrong != nil {
 			p.idp.as(wrong)
@@ -311,8 +311,8 @@ func TestProviderIsAway(t *testing.T) {
 	}
 }
 
-// Who is in no group any more has no session left, nor has who has other rights now. What
-// the ID token does not say is what userinfo says.
+// Somebody who left all groups, or whose rights changed, loses their sessions. Claims that the ID
+// token lacks are read from userinfo.
 func TestGroupsOfThePerson(t *testing.T) {
 	p := startPeople(t)
 	before := p.mustSignIn()

@@ -50,8 +50,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	c.closed()
 }
 
-// What is said without a request having been read, or before it is, has a
-// deadline of its own: the deadline of the answer before may be over.
+// A response that is written before a request was read has a deadline of its own: the previous
+// response's deadline may have passed.
 func TestRefusalsOnAnOldConnection(t *testing.T) {
 	for status, text := range map[string]string{
 		"413": post("Content-Length: 2000000\r\n", "{"),

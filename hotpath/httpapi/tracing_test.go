@@ -8,8 +8,8 @@ import (
 	"spendgate/hotpath/trace"
 )
 
-// A request that was at work is recorded once, with its caller's context and
-// what came of it; the log of a failure names the trace.
+// A request that reached a handler is recorded once, with its caller's context and its result. The
+// log line of a failure names the trace.
 func TestRequestsAreTraced(t *testing.T) {
 	records := make(chan trace.Record, 10)
 	s := start(t, func(o *Options) {

@@ -47,9 +47,9 @@ func TestNoDemo(t *testing.T) {
 	}
 }
 
-// Whoever sent wrong admin keys from an address, be it one of a network of 64
-// bits, gets the same answer for a while, whatever comes from there. Who sent
-// none is not counted, and nobody else is barred.
+// An address that sent wrong admin keys (for IPv6, its network of 64 bits) gets the same refusal
+// for a while, whatever it sends. Requests without a key are not counted, and no other address is
+// barred.
 func TestWrongAdminKeysAreCounted(t *testing.T) {
 	s := start(t, func(o *Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	ask := func(from, key string) answer {

@@ -17,8 +17,8 @@ import (
 	"spendgate/hotpath"
 )
 
-// wire is a connection that sends what segments have, one a Read, and notes what
-// is answered.
+// wire is a connection from which each Read returns one of the segments, and which notes what is
+// written.
 type wire struct {
 	net.Conn
 	segments func() []byte // nil when the client is done

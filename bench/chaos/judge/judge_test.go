@@ -139,7 +139,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// Each of these is one violation of one rule.
+// Each of these histories violates one rule once.
 func TestViolated(t *testing.T) {
 	type violation struct {
 		rule, says string
@@ -383,7 +383,7 @@ func TestViolated(t *testing.T) {
 	}
 }
 
-// What is not JSON is no history.
+// A text that is not JSON is refused.
 func TestUnreadable(t *testing.T) {
 	if _, err := judge.Read(strings.NewReader(`{"ops":`)); err == nil {
 		t.Error("half a history was read")

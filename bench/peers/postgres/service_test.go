@@ -92,8 +92,8 @@ func rows(t *testing.T, s *service) (n int) {
 	return n
 }
 
-// Of identical actions, sent at once with keys of their own and without, one
-// passes, and the others name it.
+// Of identical actions sent at once, with keys of their own and without, one passes, and the others
+// name it.
 func TestOneOfManyIdenticalActionsPasses(t *testing.T) {
 	s := newService(t)
 	bodies := make([][]byte, racing)

@@ -315,7 +315,7 @@ func TestFailsWhileRepeated(t *testing.T) {
 				g := guarded(t, f, p, "", keyMore+"        on_error: failed\n")
 				if more != "" {
 					*g.file.Upstreams["psp"].Tools["refund"].WaitSeconds = 0
-					f.with(func() { f.unfit = "the server" }) // what is told without a word gives nothing back, either
+					f.with(func() { f.unfit = "the server" }) // a failure without a reason gives nothing back, either
 				}
 				return agentOf(t, g)
 			}

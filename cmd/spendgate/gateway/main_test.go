@@ -51,8 +51,7 @@ func child(t *testing.T, kind string) string {
 	return fmt.Sprintf("command: [%q]\n    env: {GATEWAY_TEST_SERVER: %s}", self, kind)
 }
 
-// load reads a file and makes a gateway of it, whose lock has what its servers offer
-// now.
+// load reads a file and makes a gateway of it, with a lock of the tools that its servers offer now.
 func load(t *testing.T, content string) *Gateway {
 	t.Helper()
 	path := write(t, t.TempDir(), "gateway.yaml", content)

@@ -90,7 +90,8 @@ func TestBlockedAndEscalated(t *testing.T) {
 	}
 }
 
-// A server's error means what on_error says, and a call whose attempt was released may be made again.
+// on_error says what an upstream's error means. A call whose attempt was released may be made
+// again.
 func TestErrors(t *testing.T) {
 	for _, test := range []struct{ onError, first, again string }{
 		{"failed", stateError, stateExecuted},

@@ -103,11 +103,11 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// A call that waits for a server that does not read is taken back when it ends, and is not sent
-// later. A call of which something may have been sent is in doubt.
+// A call that waits for a server that does not read is withdrawn when it ends, and is not sent
+// later. A call of which a part may have been sent is in doubt.
 func TestQueuedCall(t *testing.T) {
 	for name, test := range map[string]struct {
-		before          int // what is sent before the call: the server waits for one, and one is being written
+		before          int // calls sent before: the server holds one, and one is being written
 		cancels         bool
 		outcome         string
 		doubt, mayBeHad bool

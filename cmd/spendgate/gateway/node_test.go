@@ -84,8 +84,8 @@ func (e *enforced) gateway(t *testing.T) (s *sdk.ClientSession, kill func()) {
 	return s, func() { _ = c.Process.Kill() }
 }
 
-// TestNode: a block moves nothing, an escalation moves what people approved, and an executed
-// call is not executed again by any gateway.
+// TestNode: a block moves nothing, an approved escalation moves the money, and an executed call is
+// not executed again by any gateway.
 func TestNode(t *testing.T) {
 	e := startEnforced(t, "")
 	s, _ := e.gateway(t)

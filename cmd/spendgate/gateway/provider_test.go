@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// provider is a payment provider with a tool, and a ledger of what it paid.
+// provider is a payment provider with a tool, and a ledger of its payments.
 type provider struct {
 	mu     sync.Mutex
 	ledger []string

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Who has no token, a page of another origin and whoever names another agent's session is not
-// served.
+// Requests without a token, from a page of another origin, or that name another agent's session,
+// are refused.
 func TestServed(t *testing.T) {
 	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
 	g.file.Agents = map[string]agent{"a": {token: "x"}, "b": {token: "y"}}
@@ -52,7 +52,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// Of two names of an agent nobody knows which is meant.
+// Two names of the agent in one request are ambiguous, so the request has no agent.
 func TestTwoAgents(t *testing.T) {
 	s := NewServer(&Gateway{file: &File{AgentID: agentID{header: "X-Agent-Id"}}})
 	r := httptest.NewRequestWithContext(t.Context(), "POST", Path, nil)

@@ -14,7 +14,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// fakeService is as much of the service as the gateway uses, by the contract's words.
+// fakeService is the part of the service that the gateway uses, written from the contract.
 type fakeService struct {
 	*httptest.Server
 	mu        sync.Mutex

@@ -9,7 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A shadow executes every call, and says what it would have done.
+// A shadow executes every call, and logs what it would have done.
 func TestShadow(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
 	f.decide = func(map[string]any) string { return "block" }
@@ -77,7 +77,7 @@ func TestShadowFollows(t *testing.T) {
 	step("ch_3", stateExecuted, statePending, "")
 	f.with(func() { f.approvals[f.checks[len(f.checks)-1].escalated] = "approved" })
 	step("ch_3", stateExecuted, stateExecuted, "executed")
-	if len(f.once) != 4 { // of ch_1 two, of which one was given back
+	if len(f.once) != 4 { // two of ch_1, one of which was given back
 		t.Errorf("lasting keys: %v", f.once)
 	}
 
@@ -90,7 +90,7 @@ func TestShadowFollows(t *testing.T) {
 	}
 }
 
-// noted is a conn that takes what is written.
+// noted is a conn that keeps what is written to it.
 type noted struct {
 	conn
 	written []message
