@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Mode is what the process is started for; it decides what is required.
+// Mode is what the process is started for; it decides which settings are required.
 type Mode uint8
 
 // The modes.
@@ -63,7 +63,7 @@ type Config struct {
 	Console         bool  // the page for people at /console/
 	OIDC            *OIDC // with whom they sign in; nil when with nobody
 	LogLevel        slog.Level
-	Deployment      string // its name in metrics and logs; empty when it has none
+	Deployment      string // its name in metrics and logs; may be empty
 	// UnsafeDurability lets Serve start on a database whose settings let a crash
 	// of its machine lose answered checks and damage it.
 	UnsafeDurability bool
@@ -73,8 +73,8 @@ type Config struct {
 	Traces           Traces      // zero unless OTEL_... variables ask for them
 	Checkpoints      Checkpoints // zero in mode Dev
 
-	// Notices are remarks on the settings that the process should log when it
-	// starts: what is legal, but perhaps not meant.
+	// Notices are remarks on legal settings that are perhaps not meant; the process should log them
+	// when it starts.
 	Notices []string
 }
 
@@ -149,8 +149,8 @@ func (c *Config) loadStores(s *source, mode Mode, checkDatabase func(string) err
 	s.require("DATABASE_URL", "postgres://user:password@host:5432/database")
 }
 
-// remark notes what is legal, but perhaps not meant. Dev makes an admin key of
-// its own and Migrate needs none.
+// remark notes legal settings that are perhaps not meant. Dev makes an admin key of its own and
+// Migrate needs none.
 func (c *Config) remark(mode Mode) {
 	if len(c.AdminKeys) == 0 && mode == Serve {
 		c.Notices = append(c.Notices, prefix+"ADMIN_KEY is not set: admin requests are answered with 401")
@@ -172,11 +172,11 @@ type Client struct {
 	APIURL     string // without a slash at the end
 	APIKey     Secret
 	AdminKey   Secret // the first, when two are set
-	Deployment string // its name in the metrics of a probe; empty when it has none
+	Deployment string // its name in the metrics of a probe; may be empty
 }
 
-// LoadClient reads the settings of a client command. What it finds absent is
-// empty, but for the address, which defaults to a node on this machine.
+// LoadClient reads the settings of a client command. Absent settings are empty, except the address,
+// whose default is a node on this machine.
 func LoadClient(environ []string) (Client, error) {
 	s := newSource(environ)
 	c := Client{
@@ -225,7 +225,7 @@ func LoadTools(environ []string) (Tools, error) {
 type Gateway struct {
 	URL        string // of the service
 	APIKey     Secret
-	Deployment string // its name in metrics; empty when it has none
+	Deployment string // its name in metrics; may be empty
 	LogLevel   slog.Level
 	Notices    []string // as in Config
 }
@@ -246,7 +246,7 @@ func LoadGateway(environ []string) (Gateway, error) {
 	return g, nil
 }
 
-// LoadDeployment returns the name of the deployment; empty when it has none.
+// LoadDeployment returns the name of the deployment, which may be empty.
 func LoadDeployment(environ []string) (string, error) {
 	s := newSource(environ)
 	name := read(s, "DEPLOYMENT", "", parseName)

@@ -235,7 +235,7 @@ func TestSamePortIsFineWhenChosenByTheSystem(t *testing.T) {
 	mustLoad(t, Dev, "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0")
 }
 
-// A rollback to a version that lacks a setting starts, and says what it ignores.
+// After a rollback to a version that lacks a setting, the node starts and logs what it ignores.
 func TestUnknownVariablesIgnored(t *testing.T) {
 	c := mustLoad(t, Dev, "SPENDGATE_IGNORE_UNKNOWN_SETTINGS=true", "SPENDGATE_OF_LATER=secret", "SPENDGATE_LATER_FILE=/x")
 	want := []string{
@@ -292,7 +292,7 @@ func TestDatabaseURL(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a secret, and wherever in it, no part is repeated.
+// Whatever is wrong with a secret, and at whichever place, no part of it is repeated.
 func TestFaultsHideSecrets(t *testing.T) {
 	for _, environ := range [][]string{
 		{"SPENDGATE_DATABASE_URL=postgres://u:hunter2%zz@db/x", redisURL},

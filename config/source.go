@@ -44,7 +44,7 @@ func newSource(environ []string) *source {
 		if !strings.HasPrefix(name, prefix) || strings.TrimSpace(value) == "" {
 			continue
 		}
-		// Of one name twice the first counts, as with os.Getenv.
+		// If a name occurs twice, the first counts, as with os.Getenv.
 		if _, seen := s.env[name]; !seen {
 			s.env[name] = value
 		}
@@ -71,8 +71,8 @@ func (s *source) require(name, example string) {
 	}
 }
 
-// read returns the parsed value of a setting, its fallback when it is absent.
-// What parse says of a bad value must not quote one that may be secret.
+// read returns the parsed value of a setting, or the fallback if it is absent. Errors of parse must
+// not quote a value that may be secret.
 func read[T any](s *source, name string, fallback T, parse func(string) (T, error)) T {
 	text, ok := s.text(name)
 	if !ok {
@@ -134,8 +134,8 @@ func checkFile(content string) (string, error) {
 	return content, nil
 }
 
-// refuseUnknown adds a fault for each variable that is no setting, or returns what to
-// say of them if such are to be ignored, as after a rollback to an older version.
+// refuseUnknown adds a fault for each variable that is no setting. If such variables are to be
+// ignored, as after a rollback to an older version, it returns notices instead.
 func (s *source) refuseUnknown() (notices []string) {
 	known, ignore := settings(), read(s, "IGNORE_UNKNOWN_SETTINGS", false, parseBool)
 	for _, variable := range slices.Sorted(maps.Keys(s.env)) {
@@ -152,9 +152,8 @@ func (s *source) refuseUnknown() (notices []string) {
 	return notices
 }
 
-// serviceLink reports whether the variable is one of those that Kubernetes
-// puts into every container of a namespace with a Service called spendgate or
-// spendgate-something; they are not meant as settings.
+// serviceLink reports whether Kubernetes set the variable: it puts such variables into every
+// container of a namespace that has a Service called spendgate or spendgate-something.
 func serviceLink(name, value string) bool {
 	for _, mark := range []string{"SERVICE_HOST", "SERVICE_PORT"} {
 		if strings.HasPrefix(name, mark) || strings.Contains(name, "_"+mark) {

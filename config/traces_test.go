@@ -54,8 +54,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// What the SDK reads by itself is checked, for it says nothing of bad values or
-// panics. Without a collector nothing is read.
+// Settings that the SDK reads by itself are checked, since the SDK ignores bad values or panics.
+// Without a collector nothing is read.
 func TestTracesOfTheSDK(t *testing.T) {
 	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318"
 	for _, good := range []string{

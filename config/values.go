@@ -110,7 +110,7 @@ func parseAdminKeys(s string) ([]Secret, error) {
 	return keys, nil
 }
 
-// parseKey refuses what no header could carry.
+// parseKey refuses a key that no header could carry.
 func parseKey(s string) (Secret, error) {
 	if s == "" {
 		return "", errors.New("has an empty key")

@@ -10,8 +10,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// waiters wait for approvals that are pending to change (S48). One query asks for
-// all of them, as long as there are any.
+// waiters are the requests that wait for pending approvals to change (S48). While there are any,
+// one query asks for all of their approvals.
 type waiters struct {
 	places
 	store   audit.Approvals

@@ -7,8 +7,8 @@ import (
 	"spendgate/audit"
 )
 
-// feedWaiters wait for the feed of events to go on (S51). One query asks for all of
-// them, as long as there are any.
+// feedWaiters are the requests that wait for new events of the feed (S51). While there are any, one
+// query asks for all of them.
 type feedWaiters struct {
 	places
 	store audit.Events

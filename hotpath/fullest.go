@@ -91,8 +91,8 @@ func (f *fullest) take() map[budgetName][]string {
 	return taken
 }
 
-// keep remembers the subjects of a budget's fullest counters. A budget without any, or whose counters
-// are unused, makes room for others when there is none.
+// keep remembers the subjects of a budget's fullest counters. If there is no room, a budget without
+// such counters, or with unused ones, is replaced.
 func (f *fullest) keep(name budgetName, subjects []string, used bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -49,7 +49,7 @@ func newUses(store audit.Keys, keys func() map[spend.Hash]*key, every time.Durat
 	return u
 }
 
-// close writes what is left.
+// close writes the uses that are not written yet.
 func (u *uses) close() {
 	u.stop()
 	u.done.Wait()

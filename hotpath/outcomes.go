@@ -271,7 +271,7 @@ func newBecame(store Store) *guard.Lookup[spend.ID, spend.Course] {
 	})
 }
 
-// replay answers with a recorded check, and with what became of it (S57).
+// replay answers with a recorded check and its outcome (S57).
 func (a *Authorizer) replay(ctx context.Context, check *spend.Check) (answer Answer, err error) {
 	a.metrics.replays.Inc()
 	answer = Answer{Check: check, Replayed: true}

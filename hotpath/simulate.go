@@ -47,7 +47,7 @@ type Trial struct {
 // others are refused whatever the rules are. The faults of the trial, and faults of the rules, are
 // returned together as spend.Faults. Errors: a ForbiddenError, ErrUnavailable, ErrOverloaded.
 func (a *Authorizer) TryRules(ctx context.Context, r Request, t Trial) (checks []*spend.Check, policyVersion int, err error) {
-	// Whoever may not is refused before their rules cost anything.
+	// A caller without the right is refused before the rules are compiled.
 	if err := r.Access.permit(spend.PoliciesWrite); err != nil {
 		return nil, 0, err
 	}

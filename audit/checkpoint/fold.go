@@ -11,16 +11,16 @@ import (
 type Fold struct {
 	Chain    spend.ID
 	From, To int64      // the numbers of the first batch and of the last
-	Previous spend.Hash // the head before the first; zero when there is none
+	Previous spend.Hash // the head before the first batch; zero if there is none
 	Head     spend.Hash // of the last
-	Entries  int64      // of all of them
-	Day      int64      // the last of which they list anything, in days since 1970
+	Entries  int64      // of all folded batches
+	Day      int64      // the last day of which the batches list checks, in days since 1970
 	Manifest spend.Hash // SHA-256 of the archive's manifest
 }
 
 const foldDomain = "spendgate fold 1\n"
 
-// message is what is signed: all fields have one length each.
+// message returns the signed bytes: each field has a fixed length.
 func (f *Fold) message() []byte {
 	b := append([]byte(foldDomain), f.Chain[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(f.From))

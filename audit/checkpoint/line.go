@@ -44,7 +44,7 @@ type Acknowledged struct {
 type Lost struct {
 	Chain ChainID `json:"chain"`
 	Had   int64   `json:"had"` // the number of its last batch in the earlier line
-	Has   int64   `json:"has"` // and now; 0 when all of it is gone
+	Has   int64   `json:"has"` // and now; 0 if the whole chain is gone
 }
 
 // Head is the end of a chain.

@@ -67,8 +67,8 @@ func (s *state) check(key PublicKey) error {
 	return nil
 }
 
-// contradiction is what does not go on from a state: it ends earlier, or otherwise. Chains
-// only grow.
+// contradiction has the chains that do not continue a state: they end earlier, or have another head
+// at the same number. Chains only grow.
 type contradiction struct {
 	chains  []Lost
 	changes bool
@@ -90,8 +90,8 @@ func (s *state) longer(now chain.Heads) (then chain.Heads) {
 	return then
 }
 
-// lost compares the state with the ends of the chains and, of those that are longer, with
-// what is there now at the numbers of longer.
+// lost compares the state with the present ends of the chains and, for chains that are longer, with
+// their present heads at the state's numbers.
 func (s *state) lost(now, then chain.Heads) (c contradiction) {
 	ends, at := byChain(now), byChain(then)
 	for chainID, before := range s.heads {
@@ -122,13 +122,13 @@ func byChain(heads chain.Heads) map[spend.ID]chain.Head {
 // follower reads a file that others append to, each line once.
 type follower struct {
 	state
-	file   os.FileInfo // what was read; nil for nothing
+	file   os.FileInfo // nil if nothing was read
 	offset int64
 	torn   bool // the file does not end with a newline
 }
 
-// catchUp reads what was appended. A file that is another, or shorter, is read
-// from its beginning; what the one before said is left to the caller.
+// catchUp reads what was appended. A file that was replaced or truncated is read from its
+// beginning; before is then the state of the earlier file.
 func (f *follower) catchUp(file *os.File) (before *state, err error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -182,10 +182,9 @@ func (f *follower) catchUp(file *os.File) (before *state, err error) {
 
 const acknowledgedField = `"acknowledged":{`
 
-// newestBeside reads the newest of the other files of checkpoints in the folder
-// of a file: where each process has a file of its own, what was signed last is
-// in the file of another. Such files have the extension of this one, which has
-// one. nil when there is no such line of this key.
+// newestBeside returns the newest state of the other checkpoint files in the folder of a file: if
+// each process has a file of its own, the last signed line is in another file. It reads files with
+// the same extension, which must not be empty. It returns nil if no file has a line of this key.
 func newestBeside(path string, key PublicKey) (*state, error) {
 	if filepath.Ext(path) == "" {
 		return nil, nil //nolint:nilnil // there is none
@@ -225,7 +224,7 @@ func newestBeside(path string, key PublicKey) (*state, error) {
 	return &f.state, f.check(key)
 }
 
-// lastLineOf is the last whole line of a file, nil when it has none.
+// lastLineOf returns the last whole line of a file, or nil.
 func lastLineOf(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -248,7 +247,7 @@ func lastLine(f *os.File) ([]byte, error) {
 		if _, err := f.ReadAt(tail, from); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		lines := bytes.Split(tail, []byte("\n")) // what is behind the last newline may lack just that
+		lines := bytes.Split(tail, []byte("\n")) // after the last newline there may be an unfinished line
 		for i := len(lines) - 1; i >= 0 && (i > 0 || from == 0); i-- {
 			if isWhole(lines[i]) {
 				return lines[i], nil

@@ -163,8 +163,8 @@ func (w *Writer) known(f *os.File) (*state, error) {
 	return known, err
 }
 
-// heads reads the chains, and what of them contradicts what is known. That may have been
-// acknowledged in the file of another process.
+// heads reads the chains, and how they contradict the known state. Another process may have
+// acknowledged a contradiction in its own file.
 func (w *Writer) heads(ctx context.Context, known *state) (chain.Heads, contradiction, error) {
 	heads, lost, err := w.compare(ctx, known)
 	if err != nil || !lost.any() {
@@ -209,7 +209,8 @@ func (w *Writer) complain(lost contradiction) {
 // fullEvery bounds how many lines a process has to read when it starts.
 const fullEvery = 1000
 
-// line is the next one; full when the file has none that it could add to.
+// line returns the next line, with all heads if full is set or the file needs a full line, else with
+// the changed heads.
 func (w *Writer) line(heads chain.Heads, full bool) Line {
 	line := Line{
 		Version: lineVersion, Time: w.o.Now().UTC(), Full: full || w.file.last == nil || w.file.sinceFull >= fullEvery, Heads: []Head{},

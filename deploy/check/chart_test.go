@@ -206,7 +206,7 @@ func TestRolloutFailsNoRequest(t *testing.T) {
 	}
 }
 
-// What selects pods selects the pods of nodes, and no others.
+// Selectors of pods select the pods of nodes, and no others.
 func TestSelectors(t *testing.T) {
 	m := render(t, "spendgate", everything())
 	d := get[apps.Deployment](t, m, "Deployment spendgate")
@@ -296,7 +296,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// Who installs it is told that webhooks reach nobody, unless they may.
+// The notes after an installation say that webhooks reach nobody unless the network policy permits
+// it.
 func TestNotesTellOfWebhooks(t *testing.T) {
 	for name, c := range map[string]struct {
 		v    values

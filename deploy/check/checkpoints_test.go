@@ -10,9 +10,8 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// TestCheckpoints checks that nodes have a volume and a key for signed
-// checkpoints, each node a file, and the migration none of it. Without a claim
-// there is none.
+// TestCheckpoints: each node has a volume and a key for signed checkpoints, and a file of its own;
+// the migration has neither. Without a claim there are no checkpoints.
 func TestCheckpoints(t *testing.T) {
 	all := render(t, "spendgate", values{"checkpoints": values{"claim": "proofs", "interval": "30s", "schedule": "5 * * * *"}})
 	for name, pod := range pods(t, all) {

@@ -63,8 +63,8 @@ func TestComposeNodes(t *testing.T) {
 	}
 }
 
-// Nodes connect with a role that owns nothing: what has the owner's secrets, or
-// the administrator's, makes the roles and the schema, and ends.
+// Nodes connect with a role that owns nothing. The containers that have the secrets of the owner or
+// the administrator make the roles and the schema, and end.
 func TestComposeRoles(t *testing.T) {
 	p := project(t)
 	has := make(map[string][]string)
@@ -116,7 +116,7 @@ func TestComposeBalancer(t *testing.T) {
 	}
 }
 
-// What is mounted exists, and nothing listens on a public address.
+// Mounted files exist, and nothing listens on a public address.
 func TestComposeFiles(t *testing.T) {
 	p := project(t)
 	for name, service := range p.Services {

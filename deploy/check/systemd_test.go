@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// systemd accepts the units, every key of them.
+// systemd accepts the units and every key in them.
 func TestUnits(t *testing.T) {
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {

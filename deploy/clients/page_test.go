@@ -28,7 +28,7 @@ func sources(t *testing.T, patterns ...string) string {
 	return all.String()
 }
 
-// What the page has side by side is there, in each language.
+// Everything in the page's comparison exists in each language.
 func TestSideBySide(t *testing.T) {
 	page := sources(t, "README.md")
 	_, table, _ := strings.Cut(page, "## Side by side\n")

@@ -44,7 +44,7 @@ func startNode(t *testing.T) *fleet.Dev {
 	return node
 }
 
-// run runs a command, shows what it says if it fails, and returns it.
+// run runs a command and returns its output, which it shows if the command fails.
 func run(t *testing.T, c *exec.Cmd) string {
 	t.Helper()
 	out, err := c.CombinedOutput()
@@ -170,7 +170,7 @@ func saysSize(t *testing.T, page string, says *regexp.Regexp, file string) {
 
 var pageExample = regexp.MustCompile("(?s)```python\n(.*?)```\n```text\n(.*?)```\n")
 
-// runPythonPage runs the page's programs, which print what it says.
+// runPythonPage runs the page's programs, which print what the page says.
 func runPythonPage(t *testing.T, node *fleet.Dev) {
 	t.Helper()
 	page, err := os.ReadFile("python/README.md")

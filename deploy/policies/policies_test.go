@@ -94,7 +94,8 @@ func TestReadyPoliciesDecide(t *testing.T) {
 	}
 }
 
-// What lint says about them is known: the hours are an example to be narrowed.
+// The only warning about the ready policies is a known one: their hours are an example to be
+// narrowed.
 func TestReadyPoliciesAreClean(t *testing.T) {
 	files, err := policyfile.Read(".", nil)
 	if err != nil {

@@ -85,7 +85,7 @@ func checkBill(t *testing.T, binary, content []byte) {
 	}
 }
 
-// makeRelease runs make release in a copy of the module and returns what it made.
+// makeRelease runs make release in a copy of the module and returns the files that it made.
 func makeRelease(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	module := os.DirFS("../..")

@@ -30,7 +30,8 @@ func newAsked(t *testing.T, rules ...string) *asked {
 	return a
 }
 
-// check adds a check that was decided by a rule; what it asks is what its version asks of it.
+// check adds a check that was decided by a rule of its version, with the approval that the version
+// asks for.
 func (a *asked) check(after time.Duration, amount string, version int, effect spend.Effect, rule string, uses spend.ID) *Record {
 	at := a.began.Add(after)
 	c := &spend.Check{ID: spend.NewID(at), ActionType: spend.Refund, Fingerprint: spend.Hash{amount[0], amount[1]}}
@@ -74,8 +75,9 @@ func (a *asked) replay(version int, from time.Duration) (*report.Report, []strin
 	return e.Report(), flips
 }
 
-// Checks at once may have asked people for less, or for more, than the order of their identifiers says: the approval
-// lifts what was asked, on both sides, and the check that asked is skipped.
+// Checks made at once may have asked people for less, or for more, than the order of their
+// identifiers suggests. The approval lifts the terms that were asked, on both sides, and the check
+// that asked is skipped.
 func TestAskedBeforeBudgetWasFull(t *testing.T) {
 	a := newAsked(t, `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":60,"approval":{}}},
 		{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"USD","window":"day","on_exceed":"escalate","approval":{}}}]`)
@@ -88,7 +90,8 @@ func TestAskedBeforeBudgetWasFull(t *testing.T) {
 	}
 }
 
-// Who used an approval in history was in time, also when the clock of a node was ahead of the store's.
+// A check that used an approval in history was in time, even if a node's clock was ahead of the
+// store's.
 func TestUsedInTimeByTheStoresClock(t *testing.T) {
 	a := newAsked(t, `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":10,"approval":{"use_within_minutes":1}}}]`)
 	asks := a.check(0, "50", 1, spend.Escalate, "ask", spend.ID{}).approved(time.Second)
@@ -98,8 +101,9 @@ func TestUsedInTimeByTheStoresClock(t *testing.T) {
 	}
 }
 
-// What another version asked within the period the candidate would have asked on its own terms: a use that
-// was escalated once more is allowed by a candidate that was in force all the time.
+// An approval that another version asked for within the period would have been asked by the
+// candidate on its own terms. A use that was escalated once more is allowed by a candidate that was
+// in force all the time.
 func TestAskedByAnotherVersion(t *testing.T) {
 	a := newAsked(t, `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":10,"approval":{}}}]`,
 		`[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":20,"approval":{}}}]`)

@@ -13,8 +13,8 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// startNode runs the real service, a single node, and returns clients of it: one
-// with its sample key and its admin key, one with neither.
+// startNode runs the real service, as a single node, and returns two clients: one with the sample
+// key and the admin key, one without a key.
 func startNode(t *testing.T) (node *fleet.Dev, c, anonymous *client.Client) {
 	t.Helper()
 	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})

@@ -10,8 +10,9 @@ import (
 	"unicode"
 )
 
-// TestEveryOperation: the client has a call for each operation of the document, by its
-// name or by what it gets or lists, unless it is left to the packages in deploy/clients.
+// TestEveryOperation: the client has a call for each operation of the document, named after the
+// operation or after what it gets or lists, except operations that are left to the packages in
+// deploy/clients.
 func TestEveryOperation(t *testing.T) {
 	named := map[string]string{"createCheck": "Check", "redeemCheck": "Redeem", "putDraft": "PutDraftJSON", "getOwnKey": "Self"}
 	left := []string{

@@ -70,7 +70,7 @@ func refuses(status int, code string, headers ...string) respond {
 // hangsUp closes the connection without an answer.
 func hangsUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
-// truncates announces the whole answer and sends half of it.
+// truncates announces the length of the answer and sends half of it.
 func truncates(w http.ResponseWriter) {
 	w.Header().Set("Content-Length", fmt.Sprint(len(allowed)))
 	io.WriteString(w, allowed[:len(allowed)/2]) //nolint:errcheck // it is broken on purpose

@@ -12,8 +12,7 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// traced answers checks, the first of them with 500, and keeps the headers of
-// their traces.
+// traced answers checks, the first with 500, and keeps the trace headers.
 type traced struct {
 	*httptest.Server
 	mu   sync.Mutex

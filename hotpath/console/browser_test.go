@@ -10,8 +10,7 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// The console in a browser, with a node: browser/console.test.mjs. None of it may be
-// skipped.
+// TestBrowser runs browser/console.test.mjs in a browser, with a node; no test may be skipped.
 func TestBrowser(t *testing.T) { inBrowser(t, "browser/console.test.mjs", fleet.Settings{}) }
 
 // Signing in with a provider, in a browser: browser/sign-in.test.mjs.

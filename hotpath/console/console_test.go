@@ -37,7 +37,7 @@ func TestSize(t *testing.T) {
 
 var vendoredRow = regexp.MustCompile("(?m)^\\| `(\\S+)` \\|.*`([0-9a-f]{64})` \\|$")
 
-// What others wrote is what their packages have.
+// Vendored files are those of their packages.
 func TestVendored(t *testing.T) {
 	table, err := os.ReadFile("assets/vendor/README.md")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestVendored(t *testing.T) {
 	}
 }
 
-// A change of any file changes the paths of all, and the page names what there is.
+// A change of any file changes the paths of all files, and the page names every file.
 func TestVersions(t *testing.T) {
 	files := fstest.MapFS{
 		"assets/index.html": {Data: []byte("<link href=\"{base}a.css\">\n{modules}\n")},

@@ -97,8 +97,8 @@ func TestRequestOfAnOlderEpochIsVoid(t *testing.T) {
 	}
 }
 
-// What was lazy when the names were made stays lazy for the request, even if the
-// loader finished meanwhile: it may have come by before the claim.
+// If the epoch was lazy when the names were made, it stays lazy for the request, even if the loader
+// finished meanwhile: the loader may have passed before the claim.
 func TestRequestStaysLazy(t *testing.T) {
 	g, _ := newLoadable(t)
 	for deadline := time.Now().Add(5 * time.Second); !g.windows.Load().full; time.Sleep(time.Millisecond) {
@@ -225,9 +225,8 @@ func TestRefusedFromMemoryClaimsNothing(t *testing.T) {
 	}
 }
 
-// S17: an age is that on Redis' clock, of which a slow round trip tells only
-// between which two moments it was read. What may be within the window is a
-// duplicate.
+// S17: ages are measured on Redis' clock, whose reading in a slow round trip is known only to lie
+// between two moments. A pass that may be within the window makes a duplicate.
 func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 	const slow = 200 * time.Millisecond
 	var delay atomic.Int64
@@ -384,7 +383,7 @@ func TestChangeWaitsForTheSwitch(t *testing.T) {
 	if age := time.Since(began); age < g.failoverLag {
 		t.Errorf("answered %s after an epoch began that seemed a second older", age)
 	}
-	// Once is enough, also for a node of which nobody asks anything else.
+	// Once is enough, even for a node that gets no other requests.
 	began = time.Now()
 	if err := g.RaiseGeneration(t.Context()); err != nil || time.Since(began) >= g.failoverLag {
 		t.Errorf("the next change took %s, %v", time.Since(began), err)

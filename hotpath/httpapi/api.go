@@ -102,7 +102,8 @@ const (
 	defaultMaxInFlight = 4096
 	// The open connections; each holds 20 to 30 KB.
 	defaultMaxConnections = 8192
-	// Of one address that is no trusted proxy, so that it does not take them all.
+	// The most connections from one address that is no trusted proxy, so that it cannot take all of
+	// them.
 	defaultMaxPerAddress = defaultMaxConnections / 4
 	// Bytes of bodies at once, of callers with a key. Decoding takes as much again.
 	defaultMaxBodies = 64 << 20

@@ -17,7 +17,7 @@ var (
 	headerForwarded = "X-Forwarded-For"
 )
 
-// sender is whoever sent X-API-Key; without it, nobody.
+// sender returns the caller that X-API-Key names, or nobody.
 func (x *exchange) sender() hotpath.Caller {
 	return hotpath.KeyCaller(x.ctx.Request.Header.PeekCanonical(headerAPIKey))
 }
@@ -57,7 +57,7 @@ func (a *API) SetAdminKeys(keys []string) {
 // match reports whether it is one of the keys.
 func (keys adminKeys) match(sent []byte) bool {
 	hashed, match := sha256.Sum256(sent), 0
-	for _, key := range keys { // all of them, always
+	for _, key := range keys { // always all of them, so that the time tells nothing
 		match |= subtle.ConstantTimeCompare(hashed[:], key[:])
 	}
 	return match != 0

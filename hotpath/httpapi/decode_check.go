@@ -34,8 +34,8 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 	r.validate(a, mark)
 }
 
-// actionMember reads a member of an action, but for the amount and the idempotency_key,
-// and reports whether there is such a one.
+// actionMember reads a member of an action, except amount and idempotency_key, and reports whether
+// the name is one of them.
 func (r *reader) actionMember(a *spend.Action, simulated bool) bool {
 	switch r.name {
 	case "agent_id":
@@ -66,8 +66,8 @@ func (r *reader) actionMember(a *spend.Action, simulated bool) bool {
 	return true
 }
 
-// validate adds the faults that the action's own rules find, but for fields
-// that have one since the mark: a mistyped field is not also missing.
+// validate adds the faults that the action's own rules find, except for fields that have a fault
+// since mark: a mistyped field is not also missing.
 func (r *reader) validate(a *spend.Action, mark int) {
 	found := len(r.faults)
 	a.Validate(r.prefix, &r.faults)

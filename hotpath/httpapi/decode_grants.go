@@ -172,7 +172,8 @@ func (r *reader) bindings(judge func(path, s string)) []string {
 	return r.list(1, spend.MaxBindings, judge)
 }
 
-// list returns a list of so many strings, no two of them equal, and has each judged.
+// list returns the strings of a list of least to most entries, no two of them equal; judge adds the
+// faults of an entry.
 func (r *reader) list(least, most int, judge func(path, s string)) []string {
 	name := r.name
 	if r.kind() != jsontext.KindBeginArray {

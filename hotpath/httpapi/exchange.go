@@ -241,7 +241,7 @@ func (x *exchange) setReplayed(replayed bool) {
 	}
 }
 
-// answer sends what was written to out.
+// answer sends the bytes in out.
 func (x *exchange) answer(status int) error {
 	x.ctx.SetStatusCode(status)
 	x.ctx.Response.Header.SetContentTypeBytes(typeJSON)

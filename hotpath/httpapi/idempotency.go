@@ -8,7 +8,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// headerIdempotency is as fasthttp spells it.
+// headerIdempotency is the header's name in fasthttp's spelling.
 const headerIdempotency = "Idempotency-Key"
 
 // decodeCheckRequest reads the body of a check, its nonce, and the header that may replace the body's

@@ -7,7 +7,7 @@ import (
 	"spendgate/hotpath"
 )
 
-// headerNonce is as fasthttp spells it.
+// headerNonce is the header's name in fasthttp's spelling.
 const headerNonce = "Request-Nonce"
 
 var headerFirst = []byte("First-Request")

@@ -77,7 +77,7 @@ const (
 	// in adminFailuresFor. The others are refused likewise, unseen.
 	maxAdminFailures = 10
 	adminFailuresFor = time.Minute
-	// maxFailedClients bounds the memory of them; past it all are forgotten.
+	// maxFailedClients bounds the number of addresses in memory; beyond it all are forgotten.
 	maxFailedClients = 4096
 )
 

@@ -51,8 +51,7 @@ func TestTheFourTypes(t *testing.T) {
 	}
 }
 
-// TestNegations shows that what is denied, replaced or merely asked for yields
-// to what is to be done.
+// TestNegations: an action that is denied, replaced or only asked about yields to the intended one.
 func TestNegations(t *testing.T) {
 	for text, want := range map[string]spend.ActionType{
 		"do not refund, give store credit":                                    spend.Credit,

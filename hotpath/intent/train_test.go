@@ -12,9 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "fit weights.tsv to the training part of the corpus")
 
-// The fit: multinomial logistic regression over words and neighbouring words,
-// with the lexicon's evidence as a fixed offset, so that what is learnt is only
-// what the lexicon does not say.
+// The fit is a multinomial logistic regression over words and neighbouring words, with the
+// lexicon's evidence as a fixed offset, so that it learns only what the lexicon lacks.
 const (
 	epochs    = 300
 	rate      = 0.5

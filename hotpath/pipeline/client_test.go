@@ -69,8 +69,8 @@ func TestRefusedBatchIsVoid(t *testing.T) {
 	}
 }
 
-// S17: what begins now is stamped with the latest time that it can be on Redis'
-// clock, what is over is judged by the earliest (F49).
+// S17: a window that begins is stamped with the latest time that Redis' clock may show, and its end
+// is judged by the earliest (F49).
 func TestClockOfASlowRoundTrip(t *testing.T) {
 	c := newClient(t)
 	told, now := time.Now(), time.Now()
@@ -83,8 +83,8 @@ func TestClockOfASlowRoundTrip(t *testing.T) {
 	}
 }
 
-// A value is swapped as well in the last millisecond of its life, of which
-// nothing is left in Redis' unit.
+// A value can be swapped even in the last millisecond of its life, when Redis reports no remaining
+// time.
 func TestSwapInTheLastMillisecond(t *testing.T) {
 	c := newClient(t)
 	server, err := c.Master(t.Context())
@@ -114,13 +114,13 @@ func TestSuitableServers(t *testing.T) {
 	}
 }
 
-// Requests that are read from the network together share a round trip, although
-// the client is idle when the first of them comes.
+// Requests read from the network together share a round trip, although the client is idle when the
+// first of them arrives.
 func TestReadyRequestsShareARoundTrip(t *testing.T) {
 	c := newClient(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // their order is then the scheduler's alone
 	var n uint64
-	for range 5 { // the scheduler may interrupt one of them
+	for range 5 { // the scheduler may separate them
 		if n = doTogether(t, c, 32); n == 1 {
 			return
 		}

@@ -8,7 +8,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// What rules ask of groups (S79).
+// TestGroups: the approvals that rules ask of groups (S79).
 func TestGroups(t *testing.T) {
 	f := func(approval string, want ...string) {
 		t.Helper()
@@ -63,8 +63,8 @@ func TestGroupsAreParameters(t *testing.T) {
 	}
 }
 
-// Of several rules that escalate, the most of each group hold, and besides the most of
-// those that name none.
+// If several rules escalate, the highest number for each group counts, and besides it the highest
+// number of the rules without groups.
 func TestGroupsOfSeveralRules(t *testing.T) {
 	rule := func(id, approval string) string {
 		return `{"rule_id":"` + id + `","rule_type":"escalate_if","parameters":{"amount_above":1,"approval":` + approval + `}}`

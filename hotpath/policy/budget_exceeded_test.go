@@ -25,7 +25,7 @@ func usage(tb testing.TB, used string, count int64) spend.Usage {
 	return spend.Usage{Used: total, Count: count}
 }
 
-// judgeBy evaluates an action when that is what was taken from each counter.
+// judgeBy evaluates an action with the given usage of each counter.
 func judgeBy(p *Program, a *spend.Action, r spend.Resolution, taken ...spend.Usage) Finding {
 	f := p.Evaluate(a, r, noon)
 	if f.Effect == spend.Block {

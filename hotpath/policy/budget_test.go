@@ -49,7 +49,7 @@ func TestFaultsOfBudgets(t *testing.T) {
 			"on_exceed, approval")
 }
 
-// What rules that escalate ask of people.
+// TestApprovals: the approvals that escalating rules ask for.
 func TestApprovals(t *testing.T) {
 	refusedParameters(t, "approval", "escalate_if", `{"amount_above":1,"approval":[]}`, ".approval must be an object")
 	refusedParameters(t, "approval", "escalate_if",
@@ -207,7 +207,7 @@ func TestChargesOverTime(t *testing.T) {
 	}
 }
 
-// One text for whom it counts, and what hashing that takes.
+// A budget with per allocates nothing but the text of its subject.
 func TestAllocationsOfCharges(t *testing.T) {
 	f := func(most float64, parameters string) {
 		t.Helper()

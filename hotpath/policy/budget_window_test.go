@@ -84,7 +84,7 @@ func TestWindowsAgainstAWalk(t *testing.T) {
 	walk("America/Argentina/San_Luis", 2007, 3) // at new year's midnight
 }
 
-// Windows hold what they are of and leave no gaps, at any time in any of the zones.
+// Windows contain the moment that they are made for and leave no gaps, at any time in every zone.
 func TestWindowsTile(t *testing.T) {
 	draw := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	for _, file := range zoneFiles().File {

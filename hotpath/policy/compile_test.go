@@ -20,8 +20,8 @@ func faultsOf(t *testing.T, rules string) spend.Faults {
 	return faults
 }
 
-// Every fault of a rules array has its path and says what is accepted (S1, S2,
-// S4, S7, S8, S9, S12).
+// Every fault of an array of rules has its path and says what is accepted (S1, S2, S4, S7, S8, S9,
+// S12).
 
 // refused compiles what must not compile and holds its faults to want.
 func refused(t *testing.T, number, rules string, want ...string) {

@@ -8,7 +8,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// S15: the message says the figures. S14: what is reported has a description.
+// S15: the message has the figures. S14: a reported rule has its description.
 func TestTexts(t *testing.T) {
 	var explained strings.Builder
 	f := func(rules string, a *spend.Action, wantMessage, wantDescription string) {
@@ -79,8 +79,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// An agent that only adds what its fingerprint does not cover would be taken
-// for a repeat (S17), so its next step is to wait.
+// If an agent only changed fields that its fingerprint does not cover, its next check would be a
+// duplicate (S17), so the next step is to wait.
 func TestNextStepKnowsTheWindow(t *testing.T) {
 	const guardRule = `{"rule_id":"g","rule_type":"duplicate_guard","parameters":{"window_minutes":30}},`
 	for _, rules := range []string{

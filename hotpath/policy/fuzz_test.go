@@ -9,9 +9,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Whatever the text, Compile answers a Program or faults. A Program judges
-// without a panic, and written out again it compiles to itself: nothing that
-// was accepted is read in two ways.
+// FuzzCompile: Compile returns a Program or faults for any text. A Program judges without a panic,
+// and written out again it compiles to itself: nothing accepted can be read in two ways.
 func FuzzCompile(f *testing.F) {
 	f.Add("")
 	f.Add(`[{}]`)

@@ -52,7 +52,7 @@ func (r plainRule) json() string {
 	return `{"rule_id":` + strconv.Quote(r.id) + `,"rule_type":"` + r.ruleType + `","parameters":{` + strings.Join(members, ",") + `}}`
 }
 
-// plainFinding is what one rule, or all of them, say.
+// plainFinding is the finding of one rule, or of all together.
 type plainFinding struct {
 	effect     spend.Effect
 	reason     spend.Reason
@@ -160,7 +160,7 @@ func (r plainRule) reason(before, all []plainRule, a *spend.Action, t spend.Acti
 		named := r.list == nil || slices.Contains(r.list, t.String())
 		return when(named && plainNumber(a.Amount.String()).Cmp(plainNumber(r.number)) > 0, "escalation_threshold_exceeded")
 	}
-	return "", false // duplicate_guard; budget, which judges by what was counted
+	return "", false // duplicate_guard; and budget, which depends on what was counted
 }
 
 // listed compares with a list without regard to case.

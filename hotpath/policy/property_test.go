@@ -59,7 +59,7 @@ func TestEvaluateAgainstPlain(t *testing.T) {
 	}
 }
 
-// decisionProblem returns what is wrong with a decision under any policy.
+// decisionProblem returns what is wrong with a decision, whatever the policy is.
 func decisionProblem(f Finding, d spend.Decision) string {
 	allowed := d.Effect == spend.Allow
 	switch {

@@ -16,7 +16,7 @@ type ruleCase struct {
 	want  spend.Reason
 }
 
-// Each rule type alone: what it lets pass, what it does not, and why.
+// TestRules tests each rule type alone: what it lets pass, what it stops, and the reason.
 func TestRules(t *testing.T) {
 	cases := slices.Concat(amountCases(t), contextCases(t))
 	for _, r := range RuleTypes() {
@@ -195,8 +195,8 @@ func contextCases(t *testing.T) []ruleCase {
 	}
 }
 
-// A policy of many rules is decided by all of them, and a name on a long list
-// is found, a longer one than any entry not.
+// All rules of a long policy decide. A value on a long list is found, and one longer than any entry
+// is not.
 func TestLists(t *testing.T) {
 	long := strings.Repeat("ß", spend.MaxIdentifier)
 	p := mustCompile(t, rule1("blocked_payment_rails", `{"rails":["x","`+long+`","X"]}`))

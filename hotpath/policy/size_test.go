@@ -13,8 +13,8 @@ import (
 // maxText is how much of a policy's rules fits in the largest body.
 const maxText = 1<<20 - 100
 
-// biggest repeats a rule, of which each has %[1]d as its number and %[2]s as its
-// entries, to the largest policy that there can be.
+// biggest repeats a rule to the largest possible policy; %[1]d in form is the rule's number, and
+// %[2]s its entries.
 func biggest(form string, entries int, entry func(i int) string) string {
 	var b strings.Builder
 	for i := range spend.MaxRules {

@@ -77,8 +77,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// What Warnings says is never reported no action gets reported, over random
-// policies and actions.
+// A rule that Warnings calls never reported is reported for no action, over random policies and
+// actions.
 func TestWarningsAreTrue(t *testing.T) {
 	draw := drawer{rand.New(rand.NewPCG(7, 0))}
 	warned := make(map[string]int)

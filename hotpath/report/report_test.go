@@ -15,8 +15,8 @@ func action(amount, currency string) *spend.Action {
 	return &spend.Action{Amount: a, Currency: currency}
 }
 
-// TestTally: what was compared is in the matrix, by decision and currency, whatever is
-// skipped is not, and the same comparisons make the same bytes.
+// TestTally: compared checks are in the matrix, by decision and currency, skipped ones are not, and
+// the same comparisons make the same bytes.
 func TestTally(t *testing.T) {
 	allow := Verdict{Version: 3}
 	block := Verdict{Effect: spend.Block, Reason: spend.ReasonMaxAmount, RuleID: "cap", Version: 3}

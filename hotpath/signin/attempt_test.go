@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What a browser brings back is what it was given, for a while.
+// A browser can bring back exactly what it was given, for a limited time.
 func TestAttempt(t *testing.T) {
 	now, key := time.Now().Truncate(time.Second), []byte("key")
 	a := newAttempt(now, now.Add(-time.Hour))

@@ -90,8 +90,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// says is a server that says something to whoever connects, at once or when it was
-// asked, and keeps the connection.
+// says is a server that sends a text, at once or after a request, and keeps the connection.
 func says(t *testing.T, atOnce bool, text string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -124,7 +123,7 @@ func TestSwitchedProtocols(t *testing.T) {
 	}
 }
 
-// What other services say of themselves is in no error.
+// Errors do not contain the banners of other services.
 func TestBanners(t *testing.T) {
 	for _, text := range []string{
 		"SSH-2.0-secret_9.6\r\n", "220 secret ESMTP\r\n", "-ERR secret\r\n", "\x00secret\n", "HTTP/1.1 secret\r\n\r\n",

@@ -238,7 +238,8 @@ func (b *bench) ids(url string) (ids []string) {
 	return ids
 }
 
-// names returns the IDs of the feed's events of these types; none: of all.
+// names returns the IDs of the feed's events of these types, or of all events if there are no
+// types.
 func (b *bench) names(types ...audit.EventType) (ids []string) {
 	b.store.feed.mu.Lock()
 	defer b.store.feed.mu.Unlock()

@@ -25,7 +25,7 @@ func TestInFlight(t *testing.T) {
 			b.store.feed.add(audit.EventViolationRecorded)
 		}
 		b.store.feed.add(requested, changed, audit.EventApprovalDecided)
-		_, stop := b.node() // it sees all of them at once
+		_, stop := b.node() // one node sees all events at once
 		defer stop()
 		time.Sleep(25 * time.Second)
 		got, want := b.ids(one), b.names()
@@ -76,7 +76,7 @@ func TestOutageIsOver(t *testing.T) {
 	})
 }
 
-// A node that is stopped amid several attempts has none forgotten.
+// A node that is stopped during several attempts forgets none of them.
 func TestStopInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64

@@ -15,8 +15,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// memory is an audit.Webhooks in this process, but for the feed's head. It is fast
-// enough for days of polls.
+// memory is an audit.Webhooks in this process, without the feed's head. It is fast enough for days
+// of polls.
 type memory struct {
 	mu         sync.Mutex
 	webhooks   map[spend.ID]*webhook

@@ -11,8 +11,8 @@ import (
 	"spendgate/audit"
 )
 
-// A dead receiver is asked less and less for new events, gets all of them once it is
-// back, and others do not notice.
+// New events are sent to a dead receiver less and less often. Once it is back it gets all of them,
+// and other receivers do not notice.
 func TestDeadReceiver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var alive atomic.Bool

@@ -234,7 +234,7 @@ func TestRemovedFromTheBeginning(t *testing.T) {
 	})
 }
 
-// What an administrator changes counts from the next attempt on.
+// An administrator's change counts from the next attempt on.
 func TestChangesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, status(200))
@@ -275,8 +275,8 @@ func TestChangesAtOnce(t *testing.T) {
 	})
 }
 
-// Nodes that come and go, clean or not, deliver everything, and never two of them to
-// one receiver at once.
+// Nodes that come and go, cleanly or not, deliver every event, and two nodes never deliver to one
+// receiver at once.
 func TestTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Int64
@@ -300,7 +300,7 @@ func TestTakeover(t *testing.T) {
 			_, first := b.node()
 			killed, _ := b.node()
 			time.Sleep(3 * time.Second)
-			killed.Store.(*link).cut.Store(true) // it goes on with what it has in memory
+			killed.Store.(*link).cut.Store(true) // it continues with the state in its memory
 			first()
 			time.Sleep(5 * time.Second)
 		}
@@ -321,7 +321,7 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// A stop finishes what is in flight, and the next node goes on at once.
+// A stop finishes the attempts in flight, and the next node continues at once.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, func(r *http.Request) (int, error) {

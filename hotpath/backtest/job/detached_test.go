@@ -108,8 +108,8 @@ func (u *unanswered) HistoryApprovals(context.Context, []spend.ID) ([]*audit.App
 	return nil, errors.New("no approvals")
 }
 
-// What cannot be read before a day that is archived fails the backtest, which does not wait for
-// that day to leave.
+// A day that cannot be read before an archived day fails the backtest, which does not wait for it
+// to be archived.
 func TestFailsBeforeArchivedDay(t *testing.T) {
 	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
 	store := recordDays(t, fleet.TestMigrated(t, postgres.Migrate), first)
@@ -158,8 +158,8 @@ func endOfBacktest(t *testing.T, store *postgres.Store, o job.Options, from time
 	return nil
 }
 
-// recordDays commits checks of two old days, one of which asks people, and asks again once that has expired,
-// and one of today.
+// recordDays commits checks of two old days, one of which asks people, and asks again after the
+// approval expired, and a check of today.
 func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
 	t.Helper()
 	store, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})

@@ -40,7 +40,7 @@ func TestClockFollowsTheWall(t *testing.T) {
 		}
 	}
 
-	// The next tick need not have come: what is claimed now lives from now on.
+	// The clock's step counts at once, before the next tick: a claim made now lives from now on.
 	stepped.Store(int64(10 * time.Minute))
 	pipe := client.Pipeline()
 	told, claimed := pipe.Time(t.Context()), pipe.Set(t.Context(), "claimed", "", 5*time.Minute)

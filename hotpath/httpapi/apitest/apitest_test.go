@@ -10,8 +10,8 @@ import (
 	"spendgate/hotpath/httpapi/apitest"
 )
 
-// What is not as declared of status, headers and body is found, also behind references and
-// when the same was right before.
+// A status, header or body that is not as declared is found, also behind references and after a
+// correct response.
 func TestCheckResponse(t *testing.T) {
 	text, err := os.ReadFile("../openapi.yaml")
 	if err != nil {

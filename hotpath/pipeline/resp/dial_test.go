@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// replying returns a server's answer to a connection: what it says, whatever
-// it is sent. heard is what it was sent.
+// replying has a server answer one connection with says, whatever it receives; heard returns what
+// it received.
 func replying(t *testing.T, l net.Listener, says string) (heard func() string) {
 	t.Helper()
 	t.Cleanup(func() { _ = l.Close() })

@@ -22,7 +22,7 @@ func someSpans(n int) []sdk.ReadOnlySpan {
 	return make(tracetest.SpanStubs, n).Snapshots()
 }
 
-// The collector's answer is not in the error: it may quote what it was sent.
+// The error does not contain the collector's answer, which may quote what it was sent.
 func TestRefusedBatch(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "hush", http.StatusTooManyRequests)

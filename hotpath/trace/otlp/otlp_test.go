@@ -29,7 +29,7 @@ const (
 	unsampled    = "00-" + callersTrace + "-" + callersSpan + "-00"
 )
 
-// collector understands what it is sent with OpenTelemetry's own messages.
+// collector decodes requests with OpenTelemetry's own messages.
 type collector struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -66,7 +66,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// spans returns those received so far, and what they say of their resource.
+// spans returns the spans received so far, and the attributes of their resource.
 func (c *collector) spans(t *testing.T) (spans []*tracepb.Span, resource map[string]string) {
 	t.Helper()
 	c.mu.Lock()
@@ -251,8 +251,8 @@ func TestRootOfATrace(t *testing.T) {
 	}
 }
 
-// A collector that hangs, refuses or is absent delays no request: what does not
-// fit into the queue is dropped. Close ends with its context.
+// A collector that hangs, refuses or is absent delays no request: spans that do not fit into the
+// queue are dropped. Close ends with its context.
 func TestCollectorInTrouble(t *testing.T) {
 	release := make(chan struct{})
 	for name, answer := range map[string]http.HandlerFunc{
