@@ -1,4 +1,4 @@
-"""The node of tests that need one: SPENDGATE_API_URL, SPENDGATE_API_KEY and SPENDGATE_ADMIN_KEY name it."""
+"""A node for the tests that need one, named by SPENDGATE_API_URL, SPENDGATE_API_KEY and SPENDGATE_ADMIN_KEY."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="session")
 def node() -> Spendgate:
-    """A client with a key of role full, that may also report."""
+    """A client with a key of role full that may also report outcomes."""
     if "SPENDGATE_API_URL" not in os.environ:
         pytest.skip("SPENDGATE_API_URL is not set")
     url, key, admin = (os.environ[f"SPENDGATE_{name}"] for name in ("API_URL", "API_KEY", "ADMIN_KEY"))
@@ -25,7 +25,7 @@ def node() -> Spendgate:
 
 
 def repeated(call: Callable[[], T]) -> T:
-    """Calls again what the client does not repeat: the node is killed now and then, and twice made is no harm here."""
+    """Repeats calls that the client does not: the node is killed now and then, and making an object twice does no harm here."""
     for _ in range(20):
         try:
             return call()

@@ -1,4 +1,4 @@
-"""Lives of an agent: processes of their own, which are killed between two steps."""
+"""Runs an agent in processes that are killed between two steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spendgate.send import Step
 
 
 class Mortal(Spendgate):
-    """A client whose process is killed (9) when it has come as far as die_at: before or after a step, or in the body."""
+    """A client whose process is killed (9) at die_at: before or after a step, or in the body."""
 
     die_at = -1
     _passed = 0
@@ -38,7 +38,7 @@ class Mortal(Spendgate):
 
 
 class Ledger:
-    """A provider's book of what it moved, by idempotency key where it takes one."""
+    """A provider's book of its payments, by idempotency key if it takes keys."""
 
     def __init__(self, path: pathlib.Path, takes_key: bool) -> None:
         self.path, self.takes_key = path, takes_key
@@ -61,7 +61,7 @@ class Ledger:
 
 
 def live(make: Callable[[], Mortal], ledger: Ledger, action: str, die_at: int) -> tuple[str, str]:
-    """Carries an action out in a process of its own: how it ended, `killed` or otherwise, and the check's id."""
+    """Carries an action out in a process of its own. Returns how the process ended, `killed` or otherwise, and the check's id."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

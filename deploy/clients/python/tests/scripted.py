@@ -15,7 +15,7 @@ FILE: dict[str, Any] = json.loads((pathlib.Path(__file__).parents[2] / "cases.js
 
 
 def _text(value: Any, name: str = "") -> str:
-    """JSON with amounts, which the file has as text, as numbers with the same digits."""
+    """JSON in which amounts, which are text in the file, are numbers with the same digits."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(n)}:{_text(m, n)}" for n, m in value.items()) + "}"
     if isinstance(value, list):
@@ -24,7 +24,7 @@ def _text(value: Any, name: str = "") -> str:
 
 
 def differences(want: Any, got: Any, where: str = "") -> list[str]:
-    """What is wanted and not there; members that are not wanted may be there too."""
+    """The wanted members that are missing or differ; further members are ignored."""
     if isinstance(want, dict):
         if not isinstance(got, dict):
             return [f"{where} is {got!r}, not an object"]
@@ -46,7 +46,7 @@ def differences(want: Any, got: Any, where: str = "") -> list[str]:
 
 
 class Server:
-    """Plays exchanges in their order, one connection each."""
+    """Plays exchanges in order, each on a connection of its own."""
 
     def __init__(self, exchanges: list[dict[str, Any]]) -> None:
         self.exchanges = [x for x in exchanges for _ in range(x.get("times", 1))]
@@ -61,7 +61,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> list[str]:
-        """Ends it and returns what was not as the case has it."""
+        """Ends the server and returns how the requests differed from the case."""
         self._done.set()
         self._listener.close()
         if len(self.requests) < len(self.exchanges):
@@ -91,7 +91,7 @@ class Server:
                 connection.sendall(_answer(exchange))
 
     def exchange(self, method: str, uri: str, headers: list[tuple[str, str]], body: bytes) -> dict[str, Any]:
-        """Compares a request with the one that is due, and returns its exchange."""
+        """Compares a request with the expected one, and returns its exchange."""
         if len(self.requests) == len(self.exchanges):
             self.faults.append(f"one request more: {method} {uri} {body!r}")
             return {"fail": "hang_up"}

@@ -1,4 +1,4 @@
-"""The adapters and the sample, against the libraries' interfaces as published (tests/published)."""
+"""The adapters and the sample, tested against the libraries' published interfaces (tests/published)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_langgraph(tmp_path: pathlib.Path) -> None:
     with pytest.raises(GraphInterrupt) as first:
         run_node(node, [])
     assert first.value.args[0]["approval_id"] == "apr_1" and ran == ["1"]
-    # It is resumed with a value that says yes, and is not believed.
+    # The graph is resumed with a value that says yes; only the service's answer counts.
     with pytest.raises(GraphInterrupt):
         run_node(node, [{"approved": True}])
     assert ran == ["1"]
@@ -73,7 +73,7 @@ def test_openai_agents(tmp_path: pathlib.Path) -> None:
     server = Server([ALLOW, REPORT, {"expect": CHECK, "body": "allow", "change": {"decision": "block", "message": "too much"}}])
     ran: list[str] = []
     tool = guarded_tool(refund(server, tmp_path, ran))
-    # The model does not see check_id, and cannot give it.
+    # The model neither sees check_id nor can pass it.
     assert tool.params_json_schema == {"properties": ["order", "amount"]}
 
     def call(arguments: str) -> Any:

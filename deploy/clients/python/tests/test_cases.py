@@ -1,4 +1,4 @@
-"""The conformance cases, with both clients."""
+"""The conformance cases, run with both clients."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Died(BaseException):
 
 
 class Declined(Exception):
-    """The guard was told that nothing was moved."""
+    """An error that, as the guard was told, means that nothing was moved."""
 
 
 def client(async_: bool, url: str, options: dict[str, Any], **more: Any) -> tuple[Any, list[float]]:
@@ -65,7 +65,7 @@ def client(async_: bool, url: str, options: dict[str, Any], **more: Any) -> tupl
 
 
 def drain(value: Any) -> Any:
-    """The value itself, whether it is awaited, iterated or there."""
+    """The value of an awaitable, the list of an iterator, or the value itself."""
 
     async def collect() -> Any:
         return [element async for element in value]
@@ -138,7 +138,7 @@ def test_case(case: dict[str, Any], async_: bool) -> None:
 
 
 class Body:
-    """The body of a guard, as a run says."""
+    """The body of a guard, which does what the run says."""
 
     def __init__(self, do: str) -> None:
         self.do, self.ran = do, []  # type: str, list[str]
@@ -155,7 +155,7 @@ def typed(decorator: Any) -> Callable[[F], F]:
 
 
 def by_decorator(gate: Any, action: dict[str, Any], terms: dict[str, Any], body: Body) -> Any:
-    """The members are read when they are asked for: they may change meanwhile."""
+    """Each member is read when it is needed, since members may change meanwhile."""
 
     def member(name: str) -> Callable[[], Any]:
         return lambda: action[name]
@@ -195,8 +195,8 @@ def by_with(gate: Any, action: dict[str, Any], terms: dict[str, Any], body: Body
 
 
 def guarded() -> list[Any]:
-    """The cases, in each way to guard. A blocking check() asks before it is the context of a body: what it
-    does with a key that the journal has is in test_guard.py."""
+    """The cases, for each way to guard. A blocking check() asks before its body begins; test_guard.py has the cases
+    with a key that the journal knows."""
     return [
         pytest.param(case, how, async_, id=f"{case['name']}-{how.__name__}-{'async' if async_ else 'blocking'}")
         for case in FILE["cases"]

@@ -1,4 +1,4 @@
-"""What the conformance cases do not say of the guard."""
+"""The guard's behaviour beyond the conformance cases."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_journals(make: Callable[[pathlib.Path], spendgate.Journal], tmp_path: p
 
 
 def test_one_of_many_threads_acts() -> None:
-    """All of them have an allow."""
+    """All threads have an allow, and one runs the body."""
     barrier, ran, ended = threading.Barrier(4), [], []  # type: threading.Barrier, list[str], list[str]
     journal = MemoryJournal()
 
@@ -85,7 +85,7 @@ def test_one_of_many_threads_acts() -> None:
 
 
 def test_a_redemption_has_one_key(tmp_path: pathlib.Path) -> None:
-    """A process that died before the body began is followed by one that redeems under the same key."""
+    """After a process that died before its body began, the next one redeems under the same key."""
     keys: list[str] = []
 
     class Listening(Server):
@@ -123,7 +123,7 @@ def test_what_the_provider_may_have_forgotten(tmp_path: pathlib.Path) -> None:
 
 
 def test_with_checks_first(tmp_path: pathlib.Path) -> None:
-    """A blocking check() asks before the journal decides: a key that the service forgot is given back."""
+    """A blocking check() asks before it reads the journal: if the service forgot the key, the new check is given back."""
     server = Server([ALLOW, REPORT])
     with gate(server, tmp_path).check(**ACTION) as c:
         assert c.result and c.result.allowed and c.check_id == "chk_1"
@@ -137,7 +137,7 @@ def test_with_checks_first(tmp_path: pathlib.Path) -> None:
                 raise AssertionError("it ran twice")
         assert over.value.check_id == "chk_1"
     assert server.close() == []
-    # Another process, with another journal, asked for that one, and may be carrying it out.
+    # A process with another journal asked for this check, and may be carrying it out.
     server = Server([{**REPLAY, "change": {"check_id": "chk_3"}}])
     with pytest.raises(spendgate.AlreadyExecuted):
         with gate(server, tmp_path).check(**ACTION):
@@ -163,7 +163,7 @@ def test_what_a_body_says(tmp_path: pathlib.Path) -> None:
     [("r" * 257, None), ("a\0b", None), ("a\ud800b", None), ({}, None), (b"r", None), (5, "5"), ("\U0001f4b6" * 256, "\U0001f4b6" * 256)],
 )
 def test_references(reference: Any, reported: str | None, tmp_path: pathlib.Path) -> None:
-    """What the service does not take is left out, of what is reported and of the journal."""
+    """A reference that the service would refuse is left out of the report and of the journal."""
     body = {"status": "executed", **({"reference": reported} if reported else {})}
     server = Server([ALLOW, {**REPORT, "expect": {**REPORT["expect"], "body": body}}])
     client = gate(server, tmp_path, agent_id="a", policy_id="p")
@@ -178,7 +178,7 @@ def test_references(reference: Any, reported: str | None, tmp_path: pathlib.Path
 
 
 def test_what_an_older_journal_has(tmp_path: pathlib.Path) -> None:
-    """An end that cannot be sent is reported by its status."""
+    """If the whole end cannot be sent, its status is reported."""
     journal = MemoryJournal()
     journal.add(Entry("k", "hash", state="ended", check_id="chk_1", status="executed", amount="1.10", reference="a\ud800b"))
     server = Server([{**REPORT, "expect": {**REPORT["expect"], "body": {"status": "executed", "amount": "1.10"}}}])
@@ -187,7 +187,7 @@ def test_what_an_older_journal_has(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_ends_later(tmp_path: pathlib.Path) -> None:
-    """A body that returns what has not run is in doubt, and that never runs."""
+    """A body that returns a coroutine or generator is in doubt, and the returned object never runs."""
     ran: list[str] = []
 
     async def later() -> None:
@@ -218,7 +218,7 @@ def test_what_ends_later(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_only_asked(tmp_path: pathlib.Path) -> None:
-    """An allow that check() had is this journal's, after a restart, too; for another journal its replay is in doubt."""
+    """An allow that check() got belongs to its journal, even after a restart; for another journal its replay is in doubt."""
     other = tmp_path / "other"
     other.mkdir()
     server = Server([ALLOW, REPLAY, REPLAY, REPORT])
@@ -232,7 +232,7 @@ def test_what_only_asked(tmp_path: pathlib.Path) -> None:
 
 
 def test_who_made_the_check_acts(tmp_path: pathlib.Path) -> None:
-    """Whoever else has this journal and a replay only doubts; it cannot know whose the first answer is."""
+    """Another process with this journal that gets a replay doubts: it cannot know who got the first answer."""
     server = Server([ALLOW, REPLAY, REPORT])
 
     class Slow(SQLiteJournal):
@@ -253,7 +253,7 @@ def test_who_made_the_check_acts(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_journal_that_fails_after_the_body(tmp_path: pathlib.Path) -> None:
-    """The service knows all the same, and the caller has the result."""
+    """The service is told, and the caller gets the result."""
 
     class Full(MemoryJournal):
         def move(self, key: str, was: Any, /, **changes: Any) -> bool:

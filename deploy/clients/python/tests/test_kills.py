@@ -1,4 +1,4 @@
-"""Agents that are killed at every step: the provider's ledger never has one action twice, and equals the record."""
+"""Agents are killed at every step: the provider's ledger never has an action twice, and equals the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIONS = 50  # of which two are killed first at each step
 
 
 def kill_and_count(url: str, key: str, ledger: Ledger, operator: Spendgate, actions: int, **options: Any) -> int:
-    """Has each action killed at a step of its own, twice, and brought to its end. Returns how many were in doubt."""
+    """Carries out actions, each of whose processes is killed twice at a step of its own. Returns how many were in doubt."""
     doubts, furthest = 0, False
     for number in range(actions):
         action = f"{options['policy_id']}-{number}"
@@ -46,12 +46,12 @@ def kill_and_count(url: str, key: str, ledger: Ledger, operator: Spendgate, acti
     [("agent", False, True), ("agent", True, True), ("gateway", False, True), ("gateway", True, True), ("gateway", False, False)],
 )
 def test_kills(node: Spendgate, tmp_path: pathlib.Path, role: str, takes_key: bool, has_journal: bool) -> None:
-    """The node is killed, too, by whoever runs this test."""
+    """Whoever runs this test also kills the node."""
     ledger, key = Ledger(tmp_path / "ledger.db", takes_key), new_key(node, role)
     policy = f"kills-{role}-{takes_key}-{has_journal}"
     cap = {"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 1000, "currency": "USD"}}
     repeated(lambda: node.create_policy(policy_id=policy, name="kills", rules=[cap]))
-    # Of what is redeemed only the redeemer says what became of it.
+    # Only the redeemer reports a redeemed check.
     operator = node if role == "agent" else Spendgate(node.base, key, attempts=20, max_wait=90)
     options: dict[str, Any] = {"policy_id": policy, "redeem": role == "gateway"}
     if has_journal:

@@ -26,7 +26,7 @@ READ: dict[str, Any] = {"expect": {"method": "GET", "path": "/v1/checks/chk_1"},
 
 
 def in_child(call: Callable[[], object]) -> Any:
-    """What a forked process returns."""
+    """The return value of call in a forked process."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         with os.fdopen(writing, "wb") as out:
@@ -40,7 +40,7 @@ def in_child(call: Callable[[], object]) -> Any:
 
 
 def test_a_fork_has_secrets_of_its_own() -> None:
-    """With one nonce and one redemption's key, parent and child would both be told that they came first."""
+    """With the same nonce and redemption key, parent and child would both be told that they came first."""
     journal = MemoryJournal()
     asked, begun = journal.add(Entry("asked", "h")), journal.add(Entry("begun", "h"))
     journal.move("begun", "asked", state="begun")
@@ -167,7 +167,7 @@ def test_clients_close(tmp_path: pathlib.Path) -> None:
 
 
 def test_cancelled_at_any_time(tmp_path: pathlib.Path) -> None:
-    """A body whose task is cancelled is not run again, and one that did not begin may be."""
+    """A body whose task is cancelled is not run again; a body that had not begun may be."""
 
     class AnyOrder(Server):
         def exchange(self, method: str, uri: str, headers: Any, body: bytes) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def test_cancelled_at_any_time(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_check_without_a_key_is_no_context(tmp_path: pathlib.Path) -> None:
-    """It was asked for all the same: the error says which one."""
+    """The check was asked for all the same, and the error names it."""
     server, without = Server([ALLOW]), {name: member for name, member in ACTION.items() if name != "idempotency_key"}
     with pytest.raises(spendgate.BadKey, match="chk_1 was asked for without one"):
         with gate(server, tmp_path).check(**without):
@@ -206,6 +206,6 @@ def test_a_check_without_a_key_is_no_context(tmp_path: pathlib.Path) -> None:
 
 
 def test_an_entry_that_is_printed_shows_no_secret() -> None:
-    """As what resume() returns is."""
+    """The entries that resume() returns are printed."""
     entry = Entry("order-1", "h")
     assert entry.redemption not in f"{entry} {[entry]!r}"

@@ -1,4 +1,4 @@
-"""Every operation, with a node."""
+"""Every operation, with a real node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def policy(node: Spendgate) -> str:
 
 
 def test_every_operation(node: Spendgate) -> None:
-    """The client has each operation of the document, by its name or by what it gets or lists."""
+    """The client has each operation of the document, named after the operation or after what it gets or lists."""
     named = {"createCheck": "check", "redeemCheck": "redeem", "reportInDoubt": "in_doubt", "getOwnKey": "self_key"}
     paths = httpx.get(f"{node.base}/openapi.json").json()["paths"].values()
     operations = {operation["operationId"] for path in paths for operation in path.values()} - {"getOpenAPI", "getOpenAPIJSON"}
@@ -95,7 +95,7 @@ def test_redemptions(node: Spendgate, policy: str) -> None:
 
 @pytest.mark.parametrize("die_at", [2, 3], ids=["before it is sent", "when it was answered"])
 def test_killed_before_its_answer(node: Spendgate, policy: str, agent_key: str, tmp_path: pathlib.Path, die_at: int) -> None:
-    """The same journal carries it out, without anybody asked; another journal does not, whenever it asks."""
+    """With the same journal the action is carried out without asking people; with another journal it never is."""
     ledger, action = Ledger(tmp_path / "ledger.db", takes_key=False), f"lost-{die_at}"
 
     def lives(journal: str, die_at: int = -1) -> str:
@@ -218,7 +218,7 @@ def test_changes_by_two(node: Spendgate, approver: Spendgate) -> None:
 
 
 def test_webhooks(node: Spendgate) -> None:
-    # Nothing is sent: no such event happens here.
+    # No such event happens here, so nothing is delivered.
     made = node.create_webhook(url="https://9.9.9.9/events", event_types=["budget.exhausted"])
     assert made.secret.startswith("whsec_") and made.secret not in repr(made)
     assert node.rotate_webhook(made.webhook_id).secret != made.secret
@@ -258,7 +258,7 @@ def test_async(node: Spendgate, policy: str, agent_key: str, tmp_path: pathlib.P
 
 
 def test_deadline(node: Spendgate) -> None:
-    """Nobody listens there."""
+    """Nothing listens at the address."""
     lost = Spendgate("http://127.0.0.1:9", "key", attempts=100)
     began = time.monotonic()
     with pytest.raises(spendgate.NoAnswer) as error:

@@ -1,4 +1,4 @@
-"""Two processes that have one journal, and a body that one of them repeats while it runs in the other."""
+"""Two processes share a journal, and one repeats a body while it runs in the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NotSent(Exception):
 
 
 class Http11:
-    """Keeps its connections, and answers as a scripted server does."""
+    """Keeps connections open, and answers as a scripted server does."""
 
     def __init__(self, server: Server) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -51,7 +51,7 @@ class Http11:
 
 @pytest.mark.parametrize("declines_first", [True, False])
 def test_what_another_process_repeats_did_not_fail(declines_first: bool, tmp_path: pathlib.Path) -> None:
-    """That one call moved nothing does not say that the other did not: a new attempt would pay again."""
+    """One call that moved nothing does not prove the same of the other: a new attempt would pay again."""
     server = Server([ALLOW, READ, REPORT])
     began, repeated, leave, ended = (threading.Event() for _ in range(4))
     first: list[BaseException] = []
@@ -92,7 +92,7 @@ def test_what_nobody_repeats_failed(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_is_repeated_may_be_repeated_again(tmp_path: pathlib.Path) -> None:
-    """A process that died when it repeated a body left it repeated."""
+    """A body that a process repeated, and died in, may be repeated again."""
     journal = SQLiteJournal(tmp_path / "j")
     server = Server([ALLOW, READ, READ, READ, REPORT])
     for _ in range(2):
@@ -108,7 +108,7 @@ def test_what_is_repeated_may_be_repeated_again(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_body_that_says_it_moved_money_did_not_fail(tmp_path: pathlib.Path) -> None:
-    """Whatever it raises after that."""
+    """Even if the body raises an error afterwards."""
     server = Server([ALLOW])
     with pytest.raises(spendgate.InDoubt), gate(server, tmp_path).check(**ACTION, failed_on=(ValueError,)) as c:
         c.executed(reference="psp-1")
@@ -123,7 +123,7 @@ def test_a_body_that_says_it_moved_money_did_not_fail(tmp_path: pathlib.Path) ->
 
 
 def test_a_client_that_was_closed_reports_later(tmp_path: pathlib.Path) -> None:
-    """The money was moved: what the client raises then is no error of the body's."""
+    """The money was moved, so an error of the client is no error of the body."""
     server = Server([ALLOW, REPORT])
     client = gate(server, tmp_path)
     with client.check(**ACTION) as c:
@@ -133,7 +133,7 @@ def test_a_client_that_was_closed_reports_later(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_task_that_is_cancelled_when_its_body_has_ended(tmp_path: pathlib.Path) -> None:
-    """What the body returned is known: it is written down, and reported later."""
+    """The body's result is known, so it is written down and reported later."""
     server = Server([ALLOW, REPORT])
 
     async def run() -> None:
@@ -155,7 +155,7 @@ def test_a_task_that_is_cancelled_when_its_body_has_ended(tmp_path: pathlib.Path
 
 
 def test_event_loops_of_their_own(tmp_path: pathlib.Path) -> None:
-    """Each asyncio.run() has one, and the connections of the last are in the client still."""
+    """Each asyncio.run() has a loop of its own, and the client still has connections of the loop before."""
 
     class Keeping(Server):
         def exchange(self, method: str, uri: str, headers: Any, body: bytes) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def test_a_function_of_the_action_with_a_default(tmp_path: pathlib.Path) -> None
 
 
 def test_an_end_that_nobody_takes_is_in_doubt() -> None:
-    """Neither the journal nor the service."""
+    """Neither the journal nor the service takes the end."""
 
     class Full(MemoryJournal):
         def move(self, key: str, was: Any, /, **changes: Any) -> bool:

@@ -23,7 +23,7 @@ FAILED: dict[str, Any] = {**REPORT, "expect": {**REPORT["expect"], "body": {"sta
 
 
 class Keeping(Server):
-    """Answers on connections that it keeps, and knows on which."""
+    """Keeps connections open, and records which connection each request used."""
 
     peers: list[int]
 
@@ -39,7 +39,7 @@ class Keeping(Server):
 
 
 def test_a_fork_has_connections_of_its_own() -> None:
-    """On an inherited one parent and child would read each other's answers."""
+    """On an inherited connection parent and child would read each other's answers."""
     server = Keeping([])
     server.peers = []
     client = Spendgate(server.url, "key")
@@ -86,7 +86,7 @@ def test_the_record_is_that_of_the_check() -> None:
 
 
 def test_what_runs_is_not_in_doubt(tmp_path: pathlib.Path) -> None:
-    """It is called again afterwards, and nobody is told to report it."""
+    """A call for a body that is running may be repeated later, and nobody is told to report it."""
     server = Server([ALLOW, FAILED])
     client = gate(server, tmp_path, agent_id="a", policy_id="p")
 
@@ -106,7 +106,7 @@ def test_what_runs_is_not_in_doubt(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_ended_meanwhile_is_not_repeated(tmp_path: pathlib.Path) -> None:
-    """One reads that it has begun; before the service answers it, the body ends as failed, which gives its check back."""
+    """A second call reads that the body has begun. Before the service answers it, the body fails, which gives its check back."""
     inside, leave, ended = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(Server):
@@ -178,7 +178,7 @@ def test_a_claim_ends_with_its_permit(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_claim_ends_with_what_refused(tmp_path: pathlib.Path) -> None:
-    """Also while its error is held."""
+    """Even while somebody keeps the error."""
     server = Server([{**ALLOW, "change": {"decision": "block"}}] * 2)
     client = gate(server, tmp_path)
     held: list[spendgate.Blocked] = []

@@ -1,4 +1,4 @@
-"""What a guard remembers, of what it was told and of what is paid."""
+"""What a guard remembers of the service's answers and of payments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OUT_OF_ORDER: dict[str, Any] = {
 
 
 def test_power_that_is_lost(tmp_path: pathlib.Path) -> None:
-    """A rollback journal that comes back, because the directory was not written, would undo what is in the file."""
+    """A rollback journal that reappears, because the directory was not written, would undo the file's contents."""
     journal = SQLiteJournal(tmp_path / "j")
     assert journal._connect().execute("PRAGMA synchronous").fetchone()[0] == 3
     strace, trace = shutil.which("strace"), tmp_path / "trace"
@@ -57,7 +57,7 @@ def test_power_that_is_lost(tmp_path: pathlib.Path) -> None:
     [("Outcome: executed", spendgate.AlreadyExecuted), ("Redeemed: rdm_1;in_doubt", spendgate.InDoubt), ("", spendgate.InDoubt)],
 )
 def test_with_remembers_what_it_was_told(told: str, error: type[spendgate.SpendgateError], tmp_path: pathlib.Path) -> None:
-    """The service has forgotten the key, or has it for another: its new check is given back."""
+    """The service has forgotten the key, or has it for another action: the new check is given back."""
     headers = [*OTHER["headers"], *([told.split(": ")] if told else [])]
     read = [] if error is spendgate.AlreadyExecuted else [READ]
     server = Server([{**ALLOW, "headers": headers}, NEW, VOIDED, *read])
@@ -86,7 +86,7 @@ def test_doubted_under_another_check(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("redeem", [None, True])
 def test_a_gateway_without_a_journal(redeem: bool | None) -> None:
-    """A key that replaces another is somebody else without a principal: the service would not know what was carried out."""
+    """Without a principal a new API key is somebody else, so the service would not know what was carried out."""
     redeemed = {"expect": {"method": "POST", "path": "/v1/checks/chk_1/redeem"}, "body": "redemption"}
     for principal in (None, "refunds"):
         answers = [] if principal is None else [ALLOW, redeemed, REPORT]
@@ -150,7 +150,7 @@ def test_fields_of_a_key(value: Any, tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("key", ["refund-{order}", "refund-{order!r}", "{order.owner}", lambda order: f"refund-{order}"])
 @pytest.mark.parametrize("async_", [False, True])
 def test_objects_in_a_key(key: Any, async_: bool, tmp_path: pathlib.Path) -> None:
-    """The text of an object is another one each time: it would be paid again."""
+    """The text of an object differs each time, so the action would be paid again."""
     kind: Any = AsyncSpendgate if async_ else Spendgate
     client = kind("http://127.0.0.1:9", "key", journal=tmp_path / "j", redeem=False, agent_id="a", policy_id="p")
     guarding = client.guard("refund", key=key, amount="1", currency="USD", counterparty="c")
@@ -180,7 +180,7 @@ def test_objects_in_a_key(key: Any, async_: bool, tmp_path: pathlib.Path) -> Non
 
 @pytest.mark.parametrize("amount", ["19.90 USD", 19.9, "-1", 10**5000], ids=["text", "float", "negative", "long"])
 def test_an_amount_that_cannot_be_reported(amount: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The money was moved: it is no error of the body, and nothing is given back."""
+    """The money was moved, so this is no error of the body, and nothing is given back."""
     server = Server([ALLOW, {**REPORT, "expect": {**REPORT["expect"], "body": {"status": "executed", "reference": "psp-1"}}}])
     with caplog.at_level(logging.WARNING), gate(server, tmp_path).check(**ACTION, failed_on=(ValueError, TypeError)) as c:
         c.executed(reference="psp-1", amount=amount)
@@ -190,7 +190,7 @@ def test_an_amount_that_cannot_be_reported(amount: Any, tmp_path: pathlib.Path, 
 
 
 def test_errors_of_the_guard_do_not_say_that_nothing_was_moved(tmp_path: pathlib.Path) -> None:
-    """A body that calls another guarded function raises its errors, and KeyReused is a ValueError."""
+    """A body may call another guarded function and raise its errors, and KeyReused is a ValueError."""
     for failed_on, raised, failed in (
         ((ValueError,), spendgate.KeyReused("k"), False),
         ((Exception,), spendgate.InDoubt("k", "chk_9", "why"), False),
@@ -209,7 +209,7 @@ def test_errors_of_the_guard_do_not_say_that_nothing_was_moved(tmp_path: pathlib
 
 
 def test_what_may_have_been_carried_out_is_said_to_be(tmp_path: pathlib.Path) -> None:
-    """A blocking check() asks first: no answer to that says nothing of a body that began."""
+    """A blocking check() asks first: if it gets no answer, a body may have begun before."""
     server = Server([ALLOW, {**ALLOW, **OUT_OF_ORDER}, {**READ, **OUT_OF_ORDER}])
     with pytest.raises(spendgate.InDoubt), gate(server, tmp_path, attempts=1).check(**ACTION):
         raise RuntimeError("lost")
@@ -243,7 +243,7 @@ def test_what_was_carried_out_is_said_to_be(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_journal_that_does_not_take_what_was_told() -> None:
-    """Who is told that it is over is told so all the same."""
+    """The caller learns that the key is over even if the journal cannot note it."""
 
     class Full(MemoryJournal):
         def move(self, key: str, was: Any, /, **changes: Any) -> bool:
@@ -259,7 +259,7 @@ def test_a_journal_that_does_not_take_what_was_told() -> None:
 @pytest.mark.parametrize("async_", [False, True])
 @pytest.mark.parametrize("member", ["key", "counterparty"])
 def test_an_action_that_is_another_each_time_is_not_asked_for(member: str, async_: bool, tmp_path: pathlib.Path) -> None:
-    """It would be voided, and its key be over, each time."""
+    """Each check would be voided, and its key be over."""
     members: dict[str, Any] = {"key": "order-{order}", "counterparty": "c", member: lambda order: f"{order}-{uuid.uuid4()}"}
     server = Server([])
     kind: Any = AsyncSpendgate if async_ else Spendgate
@@ -283,7 +283,7 @@ def test_an_action_that_is_another_each_time_is_not_asked_for(member: str, async
 @pytest.mark.parametrize("async_", [False, True])
 @pytest.mark.parametrize("redeem", [False, True])
 def test_a_function_of_the_action_that_fails_later(redeem: bool, async_: bool, tmp_path: pathlib.Path) -> None:
-    """That is no change of the action: the next call goes on."""
+    """The action did not change, so the next call continues."""
     redeemed = [{"expect": {"method": "POST", "path": "/v1/checks/chk_1/redeem"}, "body": "redemption"}] if redeem else []
     server = Server([ALLOW, *redeemed, REPLAY, *redeemed, REPORT])
     fails: list[bool] = []
@@ -386,7 +386,7 @@ def test_a_field_that_is_made_text_on_purpose(tmp_path: pathlib.Path) -> None:
     (lambda order: f"r-{order}", None), (lambda order: "undefined", ""), (lambda order: f"r:{order}", float("nan")),
 ])
 def test_keys_of_nothing(key: Any, value: Any, tmp_path: pathlib.Path) -> None:
-    """A model is told, and what the journal has is carried on."""
+    """The model is told, and entries of the journal are continued."""
     client = gate(None, tmp_path, agent_id="a", policy_id="p")
 
     def pay(order: Any) -> None:
@@ -413,7 +413,7 @@ def test_a_bad_key_that_the_journal_has(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("told", [[ALLOW, REPORT, REPLAY], [OTHER, OTHER, READ], [{**ALLOW, "headers": [["Outcome", "executed"]]}] * 2])
 def test_what_is_refused_meanwhile_has_its_action(told: list[dict[str, Any]], tmp_path: pathlib.Path) -> None:
-    """Another process's request is refused, as its API key was deactivated, while this one is answered."""
+    """Another process's request is refused because its API key was deactivated, while this one is answered."""
 
     class Refused(SQLiteJournal):
         def move(self, key: str, was: Any, /, **changes: Any) -> bool:

@@ -82,7 +82,7 @@ describe("adapters", { skip, concurrency: true }, () => {
     const request = await asked({ order: { order: unique(), amount: "250.00" } });
     assert.ok(request);
     assert.equal(request.action.amount, "250");
-    // "approved", says whoever resumes the graph. The service does not say so.
+    // Whoever resumes the graph says "approved". The service does not.
     assert.equal((await asked(new Command({ resume: { approved: true } })))?.approval_id, request.approval_id);
     assert.deepEqual(ledger, []);
 
@@ -91,7 +91,7 @@ describe("adapters", { skip, concurrency: true }, () => {
     assert.match(done, /^refunded/);
     assert.equal(ledger.length, 1);
 
-    // The node once more, from its beginning, as after a crash before its checkpoint.
+    // The node runs once more from its beginning, as after a crash before its checkpoint.
     await assert.rejects(
       graph.invoke({ order: { order: request.action.counterparty, amount: "250" } }, { configurable: { thread_id: unique() } }),
       AlreadyExecuted,
@@ -249,7 +249,7 @@ describe("adapters", { skip, concurrency: true }, () => {
           ? answer([{ type: "text", text: "done" }], "stop")
           : answer([{ type: "tool-call", toolCallId: "1", toolName: "refund", input: JSON.stringify(input) }], "tool-calls"),
     });
-    /** told has the model call the tool, approves in the SDK's way whatever asks for it, and returns the tool's output. */
+    /** told has the model call the tool, approves each request for approval in the SDK's way, and returns the tool's output. */
     const told = async (): Promise<string | Refusal> => {
       const messages: ai.ModelMessage[] = [{ role: "user", content: "refund it" }];
       const first = await ai.generateText({ model, tools, messages });

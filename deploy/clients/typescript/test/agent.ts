@@ -1,4 +1,4 @@
-// A process that is killed: it refunds orders with a provider that writes a ledger.
+// A process that tests kill. It refunds orders with a provider that writes a ledger.
 import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from "node:fs";
 
 import { AlreadyExecuted, Gate, InDoubt, type Journal, Spendgate, SpendgateError } from "spendgate";
@@ -64,7 +64,7 @@ const refund = gate.guard<string, string>(
   { providerKey: task.providerKey, report: (reference) => ({ reference }) },
 );
 
-/** settle asks the provider what became of what is in doubt, where there is no other way. */
+/** settle asks the provider about actions in doubt that nothing else resolves. */
 async function settle(): Promise<void> {
   const { in_doubt } = await gate.resume();
   for (const { idempotency_key: order } of in_doubt) {

@@ -5,7 +5,7 @@ import { type GuardedAction, Spendgate } from "spendgate";
 
 import type { Members } from "./scripted.js";
 
-// Answers of a service that is played by fetch.
+// A service that is played by fetch, and its answers.
 
 export const { bodies, action: common } = JSON.parse(readFileSync(process.env["SPENDGATE_CASES"] ?? "../cases.json", "utf8")) as {
   bodies: Record<string, Members>;
@@ -23,7 +23,7 @@ export const outcome: Answer = { status: 201, body: bodies["outcome"] };
 export const failed: Answer = { status: 500, body: { error: { code: "internal_error", message: "the store does not answer", request_id: "r" } } };
 export const replay = (headers = {}) => allow("chk_1", { "Idempotent-Replayed": "true", "First-Request": "other", ...headers });
 
-/** serving returns a client that is given the answers, and what it sent. */
+/** serving returns a client that gets the answers, and the requests that it sent. */
 export function serving(answers: Answer[], meanwhile: () => void = () => undefined): { client: Spendgate; sent: string[] } {
   const sent: string[] = [];
   const client = new Spendgate({

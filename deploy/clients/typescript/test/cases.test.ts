@@ -54,7 +54,7 @@ interface CaseFile {
 
 const file = JSON.parse(readFileSync(process.env["SPENDGATE_CASES"] ?? "../cases.json", "utf8")) as CaseFile;
 
-/** Recording waits for nothing, and records for how long it would have. */
+/** Recording does not wait, and records the pauses. */
 class Recording extends spendgate.Spendgate {
   readonly waits: number[] = [];
   protected override async pause(milliseconds: number): Promise<void> {
@@ -73,7 +73,7 @@ function connect(baseUrl: string, { attempts, attempt_timeout, max_wait }: NonNu
   });
 }
 
-// The calls by their names in the file. What they take is any JSON.
+// The calls by their names in the file. Their arguments are any JSON.
 type Call = (c: spendgate.Spendgate, given: any, call: spendgate.CallOptions) => Promise<unknown>;
 const calls: Record<string, Call> = {
   check: (c, given, call) => c.check(given, call),
@@ -115,7 +115,7 @@ const kinds: [string, new (...args: never[]) => spendgate.SpendgateError][] = [
 class Declined extends Error {}
 class Died extends Error {}
 
-/** raised has what the file says of an error. */
+/** raised has an error's members as the file names them. */
 function raised(problem: unknown): Members {
   if (problem instanceof Declined) return { kind: "declined" };
   if (problem instanceof Died) return { kind: "died" };

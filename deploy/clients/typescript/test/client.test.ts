@@ -9,7 +9,7 @@ import { APIError, NoAnswer, NoDecision, Spendgate } from "spendgate";
 const secret = "svc_live_that_nobody_sees";
 const action = { agent_id: "a", policy_id: "p", action_type: "refund" as const, amount: 1, currency: "USD", counterparty: "c" };
 
-/** silent runs with the address of a server that answers nothing, or only 400, and with the headers that it gets. */
+/** silent runs a test with the address of a server that answers nothing, or only 400, and with the headers that the server gets. */
 async function silent(run: (baseUrl: string, got: IncomingHttpHeaders[]) => Promise<void>, refuses = false): Promise<void> {
   const got: IncomingHttpHeaders[] = [];
   const server = createServer((request, response) => {

@@ -40,7 +40,7 @@ describe("kill -9 of an agent", { skip, concurrency: 2 }, () => {
     common = { baseUrl, apiKey: await keyOf({ role: "agent" }), policyId: await refunds(await as({ role: "author" })) };
   });
 
-  // What there is after the kill, of a provider without keys: paid or not, and whether that is in doubt.
+  // After the kill, with a provider without keys: whether it paid, and whether the action is in doubt.
   const points: [point: string, payments: number, inDoubt: boolean][] = [
     ["before asked", 0, false],
     ["after asked", 0, false],
@@ -58,7 +58,7 @@ describe("kill -9 of an agent", { skip, concurrency: 2 }, () => {
     ["after closed", 1, false],
   ];
   for (const [kill, payments, inDoubt] of points) {
-    for (const providerKey of inDoubt ? [false, true] : [false]) { // else nobody looks at it
+    for (const providerKey of inDoubt ? [false, true] : [false]) { // without doubt the provider is not asked
       it(`${kill}, of a provider ${providerKey ? "with" : "without"} idempotency keys`, async () => {
         const directory = temporary();
         const order = unique();
@@ -79,7 +79,7 @@ describe("kill -9 of an agent", { skip, concurrency: 2 }, () => {
         else assert.match(out, wasOver ? /^executed / : /^done /);
         assert.equal(paid(task.ledger).length, inDoubt && !providerKey ? payments : 1);
 
-        // The record says the same, and a third process does nothing.
+        // The record agrees, and a third process does nothing.
         const [check] = await auditor.checks({ counterparty: order }).all();
         assert.equal(check?.outcome?.status, paid(task.ledger).length ? "executed" : "voided");
         assert.match((await start(task).ended).out, paid(task.ledger).length ? /^executed / : /^AlreadyReported /);
@@ -91,7 +91,7 @@ describe("kill -9 of an agent", { skip, concurrency: 2 }, () => {
   it("before its answer, and another journal has the same key", async () => {
     const [directory, order] = [temporary(), unique()];
     const task = { ...common, journal: join(directory, "first"), ledger: join(directory, "ledger"), orders: [order], providerKey: false };
-    const other = { ...task, journal: join(directory, "second"), kill: "nowhere" }; // which settles nothing
+    const other = { ...task, journal: join(directory, "second"), kill: "nowhere" }; // it does not settle doubts
     writeFileSync(task.ledger, "");
     assert.equal((await start({ ...task, kill: "after POST /v1/checks" }).ended).killed, true);
     assert.match((await start(other).ended).out, /^InDoubt /);
@@ -101,7 +101,7 @@ describe("kill -9 of an agent", { skip, concurrency: 2 }, () => {
   });
 });
 
-/** port returns one that is free on loopback. */
+/** port returns a free port on loopback. */
 async function port(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -156,11 +156,11 @@ it("200 actions, agent and node killed again and again", { skip: !binary && "SPE
     }
     clearInterval(killer);
     await up();
-    await start(task).ended; // what the kills left
+    await start(task).ended; // finishes the rest
     const { out } = await start(task).ended;
     assert.equal(out.split("\n").filter((line) => /^(executed|AlreadyReported) /.test(line)).length, 200, out);
 
-    // The provider's ledger is the record.
+    // The provider's ledger equals the record.
     const ledger = paid(task.ledger);
     const executed = await auditor.checks({ outcome: "executed", limit: 100 }).all();
     assert.deepEqual(ledger.sort(), executed.map(({ action, check_id }) => `${action.counterparty} ${check_id}`).sort());

@@ -5,7 +5,7 @@ import { AlreadyExecuted, AlreadyReported, Gate, InDoubt, type Journal, memoryJo
 
 import { action, allow, common, outcome, serving } from "./answers.js";
 
-// Two processes that have one journal, and a body that one of them repeats while it runs in the other.
+// Two processes share a journal, and one repeats a body while it runs in the other.
 
 const never = () => assert.fail("it ran");
 

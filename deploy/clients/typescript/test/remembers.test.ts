@@ -19,7 +19,7 @@ import { fileJournal } from "spendgate/journal";
 import { action, allow, bodies, common, failed, outcome, replay, serving } from "./answers.js";
 import { temporary } from "./node.js";
 
-// What a gate remembers, of what it was told and of what is paid.
+// What a gate remembers of the service's answers and of payments.
 
 const never = () => assert.fail("it ran");
 
@@ -62,7 +62,7 @@ it("the text of an object, or of nothing, is no key", async () => {
   const refund = gate.guard<unknown, unknown>({ ...(common as object), key: (order) => `refund-${order as string}` }, never);
   for (const order of [{}, undefined, null, NaN, Promise.resolve(), [{}]])
     await assert.rejects(refund(order), /names no action/);
-  assert.equal(await gate.pending({ ...action(), idempotency_key: `${{}}` }), undefined); // the call says why
+  assert.equal(await gate.pending({ ...action(), idempotency_key: `${{}}` }), undefined); // the call itself says why
   await assert.rejects(gate.check({ ...action(), idempotency_key: 5 as unknown as string }, never), /names no action/);
   assert.deepEqual(sent, []);
 });

@@ -27,7 +27,7 @@ export interface Exchange {
   times?: number;
 }
 
-/** compare throws where a member or element that is wanted is not there. */
+/** compare throws if a wanted member or element is missing or differs. */
 export function compare(where: string, want: unknown, got: unknown): void {
   if (where.endsWith(".amount") && typeof want === "string") {
     assert.ok(typeof got === "string" && compareAmounts(got, want) === 0, `${where}: ${String(got)}, want ${want}`);
@@ -63,7 +63,7 @@ export class Scripted {
     this.#bodies = bodies;
   }
 
-  /** play runs what sends requests, and throws what was wrong with them. */
+  /** play runs a function that sends requests, and throws how they differ from the case. */
   async play(run: (url: string) => Promise<void>): Promise<void> {
     await new Promise<void>((resolve) => this.#server.listen(0, "127.0.0.1", resolve));
     try {
@@ -107,7 +107,7 @@ export class Scripted {
       ? []
       : [["Content-Type", "application/json"]];
     const length: [string, string][] = status === 204 ? [] : [["Content-Length", String(whole.length)]];
-    response.sendDate = false; // unless the exchange says one
+    response.sendDate = false; // unless the exchange has one
     response.writeHead(status, [...type, ...length, ...headers].flat());
     if (!cut) return void response.end(whole);
     response.write(whole.subarray(0, cut), () => request.socket.destroySoon());
@@ -120,7 +120,7 @@ function expect(want: NonNullable<Exchange["expect"]>, request: IncomingMessage,
   if (want.query) assert.deepEqual(Object.fromEntries(new URLSearchParams(query)), want.query);
   for (const [name, value] of Object.entries(want.headers ?? {})) {
     let got = request.headers[name.toLowerCase()] as string | undefined;
-    if (name === "Prefer") got = got?.replace(/^amounts=string(, )?/, "") || undefined; // which this client always says
+    if (name === "Prefer") got = got?.replace(/^amounts=string(, )?/, "") || undefined; // which this client always sends
     if (value === "*") assert.ok(got, name);
     else assert.equal(got, value ?? undefined, name);
   }

@@ -9,7 +9,7 @@ type Money = "amount" | "limit" | "used" | "remaining" | "remaining_after_approv
 
 type Text<T> = T extends readonly unknown[] | undefined ? Decoded<T> : string | Extract<T, null>;
 
-/** Decoded is a type of the document as the package gives it: money is text. */
+/** Decoded is a type of the document as the package returns it: amounts are text. */
 type Decoded<T> = T extends readonly (infer E)[]
   ? Decoded<E>[]
   : T extends object
@@ -20,7 +20,7 @@ type Decoded<T> = T extends readonly (infer E)[]
 type Missing<A, B> = Exclude<keyof A, keyof B> | Exclude<keyof B, keyof A>;
 type Equal<A, B> = [Missing<A, B>] extends [never] ? (Decoded<A> extends B ? true : "not assignable") : Missing<A, B>;
 
-/** Sent are types of requests: what the package takes, the document has. */
+/** Sent are types of requests: the document has every member that the package takes. */
 type Sent<Ours, Theirs> = [Missing<Ours, Theirs>] extends [never]
   ? Ours extends Theirs
     ? true

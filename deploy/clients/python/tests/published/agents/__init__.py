@@ -1,4 +1,4 @@
-"""function_tool and what it makes: the tool's schema comes from the signature, its errors go to failure_error_function."""
+"""function_tool and its tools: a tool's schema comes from the signature, and its errors go to failure_error_function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""interrupt, and what the runner of a node does with it: a node runs again from its beginning, and values are matched by order."""
+"""interrupt, and the runner of a node: a resumed node runs again from its beginning, and values are matched by order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def interrupt(value: Any) -> Any:
 
 
 def run_node(node: Callable[[], Any], resume: list[Any]) -> Any:
-    """Runs a node as the graph does that was resumed with these values, in this order."""
+    """Runs a node as a graph does that was resumed with these values, in this order."""
     global _resumed, _used
     _resumed, _used = resume, 0
     return node()

@@ -1,4 +1,4 @@
-"""Runs an activity at once; wait_condition runs what a test put into `meanwhile`."""
+"""Runs activities at once; wait_condition calls the functions that a test put into `meanwhile`."""
 
 from __future__ import annotations
 
