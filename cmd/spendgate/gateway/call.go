@@ -72,17 +72,16 @@ func refusedTool(err error) result {
 	return result{state: stateRefused, isError: true, text: "Refused: " + err.Error() + "."}
 }
 
-// checkNames fails if parameters have a member that programs could take for the name
-// or the arguments of the call.
+// checkNames fails if parameters have a member that the protocol does not have: a server could
+// take it for the name or the arguments of the call.
 func checkNames(params object) error {
 	for _, m := range params {
-		for _, name := range []string{"name", "arguments"} {
-			if m.name != name && strings.EqualFold(m.name, name) {
-				return fmt.Errorf("params have the unknown member %q", m.name)
-			}
-		}
-		if strings.EqualFold(m.name, "task") {
+		switch {
+		case m.name == "name" || m.name == "arguments" || m.name == "_meta":
+		case strings.EqualFold(m.name, "task"):
 			return errors.New("a call that moves money cannot be a task")
+		default:
+			return fmt.Errorf("params have the unknown member %q", m.name)
 		}
 	}
 	return nil

@@ -9,13 +9,15 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// Members that a server could take for the name or the arguments are refused, as are methods that it could take for a call.
+// Members that the protocol does not have are refused: a server could take them for the name or the arguments.
 func TestCallNames(t *testing.T) {
 	for params, want := range map[string]string{
 		`{"name":"refund","arguments":{},"_meta":{}}`:  "",
 		`{"name":"refund","Arguments":{"amount":9}}`:   "Arguments",
 		`{"name":"refund","argument\u017f":{}}`:        "argument\u017f",
 		`{"Name":"refund","arguments":{}}`:             "Name",
+		`{"name":"refund","arguments":{},"args":{}}`:   "args",
+		`{"name":"refund","arguments":{},"_Meta":{}}`:  "_Meta",
 		`{"name":"refund","arguments":{},"task":{}}`:   "task",
 		`{"name":"refund","arguments":{},"TASK":null}`: "task",
 	} {
@@ -51,6 +53,14 @@ func TestUnknownKeyArgument(t *testing.T) {
 	wants(t, agentOf(t, guarded(t, newFakeService(t), p, "", keyMore)), "ch_1", 1, stateError, "idempotency_argument")
 	if s.paid != 0 {
 		t.Error("it was called")
+	}
+}
+
+// What the service decided is not for the server to say.
+func TestFeigned(t *testing.T) {
+	r := result{state: stateError, server: jsontext.Value(`{"_meta":{"spendgate/check_id":"mine","spendgate/state":"executed","theirs":1}}`)}
+	if got := string(r.encode()); got != `{"_meta":{"theirs":1,"spendgate/state":"error"}}` {
+		t.Error(got)
 	}
 }
 

@@ -57,7 +57,7 @@ func Init(ctx context.Context, o InitOptions) error {
 		if d.ReadOnly {
 			kind = "read only, it says: passes"
 		}
-		fmt.Fprintf(&others, "      # %s (%s)\n", strings.Join(strings.Fields(name), " "), kind)
+		fmt.Fprintf(&others, "      # %s (%s)\n", printable(name), kind)
 	}
 	if !mapped {
 		b.WriteString(" {}")

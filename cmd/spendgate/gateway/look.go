@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -259,16 +261,16 @@ func (u *upstream) compare(known map[string]pin, now pinned) (lines []string) {
 		}
 		switch {
 		case d.SHA256 == "":
-			lines = append(lines, fmt.Sprintf("%s: %s cannot be accepted: its definition is ambiguous", u.name, name))
+			lines = append(lines, fmt.Sprintf("%s: %s cannot be accepted: its definition is ambiguous", u.name, printable(name)))
 		case !ok:
-			lines = append(lines, fmt.Sprintf("%s: %s is new (%s)", u.name, name, kind))
+			lines = append(lines, fmt.Sprintf("%s: %s is new (%s)", u.name, printable(name), kind))
 		case !was.accepts(d.pin):
-			lines = append(lines, fmt.Sprintf("%s: %s changed (%s)", u.name, name, kind))
+			lines = append(lines, fmt.Sprintf("%s: %s changed (%s)", u.name, printable(name), kind))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if _, ok := now[name]; !ok {
-			lines = append(lines, fmt.Sprintf("%s: %s is gone", u.name, name))
+			lines = append(lines, fmt.Sprintf("%s: %s is gone", u.name, printable(name)))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(u.Tools)) {
@@ -285,7 +287,7 @@ func (u *upstream) notes(known map[string]pin, now pinned) (notes []string) {
 		d, was := now[name], known[name]
 		if d.SHA256 != "" && was.accepts(d.pin) && len(was.Also) > len(d.Also) {
 			notes = append(notes, fmt.Sprintf("%s: %s has another definition that was accepted, and that the server has for no agent now; "+
-				"--accept forgets it", u.name, name))
+				"--accept forgets it", u.name, printable(name)))
 		}
 		if o, err := parseObject(d.text); err == nil && u.Tools[name] != nil {
 			for _, note := range u.Tools[name].notes(o.get("inputSchema")) {
@@ -294,4 +296,13 @@ func (u *upstream) notes(known map[string]pin, now pinned) (notes []string) {
 		}
 	}
 	return notes
+}
+
+// printable returns a server's name for something as people are shown it: quoted if it has anything
+// but visible ASCII characters, since others may hide what is there, or look like another name.
+func printable(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return strconv.QuoteToASCII(name)
+	}
+	return name
 }

@@ -197,6 +197,24 @@ func TestLostRedemption(t *testing.T) {
 	}
 }
 
+// Of equal calls at once behind a redemption without an answer, one uses it.
+func TestOpenRedemption(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	f.broken = func(path string) (bool, bool) { return false, strings.HasSuffix(path, "/redeem") }
+	s := agentOf(t, guarded(t, f, p, "", ""))
+	wants(t, s, "ch_1", 1, stateInDoubt, "nothing was sent")
+	f.with(func() { f.broken = nil })
+	p.slow = 300 * time.Millisecond
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() { refund(t, s, "ch_1", 1) })
+	}
+	calls.Wait()
+	if got := p.paid(); len(got) != 1 {
+		t.Error(got)
+	}
+}
+
 // A changed definition is off until somebody accepts it.
 func TestChangedTool(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
@@ -309,23 +327,63 @@ func TestRepeatedError(t *testing.T) {
 	}
 }
 
-// The server is told when the agent cancels a call, which then ends as on_error says.
+// The server is told when the agent cancels a call. The call may have been carried out by then: it is
+// in doubt whatever on_error says, also if the server answers with an error, as some do then.
 func TestCancelled(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes time.Duration
+		pays  bool
+		err   error
+	}{
+		"no answer": {cancelGrace + 2*time.Second, true, nil},
+		"error":     {time.Second, true, errors.New("cancelled")},
+		"flagged":   {time.Second, false, nil},
+	} {
+		for _, onError := range []string{onErrorInDoubt, onErrorFailed} {
+			t.Run(name+"/"+onError, func(t *testing.T) {
+				t.Parallel()
+				f, p := newFakeService(t), newProvider(t)
+				asked := make(chan struct{}, 9)
+				p.behave = func(int) (bool, error) {
+					asked <- struct{}{}
+					time.Sleep(test.takes)
+					return test.pays, test.err
+				}
+				s := agentOf(t, guarded(t, f, p, "", "        on_error: "+onError+"\n"))
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { <-asked; cancel() }()
+				call := &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": "ch_1", "amount": 1}}
+				if _, err := s.CallTool(ctx, call); err == nil {
+					t.Error("was not cancelled")
+				}
+				within(t, "in doubt", func() (so bool) {
+					f.with(func() { so = len(f.checks) == 1 && f.checks[0].doubt })
+					return so
+				})
+				wants(t, s, "ch_1", 1, stateInDoubt, "")
+				if got := p.paid(); len(got) > 1 || (got != nil) != test.pays {
+					t.Error(got)
+				}
+			})
+		}
+	}
+}
+
+// A call that is cancelled while its check is redeemed is not sent, and gives the check back.
+func TestCancelledRedeeming(t *testing.T) {
 	f, p := newFakeService(t), newProvider(t)
-	asked := make(chan struct{}, 1)
-	p.behave = func(int) (bool, error) {
-		asked <- struct{}{}
-		time.Sleep(5 * time.Second)
-		return false, nil
+	ctx, cancel := context.WithCancel(t.Context())
+	f.broken = func(path string) (bool, bool) {
+		if strings.HasSuffix(path, "/redeem") {
+			cancel()
+			time.Sleep(300 * time.Millisecond) // the gateway hears of it
+		}
+		return false, false
 	}
 	s := agentOf(t, guarded(t, f, p, "", ""))
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-asked; cancel() }()
-	if _, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": "c", "amount": 1}}); err == nil {
-		t.Error("was not cancelled")
+	_, _ = s.CallTool(ctx, &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": "ch_1", "amount": 1}})
+	within(t, "given back", func() (so bool) { f.with(func() { so = f.checks[0].outcome != "" }); return so })
+	if c := f.checks[0]; c.outcome != outcomeVoided || c.note != "cancelled before the call was made" || p.paid() != nil {
+		t.Errorf("%+v %v", c, p.paid())
 	}
-	within(t, "in doubt", func() (so bool) {
-		f.with(func() { so = len(f.checks) == 1 && f.checks[0].doubt })
-		return so
-	})
 }

@@ -34,7 +34,7 @@ func (s *session) requestFromAgent(m message) {
 }
 
 // likeCall reports whether a method is not tools/call, but a lenient server could take it for
-// tools/call (G15).
+// tools/call (G15): tool/call, callTool and notifications/tools/call, too.
 func likeCall(method string) bool {
 	letters := strings.Map(func(r rune) rune {
 		if !unicode.IsLetter(r) {
@@ -42,7 +42,7 @@ func likeCall(method string) bool {
 		}
 		return unicode.ToLower(unicode.ToUpper(r)) // so that all letters that are equal by case folding become one
 	}, method)
-	return method != methodCallTool && strings.Contains(letters, "toolscall")
+	return method != methodCallTool && strings.Contains(letters, "tool") && strings.Contains(letters, "call")
 }
 
 // toOneOf sends a request to one of several servers, by the name or address in it.

@@ -167,9 +167,14 @@ func (t *tool) notes(schema jsontext.Value) (notes []string) {
 				notes = append(notes, fmt.Sprintf("the tool's schema has no argument %s, which is read", path))
 			}
 			for _, other := range slices.Sorted(maps.Keys(properties)) {
-				if other != name && spelt(other, names[i:]) > 0 && !isRead(paths, other) {
+				switch {
+				case isRead(paths, other):
+				case other != name && spelt(other, names[i:]) > 0:
 					notes = append(notes, fmt.Sprintf("the tool's schema has %s beside %s, which is read: a call with another value there is refused",
-						other, path))
+						printable(other), path))
+				case read["currency"] == "" && path == read["amount"] && i == len(names)-1 && nearly(other, "currency"):
+					notes = append(notes, fmt.Sprintf("the tool's schema has %s beside the amount, and the file's currency is fixed: the server may "+
+						"take another one from a call", printable(other)))
 				}
 			}
 			known = properties[name]

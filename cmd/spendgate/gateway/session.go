@@ -173,14 +173,13 @@ func (s *session) noteFromAgent(m message) {
 		to, ours := s.tokens[string(progressOf(m.Params))]
 		s.mu.Unlock()
 		if ours {
-			m.Params = replaced(m.Params, "progressToken", to.id)
-			to.link.notify(m)
+			to.link.notify(message{Method: m.Method, Params: replaced(m.Params, "progressToken", to.id)})
 			return
 		}
-		s.broadcast(m)
+		s.broadcast(message{Method: m.Method, Params: m.Params})
 	default:
 		// Some servers carry out a request without an identifier (G15).
-		if !strings.HasPrefix(m.Method, "notifications/") {
+		if !strings.HasPrefix(m.Method, "notifications/") || likeCall(m.Method) {
 			s.log.Debug("a message that is neither a request nor a notification is dropped", "method", m.Method)
 			return
 		}
@@ -220,8 +219,7 @@ func (s *session) answerServer(m message) {
 	delete(s.tokens, string(m.ID))
 	s.mu.Unlock()
 	if known {
-		m.ID = to.id
-		to.link.notify(m)
+		to.link.notify(message{ID: to.id, Result: m.Result, Error: m.Error})
 	}
 }
 
