@@ -90,8 +90,8 @@ func TestCallWithoutID(t *testing.T) {
 			}
 		}
 		alike := []string{
-			"Tools/Call", "tools/call ", `tools/call\n`, "tools.call", "TOOLS_CALL", "tools//call", "tool\u017f/call", "tool/call", "call_tool", "callTools",
-			"notifications/tools/call",
+			"Tools/Call", "tools/call ", `tools/call\n`, "tools.call", "TOOLS_CALL", "tools//call", "tool\u017f/call", "tool/call",
+			"call_tool", "callTools", "notifications/tools/call",
 		}
 		for i, method := range alike {
 			answer := agent.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s",`, 100+i, method) + params)
