@@ -269,7 +269,7 @@ func flagged(server jsontext.Value) jsontext.Value {
 // answered is how a server's call ended.
 type answered struct {
 	result  jsontext.Value
-	isError bool   // the result says so, or there was an error of JSON-RPC
+	isError bool   // the result says so, or there was an error of JSON-RPC, or the call was cancelled
 	problem string // why there is no result
 	lost    bool   // it is unknown how the call ended
 	unsent  bool   // nothing was sent
@@ -287,7 +287,6 @@ func (c *mappedCall) ask(arguments jsontext.Value) answered {
 		over = nil
 	}
 	m, err := c.l.call(ctx, over, message{Method: methodCallTool, Params: params.text(), about: c.id}, cancelGrace)
-	cancelled := c.ctx.Err() != nil // then an error may only say so, and the call may have been carried out (G15)
 	var head struct {
 		IsError bool `json:"isError"`
 	}
@@ -298,17 +297,17 @@ func (c *mappedCall) ask(arguments jsontext.Value) answered {
 		return answered{unsent: true, problem: "the server could not be reached"}
 	case errors.Is(err, errLost):
 		return answered{lost: true, problem: "the connection to the server was lost"}
-	case err != nil && cancelled:
-		return answered{lost: true, problem: "the call was cancelled"}
-	case err != nil:
+	case err != nil && c.ctx.Err() == nil:
 		return answered{lost: true, problem: err.Error()}
+	case err != nil:
+		return answered{isError: true, problem: "the call was cancelled"}
 	case m.Error != nil:
-		return answered{isError: !cancelled, lost: cancelled, problem: "the server's error: " + m.errorOf().Error()}
+		return answered{isError: true, problem: "the server's error: " + m.errorOf().Error()}
 	}
 	if m.Result.Kind() != '{' || json.Unmarshal(m.Result, &head, lax()) != nil {
 		return answered{lost: true, problem: "the server's answer cannot be understood"}
 	}
-	return answered{result: m.Result, isError: head.IsError && !cancelled, lost: head.IsError && cancelled}
+	return answered{result: m.Result, isError: head.IsError}
 }
 
 // carryOut calls the server whose tool was compared, and reports the outcome. The check was
