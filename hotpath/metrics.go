@@ -34,15 +34,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return c
 	}
 	stages := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "spendgate", Name: "check_stage_seconds",
+		Namespace: "spendgate", Name: "check_stage_duration_seconds",
 		Help:    "Time of a check's two waits: claim (Redis, others' claims) and commit (the audit trail).",
 		Buckets: prometheus.ExponentialBuckets(0.00025, 2, 15),
 	}, []string{"stage"})
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "spendgate", Name: "decisions_total",
-			Help: "Recorded decisions. reason is the reason code, none on allow.",
-		}, []string{"decision", "reason"}),
+			Help: "Recorded decisions. reason_code is none on allow.",
+		}, []string{"decision", "reason_code"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "spendgate", Name: "budget_refusals_total",
 			Help: "Recorded checks that had no room in a budget, by the rule that is reported. Beyond 1000 rules: other.",

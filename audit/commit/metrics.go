@@ -24,7 +24,7 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 			Help: "Checks that shared one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
 		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "spendgate", Subsystem: "audit", Name: "commit_seconds",
+			Namespace: "spendgate", Subsystem: "audit", Name: "commit_duration_seconds",
 			Help: "Time of one group commit.", Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14),
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -63,10 +63,10 @@ func testArchive(t *testing.T, binary string) {
 	run(b.service, 0, "read from           "+folder, "show", "--archive", folder, old[0])
 	run(b.service, 0, `"holds": true`, "show", "--archive", folder, "--json", old[1])
 	run(b.service, 1, "is not in the record", "show", "chk_00000000000070008000000000000000")
-	run(b.owner, 0, "no day before", "detach", "--before", before.Format(time.DateOnly), "--to", folder)
-	run(b.service, 1, "only the role that owns", "detach", "--before", before.Format(time.DateOnly), "--to", folder, "--drop")
-	run(b.owner, 1, "still needed", "detach", "--before", time.Now().UTC().Format(time.DateOnly), "--to", folder)
-	run(b.owner, 0, "dropped", "detach", "--before", before.Format(time.DateOnly), "--to", folder, "--drop")
+	run(b.owner, 0, "no day before", "detach", "--before", before.Format(time.DateOnly), "--archive", folder)
+	run(b.service, 1, "only the role that owns", "detach", "--before", before.Format(time.DateOnly), "--archive", folder, "--drop")
+	run(b.owner, 1, "still needed", "detach", "--before", time.Now().UTC().Format(time.DateOnly), "--archive", folder)
+	run(b.owner, 0, "dropped", "detach", "--before", before.Format(time.DateOnly), "--archive", folder, "--drop")
 	run(b.owner, 0, "\nclean ", "verify", "--archive", folder)
 	b.archiveViolations(t, nodes, folder, before, run)
 	t.Run("the service's role can change nothing", b.refused)
@@ -108,7 +108,7 @@ func (b *backup) archiveViolations(
 	client := nodes[1].Client(b.key)
 	for _, drop := range []string{"", "--drop"} {
 		if drop != "" {
-			run(b.owner, 0, month+": dropped, 2 violations", "detach", "--violations", "--before", date, "--to", folder, drop)
+			run(b.owner, 0, month+": dropped, 2 violations", "detach", "--violations", "--before", date, "--archive", folder, drop)
 		}
 		if list := ok(t, must(client.Violations(t.Context(), "agent_id=old-agent"))(t), http.StatusOK); !strings.Contains(string(list.Body),
 			`"total_count":0`) {
@@ -121,8 +121,8 @@ func (b *backup) archiveViolations(
 	}
 	run(b.service, 1, "unchecked month "+month, "verify")
 	run(b.service, 0, "\nclean ", "verify", "--archive", folder)
-	run(b.owner, 0, "no month before", "detach", "--violations", "--before", date, "--to", folder)
-	run(b.service, 1, "only the role that owns", "detach", "--violations", "--before", date, "--to", folder)
+	run(b.owner, 0, "no month before", "detach", "--violations", "--before", date, "--archive", folder)
+	run(b.service, 1, "only the role that owns", "detach", "--violations", "--before", date, "--archive", folder)
 }
 
 // recordOld commits a blocked check on each of two days, as nodes did then.

@@ -324,7 +324,7 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 	b.show(t, before)
 	eventually(t, patience, "the windows are loaded again", func() bool {
 		text := string(must(nodes[0].Metrics(t.Context()))(t).Body) + string(must(nodes[1].Metrics(t.Context()))(t).Body)
-		return strings.Count(text, "\nspendgate_guard_windows_lazy 0") == 2 && regexp.MustCompile(`\nspendgate_guard_windows_loaded_total [1-9]`).
+		return strings.Count(text, "\nspendgate_guard_windows_lazy 0") == 2 && regexp.MustCompile(`\nspendgate_guard_fingerprints_loaded_total [1-9]`).
 			MatchString(text)
 	})
 	var counted bool

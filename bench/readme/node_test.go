@@ -109,7 +109,7 @@ func (n *node) here(text string) string {
 	text = regexp.MustCompile(hosts+`:8080\b`).ReplaceAllLiteralString(text, n.api)
 	text = regexp.MustCompile(hosts+`:9090\b`).ReplaceAllLiteralString(text, n.ops)
 	text = regexp.MustCompile(hosts+`:8081\b`).ReplaceAllLiteralString(text, n.tools)
-	return strings.ReplaceAll(text, "--http :8081", "--http "+n.tools)
+	return strings.ReplaceAll(text, "--listen :8081", "--listen "+n.tools)
 }
 
 // command runs the binary with arguments and returns all that it printed.

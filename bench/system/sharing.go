@@ -41,7 +41,7 @@ func sharingOf(before, after load.Metrics) sharing {
 	const second = 1000 // in milliseconds
 	return sharing{
 		Trip: mean("spendgate_redis_batch_size"), Commit: mean("spendgate_audit_commit_batch_size"),
-		TripMS: mean("spendgate_redis_round_trip_seconds") * second, CommitMS: mean("spendgate_audit_commit_seconds") * second,
+		TripMS: mean("spendgate_redis_round_trip_duration_seconds") * second, CommitMS: mean("spendgate_audit_commit_duration_seconds") * second,
 	}
 }
 

@@ -70,10 +70,9 @@ func auditChanges(flags *flag.FlagSet) action {
 	var f changeFilter
 	from, to := timeFlag{}, timeFlag{last: true}
 	q := &f.ChangeQuery
-	flags.Func("policy", "only versions of the policy `POLICY_ID`", notEmpty(&q.PolicyID))
-	flags.Func("key", "only changes of the key `KEY_ID`, and those made with it", notEmpty(&q.KeyID))
+	flags.Func("policy-id", "only versions of the policy `ID`", notEmpty(&q.PolicyID))
+	flags.Func("key-id", "only changes of the key `ID`, and those made with it", notEmpty(&q.KeyID))
 	flags.Var(&from, "from", "only those from `TIME` on: 2026-03-01 or 2026-03-01T12:00:00Z")
-	flags.Var(&from, "since", "the same as --from `TIME`")
 	flags.Var(&to, "to", "only those up to `TIME`; of a date all of the day")
 	flags.Func("kind", "only of this `KIND`, such as policy.created, or policy for all of them; may be repeated", f.addKind)
 	flags.Func("principal", "only those made by this `PRINCIPAL`, key_id or admin key, as BY shows it; may be repeated",

@@ -31,7 +31,7 @@ func auditDetachCommand() command {
 
 func auditDetach(flags *flag.FlagSet) action {
 	before := flags.String("before", "", "days, or months that end, before this `DATE`, which stays (required)")
-	dir := flags.String("to", "", "write the archives to `DIR`, which must be there (required)")
+	dir := flags.String("archive", "", "write the archives to `DIR`, which must be there (required)")
 	violations := flags.Bool("violations", false, "take out months of violations, instead of days of checks")
 	fold := flags.Bool("fold", false, "take out what the hash chains have of detached days, too")
 	dryRun := flags.Bool("dry-run", false, "tell what would be done")
@@ -39,14 +39,14 @@ func auditDetach(flags *flag.FlagSet) action {
 		"drop the tables of detached days, instead of leaving them for you to drop; delete the rows of detached months")
 	return func(ctx context.Context, p process, _ []string) error {
 		if *before == "" || *dir == "" {
-			return usageError{text: "needs --before DATE and --to DIR"}
+			return usageError{text: "needs --before DATE and --archive DIR"}
 		}
 		date, err := time.Parse(time.DateOnly, *before)
 		if err != nil {
 			return usageError{text: "--before must be a date, such as 2026-03-01"}
 		}
 		if info, err := os.Stat(*dir); err != nil || !info.IsDir() {
-			return fmt.Errorf("--to: %s %w", *dir, errNoFolder)
+			return fmt.Errorf("--archive: %s %w", *dir, errNoFolder)
 		}
 		c, err := p.load(config.Audit)
 		if err != nil {

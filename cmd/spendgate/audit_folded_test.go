@@ -75,7 +75,7 @@ func TestFoldedIsExported(t *testing.T) {
 	environ := []string{
 		"SPENDGATE_DATABASE_URL=" + url, "SPENDGATE_CHECKPOINT_KEY=" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
 	}
-	detach := []string{"audit", "detach", "--before", day(3), "--to", dir}
+	detach := []string{"audit", "detach", "--before", day(3), "--archive", dir}
 	runWith(t, environ, "", detach...).check(t, 0, "", "")
 	asked := []string{
 		"export", "export --format jsonl", "sums", "export --from " + day(1) + " --to " + day(1), "export --to " + day(0), "sums --to " + day(0),

@@ -70,10 +70,10 @@ func TestAuditIsToldWhatItNeeds(t *testing.T) {
 		{"audit verify", []string{database}, 1, "cannot read the audit trail"},
 		{"audit changes", nil, 1, "SPENDGATE_DATABASE_URL: is required"},
 		{"audit changes all", []string{database}, 2, "takes no arguments"},
-		{"audit changes --since yesterday", []string{database}, 2, `--since cannot be "yesterday": must be a date (2026-03-01)`},
+		{"audit changes --from yesterday", []string{database}, 2, `--from cannot be "yesterday": must be a date (2026-03-01)`},
 		{"audit changes --kind policy.create", []string{database}, 2, "must be one of policy.created, "},
 		{"audit changes --from 2026-03-02 --to 2026-03-01", []string{database}, 2, "--from must not be later than --to"},
-		{"audit changes --key=", []string{database}, 2, "--key cannot be \"\": must not be empty"},
+		{"audit changes --key-id=", []string{database}, 2, "--key-id cannot be \"\": must not be empty"},
 		{"audit changes --data-dir " + lines, nil, 1, "--data-dir: "},
 		{"audit checkpoint", []string{database}, 1, "SPENDGATE_CHECKPOINT_KEY"},
 	} {
@@ -123,7 +123,7 @@ func TestAuditChanges(t *testing.T) {
 		!strings.Contains(strings.Join(strings.Fields(table[2]), " "), "key.changed "+keyID+" admin 0123abcd 192.0.2.1 req_1") {
 		t.Errorf("printed %q", table)
 	}
-	lines := list("--json", "--policy", "p", "--since", began.UTC().Add(-time.Minute).Format(time.RFC3339))
+	lines := list("--json", "--policy-id", "p", "--from", began.UTC().Add(-time.Minute).Format(time.RFC3339))
 	last := `"kind":"policy.created","subject":"p","version":501,"actor":"key","key_id":"key_1","principal":"till 1","details":{"name":"P"}}`
 	if len(lines) != policies || !strings.Contains(lines[policies-1], last) {
 		t.Errorf("%d lines, the last is %s", len(lines), lines[len(lines)-1])
@@ -142,7 +142,7 @@ func TestAuditChanges(t *testing.T) {
 			t.Errorf("%s: %d changes, want %d", args, len(got), want)
 		}
 	}
-	if later := list("--json", "--since", "2999-01-01"); len(later) != 1 || later[0] != "" {
+	if later := list("--json", "--from", "2999-01-01"); len(later) != 1 || later[0] != "" {
 		t.Errorf("printed %q", later)
 	}
 }

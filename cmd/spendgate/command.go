@@ -79,14 +79,10 @@ func (c command) execLeaf(ctx context.Context, p process, path string, args []st
 	return err
 }
 
-// saidTwice refuses two flags for the same thing, since one of them would silently be ignored.
+// saidTwice refuses --json beside --output, since one of the two would silently be ignored.
 func saidTwice(flags *flag.FlagSet) string {
-	given := make(map[string]bool)
-	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for _, pair := range [][2]string{{"json", "output"}, {"from", "since"}} {
-		if given[pair[0]] && given[pair[1]] {
-			return "--" + pair[0] + " and --" + pair[1] + " are two names of one flag: give one of them"
-		}
+	if isSet(flags, "json") && isSet(flags, "output") {
+		return "--json and --output are two names of one flag: give one of them"
 	}
 	return ""
 }

@@ -56,7 +56,7 @@ replace what the key had of both; so do --policy-id and --agent-id, each its own
 
 func keysCreate(flags *flag.FlagSet) action {
 	name := flags.String("name", "", "what the key is for, as `TEXT` (required)")
-	limit := flags.Int("rate-limit", 0, "requests per minute, as `N` from 1 to 10000 (default 100)")
+	limit := flags.Int("rate-limit-rpm", 0, "requests per minute, as `N` from 1 to 10000 (default 100)")
 	var grants client.Grants
 	grantFlags(flags, &grants)
 	asJSON := flags.Bool("json", false, "print the answer as JSON")
@@ -69,7 +69,7 @@ func keysCreate(flags *flag.FlagSet) action {
 			return err
 		}
 		var rpm *int
-		if isSet(flags, "rate-limit") {
+		if isSet(flags, "rate-limit-rpm") {
 			rpm = limit
 		}
 		if grants.Role == string(spend.Agent) {
@@ -100,7 +100,7 @@ func writeNewKey(w io.Writer, k *client.NewKey) error {
 
 func keysUpdate(flags *flag.FlagSet) action {
 	name := flags.String("name", "", "the new name, as `TEXT`")
-	limit := flags.Int("rate-limit", 0, "requests per minute, as `N` from 1 to 10000")
+	limit := flags.Int("rate-limit-rpm", 0, "requests per minute, as `N` from 1 to 10000")
 	active := flags.Bool("active", true, "whether the key is accepted: --active, or --active=false")
 	var change client.KeyChange
 	grantFlags(flags, &change.Grants)
@@ -110,7 +110,7 @@ func keysUpdate(flags *flag.FlagSet) action {
 		if isSet(flags, "name") {
 			change.Name = name
 		}
-		if isSet(flags, "rate-limit") {
+		if isSet(flags, "rate-limit-rpm") {
 			change.RateLimitRPM = limit
 		}
 		if isSet(flags, "active") {

@@ -26,11 +26,11 @@ func mcpCommand() command {
 	return command{
 		name:    "mcp",
 		summary: "offer the service to AI agents as tools (Model Context Protocol)",
-		details: `Serves over standard input and output, or over HTTP with --http. Logs go to standard error.
+		details: `Serves over standard input and output, or over HTTP with --listen. Logs go to standard error.
 
 SPENDGATE_API_URL       the service (required)
 SPENDGATE_API_KEY       the API key; without it only simulate_actions works, in demo mode
-SPENDGATE_MCP_TOKEN     with --http, what clients must send as Authorization: Bearer;
+SPENDGATE_MCP_TOKEN     with --listen, what clients must send as Authorization: Bearer;
                         required when the address is not a loopback one
 
 Over HTTP the tools are at http://ADDR/mcp. Whoever reaches them acts with the API key:
@@ -45,7 +45,7 @@ give it a key with role agent (spendgate keys create --role agent), or --no-poli
 }
 
 func mcpSetup(flags *flag.FlagSet) action {
-	addr := flags.String("http", "", "serve streamable HTTP at `ADDR`, host:port or :port, instead of standard input and output")
+	addr := flags.String("listen", "", "serve streamable HTTP at `ADDR`, host:port or :port, instead of standard input and output")
 	noPolicyWrites := flags.Bool("no-policy-writes", false, "do not offer create_policy")
 	return func(ctx context.Context, p process, _ []string) error {
 		c, err := config.LoadTools(p.environ)
@@ -110,14 +110,14 @@ func serveTools(ctx context.Context, tools *mcp.Server, addr string, token confi
 func listenForTools(addr string, token config.Secret) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, usageError{text: fmt.Sprintf("--http must be host:port or :port, not %q", addr)}
+		return nil, usageError{text: fmt.Sprintf("--listen must be host:port or :port, not %q", addr)}
 	}
 	if host == "" {
 		host = "127.0.0.1"
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("--http: %w", err)
+		return nil, fmt.Errorf("--listen: %w", err)
 	}
 	if tcp, ok := listener.Addr().(*net.TCPAddr); token == "" && (!ok || !tcp.IP.IsLoopback()) {
 		return nil, errors.Join(

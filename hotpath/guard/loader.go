@@ -81,7 +81,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 		contested = append(contested, left...)
 		before = passes[len(passes)-1].CheckID
 		loaded += len(passes)
-		g.metrics.windowsLoaded.Add(float64(len(passes)))
+		g.metrics.fingerprintsLoaded.Add(float64(len(passes)))
 	}
 	for len(contested) > 0 {
 		select {

@@ -7,11 +7,11 @@ import (
 )
 
 type metrics struct {
-	waits         prometheus.Counter
-	takeovers     prometheus.Counter
-	fences        prometheus.Counter
-	epochs        *prometheus.CounterVec
-	windowsLoaded prometheus.Counter
+	waits              prometheus.Counter
+	takeovers          prometheus.Counter
+	fences             prometheus.Counter
+	epochs             *prometheus.CounterVec
+	fingerprintsLoaded prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, windows *atomic.Pointer[marker]) *metrics {
@@ -28,7 +28,7 @@ func newMetrics(reg prometheus.Registerer, windows *atomic.Pointer[marker]) *met
 			Namespace: "spendgate", Subsystem: "guard", Name: "epochs_total",
 			Help: "Epochs of Redis' windows begun (how=started) or taken from another node (how=adopted).",
 		}, []string{"how"}),
-		windowsLoaded: counter("windows_loaded_total", "Fingerprints loaded into Redis after it lost them."),
+		fingerprintsLoaded: counter("fingerprints_loaded_total", "Fingerprints loaded into Redis after it lost them."),
 	}
 	for _, how := range [...]string{"started", "adopted"} { // there from the start, so that an increase shows the first
 		m.epochs.WithLabelValues(how)

@@ -156,7 +156,7 @@ func (c *Client) readStart(at resp.Index, v Value, kept *string) error {
 
 // fail answers every request of a batch whose replies are missing.
 func (c *Client) fail(requests []*Request, err error) {
-	c.metrics.errors.Inc()
+	c.metrics.failures.Inc()
 	for _, r := range requests {
 		r.err = err
 	}

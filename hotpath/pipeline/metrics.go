@@ -9,7 +9,7 @@ import (
 type metrics struct {
 	batchSize prometheus.Histogram
 	seconds   prometheus.Histogram
-	errors    prometheus.Counter
+	failures  prometheus.Counter
 	dropped   prometheus.Counter
 }
 
@@ -24,12 +24,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		batchSize: histogram("batch_size", "Requests that shared one Redis round trip.", prometheus.ExponentialBuckets(1, 2, 11)),
-		seconds:   histogram("round_trip_seconds", "Time of one Redis round trip.", prometheus.ExponentialBuckets(0.0001, 2, 15)),
-		errors: counter("round_trip_errors_total",
+		seconds:   histogram("round_trip_duration_seconds", "Time of one Redis round trip.", prometheus.ExponentialBuckets(0.0001, 2, 15)),
+		failures: counter("round_trip_failures_total",
 			"Redis round trips that failed: those of checks, which were refused, and those of deferred commands, which are sent again."),
 		dropped: counter("deferred_dropped_total", "Deferred commands (releases and refunds) given up while Redis was away."),
 	}
-	reg.MustRegister(m.batchSize, m.seconds, m.errors, m.dropped)
+	reg.MustRegister(m.batchSize, m.seconds, m.failures, m.dropped)
 	return m
 }
 

@@ -90,7 +90,7 @@ func logLines(r io.ReadCloser, name string, log *slog.Logger) {
 			return
 		}
 		if !isPrefix && len(line) > 0 {
-			log.Info("server says", "upstream", name, "text", string(line))
+			log.Info("upstream says", "upstream", name, "text", string(line))
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (l *link) run(initialize jsontext.Value, ready func()) {
 		started := time.Now()
 		c, err := l.connect(initialize)
 		if err != nil {
-			l.log.Warn("server cannot be reached", "error", err, "retry_in", wait)
+			l.log.Warn("upstream cannot be reached", "error", err, "retry_in", wait)
 			l.s.gw.metrics.ends.WithLabelValues(l.u.name).Inc()
 			l.mu.Lock()
 			l.first.failure = err
@@ -77,7 +77,7 @@ func (l *link) run(initialize jsontext.Value, ready func()) {
 			if l.stopped.Err() != nil {
 				return
 			}
-			l.log.Warn("server ended", "retry_in", wait)
+			l.log.Warn("upstream ended", "retry_in", wait)
 			l.s.gw.metrics.ends.WithLabelValues(l.u.name).Inc()
 		}
 		if time.Since(started) > steady {

@@ -63,7 +63,7 @@ func (s *session) callMapped(m message, l *link, name string, params object) {
 		took := time.Since(started)
 		c.gw.metrics.ended(l.u.name, name, r, took)
 		c.gw.log.LogAttrs(context.Background(), slog.LevelInfo, "call", slog.String("upstream", l.u.name), slog.String("tool", name),
-			slog.String("agent", c.agent), slog.String("state", r.state), slog.String("shadow", r.shadow), slog.String("decision", r.decision),
+			slog.String("agent_id", c.agent), slog.String("state", r.state), slog.String("shadow", r.shadow), slog.String("decision", r.decision),
 			slog.String("check_id", r.checkID), slog.Int("attempt", c.attempt), slog.Int64("duration_ms", took.Milliseconds()))
 		s.reply(message{ID: m.ID, Result: r.encode()})
 	})

@@ -31,10 +31,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 600},
 		}, []string{"upstream", "tool"}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts(opts("upstream_failures_total",
-			"Times that a server could not be reached or ended while agents were connected.")), []string{"upstream"}),
+			"Times that an upstream could not be reached or ended while agents were connected.")), []string{"upstream"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts(opts("calls_in_flight", "Mapped calls without a result yet."))),
 		sessions: prometheus.NewGauge(prometheus.GaugeOpts(opts("sessions", "Agents that are connected."))),
-		unrecorded: prometheus.NewCounter(prometheus.CounterOpts(opts("reports_failed_total",
+		unrecorded: prometheus.NewCounter(prometheus.CounterOpts(opts("report_failures_total",
 			"Times that the service did not record what became of a check."))),
 	}
 	if registerer != nil {

@@ -51,7 +51,7 @@ func (p *program) stdioAs(t *testing.T, key string, args ...string) *sdk.ClientS
 // cleanly on a signal and must not have logged a secret.
 func (p *program) http(t *testing.T, token string) string {
 	t.Helper()
-	cmd := exec.Command(p.node.Binary, "mcp", "--http", ":0")
+	cmd := exec.Command(p.node.Binary, "mcp", "--listen", ":0")
 	cmd.Env = p.environ("MCP_TOKEN=" + token)
 	log, err := cmd.StderrPipe()
 	if err != nil {

@@ -15,16 +15,16 @@ const maxInFlight = 64
 
 // limited refuses requests past maxInFlight.
 func limited(next http.Handler) http.Handler {
-	slots := make(chan struct{}, maxInFlight)
+	places := make(chan struct{}, maxInFlight)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case slots <- struct{}{}:
+		case places <- struct{}{}:
 		default:
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "too many requests in flight; try again", http.StatusServiceUnavailable)
 			return
 		}
-		defer func() { <-slots }()
+		defer func() { <-places }()
 		next.ServeHTTP(w, r)
 	})
 }

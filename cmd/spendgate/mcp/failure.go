@@ -48,8 +48,8 @@ func explain(err error) string {
 	return text + "\nRequest: " + refused.RequestID
 }
 
-// outcomeOf names an error in the log.
-func outcomeOf(err error) string {
+// endOf names an error in the log.
+func endOf(err error) string {
 	refused, ok := errors.AsType[*client.Error](err)
 	_, misfit := errors.AsType[*argumentError](err)
 	switch {

@@ -92,11 +92,11 @@ func (s *Server) handler(t tool) sdk.ToolHandler {
 		defer cancel()
 		started := time.Now()
 		result, err := s.call(client.WithTrace(ctx, traceOf(r, "traceparent"), traceOf(r, "tracestate")), t, r.Params.Arguments)
-		outcome := "ok"
+		ended := "ok"
 		if err != nil {
-			result, outcome = failure(t, err), outcomeOf(err)
+			result, ended = failure(t, err), endOf(err)
 		}
-		s.log.Info("tool call", "tool", t.name, "outcome", outcome, "duration_ms", time.Since(started).Milliseconds())
+		s.log.Info("tool call", "tool", t.name, "result", ended, "duration_ms", time.Since(started).Milliseconds())
 		return result, nil
 	}
 }

@@ -55,14 +55,14 @@ func (d draining) Connect(ctx context.Context) (sdk.Connection, error) {
 		return nil, err
 	}
 	return &drainingConn{
-		Connection: c, stop: d.stop, slots: make(chan struct{}, maxInFlight), unanswered: make(map[jsonrpc.ID]bool),
+		Connection: c, stop: d.stop, places: make(chan struct{}, maxInFlight), unanswered: make(map[jsonrpc.ID]bool),
 	}, nil
 }
 
 type drainingConn struct {
 	sdk.Connection
 	stop       context.Context
-	slots      chan struct{} // one taken for each of unanswered, and while a message is read
+	places     chan struct{} // one taken for each of unanswered, and while a message is read
 	mu         sync.Mutex
 	unanswered map[jsonrpc.ID]bool
 	drained    chan struct{} // closed when the input is over and all is answered
@@ -97,7 +97,7 @@ func (c *drainingConn) read(ctx context.Context) (jsonrpc.Message, error) {
 	defer cancel()
 	defer context.AfterFunc(c.stop, cancel)()
 	select {
-	case c.slots <- struct{}{}:
+	case c.places <- struct{}{}:
 	case <-stopped.Done():
 		return nil, stopped.Err()
 	}
@@ -107,7 +107,7 @@ func (c *drainingConn) read(ctx context.Context) (jsonrpc.Message, error) {
 	if r, ok := message.(*jsonrpc.Request); ok && r.IsCall() && !c.unanswered[r.ID] {
 		c.unanswered[r.ID] = true
 	} else {
-		<-c.slots
+		<-c.places
 	}
 	return message, err
 }
@@ -119,7 +119,7 @@ func (c *drainingConn) Write(ctx context.Context, message jsonrpc.Message) error
 		defer c.mu.Unlock()
 		if c.unanswered[r.ID] {
 			delete(c.unanswered, r.ID)
-			<-c.slots
+			<-c.places
 		}
 		if c.drained != nil && len(c.unanswered) == 0 {
 			close(c.drained)
