@@ -176,7 +176,6 @@ func effectOf(letter byte) spend.Effect {
 	return spend.Effect(max(strings.IndexByte(chain.EffectLetters, letter), 0))
 }
 
-func confidenceOf(letter byte) (spend.Confidence, bool) {
-	i := strings.IndexByte(chain.ConfidenceLetters, letter)
-	return spend.Confidence(max(i, 0)), i >= 0
+func confidenceOf(letter byte) spend.Confidence {
+	return spend.Confidence(max(strings.IndexByte(chain.ConfidenceLetters, letter), 0))
 }

@@ -294,7 +294,7 @@ func scanViolation(row pgx.CollectableRow) (audit.Violation, error) {
 	}
 	v.ActionType = typeOf(actionType)
 	v.Effect = effectOf(effect)
-	v.Confidence, _ = confidenceOf(confidence)
+	v.Confidence = confidenceOf(confidence)
 	if v.Amount, err = spend.ParseAmount(amount); err != nil {
 		return v, fmt.Errorf("violation %s: amount %w", v.ID.Text(spend.PrefixViolation), err)
 	}

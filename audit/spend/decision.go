@@ -90,19 +90,6 @@ const (
 	ReasonCountLimitExceeded    Reason = "count_limit_exceeded"
 )
 
-// Known reports whether a check may have the reason.
-func (r Reason) Known() bool {
-	switch r {
-	case ReasonMaxAmount, ReasonCurrencyNotCovered, ReasonRefundAge, ReasonBlockedCategory, ReasonVendorNotOnAllowlist,
-		ReasonBlockedPaymentRail,
-		ReasonDiscountCap, ReasonBlockedGeography, ReasonTimeRestriction, ReasonDuplicate, ReasonEscalationThreshold, ReasonRequiredContextMissed,
-		ReasonBudgetExceeded, ReasonCountLimitExceeded:
-		return true
-	case ReasonNone:
-	}
-	return false
-}
-
 // Decision is the answer to one action and why.
 type Decision struct {
 	Effect          Effect

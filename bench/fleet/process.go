@@ -122,9 +122,6 @@ func (p *Process) Under(command ...string) {
 	p.under = command
 }
 
-// Children returns the processes that it has started.
-func (p *Process) Children() ([]int, error) { return childrenOf(p.PID()) }
-
 func (p *Process) runningLocked() bool {
 	if p.process == nil {
 		return false

@@ -117,7 +117,7 @@ func TestAuditChanges(t *testing.T) {
 		return strings.Split(strings.TrimSpace(r.stdout), "\n")
 	}
 	keyID := id.Text(spend.PrefixKey)
-	table := list("--key", keyID)
+	table := list("--key-id", keyID)
 	if len(table) != 3 || !strings.HasPrefix(table[0], "NO ") || strings.Contains(table[1], "\x1b") ||
 		!strings.Contains(strings.Join(strings.Fields(table[1]), " "), "key.created "+keyID+" system spendgate dev") ||
 		!strings.Contains(strings.Join(strings.Fields(table[2]), " "), "key.changed "+keyID+" admin 0123abcd 192.0.2.1 req_1") {

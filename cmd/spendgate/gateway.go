@@ -141,12 +141,8 @@ func serveGateway(ctx context.Context, agents *gateway.Server, addr string, log 
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	log.Info("serving agents", "url", "http://"+listener.Addr().String()+gateway.Path)
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
+	if err := serveUntil(ctx, server, listener); err != nil {
 		return err
-	case <-ctx.Done():
 	}
 	log.Info("stopping")
 	agents.Stop()

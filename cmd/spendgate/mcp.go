@@ -70,7 +70,7 @@ func mcpSetup(flags *flag.FlagSet) action {
 			Client: api, HasKey: c.APIKey != "", PolicyWrites: !*noPolicyWrites, Version: version, Logger: log,
 			Stopping: ctx.Done(),
 		})
-		if !isSet(flags, "http") {
+		if !isSet(flags, "listen") {
 			return server.ServeStdio(ctx, p.stdin, p.stdout)
 		}
 		return serveTools(ctx, server, *addr, c.Token, log)
@@ -89,12 +89,8 @@ func serveTools(ctx context.Context, tools *mcp.Server, addr string, token confi
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 	log.Info("serving tools", "url", "http://"+listener.Addr().String()+mcp.Path, "token", token != "")
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
+	if err := serveUntil(ctx, server, listener); err != nil {
 		return err
-	case <-ctx.Done():
 	}
 	log.Info("stopping")
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), mcp.StopTimeout)
@@ -103,6 +99,18 @@ func serveTools(ctx context.Context, tools *mcp.Server, addr string, token confi
 		return errors.Join(fmt.Errorf("calls in flight did not end: %w", err), server.Close())
 	}
 	return nil
+}
+
+// serveUntil serves until the context ends. It returns an error only if serving fails before.
+func serveUntil(ctx context.Context, server *http.Server, listener net.Listener) error {
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // listenForTools listens on the address. An address that other machines can reach requires a

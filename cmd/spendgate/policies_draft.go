@@ -94,16 +94,22 @@ func policiesDraftPut(flags *flag.FlagSet) action {
 
 func policiesDraftGet(*flag.FlagSet) action {
 	return func(ctx context.Context, p process, args []string) error {
-		id, api, err := onePolicy(p, args)
-		if err != nil {
-			return err
-		}
-		d, err := api.Draft(ctx, id)
+		_, d, err := oneDraft(ctx, p, args)
 		if err != nil {
 			return err
 		}
 		return writeJSON(p.stdout, d.Body)
 	}
+}
+
+// oneDraft reads the draft of the policy that the arguments name.
+func oneDraft(ctx context.Context, p process, args []string) (*client.Client, *client.Draft, error) {
+	id, api, err := onePolicy(p, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := api.Draft(ctx, id)
+	return api, d, err
 }
 
 func policiesDraftReport(flags *flag.FlagSet) action {

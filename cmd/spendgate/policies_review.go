@@ -15,11 +15,7 @@ import (
 
 func policiesDraftShow(*flag.FlagSet) action {
 	return func(ctx context.Context, p process, args []string) error {
-		id, api, err := onePolicy(p, args)
-		if err != nil {
-			return err
-		}
-		d, err := api.Draft(ctx, id)
+		api, d, err := oneDraft(ctx, p, args)
 		if err != nil {
 			return err
 		}

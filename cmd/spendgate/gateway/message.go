@@ -22,7 +22,6 @@ const (
 	noteToolsChanged  = "notifications/tools/list_changed"
 	latestVersion     = "2025-11-25" // of the protocol; the next one has no initialize
 	codeUnavailable   = -32000
-	codeNotFound      = -32002 // of resources
 	maxAgentMessage   = 4 << 20
 	maxServerMessage  = 64 << 20 // ten thousand tools, or an image
 	maxRequestsFlight = 256      // of a session
