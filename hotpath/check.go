@@ -41,42 +41,50 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 	c.soFar = soFar
 	defer a.end(c)
 	for range maxReclaims {
-		live, err := a.prepare(ctx, c, action)
-		if err != nil {
-			return Answer{}, c.quota, err
-		}
-		out, err := a.claim(ctx, c)
-		if err != nil {
-			return Answer{}, c.quota, err
-		}
-		switch out.Kind {
-		case guard.Stale:
-			if err := a.catalog.load(ctx, out.Reading.Generation); err != nil {
-				return Answer{}, c.quota, err
-			}
-			c.admission.fresh = true
-			continue
-		case guard.Limited:
-			a.metrics.limited.Inc()
-			return Answer{}, c.quota, ErrRateLimited
-		case guard.KeyReused:
-			return Answer{}, c.quota, &KeyReusedError{out.Of}
-		case guard.Replay:
-			answer, err := a.replay(ctx, out.Check)
-			return answer, c.quota, err
-		case guard.Pass, guard.Duplicate, guard.Gone:
-		}
-		check, err := a.judge(ctx, c, live.Program, action, out)
-		if err != nil {
-			return Answer{}, c.quota, err
-		}
-		a.shadow(ctx, c, live, check, out)
-		answer, err := a.record(ctx, c, live.Program, check)
+		answer, err := a.try(ctx, c, action)
 		if !errors.Is(err, errOvertaken) {
 			return answer, c.quota, err
 		}
 	}
 	return Answer{}, c.quota, fmt.Errorf("%w: a check was overtaken too often", ErrUnavailable)
+}
+
+// try is one round of Check. It fails with errOvertaken if the check may start again.
+func (a *Authorizer) try(ctx context.Context, c *checking, action *spend.Action) (Answer, error) {
+	inTime, cancel := c.inTime(ctx)
+	defer cancel()
+	live, err := a.prepare(inTime, c, action)
+	if err != nil {
+		return Answer{}, err
+	}
+	out, err := a.claim(inTime, c)
+	if err != nil {
+		return Answer{}, err
+	}
+	inTime, cancel = c.inTime(ctx) // it may have waited in vain
+	defer cancel()
+	switch out.Kind {
+	case guard.Stale:
+		if err := a.catalog.load(inTime, out.Reading.Generation); err != nil {
+			return Answer{}, err
+		}
+		c.admission.fresh = true
+		return Answer{}, errOvertaken
+	case guard.Limited:
+		a.metrics.limited.Inc()
+		return Answer{}, ErrRateLimited
+	case guard.KeyReused:
+		return Answer{}, &KeyReusedError{out.Of}
+	case guard.Replay:
+		return a.replay(inTime, out.Check)
+	case guard.Pass, guard.Duplicate, guard.Gone:
+	}
+	check, err := a.judge(inTime, c, live.Program, action, out)
+	if err != nil {
+		return Answer{}, err
+	}
+	a.shadow(inTime, c, live, check, out)
+	return a.record(inTime, c, live.Program, check)
 }
 
 // checking is one check on its way.
@@ -180,17 +188,23 @@ func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *inForce) {
 	return view, live
 }
 
+// blind reports whether a claim shows nothing about the store: a commit of this check, or of a check
+// that it waited for, was refused, and may have been delayed by the store.
+func (c *checking) blind() bool { return c.reclaims || c.attempt.InVain }
+
+// inTime bounds what a blind check asks by its deadline: its commit is refused after that (G7).
+func (c *checking) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !c.blind() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, c.deadline)
+}
+
 // claim asks the guard. An answer shows that the dependencies respond, so time spent waiting for
-// another check's claim does not count as blind. But a repeated claim shows nothing about the store,
-// which may have delayed the commit.
+// another check's claim does not count as blind.
 func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.ClaimResult, error) {
 	started := a.now()
 	c.request.Trace.Begin(trace.Guard, started)
-	if c.reclaims { // a commit after the deadline is refused, so a claim after it is of no use
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, c.deadline)
-		defer cancel()
-	}
 	out, err := a.guard.Claim(ctx, &c.attempt)
 	now := a.now()
 	c.request.Trace.End(now)
@@ -202,7 +216,7 @@ func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.ClaimResult,
 	if out.Kind != guard.Stale { // the key is in force
 		c.identity.access.used().note(now)
 	}
-	if soonest := now.Add(commitAtLeast); !c.reclaims && soonest.After(c.deadline) {
+	if soonest := now.Add(commitAtLeast); !c.blind() && soonest.After(c.deadline) {
 		c.deadline = soonest
 	}
 	if c.admission.paid == nil {

@@ -24,6 +24,7 @@ type faultyStore struct {
 	audit.Store
 	pages                       func()
 	epoch, config, reads, fence func(context.Context) error
+	claims                      func(context.Context) error // of look-ups for claims; nil from it lets the call go on
 	keys                        func(context.Context) error // also of policies, when they are written
 	policy, approvals           func() error                // nil from it lets the call go on
 
@@ -175,7 +176,21 @@ func (s *faultyStore) LivePasses(
 	if s.reads != nil {
 		return nil, s.reads(ctx)
 	}
+	if s.claims != nil {
+		if err := s.claims(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return s.Store.LivePasses(ctx, fingerprints, nowMS, upTo)
+}
+
+func (s *faultyStore) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
+	if s.claims != nil {
+		if err := s.claims(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.CheckIDsByKey(ctx, hashes)
 }
 
 func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {

@@ -62,8 +62,9 @@ func TestWaitersAreRefusedInTime(t *testing.T) {
 		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
 	}
 	for name, commit := range map[string]commitFault{
-		"the store hangs": hangs,
-		"commits hang":    hangs,
+		"the store hangs":                hangs,
+		"commits hang":                   hangs,
+		"commits hang, then look-ups do": hangs,
 		"commits fail slowly": func(context.Context, []*spend.Check, realCommit) error {
 			time.Sleep(900 * time.Millisecond)
 			return fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest)
@@ -80,6 +81,15 @@ func TestWaitersAreRefusedInTime(t *testing.T) {
 				s.epoch, s.config, s.reads, s.fence = hang, hang, hang, hang
 			case "commits hang":
 				s.fence = hang // it waits for the commit
+			case "commits hang, then look-ups do":
+				s.fence = hang
+				stopped := time.Now().Add(1350 * time.Millisecond)
+				s.reads = func(ctx context.Context) error {
+					if time.Now().Before(stopped) {
+						return nil // nothing is found
+					}
+					return hang(ctx)
+				}
 			}
 			var wg sync.WaitGroup
 			for i := range 6 {
@@ -205,6 +215,104 @@ func TestReclaimedChecksAreRefusedInTime(t *testing.T) {
 	time.Sleep(700 * time.Millisecond)
 	stopped.Store(true)
 	check("looking up")
+	wg.Wait()
+	s.onCommit(nil)
+}
+
+// G7: identical checks wait for one whose commit hangs, and claim once that commit is known to be
+// void: a claim shows nothing about the store, so they are not answered later for it. Look-ups go on, or
+// hang as well from then on, while windows are not loaded.
+func TestWaitersBehindAHangingCommit(t *testing.T) {
+	for _, key := range []string{"", "k"} {
+		for _, lookUp := range []bool{true, false} {
+			t.Run(fmt.Sprintf("key %q, look-ups %v", key, lookUp), func(t *testing.T) { waitersBehindAHangingCommit(t, key, lookUp) })
+		}
+	}
+}
+
+func waitersBehindAHangingCommit(t *testing.T, key string, lookUp bool) {
+	t.Parallel()
+	f := newFleet(t, embeddedBackend(), 1)
+	f.check(0, refundOf(t, "1", "warm"))
+	s := f.nodes[0].faults
+	var givenUp atomic.Bool
+	if !lookUp {
+		gate := make(chan struct{})
+		defer close(gate)
+		s.pages = func() { <-gate }
+		f.flush()
+		s.claims = func(ctx context.Context) error {
+			if !givenUp.Load() {
+				return nil
+			}
+			<-ctx.Done()
+			return audit.ErrUnavailable
+		}
+	}
+	begun := make(chan struct{}, 64)
+	var commits atomic.Int32
+	s.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+		begun <- struct{}{}
+		if commits.Add(1) == 1 { // so that the next one is given up after its client was answered
+			time.Sleep(600 * time.Millisecond)
+			return commit(ctx, checks)
+		}
+		<-ctx.Done()
+		givenUp.Store(true)
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { f.check(0, refundOf(t, "10", "slow")) })
+	<-begun
+	for i := range 5 {
+		wg.Go(func() {
+			started := time.Now()
+			o := f.check(0, keyed(refundOf(t, "10", "c"), key))
+			if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+				t.Errorf("check %d after %s: %s", i, took, o)
+			}
+		})
+		if i == 0 {
+			<-begun
+		}
+	}
+	wg.Wait()
+	s.onCommit(nil)
+}
+
+// G7: a check with an approval is claimed again behind a commit that hangs, and the store does not tell
+// about the approval any more.
+func TestReclaimedUseIsRefusedInTime(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, embeddedBackend(), 1)
+	f.post(0, "e", fmt.Sprintf(askRules, 1000))
+	action := refundOf(t, "101", "c")
+	action.PolicyID = "e"
+	approval := f.asked(action)
+	f.approve(approval, "bob")
+	s := f.nodes[0].faults
+	var givenUp atomic.Bool
+	s.approvals = func() error {
+		if givenUp.Load() {
+			time.Sleep(2 * time.Second)
+		}
+		return nil
+	}
+	hangs := make(chan struct{}, 64)
+	s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+		hangs <- struct{}{}
+		<-ctx.Done()
+		givenUp.Store(true)
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { f.check(0, refundOf(t, "10", "first")) })
+	<-hangs
+	started := time.Now()
+	o := f.check(0, with(approval, action))
+	if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+		t.Errorf("after %s: %s", took, o)
+	}
 	wg.Wait()
 	s.onCommit(nil)
 }

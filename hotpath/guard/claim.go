@@ -48,6 +48,9 @@ type Attempt struct {
 	inFlight       []*inFlightClaim
 	inFlightBuffer [2]*inFlightClaim // where inFlight begins
 
+	// InVain is set once the attempt has waited for a check of this node that was not recorded.
+	InVain bool
+
 	counted  bool // Hit was counted, at place
 	place    ratelimit.Place
 	restored *spend.Check // that the claim is for; nil of a check's own
@@ -168,6 +171,8 @@ func (g *Guard) claim(ctx context.Context, at *Attempt) (ClaimResult, error) {
 
 // decide takes the states of an attempt, as PROTOCOL.md has them, in order.
 func (g *Guard) decide(ctx context.Context, at *Attempt, reading Reading) (s step, err error) {
+	ctx, cancel := at.inTime(ctx)
+	defer cancel()
 	if at.Generation != "" && reading.Generation != at.Generation {
 		return step{done, ClaimResult{Kind: Stale}}, nil
 	}
@@ -187,6 +192,15 @@ func (g *Guard) decide(ctx context.Context, at *Attempt, reading Reading) (s ste
 		return g.verifyFresh(ctx, at)
 	}
 	return s, err
+}
+
+// inTime bounds an attempt that has waited in vain by its deadline, because neither the wait nor a
+// claim after it shows that the store answers (G7).
+func (at *Attempt) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !at.InVain {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, at.Deadline)
 }
 
 // limit refuses an attempt that is over its rate limit. Without a charge, the
@@ -318,6 +332,8 @@ func (g *Guard) replayOf(ctx context.Context, at *Attempt, holder spend.ID) (ste
 			return at.replay(check), nil
 		}
 	}
+	ctx, cancel := at.inTime(ctx)
+	defer cancel()
 	check, err := g.records.underKey(ctx, at.KeyHash)
 	return at.replay(check), err
 }

@@ -121,6 +121,8 @@ const inFlightAtLeast = time.Second
 // the store still answers does not end earlier (G7).
 func (g *Guard) await(ctx context.Context, at *Attempt, c *inFlightClaim) (*spend.Check, error) {
 	until := maxTime(at.Deadline, time.Now().Add(inFlightAtLeast))
+	asking, cancel := context.WithDeadline(ctx, until) // a look-up that waits for another may take longer
+	defer cancel()
 	for {
 		slice, cancel := context.WithTimeout(ctx, min(inFlightPatience, time.Until(until)))
 		check, err := g.inFlight.wait(slice, c)
@@ -129,12 +131,13 @@ func (g *Guard) await(ctx context.Context, at *Attempt, c *inFlightClaim) (*spen
 			return nil, errOthersFailed
 		}
 		if err == nil {
+			at.InVain = at.InVain || check == nil && !at.Deadline.IsZero()
 			return check, nil
 		}
 		if ctx.Err() != nil || !time.Now().Before(until) {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		if _, _, err := g.records.checks.Get(ctx, c.id); err != nil {
+		if _, _, err := g.records.checks.Get(asking, c.id); err != nil && asking.Err() == nil {
 			return nil, err
 		}
 	}
