@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -98,4 +99,23 @@ func TestAcknowledgedLossOfAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.bothHeld(batch("altered", int(signed), chainID))
+}
+
+// TestAcknowledgedInAnotherFile: what one file of checkpoints shows is not acknowledged with what
+// another one does, in whatever order they are read.
+func TestAcknowledgedInAnotherFile(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	before, chainID, signed := tr.file, tr.chains[0], tr.last(tr.chains[0])
+	tr.record(tr.writer, chainID)
+	tr.file = filepath.Join(t.TempDir(), "later.jsonl")
+	tr.checkpoints = tr.newCheckpoints()
+	tr.sign()
+	tr.forget(chainID, signed+1)
+	tr.exec("UPDATE checks SET request_id = 'someone' WHERE check_id = '%s'", tr.entries(chainID, 1)[0].ID.Text(""))
+	tr.rewrite(chainID)
+	act(t, tr.newCheckpoints().Acknowledge(t.Context(), "restored"))
+	tr.finds(tr.heldTo(tr.file), chainFinding("acknowledged", chainID))
+	tr.finds(tr.heldTo(before, tr.file), batch("altered", int(signed), chainID))
+	tr.finds(tr.heldTo(tr.file, before), batch("altered", int(signed), chainID))
 }

@@ -77,26 +77,28 @@ func TestSeveralFilesOfCheckpoints(t *testing.T) {
 	tr.file = filepath.Join(t.TempDir(), "later.jsonl")
 	tr.checkpoints = tr.newCheckpoints()
 	tr.sign()
-	held := func(files ...string) func(*verify.Options) {
-		return func(o *verify.Options) {
-			o.PublicKey = tr.key
-			for _, file := range files {
-				content, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				o.Checkpoints = append(o.Checkpoints, verify.Checkpoints{Name: filepath.Base(file), Lines: bytes.NewReader(content)})
-			}
-		}
-	}
-	tr.finds(held(tr.file))
-	tr.finds(held(tr.file, before), chainFinding("removed", tr.chains[1]))
-	tr.finds(held(before, tr.file), chainFinding("removed", tr.chains[1]))
+	tr.finds(tr.heldTo(tr.file))
+	tr.finds(tr.heldTo(tr.file, before), chainFinding("removed", tr.chains[1]))
+	tr.finds(tr.heldTo(before, tr.file), chainFinding("removed", tr.chains[1]))
 	empty := filepath.Join(t.TempDir(), "empty.jsonl")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tr.finds(held(tr.file, empty), "unchecked checkpoints of empty.jsonl")
+	tr.finds(tr.heldTo(tr.file, empty), "unchecked checkpoints of empty.jsonl")
+}
+
+// heldTo has a trail verified with files of checkpoints.
+func (tr *trail) heldTo(files ...string) func(*verify.Options) {
+	return func(o *verify.Options) {
+		o.PublicKey = tr.key
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				tr.t.Fatal(err)
+			}
+			o.Checkpoints = append(o.Checkpoints, verify.Checkpoints{Name: filepath.Base(file), Lines: bytes.NewReader(content)})
+		}
+	}
 }
 
 // covers reports whether all that is wanted was found, and nothing when nothing

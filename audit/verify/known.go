@@ -18,10 +18,10 @@ type known struct {
 	files   []*history
 	accepts []acceptance
 	// disputes are the contradictions with the database, by the name of the chain.
-	disputes map[string]*dispute
+	disputes map[string][]disputed
 }
 
-func newKnown() known { return known{disputes: make(map[string]*dispute)} }
+func newKnown() known { return known{disputes: make(map[string][]disputed)} }
 
 // history is what one file says about the lengths of chains over time.
 type history struct {
@@ -125,44 +125,44 @@ func accepted(l checkpoint.Line) acceptance {
 // changesName is the name of the chain of changes.
 const changesName = "changes"
 
-// dispute is a chain that contradicts checkpoints.
-type dispute struct{ first, last disputed }
-
+// disputed is a batch or change that contradicts checkpoints.
 type disputed struct {
-	at  time.Time // of the checkpoint
+	at  time.Time // of the last of consecutive checkpoints that have it
 	seq int64
 	Finding
 }
 
 func (k *known) dispute(chain string, d disputed) {
-	if known := k.disputes[chain]; known == nil {
-		k.disputes[chain] = &dispute{d, d}
-	} else if d.at.After(known.last.at) {
-		known.last = d
+	all := k.disputes[chain]
+	if n := len(all); n > 0 && all[n-1].seq == d.seq && d.at.After(all[n-1].at) {
+		all[n-1].at = d.at
+		return
 	}
+	k.disputes[chain] = append(all, d)
 }
 
-// resolve returns the finding for each disputed chain, once.
+// resolve returns the finding for each disputed chain, once: the first that nobody has acknowledged.
 func (k *known) resolve() (all []Finding) {
-	accepting := func(chain string, d disputed) *acceptance {
-		for i, a := range k.accepts {
-			if upTo, lost := a.lost[chain]; lost && d.seq > upTo && a.at.After(d.at) {
-				return &k.accepts[i]
+	for chain, disputes := range k.disputes {
+		found := disputes[0].Finding
+		for _, d := range disputes {
+			a := k.accepting(chain, d)
+			if a == nil {
+				found = d.Finding
+				break
 			}
+			found.Kind, found.Detail = Acknowledged, disputes[0].Detail+"; acknowledged at "+stamp(a.at)+": "+a.reason
 		}
-		return nil
-	}
-	for chain, d := range k.disputes {
-		switch a := accepting(chain, d.last); {
-		case accepting(chain, d.first) == nil:
-			all = append(all, d.first.Finding)
-		case a == nil:
-			all = append(all, d.last.Finding)
-		default:
-			d.first.Kind = Acknowledged
-			d.first.Detail += "; acknowledged at " + stamp(a.at) + ": " + a.reason
-			all = append(all, d.first.Finding)
-		}
+		all = append(all, found)
 	}
 	return all
+}
+
+func (k *known) accepting(chain string, d disputed) *acceptance {
+	for i, a := range k.accepts {
+		if upTo, lost := a.lost[chain]; lost && d.seq > upTo && a.at.After(d.at) {
+			return &k.accepts[i]
+		}
+	}
+	return nil
 }

@@ -74,7 +74,10 @@ func TestStrangeJSON(t *testing.T) {
 		}
 	}
 	// Even with a new chain, it is not a record of this service.
-	tr.both(tr.forged(`UPDATE changes SET details = '5' WHERE seq = 1`), changed("altered", 1))
+	for _, details := range []string{"'5'", `'{"x":NaN}'`, `'{"x":-Infinity}'`, `E'\uFEFF{}'`} {
+		tr.both(tr.forged("UPDATE changes SET details = "+details+" WHERE seq = 1"), changed("altered", 1))
+	}
+	tr.both(tr.forged(`UPDATE changes SET details = '{"x":' || repeat('9', 5000) || '}' WHERE seq = 1`))
 	tr.finds(nil)
 }
 

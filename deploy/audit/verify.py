@@ -82,9 +82,9 @@ MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "r
 
 
 def object_of(text):
-    """Returns the object that a JSON text encodes; None for any other text."""
+    """Returns the object that a JSON text encodes; None for any other text. Numbers that are too long for any use are None."""
     try:
-        said = json.loads(text)
+        said = json.loads(text.decode(), parse_int=lambda digits: int(digits) if len(digits) < 21 else None, parse_constant=int)
     except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) else None
@@ -1225,9 +1225,7 @@ class Verifier:
         previous, state, steps, disputes, accepts, before = ZERO, {}, {}, {}, [], 0
 
         def dispute(chain, number, at, kind, subject):
-            known = disputes.setdefault(chain, [(at, number, kind, subject)] * 2)
-            if at > known[1][0]:
-                known[1] = at, number, kind, subject
+            disputes.setdefault(chain, []).append((at, number, kind, subject))
 
         def grow(chain, seq):
             known = steps.setdefault(chain, [])
@@ -1281,10 +1279,10 @@ class Verifier:
                 lost = {bytes.fromhex(chain["chain"]): chain["has"] if chain["has"] < chain["had"] else 0 for chain in said["chains"]}
                 lost |= {None: 0} if said["changes"] else {}
                 accepts.append((at, lost, {None: seq, **{chain_id: number for chain_id, (number, _) in heads.items()}}))
-        for chain, (first, last) in disputes.items():
-            known = [any(at > of[0] and of[1] > lost.get(chain, 1 << 63) for at, lost, _ in accepts) for of in (first, last)]
-            *_, kind, subject = last if known[0] and not known[1] else first
-            self.find("acknowledged" if all(known) else kind, subject)
+        for chain, found in disputes.items():
+            unknown = [of for of in found if not any(at > of[0] and of[1] > lost.get(chain, 1 << 63) for at, lost, _ in accepts)]
+            *_, kind, subject = (unknown or found)[0]
+            self.find(kind if unknown else "acknowledged", subject)
         self.late(steps, accepts, before)
 
     def late(self, steps, accepts, end):
