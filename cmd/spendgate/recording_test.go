@@ -10,7 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"spendgate/audit"
 	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 )
 
 // S27: a node whose commits fail is not ready while others record, and is ready again
@@ -112,4 +114,31 @@ func TestRecordingThatOthersStopped(t *testing.T) {
 			t.Error("ready, though others record again")
 		}
 	})
+}
+
+// checkedAt is a store with checks that were made at these times.
+type checkedAt struct {
+	audit.Store
+	times []time.Time
+}
+
+func (s checkedAt) ListChecks(_ context.Context, q audit.CheckQuery) (page audit.CheckPage, err error) {
+	low, end := q.IDRange()
+	for _, at := range s.times {
+		if id := spend.NewID(at); low.Compare(id) <= 0 && id.Compare(end) < 0 {
+			page.Checks = append(page.Checks, &spend.Check{ID: id})
+		}
+	}
+	return page, nil
+}
+
+// S27: a check that was made by a clock days ahead does not show that others record now.
+func TestRecordedSince(t *testing.T) {
+	now := time.Now()
+	for made, want := range map[time.Duration]bool{-time.Minute: false, -time.Second: true, 2 * time.Second: true, 48 * time.Hour: false} {
+		n := &node{backends: backends{store: checkedAt{times: []time.Time{now.Add(made)}}}}
+		if got, err := n.recordedSince(t.Context(), now.Add(-othersWithin)); got != want || err != nil {
+			t.Errorf("a check made after %s: %v, %v", made, got, err)
+		}
+	}
 }
