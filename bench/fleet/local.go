@@ -256,9 +256,9 @@ func (l *Local) startServers(ctx context.Context, isNew bool) error {
 	if err := l.ready(ctx, l.redis.Process, l.redis.Start); err != nil {
 		return err
 	}
-	// After a kill -9 its children are in the way until they notice.
+	// After a kill -9 its children are in the way until they notice, which takes longer on a busy machine.
 	err := l.ready(ctx, l.postgres.Process, l.postgres.Start)
-	for tries := 0; err != nil && !isNew && tries < 5 && ctx.Err() == nil; tries++ {
+	for began := time.Now(); err != nil && !isNew && time.Since(began) < startTime && ctx.Err() == nil; {
 		time.Sleep(time.Second)
 		err = l.ready(ctx, l.postgres.Process, l.postgres.Start)
 	}
