@@ -65,7 +65,8 @@ type CheckExpiredError struct{ Within time.Duration }
 
 func (e *CheckExpiredError) Error() string {
 	return fmt.Sprintf("the check is older than the %d minutes in which it could be redeemed; it may have been redeemed in time: "+
-		"look at the check a minute later, before the action is checked again", e.Within/time.Minute)
+		"look at the check a minute later; if nobody redeemed it, report it as voided, and check the action again, under another idempotency key",
+		e.Within/time.Minute)
 }
 
 // ActionMismatchError refuses the redemption for another action than the check's.

@@ -55,8 +55,12 @@ type reply struct {
 	listed bool // it is an element of a list
 }
 
-// replayed reports that an earlier answer was repeated: the header is present and does not deny it.
+// replayed reports that an earlier answer was repeated: the header is present and does not deny it,
+// or a proxy has removed it and left First-Request, which only replays have.
 func (r reply) replayed() bool {
+	if len(r.header.Values("First-Request")) > 0 {
+		return true
+	}
 	for _, value := range r.header.Values("Idempotent-Replayed") {
 		if !strings.EqualFold(value, "false") && value != "?0" {
 			return true

@@ -222,7 +222,7 @@ def test_what_only_asked(tmp_path: pathlib.Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     server = Server([ALLOW, REPLAY, REPLAY, REPORT])
-    assert gate(server, tmp_path).check(**ACTION)
+    assert gate(server, tmp_path).check(**ACTION).allowed
     with pytest.raises(spendgate.InDoubt):
         with gate(server, other).check(**ACTION):
             raise AssertionError("it ran")

@@ -98,11 +98,49 @@ def test_who_waits_for_people_does_not_wait_for_a_refusal() -> None:
     assert not issubclass(spendgate.Denied, spendgate.ApprovalPending)
 
 
-def test_a_check_that_is_not_awaited_is_not_true() -> None:
-    client = AsyncSpendgate("http://127.0.0.1:9", agent_id="a", policy_id="p")
-    with pytest.raises(TypeError, match="awaited"):
-        if client.check("refund", amount="1", currency="USD", counterparty="c"):
+def test_a_check_is_no_condition(tmp_path: pathlib.Path) -> None:
+    server = Server([ALLOW] * 2)
+    client = gate(server, tmp_path)
+    with pytest.raises(TypeError, match="`with gate.check"):
+        if client.check(**ACTION):
             raise AssertionError("it ran")
+    other = AsyncSpendgate(server.url, "key", agent_id="a", policy_id="p")
+    with pytest.raises(TypeError, match="`async with`"):
+        if other.check("refund", amount="1", currency="USD", counterparty="c"):
+            raise AssertionError("it ran")
+
+    async def ask() -> None:
+        if await other.check("refund", amount="1", currency="USD", counterparty="c"):
+            raise AssertionError("it ran")
+
+    with pytest.raises(TypeError, match="`async with`"):
+        asyncio.run(ask())
+    assert server.close() == []
+
+
+SAME = [["Idempotent-Replayed", "true"], ["First-Request", "same"]]
+
+
+@pytest.mark.parametrize("later", [61, -1])
+@pytest.mark.parametrize("redeem", [False, True])
+def test_an_old_answer_is_asked_for_again(later: float, redeem: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile people found that nobody carried it out, and reported that."""
+    server = Server([ALLOW, {**ALLOW, "headers": [*SAME, ["Outcome", "voided"]]}])
+    checked, now = gate(server, tmp_path, redeem).check(**ACTION), time.time
+    monkeypatch.setattr(time, "time", lambda: now() + later)
+    with pytest.raises(spendgate.AlreadyReported, match="voided"), checked:
+        raise AssertionError("it ran")
+    assert server.close() == [] and server.nonces[0] == server.nonces[1]
+
+
+@pytest.mark.parametrize(("later", "again"), [(50, []), (3600, [{**ALLOW, "headers": SAME}])])
+def test_a_check_begins_later(later: float, again: list[Any], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server([ALLOW, *again, REPORT])
+    checked, now = gate(server, tmp_path).check(**ACTION), time.time
+    monkeypatch.setattr(time, "time", lambda: now() + later)
+    with checked as c:
+        assert c.check_id == "chk_1"
+    assert server.close() == []
 
 
 def test_a_program_that_rounds(tmp_path: pathlib.Path) -> None:

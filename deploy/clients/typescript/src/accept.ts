@@ -33,10 +33,13 @@ export function replayable<T>(...names: string[]): Accept<T & { replayed: boolea
   return (body, reply) => ({ ...having<T>(...names)(body, reply), replayed: replayed(reply) });
 }
 
-/** replayed reports whether an earlier answer was repeated: the header is present and does not deny it. */
+/**
+ * replayed reports whether an earlier answer was repeated: the header is present and does not deny it.
+ * Only replays have First-Request, so it shows one even if a proxy has removed the other header.
+ */
 export function replayed({ headers }: Pick<Reply, "headers">): boolean {
   const value = headers.get("Idempotent-Replayed");
-  return value !== null && !/^\s*(\?0|false)\s*$/i.test(value);
+  return headers.has("First-Request") || (value !== null && !/^\s*(\?0|false)\s*$/i.test(value));
 }
 
 /** checkResult accepts the result for an action. asked says whether it answers a check: only then it can allow something. */

@@ -66,7 +66,8 @@ export class Spendgate {
   }
 
   /**
-   * check asks whether an action may be carried out. It may only if the result is `allowed`. All
+   * check asks whether an action may be carried out. It may only if the result is `allowed`: the
+   * result itself is true in every condition. Only Gate prevents that it is carried out twice. All
    * attempts carry one idempotency key, the action's or a new one, and one nonce: a secret of 16
    * to 128 visible ASCII characters by which the service recognizes the request. A nonce that is
    * stored before the first attempt also works after a crash. It throws an APIError when the

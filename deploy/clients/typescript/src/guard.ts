@@ -22,7 +22,7 @@ import type { CarryOptions, GateOptions, Guarded, GuardedAction, Permit, Plan, R
 import { hash } from "./hash.js";
 import { type Journal, type Line, type Lines, memoryJournal } from "./journal.js";
 import { type Meant, meaning } from "./meaning.js";
-import { isUnfinished, ofValue, reportable } from "./report.js";
+import { isUnfinished, ofValue, reportable, requireBody } from "./report.js";
 import type { Action, Approval, CheckResult, OutcomeReport } from "./types.js";
 
 interface Asked extends Permit {
@@ -66,7 +66,7 @@ export class Gate {
 
   /** guard returns a function that carries out `body` as `check` does. */
   guard<I, R>(plan: Plan<I>, body: (input: I, permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Guarded<I, R> {
-    refuseGenerator(body);
+    requireBody(body);
     const action = (input: I) => {
       const members = Object.entries(plan).map(([name, member]) => [
         name === "key" ? "idempotency_key" : name,
@@ -84,7 +84,7 @@ export class Gate {
   }
 
   async #run<R>(make: () => GuardedAction, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R>): Promise<R> {
-    refuseGenerator(body);
+    requireBody(body);
     const meant = meaning(this.#defaults, make);
     const key = meant.action.idempotency_key;
     if (this.#running.has(key)) throw new Running(key);
@@ -378,11 +378,6 @@ const needsJournal = "a gate whose key does not redeem needs a journal";
 const needsPrincipal =
   "without a principal the service forgets with this API key what was carried out: give the key a principal, the same as that of the " +
   "key that replaces it, or the gate a journal";
-
-function refuseGenerator(body: unknown): void {
-  if (/Generator/.test(Object.prototype.toString.call(body)))
-    throw new TypeError("a generator runs after its call: it cannot be guarded");
-}
 
 function isDeclined(problem: unknown, { declined }: CarryOptions<never>): boolean {
   if (problem instanceof InDoubt) return false; // thrown by a guard inside the body

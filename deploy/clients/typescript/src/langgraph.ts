@@ -30,13 +30,18 @@ export function interrupting<I, R>(
   { executed }: { executed?: (over: AlreadyExecuted) => R } = {},
 ): (input: I) => Promise<R> {
   return async (input) => {
+    let unread = "";
     for (;;) {
       try {
         return await guarded(input);
       } catch (problem) {
         if (problem instanceof AlreadyExecuted && executed) return executed(problem);
         if (!(problem instanceof ApprovalPending) || !problem.approvalId) throw problem;
-        if (!problem.approval) continue; // the approval is new: the next round reads it from the service
+        if (!problem.approval) {
+          if (problem.approvalId === unread) throw problem; // as after the last approval that a guard tries under one key
+          unread = problem.approvalId; // the approval is new: the next round reads it from the service
+          continue;
+        }
         const { approval_id, action, action_hash, rule_ids } = problem.approval;
         interrupt<ApprovalRequest>({ approval_id, action, action_hash, rule_ids, message: problem.message });
       }

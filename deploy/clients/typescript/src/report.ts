@@ -48,6 +48,13 @@ export function lesser(report: OutcomeReport): OutcomeReport[] {
   return reports;
 }
 
+/** requireBody throws unless a body is a function that has ended when it, or the promise of it, returns. */
+export function requireBody(body: unknown): void {
+  if (typeof body !== "function") throw new TypeError("the guard runs what carries the action out: give it a function that does");
+  if (/Generator/.test(Object.prototype.toString.call(body)))
+    throw new TypeError("a generator runs after its call: it cannot be guarded");
+}
+
 /** isUnfinished reports whether a value is a generator, whose code runs only after it was returned. */
 export function isUnfinished(value: unknown): boolean {
   return /Generator\]$/.test(Object.prototype.toString.call(value));

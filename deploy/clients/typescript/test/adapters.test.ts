@@ -10,12 +10,13 @@ import * as ai from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { z } from "zod";
 
-import { Gate, type Guarded, type Refusal, type Spendgate, AlreadyExecuted, orRefusal } from "spendgate";
+import { Gate, type Guarded, type Refusal, type Spendgate, AlreadyExecuted, ApprovalPending, memoryJournal, orRefusal } from "spendgate";
 import { guardedTool as aiTool } from "spendgate/ai-sdk";
 import { fileJournal } from "spendgate/journal";
 import { type ApprovalRequest, interrupting } from "spendgate/langgraph";
 import { guardedTool as agentsTool } from "spendgate/openai-agents";
 
+import { action, bodies, common, serving } from "./answers.js";
 import { as, refunds, skip, temporary, unique } from "./node.js";
 
 interface Order {
@@ -23,6 +24,17 @@ interface Order {
   amount: string;
 }
 const order = z.object({ order: z.string(), amount: z.string() });
+
+it("LangGraph: an approval that stays new is not asked for without end", async () => {
+  const escalate = (approval_id: string) => ({ body: { ...bodies["allow"], decision: "escalate", approval_id } });
+  // A proxy removes Idempotent-Replayed, so that what waits for the second approval looks new each time.
+  const round = [escalate("apr_1"), { body: { ...bodies["approval"], status: "approved" } }, escalate("apr_2")];
+  const { client, sent } = serving([...round, ...round]);
+  const gate = new Gate({ client, journal: memoryJournal(), redeem: false });
+  const refund = gate.guard<string, never>({ ...common, key: (order: string) => order } as never, () => assert.fail("it ran"));
+  await assert.rejects(interrupting(refund)(action().idempotency_key), ApprovalPending);
+  assert.equal(sent.length, 6);
+});
 
 describe("adapters", { skip, concurrency: true }, () => {
   let agent: Spendgate;

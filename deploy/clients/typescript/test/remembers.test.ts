@@ -67,6 +67,13 @@ it("the text of an object, or of nothing, is no key", async () => {
   assert.deepEqual(sent, []);
 });
 
+it("a check without a body is not asked for", async () => {
+  const { client, sent } = serving([]);
+  const gate = new Gate({ client, journal: memoryJournal(), redeem: false });
+  await assert.rejects((gate.check as (action: unknown) => Promise<unknown>).call(gate, action()), /give it a function/);
+  assert.deepEqual(sent, []);
+});
+
 it("what another process is told between the answer and the beginning is heeded", async () => {
   for (const [step, error] of [
     ["doubted", InDoubt],

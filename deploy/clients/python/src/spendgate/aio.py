@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from contextlib import closing, suppress
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -20,7 +20,7 @@ from .http import Body, lost
 from .guarded import Guarded, unfinished
 from .permit import Intent, Permit
 from .send import Local, Pause, Reply, Step, Steps, Transfer
-from .types import Event, Page, Result
+from .types import NO_CONDITION, Answer, Event, Page
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,14 +33,14 @@ class Checking:
     def __init__(self, client: AsyncSpendgate, intent: Intent) -> None:
         self._client, self._intent = client, intent
 
-    def __bool__(self) -> bool:
-        raise TypeError("a check is awaited before it is looked at: `if await gate.check(...)`")
+    def __bool__(self) -> NoReturn:
+        raise TypeError(NO_CONDITION)
 
-    def __await__(self) -> Generator[Any, None, Result]:
+    def __await__(self) -> Generator[Any, None, Answer]:
         return self._ask().__await__()
 
-    async def _ask(self) -> Result:
-        return (await self._client._run(guard.ask(self._client, self._intent))).result
+    async def _ask(self) -> Answer:
+        return Answer.of((await self._client._run(guard.ask(self._client, self._intent))).result)
 
     async def __aenter__(self) -> Permit:
         self._permit = await self._client._run(guard.begin(self._client, self._intent))

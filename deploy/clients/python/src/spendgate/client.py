@@ -6,7 +6,6 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import fields
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
@@ -19,19 +18,15 @@ from .http import Body, lost, without_delay
 from .guarded import Guarded, is_coroutine, unfinished
 from .permit import Intent, Permit
 from .send import Local, Pause, Reply, Step, Steps, Transfer
-from .types import Event, Page, Result
+from .types import Answer, Event, Page
 
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Checked(Result):
+class Checked(Answer):
     """The answer of check(), which is also the context of a guarded body."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Makes copies that are only the answer."""
-        return Result, tuple(getattr(self, f.name) for f in fields(Result))
 
     def __enter__(self) -> Permit:
         client, asked = vars(self)["_of"]
@@ -83,7 +78,7 @@ def _checking(intent: Callable[Concatenate[Any, P], Intent]) -> Callable[Concate
     @functools.wraps(intent)
     def method(self: Spendgate, /, *args: P.args, **kwargs: P.kwargs) -> Checked:
         asked = self._run(guard.ask(self, intent(self, *args, **kwargs)))
-        checked = Checked(**{f.name: getattr(asked.result, f.name) for f in fields(Result)})
+        checked = Checked.of(asked.result)
         vars(checked)["_of"] = (self, asked)
         return checked
 

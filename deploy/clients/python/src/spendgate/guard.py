@@ -132,6 +132,8 @@ def _enter(gate: Gate, asked: Asked) -> Steps[Permit]:
     journal = yield from journal_of(gate)
     entry = yield from note(journal, asked.intent)
     if entry.state == "asked" or (entry.state == "doubted" and _is_first(asked.result, entry)):
+        if asked.is_old:
+            asked = Asked(asked.intent, (yield from first_check(gate, journal, asked.intent, entry)))
         return (yield from _decide(gate, journal, entry, asked))
     yield from _void(gate, asked.result, entry)
     return (yield from prior(gate, journal, entry, asked.intent.terms))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 
 from . import api
 from .errors import InDoubt, SpendgateError
@@ -12,6 +13,8 @@ from .journal import Entry
 from .process import Claim
 from .types import Result
 from .wire import encode, money, ordered
+
+FRESH = 60  # seconds for which a body may begin on an answer
 
 log = logging.getLogger("spendgate")
 
@@ -61,6 +64,12 @@ class Asked:
 
     intent: Intent
     result: Result
+    at: float = field(default_factory=time.time)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether much may have been reported about the check since. A clock that was set does not make an answer young."""
+        return not 0 <= time.time() - self.at <= FRESH
 
 
 class Permit:

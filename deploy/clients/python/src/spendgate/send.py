@@ -56,8 +56,12 @@ class Reply:
 
     @property
     def replayed(self) -> bool:
-        """Whether an earlier answer was repeated: the header is present and does not deny it."""
-        return any(value.strip().lower() not in ("?0", "false") for value in self.header("idempotent-replayed"))
+        """Whether an earlier answer was repeated: the header is present and does not deny it.
+
+        Only replays have First-Request, so it shows one even if a proxy has removed the other header.
+        """
+        denied = all(value.strip().lower() in ("?0", "false") for value in self.header("idempotent-replayed"))
+        return not denied or bool(self.header("first-request"))
 
     @property
     def date(self) -> datetime | None:

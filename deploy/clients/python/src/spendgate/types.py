@@ -6,10 +6,10 @@ of a service that guards money should need nothing but an HTTP library.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NoReturn, TypeVar
 
 ActionType = Literal["refund", "credit", "discount", "spend"]
 Decision = Literal["allow", "block", "escalate"]
@@ -17,6 +17,13 @@ OutcomeStatus = Literal["executed", "failed", "voided"]
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "used"]
 
 T = TypeVar("T")
+A = TypeVar("A", bound="Answer")
+
+NO_CONDITION = (
+    "a check is no condition: it only asks, and says the same to a program that was restarted. What moves money runs at most once "
+    "under `with gate.check(...):` (`async with` of AsyncSpendgate), or in a function under @gate.guard(...). Whoever only wants to "
+    "look reads `allowed` or `decision` of the answer"
+)
 
 
 def _apart(default: Any, *, shown: bool = True) -> Any:
@@ -105,6 +112,21 @@ class Result:
 
     def __bool__(self) -> bool:
         return self.allowed
+
+
+class Answer(Result):
+    """The answer of check(). Its copies are results."""
+
+    @classmethod
+    def of(cls: type[A], result: Result) -> A:
+        return cls(**{f.name: getattr(result, f.name) for f in fields(Result)})
+
+    def __bool__(self) -> NoReturn:
+        """Refuses `if gate.check(...): pay()`, which would pay again each time the program is restarted."""
+        raise TypeError(NO_CONDITION)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Result, tuple(getattr(self, f.name) for f in fields(Result))
 
 
 @dataclass(frozen=True)
