@@ -56,30 +56,59 @@ plain=$(go list ./bench/... ./deploy/... ./config ./ratelimit ./audit ./audit/ar
   ./cmd/spendgate/checkreport ./cmd/spendgate/policycheck ./cmd/spendgate/policyfile \
   ./hotpath/backtest ./hotpath/console ./hotpath/intent ./hotpath/policy ./hotpath/report | grep -v /bench/sim$)
 rest=$(go list ./... | grep -vxF "$plain")
-# Much of a test is waiting, so more tests than processors run at once, but only so many that
-# a server still has the time to accept a connection. The slowest packages are listed first. Packages that run
-# again with other flags follow those with the same compilation.
-atonce=$(getconf _NPROCESSORS_ONLN)
+# These compute: nothing in them is over in a certain time, or waits for what another program does in one.
+computing=$(go list ./audit/verify ./bench/model ./hotpath/intent ./hotpath/policy)
+plain=$(grep -vxF "$computing" <<< "$plain")
+
+# run_tests PACKAGES_AT_ONCE ARGUMENTS. Much of a test is waiting, so more tests than processors run at once, but only
+# so many that a server still has the time to accept a connection.
+processors=$(getconf _NPROCESSORS_ONLN)
+run_tests() {
+  go test -vet=off -timeout 30m -p "$1" -parallel "$processors" "${@:2}"
+}
+with_race() {
+  CGO_ENABLED=${race:+1} "$@"
+}
+
+# What most tests start is compiled before them: two commands at once would each compile it.
+go run -exec true ./cmd/spendgate
+# shellcheck disable=SC2086 # words, or none
+with_race go run -exec true $race ./cmd/spendgate
+
+# The slowest packages are listed first. Packages that run again with other flags follow those with the same compilation.
+declare -a lanes
 {
-  plain_code=0
-  # shellcheck disable=SC2086 # words, or none
-  TEST_RACE=${race:+1} go test -vet=off -timeout 30m -p $atonce -parallel $atonce ${TEST_FLAGS:-} \
-    ./bench/e2e ./audit/verify ./deploy/clients ./hotpath/console ./bench/readme ./deploy $plain || plain_code=$?
+  # shellcheck disable=SC2086
+  TEST_RACE=${race:+1} run_tests "$processors" ${TEST_FLAGS:-} \
+    ./bench/e2e ./deploy/clients ./hotpath/console ./bench/readme ./deploy $plain
+} &
+lanes+=($!)
+{
+  # shellcheck disable=SC2086
+  with_race run_tests $((processors + 1)) $race ${TEST_FLAGS:-} \
+    ./audit/postgres ./hotpath ./cmd/spendgate/gateway ./hotpath/httpapi ./cmd/spendgate/mcp $rest
+} &
+lanes+=($!)
+# What computes takes the time in which the others wait.
+{
+  renice -n 5 -p "$BASHPID" > /dev/null
+  code=0
+  # shellcheck disable=SC2086
+  run_tests 1 ${TEST_FLAGS:-} $computing || code=$?
   # Schedules, for which the detector is too slow, and counts of allocations, which the detector
   # changes by emptying pools at random.
-  go test -vet=off -count=1 -p $atonce -run 'Schedule|Alloc' \
-    ./bench/sim ./hotpath/webhook ./audit/spend ./hotpath/httpapi ./audit/commit || plain_code=$?
-  exit "$plain_code"
+  run_tests 1 -count=1 -run 'Schedule|Alloc' \
+    ./bench/sim ./hotpath/webhook ./audit/spend ./hotpath/httpapi ./audit/commit || code=$?
+  # The tests in which the verifier works on many slices at once; its other tests use few.
+  # shellcheck disable=SC2086
+  with_race run_tests 1 $race -run 'Clean|WhileNodesWrite|Forged' ./audit/verify || code=$?
+  exit "$code"
 } &
-plain_tests=$!
+lanes+=($!)
 code=0
-# shellcheck disable=SC2086
-CGO_ENABLED=${race:+1} go test $race -vet=off -timeout 30m -p $atonce -parallel $atonce ${TEST_FLAGS:-} \
-  ./audit/postgres ./hotpath ./hotpath/httpapi ./cmd/spendgate/gateway ./cmd/spendgate/mcp $rest || code=$?
-# The tests in which the verifier works on many slices at once; its other tests use few.
-# shellcheck disable=SC2086
-CGO_ENABLED=${race:+1} go test $race -vet=off -run 'Clean|WhileNodesWrite|Forged' ./audit/verify || code=$?
-wait "$plain_tests" || code=$?
+for lane in "${lanes[@]}"; do
+  wait "$lane" || code=$?
+done
 [ "$code" -eq 0 ]
 
 echo
