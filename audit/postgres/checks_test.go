@@ -81,7 +81,7 @@ func pageFaults(t *testing.T, tx pgx.Tx, q audit.CheckQuery) (all []string) {
 		t.Fatal(err)
 	}
 	rows, blocks := 0, 0
-	look := func(query string, args []any) (returned int) {
+	look := func(query string, args []any) {
 		touched := make(map[string]bool)
 		tree := explain(t, tx, query, args)
 		blocks += tree.Hit + tree.Read
@@ -94,12 +94,13 @@ func pageFaults(t *testing.T, tx pgx.Tx, q audit.CheckQuery) (all []string) {
 		if len(touched) > listedPartitions+1 { // and the default one
 			all = append(all, fmt.Sprintf("%d partitions are touched", len(touched)))
 		}
-		return tree.Rows
 	}
 	left, found := q.Examine, 0
 	for _, start := range starts {
 		query, args := checksQuery(&q, start, end, left, q.Limit+1-found)
-		if found += look(query, args); found > q.Limit {
+		look(query, args)
+		matches := len(texts(t, tx, "SELECT 'one' FROM ("+inline(query, args)+") AS matching"))
+		if found += matches; found > q.Limit {
 			break
 		}
 		look(examinedQuery(left), []any{[16]byte(start), [16]byte(end)})
@@ -180,7 +181,6 @@ func TestCheckPlans(t *testing.T) {
 		plain = fmt.Sprintf("SELECT check_id::text FROM (%s) AS matching WHERE check_id >= '%x' AND check_id < '%x'", inline(plain, args),
 			low, end)
 		want := texts(t, s.reads, plain+" ORDER BY check_id DESC")
-		q.Examine = 4 * listedExamine // for pages that end within days, at their ends, and over several
 		var got []string
 		for {
 			page, err := s.ListChecks(ctx, q)
