@@ -19,8 +19,8 @@ func newMatching(from []spend.GroupRequired) *matching {
 	return &matching{from: from, filled: make([]int, len(from))}
 }
 
-// InGroup reports whether one of the groups is that group.
-func InGroup(groups []string, group string) bool {
+// inGroup reports whether one of the groups is that group.
+func inGroup(groups []string, group string) bool {
 	return slices.ContainsFunc(groups, func(g string) bool { return spend.SameName(g, group) })
 }
 
@@ -28,7 +28,7 @@ func InGroup(groups []string, group string) bool {
 func (m *matching) add(groups []string) bool {
 	var fits []int
 	for e := range m.from {
-		if InGroup(groups, m.from[e].Group) {
+		if inGroup(groups, m.from[e].Group) {
 			fits = append(fits, e)
 		}
 	}
@@ -125,5 +125,5 @@ func (a *Approval) Completes(d ApprovalDecisionRequest) bool {
 
 // MayDecide reports whether a person with these groups is among those who are asked.
 func MayDecide(asked *spend.ApprovalRequest, groups []string) bool {
-	return asked.Anybody() > 0 || slices.ContainsFunc(asked.From, func(g spend.GroupRequired) bool { return InGroup(groups, g.Group) })
+	return asked.Anybody() > 0 || slices.ContainsFunc(asked.From, func(g spend.GroupRequired) bool { return inGroup(groups, g.Group) })
 }

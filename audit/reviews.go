@@ -83,7 +83,7 @@ func (a *DraftApproval) groups() (both []string) {
 		return a.Groups
 	}
 	for _, g := range a.Groups {
-		if InGroup(a.Now.Groups, g) {
+		if inGroup(a.Now.Groups, g) {
 			both = append(both, g)
 		}
 	}
@@ -165,7 +165,7 @@ func (r *Review) Takes(d *DraftApprovalRequest) ApprovalDecisionResult {
 			}
 			continue
 		}
-		lacks := func(g string) bool { return !InGroup(a.groups(), g) }
+		lacks := func(g string) bool { return !inGroup(a.groups(), g) }
 		switch more := func(id string) bool { return !slices.Contains(a.Drop, id) }; {
 		case slices.ContainsFunc(d.Groups, lacks): // it counts for more than that one
 		case slices.ContainsFunc(d.Drop, more):

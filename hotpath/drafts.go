@@ -173,8 +173,8 @@ const (
 	reportTime     = time.Second
 	reportPage     = 2000
 	reportExamined = 10_000
-	// MaxDraftFlips is how many flips a report of a draft names: the newest.
-	MaxDraftFlips = 100
+	// maxDraftFlips is how many flips a report of a draft names: the newest.
+	maxDraftFlips = 100
 )
 
 // DraftReport compares a draft's decisions with those made, for the checks that the draft judged.
@@ -244,7 +244,7 @@ func (r *DraftReport) add(tally *report.Tally, c *spend.Check) {
 	}
 	was := report.VerdictOf(&c.Decision)
 	will := report.Verdict{Effect: c.Shadow.Effect, Reason: c.Shadow.Reason, RuleID: c.Shadow.RuleID}
-	if tally.Add(&c.Action, was, will) && len(r.Flips) < MaxDraftFlips {
+	if tally.Add(&c.Action, was, will) && len(r.Flips) < maxDraftFlips {
 		r.Flips = append(r.Flips, report.FlipOf(c, was, will))
 	}
 }

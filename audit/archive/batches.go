@@ -45,7 +45,7 @@ func (p *place) advance(row []byte) bool {
 	id := ID(row).Text(p.part.prefix)
 	key, low, high := id, id, id
 	if p.part.ofBatches() {
-		b, err := BatchOf(row)
+		b, err := batchOf(row)
 		if err != nil {
 			return false
 		}
@@ -73,8 +73,8 @@ type Batch struct {
 	Texts         string // JSON; empty for null
 }
 
-// BatchOf parses a row, whose first fields are those of the batch.
-func BatchOf(row []byte) (b Batch, err error) {
+// batchOf parses a row, whose first fields are those of the batch.
+func batchOf(row []byte) (b Batch, err error) {
 	fields, err := chain.ParseRow(make([][]byte, 0, 8), row)
 	if err != nil {
 		return b, err
@@ -104,7 +104,7 @@ func (a *Archive) Blocks(each func(Batch) error) (blocks []Block, err error) {
 	begun, offset := true, int64(0)
 	_, err = a.read(func(row []byte) bool {
 		var b Batch
-		if b, failed = BatchOf(row); failed == nil {
+		if b, failed = batchOf(row); failed == nil {
 			failed = each(b)
 		}
 		if begun || blocks[len(blocks)-1].Chain != b.Chain {
@@ -148,7 +148,7 @@ func (a *Archive) Block(b Block, each func(Batch) error) error {
 	var failed error
 	lines := lineReader{codec: newCodec(a.part.fields), content: io.Discard}
 	_, err = lines.read(unpacked, func(row []byte) (bool, error) {
-		one, err := BatchOf(row)
+		one, err := batchOf(row)
 		if err == nil && one.Chain == b.Chain && b.From <= one.Seq && one.Seq <= b.To {
 			failed = each(one)
 		}

@@ -11,9 +11,9 @@ import (
 
 // The one-letter codes of an outcome's values.
 const (
-	StatusLetters  = "xfvrd"
-	ReleaseLetters = "npd"
-	ExcessLetters  = "\x00epu" // the first has no letter
+	statusLetters  = "xfvrd"
+	releaseLetters = "npd"
+	excessLetters  = "\x00epu" // the first has no letter
 )
 
 const outcomeDomain = "spendgate outcome 1\n"
@@ -65,13 +65,13 @@ var (
 )
 
 // StatusLetter returns the code of a status.
-func StatusLetter(s spend.Status) byte { return letterOf(statuses[:], StatusLetters, s) }
+func StatusLetter(s spend.Status) byte { return letterOf(statuses[:], statusLetters, s) }
 
 // ReleaseLetter returns the code of a release.
-func ReleaseLetter(r spend.Release) byte { return letterOf(releases[:], ReleaseLetters, r) }
+func ReleaseLetter(r spend.Release) byte { return letterOf(releases[:], releaseLetters, r) }
 
 // ExcessLetter returns the code of an excess; 0 for none.
-func ExcessLetter(e spend.Excess) byte { return letterOf(excesses[:], ExcessLetters, e) }
+func ExcessLetter(e spend.Excess) byte { return letterOf(excesses[:], excessLetters, e) }
 
 func letterOf[T comparable](values []T, letters string, value T) byte {
 	for i, v := range values {
@@ -151,9 +151,9 @@ func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 	}
 	o.Step = int(r.integer(2))
 	o.Number = int(r.integer(2))
-	o.Status = statuses[r.letter(StatusLetters)]
-	o.Release = releases[r.letter(ReleaseLetters)]
-	o.Excess = excesses[r.optionalLetter(ExcessLetters)]
+	o.Status = statuses[r.letter(statusLetters)]
+	o.Release = releases[r.letter(releaseLetters)]
+	o.Excess = excesses[r.optionalLetter(excessLetters)]
 	if amount := r.next(); amount != nil {
 		var err error
 		if o.Amount, err = spend.ParseAmount(string(amount)); err != nil {

@@ -43,8 +43,8 @@ type Detached struct {
 	Rows  int64    // of the archive; 0 without one
 }
 
-// ErrStillNeeded says that a promise needs a day that was to be detached.
-var ErrStillNeeded = errors.New("still needed")
+// errStillNeeded says that a promise needs a day that was to be detached.
+var errStillNeeded = errors.New("still needed")
 
 var errUnpartitioned = errors.New("the default partition has checks of days before that: the runbook, " +
 	"SpendgateDefaultPartitionOccupied, says how to give them days of their own")
@@ -68,7 +68,7 @@ func Detach(ctx context.Context, o DetachOptions) error {
 	}
 	if o.Before.After(limit) {
 		return fmt.Errorf("days from %s on are %w: by replays of idempotency keys, or by duplicate windows; take --before %s or earlier",
-			limit.Format(time.DateOnly), ErrStillNeeded, limit.Format(time.DateOnly))
+			limit.Format(time.DateOnly), errStillNeeded, limit.Format(time.DateOnly))
 	}
 	unpartitioned, err := db.unpartitioned(ctx, o.Before)
 	if err != nil {

@@ -203,7 +203,7 @@ func TestDetachKeepsWhatIsNeeded(t *testing.T) {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	refused := func(before time.Time) {
 		t.Helper()
-		if _, _, err := o.detach(t, func(d *DetachOptions) { d.Before = before }); !errors.Is(err, ErrStillNeeded) {
+		if _, _, err := o.detach(t, func(d *DetachOptions) { d.Before = before }); !errors.Is(err, errStillNeeded) {
 			t.Errorf("before %s: got %v", before.Format(time.DateOnly), err)
 		}
 		if o.attached(t) != 2 {

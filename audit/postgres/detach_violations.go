@@ -185,7 +185,7 @@ func (d *days) withoutChecks(ctx context.Context, m month) error {
 	}
 	for _, one := range all {
 		if one.attached {
-			return fmt.Errorf("the checks of %s are %w here: detach days before %s first, without --violations", one.name(), ErrStillNeeded,
+			return fmt.Errorf("the checks of %s are %w here: detach days before %s first, without --violations", one.name(), errStillNeeded,
 				m.end().Format(time.DateOnly))
 		}
 	}

@@ -22,7 +22,7 @@ import (
 func TestDetachViolations(t *testing.T) {
 	ctx := t.Context()
 	o := newAttachedMonths(t)
-	if _, _, err := o.leave(t, nil); !errors.Is(err, ErrStillNeeded) || o.noted(t) != 0 {
+	if _, _, err := o.leave(t, nil); !errors.Is(err, errStillNeeded) || o.noted(t) != 0 {
 		t.Fatalf("with checks in the database: %v", err)
 	}
 	if _, _, err := o.detach(t, func(d *DetachOptions) { d.Before = o.after() }); err != nil {

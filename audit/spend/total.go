@@ -10,8 +10,8 @@ import (
 // sum of any possible number of checks.
 type Total struct{ hi, lo uint64 } // in units of 1e-9
 
-// ErrNotTotal refuses a text that no Total has.
-var ErrNotTotal = errors.New("must be a decimal number that is not negative")
+// errNotTotal refuses a text that no Total has.
+var errNotTotal = errors.New("must be a decimal number that is not negative")
 
 // Plus returns the sum of both.
 func (t Total) Plus(u Total) Total {
@@ -65,14 +65,14 @@ func ParseTotal(s string) (Total, error) {
 	integer, fraction, _ := strings.Cut(s, ".")
 	fraction = strings.TrimRight(fraction, "0")
 	if integer == "" || len(fraction) > maxFractionDigits || len(integer)+maxFractionDigits > maxTotalDigits {
-		return Total{}, ErrNotTotal
+		return Total{}, errNotTotal
 	}
 	var t Total
 	for _, digits := range [...]string{integer, fraction, strings.Repeat("0", maxFractionDigits-len(fraction))} {
 		for i := range len(digits) {
 			d := digits[i] - '0'
 			if d > 9 {
-				return Total{}, ErrNotTotal
+				return Total{}, errNotTotal
 			}
 			hi, lo := bits.Mul64(t.lo, 10)
 			t = Total{t.hi*10 + hi, lo}.Plus(Total{lo: uint64(d)})

@@ -13,9 +13,9 @@ import (
 	"spendgate/hotpath/report"
 )
 
-// MaxHeld is the most memory that a replay uses for its state, in bytes: enough for four million
+// maxHeld is the most memory that a replay uses for its state, in bytes: enough for four million
 // passes, or fewer if there are buckets of budgets, approvals and outcomes to come.
-const MaxHeld = 256 << 20
+const maxHeld = 256 << 20
 
 // The memory that each takes, with its share of the index and of the values that it refers to.
 const (
@@ -24,7 +24,7 @@ const (
 	reportBytes = 800
 )
 
-// ErrTooLarge ends a replay whose state is larger than MaxHeld.
+// ErrTooLarge ends a replay whose state is larger than maxHeld.
 var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hold more than a backtest remembers: take a shorter time, " +
 	"or shorter windows")
 
@@ -313,7 +313,7 @@ func claimed(c *spend.Check) int64 {
 // most of the time.
 func (e *Engine) bound(c *spend.Check) error {
 	n := e.held()
-	if n < e.swept/4*5+1<<16 && n <= MaxHeld {
+	if n < e.swept/4*5+1<<16 && n <= maxHeld {
 		return nil
 	}
 	now := c.Timestamp().UnixMilli()
@@ -326,7 +326,7 @@ func (e *Engine) bound(c *spend.Check) error {
 			delete(e.asked, id)
 		}
 	}
-	if e.swept = e.held(); e.swept > MaxHeld/8*7 {
+	if e.swept = e.held(); e.swept > maxHeld/8*7 {
 		return ErrTooLarge
 	}
 	return nil

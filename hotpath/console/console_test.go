@@ -109,11 +109,11 @@ func TestLinks(t *testing.T) {
 	first := l.Make(now)
 	use("", now, ErrLink)
 	use("wrong", now, ErrLink)
-	use(first, now.Add(LinkFor), ErrLink)
+	use(first, now.Add(linkFor), ErrLink)
 	fault = fails
 	use(first, now, fails) // which does not use it up
 	fault = nil
-	use(first, now.Add(LinkFor-1), nil)
+	use(first, now.Add(linkFor-1), nil)
 	use(first, now, ErrLink)
 	second := l.Make(now)
 	use(first, now, ErrLink)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// LinkFor is how long a link signs in.
-const LinkFor = 15 * time.Minute
+// linkFor is how long a link signs in.
+const linkFor = 15 * time.Minute
 
 // ErrLink says that a link signs nobody in.
 var ErrLink = errors.New("the link was used, or is older than 15 minutes")
@@ -40,7 +40,7 @@ func (l *Links) Make(now time.Time) (code string) {
 	code = rand.Text()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.code, l.until = sha256.Sum256([]byte(code)), now.Add(LinkFor)
+	l.code, l.until = sha256.Sum256([]byte(code)), now.Add(linkFor)
 	return code
 }
 

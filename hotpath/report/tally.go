@@ -20,8 +20,8 @@ func VerdictOf(d *spend.Decision) Verdict {
 	return Verdict{d.Effect, d.Reason, d.RuleID, d.PolicyVersion}
 }
 
-// MaxListed is how many flips are kept by name.
-const MaxListed = 100_000
+// maxListed is how many flips are kept by name.
+const maxListed = 100_000
 
 // Tally makes a Report of comparisons.
 type Tally struct {
@@ -71,7 +71,7 @@ func (t *Tally) Add(a *spend.Action, recorded, candidate Verdict) (listed bool) 
 	default:
 		t.counts.Looser++
 	}
-	if t.counts.Listed == MaxListed {
+	if t.counts.Listed == maxListed {
 		return false
 	}
 	t.counts.Listed++

@@ -296,7 +296,7 @@ func TestFormsOfTools(t *testing.T) {
 	}
 	words.Store("sends it to me")
 	err := Check(t.Context(), o)
-	if !errors.Is(err, ErrDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped, and another") {
+	if !errors.Is(err, errDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped, and another") {
 		t.Error(err, out.String())
 	}
 	wants(t, agentOf(t, g), "ch_3", 1, stateRefused, "changed")

@@ -172,8 +172,8 @@ type CheckOptions struct {
 	Out     io.Writer
 }
 
-// ErrDiffers is the error of Check when tools differ from the lock.
-var ErrDiffers = errors.New("tools differ from the lock: they are off until somebody accepts them")
+// errDiffers is the error of Check when tools differ from the lock.
+var errDiffers = errors.New("tools differ from the lock: they are off until somebody accepts them")
 
 // Check compares the tools of the servers with the lock and prints the differences. With
 // Accept it renews the lock.
@@ -232,12 +232,12 @@ func Check(ctx context.Context, o CheckOptions) error {
 		}
 		if left != nil {
 			_, err := fmt.Fprintf(o.Out, "accepted, but for %d that cannot be: %s\n", len(left), lockPath(o.File.path))
-			return cmp.Or(err, ErrDiffers)
+			return cmp.Or(err, errDiffers)
 		}
 		_, err := fmt.Fprintln(o.Out, "accepted: "+lockPath(o.File.path))
 		return err
 	case len(lines) > 0:
-		return ErrDiffers
+		return errDiffers
 	default:
 		_, err := fmt.Fprintln(o.Out, "all tools are as they were accepted")
 		return err

@@ -234,7 +234,7 @@ func TestChangedTool(t *testing.T) {
 	}
 	var out strings.Builder
 	o := CheckOptions{File: g.file, Logger: quiet(), Out: &out}
-	if err := Check(t.Context(), o); !errors.Is(err, ErrDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped)") {
+	if err := Check(t.Context(), o); !errors.Is(err, errDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped)") {
 		t.Error(err, out.String())
 	}
 	// After it is accepted, the gateway need not be started again.
