@@ -12,6 +12,9 @@ type Redemptions interface {
 	// redemption nor a report. A store may answer from memory: then another node may have recorded
 	// one, or the check may no longer exist, which Commit refuses.
 	Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
+	// Unread reports whether a redemption of the check is better committed as spend.Outcome.Unread than
+	// behind Untouched, which would have to read the check.
+	Unread(check spend.ID) bool
 	// RedeemedUnder returns the check that was redeemed under a lasting key, or
 	// ErrNotFound.
 	RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error)

@@ -67,7 +67,8 @@ type Trail interface {
 	//	*KeysTakenError  these idempotency keys are recorded: commit the rest
 	//	*ApprovalsError  these checks may not use their approvals: commit the rest
 	//	*ReportedError   these checks have other outcomes, or may not be redeemed any
-	//	                 more, or under that lasting key: commit the rest
+	//	                 more, or under that lasting key, or are not what an unread
+	//	                 redemption says; others may be refused, too: commit the rest
 	//	*ExceededError   these budgets have no room: commit what fits
 	//	*RowError        a row's own data was refused; with several checks any
 	//	                 of them may be it

@@ -85,6 +85,7 @@ type Authorizer struct {
 	became       *guard.Lookup[spend.ID, spend.Course]
 	toRedeem     *guard.Lookup[spend.ID, *spend.Check]
 	terms        redeemTerms
+	unread       unread
 	metrics      *metrics
 	log          *slog.Logger
 	sessionReads permits

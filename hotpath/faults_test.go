@@ -34,6 +34,8 @@ type faultyStore struct {
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
 	write  func()                      // once, before a version is written
 
+	unanswered bool // checks of unread redemptions do not come back from commits
+
 	mu     sync.Mutex
 	commit commitFault
 }
@@ -43,6 +45,9 @@ func (s *faultyStore) Doubts(ctx context.Context, limit int) (audit.Doubts, erro
 	d.Due = append(d.Due, s.due[:min(limit, len(s.due))]...)
 	return d, err
 }
+
+// Unread is as of a node that did not record the check.
+func (s *faultyStore) Unread(spend.ID) bool { return true }
 
 func (s *faultyStore) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.ApprovalDecisionResult, error) {
 	if s.decide != nil {
@@ -197,6 +202,13 @@ func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check, outcome
 	s.mu.Lock()
 	f := s.commit
 	s.mu.Unlock()
+	if s.unanswered {
+		outcomes = slices.Clone(outcomes)
+		for i, o := range outcomes {
+			stored := *o
+			outcomes[i] = &stored
+		}
+	}
 	if f == nil {
 		return s.Store.Commit(ctx, checks, outcomes, link)
 	}

@@ -131,18 +131,14 @@ func (a *Authorizer) Redeem(
 		return nil, false, err
 	}
 	mismatch := a.mismatch(r.Access, check, &asked)
-	key := r.Access.key
 	return a.take(ctx, r, check, untouched, func(course *spend.Course, refused error) (*spend.Outcome, bool, error) {
 		if refused != nil {
 			if err := a.stillThere(ctx, check); err != nil {
 				return nil, false, err
 			}
 		}
-		o := &spend.Outcome{
-			ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Step: course.Next(), Status: spend.Redeemed, Release: spend.ReleaseNone,
-			KeyID: key.name, Principal: key.Grants.Principal, RequestID: r.ID, Check: check, RedeemBy: check.Timestamp().Add(terms.Within()),
-			Replay: spend.RedemptionReplay(key.name, asked.IdempotencyKey), Once: spend.OnceHash(key.namespace, asked.Once),
-		}
+		o := redemptionOf(r, check, &asked, terms)
+		o.Step = course.Next()
 		again := course.Redeemed != nil && course.Doubt == nil && course.Reports == nil &&
 			!o.Replay.IsZero() && course.Redeemed.Replay == o.Replay && course.Redeemed.Once == o.Once
 		switch {
@@ -163,6 +159,16 @@ func (a *Authorizer) Redeem(
 		}
 		return o, false, a.onceUsed(ctx, o)
 	})
+}
+
+// redemptionOf returns the redemption of a check, without its step.
+func redemptionOf(r Request, check *spend.Check, asked *Redemption, terms spend.RedeemTerms) *spend.Outcome {
+	key := r.Access.key
+	return &spend.Outcome{
+		ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Status: spend.Redeemed, Release: spend.ReleaseNone,
+		KeyID: key.name, Principal: key.Grants.Principal, RequestID: r.ID, Check: check, RedeemBy: check.Timestamp().Add(terms.Within()),
+		Replay: spend.RedemptionReplay(key.name, asked.IdempotencyKey), Once: spend.OnceHash(key.namespace, asked.Once),
+	}
 }
 
 // stillThere fails with audit.ErrNotFound if the store lacks the check of a redemption that it
@@ -339,20 +345,32 @@ type policyVersion struct {
 type redeemTerms struct {
 	mu    sync.Mutex
 	known map[policyVersion]spend.RedeemTerms
+	last  map[string]int // the version of a policy that was asked for last
 }
 
 func (t *redeemTerms) of(v policyVersion) (spend.RedeemTerms, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	terms, ok := t.known[v]
+	if ok {
+		t.last[v.id] = v.version
+	}
 	return terms, ok
+}
+
+// ofLast returns the version of a policy that was asked for last; 0 is none.
+func (t *redeemTerms) ofLast(policyID string) (version int, terms spend.RedeemTerms) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	version = t.last[policyID]
+	return version, t.known[policyVersion{policyID, version}]
 }
 
 func (t *redeemTerms) keep(v policyVersion, terms spend.RedeemTerms) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known == nil || len(t.known) >= maxPrograms {
-		t.known = make(map[policyVersion]spend.RedeemTerms)
+		t.known, t.last = make(map[policyVersion]spend.RedeemTerms), make(map[string]int)
 	}
-	t.known[v] = terms
+	t.known[v], t.last[v.id] = terms, v.version
 }

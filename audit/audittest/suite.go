@@ -99,6 +99,8 @@ func checkTests() []test {
 		{"RedemptionsTogether", redemptionsTogether},
 		{"RedemptionsAlone", redemptionsAlone},
 		{"RedemptionsRace", redemptionsRace},
+		{"UnreadRedemptions", unreadRedemptions},
+		{"UnreadRedemptionsDiffer", unreadRedemptionsDiffer},
 		{"ReleasedPasses", releasedPasses},
 		{"DeploymentIsNamed", deploymentIsNamed},
 		{"StaleEpoch", staleEpoch},

@@ -62,16 +62,22 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	session.call = s.callOf(checks, outcomes, &budgets, reach, whole)
 	session.parameters.reset()
 	session.parameters.commit(session.call, checks, outcomes, &budgets, reach, link)
-	prepare := !session.prepared[session.call] || s.statement == ""
-	if session.buf, err = appendCommit(session.buf[:0], s.statement, session.call, prepare, &session.parameters); err != nil {
+	unread := unreadOf(outcomes)
+	if session.buf, err = session.appendMessages(session.buf[:0], s.statement, unread); err != nil {
 		return &audit.RowError{Err: err}
 	}
-	if _, err := session.exchange(ctx, 1); err != nil {
+	steps := 1
+	if unread != nil {
+		steps = 2
+	}
+	if _, err := session.exchange(ctx, steps); err != nil {
 		if refused, ok := errors.AsType[*noRoomError](err); ok {
 			return refused.exceeded(budgets.takes)
 		}
 		return err
 	}
+	giveChecks(unread, session.selected)
+	session.selected = nil
 	s.recorded(&budgets)
 	s.remembered.remove(outcomes)
 	if s.statement != "" { // behind a pooler the server may change unnoticed
@@ -155,8 +161,23 @@ func (s *Store) callOf(checks []*spend.Check, outcomes []*spend.Outcome, budgets
 	return callWhole
 }
 
-// appendCommit adds the messages of a call, a transaction of its own that ends with the last
-// message.
+// appendMessages adds the messages of a commit: the session's call, and before it the statement for
+// unread redemptions, if there are any. statement is the Store's.
+func (s *session) appendMessages(b []byte, statement string, unread []*spend.Outcome) (_ []byte, err error) {
+	s.parsing, s.selected, s.selects = nil, nil, unread != nil
+	if unread != nil {
+		if b, err = s.appendUnreadQuery(b, statement, unread); err != nil {
+			return nil, err
+		}
+	}
+	prepare := !s.prepared[s.call] || statement == ""
+	if prepare {
+		s.parsing = append(s.parsing, &s.prepared[s.call])
+	}
+	return appendCommit(b, statement, s.call, prepare, &s.parameters)
+}
+
+// appendCommit adds the messages of a call. The transaction ends with the last message.
 func appendCommit(b []byte, statement string, c call, prepare bool, p *parameters) (_ []byte, err error) {
 	name := c.name(statement)
 	if prepare {
@@ -164,7 +185,7 @@ func appendCommit(b []byte, statement string, c call, prepare bool, p *parameter
 			return nil, err
 		}
 	}
-	if b, err = appendBind(b, name, p); err != nil {
+	if b, err = appendBind(b, name, p, pgtype.TextFormatCode); err != nil {
 		return nil, err
 	}
 	if b, err = (&pgproto3.Execute{}).Encode(b); err != nil {
@@ -174,13 +195,13 @@ func appendCommit(b []byte, statement string, c call, prepare bool, p *parameter
 }
 
 // appendBind adds a Bind message itself, because pgproto3 would copy each parameter once more.
-func appendBind(b []byte, statement string, p *parameters) ([]byte, error) {
+func appendBind(b []byte, statement string, p *parameters, results byte) ([]byte, error) {
 	start := len(b) + 1
 	b = append(b, 'B', 0, 0, 0, 0, 0) // its length, set below; the portal has no name
 	b = append(append(b, statement...), 0)
 	b = append(b, 0, 1, 0, pgtype.BinaryFormatCode) // of all parameters
 	b = append(binary.BigEndian.AppendUint16(b, p.n), p.buf...)
-	b = append(b, 0, 0) // the results are text
+	b = append(b, 0, 1, 0, results) // of all columns
 	if len(b)-start > maxMessage {
 		return nil, fmt.Errorf("cannot encode parameters: %d bytes are too many", len(b)-start)
 	}

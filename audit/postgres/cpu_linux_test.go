@@ -79,14 +79,16 @@ func benchmarkCommitCPU(b *testing.B, size int, budgets bool) {
 }
 
 // BenchmarkRedemptionCPU measures what the server's sessions take for the commits of checks
-// that are allowed, and of their redemptions.
+// that are allowed, and of their redemptions: of remembered checks, and of unread ones.
 func BenchmarkRedemptionCPU(b *testing.B) {
 	for _, size := range []int{1, 4, 32} {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) { benchmarkRedemptionCPU(b, size) })
+		for _, unread := range []bool{false, true} {
+			b.Run(fmt.Sprintf("batch=%d,unread=%t", size, unread), func(b *testing.B) { benchmarkRedemptionCPU(b, size, unread) })
+		}
 	}
 }
 
-func benchmarkRedemptionCPU(b *testing.B, size int) {
+func benchmarkRedemptionCPU(b *testing.B, size int, unread bool) {
 	s := open(b, migrated(b), true)
 	f := newFence(b, s)
 	builder := chain.Builder{Chain: f.Node}
@@ -101,10 +103,10 @@ func benchmarkRedemptionCPU(b *testing.B, size int) {
 		builder.Advance(link)
 	}
 	var pids []int32
-	var checking, redeeming time.Duration
+	var checking, redeeming, own time.Duration
 	for n := range b.N + 6*cap(s.writers.idle) { // first connect, and have plans made that are kept
 		if n == 6*cap(s.writers.idle) {
-			pids, checking, redeeming = writerPIDs(b, s), 0, 0
+			pids, checking, redeeming, own = writerPIDs(b, s), 0, 0, 0
 		}
 		for i := range size {
 			checks[i] = typical(f, 9) // allowed, without an idempotency key
@@ -117,16 +119,19 @@ func benchmarkRedemptionCPU(b *testing.B, size int) {
 			redemptions[i] = &spend.Outcome{
 				ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: c.KeyID,
 				RequestID: c.RequestID, Fence: f, Check: c, RedeemBy: time.Now().Add(time.Minute),
-				Replay: spend.RedemptionReplay(c.KeyID, c.ID.Text("")),
+				Replay: spend.RedemptionReplay(c.KeyID, c.ID.Text("")), Unread: unread,
 			}
 			entries[i] = chain.Entry{ID: redemptions[i].ID, Row: chain.HashOutcome(redemptions[i])}
 		}
+		began := processCPU(b)
 		commit(nil, redemptions)
+		own += processCPU(b) - began
 		checking, redeeming = checking+between-before, redeeming+sessionCPU(b, pids)-between
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(checking.Nanoseconds())/1e3/float64(b.N*size), "pg-µs/check")
 	b.ReportMetric(float64(redeeming.Nanoseconds())/1e3/float64(b.N*size), "pg-µs/redemption")
+	b.ReportMetric(float64(own.Nanoseconds())/1e3/float64(b.N*size), "node-µs/redemption")
 }
 
 // typical is one of the workload that bars are stated for: four of ten checks

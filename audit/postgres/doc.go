@@ -4,7 +4,8 @@
 // A commit is one buffer, one statement and one wait: a prepared call of the
 // function record_checks (the fence, the idempotency keys, the rows), of
 // record_redemptions, or of commit_checks if there is more. The call is a transaction of its
-// own, which ends with the last byte of the buffer. The replies up to then
+// own, which ends with the last byte of the buffer; a statement that compares the checks of
+// redemptions which the node has not read comes before it in that transaction. The replies up to then
 // decide the outcome, see session.exchange. Two
 // COPYs in place of the rows would cost the server a third more in small batches,
 // mostly for parsing and for a packet each, and no less in large ones.

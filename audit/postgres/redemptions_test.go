@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
@@ -163,6 +164,103 @@ func TestRememberedOverReconnect(t *testing.T) {
 	}
 	if found, err := s.Untouched(t.Context(), []spend.ID{kept.ID}); err != nil || len(found) != 1 || found[0] == kept {
 		t.Errorf("remembered of another server: %+v, %v", found, err)
+	}
+}
+
+// unread is the redemption of a check of which the request says what the check has.
+func unread(of *spend.Check) *spend.Outcome {
+	o := redemption(of)
+	o.Unread, o.Check = true, &spend.Check{ID: of.ID, Action: of.Action, ActionType: of.ActionType, Decision: of.Decision}
+	return o
+}
+
+// TestUnreadReadsTwoDays: the statement that compares checks has its plan kept over commits and
+// refusals, locks no other days than the current one and the one before, and is prepared anew when
+// the day ends.
+func TestUnreadReadsTwoDays(t *testing.T) {
+	url := migrated(t)
+	s := open(t, url, true)
+	statement(t, url, "SELECT make_partition((now() - d * interval '1 day')::date) FROM generate_series(1, 30) AS d")
+	f := newFence(t, s)
+	aged := func(ago time.Duration) *spend.Check {
+		c := minimal(f)
+		c.ID = spend.NewID(time.Now().Add(-ago))
+		return c
+	}
+	now, before, long := aged(0), aged(24*time.Hour-time.Minute), aged(60*time.Hour)
+	if err := audittest.Record(t.Context(), s, now, before, long); err != nil {
+		t.Fatal(err)
+	}
+	if err := audittest.RecordAll(t.Context(), s, nil, unread(long)); !errors.As(err, new(*audit.ReportedError)) {
+		t.Errorf("of an earlier day: %v", err)
+	}
+	if err := audittest.RecordAll(t.Context(), s, nil, unread(now), unread(before)); err != nil {
+		t.Errorf("of these days: %v", err)
+	}
+	for range cap(s.writers.idle) { // as of yesterday
+		session, err := s.writers.take(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		session.unreadPrepared, session.unreadFrom = true, unreadFrom(time.Now()).AddDate(0, 0, -1)
+		session.parsing, session.buf = nil, nil
+		for _, message := range []pgproto3.FrontendMessage{
+			&pgproto3.Close{ObjectType: 'S', Name: s.statement + "_unread"},
+			&pgproto3.Parse{Name: s.statement + "_unread", Query: unreadQuery(session.unreadFrom)}, &pgproto3.Sync{},
+		} {
+			if session.buf, err = message.Encode(session.buf); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := session.exchange(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		s.writers.give(session)
+	}
+	for range 2 * cap(s.writers.idle) {
+		next := aged(0)
+		if err := audittest.Record(t.Context(), s, next); err != nil {
+			t.Fatal(err)
+		}
+		if err := audittest.RecordAll(t.Context(), s, nil, unread(next)); err != nil {
+			t.Errorf("behind midnight: %v", err)
+		}
+	}
+	var days int
+	tx, err := s.reads.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context()) //nolint:errcheck // it only read
+	none := strings.ReplaceAll(unreadQuery(unreadFrom(time.Now())), "$1::unread_row[]", "'{}'::unread_row[]")
+	if _, err := tx.Exec(t.Context(), none); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.QueryRow(t.Context(), `SELECT count(DISTINCT c.relname) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
+		WHERE l.pid = pg_backend_pid() AND c.relname ~ '^checks_[0-9]{8}$'`).Scan(&days); err != nil || days != unreadDays {
+		t.Errorf("%d days are locked, %v", days, err)
+	}
+}
+
+// TestUnreadMeansRemembered: what the node remembers is not compared in the commit, and behind a
+// pooler nothing is.
+func TestUnreadMeansRemembered(t *testing.T) {
+	url := migrated(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	own := minimal(f)
+	if !s.Unread(own.ID) {
+		t.Error("it is to be read")
+	}
+	if err := audittest.Record(t.Context(), s, own); err != nil {
+		t.Fatal(err)
+	}
+	if s.Unread(own.ID) {
+		t.Error("what is remembered is not to be read")
+	}
+	s.statement = ""
+	if s.Unread(spend.NewID(time.Now())) {
+		t.Error("behind a pooler it is planned each time")
 	}
 }
 

@@ -77,12 +77,7 @@ func (s *session) undo(ctx context.Context, p *parameters) (err error) {
 			s.drop() // the deadline may still be about to be set
 		}
 	}()
-	prepared := s.prepared
-	defer func() { // the statement had no name
-		if s.conn != nil {
-			s.prepared = prepared
-		}
-	}()
+	s.parsing, s.selects = nil, false // the statement has no name
 	if _, err := conn.Write(s.buf); err != nil {
 		s.drop()
 		return fmt.Errorf("cannot send: %w: %w", audit.ErrUnavailable, err)

@@ -57,6 +57,15 @@ func (r *remembered) add(checks []*spend.Check) {
 	}
 }
 
+// has reports whether a check would be handed out.
+func (r *remembered) has(id spend.ID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = true
+	c := r.checks[id]
+	return c != nil && time.Since(c.Timestamp()) < rememberedFor
+}
+
 // take hands out the remembered checks, and returns the IDs of the others.
 func (r *remembered) take(ids []spend.ID) (found []*spend.Check, others []spend.ID) {
 	r.mu.Lock()

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -99,9 +98,15 @@ type session struct {
 	frontend *pgproto3.Frontend
 	prepared [calls]bool // what the connection has prepared
 	call     call        // of the current exchange
-	met      bool        // a commit was begun on this connection
-	asked    time.Time   // when the last question was sent
-	answered time.Time   // when the server last answered
+	parsing  []*bool     // of statements that the current exchange prepares: set once they are
+	selects  bool        // its first statement selects
+	selected [][][]byte  // these rows
+
+	unreadPrepared bool      // the statement for unread redemptions
+	unreadFrom     time.Time // whose days begin here
+	met            bool      // a commit was begun on this connection
+	asked          time.Time // when the last question was sent
+	answered       time.Time // when the server last answered
 
 	buf        []byte     // the messages of the next exchange, reused
 	parameters parameters // of the next commit, reused
@@ -130,7 +135,7 @@ func (s *session) drop() {
 		return
 	}
 	_ = idle.Plain(s.conn).Close() // nothing depends on it any more
-	s.conn, s.frontend, s.probe, s.prepared, s.met = nil, nil, nil, [calls]bool{}, false
+	s.conn, s.frontend, s.probe, s.prepared, s.unreadPrepared, s.met = nil, nil, nil, [calls]bool{}, false, false
 }
 
 // exchange sends the messages in s.buf, which are one transaction that ends with their last byte,
@@ -206,11 +211,12 @@ func (s *session) receive() (a answer, err error) {
 		}
 		switch m := message.(type) {
 		case *pgproto3.ParseComplete:
-			s.prepared[s.call] = true
+			if len(s.parsing) > 0 {
+				*s.parsing[0], s.parsing = true, s.parsing[1:]
+			}
 		case *pgproto3.DataRow:
-			a.row.values = make([][]byte, len(m.Values))
-			for i, value := range m.Values {
-				a.row.values[i] = bytes.Clone(value) // the frontend reuses its buffer
+			if a.row.values = cloneRow(m.Values); s.selects && a.steps == 0 {
+				s.selected = append(s.selected, a.row.values)
 			}
 		case *pgproto3.RowDescription:
 			a.row = textRow{fields: make([]pgconn.FieldDescription, len(m.Fields))}
@@ -236,6 +242,22 @@ func (s *session) receive() (a answer, err error) {
 			return a, nil
 		}
 	}
+}
+
+// cloneRow copies a row, because the frontend reuses its buffer.
+func cloneRow(values [][]byte) [][]byte {
+	var length int
+	for _, v := range values {
+		length += len(v)
+	}
+	row, all := make([][]byte, len(values)), make([]byte, 0, length)
+	for i, v := range values {
+		if v != nil { // which is null
+			all = append(all, v...)
+			row[i] = all[len(all)-len(v) : len(all) : len(all)]
+		}
+	}
+	return row
 }
 
 // rollback ends a failed transaction, whose locks are already released.

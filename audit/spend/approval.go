@@ -82,6 +82,13 @@ func (c *Check) Differing(a *Action, t ActionType) (names []string) {
 	return names
 }
 
+// Carries reports whether the check was allowed by the policy version of asked, for exactly its
+// action: metadata must be the same text. Of asked it is enough to have these and the ID.
+func (c *Check) Carries(asked *Check) bool {
+	return c.ID == asked.ID && c.Decision.Effect == Allow && c.Decision.PolicyVersion == asked.Decision.PolicyVersion &&
+		c.Action.Metadata.JSON == asked.Action.Metadata.JSON && c.Differing(&asked.Action, asked.ActionType) == nil
+}
+
 // HashJSON returns the hash of a JSON value by meaning: its numbers are decimals
 // and its objects have no member order.
 func HashJSON(value string) Hash {

@@ -37,6 +37,10 @@ type Outcome struct {
 	// Check is the allowed check, whose charges are corrected. Stores that read outcomes do not set
 	// it.
 	Check *Check
+	// Unread marks a redemption whose Check has only what the request says of it. It is recorded only
+	// if the recorded check Carries that; the commit then sets Check to the recorded check, and Unread
+	// to false.
+	Unread bool
 	// Follows is the report before, which this one corrects; nil for the first report and for steps
 	// that are not reports. Stores that read outcomes do not set it.
 	Follows *Outcome

@@ -25,8 +25,8 @@ func outcomeColumns() string { return strings.Join(chain.OutcomeColumns(), ", ")
 
 // insertOutcomes records outcomes, or names the refused checks: those whose last step has another
 // number than the outcome expects, whose redemption is too late, or whose lasting key is another
-// check's.
-func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
+// check's, or whose unread check is another one. It adds the checks that it read.
+func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 	known := new(audit.ReportedError)
 	for _, o := range outcomes {
 		var amount any
@@ -37,6 +37,12 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 			return err
 		} else if tooLate {
 			known.CheckIDs, known.Late = append(known.CheckIDs, o.CheckID), append(known.Late, o.CheckID)
+			continue
+		}
+		if ok, err := read.compare(tx, o); err != nil {
+			return err
+		} else if !ok {
+			known.CheckIDs = append(known.CheckIDs, o.CheckID)
 			continue
 		}
 		if ok, err := takeOnce(tx, o); err != nil {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"spendgate/audit"
@@ -53,6 +54,36 @@ func (s *Store) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, 
 	return collect(ctx, s.reader, "cannot look up checks", scanCheck,
 		"SELECT "+checkColumns.String()+" FROM checks AS c WHERE check_id IN ("+marks(len(ids))+`)
 		AND NOT EXISTS (SELECT 1 FROM outcomes AS o WHERE o.check_id = c.check_id)`, idArgs(ids)...)
+}
+
+// Unread implements audit.Redemptions: a commit reads a check as cheaply as Untouched does.
+func (s *Store) Unread(spend.ID) bool { return true }
+
+// unread are the recorded checks of unread redemptions.
+type unread map[*spend.Outcome]*spend.Check
+
+// compare adds the check of an unread redemption, and reports whether it is recorded and is as the
+// request says. For any other outcome it returns true.
+func (u *unread) compare(tx *sql.Tx, o *spend.Outcome) (bool, error) {
+	if !o.Unread {
+		return true, nil
+	}
+	check, err := scanCheck(tx.QueryRow("SELECT "+checkColumns.String()+" FROM checks WHERE check_id = ?", o.CheckID[:]))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if *u == nil {
+		*u = make(unread)
+	}
+	(*u)[o] = check
+	return err == nil && check.Carries(o.Check), err
+}
+
+// give sets the checks of redemptions that are recorded.
+func (u unread) give() {
+	for o, check := range u {
+		o.Check, o.Unread = check, false
+	}
 }
 
 // RedeemedUnder implements audit.Redemptions.

@@ -40,14 +40,15 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 			return err
 		}
 	}
-	return s.write(ctx, "cannot commit", func(tx *sql.Tx) error {
+	var read unread
+	err = s.write(ctx, "cannot commit", func(tx *sql.Tx) error {
 		if err := enter(tx, fence); err != nil {
 			return err
 		}
 		if err := s.insertKeys(tx, checks, time.Now()); err != nil {
 			return err
 		}
-		if err := insertOutcomes(tx, outcomes); err != nil {
+		if err := insertOutcomes(tx, outcomes, &read); err != nil {
 			return err
 		}
 		if err := s.addLink(tx, fence.Node, link); err != nil {
@@ -67,6 +68,10 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		}
 		return changeCounters(tx, audit.CounterChanges(checks, outcomes), audit.Refusals(checks))
 	})
+	if err == nil {
+		read.give()
+	}
+	return err
 }
 
 // enter refuses a fence that is no longer valid. The transaction holds the write lock, which keeps

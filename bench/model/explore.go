@@ -26,6 +26,8 @@ type Check struct {
 	Restores int
 
 	Redeems  int  // makes it a redemption of that check, from 1 or recordedCheck
+	Compared bool // first by a commit that compares the action: the check is not read before
+	Differs  bool // it is for another action than the check's
 	Replay   int  // its Idempotency-Key; 0 means no key
 	Once     int  // its lasting key; 0 means no key
 	Doubts   int  // makes it a statement that that check is in doubt

@@ -72,6 +72,7 @@ const (
 	ReplayOfAnother                       // F126: a redemption is replayed by its Idempotency-Key alone
 	ReplayAfterDoubt                      // F126: also of what is in doubt
 	LatenessLookedUp                      // F127: how old the check is, is judged before the commit
+	ActionNotProved                       // F136: the commit of a redemption whose check was not read compares no action
 	OnceLookedUp                          // F128: so is whether the lasting key is free
 	OnceInAnotherTransaction              // F128: the lasting key is taken before the redemption's own transaction
 	ApprovalUsedAgain                     // F72: a use does not look for an earlier one

@@ -62,8 +62,8 @@ func (x *explorer) report(s *state, i int) {
 	a, n := &t.attempts[i], &t.nodes[x.node(i)]
 	switch a.pc {
 	case pcReport:
-		said := "Report: is appended"
-		if x.stepped() {
+		said, compare := "Report: is appended", x.Checks[i].Compared && !a.reads
+		if x.stepped() && !compare {
 			var goes bool
 			if said, goes = x.look(&t, i); !goes {
 				x.emit(&t, said, i)
@@ -74,8 +74,11 @@ func (x *explorer) report(s *state, i int) {
 			a.fence, a.run = fence{n.inc, n.windows.epoch}, n.windows.run
 		}
 		a.pc = pcReporting
-		c := txn{row: row{check: a.target}, fence: a.fence, present: true, by: uint8(i + 1)}
-		if x.stepped() {
+		c := txn{row: row{check: a.target}, fence: a.fence, present: true, by: uint8(i + 1), compare: compare}
+		switch {
+		case compare:
+			c.step, a.reads, said = 1, true, "Redeem: is appended, and the check was not read"
+		case x.stepped():
 			c.step = t.row(a.target).course.next()
 		}
 		x.appendTxn(&t, c)

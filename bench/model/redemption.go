@@ -4,7 +4,8 @@ import "slices"
 
 // Redemptions: whoever moves the money redeems the allowed check, once. Redemptions, statements
 // that one is in doubt, and reports are the steps of a check. Each reads the steps so far, judges
-// by them, and is recorded as the next step or not at all; then it reads them again.
+// by them, and is recorded as the next step or not at all; then it reads them again. A redemption
+// may leave out the first reading: its commit compares the action, too.
 
 // maxSteps is how many steps a check has at most: each request records one.
 const maxSteps = maxChecks
@@ -82,7 +83,8 @@ func (x *explorer) look(t *state, i int) (text string, goes bool) {
 
 func (x *explorer) lookToRedeem(t *state, i int, r *row, k known) (string, bool) {
 	c := &x.Checks[i]
-	own := k.redeemed != nil && c.Replay > 0 && k.redeemed.Replay == c.Replay && (k.redeemed.Principal == c.Principal || x.is(ReplayOfAnother))
+	own := k.redeemed != nil && !c.Differs && c.Replay > 0 &&
+		k.redeemed.Replay == c.Replay && (k.redeemed.Principal == c.Principal || x.is(ReplayOfAnother))
 	switch {
 	case own && (!k.doubt && !k.reported || x.is(ReplayAfterDoubt)):
 		x.endStep(t, i, answeredReplayed, r)
@@ -96,6 +98,9 @@ func (x *explorer) lookToRedeem(t *state, i int, r *row, k known) (string, bool)
 	case x.late(t, r):
 		x.endStep(t, i, answeredRefused, r)
 		return "Redeem: is too old", false
+	case c.Differs:
+		x.endStep(t, i, answeredRefused, r)
+		return "Redeem: is for another action", false
 	case c.Once > 0 && t.once != 0 && t.once != r.check:
 		x.endStep(t, i, answeredRefused, r)
 		return "Redeem: another is redeemed under its lasting key", false
@@ -135,6 +140,9 @@ func (x *explorer) proved(t *state, c *txn, r *row) bool {
 	}
 	if of.Redeems == 0 {
 		return true
+	}
+	if c.compare && of.Differs && !x.is(ActionNotProved) {
+		return false
 	}
 	taken := of.Once > 0 && t.once != 0 && t.once != r.check && !x.is(OnceLookedUp)
 	return !taken && (!x.late(t, r) || x.is(LatenessLookedUp))
@@ -250,6 +258,8 @@ func (x *explorer) brokenSteps(r *row) string {
 			return "G14: a check was redeemed behind a report"
 		case c.Redeems > 0 && x.RedeemWithin > 0 && int(r.course.redeemed) > int(r.since)+x.RedeemWithin:
 			return "G14: a check was redeemed too late"
+		case c.Differs && c.Redeems > 0:
+			return "G14: a check was redeemed for another action"
 		case c.Redeems > 0:
 			by = c
 		case c.Doubts > 0 && (by == nil || doubt || reported):

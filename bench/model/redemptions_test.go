@@ -16,6 +16,8 @@ func redemptionScenarios() []Model {
 	after := func(c Check, first int) Check { c.After = first; return c }
 	pending := func(c Check) Check { c.Pending = true; return c }
 	once := func(c Check) Check { c.Once = 1; return c }
+	compared := func(c Check) Check { c.Compared = true; return c }
+	differing := func(c Check) Check { c.Differs = true; return c }
 	elsewhere := Check{Window: long, Fingerprint: 1}
 	of := recordedCheck
 	allowed := func(m Model) Model {
@@ -67,6 +69,19 @@ func redemptionScenarios() []Model {
 			Name:   "a redemption that is late",
 			Checks: []Check{redeem(of, gateway, 1, 0), redeem(of, other, 0, 1), pending(void(of, requester, 1))}, RedeemWithin: 1, Ticks: 2,
 			Crashes: 1, LostCommits: 1, Reclaims: 1,
+		}),
+		allowed(Model{
+			Name: "redemptions of what was not read",
+			Checks: []Check{
+				compared(redeem(of, gateway, 1, 0)), compared(differing(redeem(of, other, 1, 1))), compared(redeem(of, gateway, 1, 1)),
+				void(of, requester, 1),
+			},
+			Crashes: 1, LostCommits: 1, Reclaims: 1,
+		}),
+		allowed(Model{
+			Name:         "a late redemption of what was not read",
+			Checks:       []Check{compared(redeem(of, gateway, 1, 0)), differing(redeem(of, other, 0, 1)), pending(void(of, requester, 1))},
+			RedeemWithin: 1, Ticks: 2, LostCommits: 1, Reclaims: 1,
 		}),
 		allowed(Model{
 			Name: "a lasting key",

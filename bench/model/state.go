@@ -128,6 +128,7 @@ type attempt struct {
 	txn      id
 	settling bool // the client was answered 500
 	reclaims uint8
+	reads    bool // the check is read before the redemption, whose first commit was to compare
 	anew     bool // after the renewal, look at the configuration again
 }
 
@@ -157,6 +158,7 @@ type txn struct {
 	by      uint8 // the report to which it belongs, from 1; 0 records its row
 	unread  bool  // the report has abandoned it
 	step    uint8 // of the check, that it records
+	compare bool  // the check with the redemption, whose request has not read it
 }
 
 type txnState uint8

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -162,13 +163,13 @@ func (t *trial) redeem(ctx context.Context, c *fleet.Client, id string, n int) e
 	return err
 }
 
-// cost is the processor time of one request, in microseconds.
-type cost struct{ nodes, postgres, redis float64 }
+// cost is the processor time of one request, in microseconds, and how many a commit had.
+type cost struct{ nodes, postgres, redis, commit float64 }
 
 func (c cost) sum() float64 { return c.nodes + c.postgres + c.redis }
 
 func (c cost) String() string {
-	return fmt.Sprintf("%4.0f us (nodes %4.0f, postgres %4.0f, redis %3.0f)", c.sum(), c.nodes, c.postgres, c.redis)
+	return fmt.Sprintf("%4.0f us (nodes %4.0f, postgres %4.0f, redis %3.0f; %.1f a commit)", c.sum(), c.nodes, c.postgres, c.redis, c.commit)
 }
 
 // cost sends a round of requests and returns what each took.
@@ -176,7 +177,8 @@ func (t *trial) cost(
 	ctx context.Context, at *fleet.Node, keys []string, send func(context.Context, *fleet.Client, int) error,
 ) (c cost, err error) {
 	before, err := t.used()
-	if err != nil {
+	begun, metricsErr := commitsOf(ctx, at)
+	if err = errors.Join(err, metricsErr); err != nil {
 		return c, err
 	}
 	next, mu := 0, sync.Mutex{}
@@ -204,7 +206,20 @@ func (t *trial) cost(
 	all.Wait()
 	after, err := t.used()
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(t.checks) }
-	return cost{each(after[0] - before[0]), each(after[1] - before[1]), each(after[2] - before[2])}, errors.Join(failed, err)
+	until, metricsErr := commitsOf(ctx, at)
+	c = cost{each(after[0] - before[0]), each(after[1] - before[1]), each(after[2] - before[2]), float64(t.checks) / (until - begun)}
+	return c, errors.Join(failed, err, metricsErr)
+}
+
+// commitsOf returns how many commits a node has made.
+func commitsOf(ctx context.Context, n *fleet.Node) (made float64, err error) {
+	a, err := n.Metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	_, text, _ := strings.Cut(string(a.Body), "\nspendgate_audit_commit_batch_size_count ")
+	text, _, _ = strings.Cut(text, "\n")
+	return strconv.ParseFloat(text, 64)
 }
 
 // used is what nodes, PostgreSQL and Redis have used so far.

@@ -146,11 +146,16 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		stored := *c
 		copies[i] = &stored
 	}
-	outcomes, link.Entries = slices.Clone(outcomes), slices.Clone(link.Entries)
+	link.Entries = slices.Clone(link.Entries)
+	unanswered := make([]*spend.Outcome, len(outcomes)) // the checks of unread redemptions do not come back, either
+	for i, o := range outcomes {
+		stored := *o
+		unanswered[i] = &stored
+	}
 	later := func(before, middle time.Duration) {
 		go func() {
 			time.Sleep(before)
-			_ = s.memory.Commit(context.WithValue(context.Background(), inside{}, middle), copies, outcomes, link)
+			_ = s.memory.Commit(context.WithValue(context.Background(), inside{}, middle), copies, unanswered, link)
 		}()
 	}
 	switch {
@@ -158,7 +163,7 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		time.Sleep(min(delay, time.Second))
 		return fmt.Errorf("%w: %w", audit.ErrUnavailable, errFault)
 	case fails && kind == 1: // recorded, the answer lost
-		if err := s.memory.Commit(ctx, copies, outcomes, link); err != nil {
+		if err := s.memory.Commit(ctx, copies, unanswered, link); err != nil {
 			return err
 		}
 		return unknown
@@ -200,6 +205,12 @@ func (s *flaky) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, 
 		}
 		return s.memory.Untouched(ctx, ids)
 	})
+}
+
+func (s *flaky) Unread(spend.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rand.IntN(4) > 0
 }
 
 func (s *flaky) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {

@@ -19,7 +19,8 @@ func (m *memory) reportable(outcomes []*spend.Outcome) error {
 		case spend.Redeemed:
 			_, used := m.underOnce(o.Once)
 			late := time.Now().After(o.RedeemBy)
-			fits = o.Step == 1 && !late && !used && !once[o.Once]
+			check := m.byID[o.CheckID]
+			fits = o.Step == 1 && !late && !used && !once[o.Once] && (!o.Unread || check != nil && check.Carries(o.Check))
 			if late {
 				known.Late = append(known.Late, o.CheckID)
 			} else {
@@ -59,6 +60,8 @@ func (m *memory) Untouched(ctx context.Context, ids []spend.ID) (found []*spend.
 	}
 	return found, ended(ctx)
 }
+
+func (m *memory) Unread(spend.ID) bool { return true }
 
 func (m *memory) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
 	m.mu.Lock()

@@ -99,18 +99,19 @@ func (f *simulation) redeem(r *rand.Rand, c *spend.Check, by, once string) {
 	if r.IntN(4) > 0 {
 		asked.IdempotencyKey = fmt.Sprint("try ", r.IntN(8)/7)
 	}
+	action := c.Action
+	action.Type = c.ActionType
 	if r.IntN(8) == 0 {
 		asked.ActionHash = new(spend.Hash)
+		action.Counterparty += "?"
+	}
+	sent := asked
+	if r.IntN(2) == 0 {
+		sent.ActionHash, sent.Action = nil, &action
 	}
 	for range 3 {
 		n, began := f.nodes[r.IntN(len(f.nodes))], time.Now()
-		untouched, err := n.Untouched(context.Background(), c.ID)
-		var o *spend.Outcome
-		replayed := false
-		if err == nil {
-			o, replayed, err = n.Redeem(context.Background(),
-				hotpath.Request{Access: gateway(by), ID: "req_000000000000", Started: began}, c, untouched != nil, asked)
-		}
+		o, replayed, err := f.redeemAt(n, hotpath.Request{Access: gateway(by), ID: "req_000000000000", Started: began}, c, sent)
 		f.mu.Lock()
 		f.redeemed = append(f.redeemed, &redeemed{c, by, asked, began, time.Now(), o, replayed, err, n.store.isDead()})
 		f.mu.Unlock()
@@ -119,6 +120,18 @@ func (f *simulation) redeem(r *rand.Rand, c *spend.Check, by, once string) {
 		}
 		time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
 	}
+}
+
+// redeemAt redeems a check at a node, without reading it first where the node can.
+func (f *simulation) redeemAt(n *simNode, r hotpath.Request, c *spend.Check, asked hotpath.Redemption) (*spend.Outcome, bool, error) {
+	if o, err := n.RedeemUnread(context.Background(), r, c.ID, asked); o != nil || err != nil {
+		return o, false, err
+	}
+	untouched, err := n.Untouched(context.Background(), c.ID)
+	if err != nil {
+		return nil, false, err
+	}
+	return n.Redeem(context.Background(), r, c, untouched != nil, asked)
 }
 
 // doubt says that a check is in doubt. The records show the effect.

@@ -185,9 +185,13 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 	}
 	for _, o := range outcomes {
 		stored := *o
-		stored.Check, stored.Follows, stored.RedeemBy = nil, nil, time.Time{}
+		stored.Check, stored.Unread, stored.Follows, stored.RedeemBy = nil, false, nil, time.Time{}
 		m.outcomes[o.CheckID] = append(m.outcomes[o.CheckID], &stored)
 		m.events = append(m.events, event{at: now, outcome: &stored})
+		if o.Unread {
+			read := *m.byID[o.CheckID]
+			o.Check, o.Unread = &read, false
+		}
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type authorizer interface {
 	Authenticate(ctx context.Context, c hotpath.Caller) (ratelimit.Quota, error)
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
 	Report(ctx context.Context, r hotpath.Request, check *spend.Check, report hotpath.Report) (o *spend.Outcome, replayed bool, err error)
+	RedeemUnread(ctx context.Context, r hotpath.Request, id spend.ID, asked hotpath.Redemption) (*spend.Outcome, error)
 	Untouched(ctx context.Context, id spend.ID) (*spend.Check, error)
 	Redeem(ctx context.Context, r hotpath.Request, check *spend.Check, untouched bool, asked hotpath.Redemption) (
 		o *spend.Outcome, replayed bool, err error)

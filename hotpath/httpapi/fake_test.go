@@ -130,6 +130,10 @@ func (f *fake) Report(_ context.Context, _ hotpath.Request, check *spend.Check, 
 	return &spend.Outcome{CheckID: check.ID, Status: report.Status, Release: spend.ReleaseNone, KeyID: "key_0"}, f.replayed, f.workErr
 }
 
+func (f *fake) RedeemUnread(context.Context, hotpath.Request, spend.ID, hotpath.Redemption) (*spend.Outcome, error) {
+	return nil, nil
+}
+
 func (f *fake) Untouched(context.Context, spend.ID) (*spend.Check, error) { return nil, nil }
 
 func (f *fake) Redeem(

@@ -14,16 +14,19 @@ func (a *API) postRedeem(x *exchange) error {
 	if err := x.decode(func(r *reader) error { return x.decodeRedemption(r, &asked) }); err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	check, untouched, err := a.checkToRedeem(ctx, x)
+	id, err := x.pathID("check_id", spend.PrefixCheck, errCheckNotFound)
 	if err != nil {
 		return err
 	}
-	redeemed, replayed, err := a.authorizer.Redeem(x.context(), x.request(), check, untouched, asked)
+	replayed := false
+	redeemed, err := a.authorizer.RedeemUnread(x.context(), x.request(), id, asked)
+	if err == nil && redeemed == nil {
+		redeemed, replayed, err = a.redeemRead(x, id, asked)
+	}
 	if err != nil {
 		return orAbsent(err, errCheckNotFound)
 	}
+	check := redeemed.Check
 	hash := spend.ActionHash(check)
 	o := newObject(x.out)
 	o.id("check_id", check.ID, spend.PrefixCheck)
@@ -37,13 +40,23 @@ func (a *API) postRedeem(x *exchange) error {
 	return x.answer(200)
 }
 
-// checkToRedeem is checkAt. Nearly always nothing was recorded of the check, and it is
-// looked up together with the checks of other callers.
-func (a *API) checkToRedeem(ctx context.Context, x *exchange) (check *spend.Check, untouched bool, err error) {
-	id, err := x.pathID("check_id", spend.PrefixCheck, errCheckNotFound)
+// redeemRead reads the check, and redeems it. The redemption that it returns has the check.
+func (a *API) redeemRead(x *exchange, id spend.ID, asked hotpath.Redemption) (o *spend.Outcome, replayed bool, err error) {
+	ctx, cancel := x.readContext()
+	defer cancel()
+	check, untouched, err := a.checkToRedeem(ctx, x, id)
 	if err != nil {
 		return nil, false, err
 	}
+	if o, replayed, err = a.authorizer.Redeem(x.context(), x.request(), check, untouched, asked); err == nil {
+		o.Check = check
+	}
+	return o, replayed, err
+}
+
+// checkToRedeem is checkAt. Nearly always nothing was recorded of the check, and it is
+// looked up together with the checks of other callers.
+func (a *API) checkToRedeem(ctx context.Context, x *exchange, id spend.ID) (check *spend.Check, untouched bool, err error) {
 	switch check, err = a.authorizer.Untouched(ctx, id); {
 	case err != nil:
 		return nil, false, err

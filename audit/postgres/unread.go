@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// Unread redemptions are compared with their checks by a statement of their own, before the
+// commit's call and in its transaction. It selects the checks, or refuses the transaction.
+
+// Unread implements audit.Redemptions. Behind a pooler each commit would have the statement planned.
+func (s *Store) Unread(check spend.ID) bool {
+	return s.statement != "" && !s.remembered.has(check)
+}
+
+// unreadDays is how many days the statement finds checks of: the current one and the one before,
+// since a check may be redeemed for a day at most.
+const unreadDays = 2
+
+// unreadFrom returns the first of these days.
+func unreadFrom(now time.Time) time.Time {
+	return now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-unreadDays)
+}
+
+// unreadQuery compares the checks of unread_rows from a day on. It names the days, so that its plan,
+// which is kept, has, locks and reads no other partitions. A comparison that is not true, such as
+// one with a check that is not recorded, refuses the commit. The limit has the planner look each
+// check up, however few it expects.
+func unreadQuery(from time.Time) string {
+	first, end := audit.FirstID(from.UnixMilli()), audit.FirstID(from.AddDate(0, 0, unreadDays).UnixMilli())
+	columns := strings.ReplaceAll("c."+strings.Join(chain.CheckColumns(), ",c."), "c.amount", "c.amount::text")
+	return "SELECT " + columns + ` FROM unnest($1::unread_row[]) AS u
+		LEFT JOIN LATERAL (SELECT * FROM checks WHERE check_id = u.check_id
+			AND check_id >= '` + first.Text("") + "' AND check_id < '" + end.Text("") + `' LIMIT 1) AS c ON true
+		WHERE CASE WHEN c.decision = 'a' AND c.policy_version = u.policy_version AND c.action_type = u.action_type
+			AND c.amount = u.amount AND c.currency = u.currency AND c.agent_id = u.agent_id AND c.policy_id = u.policy_id
+			AND c.counterparty = u.counterparty AND c.payment_method IS NOT DISTINCT FROM u.payment_method
+			AND c.merchant_or_vendor IS NOT DISTINCT FROM u.merchant_or_vendor AND c.metadata IS NOT DISTINCT FROM u.metadata
+			THEN true ELSE refuse_unread(u.check_id) END`
+}
+
+// unreadRowFields is the number of fields of the type unread_row.
+const unreadRowFields = 11
+
+// appendUnread adds an unread_row, a composite value in the binary format.
+func appendUnread(b []byte, o *spend.Outcome) []byte {
+	c := o.Check
+	a := &c.Action
+	b = binary.BigEndian.AppendUint32(b, unreadRowFields)
+	b = appendField(b, pgtype.UUIDOID, o.CheckID[:])
+	b = appendInt32(b, int32(c.Decision.PolicyVersion))
+	b = appendLetter(b, chain.TypeLetters[c.ActionType])
+	b = appendNumeric(b, a.Amount.Total())
+	b = appendText(b, a.Currency)
+	b = appendText(b, a.AgentID)
+	b = appendText(b, a.PolicyID)
+	b = appendText(b, a.Counterparty)
+	b = appendOptional(b, a.PaymentMethod)
+	b = appendOptional(b, a.MerchantOrVendor)
+	return appendOptional(b, a.Metadata.JSON)
+}
+
+// unreadOf returns the unread ones of outcomes; nil, mostly, if there are none.
+func unreadOf(outcomes []*spend.Outcome) (unread []*spend.Outcome) {
+	for _, o := range outcomes {
+		if o.Unread {
+			unread = append(unread, o)
+		}
+	}
+	return unread
+}
+
+// appendUnreadQuery begins the messages of a commit with the statement for its unread redemptions,
+// which is prepared anew each day. statement is as of appendMessages.
+func (s *session) appendUnreadQuery(b []byte, statement string, unread []*spend.Outcome) (_ []byte, err error) {
+	name, from := statement, unreadFrom(time.Now())
+	if name != "" {
+		name += "_unread"
+	}
+	if name == "" || !s.unreadPrepared || !from.Equal(s.unreadFrom) {
+		if b, err = (&pgproto3.Close{ObjectType: 'S', Name: name}).Encode(b); err != nil {
+			return nil, err
+		}
+		if b, err = (&pgproto3.Parse{Name: name, Query: unreadQuery(from)}).Encode(b); err != nil {
+			return nil, err
+		}
+		s.unreadPrepared, s.unreadFrom = false, from
+		s.parsing = append(s.parsing, &s.unreadPrepared)
+	}
+	var p parameters
+	array(&p, 0, unread, nil, appendUnread)
+	if b, err = appendBind(b, name, &p, pgtype.BinaryFormatCode); err != nil {
+		return nil, err
+	}
+	return (&pgproto3.Execute{}).Encode(b)
+}
+
+// giveChecks sets the checks of redemptions that were recorded to the selected rows. One that cannot
+// be decoded stays unread.
+func giveChecks(unread []*spend.Outcome, rows [][][]byte) {
+	for _, values := range rows {
+		c, err := checkOf(values)
+		if err != nil {
+			continue
+		}
+		for _, o := range unread {
+			if o.CheckID == c.ID {
+				o.Check, o.Unread = c, false
+			}
+		}
+	}
+}
