@@ -49,6 +49,14 @@ func TestUnansweredGiveBack(t *testing.T) {
 	}
 }
 
+// A report that the service has no time for is sent again.
+func TestReportedLater(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	f.busy = 3
+	wants(t, agentOf(t, guarded(t, f, p, "", "")), "ch_1", 1, stateExecuted, "")
+	within(t, "reported", func() (so bool) { f.with(func() { so = f.checks[0].outcome == outcomeExecuted }); return so })
+}
+
 // A mapped tool without a schema does not spoil the list of tools.
 func TestListWithoutSchema(t *testing.T) {
 	s, p := newPlain(t)

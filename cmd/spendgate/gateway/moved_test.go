@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -163,5 +164,38 @@ func TestQueuedCall(t *testing.T) {
 				t.Error("what was taken back is paid")
 			}
 		})
+	}
+}
+
+// listsLate answers a request for tools, after something else has happened.
+type listsLate struct {
+	noted
+	l         *link
+	meanwhile func(l *link)
+}
+
+func (s *listsLate) write(m message) error {
+	go func() {
+		s.meanwhile(s.l)
+		s.l.receive(message{ID: m.ID, Result: jsontext.Value(`{"tools":[]}`)})
+	}()
+	return nil
+}
+
+// What a connection lists is not kept if there is another one by then, or its list has changed.
+func TestListedMeanwhile(t *testing.T) {
+	for name, meanwhile := range map[string]func(l *link){
+		"nothing":            func(*link) {},
+		"another connection": func(l *link) { l.mu.Lock(); l.conn = new(noted); l.mu.Unlock() },
+		"a change":           func(l *link) { l.forgetTools() },
+	} {
+		g := &Gateway{file: &File{}, log: quiet(), stopping: t.Context()}
+		l := newLink(&upstream{name: "psp"}, newSession(g, nil))
+		l.conn = &listsLate{l: l, meanwhile: meanwhile}
+		close(l.up)
+		_, _, err := l.tools(t.Context(), 0)
+		if kept := l.pins != nil; err != nil || kept != (name == "nothing") {
+			t.Errorf("%s: kept %t, %v", name, kept, err)
+		}
 	}
 }

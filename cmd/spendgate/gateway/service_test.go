@@ -25,6 +25,7 @@ type fakeService struct {
 	reason    string            // of decisions
 	once      map[string]string // which check was redeemed under a principal's lasting key
 	unfit     string            // what the service takes in no text; empty is all
+	busy      int               // how many reports are refused with 429 first
 	// broken drops a request unanswered: before it has an effect, or after.
 	broken func(path string) (before, after bool)
 }
@@ -285,6 +286,11 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, caller, key st
 
 func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, caller string, body map[string]any) {
 	status, _ := body["status"].(string)
+	if f.busy > 0 {
+		f.busy--
+		refusal(w, 429, "rate_limit_exceeded", "too many requests")
+		return
+	}
 	if told := fmt.Sprint(body["reference"], body["note"]); f.unfit != "" && strings.Contains(told, f.unfit) {
 		refusal(w, 400, "invalid_request", "it must be text")
 		return
