@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -90,4 +92,28 @@ func TestCancelledConnecting(t *testing.T) {
 			t.Error(note)
 		}
 	})
+}
+
+// What is taken back before its body is read is not sent, however late the transport reads; what is read is not taken back.
+func TestTakenBack(t *testing.T) {
+	r := newRemote(&upstream{URL: "http://127.0.0.1:1"})
+	for _, begun := range []bool{false, true} {
+		m := message{ID: jsontext.Value("1"), Method: methodCallTool}
+		p, err := r.posting(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func() (int, error) { return p.Read(make([]byte, 8)) }
+		if begun {
+			if n, err := read(); n == 0 || err != nil {
+				t.Error(n, err)
+			}
+		}
+		if r.unsend(m) == begun {
+			t.Error("taken back", !begun)
+		}
+		if n, err := read(); !begun && (n != 0 || !errors.Is(err, errNotSent)) {
+			t.Error(n, err)
+		}
+	}
 }
