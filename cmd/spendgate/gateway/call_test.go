@@ -46,6 +46,19 @@ func TestNotGivenBack(t *testing.T) {
 	}
 }
 
+// A failure that gave nothing back keeps the payment from being made under another check.
+func TestOnceNotGivenBack(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(n int) (bool, error) { return n > 1, nil }
+	const more = onceMore + "        on_error: failed\n"
+	wants(t, as(t, f, p, "a", "k", more), "ch_1", 1, stateError, "")
+	f.with(func() { f.checks[0].release = "pending" })
+	wants(t, as(t, f, p, "b", "k", more), "ch_1", 1, stateError, "outcomes:release")
+	if got := p.paid(); got != nil {
+		t.Error(got)
+	}
+}
+
 // A server that does not know the argument that makes repetitions safe is not called.
 func TestUnknownKeyArgument(t *testing.T) {
 	s, p := newPlain(t)

@@ -112,17 +112,21 @@ func TestCallWithoutID(t *testing.T) {
 	})
 }
 
-// Only what the protocol has in a call reaches the server, which could take anything else for the arguments.
+// Only what the protocol has in a call reaches the server, which could take anything else for the arguments,
+// and no arguments that programs read differently, also where nothing in the file reads them.
 func TestUnknownMembers(t *testing.T) {
 	s, p := newPlain(t)
 	f := newFakeService(t)
 	for name, agent := range rawOver(t, guarded(t, f, p, "", "")) {
 		for i, params := range []string{
-			`"Arguments":{"charge":"c","amount":9}`, `"args":{"charge":"c","amount":9}`, `"task":{"ttl":1}`,
-			`"\u0061rguments":{"charge":"c","amount":9}`,
+			`"arguments":{"charge":"c","amount":1},"Arguments":{"charge":"c","amount":9}`,
+			`"arguments":{"charge":"c","amount":1},"args":{"charge":"c","amount":9}`,
+			`"arguments":{"charge":"c","amount":1},"\u0061rguments":{"charge":"c","amount":9}`,
+			`"arguments":{"charge":"c","amount":1},"task":{"ttl":1}`,
+			`"arguments":{"charge":"c","amount":1,"more":{"to":1,"to":2}}`,
+			"\"arguments\":{\"charge\":\"c\",\"amount\":1,\"more\":\"\xff\"}",
 		} {
-			answer := agent.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"refund","arguments":`+
-				`{"charge":"c","amount":1},%s}}`, 100+i, params))
+			answer := agent.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"refund",%s}}`, 100+i, params))
 			if !strings.Contains(answer, `"error"`) {
 				t.Errorf("%s: %s is answered with %s", name, params, answer)
 			}
