@@ -324,8 +324,8 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 	b.show(t, before)
 	eventually(t, patience, "the windows are loaded again", func() bool {
 		text := string(must(nodes[0].Metrics(t.Context()))(t).Body) + string(must(nodes[1].Metrics(t.Context()))(t).Body)
-		return strings.Count(text, "\nspendgate_guard_windows_lazy 0") == 2 && regexp.MustCompile(`\nspendgate_guard_fingerprints_loaded_total [1-9]`).
-			MatchString(text)
+		return strings.Count(text, "\nspendgate_guard_windows_lazy 0") == 2 &&
+			regexp.MustCompile(`\nspendgate_guard_fingerprints_loaded_total [1-9]`).MatchString(text)
 	})
 	var counted bool
 	act(t, b.Postgres.Pool.QueryRow(t.Context(),

@@ -192,7 +192,8 @@ func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
 func reported(t *testing.T, p *program) {
 	session := p.stdio(t)
 	checkID := regexp.MustCompile(`chk_[0-9a-f]{32}`)
-	for status, pending := range map[string]bool{"executed": false, "failed": true, "voided": true} { // who asked for the check cannot give anything back
+	// Who asked for the check cannot give anything back.
+	for status, pending := range map[string]bool{"executed": false, "failed": true, "voided": true} {
 		action := refund("21", status)
 		action["idempotency_key"] = status
 		ask := func(want, begins string) string {

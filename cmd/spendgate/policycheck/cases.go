@@ -150,7 +150,7 @@ func (t *tester) judge(program *policy.Program, s suite, c testCase) (path strin
 	}
 	found := program.Evaluate(action, resolution, at)
 	if program.HasBudgets() && found.Effect != spend.Block {
-		found = program.EvaluateBudgets(found, action, resolution, program.Charges(nil, action, resolution, "", at), nil) // the budgets are unused
+		found = program.EvaluateBudgets(found, action, resolution, program.Charges(nil, action, resolution, "", at), nil) // of unused budgets
 	}
 	return "", program.Explain(found, action, resolution), ""
 }
