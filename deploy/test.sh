@@ -85,7 +85,7 @@ declare -a lanes
 lanes+=($!)
 {
   # shellcheck disable=SC2086
-  with_race run_tests $((processors + 1)) $race ${TEST_FLAGS:-} \
+  with_race run_tests "$processors" $race ${TEST_FLAGS:-} \
     ./audit/postgres ./hotpath ./cmd/spendgate/gateway ./hotpath/httpapi ./cmd/spendgate/mcp $rest
 } &
 lanes+=($!)
