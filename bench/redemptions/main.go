@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -177,7 +176,7 @@ func (t *trial) cost(
 	ctx context.Context, at *fleet.Node, keys []string, send func(context.Context, *fleet.Client, int) error,
 ) (c cost, err error) {
 	before, err := t.used()
-	begun, metricsErr := commitsOf(ctx, at)
+	begun, metricsErr := metricsOf(ctx, at)
 	if err = errors.Join(err, metricsErr); err != nil {
 		return c, err
 	}
@@ -206,20 +205,16 @@ func (t *trial) cost(
 	all.Wait()
 	after, err := t.used()
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(t.checks) }
-	until, metricsErr := commitsOf(ctx, at)
-	c = cost{each(after[0] - before[0]), each(after[1] - before[1]), each(after[2] - before[2]), float64(t.checks) / (until - begun)}
+	ended, metricsErr := metricsOf(ctx, at)
+	commits := ended.Since(begun, "spendgate_audit_commit_batch_size_count")
+	c = cost{each(after[0] - before[0]), each(after[1] - before[1]), each(after[2] - before[2]), float64(t.checks) / commits}
 	return c, errors.Join(failed, err, metricsErr)
 }
 
-// commitsOf returns how many commits a node has made.
-func commitsOf(ctx context.Context, n *fleet.Node) (made float64, err error) {
+// metricsOf returns a node's metrics.
+func metricsOf(ctx context.Context, n *fleet.Node) (load.Metrics, error) {
 	a, err := n.Metrics(ctx)
-	if err != nil {
-		return 0, err
-	}
-	_, text, _ := strings.Cut(string(a.Body), "\nspendgate_audit_commit_batch_size_count ")
-	text, _, _ = strings.Cut(text, "\n")
-	return strconv.ParseFloat(text, 64)
+	return load.ParseMetrics(a.Body), err
 }
 
 // used is what nodes, PostgreSQL and Redis have used so far.
