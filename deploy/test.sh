@@ -91,7 +91,7 @@ lanes+=($!)
 lanes+=($!)
 # What computes takes the time in which the others wait.
 {
-  renice -n 5 -p "$BASHPID" > /dev/null
+  renice -n 10 -p "$BASHPID" > /dev/null
   code=0
   # shellcheck disable=SC2086
   run_tests 1 ${TEST_FLAGS:-} $computing || code=$?
