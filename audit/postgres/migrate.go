@@ -107,7 +107,25 @@ const (
 	lockWithin = "500ms"
 	lockAgain  = time.Second
 	lockTries  = 60
+	// vacuumWithin bounds how long a migration waits for autovacuum, which gives a table up to whoever
+	// has waited for it for deadlock_timeout (1 s).
+	vacuumWithin = "3s"
 )
+
+// lockVacuumed locks the tables that a vacuum has, in its own mode: no commit queues behind that, and
+// autovacuum, which would outlast lockWithin, gives them up and does not come back before the migration ends.
+const lockVacuumed = `DO $$
+	DECLARE tables text;
+	BEGIN
+		SELECT string_agg(DISTINCT l.relation::regclass::text, ', ') INTO tables
+			FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
+			WHERE l.mode = 'ShareUpdateExclusiveLock' AND l.granted AND l.pid <> pg_backend_pid()
+				AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+				AND c.relkind IN ('r', 'p') AND c.relnamespace = quote_ident(current_schema())::regnamespace;
+		IF tables IS NOT NULL THEN
+			EXECUTE 'LOCK TABLE ' || tables || ' IN SHARE UPDATE EXCLUSIVE MODE';
+		END IF;
+	END $$`
 
 // ownSchema, put before a name, restricts to_regclass to the deployment's own schema: a later
 // schema of the search_path may belong to another deployment.
@@ -164,6 +182,8 @@ func runMigrations(ctx context.Context, tx pgx.Tx, texts []string) error {
 	// independently.
 	const prepare = `SET LOCAL lock_timeout = 0;
 		SELECT pg_advisory_xact_lock(hashtext('migrations'), hashtext(current_schema()));
+		SET LOCAL lock_timeout = '` + vacuumWithin + `';
+		` + lockVacuumed + `;
 		SET LOCAL lock_timeout = '` + lockWithin + `';
 		CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`
 	if _, err := tx.Conn().PgConn().Exec(ctx, prepare).ReadAll(); err != nil {

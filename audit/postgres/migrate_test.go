@@ -90,3 +90,37 @@ func TestMigrationGivesWay(t *testing.T) {
 		t.Errorf("a schema that is newer than the node: %v", err)
 	}
 }
+
+// TestMigrationOutlastsVacuum: a vacuum is waited for in its own mode, for which autovacuum gives the
+// table up and behind which no commit queues.
+func TestMigrationOutlastsVacuum(t *testing.T) {
+	ctx := t.Context()
+	url := migrated(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	vacuum, observer := connect(t, url), connect(t, url)
+	if _, err := vacuum.Exec(ctx, "BEGIN; LOCK TABLE checks IN SHARE UPDATE EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	next := append(slices.Clone(migrations()), "ALTER TABLE checks ADD COLUMN more text")
+	done := make(chan error, 1)
+	go func() { done <- migrate(context.WithoutCancel(ctx), s.reads.Config().ConnConfig, next) }()
+	for mode := ""; mode == ""; {
+		if err := observer.QueryRow(ctx, `SELECT coalesce(min(mode), '') FROM `+ownLocks+`
+			WHERE relation = 'checks'::regclass AND NOT granted`).Scan(&mode); err != nil {
+			t.Fatal(err)
+		}
+		if mode != "" && mode != "ShareUpdateExclusiveLock" {
+			t.Errorf("the migration waits for %s", mode)
+		}
+	}
+	if err := audittest.Record(ctx, s, minimal(f)); err != nil {
+		t.Errorf("a commit amid a migration that waits for a vacuum: %v", err)
+	}
+	if _, err := vacuum.Exec(ctx, "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
