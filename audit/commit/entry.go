@@ -100,7 +100,8 @@ func (w *Writer) enqueue(e *Entry) *Entry {
 //
 //	audit.ErrStaleEpoch, audit.ErrFencedNode  claim again
 //	ErrKeyTaken                               another check has the idempotency key
-//	ErrReported                               another outcome of the check is recorded
+//	ErrReported                               another outcome of the check is recorded, or an unread
+//	                                          redemption is to read the check first
 //	ErrLate                                   the check may not be redeemed any more
 //	*audit.ApprovalError                      the check may not use its approval
 //	*audit.ExceededError                      budgets have no room for the check's charges
@@ -183,8 +184,9 @@ func finishRefused(batch []*Entry, refusal func(*Entry) error) (rest []*Entry) {
 	return rest
 }
 
-// refusalOf returns the store's error for each entry; nil if the error is not about single entries.
-func refusalOf(err error) func(*Entry) error {
+// refusalOf returns the store's error for each entry of a batch; nil if the error is not about single
+// entries.
+func refusalOf(err error, batch []*Entry) func(*Entry) error {
 	if taken, ok := errors.AsType[*audit.KeysTakenError](err); ok {
 		keys := setOf(taken.Hashes)
 		return func(e *Entry) error {
@@ -196,14 +198,16 @@ func refusalOf(err error) func(*Entry) error {
 	}
 	if reported, ok := errors.AsType[*audit.ReportedError](err); ok {
 		checks, late := setOf(reported.CheckIDs), setOf(reported.Late)
+		unread := unreadBy(batch, checks)
 		return func(e *Entry) error {
-			switch {
-			case e.outcome == nil || !checks[e.outcome.CheckID]:
-				return nil
-			case late[e.outcome.CheckID]:
+			switch o := e.outcome; {
+			case o == nil:
+			case late[o.CheckID]:
 				return ErrLate
+			case checks[o.CheckID], o.Unread && unread[o.KeyID]:
+				return ErrReported
 			}
-			return ErrReported
+			return nil
 		}
 	}
 	if unapproved, ok := errors.AsType[*audit.ApprovalsError](err); ok {
@@ -215,6 +219,18 @@ func refusalOf(err error) func(*Entry) error {
 		}
 	}
 	return nil
+}
+
+// unreadBy returns the API keys of refused unread redemptions. The store may name one at a time, so all of
+// a key are refused with it: else the commit would be made again for each (F136).
+func unreadBy(batch []*Entry, refused map[spend.ID]bool) map[string]bool {
+	keys := make(map[string]bool)
+	for _, e := range batch {
+		if e.outcome != nil && e.outcome.Unread && refused[e.outcome.CheckID] {
+			keys[e.outcome.KeyID] = true
+		}
+	}
+	return keys
 }
 
 func setOf[K comparable](keys []K) map[K]bool {

@@ -22,6 +22,8 @@ type trail struct {
 	begin func()
 	spoil func(batch []*spend.Check) (record bool, err error)
 	fence func() error
+	// refuse is asked about the outcomes of a commit, which are not kept.
+	refuse func(outcomes []*spend.Outcome) error
 
 	mu       sync.Mutex
 	batches  [][]*spend.Check
@@ -38,9 +40,14 @@ type recordedBatch struct {
 	link   chain.Link
 }
 
-func (s *trail) Commit(_ context.Context, checks []*spend.Check, _ []*spend.Outcome, link chain.Link) error {
+func (s *trail) Commit(_ context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
 	if s.begin != nil {
 		s.begin()
+	}
+	if s.refuse != nil {
+		if err := s.refuse(outcomes); err != nil {
+			return err
+		}
 	}
 	time.Sleep(s.latency())
 	s.mu.Lock()

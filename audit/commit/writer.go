@@ -221,7 +221,7 @@ func (w *Writer) commit(batch []*Entry) {
 		w.metrics.commit(len(batch), time.Since(started), err)
 		var exceeded *audit.ExceededError
 		var row *audit.RowError
-		refusal := refusalOf(err)
+		refusal := refusalOf(err, batch)
 		switch {
 		case refusal != nil:
 			rest := finishRefused(batch, refusal)

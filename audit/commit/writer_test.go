@@ -121,6 +121,47 @@ func TestTakenKey(t *testing.T) {
 	})
 }
 
+// F136: a store that names one unread redemption at a time does not have the commit made once for each
+// of an API key, and refuses those of no other key.
+func TestUnreadRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: time.Millisecond}
+		var commits [][]*spend.Outcome
+		s.refuse = func(outcomes []*spend.Outcome) error {
+			commits = append(commits, outcomes)
+			for _, o := range outcomes {
+				if o.Note == "differs" {
+					return &audit.ReportedError{CheckIDs: []spend.ID{o.CheckID}}
+				}
+			}
+			return nil
+		}
+		w := s.newWriter(100)
+		redemption := func(key, note string, unread bool) *commit.Entry {
+			c := check(1, "")
+			return w.AppendOutcome(&spend.Outcome{
+				ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Check: c, Status: spend.Redeemed, Release: spend.ReleaseNone,
+				KeyID: key, Note: note, Unread: unread, Fence: c.Fence,
+			})
+		}
+		w.Append(check(1, "")) // during whose commit the others come
+		synctest.Wait()
+		entries := []*commit.Entry{redemption("k", "", false), redemption("other", "", true)}
+		for range 50 {
+			entries = append(entries, redemption("k", "differs", true))
+		}
+		for i, e := range entries {
+			if err := e.Final(); (err == nil) != (i < 2) || err != nil && !errors.Is(err, commit.ErrReported) {
+				t.Errorf("redemption %d: %v", i, err)
+			}
+		}
+		w.Close()
+		if len(commits) != 3 || len(commits[1]) != len(entries) || len(commits[2]) != 2 {
+			t.Errorf("%d commits", len(commits))
+		}
+	})
+}
+
 // A row that the store refuses fails alone.
 func TestPoisonRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
