@@ -22,8 +22,8 @@ const (
 )
 
 // RedeemUnread redeems a check that is not read before, if the request says enough of it and the
-// store is able to compare that in the commit (S74, F136). The redemption has the recorded check. It
-// returns nil when nothing was recorded, and nothing is known: the check is to be read, and Redeem is
+// store is able to compare that in the commit (S74, F136). The redemption's check has what spend.Outcome
+// says of Unread. It returns nil when nothing was recorded, and nothing is known: the check is to be read, and Redeem is
 // to be called. Errors: ErrOverloaded, or ErrUnavailable, as of Redeem.
 func (a *Authorizer) RedeemUnread(ctx context.Context, r Request, id spend.ID, asked Redemption) (*spend.Outcome, error) {
 	said, terms := a.saidOf(r.Access, id, &asked)
@@ -52,7 +52,7 @@ func (a *Authorizer) RedeemUnread(ctx context.Context, r Request, id spend.ID, a
 		return nil, err
 	}
 	a.metrics.outcomes.WithLabelValues(string(o.Status), string(o.Release)).Inc()
-	return o, a.readUnread(ctx, o, said)
+	return o, a.readUnread(ctx, o)
 }
 
 // saidOf returns what a request says of the check that it redeems, with the terms of the policy
@@ -87,21 +87,21 @@ func (a *Authorizer) likelyTerms(policyID string) (version int, terms spend.Rede
 
 // readUnread reads the check of a recorded redemption if the commit did not, since its answer was
 // lost. It fails if the check is another than was said: the store has to compare them.
-func (a *Authorizer) readUnread(ctx context.Context, o *spend.Outcome, said *spend.Check) error {
-	if o.Unread {
-		found, err := a.store.Checks(ctx, []spend.ID{o.CheckID})
-		if err != nil {
-			return fmt.Errorf("%w: cannot read a redeemed check: %w", ErrUnavailable, err)
-		}
-		if len(found) == 0 {
-			return fmt.Errorf("%w: the store lacks a redeemed check", ErrUnavailable)
-		}
-		o.Check, o.Unread = found[0], false
+func (a *Authorizer) readUnread(ctx context.Context, o *spend.Outcome) error {
+	if !o.Unread {
+		return nil
 	}
-	if !o.Check.Carries(said) {
+	found, err := a.store.Checks(ctx, []spend.ID{o.CheckID})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: cannot read a redeemed check: %w", ErrUnavailable, err)
+	case len(found) == 0:
+		return fmt.Errorf("%w: the store lacks a redeemed check", ErrUnavailable)
+	case !found[0].Carries(o.Check):
 		a.log.Error("BUG: a check was redeemed for another action", "check", o.CheckID.Text(spend.PrefixCheck))
 		return fmt.Errorf("%w: the check is another one", ErrUnavailable)
 	}
+	o.Check, o.Unread = found[0], false
 	return nil
 }
 

@@ -42,7 +42,7 @@ func TestRedeemUnread(t *testing.T) {
 		}
 		first, action := check("first")
 		o, err := f.redeemUnread(1, 1, first.ID, action, "k")
-		if err != nil || o == nil || o.CheckID != first.ID || o.Unread || !o.Check.Carries(first) || o.Check.RequestID != first.RequestID {
+		if err != nil || o == nil || o.CheckID != first.ID || o.Unread || !o.Check.Carries(first) || o.Check.KeyID != first.KeyID {
 			t.Fatalf("%+v, %v", o, err)
 		}
 		if again, err := f.redeemUnread(1, 2, first.ID, action, "k"); again != nil || err != nil {

@@ -17,8 +17,14 @@ func unread(f spend.Fence, of *spend.Check) *spend.Outcome {
 	o.Unread, o.Check = true, &spend.Check{
 		ID: of.ID, Action: of.Action, ActionType: of.ActionType, Decision: spend.Decision{PolicyVersion: of.Decision.PolicyVersion},
 	}
-	o.Check.Action.Type, o.Check.Action.ReasonText, o.Check.Action.IdempotencyKey = of.ActionType, "", ""
+	a := &o.Check.Action
+	a.Type, a.ReasonText, a.IdempotencyKey, a.ApprovalID = of.ActionType, "", "", spend.ID{}
 	return o
+}
+
+// unsaid is what a request does not say of the check that it redeems.
+func unsaid(c *spend.Check) [5]string {
+	return [...]string{c.KeyID, c.Principal, c.Action.ReasonText, c.Action.IdempotencyKey, c.Action.ApprovalID.Text("")}
 }
 
 // unreadRedemptions: a redemption whose check was not read is recorded as any other, beside
@@ -26,19 +32,26 @@ func unread(f spend.Fence, of *spend.Check) *spend.Outcome {
 func unreadRedemptions(t *testing.T, s Subject) {
 	f := fence(t, s)
 	plain, bare := newCheck(f), newCheck(f)
+	asked := asking(f, 1)
+	mustCommit(t, s, asked)
+	mustDecide(t, s, decision(asked, "approver", true), audit.DecisionRecorded)
+	approved := using(f, asked)
 	bare.Action.PaymentMethod, bare.Action.Metadata = "", spend.Metadata{}
 	bare.Fingerprint, bare.RequestSHA = spend.FingerprintOf(&bare.Action, bare.ActionType), spend.RequestSHA(&bare.Action)
+	plain.Principal, plain.Action.IdempotencyKey = "payments", "key-"+plain.ID.Text("")
+	plain.RequestSHA = spend.RequestSHA(&plain.Action)
 	read, voided := newCheck(f), newCheck(f)
-	mustCommit(t, s, plain, bare, read, voided)
-	alone := unread(f, plain)
+	mustCommit(t, s, plain, bare, read, voided, approved)
+	alone, ofApproved := unread(f, plain), unread(f, approved)
 	mustReport(t, s, alone)
+	mustReport(t, s, ofApproved)
 	together, beside := unread(f, bare), newCheck(f)
 	released := report(f, voided, 1, spend.Voided, true)
 	if err := RecordAll(t.Context(), s, []*spend.Check{beside}, redemption(f, read), together, released); err != nil {
 		t.Fatal(err)
 	}
-	for o, c := range map[*spend.Outcome]*spend.Check{alone: plain, together: bare} {
-		if o.Unread || !reflect.DeepEqual(o.Check, c) {
+	for o, c := range map[*spend.Outcome]*spend.Check{alone: plain, together: bare, ofApproved: approved} {
+		if o.Unread || !c.Carries(o.Check) || spend.ActionHash(o.Check) != spend.ActionHash(c) || unsaid(o.Check) != unsaid(c) {
 			t.Errorf("the check is %+v, unread %t, want %+v", o.Check, o.Unread, c)
 		}
 		o.Check, o.RedeemBy = nil, time.Time{}
@@ -54,8 +67,8 @@ func unreadRedemptions(t *testing.T, s Subject) {
 	if !ok || !slices.Equal(refused.Late, []spend.ID{beside.ID}) || !late.Unread {
 		t.Errorf("a late one: %+v", refused)
 	}
-	if n := s.Count(t, "SELECT count(*) FROM redemptions_open"); n != 3 {
-		t.Errorf("%d are noted to be without an outcome, want 3", n)
+	if n := s.Count(t, "SELECT count(*) FROM redemptions_open"); n != 4 {
+		t.Errorf("%d are noted to be without an outcome, want 4", n)
 	}
 }
 

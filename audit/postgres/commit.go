@@ -76,7 +76,7 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		}
 		return err
 	}
-	giveChecks(unread, session.selected)
+	addUnsaid(unread, session.selected)
 	session.selected = nil
 	s.recorded(&budgets)
 	s.remembered.remove(outcomes)

@@ -1,8 +1,8 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/binary"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -14,7 +14,8 @@ import (
 )
 
 // Unread redemptions are compared with their checks by a statement of their own, before the
-// commit's call and in its transaction. It selects the checks, or refuses the transaction.
+// commit's call and in its transaction. It selects what the requests did not say, or refuses the
+// transaction.
 
 // Unread implements audit.Redemptions. Behind a pooler each commit would have the statement planned.
 func (s *Store) Unread(check spend.ID) bool {
@@ -36,8 +37,7 @@ func unreadFrom(now time.Time) time.Time {
 // check up, however few it expects.
 func unreadQuery(from time.Time) string {
 	first, end := audit.FirstID(from.UnixMilli()), audit.FirstID(from.AddDate(0, 0, unreadDays).UnixMilli())
-	columns := strings.ReplaceAll("c."+strings.Join(chain.CheckColumns(), ",c."), "c.amount", "c.amount::text")
-	return "SELECT " + columns + ` FROM unnest($1::unread_row[]) AS u
+	return `SELECT c.check_id, c.key_id, c.principal, c.reason_text, c.idempotency_key, c.approval_id FROM unnest($1::unread_row[]) AS u
 		LEFT JOIN LATERAL (SELECT * FROM checks WHERE check_id = u.check_id
 			AND check_id >= '` + first.Text("") + "' AND check_id < '" + end.Text("") + `' LIMIT 1) AS c ON true
 		WHERE CASE WHEN c.decision = 'a' AND c.policy_version = u.policy_version AND c.action_type = u.action_type
@@ -103,18 +103,17 @@ func (s *session) appendUnreadQuery(b []byte, statement string, unread []*spend.
 	return (&pgproto3.Execute{}).Encode(b)
 }
 
-// giveChecks sets the checks of redemptions that were recorded to the selected rows. One that cannot
-// be decoded stays unread.
-func giveChecks(unread []*spend.Outcome, rows [][][]byte) {
-	for _, values := range rows {
-		c, err := checkOf(values)
-		if err != nil {
-			continue
-		}
+// addUnsaid adds what was selected to the checks of redemptions that were recorded.
+func addUnsaid(unread []*spend.Outcome, rows [][][]byte) {
+	for _, row := range rows {
 		for _, o := range unread {
-			if o.CheckID == c.ID {
-				o.Check, o.Unread = c, false
+			if !bytes.Equal(o.CheckID[:], row[0]) {
+				continue
 			}
+			c := o.Check
+			c.KeyID, c.Principal, c.Action.ReasonText, c.Action.IdempotencyKey = string(row[1]), string(row[2]), string(row[3]), string(row[4])
+			copy(c.Action.ApprovalID[:], row[5]) // null is none
+			o.Unread = false
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (u *unread) compare(tx *sql.Tx, o *spend.Outcome) (bool, error) {
 	return err == nil && check.Carries(o.Check), err
 }
 
-// give sets the checks of redemptions that are recorded.
+// give sets the checks of redemptions that are recorded, whole.
 func (u unread) give() {
 	for o, check := range u {
 		o.Check, o.Unread = check, false

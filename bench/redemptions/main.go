@@ -35,8 +35,8 @@ type trial struct {
 func run(ctx context.Context, out io.Writer, args []string) (err error) {
 	t := new(trial)
 	flags := flag.NewFlagSet("redemptions", flag.ContinueOnError)
-	rounds := flags.Int("rounds", 6, "rounds of checks and redemptions")
-	flags.IntVar(&t.checks, "checks", 2000, "checks of a round")
+	rounds := flags.Int("rounds", 24, "rounds of checks and redemptions")
+	flags.IntVar(&t.checks, "checks", 600, "checks of a round")
 	flags.IntVar(&t.connections, "connections", 12, "connections")
 	binary := flags.String("binary", "spendgate", "in .bin")
 	if err := flags.Parse(args); err != nil {
@@ -50,6 +50,7 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 		return err
 	}
 	var ratios [2][]float64
+	var sums [2]struct{ checking, redeeming float64 }
 	for round := range *rounds + 1 { // the first one warms
 		for i, at := range []*fleet.Node{t.first, t.second} {
 			ids := make([]string, t.checks)
@@ -72,6 +73,8 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 			}
 			ratio := redeeming.sum() / checking.sum()
 			ratios[i] = append(ratios[i], ratio)
+			sums[i].checking += checking.sum()
+			sums[i].redeeming += redeeming.sum()
 			_, err = fmt.Fprintf(out, "%-12s  a check %s   a redemption %s   %.2f\n",
 				[]string{"same node", "another node"}[i], checking, redeeming, ratio)
 			if err != nil {
@@ -82,7 +85,9 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 	for i, name := range []string{"same node", "another node"} {
 		slices.Sort(ratios[i])
 		r := ratios[i]
-		if _, err := fmt.Fprintf(out, "%-12s  %.2f [%.2f..%.2f]\n", name, r[len(r)/2], r[0], r[len(r)-1]); err != nil {
+		_, err := fmt.Fprintf(out, "%-12s  %.2f of all rounds together, %.2f [%.2f..%.2f] of half of the rounds\n",
+			name, sums[i].redeeming/sums[i].checking, r[len(r)/2], r[len(r)/4], r[len(r)*3/4])
+		if err != nil {
 			return err
 		}
 	}
