@@ -62,9 +62,9 @@ func checkExecMode(config *pgx.ConnConfig) error {
 	}
 }
 
-// Migrate brings the schema in the first schema of the URL's search_path up to
-// date. Any number of nodes may do so at once; one does the work, in one
-// transaction.
+// Migrate brings the schema in the first schema of the URL's search_path up to date. Any number of
+// nodes may do so at once. Each migration is a transaction of its own: one that held the locks of all
+// would wait for readers of several tables, which wait for it.
 func Migrate(ctx context.Context, url string) error {
 	config, err := ownerConfig(url)
 	if err != nil {
@@ -137,15 +137,21 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 		return fmt.Errorf("cannot migrate: %w: %w", audit.ErrUnavailable, err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // what it did is committed
-	for i := 1; ; i++ {
-		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted},
-			func(tx pgx.Tx) error { return runMigrations(ctx, tx, texts) })
+	for tries := 1; ; tries++ {
+		done := false
+		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+			done, err = runNext(ctx, tx, texts)
+			return err
+		})
 		switch {
-		case err == nil:
+		case done && err == nil:
 			return makeTodaysPartition(ctx, conn, time.Now())
+		case err == nil:
+			tries = 0
+			continue
 		case !lockedOut(err) || ctx.Err() != nil:
 			return fmt.Errorf("cannot migrate: %w", err)
-		case i >= lockTries:
+		case tries == lockTries:
 			return fmt.Errorf("cannot migrate: another session keeps a table in use: %w", err)
 		}
 		select {
@@ -173,10 +179,11 @@ func makeTodaysPartition(ctx context.Context, conn *pgx.Conn, now time.Time) err
 	return err
 }
 
-func runMigrations(ctx context.Context, tx pgx.Tx, texts []string) error {
+// runNext runs the first of the texts that was not run, or reports that all were.
+func runNext(ctx context.Context, tx pgx.Tx, texts []string) (done bool, err error) {
 	version, err := migratedTo(ctx, tx)
 	if err != nil || version >= len(texts) {
-		return err // a role that may not change the schema need not
+		return true, err // a role that may not change the schema need not
 	}
 	// The first lock is the schema's own, so that other deployments in the database migrate
 	// independently.
@@ -187,23 +194,18 @@ func runMigrations(ctx context.Context, tx pgx.Tx, texts []string) error {
 		SET LOCAL lock_timeout = '` + lockWithin + `';
 		CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`
 	if _, err := tx.Conn().PgConn().Exec(ctx, prepare).ReadAll(); err != nil {
-		return asOwner(err)
+		return false, asOwner(err)
 	}
-	if version, err = migratedTo(ctx, tx); err != nil {
-		return err
+	if version, err = migratedTo(ctx, tx); err != nil || version >= len(texts) {
+		return true, err
 	}
-	for i, text := range texts {
-		if i < version {
-			continue
-		}
-		if _, err := tx.Conn().PgConn().Exec(ctx, text).ReadAll(); err != nil {
-			return fmt.Errorf("migration %d: %w", i+1, asOwner(err))
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO migrations (version) VALUES ($1)", i+1); err != nil {
-			return asOwner(err)
-		}
+	if _, err := tx.Conn().PgConn().Exec(ctx, texts[version]).ReadAll(); err != nil {
+		return false, fmt.Errorf("migration %d: %w", version+1, asOwner(err))
 	}
-	return nil
+	if _, err := tx.Exec(ctx, "INSERT INTO migrations (version) VALUES ($1)", version+1); err != nil {
+		return false, asOwner(err)
+	}
+	return version+1 == len(texts), nil
 }
 
 // migratedTo returns the version of the schema; 0 when it is empty.

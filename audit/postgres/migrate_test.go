@@ -44,8 +44,9 @@ func TestMigrationsAreFrozen(t *testing.T) {
 	}
 }
 
-// TestMigrationGivesWay: a migration that waits for a table which someone reads
-// for long does not make the commits wait behind it.
+// TestMigrationGivesWay: a migration that waits for a table which someone reads for long does not
+// make the commits wait behind it, and keeps no lock of the migration before, for which the reader
+// may wait in turn.
 func TestMigrationGivesWay(t *testing.T) {
 	ctx := t.Context()
 	url := migrated(t)
@@ -55,7 +56,7 @@ func TestMigrationGivesWay(t *testing.T) {
 	if _, err := reader.Exec(ctx, "BEGIN; SELECT count(*) FROM checks"); err != nil {
 		t.Fatal(err)
 	}
-	next := append(slices.Clone(migrations()), "ALTER TABLE checks ADD COLUMN more text")
+	next := append(slices.Clone(migrations()), "ALTER TABLE outcomes ADD COLUMN more text", "ALTER TABLE checks ADD COLUMN more text")
 	done := make(chan error, 1)
 	go func() { done <- migrate(context.WithoutCancel(ctx), s.reads.Config().ConnConfig, next) }()
 	for range 2 { // it comes back
@@ -74,7 +75,7 @@ func TestMigrationGivesWay(t *testing.T) {
 			}
 		}
 	}
-	if _, err := reader.Exec(ctx, "COMMIT"); err != nil {
+	if _, err := reader.Exec(ctx, "LOCK TABLE outcomes IN ACCESS SHARE MODE NOWAIT; COMMIT"); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
