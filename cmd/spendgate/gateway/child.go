@@ -22,6 +22,7 @@ const childGrace = 2 * time.Second
 func startChild(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 	cmd := exec.Command(u.Command[0], u.Command[1:]...) //nolint:noctx // it ends with its conn
 	cmd.Dir = u.folder
+	cmd.Env = []string{} // with nil, the child would get everything
 	for _, entry := range environ {
 		if !strings.HasPrefix(entry, "SPENDGATE_") {
 			cmd.Env = append(cmd.Env, entry)

@@ -22,15 +22,20 @@ func TestDecodeMessage(t *testing.T) {
 	}
 }
 
-// A server does not get the keys of the service.
+// A server does not get the keys of the service, also where nothing else is in the environment.
 func TestChildEnvironment(t *testing.T) {
-	u := &upstream{Command: []string{"sh", "-c", `echo "{\"jsonrpc\":\"2.0\",\"method\":\"has $SPENDGATE_API_KEY$OTHER\"}"`}}
-	c, err := startChild(u, []string{"SPENDGATE_API_KEY=secret", "OTHER=other"}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.close()
-	if m, err := c.read(); err != nil || m.Method != "has other" {
-		t.Error(m.Method, err)
+	t.Setenv("SPENDGATE_API_KEY", "secret")
+	u := &upstream{Command: []string{"/bin/sh", "-c", `echo "{\"jsonrpc\":\"2.0\",\"method\":\"has $SPENDGATE_API_KEY$OTHER\"}"`}}
+	for want, environ := range map[string][]string{
+		"has other": {"SPENDGATE_API_KEY=secret", "OTHER=other"}, "has ": {"SPENDGATE_API_KEY=secret"},
+	} {
+		c, err := startChild(u, environ, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := c.read(); err != nil || m.Method != want {
+			t.Error(m.Method, err)
+		}
+		c.close()
 	}
 }

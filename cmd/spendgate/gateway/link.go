@@ -36,12 +36,14 @@ type link struct {
 	up      chan struct{} // closed while there is one
 	next    int64
 	pending map[string]waiting
-	first   message   // the response to the first initialize, or the reason for its absence
-	pins    pinned    // the tools as the server defined them; nil when not known
-	pinned  time.Time // when the server was asked for pins
-	changes int       // how often the server said that its tools changed
-	starts  int       // how often the server was started
-	level   jsontext.Value
+	// cancelled are the oldest requests first that the agent cancelled: some of pending may never be answered.
+	cancelled []string
+	first     message   // the response to the first initialize, or the reason for its absence
+	pins      pinned    // the tools as the server defined them; nil when not known
+	pinned    time.Time // when the server was asked for pins
+	changes   int       // how often the server said that its tools changed
+	starts    int       // how often the server was started
+	level     jsontext.Value
 }
 
 // waiting is a request that has no response yet.
@@ -245,6 +247,16 @@ func (l *link) take(id string) bool {
 	_, waits := l.pending[id]
 	delete(l.pending, id)
 	return waits
+}
+
+// abandon keeps a cancelled request for an answer that comes all the same, but not too many of these.
+func (l *link) abandon(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cancelled = append(l.cancelled, id); len(l.cancelled) > maxRequestsFlight {
+		delete(l.pending, l.cancelled[0])
+		l.cancelled = l.cancelled[1:]
+	}
 }
 
 // notify sends a notification or a response, if there is a connection.

@@ -27,9 +27,12 @@ type plain struct {
 	result string   // of a call
 	paid   int
 	calls  []string // methods, without the methods of the start
+	params []string // of the calls of tools
 	strays int      // requests to where a status leads that is a redirect
 	// wire answers calls instead, which have an identifier.
 	wire func(w http.ResponseWriter, id string)
+	// get answers a GET instead, which resumes a stream behind the event last unless that is empty.
+	get func(w http.ResponseWriter, last string)
 }
 
 const (
@@ -55,6 +58,10 @@ func (s *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/elsewhere" {
 		s.with(func() { s.strays++ })
 	}
+	if r.Method == http.MethodGet && s.get != nil {
+		s.get(w, r.Header.Get("Last-Event-ID"))
+		return
+	}
 	if text, err := io.ReadAll(r.Body); r.Method != http.MethodPost || err != nil || json.Unmarshal(text, &m) != nil {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
@@ -75,6 +82,7 @@ func (s *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		result = s.list(m.Params)
 	case "tools/call":
 		s.paid++
+		s.params = append(s.params, string(m.Params))
 		result = s.result
 		if s.wire != nil {
 			s.wire(w, string(m.ID))

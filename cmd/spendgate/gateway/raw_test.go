@@ -138,3 +138,27 @@ func TestUnknownMembers(t *testing.T) {
 		})
 	}
 }
+
+// What the file does not read of a mapped call goes on as the agent sent it, beside the key.
+func TestUnchanged(t *testing.T) {
+	const arguments = `"charge":"c","amount":100,"more":{"b":1.50,"a":[123456789012345678901,-0.0,null]},"é\n":"\u00e9","none":null`
+	for more, key := range map[string]string{"": "", keyMore: `,"idempotency_key":"chk_1"`} {
+		s, p := newPlain(t)
+		agent := rawOver(t, guarded(t, newFakeService(t), p, "", more))["HTTP"]
+		answer := agent.ask(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"x/y":[1.50],"progressToken":"t"},"name":"refund",` +
+			`"arguments":{` + arguments + `}}}`)
+		want, err := canonical([]byte(`{"_meta":{"x/y":[1.50],"progressToken":"t"},"name":"refund","arguments":{` + arguments + key + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.params) != 1 {
+			t.Fatal(answer)
+		}
+		if got, err := canonical([]byte(s.params[0])); err != nil || string(got) != string(want) {
+			t.Errorf("%v\n%s, want\n%s", err, got, want)
+		}
+		if !strings.Contains(s.params[0], "1.50") || !strings.Contains(s.params[0], "123456789012345678901") {
+			t.Error("numbers are not as they were written:", s.params[0])
+		}
+	}
+}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,8 +171,11 @@ func (r *remote) setVersion(version string) {
 // stream delivers the events of a stream until the response to a request has come. A stream
 // that ends earlier is resumed if its events have identifiers.
 func (r *remote) stream(body io.Reader, id string) error {
+	var last string
+	var retry time.Duration
 	for {
-		last, retry, done := r.events(body, id)
+		seen, pause, done := r.events(body, id)
+		last, retry = cmp.Or(seen, last), cmp.Or(pause, retry)
 		switch {
 		case done:
 			return nil
@@ -243,23 +247,23 @@ func (r *remote) resume(last string, retry time.Duration) (*http.Response, error
 // listen delivers the messages that the server sends by itself, until the conn is closed or
 // the server says that it has no such stream.
 func (r *remote) listen() {
-	last := ""
+	last, streamed := "", false
 	for pause := time.Second; r.ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
 		response, err := r.send(r.ctx, http.MethodGet, nil, 0, last)
 		if err == nil {
 			if response.StatusCode == http.StatusOK {
 				seen, _, _ := r.events(response.Body, "")
-				if seen != "" {
-					last = seen
-				}
+				last, streamed = cmp.Or(seen, last), true
 				pause = 500 * time.Millisecond
 			}
 			response.Body.Close() //nolint:errcheck // only read
-			if response.StatusCode == http.StatusMethodNotAllowed {
+			switch response.StatusCode {
+			case http.StatusNotFound:
+				if streamed {
+					r.cancel() // the session is over; a server that never had such a stream does not know the address
+				}
 				return
-			}
-			if response.StatusCode == http.StatusNotFound {
-				r.cancel() // the session is over
+			case http.StatusMethodNotAllowed:
 				return
 			}
 		}

@@ -202,8 +202,12 @@ func (at *route) start(l *link, m message, answer func(message)) {
 	}
 	id := l.request(nil, m, answer)
 	at.mu.Lock()
-	defer at.mu.Unlock()
 	at.link, at.id = l, id
+	canceled = at.canceled // while it was being sent
+	at.mu.Unlock()
+	if canceled {
+		at.cancel(nil)
+	}
 }
 
 // cancel tells the server that has the request.
@@ -214,6 +218,7 @@ func (at *route) cancel(reason jsontext.Value) {
 	if at.link == nil || at.id == "" {
 		return
 	}
+	at.link.abandon(at.id)
 	params := object{{"requestId", jsontext.Value(at.id)}}
 	if reason != nil {
 		params = append(params, member{"reason", reason})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -112,15 +113,18 @@ func (s *session) ready() bool {
 
 // reply sends a response to the agent, whose request is over then.
 func (s *session) reply(m message) {
-	s.mu.Lock()
-	delete(s.flight, string(m.ID))
-	for token, id := range s.progress {
-		if id == string(m.ID) {
-			delete(s.progress, token)
-		}
-	}
-	s.mu.Unlock()
+	s.landed(string(m.ID))
 	s.send(m)
+}
+
+// landed forgets a request of the agent's, and returns it; nil if there is none.
+func (s *session) landed(id string) *flying {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.progress, func(_, of string) bool { return of == id })
+	request := s.flight[id]
+	delete(s.flight, id)
+	return request
 }
 
 func (s *session) send(m message) {
@@ -202,11 +206,7 @@ func (s *session) cancelled(m message) {
 	if err := json.Unmarshal(m.Params, &params, lax()); err != nil {
 		return
 	}
-	s.mu.Lock()
-	request := s.flight[string(params.RequestID)]
-	delete(s.flight, string(params.RequestID))
-	s.mu.Unlock()
-	if request != nil {
+	if request := s.landed(string(params.RequestID)); request != nil {
 		request.cancel(params.Reason)
 	}
 }
@@ -274,6 +274,7 @@ func (s *session) cancelQuestion(l *link, m *message) bool {
 	for id, q := range s.asked {
 		if q.link == l && string(q.id) == string(params.RequestID) {
 			delete(s.asked, id)
+			delete(s.tokens, id)
 			m.Params = replaced(m.Params, "requestId", jsontext.Value(id))
 			return true
 		}
