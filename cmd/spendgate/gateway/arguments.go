@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -168,21 +169,14 @@ func splitNumber(plain string) (mantissa string, exponent int) {
 // decimal digits and the tool's schema does not rule strings out. A number with more digits
 // than a binary float keeps is refused: many servers would read another number.
 func numberOf(value jsontext.Value, types []string) (string, error) {
-	allowed := func(names ...string) bool {
-		return len(types) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(types, name) })
-	}
 	switch value.Kind() {
 	case '0':
-		number := string(value)
-		if !allowed("number", "integer") {
-			return "", fmt.Errorf("must be %s, as the tool's schema says", strings.Join(types, " or "))
-		}
-		return number, checkDigits(value)
+		return string(value), cmp.Or(checkType(value, types), checkDigits(value))
 	case '"':
-		text, ok := textOf(value)
-		if !allowed("string") {
-			return "", fmt.Errorf("must be %s, as the tool's schema says, not text", strings.Join(types, " or "))
+		if err := checkType(value, types); err != nil {
+			return "", err
 		}
+		text, ok := textOf(value)
 		if !ok || strings.ContainsAny(text, "eE+- \t\r\n") || jsontext.Value(text).Kind() != '0' || !jsontext.Value(text).IsValid() {
 			return "", fmt.Errorf("must be a number in plain decimal digits, not %s", excerpt(value))
 		}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -100,31 +101,31 @@ func TestArguments(t *testing.T) {
 func TestArgumentTypes(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"properties":{"amount":{"type":"integer"}}}`:           "number",
+		`{"properties":{"amount":{"type":"number"}}}`:            "fraction number",
 		`{"properties":{"amount":{"type":"string"}}}`:            "text",
-		`{"properties":{"amount":{"type":["string","number"]}}}`: "number text",
-		`{"properties":{"amount":{}}}`:                           "number text",
-		`{}`:                                                     "number text",
+		`{"properties":{"amount":{"type":["string","number"]}}}`: "fraction number text",
+		`{"properties":{"amount":{}}}`:                           "fraction number text",
+		`{}`:                                                     "fraction number text",
 
-		`{"properties":{"amount":{"anyOf":[{"type":"number"},{"type":"null"}]}}}`: "number",
-		`{"properties":{"amount":{"anyOf":[{"type":"number"},{}]}}}`:              "number text",
+		`{"properties":{"amount":{"anyOf":[{"type":"number"},{"type":"null"}]}}}`: "fraction number",
+		`{"properties":{"amount":{"anyOf":[{"type":"number"},{}]}}}`:              "fraction number text",
 
 		`{"properties":{"amount":{"$ref":"#/$defs/a~1b"}},"$defs":{"a/b":{"oneOf":[{"type":"string"}]}}}`: "text",
 
 		`{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"properties":{"amount":{"allOf":[{},{"type":"integer"}]}}}}}`: "number",
 
-		`{"$ref":"#","properties":{"amount":{"$ref":"#/properties/amount"}}}`:                      "number text",
-		`{"$ref":"#/$defs/a","$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}]}}}`: "number text",
+		`{"$ref":"#","properties":{"amount":{"$ref":"#/properties/amount"}}}`:                      "fraction number text",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}]}}}`: "fraction number text",
 	} {
 		var got []string
-		for kind, value := range map[string]string{"number": `5`, "text": `"5"`} {
-			_, err := mapping(nil).action("b", jsontext.Value(`{"amount":`+value+`,"currency":"USD","charge":"c"}`), jsontext.Value(schema))
+		for kind, value := range map[string]string{"number": `5.0`, "text": `"5"`, "fraction": "5.5"} {
+			m := mapping(func(t *tool) { t.Amount.MinorUnits = false })
+			_, err := m.action("b", jsontext.Value(`{"amount":`+value+`,"currency":"USD","charge":"c"}`), jsontext.Value(schema))
 			if err == nil {
 				got = append(got, kind)
 			}
 		}
-		if len(got) == 2 {
-			got = []string{"number", "text"}
-		}
+		slices.Sort(got)
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s takes %s", schema, got)
 		}
@@ -218,8 +219,8 @@ func TestSameArguments(t *testing.T) {
 	m := mapping(func(t *tool) { t.Same = []string{"order.id", "amount"} })
 	const call = `{"amount":1050,"currency":"usd","charge":"ch_1","order":{"id":%s}}`
 	for id, want := range map[string][2]string{ // where the schema says integer, and string
-		`77`: {"", "string"}, `"77"`: {"integer", ""}, `7.7e1`: {"", "string"}, `true`: {"integer", "string"},
-		`9007199254740992`: {"", "string"}, `9007199254740993`: {"digits", "string"}, `1.00000000000000000001`: {"digits", "string"},
+		`77`: {"", "string"}, `7.5`: {"integer", "string"}, `"77"`: {"integer", ""}, `7.7e1`: {"", "string"}, `true`: {"integer", "string"},
+		`9007199254740992`: {"", "string"}, `9007199254740993`: {"digits", "string"}, `1.00000000000000000001`: {"integer", "string"},
 	} {
 		for i, kind := range []string{"integer", "string"} {
 			schema := jsontext.Value(`{"properties":{"order":{"properties":{"id":{"type":"` + kind + `"}}}}}`)
@@ -294,6 +295,11 @@ func TestNotes(t *testing.T) {
 	}
 	m.IdempotencyArgument = ""
 	got = strings.Join(m.notes(jsontext.Value(`{"properties":{"amount":{},"currency":{},"charge":{},"order":{}}}`)), "")
+	m.OnError = onErrorFailed
+	if notes := m.notes(nil); len(notes) != 1 || !strings.Contains(notes[0], "on_error: failed") {
+		t.Error(notes)
+	}
+	m.OnError = onErrorInDoubt
 	if err := m.checkFilled(schema); got != "" || err != nil {
 		t.Error(got, err)
 	}

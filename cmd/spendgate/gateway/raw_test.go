@@ -145,8 +145,8 @@ func TestUnchanged(t *testing.T) {
 	for more, key := range map[string]string{"": "", keyMore: `,"idempotency_key":"chk_1"`} {
 		s, p := newPlain(t)
 		agent := rawOver(t, guarded(t, newFakeService(t), p, "", more))["HTTP"]
-		answer := agent.ask(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"x/y":[1.50],"progressToken":"t"},"name":"refund",` +
-			`"arguments":{` + arguments + `}}}`)
+		answer := agent.ask(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"x/y":[1.50],"progressToken":"t"},` +
+			`"name":"refund","arguments":{` + arguments + `}}}`)
 		want, err := canonical([]byte(`{"_meta":{"x/y":[1.50],"progressToken":"t"},"name":"refund","arguments":{` + arguments + key + `}}`))
 		if err != nil {
 			t.Fatal(err)

@@ -23,8 +23,8 @@ func (t *tool) checkSame(arguments, schema jsontext.Value) error {
 		if value == nil {
 			continue
 		}
-		if types := typesAt(schema, path); len(types) > 0 && !slices.ContainsFunc(types, func(name string) bool { return isOf(value, name) }) {
-			return fmt.Errorf("argument %s must be %s, as the tool's schema says, not %s", path, strings.Join(types, " or "), kindOf(value))
+		if err := checkType(value, typesAt(schema, path)); err != nil {
+			return fmt.Errorf("argument %s %w", path, err)
 		}
 		if value.Kind() == '0' {
 			if err := checkDigits(value); err != nil {
@@ -124,11 +124,20 @@ func plainName(name string) string {
 	}, norm.NFKC.String(name)))
 }
 
-// isOf reports whether a value is of a type of JSON Schema, as far as its kind tells.
+// checkType refuses a value of another type than a tool's schema says. types are empty if it does not say.
+func checkType(value jsontext.Value, types []string) error {
+	if len(types) == 0 || slices.ContainsFunc(types, func(name string) bool { return isOf(value, name) }) {
+		return nil
+	}
+	return fmt.Errorf("must be %s, as the tool's schema says, not %s", strings.Join(types, " or "), excerpt(value))
+}
+
+// isOf reports whether a value is of a type of JSON Schema. Of 7.5, which is no integer, programs make 7 or 8.
 func isOf(value jsontext.Value, name string) bool {
 	switch value.Kind() {
 	case '0':
-		return name == "number" || name == "integer"
+		_, exponent := splitNumber(plainNumber(string(value)))
+		return name == "number" || name == "integer" && exponent >= 0
 	case '"':
 		return name == "string"
 	case '{':

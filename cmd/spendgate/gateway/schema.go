@@ -157,6 +157,10 @@ func (t *tool) notes(schema jsontext.Value) (notes []string) {
 	if err := t.checkFilled(schema); err != nil {
 		notes = append(notes, err.Error())
 	}
+	if t.OnError == onErrorFailed {
+		notes = append(notes, "on_error: failed sends a call again that the server answered with an error, or that was cancelled: if the server "+
+			"carried it out all the same, it pays twice")
+	}
 	read := t.reads()
 	paths := slices.Sorted(maps.Values(read))
 	for _, path := range slices.Compact(paths) {

@@ -54,7 +54,8 @@ func TestCancelledQuestion(t *testing.T) {
 	const params = `{"_meta":{"progressToken":5}}`
 	for i, l := range s.links[:2] {
 		s.fromServer(l, message{ID: jsontext.Value("7"), Method: "sampling/createMessage", Params: jsontext.Value(params)})
-		if got, want := agent.last(), fmt.Sprintf(`"gateway-%d" sampling/createMessage {"_meta":{"progressToken":"gateway-%[1]d"}}`, i+1); got != want {
+		want := fmt.Sprintf(`"gateway-%d" sampling/createMessage {"_meta":{"progressToken":"gateway-%[1]d"}}`, i+1)
+		if got := agent.last(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
