@@ -107,24 +107,29 @@ const (
 	lockWithin = "500ms"
 	lockAgain  = time.Second
 	lockTries  = 60
-	// vacuumWithin bounds how long a migration waits for autovacuum, which gives a table up to whoever
+	// vacuumWithin bounds how long a migration waits for a vacuum: autovacuum gives a table up to whoever
 	// has waited for it for deadlock_timeout (1 s).
-	vacuumWithin = "3s"
+	vacuumWithin = "2s"
 )
 
-// lockVacuumed locks the tables that a vacuum has, in its own mode: no commit queues behind that, and
-// autovacuum, which would outlast lockWithin, gives them up and does not come back before the migration ends.
+// lockVacuumed locks the tables that are being vacuumed, in the mode of a vacuum: no commit queues behind
+// that, and autovacuum, which would outlast lockWithin, gives them up and does not come back before the
+// migration ends. Whatever does not give its table up, such as CREATE INDEX CONCURRENTLY, may keep one
+// that the migration does not need.
 const lockVacuumed = `DO $$
-	DECLARE tables text;
+	DECLARE vacuumed text;
 	BEGIN
-		SELECT string_agg(DISTINCT l.relation::regclass::text, ', ') INTO tables
+		FOR vacuumed IN SELECT DISTINCT l.relation::regclass::text
 			FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
 			WHERE l.mode = 'ShareUpdateExclusiveLock' AND l.granted AND l.pid <> pg_backend_pid()
 				AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-				AND c.relkind IN ('r', 'p') AND c.relnamespace = quote_ident(current_schema())::regnamespace;
-		IF tables IS NOT NULL THEN
-			EXECUTE 'LOCK TABLE ' || tables || ' IN SHARE UPDATE EXCLUSIVE MODE';
-		END IF;
+				AND c.relkind IN ('r', 'p') AND c.relnamespace = quote_ident(current_schema())::regnamespace
+				AND pg_has_role(c.relowner, 'USAGE') LOOP
+			BEGIN
+				EXECUTE 'LOCK TABLE ' || vacuumed || ' IN SHARE UPDATE EXCLUSIVE MODE';
+			EXCEPTION WHEN lock_not_available THEN NULL;
+			END;
+		END LOOP;
 	END $$`
 
 // ownSchema, put before a name, restricts to_regclass to the deployment's own schema: a later
