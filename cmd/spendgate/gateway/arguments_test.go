@@ -276,6 +276,32 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
+// A call that names another currency than the file's is refused, whatever the server would make of it.
+func TestFixedCurrency(t *testing.T) {
+	m := mapping(func(t *tool) {
+		t.Currency = &source{Value: jsontext.Value(`"USD"`)}
+		t.Amount = &amountSource{Argument: "order.total"}
+	})
+	for arguments, refused := range map[string]bool{
+		`{"order":{"total":1}}`:                            false,
+		`{"currency":"usd","order":{"total":1}}`:           false,
+		`{"currency":null,"order":{"total":1}}`:            false,
+		`{"price":{"currency":"EUR"},"order":{"total":1}}`: false,
+		`{"currency":"EUR","order":{"total":1}}`:           true,
+		`{"order":{"total":1,"Currency_Code":"EUR"}}`:      true,
+		`{"order":{"total":1,"currency":978}}`:             true,
+		`{"order":{"total":1,"currency":["EUR"]}}`:         true,
+	} {
+		if err := m.checkCurrency(jsontext.Value(arguments)); (err != nil) != refused {
+			t.Errorf("%s: %v", arguments, err)
+		}
+	}
+	m.Currency = &source{Argument: "currency"}
+	if err := m.checkCurrency(jsontext.Value(`{"currency":"EUR","order":{"total":1}}`)); err != nil {
+		t.Error(err)
+	}
+}
+
 // The notes say what the author of a mapping should know about a schema. A server that does not know
 // the argument that makes repetitions safe is not called.
 func TestNotes(t *testing.T) {

@@ -84,3 +84,23 @@ func TestDifferences(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A model is not told to call again where that changes nothing, and a call in another currency than the file's is not made.
+func TestRefusedForGood(t *testing.T) {
+	s, p := newPlain(t)
+	f := newFakeService(t)
+	agent := rawOver(t, guarded(t, f, p, "", ""))["HTTP"]
+	f.missing = "none"
+	for arguments, want := range map[string]string{
+		`{"charge":"c","amount":1,"currency":"EUR"}`: "the currency USD",
+		`{"charge":"none","amount":1}`:               "policy_not_found",
+	} {
+		answer := agent.ask(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"refund","arguments":` + arguments + `}}`)
+		if !strings.Contains(answer, want) || !strings.Contains(answer, `"spendgate/state":"error"`) || strings.Contains(answer, "again later") {
+			t.Errorf("%s: %s", arguments, answer)
+		}
+	}
+	if s.paid != 0 || len(f.checks) != 0 {
+		t.Errorf("%d payments, %d checks", s.paid, len(f.checks))
+	}
+}

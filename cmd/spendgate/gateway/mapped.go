@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -143,7 +144,7 @@ func (c *mappedCall) read() error {
 		return fmt.Errorf("the tool's definition %w", err)
 	}
 	schema := o.get("inputSchema")
-	if err := cmp.Or(c.t.checkFilled(schema), c.t.checkSpelling(c.arguments, schema)); err != nil {
+	if err := cmp.Or(c.t.checkFilled(schema), c.t.checkSpelling(c.arguments, schema), c.t.checkCurrency(c.arguments)); err != nil {
 		return err
 	}
 	if c.action, err = c.t.action(c.agent, c.arguments, schema); err != nil {
@@ -184,10 +185,13 @@ func (c *mappedCall) try() (r result, next bool) {
 			c.checked = id
 			return c.otherArguments(id)
 		}
-		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodeApprovalExpired {
+		refused, ok := errors.AsType[*client.Error](err)
+		switch {
+		case ok && refused.Code == client.CodeApprovalExpired:
 			return result{}, true
-		}
-		if err != nil {
+		case ok && refused.Status/100 == 4 && refused.Status != http.StatusConflict && refused.Status != http.StatusTooManyRequests:
+			return c.failure("%v. Calling again changes nothing until somebody has corrected that.", err), false
+		case err != nil:
 			return c.failure("%v. Call again later with exactly the same arguments.", err), false
 		}
 		c.checked = check.CheckID

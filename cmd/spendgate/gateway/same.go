@@ -91,6 +91,32 @@ func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
 	return nil
 }
 
+// checkCurrency refuses a call that names another currency than the file's, beside the amount or around it: the server may take
+// that one.
+func (t *tool) checkCurrency(arguments jsontext.Value) error {
+	fixed, ok := textOf(t.Currency.Value)
+	if !ok {
+		return nil
+	}
+	within := arguments
+	for name := range strings.SplitSeq(t.Amount.Argument, ".") {
+		o, err := parseObject(within)
+		if err != nil { // the reader of the amount reports what is wrong
+			return nil
+		}
+		for _, m := range o {
+			if text, _ := textOf(m.value); isCurrency(m.name) && m.value.Kind() != 'n' && !strings.EqualFold(text, fixed) {
+				return fmt.Errorf("argument %s is %s, and these calls have the currency %s: call again without that", m.name, excerpt(m.value), fixed)
+			}
+		}
+		within = o.get(name)
+	}
+	return nil
+}
+
+// isCurrency reports whether an argument's name says that it is a currency.
+func isCurrency(name string) bool { return nearly(name, "currency") || nearly(name, "currency code") }
+
 // isRead reports whether an argument is one that is read, or has one inside.
 func isRead(paths []string, argument string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool { return path == argument || strings.HasPrefix(path, argument+".") })

@@ -176,9 +176,9 @@ func (t *tool) notes(schema jsontext.Value) (notes []string) {
 				case other != name && spelt(other, names[i:]) > 0:
 					notes = append(notes, fmt.Sprintf("the tool's schema has %s beside %s, which is read: a call with another value there is refused",
 						printable(other), path))
-				case read["currency"] == "" && path == read["amount"] && i == len(names)-1 && nearly(other, "currency"):
-					notes = append(notes, fmt.Sprintf("the tool's schema has %s beside the amount, and the file's currency is fixed: the server may "+
-						"take another one from a call", printable(other)))
+				case read["currency"] == "" && path == read["amount"] && i == len(names)-1 && isCurrency(other):
+					notes = append(notes, fmt.Sprintf("the tool's schema has %s beside the amount, and the file's currency is fixed: a call with "+
+						"another one is refused", printable(other)))
 				}
 			}
 			known = properties[name]

@@ -24,6 +24,7 @@ type fakeService struct {
 	after     string            // after_block of the policy's duplicate guard
 	reason    string            // of decisions
 	once      map[string]string // which check was redeemed under a principal's lasting key
+	missing   string            // the counterparty of actions whose policy there is not
 	unfit     string            // what the service takes in no text; empty is all
 	busy      int               // how many reports are refused with 429 first
 	// broken drops a request unanswered: before it has an effect, or after.
@@ -152,6 +153,10 @@ func (f *fakeService) find(id string) *fakeCheck {
 func (f *fakeService) check(w http.ResponseWriter, caller string, action map[string]any) {
 	key, _ := action["idempotency_key"].(string)
 	approval, _ := action["approval_id"].(string)
+	if f.missing != "" && action["counterparty"] == f.missing {
+		refusal(w, 404, "policy_not_found", "there is no such policy")
+		return
+	}
 	delete(action, "idempotency_key")
 	delete(action, "approval_id")
 	for _, c := range f.checks {

@@ -280,6 +280,10 @@ func TestToolsAreDescribed(t *testing.T) {
 		if len(tool.Description) < 100 || tool.Title == "" {
 			t.Errorf("%s is not described", tool.Name)
 		}
+		const guess = `never report a guess as "failed", and do not pay again`
+		if tool.Name == reportOutcome && !strings.Contains(tool.Description, guess) {
+			t.Error("a model that does not know whether the money moved may report a guess, and pay again")
+		}
 	}
 	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations report_outcome simulate_actions "+
 		"wait_for_approval]" {

@@ -54,7 +54,8 @@ const listDescription = `List checks that were blocked or escalated, newest firs
 	`All filters are optional.`
 
 const reportDescription = `Report what became of an action that check_financial_action allowed: "executed" when the money moved, "failed" when it did
-not, "voided" when it was taken back. Call it once for each allowed check, with its check_id and the truth. It permits nothing.`
+not, "voided" when it was taken back. Call it once for each allowed check, with its check_id and the truth. If you cannot tell whether the money moved
+(a timeout, an error without an answer), find out first: never report a guess as "failed", and do not pay again. It permits nothing.`
 
 func reportTexts() map[string]string {
 	return map[string]string{
