@@ -214,17 +214,24 @@ const (
 // detach takes an archived day out of checks. While it waits for its lock it holds up everything,
 // so it waits for short times only.
 func (d *days) detach(ctx context.Context, one day, rows int64, manifest spend.Hash) error {
-	return d.patiently(ctx, one.table(), "SELECT detach_day($1, $2, $3)", one.date, rows, manifest[:])
+	return d.patiently(ctx, one.table(), one.table()+", "+defaultPartition, "SELECT detach_day($1, $2, $3)", one.date, rows, manifest[:])
 }
 
-// patiently runs a statement that detaches something, behind whose locks commits wait.
-func (d *days) patiently(ctx context.Context, name, statement string, args ...any) error {
+// defaultPartition is locked by whatever detaches something.
+const defaultPartition = "checks_default"
+
+// patiently runs a statement that detaches something, behind whose locks commits wait. The tables
+// are first locked in the mode of a vacuum, behind which no commit waits: autovacuum outlasts
+// detachPatience, and gives a table up to whoever has waited for it for deadlock_timeout.
+func (d *days) patiently(ctx context.Context, name, tables, statement string, args ...any) error {
 	for attempt := 1; ; attempt++ {
 		err := pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+detachPatience+"'"); err != nil {
+			_, err := tx.Conn().PgConn().Exec(ctx, "SET LOCAL lock_timeout = '"+vacuumWithin+"'; "+
+				"LOCK TABLE "+tables+" IN SHARE UPDATE EXCLUSIVE MODE; SET LOCAL lock_timeout = '"+detachPatience+"'").ReadAll()
+			if err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, statement, args...)
+			_, err = tx.Exec(ctx, statement, args...)
 			return err
 		})
 		var refused *pgconn.PgError
@@ -234,8 +241,8 @@ func (d *days) patiently(ctx context.Context, name, statement string, args ...an
 		case !errors.As(err, &refused) || refused.Code != codeLockTimeout:
 			return fmt.Errorf("cannot detach %s: %w", name, err)
 		case attempt == detachAttempts:
-			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump or a report; run it again later (%s)", name,
-				d.holders(ctx))
+			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump, a report or a vacuum that prevents wraparound; "+
+				"run it again later (%s)", name, d.holders(ctx, tables))
 		}
 		select {
 		case <-time.After(detachPause):
@@ -245,12 +252,13 @@ func (d *days) patiently(ctx context.Context, name, statement string, args ...an
 	}
 }
 
-// holders names the sessions that have long held a lock on checks.
-func (d *days) holders(ctx context.Context) string {
-	rows, _ := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?'))
+// holders names the sessions that have a lock on checks or one of these tables.
+func (d *days) holders(ctx context.Context, tables string) string {
+	rows, _ := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, backend_type, '?'))
 		FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-		WHERE l.relation = 'checks'::regclass AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-			AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`)
+		WHERE l.relation = ANY (string_to_array('checks, ' || $1, ', ')::regclass[])
+			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`, tables)
 	// the rows return the error of Query
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {

@@ -96,7 +96,7 @@ func (d *detachingMonth) leave(ctx context.Context) error {
 		return err
 	}
 	d.step("detach")
-	err = d.db.patiently(ctx, "the violations of "+d.part.String(), "SELECT detach_violations($1, $2, $3)",
+	err = d.db.patiently(ctx, "the violations of "+d.part.String(), defaultPartition, "SELECT detach_violations($1, $2, $3)",
 		d.month.begin, d.archive.Rows, d.archive.SHA256[:])
 	if err != nil {
 		return err
