@@ -20,7 +20,7 @@ func TestSecondFormat(t *testing.T) {
 	rows := rowsOf(t)
 	var first [][]byte
 	for i := 0; i < len(rows); i += 2 { // which are of the first format
-		row := slices.Clone(rows[i][:len(rows[i])-4])
+		row := slices.Clone(rows[i][:len(rows[i])-4*(len(two.fields)-len(one.fields))])
 		binary.BigEndian.PutUint16(row, uint16(one.widths[0]))
 		first = append(first, row)
 	}

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"spendgate/audit/chain"
 )
 
 // FuzzLine: a line that is taken is a row that can be written again, and that
 // line is the same row.
 func FuzzLine(f *testing.F) {
-	c := newCodec(checkFields())
+	c := newCodec(chain.CheckFields())
 	for _, row := range rowsOf(f) {
 		line, err := c.appendLine(nil, row)
 		if err != nil {

@@ -60,8 +60,7 @@ type Part struct {
 
 // ChecksOf is the part for a day, given by its begin.
 func ChecksOf(day time.Time) Part {
-	fields := chain.CheckFields()
-	return Part{day, "day", time.DateOnly, "checks", spend.PrefixCheck, fields[:], chain.CheckWidths()}
+	return Part{day, "day", time.DateOnly, "checks", spend.PrefixCheck, chain.CheckFields(), chain.CheckWidths()}
 }
 
 // ViolationsOf is the part for a month, given by its begin.

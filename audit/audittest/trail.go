@@ -3,6 +3,8 @@ package audittest
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +29,7 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 			`"filler":"` + strings.Repeat("x", spend.MaxMetadataBytes-200) + `"}`),
 	}
 	full.ActionType = spend.Spend
-	full.Decision.Effect, full.Decision.Confidence = spend.Escalate, spend.Low
+	full.Decision.Effect, full.Decision.Confidence = spend.Escalate, spend.Medium
 	full.Decision.Message = "tab\t newline\n quote' \\backslash \\N \\. \u2028 é"
 	full.Decision.RuleDescription = strings.Repeat("d", spend.MaxDescription)
 	full.Namespace = wide
@@ -37,10 +39,12 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 		full.Fingerprint[i], full.RequestSHA[i] = byte(i), 0xff
 	}
 	full.Pass = spend.Pass{ClaimedMS: 1, UntilMS: 1<<53 - 1}
+	full.Principal, full.Owner = wide, wide
+	mustBeFull(t, full)
 
 	empty := newCheck(f) // no optional field, and blocked by the guard
 	empty.Action = spend.Action{AgentID: "a", PolicyID: "p", Currency: "USD", Counterparty: "c"}
-	empty.Decision = spend.Decision{Confidence: spend.Medium}
+	empty.Decision = spend.Decision{Confidence: spend.Low}
 	empty.Pass, empty.LatencyMS = spend.Pass{}, 0
 
 	odd := keyed(blocked(newCheck(f)), newKeyText()+hostile)
@@ -66,11 +70,29 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 	}
 	mustCommit(t, s, batch...)
 	mustHave(t, s, batch...)
+	again := *full // by another call: the first commit also raised the horizon
+	again.ID, again.Action.IdempotencyKey = spend.NewID(now()), newKeyText()
+	mustCommit(t, s, &again)
+	mustHave(t, s, &again)
 	if found := lookUp(t, s, full, newCheck(f)); len(found) != 1 {
 		t.Errorf("found %d checks, want the one recorded", len(found))
 	}
 	if found := lookUp(t, s); len(found) != 0 {
 		t.Errorf("no identifiers found %d checks", len(found))
+	}
+}
+
+// mustBeFull demands that each field has a value, other than those that concern approvals and budgets,
+// which have tests of their own.
+func mustBeFull(t *testing.T, c *spend.Check) {
+	t.Helper()
+	elsewhere := []string{"Approval", "ApprovalID", "Charges", "Refused"}
+	for _, part := range []any{*c, c.Action, c.Decision} {
+		for field, value := range reflect.ValueOf(part).Fields() {
+			if value.IsZero() && !slices.Contains(elsewhere, field.Name) {
+				t.Errorf("no value of %T.%s is recorded", part, field.Name)
+			}
+		}
 	}
 }
 

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,13 +18,19 @@ import (
 // and read as before, also from the wider table, and neither can pass for the other.
 func TestSecondFormat(t *testing.T) {
 	t.Parallel()
-	widen := func(row, value []byte) []byte {
+	followed := func(row, value []byte) []byte {
 		row = slices.Clone(row)
-		binary.BigEndian.PutUint16(row, uint16(checkFields))
+		binary.BigEndian.PutUint16(row, binary.BigEndian.Uint16(row)+1)
 		if value == nil {
 			return appendNull(row)
 		}
 		return appendField(row, value)
+	}
+	widen := func(row, value []byte) []byte {
+		for row = followed(row, value); binary.BigEndian.Uint16(row) < uint16(checkFields); {
+			row = followed(row, nil)
+		}
+		return row
 	}
 	hash := func(row []byte) spend.Hash { return sha256.Sum256(checkFormats.append(nil, row)) }
 	c := &spend.Check{ID: spend.NewID(time.Now()), ActionType: spend.Refund, Decision: spend.Decision{Effect: spend.Block}, Namespace: "n"}
@@ -36,8 +45,8 @@ func TestSecondFormat(t *testing.T) {
 		t.Error("a row of the first format has another hash in a wider table")
 	}
 	narrow := slices.Clone(second[:len(second)-4-len(shadowed.Shadow.AppendText(nil))])
-	binary.BigEndian.PutUint16(narrow, uint16(checkFields-1))
-	if !bytes.Equal(second, widen(narrow, shadowed.Shadow.AppendText(nil))) {
+	binary.BigEndian.PutUint16(narrow, FieldShadow)
+	if !bytes.Equal(second, followed(narrow, shadowed.Shadow.AppendText(nil))) {
 		t.Error("the second format is not the first with a column behind it")
 	}
 	if hash(second) != HashCheck(&shadowed) || hash(second) != sha256.Sum256(append([]byte("spendgate check 2\n"), second...)) {
@@ -46,7 +55,8 @@ func TestSecondFormat(t *testing.T) {
 	hashes := map[spend.Hash]string{HashCheck(c): "the first"}
 	for what, row := range map[string][]byte{
 		"the second": second, "null in the second": AppendCheck(nil, c, 2), "the first with a value behind": widen(first, []byte("shadow")),
-		"an unknown format": AppendCheck(nil, c, 3), "format 0": AppendCheck(nil, c, 0), "cut off": widen(first, nil)[:len(first)+2],
+		"an unknown format": AppendCheck(nil, c, int16(len(checkFormats)+1)), "format 0": AppendCheck(nil, c, 0),
+		"cut off": widen(first, nil)[:len(first)+2],
 	} {
 		if other, taken := hashes[hash(row)]; taken {
 			t.Errorf("%s is hashed as %s", what, other)
@@ -68,5 +78,23 @@ func TestSecondFormat(t *testing.T) {
 	padded, err := ParseCheckRow(nil, first)
 	if err != nil || len(padded) != checkFields || !bytes.Equal(padded[FieldNamespace], []byte("n")) {
 		t.Errorf("%d fields, %v", len(padded), err)
+	}
+}
+
+// TestFormatsAreDescribed compares the document with the columns of each format.
+func TestFormatsAreDescribed(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/AUDIT-FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, begin, columns := "| check | `%s` | ", 0, CheckColumns()
+	columns[FieldAmount] += "::text"
+	for i, f := range checkFormats {
+		want := fmt.Sprintf(row, strings.TrimSpace(f.domain)) + strings.Join(columns[begin:f.fields], ", ") + " |"
+		if !strings.Contains(string(text), want) {
+			t.Errorf("it does not have the row\n%s", want)
+		}
+		row, begin = fmt.Sprintf("| check, format %d | `%%s` | the fields of format %d, ", i+2, i+1), f.fields
 	}
 }

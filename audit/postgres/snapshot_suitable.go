@@ -40,8 +40,7 @@ type verified struct {
 
 func verifiedTables() map[string]verified {
 	check := make(map[string]string)
-	fields := chain.CheckFields()
-	for _, f := range append(fields[:], chain.ViolationFields()...) {
+	for _, f := range slices.Concat(chain.CheckFields(), chain.ViolationFields()) {
 		check[f.Name] = f.Kind.SQL()
 	}
 	batches := []string{"chain_id", "seq", "first_id", "last_id", "version", "head", "entries"}

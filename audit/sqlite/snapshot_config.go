@@ -182,7 +182,7 @@ func schemaOf(ctx context.Context, from querier) ([]verify.SchemaObject, error) 
 	all, err := collect(ctx, from, "cannot read the schema", func(row scanner) (o verify.SchemaObject, err error) {
 		err = row.Scan(&o.Name, &o.Definition)
 		o.Definition = strings.TrimSpace(remarks.ReplaceAllString(o.Definition, " "))
-		o.Definition = strings.Join(strings.Fields(o.Definition), " ")
+		o.Definition = strings.ReplaceAll(strings.Join(strings.Fields(o.Definition), " "), " )", ")") // as behind a column that was added
 		return o, err
 	}, "SELECT type || ' ' || name || ' on ' || tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL "+
 		"AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")

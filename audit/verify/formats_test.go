@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os/exec"
@@ -13,8 +14,9 @@ import (
 	"spendgate/audit/spend"
 )
 
-// TestStrangerKnowsFormats has verify.py hash rows by their own format: rows of the first
-// also in a table that is wider, and rows of the second whole, behind its own domain.
+// TestStrangerKnowsFormats compares the columns that verify.py reads with the program's, and has
+// verify.py hash rows by their own format: rows of the first also in a table that is wider, and rows
+// of the second whole, behind its own domain.
 func TestStrangerKnowsFormats(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath(interpreter()); err != nil {
@@ -24,15 +26,35 @@ func TestStrangerKnowsFormats(t *testing.T) {
 	shadowed := *c
 	shadowed.Shadow = &spend.Shadow{Draft: 7, Effect: spend.Escalate, RuleID: "cap"}
 	widen := func(value string) []byte {
-		row := slices.Clone(chain.AppendCheck(nil, c, 1))
-		fields := chain.CheckFields()
-		binary.BigEndian.PutUint16(row, uint16(len(fields[:])))
-		if value == "" {
-			return append(row, 0xff, 0xff, 0xff, 0xff)
+		row, widths := slices.Clone(chain.AppendCheck(nil, c, 1)), chain.CheckWidths()
+		width := widths[len(widths)-1]
+		binary.BigEndian.PutUint16(row, uint16(width))
+		added := width - widths[0]
+		if value != "" {
+			row = append(binary.BigEndian.AppendUint32(row, uint32(len(value))), value...)
+			added--
 		}
-		return append(binary.BigEndian.AppendUint32(row, uint32(len(value))), value...)
+		return append(row, bytes.Repeat([]byte{0xff}, 4*added)...)
 	}
 	first, second := chain.HashCheck(c), chain.HashCheck(&shadowed)
+	run := func(program, argument string) string {
+		t.Helper()
+		program = `
+import struct, sys
+with open("../../deploy/audit/verify.py", encoding="utf-8") as f:
+    exec(f.read().removesuffix("main()\n"))
+` + program
+		output, err := exec.CommandContext(t.Context(), interpreter(), "-c", program, argument).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, output)
+		}
+		return strings.TrimSpace(string(output))
+	}
+	columns := strings.Replace(strings.Join(chain.CheckColumns(), ","), ",amount,", ",amount::text,", 1)
+	want := fmt.Sprintln(columns, chain.CheckWidths())
+	if got := run(`print(CHECK, f"[{' '.join(map(str, WIDTHS.values()))}]")`, "") + "\n"; got != want {
+		t.Errorf("it reads the columns and widths\n%s, want\n%s", got, want)
+	}
 	for _, r := range []struct {
 		row  []byte
 		want string
@@ -43,9 +65,6 @@ func TestStrangerKnowsFormats(t *testing.T) {
 		{chain.AppendCheck(nil, &shadowed, 2), fmt.Sprintf("%x", second)},
 	} {
 		program := `
-import struct, sys
-with open("../../deploy/audit/verify.py", encoding="utf-8") as f:
-    exec(f.read().removesuffix("main()\n"))
 row, fields, at = bytes.fromhex(sys.argv[1]), [], 2
 while at < len(row):
     length, = struct.unpack(">i", row[at:at + 4])
@@ -54,9 +73,8 @@ while at < len(row):
     at += max(length, 0)
 found = hash_check(row, fields)
 print(found and found.hex())`
-		output, err := exec.CommandContext(t.Context(), interpreter(), "-c", program, fmt.Sprintf("%x", r.row)).CombinedOutput()
-		if got := strings.TrimSpace(string(output)); err != nil || got != r.want {
-			t.Errorf("%x is hashed as %s, %v; want %s", r.row, got, err, r.want)
+		if got := run(program, fmt.Sprintf("%x", r.row)); got != r.want {
+			t.Errorf("%x is hashed as %s; want %s", r.row, got, r.want)
 		}
 	}
 }
