@@ -22,7 +22,7 @@ import type { CarryOptions, GateOptions, Guarded, GuardedAction, Permit, Plan, R
 import { hash } from "./hash.js";
 import { type Journal, type Line, type Lines, memoryJournal } from "./journal.js";
 import { type Meant, meaning } from "./meaning.js";
-import { isUnfinished, ofValue, reportable, requireBody } from "./report.js";
+import { isUnfinished, ofValue, reportable, requireBody, requirePermit } from "./report.js";
 import type { Action, Approval, CheckResult, OutcomeReport } from "./types.js";
 
 interface Asked extends Permit {
@@ -67,6 +67,7 @@ export class Gate {
   /** guard returns a function that carries out `body` as `check` does. */
   guard<I, R>(plan: Plan<I>, body: (input: I, permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Guarded<I, R> {
     requireBody(body);
+    requirePermit(body, 2, options);
     const action = (input: I) => {
       const members = Object.entries(plan).map(([name, member]) => [
         name === "key" ? "idempotency_key" : name,
@@ -80,6 +81,8 @@ export class Gate {
 
   /** check asks whether the action may be carried out. If so, it runs the body once and reports how it ended. */
   async check<R>(action: GuardedAction, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Promise<R> {
+    requireBody(body);
+    requirePermit(body, 1, options);
     return this.#run(() => action, body, options);
   }
 

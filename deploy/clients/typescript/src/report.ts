@@ -55,6 +55,16 @@ export function requireBody(body: unknown): void {
     throw new TypeError("a generator runs after its call: it cannot be guarded");
 }
 
+/**
+ * requirePermit throws if a body says that its provider takes check_id as its idempotency key, but does not even take the
+ * permit, which is the last of its parameters: such a body would be repeated without a key, and pay twice.
+ */
+export function requirePermit(body: (...args: never[]) => unknown, parameters: number, { providerKey }: { providerKey?: boolean }): void {
+  if (!providerKey || body.length >= parameters) return;
+  const wanted = parameters === 1 ? "({ check_id }) => ..." : "(input, { check_id }) => ...";
+  throw new TypeError(`providerKey says that the provider is given check_id as its idempotency key, which this body does not take: ${wanted}`);
+}
+
 /** isUnfinished reports whether a value is a generator, whose code runs only after it was returned. */
 export function isUnfinished(value: unknown): boolean {
   return /Generator\]$/.test(Object.prototype.toString.call(value));

@@ -8,6 +8,7 @@ import {
   type Guarded,
   InDoubt,
   type Journal,
+  type Permit,
   Running,
   type Spendgate,
   SpendgateError,
@@ -67,7 +68,7 @@ describe("a guard", { skip, concurrency: true }, () => {
       defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" },
     });
     const order = unique();
-    const body = async () => {
+    const body = async (_: Permit) => {
       assert.equal(++running, 1);
       await new Promise((resolve) => setTimeout(resolve, 100));
       running--;
@@ -96,13 +97,13 @@ describe("a guard", { skip, concurrency: true }, () => {
       defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" },
     });
     const action = { idempotency_key: unique(), amount: 10, counterparty: unique() };
-    const raise = () => Promise.reject(new Error("nobody knows"));
+    const raise = (_: Permit) => Promise.reject(new Error("nobody knows"));
     await assert.rejects(gate.check(action, raise, { providerKey: true }), InDoubt);
     await assert.rejects(
-      gate.check(action, async () => assert.fail("it ran"), { providerKey: true }),
+      gate.check(action, async (_) => assert.fail("it ran"), { providerKey: true }),
       InDoubt,
     );
-    assert.equal(await gate.check(action, async () => "once", { providerKey: true, providerKeyHours: 48 }), "once");
+    assert.equal(await gate.check(action, async (_) => "once", { providerKey: true, providerKeyHours: 48 }), "once");
   });
 
   it("keeps in doubt what somebody else may have done", async () => {
@@ -138,7 +139,7 @@ describe("a guard", { skip, concurrency: true }, () => {
       add: async (key, at, line) => (at === "began" ? Promise.reject(new Error("killed")) : journal.add(key, at, line)),
     };
     const plan = { key: (order: string) => order, amount: "10", counterparty: (order: string) => order };
-    const guarded = (to: Journal) => refunding(to, []).gate.guard<string, string>(plan, (order) => order, { providerKey: true });
+    const guarded = (to: Journal) => refunding(to, []).gate.guard<string, string>(plan, (order, _) => order, { providerKey: true });
     const order = unique();
     await assert.rejects(guarded(dying)(order), /killed/);
     assert.equal(await guarded(journal).pending(order), undefined);
@@ -153,6 +154,17 @@ describe("a guard", { skip, concurrency: true }, () => {
       gates.map((gate) => gate.check({ idempotency_key: order, action_type: "refund", amount: 10, counterparty: order }, () => 1)),
     );
     assert.deepEqual(ends.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+  });
+
+  it("repeats no body that does not take the provider's key", async () => {
+    const ledger: string[] = [];
+    const { gate } = refunding(memoryJournal(), []);
+    const plan = { key: (order: string) => order, amount: "10", counterparty: "c" };
+    const pay = (order: string) => ledger.push(order);
+    assert.throws(() => gate.guard(plan, pay, { providerKey: true }), /TypeError: .*check_id.*\(input, { check_id }\) => /);
+    const action = { idempotency_key: unique(), amount: "10", counterparty: "c" };
+    await assert.rejects(gate.check(action, () => pay("1"), { providerKey: true }), /TypeError: .* \({ check_id }\) => /);
+    assert.deepEqual(ledger, []);
   });
 
   it("does not know the end of what runs after it returned, or was only said to be declined by a promise", async () => {

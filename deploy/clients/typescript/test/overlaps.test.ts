@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 
-import { AlreadyExecuted, AlreadyReported, Gate, InDoubt, type Journal, memoryJournal } from "spendgate";
+import { AlreadyExecuted, AlreadyReported, Gate, InDoubt, type Journal, type Permit, memoryJournal } from "spendgate";
 
 import { action, allow, common, outcome, serving } from "./answers.js";
 
 // Two processes share a journal, and one repeats a body while it runs in the other.
 
-const never = () => assert.fail("it ran");
+const never = (_: Permit) => assert.fail("it ran");
 
 function latch(): { opened: Promise<void>; open: () => void } {
   let open = () => {};
@@ -20,7 +20,7 @@ it("what another process repeats did not fail", async () => {
     const journal = memoryJournal();
     const { client, sent } = serving([allow(), allow(), outcome]);
     const [began, repeated, leave] = [latch(), latch(), latch()];
-    const slow = async () => {
+    const slow = async (_: Permit) => {
       began.open();
       await leave.opened;
       throw new Error("it was not sent");
@@ -29,7 +29,7 @@ it("what another process repeats did not fail", async () => {
     const first = new Gate({ client, journal, redeem: false }).check(action(), slow, options).catch((problem: unknown) => problem);
     await began.opened;
     const other = new Gate({ client, journal, redeem: false });
-    const second = other.check(action(), async () => {
+    const second = other.check(action(), async (_) => {
       repeated.open();
       if (!declinesFirst) return;
       leave.open();
@@ -49,7 +49,7 @@ it("what another process repeats did not fail", async () => {
 
 it("what nobody repeats failed, and is over if its process dies right then", async () => {
   const journal = memoryJournal();
-  const declining = () => Promise.reject(new Error("declined"));
+  const declining = (_: Permit) => Promise.reject(new Error("declined"));
   const options = { providerKey: true, declined: () => true };
   const dying: Journal = {
     ...journal,
@@ -107,7 +107,7 @@ it("a function of the plan that fails right before the body leaves nothing in do
     };
     const gate = new Gate({ client, journal: late, redeem: false });
     const plan = { ...(common as object), key: () => "order-1", counterparty };
-    const refund = gate.guard<unknown, string>(plan, () => "psp-1", { providerKey });
+    const refund = gate.guard<unknown, string>(plan, (_, __) => "psp-1", { providerKey });
     await assert.rejects(refund({}), /^Error: no customer now/);
     fails = false;
     if (providerKey) assert.equal(await refund({}), "psp-1");

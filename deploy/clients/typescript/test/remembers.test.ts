@@ -10,6 +10,7 @@ import {
   Gate,
   InDoubt,
   type Journal,
+  type Permit,
   KeyReused,
   memoryJournal,
   orRefusal,
@@ -179,7 +180,7 @@ it("a function of the plan that fails before its action is repeated leaves it in
     if (fails) throw new Error("no customer now");
     return "c";
   };
-  const lost = () => {
+  const lost = (_: unknown, __: Permit) => {
     throw new Error("lost");
   };
   const refund = gate.guard<unknown, never>({ ...(common as object), key: () => "order-1", counterparty }, lost, { providerKey: true });
