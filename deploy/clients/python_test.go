@@ -188,12 +188,21 @@ func runPythonPage(t *testing.T, node *fleet.Dev) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range examples {
-		c := python(t, "-c", e[1])
-		c.Dir = t.TempDir()
-		c.Env = append(c.Env, "PYTHONPATH="+source, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key)
-		if out := run(t, c); out != e[2] {
+	for i, e := range examples {
+		dir := t.TempDir()
+		example := func() *exec.Cmd {
+			c := python(t, "-c", e[1])
+			c.Dir = dir
+			c.Env = append(c.Env, "PYTHONPATH="+source, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key)
+			return c
+		}
+		if out := run(t, example()); out != e[2] {
 			t.Errorf("%s\nprints\n%s\nand not\n%s", e[1], out, e[2])
+		}
+		again, err := example().CombinedOutput() // as a reader does, and an agent that was restarted
+		want := strings.Replace(e[2], "refunding 19.90\nreference: psp-2001\n", "already executed: psp-2001\n", 1)
+		if raises := strings.Contains(string(again), "AlreadyExecuted"); raises != (i > 0) || (err != nil) != raises || !raises && string(again) != want {
+			t.Errorf("%s\nprints when it is run again, %v\n%s", e[1], err, again)
 		}
 	}
 }
