@@ -52,6 +52,7 @@ APPROVAL = (
     "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.by_groups,a.action_hash,a.policy_id,a.agent_id,"
     "a.principal,a.owner,u.check_id,d.at"
 )
+OF_CHANGES = "iadecfgk"  # the types of events whose source is a change
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -1136,7 +1137,7 @@ class Verifier:
         before, latest, change, decided, asked, gone = self.floor, None, bytes(16), False, set(), 0
 
         def happened(source, kind):
-            if kind in "iadecfgkb":
+            if kind in OF_CHANGES + "b":
                 return times.get(source)
             source = used.get(source) if kind == "u" else source
             return source and int.from_bytes(source[:6], "big") * 1000 - EPOCH
@@ -1156,7 +1157,7 @@ class Verifier:
             elif due.pop((source, kind)) not in (None, (policy, agent)):
                 self.find("altered", f"event {number}")
             at = happened(source, kind)
-            if kind in "iadecfgk":
+            if kind in OF_CHANGES:
                 if source < change or source == change and not decided:
                     self.find("altered", f"event {number}")
                 change, decided = source, kind == "i"

@@ -285,8 +285,7 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Error("a model that does not know whether the money moved may report a guess, and pay again")
 		}
 	}
-	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations report_outcome simulate_actions "+
-		"wait_for_approval]" {
+	if strings.Join(names, " ") != allTools {
 		t.Error(names)
 	}
 	for page, form := range map[string]string{"README.md": "| `%s` | `%s` | ", "../mcp.go": "%[1]s"} {
@@ -301,7 +300,7 @@ func TestToolsAreDescribed(t *testing.T) {
 		}
 	}
 	tools, err = connect(t, newServer(t, serve(t, ""), io.Discard, func(o *Options) { o.PolicyWrites = false })).ListTools(t.Context(), nil)
-	if err != nil || len(tools.Tools) != 6 {
+	if err != nil || len(tools.Tools) != len(names)-1 {
 		t.Fatal(tools, err)
 	}
 	for _, tool := range tools.Tools {
