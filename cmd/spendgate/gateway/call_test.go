@@ -104,3 +104,14 @@ func TestRefusedForGood(t *testing.T) {
 		t.Errorf("%d payments, %d checks", s.paid, len(f.checks))
 	}
 }
+
+// An error says nothing about what an earlier call carried out.
+func TestErrorBehindDoubt(t *testing.T) {
+	s, p := newPlain(t)
+	f := newFakeService(t)
+	agent := agentOf(t, guarded(t, f, p, "", ""))
+	s.with(func() { s.status = hangsUp })
+	wants(t, agent, "ch_1", 1, stateInDoubt, "")
+	f.with(func() { f.broken = func(string) (bool, bool) { return true, false } })
+	wants(t, agent, "ch_1", 1, stateError, "nothing was carried out by this call")
+}

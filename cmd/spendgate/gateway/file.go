@@ -193,12 +193,9 @@ func faultOf(err error) (path, text string) {
 	case semantic.Err != nil && semantic.JSONKind == 0:
 		return path, path + " " + semantic.Err.Error()
 	default:
-		return path, fmt.Sprintf("%s cannot be %s", path, kindOf(kindText(semantic.JSONKind)))
+		return path, fmt.Sprintf("%s cannot be %s", path, kindOf(jsontext.Value{byte(semantic.JSONKind)}))
 	}
 }
-
-// kindText returns a JSON text of one byte that has the kind.
-func kindText(k jsontext.Kind) jsontext.Value { return jsontext.Value{byte(k)} }
 
 // namesIn returns the names of the members of an object's member, in their order.
 func namesIn(body jsontext.Value, name string) []string {

@@ -96,10 +96,7 @@ func (c *mappedCall) unrecorded(check *client.Result) result {
 // older than a day, as a later recorded attempt shows.
 func (c *mappedCall) outdated(check *client.Result) (result, bool) {
 	r, next, returned := c.giveBack(check, laterNote)
-	if returned {
-		return result{}, true
-	}
-	return r, next
+	return r, next || returned
 }
 
 // carriedOutBefore handles an allow of a call whose earlier attempt was reported as executed
@@ -120,9 +117,7 @@ func (c *mappedCall) carriedOutBefore(check *client.Result, r result) (result, b
 // must not give it back, since a redemption may still be on its way, and a void by the same key
 // would give back the check of that redemption.
 func (c *mappedCall) tooLate(check *client.Result) (result, bool) {
-	ctx, cancel := c.asking(c.ctx)
-	defer cancel()
-	now, err := c.gw.api.GetCheck(ctx, check.CheckID)
+	now, err := c.now(check.CheckID)
 	switch {
 	case err != nil || check.Redemption.Redeemed() || now.Redemption.Redeemed():
 		return c.redeemedBefore(check)
@@ -139,14 +134,6 @@ func (c *mappedCall) tooLate(check *client.Result) (result, bool) {
 func (c *mappedCall) laterAttempt(check *client.Result) (bool, error) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
-	later, err := c.attempted(ctx, check)
-	if err != nil {
-		return false, fmt.Errorf("earlier attempts cannot be looked for: %w", err)
-	}
-	return later, nil
-}
-
-func (c *mappedCall) attempted(ctx context.Context, check *client.Result) (bool, error) {
 	page, err := c.gw.api.Checks(ctx, client.CheckQuery{IdempotencyKey: c.key(c.attempt + 1), Limit: 100})
 	if err != nil || len(page.Data) == 0 {
 		return false, err
@@ -182,13 +169,13 @@ func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
 	if !ok || refused.Code != client.CodeCheckAlreadyRedeemed {
 		return false
 	}
-	ctx, cancel := c.asking(c.ctx)
-	defer cancel()
 	if !c.t.Once {
-		if later, err := c.attempted(ctx, check); err != nil || later {
+		if later, err := c.laterAttempt(check); err != nil || later {
 			return false
 		}
 	}
+	ctx, cancel := c.asking(c.ctx)
+	defer cancel()
 	record, err := c.recorded(ctx, check.CheckID)
 	switch {
 	case err != nil || record.Outcome != nil:

@@ -75,7 +75,7 @@ var errCancelled = errors.New("the agent cancelled the call")
 // failure returns the result of a call that was not carried out for a reason other than a
 // decision.
 func (c *mappedCall) failure(format string, args ...any) result {
-	return result{state: stateError, isError: true, text: "Error, and nothing was carried out: " + fmt.Sprintf(format, args...)}
+	return result{state: stateError, isError: true, text: "Error, and nothing was carried out by this call: " + fmt.Sprintf(format, args...)}
 }
 
 // failureOf is like failure, for a call whose check is known.

@@ -34,7 +34,7 @@ const (
 func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	// This is needed for a replayed allow, too: the gateway that got it first may have been killed before it looked.
 	if later, err := c.laterAttempt(check); err != nil {
-		return c.failureOf(check, "%v. Call again later with exactly the same arguments.", err), false
+		return c.failureOf(check, "earlier attempts cannot be looked for: %v. Call again later with exactly the same arguments.", err), false
 	} else if later {
 		return c.outdated(check)
 	}

@@ -277,13 +277,10 @@ func (r *remote) listen() {
 // accepted returns an error unless the response is a success. If the server does not know the
 // session any more, the conn ends, so that another one is made.
 func (r *remote) accepted(response *http.Response) error {
-	r.mu.Lock()
-	known := r.session != ""
-	r.mu.Unlock()
 	switch code := response.StatusCode; {
 	case code/100 == 2:
 		return nil
-	case code == http.StatusNotFound && known:
+	case code == http.StatusNotFound && r.hasSession():
 		time.AfterFunc(time.Second, r.cancel) // after the response was delivered
 		return fmt.Errorf("%w: its session is over", errLost)
 	case code/100 == 4:
@@ -293,6 +290,12 @@ func (r *remote) accepted(response *http.Response) error {
 	default:
 		return fmt.Errorf("%w: it answered %d", errLost, code)
 	}
+}
+
+func (r *remote) hasSession() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.session != ""
 }
 
 // send makes a request, whose body has size bytes.
@@ -335,7 +338,7 @@ func (r *remote) send(ctx context.Context, method string, body io.Reader, size i
 
 // close ends the session on the server, too.
 func (r *remote) close() {
-	if r.ctx.Err() == nil && r.session != "" {
+	if r.ctx.Err() == nil && r.hasSession() {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
