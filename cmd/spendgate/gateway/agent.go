@@ -22,6 +22,7 @@ type remoteAgent struct {
 	idle  *time.Timer
 
 	mu      sync.Mutex
+	used    time.Time          // when the agent sent something last, or was listening
 	streams map[string]*stream // of requests, by their identifiers
 	general *stream            // of the GET
 	kept    []message          // for when there is a stream
@@ -65,7 +66,19 @@ func (a *remoteAgent) receive(ctx context.Context, m message) bool {
 func (a *remoteAgent) hangUp() { a.end() }
 
 // touch keeps an idle session alive.
-func (a *remoteAgent) touch() { a.idle.Reset(idleSession) }
+func (a *remoteAgent) touch() {
+	a.idle.Reset(idleSession)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = time.Now()
+}
+
+// unused returns since when the agent has neither sent nor awaited anything, and whether that is so.
+func (a *remoteAgent) unused() (since time.Time, so bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used, a.general == nil && len(a.streams) == 0
+}
 
 // close ends the streams; messages that are written afterwards are lost.
 func (a *remoteAgent) close() {

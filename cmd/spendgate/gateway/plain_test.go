@@ -58,16 +58,17 @@ func (s *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/elsewhere" {
 		s.with(func() { s.strays++ })
 	}
+	text, err := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if r.Method == http.MethodGet && s.get != nil {
 		s.get(w, r.Header.Get("Last-Event-ID"))
 		return
 	}
-	if text, err := io.ReadAll(r.Body); r.Method != http.MethodPost || err != nil || json.Unmarshal(text, &m) != nil {
+	if r.Method != http.MethodPost || err != nil || json.Unmarshal(text, &m) != nil {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	result := "{}"
 	method := m.Method

@@ -27,6 +27,7 @@ const (
 	// sessions than this: the other agents must not keep them out.
 	reserved    = maxSessions / 4
 	idleSession = 30 * time.Minute
+	leastIdle   = time.Minute // of a session that ends so that another one fits
 	heartbeat   = 15 * time.Second
 	bodyTimeout = 30 * time.Second
 )
@@ -211,21 +212,13 @@ func refuse(w http.ResponseWriter, status int, m message) {
 func (s *Server) open(agent string) (a *remoteAgent, full string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := 0
-	for _, a := range s.sessions {
-		if a.owner == agent && len(s.gw.file.Agents) > 0 {
-			own++
-		}
+	if full = s.full(agent); full != "" && s.endUnused() {
+		full = s.full(agent)
 	}
-	switch {
-	case s.gw.stopping.Err() != nil:
-		return nil, "the gateway is being stopped"
-	case len(s.sessions) >= maxSessions:
-		return nil, fmt.Sprintf("too many sessions: %d of all agents", maxSessions)
-	case own >= reserved && maxSessions-len(s.sessions) <= reserved:
-		return nil, fmt.Sprintf("too many sessions: %d of this agent, and the last %d are for agents with fewer than %d", own, reserved, reserved)
+	if full != "" {
+		return nil, full
 	}
-	a = &remoteAgent{id: rand.Text(), owner: agent, in: make(chan message), streams: make(map[string]*stream)}
+	a = &remoteAgent{id: rand.Text(), owner: agent, in: make(chan message), used: time.Now(), streams: make(map[string]*stream)}
 	a.ended, a.end = context.WithCancel(context.Background())
 	a.idle = time.AfterFunc(idleSession, a.end)
 	s.sessions[a.id] = a
@@ -237,4 +230,42 @@ func (s *Server) open(agent string) (a *remoteAgent, full string) {
 		delete(s.sessions, a.id)
 	})
 	return a, ""
+}
+
+// endUnused ends the session that was not used for the longest time, if that is long enough, and reports whether it
+// did: not all agents say when they go. The mutex is held.
+func (s *Server) endUnused() bool {
+	var longest *remoteAgent
+	least := time.Now().Add(-leastIdle)
+	for _, a := range s.sessions {
+		if since, so := a.unused(); so && since.Before(least) {
+			longest, least = a, since
+		}
+	}
+	if longest == nil {
+		return false
+	}
+	longest.hangUp()
+	delete(s.sessions, longest.id)
+	return true
+}
+
+// full returns why there cannot be another session of an agent, empty if there can. The mutex is held.
+func (s *Server) full(agent string) string {
+	own := 0
+	for _, a := range s.sessions {
+		if a.owner == agent && len(s.gw.file.Agents) > 0 {
+			own++
+		}
+	}
+	switch {
+	case s.gw.stopping.Err() != nil:
+		return "the gateway is being stopped"
+	case len(s.sessions) >= maxSessions:
+		return fmt.Sprintf("too many sessions: %d of all agents", maxSessions)
+	case own >= reserved && maxSessions-len(s.sessions) <= reserved:
+		return fmt.Sprintf("too many sessions: %d of this agent, and the last %d are for agents with fewer than %d", own, reserved, reserved)
+	default:
+		return ""
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Requests without a token, from a page of another origin, or that name another agent's session,
@@ -97,6 +98,38 @@ func TestSessionsOfAnAgent(t *testing.T) {
 			a.hangUp()
 		}
 		s.mu.Unlock()
+	}
+}
+
+// Agents that went without a word keep nobody out: where no session fits, the longest idle one ends.
+func TestIdleSessions(t *testing.T) {
+	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
+	s := NewServer(g)
+	var all []*remoteAgent
+	for range maxSessions {
+		a, full := s.open("a")
+		if full != "" {
+			t.Fatal(full)
+		}
+		all = append(all, a)
+	}
+	idle := func(i int, since time.Duration) { all[i].used = time.Now().Add(-since) }
+	idle(1, 2*leastIdle)
+	idle(2, 3*leastIdle)
+	idle(3, 4*leastIdle)
+	all[3].general = new(stream) // it listens
+	for _, want := range []int{2, 1} {
+		if _, full := s.open("a"); full != "" || all[want].ended.Err() == nil {
+			t.Errorf("session %d keeps others out: %s", want, full)
+		}
+	}
+	if _, full := s.open("a"); full == "" || all[3].ended.Err() != nil {
+		t.Error("a session that is in use is ended for another one")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.sessions {
+		a.hangUp()
 	}
 }
 
