@@ -52,6 +52,33 @@ func (s *suite) redisFlushed(t *testing.T) {
 	}
 }
 
+// F18, G3: Redis is made to evict while nodes work. They refuse checks until it is not, and what was
+// evicted stays a duplicate.
+func (s *suite) redisEvicts(t *testing.T) {
+	set := func(name, value string) { act(t, s.Redis.Client.ConfigSet(t.Context(), name, value).Err()) }
+	action := s.action("42")
+	first := check(t, s.client(0), action).Result()
+	set("maxmemory-policy", "volatile-random") // the marker stays
+	defer set("maxmemory-policy", "noeviction")
+	for node := range s.Nodes {
+		eventually(t, patience, "checks are refused", func() bool {
+			return must(s.client(node).Check(t.Context(), s.action("43")))(t).Status == http.StatusInternalServerError
+		})
+	}
+	set("maxmemory", "1")
+	eventually(t, patience, "everything is evicted", func() bool {
+		return strings.Contains(s.Redis.Client.Info(t.Context(), "keyspace").Val(), "expires=0")
+	})
+	set("maxmemory", "0")
+	set("maxmemory-policy", "noeviction")
+	for node := range s.Nodes {
+		again := s.answeredWithin(t, resumeIn, s.client(node), action)
+		if r := again.Result(); !r.Duplicate() || named(t, r) != first.CheckID {
+			t.Errorf("the action of %s was answered %s", first.CheckID, again)
+		}
+	}
+}
+
 // G3 (a restart from an old copy brings old windows back, and the marker that
 // certifies them): what passed after the copy stays a duplicate.
 func (s *suite) redisFromOldCopy(t *testing.T) {

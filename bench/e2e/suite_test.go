@@ -89,6 +89,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G5 fresh keys", s.freshKeys},
 		{"S22 violations elsewhere at once", s.violationsElsewhere},
 		{"G3 redis flushed", s.redisFlushed},
+		{"F18 redis evicts", s.redisEvicts},
 		{"G1 redis killed", s.redisKilled},
 		{"G3 redis back from an old copy", s.redisFromOldCopy},
 		{"F48 redis failed over and back", s.redisFailedOverAndBack},

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"net"
 	"runtime"
 	"sync"
@@ -110,6 +111,37 @@ func TestSuitableServers(t *testing.T) {
 	} {
 		if err := suitable(info); (err == nil) != ok {
 			t.Errorf("%q: %v", info, err)
+		}
+	}
+}
+
+// F18: the server of a connection in use is checked again, and then refused like that of a new one.
+func TestServerIsCheckedAgain(t *testing.T) {
+	c := newClient(t)
+	evicts, checks := errors.New("evicts"), 0
+	c.hot.check = func(context.Context, *resp.Conn) error { checks++; return evicts }
+	connect := c.hot.connect
+	c.hot.connect = func(context.Context) (*resp.Conn, error) { return nil, evicts }
+	c.hot.keep = time.Hour
+	if err := c.Do(&Request{}); err != nil || checks > 0 {
+		t.Errorf("a batch soon after the check: %v, %d checks", err, checks)
+	}
+	c.hot.checked = time.Now().Add(-2 * time.Hour)
+	if err := c.Do(&Request{}); !errors.Is(err, evicts) || checks != 1 {
+		t.Errorf("a server that is not fit any more: %v, %d checks", err, checks)
+	}
+	c.hot.connect = connect
+	if err := c.Do(&Request{}); err != nil {
+		t.Errorf("a server that is fit again: %v", err)
+	}
+}
+
+// F18: what a server has evicted is part of its history.
+func TestEvictedKeysNameTheServer(t *testing.T) {
+	const info = "run_id:a\r\nmaster_replid:b\r\n"
+	for told, want := range map[string]string{info: "a/b", info + "evicted_keys:0\r\n": "a/b", info + "evicted_keys:7\r\n": "a/b/7"} {
+		if got := serverIn(told); got != want {
+			t.Errorf("%q: %s, want %s", told, got, want)
 		}
 	}
 }

@@ -13,10 +13,12 @@ import (
 // them.
 type link struct {
 	connect func(context.Context) (*resp.Conn, error)
-	conn    *resp.Conn    // nil when not connected
-	used    time.Time     // when it last answered
-	keep    time.Duration // for an idle connection; 0 is for ever
-	suspect atomic.Bool   // set by others: another server is master now
+	check   func(context.Context, *resp.Conn) error // fails if the server is not fit any more
+	conn    *resp.Conn                              // nil when not connected
+	used    time.Time                               // when it last answered
+	checked time.Time                               // when it was connected or last checked
+	keep    time.Duration                           // for an idle connection, and between checks; 0 is for ever
+	suspect atomic.Bool                             // set by others: another server is master now
 }
 
 // run sends a pipeline, on a new connection if need be. After an error the
@@ -25,12 +27,15 @@ func (l *link) run(ctx context.Context, p *resp.Pipeline) error {
 	if suspect := l.suspect.Swap(false); l.conn != nil && (suspect || l.old() || l.conn.Stale()) {
 		l.drop() // before anything is sent
 	}
+	if l.conn != nil && l.keep > 0 && time.Since(l.checked) > l.keep {
+		l.recheck(ctx)
+	}
 	if l.conn == nil {
 		conn, err := l.connect(ctx)
 		if err != nil {
 			return fmt.Errorf("cannot connect to redis: %w", err)
 		}
-		l.conn = conn
+		l.conn, l.checked = conn, time.Now()
 	}
 	err := l.conn.Run(p, time.Now().Add(ioTimeout))
 	if err != nil {
@@ -38,6 +43,17 @@ func (l *link) run(ctx context.Context, p *resp.Pipeline) error {
 	}
 	l.used = time.Now()
 	return err
+}
+
+// recheck drops the connection if its server is not fit any more: its settings may have changed.
+func (l *link) recheck(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if err := l.check(ctx, l.conn); err != nil {
+		l.drop() // connecting tells why
+		return
+	}
+	l.checked = time.Now()
 }
 
 // old reports whether the connection was idle for so long that its server may

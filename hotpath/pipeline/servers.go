@@ -22,8 +22,9 @@ const (
 	// connectTimeout covers every step of making a connection: to find the server, to dial, and to
 	// check it.
 	connectTimeout = 800 * time.Millisecond
-	// recheckAfter is how long a connection may be idle before its server is checked
-	// again: less than it takes to fail over and back (F48).
+	// recheckAfter is how long a connection may be idle before another is made, whose server is checked:
+	// less than it takes to fail over and back (F48). The server of one in use is checked as often,
+	// because its policy of eviction may be changed while it runs (F18).
 	recheckAfter = time.Second
 )
 
@@ -106,7 +107,7 @@ func (s *Servers) connect(options Options) {
 		s.closed = client.Close
 	}
 	if !s.embedded {
-		s.hot.keep = recheckAfter
+		s.hot.keep, s.hot.check = recheckAfter, s.check
 	}
 	server := serverOf(o)
 	s.hot.connect = func(ctx context.Context) (*resp.Conn, error) { return s.connectHot(ctx, server) }
@@ -168,7 +169,7 @@ func (s *Servers) Disconnect() error {
 	return s.closed()
 }
 
-// check checks a server before the first batch: its version and eviction policy (F18), and by
+// check checks a server before the first batch and from time to time: its version and eviction policy (F18), and by
 // Options.Vet.
 func (s *Servers) check(ctx context.Context, conn *resp.Conn) error {
 	p := resp.Pipeline{Prefix: s.prefix}
@@ -230,7 +231,12 @@ func (s *Servers) ServerName(ctx context.Context, server *redis.Client) (string,
 }
 
 // serverIn identifies the process and its history: a process that was a replica meanwhile has another
-// server's claims, and since its promotion another history (F48).
+// server's claims, and since its promotion another history (F48); one that has evicted keys may lack
+// claims (F18).
 func serverIn(info string) string {
-	return infoField(info, "run_id") + "/" + infoField(info, "master_replid")
+	name := infoField(info, "run_id") + "/" + infoField(info, "master_replid")
+	if n := infoField(info, "evicted_keys"); n != "" && n != "0" {
+		name += "/" + n
+	}
+	return name
 }
