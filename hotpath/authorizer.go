@@ -45,7 +45,8 @@ func (e *PolicyNotFoundError) Unwrap() error { return ErrPolicyNotFound }
 type KeyReusedError struct{ Check spend.ID }
 
 func (e *KeyReusedError) Error() string {
-	return "idempotency_key was used for a different request, that of " + e.Check.Text(spend.PrefixCheck)
+	return "idempotency_key was used for a different request, that of " + e.Check.Text(spend.PrefixCheck) +
+		": repeat that one as it was, or give another action a key of its own"
 }
 
 // Store is the part of audit.Store that an Authorizer uses. It commits through a commit.Writer.

@@ -154,7 +154,7 @@ func (a *Authorizer) mayReport(ctx context.Context, r Request, course *spend.Cou
 		}
 	}
 	if others && (asked || !o.MayRelease || course.Doubt == nil && course.Reports == nil) {
-		return &AlreadyRedeemedError{By: by, Last: course.Last()}
+		return &AlreadyRedeemedError{By: by, Last: course.Last(), Report: true}
 	}
 	if gives {
 		o.SetRelease(!asked)

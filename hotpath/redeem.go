@@ -28,6 +28,7 @@ type AlreadyRedeemedError struct {
 	By      *spend.Outcome // the redemption
 	Last    *spend.Outcome // the last report; nil before there is one
 	InDoubt bool           // that is why
+	Report  bool           // a report is refused
 	Once    spend.ID       // the check that was redeemed under the lasting key that was asked for; zero without one
 }
 
@@ -38,6 +39,9 @@ func (e *AlreadyRedeemedError) Error() string {
 	}
 	if e.InDoubt {
 		text += ", and is in doubt"
+	}
+	if e.Report {
+		text += "; only its redeemer reports, and once it is in doubt or reported a key with outcomes:release of somebody who did not ask for it"
 	}
 	if !e.Once.IsZero() {
 		text += "; under this once, check " + e.Once.Text(spend.PrefixCheck) + " was redeemed"

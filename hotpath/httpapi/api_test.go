@@ -229,6 +229,15 @@ func TestErrorTable(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	f(&hotpath.KeyReusedError{}, 422, codeValidation, "")
+	for refused, says := range map[error]string{
+		&hotpath.KeyReusedError{}: "or give another action a key of its own",
+		&hotpath.AlreadyRedeemedError{By: new(spend.Outcome), Report: true}: "only its redeemer reports",
+	} {
+		s.fake.workErr = refused
+		if a := s.do("POST", "/v1/checks", plainCheck); !strings.Contains(a.body, says) {
+			t.Errorf("%s, want %q", a.body, says)
+		}
+	}
 	f(fmt.Errorf("cannot: %w", spend.Faults{{Path: "rules[2].parameters.limit", Problem: "is required"}}), 422, codeValidation, "")
 	f(hotpath.ErrOverloaded, 500, codeInternal, "1")
 	f(fmt.Errorf("%w: %w", hotpath.ErrUnavailable, errors.New("dial tcp")), 500, codeInternal, "1")

@@ -113,9 +113,9 @@ func TestMalformedBodies(t *testing.T) {
 		f(in(`\\\u0000`), "U+0000")
 		f(in("a\x00b"), "malformed JSON")
 		f(in("a\nb"), "malformed JSON")
-		f(in("a\xffb"), "malformed JSON")
+		f(in("a\xffb"), "which is not UTF-8")
 		f(in("\xed\xa0\x80"), "malformed JSON") // a surrogate in UTF-8
-		f(in("\xc0\x80"), "malformed JSON")
+		f(in("\xc0\x80"), "which is not UTF-8")
 		f(in(`\ud800`), "malformed JSON")
 		f(in(`\udc00 x`), "malformed JSON")
 		f(in(`\ud800\u0041`), "malformed JSON")

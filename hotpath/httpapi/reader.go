@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -62,7 +63,7 @@ func readObject(body []byte, read func(*reader) error) error {
 	}
 	switch {
 	case r.failed != nil:
-		return asBodyError(r.failed)
+		return asBodyError(r.failed, body)
 	case hasNUL(body):
 		return errNUL
 	}
@@ -251,7 +252,7 @@ var (
 )
 
 // asBodyError describes the fault of a text without repeating any part of the text.
-func asBodyError(err error) error {
+func asBodyError(err error, text []byte) error {
 	syntax, hasPlace := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -261,7 +262,11 @@ func asBodyError(err error) error {
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return errTwice
 	case hasPlace:
-		return &bodyError{"the body is malformed JSON at byte " + strconv.FormatInt(syntax.ByteOffset, 10)}
+		reason := "the body is malformed JSON at byte " + strconv.FormatInt(syntax.ByteOffset, 10)
+		if r, size := utf8.DecodeRune(text[min(int(syntax.ByteOffset), len(text)):]); r == utf8.RuneError && size == 1 {
+			reason += ", which is not UTF-8"
+		}
+		return &bodyError{reason}
 	default:
 		return err
 	}
