@@ -201,7 +201,8 @@ func runPythonPage(t *testing.T, node *fleet.Dev) {
 		}
 		again, err := example().CombinedOutput() // as a reader does, and an agent that was restarted
 		want := strings.Replace(e[2], "refunding 19.90\nreference: psp-2001\n", "already executed: psp-2001\n", 1)
-		if raises := strings.Contains(string(again), "AlreadyExecuted"); raises != (i > 0) || (err != nil) != raises || !raises && string(again) != want {
+		raises := strings.Contains(string(again), "AlreadyExecuted")
+		if raises != (i > 0) || raises != (err != nil) || !raises && string(again) != want {
 			t.Errorf("%s\nprints when it is run again, %v\n%s", e[1], err, again)
 		}
 	}
