@@ -168,7 +168,7 @@ const (
 	DecisionAgain    ApprovalDecisionResult = "again" // by another key of somebody who approved already (S62)
 
 	DecisionAuthor  ApprovalDecisionResult = "author"   // by the author of the version, who is excluded (S79)
-	DecisionNoGroup ApprovalDecisionResult = "no group" // by somebody in none of the groups (S79)
+	DecisionNoGroup ApprovalDecisionResult = "no group" // by a person outside the groups that are asked (S79)
 )
 
 // ApprovalError refuses the use of an approval. Nothing was written.

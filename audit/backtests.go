@@ -18,22 +18,22 @@ const (
 type Backtest struct {
 	ID        spend.ID
 	PolicyID  string
-	Version   int    // the candidate, if it is a version of the policy; else 0
+	Version   int    // of the candidate, if the candidate is a version of the policy; else 0
 	Rules     string // the candidate's JSON array; empty of a version
 	From, To  time.Time
 	Recorded  bool // history's decisions are the candidate's state
 	KeyID     string
-	Principal string // of the key that asked for it
+	Principal string // of the key that asked for the backtest
 
 	Status    BacktestStatus
 	CreatedAt time.Time
 	StartedAt time.Time // first; zero until then
 	EndedAt   time.Time // likewise
-	Attempts  int       // how often it was begun: another node begins it again if one is killed
+	Attempts  int       // how often the backtest was begun: if a node is killed, another begins it again
 	Checks    int64     // replayed so far
 	Reached   time.Time // to where, in the time of records; zero before the first
-	Error     string    // why it failed
-	Report    string    // JSON; empty until it has succeeded
+	Error     string    // why the backtest failed
+	Report    string    // JSON; empty until the backtest has succeeded
 }
 
 // BacktestStatus is the state of a Backtest.

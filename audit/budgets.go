@@ -34,7 +34,7 @@ type CounterChange struct {
 	// there is left out.
 	Take    bool
 	Correct spend.Correction // by outcomes, without condition
-	Charge  *spend.Charge    // one of those; if Take is set it has the budget's limits
+	Charge  *spend.Charge    // of one of these checks; if Take is set, Charge has the budget's limits
 
 	// The usage before must be at most this, if Limited or Counted. A MostCount below zero cannot be
 	// met.

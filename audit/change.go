@@ -108,7 +108,7 @@ type Change struct {
 	At      time.Time  // by the store's clock
 	Details string     // a JSON object: the new state of the policy or key; never a secret
 	Hash    spend.Hash // of the row of the policy or key as it is now
-	Head    spend.Hash // over all of it and the head of the change before
+	Head    spend.Hash // over the whole change and the head of the change before
 }
 
 // addTo adds the name, e-mail and owner of a person who has signed in to the details of what they

@@ -42,17 +42,17 @@ type Drafts interface {
 // Draft is a possible next version of a policy.
 type Draft struct {
 	PolicyID    string
-	Generation  int64      // of the configuration that made it: no two drafts have one
-	Hash        spend.Hash // of its row
-	BaseVersion int        // in force when it was put
+	Generation  int64      // of the configuration that made the draft: each draft has another
+	Hash        spend.Hash // of the draft's row
+	BaseVersion int        // the version in force when the draft was put
 	Name        string
 	Description string
 	Rules       string
 	Metadata    string
 	Redeem      spend.RedeemTerms
-	Changes     string // as in Policy: those of the version that it becomes
+	Changes     string // as in Policy: those of the version that the draft becomes
 	MadeAt      time.Time
-	Note        string // of its author, kept with the record of the change
+	Note        string // of the draft's author, kept with the record of the change
 	Author      Actor
 }
 
@@ -76,11 +76,11 @@ func (e *VersionError) Error() string { return fmt.Sprintf("version %d is in for
 // DraftTake is what a check takes from a draft, with what is needed to decide that.
 type DraftTake struct {
 	Draft       int64
-	Check       spend.ID // its millisecond is when it takes
+	Check       spend.ID // its millisecond is the time of the taking
 	Fingerprint spend.Hash
 	Looks       bool  // for a repeat
-	UntilMS     int64 // when its fingerprint is over
-	Leaves      bool  // its fingerprint, unless a budget blocks it
+	UntilMS     int64 // when the fingerprint ends
+	Leaves      bool  // the fingerprint of the check, unless a budget blocks the check
 	Takes       bool  // from the counters, if all charges fit
 	Charges     []spend.Charge
 	Blocks      []bool // which of the charges' budgets block, by their index

@@ -37,10 +37,10 @@ type EventSource int
 const (
 	SourceViolation EventSource = iota
 	SourceApproval
-	SourceUse // of an approval, by the ID of that
+	SourceUse // of an approval, by the approval's ID
 	SourceOutcome
 	SourceExhaustion
-	SourceChange // by its number: see ChangeSource
+	SourceChange // by the change's number: see ChangeSource
 
 	eventSourceKinds int = iota
 )

@@ -58,7 +58,7 @@ type Event struct {
 	PolicyID string // empty for an event without policy, or if its check is archived
 	AgentID  string // likewise
 
-	Violation  *Violation // nil when it is archived
+	Violation  *Violation // nil when the violation is archived
 	Approval   *ApprovalEvent
 	Outcome    *spend.Outcome // of outcome.*, and the step of check.*
 	Exhaustion *Exhaustion
@@ -67,7 +67,7 @@ type Event struct {
 
 // ApprovalEvent is an approval at one of its events.
 type ApprovalEvent struct {
-	ID         spend.ID     // also of its check
+	ID         spend.ID     // also the ID of its check
 	Check      *spend.Check // that asked; nil when it is archived
 	ActionHash spend.Hash
 	Required   int

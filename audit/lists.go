@@ -11,7 +11,7 @@ import (
 type Bounds struct {
 	PolicyIDs []string // nil: any
 	AgentIDs  []string // likewise
-	Principal string   // of the check's key: that given to it, else its ID; empty: any
+	Principal string   // of the check's key: the principal in the key's record, else the key's ID; empty: any
 }
 
 // Bound reports whether the asking key may not see everything.
@@ -61,7 +61,7 @@ type Violation struct {
 	RuleDescription string
 	Confidence      spend.Confidence
 	LatencyMS       int64
-	Archived        bool // all but the ID left the store; such are never listed
+	Archived        bool // only the ID is still in the store; archived violations are never listed
 }
 
 // ViolationPage is one page of a listing.
@@ -82,7 +82,7 @@ type CheckQuery struct {
 	IdempotencyKey string
 	ActionType     spend.ActionType // as resolved
 	Reason         spend.Reason
-	ApprovalID     spend.ID // that the check was sent with
+	ApprovalID     spend.ID // with which the check was sent
 	Effect         *spend.Effect
 	Outcome        spend.Status // of the last report, or NoOutcome; or spend.InDoubt
 	Draft          int64        // that judged the check, too (S54)

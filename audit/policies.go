@@ -39,7 +39,7 @@ type Policy struct {
 	Rules       string // the JSON array, parameters as they were sent
 	Metadata    string // the JSON object; empty when absent
 	Redeem      spend.RedeemTerms
-	Changes     string // JSON: the approvals that its next version requires (S80); empty for none
+	Changes     string // JSON: the approvals that the next version requires (S80); empty for none
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	// Budgets are since when each of its budgets counts, by rule_id. CreatePolicy
@@ -52,7 +52,7 @@ type Policy struct {
 	// record of the change. Only CreatePolicy uses it and PolicyVersions return it.
 	Note    string
 	Author  Actor // only of PolicyVersions
-	Drafter Actor // the author of the draft that it was; else zero. Only of PolicyVersions
+	Drafter Actor // the author of the draft from which the version was made; zero without a draft. Set only by PolicyVersions
 	// Forced: the admin made it without the approvals that the version before requires. Only
 	// CreatePolicy and PromoteDraft return it.
 	Forced bool

@@ -5,7 +5,7 @@ import "spendgate/audit/spend"
 // Restored says what a store that was restored from a backup has, and what the restore ended.
 type Restored struct {
 	Last      spend.ID // of the newest check; zero if there is none
-	Epoch     spend.ID // the new one
+	Epoch     spend.ID // the new epoch
 	Webhooks  int      // were active, and are disabled
 	Approvals int      // were pending, or approved and unused, and have expired
 }

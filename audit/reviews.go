@@ -15,9 +15,9 @@ import (
 type Review struct {
 	Draft     *Draft
 	Version   int                    // in force
-	Asked     *spend.ApprovalRequest // of people, by that version; nil when nobody is asked
+	Asked     *spend.ApprovalRequest // of people, by the version in force; nil when nobody is asked
 	Author    Party                  // of the draft, as recorded then; zero if no key put it
-	AuthorNow Party                  // of that key now
+	AuthorNow Party                  // of the key of the draft's author now
 	Approvals []DraftApproval        // of the draft, oldest first
 }
 
@@ -30,7 +30,7 @@ type DraftApproval struct {
 	Drop    []string // budgets that may be emptied
 	Note    string   // empty when absent
 	At      time.Time
-	Now     *Approver // the key as it is now; nil if there is none, as for a session
+	Now     *Approver // the key as it is now; nil without a key, as of a session
 	Name    string    // of a person who had signed in (S78), as recorded then; empty for a key
 	Email   string
 }
@@ -167,7 +167,7 @@ func (r *Review) Takes(d *DraftApprovalRequest) ApprovalDecisionResult {
 		}
 		lacks := func(g string) bool { return !inGroup(a.groups(), g) }
 		switch more := func(id string) bool { return !slices.Contains(a.Drop, id) }; {
-		case slices.ContainsFunc(d.Groups, lacks): // it counts for more than that one
+		case slices.ContainsFunc(d.Groups, lacks): // the approval also counts for other groups
 		case slices.ContainsFunc(d.Drop, more):
 			return DecisionOtherDrop
 		default:
@@ -221,7 +221,7 @@ func DraftApprovalOf(c *Change) (DraftApproval, error) {
 // Forcing is that an admin made a version which the one before asks people about.
 type Forcing struct {
 	Draft   int64 // the generation of the promoted draft; 0 for none
-	Missing int   // how many approvals it lacked
+	Missing int   // how many approvals the version lacked
 }
 
 // ChangeOfForcing returns the record that a version was forced, without its head; created

@@ -40,7 +40,7 @@ type Session struct {
 	Grants    spend.Grants // with the principal
 
 	Begun      time.Time     // when the sign-in began, of SignInBegins; not stored
-	For, Idle  time.Duration // how long it lasts, and how long without a request
+	For, Idle  time.Duration // how long the session lasts, and how long without a request
 	CreatedAt  time.Time
 	LastUsedAt time.Time // up to SessionNoted late
 	ExpiresAt  time.Time
@@ -57,7 +57,7 @@ type Subject struct {
 type Logout struct {
 	Subject
 	Token   spend.Hash // the SHA-256 of the token's jti
-	Request spend.ID   // that brought it, so that a repetition of the writing is no replay
+	Request spend.ID   // that brought the token, so that a repeated write is not taken for a replay
 }
 
 // Sessions keeps the sessions of people who signed in. A session is read for each of its requests, so

@@ -92,7 +92,7 @@ func batchOf(row []byte) (b Batch, err error) {
 type Block struct {
 	Chain     spend.ID
 	From, To  int64    // numbers
-	Low, High spend.ID // of the checks and outcomes that they list
+	Low, High spend.ID // of the checks and outcomes that the batches list
 	Entries   int64
 	offset    int64
 }

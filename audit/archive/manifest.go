@@ -25,7 +25,7 @@ type Manifest struct {
 	Month         string    `json:"month,omitempty"` // of violations: UTC, 2006-01
 	File          string    `json:"file"`            // in the same folder
 	Rows          int64     `json:"rows"`
-	FirstID       string    `json:"first_id"` // chk_..., viol_...; empty without rows; for batches the smallest ID that they list
+	FirstID       string    `json:"first_id"` // chk_..., viol_...; empty without rows; of batches: the smallest ID in their lists
 	LastID        string    `json:"last_id"`
 	FileSHA256    string    `json:"file_sha256"`    // of the compressed file
 	ContentSHA256 string    `json:"content_sha256"` // of the decompressed content

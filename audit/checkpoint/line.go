@@ -21,7 +21,7 @@ import (
 type Line struct {
 	Version  int        `json:"checkpoint"`
 	Time     time.Time  `json:"time"`
-	Full     bool       `json:"full"` // Heads are all there are, else those that changed since an earlier line
+	Full     bool       `json:"full"` // Heads has all chains; else the chains that changed since an earlier line
 	Heads    []Head     `json:"heads"`
 	Changes  LastChange `json:"changes"`
 	Chains   int        `json:"chains"`   // how many there are
@@ -37,7 +37,7 @@ type Line struct {
 type Acknowledged struct {
 	Reason  string `json:"reason"`
 	Chains  []Lost `json:"chains"`  // in no order
-	Changes bool   `json:"changes"` // whether the chain of changes is among them
+	Changes bool   `json:"changes"` // whether the chain of changes contradicts an earlier line, too
 }
 
 // Lost is a chain that does not go on from where an earlier line has it end.

@@ -22,7 +22,7 @@ type state struct {
 	heads        map[spend.ID]chain.Head
 	changes      LastChange
 	last         []byte    // the line, without its newline; nil for a file with none
-	time         time.Time // of it
+	time         time.Time // of last
 	acknowledged time.Time // of the last line that was signed over a contradiction; zero without one
 	sinceFull    int       // lines behind the last full one
 }

@@ -42,7 +42,7 @@ type Writer struct {
 	mu     sync.Mutex
 	file   follower
 	before *state // of another file, while this one has no line; nil for none
-	begun  bool   // this process has written a line, and so one that says all
+	begun  bool   // this process has written a full line, and later lines need not be full
 }
 
 // NewWriter makes a Writer; nothing is written yet.
@@ -178,7 +178,7 @@ func (w *Writer) heads(ctx context.Context, known *state) (chain.Heads, contradi
 		return heads, lost, nil
 	}
 	w.begun = false               // the next line says all
-	return w.compare(ctx, beside) // with heads of now: that file may have been ahead
+	return w.compare(ctx, beside) // with the present heads: the other file may have been ahead
 }
 
 // compare reads the chains and holds them to a state.

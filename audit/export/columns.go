@@ -17,10 +17,10 @@ import (
 type row struct {
 	check   *spend.Check
 	hash    spend.Hash     // of the stored row
-	place   verify.Place   // of the batch that lists it; zero if none does
-	course  spend.Course   // what became of it
-	rulings []audit.Change // about the approval that it asks for or uses
-	usedBy  spend.ID       // of the approval that it asks for
+	place   verify.Place   // of the batch that lists the check; zero if no batch does
+	course  spend.Course   // what became of the check
+	rulings []audit.Change // about the approval that the check asks for or uses
+	usedBy  spend.ID       // of the approval that the check asks for
 }
 
 // cell is one value: a text, a number, or null.

@@ -151,7 +151,7 @@ func (s *Store) counterRows(changes []audit.CounterChange) (rows []counterRow) {
 		}
 		principals := changes[i].Principals
 		if len(principals) == 0 && changes[i].BucketMS == 0 {
-			principals = []string{""} // it takes nothing, but is still compared
+			principals = []string{""} // the check takes nothing, but is still compared
 		}
 		for _, principal := range principals {
 			if row := (counterRow{&changes[i], principal}); !s.counters.has(row.key()) {

@@ -30,7 +30,7 @@ type day struct {
 	date     time.Time // 00:00 UTC
 	attached bool      // its partition is one of checks
 	detached bool      // its table exists, but is no partition
-	archived bool      // noted as such
+	archived bool      // noted as archived
 	manifest spend.Hash
 }
 

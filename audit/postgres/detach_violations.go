@@ -23,7 +23,7 @@ const deletedAtOnce = 1000
 // month is a month that has violations in the database.
 type month struct {
 	begin    time.Time // 00:00 UTC of its first day
-	archived bool      // noted as such
+	archived bool      // noted as archived
 	manifest spend.Hash
 }
 

@@ -22,13 +22,13 @@ type folding struct {
 	day   day
 	spans []foldSpan
 	folds []verify.Fold
-	from  time.Time // of the first check that they list
+	from  time.Time // of the first check that the batches list
 }
 
 // foldSpan is consecutive batches of a chain.
 type foldSpan struct {
 	verify.ChainSpan
-	low spend.ID // the lowest identifier that they list
+	low spend.ID // the lowest identifier in the batches' lists
 }
 
 // fold removes the batches of archived days, one day at a time, after the last day that was folded.

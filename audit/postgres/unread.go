@@ -112,7 +112,7 @@ func addUnsaid(unread []*spend.Outcome, rows [][][]byte) {
 			}
 			c := o.Check
 			c.KeyID, c.Principal, c.Action.ReasonText, c.Action.IdempotencyKey = string(row[1]), string(row[2]), string(row[3]), string(row[4])
-			copy(c.Action.ApprovalID[:], row[5]) // null is none
+			copy(c.Action.ApprovalID[:], row[5]) // null: there is none
 			o.Unread = false
 		}
 	}

@@ -12,11 +12,11 @@ import (
 // with PrefixApproval.
 type ApprovalRequest struct {
 	Required int             // people, in all
-	From     []GroupRequired // of them; the rest may be anybody
+	From     []GroupRequired // of the required people; the others may be anybody
 	// ExcludeAuthor: the authors of the version that escalated, and of its draft, do not decide.
 	ExcludeAuthor bool
 	Expires       time.Duration // how long people may decide
-	UseWithin     time.Duration // how long it may be used after the approval that decides
+	UseWithin     time.Duration // how long the approval may be used after the decision that completes it
 	ActionHash    Hash
 	Rules         []EscalatedRule // all that escalated, in the policy's order
 }

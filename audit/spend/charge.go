@@ -70,7 +70,7 @@ type Charge struct {
 	Counter Counter
 	RuleID  string
 	Since   int    // the version of the policy since which the counter counts
-	Subject string // for whom it counts: a JSON array of the values of `per`, in the order of S33
+	Subject string // for whom the budget counts: a JSON array of the values of `per`, in the order of S33
 	AgentID string // the subject's; empty unless the budget is per agent
 	Amount  Amount
 	// NoCurrency: the budget has no currency, and counts no amount.

@@ -16,20 +16,20 @@ type Check struct {
 	LatencyMS  int64 // first byte read to decision made, rounded down (S20)
 
 	KeyID       string // the API key's key_id
-	Principal   string // of that key; empty if its record names none
+	Principal   string // of the API key; empty if the key's record names none
 	Owner       string // the person or team that runs the agent; likewise
 	Namespace   string // of its idempotency keys (S59); empty: the one that plain API keys share
 	RequestID   string
 	Fingerprint Hash
 	RequestSHA  Hash // of the canonical request
 
-	Approval *ApprovalRequest // the approval that it asks for; nil for none
-	Charges  []Charge         // of the budgets that judged it; in a row, only what it took
-	Refused  []Charge         // of the budgets that had no room for it; not in rows
+	Approval *ApprovalRequest // the approval that the check asks for; nil for none
+	Charges  []Charge         // of the budgets that judged the check; in a row, only what the check took
+	Refused  []Charge         // of the budgets without room for the check; not in rows
 	Shadow   *Shadow          // the draft's judgement; nil without a draft
 
 	Pass  Pass  // zero when the duplicate guard blocked the check
-	Fence Fence // of the claims; set before it is committed
+	Fence Fence // of the claims; set before the check is committed
 }
 
 // Timestamp returns when the check was made: its ID's millisecond.

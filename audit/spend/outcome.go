@@ -9,7 +9,7 @@ import (
 // (S74), that it is in doubt since, or a report (S39, S41). Steps of a check have numbers without
 // gaps, so of two concurrent steps one is recorded.
 type Outcome struct {
-	ID        ID // its millisecond is when it was recorded
+	ID        ID // its millisecond is the time of the record
 	CheckID   ID
 	Step      int // counts the steps of a check, from 1
 	Number    int // counts the reports of a check, from 1 to MaxReports; 0 of other steps
@@ -24,9 +24,9 @@ type Outcome struct {
 	MayRelease bool
 
 	KeyID     string
-	Principal string // of that key; empty if its record names none
+	Principal string // of the API key; empty if the key's record names none
 	RequestID string
-	Fence     Fence // under which it is committed
+	Fence     Fence // under which the outcome is committed
 
 	Replay Hash // of a redemption: its API key and its Idempotency-Key; zero without one
 	Once   Hash // of a redemption: its lasting key; zero without one
@@ -206,7 +206,7 @@ func (o *Outcome) Same(other *Outcome) bool {
 type Correction struct {
 	Back  Total // given back
 	Over  Total // moved beyond the allowed amount
-	Count int64 // given back; below zero when it counts again
+	Count int64 // given back; below zero when the amount counts again
 }
 
 // Plus returns the sum of both.
