@@ -3,9 +3,11 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -52,9 +54,7 @@ func TestAllowed(t *testing.T) {
 		}
 	}
 	lacks(`may not SELECT checks, SELECT violations, SELECT outcomes and `)
-	if err := Grant(t.Context(), owner, script, name); err != nil {
-		t.Fatal(err)
-	}
+	grantAtOnce(t, owner, script, name)
 	lacks("")
 	if err := Allowed(t.Context(), owner, script); err != nil {
 		t.Errorf("the owner: %v", err)
@@ -73,4 +73,18 @@ func TestAllowed(t *testing.T) {
 	}
 	exec("DROP FUNCTION delete_events(integer)") // another version's, say
 	lacks("")
+}
+
+// grantAtOnce grants as several jobs do that migrate at once.
+func grantAtOnce(t *testing.T, url, script, name string) {
+	t.Helper()
+	failures := make([]error, 4)
+	var granting sync.WaitGroup
+	for i := range failures {
+		granting.Go(func() { failures[i] = Grant(t.Context(), url, script, name) })
+	}
+	granting.Wait()
+	if err := errors.Join(failures...); err != nil {
+		t.Fatal(err)
+	}
 }

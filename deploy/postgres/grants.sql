@@ -10,6 +10,9 @@
 
 BEGIN;
 SET LOCAL search_path = :"schema";
+SET LOCAL lock_timeout = 0;
+-- One at a time, and not beside a migration: two that change the same rights at once fail.
+DO $$ BEGIN PERFORM pg_advisory_xact_lock(hashtext('migrations'), hashtext(current_schema())); END $$;
 
 REVOKE ALL ON SCHEMA :"schema" FROM PUBLIC, :"service";
 REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
