@@ -19,7 +19,7 @@ func (e *ForbiddenError) Error() string { return e.message }
 // key is an API key as nodes use it.
 type key struct {
 	audit.Key
-	name      string // its ID as checks record it
+	name      string // the API key's ID, as checks record it
 	namespace string // of its idempotency keys
 	counter   string // the name of its rate counter
 	scopes    spend.Scopes

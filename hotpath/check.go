@@ -61,7 +61,7 @@ func (a *Authorizer) try(ctx context.Context, c *checking, action *spend.Action)
 	if err != nil {
 		return Answer{}, err
 	}
-	inTime, cancel = c.inTime(ctx) // it may have waited in vain
+	inTime, cancel = c.inTime(ctx) // the check may have waited in vain
 	defer cancel()
 	switch out.Kind {
 	case guard.Stale:
@@ -99,7 +99,7 @@ type checking struct {
 	last       guard.Reading   // of the last claim
 	deadline   time.Time       // when the check is refused unless it is recorded
 	budgets    *budgeting      // nil when no budget judges it
-	approved   *audit.Approval // that it uses; else nil
+	approved   *audit.Approval // that the check uses; nil without one
 	lift       []spend.EscalatedRule
 	shadow     *spend.Shadow // the draft's judgement; nil before the draft was asked
 	reclaims   bool          // a commit of it was refused

@@ -153,7 +153,7 @@ func (a *Authorizer) decide(c *checking, p *policy.Program, check *spend.Check, 
 		check.Decision.Message += "; " + whatPeopleSaw(c.approved)
 	}
 	if check.Decision.Exceeded() {
-		check.Pass = spend.Pass{} // it leaves no fingerprint (S60)
+		check.Pass = spend.Pass{} // the check leaves no fingerprint (S60)
 	}
 	if found.Effect != spend.Escalate {
 		return

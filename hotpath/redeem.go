@@ -276,7 +276,7 @@ const doubtsAtOnce = 100
 func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
 	var failed error
 	tried := make(map[spend.ID]bool)
-	for stuck := 0; ; { // those that were tried and are due still
+	for stuck := 0; ; { // stuck: checks that were tried and are still due
 		found, err := a.store.Doubts(ctx, stuck+doubtsAtOnce)
 		if err != nil {
 			return found.InDoubt, err

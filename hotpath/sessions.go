@@ -124,7 +124,7 @@ func (a *Authorizer) SignOut(ctx context.Context, by audit.Actor, c Caller) erro
 	if err := a.endSession(ctx, by, c.session.ID, a.store.EndSession); !errors.Is(err, audit.ErrNotFound) {
 		return err
 	}
-	return nil // it had ended meanwhile
+	return nil // the session had ended meanwhile
 }
 
 // EndSession ends a session, on every node when it returns, and sign-ins of the person that have

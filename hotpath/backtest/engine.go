@@ -32,9 +32,9 @@ var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hol
 const (
 	DuplicateOrder    = "duplicate_order"     // identical checks at once were decided in another order than they are recorded
 	BudgetOrder       = "budget_order"        // likewise of checks for which a budget had not room for all, or which asked people otherwise
-	OtherDecision     = "other_decision"      // its own version decides it otherwise today
-	VersionUnknown    = "version_unknown"     // its version does not compile any more
-	ApprovalUnknown   = "approval_unknown"    // it used the approval of a check that is not at hand
+	OtherDecision     = "other_decision"      // the version that judged the check decides otherwise today
+	VersionUnknown    = "version_unknown"     // the version that judged the check does not compile any more
+	ApprovalUnknown   = "approval_unknown"    // the check used the approval of a check that is not at hand
 	ApprovalNotNeeded = "approval_not_needed" // the candidate allows the check that asked for the approval it used
 )
 
@@ -102,7 +102,7 @@ func New(o Options) *Engine {
 // judgement is how a side decides a check.
 type judgement struct {
 	report.Verdict
-	repeats bool           // it is a duplicate
+	repeats bool           // the check is a duplicate
 	charges []spend.Charge // of the budgets that judge it
 	asks    *spend.ApprovalRequest
 }

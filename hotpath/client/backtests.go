@@ -67,7 +67,7 @@ type BacktestReport struct {
 		Total    int64 `json:"total"`
 		Stricter int64 `json:"stricter"`
 		Looser   int64 `json:"looser"`
-		ToAllow  int64 `json:"to_allow"` // those of the looser ones that become allow
+		ToAllow  int64 `json:"to_allow"` // the looser decisions that become allow
 		Listed   int64 `json:"listed"`
 	} `json:"flips"`
 	// Matrix is indexed by the recorded decision, then by the candidate's.

@@ -75,7 +75,7 @@ type Result struct {
 	// The Body of a replay equals the first one byte for byte.
 	Raw
 
-	checked bool // it is the answer of Check
+	checked bool // the result is the answer of Check
 }
 
 // Allowed reports whether the action may be carried out, once: the service answered a Check with 200

@@ -60,7 +60,7 @@ type DraftReport struct {
 	PolicyID  string          `json:"policy_id"`
 	DraftHash string          `json:"draft_hash"`
 	Since     Timestamp       `json:"since"`
-	Complete  bool            `json:"complete"` // it covers all checks since then
+	Complete  bool            `json:"complete"` // the report covers all checks since then
 	Report    *BacktestReport `json:"report"`
 	Flips     []Flip          `json:"flips"` // the newest
 

@@ -35,16 +35,16 @@ const (
 	CodeApprovalOwnRequest  = "approval_own_request"     // the key that asked does not decide
 	CodeApprovalDecided     = "approval_already_decided" // the same person approved with another key
 	CodeNotAnApprover       = "not_an_approver"          // the person is in none of its groups, or is the excluded author
-	CodeApprovalMismatch    = "approval_mismatch"        // it is for another action
+	CodeApprovalMismatch    = "approval_mismatch"        // the approval is for another action
 	CodeApprovalExpired     = "approval_expired"
 	CodeApprovalUsed        = "approval_already_used"
 
 	CodeCheckNotAllowed      = "check_not_allowed"      // a block or an escalation is not redeemed
-	CodeCheckNotRedeemed     = "check_not_redeemed"     // its policy, or the request, requires redemption
+	CodeCheckNotRedeemed     = "check_not_redeemed"     // the check's policy, or the request, requires redemption
 	CodeCheckAlreadyRedeemed = "check_already_redeemed" // by somebody else, or for another attempt
 	CodeCheckReleased        = "check_released"         // an outcome was reported
-	CodeCheckExpired         = "check_expired"          // it is too old to be redeemed
-	CodeActionMismatch       = "action_mismatch"        // it allowed another action
+	CodeCheckExpired         = "check_expired"          // the check is too old to be redeemed
+	CodeActionMismatch       = "action_mismatch"        // the check allowed another action
 	CodeOnceUsed             = "once_used"              // another check was redeemed under the lasting key
 
 	CodeEventsRemoved = "events_removed" // go on with Error.NextAfter

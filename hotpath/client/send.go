@@ -52,7 +52,7 @@ type request struct {
 type reply struct {
 	header http.Header
 	body   []byte
-	listed bool // it is an element of a list
+	listed bool // the value is an element of a list
 }
 
 // replayed reports that an earlier answer was repeated: the header is present and does not deny it,

@@ -38,7 +38,7 @@ type Attempt struct {
 	Hit         ratelimit.Hit // counted once, however often Claim is called
 	Deadline    time.Time     // after it, what another check failed to record is no longer claimed
 	Approved    bool          // passes holders that were not allowed, since people approved it (S47)
-	JudgesAgain bool          // it passes holders that were blocked: its policy says so (S60)
+	JudgesAgain bool          // the claim passes holders that were blocked: the policy says so (S60)
 
 	request     request // of the latest round trip that claimed
 	fingerprint claim

@@ -22,7 +22,7 @@ var (
 
 // windowsOf describes the windows of a server.
 type windowsOf struct {
-	server string // its name, as markers have it
+	server string // the server's name, as in markers
 	marker marker // zero if there is none, or one that no node wrote
 	text   string // the marker's text
 }

@@ -28,7 +28,7 @@ func (g *Guard) awaitFingerprint(ctx context.Context, at *Attempt, value string)
 		}
 		switch {
 		case found != absent && (own != nil || w.pause > 0):
-			return step{next: retry}, nil // it was waited for: its state may be another now
+			return step{next: retry}, nil // the window may have changed during the wait
 		case found == audit.PassReleased:
 			return g.takeUnrecorded(ctx, at, h)
 		case found != absent:

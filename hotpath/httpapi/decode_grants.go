@@ -14,7 +14,7 @@ import (
 type grantsReader struct {
 	spend.Grants
 	named   []string // the members that were there, null or not
-	cleared []string // those that were null
+	cleared []string // the members that were null
 }
 
 // read takes the member that next found.

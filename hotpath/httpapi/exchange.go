@@ -30,8 +30,8 @@ type exchange struct {
 	endpoint  *endpoint
 	quota     ratelimit.Quota // Limit is 0 while no limit governs the answer
 	unread    error           // why the body was not read; answered in its turn (S1)
-	excess    bool            // its connection is one too many
-	pipelined bool            // it was sent before the response to the request before it
+	excess    bool            // the connection is one too many
+	pipelined bool            // the request was sent before the response to the previous request
 	action    spend.Action    // of a check
 	body      []byte          // as it was received
 	counted   *byteLimit      // that the body counts in; nil of a small one
@@ -47,7 +47,7 @@ type exchange struct {
 	textAmounts bool   // amounts may be strings in the request, and are in the response
 
 	failure error    // the error that fail was called with
-	refusal *refusal // its answer; nil without a failure
+	refusal *refusal // the answer to a failure; nil without one
 
 	trace   *trace.Record // nil unless requests are traced
 	traceID trace.ID      // once it was handed over
@@ -102,7 +102,7 @@ func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	}
 
 	if errors.Is(x.unread, errBadHTTP) || errors.Is(x.unread, errSlowClient) {
-		a.fail(x, x.unread) // it is no request that could be routed
+		a.fail(x, x.unread) // what was received cannot be routed
 	} else {
 		a.router.Handler(ctx)
 	}

@@ -72,7 +72,7 @@ func readObject(body []byte, read func(*reader) error) error {
 
 func (r *reader) release() {
 	r.in = bytes.Buffer{}
-	r.decoder.Reset(&r.in) // it would keep the body
+	r.decoder.Reset(&r.in) // otherwise the decoder would keep the body
 	r.copied, r.failed, r.name, r.unread, r.prefix, r.textAmounts = "", nil, "", false, "", false
 	r.faults = nil // they stay with whoever took them
 	if cap(r.unquoted) > maxShared {

@@ -11,7 +11,7 @@ const (
 	cueFailed          // denies what precedes: "refund not possible"
 	cueBut             // evidence after it counts more than evidence before
 	cueAsk             // a request, which counts less than a decision after it
-	cueInstead         // its clause says what is to be done
+	cueInstead         // the clause of the cue says what is to be done
 	cueCause           // a reason follows, not the action
 )
 

@@ -47,7 +47,7 @@ func (s *sentinels) master(ctx context.Context) (*redis.Client, error) {
 		return s.client, nil
 	}
 	if s.client != nil {
-		_ = s.client.Close() // its server is not asked any more
+		_ = s.client.Close() // the client's server is not asked any more
 	}
 	o := s.server
 	o.Addr = addr

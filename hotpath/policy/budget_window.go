@@ -146,7 +146,7 @@ func latestClock(zone *time.Location, at time.Time) int64 {
 
 // reached returns when a reading was first shown or passed over, Unix seconds.
 func reached(zone *time.Location, clock int64) int64 {
-	second := clock - furthest // it was not shown yet
+	second := clock - furthest // the clock has not shown this time yet
 	for {
 		t := time.Unix(second, 0).In(zone)
 		_, offset := t.Zone()

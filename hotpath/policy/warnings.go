@@ -38,7 +38,7 @@ type warner struct {
 
 type warned struct {
 	rule
-	given objectReader // its parameters
+	given objectReader // the rule's parameters
 }
 
 // parametersOf returns the parameters of a rule; none if it has faults.

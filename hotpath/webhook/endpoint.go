@@ -196,7 +196,7 @@ func (e *endpoint) lookAhead(ctx context.Context, most int) error {
 // sending is an event that is sent, and the result.
 type sending struct {
 	event         audit.Event
-	retry         *audit.WebhookRetry // that it is; nil of a new event
+	retry         *audit.WebhookRetry // the retry that the attempt is; nil of a new event
 	ahead         bool                // earlier events are still to be tried
 	result        audit.DeliveryResult
 	gone, aborted bool
@@ -270,7 +270,7 @@ func (e *endpoint) deliver(ctx context.Context, task *audit.WebhookTask, tries [
 	for i := range tries {
 		t := &tries[i]
 		if t.aborted {
-			break // it says nothing of the receiver, and is made again
+			break // the attempt says nothing about the receiver, and is made again
 		}
 		follow(&t.result, failures)
 		if err := e.record(t.result); err != nil {

@@ -16,7 +16,7 @@ import (
 // firedRule is the rule that decided, as the policy has it.
 type firedRule struct {
 	ruleType   string // empty if unknown
-	text       string // its parameters, a JSON object
+	text       string // the rule's parameters, a JSON object
 	parameters []parameter
 	implicit   bool // the duplicate guard that a policy without such a rule has
 }

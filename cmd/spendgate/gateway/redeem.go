@@ -14,7 +14,7 @@ import (
 
 // redemption is a redemption that the service was asked for.
 type redemption struct {
-	key    string   // its idempotency key
+	key    string   // the redemption's idempotency key
 	number int      // of the payment's lasting key, from 1
 	passed []string // the checks that have the lasting keys of lower numbers
 	again  bool     // an earlier call asked for it, too: another gateway may have repeated the call since

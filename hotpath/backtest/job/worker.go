@@ -97,7 +97,7 @@ func (w *Worker) next(ctx context.Context) bool {
 	switch {
 	case ctx.Err() != nil, errors.Is(err, audit.ErrNotFound): // another node has it, or it was canceled
 		return true
-	case errors.Is(err, audit.ErrUnavailable): // it is tried again when the lease is over
+	case errors.Is(err, audit.ErrUnavailable): // the backtest is tried again when the lease is over
 		w.complain(ctx, "cannot run a backtest", err)
 		return false
 	case end.Error != "":

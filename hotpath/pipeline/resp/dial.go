@@ -50,7 +50,7 @@ func (s Server) connect(ctx context.Context, timeout time.Duration) (net.Conn, e
 }
 
 func (s Server) login(ctx context.Context, c *Conn) error {
-	var p Pipeline // its own: it holds the password
+	var p Pipeline // a pipeline of its own, since it holds the password
 	auth, selected := Index(-1), Index(-1)
 	if s.Password != "" {
 		auth = p.Command("AUTH")
