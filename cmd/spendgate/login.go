@@ -145,8 +145,12 @@ func signInByLoopback(ctx context.Context, p process, base, origin string) (sess
 	of := signin.Loopback{Challenge: sha256.Sum256([]byte(verifier))}
 	codes := make(chan string)
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: codeHandler(ctx, of.State(), codes)}
-	go server.Serve(l)   //nolint:errcheck // ends with Close
-	defer server.Close() //nolint:errcheck // nobody waits for an answer any more
+	go server.Serve(l) //nolint:errcheck // ends with Shutdown
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // for the browser's answer
+		defer cancel()
+		_ = errors.Join(server.Shutdown(ctx), server.Close()) // after a second, nobody waits for an answer any more
+	}()
 	port := l.Addr().(*net.TCPAddr).Port
 	page := fmt.Sprintf("%s/console/sign-in?port=%d&challenge=%s", printable(origin), port, of.State())
 	_, err = fmt.Fprintf(p.stderr, "open in a browser on this computer, and compare the code %s:\n\n  %s\n\n", of.Shown(), page)
