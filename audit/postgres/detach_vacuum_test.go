@@ -3,7 +3,6 @@ package postgres
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
@@ -14,19 +13,12 @@ import (
 func TestDetachOutlastsVacuum(t *testing.T) {
 	ctx := t.Context()
 	o := newOldDays(t)
-	vacuum := connect(t, o.url)
+	vacuum, observer := connect(t, o.url), connect(t, o.url)
 	part := "checks_" + o.first.Format("20060102")
 	var waited sync.WaitGroup
 	amid := func() {
-		waiting := ""
-		for deadline := time.Now().Add(15 * time.Second); waiting == "" && time.Now().Before(deadline); {
-			if err := o.reads.QueryRow(ctx, "SELECT coalesce(min(mode), '') FROM "+ownLocks+
-				" WHERE relation = '"+part+"'::regclass AND NOT granted").Scan(&waiting); err != nil {
-				t.Error(err)
-			}
-		}
-		if waiting != "ShareUpdateExclusiveLock" {
-			t.Errorf("the detach waits for %q", waiting)
+		if mode := waitedMode(t, observer, part); mode != "ShareUpdateExclusiveLock" {
+			t.Errorf("the detach waits for %q", mode)
 		}
 		c := minimal(newFence(t, o.Store))
 		if err := o.Commit(ctx, []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {

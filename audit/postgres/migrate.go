@@ -107,8 +107,8 @@ const (
 	lockWithin = "500ms"
 	lockAgain  = time.Second
 	lockTries  = 60
-	// vacuumWithin bounds how long a migration waits for a vacuum: autovacuum gives a table up to whoever
-	// has waited for it for deadlock_timeout (1 s).
+	// vacuumWithin bounds how long a migration or a detach waits for a vacuum: autovacuum gives a table up
+	// to whoever has waited for it for deadlock_timeout (1 s).
 	vacuumWithin = "2s"
 )
 

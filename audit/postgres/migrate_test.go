@@ -113,14 +113,8 @@ func TestMigrationOutlastsVacuum(t *testing.T) {
 	next := append(slices.Clone(migrations()), "ALTER TABLE checks ADD COLUMN more text")
 	done := make(chan error, 1)
 	go func() { done <- migrate(context.WithoutCancel(ctx), s.reads.Config().ConnConfig, next) }()
-	for mode := ""; mode == ""; {
-		if err := observer.QueryRow(ctx, `SELECT coalesce(min(mode), '') FROM `+ownLocks+`
-			WHERE relation = 'checks'::regclass AND NOT granted`).Scan(&mode); err != nil {
-			t.Fatal(err)
-		}
-		if mode != "" && mode != "ShareUpdateExclusiveLock" {
-			t.Errorf("the migration waits for %s", mode)
-		}
+	if mode := waitedMode(t, observer, "checks"); mode != "ShareUpdateExclusiveLock" {
+		t.Errorf("the migration waits for %q", mode)
 	}
 	if err := audittest.Record(ctx, s, minimal(f)); err != nil {
 		t.Errorf("a commit amid a migration that waits for a vacuum: %v", err)

@@ -24,10 +24,10 @@ type link struct {
 // run sends a pipeline, on a new connection if need be. After an error the
 // next one gets another connection.
 func (l *link) run(ctx context.Context, p *resp.Pipeline) error {
-	if suspect := l.suspect.Swap(false); l.conn != nil && (suspect || l.old() || l.conn.Stale()) {
+	if suspect := l.suspect.Swap(false); l.conn != nil && (suspect || l.over(l.used) || l.conn.Stale()) {
 		l.drop() // before anything is sent
 	}
-	if l.conn != nil && l.keep > 0 && time.Since(l.checked) > l.keep {
+	if l.conn != nil && l.over(l.checked) {
 		l.recheck(ctx)
 	}
 	if l.conn == nil {
@@ -56,9 +56,9 @@ func (l *link) recheck(ctx context.Context) {
 	l.checked = time.Now()
 }
 
-// old reports whether the connection was idle for so long that its server may
-// have been a replica meanwhile.
-func (l *link) old() bool { return l.keep > 0 && time.Since(l.used) > l.keep }
+// over reports whether a time is so long ago that the server may have been a replica since, or have
+// other settings.
+func (l *link) over(since time.Time) bool { return l.keep > 0 && time.Since(since) > l.keep }
 
 // drop closes the connection; the next run makes another.
 func (l *link) drop() {
