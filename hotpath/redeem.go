@@ -137,6 +137,9 @@ func (a *Authorizer) Redeem(
 	mismatch := a.mismatch(r.Access, check, &asked)
 	return a.take(ctx, r, check, untouched, func(course *spend.Course, refused error) (*spend.Outcome, bool, error) {
 		if refused != nil {
+			if asked.Once != "" {
+				a.unread.refuse(r.Access.key.name, a.now())
+			}
 			if err := a.stillThere(ctx, check); err != nil {
 				return nil, false, err
 			}
@@ -160,6 +163,8 @@ func (a *Authorizer) Redeem(
 			return nil, false, &CheckExpiredError{terms.Within()}
 		case mismatch != nil:
 			return nil, false, mismatch
+		case untouched && refused == nil && a.unread.may(o.KeyID, a.now()):
+			return o, false, nil // its commit refuses a lasting key that is used
 		}
 		return o, false, a.onceUsed(ctx, o)
 	})

@@ -14,8 +14,8 @@ import (
 const (
 	// unreadBytes bounds the metadata of an unread redemption, which its commit sends once more.
 	unreadBytes = 4096
-	// unreadPause is how long an API key's redemptions read their checks first after a commit was
-	// refused because of one that did not: that commit was made again for all others in it.
+	// unreadPause is how long an API key's redemptions read their checks and lasting keys first after a
+	// commit was refused because of one that did not: that commit was made again for all others in it.
 	unreadPause = time.Minute
 	// aheadBy is by how much a check's node may be ahead.
 	aheadBy = time.Minute
@@ -59,7 +59,7 @@ func (a *Authorizer) RedeemUnread(ctx context.Context, r Request, id spend.ID, a
 // version that probably allowed it; nil if that is too little, or the check should be read first.
 func (a *Authorizer) saidOf(access Access, id spend.ID, asked *Redemption) (said *spend.Check, terms spend.RedeemTerms) {
 	action := asked.Action
-	if action == nil || asked.Once != "" || action.AgentID == "" || action.PolicyID == "" || action.Type == spend.Unspecified ||
+	if action == nil || action.AgentID == "" || action.PolicyID == "" || action.Type == spend.Unspecified ||
 		len(action.Metadata.JSON) > unreadBytes || access.permitAction(action.PolicyID, action.AgentID) != nil || access.own() != "" {
 		return nil, terms
 	}
@@ -105,8 +105,9 @@ func (a *Authorizer) readUnread(ctx context.Context, o *spend.Outcome) error {
 	return nil
 }
 
-// unread are the API keys whose unread redemptions were refused lately. Their number bounds how often
-// the commit of other requests is made again because of them.
+// unread are the API keys of which a commit refused a redemption lately whose check, or whose lasting
+// key, was not read before. Their number bounds how often the commit of other requests is made again
+// because of them.
 type unread struct {
 	mu      sync.Mutex
 	refused map[string]time.Time // when, by name

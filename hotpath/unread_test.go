@@ -16,10 +16,10 @@ import (
 )
 
 // redeemUnread redeems a check as an action, by an API key, without reading it.
-func (f *fleet) redeemUnread(node int, key byte, id spend.ID, action spend.Action, idempotencyKey string) (*spend.Outcome, error) {
-	k := &audit.Key{ID: spend.ID{6: 0x70, 15: key}, Grants: spend.Grants{Role: spend.Executor, Principal: fmt.Sprint("till ", key)}}
+func (f *fleet) redeemUnread(node int, key byte, id spend.ID, action spend.Action, once string) (*spend.Outcome, error) {
+	k := &audit.Key{ID: spend.ID{6: 0x70, 15: key}, Grants: spend.Grants{Role: spend.Executor, Principal: "till"}}
 	r := hotpath.Request{Access: hotpath.AccessOf(k), ID: "req_000000000000", Started: time.Now()}
-	return f.nodes[node].RedeemUnread(f.t.Context(), r, id, hotpath.Redemption{Action: &action, IdempotencyKey: idempotencyKey})
+	return f.nodes[node].RedeemUnread(f.t.Context(), r, id, hotpath.Redemption{Action: &action, IdempotencyKey: "k", Once: once})
 }
 
 // F136: a check of another node is redeemed without being read, once, and only as what it is; who
@@ -41,11 +41,11 @@ func TestRedeemUnread(t *testing.T) {
 			t.Fatal(err)
 		}
 		first, action := check("first")
-		o, err := f.redeemUnread(1, 1, first.ID, action, "k")
+		o, err := f.redeemUnread(1, 1, first.ID, action, "")
 		if err != nil || o == nil || o.CheckID != first.ID || o.Unread || !o.Check.Carries(first) || o.Check.KeyID != first.KeyID {
 			t.Fatalf("%+v, %v", o, err)
 		}
-		if again, err := f.redeemUnread(1, 2, first.ID, action, "k"); again != nil || err != nil {
+		if again, err := f.redeemUnread(1, 2, first.ID, action, ""); again != nil || err != nil {
 			t.Errorf("again: %+v, %v", again, err)
 		}
 		for name, differ := range map[string]func(*spend.Action){
@@ -93,6 +93,42 @@ func TestRedeemUnread(t *testing.T) {
 	})
 }
 
+// F136, S74: of unread redemptions under one lasting key one is recorded, and behind one that the commit
+// refused those of its API key look the lasting key up.
+func TestRedeemUnreadOnce(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		var commits atomic.Int32
+		f.check(1, refundOf(t, "10", "so that the policy is known"))
+		f.nodes[1].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+			commits.Add(1)
+			return commit(ctx, checks)
+		})
+		var checks [4]*spend.Check
+		for i := range checks {
+			checks[i] = f.check(0, refundOf(t, "10", fmt.Sprint(i))).answer.Check
+		}
+		o, err := f.redeemUnread(1, 1, checks[0].ID, checks[0].Action, "order 1")
+		if err != nil || o == nil || o.CheckID != checks[0].ID || !o.Check.Carries(checks[0]) {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		if o, err := f.redeemUnread(1, 2, checks[1].ID, checks[1].Action, "order 1"); o != nil || err != nil {
+			t.Errorf("another check: %+v, %v", o, err)
+		}
+		for i, want := range []int32{1, 1, 1} {
+			err := f.redeem(1, checks[1+i], "order 1")
+			if used, ok := errors.AsType[*hotpath.OnceUsedError](err); !ok || used.Check != checks[0].ID {
+				t.Errorf("check %d: %v", 1+i, err)
+			}
+			if n := commits.Load() - 2; n != want {
+				t.Errorf("check %d: %d commits of redemptions that were read, want %d", 1+i, n, want)
+			}
+		}
+		if err := f.redeem(1, checks[1], "order 2"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // F136: a redemption whose commit gave no answer is shown with its check, or is not recorded.
 func TestRedeemUnreadUnanswered(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
@@ -103,7 +139,7 @@ func TestRedeemUnreadUnanswered(t *testing.T) {
 			f.nodes[1].faults.onCommit(nil)
 			return errors.Join(commit(ctx, checks), audit.ErrUnknown)
 		})
-		o, err := f.redeemUnread(1, 1, c.ID, action, "k")
+		o, err := f.redeemUnread(1, 1, c.ID, action, "")
 		if err != nil || o == nil || o.Unread || !o.Check.Carries(c) {
 			t.Fatalf("%+v, %v", o, err)
 		}

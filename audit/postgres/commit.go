@@ -118,6 +118,7 @@ const (
 	callRecord   call = iota // only checks
 	callCalendar             // checks that take from counters of calendar windows which have rows
 	callRedeem               // only redemptions, without lasting keys
+	callKeyed                // only redemptions
 	callWhole                // anything
 
 	calls int = iota
@@ -129,6 +130,7 @@ func (c call) query() string {
 		callRecord:   "SELECT record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13)",
 		callCalendar: "SELECT take_from_calendar(record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13),$14)",
 		callRedeem:   "SELECT record_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9)",
+		callKeyed:    "SELECT record_keyed_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9)",
 		callWhole:    "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)",
 	}[c]
 }
@@ -138,18 +140,22 @@ func (c call) name(statement string) string {
 	if statement == "" {
 		return ""
 	}
-	return statement + [calls]string{callCalendar: "_calendar", callRedeem: "_redeem", callWhole: "_whole"}[c]
+	return statement + [calls]string{callCalendar: "_calendar", callRedeem: "_redeem", callKeyed: "_keyed", callWhole: "_whole"}[c]
 }
 
 // callOf returns the call for a commit. A pooler's session lacks the settings that
 // take_from_calendar relies on.
 func (s *Store) callOf(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, whole bool) call {
 	more := func(c *spend.Check) bool { return c.Approval != nil || c.UsesApproval() }
-	other := func(o *spend.Outcome) bool { return o.Status != spend.Redeemed || !o.Once.IsZero() }
+	other := func(o *spend.Outcome) bool { return o.Status != spend.Redeemed }
+	keyed := func(o *spend.Outcome) bool { return !o.Once.IsZero() }
 	switch {
 	case whole, horizonMS > 0, slices.ContainsFunc(checks, more):
 		return callWhole
 	case len(checks) == 0 && budgets.none() && !slices.ContainsFunc(outcomes, other):
+		if slices.ContainsFunc(outcomes, keyed) {
+			return callKeyed
+		}
 		return callRedeem
 	case len(checks) == 0, len(outcomes) > 0:
 		return callWhole
@@ -219,7 +225,7 @@ func (p *parameters) commit(
 	fence := fenceOf(checks, outcomes)
 	p.bytes(fence.Node[:])
 	p.bytes(fence.Epoch[:])
-	if c == callRedeem {
+	if c == callRedeem || c == callKeyed {
 		array(p, 0, outcomes, nil, appendOutcome)
 		p.batch(link)
 		return
@@ -234,7 +240,7 @@ func (p *parameters) commit(
 	p.batch(link)
 	p.countChecks(checks)
 	switch c {
-	case callRecord, callRedeem: // they have no more parameters
+	case callRecord, callRedeem, callKeyed: // they have no more parameters
 	case callCalendar:
 		array(p, 0, budgets.takes, nil, appendChange)
 	case callWhole:

@@ -79,16 +79,18 @@ func benchmarkCommitCPU(b *testing.B, size int, budgets bool) {
 }
 
 // BenchmarkRedemptionCPU measures what the server's sessions take for the commits of checks
-// that are allowed, and of their redemptions: of remembered checks, and of unread ones.
+// that are allowed, and of their redemptions: of remembered checks, of unread ones, and with lasting keys.
 func BenchmarkRedemptionCPU(b *testing.B) {
 	for _, size := range []int{1, 4, 32} {
-		for _, unread := range []bool{false, true} {
-			b.Run(fmt.Sprintf("batch=%d,unread=%t", size, unread), func(b *testing.B) { benchmarkRedemptionCPU(b, size, unread) })
+		for _, kind := range []struct{ unread, keyed bool }{{}, {unread: true}, {keyed: true}} {
+			b.Run(fmt.Sprintf("batch=%d,unread=%t,keyed=%t", size, kind.unread, kind.keyed), func(b *testing.B) {
+				benchmarkRedemptionCPU(b, size, kind.unread, kind.keyed)
+			})
 		}
 	}
 }
 
-func benchmarkRedemptionCPU(b *testing.B, size int, unread bool) {
+func benchmarkRedemptionCPU(b *testing.B, size int, unread, keyed bool) {
 	s := open(b, migrated(b), true)
 	f := newFence(b, s)
 	builder := chain.Builder{Chain: f.Node}
@@ -120,6 +122,9 @@ func benchmarkRedemptionCPU(b *testing.B, size int, unread bool) {
 				ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: c.KeyID,
 				RequestID: c.RequestID, Fence: f, Check: c, RedeemBy: time.Now().Add(time.Minute),
 				Replay: spend.RedemptionReplay(c.KeyID, c.ID.Text("")), Unread: unread,
+			}
+			if keyed {
+				redemptions[i].Once = spend.OnceHash("n", c.ID.Text(""))
 			}
 			entries[i] = chain.Entry{ID: redemptions[i].ID, Row: chain.HashOutcome(redemptions[i])}
 		}

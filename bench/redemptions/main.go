@@ -30,6 +30,7 @@ type trial struct {
 	agents, executors   []string // API keys
 	connections, checks int
 	serial              int
+	once                bool // each redemption has a lasting key
 }
 
 func run(ctx context.Context, out io.Writer, args []string) (err error) {
@@ -38,6 +39,7 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 	rounds := flags.Int("rounds", 24, "rounds of checks and redemptions")
 	flags.IntVar(&t.checks, "checks", 600, "checks of a round")
 	flags.IntVar(&t.connections, "connections", 12, "connections")
+	flags.BoolVar(&t.once, "once", false, "give each redemption a lasting key")
 	binary := flags.String("binary", "spendgate", "in .bin")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -160,6 +162,9 @@ func (t *trial) check(ctx context.Context, c *fleet.Client, n int) (id string, e
 func (t *trial) redeem(ctx context.Context, c *fleet.Client, id string, n int) error {
 	action := t.action(n)
 	action["idempotency_key"] = fmt.Sprint("redeem-", t.serial+n)
+	if t.once {
+		action["once"] = fmt.Sprint("order-", t.serial+n)
+	}
 	a, err := c.Do(ctx, http.MethodPost, "/v1/checks/"+id+"/redeem", action)
 	if err == nil && a.Status != http.StatusOK {
 		err = errors.New(a.String())
