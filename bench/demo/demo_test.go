@@ -75,11 +75,7 @@ func TestScript(t *testing.T) {
 
 // A real node has the policies but one, and decides as the demo is to show.
 func TestPlay(t *testing.T) {
-	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer node.Kill() //nolint:errcheck // it ends with the test
+	node := fleet.TestDev(t)
 	files, err := policyfile.Read("../../deploy/policies", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -9,20 +9,35 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 )
 
 // Dev is the embedded single node, which needs no servers.
 type Dev struct {
 	*Node
 	Binary   string
+	Data     string // its folder
 	Key      string // its sample API key
 	AdminKey string
 }
 
+// TestDev compiles the service and starts a single node, which is killed when the test ends.
+func TestDev(t testing.TB, more ...Settings) *Dev {
+	t.Helper()
+	d, err := StartDev(t.Context(), t.TempDir(), more...)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := d.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
 // StartDev compiles the service and starts a single node, all in dir, and waits
 // until it has made its keys and policies. Kill ends it.
-func StartDev(ctx context.Context, dir string, o BuildOptions, more ...Settings) (*Dev, error) {
-	binary, err := Build(ctx, dir, o)
+func StartDev(ctx context.Context, dir string, more ...Settings) (*Dev, error) {
+	binary, err := Build(ctx, dir, BuildOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -41,17 +56,17 @@ func StartDev(ctx context.Context, dir string, o BuildOptions, more ...Settings)
 	if err := n.Start(ctx); err != nil {
 		return nil, errors.Join(err, n.Kill())
 	}
-	d := &Dev{Node: n, Binary: binary}
-	if err := d.readKeys(ctx, data); err != nil {
+	d := &Dev{Node: n, Binary: binary, Data: data}
+	if err := d.readKeys(ctx); err != nil {
 		return nil, errors.Join(err, n.Kill())
 	}
 	return d, nil
 }
 
 // readKeys waits for the sample key, which is written last.
-func (d *Dev) readKeys(ctx context.Context, dir string) error {
+func (d *Dev) readKeys(ctx context.Context) error {
 	err := d.await(ctx, func(context.Context) error {
-		content, err := os.ReadFile(filepath.Join(dir, "sample.key"))
+		content, err := os.ReadFile(filepath.Join(d.Data, "sample.key"))
 		d.Key = strings.TrimSpace(string(content))
 		if err == nil && d.Key == "" {
 			err = fs.ErrNotExist // it is being written
@@ -61,7 +76,7 @@ func (d *Dev) readKeys(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("no sample key: %w\n%s", err, d.Log())
 	}
-	content, err := os.ReadFile(filepath.Join(dir, "admin.key"))
+	content, err := os.ReadFile(filepath.Join(d.Data, "admin.key"))
 	d.AdminKey = strings.TrimSpace(string(content))
 	return err
 }

@@ -11,10 +11,7 @@ import (
 // A small part of the benchmarks' load, in every loop and of every kind, sent to a node with
 // embedded stores: every answer must be right.
 func TestLoadAgainstANode(t *testing.T) {
-	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := fleet.TestDev(t)
 	t.Cleanup(func() {
 		if err := node.End(); err != nil {
 			t.Error(err)

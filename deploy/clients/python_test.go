@@ -31,20 +31,6 @@ func python(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
-func startNode(t *testing.T) *fleet.Dev {
-	t.Helper()
-	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
-	return node
-}
-
 // run runs a command and returns its output, which it shows if the command fails.
 func run(t *testing.T, c *exec.Cmd) string {
 	t.Helper()
@@ -74,7 +60,7 @@ func runTests(t *testing.T, node *fleet.Dev, args ...string) {
 func TestPython(t *testing.T) {
 	t.Parallel()
 	python(t) // skips before a node is started
-	node := startNode(t)
+	node := fleet.TestDev(t)
 	t.Run("tests", func(t *testing.T) { runTests(t, node, "--ignore", "tests/test_kills.py") })
 	t.Run("page", func(t *testing.T) { runPythonPage(t, node) })
 }
@@ -85,7 +71,7 @@ func TestPythonKills(t *testing.T) {
 	t.Parallel()
 	python(t)
 	const requests = 60
-	node := startNode(t)
+	node := fleet.TestDev(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var killing sync.WaitGroup
 	killing.Go(func() {

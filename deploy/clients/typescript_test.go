@@ -62,7 +62,7 @@ func (p typeScript) compile(t *testing.T, args ...string) {
 func TestTypeScript(t *testing.T) {
 	t.Parallel()
 	p := newTypeScript(t)
-	node := startNode(t)
+	node := fleet.TestDev(t)
 	t.Run("tests", func(t *testing.T) { p.runTests(t, node) })
 	t.Run("types", p.compareTypes)
 	t.Run("page", func(t *testing.T) { p.runPage(t, node) })

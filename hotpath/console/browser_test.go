@@ -3,7 +3,6 @@ package console_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,19 +45,10 @@ func inBrowser(t *testing.T, tests string, settings fleet.Settings) {
 	if err != nil {
 		t.Skip("NOTICE: no chromium, so the console is not tested in a browser")
 	}
-	dir := t.TempDir()
-	node, err := fleet.StartDev(t.Context(), dir, fleet.BuildOptions{Version: "test"}, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
+	node := fleet.TestDev(t, settings)
 	c := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=tap", tests)
 	c.Env = append(os.Environ(), "TEST_CHROMIUM="+chromium, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key,
-		"SPENDGATE_ADMIN_KEY="+node.AdminKey, "TEST_DATA_DIR="+filepath.Join(dir, "data"))
+		"SPENDGATE_ADMIN_KEY="+node.AdminKey, "TEST_DATA_DIR="+node.Data)
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\n# skipped 0\n") || strings.Contains(string(out), "\n# pass 0\n") {
 		t.Fatalf("%v\n%s", err, out)

@@ -48,7 +48,7 @@ func play(ctx context.Context, out io.Writer) error {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // only left behind
 	_, _ = fmt.Fprintln(out, "building spendgate and starting a node ...")
-	node, err := fleet.StartDev(ctx, dir, fleet.BuildOptions{Version: "demo"})
+	node, err := fleet.StartDev(ctx, dir)
 	if err != nil {
 		return err
 	}

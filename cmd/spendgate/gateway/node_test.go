@@ -30,17 +30,10 @@ type enforced struct {
 
 func startEnforced(t *testing.T, more string) *enforced {
 	t.Helper()
-	dev, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
+	dev := fleet.TestDev(t)
 	e := &enforced{Dev: dev, provider: newProvider(t)}
 	e.provider.schema["required"] = []string{"amount"}
+	var err error
 	if e.api, err = client.New(client.Options{BaseURL: dev.API, APIKey: dev.Key, AdminKey: dev.AdminKey}); err != nil {
 		t.Fatal(err)
 	}

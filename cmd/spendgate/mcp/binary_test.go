@@ -116,16 +116,7 @@ func refund(amount, counterparty string) map[string]any {
 }
 
 func TestProgram(t *testing.T) {
-	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "v1.2.3"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
-	p := &program{node}
+	p := &program{fleet.TestDev(t)}
 	t.Run("stdio", func(t *testing.T) { everyTool(t, p.stdio(t), "stdio") })
 	t.Run("http", func(t *testing.T) {
 		everyTool(t, dial(t, &sdk.StreamableClientTransport{Endpoint: p.http(t, "")}), "http")
@@ -140,7 +131,7 @@ func TestProgram(t *testing.T) {
 
 // everyTool calls the tools of the real program.
 func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
-	if v := session.InitializeResult().ServerInfo; v.Name != "spendgate" || v.Version != "v1.2.3" {
+	if v := session.InitializeResult().ServerInfo; v.Name != "spendgate" || v.Version != "dev" {
 		t.Errorf("%+v", v)
 	}
 	schemas := outputSchemas(t, session)

@@ -17,15 +17,7 @@ import (
 // TestProvider: a payment that was not allowed, differs from the allowed one or was made before is not
 // paid, and every payment is reported.
 func TestProvider(t *testing.T) {
-	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
+	node := fleet.TestDev(t)
 	as := func(role string) *client.Client {
 		admin, err := client.New(client.Options{BaseURL: node.API, AdminKey: node.AdminKey})
 		if err != nil {
@@ -43,7 +35,7 @@ func TestProvider(t *testing.T) {
 	}
 	for id, limit := range map[string]int{"p": 100, "lax": 1000} {
 		limited := json.RawMessage(fmt.Sprintf(`{"limit":%d,"currency":"USD"}`, limit))
-		_, err = as("author").CreatePolicy(t.Context(), client.NewPolicy{
+		_, err := as("author").CreatePolicy(t.Context(), client.NewPolicy{
 			PolicyID: id, Name: id, Redeem: "required", Rules: []client.Rule{{RuleID: "cap", RuleType: "max_amount", Parameters: limited}},
 		})
 		if err != nil {
