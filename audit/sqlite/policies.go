@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -40,9 +39,10 @@ func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page aud
 		return page, err
 	}
 	w.and("policy_id > ?", q.After)
-	page, err = s.readPolicies(ctx, doing, policySelection{
-		"SELECT policy_id, max(version) AS version FROM policies WHERE true" + w.text + " GROUP BY policy_id", w.args, "policy_id", q.Limit,
-	})
+	page, err = s.readPolicies(ctx, doing, audit.PolicySelection{
+		Query: "SELECT policy_id, max(version) AS version FROM policies WHERE true" + w.text + " GROUP BY policy_id",
+		Order: "policy_id", Limit: q.Limit,
+	}, w.args...)
 	page.Total = total
 	return page, err
 }
@@ -55,11 +55,10 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 	if err != nil {
 		return page, err
 	}
-	page, err = s.readPolicies(ctx, doing, policySelection{
-		"SELECT policy_id, version FROM policies WHERE policy_id = ?1 AND (version < ?2 OR ?2 = 0)",
-		[]any{q.PolicyID, q.Before},
-		"version DESC", q.Limit,
-	})
+	page, err = s.readPolicies(ctx, doing, audit.PolicySelection{
+		Query: "SELECT policy_id, version FROM policies WHERE policy_id = ?1 AND (version < ?2 OR ?2 = 0)",
+		Order: "version DESC", Limit: q.Limit,
+	}, q.PolicyID, q.Before)
 	if page.Total = total; err != nil {
 		return page, err
 	}
@@ -70,36 +69,18 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 		return m, err
 	}, `SELECT v.version, coalesce(v.key_id, ''), coalesce(v.principal, ''), coalesce(v.credential, ''), coalesce(v.details ->> 'note', ''),
 			coalesce(d.key_id, ''), coalesce(d.principal, '')
-		FROM changes AS v LEFT JOIN changes AS d ON d.seq = `+draftOf+`
+		FROM changes AS v LEFT JOIN changes AS d ON d.seq = `+audit.SelectDraftOf+`
 		WHERE v.subject = ? AND v.kind = 'policy.created' AND v.version BETWEEN ? AND ?`, q.PolicyID, oldest, newest)
 	page.Complete(made)
 	return page, err
 }
 
-// draftOf selects the change that put the draft from which version v was promoted; null for other
-// versions.
-const draftOf = `(SELECT max(d.seq) FROM changes AS d WHERE d.subject = v.subject AND d.kind = 'policy.draft_put' AND d.seq < v.seq
-	AND EXISTS (SELECT 1 FROM changes AS p WHERE p.seq = v.seq - 1 AND p.subject = v.subject AND p.kind = 'policy.draft_promoted'))`
-
-// policySelection selects the versions of policies for a page.
-type policySelection struct {
-	query string // selects policy_id and version
-	args  []any
-	order string
-	limit int
-}
-
-// readPolicies reads the first selected versions, in their order. It knows the sizes of texts
-// before it reads them, and reads no text for which the page has no room.
-func (s *Store) readPolicies(ctx context.Context, doing string, of policySelection) (page audit.PolicyPage, err error) {
-	const size = "(octet_length(rules) + octet_length(metadata))"
-	found, order := 0, " ORDER BY "+of.order
+// readPolicies reads a page of selected versions.
+func (s *Store) readPolicies(ctx context.Context, doing string, of audit.PolicySelection, args ...any) (page audit.PolicyPage, err error) {
+	found := 0
 	page.Policies, err = collect(ctx, s.reader, doing, func(row scanner) (audit.Policy, error) {
 		return scanPolicyAnd(row, &found)
-	}, "SELECT "+policyColumns+", found FROM (SELECT policies.*, count(*) OVER () AS found, sum("+size+") OVER ("+order+") - "+size+
-		" AS earlier FROM policies JOIN ("+of.query+order+" LIMIT "+strconv.Itoa(of.limit+1)+
-		") AS selected USING (policy_id, version)) AS sized"+
-		" WHERE earlier < "+strconv.Itoa(audit.MaxPageBytes)+order+" LIMIT "+strconv.Itoa(of.limit), of.args...)
+	}, of.SQL(policyColumns), args...)
 	page.More = len(page.Policies) < found
 	return page, err
 }
