@@ -59,7 +59,7 @@ func (a *Authorizer) RedeemUnread(ctx context.Context, r Request, id spend.ID, a
 // version that probably allowed it; nil if that is too little, or the check should be read first.
 func (a *Authorizer) saidOf(access Access, id spend.ID, asked *Redemption) (said *spend.Check, terms spend.RedeemTerms) {
 	action := asked.Action
-	if action == nil || action.AgentID == "" || action.PolicyID == "" || action.Type == spend.Unspecified ||
+	if action == nil || action.PolicyID == "" || action.Type == spend.Unspecified ||
 		len(action.Metadata.JSON) > unreadBytes || access.permitAction(action.PolicyID, action.AgentID) != nil || access.own() != "" {
 		return nil, terms
 	}

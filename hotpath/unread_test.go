@@ -15,9 +15,9 @@ import (
 	"spendgate/hotpath"
 )
 
-// redeemUnread redeems a check as an action, by an API key, without reading it.
-func (f *fleet) redeemUnread(node int, key byte, id spend.ID, action spend.Action, once string) (*spend.Outcome, error) {
-	k := &audit.Key{ID: spend.ID{6: 0x70, 15: key}, Grants: spend.Grants{Role: spend.Executor, Principal: "till"}}
+// redeemUnread redeems a check as an action, by an API key that may be bound to agents, without reading it.
+func (f *fleet) redeemUnread(node int, key byte, id spend.ID, action spend.Action, once string, agents ...string) (*spend.Outcome, error) {
+	k := &audit.Key{ID: spend.ID{6: 0x70, 15: key}, Grants: spend.Grants{Role: spend.Executor, Principal: "till", AgentIDs: agents}}
 	r := hotpath.Request{Access: hotpath.AccessOf(k), ID: "req_000000000000", Started: time.Now()}
 	return f.nodes[node].RedeemUnread(f.t.Context(), r, id, hotpath.Redemption{Action: &action, IdempotencyKey: "k", Once: once})
 }
@@ -41,6 +41,10 @@ func TestRedeemUnread(t *testing.T) {
 			t.Fatal(err)
 		}
 		first, action := check("first")
+		action.AgentID = ""
+		if o, err := f.redeemUnread(1, 3, first.ID, action, "", first.Action.AgentID); o != nil || err != nil {
+			t.Errorf("by a key that is bound to agents, without one: %+v, %v", o, err)
+		}
 		o, err := f.redeemUnread(1, 1, first.ID, action, "")
 		if err != nil || o == nil || o.CheckID != first.ID || o.Unread || !o.Check.Carries(first) || o.Check.KeyID != first.KeyID {
 			t.Fatalf("%+v, %v", o, err)
@@ -49,7 +53,6 @@ func TestRedeemUnread(t *testing.T) {
 			t.Errorf("again: %+v, %v", again, err)
 		}
 		for name, differ := range map[string]func(*spend.Action){
-			"no agent":       func(a *spend.Action) { a.AgentID = "" },
 			"no policy":      func(a *spend.Action) { a.PolicyID = "" },
 			"no type":        func(a *spend.Action) { a.Type, a.ReasonText = spend.Unspecified, "refund" },
 			"unknown policy": func(a *spend.Action) { a.PolicyID = "q" },

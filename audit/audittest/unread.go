@@ -23,8 +23,9 @@ func unread(f spend.Fence, of *spend.Check) *spend.Outcome {
 }
 
 // unsaid is what a request does not say of the check that it redeems.
-func unsaid(c *spend.Check) [5]string {
-	return [...]string{c.KeyID, c.Principal, c.Action.ReasonText, c.Action.IdempotencyKey, c.Action.ApprovalID.Text("")}
+func unsaid(c *spend.Check) [6]string {
+	a := &c.Action
+	return [...]string{c.KeyID, c.Principal, a.ReasonText, a.IdempotencyKey, a.ApprovalID.Text(""), a.AgentID}
 }
 
 // unreadRedemptions: a redemption whose check was not read is recorded as any other, beside
@@ -46,6 +47,7 @@ func unreadRedemptions(t *testing.T, s Subject) {
 	mustReport(t, s, alone)
 	mustReport(t, s, ofApproved)
 	together, beside := unread(f, bare), newCheck(f)
+	together.Check.Action.AgentID = ""
 	released := report(f, voided, 1, spend.Voided, true)
 	if err := RecordAll(t.Context(), s, []*spend.Check{beside}, redemption(f, read), together, released); err != nil {
 		t.Fatal(err)

@@ -37,11 +37,11 @@ func unreadFrom(now time.Time) time.Time {
 // check up, however few it expects.
 func unreadQuery(from time.Time) string {
 	first, end := audit.FirstID(from.UnixMilli()), audit.FirstID(from.AddDate(0, 0, unreadDays).UnixMilli())
-	return `SELECT c.check_id, c.key_id, c.principal, c.reason_text, c.idempotency_key, c.approval_id FROM unnest($1::unread_row[]) AS u
+	return `SELECT c.check_id, c.key_id, c.principal, c.reason_text, c.idempotency_key, c.approval_id, c.agent_id FROM unnest($1::unread_row[]) AS u
 		LEFT JOIN LATERAL (SELECT * FROM checks WHERE check_id = u.check_id
 			AND check_id >= '` + first.Text("") + "' AND check_id < '" + end.Text("") + `' LIMIT 1) AS c ON true
 		WHERE CASE WHEN c.decision = 'a' AND c.policy_version = u.policy_version AND c.action_type = u.action_type
-			AND c.amount = u.amount AND c.currency = u.currency AND c.agent_id = u.agent_id AND c.policy_id = u.policy_id
+			AND c.amount = u.amount AND c.currency = u.currency AND (u.agent_id IS NULL OR c.agent_id = u.agent_id) AND c.policy_id = u.policy_id
 			AND c.counterparty = u.counterparty AND c.payment_method IS NOT DISTINCT FROM u.payment_method
 			AND c.merchant_or_vendor IS NOT DISTINCT FROM u.merchant_or_vendor AND c.metadata IS NOT DISTINCT FROM u.metadata
 			THEN true ELSE refuse_unread(u.check_id) END`
@@ -60,7 +60,7 @@ func appendUnread(b []byte, o *spend.Outcome) []byte {
 	b = appendLetter(b, chain.TypeLetters[c.ActionType])
 	b = appendNumeric(b, a.Amount.Total())
 	b = appendText(b, a.Currency)
-	b = appendText(b, a.AgentID)
+	b = appendOptional(b, a.AgentID)
 	b = appendText(b, a.PolicyID)
 	b = appendText(b, a.Counterparty)
 	b = appendOptional(b, a.PaymentMethod)
@@ -113,6 +113,7 @@ func addUnsaid(unread []*spend.Outcome, rows [][][]byte) {
 			c := o.Check
 			c.KeyID, c.Principal, c.Action.ReasonText, c.Action.IdempotencyKey = string(row[1]), string(row[2]), string(row[3]), string(row[4])
 			copy(c.Action.ApprovalID[:], row[5]) // null: there is none
+			c.Action.AgentID = string(row[6])
 			o.Unread = false
 		}
 	}

@@ -1,6 +1,7 @@
 package spend
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -83,10 +84,13 @@ func (c *Check) Differing(a *Action, t ActionType) (names []string) {
 }
 
 // Carries reports whether the check was allowed by the policy version of asked, for exactly its
-// action: metadata must be the same text. Of asked it is enough to have these and the ID.
+// action: metadata must be the same text, and an empty agent is any. Of asked it is enough to have
+// these and the ID.
 func (c *Check) Carries(asked *Check) bool {
+	action := asked.Action
+	action.AgentID = cmp.Or(action.AgentID, c.Action.AgentID)
 	return c.ID == asked.ID && c.Decision.Effect == Allow && c.Decision.PolicyVersion == asked.Decision.PolicyVersion &&
-		c.Action.Metadata.JSON == asked.Action.Metadata.JSON && c.Differing(&asked.Action, asked.ActionType) == nil
+		c.Action.Metadata.JSON == asked.Action.Metadata.JSON && c.Differing(&action, asked.ActionType) == nil
 }
 
 // HashJSON returns the hash of a JSON value by meaning: its numbers are decimals

@@ -38,8 +38,8 @@ type Outcome struct {
 	// it.
 	Check *Check
 	// Unread marks a redemption whose Check has only what the request says of it. It is recorded only
-	// if the recorded check Carries that; the commit then adds the recorded check's key, principal,
-	// reason, idempotency key and approval to Check, and sets Unread to false.
+	// if the recorded check Carries that; the commit then adds the recorded check's agent, key,
+	// principal, reason, idempotency key and approval to Check, and sets Unread to false.
 	Unread bool
 	// Follows is the report before, which this one corrects; nil for the first report and for steps
 	// that are not reports. Stores that read outcomes do not set it.
