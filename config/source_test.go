@@ -11,23 +11,45 @@ import (
 
 // A setting that no test here gives is one whose reading nobody has seen.
 func TestSettingsAreGiven(t *testing.T) {
-	paths, err := filepath.Glob("*_test.go")
+	tests := textOf(t, ".", true)
+	for _, name := range settings() {
+		if !regexp.MustCompile(prefix + name + `\b`).MatchString(tests) {
+			t.Errorf("%s%s is in no test", prefix, name)
+		}
+	}
+}
+
+// TestSettingsAreUsed finds a field that no command reads. Commands have their settings in a variable c.
+func TestSettingsAreUsed(t *testing.T) {
+	commands := textOf(t, "../cmd/spendgate", false)
+	for _, of := range []any{Config{}, Tools{}, Gateway{}, Client{}} {
+		for field := range reflect.TypeOf(of).Fields() {
+			if !regexp.MustCompile(`\bc\.` + field.Name + `\b`).MatchString(commands) {
+				t.Errorf("no command reads %s of %T", field.Name, of)
+			}
+		}
+	}
+}
+
+// textOf returns the text of a package: its tests, or all but its tests.
+func textOf(t *testing.T, dir string, tests bool) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var tests strings.Builder
+	var all strings.Builder
 	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") != tests {
+			continue
+		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tests.Write(text)
+		all.Write(text)
 	}
-	for _, name := range settings() {
-		if !regexp.MustCompile(prefix + name + `\b`).MatchString(tests.String()) {
-			t.Errorf("%s%s is in no test", prefix, name)
-		}
-	}
+	return all.String()
 }
 
 func TestLoadGateway(t *testing.T) {

@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -43,18 +42,6 @@ func asking(counterparty, approvalID string) map[string]any {
 func approved(t *testing.T, p *program) {
 	session := p.stdio(t)
 	approvalID := escalated(t, session, "asked")
-	text, isError := call(t, session, "wait_for_approval", map[string]any{"approval_id": approvalID, "wait_seconds": 0})
-	if isError || !strings.Contains(text, " is pending. Pending is not approved: do not carry the action out.") {
-		t.Error(text)
-	}
-	var answer any
-	body, _, _ := strings.Cut(text, "\n")
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
-		t.Fatal(err, body)
-	}
-	if err := outputSchemas(t, session)["wait_for_approval"].Validate(answer); err != nil {
-		t.Errorf("%v: %s", err, body)
-	}
 	if text, isError := call(t, session, "check_financial_action", asking("asked", approvalID)); !isError ||
 		!strings.Contains(text, "Error approval_not_approved (HTTP 409)") {
 		t.Error(text)

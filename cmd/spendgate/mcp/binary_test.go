@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,52 +130,57 @@ func TestProgram(t *testing.T) {
 	t.Run("killed node", func(t *testing.T) { nodeKilled(t, p) })
 }
 
-// everyTool calls the tools of the real program.
+// everyTool has the real program answer by each tool that it lists, as the tool's schema says.
 func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
 	if v := session.InitializeResult().ServerInfo; v.Name != "spendgate" || v.Version != "dev" {
 		t.Errorf("%+v", v)
 	}
-	schemas := outputSchemas(t, session)
-	for _, c := range []struct {
-		tool      string
-		arguments map[string]any
-		want      string
-		isError   bool
-	}{
-		{"check_financial_action", refund("12.50", run), "Decision: allow.", false},
-		{"check_financial_action", refund("12.50", run), "Reason: duplicate_action_detected", false},
-		{"check_financial_action", refund("999999999999999.9001", run), "999999999999999.9001 USD exceeds the limit", false},
-		{"check_financial_action", map[string]any{"policy_id": "none"}, "agent_id is required", true},
-		{"create_policy", map[string]any{"policy_id": run, "name": "n", "rules": []any{
-			map[string]any{"rule_id": "r", "rule_type": "max_amount", "parameters": map[string]any{"limit": json.Number("1.50")}},
-		}}, "Stored policy " + run + ", version 1", false},
-		{"create_policy", map[string]any{"name": "n", "rules": []any{}}, "Error validation_error (HTTP 422)", true},
-		{"create_policy", map[string]any{"policy_id": run, "name": "n", "replaces": 0, "rules": []any{
-			map[string]any{"rule_id": "r", "rule_type": "max_amount", "parameters": map[string]any{"limit": json.Number("1.50")}},
-		}}, "Error policy_version_mismatch (HTTP 409)", true},
-		{"get_policy", map[string]any{"policy_id": run, "version": 1}, `{"limit":1.50}`, false},
-		{"get_policy", map[string]any{"policy_id": run, "version": 2}, "Error policy_not_found (HTTP 404)", true},
-		{"simulate_actions", map[string]any{"policy_id": run, "actions": []any{
-			map[string]any{"agent_id": "a", "action_type": "spend", "amount": json.Number("1.51"), "currency": "USD", "counterparty": "c"},
-		}}, "0 would be allowed, 1 blocked", false},
-		{"list_violations", map[string]any{"agent_id": "a", "decision": "block", "limit": 1}, `"amount":999999999999999.9001`, false},
-	} {
-		text, isError := call(t, session, c.tool, c.arguments)
-		if !strings.Contains(text, c.want) || isError != c.isError {
-			t.Errorf("%s %v: %v, %s", c.tool, c.arguments, isError, text)
+	unanswered := outputSchemas(t, session)
+	schemas := maps.Clone(unanswered)
+	ask := func(tool string, arguments map[string]any, want string, wantError bool) (text string) {
+		t.Helper()
+		text, isError := call(t, session, tool, arguments)
+		if !strings.Contains(text, want) || isError != wantError {
+			t.Errorf("%s %v: %v, %s", tool, arguments, isError, text)
 		}
 		if isError {
-			continue
+			return text
 		}
 		// The first text is the endpoint's answer with all its members.
 		var answer any
 		body, _, _ := strings.Cut(text, "\n")
 		if err := json.Unmarshal([]byte(body), &answer); err != nil {
-			t.Fatalf("%s: %v in %s", c.tool, err, text)
+			t.Fatalf("%s: %v in %s", tool, err, text)
 		}
-		if err := schemas[c.tool].Validate(answer); err != nil {
-			t.Errorf("%s: %v: %s", c.tool, err, body)
+		if err := schemas[tool].Validate(answer); err != nil {
+			t.Errorf("%s: %v: %s", tool, err, body)
 		}
+		delete(unanswered, tool)
+		return text
+	}
+	limited := []any{
+		map[string]any{"rule_id": "r", "rule_type": "max_amount", "parameters": map[string]any{"limit": json.Number("1.50")}},
+	}
+	allowed := ask("check_financial_action", refund("12.50", run), "Decision: allow.", false)
+	ask("check_financial_action", refund("12.50", run), "Reason: duplicate_action_detected", false)
+	ask("check_financial_action", refund("999999999999999.9001", run), "999999999999999.9001 USD exceeds the limit", false)
+	ask("check_financial_action", map[string]any{"policy_id": "none"}, "agent_id is required", true)
+	id := regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(allowed)
+	ask("report_outcome", map[string]any{"check_id": id, "status": "executed"}, "Recorded: check "+id+" was executed.", false)
+	ask("wait_for_approval", map[string]any{"approval_id": escalated(t, session, run), "wait_seconds": 0},
+		" is pending. Pending is not approved: do not carry the action out.", false)
+	ask("create_policy", map[string]any{"policy_id": run, "name": "n", "rules": limited}, "Stored policy "+run+", version 1", false)
+	ask("create_policy", map[string]any{"name": "n", "rules": []any{}}, "Error validation_error (HTTP 422)", true)
+	ask("create_policy", map[string]any{"policy_id": run, "name": "n", "replaces": 0, "rules": limited},
+		"Error policy_version_mismatch (HTTP 409)", true)
+	ask("get_policy", map[string]any{"policy_id": run, "version": 1}, `{"limit":1.50}`, false)
+	ask("get_policy", map[string]any{"policy_id": run, "version": 2}, "Error policy_not_found (HTTP 404)", true)
+	ask("simulate_actions", map[string]any{"policy_id": run, "actions": []any{
+		map[string]any{"agent_id": "a", "action_type": "spend", "amount": json.Number("1.51"), "currency": "USD", "counterparty": "c"},
+	}}, "0 would be allowed, 1 blocked", false)
+	ask("list_violations", map[string]any{"agent_id": "a", "decision": "block", "limit": 1}, `"amount":999999999999999.9001`, false)
+	for tool := range unanswered {
+		t.Errorf("no answer of %s was compared with its schema", tool)
 	}
 }
 
