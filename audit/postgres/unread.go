@@ -37,7 +37,8 @@ func unreadFrom(now time.Time) time.Time {
 // check up, however few it expects.
 func unreadQuery(from time.Time) string {
 	first, end := audit.FirstID(from.UnixMilli()), audit.FirstID(from.AddDate(0, 0, unreadDays).UnixMilli())
-	return `SELECT c.check_id, c.key_id, c.principal, c.reason_text, c.idempotency_key, c.approval_id, c.agent_id FROM unnest($1::unread_row[]) AS u
+	return `SELECT c.check_id, c.key_id, c.principal, c.reason_text, c.idempotency_key, c.approval_id, c.agent_id
+		FROM unnest($1::unread_row[]) AS u
 		LEFT JOIN LATERAL (SELECT * FROM checks WHERE check_id = u.check_id
 			AND check_id >= '` + first.Text("") + "' AND check_id < '" + end.Text("") + `' LIMIT 1) AS c ON true
 		WHERE CASE WHEN c.decision = 'a' AND c.policy_version = u.policy_version AND c.action_type = u.action_type
