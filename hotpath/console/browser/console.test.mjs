@@ -138,6 +138,23 @@ test("it expires while it is looked at", async () => {
   await page.close();
 });
 
+test("a phone whose clock is ahead, with large text", async () => {
+  const asked = await ask({ amount: 4999.999999999, counterparty: "c".repeat(256), metadata: { note: "w".repeat(2000) } });
+  const two = 2 * 24 * 3600_000;
+  const page = await open((await person("faye")).api_key, { viewport: { width: 320, height: 568 }, prepare: async (p) => {
+    await (await tabs.newCDPSession(p)).send("Page.setFontSizes", { fontSizes: { standard: 24 } });
+    await p.addInitScript((ms) => { const now = Date.now; Date.now = () => now() + ms; }, two);
+  } });
+  await show(page, `#/approvals/${asked.approval_id}`);
+  await armed(page, "approve").waitFor();
+  assert.match(await page.locator(".state").textContent(), /(1 d|23 h \d+ min) left/);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 320);
+  const seen = await page.evaluate(() => Object.fromEntries([".facts dd", ".quote dd", "button.deny", "button.approve"]
+    .map((of) => { const { width, left, right } = document.querySelector(of).getBoundingClientRect(); return [of, { width, left, right }]; })));
+  for (const [of, { width, left, right }] of Object.entries(seen)) assert.ok(width > 80 && left >= 0 && right <= 320, `${of}: ${JSON.stringify(seen[of])}`);
+  await page.close();
+});
+
 test("an approver sees that a budget has too little left, and approves by keyboard", async () => {
   const asked = await ask({ agent_id: "spender" });
   for (let i = 0; i < 24; i++) assert.equal((await ask({ agent_id: "spender", amount: 199.99 })).decision, "allow");
@@ -288,6 +305,7 @@ test("a backtest of a tighter limit, the draft beside, its promotion", async () 
   await page.click("text=Read again");
   await page.waitForSelector("text=1 check would be decided otherwise: 1 stricter");
   await page.click("text=Promote it to version 2");
+  await page.waitForFunction(() => location.hash === "#/policies/tried"); // the draft's page shows the difference, too
   await page.waitForSelector("text=cap: limit was 500 and is 200");
   assert.equal((await of(260)).decision, "block");
   await page.close();
@@ -316,6 +334,7 @@ test("a policy that changes by two keeps what it asks, and a draft waits for som
   await page.click("text=Read again");
   await page.waitForSelector("text=Nobody is missing.");
   await page.click("text=Promote it to version 2");
+  await page.waitForFunction(() => location.hash === "#/policies/tried"); // the draft's page shows the difference, too
   await page.waitForSelector("text=cap: limit was 500 and is 200");
   await page.close();
   await reader.close();

@@ -10,6 +10,16 @@ export class APIError extends Error {
   }
 }
 
+// How far the node's clock is ahead of this machine's, in milliseconds. A Date has whole seconds.
+let ahead = 0;
+function compareClocks(date) {
+  const difference = Date.parse(date ?? "") + 500 - Date.now();
+  if (Number.isFinite(difference)) ahead = Math.abs(difference) < 5000 ? 0 : difference;
+}
+
+// nodeTime returns the time by the node's clock, by which approvals expire.
+export const nodeTime = () => Date.now() + ahead;
+
 const queryOf = (values) => {
   const given = Object.entries(values ?? {}).filter(([, v]) => v !== undefined && v !== null && v !== "");
   return given.length ? `?${new URLSearchParams(given)}` : "";
@@ -39,6 +49,7 @@ export async function call(method, path, options = {}) {
       method, headers, body, signal, credentials: cookie ? "same-origin" : "omit", cache: "no-store", referrerPolicy: "no-referrer", redirect: "error",
     });
     text = await response.text();
+    compareClocks(response.headers.get("Date"));
   } catch (e) {
     if (options.signal?.aborted) throw e;
     throw new APIError(0, "no_answer", "The node does not answer.", "");

@@ -1,6 +1,6 @@
 // Reading from the API: once, again and again, and page by page.
 import { useCallback, useEffect, useRef, useState } from "./html.js";
-import { get } from "./api.js";
+import { get, nodeTime } from "./api.js";
 
 // passes reports whether another attempt may end otherwise.
 export const passes = (error) => error.status === 0 || error.status === 429 || error.status >= 500;
@@ -78,11 +78,11 @@ export function usePages(path, query, options = {}) {
   return { ...state, more: () => more(state.next), reload: () => more() };
 }
 
-// useNow returns the time, again every so many milliseconds.
+// useNow returns the node's time, again every so many milliseconds.
 export function useNow(every = 1000) {
-  const [now, setNow] = useState(() => Date.now());
+  const [now, setNow] = useState(nodeTime);
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), every);
+    const timer = setInterval(() => setNow(nodeTime()), every);
     return () => clearInterval(timer);
   }, [every]);
   return now;

@@ -47,11 +47,11 @@ export function Theirs({ text, block = false, lines = block }) {
 }
 
 // Amount shows an amount exactly as the API wrote it; thousands are set apart by space
-// that is no character.
+// that is no character. A line ends between them.
 export function Amount({ value, currency, large = false }) {
   const [, sign, digits, rest] = /^(-?)(\d*)(.*)$/s.exec(exact(value));
   const groups = digits.replace(/\B(?=(\d{3})+$)/g, " ").split(" ");
-  return html`<span class=${large ? "amount large" : "amount"}>${sign}${groups.map((group, i) => (i ? html`<span class="group">${group}</span>` : group))}${rest}${currency && html` <span class="currency">${currency}</span>`}</span>`;
+  return html`<span class=${large ? "amount large" : "amount"}>${sign}${groups.slice(0, -1).map((group) => html`<span class="group">${group}</span><wbr />`)}${groups.at(-1)}${rest}${currency && html` <span class="currency">${currency}</span>`}</span>`;
 }
 
 // Time shows a time in the viewer's zone; its UTC is there on a tap.
