@@ -21,12 +21,13 @@ type remoteAgent struct {
 	end   context.CancelFunc
 	idle  *time.Timer
 
-	mu      sync.Mutex
-	used    time.Time          // when the agent sent something last, or was listening
-	streams map[string]*stream // of requests, by their identifiers
-	general *stream            // of the GET
-	kept    []message          // for when there is a stream
-	over    bool
+	mu       sync.Mutex
+	used     time.Time          // when the agent sent something last, or was listening
+	streams  map[string]*stream // of requests, by their identifiers
+	general  *stream            // of the GET
+	kept     []message          // for when there is a stream
+	keptSize int
+	over     bool
 }
 
 // stream is an HTTP response that is being written.
@@ -36,8 +37,9 @@ type stream struct {
 }
 
 const (
-	maxKept   = 1000
-	maxStream = 64
+	maxKept     = 1000
+	maxKeptSize = 4 << 20
+	maxStream   = 64
 )
 
 var errNoStream = errors.New("the agent listens to no stream")
@@ -97,9 +99,7 @@ func (a *remoteAgent) write(m message) error {
 		if m.isResponse() || a.over {
 			return errNoStream
 		}
-		if a.kept = append(a.kept, m); len(a.kept) > maxKept {
-			a.kept = a.kept[1:]
-		}
+		a.keep(m)
 		return nil
 	}
 	a.mu.Unlock()
@@ -108,6 +108,15 @@ func (a *remoteAgent) write(m message) error {
 		return nil
 	case <-to.gone:
 		return errNoStream
+	}
+}
+
+// keep keeps a message for the stream of the next GET, instead of the oldest ones if there are too many. The mutex is held.
+func (a *remoteAgent) keep(m message) {
+	a.kept, a.keptSize = append(a.kept, m), a.keptSize+len(m.Params)
+	for len(a.kept) > maxKept || a.keptSize > maxKeptSize {
+		a.keptSize -= len(a.kept[0].Params)
+		a.kept = a.kept[1:]
 	}
 }
 
@@ -178,16 +187,16 @@ func (a *remoteAgent) answerWhole(w http.ResponseWriter, r *http.Request, to *st
 
 // listen writes the messages that belong to no request.
 func (a *remoteAgent) listen(w http.ResponseWriter, r *http.Request) {
-	to := &stream{out: make(chan message, maxKept+maxStream), gone: make(chan struct{})}
-	defer close(to.gone)
 	a.mu.Lock()
+	to := &stream{out: make(chan message, len(a.kept)+maxStream), gone: make(chan struct{})}
+	defer close(to.gone)
 	taken := a.general != nil
 	if !taken {
 		a.general = to
 		for _, m := range a.kept {
 			to.out <- m
 		}
-		a.kept = nil
+		a.kept, a.keptSize = nil, 0
 	}
 	a.mu.Unlock()
 	if taken {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
@@ -40,7 +39,7 @@ func (s *session) callTool(m message) {
 		m.Params = params.with("name", quote(own)).text()
 	}
 	at := new(route)
-	if !s.fly(m, func(reason jsontext.Value) { at.cancel(reason) }) {
+	if !s.flyOn(at, m) {
 		return
 	}
 	go func() {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // conn carries messages to and from one agent or one server. write may be called
@@ -60,7 +58,7 @@ func (l *lines) read() (message, error) {
 		case !l.refuse:
 			continue // servers write other things to standard output, too
 		}
-		if err := l.write(failed([]byte("null"), &fault{Code: jsonrpc.CodeParseError, Message: err.Error()})); err != nil {
+		if err := l.write(unread(err)); err != nil {
 			return message{}, err
 		}
 	}

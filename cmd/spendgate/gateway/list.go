@@ -22,7 +22,7 @@ type listing struct {
 // cursor has the number of a server and that server's own cursor.
 func (s *session) list(m message, kind string) {
 	at := new(route)
-	if !s.fly(m, func(reason jsontext.Value) { at.cancel(reason) }) {
+	if !s.flyOn(at, m) {
 		return
 	}
 	l := &listing{s: s, request: m, kind: kind, route: at}

@@ -70,7 +70,7 @@ func (s *session) callMapped(m message, l *link, name string, params object) {
 	})
 }
 
-var errCancelled = errors.New("the agent cancelled the call")
+var errCancelled = errors.New("the agent cancelled the request")
 
 // failure returns the result of a call that was not carried out for a reason other than a
 // decision.

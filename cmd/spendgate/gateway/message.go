@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -26,6 +27,16 @@ const (
 	maxServerMessage  = 64 << 20 // ten thousand tools, or an image
 	maxRequestsFlight = 256      // of a session
 )
+
+// spoken reports whether a version of the protocol passes over HTTP.
+func spoken(version string) bool {
+	switch version {
+	case "2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", latestVersion:
+		return true
+	default:
+		return false
+	}
+}
 
 // message is a message of JSON-RPC 2.0. Identifiers, parameters and results are kept as
 // they are written, which the SDK's own type does not do.
@@ -62,6 +73,9 @@ func lax() json.Options {
 
 // decodeMessage reads one message.
 func decodeMessage(text []byte) (message, error) {
+	if first := bytes.TrimLeft(text, " \t\r\n"); len(first) > 0 && first[0] == '[' {
+		return message{}, &fault{Code: jsonrpc.CodeInvalidRequest, Message: "batches are not accepted: send each message on its own"}
+	}
 	var wire wireMessage
 	if err := json.Unmarshal(text, &wire, lax()); err != nil {
 		return message{}, fmt.Errorf("not a message of JSON-RPC: %w", err)
@@ -76,6 +90,14 @@ func decodeMessage(text []byte) (message, error) {
 		return message{}, errors.New("neither a request nor a response")
 	}
 	return m, nil
+}
+
+// unread answers a text that is no message.
+func unread(err error) message {
+	if f, ok := errors.AsType[*fault](err); ok {
+		return failed([]byte("null"), f)
+	}
+	return failed([]byte("null"), &fault{Code: jsonrpc.CodeParseError, Message: err.Error()})
 }
 
 // encodeMessage writes a message in one line.

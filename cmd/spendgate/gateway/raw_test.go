@@ -112,6 +112,17 @@ func TestCallWithoutID(t *testing.T) {
 	})
 }
 
+// A batch is refused, with the reason.
+func TestBatch(t *testing.T) {
+	_, p := newPlain(t)
+	for name, agent := range rawOver(t, guarded(t, newFakeService(t), p, "", "")) {
+		answer := agent.ask(` [{"jsonrpc":"2.0","id":7,"method":"ping"}]`)
+		if !strings.Contains(answer, "-32600") || !strings.Contains(answer, "on its own") {
+			t.Errorf("%s: %s", name, answer)
+		}
+	}
+}
+
 // Only what the protocol has in a call reaches the server, which could take anything else for the arguments,
 // and no arguments that programs read differently, also where nothing in the file reads them.
 func TestUnknownMembers(t *testing.T) {

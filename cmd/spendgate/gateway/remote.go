@@ -248,12 +248,13 @@ func (r *remote) resume(last string, retry time.Duration) (*http.Response, error
 // the server says that it has no such stream.
 func (r *remote) listen() {
 	last, streamed := "", false
+	var retry time.Duration // as the server asks for
 	for pause := time.Second; r.ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
 		response, err := r.send(r.ctx, http.MethodGet, nil, 0, last)
 		if err == nil {
 			if response.StatusCode == http.StatusOK {
-				seen, _, _ := r.events(response.Body, "")
-				last, streamed = cmp.Or(seen, last), true
+				seen, asked, _ := r.events(response.Body, "")
+				last, retry, streamed = cmp.Or(seen, last), cmp.Or(asked, retry), true
 				pause = 500 * time.Millisecond
 			}
 			response.Body.Close() //nolint:errcheck // only read
@@ -268,7 +269,7 @@ func (r *remote) listen() {
 			}
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(max(pause, retry)):
 		case <-r.ctx.Done():
 		}
 	}

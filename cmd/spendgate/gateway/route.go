@@ -148,7 +148,7 @@ type route struct {
 // reports true for the response.
 func (s *session) forward(links []*link, m message, missed func(message) bool) {
 	at := new(route)
-	if !s.fly(m, func(reason jsontext.Value) { at.cancel(reason) }) {
+	if !s.flyOn(at, m) {
 		return
 	}
 	s.pass(at, links, m, func(answer message) bool {

@@ -139,6 +139,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, agent string) {
 			http.Error(w, "there is no such session", http.StatusNotFound)
 			return
 		}
+		if version := r.Header.Get(headerVersion); version != "" && !spoken(version) {
+			text := fmt.Sprintf("%s %q is not supported; the newest one is %s", headerVersion, version, latestVersion)
+			http.Error(w, text, http.StatusBadRequest)
+			return
+		}
 		a.touch()
 	}
 	switch {
@@ -169,7 +174,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, a *remoteAgent, ag
 	}
 	m, err := decodeMessage(text)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, failed([]byte("null"), &fault{Code: jsonrpc.CodeParseError, Message: err.Error()}))
+		refuse(w, http.StatusBadRequest, unread(err))
 		return
 	}
 	m.agent = agent
@@ -212,7 +217,7 @@ func refuse(w http.ResponseWriter, status int, m message) {
 func (s *Server) open(agent string) (a *remoteAgent, full string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if full = s.full(agent); full != "" && s.endUnused() {
+	if full = s.full(agent); full != "" && s.endUnused(agent) {
 		full = s.full(agent)
 	}
 	if full != "" {
@@ -232,15 +237,13 @@ func (s *Server) open(agent string) (a *remoteAgent, full string) {
 	return a, ""
 }
 
-// endUnused ends the session that was not used for the longest time, if that is long enough, and reports whether it
-// did: not all agents say when they go. The mutex is held.
-func (s *Server) endUnused() bool {
-	var longest *remoteAgent
-	least := time.Now().Add(-leastIdle)
-	for _, a := range s.sessions {
-		if since, so := a.unused(); so && since.Before(least) {
-			longest, least = a, since
-		}
+// endUnused ends the agent's session that was not used for the longest time, if that is long enough, and reports whether
+// it did: not all agents say when they go. Another agent's session ends only where none is free for anybody. The mutex
+// is held.
+func (s *Server) endUnused(agent string) bool {
+	longest := s.unused(func(owner string) bool { return owner == agent })
+	if longest == nil && len(s.sessions) >= maxSessions {
+		longest = s.unused(func(string) bool { return true })
 	}
 	if longest == nil {
 		return false
@@ -248,6 +251,18 @@ func (s *Server) endUnused() bool {
 	longest.hangUp()
 	delete(s.sessions, longest.id)
 	return true
+}
+
+// unused returns the session, of certain owners, that was not used for the longest time; nil if there is none, or the
+// time is short. The mutex is held.
+func (s *Server) unused(of func(owner string) bool) (longest *remoteAgent) {
+	least := time.Now().Add(-leastIdle)
+	for _, a := range s.sessions {
+		if since, so := a.unused(); so && since.Before(least) && of(a.owner) {
+			longest, least = a, since
+		}
+	}
+	return longest
 }
 
 // full returns why there cannot be another session of an agent, empty if there can. The mutex is held.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Requests without a token, from a page of another origin, or that name another agent's session,
-// are refused.
+// Requests without a token, from a page of another origin, that name another agent's session, or have a version of the protocol
+// that is none, are refused.
 func TestServed(t *testing.T) {
 	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
 	g.file.Agents = map[string]agent{"a": {token: "x"}, "b": {token: "y"}}
@@ -24,21 +24,24 @@ func TestServed(t *testing.T) {
 		t.Fatal(full)
 	}
 	for _, c := range []struct {
-		token, origin, session string
-		want                   int
+		token, origin, session, version string
+		want                            int
 	}{
-		{"", "", own.id, http.StatusUnauthorized},
-		{"z", "", own.id, http.StatusUnauthorized},
-		{"x", "http://evil.example", own.id, http.StatusForbidden},
-		{"y", "", own.id, http.StatusNotFound},
-		{"x", "", "", http.StatusBadRequest},
-		{"x", web.URL, own.id, http.StatusNoContent},
+		{"", "", own.id, "", http.StatusUnauthorized},
+		{"z", "", own.id, "", http.StatusUnauthorized},
+		{"x", "http://evil.example", own.id, "", http.StatusForbidden},
+		{"y", "", own.id, "", http.StatusNotFound},
+		{"x", "", "", "", http.StatusBadRequest},
+		{"x", "", own.id, "2025-06-19", http.StatusBadRequest},
+		{"x", web.URL, own.id, "2025-06-18", http.StatusNoContent},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, web.URL+Path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, value := range map[string]string{"Authorization": "Bearer " + c.token, "Origin": c.origin, headerSession: c.session} {
+		for name, value := range map[string]string{
+			"Authorization": "Bearer " + c.token, "Origin": c.origin, headerSession: c.session, headerVersion: c.version,
+		} {
 			if value != "" {
 				r.Header.Set(name, value)
 			}
@@ -130,6 +133,33 @@ func TestIdleSessions(t *testing.T) {
 	defer s.mu.Unlock()
 	for _, a := range s.sessions {
 		a.hangUp()
+	}
+}
+
+// An agent that has all the sessions that it may have ends none of another agent's.
+func TestIdleSessionsOfOthers(t *testing.T) {
+	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
+	g.file.Agents = map[string]agent{"a": {token: "x"}, "b": {token: "y"}}
+	s := NewServer(g)
+	t.Cleanup(s.Stop)
+	open := func(agent string, idle time.Duration) *remoteAgent {
+		a, full := s.open(agent)
+		if full != "" {
+			t.Fatal(agent, full)
+		}
+		a.used = time.Now().Add(-idle)
+		return a
+	}
+	other := open("b", 3*leastIdle)
+	for range maxSessions - reserved - 2 {
+		open("a", 0)
+	}
+	own := open("a", 2*leastIdle)
+	if open("a", 0); own.ended.Err() == nil || other.ended.Err() != nil {
+		t.Error("another session than its own unused one was ended")
+	}
+	if _, full := s.open("a"); full == "" || other.ended.Err() != nil {
+		t.Error("another agent's session was ended for it")
 	}
 }
 

@@ -155,6 +155,17 @@ func (s *session) fly(m message, cancel func(reason jsontext.Value)) bool {
 	return !twice && !full
 }
 
+// flyOn registers a request that servers are asked for. Over HTTP an exchange ends with a response, which a server owes nobody
+// for a request that was cancelled.
+func (s *session) flyOn(at *route, m message) bool {
+	return s.fly(m, func(reason jsontext.Value) {
+		at.cancel(reason)
+		if _, exchanges := s.agent.(*remoteAgent); exchanges {
+			time.AfterFunc(cancelGrace, func() { s.send(failed(m.ID, &fault{Code: codeUnavailable, Message: errCancelled.Error()})) })
+		}
+	})
+}
+
 // tokenOf returns the progress token of parameters, nil if there is none.
 func tokenOf(params jsontext.Value) jsontext.Value {
 	var with struct {
