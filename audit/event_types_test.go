@@ -39,6 +39,7 @@ func TestEventTypes(t *testing.T) {
 		}
 	}
 	for document, rows := range map[string]func(EventType) string{
+		"../deploy/CONTRACT.md":                     func(of EventType) string { return "`" + string(of) + "`" },
 		"../deploy/AUDIT-FORMAT.md":                 func(of EventType) string { return "`" + string(of.Letter()) + "`" },
 		"postgres/EVENTS.md":                        func(of EventType) string { return "`" + string(of) + "`" },
 		"../hotpath/console/assets/pages/events.js": func(of EventType) string { return `"` + string(of) + `"` },
