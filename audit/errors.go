@@ -46,7 +46,7 @@ func (e *KeysTakenError) Error() string {
 // the rest.
 type ReportedError struct {
 	CheckIDs []spend.ID
-	Late     []spend.ID // the checks among them that may not be redeemed any more, whatever else there is
+	Late     []spend.ID // of CheckIDs, those that are too old to be redeemed
 }
 
 func (e *ReportedError) Error() string {

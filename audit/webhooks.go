@@ -188,8 +188,8 @@ type Delivery struct {
 type DeliveryResult struct {
 	Delivery
 	EventAt time.Time
-	Retry   *WebhookRetry // that it was; nil of a new event
-	Seen    WebhookSeen   // of a new event: up to it
+	Retry   *WebhookRetry // the retry that this attempt was; nil for a new event
+	Seen    WebhookSeen   // the events up to a new event
 	RetryIn time.Duration
 	Pause   time.Duration // before the next new event is tried
 	// Over means that an outage of the receiver is over: all waiting events are tried at once.
@@ -199,7 +199,7 @@ type DeliveryResult struct {
 // DeliveryQuery selects the attempts to deliver to a webhook.
 type DeliveryQuery struct {
 	WebhookID spend.ID
-	Failed    bool     // only those
+	Failed    bool     // only deliveries that failed
 	Before    spend.ID // only smaller IDs: the position of the cursor
 	Limit     int
 }

@@ -33,7 +33,7 @@ func (a *Authorizer) PutDraft(ctx context.Context, access Access, by audit.Actor
 	switch before, err := a.store.Draft(stored, d.PolicyID); {
 	case err == nil && sameDraft(before, d):
 		*d = *before
-		return a.guard.RaiseGeneration(ctx) // whoever stored it may not have come to that
+		return a.guard.RaiseGeneration(ctx) // whoever stored the draft may have failed before raising
 	case err != nil && !errors.Is(err, audit.ErrNotFound):
 		return fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
 	}

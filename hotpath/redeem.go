@@ -96,7 +96,7 @@ type Redemption struct {
 	IdempotencyKey string
 	Once           string        // a lasting key; empty: none
 	ActionHash     *spend.Hash   // of the action that is about to be carried out, or
-	Action         *spend.Action // that; agent, policy and type are the check's where they are empty
+	Action         *spend.Action // the action itself; where empty, agent, policy and type are the check's
 }
 
 // newToRedeem returns a Lookup of checks that are to be redeemed, for many at once.

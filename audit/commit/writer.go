@@ -71,8 +71,8 @@ type Writer struct {
 	mu      sync.Mutex
 	waiting *sync.Cond
 	queue   []*Entry
-	keys    map[string]struct{}   // take's, of the batch that it makes
-	reports map[spend.ID]struct{} // likewise: checks whose outcomes are in it
+	keys    map[string]struct{}   // the idempotency keys in the batch that take is making
+	reports map[spend.ID]struct{} // the checks whose outcomes are in that batch
 	closed  bool
 	done    sync.WaitGroup
 }

@@ -99,8 +99,8 @@ type session struct {
 	prepared [calls]bool // what the connection has prepared
 	call     call        // of the current exchange
 	parsing  []*bool     // of statements that the current exchange prepares: set once they are
-	selects  bool        // its first statement selects
-	selected [][][]byte  // these rows
+	selects  bool        // the first statement of the exchange selects rows
+	selected [][][]byte  // the selected rows
 
 	unreadPrepared bool      // the statement for unread redemptions
 	unreadFrom     time.Time // whose days begin here

@@ -55,7 +55,7 @@ func (c *counted) plus(other *counted) {
 type byVersion struct {
 	Version int
 	All     low
-	Held    low // to the version's limit: without those of approvals (S47), and what is not as it was recorded
+	Held    low // what counts against the version's limit: unaltered checks without an approval (S47)
 }
 
 // low is a least amount and number.

@@ -91,7 +91,7 @@ func (v *verifier) present() iter.Seq2[*counted, error] {
 // from them (G12).
 func (v *verifier) counters(ctx context.Context) error {
 	if v.o.Leaving != nil {
-		return nil // it is of one day's checks
+		return nil // the archive has the checks of one day or month, counters those of all days
 	}
 	recorded := newCursor(v.present())
 	defer recorded.stop()
@@ -130,7 +130,7 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 	}
 	end := stored.windowEnd()
 	if v.ended(c.EndMS) && (recorded == nil || v.ended(recorded.EndMS)) {
-		return // it goes
+		return // ended counters are deleted
 	}
 	if recorded != nil {
 		end = recorded.windowEnd()

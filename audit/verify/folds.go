@@ -35,11 +35,11 @@ type Unfolded struct {
 // held is a fold and the place of its batches.
 type held struct {
 	Fold
-	file   *foldedFile // nil if they cannot be read, or are not in the range
-	unread bool        // they cannot be read
+	file   *foldedFile // nil if the archive is unreadable, or outside the range
+	unread bool        // the archive is unreadable
 	blocks []archive.Block
-	rows   int64 // in its archive
-	sum    int64 // of their entries
+	rows   int64 // of the fold in its archive
+	sum    int64 // of the rows' entries
 	last   []byte
 }
 
@@ -47,7 +47,7 @@ type held struct {
 type foldedFile struct {
 	*archive.Archive
 	folds     []*held
-	low, high spend.ID // of what its batches list
+	low, high spend.ID // the range of the checks that its batches list
 	rows      int64
 }
 
@@ -79,7 +79,7 @@ func Unfold(ctx context.Context, o Options, r Range, found func(Finding)) (*Unfo
 	}
 	for _, day := range sortedDays(days) {
 		if day < DayOf(r.Low) {
-			continue // all that these list is older
+			continue // these batches list only older checks
 		}
 		if err := u.open(o.Archives, day, days[day], r); err != nil {
 			return nil, err

@@ -47,7 +47,7 @@ func (c *course) plain(required bool) bool {
 // courses are what is known about redemptions, apart from the rows of a slice.
 type courses struct {
 	terms    map[PolicyVersion]spend.RedeemTerms // of unaltered versions
-	required bool                                // by any of them
+	required bool                                // by any unaltered version
 
 	mu       sync.Mutex
 	lost     map[spend.ID]struct{} // checks with a step that has a finding, so that their other steps prove nothing

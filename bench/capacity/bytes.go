@@ -11,7 +11,7 @@ type leavings struct {
 	Commits [2]struct {
 		Checks float64            `json:"checks"`
 		Log    float64            `json:"log"`    // bytes a check
-		Tables map[string]float64 `json:"tables"` // likewise, with indexes
+		Tables map[string]float64 `json:"tables"` // bytes a check, by table with its indexes
 	} `json:"commits"`
 	Event      map[string]float64 `json:"event"` // bytes of one, and of its numbering in the log
 	Violations float64            `json:"violations"`

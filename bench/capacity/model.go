@@ -48,7 +48,7 @@ func (c components) saturated(nodes, connections int, busy, generator float64) (
 type deployment struct {
 	nodeCores  float64 // of one node
 	atMost     float64 // busy share of any core, so that queues stay short and a failure is survived
-	fsyncMS    float64 // of a commit that holds nothing: the disk, and the standby's confirmation
+	fsyncMS    float64 // time of an empty commit: the disk, and the standby's confirmation
 	spareNodes int     // for one that fails and one that restarts
 }
 

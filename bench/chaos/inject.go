@@ -163,7 +163,7 @@ func (in *injector) readOnlyPostgres(p planned) error {
 		if err := set("off"); err != nil {
 			return err
 		}
-		in.wait(100 * time.Millisecond) // until its sessions have reloaded it
+		in.wait(100 * time.Millisecond) // until the server's sessions have reloaded the settings
 		return nil
 	})
 }
@@ -281,7 +281,7 @@ func (in *injector) restartInTurn(planned) error {
 		if err != nil {
 			return err
 		}
-		in.wait(time.Second) // until the balancer has checked it
+		in.wait(time.Second) // until the balancer has checked the node
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ type mutant struct {
 	path   string
 	name   string
 	what   string
-	rule   string // the guarantee that it breaks
-	faults string // that make it show
+	rule   string // the number of the broken guarantee
+	faults string // a pattern of the faults that provoke the bug
 }
 
 // readMutant reads a patch: a line that says what it does, then the rule and

@@ -18,7 +18,7 @@ import (
 
 const (
 	keyRPM  = 10000
-	keyLife = time.Hour // nobody takes them away
+	keyLife = time.Hour // the demo does not delete its keys
 )
 
 // node is the running node, asked with one key.

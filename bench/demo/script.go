@@ -115,7 +115,7 @@ func (w *writer) refund() client.Action {
 	case draw < 10:
 		a.Amount = w.amount(400, 900)
 	case draw < 14:
-		a.Currency = "CHF" // no cap covers it
+		a.Currency = "CHF" // a currency without a cap
 	case draw < 20:
 		a.Metadata = nil // without the age of the purchase
 	case draw < 35:

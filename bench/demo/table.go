@@ -19,13 +19,13 @@ func effects() []string { return []string{"allow", "block", "escalate", "refused
 type table struct {
 	out      io.Writer
 	colored  bool
-	count    map[string]map[string]int // what was asked, effect
-	reasons  map[[2]string]int         // effect, reason
+	count    map[string]map[string]int // by kind of step, then by effect
+	reasons  map[[2]string]int         // by effect and reason
 	replayed int
 	inferred int
 	waiting  map[string]bool // approvals that were asked for
-	took     []time.Duration // of a request, seen from here
-	judged   []time.Duration // of a decision, as the node says
+	took     []time.Duration // the time of each request, as the demo measures it
+	judged   []time.Duration // the time of each decision, as the node states it
 }
 
 func newTable(f *os.File) *table {

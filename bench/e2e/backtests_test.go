@@ -53,7 +53,7 @@ func testBacktests(t *testing.T, binary string) {
 	}
 	wantFlips := flipsOf(t, f, want.BacktestID)
 
-	act(t, f.Nodes[1].Stop()) // so that it is the other that runs it
+	act(t, f.Nodes[1].Stop()) // so that the other node runs the backtest
 	disturbed := stuck(t, f, first, asked)
 	act(t, f.Nodes[0].Kill())
 	act(t, f.Nodes[1].Continue())
@@ -101,7 +101,7 @@ func stuck(t *testing.T, f *fleet.Fleet, c *fleet.Client, asked any) stuckBackte
 		if _, status := recorded(); status == "running" {
 			return stuckBacktest{id, func() { act(t, tx.Rollback(t.Context())) }}
 		}
-		act(t, tx.Rollback(t.Context())) // it was faster
+		act(t, tx.Rollback(t.Context())) // the backtest ended before the lock was taken
 	}
 	t.Fatal("no backtest is met in its midst")
 	return stuckBacktest{}

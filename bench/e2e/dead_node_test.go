@@ -26,7 +26,7 @@ func (s *suite) dieCommitting(t *testing.T, amount string) (mine func() (session
 	action := s.action(amount)
 	d := s.distant(t)
 	d.network.HoldWithin(withoutSync)
-	go func() { _, _ = d.Client(s.key).Check(t.Context(), action) }() // it will not be answered
+	go func() { _, _ = d.Client(s.key).Check(t.Context(), action) }() // the check gets no answer
 	mine = func() (sessions int) {
 		t.Helper()
 		act(t, s.Postgres.Pool.QueryRow(t.Context(), `SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -70,13 +70,13 @@ func (s *suite) redemptionOfDeadNode(t *testing.T) {
 	act(t, err)
 	s.issued = append(s.issued, raw)
 	redeem := func(n *fleet.Node, idempotencyKey string) fleet.Answer {
-		answer, _ := n.Client(raw).Do(t.Context(), http.MethodPost, "/v1/checks/"+id+"/redeem", map[string]any{ // it fails, since no answer comes
+		answer, _ := n.Client(raw).Do(t.Context(), http.MethodPost, "/v1/checks/"+id+"/redeem", map[string]any{
 			"amount": action.Amount, "currency": action.Currency, "counterparty": action.Counterparty, "idempotency_key": idempotencyKey,
 		})
 		return answer
 	}
 	d := s.distant(t)
-	d.network.Delay(20 * time.Millisecond) // the answer of the commit comes later than it is held
+	d.network.Delay(20 * time.Millisecond) // so that the commit's answer is still on its way when answers are held
 	d.network.HoldWithin(func(chunk []byte) int {
 		if bytes.Contains(chunk, []byte("commit_checks")) {
 			go d.network.HoldAnswers()

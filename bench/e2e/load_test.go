@@ -165,7 +165,7 @@ func (l *load) fault(format string, args ...any) {
 type expectation struct {
 	mayFail func(shot) bool
 	within  time.Duration // every check is answered
-	mustHit bool          // something must have failed, or the fault was none
+	mustHit bool          // a request must fail, or there was no fault
 }
 
 // around allows failures from a fault until service is due again after it.
@@ -182,7 +182,7 @@ func (s *suite) underLoad(t *testing.T, provoke func() (from, back time.Time), e
 	l := s.startLoad(t)
 	time.Sleep(700 * time.Millisecond) // traffic before the fault
 	from, back := provoke()
-	time.Sleep(time.Until(back.Add(resumeIn + 500*time.Millisecond))) // and after it
+	time.Sleep(time.Until(back.Add(resumeIn + 500*time.Millisecond))) // traffic after the fault
 	shots := l.finish()
 	for _, fault := range l.faults {
 		t.Error(fault)

@@ -226,14 +226,14 @@ func (s *start) otherRedis(t *testing.T) {
 	}
 	const forgotten = "redis knows nothing of what was recorded last"
 	elsewhere := fleet.Settings{"REDIS_URL": other.URL, "OPS_ADDR": "127.0.0.1:0", "LISTEN_ADDR": "127.0.0.1:0"}
-	if said := s.run(t, 0, elsewhere, "serve", "--check"); !strings.Contains(said, forgotten) { // nobody is asked anything
+	if said := s.run(t, 0, elsewhere, "serve", "--check"); !strings.Contains(said, forgotten) { // --check asks no other node
 		t.Errorf("--check says\n%s", said)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup
 	working.Go(func() {
 		for ctx.Err() == nil {
-			_, _ = check(ctx) // what others recorded is all that counts
+			_, _ = check(ctx) // only what other nodes recorded counts
 			time.Sleep(10 * time.Millisecond)
 		}
 	})

@@ -33,7 +33,7 @@ func (s *suite) nodeKilled(t *testing.T) {
 type distantNode struct {
 	*fleet.Node
 	network *fleet.Proxy
-	answer  chan shot // to the check that it was paused with
+	answer  chan shot // to the check during which the node was paused
 }
 
 // distantName is the application_name of its database sessions.

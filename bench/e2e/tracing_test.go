@@ -77,7 +77,7 @@ func testTracing(t *testing.T, binary string) {
 			}
 		}
 		for request, want := range map[string][]string{
-			"check": {"commit", "decode", "evaluate", "guard"}, "replay": {"decode", "guard"}, "refused": nil, // before its body is decoded
+			"check": {"commit", "decode", "evaluate", "guard"}, "replay": {"decode", "guard"}, "refused": nil, // before decode
 		} {
 			got := stages[request]
 			slices.Sort(got)

@@ -208,7 +208,7 @@ func (u *upgrade) replace(t *testing.T, n *fleet.Node, binary string) {
 	if runs != (binary == u.next) {
 		t.Errorf("%s runs the next version: %t", n.Name, runs)
 	}
-	time.Sleep(time.Second) // until the balancer has checked it
+	time.Sleep(time.Second) // until the balancer has checked the node
 }
 
 // remember makes checks whose answers must not change. The returned function

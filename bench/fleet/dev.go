@@ -16,8 +16,8 @@ import (
 type Dev struct {
 	*Node
 	Binary   string
-	Data     string // its folder
-	Key      string // its sample API key
+	Data     string // the node's folder
+	Key      string // the sample API key
 	AdminKey string
 }
 
@@ -69,7 +69,7 @@ func (d *Dev) readKeys(ctx context.Context) error {
 		content, err := os.ReadFile(filepath.Join(d.Data, "sample.key"))
 		d.Key = strings.TrimSpace(string(content))
 		if err == nil && d.Key == "" {
-			err = fs.ErrNotExist // it is being written
+			err = fs.ErrNotExist // the file is still being written
 		}
 		return err
 	})

@@ -50,7 +50,7 @@ func (f *Fleet) StartPooler(ctx context.Context) (*Pooler, error) {
 			return nil, fmt.Errorf("cannot start PgBouncer: %w", err)
 		}
 	}
-	if p.as != nil { // it refuses root, as PostgreSQL does
+	if p.as != nil { // PgBouncer refuses root, as PostgreSQL does
 		for _, path := range []string{dir, filepath.Join(dir, "pgbouncer.ini"), filepath.Join(dir, "users")} {
 			if err := os.Chown(path, int(p.as.Uid), int(p.as.Gid)); err != nil {
 				return nil, fmt.Errorf("cannot start PgBouncer: %w", err)

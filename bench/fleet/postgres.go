@@ -129,7 +129,7 @@ func (p *Postgres) Start(ctx context.Context) error {
 
 // Shutdown ends the server as an operator would, once its clients are gone.
 func (p *Postgres) Shutdown() error {
-	p.Pool.Reset() // it is a client, too
+	p.Pool.Reset() // the pool's connections are clients, too
 	return p.End()
 }
 
@@ -183,7 +183,7 @@ type Row struct {
 	Message       *string
 	NextStep      *string
 	Fingerprint   string // hex
-	Violation     bool   // there is a violation of it
+	Violation     bool   // the check has a violation
 }
 
 // Rows returns the recorded checks that satisfy a condition on the table checks

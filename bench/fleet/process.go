@@ -34,7 +34,7 @@ type Process struct {
 	mu      sync.Mutex
 	process *os.Process
 	done    chan struct{} // closed when process has ended
-	exit    int           // then valid; -1 if it is unknown
+	exit    int           // the exit code, valid once done is closed; -1 if unknown
 }
 
 var errRunning = errors.New("is running already")
@@ -175,7 +175,7 @@ func (p *Process) Kill() error {
 	pids, err := p.freeze()
 	if err != nil {
 		if !p.Running() {
-			return nil // it ended by itself meanwhile
+			return nil // the process ended by itself meanwhile
 		}
 		return err
 	}

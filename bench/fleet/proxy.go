@@ -37,7 +37,7 @@ type link struct {
 type gate struct {
 	held   bool
 	kept   bool             // something was held back since Hold
-	within func([]byte) int // of HoldWithin, until it has found its message
+	within func([]byte) int // of HoldWithin; nil once the message is found
 }
 
 // NewProxy starts a proxy of a TCP address on a port of its own.

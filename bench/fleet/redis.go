@@ -49,7 +49,7 @@ func newRedis(name, dir string, at endpoint, lines []string, args ...string) (*R
 		return nil, fmt.Errorf("cannot start Redis: %w", err)
 	}
 	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\n%s\n", at.Port, at.Password, dir, strings.Join(lines, "\n"))
-	if len(args) == 0 { // a sentinel does not accept these
+	if len(args) == 0 { // a sentinel does not accept the next two settings
 		text = "save \"\"\nappendonly no\n" + text
 	}
 	// The password goes in a file, because arguments are visible to every user.
@@ -76,7 +76,7 @@ func (r *Redis) Start(ctx context.Context) error {
 
 // Close ends the server.
 func (r *Redis) Close() error {
-	_ = r.Client.Close() // it holds nothing that could be lost
+	_ = r.Client.Close() // the client holds nothing that could be lost
 	return r.Kill()
 }
 

@@ -54,12 +54,12 @@ func countByPerf(ctx context.Context, pids []int) (end func() (uint64, error), e
 	if err := perf.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start perf: %w", err)
 	}
-	time.Sleep(200 * time.Millisecond) // until it is attached
+	time.Sleep(200 * time.Millisecond) // until perf is attached
 	return func() (uint64, error) {
 		if err := perf.Process.Signal(os.Interrupt); err != nil {
 			return 0, fmt.Errorf("cannot end perf: %w", err)
 		}
-		_ = perf.Wait() // it ends by the signal
+		_ = perf.Wait() // perf ends by the signal, which is an error here
 		count, _, _ := strings.Cut(strings.TrimSpace(text.String()), ",")
 		n, err := strconv.ParseUint(count, 10, 64)
 		if err != nil {

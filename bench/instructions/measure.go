@@ -69,8 +69,8 @@ type trial struct {
 	shadowed bool // each policy has a shadow draft
 	budgeted bool // each policy has a budget for each agent
 	fleet    *fleet.Fleet
-	node     *fleet.Node // that which is counted
-	told     *fleet.Node // that which is recorded
+	node     *fleet.Node // the node whose instructions are counted
+	told     *fleet.Node // the node whose statements are recorded
 	recorded *recording
 	sequence load.Sequence
 }

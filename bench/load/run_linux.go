@@ -39,7 +39,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		w.clock = c
 		working.Go(func() {
 			runtime.LockOSThread()
-			defer runtime.UnlockOSThread() // or the thread would end, and with it the processes that it began
+			defer runtime.UnlockOSThread() // otherwise the thread would end, and with it the processes that it started
 			time.Sleep(time.Until(c.start))
 			failed[i] = w.run()
 		})

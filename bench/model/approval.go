@@ -12,7 +12,7 @@ const requester = 0
 
 // approval is the approval of the recorded check. Sets of principals have one bit each.
 type approval struct {
-	approvals  uint8 // how many were counted
+	approvals  uint8 // how many approvals were counted
 	approvedBy uint8
 	deniedBy   uint8
 	at         tick      // of the approval that decided, from 1; 0 while it is undecided
@@ -20,7 +20,7 @@ type approval struct {
 	expired    bool      // its expiry is recorded
 	expiring   bool      // a transaction is recording it
 	patched    bool      // the key that asked now has principal 1
-	own        bool      // principal 1 decided after that
+	own        bool      // principal 1 decided after the patch
 	groups     [4]groups // of each principal that approved, as recorded
 	regrouped  bool      // principal 1's key now has other groups
 	misgrouped bool      // groups were recorded that the key did not have

@@ -27,7 +27,7 @@ type Check struct {
 
 	Redeems  int  // makes it a redemption of that check, from 1 or recordedCheck
 	Compared bool // first by a commit that compares the action: the check is not read before
-	Differs  bool // it is for another action than the check's
+	Differs  bool // the redemption is for another action than the check's
 	Replay   int  // its Idempotency-Key; 0 means no key
 	Once     int  // its lasting key; 0 means no key
 	Doubts   int  // makes it a statement that that check is in doubt
@@ -36,10 +36,10 @@ type Check struct {
 
 	Escalates bool     // by rules of its own; nobody is asked
 	Blocks    bool     // by rules of its own
-	Again     bool     // its policy judges again what is identical to a blocked check
+	Again     bool     // its policy has after_block: judge_again
 	Uses      bool     // it carries the approval that the recorded check asked for
 	Decides   decision // makes it a person's decision about that approval
-	Principal int      // who decides, redeems or reports; 0 is who asked
+	Principal int      // the principal who decides, redeems or reports; 0 is the requester
 }
 
 // decision is a person's decision.
@@ -76,12 +76,12 @@ type Model struct {
 
 	Posts  int  // of new policy versions, on node 1
 	Loader int  // the node that loads lazy windows, from 1; 0 means no node
-	Lazy   bool // windows are lazy when it begins
+	Lazy   bool // windows are lazy when the search begins
 	// Recorded is a pass that is recorded when the search begins: the window of its policy; 0 means
 	// no pass.
 	Recorded  int
-	Escalated bool // it waits, and asks nobody
-	Blocked   bool // it was blocked by a rule
+	Escalated bool // the recorded check waits, and asks nobody
+	Blocked   bool // a rule blocked the recorded check
 
 	// Asks is how many people the recorded check asks for their approval; 0 means none.
 	Asks int
@@ -186,7 +186,7 @@ type search struct {
 	via     []uint16 // by which of its successors
 	edges   []uint32 // to each state's successors, without faults
 	ends    []uint32 // the end of each state's edges
-	done    []bool   // every check of it has ended
+	done    []bool   // whether every check of the state has ended
 }
 
 // Explore visits every reachable state, nearest first, and stops at the first that breaks a

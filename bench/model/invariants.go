@@ -54,13 +54,13 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		return fmt.Sprintf("budgets: check %d was blocked as exceeded, and there was room all along", owner)
 	}
 	if r.leavesNone() {
-		return "" // nor a pass
+		return "" // a check that leaves no fingerprint is no pass
 	}
 	if r.released() {
 		if !x.releases(s, owner) {
 			return fmt.Sprintf("outcomes: check %d was released by nobody who may", owner)
 		}
-		return "" // it is no pass any more
+		return "" // a released check is no pass any more
 	}
 	window := tick(0)
 	if owner < len(x.Checks) {

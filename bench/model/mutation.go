@@ -26,7 +26,7 @@ const (
 	NoLazyEpoch                           // a new epoch is called full at once
 	LoaderDoesNotWait                     // F20: the loader passes over names that claims hold
 	ReplacedNotRemembered                 // F21: the claim that took over an aged-out one is just released
-	ReleaseInsteadOfRestore               // F21: the same, when it is carried out
+	ReleaseInsteadOfRestore               // F21: the deferred command releases the claim, and restores nothing
 	TakeoverTrusted                       // F21: what a dead claim may have replaced is not looked up
 	UnverifiedReleased                    // F21: an unverified takeover is released
 	LifeNotLengthened                     // F22: a short window's successor ends a long window's life
@@ -63,28 +63,28 @@ const (
 	StepsNotUnique                        // F123: a step of a check is recorded beside another
 	PendingLeavesRedemption               // F123: a pending report closes no redemption
 	ReportIgnoresRedemption               // F124: a report is judged by reports alone
-	AskerReportsDoubt                     // F124: who asked reports what is in doubt
-	ExecutedUnredeemed                    // F124: executed is taken of what was not redeemed
-	DoubtEndsNothing                      // F125: who did not redeem reports never
+	AskerReportsDoubt                     // F124: the requester reports a check in doubt
+	ExecutedUnredeemed                    // F124: executed is recorded of a check that was not redeemed
+	DoubtEndsNothing                      // F125: others than the redeemer never report, even after a doubt
 	ExclusiveForATime                     // F125: the redeemer's right ends by the clock, though nobody said so
 	DoubtAtOnce                           // F125: the service does not wait
 	DoubtOfAnother                        // F125: anybody says that a check is in doubt
 	ReplayOfAnother                       // F126: a redemption is replayed by its Idempotency-Key alone
-	ReplayAfterDoubt                      // F126: also of what is in doubt
+	ReplayAfterDoubt                      // F126: a redemption in doubt is replayed, too
 	LatenessLookedUp                      // F127: how old the check is, is judged before the commit
 	ActionNotProved                       // F136: the commit of a redemption whose check was not read compares no action
-	OnceLookedUp                          // F128: so is whether the lasting key is free
+	OnceLookedUp                          // F128: whether the lasting key is free is judged before the commit
 	OnceInAnotherTransaction              // F128: the lasting key is taken before the redemption's own transaction
 	ApprovalUsedAgain                     // F72: a use does not look for an earlier one
 	ApprovalReadBeforeCommit              // F73: the commit does not look at the approval's state, but at its uses
 	UseUnlocked                           // F74: a use judges without the row's lock
-	DecisionUnlocked                      // F74: a decision judges without it
+	DecisionUnlocked                      // F74: a decision judges without the row's lock
 	ApprovedStaysApproved                 // F74: a denial revokes nothing
 	KeyReadBeforeDecision                 // F105: a decision does not prove whose the keys are
-	RequesterDecides                      // F75: who asked is counted
+	RequesterDecides                      // F75: the requester's approval is counted
 	ApproverCountsTwice                   // F75: a principal's second approval is counted
 	DecisionsNotProved                    // F120: a decision does not prove which others it was judged by
-	GroupsNotProved                       // F120: nor which groups its key has
+	GroupsNotProved                       // F120: a decision does not prove which groups its key has
 	GroupsOfNow                           // F121: who approved counts for the groups that their key has now
 	OrderOfDecisions                      // F122: each approval is counted for the first group that is left
 	CountedInEach                         // F122: somebody counts for each of their groups
@@ -102,5 +102,5 @@ const (
 	ExpiryForgotten                       // F82: an expiry that is recorded decides nothing
 	ExpiredByClock                        // F91: an approval frees the fingerprint once a look-up finds it out of time
 	ExpiredHolds                          // F92: a check whose approval has expired is met like a pass
-	ExpiredStaysLive                      // F92: LivePasses returns it
+	ExpiredStaysLive                      // F92: LivePasses returns a pass whose approval has expired
 )

@@ -13,7 +13,7 @@ const maxSteps = maxChecks
 // course is what became of a check: the requests that recorded its steps, from 1, in order.
 type course struct {
 	steps    [maxSteps]uint8
-	redeemed tick // the time of it
+	redeemed tick // when the redemption was recorded
 	doubted  tick
 }
 

@@ -120,9 +120,9 @@ type attempt struct {
 	target           id    // the subject of a report
 	full             uint8 // windows of its counters, a bit each, in which it did not fit at some moment
 	withdrawn        uint8 // checks, by owner, whose release was answered before it began
-	restored         uint8 // the same for corrections, that the checks were carried out after all
+	restored         uint8 // likewise, checks whose correction was answered before it began
 
-	approvedBy, deniedBy uint8 // by which a decision is judged
+	approvedBy, deniedBy uint8 // the approvers and deniers that the decision was judged by
 	groups               groups
 
 	txn      id
@@ -145,7 +145,7 @@ const (
 	answeredRefused // 409: the approval cannot be used, or the step does not follow
 	answeredRedeemed
 	answeredReplayed     // the redemption of another request
-	answeredReplayedLate // though it is in doubt or has an outcome
+	answeredReplayedLate // likewise, of a check that is in doubt or has an outcome
 	answeredShut         // refused a report that is to end a doubt
 )
 
@@ -157,8 +157,8 @@ type txn struct {
 	present bool
 	by      uint8 // the report to which it belongs, from 1; 0 records its row
 	unread  bool  // the report has abandoned it
-	step    uint8 // of the check, that it records
-	compare bool  // the check with the redemption, whose request has not read it
+	step    uint8 // the number of the step that is recorded
+	compare bool  // the commit compares the check with the redemption, whose request has not read the check
 }
 
 type txnState uint8
@@ -256,7 +256,7 @@ type node struct {
 	foreign bool
 	view    view
 	loading bool // the catalogue's load is in progress
-	load    view // what it read
+	load    view // what the load read
 	memory  nonce
 	renewal renewal
 	loader  loader

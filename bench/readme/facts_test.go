@@ -60,7 +60,7 @@ func compareSettings(t *testing.T, n *node) {
 	}
 	var documented []string
 	for _, row := range rowsOf(readPage(t, settings))[1:] {
-		if name, own := strings.CutPrefix(code(row[0]), "SPENDGATE_"); own { // OpenTelemetry names its own
+		if name, own := strings.CutPrefix(code(row[0]), "SPENDGATE_"); own { // the settings of OpenTelemetry have names of their own
 			documented = append(documented, name)
 		}
 	}
@@ -219,7 +219,7 @@ func message(call *ast.CallExpr) (text string) {
 	if at < 0 || at >= len(call.Args) {
 		return ""
 	}
-	ast.Inspect(call.Args[at], func(n ast.Node) bool { // of a sum its texts, without names
+	ast.Inspect(call.Args[at], func(n ast.Node) bool { // of a concatenation, only the literals
 		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 			if line, err := strconv.Unquote(literal.Value); err == nil {
 				text += line

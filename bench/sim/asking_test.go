@@ -25,7 +25,7 @@ type decided struct {
 	approves bool
 	ended    time.Time
 	err      error
-	lost     bool // the node died first
+	lost     bool // the node died before it answered
 }
 
 // askPeople sends an action that is escalated, now and then again after its window,

@@ -24,7 +24,7 @@ type redeemed struct {
 	outcome      *spend.Outcome
 	replayed     bool
 	err          error
-	lost         bool // its node died first
+	lost         bool // the node died before it answered
 }
 
 // gateway returns the access of one of the gateways.

@@ -36,9 +36,9 @@ type entry struct {
 type fault struct {
 	delay  time.Duration
 	before bool          // the connection breaks, and the command is not carried out
-	after  bool          // it is carried out, and the connection breaks
-	late   time.Duration // the connection breaks, and it is carried out then
-	full   bool          // it alone is refused, if it may take memory
+	after  bool          // the command is carried out, and the connection breaks
+	late   time.Duration // the connection breaks, and the command is carried out this much later
+	full   bool          // the command is refused, if it may take memory
 }
 
 func newFakeRedis() *fakeRedis {
@@ -97,7 +97,7 @@ func (r *fakeRedis) serve(c net.Conn, number int) {
 	}()
 	defer func() {
 		_ = c.Close()
-		for range commands { // until the reader has seen it
+		for range commands { // until the reader has seen the break
 		}
 	}()
 	for command := range commands {

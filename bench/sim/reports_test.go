@@ -23,7 +23,7 @@ type reported struct {
 	outcome  *spend.Outcome
 	replayed bool
 	err      error
-	lost     bool // its node died first
+	lost     bool // the node died before it answered
 }
 
 // source returns a random source of its own for a concurrent part.

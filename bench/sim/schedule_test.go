@@ -96,7 +96,7 @@ type sent struct {
 	took   time.Duration
 	answer hotpath.Answer
 	err    error
-	lost   bool // its node died first
+	lost   bool // the node died before it answered
 }
 
 // seen reports whether the client got the answer.

@@ -23,12 +23,12 @@ type report struct {
 // size is a table of so many violations.
 type size struct {
 	Violations int       `json:"violations"`
-	New        int       `json:"not_counted_yet"` // of them, when the listings were measured
+	New        int       `json:"not_counted_yet"` // of the violations, when the listings were measured
 	TableMB    float64   `json:"table_and_indexes_mb"`
 	Counts     int       `json:"counts"` // rows of violation_counts
 	CountsMB   float64   `json:"counts_mb"`
 	CountUS    float64   `json:"roll_up_us_per_violation"`
-	CountAllMS float64   `json:"count_of_all_one_by_one_ms"` // what a total would take without counts
+	CountAllMS float64   `json:"count_of_all_one_by_one_ms"` // the time of a total without counts
 	Each       int       `json:"listings_of_each"`
 	Limit      int       `json:"violations_a_page"`
 	Listings   []listing `json:"listings"`
@@ -38,7 +38,7 @@ type size struct {
 // listing is a combination of filters.
 type listing struct {
 	Filters string `json:"filters"`
-	Matches int64  `json:"total_count"` // of one of them
+	Matches int64  `json:"total_count"` // of one combination of values
 	latency
 }
 
@@ -74,7 +74,7 @@ func (b *bench) measure(ctx context.Context, most int) error {
 		}
 		s := size{Violations: n, New: notCounted, Each: rounds, Limit: pageLimit}
 		begun := time.Now()
-		for range 2 { // those from before the first roll-up are one by themselves
+		for range 2 { // violations from before the first roll-up are rolled up by a call of their own
 			if err := b.store.CountViolations(ctx); err != nil {
 				return err
 			}

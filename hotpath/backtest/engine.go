@@ -31,7 +31,7 @@ var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hol
 // Why a check is not compared.
 const (
 	DuplicateOrder    = "duplicate_order"     // identical checks at once were decided in another order than they are recorded
-	BudgetOrder       = "budget_order"        // likewise of checks for which a budget had not room for all, or which asked people otherwise
+	BudgetOrder       = "budget_order"        // likewise checks that a budget had no room for together, or whose approvals differ
 	OtherDecision     = "other_decision"      // the version that judged the check decides otherwise today
 	VersionUnknown    = "version_unknown"     // the version that judged the check does not compile any more
 	ApprovalUnknown   = "approval_unknown"    // the check used the approval of a check that is not at hand
@@ -86,7 +86,7 @@ type asking struct {
 	rules   [sides][]spend.EscalatedRule
 	allowed bool // by the candidate, which needs no approval
 	charges []spend.Charge
-	until   int64 // when nobody can use it any more
+	until   int64 // when the approval can no longer be used
 	ends    int64 // when the candidate's approval ends, because it is used too late or not at all; 0: as in history
 }
 

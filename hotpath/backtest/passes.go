@@ -20,7 +20,7 @@ type fingerprint [16]byte
 
 // held is a pass as one side has it, in Unix milliseconds.
 type held struct {
-	until   int64 // 0: the check left none here
+	until   int64 // 0: the check left no fingerprint on this side
 	effect  spend.Effect
 	expires int64 // when the approval that it asks for expires, and the fingerprint becomes free (S60); 0: never
 }

@@ -42,7 +42,7 @@ func (g *Guard) renew(ctx context.Context, stale marker) error {
 	g.mu.Lock()
 	if *g.windows.Load() != stale && !g.foreign.Load() {
 		g.mu.Unlock()
-		return nil // another check saw to it
+		return nil // another check has renewed the marker
 	}
 	r := g.renewing
 	if r == nil {

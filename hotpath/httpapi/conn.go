@@ -76,8 +76,8 @@ type conn struct {
 	excess bool
 
 	network netip.Addr    // the network that it is counted by; zero for a trusted proxy
-	silent  *list.Element // among those without a request; open.mu guards it
-	asked   bool          // it is not there any more; like first
+	silent  *list.Element // the place in open.silent; open.mu guards it
+	asked   bool          // a request came, so the connection left open.silent; like first
 
 	open   *openConns
 	server *fasthttp.Server

@@ -31,7 +31,7 @@ type reader struct {
 	copied   string // the body, which strings are pieces of, if it is small
 	failed   error  // the fault of the text; nothing is read after it
 	name     string // of the member that next found
-	unread   bool   // whether its value is
+	unread   bool   // whether that member's value is unread
 	unquoted []byte // of a string that has escapes
 	faults   spend.Faults
 	prefix   string // of the paths of faults: "" or "actions[3]."

@@ -32,8 +32,8 @@ type spending struct {
 	agent  string
 	amount *big.Rat
 	back   *big.Rat // the part that was given back
-	over   *big.Rat // moved beyond it
-	gone   bool     // all of it was given back, and the count, too
+	over   *big.Rat // what was moved beyond the amount
+	gone   bool     // the whole amount was given back, and the count
 	freed  *big.Rat // the most that was given back at any moment
 	free   bool     // whether all was given back at some moment
 }

@@ -55,7 +55,7 @@ func (e *evidence) keysAreFresh() {
 			}
 		}
 		for _, c := range changes[o.Key] {
-			if c.Active != nil && !c.confirmed() && c.Sent < o.Done { // it may arrive at any time
+			if c.Active != nil && !c.confirmed() && c.Sent < o.Done { // an unanswered change may arrive at any time
 				mayBeActive, mayBeInactive = mayBeActive || *c.Active, mayBeInactive || !*c.Active
 			}
 		}
@@ -101,10 +101,10 @@ func (e *evidence) limitsHold() {
 
 // epoch is a time in which Redis lost nothing.
 type epoch struct {
-	opened time.Duration // when it could first be written to again
+	opened time.Duration // when Redis first took writes again
 	from   time.Duration
 	to     time.Duration
-	old    bool // it began with an old copy, in which an older window may end
+	old    bool // Redis began with an old copy, in which an older window may end
 }
 
 func (e *evidence) epochs() []epoch {

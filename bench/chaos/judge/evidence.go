@@ -17,10 +17,10 @@ type evidence struct {
 	*History
 	checks     []*check            // requests, in the order in which they were sent
 	alike      map[string][]*check // by request
-	contenders map[string][]*check // by what they may wait for each other for
+	contenders map[string][]*check // by idempotency key or fingerprint, for which checks may wait for each other
 	rows       map[string]*Row     // by ID
 	recorded   map[string][]*Row   // by request
-	answers    map[string][]*check // answered by a check, by its ID
+	answers    map[string][]*check // requests, by the ID of the check that answered them
 	policies   map[policyVersion]*program
 	outcomes   map[string][]*Outcome // by check
 	reports    map[string][]*Op      // of outcomes, by check
@@ -137,7 +137,7 @@ func (r *Row) asked() request {
 		Counterparty: r.Counterparty, PaymentMethod: deref(r.PaymentMethod), Vendor: deref(r.Vendor),
 		ReasonText: deref(r.ReasonText), IdempotencyKey: deref(r.IdempotencyKey), ApprovalID: deref(r.ApprovalID),
 	}}
-	_ = json.Unmarshal([]byte(deref(r.Metadata)), &q.Metadata) // it is recorded as JSON, or not at all
+	_ = json.Unmarshal([]byte(deref(r.Metadata)), &q.Metadata) // recorded metadata is JSON, or absent
 	return q
 }
 

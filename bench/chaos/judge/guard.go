@@ -97,7 +97,7 @@ func (e *evidence) orphansAnswerOnce() {
 			e.find("G7", id+" answered more than one request without key", answered...)
 		}
 	}
-	blocked := make(map[string][]*check) // by what they are duplicates of
+	blocked := make(map[string][]*check) // by the check of which they are duplicates
 	for _, c := range e.checks {
 		if c.result == nil || c.request.IdempotencyKey != "" {
 			continue
@@ -111,7 +111,7 @@ func (e *evidence) orphansAnswerOnce() {
 	for id, by := range blocked {
 		orphan := e.rows[id]
 		if orphan == nil || orphan.IdempotencyKey != nil || len(e.answers[id]) > 0 {
-			continue // found by another rule, or it answered a request
+			continue // another rule finds a missing row; the others answered a request
 		}
 		for _, c := range by {
 			if !slices.Contains(orphan.requests(), c.same) {
@@ -133,11 +133,11 @@ func (e *evidence) refusedBefore(retry *check) []*check {
 		switch {
 		case c == retry || c.Sent > retry.Done:
 		case c.Status == 0:
-			return nil // its answer, perhaps with the orphan, was lost
+			return nil // the lost answer may have been the orphan
 		case c.Status >= 500 && c.Done < retry.Sent:
 			refused = append(refused, c)
 		case c.failed():
-			return nil // it may have got the orphan, and failed
+			return nil // the failed request may have got the orphan
 		}
 	}
 	if len(refused) == 0 {

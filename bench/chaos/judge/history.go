@@ -128,7 +128,7 @@ type Row struct {
 	ReasonText     *string `json:"reason_text"`
 	IdempotencyKey *string `json:"idempotency_key"`
 	Metadata       *string `json:"metadata"`
-	ApprovalID     *string `json:"approval_id,omitempty"` // with which it was sent
+	ApprovalID     *string `json:"approval_id,omitempty"` // the approval that the request named
 	Asks           int     `json:"asks,omitempty"`        // how many people are asked for their approval
 	// From has the groups of which one person each is asked; empty if anybody may approve.
 	From []string `json:"from,omitempty"`

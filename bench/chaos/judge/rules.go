@@ -188,7 +188,7 @@ func (e *evidence) decisionsFollowRules() {
 		}
 		decision, rule := p.judge(r.Amount, e.approvedBy(r))
 		if by := p.byBudget(deref(r.RuleID)); by != "" && decision != "block" {
-			decision, rule = by, *r.RuleID // whether it was exceeded is G12's
+			decision, rule = by, *r.RuleID // G12 judges whether the budget was exceeded
 		}
 		if decision != r.Decision || rule != deref(r.RuleID) {
 			e.findRow("G4", fmt.Sprintf("%s of %s was decided as %s by %q; version %d of %s says %s by %q",
