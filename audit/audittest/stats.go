@@ -17,7 +17,7 @@ import (
 func checkCounts(t *testing.T, s Subject) {
 	h := newHistory(t, s)
 	for round := range 40 {
-		h.commitMixed(t, s, h.fence)
+		h.commit(t, s, h.mixed(h.fence))
 		if h.IntN(4) == 0 {
 			must(t, s.CountChecks(t.Context()))
 		}
@@ -35,7 +35,7 @@ func checkCountsRace(t *testing.T, s Subject) {
 		f := fence(t, s)
 		writers.Go(func() {
 			for range 30 {
-				h.commitMixed(t, s, f)
+				h.commit(t, s, h.mixed(f))
 			}
 		})
 	}
@@ -78,18 +78,6 @@ func (h *history) mixed(f spend.Fence) []*spend.Check {
 		}
 	}
 	return checks
-}
-
-func (h *history) commitMixed(t *testing.T, s Subject, f spend.Fence) {
-	t.Helper()
-	checks := h.mixed(f)
-	if err := Record(t.Context(), s, checks...); err != nil {
-		t.Error(err)
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all = append(h.all, checks...)
 }
 
 func (h *history) everything() audit.CountQuery {

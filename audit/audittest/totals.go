@@ -67,9 +67,8 @@ func (h *history) batch() []*spend.Check {
 	return checks
 }
 
-func (h *history) commit(t *testing.T, s Subject) {
+func (h *history) commit(t *testing.T, s Subject, checks []*spend.Check) {
 	t.Helper()
-	checks := h.batch()
 	if err := Record(t.Context(), s, checks...); err != nil {
 		t.Error(err)
 		return
@@ -146,7 +145,7 @@ func violationTotals(t *testing.T, s Subject) {
 	h := newHistory(t, s)
 	for range 12 {
 		for range h.IntN(12) {
-			h.commit(t, s)
+			h.commit(t, s, h.batch())
 		}
 		if h.IntN(3) > 0 {
 			mustCount(t, s)
@@ -193,7 +192,7 @@ func violationTotalsRace(t *testing.T, s Subject) {
 		})
 	}
 	for range 2 {
-		until(func() { h.commit(t, s) })
+		until(func() { h.commit(t, s, h.batch()) })
 		until(func() { mustCount(t, s) })
 	}
 	for range 2 {
