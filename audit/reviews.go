@@ -67,7 +67,7 @@ func (a *DraftApproval) isOf(others ...Party) bool {
 }
 
 // stands reports whether the approval counts for a promotion that drops these budgets,
-// whoever the others are.
+// whoever else approved.
 func (a *DraftApproval) stands(r *Review, drop []string) bool {
 	for _, id := range drop {
 		if !slices.Contains(a.Drop, id) {

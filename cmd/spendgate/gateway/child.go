@@ -18,7 +18,7 @@ const childGrace = 2 * time.Second
 
 // startChild starts a server as a child process, which communicates over its standard
 // streams. The child gets this process' environment without the settings of spendgate,
-// since their keys are none of its business.
+// which have keys that the child must not know.
 func startChild(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 	cmd := exec.Command(u.Command[0], u.Command[1:]...) //nolint:noctx // it ends with its conn
 	cmd.Dir = u.folder

@@ -91,8 +91,8 @@ func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
 	return nil
 }
 
-// checkCurrency refuses a call that names another currency than the file's, beside the amount or around it: the server may take
-// that one.
+// checkCurrency refuses a call that names another currency than the file's, beside the amount or around
+// it, since the server may take the call's.
 func (t *tool) checkCurrency(arguments jsontext.Value) error {
 	fixed, ok := textOf(t.Currency.Value)
 	if !ok {
