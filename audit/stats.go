@@ -56,7 +56,7 @@ type CheckCount struct {
 	Of    [spend.Block + 1]int64
 }
 
-// Minute is the minute of a check since 1970.
+// Minute is the number of whole minutes from 1970 to a check.
 func Minute(id spend.ID) int64 { return id.Time().Unix() / 60 }
 
 // CountKey is the key that checks are counted by.

@@ -38,7 +38,8 @@ func (m *Memory) NoteEnd(key string, expiresMS int64) {
 	}
 }
 
-// End returns the end of the window that is open at now, unless that is near.
+// End returns the end of the window that is open at now, in Unix milliseconds; ok is false if none
+// is, or its end is near.
 func (m *Memory) End(key string, now time.Time) (expiresMS int64, ok bool) {
 	w := m.windows[key]
 	return w.expiresMS, now.Add(margin).UnixMilli() < w.expiresMS

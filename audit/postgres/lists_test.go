@@ -29,13 +29,13 @@ func TestSlowLists(t *testing.T) {
 	defer func() { _ = conn.Close(context.Background()) }()
 	commits := func() (ports []string) {
 		t.Helper()
-		for range defaultWriters { // each session in turn
+		for range writers { // each session in turn
 			err := audittest.Record(t.Context(), s, minimal(spend.Fence{Node: spend.NewID(time.Now()), Epoch: f.Epoch}))
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		for range defaultWriters {
+		for range writers {
 			session := <-s.writers.idle
 			if session.conn != nil { // one that is connected serves in the place of one that is not
 				ports = append(ports, session.conn.LocalAddr().String())

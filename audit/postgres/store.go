@@ -26,9 +26,6 @@ type Options struct {
 	// accepts writes. The tables are in the first schema of its search_path.
 	URL    string
 	Logger *slog.Logger
-	// Writers is how many commits may be in progress at once, each on its own
-	// connection; 0 is 2. More split the batches without gain.
-	Writers int
 	// Migrate brings the schema up to date first.
 	Migrate bool
 	// MaxPolicyBytes bounds the total of the texts of all versions of all policies, which are kept
@@ -85,8 +82,10 @@ const (
 	// ownerTimeout bounds one attempt at one host when no check waits.
 	ownerTimeout = 5 * time.Second
 
-	defaultWriters = 2
-	controls       = 4
+	// writers is how many commits may be in progress at once, each on its own connection. More split
+	// the batches without gain.
+	writers  = 2
+	controls = 4
 )
 
 // Open prepares a store. It connects only to migrate; an unreachable database shows in Ping, and is
@@ -117,7 +116,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.statement = "commit_checks"
 		prepareCommits(committing)
 	}
-	s.writers = newSessions(committing, hosts, cmp.Or(o.Writers, defaultWriters), &s.losses)
+	s.writers = newSessions(committing, hosts, writers, &s.losses)
 	s.controls = newSessions(config.ConnConfig.Config.Copy(), hosts, controls, &s.losses)
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		hosts.order(&c.Config)
