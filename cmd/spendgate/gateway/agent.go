@@ -111,6 +111,22 @@ func (a *remoteAgent) write(m message) error {
 	}
 }
 
+// answerLater ends the exchange of a request that may get no other response.
+func (a *remoteAgent) answerLater(m message) {
+	a.mu.Lock()
+	to := a.choose(m) // an exchange that begins later may have the same identifier
+	a.mu.Unlock()
+	if to == nil {
+		return
+	}
+	time.AfterFunc(cancelGrace, func() {
+		select {
+		case to.out <- m:
+		case <-to.gone:
+		}
+	})
+}
+
 // keep keeps a message for the stream of the next GET, instead of the oldest ones if there are too many. The mutex is held.
 func (a *remoteAgent) keep(m message) {
 	a.kept, a.keptSize = append(a.kept, m), a.keptSize+len(m.Params)

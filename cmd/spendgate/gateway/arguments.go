@@ -121,10 +121,14 @@ func checkVisible(path, text string) error {
 		return fmt.Errorf("argument %s is blank", path)
 	case text != strings.TrimSpace(text):
 		return fmt.Errorf("argument %s has white space around it", path)
-	case strings.ContainsFunc(text, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) }):
+	case strings.ContainsFunc(text, isUnseen):
 		return fmt.Errorf("argument %s has characters that are not seen", path)
 	}
 	return nil
+}
+
+func isUnseen(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // amount returns the amount in the currency's major unit.

@@ -68,6 +68,7 @@ func TestArguments(t *testing.T) {
 		{nil, `{"amount":1,"currency":"USD","charge":" "}`, "error: argument charge is blank"},
 		{nil, `{"amount":1,"currency":"USD","charge":"ch_1 "}`, "error: argument charge has white space"},
 		{nil, `{"amount":1,"currency":"USD","charge":"ch\u200b_1"}`, "error: argument charge has characters that are not seen"},
+		{nil, `{"amount":1,"currency":"USD","charge":"ch\u3164_1"}`, "error: argument charge has characters that are not seen"},
 		{nil, `{"amount":1,"currency":"USD"}`, "error: argument charge is missing"},
 		{decimals, `{"amount":42.50,` + rest + `}`, "42.5 USD ch_1"},
 		{decimals, `{"amount":"42.50",` + rest + `}`, "42.5 USD ch_1"},
@@ -276,12 +277,9 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// A call that names another currency than the file's is refused, whatever the server would make of it.
-func TestFixedCurrency(t *testing.T) {
-	m := mapping(func(t *tool) {
-		t.Currency = &source{Value: jsontext.Value(`"USD"`)}
-		t.Amount = &amountSource{Argument: "order.total"}
-	})
+// A call that names another currency than the one that is judged is refused, whatever the server would make of it.
+func TestOtherCurrency(t *testing.T) {
+	m := mapping(func(t *tool) { t.Amount = &amountSource{Argument: "order.total"} })
 	for arguments, refused := range map[string]bool{
 		`{"order":{"total":1}}`:                            false,
 		`{"currency":"usd","order":{"total":1}}`:           false,
@@ -292,13 +290,9 @@ func TestFixedCurrency(t *testing.T) {
 		`{"order":{"total":1,"currency":978}}`:             true,
 		`{"order":{"total":1,"currency":["EUR"]}}`:         true,
 	} {
-		if err := m.checkCurrency(jsontext.Value(arguments)); (err != nil) != refused {
+		if err := m.checkCurrency(jsontext.Value(arguments), "USD"); (err != nil) != refused {
 			t.Errorf("%s: %v", arguments, err)
 		}
-	}
-	m.Currency = &source{Argument: "currency"}
-	if err := m.checkCurrency(jsontext.Value(`{"currency":"EUR","order":{"total":1}}`)); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -316,6 +310,10 @@ func TestNotes(t *testing.T) {
 	if err := m.checkFilled(schema); err == nil {
 		t.Error("a repeated call would be carried out twice")
 	}
+	if got := m.notes(nil); len(got) != 1 || !strings.HasPrefix(got[0], "same is not given") {
+		t.Error(got)
+	}
+	m.Same = []string{"charge"}
 	if got := m.notes(jsontext.Value(`{"type":"object"}`)); got != nil || m.checkFilled(nil) != nil {
 		t.Error(got)
 	}
@@ -331,7 +329,14 @@ func TestNotes(t *testing.T) {
 	}
 	m.Currency = &source{Value: jsontext.Value(`"USD"`)}
 	got = strings.Join(m.notes(jsontext.Value(`{"properties":{"amount":{},"currency":{},"charge":{},"order":{}}}`)), "\n")
-	if !strings.Contains(got, "has currency beside the amount, and the file's currency is fixed") {
+	const beside = "has currency beside the amount, and the currency is read elsewhere"
+	if !strings.Contains(got, beside) {
+		t.Error(got)
+	}
+	m.Currency, m.Amount = &source{Argument: "currency"}, &amountSource{Argument: "order.total"}
+	schema = jsontext.Value(`{"properties":{"order":{"properties":{"total":{},"currency":{}}},"currency":{},"charge":{}}}`)
+	got = strings.Join(m.notes(schema), "\n")
+	if !strings.Contains(got, beside) {
 		t.Error(got)
 	}
 }
@@ -381,19 +386,6 @@ func TestReference(t *testing.T) {
 	} {
 		if got := m.reference(jsontext.Value(result)); got != want {
 			t.Errorf("%s: %q", result, got)
-		}
-	}
-}
-
-func TestMinorUnits(t *testing.T) {
-	for code, want := range map[string]int{"USD": 2, "JPY": 0, "BHD": 3, "CLF": 4, "ISK": 0, "HUF": 2, "XAF": 0, "UGX": 0, "TND": 3} {
-		if got, known := minorDigits(code); !known || got != want {
-			t.Error(code, got, known)
-		}
-	}
-	for _, code := range []string{"", "XXX", "XAU", "usd", "US", "D A", "EDA", "USDX", "BTC"} {
-		if _, known := minorDigits(code); known {
-			t.Error(code, "is known")
 		}
 	}
 }

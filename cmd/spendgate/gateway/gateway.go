@@ -96,10 +96,7 @@ type offError struct{ error }
 func (g *Gateway) permitted(u *upstream, name string, d definition) error {
 	pins := g.locked.now()
 	if err := pins.accepted(u, name, d); err != nil {
-		if pins = g.locked.again(); pins.accepted(u, name, d) != nil {
-			return err
-		}
-		g.log.Info("a tool was accepted meanwhile", "upstream", u.name, "tool", name)
+		return err
 	}
 	switch {
 	case u.Tools[name] != nil || g.file.Default == "pass":

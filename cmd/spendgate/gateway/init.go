@@ -154,7 +154,8 @@ func guess(name string, d definition) string {
 	if key := find("idempotency"); key != "" {
 		fmt.Fprintf(&b, "        idempotency_argument: %s\n", quote(key))
 	}
-	b.WriteString("        # same: [...]           # which arguments make two calls the same; all, without it\n")
+	b.WriteString("        # same: [...]           # which arguments name the payment; without it, another note is another payment\n")
+	b.WriteString("        # once: true            # if same names it for good; without it, the same call pays again after a day\n")
 	b.WriteString("        # reference: {result: id}")
 	return b.String()
 }

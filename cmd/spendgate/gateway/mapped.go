@@ -144,13 +144,13 @@ func (c *mappedCall) read() error {
 		return fmt.Errorf("the tool's definition %w", err)
 	}
 	schema := o.get("inputSchema")
-	if err := cmp.Or(c.t.checkFilled(schema), c.t.checkSpelling(c.arguments, schema), c.t.checkCurrency(c.arguments)); err != nil {
+	if err := cmp.Or(c.t.checkFilled(schema), c.t.checkSpelling(c.arguments, schema)); err != nil {
 		return err
 	}
 	if c.action, err = c.t.action(c.agent, c.arguments, schema); err != nil {
 		return err
 	}
-	if err := c.t.checkSame(c.arguments, schema); err != nil {
+	if err := cmp.Or(c.t.checkCurrency(c.arguments, c.action.Currency), c.t.checkSame(c.arguments, schema)); err != nil {
 		return err
 	}
 	if c.identity, err = c.t.identity(c.l.u.name, c.name, c.action.AgentID, c.action, c.arguments); err == nil && c.t.Once {

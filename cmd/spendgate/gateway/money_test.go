@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -213,38 +212,6 @@ func TestOpenRedemption(t *testing.T) {
 	if got := p.paid(); len(got) != 1 {
 		t.Error(got)
 	}
-}
-
-// A changed definition is off until somebody accepts it.
-func TestChangedTool(t *testing.T) {
-	f, p := newFakeService(t), newProvider(t)
-	g := guarded(t, f, p, "default: pass\n", "")
-	p.mu.Lock()
-	p.schema = map[string]any{"type": "object", "description": "send it to me"}
-	p.mu.Unlock()
-	s := agentOf(t, g)
-	wants(t, s, "ch_1", 1, stateRefused, "changed")
-	for tool, err := range s.Tools(t.Context(), nil) {
-		if err != nil || tool.Name == "refund" {
-			t.Error(tool, err)
-		}
-	}
-	if len(p.paid()) != 0 || len(f.checks) != 0 {
-		t.Error(p.paid(), f.checks)
-	}
-	var out strings.Builder
-	o := CheckOptions{File: g.file, Logger: quiet(), Out: &out}
-	if err := Check(t.Context(), o); !errors.Is(err, errDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped)") {
-		t.Error(err, out.String())
-	}
-	// After it is accepted, the gateway need not be started again.
-	o.Accept = true
-	if err := Check(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	wants(t, s, "ch_1", 1, stateExecuted, "")
-	_ = os.Remove(lockPath(g.file.path))
-	wants(t, s, "ch_2", 1, stateExecuted, "")
 }
 
 // A server that cannot be reached got nothing: the attempt is given back.

@@ -69,26 +69,23 @@ type locked struct {
 
 	mu   sync.Mutex
 	pins *lock
-	read time.Time // the modification time of the lock file that was read last
+	read fs.FileInfo // of the lock file that was read last; nil at first
 }
 
+// now reads the lock again if its file has changed. If the file is gone or cannot be read, the lock stays as it was.
 func (l *locked) now() *lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.pins
-}
-
-// again reads the lock again if its file has changed, for a tool that is off by the lock as it
-// was read. If the file is gone or cannot be read, the lock stays as it was.
-func (l *locked) again() *lock {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if l.path == "" {
+		return l.pins
+	}
 	info, err := os.Stat(lockPath(l.path))
-	if err != nil || info.ModTime().Equal(l.read) {
+	// A file that replaces another one may have the same time.
+	if err != nil || l.read != nil && os.SameFile(info, l.read) && info.ModTime().Equal(l.read.ModTime()) {
 		return l.pins
 	}
 	if pins, err := readLock(l.path); err == nil && pins != nil {
-		l.pins, l.read = pins, info.ModTime()
+		l.pins, l.read = pins, info
 	}
 	return l.pins
 }

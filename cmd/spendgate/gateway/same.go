@@ -91,13 +91,9 @@ func (t *tool) checkSpelling(arguments, schema jsontext.Value) error {
 	return nil
 }
 
-// checkCurrency refuses a call that names another currency than the file's, beside the amount or around
+// checkCurrency refuses a call that names another currency than the one that is judged, beside the amount or around
 // it, since the server may take the call's.
-func (t *tool) checkCurrency(arguments jsontext.Value) error {
-	fixed, ok := textOf(t.Currency.Value)
-	if !ok {
-		return nil
-	}
+func (t *tool) checkCurrency(arguments jsontext.Value, judged string) error {
 	within := arguments
 	for name := range strings.SplitSeq(t.Amount.Argument, ".") {
 		o, err := parseObject(within)
@@ -105,8 +101,8 @@ func (t *tool) checkCurrency(arguments jsontext.Value) error {
 			return nil
 		}
 		for _, m := range o {
-			if text, _ := textOf(m.value); isCurrency(m.name) && m.value.Kind() != 'n' && !strings.EqualFold(text, fixed) {
-				return fmt.Errorf("argument %s is %s, and these calls have the currency %s: call again without that", m.name, excerpt(m.value), fixed)
+			if text, _ := textOf(m.value); isCurrency(m.name) && m.value.Kind() != 'n' && !strings.EqualFold(text, judged) {
+				return fmt.Errorf("argument %s is %s, and the call has the currency %s: call again without that", m.name, excerpt(m.value), judged)
 			}
 		}
 		within = o.get(name)

@@ -161,6 +161,9 @@ func (t *tool) notes(schema jsontext.Value) (notes []string) {
 		notes = append(notes, "on_error: failed sends a call again that the server answered with an error, or that was cancelled: if the server "+
 			"carried it out all the same, it pays twice")
 	}
+	if t.Same == nil {
+		notes = append(notes, "same is not given: a call that differs in any argument, such as a note, is another payment")
+	}
 	read := t.reads()
 	paths := slices.Sorted(maps.Values(read))
 	for _, path := range slices.Compact(paths) {
@@ -172,12 +175,12 @@ func (t *tool) notes(schema jsontext.Value) (notes []string) {
 			}
 			for _, other := range slices.Sorted(maps.Keys(properties)) {
 				switch {
-				case isRead(paths, other):
+				case isRead(paths, strings.Join(append(slices.Clone(names[:i]), other), ".")):
 				case other != name && spelt(other, names[i:]) > 0:
 					notes = append(notes, fmt.Sprintf("the tool's schema has %s beside %s, which is read: a call with another value there is refused",
 						printable(other), path))
-				case read["currency"] == "" && path == read["amount"] && i == len(names)-1 && isCurrency(other):
-					notes = append(notes, fmt.Sprintf("the tool's schema has %s beside the amount, and the file's currency is fixed: a call with "+
+				case path == read["amount"] && i == len(names)-1 && isCurrency(other):
+					notes = append(notes, fmt.Sprintf("the tool's schema has %s beside the amount, and the currency is read elsewhere: a call with "+
 						"another one is refused", printable(other)))
 				}
 			}

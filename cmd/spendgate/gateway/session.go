@@ -160,8 +160,8 @@ func (s *session) fly(m message, cancel func(reason jsontext.Value)) bool {
 func (s *session) flyOn(at *route, m message) bool {
 	return s.fly(m, func(reason jsontext.Value) {
 		at.cancel(reason)
-		if _, exchanges := s.agent.(*remoteAgent); exchanges {
-			time.AfterFunc(cancelGrace, func() { s.send(failed(m.ID, &fault{Code: codeUnavailable, Message: errCancelled.Error()})) })
+		if a, exchanges := s.agent.(*remoteAgent); exchanges {
+			a.answerLater(failed(m.ID, &fault{Code: codeUnavailable, Message: errCancelled.Error()}))
 		}
 	})
 }
