@@ -243,6 +243,21 @@ def test_a_check_without_a_key_is_no_context(tmp_path: pathlib.Path) -> None:
     assert server.close() == [] and not SQLiteJournal(tmp_path / "j").move("", "asked", state="asked")
 
 
+@pytest.mark.parametrize("customer", [None, object(), 1.5, True])
+def test_a_counterparty_is_a_name(tmp_path: pathlib.Path, customer: object) -> None:
+    """Each object would be a counterparty of its own for rules and budgets, and nobody would be one, too."""
+    server = Server([])
+    client = gate(server, tmp_path, agent_id="a", policy_id="p")
+
+    @client.guard("refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="{customer}")
+    def pay(order: str, customer: object) -> None:
+        raise AssertionError("it ran")
+
+    with pytest.raises(TypeError, match=r"counterparty='\{customer\}': 'customer' is a"):
+        pay("order-1", customer)
+    assert server.close() == []
+
+
 def test_an_entry_that_is_printed_shows_no_secret() -> None:
     """The entries that resume() returns are printed."""
     entry = Entry("order-1", "h")

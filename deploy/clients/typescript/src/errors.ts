@@ -130,7 +130,7 @@ export class Denied extends NotCarriedOut {
 /** Nobody decided in time, or the approval was not used in time. */
 export class ApprovalExpired extends Denied {}
 
-/** The action was carried out under this key. `outcome` is undefined if only its status is known. */
+/** The action was carried out under this key. `outcome` is undefined if this journal does not have the end: Spendgate.getOutcome has it. */
 export class AlreadyExecuted extends NotCarriedOut {
   constructor(
     readonly checkId: string,

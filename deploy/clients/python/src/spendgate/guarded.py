@@ -86,7 +86,13 @@ class Guarded:
             return member(**{p.name: arguments[p.name] for p in taken if p.name in arguments or p.default is p.empty})
         if isinstance(member, str) and name == "idempotency_key":
             return naming.vformat(member, (), arguments)
-        return member.format_map(arguments) if isinstance(member, str) else member
+        if not isinstance(member, str):
+            return member
+        text = Naming()
+        formatted = text.vformat(member, (), arguments)
+        if text.problem and name != "reason_text":  # rules and budgets would take "None", or an address, for a name
+            raise TypeError(f"{name}={member!r}: {text.problem}")
+        return formatted
 
     def changed(self, bound: inspect.BoundArguments, gate: Any, permit: Permit) -> bool:
         """Whether the arguments make another action now than the permit's: the caller may have changed them."""
@@ -126,7 +132,7 @@ def _meaning(intent: Intent) -> tuple[str, str]:
 
 
 class Naming(string.Formatter):
-    """Formats a key, and finds values whose text may differ between attempts: that of an object may be its memory address."""
+    """Formats a text, and finds values that name nothing, or whose text may differ between attempts: that of an object may be its memory address."""
 
     def __init__(self) -> None:
         self.problem, self._field = "", ""
@@ -139,7 +145,7 @@ class Naming(string.Formatter):
         same = isinstance(value, (str, Integral, Decimal, UUID, date, time, Enum)) and not isinstance(value, bool)
         if not same and conversion != "s":  # with !s the author decided to use the text
             kinds = "a str, int, Decimal, UUID, date, time or Enum, or to be made text with !s"
-            self.problem = f"{self._field!r} of the key is a {type(value).__name__}: it has to be {kinds}"
+            self.problem = f"{self._field!r} is a {type(value).__name__}: it has to be {kinds}"
         return super().convert_field(value, conversion)
 
 
