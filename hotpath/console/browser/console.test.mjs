@@ -75,6 +75,10 @@ test("from an escalate to its allow, on a phone", async () => {
   await ann.locator("button.approve").click({ force: true }); // a second tap, too soon
   const approval = await send("GET", `/v1/approvals/${second.approval_id}`);
   assert.equal(approval.status, "pending");
+  await ann.route("**/deny", (route) => route.abort());
+  await armed(ann, "deny").click();
+  await ann.waitForSelector(".decide .failure");
+  assert.equal(await ann.locator(".said.shown").count(), 0); // "Approved" is not said of this one
   const used = await ask({ agent_id: "loop", counterparty: `customer-${last - 1}`, approval_id: first.approval_id });
   assert.equal(used.decision, "allow");
   await show(ann, `#/checks/${used.check_id}`);
@@ -156,7 +160,7 @@ test("a phone whose clock is ahead, with large text", async () => {
 });
 
 test("an approver sees that a budget has too little left, and approves by keyboard", async () => {
-  const asked = await ask({ agent_id: "spender" });
+  const [asked] = [await ask({ agent_id: "spender" }), await ask({ agent_id: "spender" })];
   for (let i = 0; i < 24; i++) assert.equal((await ask({ agent_id: "spender", amount: 199.99 })).decision, "allow");
   const page = await open((await person("pia")).api_key);
   await show(page, `#/approvals/${asked.approval_id}`);
@@ -166,6 +170,7 @@ test("an approver sees that a budget has too little left, and approves by keyboa
   for (let i = 0; i < 60 && !(await page.evaluate(() => document.activeElement.matches("button.approve"))); i++) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   await page.waitForSelector(".said.shown:has-text('Approved')");
+  await page.waitForFunction(() => document.activeElement.matches("h1.ask")); // of the next one: Tab goes on from there
   await page.close();
 });
 

@@ -47,9 +47,11 @@ function useApproval(id) {
   return { ...state, reload: useCallback(() => setTurn((n) => n + 1), []) };
 }
 
-export function Approval({ id, back, decided, position }) {
+export function Approval({ id, back, decides, decided, position, takesFocus }) {
   const { approval, error, reload } = useApproval(id);
   const a = approval;
+  const heading = useRef(null);
+  useEffect(() => { if (a && takesFocus) heading.current?.focus({ preventScroll: true }); }, [a?.approval_id]);
   // The rules as the version that asked has them.
   const rules = useLoad(async (signal) => (a && may("policies:read")
     ? (await get(`/v1/policies/${segment(a.policy_id)}`, { query: { version: a.policy_version }, signal })).rules : null), [a?.policy_id, a?.policy_version]);
@@ -59,7 +61,7 @@ export function Approval({ id, back, decided, position }) {
     <article class="approval">
       <p class="crumbs"><a class="back" href=${back}>All</a><span class="hint">${position}</span></p>
       <p class="state"><${Badge} of=${a.status} /><${Deadline} a=${a} /></p>
-      <h1 class="ask" tabindex="-1"><${Amount} value=${a.action.amount} currency=${a.action.currency} large /><span class="verb">${a.action.action_type} to <${Theirs} text=${a.action.counterparty} /></span></h1>
+      <h1 class="ask" tabindex="-1" ref=${heading}><${Amount} value=${a.action.amount} currency=${a.action.currency} large /><span class="verb">${a.action.action_type} to <${Theirs} text=${a.action.counterparty} /></span></h1>
       <${Failure} error=${error} />
       <${Why} a=${a} rules=${rules.data} error=${rules.error} />
       <${Facts} of=${[
@@ -80,7 +82,7 @@ export function Approval({ id, back, decided, position }) {
         <code class="hash">${a.action_hash}</code>
         <p><a href=${link("checks", a.check_id)}>The check that asked</a> <${ID} id=${a.check_id} /></p>
       </details>
-      <${Decide} a=${a} reload=${reload} decided=${decided} />
+      <${Decide} a=${a} reload=${reload} decides=${decides} decided=${decided} />
     </article>`;
 }
 
@@ -176,7 +178,7 @@ function Before({ a }) {
 
 // Decide is the bar with both decisions. It is without effect for a moment after it came:
 // a second tap on the one before must not decide this one.
-function Decide({ a, reload, decided }) {
+function Decide({ a, reload, decides, decided }) {
   const now = useNow();
   const [armed, setArmed] = useState(false);
   const [busy, setBusy] = useState("");
@@ -196,6 +198,7 @@ function Decide({ a, reload, decided }) {
   const decide = async (verb) => {
     setBusy(verb);
     setError(null);
+    decides(); // what was said of the decision before is not about this one
     try {
       const after = await post(`/v1/approvals/${segment(a.approval_id)}/${verb}`, { action_hash: a.action_hash, note: note.current.value.trim() || null });
       const what = `${exact(a.action.amount)} ${a.action.currency}`;

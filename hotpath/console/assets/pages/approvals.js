@@ -18,11 +18,13 @@ export function Approvals({ route, waiting }) {
     const timer = setTimeout(() => say(""), 8000);
     return () => clearTimeout(timer);
   }, [said]);
+  const [followed, follow] = useState(false); // the approval that is shown came after a decision
   const queue = all ? [] : waiting.list ?? [];
   const chosen = route.part || (wide() ? queue[0]?.approval_id : "");
   // The next one takes the place of the one that was decided.
   const decided = (id, words) => {
     say(words);
+    follow(true);
     const at = queue.findIndex((a) => a.approval_id === id);
     const next = queue[at + 1] ?? queue.find((a) => a.approval_id !== id);
     go(link("approvals", next?.approval_id, route.query), true);
@@ -38,7 +40,7 @@ export function Approvals({ route, waiting }) {
         ${all ? html`<${All} route=${route} />` : html`<${Queue} waiting=${waiting} chosen=${chosen} />`}
       </section>
       <section class="chosen" aria-label="The approval">
-        ${chosen ? html`<${Approval} key=${chosen} id=${chosen} back=${link("approvals", "", route.query)} decided=${decided}
+        ${chosen ? html`<${Approval} key=${chosen} id=${chosen} back=${link("approvals", "", route.query)} decides=${() => say("")} decided=${decided} takesFocus=${followed}
             position=${positionOf(queue, chosen)} />` : null}
       </section>
       <${Said} text=${said} />
