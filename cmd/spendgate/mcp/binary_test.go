@@ -202,7 +202,7 @@ func reported(t *testing.T, p *program) {
 			return checkID.FindString(text)
 		}
 		first := ask("\nDecision: allow.\n", `{"proceed":true,"outcome":null,"release_pending":false,"replayed":false,`)
-		ask("\nDecision: allow. An earlier call was answered so", `{"proceed":true,"outcome":null,"release_pending":false,"replayed":true,`)
+		ask("\nDecision: allow. An earlier call was answered so", `{"proceed":false,"outcome":null,"release_pending":false,"replayed":true,`)
 		if text, isError := call(t, session, "report_outcome", map[string]any{"check_id": first, "status": status}); isError {
 			t.Fatal(text)
 		}

@@ -67,14 +67,16 @@ type verdict struct {
 	Redeemed       bool    `json:"redeemed,omitzero"`        // somebody redeemed it to carry the action out
 	RedeemRequired bool    `json:"redeem_required,omitzero"` // nobody may act before whoever moves the money redeemed it (S74)
 	nextStep       string
+	unclear        bool // an allow by which an earlier call may have acted
 }
 
 func verdictOf(r *client.Result, replayed bool) *verdict {
+	mayAct := r.Allowed() && !r.RedeemRequired
 	v := &verdict{
-		Proceed: r.Allowed() && !r.RedeemRequired, Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
+		Proceed: mayAct && !replayed, unclear: mayAct && replayed, Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
 		Replayed: replayed, Redeemed: r.Redemption.Redeemed(), RedeemRequired: r.Allowed() && r.RedeemRequired, nextStep: r.NextStep,
 	}
-	if v.Proceed && replayed {
+	if v.unclear {
 		v.nextStep = "Find out whether the action was carried out under this check: ask the payment system for " + r.CheckID +
 			", its idempotency key there, " +
 			"or look into your notes. If it was, report it as executed. Only if it was not, carry out exactly this action, once, " +
@@ -122,7 +124,7 @@ func (v *verdict) words(r *client.Result) string {
 		text = "Outcome: " + *v.Outcome + ". This check is over: do not carry the action out."
 	case v.RedeemRequired:
 		text += " Whoever moves the money redeems the check first: give them the check_id, and do not move the money without that."
-	case v.Proceed && v.Replayed:
+	case v.unclear:
 		text += " An earlier call was answered so: the action may have been carried out since."
 	}
 	if r.Message != "" {

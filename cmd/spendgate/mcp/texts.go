@@ -16,7 +16,8 @@ once per action, with exactly the values that will be carried out. The answer is
 Act only if "proceed" is true. What the answer asks of you:
 - "allow", "proceed" true: carry out exactly this action, once. Give the payment system the check_id as its idempotency key, if it takes one; then
   call report_outcome.
-- "allow", "proceed" and "replayed" true: an earlier call was answered so, and the action may have been carried out since. Find out first (next_step).
+- "allow", "proceed" false and "replayed" true: an earlier call was answered so, and the action may have been carried out since. Find out (next_step);
+  only if it was not, carry it out.
 - an "outcome" (executed, failed, voided), whatever the decision: this check is over. Do not carry the action out.
 - "redeem_required" true: permitted, but whoever moves the money redeems the check first. Give them the check_id; do not move the money yourself.
 - "redeemed" true: whoever moves the money took this check to do so. Do not carry the action out; what became of it will be the outcome.
@@ -274,7 +275,7 @@ func approvalTexts() map[string]string {
 // checkedTexts returns the descriptions that differ for the answer of a check.
 func checkedTexts() map[string]string {
 	return map[string]string{
-		"proceed": "true: carry out exactly this action, once. false: do not.",
+		"proceed": "true: carry out exactly this action, once. false: do not, or, if next_step says so, not before you found out whether that was done.",
 		"outcome": "What was reported of this check: executed, failed or voided; " +
 			"unknown if that cannot be understood. Null if nothing was.",
 		"redeemed": "Whether somebody redeemed the check to carry the action out. It is not to be carried out by anybody else.",
