@@ -238,21 +238,21 @@ func TestPolicyPostedToPromotedReplica(t *testing.T) {
 // again before the policy is loaded. It is one request all the same (G6).
 func TestCountedOnceThoughThePolicyIsLoadedMeanwhile(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 2)
-	before := f.quota(0, "a").Remaining
+	before := f.quota("a").Remaining
 	f.post(1, "p", plainRules)
-	if after := f.quota(0, "b").Remaining; after != before-1 {
+	if after := f.quota("b").Remaining; after != before-1 {
 		t.Errorf("%d requests were left, then %d", before, after)
 	}
-	if after := f.quota(0, "c").Remaining; after != before-2 {
+	if after := f.quota("c").Remaining; after != before-2 {
 		t.Errorf("%d requests were left, and after two more %d", before, after)
 	}
 }
 
 // quota is what a check that passes leaves.
-func (f *fleet) quota(node int, counterparty string) ratelimit.Quota {
+func (f *fleet) quota(counterparty string) ratelimit.Quota {
 	f.t.Helper()
 	action := refundOf(f.t, "1", counterparty)
-	_, q, err := f.nodes[node].Check(f.t.Context(), hotpath.Request{Caller: f.key, ID: "req_000000000000", Started: time.Now()}, &action)
+	_, q, err := f.nodes[0].Check(f.t.Context(), hotpath.Request{Caller: f.key, ID: "req_000000000000", Started: time.Now()}, &action)
 	if err != nil {
 		f.t.Fatal(err)
 	}

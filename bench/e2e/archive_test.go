@@ -23,7 +23,7 @@ func testArchive(t *testing.T, binary string) {
 	now := time.Now().UTC()
 	before := time.Date(now.Year(), now.Month()-1, 1, 0, 0, 0, 0, time.UTC)
 	old := b.recordOld(t, before.AddDate(0, 0, -2))
-	nodes := b.start(t, 2)
+	nodes := b.start(t)
 	var err error
 	_, b.key, err = nodes[0].Admin(b.AdminKey).CreateKey(t.Context(), "test", plenty)
 	act(t, err)

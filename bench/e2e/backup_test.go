@@ -51,7 +51,7 @@ func newBackup(t *testing.T, binary string) *backup {
 // dump is lost, and claims of later checks in Redis have no effect.
 func testBackup(t *testing.T, binary string) {
 	b := newBackup(t, binary)
-	nodes := b.start(t, 2)
+	nodes := b.start(t)
 	admin := nodes[0].Admin(b.AdminKey)
 	var err error
 	_, b.key, err = admin.CreateKey(t.Context(), "test", plenty)
@@ -96,7 +96,7 @@ func testBackup(t *testing.T, binary string) {
 		strings.Contains(out, "altered") {
 		t.Errorf("audit verify with the checkpoint of before the loss: %d, %v\n%s", code, err, out)
 	}
-	b.serve(t, b.start(t, 2), before, lost)
+	b.serve(t, b.start(t), before, lost)
 	t.Run("the service's role can change nothing", b.refused)
 }
 
@@ -143,10 +143,10 @@ func (b *backup) prepare(t *testing.T) {
 	act(t, os.CopyFS(filepath.Join(b.dir, "deploy", "postgres"), os.DirFS("../../deploy/postgres")))
 }
 
-// start starts nodes of the service's role.
-func (b *backup) start(t *testing.T, n int) (nodes []*fleet.Node) {
+// start starts two nodes of the service's role.
+func (b *backup) start(t *testing.T) (nodes []*fleet.Node) {
 	t.Helper()
-	for range n {
+	for range 2 {
 		node, err := b.AddNode(fleet.Settings{"DATABASE_URL": b.service})
 		act(t, err)
 		act(t, node.Start(limited(t, patience)))

@@ -161,8 +161,8 @@ func (s *builder) finds(t *testing.T, rule, says string) {
 }
 
 // asked adds a check that is escalated and asks two people.
-func (s *builder) asked(amount string) *judge.Row {
-	a := action{to: "a", amount: amount}
+func (s *builder) asked() *judge.Row {
+	a := action{to: "a", amount: "60"}
 	row := s.record(a, s.now+5*ms)
 	s.decide(row, "escalate", fmt.Sprintf("review-%d", len(s.Policies)), "escalation_threshold_exceeded", "ask")
 	row.Asks = 2
@@ -201,7 +201,7 @@ func TestApprovals(t *testing.T) {
 		says   string // empty when it is allowed
 	}{
 		"used once": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.refusedUse(asked, "approval_not_approved", "pending")
 			s.approvedBy(asked, "ann", "bob")
 			used := s.use(asked, "60")
@@ -209,7 +209,7 @@ func TestApprovals(t *testing.T) {
 			s.duplicate(action{to: "a", amount: "60"}, used)
 		}, ""},
 		"used twice": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.approvedBy(asked, "ann", "bob")
 			s.use(asked, "60")
 			s.now += time.Minute + 5*time.Second
@@ -217,68 +217,68 @@ func TestApprovals(t *testing.T) {
 			s.Uses = s.Uses[:1]
 		}, "use apr_"},
 		"approved by one of two": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.approvedBy(asked, "ann", "ann")
 			s.use(asked, "60")
 		}, "1 of 2 approved"},
 		"approved by two of one group": {func(s *builder) {
 			s.Keys = append(s.Keys, judge.Key{ID: "ann", Group: "support"}, judge.Key{ID: "bob", Group: "support"},
 				judge.Key{ID: "cleo", Group: "finance"})
-			asked := s.asked("60")
+			asked := s.asked()
 			asked.From = []string{"support", "finance"}
 			s.approvedBy(asked, "ann", "bob")
 			s.use(asked, "60")
 		}, "2 of 2 approved"},
 		"approved by who asked": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.approvedBy(asked, "ann", theKey)
 			s.use(asked, "60")
 		}, "2 of 2 approved"},
 		"approved afterwards": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.use(asked, "60")
 			s.now += second
 			s.approvedBy(asked, "ann", "bob")
 		}, "0 of 2 approved"},
 		"denied": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.approvedBy(asked, "ann", "bob")
 			s.Decisions = append(s.Decisions, judge.ApprovalDecision{ApprovalID: approval(asked), Kind: "approval.denied", Principal: "cleo"})
 			s.use(asked, "60")
 		}, "denied true"},
 		"another amount": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.approvedBy(asked, "ann", "bob")
 			s.use(asked, "70")
 		}, "is another action"},
 		"nobody asked": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			asked.Asks = 0
 			s.use(asked, "40")
 			s.Uses = nil
 		}, "nobody asked"},
 		"the use is not recorded": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.approvedBy(asked, "ann", "bob")
 			s.use(asked, "60")
 			s.Uses = nil
 		}, "recorded as used by"},
 		"a decision is gone": {func(s *builder) {
-			s.approvedBy(s.asked("60"), "ann")
+			s.approvedBy(s.asked(), "ann")
 			s.Decisions = nil
 		}, "is not recorded"},
 		"approved and refused": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.approvedBy(asked, "ann", "bob")
 			s.now += second
 			s.refusedUse(asked, "approval_not_approved", "pending")
 		}, "its use refused"},
 		"told to be used": {func(s *builder) {
-			asked := s.asked("60")
+			asked := s.asked()
 			s.refusedUse(asked, "approval_already_used", "by "+asked.CheckID)
 		}, "not used as told"},
 		"told to be another action": {func(s *builder) {
-			s.refusedUse(s.asked("60"), "approval_mismatch", "no")
+			s.refusedUse(s.asked(), "approval_mismatch", "no")
 		}, "as another"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -64,7 +64,7 @@ func TestCorrectedWhileWaiting(t *testing.T) {
 		}
 	})
 	wantsMeta(t, s, stateAlready, "chk_1", "")
-	wantsVoided(t, f, 2, "done")
+	wantsVoided(t, f, 2)
 	if got := p.paid(); len(got) != 1 || f.checks[2].redeemed != "gw-return-chk_3" {
 		t.Error("paid twice, or redeemed to pay", got, f.checks[2].redeemed)
 	}
@@ -92,7 +92,7 @@ func TestCorrectedAtRedemption(t *testing.T) {
 				}
 			})
 			wantsMeta(t, s, stateAlready, "chk_1", "")
-			wantsVoided(t, f, 1, "done")
+			wantsVoided(t, f, 1)
 			if got := p.paid(); len(got) != 1 {
 				t.Error("paid twice", got)
 			}
@@ -117,7 +117,7 @@ func TestCorrectedBeforeRedemptionAgain(t *testing.T) {
 	wantsMeta(t, s, stateInDoubt, "chk_2", "Call again")
 	f.with(func() { f.broken, f.checks[0].outcome, f.checks[0].release = nil, outcomeExecuted, "none" })
 	wantsMeta(t, s, stateAlready, "chk_1", "")
-	wantsVoided(t, f, 1, "done")
+	wantsVoided(t, f, 1)
 	if got := p.paid(); len(got) != 1 {
 		t.Error("paid twice", got)
 	}
