@@ -46,7 +46,11 @@ func dev(ctx context.Context, p process) error {
 	}
 	level := new(slog.LevelVar)
 	level.Set(c.LogLevel)
-	log := ofDeployment(slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level})), c.Deployment)
+	lines, log := newLogLines(p.stderr, func(w io.Writer) slog.Handler {
+		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
+	})
+	defer lines.flush()
+	log = ofDeployment(log, c.Deployment)
 	unlock, err := lockFolder(c.DataDir)
 	if err != nil {
 		return err
@@ -69,7 +73,7 @@ func dev(ctx context.Context, p process) error {
 		return err
 	}
 	defer server.Close()
-	ops, err := startOperations(c, "embedded single node", log)
+	ops, err := startOperations(c, "embedded single node", lines, log)
 	if err != nil {
 		return err
 	}

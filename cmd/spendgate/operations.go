@@ -28,7 +28,7 @@ type operations struct {
 
 // startOperations opens the port of operations and answers there. From then on SIGHUP does not
 // end the process.
-func startOperations(c config.Config, mode string, log *slog.Logger) (*operations, error) {
+func startOperations(c config.Config, mode string, lines *logLines, log *slog.Logger) (*operations, error) {
 	listener, err := net.Listen("tcp", c.OpsAddr)
 	if err != nil {
 		return nil, fmt.Errorf("SPENDGATE_OPS_ADDR: %w", err)
@@ -39,6 +39,7 @@ func startOperations(c config.Config, mode string, log *slog.Logger) (*operation
 		failed: make(chan error, 1), hangups: make(chan os.Signal, 1),
 	}
 	o.registry.MustRegister(o.health)
+	lines.observe(o.registry, c.Deployment)
 	o.Ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: gatherer, Ready: o.health.ready, Pprof: c.PProf, Logger: log})
 	go func() { o.failed <- o.Serve(listener) }()
 	signal.Notify(o.hangups, syscall.SIGHUP)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -36,8 +37,11 @@ func serveCommand(flags *flag.FlagSet) action {
 			return checkServe(ctx, p)
 		}
 		level := new(slog.LevelVar)
-		log := slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: level}))
-		err := serve(ctx, p, log, level)
+		lines, log := newLogLines(p.stderr, func(w io.Writer) slog.Handler {
+			return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
+		})
+		defer lines.flush()
+		err := serve(ctx, p, lines, log, level)
 		if err == nil {
 			return nil
 		}
@@ -51,7 +55,7 @@ func serveCommand(flags *flag.FlagSet) action {
 // loggedError is an error that was logged already.
 type loggedError struct{ error }
 
-func serve(ctx context.Context, p process, log *slog.Logger, level *slog.LevelVar) error {
+func serve(ctx context.Context, p process, lines *logLines, log *slog.Logger, level *slog.LevelVar) error {
 	load := func() (config.Config, error) { return p.load(config.Serve) }
 	c, err := load()
 	if err != nil {
@@ -60,7 +64,7 @@ func serve(ctx context.Context, p process, log *slog.Logger, level *slog.LevelVa
 	level.Set(c.LogLevel)
 	log = ofDeployment(log, c.Deployment)
 	redis.SetLogger(redisLog{log}) // before there is a client
-	ops, err := startOperations(c, "node of a fleet", log)
+	ops, err := startOperations(c, "node of a fleet", lines, log)
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,11 @@ import (
 	"container/list"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -18,6 +20,7 @@ type listener struct {
 	net.Listener
 	open   *openConns
 	server *fasthttp.Server
+	log    *slog.Logger
 }
 
 // Accept implements net.Listener. It fails after Shutdown, which closes only
@@ -28,6 +31,10 @@ func (l listener) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		}
 		accepted, err := l.Listener.Accept()
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM) {
+			l.makeRoom(err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -36,6 +43,19 @@ func (l listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		_ = accepted.Close()
+	}
+}
+
+// makeRoom closes the connection that has been silent longest, since the system has no file or
+// memory for another one. fasthttp would end the server.
+func (l listener) makeRoom(err error) {
+	const pause = 10 * time.Millisecond
+	closed := l.open.closeSilent()
+	if n, due := l.open.failed.add(time.Now()); due {
+		l.log.Warn("cannot accept connections", "times", n, "error", err.Error())
+	}
+	if !closed {
+		time.Sleep(pause)
 	}
 }
 

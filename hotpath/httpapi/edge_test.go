@@ -3,10 +3,16 @@ package httpapi
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,6 +167,49 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	}
 	if strings.Contains(s.logged.String(), "code=bad_request") {
 		t.Errorf("what made room is logged as a request: %s", s.logged)
+	}
+}
+
+// exhausted is a listener whose system has no file for the next connections.
+type exhausted struct {
+	net.Listener
+	times *atomic.Int64
+}
+
+// Accept implements net.Listener.
+func (e exhausted) Accept() (net.Conn, error) {
+	if e.times.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return e.Listener.Accept()
+}
+
+// A system that has no file for a connection does not end the server: a silent connection gives its
+// file.
+func TestSilentConnectionsGiveTheirFiles(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nothing is left in it
+	ours, silent := net.Pipe()
+	var open openConns
+	open.add(&conn{Conn: ours, open: &open})
+	var logged strings.Builder
+	times := new(atomic.Int64)
+	times.Store(2)
+	served := listener{exhausted{l, times}, &open, nil, slog.New(slog.NewTextHandler(&logged, nil))}
+	if _, err := net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := served.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the silent connection is open: %v", err)
+	}
+	if n := strings.Count(logged.String(), `msg="cannot accept connections" times=1 error=`); n != 1 {
+		t.Errorf("%s", logged.String())
 	}
 }
 

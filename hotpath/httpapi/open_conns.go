@@ -16,6 +16,7 @@ type openConns struct {
 	perAddress int                   // likewise, for one address
 	trusted    func(netip.Addr) bool // addresses without a limit
 
+	failed  tally       // connections that the system could not give
 	closing atomic.Bool // set by hurry
 	closed  atomic.Bool // no connection is accepted any more
 	mu      sync.Mutex
@@ -42,12 +43,7 @@ func (o *openConns) add(c *conn) bool {
 	}
 	crowded := c.network.IsValid() && o.addresses[c.network] >= o.perAddress
 	if !crowded && o.full() {
-		if oldest := o.silent.Front(); oldest != nil {
-			evicted := oldest.Value.(*conn) //nolint:forcetypeassert // it holds nothing else
-			o.removeLocked(evicted)
-			evicted.mute.Store(true)
-			_ = evicted.Conn.Close()
-		}
+		o.closeSilentLocked()
 	}
 	c.excess = crowded || o.full()
 	if c.excess && len(o.conns)-o.regular >= refusedConnections {
@@ -61,6 +57,26 @@ func (o *openConns) add(c *conn) bool {
 			o.addresses[c.network]++
 		}
 	}
+	return true
+}
+
+// closeSilent closes the connection that has been silent longest, if there is one.
+func (o *openConns) closeSilent() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.closeSilentLocked()
+}
+
+// closeSilentLocked is closeSilent for callers that hold mu.
+func (o *openConns) closeSilentLocked() bool {
+	oldest := o.silent.Front()
+	if oldest == nil {
+		return false
+	}
+	evicted := oldest.Value.(*conn) //nolint:forcetypeassert // it holds nothing else
+	o.removeLocked(evicted)
+	evicted.mute.Store(true)
+	_ = evicted.Conn.Close()
 	return true
 }
 

@@ -102,7 +102,7 @@ func NewOps(o OpsOptions) *Ops {
 
 // Serve answers until Shutdown. It returns nil after Shutdown.
 func (o *Ops) Serve(l net.Listener) error {
-	served := listener{l, &o.open, o.server}
+	served := listener{l, &o.open, o.server, o.log}
 	defer func() { _ = served.Close() }()
 	if err := o.server.Serve(served); err != nil && !o.draining.Load() {
 		return fmt.Errorf("cannot serve operations: %w", err)

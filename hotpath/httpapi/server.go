@@ -47,7 +47,7 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 
 // Serve answers requests until Shutdown. It returns nil after Shutdown.
 func (a *API) Serve(l net.Listener) error {
-	served := listener{l, &a.open, a.server}
+	served := listener{l, &a.open, a.server, a.log}
 	defer func() { _ = served.Close() }()
 	if err := a.server.Serve(served); err != nil && !a.draining.Load() {
 		return fmt.Errorf("cannot serve the API: %w", err)

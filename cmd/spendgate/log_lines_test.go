@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func plain(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) }
+
+// Whoever logs does not wait for a log that nobody reads. Once it is read again, it says how many
+// lines it lacks.
+func TestLogIsNotWaitedFor(t *testing.T) {
+	read, out := io.Pipe()
+	lines, log := newLogLines(out, plain)
+	registry := prometheus.NewRegistry()
+	lines.observe(registry, "")
+	const logged = waitingLines + 100
+	for range logged {
+		log.Info("a line")
+	}
+	written, lost := 0, 0
+	for text := bufio.NewScanner(read); written+lost < logged && text.Scan(); {
+		if strings.Contains(text.Text(), `msg="a line"`) {
+			written++
+		} else if _, err := fmt.Sscanf(text.Text()[strings.LastIndex(text.Text(), "lines="):], "lines=%d", &lost); err != nil {
+			t.Fatal(text.Text(), err)
+		}
+	}
+	if lost == 0 || written < waitingLines {
+		t.Errorf("%d lines are written and %d lost", written, lost)
+	}
+	metric := fmt.Sprintf("# TYPE spendgate_log_lines_lost_total counter\nspendgate_log_lines_lost_total %d\n", lost)
+	if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP spendgate_log_lines_lost_total "+
+		"Lines of the log that could not be written, or not in time.\n"+metric)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A log that its reader has closed costs its lines only. Go ends a process that writes to such a
+// standard error.
+func TestLogOfAClosedPipe(t *testing.T) {
+	read, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, log := newLogLines(out, plain)
+	if err := read.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log.Info("a line")
+	lines.flush()
+	if lost := lines.lost.Load(); lost != 1 {
+		t.Errorf("%d lines are lost", lost)
+	}
+}
+
+// A node whose log nobody reads starts, and ends.
+func TestNodeWhoseLogNobodyReads(t *testing.T) {
+	_, unread := io.Pipe()
+	welcome, stdout := io.Pipe()
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan int)
+	go func() {
+		environ := []string{"SPENDGATE_DATA_DIR=" + t.TempDir(), "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0"}
+		ended <- run(ctx, process{strings.NewReader(""), stdout, unread, environ, false}, []string{"dev"})
+	}()
+	if _, err := welcome.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, welcome) }()
+	end()
+	if code := <-ended; code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+}
