@@ -51,7 +51,7 @@ else
 fi
 
 # The detector would only slow down packages that use one goroutine or test programs that they
-# start. The nodes of the end-to-end tests are built with the detector.
+# start. The nodes of the end-to-end fleet are built with the detector.
 plain=$(go list ./bench/... ./deploy/... ./config ./ratelimit ./audit ./audit/archive ./audit/chain ./audit/verify \
   ./cmd/spendgate/checkreport ./cmd/spendgate/policycheck ./cmd/spendgate/policyfile \
   ./hotpath/backtest ./hotpath/console ./hotpath/intent ./hotpath/policy ./hotpath/report | grep -v /bench/sim$)
