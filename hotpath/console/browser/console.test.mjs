@@ -339,7 +339,7 @@ test("a policy that changes by two keeps what it asks, and a draft waits for som
   await page.click("text=Read again");
   await page.waitForSelector("text=Nobody is missing.");
   await page.click("text=Promote it to version 2");
-  await page.waitForFunction(() => location.hash === "#/policies/tried"); // the draft's page shows the difference, too
+  await page.waitForFunction(() => location.hash === "#/policies/two"); // the draft's page shows the difference, too
   await page.waitForSelector("text=cap: limit was 500 and is 200");
   await page.close();
   await reader.close();
