@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -92,6 +93,12 @@ func eventually(t *testing.T, within time.Duration, what string, done func() boo
 			t.Fatalf("not within %s: %s", within, what)
 		}
 	}
+}
+
+// logs waits until a node's log, which is written in the background, has a text.
+func logs(t *testing.T, n *fleet.Node, text string) {
+	t.Helper()
+	eventually(t, patience, n.Name+" logs "+text, func() bool { return strings.Contains(n.Log(), text) })
 }
 
 // act ends the test on an error.

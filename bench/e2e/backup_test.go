@@ -318,8 +318,10 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 	if again := b.check(t, nodes[0], b.action("after the dump", "")); again.Result().Duplicate() || again.Result().Decision != "escalate" {
 		t.Errorf("the action of a lost check is answered %s", again)
 	}
-	if log := nodes[0].Log() + nodes[1].Log(); !strings.Contains(log, "a new epoch began") || strings.Contains(log, "denied") {
-		t.Errorf("no new epoch, or no rights:\n%s", tail(log))
+	log := func() string { return nodes[0].Log() + nodes[1].Log() }
+	eventually(t, patience, "a node says that it began an epoch", func() bool { return strings.Contains(log(), "a new epoch began") })
+	if text := log(); strings.Contains(text, "denied") {
+		t.Errorf("no rights:\n%s", tail(text))
 	}
 	b.show(t, before)
 	eventually(t, patience, "the windows are loaded again", func() bool {

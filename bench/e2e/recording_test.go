@@ -69,10 +69,8 @@ func (s *suite) recording(t *testing.T) {
 		!strings.Contains(told.Dependencies[1].Detail, "cannot record checks") {
 		t.Errorf("/readyz says %s", body)
 	}
-	if log := node.Log(); !strings.Contains(log, `"msg":"not ready","dependency":"store","error":"this node cannot record checks`) ||
-		!strings.Contains(log, "permission denied") {
-		t.Errorf("the log does not say why:\n%s", tail(log))
-	}
+	logs(t, node, `"msg":"not ready","dependency":"store","error":"this node cannot record checks`)
+	logs(t, node, "permission denied")
 	exec("GRANT INSERT ON batches TO lesser")
 	eventually(t, patience, "the node is ready again", func() bool {
 		checks(s.Nodes[0])

@@ -122,6 +122,7 @@ func runTraced(t *testing.T, binary, endpoint string, on bool) {
 		t.Errorf("answered\n%s\nthen\n%s", first, again)
 	}
 	traced(t, n, "svc_live_wrong", body, http.StatusUnauthorized)
+	logs(t, n, `msg="request failed"`)
 	if named := strings.Contains(n.Log(), "trace_id="+callersTrace); named != on {
 		t.Errorf("the log of the failure names the trace: %t, want %t", named, on)
 	}

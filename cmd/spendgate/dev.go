@@ -46,9 +46,7 @@ func dev(ctx context.Context, p process) error {
 	}
 	level := new(slog.LevelVar)
 	level.Set(c.LogLevel)
-	lines, log := newLogLines(p.stderr, func(w io.Writer) slog.Handler {
-		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
-	})
+	lines, log := newLogLines(p.stderr, textLog(level))
 	defer lines.flush()
 	log = ofDeployment(log, c.Deployment)
 	unlock, err := lockFolder(c.DataDir)

@@ -64,7 +64,8 @@ func runGateway(ctx context.Context, p process, args []string) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	lines, log := newLogLines(p.stderr, textLog(c.LogLevel))
+	defer lines.flush()
 	for _, notice := range c.Notices {
 		log.Warn(notice)
 	}
@@ -77,6 +78,7 @@ func runGateway(ctx context.Context, p process, args []string) error {
 		return err
 	}
 	gatherer, registry := newRegistry(c.Deployment)
+	lines.observe(registry, c.Deployment)
 	g, err := gateway.New(gateway.Options{
 		File: file, Client: api, Version: version, Environ: p.environ, Logger: log, Registerer: registry,
 	})

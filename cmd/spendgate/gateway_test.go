@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// initialize begins a session of the Model Context Protocol.
+const initialize = `{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, ` +
+	`"clientInfo": {"name": "a", "version": "1"}}}`
+
 // TestGatewayOperations reads the operations of a gateway whose server does not exist, while its
 // service answers and when it does not.
 func TestGatewayOperations(t *testing.T) {
@@ -43,8 +47,6 @@ func TestGatewayOperations(t *testing.T) {
 		if log.find("SPENDGATE_OF_LATER is no setting of this version") == nil {
 			t.Errorf("what it ignores is not told: %s", log.String())
 		}
-		initialize := `{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, ` +
-			`"clientInfo": {"name": "a", "version": "1"}}}`
 		go func() { _, _ = fmt.Fprintln(hangUp, initialize); close(stdin) }()
 		const want = `spendgate_gateway_upstream_failures_total{deployment="cell-1",upstream="psp"}`
 		for until := time.Now().Add(time.Minute); !strings.Contains(read(t, found[1]+"/metrics"), want); time.Sleep(10 * time.Millisecond) {

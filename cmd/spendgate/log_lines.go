@@ -16,12 +16,12 @@ import (
 const (
 	// waitingLines is how many lines of the log may wait to be written.
 	waitingLines = 4096
-	// lastLinesWithin bounds how long the end of a node waits for its last lines.
+	// lastLinesWithin bounds how long the end of a process waits for its last lines.
 	lastLinesWithin = time.Second
 )
 
-// logLines writes the log of a node in the background. A request that logs does not wait for the
-// log: a pipe that nobody reads, or a disk that hangs, would keep it, and the node's end, for ever.
+// logLines writes the log of a process that serves in the background. A request that logs does not wait for the
+// log: a pipe that nobody reads, or a disk that hangs, would keep it, and the process's end, for ever.
 // Lines for which there is no room are lost, and counted.
 type logLines struct {
 	out   io.Writer
@@ -73,6 +73,11 @@ func (l *logLines) write() {
 			reported = lost
 		}
 	}
+}
+
+// textLog returns a format of lines for people.
+func textLog(level slog.Leveler) func(io.Writer) slog.Handler {
+	return func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}) }
 }
 
 // observe has the lines that are lost among the metrics of a deployment.

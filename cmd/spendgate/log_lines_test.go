@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,13 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func plain(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) }
-
 // Whoever logs does not wait for a log that nobody reads. Once it is read again, it says how many
 // lines it lacks.
 func TestLogIsNotWaitedFor(t *testing.T) {
 	read, out := io.Pipe()
-	lines, log := newLogLines(out, plain)
+	lines, log := newLogLines(out, textLog(slog.LevelInfo))
 	registry := prometheus.NewRegistry()
 	lines.observe(registry, "")
 	const logged = waitingLines + 100
@@ -52,7 +51,7 @@ func TestLogOfAClosedPipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, log := newLogLines(out, plain)
+	lines, log := newLogLines(out, textLog(slog.LevelInfo))
 	if err := read.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,22 +62,39 @@ func TestLogOfAClosedPipe(t *testing.T) {
 	}
 }
 
-// A node whose log nobody reads starts, and ends.
-func TestNodeWhoseLogNobodyReads(t *testing.T) {
-	_, unread := io.Pipe()
-	welcome, stdout := io.Pipe()
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan int)
-	go func() {
-		environ := []string{"SPENDGATE_DATA_DIR=" + t.TempDir(), "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0"}
-		ended <- run(ctx, process{strings.NewReader(""), stdout, unread, environ, false}, []string{"dev"})
-	}()
-	if _, err := welcome.Read(make([]byte, 1)); err != nil {
+// What serves does so, and ends, though nobody reads its log, which has lines from the start.
+func TestServesWhoseLogNobodyReads(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	text := "agent_id: bot\nshadow: true\nupstreams:\n  psp:\n    command: [\"true\"]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = io.Copy(io.Discard, welcome) }()
-	end()
-	if code := <-ended; code != 0 {
-		t.Errorf("it ended with %d", code)
+	for _, command := range [][]string{{"dev"}, {"mcp"}, {"gateway", file}} {
+		t.Run(command[0], func(t *testing.T) {
+			_, unread := io.Pipe()
+			agent, hello := io.Pipe()
+			answer, stdout := io.Pipe()
+			ctx, end := context.WithCancel(t.Context())
+			ended := make(chan int)
+			go func() {
+				environ := []string{
+					"SPENDGATE_DATA_DIR=" + t.TempDir(), "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0",
+					"SPENDGATE_IGNORE_UNKNOWN_SETTINGS=true", "SPENDGATE_API_URL=http://127.0.0.1:1", "SPENDGATE_URL=http://127.0.0.1:1",
+				}
+				if command[0] == "gateway" {
+					environ = append(environ, "SPENDGATE_API_KEY=sg_live_"+strings.Repeat("0", 48))
+				}
+				ended <- run(ctx, process{agent, stdout, unread, environ, false}, command)
+			}()
+			go func() { _, _ = fmt.Fprintln(hello, initialize) }()
+			if _, err := answer.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = io.Copy(io.Discard, answer) }()
+			end()
+			if code := <-ended; code != 0 {
+				t.Errorf("it ended with %d", code)
+			}
+		})
 	}
 }

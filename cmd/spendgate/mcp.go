@@ -52,7 +52,8 @@ func mcpSetup(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+		lines, log := newLogLines(p.stderr, textLog(c.LogLevel))
+		defer lines.flush()
 		for _, notice := range c.Notices {
 			log.Warn(notice)
 		}
