@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -114,6 +115,16 @@ func (p *Postgres) initCluster(ctx context.Context) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot make a cluster: %w\n%s", err, bytes.TrimSpace(output))
+	}
+	// Passwords are sent as they are: what a client says on one connection can be said again on another.
+	rules := filepath.Join(p.data, "pg_hba.conf")
+	text, err := os.ReadFile(rules)
+	if err != nil {
+		return fmt.Errorf("cannot make a cluster: %w", err)
+	}
+	text = regexp.MustCompile(`(?m)md5$`).ReplaceAll(text, []byte("password"))
+	if err := os.WriteFile(rules, text, 0o600); err != nil {
+		return fmt.Errorf("cannot make a cluster: %w", err)
 	}
 	return nil
 }

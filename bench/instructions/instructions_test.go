@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/bench/fleet"
 )
 
 // server answers every client as PostgreSQL does, and sends what clients say to told.
@@ -94,6 +100,33 @@ func TestReplay(t *testing.T) {
 	}
 	if got := <-told; !strings.Contains(got, markFunction) {
 		t.Errorf("the mark says %q", got)
+	}
+}
+
+// A server of the fleet accepts what was said on another connection, its password included.
+func TestReplayToServer(t *testing.T) {
+	u, err := url.Parse(fleet.TestDatabase(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := u.Host
+	r, err := newRecording(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = r.listener.Addr().String()
+	conn, err := pgx.Connect(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background()) //nolint:errcheck // nothing is in progress
+	if _, err := conn.Exec(t.Context(), "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	p := newReplay(server)
+	defer p.close()
+	if err := p.say(r.take(), []int{0}); err != nil || p.pids[0] == 0 {
+		t.Errorf("%v, server's processes %v", err, p.pids)
 	}
 }
 
