@@ -333,8 +333,8 @@ func (v *verifier) uses(a *ApprovalRow, uses []use, r ruled) {
 		case r.ended != "":
 			v.tally.find(Inserted, name, "%s was allowed with it, and it is %s", used, r.ended)
 		case at.Before(r.approvedAt.Add(-lateCommit)), at.After(r.useBy(a).Add(lateCommit)):
-			v.tally.find(Inserted, name, "%s was allowed with it, and it was approved at %s, for use by %s", used, stamp(r.approvedAt),
-				stamp(r.useBy(a)))
+			v.tally.find(Inserted, name, "%s was allowed with it, and it was approved at %s, for use by %s; or a clock was off", used,
+				stamp(r.approvedAt), stamp(r.useBy(a)))
 		}
 	}
 }
