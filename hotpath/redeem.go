@@ -163,7 +163,7 @@ func (a *Authorizer) Redeem(
 			return nil, false, &CheckExpiredError{terms.Within()}
 		case mismatch != nil:
 			return nil, false, mismatch
-		case untouched && refused == nil && a.unread.may(o.KeyID, a.now()):
+		case asked.Once != "" && untouched && refused == nil && a.unread.may(o.KeyID, a.now()):
 			return o, false, nil // its commit refuses a lasting key that is used
 		}
 		return o, false, a.onceUsed(ctx, o)
