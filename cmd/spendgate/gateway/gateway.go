@@ -82,7 +82,7 @@ func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Durat
 	if !ok {
 		return definition{}, nil, fmt.Errorf("the server has no tool %q", name)
 	}
-	if err := g.permitted(l.u, name, d); err != nil {
+	if err := g.permitted(g.locked.now(), l.u, name, d); err != nil {
 		return definition{}, nil, &offError{err}
 	}
 	return d, over, nil
@@ -91,10 +91,9 @@ func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Durat
 // offError is why a tool is off.
 type offError struct{ error }
 
-// permitted returns why a tool is off, nil if it is not off. A tool is off because of its
+// permitted returns why a tool is off by a lock, nil if it is not off. A tool is off because of its
 // definition, or because of what the file says about tools that it does not map.
-func (g *Gateway) permitted(u *upstream, name string, d definition) error {
-	pins := g.locked.now()
+func (g *Gateway) permitted(pins *lock, u *upstream, name string, d definition) error {
 	if err := pins.accepted(u, name, d); err != nil {
 		return err
 	}

@@ -102,10 +102,11 @@ func (l *listing) finish(cursor string) {
 
 // add adds what a server listed, as the agent may see it.
 func (l *listing) add(from *link, items []jsontext.Value) {
+	pins := l.s.gw.locked.now()
 	for _, item := range items {
 		switch l.kind {
 		case "tools":
-			if item = l.s.offered(from, item); item == nil {
+			if item = l.s.offered(pins, from, item); item == nil {
 				continue
 			}
 		case "prompts":
@@ -127,14 +128,14 @@ func (s *session) noteHome(uri string, l *link) {
 	}
 }
 
-// offered returns a server's tool as the agent sees it, nil if it is off.
-func (s *session) offered(l *link, text jsontext.Value) jsontext.Value {
+// offered returns a server's tool as the agent sees it, nil if it is off by a lock.
+func (s *session) offered(pins *lock, l *link, text jsontext.Value) jsontext.Value {
 	name, d, err := define(text)
 	if name == "" {
 		return nil
 	}
 	if err == nil {
-		err = s.gw.permitted(l.u, name, d)
+		err = s.gw.permitted(pins, l.u, name, d)
 	}
 	if err != nil {
 		s.log.Debug("a tool is not offered", "upstream", l.u.name, "tool", name, "reason", err)
