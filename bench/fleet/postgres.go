@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -122,7 +121,7 @@ func (p *Postgres) initCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot make a cluster: %w", err)
 	}
-	text = regexp.MustCompile(`(?m)md5$`).ReplaceAll(text, []byte("password"))
+	text = bytes.ReplaceAll(text, []byte("md5"), []byte("password"))
 	if err := os.WriteFile(rules, text, 0o600); err != nil {
 		return fmt.Errorf("cannot make a cluster: %w", err)
 	}
