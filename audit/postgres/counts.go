@@ -32,17 +32,16 @@ func (s *Store) CountViolations(ctx context.Context) error {
 // countAll takes steps until all is counted, or until another session is counting. It returns when
 // the step began that found all counted; zero if none did.
 func (s *Store) countAll(ctx context.Context, doing, query string) (time.Time, error) {
-	conn, err := s.reads.Acquire(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
-	}
-	defer conn.Release()
 	for {
 		begun := time.Now()
-		done, complete, err := countSome(ctx, conn.Conn(), query)
+		var done, complete bool
+		err := s.list(ctx, doing, func(ctx context.Context, db *pgx.Conn) (err error) {
+			done, complete, err = countSome(ctx, db, query)
+			return err
+		})
 		switch {
 		case err != nil:
-			return time.Time{}, fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
+			return time.Time{}, err
 		case complete:
 			return begun, nil
 		case !done: // another session is counting

@@ -217,6 +217,9 @@ func Refused(err error) bool {
 // lostConnection reports whether err means that a working connection was lost, rather than that a
 // query or an attempt to connect failed.
 func lostConnection(err error) bool {
+	if errors.Is(err, errSilent) {
+		return true
+	}
 	if err == nil || errors.Is(err, pgx.ErrNoRows) || errors.As(err, new(*pgconn.ConnectError)) {
 		return false
 	}

@@ -25,20 +25,18 @@ func (s *Store) KeepEvents(ctx context.Context, keep time.Duration, now time.Tim
 			return oldest, err
 		}
 	}
-	conn, err := s.reads.Acquire(ctx)
-	if err != nil {
-		return oldest, fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
-	}
-	defer conn.Release()
-	if err := deleteEvents(ctx, conn.Conn()); err != nil {
-		return oldest, err
-	}
-	err = conn.QueryRow(ctx, `SELECT event_at(source, type) FROM events
-		WHERE sequence = (SELECT min(sequence) FROM events WHERE sequence > events_floor())`).Scan(utc(&oldest))
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return oldest, fmt.Errorf("cannot read the oldest event: %w: %w", audit.ErrUnavailable, err)
-	}
-	return oldest, nil
+	err = s.list(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+		if err := deleteEvents(ctx, db); err != nil {
+			return err
+		}
+		err := db.QueryRow(ctx, `SELECT event_at(source, type) FROM events
+			WHERE sequence = (SELECT min(sequence) FROM events WHERE sequence > events_floor())`).Scan(utc(&oldest))
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("cannot read the oldest event: %w", err)
+		}
+		return nil
+	})
+	return oldest, err
 }
 
 // deleteEvents deletes the events recorded as removed, and the attempts to deliver them that a
@@ -47,7 +45,7 @@ func deleteEvents(ctx context.Context, conn *pgx.Conn) error {
 	const atOnce = 5000
 	for deleted := atOnce; deleted == atOnce; {
 		if err := conn.QueryRow(ctx, "SELECT delete_events($1)", atOnce).Scan(&deleted); err != nil {
-			return fmt.Errorf("cannot delete events: %w: %w", audit.ErrUnavailable, err)
+			return fmt.Errorf("cannot delete events: %w", err)
 		}
 	}
 	return remove(ctx, conn, "what is to be delivered of removed events",

@@ -16,7 +16,7 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// TestSlowLists: lists that do not end in time take no connection from commits, do not keep
+// TestSlowLists: lists and tasks that do not end in time take no connection from commits, do not keep
 // look-ups and Ping waiting, and leave nothing running in the server (G9).
 func TestSlowLists(t *testing.T) {
 	url := fleet.TestSchema(t)
@@ -87,6 +87,8 @@ func hangingLists(t *testing.T, s *Store, f spend.Fence, conn *pgx.Conn) {
 			_, _, err := s.ListApprovals(ctx, audit.ApprovalQuery{Limit: 20})
 			return err
 		},
+		"counting": s.CountViolations,
+		"tidying":  func(ctx context.Context) error { return s.Tidy(ctx, time.Now()) },
 	} {
 		lists.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

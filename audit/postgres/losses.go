@@ -2,19 +2,28 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"net"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+
+	"spendgate/audit/idle"
 )
 
 // losses records connections that gave no answer. Rarely only one is affected: connections that
 // have not answered since such a question was asked are made anew, instead of each being waited for
-// (G7).
+// (G7). Those of reads and controls are closed even while they are waited for, since what does not
+// hurry may wait for minutes, on all connections that there may be.
 type losses struct {
 	count atomic.Int64
 	last  atomic.Pointer[time.Time]
+	heard sync.Map // the open connections of reads and controls, as *heard
 }
 
 // add notes that a connection gave no answer to what it was asked at a time.
@@ -25,6 +34,84 @@ func (l *losses) add(asked time.Time) {
 		}
 	}
 	l.count.Add(1)
+	l.heard.Range(func(key, _ any) bool {
+		if c := key.(*heard); c.at.Load().Before(asked) {
+			c.giveUp()
+		}
+		return true
+	})
+}
+
+// waitedInVain notes that nothing could be asked since a time, because all connections were in use. Those
+// that were silent meanwhile are lost, or have a query that takes the place of others for too long.
+func (l *losses) waitedInVain(since time.Time, err error) {
+	const atLeast = 500 * time.Millisecond
+	if errors.Is(err, context.DeadlineExceeded) && time.Since(since) >= atLeast {
+		l.add(since)
+	}
+}
+
+// watch makes the connections of a configuration known to losses.
+func (l *losses) watch(c *pgconn.Config) {
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		h := &heard{Conn: conn, losses: l}
+		h.note()
+		l.heard.Store(h, nil)
+		return h, nil
+	}
+}
+
+// heard is a connection that knows when the server was last heard from.
+type heard struct {
+	net.Conn
+	losses *losses
+	at     atomic.Pointer[time.Time]
+	query  atomic.Pointer[context.CancelFunc] // ends the query in progress, if it can be cancelled
+}
+
+// heardOf returns the connection below a pooled one.
+func heardOf(c *pgx.Conn) *heard { return idle.Plain(c.PgConn().Conn()).(*heard) }
+
+func (h *heard) giveUp() {
+	if cancel := h.query.Load(); cancel != nil {
+		(*cancel)()
+		return
+	}
+	_ = h.Close() // whoever waits for an answer is told so
+}
+
+func (h *heard) note() {
+	now := time.Now()
+	h.at.Store(&now)
+}
+
+// Read implements net.Conn.
+func (h *heard) Read(b []byte) (int, error) {
+	n, err := h.Conn.Read(b)
+	if n > 0 {
+		h.note()
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (h *heard) Close() error {
+	h.losses.heard.Delete(h)
+	return h.Conn.Close()
+}
+
+// SyscallConn implements syscall.Conn, for idle.Probe.
+func (h *heard) SyscallConn() (syscall.RawConn, error) {
+	socket, ok := h.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return socket.SyscallConn()
 }
 
 // asked returns the time of the latest question that got no answer.

@@ -181,7 +181,7 @@ func makeTodaysPartition(ctx context.Context, conn *pgx.Conn, now time.Time) err
 	if exists, look := hasPartition(ctx, conn, now.UTC().Format(time.DateOnly)); look == nil && exists {
 		return nil
 	}
-	return err
+	return fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
 }
 
 // runNext runs the first of the texts that was not run, or reports that all were.

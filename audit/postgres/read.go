@@ -40,8 +40,8 @@ func (s *Store) readFrom(
 	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
 }
 
-// list is read for queries that may take long. It leaves half of the connections to Ping and to the
-// look-ups that checks wait for.
+// list is read for queries that may take long, such as those of tasks that nobody waits for. It leaves
+// half of the connections to Ping and to the look-ups that checks wait for.
 func (s *Store) list(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
 	select {
 	case s.lists <- struct{}{}:
@@ -63,13 +63,20 @@ func (s *Store) readOnce(
 	if n := s.losses.count.Load(); resetAt.Swap(n) != n {
 		pool.Reset()
 	}
+	began := time.Now()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
+		s.losses.waitedInVain(began, err)
 		return err
 	}
-	began := time.Now()
-	err = query(ctx, conn.Conn())
-	over := ctx.Err()
+	began = time.Now()
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heard := heardOf(conn.Conn())
+	heard.query.Store(&cancel)
+	err = query(asking, conn.Conn())
+	heard.query.Store(nil)
+	over := asking.Err()
 	answered := over != nil && (errors.As(err, new(*pgconn.PgError)) || pgconn.SafeToRetry(err))
 	if err == nil {
 		err = over // a cancelled wait for a standby ends without an error
@@ -88,8 +95,15 @@ func (s *Store) readOnce(
 	default:
 		conn.Release()
 	}
+	if over != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errSilent, err)
+	}
 	return err
 }
+
+// errSilent means that a query was given up, before its time was over, because its connection had
+// not answered since a question that was lost.
+var errSilent = errors.New("the server was silent")
 
 // lossWithin is how long before the end of a query's time a silent server is assumed to have been
 // gone.

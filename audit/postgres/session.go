@@ -36,6 +36,7 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
 	}
+	began := time.Now()
 	select {
 	case s := <-p.idle:
 		if s = p.connected(s, p.losses.asked()); s.conn == nil {
@@ -46,6 +47,7 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 		}
 		return s, nil
 	case <-ctx.Done():
+		p.losses.waitedInVain(began, ctx.Err())
 		return nil, fmt.Errorf("all connections are in use: %w: %w", audit.ErrUnavailable, ctx.Err())
 	}
 }

@@ -117,6 +117,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		prepareCommits(committing)
 	}
 	s.writers = newSessions(committing, hosts, writers, &s.losses)
+	s.losses.watch(&config.ConnConfig.Config)
 	s.controls = newSessions(config.ConnConfig.Config.Copy(), hosts, controls, &s.losses)
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		hosts.order(&c.Config)

@@ -20,24 +20,21 @@ const (
 
 // Tidy implements audit.Store.
 func (s *Store) Tidy(ctx context.Context, now time.Time) error {
-	conn, err := s.reads.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot tidy: %w: %w", audit.ErrUnavailable, err)
-	}
-	defer conn.Release()
-	db, oldest := conn.Conn(), audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
-	until, err := makePartitions(ctx, db, now)
-	s.partitionsUntil.Store(until.Unix()) // today, if the database cannot be asked
-	shownMS, unknown := shown(ctx, db, now)
-	return errors.Join(err, unknown, s.lookAtDefault(ctx, db),
-		remove(ctx, db, "expired idempotency keys", deleteExpired),
-		remove(ctx, db, "counters of budgets", deleteCounters, shownMS, audit.KeepCounters.Milliseconds()),
-		remove(ctx, db, "counters of drafts", deleteDraftCounters, now.UnixMilli()),
-		remove(ctx, db, "fingerprints of drafts", deleteDraftPasses, now.UnixMilli()),
-		remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)),
-		remove(ctx, db, "old backtests", deleteBacktests, [16]byte(audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli()))),
-		remove(ctx, db, "old sessions", deleteSessions, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))),
-		remove(ctx, db, "old logout tokens", deleteLogouts, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))))
+	return s.list(ctx, "cannot tidy", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
+		oldest := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
+		until, err := makePartitions(ctx, db, now)
+		s.partitionsUntil.Store(until.Unix()) // today, if the database cannot be asked
+		shownMS, unknown := shown(ctx, db, now)
+		return errors.Join(err, unknown, s.lookAtDefault(ctx, db),
+			remove(ctx, db, "expired idempotency keys", deleteExpired),
+			remove(ctx, db, "counters of budgets", deleteCounters, shownMS, audit.KeepCounters.Milliseconds()),
+			remove(ctx, db, "counters of drafts", deleteDraftCounters, now.UnixMilli()),
+			remove(ctx, db, "fingerprints of drafts", deleteDraftPasses, now.UnixMilli()),
+			remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)),
+			remove(ctx, db, "old backtests", deleteBacktests, [16]byte(audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli()))),
+			remove(ctx, db, "old sessions", deleteSessions, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))),
+			remove(ctx, db, "old logout tokens", deleteLogouts, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))))
+	})
 }
 
 // shown returns now in Unix milliseconds, limited to one day after the newest check that is at
@@ -53,7 +50,7 @@ func shown(ctx context.Context, conn *pgx.Conn, now time.Time) (ms int64, err er
 			return err
 		})
 		if err != nil {
-			return 0, fmt.Errorf("cannot look for the newest checks: %w: %w", audit.ErrUnavailable, err)
+			return 0, fmt.Errorf("cannot look for the newest checks: %w", err)
 		}
 		if len(page.Checks) == 0 {
 			return 0, nil
@@ -67,7 +64,7 @@ func shown(ctx context.Context, conn *pgx.Conn, now time.Time) (ms int64, err er
 func (s *Store) lookAtDefault(ctx context.Context, conn *pgx.Conn) error {
 	var found bool
 	if err := conn.QueryRow(ctx, "SELECT default_partition_occupied()").Scan(&found); err != nil {
-		return fmt.Errorf("cannot look at the default partition: %w: %w", audit.ErrUnavailable, err)
+		return fmt.Errorf("cannot look at the default partition: %w", err)
 	}
 	s.defaultOccupied.Store(found)
 	return nil
@@ -82,8 +79,7 @@ func makePartitions(ctx context.Context, conn *pgx.Conn, now time.Time) (until t
 	for d := -daysBehind; d <= daysAhead; d++ {
 		day := today.AddDate(0, 0, d)
 		if err := makePartition(ctx, conn, day.Format(time.DateOnly)); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("cannot make the partition of %s: %w: %w",
-				day.Format(time.DateOnly), audit.ErrUnavailable, err))
+			failed = errors.Join(failed, fmt.Errorf("cannot make the partition of %s: %w", day.Format(time.DateOnly), err))
 		} else if until.Equal(day) {
 			until = day.AddDate(0, 0, 1)
 		}
@@ -156,7 +152,7 @@ func remove(ctx context.Context, conn *pgx.Conn, what, statement string, args ..
 	for {
 		done, err := conn.Exec(ctx, statement, append([]any{batch}, args...)...)
 		if err != nil {
-			return fmt.Errorf("cannot remove %s: %w: %w", what, audit.ErrUnavailable, err)
+			return fmt.Errorf("cannot remove %s: %w", what, err)
 		}
 		if done.RowsAffected() < batch {
 			return nil

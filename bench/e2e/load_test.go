@@ -188,7 +188,7 @@ func (s *suite) underLoad(t *testing.T, provoke func() (from, back time.Time), e
 		t.Error(fault)
 	}
 	e := expect(from, back)
-	failures, shown := 0, 0
+	failures, shown, last := 0, 0, time.Duration(0)
 	for _, x := range shots {
 		bad := ""
 		switch {
@@ -202,6 +202,7 @@ func (s *suite) underLoad(t *testing.T, provoke func() (from, back time.Time), e
 		}
 		if x.failed() {
 			failures++
+			last = max(last, x.answer.Sent.Sub(back))
 		}
 		if bad != "" {
 			if shown++; shown <= 10 {
@@ -213,7 +214,8 @@ func (s *suite) underLoad(t *testing.T, provoke func() (from, back time.Time), e
 	if e.mustHit && failures == 0 {
 		t.Error("nothing failed: the fault did not hit")
 	}
-	t.Logf("%d requests, %d of which failed; the fault took %s", len(shots), failures, back.Sub(from).Round(time.Millisecond))
+	t.Logf("%d requests, %d of which failed, the last sent %s after the fault's end; the fault took %s",
+		len(shots), failures, last.Round(time.Millisecond), back.Sub(from).Round(time.Millisecond))
 	s.verify(t, l.name, shots)
 }
 
