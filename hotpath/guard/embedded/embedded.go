@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // tick is how exactly lives end: the server's clock stands still in between.
@@ -56,9 +57,12 @@ func start(wall func() time.Time) (*Redis, error) {
 	return r, nil
 }
 
-// Options connect to the server.
+// Options connect to the server, and have no client look its address up in the DNS.
 func (r *Redis) Options() redis.UniversalOptions {
-	return redis.UniversalOptions{Addrs: []string{"embedded"}, Dialer: r.dial}
+	return redis.UniversalOptions{
+		Addrs: []string{"embedded"}, Dialer: r.dial,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 }
 
 // dial returns one end of a connection in memory and serves the other. A pool may
