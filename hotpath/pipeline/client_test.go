@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -165,39 +166,41 @@ func TestReadyRequestsShareARoundTrip(t *testing.T) {
 // waited behind it are answered on the next.
 func TestManyRequestsOfAHungRedis(t *testing.T) {
 	for name, alone := range map[string]bool{"server": false, "connection": true} {
-		t.Run(name, func(t *testing.T) {
-			c := newClient(t)
-			dial, hung := c.hot.connect, make(chan struct{}, 16)
-			c.hot.connect = func(ctx context.Context) (*resp.Conn, error) {
-				if alone && len(hung) > 0 {
-					return dial(ctx)
-				}
-				hung <- struct{}{}
-				time.Sleep(50 * time.Millisecond) // others come before the round trip's time begins
-				ours, _ := net.Pipe()             // nobody reads
-				return resp.NewConn(ours), nil
-			}
-			c.hot.suspect.Store(true)
-			requests := make([]Request, 4*maxBatch)
-			started := time.Now()
-			var wg sync.WaitGroup
-			wg.Go(func() { _ = c.Do(&requests[0]) })
-			for len(hung) == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			for i := range requests[1:] {
-				wg.Go(func() { _ = c.Do(&requests[1+i]) })
-			}
-			wg.Wait()
-			if took := time.Since(started); took > 2*time.Second {
-				t.Errorf("the last was answered after %s", took)
-			}
-			for i := range requests {
-				if answered := alone && i > 0; (requests[i].err == nil) != answered {
-					t.Fatalf("request %d: %v", i, requests[i].err)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { manyRequestsOfAHungRedis(t, alone) }) })
+	}
+}
+
+func manyRequestsOfAHungRedis(t *testing.T, alone bool) {
+	c := newClient(t)
+	dial, hung := c.hot.connect, make(chan struct{}, 16)
+	c.hot.connect = func(ctx context.Context) (*resp.Conn, error) {
+		if alone && len(hung) > 0 {
+			return dial(ctx)
+		}
+		hung <- struct{}{}
+		time.Sleep(50 * time.Millisecond) // others come before the round trip's time begins
+		ours, _ := net.Pipe()             // nobody reads
+		return resp.NewConn(ours), nil
+	}
+	c.hot.suspect.Store(true)
+	requests := make([]Request, 4*maxBatch)
+	started := time.Now()
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = c.Do(&requests[0]) })
+	for len(hung) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range requests[1:] {
+		wg.Go(func() { _ = c.Do(&requests[1+i]) })
+	}
+	wg.Wait()
+	if took := time.Since(started); took > 2*time.Second {
+		t.Errorf("the last was answered after %s", took)
+	}
+	for i := range requests {
+		if answered := alone && i > 0; (requests[i].err == nil) != answered {
+			t.Fatalf("request %d: %v", i, requests[i].err)
+		}
 	}
 }
 
