@@ -23,156 +23,160 @@ import (
 // The node's idea of Redis' time is old: a suspended machine, a stepped clock.
 // A claim must not be born aged.
 func TestClaimIsStampedByRedisClock(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, embeddedBackend(), 1)
-	f.check(0, refundOf(t, "1", "warm"))
-	f.mini.Advance(10 * time.Minute) // the node's own clock did not see it
-	first, second := f.check(0, refundOf(t, "10", "c")), f.check(0, refundOf(t, "10", "c"))
-	if !first.passed() || !second.duplicate() {
-		t.Errorf("first %s\nsecond %s", first, second)
-	}
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		f.check(0, refundOf(t, "1", "warm"))
+		f.mini.Advance(10 * time.Minute) // the node's own clock did not see it
+		first, second := f.check(0, refundOf(t, "10", "c")), f.check(0, refundOf(t, "10", "c"))
+		if !first.passed() || !second.duplicate() {
+			t.Errorf("first %s\nsecond %s", first, second)
+		}
+	})(t)
 }
 
 // S17: windows are lazy, and a check under a short window succeeds one under a
 // long window. Once loaded, the long one must still be seen.
 func TestLongWindowOutlivesLazySuccessor(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, embeddedBackend(), 1)
-	f.post(0, "long", guardRules(60))
-	f.post(0, "short", guardRules(1))
-	action := refundOf(t, "10", "c")
-	a := f.check(0, under(action, "long"))
-	f.mini.Advance(10 * time.Minute)
-	gate := make(chan struct{})
-	f.nodes[0].faults.pages = func() { <-gate }
-	f.flush()
-	b := f.check(0, under(action, "short")) // recorded while windows are lazy
-	close(gate)
-	time.Sleep(300 * time.Millisecond) // the loader
-	f.mini.Advance(2 * time.Minute)
-	c := f.check(0, under(action, "long"))
-	if !a.passed() || !b.passed() || !c.duplicate() {
-		t.Errorf("\nunder 60 minutes %s\nunder 1 minute %s\nunder 60 minutes %s", a, b, c)
-	}
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		f.post(0, "long", guardRules(60))
+		f.post(0, "short", guardRules(1))
+		action := refundOf(t, "10", "c")
+		a := f.check(0, under(action, "long"))
+		f.mini.Advance(10 * time.Minute)
+		gate := make(chan struct{})
+		f.nodes[0].faults.pages = func() { <-gate }
+		f.flush()
+		b := f.check(0, under(action, "short")) // recorded while windows are lazy
+		close(gate)
+		time.Sleep(300 * time.Millisecond) // the loader
+		f.mini.Advance(2 * time.Minute)
+		c := f.check(0, under(action, "long"))
+		if !a.passed() || !b.passed() || !c.duplicate() {
+			t.Errorf("\nunder 60 minutes %s\nunder 1 minute %s\nunder 60 minutes %s", a, b, c)
+		}
+	})(t)
 }
 
 // G6: the reply to a batch of refunds is lost. Sent again, it would admit
 // more than the limit.
 func TestRefundIsNotSentTwice(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, embeddedBackend(), 1)
-	o := f.mini.Options()
-	p := newProxy(t, &o)
-	far := f.start(o, true)
-	raw, _, err := far.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "limited", RateLimitRPM: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	burst := func(n *node) (admitted int) {
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		for range 40 {
-			wg.Go(func() {
-				if _, _, err := n.Admit(t.Context(), hotpath.KeyCaller([]byte(raw)), 0, false); err == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					admitted++
-				}
-			})
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		o := f.mini.Options()
+		p := newProxy(&o)
+		far := f.start(o, true)
+		raw, _, err := far.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "limited", RateLimitRPM: 5})
+		if err != nil {
+			t.Fatal(err)
 		}
-		wg.Wait()
-		return admitted
-	}
-	p.delay.Store(int64(3 * time.Millisecond))
-	refund := []byte("DECRBY")
-	p.swallow.Store(&refund)
-	admitted := burst(far)
-	time.Sleep(500 * time.Millisecond)
-	// Another node remembers no refusal.
-	if admitted += burst(f.start(f.mini.Options(), true)); admitted > 5 {
-		t.Errorf("admitted %d of a limit of 5 in one window", admitted)
-	}
+		burst := func(n *node) (admitted int) {
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			for range 40 {
+				wg.Go(func() {
+					if _, _, err := n.Admit(t.Context(), hotpath.KeyCaller([]byte(raw)), 0, false); err == nil {
+						mu.Lock()
+						defer mu.Unlock()
+						admitted++
+					}
+				})
+			}
+			wg.Wait()
+			return admitted
+		}
+		p.delay.Store(int64(3 * time.Millisecond))
+		refund := []byte("DECRBY")
+		p.swallow.Store(&refund)
+		admitted := burst(far)
+		time.Sleep(500 * time.Millisecond)
+		// Another node remembers no refusal.
+		if admitted += burst(f.start(f.mini.Options(), true)); admitted > 5 {
+			t.Errorf("admitted %d of a limit of 5 in one window", admitted)
+		}
+	})(t)
 }
 
 // The store keeps silent on a connection that is up: a change of the
 // configuration, and a read without Redis, give up on it.
 func TestSilentStoreIsGivenUp(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, embeddedBackend(), 1)
-	o := f.mini.Options()
-	o.Addrs, o.Dialer = []string{"127.0.0.1:1"}, nil // nobody listens
-	n := f.start(o, true)
-	k, err := spend.ParseID("key_01a1f958502270008001020304050607", spend.PrefixKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	silent := func(ctx context.Context) error {
-		if _, bounded := ctx.Deadline(); !bounded {
-			return errTest
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		o := f.mini.Options()
+		o.Addrs, o.Dialer = []string{"127.0.0.1:1"}, nil // nobody listens
+		n := f.start(o, true)
+		k, err := spend.ParseID("key_01a1f958502270008001020304050607", spend.PrefixKey)
+		if err != nil {
+			t.Fatal(err)
 		}
-		<-ctx.Done()
-		return audit.ErrUnavailable
-	}
-	n.faults.keys = silent
-	written := f.nodes[0] // goes silent once the change is stored
-	f.check(0, refundOf(t, "1", "warm"))
-	written.faults.epoch = silent
-	ctx := context.Background()
-	v := hotpath.NewVersion{Policy: &audit.Policy{PolicyID: "p", Rules: plainRules}}
-	for name, call := range map[string]func() error{
-		"policy": func() error {
-			return n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, v)
-		},
-		"key": func() error {
-			_, _, err := n.CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "k", RateLimitRPM: 1})
-			return err
-		},
-		"change": func() error { _, err := n.UpdateKey(ctx, audit.Actor{}, k, audit.KeyChange{}); return err },
-		"read":   func() error { _, _, err := n.Admit(ctx, f.key, 0, true); return err },
-		"raise": func() error {
-			return written.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, v)
-		},
-	} {
-		if err := call(); !errors.Is(err, audit.ErrUnavailable) || errors.Is(err, errTest) {
-			t.Errorf("%s: %v", name, err)
+		silent := func(ctx context.Context) error {
+			if _, bounded := ctx.Deadline(); !bounded {
+				return errTest
+			}
+			<-ctx.Done()
+			return audit.ErrUnavailable
 		}
-	}
+		n.faults.keys = silent
+		written := f.nodes[0] // goes silent once the change is stored
+		f.check(0, refundOf(t, "1", "warm"))
+		written.faults.epoch = silent
+		ctx := context.Background()
+		v := hotpath.NewVersion{Policy: &audit.Policy{PolicyID: "p", Rules: plainRules}}
+		for name, call := range map[string]func() error{
+			"policy": func() error {
+				return n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, v)
+			},
+			"key": func() error {
+				_, _, err := n.CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "k", RateLimitRPM: 1})
+				return err
+			},
+			"change": func() error { _, err := n.UpdateKey(ctx, audit.Actor{}, k, audit.KeyChange{}); return err },
+			"read":   func() error { _, _, err := n.Admit(ctx, f.key, 0, true); return err },
+			"raise": func() error {
+				return written.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, v)
+			},
+		} {
+			if err := call(); !errors.Is(err, audit.ErrUnavailable) || errors.Is(err, errTest) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})(t)
 }
 
 // F12: the author of a change dies after its commit and tells nobody. The nodes
 // find out by themselves, also if it is the first change of all.
 func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
-	t.Parallel()
-	f, b := &fleet{t: t}, embeddedBackend()
-	f.store = b.store(t)
-	f.server, f.inProcess = b.redis(t, f)
-	n, ctx := f.start(f.server, f.inProcess), context.Background()
-	for _, raw := range []string{"svc_live_first", "svc_live_second"} {
-		key := hotpath.KeyCaller([]byte(raw))
-		admit := func() error { _, _, err := n.Admit(ctx, key, 0, false); return err }
-		if err := admit(); !errors.Is(err, hotpath.ErrUnauthorized) {
-			t.Fatalf("%s: %v", raw, err)
-		}
-		k := &audit.Key{
-			ID: spend.NewID(time.Now()), Hash: sha256.Sum256([]byte(raw)), Name: raw, RateLimitRPM: 100, Active: true, CreatedAt: time.Now(),
-		}
-		if err := f.store.CreateKey(ctx, audit.Actor{}, k); err != nil {
-			t.Fatal(err)
-		}
-		for began := time.Now(); admit() != nil; time.Sleep(10 * time.Millisecond) {
-			if time.Since(began) > 5*time.Second { // it looks every two
-				t.Fatalf("%s is never known", raw)
+	inVirtualTime(func(t *testing.T) {
+		f, b := &fleet{t: t}, embeddedBackend()
+		f.store = b.store(t)
+		f.server, f.inProcess = b.redis(t, f)
+		n, ctx := f.start(f.server, f.inProcess), context.Background()
+		for _, raw := range []string{"svc_live_first", "svc_live_second"} {
+			key := hotpath.KeyCaller([]byte(raw))
+			admit := func() error { _, _, err := n.Admit(ctx, key, 0, false); return err }
+			if err := admit(); !errors.Is(err, hotpath.ErrUnauthorized) {
+				t.Fatalf("%s: %v", raw, err)
+			}
+			k := &audit.Key{
+				ID: spend.NewID(time.Now()), Hash: sha256.Sum256([]byte(raw)), Name: raw, RateLimitRPM: 100, Active: true, CreatedAt: time.Now(),
+			}
+			if err := f.store.CreateKey(ctx, audit.Actor{}, k); err != nil {
+				t.Fatal(err)
+			}
+			for began := time.Now(); admit() != nil; time.Sleep(10 * time.Millisecond) {
+				if time.Since(began) > 5*time.Second { // it looks every two
+					t.Fatalf("%s is never known", raw)
+				}
 			}
 		}
-	}
+	})(t)
 }
 
 // G7, F10: the client retries at once after its 500, while the commit is still
 // in progress. It is given the recorded answer, not called a duplicate.
 func TestOrphanRetriedAtOnce(t *testing.T) {
 	for retryOn := range 2 {
-		t.Run(fmt.Sprint("node ", retryOn), func(t *testing.T) {
-			t.Parallel()
+		t.Run(fmt.Sprint("node ", retryOn), inVirtualTime(func(t *testing.T) {
 			f := newFleet(t, embeddedBackend(), 2)
 			action := refundOf(t, "10", "c")
 			held, release := f.nodes[0].holdCommit(nil)
@@ -190,7 +194,7 @@ func TestOrphanRetriedAtOnce(t *testing.T) {
 			if retry.err != nil || !retry.answer.Replayed {
 				t.Errorf("the retry: %s", retry)
 			}
-		})
+		}))
 	}
 }
 

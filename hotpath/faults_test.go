@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -222,31 +221,19 @@ var errTest = errors.New("made to fail")
 
 // proxy stands before Redis: it delays requests and loses replies.
 type proxy struct {
-	ln      net.Listener
 	target  func() (net.Conn, error)
 	delay   atomic.Int64
 	swallow atomic.Pointer[[]byte] // the next request with this text is carried out, its reply lost
 }
 
 // newProxy stands before the server of the options, which then lead to it.
-func newProxy(t *testing.T, o *redis.UniversalOptions) *proxy {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+func newProxy(o *redis.UniversalOptions) *proxy {
+	p := &proxy{target: dialer(*o)}
+	o.Dialer = func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go p.serve(theirs)
+		return ours, nil
 	}
-	p := &proxy{ln: ln, target: dialer(*o)}
-	o.Addrs, o.Dialer = []string{ln.Addr().String()}, nil
-	t.Cleanup(func() { _ = ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(c)
-		}
-	}()
 	return p
 }
 

@@ -31,22 +31,20 @@ func TestBlindChecksDoNotQueue(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	t.Run("windows lost", func(t *testing.T) {
-		t.Parallel()
+	t.Run("windows lost", inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 1)
 		f.check(0, refundOf(t, "1", "warm"))
 		f.nodes[0].faults.epoch = hang
 		f.flush()
 		blind(t, f, 0)
-	})
-	t.Run("configuration changed", func(t *testing.T) {
-		t.Parallel()
+	}))
+	t.Run("configuration changed", inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 2)
 		f.check(1, refundOf(t, "1", "warm"))
 		f.post(0, "p", plainRules)
 		f.nodes[1].faults.config = hang
 		blind(t, f, 1)
-	})
+	}))
 }
 
 // G7: identical checks wait for one whose store hangs, or fails slowly, or only
@@ -70,8 +68,7 @@ func TestWaitersAreRefusedInTime(t *testing.T) {
 			return fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		t.Run(name, inVirtualTime(func(t *testing.T) {
 			f := newFleet(t, embeddedBackend(), 1)
 			f.check(0, refundOf(t, "1", "warm"))
 			s := f.nodes[0].faults
@@ -103,32 +100,33 @@ func TestWaitersAreRefusedInTime(t *testing.T) {
 			}
 			wg.Wait()
 			s.onCommit(nil)
-		})
+		}))
 	}
 }
 
 // Checks that waited long for a stopped node's claim are late already. They
 // still wait for the one among them that takes it over.
 func TestLateWaitersMeetTheTakeover(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, embeddedBackend(), 2)
-	action := refundOf(t, "10", "c")
-	held, release := f.nodes[0].holdCommit(nil)
-	var stopped, waiting sync.WaitGroup
-	stopped.Go(func() { f.check(0, action) })
-	<-held
-	f.nodes[1].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
-		time.Sleep(100 * time.Millisecond) // the others meet its flight
-		return commit(ctx, checks)
-	})
-	outcomes := make([]outcome, 4)
-	for i := range outcomes {
-		waiting.Go(func() { outcomes[i] = f.check(1, action) })
-	}
-	waiting.Wait()
-	release()
-	stopped.Wait()
-	onePass(t, f, outcomes)
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 2)
+		action := refundOf(t, "10", "c")
+		held, release := f.nodes[0].holdCommit(nil)
+		var stopped, waiting sync.WaitGroup
+		stopped.Go(func() { f.check(0, action) })
+		<-held
+		f.nodes[1].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+			time.Sleep(100 * time.Millisecond) // the others meet its flight
+			return commit(ctx, checks)
+		})
+		outcomes := make([]outcome, 4)
+		for i := range outcomes {
+			waiting.Go(func() { outcomes[i] = f.check(1, action) })
+		}
+		waiting.Wait()
+		release()
+		stopped.Wait()
+		onePass(t, f, outcomes)
+	})(t)
 }
 
 // G7: checks are in the queue behind a commit that hangs. Its outcome is given
@@ -136,12 +134,11 @@ func TestLateWaitersMeetTheTakeover(t *testing.T) {
 // answered later for that. Either the whole store hangs, or commits alone, as
 // behind a lock of one of their tables.
 func TestQueuedChecksAreRefusedInTime(t *testing.T) {
-	t.Run("all hangs", func(t *testing.T) { queuedChecksAreRefusedInTime(t, true) })
-	t.Run("commits hang", func(t *testing.T) { queuedChecksAreRefusedInTime(t, false) })
+	t.Run("all hangs", inVirtualTime(func(t *testing.T) { queuedChecksAreRefusedInTime(t, true) }))
+	t.Run("commits hang", inVirtualTime(func(t *testing.T) { queuedChecksAreRefusedInTime(t, false) }))
 }
 
 func queuedChecksAreRefusedInTime(t *testing.T, all bool) {
-	t.Parallel()
 	f := newFleet(t, embeddedBackend(), 1)
 	f.check(0, refundOf(t, "1", "warm"))
 	s := f.nodes[0].faults
@@ -175,48 +172,49 @@ func queuedChecksAreRefusedInTime(t *testing.T, all bool) {
 // G7: checks are claimed again behind a commit that hangs, while windows are not loaded and the store
 // is busy with another look-up: their own look-up would end too late.
 func TestReclaimedChecksAreRefusedInTime(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, embeddedBackend(), 1)
-	f.check(0, refundOf(t, "1", "warm"))
-	s := f.nodes[0].faults
-	gate := make(chan struct{})
-	defer close(gate)
-	s.pages = func() { <-gate }
-	f.flush()
-	var stopped atomic.Bool
-	s.reads = func(ctx context.Context) error {
-		if !stopped.Load() {
-			return nil // nothing is found
-		}
-		<-ctx.Done()
-		return audit.ErrUnavailable
-	}
-	hangs := make(chan struct{}, 64)
-	s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
-		hangs <- struct{}{}
-		<-ctx.Done()
-		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
-	})
-	var wg sync.WaitGroup
-	check := func(counterparty string) {
-		wg.Go(func() {
-			started := time.Now()
-			o := f.check(0, refundOf(t, "10", counterparty))
-			if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
-				t.Errorf("%s after %s: %s", counterparty, took, o)
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		f.check(0, refundOf(t, "1", "warm"))
+		s := f.nodes[0].faults
+		gate := make(chan struct{})
+		defer close(gate)
+		s.pages = func() { <-gate }
+		f.flush()
+		var stopped atomic.Bool
+		s.reads = func(ctx context.Context) error {
+			if !stopped.Load() {
+				return nil // nothing is found
 			}
+			<-ctx.Done()
+			return audit.ErrUnavailable
+		}
+		hangs := make(chan struct{}, 64)
+		s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+			hangs <- struct{}{}
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
 		})
-	}
-	check("first")
-	<-hangs
-	for i := range 3 {
-		check(fmt.Sprint("queued", i))
-	}
-	time.Sleep(700 * time.Millisecond)
-	stopped.Store(true)
-	check("looking up")
-	wg.Wait()
-	s.onCommit(nil)
+		var wg sync.WaitGroup
+		check := func(counterparty string) {
+			wg.Go(func() {
+				started := time.Now()
+				o := f.check(0, refundOf(t, "10", counterparty))
+				if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+					t.Errorf("%s after %s: %s", counterparty, took, o)
+				}
+			})
+		}
+		check("first")
+		<-hangs
+		for i := range 3 {
+			check(fmt.Sprint("queued", i))
+		}
+		time.Sleep(700 * time.Millisecond)
+		stopped.Store(true)
+		check("looking up")
+		wg.Wait()
+		s.onCommit(nil)
+	})(t)
 }
 
 // G7: identical checks wait for one whose commit hangs, and claim once that commit is known to be
@@ -225,13 +223,14 @@ func TestReclaimedChecksAreRefusedInTime(t *testing.T) {
 func TestWaitersBehindAHangingCommit(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		for _, lookUp := range []bool{true, false} {
-			t.Run(fmt.Sprintf("key %q, look-ups %v", key, lookUp), func(t *testing.T) { waitersBehindAHangingCommit(t, key, lookUp) })
+			t.Run(fmt.Sprintf("key %q, look-ups %v", key, lookUp), inVirtualTime(func(t *testing.T) {
+				waitersBehindAHangingCommit(t, key, lookUp)
+			}))
 		}
 	}
 }
 
 func waitersBehindAHangingCommit(t *testing.T, key string, lookUp bool) {
-	t.Parallel()
 	f := newFleet(t, embeddedBackend(), 1)
 	f.check(0, refundOf(t, "1", "warm"))
 	s := f.nodes[0].faults
@@ -283,75 +282,78 @@ func waitersBehindAHangingCommit(t *testing.T, key string, lookUp bool) {
 // G7: a check with an approval is claimed again behind a commit that hangs, and the store does not tell
 // about the approval any more.
 func TestReclaimedUseIsRefusedInTime(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, embeddedBackend(), 1)
-	f.post(0, "e", fmt.Sprintf(askRules, 1000))
-	action := refundOf(t, "101", "c")
-	action.PolicyID = "e"
-	approval := f.asked(action)
-	f.approve(approval, "bob")
-	s := f.nodes[0].faults
-	var givenUp atomic.Bool
-	s.approvals = func() error {
-		if givenUp.Load() {
-			time.Sleep(2 * time.Second)
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		f.post(0, "e", fmt.Sprintf(askRules, 1000))
+		action := refundOf(t, "101", "c")
+		action.PolicyID = "e"
+		approval := f.asked(action)
+		f.approve(approval, "bob")
+		s := f.nodes[0].faults
+		var givenUp atomic.Bool
+		s.approvals = func() error {
+			if givenUp.Load() {
+				time.Sleep(2 * time.Second)
+			}
+			return nil
 		}
-		return nil
-	}
-	hangs := make(chan struct{}, 64)
-	s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
-		hangs <- struct{}{}
-		<-ctx.Done()
-		givenUp.Store(true)
-		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
-	})
-	var wg sync.WaitGroup
-	wg.Go(func() { f.check(0, refundOf(t, "10", "first")) })
-	<-hangs
-	started := time.Now()
-	o := f.check(0, with(approval, action))
-	if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
-		t.Errorf("after %s: %s", took, o)
-	}
-	wg.Wait()
-	s.onCommit(nil)
+		hangs := make(chan struct{}, 64)
+		s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+			hangs <- struct{}{}
+			<-ctx.Done()
+			givenUp.Store(true)
+			return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() { f.check(0, refundOf(t, "10", "first")) })
+		<-hangs
+		started := time.Now()
+		o := f.check(0, with(approval, action))
+		if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+			t.Errorf("after %s: %s", took, o)
+		}
+		wg.Wait()
+		s.onCommit(nil)
+	})(t)
 }
 
 // One key, one fingerprint, one node: A owns k and waits for an f that B has
 // let go, while B waits for A's k. Neither may wait for the other.
 func TestNoWaitingCycle(t *testing.T) {
-	f := newFleet(t, embeddedBackend(), 1)
-	o := f.mini.Options()
-	p := newProxy(t, &o)
-	f.nodes = append(f.nodes, f.start(o, true)) // node 1 is 3 ms from Redis
-	for round := range 8 {
-		p.delay.Store(0)
-		f.check(1, refundOf(t, "1", fmt.Sprint("warm", round)))
-		p.delay.Store(int64(3 * time.Millisecond))
-		action := refundOf(t, "10", fmt.Sprint("c", round))
-		mine := keyed(action, fmt.Sprint("k", round))
-		held, fail := f.nodes[0].holdCommit(fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest))
-		var wg sync.WaitGroup
-		wg.Go(func() { f.check(0, action) }) // holds f, and will fail
-		<-held
-		send := func(who string) {
-			wg.Go(func() {
-				started := time.Now()
-				if o := f.check(1, mine); o.err != nil || time.Since(started) > 2*time.Second {
-					t.Errorf("round %d, %s after %s: %s", round, who, time.Since(started), o)
-				}
-			})
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		o := f.mini.Options()
+		p := newProxy(&o)
+		f.nodes = append(f.nodes, f.start(o, true)) // node 1 is 3 ms from Redis
+		for round := range 8 {
+			p.delay.Store(0)
+			f.check(1, refundOf(t, "1", fmt.Sprint("warm", round)))
+			p.delay.Store(int64(3 * time.Millisecond))
+			action := refundOf(t, "10", fmt.Sprint("c", round))
+			mine := keyed(action, fmt.Sprint("k", round))
+			held, fail := f.nodes[0].holdCommit(fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest))
+			var wg sync.WaitGroup
+			wg.Go(func() { f.check(0, action) }) // holds f, and will fail
+			<-held
+			send := func(who string) {
+				wg.Go(func() {
+					started := time.Now()
+					if o := f.check(1, mine); o.err != nil || time.Since(started) > 2*time.Second {
+						t.Errorf("round %d, %s after %s: %s", round, who, time.Since(started), o)
+					}
+				})
+			}
+			send("A")
+			time.Sleep(60 * time.Millisecond) // A owns k and looks at f
+			fail()
+			for i := range 12 {
+				send(fmt.Sprint("B", i))
+				time.Sleep(2 * time.Millisecond)
+			}
+			wg.Wait()
+			if t.Failed() {
+				return
+			}
 		}
-		send("A")
-		time.Sleep(60 * time.Millisecond) // A owns k and looks at f
-		fail()
-		for i := range 12 {
-			send(fmt.Sprint("B", i))
-			time.Sleep(2 * time.Millisecond)
-		}
-		wg.Wait()
-		if t.Failed() {
-			return
-		}
-	}
+	})(t)
 }
