@@ -154,6 +154,8 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 		case err == nil:
 			tries = 0
 			continue
+		case conn.IsClosed():
+			return fmt.Errorf("cannot migrate: %w: %w", audit.ErrUnavailable, err)
 		case !lockedOut(err) || ctx.Err() != nil:
 			return fmt.Errorf("cannot migrate: %w", err)
 		case tries == lockTries:

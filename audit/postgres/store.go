@@ -105,7 +105,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	hosts := new(hosts)
 	hosts.learn(&config.ConnConfig.Config)
 	if o.Migrate {
-		if err := migrate(ctx, config.ConnConfig, migrations()); err != nil {
+		if err := Migrate(ctx, o.URL); err != nil {
 			return nil, err
 		}
 	}

@@ -56,6 +56,7 @@ func testStart(t *testing.T, binary string) {
 	t.Run("durability", s.durability)
 	t.Run("another Redis", s.otherRedis)
 	t.Run("SIGHUP", s.hangup)
+	t.Run("a connection too few", s.connections)
 	t.Run("outage", s.outage)
 }
 
@@ -286,6 +287,32 @@ func (s *start) hangup(t *testing.T) {
 	if strings.Contains(s.node.Log(), former) || strings.Contains(s.node.Log(), next) {
 		t.Error("the log contains an admin key")
 	}
+}
+
+// A node whose migration gets no connection, although the server answered, waits for one.
+func (s *start) connections(t *testing.T) {
+	for _, statement := range []string{
+		"CREATE ROLE single LOGIN PASSWORD 'single' CONNECTION LIMIT 1", "CREATE DATABASE single OWNER single",
+	} {
+		_, err := s.postgres.Pool.Exec(t.Context(), statement)
+		act(t, err)
+	}
+	u, err := url.Parse(s.postgres.URL)
+	act(t, err)
+	u.User, u.Path = url.UserPassword("single", "single"), "/single"
+	settings := maps.Clone(s.settings)
+	delete(settings, "ADMIN_KEY_FILE") // it is gone
+	maps.Copy(settings, fleet.Settings{"DATABASE_URL": u.String(), "REDIS_KEY_PREFIX": "single:"})
+	node, err := fleet.NewNode(s.binary, "serve", "single", t.TempDir(), settings)
+	act(t, err)
+	t.Cleanup(func() { act(t, node.Kill()) })
+	act(t, node.Launch())
+	eventually(t, patience, "it says what it waits for", func() bool {
+		return strings.Contains(node.Log(), `"msg":"waiting for a dependency","dependency":"store"`) || !node.Running()
+	})
+	_, err = s.postgres.Pool.Exec(t.Context(), "ALTER ROLE single CONNECTION LIMIT -1")
+	act(t, err)
+	act(t, node.WaitReady(limited(t, patience)))
 }
 
 // While the database is down, /readyz names neither it nor its user.

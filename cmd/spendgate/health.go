@@ -52,6 +52,15 @@ func (f *findings) add(name string, err error, clock time.Time) {
 	f.dependencies = append(f.dependencies, d)
 }
 
+// fail notes that a dependency which could be asked cannot be used.
+func (f *findings) fail(name string, err error) {
+	for i := range f.dependencies {
+		if f.dependencies[i].name == name {
+			f.dependencies[i].err = err
+		}
+	}
+}
+
 func (f *findings) ready() bool {
 	for _, d := range f.dependencies {
 		if d.err != nil {

@@ -101,10 +101,6 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 		store.Close()
 		return nil, err
 	}
-	if err := postgres.Migrate(ctx, string(c.DatabaseURL)); err != nil {
-		store.Close()
-		return nil, err
-	}
 	if err := vet(ctx, c, store); errors.Is(err, guard.ErrOtherRedis) { // other errors may go away, and /readyz shows them
 		store.Close()
 		return nil, err
@@ -131,15 +127,21 @@ func warmUp(ctx context.Context, store *postgres.Store, log *slog.Logger) {
 	}
 }
 
-// await waits until Redis and PostgreSQL can be used, and logs what it waits for.
-// It fails at once on errors that waiting does not fix, such as a wrong password.
+// await waits until Redis and PostgreSQL can be used and the schema is up to date, and logs what it
+// waits for. It fails at once on errors that waiting does not fix, such as a wrong password.
 func await(ctx context.Context, c config.Config, store *postgres.Store, h *health) error {
 	for wait := firstWait; ; wait = min(2*wait, mostWait) {
 		f := lookAhead(ctx, c, store)
-		h.last.Store(f)
 		if f.ready() {
-			return nil
+			// This needs one more connection, which the server may refuse or lose although it answered.
+			err := postgres.Migrate(ctx, string(c.DatabaseURL))
+			if !errors.Is(err, audit.ErrUnavailable) || hopeless(err) {
+				h.last.Store(f)
+				return err
+			}
+			f.fail("store", err)
 		}
+		h.last.Store(f)
 		for _, d := range f.dependencies {
 			switch {
 			case d.err == nil:
