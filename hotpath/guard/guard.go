@@ -127,24 +127,33 @@ func (g *Guard) newIncarnation() {
 // fenced.
 func (g *Guard) Node() spend.ID { return *g.node.Load() }
 
+// raisePause is how long a change waits before it asks for the master again: after a failover, a server of
+// the cluster may still name the old one for a moment, when checks are answered again.
+const raisePause = 50 * time.Millisecond
+
 // RaiseGeneration makes every node notice that the configuration changed. Checks that start after it
 // returned see the change (G4, G5). The value is random and never reused, so that the loss of Redis
 // cannot bring an old one back (F12).
 func (g *Guard) RaiseGeneration(ctx context.Context) error {
+	began, failed := time.Now(), errEpochsChange
 	for range renewAttempts {
 		known := *g.windows.Load()
 		epoch, inForce, err := g.raise(ctx)
-		if err != nil {
-			return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
-		}
-		if inForce {
+		switch {
+		case err == nil && inForce:
 			return g.awaitEpoch(ctx, epoch)
+		case err == nil:
+			if err := g.renew(ctx, known); err != nil {
+				return err
+			}
+			continue
 		}
-		if err := g.renew(ctx, known); err != nil {
-			return err
+		if failed = err; ctx.Err() != nil || time.Since(began) > renewTimeout/2 {
+			break
 		}
+		time.Sleep(raisePause)
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
+	return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, failed)
 }
 
 // awaitEpoch waits until no node reads the generation from the server of an older epoch, where it is
