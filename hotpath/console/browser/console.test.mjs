@@ -126,6 +126,22 @@ test("two people at once, and somebody was faster", async () => {
   await Promise.all([carl, dora, emil].map((page) => page.close()));
 });
 
+test("the list says how many are missing where people of one group have approved and of another have not", async () => {
+  await send("POST", "/v1/policies", { policy_id: "groups", name: "Groups", rules: [
+    { rule_id: "both", rule_type: "escalate_if", parameters: { amount_above: 200, approval: { from: [{ group: "support" }, { group: "finance" }] } } },
+  ] });
+  const { approval_id } = await ask({ policy_id: "groups", agent_id: "grouped" });
+  const { action_hash } = await send("GET", `/v1/approvals/${approval_id}`);
+  for (const name of ["sue", "sam", "sid"]) {
+    const { api_key } = await person(name, { groups: ["support"] });
+    await send("POST", `/v1/approvals/${approval_id}/approve`, { action_hash }, { "X-API-Key": api_key });
+  }
+  const page = await open((await person("finn", { groups: ["finance"] })).api_key);
+  await show(page, "#/approvals");
+  await page.locator(`a.row[href*="${approval_id}"] .by:has-text("· 1 approval missing")`).waitFor();
+  await page.close();
+});
+
 test("it expires while it is looked at", async () => {
   const asked = await ask();
   const page = await open((await person("fred")).api_key, { prepare: (p) => p.route(`**/v1/approvals/${asked.approval_id}`, async (route) => {

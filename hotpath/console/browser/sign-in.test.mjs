@@ -26,6 +26,7 @@ test("a person signs in, decides under their name, and signs out of all tabs", a
   page.on("pageerror", (e) => faults.push(e.message));
   page.on("console", (m) => /Content Security|Trusted/.test(m.text()) && faults.push(m.text()));
   await page.goto(`${api}/console/`);
+  assert.equal(await page.locator("a.button.primary").innerText(), "Sign in with acme"); // as it is laid out
   await page.getByText("Sign in with acme").click();
   await page.waitForSelector("nav.wide .who:has-text('Ana Díaz')");
   const [cookie, ...others] = await context.cookies();

@@ -136,9 +136,12 @@ function Left({ a, policy }) {
     </section>`;
 }
 
+// missingOf tells how many approvals are missing; the answer has it where groups are asked, of whom not everybody counts.
+export const missingOf = (a) => a.missing ?? a.required - a.decisions.filter((d) => d.decision === "approve").length;
+
 // missingWords says how many approvals are missing, and of whom.
 function missingWords(a) {
-  const missing = a.missing ?? a.required - a.decisions.filter((d) => d.decision === "approve").length;
+  const missing = missingOf(a);
   const groups = a.from?.filter((g) => g.missing > 0) ?? [];
   const anybody = missing - groups.reduce((n, g) => n + g.missing, 0);
   let of = "";

@@ -5,7 +5,7 @@ import { may } from "../lib/session.js";
 import { usePages, useNow } from "../lib/load.js";
 import { plural, span } from "../lib/words.js";
 import { Amount, Badge, Empty, Failure, Head, Loading, Pages, PlainTime, Said, Theirs } from "../lib/parts.js";
-import { Approval } from "./approval.js";
+import { Approval, missingOf } from "./approval.js";
 
 const states = ["pending", "approved", "denied", "expired", "used"];
 
@@ -67,13 +67,12 @@ function Queue({ waiting, chosen }) {
 
 function Row({ a, now, current, query }) {
   const left = Date.parse(a.expires_at) - now;
-  const missing = a.required - a.decisions.filter((d) => d.decision === "approve").length;
   return html`
     <li><a class="row approval" href=${link("approvals", a.approval_id, query)} aria-current=${current ? "true" : undefined}>
       <span class="what"><${Amount} value=${a.action.amount} currency=${a.action.currency} /></span>
       <span class="side-note">${a.status === "pending" ? html`<span class=${left < 600000 ? "soon" : ""}>${left > 0 ? `${span(left)} left` : "expired"}</span>` : html`<${Badge} of=${a.status} />`}</span>
       <span class="to">${a.action.action_type} to <${Theirs} text=${a.action.counterparty} /></span>
-      <span class="by"><${Theirs} text=${a.action.agent_id} /> · <${PlainTime} at=${a.created_at} />${a.status === "pending" && a.required > 1 && ` · ${plural(missing, "approval")} missing`}</span>
+      <span class="by"><${Theirs} text=${a.action.agent_id} /> · <${PlainTime} at=${a.created_at} />${a.status === "pending" && a.required > 1 && ` · ${plural(missingOf(a), "approval")} missing`}</span>
     </a></li>`;
 }
 

@@ -60,7 +60,7 @@ export function SignIn({ route }) {
       ${ended && !error && html`<div class="failure" role="alert"><p>You were signed out: ${ended.message}</p>${ended.requestID && html`<p class="hint">${ended.requestID}</p>`}</div>`}
       <${Failure} error=${error} />
       ${busy ? html`<${Loading} />` : html`
-      ${provider && html`<p><a class="button primary" href="/console/sign-in">Sign in with <bdi>${provider}</bdi></a></p><p class="hint">Or with a key:</p>`}
+      ${provider && html`<p><a class="button primary" href="/console/sign-in"><span>Sign in with <bdi>${provider}</bdi></span></a></p><p class="hint">Or with a key:</p>`}
       <form onSubmit=${submit}>
         <${Field} label="Your API key" hint="It begins with svc_live_. An admin makes one for each person.">
           <input name="api_key" type="password" autocomplete="off" spellcheck="false" autofocus /><//>
