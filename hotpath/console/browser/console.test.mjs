@@ -317,6 +317,7 @@ test("a backtest of a tighter limit, the draft beside, its promotion", async () 
   await page.click("text=Begin a backtest");
   await page.waitForSelector("text=2 checks would be decided otherwise: 2 stricter, 0 looser", { timeout: 60000 });
   assert.match(await page.textContent("td.flip"), /^2\s*700\.25 USD$/);
+  await page.locator("ul[aria-label=Flips] li").nth(1).waitFor(); // read apart from the report
   assert.equal(await page.locator("ul[aria-label=Flips] li").count(), 2);
   await page.goBack();
   await area.fill((await area.inputValue()).replace("500", "200"));
