@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"spendgate/audit"
@@ -13,8 +14,12 @@ import (
 // BeginRestored prepares a file that was restored from a backup, or copied, for a node, as
 // postgres.BeginRestored does with a fleet's database: existing checks can no longer be redeemed
 // and open approvals expire, since both may have been used after the backup; webhooks are disabled,
-// and a new epoch begins. No node may have the file open.
+// and a new epoch begins. No node may have the file open. It refuses a damaged file, in which keys
+// and windows may be missing.
 func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error) {
+	if err := s.undamaged(ctx); err != nil {
+		return r, err
+	}
 	r.Epoch = spend.NewID(time.Now())
 	err = s.write(ctx, "cannot begin after a restore", func(tx *sql.Tx) error {
 		now := time.Now()
@@ -39,6 +44,18 @@ func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error)
 		return err
 	})
 	return r, err
+}
+
+// undamaged fails if the file cannot be read or an index lacks rows of its table.
+func (s *Store) undamaged(ctx context.Context) error {
+	found, err := one(ctx, s.reader, "cannot read the file", scalar[string], "PRAGMA integrity_check(1)")
+	if err == nil && found != "ok" {
+		err = errors.New(found)
+	}
+	if err != nil {
+		return fmt.Errorf("the file is damaged, as when it was copied while a node was at work; take another copy: %w", err)
+	}
+	return nil
 }
 
 func disableWebhooks(ctx context.Context, tx *sql.Tx, now time.Time) (disabled int, err error) {

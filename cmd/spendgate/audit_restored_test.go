@@ -2,7 +2,9 @@ package main
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,6 +44,8 @@ func TestRestoredDev(t *testing.T) {
 	restored(copied).has(t, 0, "the record ends with "+s.checks["c-approved"], "open approvals expired: 1", "webhooks disabled: 1", "once")
 	restored(copied).has(t, 0, "open approvals expired: 0", "webhooks disabled: 0")
 
+	restored(damaged(t, copied)).has(t, 1, "the file is damaged")
+
 	n := startDevIn(t, copied)
 	code := func(key, path, body string) any {
 		failed, _ := n.call(t, key, "POST", path, body, 409)["error"].(map[string]any)
@@ -57,4 +61,32 @@ func TestRestoredDev(t *testing.T) {
 		t.Errorf("an approval from before the copy is used: %v", got)
 	}
 	n.verify(t).has(t, 0, "clean as far as it can be told")
+}
+
+// damaged returns a copy of a folder in whose store a page of the lasting keys is lost.
+func damaged(t *testing.T, folder string) string {
+	t.Helper()
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(copied, storeFile)
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page, size int64
+	const root = "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'redemption_keys'"
+	if err := errors.Join(db.QueryRowContext(t.Context(), root).Scan(&page, &size), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // of the test
+	if _, err := file.WriteAt(make([]byte, size), (page-1)*size); err != nil {
+		t.Fatal(err)
+	}
+	return copied
 }
