@@ -48,6 +48,10 @@ func (r *run) readArchive(ctx context.Context, day audit.ArchivedDay, at, end sp
 		return err
 	}
 	for row, err := range a.All() {
+		if errors.Is(err, fs.ErrNotExist) { // only the manifest is there
+			r.missing = append(r.missing, name)
+			return nil
+		}
 		if err != nil {
 			return err
 		}
