@@ -59,14 +59,12 @@ func (l *losses) watch(c *pgconn.Config) {
 		if err != nil {
 			return nil, err
 		}
-		h := &heard{Conn: conn, losses: l}
-		h.note()
-		l.heard.Store(h, nil)
-		return h, nil
+		return &heard{Conn: conn, losses: l}, nil
 	}
 }
 
-// heard is a connection that knows when the server was last heard from.
+// heard is a connection that knows when the server was last heard from. One that is being made, which has a
+// time of its own, is not known to losses before.
 type heard struct {
 	net.Conn
 	losses *losses
@@ -85,16 +83,11 @@ func (h *heard) giveUp() {
 	_ = h.Close() // whoever waits for an answer is told so
 }
 
-func (h *heard) note() {
-	now := time.Now()
-	h.at.Store(&now)
-}
-
 // Read implements net.Conn.
 func (h *heard) Read(b []byte) (int, error) {
 	n, err := h.Conn.Read(b)
-	if n > 0 {
-		h.note()
+	if now := time.Now(); n > 0 && h.at.Swap(&now) == nil {
+		h.losses.heard.Store(h, nil)
 	}
 	return n, err
 }
