@@ -75,8 +75,11 @@ func writeApprovals(w io.Writer, all []client.Approval) error {
 	return out.Flush()
 }
 
-// approvedBy returns how many people have approved so far.
+// approvedBy returns how many of the people who have to approve have done so: with groups not everybody counts.
 func approvedBy(a *client.Approval) (n int) {
+	if len(a.From) > 0 {
+		return a.Required - a.Missing
+	}
 	for _, d := range a.Decisions {
 		if d.Decision == "approve" {
 			n++

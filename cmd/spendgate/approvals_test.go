@@ -74,6 +74,14 @@ func TestApprovalsShow(t *testing.T) {
 	n.check(t, "GET /v1/approvals/apr_1 svc ", "GET /v1/approvals/apr_1 svc ")
 }
 
+// The approval of somebody whose group has enough people is recorded and does not count.
+func TestApprovalsShowOfGroups(t *testing.T) {
+	asked := strings.Replace(approvalIs("pending"), `"required":2`,
+		`"required":2,"missing":2,"from":[{"group":"ops","required":2,"missing":2}]`, 1)
+	n := newFakeNode(t, "200 "+asked)
+	n.run(t, "", "approvals", "show", "apr_1").check(t, 0, "approved by:         0 of 2\nof ops:              2, of which 2 missing\n", "")
+}
+
 // Only the action that was shown is approved, and only after a yes.
 func TestApprovalsApprove(t *testing.T) {
 	const read, sent = "GET /v1/approvals/apr_1 svc ", `POST /v1/approvals/apr_1/approve svc {"action_hash":"ab","note":"fine"}`
