@@ -3,292 +3,241 @@ package guard
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
-
 	"spendgate/audit"
 	"spendgate/audit/spend"
-	"spendgate/audit/sqlite"
-	"spendgate/hotpath/guard/embedded"
 	"spendgate/hotpath/pipeline"
 	"spendgate/ratelimit"
 )
 
-func newGuard(t *testing.T) *Guard { return newSlowGuard(t, new(atomic.Int64)) }
-
-// newSlowGuard returns a guard whose writes to Redis take as many nanoseconds
-// longer.
-func newSlowGuard(t *testing.T, delay *atomic.Int64) *Guard {
-	t.Helper()
-	return newDialingGuard(t, func(c net.Conn, err error) (net.Conn, error) { return slowConn{c, delay}, err })
-}
-
-// newDialingGuard returns a guard whose connections to Redis become what a function makes of them.
-func newDialingGuard(t *testing.T, dialed func(net.Conn, error) (net.Conn, error)) *Guard {
-	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := server.Options()
-	dial := o.Dialer
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return dialed(dial(ctx, network, addr))
-	}
-	g := New(Options{
-		Redis: o, Embedded: true, Store: store,
-		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-	})
-	t.Cleanup(func() {
-		_ = g.Close()
-		server.Close()
-		store.Close()
-	})
-	return g
-}
-
-type slowConn struct {
-	net.Conn
-	delay *atomic.Int64
-}
-
-func (c slowConn) Write(b []byte) (int, error) {
-	time.Sleep(time.Duration(c.delay.Load()))
-	return c.Conn.Write(b)
-}
-
-// newLoadable returns a guard that is in an epoch, and the server of its windows.
-func newLoadable(t *testing.T) (*Guard, *redis.Client) {
-	t.Helper()
-	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
-		t.Fatal(err)
-	}
-	server, err := g.redis.Master(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g, server
-}
-
 // F6: a request whose names were made for an epoch that is over by the time it is
 // sent must not pass for one of the epoch in force.
 func TestRequestOfAnOlderEpochIsVoid(t *testing.T) {
-	g, _ := newLoadable(t)
-	lost := func(windows marker) bool {
-		var r request
-		lost, err := g.send(&r, windows)
-		if err != nil {
-			t.Fatal(err)
+	inVirtualTime(t, func(t *testing.T) {
+		g, _ := newLoadable(t)
+		lost := func(windows marker) bool {
+			var r request
+			lost, err := g.send(&r, windows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lost
 		}
-		return lost
-	}
-	if lost(*g.windows.Load()) {
-		t.Error("a request of the epoch in force is void")
-	}
-	if !lost(marker{epoch: spend.NewID(time.Now()), server: "embedded", full: true}) {
-		t.Error("a request of an older epoch is not void")
-	}
+		if lost(*g.windows.Load()) {
+			t.Error("a request of the epoch in force is void")
+		}
+		if !lost(marker{epoch: spend.NewID(time.Now()), server: "embedded", full: true}) {
+			t.Error("a request of an older epoch is not void")
+		}
+	})
 }
 
 // If the epoch was lazy when the names were made, it stays lazy for the request, even if the loader
 // finished meanwhile: the loader may have passed before the claim.
 func TestRequestStaysLazy(t *testing.T) {
-	g, _ := newLoadable(t)
-	for deadline := time.Now().Add(5 * time.Second); !g.windows.Load().full; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("windows are never loaded")
+	inVirtualTime(t, func(t *testing.T) {
+		g, _ := newLoadable(t)
+		for deadline := time.Now().Add(5 * time.Second); !g.windows.Load().full; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("windows are never loaded")
+			}
 		}
-	}
-	lazy := *g.windows.Load()
-	lazy.full = false
-	var r request
-	if lost, err := g.send(&r, lazy); err != nil || lost || r.reading.windows.full {
-		t.Errorf("lost %t, full %t, %v", lost, r.reading.windows.full, err)
-	}
+		lazy := *g.windows.Load()
+		lazy.full = false
+		var r request
+		if lost, err := g.send(&r, lazy); err != nil || lost || r.reading.windows.full {
+			t.Errorf("lost %t, full %t, %v", lost, r.reading.windows.full, err)
+		}
+	})
 }
 
 // F33: the loader meets a stale claim under a live pass's name, which is
 // released before the pass can take its place. The name is free, so the
 // windows are not full yet.
 func TestReleasedClaimIsContestedAgain(t *testing.T) {
-	g, server := newLoadable(t)
-	now := time.Now()
-	pass := audit.LivePass{CheckID: spend.NewID(now), Pass: spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()}}
-	stale := holder{state: pending, node: *g.node.Load(), check: spend.NewID(now), claimedMS: 1}.String()
-	m := *g.windows.Load()
-	name := fingerprintName(m.epoch, pass.Fingerprint)
-	l := loading{g, server, m}
-	if resolved, err := l.resolveContested(t.Context(), pass, stale, now); err != nil || resolved {
-		t.Errorf("a free name: resolved %t, %v", resolved, err)
-	}
-	if err := server.Set(t.Context(), name, stale, time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if resolved, err := l.resolveContested(t.Context(), pass, stale, now); err != nil || !resolved {
-		t.Errorf("a stale claim: resolved %t, %v", resolved, err)
-	}
-	if held := server.Get(t.Context(), name).Val(); held != passHolder(pass).String() {
-		t.Errorf("the name holds %q", held)
-	}
+	inVirtualTime(t, func(t *testing.T) {
+		g, server := newLoadable(t)
+		now := time.Now()
+		pass := audit.LivePass{CheckID: spend.NewID(now), Pass: spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()}}
+		stale := holder{state: pending, node: *g.node.Load(), check: spend.NewID(now), claimedMS: 1}.String()
+		m := *g.windows.Load()
+		name := fingerprintName(m.epoch, pass.Fingerprint)
+		l := loading{g, server, m}
+		if resolved, err := l.resolveContested(t.Context(), pass, stale, now); err != nil || resolved {
+			t.Errorf("a free name: resolved %t, %v", resolved, err)
+		}
+		if err := server.Set(t.Context(), name, stale, time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if resolved, err := l.resolveContested(t.Context(), pass, stale, now); err != nil || !resolved {
+			t.Errorf("a stale claim: resolved %t, %v", resolved, err)
+		}
+		if held := server.Get(t.Context(), name).Val(); held != passHolder(pass).String() {
+			t.Errorf("the name holds %q", held)
+		}
+	})
 }
 
 // F45: of two live passes of one fingerprint the newer one holds the name in the
 // end, also if the older one came in while the newer one's name was contested.
 func TestNewerPassHoldsTheName(t *testing.T) {
-	g, server := newLoadable(t)
-	m, now := *g.windows.Load(), time.Now()
-	pass := func(ago time.Duration) audit.LivePass {
-		at := now.Add(-ago)
-		return audit.LivePass{CheckID: spend.NewID(at), Pass: spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()}}
-	}
-	older, newer := pass(time.Minute), pass(time.Second)
-	for _, passes := range [][]audit.LivePass{{older, newer}, {newer, older}} {
-		if err := server.Del(t.Context(), fingerprintName(m.epoch, newer.Fingerprint)).Err(); err != nil {
-			t.Fatal(err)
+	inVirtualTime(t, func(t *testing.T) {
+		g, server := newLoadable(t)
+		m, now := *g.windows.Load(), time.Now()
+		pass := func(ago time.Duration) audit.LivePass {
+			at := now.Add(-ago)
+			return audit.LivePass{CheckID: spend.NewID(at), Pass: spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()}}
 		}
-		for _, p := range passes {
-			if left, err := (&loading{g, server, m}).loadPasses(t.Context(), []audit.LivePass{p}); err != nil || len(left) > 0 {
-				t.Errorf("%v, %v", left, err)
+		older, newer := pass(time.Minute), pass(time.Second)
+		for _, passes := range [][]audit.LivePass{{older, newer}, {newer, older}} {
+			if err := server.Del(t.Context(), fingerprintName(m.epoch, newer.Fingerprint)).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range passes {
+				if left, err := (&loading{g, server, m}).loadPasses(t.Context(), []audit.LivePass{p}); err != nil || len(left) > 0 {
+					t.Errorf("%v, %v", left, err)
+				}
+			}
+			if held := server.Get(t.Context(), fingerprintName(m.epoch, newer.Fingerprint)).Val(); held != passHolder(newer).String() {
+				t.Errorf("the name holds %q", held)
 			}
 		}
-		if held := server.Get(t.Context(), fingerprintName(m.epoch, newer.Fingerprint)).Val(); held != passHolder(newer).String() {
-			t.Errorf("the name holds %q", held)
-		}
-	}
+	})
 }
 
 // F43: a name that is free answers the loader's SET with nil, which go-redis
 // calls an error, and tells instead of the refusals behind it.
 func TestRefusedWindowIsNotLoaded(t *testing.T) {
-	g, server := newLoadable(t)
-	m, now := *g.windows.Load(), time.Now()
-	passes := make([]audit.LivePass, 2)
-	for i := range passes {
-		passes[i] = audit.LivePass{
-			Fingerprint: spend.Hash{byte(i)}, CheckID: spend.NewID(now),
-			Pass: spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()},
+	inVirtualTime(t, func(t *testing.T) {
+		g, server := newLoadable(t)
+		m, now := *g.windows.Load(), time.Now()
+		passes := make([]audit.LivePass, 2)
+		for i := range passes {
+			passes[i] = audit.LivePass{
+				Fingerprint: spend.Hash{byte(i)}, CheckID: spend.NewID(now),
+				Pass: spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()},
+			}
 		}
-	}
-	if err := server.RPush(t.Context(), fingerprintName(m.epoch, passes[1].Fingerprint), "not a claim").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := (&loading{g, server, m}).loadPasses(t.Context(), passes); err == nil {
-		t.Errorf("a window that Redis refused counts as loaded; contested: %v", left)
-	}
+		if err := server.RPush(t.Context(), fingerprintName(m.epoch, passes[1].Fingerprint), "not a claim").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := (&loading{g, server, m}).loadPasses(t.Context(), passes); err == nil {
+			t.Errorf("a window that Redis refused counts as loaded; contested: %v", left)
+		}
+	})
 }
 
 // A check that Redis refused in part leaves no claim behind (G7).
 func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
-	g, server := newLoadable(t)
-	at := Attempt{Fingerprint: spend.Hash{1}, KeyHash: spend.Hash{2}, Window: time.Hour, Deadline: time.Now().Add(time.Second)}
-	epoch := g.windows.Load().epoch
-	if err := server.RPush(t.Context(), fingerprintName(epoch, at.Fingerprint), "not a claim").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.Claim(t.Context(), &at); !errors.Is(err, ErrUnavailable) {
-		t.Fatalf("a refused claim: %v", err)
-	}
-	key := keyName(epoch, at.KeyHash)
-	for deadline := time.Now().Add(staleAfter / 2); server.Exists(t.Context(), key).Val() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the idempotency key is still claimed: %s", server.Get(t.Context(), key).Val())
+	inVirtualTime(t, func(t *testing.T) {
+		g, server := newLoadable(t)
+		at := Attempt{Fingerprint: spend.Hash{1}, KeyHash: spend.Hash{2}, Window: time.Hour, Deadline: time.Now().Add(time.Second)}
+		epoch := g.windows.Load().epoch
+		if err := server.RPush(t.Context(), fingerprintName(epoch, at.Fingerprint), "not a claim").Err(); err != nil {
+			t.Fatal(err)
 		}
-	}
+		if _, err := g.Claim(t.Context(), &at); !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("a refused claim: %v", err)
+		}
+		key := keyName(epoch, at.KeyHash)
+		for deadline := time.Now().Add(staleAfter / 2); server.Exists(t.Context(), key).Val() > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the idempotency key is still claimed: %s", server.Get(t.Context(), key).Val())
+			}
+		}
+	})
 }
 
 // F15: a request that this node knows to be over its limit asks for the
 // generation alone. Each claim would have to be released again.
 func TestRefusedFromMemoryClaimsNothing(t *testing.T) {
-	g, server := newLoadable(t)
-	hit := ratelimit.Hit{Key: "r:{0}:k", Limit: 1}
-	for i, want := range []Kind{Pass, Limited, Limited} {
-		at := Attempt{Fingerprint: spend.Hash{byte(i)}, Window: time.Hour, Hit: hit, Deadline: time.Now().Add(time.Second)}
-		if out, err := g.Claim(t.Context(), &at); err != nil || out.Kind != want {
-			t.Fatalf("claim %d: %v, not %v, %v", i, out.Kind, want, err)
+	inVirtualTime(t, func(t *testing.T) {
+		g, server := newLoadable(t)
+		hit := ratelimit.Hit{Key: "r:{0}:k", Limit: 1}
+		for i, want := range []Kind{Pass, Limited, Limited} {
+			at := Attempt{Fingerprint: spend.Hash{byte(i)}, Window: time.Hour, Hit: hit, Deadline: time.Now().Add(time.Second)}
+			if out, err := g.Claim(t.Context(), &at); err != nil || out.Kind != want {
+				t.Fatalf("claim %d: %v, not %v, %v", i, out.Kind, want, err)
+			}
 		}
-	}
-	r := pipeline.Request{
-		Hit: hit, Sets: [2]pipeline.Set{{Name: "k", Value: "v", Life: time.Hour}, {Name: "f", Value: "v", Life: time.Hour}},
-	}
-	if err := g.redis.Do(&r); err != nil || r.Counted {
-		t.Fatalf("counted %t, %v", r.Counted, err)
-	}
-	if n := server.Exists(t.Context(), "k", "f").Val(); n > 0 {
-		t.Errorf("%d claims of a request that is refused from memory", n)
-	}
+		r := pipeline.Request{
+			Hit: hit, Sets: [2]pipeline.Set{{Name: "k", Value: "v", Life: time.Hour}, {Name: "f", Value: "v", Life: time.Hour}},
+		}
+		if err := g.redis.Do(&r); err != nil || r.Counted {
+			t.Fatalf("counted %t, %v", r.Counted, err)
+		}
+		if n := server.Exists(t.Context(), "k", "f").Val(); n > 0 {
+			t.Errorf("%d claims of a request that is refused from memory", n)
+		}
+	})
 }
 
 // S17: ages are measured on Redis' clock, whose reading in a slow round trip is known only to lie
 // between two moments. A pass that may be within the window makes a duplicate.
 func TestAgeIsNotGuessedTooHigh(t *testing.T) {
-	const slow = 200 * time.Millisecond
-	var delay atomic.Int64
-	g := newSlowGuard(t, &delay)
-	for _, d := range []time.Duration{0, slow} {
-		delay.Store(int64(d))
-		if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
+	inVirtualTime(t, func(t *testing.T) {
+		const slow = 200 * time.Millisecond
+		var delay atomic.Int64
+		g := newSlowGuard(t, &delay)
+		for _, d := range []time.Duration{0, slow} {
+			delay.Store(int64(d))
+			if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		delay.Store(0)
+		if between := g.redis.Latest().Sub(g.redis.Earliest()); between < slow {
+			t.Errorf("Redis' time is taken to be known to %s", between)
+		}
+		at := Attempt{Fingerprint: spend.Hash{1}, Window: time.Minute, Deadline: time.Now().Add(time.Second)}
+		now := time.Now()
+		h := holder{state: committed, node: spend.NewID(now), check: spend.NewID(now), claimedMS: g.redis.Earliest().Add(-at.Window + slow/2).
+			UnixMilli()}
+		at.fence.Epoch = g.windows.Load().epoch
+		at.fingerprint.name = fingerprintName(at.fence.Epoch, at.Fingerprint)
+		server, err := g.redis.Master(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	delay.Store(0)
-	if between := g.redis.Latest().Sub(g.redis.Earliest()); between < slow {
-		t.Errorf("Redis' time is taken to be known to %s", between)
-	}
-	at := Attempt{Fingerprint: spend.Hash{1}, Window: time.Minute, Deadline: time.Now().Add(time.Second)}
-	now := time.Now()
-	h := holder{state: committed, node: spend.NewID(now), check: spend.NewID(now), claimedMS: g.redis.Earliest().Add(-at.Window + slow/2).
-		UnixMilli()}
-	at.fence.Epoch = g.windows.Load().epoch
-	at.fingerprint.name = fingerprintName(at.fence.Epoch, at.Fingerprint)
-	server, err := g.redis.Master(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Set(t.Context(), at.fingerprint.name, h.String(), time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if s, err := g.meetRecorded(t.Context(), &at, h); err != nil || s.result.Kind != Duplicate {
-		t.Errorf("an action within the window: %+v, %v", s, err)
-	}
+		if err := server.Set(t.Context(), at.fingerprint.name, h.String(), time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := g.meetRecorded(t.Context(), &at, h); err != nil || s.result.Kind != Duplicate {
+			t.Errorf("an action within the window: %+v, %v", s, err)
+		}
+	})
 }
 
 // A check whose client got a 500 is not recorded in the end. Its mark as an
 // orphan may come to Redis before the release or after it (G7).
 func TestMarkedClaimIsReleased(t *testing.T) {
-	for _, late := range []bool{false, true} {
-		g, server := newLoadable(t)
-		h := holder{state: pending, node: spend.NewID(time.Now()), check: spend.NewID(time.Now()), claimedMS: time.Now().UnixMilli()}
-		name := fingerprintName(g.windows.Load().epoch, spend.Hash{1})
-		if err := server.Set(t.Context(), name, h.String(), time.Millisecond*900).Err(); err != nil {
-			t.Fatal(err)
+	inVirtualTime(t, func(t *testing.T) {
+		for _, late := range []bool{false, true} {
+			g, server := newLoadable(t)
+			h := holder{state: pending, node: spend.NewID(time.Now()), check: spend.NewID(time.Now()), claimedMS: time.Now().UnixMilli()}
+			name := fingerprintName(g.windows.Load().epoch, spend.Hash{1})
+			if err := server.Set(t.Context(), name, h.String(), time.Millisecond*900).Err(); err != nil {
+				t.Fatal(err)
+			}
+			at := Attempt{fingerprint: claim{mine: true, name: name, unmarked: h.String(), value: h.as(orphan).String()}}
+			if late {
+				g.Release(&at)
+				g.redis.SwapLater(markOrphan(name, h))
+			} else {
+				g.redis.SwapLater(markOrphan(name, h))
+				g.Release(&at)
+			}
+			if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
+				t.Fatal(err)
+			}
+			if held := server.Get(t.Context(), name).Val(); held != "" {
+				t.Errorf("marked late %t: still claimed: %s", late, held)
+			}
 		}
-		at := Attempt{fingerprint: claim{mine: true, name: name, unmarked: h.String(), value: h.as(orphan).String()}}
-		if late {
-			g.Release(&at)
-			g.redis.SwapLater(markOrphan(name, h))
-		} else {
-			g.redis.SwapLater(markOrphan(name, h))
-			g.Release(&at)
-		}
-		if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
-			t.Fatal(err)
-		}
-		if held := server.Get(t.Context(), name).Val(); held != "" {
-			t.Errorf("marked late %t: still claimed: %s", late, held)
-		}
-	}
+	})
 }
 
 func TestValuesRoundTrip(t *testing.T) {
