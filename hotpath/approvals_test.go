@@ -333,32 +333,34 @@ func TestWaitersOfOneKey(t *testing.T) {
 // A use that fails leaves the name to the check that asked (F78), and a voided one
 // has used its approval (F80).
 func TestFailedUseLeavesItsHolder(t *testing.T) {
-	f := newFleet(t, embeddedBackend(), 2)
-	f.post(0, "e", fmt.Sprintf(askRules, 1000))
-	a := under(refundOf(t, "101", "c"), "e")
-	approval := f.asked(a)
-	f.approve(approval, "bob")
-	f.nodes[0].faults.onCommit(func(context.Context, []*spend.Check, realCommit) error { return errTest })
-	if o := f.check(0, with(approval, a)); o.err == nil {
-		t.Fatalf("recorded by a store that fails: %s", o)
-	}
-	f.nodes[0].faults.onCommit(nil)
-	time.Sleep(50 * time.Millisecond) // the release goes with the next batch
-	if o := f.check(1, a); !o.names(approval.Check.ID.Text(spend.PrefixCheck)) {
-		t.Errorf("without the approval: %s", o)
-	}
-	use := f.check(0, with(approval, a))
-	if use.err != nil || use.answer.Check.Decision.Effect != spend.Allow {
-		t.Fatal(use)
-	}
-	f.release(1, use)
-	if o := f.check(1, with(approval, a)); !refusedAs(o, audit.ApprovalUsed) {
-		t.Errorf("after it was voided: %s", o)
-	}
-	// Node 1 has met the check that asked, which does not come back (S40).
-	if o := f.check(1, a); o.err != nil || o.answer.Check.Decision.Effect != spend.Escalate {
-		t.Errorf("the action is not free again: %s", o)
-	}
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 2)
+		f.post(0, "e", fmt.Sprintf(askRules, 1000))
+		a := under(refundOf(t, "101", "c"), "e")
+		approval := f.asked(a)
+		f.approve(approval, "bob")
+		f.nodes[0].faults.onCommit(func(context.Context, []*spend.Check, realCommit) error { return errTest })
+		if o := f.check(0, with(approval, a)); o.err == nil {
+			t.Fatalf("recorded by a store that fails: %s", o)
+		}
+		f.nodes[0].faults.onCommit(nil)
+		time.Sleep(50 * time.Millisecond) // the release goes with the next batch
+		if o := f.check(1, a); !o.names(approval.Check.ID.Text(spend.PrefixCheck)) {
+			t.Errorf("without the approval: %s", o)
+		}
+		use := f.check(0, with(approval, a))
+		if use.err != nil || use.answer.Check.Decision.Effect != spend.Allow {
+			t.Fatal(use)
+		}
+		f.release(1, use)
+		if o := f.check(1, with(approval, a)); !refusedAs(o, audit.ApprovalUsed) {
+			t.Errorf("after it was voided: %s", o)
+		}
+		// Node 1 has met the check that asked, which does not come back (S40).
+		if o := f.check(1, a); o.err != nil || o.answer.Check.Decision.Effect != spend.Escalate {
+			t.Errorf("the action is not free again: %s", o)
+		}
+	})(t)
 }
 
 // A use passes a holder that was not allowed, but not the allowed action that such

@@ -228,25 +228,28 @@ func TestDraftFails(t *testing.T) {
 
 // A report has the checks that are found in time, and says from when on.
 func TestDraftReportIsBounded(t *testing.T) {
-	f := newFleet(t, backends(t)[0], 1)
-	f.draft(0, "p", plainRules)
-	for i := range 3 {
-		if o := f.check(0, refundOf(t, "60", fmt.Sprint("c-", i))); o.err != nil {
-			t.Fatal(o.err)
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		f.draft(0, "p", plainRules)
+		for i := range 3 {
+			time.Sleep(time.Millisecond) // each has a time of its own
+			if o := f.check(0, refundOf(t, "60", fmt.Sprint("c-", i))); o.err != nil {
+				t.Fatal(o.err)
+			}
 		}
-	}
-	for pause, complete := range map[time.Duration]bool{0: true, 700 * time.Millisecond: false} { // the second page is late
-		f.nodes[0].faults.listed = func(q *audit.CheckQuery) {
-			time.Sleep(pause)
-			q.Limit = 1
+		for pause, complete := range map[time.Duration]bool{0: true, 700 * time.Millisecond: false} { // the second page is late
+			f.nodes[0].faults.listed = func(q *audit.CheckQuery) {
+				time.Sleep(pause)
+				q.Limit = 1
+			}
+			r, err := f.nodes[0].DraftReport(t.Context(), "p")
+			if err != nil {
+				t.Fatal(err)
+			}
+			late := time.Time(r.Report.Coverage.From).After(r.Draft.MadeAt)
+			if r.Complete != complete || late == complete || (r.Report.Coverage.Compared == 3) != complete {
+				t.Errorf("with pages that take %s, complete: %t, %s", pause, r.Complete, r.Report.JSON())
+			}
 		}
-		r, err := f.nodes[0].DraftReport(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
-		late := time.Time(r.Report.Coverage.From).After(r.Draft.MadeAt)
-		if r.Complete != complete || late == complete || (r.Report.Coverage.Compared == 3) != complete {
-			t.Errorf("with pages that take %s, complete: %t, %s", pause, r.Complete, r.Report.JSON())
-		}
-	}
+	})(t)
 }

@@ -64,24 +64,26 @@ func TestWindowsOfDifferentLength(t *testing.T) {
 // S17: a check takes over an aged-out fingerprint and then fails. Longer windows of other policies
 // must still see the earlier pass.
 func TestFailedSuccessorLeavesLongerWindows(t *testing.T) {
-	f := newFleet(t, embeddedBackend(), 2)
-	f.post(0, "long", guardRules(60))
-	f.post(0, "short", guardRules(5))
-	a := refundOf(t, "10", "c")
-	first := f.check(0, under(a, "long"))
-	f.mini.Advance(10 * time.Minute)
-	f.nodes[0].faults.onCommit(func(context.Context, []*spend.Check, realCommit) error { return errTest })
-	if o := f.check(0, under(a, "short")); o.err == nil {
-		t.Fatalf("recorded by a store that fails: %s", o)
-	}
-	f.nodes[0].faults.onCommit(nil)
-	time.Sleep(50 * time.Millisecond) // the release goes with the next batch
-	if o := f.check(1, under(a, "long")); !o.names(first.answer.Check.ID.Text("chk_")) {
-		t.Errorf("after the failed successor: %s", o)
-	}
-	if o := f.check(1, under(a, "short")); !o.passed() {
-		t.Errorf("the retry of the successor: %s", o)
-	}
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 2)
+		f.post(0, "long", guardRules(60))
+		f.post(0, "short", guardRules(5))
+		a := refundOf(t, "10", "c")
+		first := f.check(0, under(a, "long"))
+		f.mini.Advance(10 * time.Minute)
+		f.nodes[0].faults.onCommit(func(context.Context, []*spend.Check, realCommit) error { return errTest })
+		if o := f.check(0, under(a, "short")); o.err == nil {
+			t.Fatalf("recorded by a store that fails: %s", o)
+		}
+		f.nodes[0].faults.onCommit(nil)
+		time.Sleep(50 * time.Millisecond) // the release goes with the next batch
+		if o := f.check(1, under(a, "long")); !o.names(first.answer.Check.ID.Text("chk_")) {
+			t.Errorf("after the failed successor: %s", o)
+		}
+		if o := f.check(1, under(a, "short")); !o.passed() {
+			t.Errorf("the retry of the successor: %s", o)
+		}
+	})(t)
 }
 
 // The rule is judged at the check's timestamp (S5, S12), whenever that is done:
