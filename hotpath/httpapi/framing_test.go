@@ -95,7 +95,7 @@ func TestBareLF(t *testing.T) {
 						c.receive()
 					}
 				}
-				if a := c.receive(); a.status != 400 || a.code(t) != codeBadRequest || time.Since(began) > time.Second {
+				if a := c.receive(); a.status != 400 || a.code(t) != codeBadRequest || time.Since(began) > defaultReadTimeout/2 {
 					t.Errorf("%q: %d %s after %v", pieces, a.status, a.body, time.Since(began))
 				}
 				c.closed()

@@ -265,9 +265,9 @@ func TestExpectContinue(t *testing.T) {
 // connection, nor with its last byte.
 func TestStartedIsTheFirstByte(t *testing.T) {
 	s := start(t, nil)
-	const pause = 150 * time.Millisecond
 	c := s.dial()
-	for round := range 2 {
+	pause := 100 * time.Millisecond
+	for round, tries := 0, 0; round < 2; tries++ {
 		time.Sleep(pause) // an idle connection is no request
 		before := time.Now()
 		text := post(length(plainCheck), plainCheck)
@@ -278,10 +278,15 @@ func TestStartedIsTheFirstByte(t *testing.T) {
 		if a := c.receive(); a.status != 200 {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
-		started := s.fake.requests[round].Started
+		started := s.fake.requests[tries].Started
+		if started.After(rest) && tries < 4 {
+			pause *= 2 // a busy machine may have shown the service the first bytes with the rest
+			continue
+		}
 		if started.Before(before) || started.After(rest) {
 			t.Errorf("round %d: started %v after the first byte was sent, the rest %v", round, started.Sub(before), rest.Sub(before))
 		}
+		round++
 	}
 }
 
