@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -79,27 +80,36 @@ func TestLookupsWhileConnectingHangs(t *testing.T) {
 		return found, time.Since(begun), err
 	}
 
-	s := open(t, direct.String(), false)
-	if _, err := s.Checks(t.Context(), []spend.ID{check.ID}); err != nil { // a connection for reads
-		t.Fatal(err)
-	}
-	pooler.hangs.Store(true)
-	hung := int32(0)
-	for n := range 3 {
-		found, took, err := look(s)
-		if err != nil || len(found) != 1 || found[0].ID != check.ID {
-			t.Errorf("look-up %d: %v, %v after %v", n, found, err, took)
+	var s *Store
+	repeated(t, "beside a connection that hangs", func() error {
+		pooler.hangs.Store(false)
+		s = open(t, direct.String(), false)
+		if _, err := s.Checks(t.Context(), []spend.ID{check.ID}); err != nil { // a connection for reads
+			t.Fatal(err)
 		}
-		if n == 0 {
-			hung = pooler.accepted.Load()
+		pooler.accepted.Store(0)
+		pooler.hangs.Store(true)
+		hung := int32(0)
+		for n := range 3 {
+			found, took, err := look(s)
+			if err != nil || len(found) != 1 || found[0].ID != check.ID {
+				return fmt.Errorf("look-up %d: %v, %w after %v", n, found, err, took)
+			}
+			if n == 0 {
+				hung = pooler.accepted.Load()
+			}
 		}
-	}
-	if now := pooler.accepted.Load(); hung == 0 || now != hung { // only the first one tries to connect
-		t.Errorf("%d connections hung, and then %d", hung, now)
-	}
-	if _, took, err := look(open(t, direct.String(), false)); !errors.Is(err, audit.ErrUnavailable) || took > patience+time.Second {
-		t.Errorf("without any connection: %v after %v", err, took)
-	}
+		if now := pooler.accepted.Load(); hung == 0 || now != hung { // only the first one tries to connect
+			return fmt.Errorf("%d connections hung, and then %d", hung, now)
+		}
+		return nil
+	})
+	repeated(t, "without any connection", func() error {
+		if _, took, err := look(open(t, direct.String(), false)); !errors.Is(err, audit.ErrUnavailable) || took > patience+time.Second {
+			return fmt.Errorf("%w after %v", err, took)
+		}
+		return nil
+	})
 	pooler.hangs.Store(false)
 	for until := time.Now().Add(10 * time.Second); s.lookups.Stat().AcquireCount() == 0; {
 		s.lookupsFrom.Store(0) // the pause is over

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -37,6 +38,19 @@ func TestAnswerLost(t *testing.T) {
 	}
 }
 
+// repeated does again what has a bound of time and failed: a busy machine may keep it too long, but not
+// each time, as the store would.
+func repeated(t *testing.T, what string, try func() error) {
+	t.Helper()
+	var err error
+	for range 5 {
+		if err = try(); err == nil {
+			return
+		}
+	}
+	t.Errorf("%s, each of 5 times: %v", what, err)
+}
+
 // waitFor asks until the answer is true.
 func waitFor(t *testing.T, url, what, question string) {
 	t.Helper()
@@ -46,7 +60,7 @@ func waitFor(t *testing.T, url, what, question string) {
 }
 
 func until(t *testing.T, conn *pgx.Conn, question string) error {
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		var yes bool
 		if err := conn.QueryRow(t.Context(), question).Scan(&yes); err != nil || yes {
 			return err
@@ -59,7 +73,7 @@ func until(t *testing.T, conn *pgx.Conn, question string) error {
 
 // waitedMode returns the mode in which a session waits for a lock of a table, as soon as one does.
 func waitedMode(t *testing.T, conn *pgx.Conn, table string) (mode string) {
-	for deadline := time.Now().Add(15 * time.Second); mode == "" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); mode == "" && time.Now().Before(deadline); {
 		err := conn.QueryRow(t.Context(), "SELECT coalesce(min(mode), '') FROM "+ownLocks+
 			" WHERE relation = $1::regclass AND NOT granted", table).Scan(&mode)
 		if err != nil {
@@ -89,13 +103,16 @@ func TestUnreachable(t *testing.T) {
 				"ping":   s.Ping,
 				"key":    func(ctx context.Context) error { _, err := s.KeyByHash(ctx, spend.Hash{}); return err },
 			} {
-				start := time.Now()
-				if err := call(t.Context()); !errors.Is(err, audit.ErrUnavailable) {
-					t.Errorf("%s: got %v, want ErrUnavailable", doing, err)
-				}
-				if took := time.Since(start); took > 1800*time.Millisecond {
-					t.Errorf("%s took %v", doing, took)
-				}
+				repeated(t, doing, func() error {
+					start := time.Now()
+					if err := call(t.Context()); !errors.Is(err, audit.ErrUnavailable) {
+						t.Errorf("%s: got %v, want ErrUnavailable", doing, err)
+					}
+					if took := time.Since(start); took > 1800*time.Millisecond {
+						return fmt.Errorf("took %v", took)
+					}
+					return nil
+				})
 			}
 		})
 	}
