@@ -39,14 +39,15 @@ func haproxy(t *testing.T, nodes [3]string) (api, stats string) {
 	if out, err := issue.CombinedOutput(); err != nil {
 		t.Skipf("needs openssl: %v %s", err, out)
 	}
-	api, stats = freeAddr(t), freeAddr(t)
+	inherited, addrs := listeners(t, 2) // a port that is only free now may be taken when it starts
+	api, stats = addrs[0], addrs[1]
 	// The example of the file's head, with another address and file.
 	_, bind, _ := strings.Cut(readFile(t, "deploy/haproxy/haproxy.cfg"), "#   BIND=:443 ")
 	bind, _, _ = strings.Cut(bind, "\n")
-	bind = api + " " + strings.ReplaceAll(bind, "/etc/haproxy/spendgate.pem", pair)
+	bind = "fd@3 " + strings.ReplaceAll(bind, "/etc/haproxy/spendgate.pem", pair)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	c := exec.CommandContext(ctx, program, "-db", "-f", "haproxy/haproxy.cfg")
-	c.Env = append(os.Environ(), "BIND="+bind, "STATS="+stats)
+	c.Env, c.ExtraFiles = append(os.Environ(), "BIND="+bind, "STATS=fd@4"), inherited
 	for i, node := range nodes {
 		_, ops, _ := net.SplitHostPort(node)
 		c.Env = append(c.Env, fmt.Sprintf("NODE%d=%s", i+1, node), fmt.Sprintf("NODE%d_OPS=%s", i+1, ops))
@@ -69,14 +70,23 @@ func haproxy(t *testing.T, nodes [3]string) (api, stats string) {
 	return api, stats
 }
 
-func freeAddr(t *testing.T) string {
+// listeners returns listening sockets on loopback, and their addresses.
+func listeners(t *testing.T, n int) (files []*os.File, addrs []string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := l.(*net.TCPListener).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		files, addrs = append(files, file), append(addrs, l.Addr().String())
+		_ = l.Close() // the file stays
 	}
-	defer l.Close() //nolint:errcheck // nothing was accepted
-	return l.Addr().String()
+	return files, addrs
 }
 
 // A request that a node took and did not answer is sent again only if it reads:

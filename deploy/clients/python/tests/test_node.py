@@ -263,4 +263,4 @@ def test_deadline(node: Spendgate) -> None:
     began = time.monotonic()
     with pytest.raises(spendgate.NoAnswer) as error:
         lost.within(0.5).health()
-    assert time.monotonic() - began < 2 and not error.value.maybe_done
+    assert time.monotonic() - began < 30 and not error.value.maybe_done  # all attempts would take some minutes
