@@ -133,9 +133,10 @@ func Environ() []string {
 	return env
 }
 
-// usedPorts are the ports of this process's servers: a server that does not listen yet, or was
-// killed, must be able to use its port again.
-var usedPorts sync.Map
+// reserved has a UDP socket for the port of each of this process's servers, while the process lives. A server
+// that does not listen yet, or was killed, must be able to use its port again, and no other program that chooses
+// one by freePort may take it meanwhile.
+var reserved sync.Map
 
 // freePort returns a loopback port on which nothing listens, never the same twice. The port lies
 // below the range that the kernel uses for outgoing connections, so that it is still free when a
@@ -144,16 +145,20 @@ func freePort() (int, error) {
 	const first, count, tries = 20000, 12000, 50
 	for range tries {
 		port := first + rand.IntN(count)
+		mine, err := net.ListenPacket("udp", loopback(port))
+		if err != nil {
+			continue
+		}
 		l, err := net.Listen("tcp", loopback(port))
 		if err != nil {
+			_ = mine.Close() // nothing is lost with it
 			continue
 		}
 		if err := l.Close(); err != nil {
 			return 0, fmt.Errorf("cannot find a free port: %w", err)
 		}
-		if _, taken := usedPorts.LoadOrStore(port, true); !taken {
-			return port, nil
-		}
+		reserved.Store(port, mine)
+		return port, nil
 	}
 	return 0, fmt.Errorf("cannot find a free port in %d tries", tries)
 }
