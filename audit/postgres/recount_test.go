@@ -213,7 +213,7 @@ func TestRestoredWebhooks(t *testing.T) {
 	s.Close()
 	for _, want := range []int{1, 0} {
 		r, err := BeginRestored(t.Context(), url)
-		for until := time.Now().Add(10 * time.Second); errors.Is(err, ErrNodesConnected) && time.Now().Before(until); {
+		for until := time.Now().Add(time.Minute); errors.Is(err, ErrNodesConnected) && time.Now().Before(until); {
 			time.Sleep(10 * time.Millisecond) // the server ends sessions of a closed store in its own time
 			r, err = BeginRestored(t.Context(), url)
 		}

@@ -67,7 +67,7 @@ func TestRestoredIsNotRedeemed(t *testing.T) {
 	}
 	s.Close()
 	_, err := BeginRestored(t.Context(), url)
-	for until := time.Now().Add(10 * time.Second); errors.Is(err, ErrNodesConnected) && time.Now().Before(until); {
+	for until := time.Now().Add(time.Minute); errors.Is(err, ErrNodesConnected) && time.Now().Before(until); {
 		time.Sleep(10 * time.Millisecond) // the server ends sessions of a closed store in its own time
 		_, err = BeginRestored(t.Context(), url)
 	}

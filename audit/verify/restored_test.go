@@ -59,7 +59,7 @@ func TestRestoredApprovals(t *testing.T) {
 	tr.store.Close()
 	for _, want := range []int{2, 0} {
 		r, err := postgres.BeginRestored(t.Context(), tr.url)
-		for until := time.Now().Add(10 * time.Second); errors.Is(err, postgres.ErrNodesConnected) && time.Now().Before(until); {
+		for until := time.Now().Add(time.Minute); errors.Is(err, postgres.ErrNodesConnected) && time.Now().Before(until); {
 			time.Sleep(10 * time.Millisecond) // the server ends sessions of a closed store in its own time
 			r, err = postgres.BeginRestored(t.Context(), tr.url)
 		}

@@ -77,7 +77,7 @@ func (n *node) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	listening := regexp.MustCompile(`msg=listening .*\bapi=(\S+) ops=(\S+)`)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		said, err := os.ReadFile(log.Name())
 		if err != nil {
 			t.Fatal(err)

@@ -74,17 +74,19 @@ func features() *sdk.Server {
 	add("log", func(ctx context.Context, r *sdk.CallToolRequest) (string, error) {
 		return "logged", r.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "warning", Data: "a word"})
 	})
-	var cancelled atomic.Bool
+	var cancelled atomic.Value // "hangs" while a call does
+	cancelled.Store("false")
 	add("hang", func(ctx context.Context, r *sdk.CallToolRequest) (string, error) {
+		cancelled.Store("hangs")
 		select {
 		case <-ctx.Done():
-			cancelled.Store(true)
+			cancelled.Store("true")
 			return "", ctx.Err()
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			return "", errors.New("was not cancelled")
 		}
 	})
-	add("was_cancelled", func(context.Context, *sdk.CallToolRequest) (string, error) { return fmt.Sprint(cancelled.Load()), nil })
+	add("was_cancelled", func(context.Context, *sdk.CallToolRequest) (string, error) { return cancelled.Load().(string), nil })
 	add("change", func(context.Context, *sdk.CallToolRequest) (string, error) {
 		server.AddPrompt(&sdk.Prompt{Name: "later"}, nil)
 		server.AddResource(&sdk.Resource{Name: "later", URI: "file:///later"}, nil)
@@ -132,9 +134,9 @@ func featuresClient(h *heard) *sdk.Client {
 // within waits until a condition holds.
 func within(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Errorf("not within 10 s: %s", what)
+			t.Errorf("not within a minute: %s", what)
 			return
 		}
 	}
@@ -208,7 +210,10 @@ func testFeatures(t *testing.T, s *sdk.ClientSession, h *heard, prefix string) {
 	call("log", nil, nil)
 	within(t, "log", func() bool { return h.logs.Load() == 1 })
 	hanging, stop := context.WithCancel(ctx)
-	time.AfterFunc(200*time.Millisecond, stop)
+	go func() {
+		within(t, "the server is called", func() bool { return call("was_cancelled", nil, nil) == "hangs" })
+		stop()
+	}()
 	if _, err := s.CallTool(hanging, &sdk.CallToolParams{Name: prefix + "hang"}); err == nil {
 		t.Error("was not cancelled")
 	}

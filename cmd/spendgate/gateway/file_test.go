@@ -224,7 +224,7 @@ func TestSecretOfPipe(t *testing.T) {
 		if token != "first" {
 			t.Error(token)
 		}
-	case <-time.After(2 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the pipe is waited for")
 	}
 }

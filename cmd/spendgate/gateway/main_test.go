@@ -100,7 +100,7 @@ func overStdio(t *testing.T, g *Gateway, client *sdk.Client) *sdk.ClientSession 
 			if err != nil && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the gateway does not end")
 		}
 	})

@@ -153,7 +153,7 @@ func endOfBacktest(t *testing.T, store *postgres.Store, o job.Options, from time
 	running.Go(func() { job.New(o).Run(ctx) })
 	defer running.Wait()
 	defer stop()
-	for range 400 {
+	for range 2400 {
 		got, err := store.Backtest(t.Context(), b.ID)
 		if err != nil {
 			t.Fatal(err)
