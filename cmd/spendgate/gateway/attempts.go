@@ -31,31 +31,35 @@ type attempts struct {
 // gone is what is remembered of one call. It is forgotten as a whole: a call whose left checks
 // are not known must begin with the first attempt.
 type gone struct {
-	at int // the attempt to begin with
+	at       int    // the attempt to begin with
+	approval string // with which it begins, see mappedCall
 	// left are the redeemed checks of attempts that are over: people may find out later that
 	// one of them was carried out.
 	left []string
 }
 
-// begin returns the attempt to begin with, 1 or more, and the checks left by earlier attempts.
-func (a *attempts) begin(identity string) (int, []string) {
+// begin returns the attempt to begin with, 1 or more, and what earlier attempts left.
+func (a *attempts) begin(identity string) gone {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	of := a.of[identity]
-	return max(1, of.at), slices.Clone(of.left)
+	of.at, of.left = max(1, of.at), slices.Clone(of.left)
+	return of
 }
 
 // keep remembers the attempt that a call continues with, and adds the checks that its earlier
 // attempts left. It returns all checks that were left.
-func (a *attempts) keep(identity string, attempt int, left []string) []string {
+func (a *attempts) keep(identity string, now gone) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	of, known := a.of[identity]
 	if a.of == nil || !known && len(a.of) >= maxRemembered {
 		a.of = make(map[string]gone)
 	}
-	of.at = max(attempt, of.at)
-	for _, id := range left {
+	if now.at >= of.at {
+		of.at, of.approval = now.at, now.approval
+	}
+	for _, id := range now.left {
 		if !slices.Contains(of.left, id) {
 			of.left = append(of.left, id)
 		}

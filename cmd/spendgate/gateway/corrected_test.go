@@ -241,7 +241,7 @@ func TestCorrectedForgotten(t *testing.T) {
 	f.with(func() { f.reason, f.decide = "budget_exceeded", func(map[string]any) string { return "block" } })
 	wants(t, s, "ch_1", 1, stateRefused, "")
 	for i := range maxRemembered {
-		g.attempts.keep(fmt.Sprint(i), 1, nil)
+		g.attempts.keep(fmt.Sprint(i), gone{at: 1})
 	}
 	f.with(func() {
 		f.checks[0].outcome = outcomeExecuted
@@ -284,7 +284,7 @@ func TestCorrectedArchived(t *testing.T) {
 	f.with(func() { f.broken, f.checks[0].id = nil, "archived" })
 	wants(t, s, "ch_1", 1, stateExecuted, "paid")
 	for identity := range g.attempts.of {
-		if _, left := g.attempts.begin(identity); len(left) != 0 {
+		if left := g.attempts.begin(identity).left; len(left) != 0 {
 			t.Error(left)
 		}
 	}

@@ -33,6 +33,7 @@ type mappedCall struct {
 	identity  string // of the call
 	payment   string // the identity of a payment that is made only once, whichever agent calls; empty without once
 	attempt   int
+	approval  string   // of an earlier attempt, which was blocked after people approved, and did not use it
 	checked   string   // the check of the attempt
 	left      []string // redeemed checks of attempts that are over
 	passed    []string // likewise, but of any agent's calls for the same payment
@@ -105,7 +106,8 @@ func (c *mappedCall) enforce(err error) result {
 		return c.failure("%v.", err)
 	}
 	// The number of attempts is not limited: an agent that waits for room in a budget makes one with each call.
-	c.attempt, c.left = c.gw.attempts.begin(c.identity)
+	begin := c.gw.attempts.begin(c.identity)
+	c.attempt, c.approval, c.left = begin.at, begin.approval, begin.left
 	if earlier, err := c.corrected(); earlier != nil || err != nil {
 		return c.endedBefore(earlier, err)
 	}
@@ -119,7 +121,7 @@ func (c *mappedCall) enforce(err error) result {
 			last = max(last, c.lastAttempt())
 		}
 		c.attempt = last
-		c.left = c.gw.attempts.keep(c.identity, c.attempt, c.left)
+		c.left = c.gw.attempts.keep(c.identity, gone{at: c.attempt, approval: c.approval, left: c.left})
 	}
 	return c.failure("%d attempts of it are over, and there are more. Call again with exactly the same arguments.", maxAttempts)
 }
@@ -177,6 +179,8 @@ func (c *mappedCall) definition(age time.Duration) (definition, error) {
 func (c *mappedCall) try() (r result, next bool) {
 	a := c.action
 	a.IdempotencyKey = c.key(c.attempt)
+	approval := c.approval
+	c.approval = ""
 	// Each round uses one approval. The rules may have changed since people approved, so that a check is escalated again.
 	const rounds = 5
 	for range rounds {
@@ -195,10 +199,14 @@ func (c *mappedCall) try() (r result, next bool) {
 			return c.failure("%v. Call again later with exactly the same arguments.", err), false
 		}
 		c.checked = check.CheckID
+		if check.ReasonCode == "duplicate_action_detected" && a.ApprovalID == "" {
+			check.ApprovalID = approval // the earlier attempt's check is what this one repeats
+		}
 		switch {
 		case check.Outcome.Reported():
 			return c.over(check)
-		case check.Decision == client.Block:
+		case check.Decision == client.Block && check.ApprovalID == "":
+			c.approval = cmp.Or(a.ApprovalID, approval)
 			return c.blocked(check)
 		case check.Decision == client.Allow:
 			return c.allowed(check)
@@ -363,7 +371,7 @@ func (c *mappedCall) settled(check *client.Result) (result, bool) {
 			c.left = append(c.left, check.CheckID)
 		}
 		if len(c.left) > maxLeft { // all are read before each payment, and none may be forgotten
-			c.left = c.gw.attempts.keep(c.identity, c.attempt, c.left)
+			c.left = c.gw.attempts.keep(c.identity, gone{at: c.attempt, left: c.left})
 			return c.failureOf(check, "%d attempts of it were redeemed and given back, too many to go on. Somebody must find out why, and "+
 				"start the gateway again.", len(c.left)), false
 		}

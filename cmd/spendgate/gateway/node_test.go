@@ -77,15 +77,9 @@ func (e *enforced) gateway(t *testing.T) (s *sdk.ClientSession, kill func()) {
 	return s, func() { _ = c.Process.Kill() }
 }
 
-// TestNode: a block moves nothing, an approved escalation moves the money, and an executed call is
-// not executed again by any gateway.
-func TestNode(t *testing.T) {
-	e := startEnforced(t, "")
-	s, _ := e.gateway(t)
-	wants(t, s, "ch_1", 1000, stateExecuted, "paid")
-	wants(t, s, "ch_1", 1000, stateAlready, "Reference: re_1")
-	wants(t, s, "ch_1", 60_000, stateRefused, "Next step")
-	wants(t, s, "ch_2", 45_000, statePending, "Call this tool again")
+// approve has a person approve the only call that waits for people.
+func (e *enforced) approve(t *testing.T) {
+	t.Helper()
 	person, err := e.api.CreateKey(t.Context(), client.KeyRequest{Name: "ann", Grants: client.Grants{Role: "approver"}})
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +95,18 @@ func TestNode(t *testing.T) {
 	if _, err := ann.Approve(t.Context(), waiting.Data[0].ApprovalID, waiting.Data[0].ActionHash, ""); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestNode: a block moves nothing, an approved escalation moves the money, and an executed call is
+// not executed again by any gateway.
+func TestNode(t *testing.T) {
+	e := startEnforced(t, "")
+	s, _ := e.gateway(t)
+	wants(t, s, "ch_1", 1000, stateExecuted, "paid")
+	wants(t, s, "ch_1", 1000, stateAlready, "Reference: re_1")
+	wants(t, s, "ch_1", 60_000, stateRefused, "Next step")
+	wants(t, s, "ch_2", 45_000, statePending, "Call this tool again")
+	e.approve(t)
 	other, _ := e.gateway(t)
 	wants(t, other, "ch_2", 45_000, stateExecuted, "paid")
 	wants(t, s, "ch_2", 45_000, stateAlready, "re_2")
@@ -143,6 +149,35 @@ func TestNodeGivesBack(t *testing.T) {
 	wants(t, b, "ch_2", 2000, stateRefused, "budget_exceeded")
 	budget(30)
 	wants(t, b, "ch_2", 2000, stateExecuted, "paid")
+	e.judge(t)
+}
+
+// TestNodeApprovedWithoutRoom: a call that people approved, and for which a budget had no room then, goes on when
+// there is room, with that approval, through any gateway.
+func TestNodeApprovedWithoutRoom(t *testing.T) {
+	e := startEnforced(t, "")
+	budget := func(limit int) {
+		t.Helper()
+		_, err := e.api.CreatePolicy(t.Context(), client.NewPolicy{PolicyID: "p", Name: "p", Rules: []client.Rule{
+			{RuleID: "ask", RuleType: "escalate_if", Parameters: json.RawMessage(`{"amount_above":400,"approval":{}}`)},
+			{RuleID: "day", RuleType: "budget", Parameters: json.RawMessage(fmt.Sprintf(`{"limit":%d,"currency":"USD","window":"day"}`, limit))},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	budget(500)
+	s, _ := e.gateway(t)
+	wants(t, s, "ch_1", 45_000, statePending, "")
+	wants(t, s, "ch_2", 10_000, stateExecuted, "paid")
+	e.approve(t)
+	for range 3 {
+		wants(t, s, "ch_1", 45_000, stateRefused, "budget_exceeded")
+	}
+	budget(1000)
+	other, _ := e.gateway(t)
+	wants(t, other, "ch_1", 45_000, stateExecuted, "paid")
+	wants(t, s, "ch_1", 45_000, stateAlready, "re_2")
 	e.judge(t)
 }
 
