@@ -26,7 +26,7 @@ const (
 	closedIn = 2*time.Second + slack
 	resumeIn = 2*time.Second + slack
 	// patience bounds what the contract sets no time for.
-	patience = 20 * time.Second
+	patience = time.Minute
 	// plenty is the highest rate limit, for tests that are not about it.
 	plenty = 10000
 	// standard is the policy of most tests: allow, escalate above 200, block
