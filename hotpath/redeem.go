@@ -65,9 +65,17 @@ func (e *CheckReleasedError) Error() string {
 }
 
 // CheckExpiredError refuses the redemption of a check that is too old. It may have been redeemed in time.
-type CheckExpiredError struct{ Within time.Duration }
+type CheckExpiredError struct {
+	Within   time.Duration
+	Restored bool // it is younger than that, and from before the record was restored from a backup
+}
 
 func (e *CheckExpiredError) Error() string {
+	if e.Restored {
+		return fmt.Sprintf("the check is younger than the %d minutes in which it could be redeemed, but the record was restored from a backup "+
+			"since: the check may have been redeemed, and its action carried out, after the backup; do neither again before whoever moves "+
+			"the money says that nothing was moved under this check_id", e.Within/time.Minute)
+	}
 	return fmt.Sprintf("the check is older than the %d minutes in which it could be redeemed; it may have been redeemed in time: "+
 		"look at the check a minute later; if nobody redeemed it, report it as voided, and check the action again, under another idempotency key",
 		e.Within/time.Minute)
@@ -160,7 +168,7 @@ func (a *Authorizer) Redeem(
 			if err := a.onceUsed(ctx, o); err != nil {
 				return nil, false, err
 			}
-			return nil, false, &CheckExpiredError{terms.Within()}
+			return nil, false, &CheckExpiredError{Within: terms.Within(), Restored: o.RedeemBy.Sub(a.now()) > aheadBy}
 		case mismatch != nil:
 			return nil, false, mismatch
 		case asked.Once != "" && untouched && refused == nil && a.unread.may(o.KeyID, a.now()):

@@ -195,11 +195,28 @@ func TestForgottenCheckIsNotRedeemed(t *testing.T) {
 	})
 }
 
-// S74: an expired check may have been redeemed in time, so the refusal does not advise to ask for
-// another check at once.
+// S74, G14: an expired check may have been redeemed in time, and one from before a restore later than
+// the backup, so no refusal advises to ask for another check at once.
 func TestExpiredText(t *testing.T) {
 	text := (&hotpath.CheckExpiredError{Within: 10 * time.Minute}).Error()
 	if !strings.Contains(text, "10 minutes") || !strings.Contains(text, "may have been redeemed in time: look at the check a minute later") {
 		t.Error(text)
 	}
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		var age time.Duration
+		f.now = func() time.Time { return time.Now().Add(age) }
+		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
+		c := f.check(0, refundOf(t, "10", "c")).answer.Check
+		for _, restored := range []bool{true, false} {
+			f.nodes[1].faults.onCommit(func(context.Context, []*spend.Check, realCommit) error {
+				return &audit.ReportedError{CheckIDs: []spend.ID{c.ID}, Late: []spend.ID{c.ID}}
+			})
+			err := f.redeem(1, c, "")
+			if expired, ok := errors.AsType[*hotpath.CheckExpiredError](err); !ok || expired.Restored != restored ||
+				strings.Contains(err.Error(), "restored from a backup") != restored {
+				t.Errorf("%s old: %v", age, err)
+			}
+			age = 16 * time.Minute
+		}
+	})
 }

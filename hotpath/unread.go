@@ -17,7 +17,7 @@ const (
 	// unreadPause is how long an API key's redemptions read their checks and lasting keys first after a
 	// commit was refused because of one that did not: that commit was made again for all others in it.
 	unreadPause = time.Minute
-	// aheadBy is by how much a check's node may be ahead.
+	// aheadBy is by how much the clock of another node, or the store's, may be ahead.
 	aheadBy = time.Minute
 )
 
