@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -51,6 +52,13 @@ func (r *roles) prepare(t *testing.T) {
 		return url
 	}
 	r.owner, r.service = url(r.variables["owner"]), url(r.variables["service"])
+	conn, err := pgx.Connect(ctx, r.service)
+	act(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	var jit string
+	if act(t, conn.QueryRow(ctx, "SHOW jit").Scan(&jit)); jit != "off" {
+		t.Error("queries are compiled where nodes share sessions through a pooler")
+	}
 }
 
 func (r *roles) migrate(t *testing.T, binary string) {

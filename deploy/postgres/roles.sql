@@ -18,3 +18,6 @@ CREATE SCHEMA IF NOT EXISTS :"schema" AUTHORIZATION :"owner";
 -- URLs need no search_path.
 SELECT format('ALTER ROLE %I IN DATABASE %I SET search_path = %I', wanted.name, current_database(), :'schema')
     FROM (VALUES (:'owner'), (:'service')) AS wanted (name) \gexec
+
+-- Where sessions are shared through a pooler, nodes cannot set this themselves.
+SELECT format('ALTER ROLE %I IN DATABASE %I SET jit = off', :'service', current_database()) \gexec
