@@ -7,7 +7,6 @@ import pathlib
 import re
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -160,12 +159,11 @@ def test_lists_and_keys(node: Spendgate, policy: str) -> None:
 
 
 def test_backtests(node: Spendgate, policy: str) -> None:
-    node.check("spend", amount=150, counterparty="backtest", **ACTION)
-    today = datetime.now(timezone.utc).date()
-    stats = node.stats(from_=today, to=today, step="day", policy_id=policy)
+    day = node.check("spend", amount=150, counterparty="backtest", **ACTION).timestamp.date()
+    stats = node.stats(from_=day, to=day, step="day", policy_id=policy)
     assert stats.total.allow == stats.data[0].allow > 0
     rules = [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 149, "currency": "USD"}}]
-    asked = node.create_backtest(policy_id=policy, rules=rules, from_=today, to=today)
+    asked = node.create_backtest(policy_id=policy, rules=rules, from_=day, to=day)
     while not (found := node.backtest(asked.backtest_id)).ended:
         time.sleep(0.2)
     assert found.status == "succeeded" and found.report and found.report["flips"]["stricter"] > 0, found

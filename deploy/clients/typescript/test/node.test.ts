@@ -181,12 +181,12 @@ describe("a node", { skip, concurrency: true }, () => {
   });
 
   it("counts checks, and judges recorded ones again", async () => {
-    await agent.check({ ...action(), amount: 150 });
-    const today = new Date().toISOString().slice(0, 10);
-    const { total, data } = await author.stats({ from: today, to: today, step: "day", policy_id: policyId });
+    const { timestamp } = await agent.check({ ...action(), amount: 150 });
+    const day = timestamp.slice(0, 10);
+    const { total, data } = await author.stats({ from: day, to: day, step: "day", policy_id: policyId });
     assert.ok(total.allow > 0 && data.length === 1 && data[0]?.allow === total.allow);
     const rules = [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 140, currency: "USD" } }];
-    const asked = await author.createBacktest({ policy_id: policyId, rules, from: today, to: today });
+    const asked = await author.createBacktest({ policy_id: policyId, rules, from: day, to: day });
     let found = asked;
     while (found.status === "queued" || found.status === "running") {
       await new Promise((resolve) => setTimeout(resolve, 200));
