@@ -26,14 +26,18 @@ type losses struct {
 	heard sync.Map // the open connections of reads and controls, as *heard
 }
 
-// add notes that a connection gave no answer to what it was asked at a time.
-func (l *losses) add(asked time.Time) {
+// add notes that a connection was lost that was asked something at a time, and the error. If that is no silence,
+// but the server ended the connection, as by a limit of its idle time, queries in progress on others go on.
+func (l *losses) add(asked time.Time, err error) {
 	for last := l.last.Load(); last == nil || last.Before(asked); last = l.last.Load() {
 		if l.last.CompareAndSwap(last, &asked) {
 			break
 		}
 	}
 	l.count.Add(1)
+	if network, ok := errors.AsType[net.Error](err); !ok || !network.Timeout() {
+		return
+	}
 	l.heard.Range(func(key, _ any) bool {
 		if c := key.(*heard); c.at.Load().Before(asked) {
 			c.giveUp()
@@ -47,7 +51,7 @@ func (l *losses) add(asked time.Time) {
 func (l *losses) waitedInVain(since time.Time, err error) {
 	const atLeast = 500 * time.Millisecond
 	if errors.Is(err, context.DeadlineExceeded) && time.Since(since) >= atLeast {
-		l.add(since)
+		l.add(since, err)
 	}
 }
 

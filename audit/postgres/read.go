@@ -86,10 +86,14 @@ func (s *Store) readOnce(
 		giveUp(conn.Hijack())
 	case conn.Conn().IsClosed():
 		conn.Hijack()
-		if lately := time.Now().Add(-lossWithin); over != nil && began.Before(lately) {
-			began = lately // it is unknown since when it gives no answer
+		lost := err
+		if over != nil {
+			lost = context.DeadlineExceeded // also where the caller ended the query: the server did not confirm it
+			if lately := time.Now().Add(-lossWithin); began.Before(lately) {
+				began = lately // it is unknown since when it gives no answer
+			}
 		}
-		s.losses.add(began)
+		s.losses.add(began, lost)
 	case over != nil:
 		giveUp(conn.Hijack())
 	default:

@@ -82,7 +82,7 @@ func (s *session) fresh(lost time.Time) bool {
 
 func (p *sessions) give(s *session) {
 	if s.conn == nil {
-		p.losses.add(s.asked)
+		p.losses.add(s.asked, s.lost)
 	}
 	p.idle <- s
 }
@@ -109,6 +109,7 @@ type session struct {
 	met            bool      // a commit was begun on this connection
 	asked          time.Time // when the last question was sent
 	answered       time.Time // when the server last answered
+	lost           error     // of the last exchange, for which the connection may have been dropped
 
 	buf        []byte     // the messages of the next exchange, reused
 	parameters parameters // of the next commit, reused
@@ -126,7 +127,7 @@ func (s *session) connect(ctx context.Context, config *pgconn.Config) error {
 	if err != nil {
 		return fmt.Errorf("cannot take the connection over: %w", errors.Join(err, c.Close(ctx)))
 	}
-	s.conn, s.frontend, s.probe, s.answered = raw.Conn, raw.Frontend, idle.NewProbe(raw.Conn), time.Now()
+	s.conn, s.frontend, s.probe, s.answered, s.lost = raw.Conn, raw.Frontend, idle.NewProbe(raw.Conn), time.Now(), nil
 	return nil
 }
 
@@ -156,6 +157,7 @@ func (s *session) exchange(ctx context.Context, steps int) (row textRow, err err
 		if !stop() {
 			s.drop() // the deadline may still be about to be set
 		}
+		s.lost = err
 		if cap(s.buf) > keepBuffer {
 			s.buf = nil
 		}
