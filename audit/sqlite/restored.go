@@ -49,13 +49,15 @@ func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error)
 // undamaged fails if the file cannot be read or an index lacks rows of its table.
 func (s *Store) undamaged(ctx context.Context) error {
 	found, err := one(ctx, s.reader, "cannot read the file", scalar[string], "PRAGMA integrity_check(1)")
-	if err == nil && found != "ok" {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return err
+	case err == nil && found == "ok":
+		return nil
+	case err == nil:
 		err = errors.New(found)
 	}
-	if err != nil {
-		return fmt.Errorf("the file is damaged, as when it was copied while a node was at work; take another copy: %w", err)
-	}
-	return nil
+	return fmt.Errorf("the file is damaged, as when it was copied while a node was at work; take another copy: %w", err)
 }
 
 func disableWebhooks(ctx context.Context, tx *sql.Tx, now time.Time) (disabled int, err error) {

@@ -1,7 +1,10 @@
 package sqlite
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"spendgate/audit"
@@ -20,4 +23,9 @@ func TestRestored(t *testing.T) {
 		}
 		return r
 	})
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := s.BeginRestored(stopped); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "damaged") {
+		t.Errorf("stopped while it looks at the file: %v", err)
+	}
 }
