@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"spendgate/bench/fleet"
 )
 
@@ -289,7 +291,8 @@ func (s *start) hangup(t *testing.T) {
 	}
 }
 
-// A node whose migration gets no connection, although the server answered, waits for one.
+// A node whose migration gets no connection, although the server answered, waits for one. Then it no longer says
+// that the server refuses it, however long the migration takes.
 func (s *start) connections(t *testing.T) {
 	for _, statement := range []string{
 		"CREATE ROLE single LOGIN PASSWORD 'single' CONNECTION LIMIT 1", "CREATE DATABASE single OWNER single",
@@ -310,8 +313,21 @@ func (s *start) connections(t *testing.T) {
 	eventually(t, patience, "it says what it waits for", func() bool {
 		return strings.Contains(node.Log(), `"msg":"waiting for a dependency","dependency":"store"`) || !node.Running()
 	})
+	other := s.postgres.Pool.Config().ConnConfig.Copy()
+	other.Database = "single"
+	migrating, err := pgx.ConnectConfig(t.Context(), other)
+	act(t, err)
+	defer func() { _ = migrating.Close(context.Background()) }()
+	_, err = migrating.Exec(t.Context(), "SELECT pg_advisory_lock(hashtext('migrations'), hashtext('public'))")
+	act(t, err)
 	_, err = s.postgres.Pool.Exec(t.Context(), "ALTER ROLE single CONNECTION LIMIT -1")
 	act(t, err)
+	eventually(t, patience, "/readyz knows, while it migrates, that the store can be used", func() bool {
+		answer, err := node.Ready(t.Context())
+		return err == nil && answer.Status == http.StatusServiceUnavailable &&
+			strings.Contains(string(answer.Body), `{"name":"store","status":"ok"`)
+	})
+	act(t, migrating.Close(t.Context()))
 	act(t, node.WaitReady(limited(t, patience)))
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -52,13 +53,15 @@ func (f *findings) add(name string, err error, clock time.Time) {
 	f.dependencies = append(f.dependencies, d)
 }
 
-// fail notes that a dependency which could be asked cannot be used.
-func (f *findings) fail(name string, err error) {
-	for i := range f.dependencies {
-		if f.dependencies[i].name == name {
-			f.dependencies[i].err = err
+// with returns the findings with the error of a dependency that could be asked and cannot be used.
+func (f *findings) with(name string, err error) *findings {
+	changed := &findings{dependencies: slices.Clone(f.dependencies), status: f.status}
+	for i := range changed.dependencies {
+		if changed.dependencies[i].name == name {
+			changed.dependencies[i].err = err
 		}
 	}
+	return changed
 }
 
 func (f *findings) ready() bool {

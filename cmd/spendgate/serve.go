@@ -132,16 +132,16 @@ func warmUp(ctx context.Context, store *postgres.Store, log *slog.Logger) {
 func await(ctx context.Context, c config.Config, store *postgres.Store, h *health) error {
 	for wait := firstWait; ; wait = min(2*wait, mostWait) {
 		f := lookAhead(ctx, c, store)
+		h.last.Store(f)
 		if f.ready() {
 			// This needs one more connection, which the server may refuse or lose although it answered.
 			err := postgres.Migrate(ctx, string(c.DatabaseURL))
 			if !errors.Is(err, audit.ErrUnavailable) || hopeless(err) {
-				h.last.Store(f)
 				return err
 			}
-			f.fail("store", err)
+			f = f.with("store", err)
+			h.last.Store(f)
 		}
-		h.last.Store(f)
 		for _, d := range f.dependencies {
 			switch {
 			case d.err == nil:
