@@ -18,8 +18,8 @@ import (
 
 // losses records connections that gave no answer. Rarely only one is affected: connections that
 // have not answered since such a question was asked are made anew, instead of each being waited for
-// (G7). Those of reads and controls are closed even while they are waited for, since what does not
-// hurry may wait for minutes, on all connections that there may be.
+// (G7). Those of reads and controls that were silent for lossWithin are closed even while they are waited
+// for, since what does not hurry may wait for minutes, on all connections that there may be.
 type losses struct {
 	count atomic.Int64
 	last  atomic.Pointer[time.Time]
@@ -39,7 +39,8 @@ func (l *losses) add(asked time.Time, err error) {
 		return
 	}
 	l.heard.Range(func(key, _ any) bool {
-		if c := key.(*heard); c.at.Load().Before(asked) {
+		c := key.(*heard)
+		if at := c.at.Load(); at.Before(asked) && time.Since(*at) >= lossWithin {
 			c.giveUp()
 		}
 		return true
