@@ -77,7 +77,8 @@ func (e *CheckExpiredError) Error() string {
 			"the money says that nothing was moved under this check_id", e.Within/time.Minute)
 	}
 	return fmt.Sprintf("the check is older than the %d minutes in which it could be redeemed; it may have been redeemed in time: "+
-		"look at the check a minute later; if nobody redeemed it, report it as voided, and check the action again, under another idempotency key",
+		"look at the check a minute later; if nobody redeemed it, and the record was not restored from a backup since, report it as voided, "+
+		"and check the action again, under another idempotency key",
 		e.Within/time.Minute)
 }
 

@@ -23,6 +23,14 @@ func retentionTests() []test {
 
 const day = 24 * time.Hour
 
+// afterMidnight waits for midnight if it is near: what is removed are whole days.
+func afterMidnight() {
+	const near = 30 * time.Second // longer than a test takes
+	if left := day - now().UTC().Sub(now().UTC().Truncate(day)); left < near {
+		time.Sleep(left)
+	}
+}
+
 // mustHappenAgo records violations of the given numbers of days ago, each with its event.
 func mustHappenAgo(t *testing.T, s Subject, days ...int) {
 	t.Helper()
@@ -73,6 +81,7 @@ func mustBeKept(t *testing.T, s Subject, when string, floor int64, want ...int64
 // eventsAreKept: whole days are removed, with a record, once they are old enough; events that a
 // webhook still needs are kept.
 func eventsAreKept(t *testing.T, s Subject) {
+	afterMidnight()
 	ctx := t.Context()
 	if oldest, err := s.KeepEvents(ctx, audit.LeastEventsKept, now()); err != nil || !oldest.IsZero() {
 		t.Errorf("without events: %v, %v", oldest, err)
@@ -159,6 +168,7 @@ func noneWaits(t *testing.T, s Subject, id spend.ID) {
 // eventsAreKeptLonger: a removal never goes back before the day of the previous one, even if events
 // are to be kept longer by then.
 func eventsAreKeptLonger(t *testing.T, s Subject) {
+	afterMidnight()
 	mustHappenAgo(t, s, 100, 95, 40)
 	mustBeKept(t, s, "at first", 0, 1, 2, 3)
 	w, _ := mustCreateWebhook(t, s, 1)
