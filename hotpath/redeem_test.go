@@ -213,7 +213,7 @@ func TestExpiredText(t *testing.T) {
 			})
 			err := f.redeem(1, c, "")
 			if expired, ok := errors.AsType[*hotpath.CheckExpiredError](err); !ok || expired.Restored != restored ||
-				strings.Contains(err.Error(), "restored from a backup") != restored {
+				strings.Contains(err.Error(), "younger than the 15 minutes") != restored {
 				t.Errorf("%s old: %v", age, err)
 			}
 			age = 16 * time.Minute
