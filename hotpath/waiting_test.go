@@ -14,6 +14,28 @@ import (
 	"spendgate/hotpath"
 )
 
+// mustRefuse demands that a check is refused as unavailable within 2 s (G7).
+func (f *fleet) mustRefuse(node int, action spend.Action) {
+	f.t.Helper()
+	started := time.Now()
+	o := f.check(node, action)
+	if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+		f.t.Errorf("%s after %s: %s", action.Counterparty, took, o)
+	}
+}
+
+// hangCommits has each commit take until its time is over. It returns a channel of their beginnings.
+func (s *faultyStore) hangCommits(over func()) (begun chan struct{}) {
+	begun = make(chan struct{}, 64)
+	s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+		begun <- struct{}{}
+		<-ctx.Done()
+		over()
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+	})
+	return begun
+}
+
 // G7: windows are lost, or the configuration changed, and the store hangs. No
 // check waits for another one's turn to find that out.
 func TestBlindChecksDoNotQueue(t *testing.T) {
@@ -21,13 +43,7 @@ func TestBlindChecksDoNotQueue(t *testing.T) {
 	blind := func(t *testing.T, f *fleet, node int) {
 		var wg sync.WaitGroup
 		for i := range 8 {
-			wg.Go(func() {
-				started := time.Now()
-				o := f.check(node, refundOf(t, "10", fmt.Sprint("c", i)))
-				if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
-					t.Errorf("after %s: %s", took, o)
-				}
-			})
+			wg.Go(func() { f.mustRefuse(node, refundOf(t, "10", fmt.Sprint("c", i))) })
 		}
 		wg.Wait()
 	}
@@ -146,24 +162,12 @@ func queuedChecksAreRefusedInTime(t *testing.T, all bool) {
 		hang := func(ctx context.Context) error { <-ctx.Done(); return audit.ErrUnavailable }
 		s.epoch, s.config, s.reads, s.fence = hang, hang, hang, hang
 	}
-	hangs := make(chan struct{}, 64)
-	s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
-		hangs <- struct{}{}
-		<-ctx.Done()
-		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
-	})
+	begun := s.hangCommits(func() {})
 	var wg sync.WaitGroup
-	check := func(counterparty string) {
-		started := time.Now()
-		o := f.check(0, refundOf(t, "10", counterparty))
-		if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
-			t.Errorf("%s after %s: %s", counterparty, took, o)
-		}
-	}
-	wg.Go(func() { check("first") })
-	<-hangs
+	wg.Go(func() { f.mustRefuse(0, refundOf(t, "10", "first")) })
+	<-begun
 	for i := range 6 {
-		wg.Go(func() { check(fmt.Sprint("c", i)) })
+		wg.Go(func() { f.mustRefuse(0, refundOf(t, "10", fmt.Sprint("c", i))) })
 	}
 	wg.Wait()
 	s.onCommit(nil)
@@ -188,24 +192,13 @@ func TestReclaimedChecksAreRefusedInTime(t *testing.T) {
 			<-ctx.Done()
 			return audit.ErrUnavailable
 		}
-		hangs := make(chan struct{}, 64)
-		s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
-			hangs <- struct{}{}
-			<-ctx.Done()
-			return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
-		})
+		begun := s.hangCommits(func() {})
 		var wg sync.WaitGroup
 		check := func(counterparty string) {
-			wg.Go(func() {
-				started := time.Now()
-				o := f.check(0, refundOf(t, "10", counterparty))
-				if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
-					t.Errorf("%s after %s: %s", counterparty, took, o)
-				}
-			})
+			wg.Go(func() { f.mustRefuse(0, refundOf(t, "10", counterparty)) })
 		}
 		check("first")
-		<-hangs
+		<-begun
 		for i := range 3 {
 			check(fmt.Sprint("queued", i))
 		}
@@ -264,13 +257,7 @@ func waitersBehindAHangingCommit(t *testing.T, key string, lookUp bool) {
 	wg.Go(func() { f.check(0, refundOf(t, "10", "slow")) })
 	<-begun
 	for i := range 5 {
-		wg.Go(func() {
-			started := time.Now()
-			o := f.check(0, keyed(refundOf(t, "10", "c"), key))
-			if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
-				t.Errorf("check %d after %s: %s", i, took, o)
-			}
-		})
+		wg.Go(func() { f.mustRefuse(0, keyed(refundOf(t, "10", "c"), key)) })
 		if i == 0 {
 			<-begun
 		}
@@ -297,21 +284,11 @@ func TestReclaimedUseIsRefusedInTime(t *testing.T) {
 			}
 			return nil
 		}
-		hangs := make(chan struct{}, 64)
-		s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
-			hangs <- struct{}{}
-			<-ctx.Done()
-			givenUp.Store(true)
-			return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
-		})
+		begun := s.hangCommits(func() { givenUp.Store(true) })
 		var wg sync.WaitGroup
 		wg.Go(func() { f.check(0, refundOf(t, "10", "first")) })
-		<-hangs
-		started := time.Now()
-		o := f.check(0, with(approval, action))
-		if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
-			t.Errorf("after %s: %s", took, o)
-		}
+		<-begun
+		f.mustRefuse(0, with(approval, action))
 		wg.Wait()
 		s.onCommit(nil)
 	})(t)
