@@ -123,6 +123,19 @@ func TestNewerFormat(t *testing.T) {
 
 // A foreign value under a name in Redis costs one request at most.
 func TestSpoiltNames(t *testing.T) {
+	for _, b := range backends(t) {
+		test := func(t *testing.T) { spoiltNames(t, newFleet(t, b, 1)) }
+		if b.name == "embedded" {
+			test = inVirtualTime(test) // it reads the long values slowly
+		}
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+func spoiltNames(t *testing.T, f *fleet) {
 	ctx := context.Background()
 	list := func(c redis.UniversalClient, name string) error {
 		return errors.Join(c.Del(ctx, name).Err(), c.RPush(ctx, name, "x").Err())
@@ -132,60 +145,58 @@ func TestSpoiltNames(t *testing.T) {
 	}
 	const claim, counter = "claim", "counter"
 	long := strings.Repeat("x", 1<<20+1) // a byte more than the service reads
-	eachBackend(t, 1, func(t *testing.T, f *fleet) {
-		raw, _, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "another", RateLimitRPM: 1000})
-		if err != nil {
+	raw, _, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "another", RateLimitRPM: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := *f
+	another.key = hotpath.KeyCaller([]byte(raw))
+	for what, test := range map[string]struct {
+		name  string
+		spoil func(redis.UniversalClient, string) error
+	}{
+		"generation empty":     {"g:{0}", set("")},
+		"generation list":      {"g:{0}", list},
+		"marker empty":         {"m:{0}", set("")},
+		"marker list":          {"m:{0}", list},
+		"marker long":          {"m:{0}", set(long)},
+		"claim list":           {claim, list},
+		"claim garbage":        {claim, set("x")},
+		"claim long":           {claim, set(long)},
+		"counter list":         {counter, list},
+		"counter garbage":      {counter, set("x")},
+		"counter overflows":    {counter, set("9223372036854775807")},
+		"counter of 19 digits": {counter, set("1000000000000000000")},
+		"counter negative":     {counter, set("-1000000000000000000")},
+	} {
+		action := refundOf(t, "1", what)
+		first := f.check(0, action)
+		if !first.passed() {
+			t.Fatalf("%s: %s", what, first)
+		}
+		name := test.name
+		switch name {
+		case claim:
+			fingerprint := first.answer.Check.Fingerprint
+			made := slices.DeleteFunc(f.claims(), func(one string) bool { return !strings.HasSuffix(one, string(fingerprint[:])) })
+			if len(made) != 1 {
+				t.Fatalf("%s: one check made the names %q", what, made)
+			}
+			name = made[0]
+		case counter:
+			name = "r:{0}:" + f.keyID.Text("")
+		}
+		if err := test.spoil(f.redis, name); err != nil {
 			t.Fatal(err)
 		}
-		another := *f
-		another.key = hotpath.KeyCaller([]byte(raw))
-		for what, test := range map[string]struct {
-			name  string
-			spoil func(redis.UniversalClient, string) error
-		}{
-			"generation empty":     {"g:{0}", set("")},
-			"generation list":      {"g:{0}", list},
-			"marker empty":         {"m:{0}", set("")},
-			"marker list":          {"m:{0}", list},
-			"marker long":          {"m:{0}", set(long)},
-			"claim list":           {claim, list},
-			"claim garbage":        {claim, set("x")},
-			"claim long":           {claim, set(long)},
-			"counter list":         {counter, list},
-			"counter garbage":      {counter, set("x")},
-			"counter overflows":    {counter, set("9223372036854775807")},
-			"counter of 19 digits": {counter, set("1000000000000000000")},
-			"counter negative":     {counter, set("-1000000000000000000")},
-		} {
-			action := refundOf(t, "1", what)
-			first := f.check(0, action)
-			if !first.passed() {
-				t.Fatalf("%s: %s", what, first)
-			}
-			name := test.name
-			switch name {
-			case claim:
-				fingerprint := first.answer.Check.Fingerprint
-				made := slices.DeleteFunc(f.claims(), func(one string) bool { return !strings.HasSuffix(one, string(fingerprint[:])) })
-				if len(made) != 1 {
-					t.Fatalf("%s: one check made the names %q", what, made)
-				}
-				name = made[0]
-			case counter:
-				name = "r:{0}:" + f.keyID.Text("")
-			}
-			if err := test.spoil(f.redis, name); err != nil {
-				t.Fatal(err)
-			}
-			f.mends(what, action, first)
-			if o := another.check(0, refundOf(t, "2", what)); !o.passed() {
-				t.Errorf("%s: another key: %s", what, o)
-			}
-			if err := f.nodes[0].guard.Ping(ctx); err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
+		f.mends(what, action, first)
+		if o := another.check(0, refundOf(t, "2", what)); !o.passed() {
+			t.Errorf("%s: another key: %s", what, o)
 		}
-	})
+		if err := f.nodes[0].guard.Ping(ctx); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 // mends repeats a recorded action until it is answered: as a duplicate.
