@@ -202,7 +202,7 @@ func spoiltNames(t *testing.T, f *fleet) {
 // mends repeats a recorded action until it is answered: as a duplicate.
 func (f *fleet) mends(what string, action spend.Action, first outcome) {
 	f.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		o := f.check(0, action)
 		if o.err == nil {
 			if !o.names(first.answer.Check.ID.Text("chk_")) {
