@@ -264,6 +264,10 @@ vuln: ## look up the dependencies in the Go vulnerability database, if reachable
 	  echo "NOTICE: vuln: cannot reach https://vuln.go.dev; nothing was checked"; exit 0; \
 	fi; exit $$code
 
+.PHONY: size
+size: ## count the lines of each kind, and the files that name FIELD (payment_method)
+	@FIELD=$(FIELD) deploy/size.sh
+
 .PHONY: fmt
 fmt: $(LINTER) ## format the Go files
 	$(LINTER) fmt ./...
