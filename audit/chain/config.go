@@ -87,32 +87,28 @@ var epoch2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // EncodeRow returns a row of these fields as PostgreSQL encodes it. A nil is
 // null.
 func EncodeRow(fields ...any) []byte {
-	b := binary.BigEndian.AppendUint16(nil, uint16(len(fields)))
+	w := NewRow(nil)
 	for _, f := range fields {
 		switch f := f.(type) {
 		case nil:
-			b = appendNull(b)
+			w.raw(nil)
 		case string:
-			b = appendField(b, f)
+			w.Text(f)
 		case []byte:
-			b = appendField(b, f)
+			w.bytes(f)
 		case bool:
-			var n byte
-			if f {
-				n = 1
-			}
-			b = appendLetter(b, n)
+			w.Bool(f)
 		case int32:
-			b = appendInt32(b, f)
+			w.Int32(f)
 		case int64:
-			b = appendInt64(b, f)
+			w.Int64(f)
 		case time.Time:
-			b = appendInt64(b, f.Sub(epoch2000).Microseconds())
+			w.Int64(f.Sub(epoch2000).Microseconds())
 		default:
 			panic(fmt.Sprintf("BUG: a field of type %T is not encoded", f))
 		}
 	}
-	return b
+	return w.End()
 }
 
 // Time returns the time in an encoded field.

@@ -18,17 +18,24 @@ const (
 	Int64
 	Letter // one byte
 	Amount // encoded as text
+	Bool
 )
 
 // Size is how many bytes a value has; 0 where that is open.
 func (k Kind) Size() int {
-	return [...]int{UUID: 16, Int16: 2, Int32: 4, Int64: 8, Letter: 1, Amount: 0}[k]
+	return [...]int{UUID: 16, Int16: 2, Int32: 4, Int64: 8, Letter: 1, Bool: 1}[k]
+}
+
+// oid is the number of the type in PostgreSQL.
+func (k Kind) oid() uint32 {
+	return [...]uint32{Text: 25, UUID: 2950, Bytes: 17, Int16: 21, Int32: 23, Int64: 20, Letter: 18, Amount: 1700, Bool: 16}[k]
 }
 
 // SQL is the type of the column in PostgreSQL.
 func (k Kind) SQL() string {
 	return [...]string{
 		Text: "text", UUID: "uuid", Bytes: "bytea", Int16: "smallint", Int32: "integer", Int64: "bigint", Letter: `"char"`, Amount: "numeric",
+		Bool: "boolean",
 	}[k]
 }
 

@@ -21,10 +21,9 @@ func TestSecondFormat(t *testing.T) {
 	followed := func(row, value []byte) []byte {
 		row = slices.Clone(row)
 		binary.BigEndian.PutUint16(row, binary.BigEndian.Uint16(row)+1)
-		if value == nil {
-			return appendNull(row)
-		}
-		return appendField(row, value)
+		w := Writer{b: row}
+		w.raw(value)
+		return w.b
 	}
 	widen := func(row, value []byte) []byte {
 		for row = followed(row, value); binary.BigEndian.Uint16(row) < uint16(checkFields); {

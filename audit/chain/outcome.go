@@ -2,7 +2,6 @@ package chain
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -38,20 +37,20 @@ const (
 
 // WithTexts adds the row of an outcome's fields, with the texts in place of null ones.
 func WithTexts(b []byte, fields [][]byte, reference, note *string) []byte {
-	b = binary.BigEndian.AppendUint16(b, uint16(len(fields)))
+	w := NewRow(b)
 	for i, f := range fields {
 		switch {
 		case f != nil:
-			b = appendField(b, f)
+			w.raw(f)
 		case i == outcomeReference && reference != nil:
-			b = appendField(b, *reference)
+			w.Text(*reference)
 		case i == outcomeNote && note != nil:
-			b = appendField(b, *note)
+			w.Text(*note)
 		default:
-			b = appendNull(b)
+			w.raw(nil)
 		}
 	}
-	return b
+	return w.End()
 }
 
 // outcomeFields is how many columns OutcomeColumns has.
@@ -92,42 +91,47 @@ func HashOutcomeRow(row []byte) spend.Hash {
 	return sha256.Sum256(append([]byte(outcomeDomain), row...))
 }
 
-// AppendOutcome adds the encoded row, in the form of AppendCheck's.
+// AppendOutcome adds the encoded row to b.
 func AppendOutcome(b []byte, o *spend.Outcome) []byte {
-	b = binary.BigEndian.AppendUint16(b, outcomeFields)
-	b = appendField(b, o.ID[:])
-	b = appendField(b, o.CheckID[:])
-	b = appendField(b, o.Fence.Node[:])
-	b = appendField(b, o.Fence.Epoch[:])
-	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(o.Step))
-	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(o.Number))
-	b = appendLetter(b, StatusLetter(o.Status))
-	b = appendLetter(b, ReleaseLetter(o.Release))
-	if o.Excess == "" {
-		b = appendNull(b)
-	} else {
-		b = appendLetter(b, ExcessLetter(o.Excess))
-	}
-	if o.Status == spend.Executed {
-		b = appendField(b, o.Amount.String())
-	} else {
-		b = appendNull(b)
-	}
-	b = appendOptional(b, o.Reference)
-	b = appendOptional(b, o.Note)
-	b = appendField(b, o.KeyID)
-	b = appendOptional(b, o.Principal)
-	b = appendField(b, o.RequestID)
-	b = appendBoolean(b, o.MayRelease)
-	return appendHash(appendHash(b, o.Replay), o.Once)
+	w := NewRow(b)
+	w.ID(o.ID)
+	w.ID(o.CheckID)
+	w.fence(o.Fence)
+	w.outcome(o)
+	return w.End()
 }
 
-// appendHash adds a hash; null when it is zero.
-func appendHash(b []byte, h spend.Hash) []byte {
-	if h.IsZero() {
-		return appendNull(b)
+// AppendOutcomeRecord adds an outcome_row, the composite value in which the outcome is sent to PostgreSQL: without the fence,
+// and with the time until which a redemption may be recorded.
+func AppendOutcomeRecord(b []byte, o *spend.Outcome) []byte {
+	w := NewComposite(b)
+	w.ID(o.ID)
+	w.ID(o.CheckID)
+	w.outcome(o)
+	w.OptionalInt64(o.RedeemBy.UnixMilli(), !o.RedeemBy.IsZero())
+	return w.End()
+}
+
+// outcome adds the fields behind the fence, in the order of OutcomeColumns.
+func (w *Writer) outcome(o *spend.Outcome) {
+	w.Int16(int16(o.Step))
+	w.Int16(int16(o.Number))
+	w.Letter(StatusLetter(o.Status))
+	w.Letter(ReleaseLetter(o.Release))
+	w.Letter(ExcessLetter(o.Excess))
+	if o.Status == spend.Executed {
+		w.Amount(o.Amount)
+	} else {
+		w.Null(Amount)
 	}
-	return appendField(b, h[:])
+	w.Optional(o.Reference)
+	w.Optional(o.Note)
+	w.Text(o.KeyID)
+	w.Optional(o.Principal)
+	w.Text(o.RequestID)
+	w.Bool(o.MayRelease)
+	w.OptionalHash(o.Replay)
+	w.OptionalHash(o.Once)
 }
 
 // ParseOutcome decodes the encoding of AppendOutcome. It fails with ErrNotRow or ErrNotOutcome.

@@ -2,7 +2,6 @@ package chain
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"sync"
 
 	"spendgate/audit/spend"
@@ -44,93 +43,75 @@ func HashRow(row []byte) spend.Hash {
 // HashCopy is a hash of the row of a violation, to compare two of them.
 func HashCopy(row []byte) spend.Hash { return sha256.Sum256(row) }
 
-// AppendCheck adds the encoded row: the number of fields (int16), then per
-// field its length (int32, -1 for null) and its value.
+// AppendCheck adds the encoded row of a format to b.
 func AppendCheck(b []byte, c *spend.Check, format int16) []byte {
+	w := NewRow(b)
+	w.ID(c.ID)
+	w.fence(c.Fence)
+	w.check(c, format)
+	return w.End()
+}
+
+// AppendCheckRecord adds a check_record, the composite value in which the check is sent to PostgreSQL.
+func AppendCheckRecord(b []byte, c *spend.Check) []byte {
+	w := NewComposite(b)
+	w.ID(c.ID)
+	w.fence(c.Fence)
+	w.check(c, c.Format())
+	return w.End()
+}
+
+// AppendCheckRow is AppendCheckRecord for a check_row, which lacks the fence.
+func AppendCheckRow(b []byte, c *spend.Check) []byte {
+	w := NewComposite(b)
+	w.ID(c.ID)
+	w.check(c, c.Format())
+	return w.End()
+}
+
+func (w *Writer) fence(f spend.Fence) {
+	w.ID(f.Node)
+	w.ID(f.Epoch)
+}
+
+// check adds the fields behind the fence, in the order of CheckFields; to a composite value those of every format.
+func (w *Writer) check(c *spend.Check, format int16) {
 	a, d := &c.Action, &c.Decision
-	b = binary.BigEndian.AppendUint16(b, uint16(checkFormats.of(format).fields))
-	b = appendField(b, c.ID[:])
-	b = appendField(b, c.Fence.Node[:])
-	b = appendField(b, c.Fence.Epoch[:])
-	if c.Pass.Passed() {
-		b = appendInt64(appendInt64(b, c.Pass.ClaimedMS), c.Pass.UntilMS)
-	} else {
-		b = appendNull(appendNull(b))
+	w.OptionalInt64(c.Pass.ClaimedMS, c.Pass.Passed())
+	w.OptionalInt64(c.Pass.UntilMS, c.Pass.Passed())
+	w.Int32(int32(d.PolicyVersion))
+	w.Int32(int32(c.LatencyMS))
+	w.Int16(format)
+	w.Letter(TypeLetters[a.Type])
+	w.Letter(TypeLetters[c.ActionType])
+	w.Letter(EffectLetters[d.Effect])
+	w.Letter(ConfidenceLetters[d.Confidence])
+	w.Amount(a.Amount)
+	w.Hash(c.Fingerprint)
+	w.Hash(c.RequestSHA)
+	w.Text(a.Currency)
+	w.Text(a.AgentID)
+	w.Text(a.PolicyID)
+	w.Text(a.Counterparty)
+	w.Optional(a.PaymentMethod)
+	w.Optional(a.MerchantOrVendor)
+	w.Optional(a.ReasonText)
+	w.Optional(a.IdempotencyKey)
+	w.Optional(a.Metadata.JSON)
+	w.Optional(string(d.Reason))
+	w.Optional(d.RuleID)
+	w.Optional(d.RuleDescription)
+	w.Optional(d.Message)
+	w.Optional(d.NextStep)
+	w.Text(c.KeyID)
+	w.Text(c.RequestID)
+	w.Optional(c.Principal)
+	w.Optional(c.Owner)
+	w.written(c.AppendTaken)
+	w.OptionalID(a.ApprovalID)
+	w.Optional(c.Approval.Text())
+	w.Optional(c.Namespace)
+	if w.typed || format != spend.FormatPlain {
+		w.written(c.Shadow.AppendText)
 	}
-	b = appendInt32(appendInt32(b, int32(d.PolicyVersion)), int32(c.LatencyMS))
-	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(format))
-	if a.Type == spend.Unspecified {
-		b = appendNull(b)
-	} else {
-		b = appendLetter(b, TypeLetters[a.Type])
-	}
-	b = appendLetter(b, TypeLetters[c.ActionType])
-	b = appendLetter(b, EffectLetters[d.Effect])
-	b = appendLetter(b, ConfidenceLetters[d.Confidence])
-	var amount [32]byte
-	b = appendField(b, a.Amount.Append(amount[:0]))
-	b = appendField(b, c.Fingerprint[:])
-	b = appendField(b, c.RequestSHA[:])
-	b = appendField(b, a.Currency)
-	b = appendField(b, a.AgentID)
-	b = appendField(b, a.PolicyID)
-	b = appendField(b, a.Counterparty)
-	b = appendOptional(b, a.PaymentMethod)
-	b = appendOptional(b, a.MerchantOrVendor)
-	b = appendOptional(b, a.ReasonText)
-	b = appendOptional(b, a.IdempotencyKey)
-	b = appendOptional(b, a.Metadata.JSON)
-	b = appendOptional(b, string(d.Reason))
-	b = appendOptional(b, d.RuleID)
-	b = appendOptional(b, d.RuleDescription)
-	b = appendOptional(b, d.Message)
-	b = appendOptional(b, d.NextStep)
-	b = appendField(b, c.KeyID)
-	b = appendField(b, c.RequestID)
-	b = appendOptional(b, c.Principal)
-	b = appendOptional(b, c.Owner)
-	var taken [256]byte
-	b = appendOptional(b, c.AppendTaken(taken[:0]))
-	if a.ApprovalID.IsZero() {
-		b = appendNull(b)
-	} else {
-		b = appendField(b, a.ApprovalID[:])
-	}
-	b = appendOptional(b, c.Approval.Text())
-	b = appendOptional(b, c.Namespace)
-	if format == spend.FormatPlain {
-		return b
-	}
-	var shadow [128]byte // enough for most
-	return appendOptional(b, c.Shadow.AppendText(shadow[:0]))
-}
-
-func appendField[T string | []byte](b []byte, value T) []byte {
-	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
-}
-
-func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
-
-func appendOptional[T string | []byte](b []byte, s T) []byte {
-	if len(s) == 0 {
-		return appendNull(b)
-	}
-	return appendField(b, s)
-}
-
-func appendInt32(b []byte, n int32) []byte {
-	return binary.BigEndian.AppendUint32(append(b, 0, 0, 0, 4), uint32(n))
-}
-
-func appendInt64(b []byte, n int64) []byte {
-	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(n))
-}
-
-func appendLetter(b []byte, letter byte) []byte { return append(b, 0, 0, 0, 1, letter) }
-
-func appendBoolean(b []byte, value bool) []byte {
-	if value {
-		return appendLetter(b, 1)
-	}
-	return appendLetter(b, 0)
 }

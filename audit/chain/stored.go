@@ -63,13 +63,13 @@ func ViolationOf(b []byte, fields [][]byte) (_ []byte, ok bool) {
 	if len(fields) < checkFormats[0].fields || fields[FieldDecision] == nil || string(fields[FieldDecision]) == EffectLetters[:1] {
 		return b, false
 	}
-	b = binary.BigEndian.AppendUint16(b, uint16(len(copiedFields)))
+	w := NewRow(b)
 	for _, i := range copiedFields {
-		if fields[i] == nil && i != FieldRuleID && i != FieldRuleDescription {
-			b = appendNull(b)
+		if fields[i] == nil && (i == FieldRuleID || i == FieldRuleDescription) {
+			w.Text("") // a null rule is empty in a violation
 		} else {
-			b = appendField(b, fields[i]) // a null rule is empty in a violation
+			w.raw(fields[i])
 		}
 	}
-	return b, true
+	return w.End(), true
 }

@@ -2,16 +2,15 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -233,33 +232,39 @@ func (p *parameters) budgets(b *budgetChanges) {
 
 // appendCounterRow adds a counter_row, a composite value in the binary format.
 func appendCounterRow(b []byte, r counterRow) []byte {
-	b = binary.BigEndian.AppendUint32(b, 10) // fields
-	b = appendField(b, pgtype.UUIDOID, r.ID[:])
-	b = appendInt64(appendInt64(b, r.StartMS), r.BucketMS)
-	b = appendOptionalInt64(b, r.Charge.EndMS, r.Charge.EndMS != 0)
-	b = appendInt32(b, int32(r.Charge.Since))
-	b = appendText(b, r.PolicyID)
-	b = appendText(b, r.Charge.RuleID)
-	b = appendText(b, r.Charge.Subject)
-	b = appendOptional(b, r.Charge.AgentID)
-	return appendOptional(b, r.principal)
+	w := chain.NewComposite(b)
+	w.ID(r.ID)
+	w.Int64(r.StartMS)
+	w.Int64(r.BucketMS)
+	w.OptionalInt64(r.Charge.EndMS, r.Charge.EndMS != 0)
+	w.Int32(int32(r.Charge.Since))
+	w.Text(r.PolicyID)
+	w.Text(r.Charge.RuleID)
+	w.Text(r.Charge.Subject)
+	w.Optional(r.Charge.AgentID)
+	w.Optional(r.principal)
+	return w.End()
 }
 
 // appendChange adds a counter_change, a composite value in the binary format.
 func appendChange(b []byte, c audit.CounterChange) []byte {
-	b = binary.BigEndian.AppendUint32(b, 9) // fields
-	b = appendField(b, pgtype.UUIDOID, c.ID[:])
-	b = appendInt64(appendInt64(b, c.StartMS), c.BucketMS)
-	b = appendNumeric(appendInt64(b, c.Count), c.Used)
-	b = appendOptionalInt64(b, c.MostCount, c.Counted)
+	w := chain.NewComposite(b)
+	w.ID(c.ID)
+	w.Int64(c.StartMS)
+	w.Int64(c.BucketMS)
+	w.Int64(c.Count)
+	w.Numeric(c.Used, false)
+	w.OptionalInt64(c.MostCount, c.Counted)
 	if c.Limited {
-		b = appendNumeric(b, c.MostUsed)
+		w.Numeric(c.MostUsed, false)
 	} else {
-		b = appendNull(b, pgtype.NumericOID)
+		w.Null(chain.Amount)
 	}
-	b = appendOptionalInt64(b, c.Charge.MaxCount, c.Charge.Counted)
+	w.OptionalInt64(c.Charge.MaxCount, c.Charge.Counted)
 	if c.Charge.Limited {
-		return appendNumeric(b, c.Charge.Limit.Total())
+		w.Amount(c.Charge.Limit)
+	} else {
+		w.Null(chain.Amount)
 	}
-	return appendNull(b, pgtype.NumericOID)
+	return w.End()
 }

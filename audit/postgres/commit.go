@@ -226,16 +226,16 @@ func (p *parameters) commit(
 	p.bytes(fence.Node[:])
 	p.bytes(fence.Epoch[:])
 	if c == callRedeem || c == callKeyed {
-		array(p, 0, outcomes, nil, appendOutcome)
+		array(p, 0, outcomes, nil, chain.AppendOutcomeRecord)
 		p.batch(link)
 		return
 	}
 	p.keys(checks)
 	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
 	if c == callWhole {
-		array(p, 0, checks, nil, appendRow)
+		array(p, 0, checks, nil, chain.AppendCheckRow)
 	} else {
-		array(p, 0, checks, nil, appendRecord)
+		array(p, 0, checks, nil, chain.AppendCheckRecord)
 	}
 	p.batch(link)
 	p.countChecks(checks)
@@ -289,7 +289,7 @@ func (p *parameters) extra(checks []*spend.Check, outcomes []*spend.Outcome, bud
 	p.field(pgtype.BoolOID)
 	p.bool(asks)
 	p.field(0)
-	array(p, 0, outcomes, nil, appendOutcome)
+	array(p, 0, outcomes, nil, chain.AppendOutcomeRecord)
 	p.budgets(budgets)
 	end()
 }

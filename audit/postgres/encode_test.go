@@ -53,7 +53,9 @@ func TestNumericOfTotals(t *testing.T) {
 			t.Fatal(err)
 		}
 		var kept pgtype.Numeric
-		err = pgtype.NewMap().Scan(pgtype.NumericOID, pgtype.BinaryFormatCode, appendNumeric(nil, total)[8:], &kept)
+		w := chain.NewComposite(nil)
+		w.Numeric(total, false)
+		err = pgtype.NewMap().Scan(pgtype.NumericOID, pgtype.BinaryFormatCode, w.End()[12:], &kept)
 		if got, _ := kept.MarshalJSON(); err != nil || string(got) != text {
 			t.Errorf("%s is sent as %s, %v", text, got, err)
 		}

@@ -2,10 +2,8 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
@@ -54,74 +52,18 @@ func scanOutcome(row pgx.CollectableRow) (*spend.Outcome, error) {
 	return chain.OutcomeOf(row.RawValues())
 }
 
-// appendOutcome adds an outcome_row, a composite value in the binary format.
-func appendOutcome(b []byte, o *spend.Outcome) []byte {
-	b = binary.BigEndian.AppendUint32(b, 17) // fields
-	b = appendField(b, pgtype.UUIDOID, o.ID[:])
-	b = appendField(b, pgtype.UUIDOID, o.CheckID[:])
-	b = appendInt16(appendInt16(b, o.Step), o.Number)
-	b = appendLetter(b, chain.StatusLetter(o.Status))
-	b = appendLetter(b, chain.ReleaseLetter(o.Release))
-	if o.Excess == "" {
-		b = appendNull(b, pgtype.QCharOID)
-	} else {
-		b = appendLetter(b, chain.ExcessLetter(o.Excess))
-	}
-	if o.Status == spend.Executed {
-		b = appendNumeric(b, o.Amount.Total())
-	} else {
-		b = appendNull(b, pgtype.NumericOID)
-	}
-	b = appendOptional(b, o.Reference)
-	b = appendOptional(b, o.Note)
-	b = appendText(b, o.KeyID)
-	b = appendOptional(b, o.Principal)
-	b = appendText(b, o.RequestID)
-	b = appendBool(b, o.MayRelease)
-	b = appendHash(appendHash(b, o.Replay), o.Once)
-	if o.RedeemBy.IsZero() {
-		return appendNull(b, pgtype.Int8OID)
-	}
-	return appendInt64(b, o.RedeemBy.UnixMilli())
-}
-
-func appendInt16(b []byte, n int) []byte {
-	return binary.BigEndian.AppendUint16(append(b, 0, 0, 0, pgtype.Int2OID, 0, 0, 0, 2), uint16(n))
-}
-
-// appendHash adds a hash; null when it is zero.
-func appendHash(b []byte, h spend.Hash) []byte {
-	if h.IsZero() {
-		return appendNull(b, pgtype.ByteaOID)
-	}
-	return appendField(b, pgtype.ByteaOID, h[:])
-}
-
-func appendBool(b []byte, value bool) []byte {
-	if value {
-		return appendField(b, pgtype.BoolOID, "\x01")
-	}
-	return appendField(b, pgtype.BoolOID, "\x00")
-}
-
 // appendCorrection adds a counter_correction, a composite value in the binary
 // format.
 func appendCorrection(b []byte, ch audit.CounterChange) []byte {
-	b = binary.BigEndian.AppendUint32(b, 5) // fields
-	b = appendField(b, pgtype.UUIDOID, ch.ID[:])
-	b = appendInt64(appendInt64(b, ch.StartMS), ch.BucketMS)
-	b = appendInt64(b, -ch.Correct.Count)
-	if more, ok := ch.Correct.Over.Minus(ch.Correct.Back); ok {
-		return appendNumeric(b, more)
+	w := chain.NewComposite(b)
+	w.ID(ch.ID)
+	w.Int64(ch.StartMS)
+	w.Int64(ch.BucketMS)
+	w.Int64(-ch.Correct.Count)
+	difference, ok := ch.Correct.Over.Minus(ch.Correct.Back)
+	if !ok {
+		difference, _ = ch.Correct.Back.Minus(ch.Correct.Over)
 	}
-	less, _ := ch.Correct.Back.Minus(ch.Correct.Over)
-	at := len(b)
-	b = appendNumeric(b, less)
-	// The sign comes after the type, the length, the number of groups and the weight of the first
-	// group.
-	binary.BigEndian.PutUint16(b[at+12:], numericNegative)
-	return b
+	w.Numeric(difference, !ok)
+	return w.End()
 }
-
-// numericNegative is the sign of a numeric below zero.
-const numericNegative = 0x4000

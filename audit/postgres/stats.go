@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -46,10 +47,13 @@ func (p *parameters) countChecks(checks []*spend.Check) {
 
 // appendCheckCount adds a check_count, a composite value in the binary format.
 func appendCheckCount(b []byte, c checkCount) []byte {
-	b = binary.BigEndian.AppendUint32(b, 5)
-	b = appendInt64(b, c.Minute)
-	b = appendText(b, c.PolicyID)
-	return appendInt32(appendInt32(appendInt32(b, c.of[spend.Allow]), c.of[spend.Escalate]), c.of[spend.Block])
+	w := chain.NewComposite(b)
+	w.Int64(c.Minute)
+	w.Text(c.PolicyID)
+	w.Int32(c.of[spend.Allow])
+	w.Int32(c.of[spend.Escalate])
+	w.Int32(c.of[spend.Block])
+	return w.End()
 }
 
 // CountChecks implements audit.Store, in the same way as CountViolations.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"bytes"
-	"encoding/binary"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -48,25 +47,23 @@ func unreadQuery(from time.Time) string {
 			THEN true ELSE refuse_unread(u.check_id) END`
 }
 
-// unreadRowFields is the number of fields of the type unread_row.
-const unreadRowFields = 11
-
 // appendUnread adds an unread_row, a composite value in the binary format.
 func appendUnread(b []byte, o *spend.Outcome) []byte {
 	c := o.Check
 	a := &c.Action
-	b = binary.BigEndian.AppendUint32(b, unreadRowFields)
-	b = appendField(b, pgtype.UUIDOID, o.CheckID[:])
-	b = appendInt32(b, int32(c.Decision.PolicyVersion))
-	b = appendLetter(b, chain.TypeLetters[c.ActionType])
-	b = appendNumeric(b, a.Amount.Total())
-	b = appendText(b, a.Currency)
-	b = appendOptional(b, a.AgentID)
-	b = appendText(b, a.PolicyID)
-	b = appendText(b, a.Counterparty)
-	b = appendOptional(b, a.PaymentMethod)
-	b = appendOptional(b, a.MerchantOrVendor)
-	return appendOptional(b, a.Metadata.JSON)
+	w := chain.NewComposite(b)
+	w.ID(o.CheckID)
+	w.Int32(int32(c.Decision.PolicyVersion))
+	w.Letter(chain.TypeLetters[c.ActionType])
+	w.Amount(a.Amount)
+	w.Text(a.Currency)
+	w.Optional(a.AgentID)
+	w.Text(a.PolicyID)
+	w.Text(a.Counterparty)
+	w.Optional(a.PaymentMethod)
+	w.Optional(a.MerchantOrVendor)
+	w.Optional(a.Metadata.JSON)
+	return w.End()
 }
 
 // unreadOf returns the unread ones of outcomes; nil, mostly, if there are none.
