@@ -132,7 +132,7 @@ func (a *Actor) AuthorText() string {
 	return jsonText(told)
 }
 
-// Row returns the change as its head is computed of it (chain.ChangeColumns).
+// Row returns the change as its head is computed of it (chain.Changes).
 func (c *Change) Row() []byte {
 	var version any
 	if c.Version != 0 {

@@ -107,7 +107,7 @@ type DraftTaken struct {
 	Usages  []spend.Usage // by charge; nil of a repeat
 }
 
-// Row returns the draft as its hash is computed of it (chain.DraftColumns). PostgreSQL
+// Row returns the draft as its hash is computed of it (chain.Drafts). PostgreSQL
 // makes its own (put_draft).
 func (d *Draft) Row() []byte {
 	return chain.EncodeRow(d.PolicyID, d.Generation, int32(d.BaseVersion), d.Name, d.Description, d.Rules, d.Metadata, d.MadeAt,

@@ -45,7 +45,7 @@ func rowsOf(t testing.TB) (rows [][]byte) {
 		if i%2 == 1 {
 			c.Shadow = &spend.Shadow{Draft: int64(i), Effect: spend.Block, RuleID: at(4)}
 		}
-		row, width := chain.AppendCheck(nil, c, c.Format()), len(chain.CheckColumns())
+		row, width := chain.AppendCheck(nil, c, c.Format()), len(chain.Checks().Columns())
 		row = append(row, bytes.Repeat([]byte{0xff}, 4*(width-int(binary.BigEndian.Uint16(row))))...)
 		binary.BigEndian.PutUint16(row, uint16(width))
 		rows = append(rows, row)

@@ -9,7 +9,7 @@
 // (audit/chain), which stays in the database or is signed. Violations are compared with the checks
 // of which they are copies.
 //
-// The columns are chain.CheckColumns or chain.ViolationColumns. Integers are JSON numbers, bytes
+// The columns are chain.Checks or chain.Violations. Integers are JSON numbers, bytes
 // are hexadecimal, all other values are strings, with amounts digit for digit. A value that
 // is NULL in the database is null, never left out.
 package archive

@@ -21,7 +21,7 @@ func ParseCheck(row []byte) (*spend.Check, error) {
 	return CheckOf(fields)
 }
 
-// CheckOf is ParseCheck of a row's fields, in the order of CheckColumns.
+// CheckOf is ParseCheck of a row's fields, in the order of CheckFields.
 func CheckOf(fields [][]byte) (c *spend.Check, err error) {
 	if !checkFormats.fits(fields) {
 		return nil, fmt.Errorf("%w: %d fields", ErrNotRow, len(fields))

@@ -9,42 +9,6 @@ import (
 	"spendgate/audit/spend"
 )
 
-// PolicyColumns are the columns of a policy in the order in which its row is
-// encoded.
-func PolicyColumns() []string {
-	return []string{
-		"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation", "budgets", "redeem",
-		"changes",
-	}
-}
-
-// DraftColumns are the columns of a policy's draft, or of its end, in the order in which
-// its row is encoded.
-func DraftColumns() []string {
-	return []string{"policy_id", "generation", "base_version", "name", "description", "rules", "metadata", "made_at", "redeem", "changes"}
-}
-
-// KeyColumns are the columns of an API key in the order in which its row is
-// encoded: all but last_used, which is no configuration.
-func KeyColumns() []string {
-	return []string{"id", "hash", "name", "rpm", "active", "created_at", "generation", "grants"}
-}
-
-// WebhookColumns are the columns of a webhook in the order in which its row is
-// encoded.
-func WebhookColumns() []string {
-	return []string{"id", "url", "event_types", "active", "secret_sha256", "created_at", "generation"}
-}
-
-// ChangeColumns are the columns of a change of the configuration in the order in
-// which its row is encoded: all but its head.
-func ChangeColumns() []string {
-	return []string{
-		"seq", "kind", "subject", "version", "actor", "key_id", "principal", "credential", "request_id", "address",
-		"at", "details", "hash",
-	}
-}
-
 // The domains of the configuration's hashes, which SQL computes as well
 // (hash_policy, hash_draft, hash_key, hash_webhook, record_change).
 const (
@@ -109,6 +73,18 @@ func EncodeRow(fields ...any) []byte {
 		}
 	}
 	return w.End()
+}
+
+// Integer returns the integer in an encoded field; 0 for null.
+func Integer(field []byte) int64 {
+	if len(field) == 0 {
+		return 0
+	}
+	n := int64(int8(field[0])) //nolint:gosec // which has the sign
+	for _, b := range field[1:] {
+		n = n<<8 | int64(b)
+	}
+	return n
 }
 
 // Time returns the time in an encoded field.

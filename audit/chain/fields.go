@@ -19,11 +19,13 @@ const (
 	Letter // one byte
 	Amount // encoded as text
 	Bool
+	Instant // encoded as microseconds since 2000
+	JSON
 )
 
 // Size is how many bytes a value has; 0 where that is open.
 func (k Kind) Size() int {
-	return [...]int{UUID: 16, Int16: 2, Int32: 4, Int64: 8, Letter: 1, Bool: 1}[k]
+	return [...]int{UUID: 16, Int16: 2, Int32: 4, Int64: 8, Letter: 1, Bool: 1, Instant: 8, JSON: 0}[k]
 }
 
 // oid is the number of the type in PostgreSQL.
@@ -35,7 +37,7 @@ func (k Kind) oid() uint32 {
 func (k Kind) SQL() string {
 	return [...]string{
 		Text: "text", UUID: "uuid", Bytes: "bytea", Int16: "smallint", Int32: "integer", Int64: "bigint", Letter: `"char"`, Amount: "numeric",
-		Bool: "boolean",
+		Bool: "boolean", Instant: "timestamp with time zone", JSON: "jsonb",
 	}[k]
 }
 
@@ -110,9 +112,6 @@ func CheckFields() []Field {
 	return fields[:]
 }
 
-// CheckColumns returns the names of CheckFields.
-func CheckColumns() []string { return namesOf(CheckFields()) }
-
 func namesOf(fields []Field) []string {
 	names := make([]string, len(fields))
 	for i := range fields {
@@ -137,9 +136,6 @@ func ViolationFields() []Field {
 	fields[0].Name = "id"
 	return fields
 }
-
-// ViolationColumns returns the names of ViolationFields.
-func ViolationColumns() []string { return namesOf(ViolationFields()) }
 
 // checkFormat is how rows of a format are encoded: its domain, and how many of
 // CheckFields it has. In a table with more columns its rows have null in the others.

@@ -87,7 +87,7 @@ func TestFormatsAreDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row, begin, columns := "| check | `%s` | ", 0, CheckColumns()
+	row, begin, columns := "| check | `%s` | ", 0, Checks().Columns()
 	columns[FieldAmount] += "::text"
 	for i, f := range checkFormats {
 		want := fmt.Sprintf(row, strings.TrimSpace(f.domain)) + strings.Join(columns[begin:f.fields], ", ") + " |"

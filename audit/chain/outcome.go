@@ -20,16 +20,7 @@ const outcomeDomain = "spendgate outcome 1\n"
 // ErrNotOutcome means that an encoded row has values that no outcome can have.
 var ErrNotOutcome = errors.New("not an outcome")
 
-// OutcomeColumns are the columns of an outcome in the order in which its row is
-// encoded. The amount is encoded as text.
-func OutcomeColumns() []string {
-	return []string{
-		"outcome_id", "check_id", "node", "epoch", "step", "number", "status", "release", "excess", "amount",
-		"reference", "note", "key_id", "principal", "request_id", "may_release", "replay", "once",
-	}
-}
-
-// Where the texts of an outcome are among OutcomeColumns.
+// Where the texts of an outcome are among the columns of Outcomes.
 const (
 	outcomeReference = 10
 	outcomeNote      = 11
@@ -53,7 +44,7 @@ func WithTexts(b []byte, fields [][]byte, reference, note *string) []byte {
 	return w.End()
 }
 
-// outcomeFields is how many columns OutcomeColumns has.
+// outcomeFields is how many columns an outcome has.
 const outcomeFields = 18
 
 // The values at the index of their letters.
@@ -112,7 +103,7 @@ func AppendOutcomeRecord(b []byte, o *spend.Outcome) []byte {
 	return w.End()
 }
 
-// outcome adds the fields behind the fence, in the order of OutcomeColumns.
+// outcome adds the fields behind the fence, in the order of Outcomes.
 func (w *Writer) outcome(o *spend.Outcome) {
 	w.Int16(int16(o.Step))
 	w.Int16(int16(o.Number))
@@ -143,7 +134,7 @@ func ParseOutcome(row []byte) (*spend.Outcome, error) {
 	return OutcomeOf(fields)
 }
 
-// OutcomeOf is ParseOutcome of a row's fields, in the order of OutcomeColumns.
+// OutcomeOf is ParseOutcome of a row's fields, in the order of Outcomes.
 func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 	if len(fields) != outcomeFields {
 		return nil, fmt.Errorf("%w: %d fields", ErrNotRow, len(fields))

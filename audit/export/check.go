@@ -109,7 +109,7 @@ func checkHeads(ctx context.Context, m *Manifest, record Record, found func(stri
 		}
 	}
 	met := m.Changes.Seq == 0
-	err = record.Changes(ctx, func(c verify.Change) error {
+	err = verify.Changes(ctx, record, func(c verify.Change) error {
 		if c.Seq != m.Changes.Seq {
 			return nil
 		}

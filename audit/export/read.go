@@ -17,13 +17,11 @@ import (
 // Record is a trail in one consistent snapshot.
 type Record interface {
 	verify.Rows
+	verify.Tables
 	Overview(ctx context.Context, r verify.Range) (verify.Overview, error)
 	Batches(ctx context.Context, r verify.Range, each func(verify.Batch) error) error
-	Steps(ctx context.Context, r verify.Range, each func(row []byte) error) error
 	Heads(ctx context.Context, places []verify.Place) (heads map[verify.Place]spend.Hash, latest map[spend.ID]int64, err error)
 	Folds(ctx context.Context, each func(verify.Fold) error) error
-	Changes(ctx context.Context, each func(verify.Change) error) error
-	Policies(ctx context.Context, each func(p verify.PolicyVersion, row []byte) error) error
 
 	// AllHeads returns the ends of all chains.
 	AllHeads(ctx context.Context) (chain.Heads, error)
@@ -247,7 +245,7 @@ func (g *reading) addSteps(ctx context.Context, rows []*row) error {
 	}
 	var stored [][]byte
 	var ids []spend.ID
-	err := g.record.Steps(ctx, verify.Range{Low: rows[0].check.ID, High: rows[len(rows)-1].check.ID}, func(encoded []byte) error {
+	err := g.record.Walk(ctx, verify.Steps(verify.Range{Low: rows[0].check.ID, High: rows[len(rows)-1].check.ID}), func(encoded []byte) error {
 		encoded = slices.Clone(encoded)
 		o, err := chain.ParseOutcome(encoded)
 		if err != nil {

@@ -123,7 +123,7 @@ func Sums(ctx context.Context, o Options, each func(*Sum) error) error {
 	if !o.From.IsZero() {
 		s.from = verify.Day(o.From.Unix() / 86400)
 	}
-	if err := o.Record.Policies(ctx, s.policy); err != nil {
+	if err := verify.Policies(ctx, o.Record, s.policy); err != nil {
 		return err
 	}
 	err = g.each(ctx, func(rows []*row) error {
@@ -191,10 +191,10 @@ func (s *summing) policy(p verify.PolicyVersion, encoded []byte) error {
 		return err
 	}
 	unreadable := fmt.Errorf("version %d of policy %q cannot be read: see audit verify", p.Version, p.PolicyID)
-	if len(fields) != len(chain.PolicyColumns()) {
+	if len(fields) != len(chain.Policies().Fields) {
 		return unreadable
 	}
-	rules, err := verify.ParseLimits(fields[slices.Index(chain.PolicyColumns(), "rules")])
+	rules, err := verify.ParseLimits(fields[chain.Policies().Index("rules")])
 	if err != nil {
 		return unreadable
 	}

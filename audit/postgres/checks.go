@@ -108,7 +108,7 @@ func listingStarts(ctx context.Context, tx pgx.Tx, low, end spend.ID) ([]spend.I
 
 // checksQuery selects the newest checks that match among the newest of a range.
 func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (string, []any) {
-	columns := columnList(chain.CheckColumns())
+	columns := columnList(chain.Checks())
 	var text query
 	text.add("SELECT " + columns + " FROM (SELECT * FROM checks WHERE check_id >= ").arg([16]byte(start))
 	text.add(" AND check_id < ").arg([16]byte(end))

@@ -154,13 +154,13 @@ func (d *days) seal(ctx context.Context, one day) error {
 
 // rows reads a sealed day, as read does.
 func (d *days) rows(ctx context.Context, one day) iter.Seq2[[]byte, error] {
-	return d.read(ctx, period{one.table(), chain.CheckColumns(), one.date, one.date.AddDate(0, 0, 1), time.Hour})
+	return d.read(ctx, period{one.table(), chain.Checks(), one.date, one.date.AddDate(0, 0, 1), time.Hour})
 }
 
 // period is the rows of some time in a table that no longer changes.
 type period struct {
 	table      string
-	columns    []string // the first is the identifier
+	of         chain.Table // the first column is the identifier
 	begin, end time.Time
 	piece      time.Duration // the span of one query
 }
@@ -169,7 +169,7 @@ type period struct {
 // until the next. It queries one piece at a time, so that no long query keeps the database from
 // vacuuming.
 func (d *days) read(ctx context.Context, of period) iter.Seq2[[]byte, error] {
-	columns, id := columnList(of.columns), of.columns[0]
+	columns, id := columnList(of.of), of.of.Fields[0].Name
 	return func(yield func([]byte, error) bool) {
 		for at := of.begin; at.Before(of.end); at = at.Add(of.piece) {
 			low, high := audit.FirstID(at.UnixMilli()), audit.FirstID(at.Add(of.piece).UnixMilli())

@@ -198,7 +198,7 @@ func (d *days) withoutChecks(ctx context.Context, m month) error {
 
 // violations reads the violations of a month all of whose days have left.
 func (d *days) violations(ctx context.Context, m month) iter.Seq2[[]byte, error] {
-	return d.read(ctx, period{"violations", chain.ViolationColumns(), m.begin, m.end(), 24 * time.Hour})
+	return d.read(ctx, period{"violations", chain.Violations(), m.begin, m.end(), 24 * time.Hour})
 }
 
 // trimCounts takes archived violations out of the counts, one agent at a time.

@@ -108,7 +108,7 @@ func (s *Store) ViolationsOf(ctx context.Context, ids []spend.ID) ([]audit.Viola
 
 // OutcomesOf implements audit.EventSources.
 func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcome, error) {
-	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+
+	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.Outcomes())+
 		" FROM outcomes WHERE outcome_id = ANY ($1::uuid[])",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
 }

@@ -143,7 +143,7 @@ const selectHistoryOutcomes = " FROM outcomes WHERE check_id >= $1 AND check_id 
 	"ORDER BY check_id, number"
 
 func historyOutcomes(ctx context.Context, tx pgx.Tx, from, to spend.ID) ([]*spend.Outcome, error) {
-	rows, _ := tx.Query(ctx, "SELECT "+columnList(chain.OutcomeColumns())+selectHistoryOutcomes,
+	rows, _ := tx.Query(ctx, "SELECT "+columnList(chain.Outcomes())+selectHistoryOutcomes,
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, [16]byte(from), [16]byte(to)) // the rows return its error
 	return pgx.CollectRows(rows, scanOutcome)
 }

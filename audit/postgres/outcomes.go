@@ -43,7 +43,7 @@ func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 	if len(checkIDs) == 0 {
 		return nil, nil
 	}
-	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+
+	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.Outcomes())+
 		" FROM outcomes WHERE check_id = ANY ($1::uuid[]) ORDER BY check_id, step",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(checkIDs))
 }

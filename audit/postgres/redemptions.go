@@ -138,7 +138,7 @@ func untouchedOn(day time.Time) string {
 // anew after each ANALYZE. In an expression, the planner looks each check up, whatever it
 // thinks how many outcomes there are.
 func untouchedQuery() string {
-	return "SELECT " + columnList(chain.CheckColumns()) + ` FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])
+	return "SELECT " + columnList(chain.Checks()) + ` FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])
 		AND CASE WHEN EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = c.check_id) THEN false ELSE true END`
 }
 

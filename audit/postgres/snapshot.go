@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -151,61 +150,37 @@ func (s *Snapshot) readChecks(ctx context.Context, what string, query func(conte
 
 // Rows implements verify.Evidence.
 func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.readChecks, tableRows{"checks", chain.CheckColumns(), within("check_id", r) + " ORDER BY check_id"}, each)
+	return s.Walk(ctx, verify.Checks(r), each)
 }
 
-// Violations implements verify.Evidence.
-func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.read, tableRows{"violations", chain.ViolationColumns(), within("id", r) + " ORDER BY id"}, each)
-}
-
-// Outcomes implements verify.Evidence.
-func (s *Snapshot) Outcomes(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.read, tableRows{"outcomes", chain.OutcomeColumns(), within("outcome_id", r) + " ORDER BY outcome_id"}, each)
-}
-
-// Steps implements verify.Evidence.
-func (s *Snapshot) Steps(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.read, tableRows{"outcomes", chain.OutcomeColumns(), within("check_id", r) + " ORDER BY check_id, step"}, each)
-}
-
-// OutcomesOf returns the outcomes of a check, in the order of their numbers.
-func (s *Snapshot) OutcomesOf(ctx context.Context, check spend.ID) (all []*spend.Outcome, err error) {
-	err = s.copy(ctx, s.read, tableRows{"outcomes", chain.OutcomeColumns(), "WHERE check_id = '" + check.Text("") + "' ORDER BY step"},
-		func(row []byte) error {
-			o, err := chain.ParseOutcome(bytes.Clone(row))
-			all = append(all, o)
-			return err
-		})
-	return all, err
-}
-
-func within(id string, r verify.Range) string {
-	return "WHERE " + id + " BETWEEN '" + r.Low.Text("") + "' AND '" + r.High.Text("") + "'"
-}
-
-// columnList returns the columns of a row's encoding.
-func columnList(columns []string) string {
-	return strings.ReplaceAll(strings.Join(columns, ","), "amount", "amount::text")
-}
-
-// tableRows selects some rows of a table; which is what follows its name in the query.
-type tableRows struct {
-	table   string
-	columns []string
-	which   string
-}
-
-// copy reads rows in the format of COPY.
-func (s *Snapshot) copy(ctx context.Context, in reading, of tableRows, each func([]byte) error) error {
-	return in(ctx, "table "+of.table, func(ctx context.Context, tx pgx.Tx) error {
+// Walk implements verify.Evidence. It reads the rows in the format of COPY.
+func (s *Snapshot) Walk(ctx context.Context, w verify.Walk, each func([]byte) error) error {
+	query := "SELECT " + columnList(w.Table) + " FROM " + s.schema + "." + w.Name
+	if w.By != "" {
+		query += " WHERE " + w.By + " BETWEEN '" + w.Range.Low.Text("") + "' AND '" + w.Range.High.Text("") + "'"
+	}
+	read := reading(s.read)
+	if w.Name == "checks" {
+		read = s.readChecks
+	}
+	return read(ctx, "table "+w.Name, func(ctx context.Context, tx pgx.Tx) error {
 		rows := copied{each: each}
-		query := "COPY (SELECT " + columnList(of.columns) + " FROM " + s.schema + "." + of.table + " " + of.which + ") TO STDOUT (FORMAT binary)"
-		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, query); err != nil {
+		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, "COPY ("+query+" ORDER BY "+w.Order+") TO STDOUT (FORMAT binary)"); err != nil {
 			return err
 		}
 		return rows.end()
 	})
+}
+
+// columnList returns the columns of a table as their rows are encoded: a numeric as a text.
+func columnList(t chain.Table) string {
+	columns := t.Columns()
+	for i, f := range t.Fields {
+		if f.Kind == chain.Amount {
+			columns[i] += "::text"
+		}
+	}
+	return strings.Join(columns, ",")
 }
 
 // Overview implements verify.Evidence.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,12 +11,6 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
-
-func approvalColumns() []string {
-	return []string{
-		"id", "created_at", "expires_at", "use_within_ms", "required", "by_groups", "action_hash", "policy_id", "agent_id", "principal", "owner",
-	}
-}
 
 // Approvals implements verify.Evidence.
 func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) error) error {
@@ -113,4 +108,14 @@ func (s *Snapshot) ApprovalUses(ctx context.Context, ids []spend.ID) (map[spend.
 		}, s.in("SELECT approval_id, check_id FROM {schema}.approval_uses WHERE approval_id = ANY($1)"), wanted)
 	})
 	return uses, err
+}
+
+func (s *Snapshot) one(ctx context.Context, what string, into []any, query string, args ...any) error {
+	return s.read(ctx, what, func(ctx context.Context, tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, s.in(query), args...).Scan(into...)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return audit.ErrNotFound
+		}
+		return err
+	})
 }

@@ -3,12 +3,10 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
-	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
@@ -113,81 +111,6 @@ func (s *Snapshot) Folds(ctx context.Context, each func(verify.Fold) error) erro
 		}, s.in(`SELECT chain_id, from_seq, to_seq, previous, head, entries, (day - date '1970-01-01')::bigint, manifest_sha256,
 			signature, folded_at
 			FROM {schema}.folded_chains ORDER BY chain_id, to_seq`))
-	})
-}
-
-// Changes implements verify.Evidence.
-func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) error {
-	var fields [][]byte
-	return s.copy(ctx, s.read, tableRows{"changes", append(chain.ChangeColumns(), "head"), "ORDER BY seq"}, func(row []byte) (err error) {
-		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
-			return err
-		}
-		c := verify.Change{
-			Seq: integer(fields[0]), Kind: audit.ChangeKind(fields[1]), Subject: string(fields[2]), Version: version(fields[3]),
-		}
-		c.At, _ = chain.Time(fields[10]) // the column has that type
-		head := fields[13]
-		_ = bytea(&c.Hash).ScanBytes(fields[12]) // never fails
-		_ = bytea(&c.Head).ScanBytes(head)
-		// The row without its last column, the head.
-		c.Row = binary.BigEndian.AppendUint16(nil, uint16(len(chain.ChangeColumns())))
-		c.Row = append(c.Row, row[2:len(row)-4-len(head)]...)
-		return each(c)
-	})
-}
-
-// integer is a field's big-endian value; 0 for null.
-func integer(field []byte) (n int64) {
-	for _, b := range field {
-		n = n<<8 | int64(b)
-	}
-	return n
-}
-
-// version returns a field of four bytes.
-func version(field []byte) int { return int(int32(integer(field))) } //nolint:gosec // which has a sign
-
-// Keys implements verify.Evidence.
-func (s *Snapshot) Keys(ctx context.Context, each func(spend.ID, []byte) error) error {
-	return s.copyByID(ctx, "keys", chain.KeyColumns(), each)
-}
-
-// Webhooks implements verify.Evidence.
-func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) error) error {
-	return s.copyByID(ctx, "webhooks", chain.WebhookColumns(), each)
-}
-
-// copyByID reads the rows of a table whose first column is the ID, in the order of the IDs.
-func (s *Snapshot) copyByID(ctx context.Context, table string, columns []string, each func(spend.ID, []byte) error) error {
-	return s.copy(ctx, s.read, tableRows{table, columns, "ORDER BY id"}, func(row []byte) error {
-		fields, err := chain.ParseRow(nil, row)
-		if err != nil {
-			return err
-		}
-		return each(spend.ID(fields[0]), row)
-	})
-}
-
-// Policies implements verify.Evidence.
-func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
-	var fields [][]byte
-	return s.copy(ctx, s.read, tableRows{"policies", chain.PolicyColumns(), "ORDER BY generation"}, func(row []byte) (err error) {
-		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
-			return err
-		}
-		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: version(fields[1])}, row)
-	})
-}
-
-// Drafts implements verify.Evidence.
-func (s *Snapshot) Drafts(ctx context.Context, each func(int64, string, []byte) error) error {
-	var fields [][]byte
-	return s.copy(ctx, s.read, tableRows{"drafts", chain.DraftColumns(), "ORDER BY generation"}, func(row []byte) (err error) {
-		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
-			return err
-		}
-		return each(integer(fields[1]), string(fields[0]), row)
 	})
 }
 

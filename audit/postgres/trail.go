@@ -18,7 +18,7 @@ func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 		return nil, nil
 	}
 	return collect(ctx, s, "cannot look up checks", scanCheck,
-		"SELECT "+columnList(chain.CheckColumns())+" FROM checks WHERE check_id = ANY ($1::uuid[])",
+		"SELECT "+columnList(chain.Checks())+" FROM checks WHERE check_id = ANY ($1::uuid[])",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
 }
 

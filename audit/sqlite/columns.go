@@ -70,8 +70,13 @@ func (c columns) values(fields [][]byte) []any {
 			values[i] = int64(binary.BigEndian.Uint64(field))
 		case chain.Letter:
 			values[i] = c.words[i][field[0]]
-		case chain.Text, chain.Amount:
+		case chain.Text, chain.Amount, chain.JSON:
 			values[i] = string(field)
+		case chain.Bool:
+			values[i] = int64(field[0])
+		case chain.Instant:
+			at, _ := chain.Time(field)
+			values[i] = at.UnixMilli()
 		}
 	}
 	return values

@@ -21,7 +21,7 @@ const released = `(c.approval IS NOT NULL AND EXISTS (
 	AND o.release = 'done' AND o.status <> 'executed'
 	AND o.step = (SELECT max(l.step) FROM outcomes AS l WHERE l.check_id = o.check_id)))`
 
-func outcomeColumns() string { return strings.Join(chain.OutcomeColumns(), ", ") }
+func outcomeColumns() string { return strings.Join(chain.Outcomes().Columns(), ", ") }
 
 // insertOutcomes records outcomes, or names the refused checks: those whose last step has another
 // number than the outcome expects, whose redemption is too late, or whose lasting key is another

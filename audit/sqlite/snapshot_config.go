@@ -7,70 +7,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	"spendgate/audit"
-	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
-
-// Changes implements verify.Evidence.
-func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) error {
-	return s.stream(ctx, "the changes", func(row scanner) error {
-		c := verify.Change{}
-		values := make([]any, len(chain.ChangeColumns()))
-		into := make([]any, len(values), len(values)+1)
-		for i := range values {
-			into[i] = &values[i]
-		}
-		if err := row.Scan(append(into, blob(c.Head[:]))...); err != nil {
-			return err
-		}
-		c.Seq, _ = values[0].(int64)
-		kind, _ := values[1].(string)
-		c.Kind = audit.ChangeKind(kind)
-		c.Subject, _ = values[2].(string)
-		version, _ := values[3].(int64)
-		c.Version = int(version)
-		values[3], values[10] = int32Of(values[3]), timeOf(values[10])
-		c.At, _ = values[10].(time.Time)
-		hash, _ := values[12].([]byte)
-		copy(c.Hash[:], hash)
-		c.Row = chain.EncodeRow(values...)
-		return each(c)
-	}, "SELECT "+strings.Join(chain.ChangeColumns(), ", ")+", head FROM changes ORDER BY seq")
-}
-
-// Policies implements verify.Evidence.
-func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
-	return s.encoded(ctx, policyRows, func(row []byte) error {
-		fields, err := chain.ParseFields(nil, row)
-		if err != nil {
-			return err
-		}
-		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: int(number(fields[1]))}, row)
-	}, "ORDER BY generation")
-}
-
-// number is a field's big-endian value; 0 for null.
-func number(field []byte) (n int64) {
-	for _, b := range field {
-		n = n<<8 | int64(b)
-	}
-	return n
-}
-
-// Drafts implements verify.Evidence.
-func (s *Snapshot) Drafts(ctx context.Context, each func(int64, string, []byte) error) error {
-	return s.encoded(ctx, draftRows, func(row []byte) error {
-		fields, err := chain.ParseFields(nil, row)
-		if err != nil {
-			return err
-		}
-		return each(number(fields[1]), string(fields[0]), row)
-	}, "ORDER BY generation")
-}
 
 // grantsOf encodes grants as they are hashed: json_patch may have changed their text.
 func grantsOf(value any) any {
@@ -80,26 +20,6 @@ func grantsOf(value any) any {
 		return value
 	}
 	return grants.Text()
-}
-
-// Keys implements verify.Evidence.
-func (s *Snapshot) Keys(ctx context.Context, each func(spend.ID, []byte) error) error {
-	return s.byID(ctx, keyRows, each)
-}
-
-// Webhooks implements verify.Evidence.
-func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) error) error {
-	return s.byID(ctx, webhookRows, each)
-}
-
-func (s *Snapshot) byID(ctx context.Context, of encoding, each func(spend.ID, []byte) error) error {
-	return s.encoded(ctx, of, func(row []byte) error {
-		fields, err := chain.ParseRow(nil, row)
-		if err != nil {
-			return err
-		}
-		return each(spend.ID(fields[0]), row)
-	}, "ORDER BY id")
 }
 
 // Counters implements verify.Evidence.
@@ -131,21 +51,6 @@ func (s *Snapshot) Principals(ctx context.Context, each func(verify.CounterPrinc
 		}
 	}
 	return nil
-}
-
-// Exhaustions implements verify.Evidence.
-func (s *Snapshot) Exhaustions(ctx context.Context, each func(verify.Exhaustion) error) error {
-	return s.stream(ctx, "the exhaustions of budgets", func(row scanner) error {
-		var e verify.Exhaustion
-		err := row.Scan(blob(e.Counter.ID[:]), &e.StartMS, blob(e.ID[:]), (*millis)(&e.At), &e.PolicyID, &e.RuleID, &e.Since, &e.Subject,
-			&e.BucketMS, &e.Limit, &e.MaxCount, &e.Used, &e.Count, &e.AgentID)
-		if err != nil {
-			return err
-		}
-		return each(e)
-	}, `SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject, bucket_ms,
-		coalesce(max_used, ''), coalesce(max_count, ''), used, count, coalesce(agent_id, '')
-		FROM budget_exhaustions ORDER BY counter_id, start_ms`)
 }
 
 // Schema implements verify.Evidence.

@@ -133,6 +133,18 @@ func (s *Snapshot) ViolationEvents(ctx context.Context, r verify.Range, floor in
 	return n, err
 }
 
+// Approval returns an approval as it was when the snapshot was taken, or audit.ErrNotFound.
+func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, error) {
+	found, err := approvals(ctx, s.tx, "WHERE a.id = ?", id[:])
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, audit.ErrNotFound
+	}
+	return found[0], nil
+}
+
 // ApprovalChanges calls each with every decision about these approvals, and every expiry of one, in
 // the order of their numbers.
 func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each func(audit.Change) error) error {

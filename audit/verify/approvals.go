@@ -133,7 +133,7 @@ func (w *changeWalk) ruling(c Change) error {
 	if err != nil {
 		return err
 	}
-	const keyID, principal = 5, 6 // among chain.ChangeColumns
+	const keyID, principal = 5, 6 // among chain.Changes
 	said := saidIn(fields[changeDetails])
 	w.approvals.rulings[c.Subject] = append(w.approvals.rulings[c.Subject],
 		ruling{

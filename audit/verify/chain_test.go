@@ -230,7 +230,7 @@ func (tr *trail) rewrite(of spend.ID) {
 func (tr *trail) row(id spend.ID) []byte {
 	tr.t.Helper()
 	var out bytes.Buffer
-	columns := strings.ReplaceAll(strings.Join(chain.CheckColumns(), ","), "amount", "amount::text")
+	columns := strings.ReplaceAll(strings.Join(chain.Checks().Columns(), ","), "amount", "amount::text")
 	_, err := tr.conn.PgConn().CopyTo(tr.t.Context(), &out,
 		fmt.Sprintf("COPY (SELECT %s FROM checks WHERE check_id = '%s') TO STDOUT (FORMAT binary)", columns, id.Text("")))
 	if err != nil {

@@ -74,7 +74,7 @@ type checkpointWalk struct {
 
 func (w *checkpointWalk) chainHeads(ctx context.Context) error {
 	w.changes = make(map[int64]spend.Hash)
-	return w.o.Evidence.Changes(ctx, func(c Change) error {
+	return Changes(ctx, w.o.Evidence, func(c Change) error {
 		w.changes[c.Seq] = c.Head
 		return nil
 	})

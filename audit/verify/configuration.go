@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -21,20 +20,23 @@ func (v *verifier) configuration(ctx context.Context) error {
 		webhooks: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets), reviews: newReviews(),
 		promoted: make(map[int64]promoted),
 	}
-	if err := v.o.Evidence.Changes(ctx, w.change); err != nil {
+	if err := Changes(ctx, v.o.Evidence, w.change); err != nil {
 		return err
 	}
-	if err := v.o.Evidence.Policies(ctx, w.policy); err != nil {
+	if err := Policies(ctx, v.o.Evidence, w.policy); err != nil {
 		return err
 	}
-	if err := v.o.Evidence.Drafts(ctx, w.draft); err != nil {
-		return err
-	}
-	if err := v.o.Evidence.Keys(ctx, w.key); err != nil {
-		return err
-	}
-	if err := v.o.Evidence.Webhooks(ctx, w.webhook); err != nil {
-		return err
+	for _, table := range []struct {
+		walk Walk
+		each func(fields [][]byte, row []byte) error
+	}{
+		{Walk{Table: chain.Drafts(), Order: "generation"}, w.draft},
+		{Walk{Table: chain.Keys(), Order: "id"}, w.key},
+		{Walk{Table: chain.Webhooks(), Order: "id"}, w.webhook},
+	} {
+		if err := walkFields(ctx, v.o.Evidence, table.walk, table.each); err != nil {
+			return err
+		}
 	}
 	for p := range w.policies {
 		w.odd[p.PolicyID] = true
@@ -153,16 +155,16 @@ func (w *changeWalk) policy(p PolicyVersion, row []byte) error {
 		if err != nil {
 			return err
 		}
-		if updated, ok := chain.Time(fields[slices.Index(chain.PolicyColumns(), "updated_at")]); ok {
+		if updated, ok := chain.Time(fields[chain.Policies().Index("updated_at")]); ok {
 			w.late(policyName(p), created.seq, updated)
 		}
 		w.countSince(p, fields)
 		w.courses.policy(p, fields)
-		if err := w.consented(p, string(fields[slices.Index(chain.PolicyColumns(), "changes")])); err != nil {
+		if err := w.consented(p, string(fields[chain.Policies().Index("changes")])); err != nil {
 			return err
 		}
 		if draft := w.reviews.made[p].draft; draft != 0 {
-			w.promoted[draft] = promoted{p, contentOf(fields, chain.PolicyColumns())}
+			w.promoted[draft] = promoted{p, contentOf(fields, chain.Policies())}
 		}
 	}
 	delete(w.policies, p)
@@ -175,7 +177,8 @@ type draftRecord struct {
 	row      spend.Hash
 }
 
-func (w *changeWalk) draft(seq int64, policyID string, row []byte) error {
+func (w *changeWalk) draft(fields [][]byte, row []byte) error {
+	policyID, seq := string(fields[0]), chain.Integer(fields[1])
 	switch d, ok := w.drafts[seq]; {
 	case !ok || d.policyID != policyID:
 		w.tally.find(Inserted, draftName(policyID, seq), "no change has it")
@@ -183,11 +186,7 @@ func (w *changeWalk) draft(seq int64, policyID string, row []byte) error {
 	case chain.HashDraft(row) != d.row:
 		w.tally.find(Altered, draftName(policyID, seq), "its row is not the one that %s recorded", changeName(seq))
 	default:
-		fields, err := chain.ParseFields(nil, row)
-		if err != nil {
-			return err
-		}
-		if made, ok := w.promoted[seq]; ok && made.content != contentOf(fields, chain.DraftColumns()) {
+		if made, ok := w.promoted[seq]; ok && made.content != contentOf(fields, chain.Drafts()) {
 			w.tally.find(Altered, policyName(made.version), "it is another than the draft of %s, which it was made of", changeName(seq))
 		}
 	}
@@ -202,22 +201,22 @@ type promoted struct {
 }
 
 // contentOf returns what a draft and the version made from it share.
-func contentOf(fields [][]byte, columns []string) (content [6]string) {
+func contentOf(fields [][]byte, of chain.Table) (content [6]string) {
 	for i, name := range [...]string{"name", "description", "rules", "metadata", "redeem", "changes"} {
-		content[i] = string(fields[slices.Index(columns, name)])
+		content[i] = string(fields[of.Index(name)])
 	}
 	return content
 }
 
-func (w *changeWalk) key(id spend.ID, row []byte) error {
+func (w *changeWalk) key(fields [][]byte, row []byte) error {
 	w.tally.keys.Add(1)
-	keyID := id.Text(spend.PrefixKey)
+	keyID := identifier(fields[0]).Text(spend.PrefixKey)
 	w.compare(w.keys, keyID, keyName(keyID), chain.HashKey(row))
 	return nil
 }
 
-func (w *changeWalk) webhook(id spend.ID, row []byte) error {
-	webhookID := id.Text(spend.PrefixWebhook)
+func (w *changeWalk) webhook(fields [][]byte, row []byte) error {
+	webhookID := identifier(fields[0]).Text(spend.PrefixWebhook)
 	w.compare(w.webhooks, webhookID, webhookName(webhookID), chain.HashWebhook(row))
 	return nil
 }

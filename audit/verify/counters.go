@@ -226,7 +226,7 @@ func stampMS(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-
 // countSince names a version of a policy whose budgets count from a wrong version: it must be the
 // first of the consecutive versions, up to this one, in which the budget is the same.
 func (w *changeWalk) countSince(p PolicyVersion, fields [][]byte) {
-	columns := chain.PolicyColumns()
+	columns := chain.Policies().Columns()
 	text, updated := fields[slices.Index(columns, "budgets")], fields[slices.Index(columns, "updated_at")]
 	text = bytes.TrimPrefix(text, []byte{1}) // the version of jsonb's encoding; an embedded store keeps text
 	budgets, err := audit.ParseBudgets(string(text))

@@ -26,6 +26,7 @@ type Rows interface {
 // goroutines.
 type Evidence interface {
 	Rows
+	Tables
 
 	// Overview returns the totals of the range in this snapshot.
 	Overview(ctx context.Context, r Range) (Overview, error)
@@ -34,19 +35,6 @@ type Evidence interface {
 	// Batches calls each with every batch that may list checks or outcomes of the range, in any
 	// order.
 	Batches(ctx context.Context, r Range, each func(Batch) error) error
-	// Outcomes calls each with every outcome whose own identifier is in the range, in the order of
-	// these identifiers, as the row that chain.HashOutcomeRow takes.
-	Outcomes(ctx context.Context, r Range, each func(row []byte) error) error
-	// Steps is like Outcomes, but for outcomes whose checks are in the range, in the order of the
-	// checks and their steps.
-	Steps(ctx context.Context, r Range, each func(row []byte) error) error
-	// OpenRedemptions calls each with every redeemed check of the range that is noted as being
-	// without an outcome, in any order.
-	OpenRedemptions(ctx context.Context, r Range, each func(OpenRedemption) error) error
-	// Violations calls each with every violation of the range, in the order of identifiers, encoded
-	// like the rows of checks.
-	Violations(ctx context.Context, r Range, each func(row []byte) error) error
-
 	// Chains returns the chains with batches that may list checks of the range, or may have had
 	// such batches; for each, the first and the last batch that may list them or that is next to a
 	// gap.
@@ -60,18 +48,6 @@ type Evidence interface {
 	// Folds calls each with every fold of the chains, by chain and number.
 	Folds(ctx context.Context, each func(Fold) error) error
 
-	// Changes calls each with every change of the configuration, in the order of their numbers.
-	Changes(ctx context.Context, each func(Change) error) error
-	// Policies calls each with every policy and its encoded row.
-	Policies(ctx context.Context, each func(p PolicyVersion, row []byte) error) error
-	// Drafts calls each with every draft of a policy and every end of a draft, by the number of its
-	// change, with its encoded row.
-	Drafts(ctx context.Context, each func(seq int64, policyID string, row []byte) error) error
-	// Keys calls each with every API key and its encoded row.
-	Keys(ctx context.Context, each func(id spend.ID, row []byte) error) error
-	// Webhooks calls each with every webhook and its encoded row.
-	Webhooks(ctx context.Context, each func(id spend.ID, row []byte) error) error
-
 	// Counters calls each with every counter of budgets, in the order of their identifiers and
 	// starts.
 	Counters(ctx context.Context, each func(Counter) error) error
@@ -82,15 +58,6 @@ type Evidence interface {
 	// Principals calls each with every principal of a counter, in the order of their
 	// CounterPrincipal.ID.
 	Principals(ctx context.Context, each func(CounterPrincipal) error) error
-	// Exhaustions calls each with every exhaustion, in the order of counters and starts.
-	Exhaustions(ctx context.Context, each func(Exhaustion) error) error
-
-	// IdempotencyKeys calls each with every idempotency key, in the order of their hashes.
-	IdempotencyKeys(ctx context.Context, each func(IdempotencyKey) error) error
-
-	// RedemptionKeys calls each with every lasting key of a redemption, in the order of their
-	// hashes.
-	RedemptionKeys(ctx context.Context, each func(RedemptionKey) error) error
 
 	// EventState returns the state of numbering events.
 	EventState(ctx context.Context) (EventState, error)
@@ -187,16 +154,4 @@ type ChainSpan struct {
 type PolicyVersion struct {
 	PolicyID string
 	Version  int
-}
-
-// Change is a stored change of the configuration.
-type Change struct {
-	Seq     int64
-	Kind    audit.ChangeKind
-	Subject string // policy_id, key_id or approval_id
-	Version int    // of the policy
-	At      time.Time
-	Hash    spend.Hash // of the row of the policy or key after the change; zero if it is no hash
-	Row     []byte     // encoded; valid until the call returns
-	Head    spend.Hash // zero if it is no hash
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strconv"
 	"time"
 
+	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -89,6 +91,23 @@ type Exhaustion struct {
 	AgentID                   string // empty unless the budget is per agent
 }
 
+// eachExhaustion calls each with every exhaustion, in the order of counters and starts.
+func (v *verifier) eachExhaustion(ctx context.Context, each func(Exhaustion) error) error {
+	walk := Walk{Table: chain.Exhaustions(), Order: "counter_id, start_ms"}
+	return walkFields(ctx, v.o.Evidence, walk, func(f [][]byte, _ []byte) error {
+		e := Exhaustion{
+			Counter: spend.Counter{ID: identifier(f[0]), StartMS: chain.Integer(f[1]), BucketMS: chain.Integer(f[2])}, ID: identifier(f[3]),
+			Since: int(chain.Integer(f[5])), Limit: string(f[6]), Used: string(f[8]), Count: chain.Integer(f[9]),
+			PolicyID: string(f[10]), RuleID: string(f[11]), Subject: string(f[12]), AgentID: string(f[13]),
+		}
+		e.At, _ = chain.Time(f[4])
+		if f[7] != nil {
+			e.MaxCount = strconv.FormatInt(chain.Integer(f[7]), 10)
+		}
+		return each(e)
+	})
+}
+
 // unlessLate names the other possible causes.
 const unlessLate = "; or a commit was held up, or a clock was off"
 
@@ -100,7 +119,7 @@ func (v *verifier) loadExhaustions(ctx context.Context) error {
 	if !v.whole() {
 		return nil
 	}
-	return v.o.Evidence.Exhaustions(ctx, func(e Exhaustion) error {
+	return v.eachExhaustion(ctx, func(e Exhaustion) error {
 		v.bounds.expect(&e)
 		return nil
 	})
@@ -119,7 +138,7 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 			v.tally.find(Removed, "exhaustion of "+counterName(c), "the recorded checks took %s, %d of them", c.used, c.Count)
 		}
 	}
-	err := v.o.Evidence.Exhaustions(ctx, func(e Exhaustion) error {
+	err := v.eachExhaustion(ctx, func(e Exhaustion) error {
 		key := counterKey{e.Counter.ID, e.StartMS}
 		recorded.pass(func(c *counted) bool { return c.compare(key) < 0 }, missing)
 		if fault := v.fault(&e, recorded.at); fault != "" {

@@ -50,7 +50,7 @@ with open("../../deploy/audit/verify.py", encoding="utf-8") as f:
 		}
 		return strings.TrimSpace(string(output))
 	}
-	columns := strings.Replace(strings.Join(chain.CheckColumns(), ","), ",amount,", ",amount::text,", 1)
+	columns := strings.Replace(strings.Join(chain.Checks().Columns(), ","), ",amount,", ",amount::text,", 1)
 	want := fmt.Sprintln(columns, chain.CheckWidths())
 	if got := run(`print(CHECK, f"[{' '.join(map(str, WIDTHS.values()))}]")`, "") + "\n"; got != want {
 		t.Errorf("it reads the columns and widths\n%s, want\n%s", got, want)

@@ -10,7 +10,7 @@ import (
 // author returns the author of a change of a policy or a draft, as of then. For a signed-in person
 // the change itself names the owner, for a key its own changes do.
 func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
-	const principal = 6 // among chain.ChangeColumns
+	const principal = 6 // among chain.Changes
 	owner := member[string](saidIn(fields[changeDetails]), "owner")
 	author := audit.Party{KeyID: string(fields[changeKeyID]), Principal: string(fields[principal]), Owner: owner}
 	if then, known := s.standing(author.KeyID, seq); known && author.Owner == "" {

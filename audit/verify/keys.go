@@ -16,8 +16,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// IdempotencyKey is a row of the idempotency keys.
-type IdempotencyKey struct {
+// idempotencyKey is a row of the idempotency keys.
+type idempotencyKey struct {
 	Hash    spend.Hash // spend.Check.KeyHash
 	Check   spend.ID
 	Expires time.Time
@@ -163,7 +163,9 @@ func (v *verifier) idempotencyKeys(ctx context.Context) error {
 			v.tally.find(Removed, keyOf(newest), "it is kept until %s", stamp(newest.Time().Add(keptKeys)))
 		}
 	}}
-	err := v.o.Evidence.IdempotencyKeys(ctx, func(row IdempotencyKey) error {
+	err := walkFields(ctx, v.o.Evidence, Walk{Table: chain.IdempotencyKeys(), Order: "key_hash"}, func(f [][]byte, _ []byte) error {
+		row := idempotencyKey{Hash: hashIn(f[0]), Check: identifier(f[1])}
+		row.Expires, _ = chain.Time(f[2])
 		v.tally.idempotencyKeys++
 		newest, err := w.newest(row.Hash)
 		if err == nil {
@@ -249,7 +251,7 @@ func (v *verifier) keyAgain(first, second spend.ID) {
 }
 
 // keyRow compares a row with the newest check that has its key.
-func (v *verifier) keyRow(row *IdempotencyKey, newest spend.ID) {
+func (v *verifier) keyRow(row *idempotencyKey, newest spend.ID) {
 	_, lost := v.keys.lost[row.Check]
 	expired := !row.Expires.After(v.overview.At)
 	switch {

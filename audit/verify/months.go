@@ -108,7 +108,9 @@ func (v *verifier) leavingMonth(m Month) bool {
 // loadViolations reads violations from the database, or from an archive. Archived violations that
 // are still in the database must be in the archive.
 func (s *slice) loadViolations(ctx context.Context) error {
-	stored, err := s.copiesOf(ctx, s.o.Evidence.Violations)
+	stored, err := s.copiesOf(ctx, func(ctx context.Context, r Range, each func([]byte) error) error {
+		return s.o.Evidence.Walk(ctx, Violations(r), each)
+	})
 	s.tally.storedViolations.Add(int64(len(stored)))
 	if s.copies == nil || err != nil {
 		s.violations = stored

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,14 +12,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// RedemptionKey is a row of the lasting keys of redemptions.
-type RedemptionKey struct {
-	Hash  spend.Hash // spend.Outcome.Once
-	Check spend.ID
-}
-
-// OpenRedemption is a redeemed check noted as being without an outcome.
-type OpenRedemption struct {
+// openRedemption is a redeemed check noted as being without an outcome.
+type openRedemption struct {
 	Check    spend.ID
 	Redeemed time.Time
 	Doubted  *time.Time // nil until it is in doubt
@@ -66,7 +59,7 @@ func newCourses() courses {
 
 // policy notes the terms of a version for redemptions.
 func (c *courses) policy(p PolicyVersion, fields [][]byte) {
-	terms, err := spend.ParseRedeemTerms(string(fields[slices.Index(chain.PolicyColumns(), "redeem")]))
+	terms, err := spend.ParseRedeemTerms(string(fields[chain.Policies().Index("redeem")]))
 	if err != nil {
 		return // it was altered, which its hash shows
 	}
@@ -97,8 +90,14 @@ func (s *slice) stray(o *spend.Outcome, why string) {
 // loadCourses reads the steps of the slice's checks, and compares them with the checks noted as
 // redeemed and without an outcome.
 func (s *slice) loadCourses(ctx context.Context) error {
-	open := make(map[spend.ID]OpenRedemption)
-	err := s.o.Evidence.OpenRedemptions(ctx, s.r, func(o OpenRedemption) error {
+	open := make(map[spend.ID]openRedemption)
+	noted := Walk{chain.OpenRedemptions(), "check_id", s.r, "check_id"}
+	err := walkFields(ctx, s.o.Evidence, noted, func(f [][]byte, _ []byte) error {
+		o := openRedemption{Check: identifier(f[0])}
+		o.Redeemed, _ = chain.Time(f[1])
+		if doubted, ok := chain.Time(f[2]); ok {
+			o.Doubted = &doubted
+		}
 		s.tally.openRedemptions.Add(1)
 		open[o.Check] = o
 		return nil
@@ -113,7 +112,7 @@ func (s *slice) loadCourses(ctx context.Context) error {
 			s.courses = append(s.courses, c)
 		}
 	}
-	err = s.o.Evidence.Steps(ctx, s.r, func(row []byte) error {
+	err = s.o.Evidence.Walk(ctx, Steps(s.r), func(row []byte) error {
 		o, err := chain.ParseOutcome(row)
 		if err != nil {
 			return nil //nolint:nilerr // it is reported as altered
@@ -181,7 +180,7 @@ func redeemer(by, o *spend.Outcome) bool {
 }
 
 // open compares the note about a check with its steps, and removes the note.
-func (s *slice) open(c *course, noted map[spend.ID]OpenRedemption) {
+func (s *slice) open(c *course, noted map[spend.ID]openRedemption) {
 	row, is := noted[c.check]
 	delete(noted, c.check)
 	due := c.redeemed != nil && !c.reported
@@ -257,15 +256,16 @@ func (v *verifier) redemptions(ctx context.Context) error {
 			find(Removed, first, "%s was redeemed under it as well", checkName(second))
 		}
 	}, removed: func(check spend.ID) { find(Removed, check, "the check was redeemed under it") }}
-	err := v.o.Evidence.RedemptionKeys(ctx, func(row RedemptionKey) error {
+	err := walkFields(ctx, v.o.Evidence, Walk{Table: chain.RedemptionKeys(), Order: "key_hash"}, func(f [][]byte, _ []byte) error {
 		v.tally.redemptionKeys++
-		check, err := w.newest(row.Hash)
+		noted := identifier(f[1])
+		check, err := w.newest(hashIn(f[0]))
 		switch {
-		case err != nil || check == row.Check:
+		case err != nil || check == noted:
 		case check.IsZero():
-			find(Inserted, row.Check, "the check was not redeemed under it")
+			find(Inserted, noted, "the check was not redeemed under it")
 		default:
-			find(Altered, check, "it is noted as that of %s", checkName(row.Check))
+			find(Altered, check, "it is noted as that of %s", checkName(noted))
 		}
 		return err
 	})

@@ -44,7 +44,7 @@ func newReviews() reviews {
 	}
 }
 
-// Positions in chain.ChangeColumns.
+// Positions in chain.Changes.
 const (
 	changeKeyID   = 5
 	changeDetails = 11

@@ -223,7 +223,7 @@ func (s *slice) outcomes(ctx context.Context) error {
 	removed := func(e listed) {
 		s.tally.find(Removed, outcomeName(e.ID), "%s lists it", batchName(e.place.Chain, e.place.Seq))
 	}
-	err := s.o.Evidence.Outcomes(ctx, s.r, func(row []byte) error {
+	err := s.o.Evidence.Walk(ctx, Outcomes(s.r), func(row []byte) error {
 		s.tally.outcomes.Add(1)
 		var err error
 		if s.fields, err = chain.ParseFields(s.fields[:0], row); err != nil {

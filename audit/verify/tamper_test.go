@@ -54,7 +54,7 @@ func TestEveryColumnOfAChecks(t *testing.T) {
 		of         int
 	}
 	var changes []change
-	copied := chain.ViolationColumns()
+	copied := chain.Violations().Columns()
 	for _, column := range tr.columns("checks") {
 		name, kind := column[0], column[1]
 		if name == "check_id" {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 
 	"spendgate/audit"
 	"spendgate/audit/export"
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlite"
 	"spendgate/audit/verify"
 	"spendgate/config"
 )
@@ -17,6 +21,8 @@ import (
 type record interface {
 	verify.Evidence
 	export.Record
+	// Approval returns an approval, or audit.ErrNotFound.
+	Approval(ctx context.Context, id spend.ID) (*audit.Approval, error)
 }
 
 // openRecord begins to read the database of SPENDGATE_DATABASE_URL with conns connections, or the
@@ -43,6 +49,24 @@ func openRecord(ctx context.Context, p process, dataDir string, conns int) (_ re
 		return nil, nil, err
 	}
 	return snapshot, snapshot.Close, nil
+}
+
+// openDev opens the store of a single node.
+func openDev(ctx context.Context, dataDir string) (*sqlite.Store, error) {
+	path := filepath.Join(dataDir, storeFile)
+	if _, err := os.Stat(path); err != nil { // opening a missing file would create it
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	return sqlite.OpenMade(ctx, path, slog.New(slog.DiscardHandler))
+}
+
+// optional turns a not-found error into the zero value.
+func optional[T any](found T, err error) (T, error) {
+	if errors.Is(err, audit.ErrNotFound) {
+		var none T
+		return none, nil
+	}
+	return found, err
 }
 
 // unfolded is a record together with its detached batches, from the archives in a folder.

@@ -6,17 +6,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/chain"
-	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/cmd/spendgate/checkreport"
-	"spendgate/config"
 )
 
 func auditShowCommand() command {
@@ -40,13 +40,16 @@ func auditShow(flags *flag.FlagSet) action {
 		if err != nil {
 			return usageError{text: noCheckID(args[0])}
 		}
-		var r *checkreport.Report
-		var absent []verify.Day
-		if *dataDir != "" {
-			r, err = reportOfDev(ctx, *dataDir, id)
-		} else {
-			r, absent, err = reportOfFleet(ctx, p, *archives, id)
+		record, done, err := openRecord(ctx, p, *dataDir, 1)
+		if err != nil {
+			return err
 		}
+		defer done()
+		source := "PostgreSQL"
+		if *dataDir != "" {
+			source = filepath.Join(*dataDir, storeFile)
+		}
+		r, absent, err := reportOf(ctx, record, source, *archives, id)
 		if err != nil {
 			return err
 		}
@@ -108,20 +111,12 @@ func (at place) judge(row spend.Hash) checkreport.Chain {
 	return c
 }
 
-// reportOfFleet reads PostgreSQL, and the archives of rows that were detached from it. It also returns
+// reportOf reads a record, and the archives of rows that were detached from it. It also returns
 // the days whose archives of batches are missing and may contain records about the check.
-func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID) (*checkreport.Report, []verify.Day, error) {
-	c, err := p.load(config.Audit)
-	if err != nil {
-		return nil, nil, err
-	}
-	snapshot, err := postgres.OpenSnapshot(ctx, string(c.DatabaseURL), 1)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer snapshot.Close()
-	l := &lookup{snapshot: snapshot, archives: archives, id: id}
-	if l.chains, err = unfold(ctx, snapshot, archives, verify.Range{Low: id, High: id}); err != nil {
+func reportOf(ctx context.Context, of record, source, archives string, id spend.ID) (*checkreport.Report, []verify.Day, error) {
+	l := &lookup{record: of, source: source, archives: archives, id: id}
+	var err error
+	if l.chains, err = unfold(ctx, of, archives, verify.Range{Low: id, High: id}); err != nil {
 		return nil, nil, err
 	}
 	r, err := l.report(ctx)
@@ -129,7 +124,7 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 }
 
 func (l *lookup) report(ctx context.Context) (*checkreport.Report, error) {
-	id, snapshot := l.id, l.snapshot
+	id := l.id
 	at, err := l.place(ctx)
 	if err != nil {
 		return nil, err
@@ -151,20 +146,56 @@ func (l *lookup) report(ctx context.Context) (*checkreport.Report, error) {
 		return nil, err
 	}
 	if asked := checkreport.ApprovalID(r.Check); !asked.IsZero() {
-		if r.Approval, err = optional(snapshot.Approval(ctx, asked)); err != nil {
+		if r.Approval, err = optional(l.record.Approval(ctx, asked)); err != nil {
 			return nil, err
 		}
 		l.addTerms(ctx, r)
 	}
-	if r.Policy, err = optional(snapshot.Policy(ctx, r.Check.Action.PolicyID, r.Check.Decision.PolicyVersion)); err != nil {
+	if r.Policy, err = l.policy(ctx, r.Check.Action.PolicyID, r.Check.Decision.PolicyVersion); err != nil {
 		return nil, err
 	}
-	if key, bad := spend.ParseID(r.Check.KeyID, spend.PrefixKey); bad == nil {
-		if r.KeyName, err = optional(snapshot.KeyName(ctx, key)); err != nil {
-			return nil, err
+	r.KeyName, err = l.keyName(ctx, r.Check.KeyID)
+	return r, err
+}
+
+// policy returns a version of a policy; nil if there is none.
+func (l *lookup) policy(ctx context.Context, policyID string, version int) (found *audit.Policy, err error) {
+	err = verify.Policies(ctx, l.record, func(p verify.PolicyVersion, row []byte) error {
+		if p.PolicyID != policyID || p.Version != version {
+			return nil
 		}
+		fields, err := chain.ParseFields(nil, row)
+		if err != nil {
+			return err
+		}
+		found = &audit.Policy{PolicyID: policyID, Version: version}
+		for column, into := range map[string]*string{
+			"name": &found.Name, "description": &found.Description, "rules": &found.Rules, "metadata": &found.Metadata,
+		} {
+			*into = string(fields[chain.Policies().Index(column)])
+		}
+		found.CreatedAt, _ = chain.Time(fields[chain.Policies().Index("created_at")])
+		found.UpdatedAt, _ = chain.Time(fields[chain.Policies().Index("updated_at")])
+		return nil
+	})
+	return found, err
+}
+
+// keyName returns the name of an API key; empty if there is no such key.
+func (l *lookup) keyName(ctx context.Context, keyID string) (name string, err error) {
+	id, bad := spend.ParseID(keyID, spend.PrefixKey)
+	if bad != nil {
+		return "", nil //nolint:nilerr // the admin key, and what else is no key of the record
 	}
-	return r, nil
+	one := verify.Walk{Table: chain.Keys(), By: "id", Range: verify.Range{Low: id, High: id}, Order: "id"}
+	err = l.record.Walk(ctx, one, func(row []byte) error {
+		fields, err := chain.ParseFields(nil, row)
+		if err == nil {
+			name = string(fields[chain.Keys().Index("name")])
+		}
+		return err
+	})
+	return name, err
 }
 
 // addTerms adds the terms of the escalated check to its approval, whose own row has only a part of
@@ -172,7 +203,7 @@ func (l *lookup) report(ctx context.Context) (*checkreport.Report, error) {
 func (l *lookup) addTerms(ctx context.Context, r *checkreport.Report) {
 	asker := r.Check
 	if r.Approval != nil && r.Approval.Check.ID != asker.ID {
-		of := &lookup{snapshot: l.snapshot, chains: l.chains, archives: l.archives, id: r.Approval.Check.ID}
+		of := &lookup{record: l.record, source: l.source, chains: l.chains, archives: l.archives, id: r.Approval.Check.ID}
 		row, _, err := of.row(ctx, true)
 		if err != nil {
 			return
@@ -198,10 +229,11 @@ func readMetadata(a *spend.Action) {
 	}
 }
 
-// lookup finds a check of a fleet.
+// lookup finds a check.
 type lookup struct {
-	snapshot *postgres.Snapshot
-	chains   unfolded // the snapshot, with the detached batches
+	record   record
+	source   string   // what the record is
+	chains   unfolded // the record, with the detached batches
 	archives string   // a folder; empty for none
 	id       spend.ID
 	absent   []verify.Day // missing archives of batches that may contain records about it
@@ -262,7 +294,12 @@ func entryOf(b verify.Batch, id spend.ID) (found chain.Entry, is bool) {
 
 // outcomes returns the outcomes of the check, with the texts that were detached with their batches.
 func (l *lookup) outcomes(ctx context.Context) ([]*spend.Outcome, error) {
-	all, err := l.snapshot.OutcomesOf(ctx, l.id)
+	var all []*spend.Outcome
+	err := l.record.Walk(ctx, verify.Steps(verify.Range{Low: l.id, High: l.id}), func(row []byte) error {
+		o, err := chain.ParseOutcome(bytes.Clone(row))
+		all = append(all, o)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -287,14 +324,14 @@ func (l *lookup) outcomes(ctx context.Context) ([]*spend.Outcome, error) {
 // row finds the check's row and its source. listed says whether a batch lists the check.
 func (l *lookup) row(ctx context.Context, listed bool) (row []byte, source string, err error) {
 	one := verify.Range{Low: l.id, High: l.id}
-	err = l.snapshot.Rows(ctx, one, func(found []byte) error {
+	err = l.record.Rows(ctx, one, func(found []byte) error {
 		row = append(row, found...)
 		return nil
 	})
 	if err != nil || row != nil {
-		return row, "PostgreSQL", err
+		return row, l.source, err
 	}
-	overview, err := l.snapshot.Overview(ctx, one)
+	overview, err := l.record.Overview(ctx, one)
 	if err != nil {
 		return nil, "", err
 	}
