@@ -76,7 +76,8 @@ func TestEverySetting(t *testing.T) {
 		"SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_MAX_POLICY_BYTES=1048576",
 		"SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true", "SPENDGATE_WEBHOOK_IN_FLIGHT=64", "SPENDGATE_EVENTS_RETENTION=90d", "SPENDGATE_CONSOLE=true",
 		"SPENDGATE_OIDC_ISSUER=acme=https://id.example/realm", "SPENDGATE_OIDC_CLIENT_ID=spend", "SPENDGATE_OIDC_CLIENT_SECRET=secret",
-		"SPENDGATE_OIDC_ROLES=[]",
+		"SPENDGATE_OIDC_ROLES=[]", "SPENDGATE_OIDC_GROUPS_CLAIM=realm_access.roles", "SPENDGATE_OIDC_EMAIL_CLAIM=upn",
+		"SPENDGATE_OIDC_NAME_CLAIM=https://id.example/name",
 		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/callback",
 		"SPENDGATE_ADMIN_KEY=0123456789abcdef, fedcba9876543210",
 		"SPENDGATE_TRUSTED_PROXIES=10.1.2.3/8, 192.0.2.7,::ffff:192.0.2.8,2001:db8::/32,::1",
@@ -87,8 +88,10 @@ func TestEverySetting(t *testing.T) {
 		c.EventsRetention != 90*24*time.Hour {
 		t.Errorf("got %+v", c)
 	}
-	if want := (OIDC{"acme", "https://id.example/realm", "spend", "secret", "https://spend.example/console/callback", "[]"}); c.OIDC == nil ||
-		*c.OIDC != want {
+	if want := (OIDC{
+		"acme", "https://id.example/realm", "spend", "secret", "https://spend.example/console/callback", "[]",
+		"realm_access.roles", "upn", "https://id.example/name",
+	}); c.OIDC == nil || *c.OIDC != want {
 		t.Errorf("sign-in %+v", c.OIDC)
 	}
 	if !slices.Equal(c.AdminKeys, []Secret{"0123456789abcdef", "fedcba9876543210"}) {

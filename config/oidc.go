@@ -17,12 +17,15 @@ type OIDC struct {
 	ClientSecret Secret
 	RedirectURL  string
 	Roles        string // JSON, as signin.ParseRoles reads it
+	GroupsClaim  string
+	EmailClaim   string
+	NameClaim    string
 }
 
-// readOIDC returns nil when nobody signs in: it takes all five settings, or none.
+// readOIDC returns nil when nobody signs in: it takes all settings without a default, or none at all.
 func readOIDC(s *source) *OIDC {
 	names := []string{"OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET", "OIDC_REDIRECT_URL", "OIDC_ROLES"}
-	if !slices.ContainsFunc(names, s.given) {
+	if !slices.ContainsFunc(append(names, "OIDC_GROUPS_CLAIM", "OIDC_EMAIL_CLAIM", "OIDC_NAME_CLAIM"), s.given) {
 		return nil
 	}
 	for _, name := range names {
@@ -35,6 +38,9 @@ func readOIDC(s *source) *OIDC {
 	o.ClientSecret = read(s, "OIDC_CLIENT_SECRET", "", parseKey)
 	o.RedirectURL = read(s, "OIDC_REDIRECT_URL", "", parseRedirect)
 	o.Roles = read(s, "OIDC_ROLES", "", parseText)
+	o.GroupsClaim = read(s, "OIDC_GROUPS_CLAIM", "groups", parseText)
+	o.EmailClaim = read(s, "OIDC_EMAIL_CLAIM", "email", parseText)
+	o.NameClaim = read(s, "OIDC_NAME_CLAIM", "name", parseText)
 	return &o
 }
 

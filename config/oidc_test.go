@@ -17,11 +17,15 @@ func TestSignInSettings(t *testing.T) {
 		all := slices.DeleteFunc(slices.Clone(good), func(s string) bool { return strings.HasPrefix(s, name) })
 		return append(all, setting)
 	}
+	if got := faults(t, Dev, "SPENDGATE_OIDC_NAME_CLAIM=upn"); len(got) != 5 {
+		t.Errorf("a claim alone: %q", got)
+	}
 	if got := faults(t, Dev, good[0]); len(got) != 5 { // four are missing, and the host is not as browsers write it
 		t.Errorf("one alone: %q", got)
 	}
 	c := mustLoad(t, Dev, with("SPENDGATE_OIDC_ISSUER=https://login.example:8443/a")...)
-	if c.OIDC.Label != "login.example" || c.OIDC.Issuer != "https://login.example:8443/a" || c.OIDC.ClientSecret != "secret" {
+	if c.OIDC.Label != "login.example" || c.OIDC.Issuer != "https://login.example:8443/a" || c.OIDC.ClientSecret != "secret" ||
+		c.OIDC.GroupsClaim != "groups" || c.OIDC.EmailClaim != "email" || c.OIDC.NameClaim != "name" {
 		t.Errorf("got %+v", c.OIDC)
 	}
 	if c := mustLoad(t, Dev); c.OIDC != nil {

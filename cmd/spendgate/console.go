@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,7 +38,7 @@ func newConsole(c config.Config, links *console.Links) *console.Console {
 
 // newSignIn returns the client of the provider with which people sign in, or nil if there is none.
 // It sends no request yet.
-func newSignIn(o *config.OIDC) (*signin.SignIn, error) {
+func newSignIn(o *config.OIDC, log *slog.Logger) (*signin.SignIn, error) {
 	if o == nil {
 		return nil, nil
 	}
@@ -47,7 +48,7 @@ func newSignIn(o *config.OIDC) (*signin.SignIn, error) {
 	}
 	return signin.New(signin.Options{
 		Label: o.Label, Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: string(o.ClientSecret), RedirectURL: o.RedirectURL, Roles: roles,
-		Now: time.Now,
+		GroupsClaim: o.GroupsClaim, EmailClaim: o.EmailClaim, NameClaim: o.NameClaim, Logger: log, Now: time.Now,
 	}), nil
 }
 

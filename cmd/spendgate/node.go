@@ -88,7 +88,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	for _, notice := range c.Notices {
 		log.Warn(notice)
 	}
-	people, err := newSignIn(c.OIDC)
+	people, err := newSignIn(c.OIDC, log)
 	if err != nil {
 		b.store.Close()
 		return nil, err

@@ -73,6 +73,7 @@ var refusals = [...]struct {
 	{signin.ErrAttempt, errAttempt},
 	{signin.ErrRefused, errRefused},
 	{signin.ErrToken, errToken},
+	{signin.ErrOverage, errOverage},
 	{signin.ErrNoRole, errNoRole},
 	{signin.ErrProvider, errProvider},
 	{signin.ErrBusy, overloaded},

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/hotpath/signin"
 )
 
 // logout sends a logout token as the provider does, and returns the status.
@@ -26,11 +28,23 @@ func TestBackChannelLogout(t *testing.T) {
 		"a nonce":       {"nonce": "n"}, "no jti": {"jti": nil}, "nobody": {"sub": nil}, "no iat": {"iat": nil},
 		"made long ago": {"iat": time.Now().Add(-time.Hour).Unix()},
 		"expired":       {"exp": time.Now().Add(-time.Hour).Unix()},
+		"not valid yet": {"nbf": time.Now().Add(time.Hour).Unix()},
+		"another name":  {"jti": nil, "Jti": "j"}, "of an event": {"events": nil, "Events": logoutEvents()},
 	} {
 		c["sub"] = map[bool]any{true: nil, false: "248289"}[name == "nobody"]
 		if status := p.logout(p.idp.logoutToken(c)); status != 400 || !b.signedIn() {
 			t.Errorf("%s: %d", name, status)
 		}
+	}
+	for _, repeated := range []string{`,"sub":"248289"`, `,"sid":"x","sid":"x"`} {
+		p.idp.as(func() { p.idp.sign = p.idp.signedBefore(repeated) })
+		if status := p.logout(p.idp.logoutToken(map[string]any{"sub": "248289"})); status != 400 || !b.signedIn() {
+			t.Errorf("with %s: %d", repeated, status)
+		}
+	}
+	p.idp.as(func() { p.idp.sign = p.idp.signedBefore(`,"ſub":"248289","SUB":"248289"`) })
+	if status := p.logout(p.idp.logoutToken(map[string]any{"sub": "somebody"})); status != 200 || !b.signedIn() {
+		t.Errorf("of somebody else: %d", status)
 	}
 	p.idp.as(func() { p.idp.sign = p.idp.unsigned })
 	if status := p.logout(p.idp.logoutToken(map[string]any{"sub": "248289"})); status != 400 || !b.signedIn() {
@@ -59,7 +73,9 @@ func TestBackChannelLogout(t *testing.T) {
 // too, and what comes before a sign-in ends none, whatever clock the node has.
 func TestLogoutsMeanwhile(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 40 * time.Second, -40 * time.Second} {
-		t.Run(ahead.String(), func(t *testing.T) { logoutsMeanwhile(t, startPeopleAt(t, ahead)) })
+		t.Run(ahead.String(), func(t *testing.T) {
+			logoutsMeanwhile(t, startPeopleWith(t, func(o *signin.Options) { o.Now = func() time.Time { return time.Now().Add(ahead) } }))
+		})
 	}
 }
 

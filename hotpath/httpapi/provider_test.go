@@ -38,6 +38,8 @@ type idp struct {
 	alter   func(claims map[string]any)
 	sign    func(claims map[string]any) string // nil signs well
 	info    map[string]any                     // of userinfo; nil for none
+	behind  string                             // text behind the last member of userinfo
+	asked   int                                // times that userinfo was
 	down    bool
 	sid     string   // of the last sign-in
 	read    int      // times that its keys were
@@ -80,7 +82,10 @@ func newIDP(t *testing.T) *idp {
 		}})
 	})
 	mux.HandleFunc("/token", p.token)
-	mux.HandleFunc("/userinfo", func(w http.ResponseWriter, _ *http.Request) { p.write(w, p.info) })
+	mux.HandleFunc("/userinfo", func(w http.ResponseWriter, _ *http.Request) {
+		p.asked++
+		_, _ = w.Write([]byte(p.jsonBefore(p.info, p.behind)))
+	})
 	p.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -192,6 +197,18 @@ func (p *idp) json(value any) string {
 	return string(text)
 }
 
+// jsonBefore has a text behind the last member of an object.
+func (p *idp) jsonBefore(object map[string]any, text string) string {
+	return strings.TrimSuffix(p.json(object), "}") + text + "}"
+}
+
+// signedBefore signs claims with a text behind the last.
+func (p *idp) signedBefore(text string) func(map[string]any) string {
+	return func(claims map[string]any) string {
+		return oidctest.SignIDToken(p.ec, p.kid, "ES256", p.jsonBefore(claims, text))
+	}
+}
+
 // unsigned is a token that says that it need not be signed.
 func (p *idp) unsigned(claims map[string]any) string {
 	return b64([]byte(`{"alg":"none"}`)) + "." + b64([]byte(p.json(claims))) + "."
@@ -209,12 +226,16 @@ func (p *idp) confused(claims map[string]any) string {
 	return text + "." + b64(mac.Sum(nil))
 }
 
+func logoutEvents() map[string]any {
+	return map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}
+}
+
 // logoutToken says that somebody signed out.
 func (p *idp) logoutToken(change map[string]any) string {
 	now := time.Now()
 	claims := map[string]any{
 		"iss": p.server.URL, "aud": "spend", "iat": now.Unix(), "exp": now.Add(time.Minute).Unix(), "jti": rand.Text(),
-		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
+		"events": logoutEvents(),
 	}
 	for name, value := range change {
 		if value == nil {

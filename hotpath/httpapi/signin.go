@@ -22,10 +22,12 @@ import (
 const attemptCookie = "__Host-spendgate-sign-in"
 
 var (
-	errAttempt   = &refusal{400, codeBadRequest, "the sign-in was not begun in this browser, or more than 10 minutes ago; sign in again"}
-	errRefused   = &refusal{400, codeBadRequest, "the provider did not sign you in; sign in again"}
-	errToken     = &refusal{400, codeBadRequest, "the provider's response is not accepted; see the service's log for this request"}
-	errNoRole    = &refusal{403, codeForbidden, "none of your groups has a role here; an admin gives one in SPENDGATE_OIDC_ROLES"}
+	errAttempt = &refusal{400, codeBadRequest, "the sign-in was not begun in this browser, or more than 10 minutes ago; sign in again"}
+	errRefused = &refusal{400, codeBadRequest, "the provider did not sign you in; sign in again"}
+	errToken   = &refusal{400, codeBadRequest, "the provider's response is not accepted; see the service's log for this request"}
+	errNoRole  = &refusal{403, codeForbidden, "none of your groups has a role here; an admin gives one in SPENDGATE_OIDC_ROLES"}
+	errOverage = &refusal{403, codeForbidden, "the provider left out your groups, which are too many (a group overage, _claim_names); " +
+		"have it send fewer, such as those of this application"}
 	errProvider  = &refusal{502, codeInternal, "the sign-in provider does not answer; try again, or use an API key"}
 	errSignedOut = &refusal{400, codeBadRequest, "you were signed out, or your rights changed, while you signed in; sign in again"}
 	errReplayed  = &refusal{400, codeBadRequest, "the logout token was used"}

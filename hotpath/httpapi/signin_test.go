@@ -26,10 +26,9 @@ type people struct {
 	origin string
 }
 
-func startPeople(t *testing.T) *people { return startPeopleAt(t, 0) }
+func startPeople(t *testing.T) *people { return startPeopleWith(t, func(*signin.Options) {}) }
 
-// startPeopleAt is startPeople with a node whose clock is ahead of the store's.
-func startPeopleAt(t *testing.T, ahead time.Duration) *people {
+func startPeopleWith(t *testing.T, change func(*signin.Options)) *people {
 	p := &people{described: describe(t), idp: newIDP(t), logged: new(lockedBuffer)}
 	roles, err := signin.ParseRoles(idpRoles)
 	if err != nil {
@@ -40,10 +39,12 @@ func startPeopleAt(t *testing.T, ahead time.Duration) *people {
 	o.Logger = log
 	o.Console = console.New(nil)
 	p.origin = "http://localhost:1"
-	o.SignIn = signin.New(signin.Options{
+	options := signin.Options{
 		Label: "acme", Issuer: p.idp.server.URL, ClientID: "spend", ClientSecret: idpSecret, RedirectURL: p.origin + "/console/callback",
-		Roles: roles, Now: func() time.Time { return time.Now().Add(ahead) },
-	})
+		Roles: roles, GroupsClaim: "groups", EmailClaim: "email", NameClaim: "name", Logger: log, Now: time.Now,
+	}
+	change(&options)
+	o.SignIn = signin.New(options)
 	p.address = serveOn(t, New(o))
 	p.key = field(t, doAt(t, p.address, "POST", "/v1/keys", `{"name":"n"}`, "X-Admin-Key: "+adminKey).body, "api_key")
 	return p
@@ -223,6 +224,8 @@ func TestSignInIsRefused(t *testing.T) {
 	refused("no expiry", 400, func() { p.idp.alter = func(c map[string]any) { delete(c, "exp") } }, nil)
 	refused("made long ago", 400, claim("iat", now.Add(-time.Hour).Unix()), nil)
 	refused("made in the future", 400, claim("iat", now.Add(time.Hour).Unix()), nil)
+	refused("not valid yet", 400, claim("nbf", now.Add(2*time.Minute).Unix()), nil)
+	refused("not valid yet, far off", 400, claim("nbf", 1e300), nil)
 	refused("no subject", 400, claim("sub", ""), nil)
 	refused("a subject that is not printable", 400, claim("sub", "a\u202eb"), nil)
 	refused("a subject that is too long", 400, claim("sub", strings.Repeat("x", 130)), nil)
@@ -237,6 +240,16 @@ func TestSignInIsRefused(t *testing.T) {
 	}, nil)
 	refused("another at_hash", 400, claim("at_hash", "bm90"), nil)
 	refused("no group with a role", 403, claim("groups", []string{"sales"}), nil)
+	refused("a name that is no text", 400, claim("name", 5), nil)
+	for name, text := range map[string]string{
+		"repeated groups": `,"groups":["finance"]`, "a repeated subject": `,"sub":"1"`, "a repeated audience": `,"aud":"spend"`,
+		"a repeated name inside another claim": `,"address":{"a":1,"a":2}`,
+	} {
+		refused(name, 400, func() { p.idp.sign = p.idp.signedBefore(text) }, nil)
+	}
+	refused("names that resemble those that it lacks", 400, func() {
+		p.idp.alter = func(c map[string]any) { c["Nonce"] = c["nonce"]; delete(c, "nonce") }
+	}, nil)
 	refused("another state", 400, nil, func(b *browser) string {
 		return strings.Replace(b.begin(), "state=", "state=x", 1)
 	})

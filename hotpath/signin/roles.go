@@ -1,7 +1,6 @@
 package signin
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,30 +123,4 @@ func grantsOf(roles []Role, groups []string) (g spend.Grants, err error) {
 		return spend.Grants{}, fmt.Errorf("%w: the roles give more than %d groups", ErrNoRole, spend.MaxGroups)
 	}
 	return g, nil
-}
-
-// groupsClaim is a list of groups, or one: providers send either.
-type groupsClaim []string
-
-// UnmarshalJSON implements json.Unmarshaler. Any value that is neither a string nor a list is ignored.
-func (g *groupsClaim) UnmarshalJSON(b []byte) error {
-	if bytes.HasPrefix(b, []byte(`"`)) {
-		var one string
-		if err := json.Unmarshal(b, &one); err != nil {
-			return err
-		}
-		*g = groupsClaim{one}
-		return nil
-	}
-	var many []any
-	if json.Unmarshal(b, &many) != nil {
-		return nil //nolint:nilerr // as above
-	}
-	*g = groupsClaim{}
-	for _, one := range many {
-		if name, is := one.(string); is {
-			*g = append(*g, name)
-		}
-	}
-	return nil
 }

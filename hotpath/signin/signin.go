@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ var (
 	ErrRefused  = errors.New("the provider did not sign in")
 	ErrToken    = errors.New("the provider's token is refused")
 	ErrNoRole   = errors.New("no group of the person has a role here")
+	ErrOverage  = fmt.Errorf("%w: the provider left out the groups, which are too many (_claim_names)", ErrNoRole)
 	ErrBusy     = errors.New("too many sign-ins at once")
 )
 
@@ -36,10 +38,13 @@ const (
 	maxReason     = 200         // bytes of the provider's error that are logged
 	maxPersonText = 128         // characters of a name; an e-mail has up to 254
 	maxEmail      = 254
-	logoutEvent   = "http://schemas.openid.net/event/backchannel-logout"
+
+	maxGroupsLogged = 20
+	logoutEvent     = "http://schemas.openid.net/event/backchannel-logout"
 )
 
-// Options configure one provider. All are required except Transport.
+// Options configure one provider. All are required except Transport. A ...Claim is the exact name of a
+// claim, or names with dots between them that lead to one inside others.
 type Options struct {
 	Label        string // begins principals; [a-z0-9.-]
 	Issuer       string // URL
@@ -47,6 +52,10 @@ type Options struct {
 	ClientSecret string
 	RedirectURL  string
 	Roles        []Role
+	GroupsClaim  string
+	EmailClaim   string
+	NameClaim    string
+	Logger       *slog.Logger
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil: http.DefaultTransport
 }
@@ -169,10 +178,12 @@ func (s *SignIn) discover(ctx context.Context) (*provider, error) {
 		ClientID: s.ClientID, SkipExpiryCheck: true, // see checkTimes
 		SupportedSigningAlgs: []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512},
 	}
-	p.verifier = found.Verifier(config)
 	spare := *s.client
 	spare.Transport = &sparing{RoundTripper: s.client.Transport, now: s.Now}
-	p.logouts = found.VerifierContext(oidc.ClientContext(ctx, &spare), config)
+	verifier := func(client *http.Client) *oidc.IDTokenVerifier {
+		return oidc.NewVerifier(s.Issuer, exactKeys{oidc.NewRemoteKeySet(oidc.ClientContext(ctx, client), says.JWKS)}, config)
+	}
+	p.verifier, p.logouts = verifier(s.client), verifier(&spare)
 	return p, nil
 }
 
@@ -230,11 +241,11 @@ func (s *SignIn) End(ctx context.Context, cookie string, answer Answer) (*audit.
 	if err != nil {
 		return nil, exchangeError(err)
 	}
-	claims, err := s.identify(ctx, p, tokens, a)
+	who, err := s.identify(ctx, p, tokens, a)
 	if err != nil {
 		return nil, err
 	}
-	session, err := s.sessionOf(claims)
+	session, err := s.sessionOf(who)
 	if session != nil {
 		session.Begun = a.begun
 	}
