@@ -80,6 +80,16 @@ demo-gateway: ## play an agent, the gateway and a payment provider, and kill the
 	@$(BUILD) -o .bin/demo-gateway ./bench/demo/gateway
 	@exec .bin/demo-gateway
 
+# The folder in which zones unpacks Debian's package tzdata.
+TZDATA := .bin/tzdata
+
+.PHONY: zones
+zones: ## renew the time zones from the newest tzdata of Debian (apt-get update finds newer ones)
+	@rm -rf $(TZDATA) && mkdir -p $(TZDATA)
+	@cd $(TZDATA) && apt-get download -q tzdata && dpkg-deb --extract tzdata_*.deb .
+	@go run ./deploy/zones -from $(TZDATA)/usr/share/zoneinfo -to hotpath/policy/zoneinfo.zip \
+	  -origin "Debian tzdata $$(dpkg-deb --field $(TZDATA)/tzdata_*.deb Version)"
+
 # The command that starts the servers of tests, benchmarks and the fleet.
 .PHONY: fleetctl
 fleetctl:

@@ -17,6 +17,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/hotpath/httpapi"
+	"spendgate/hotpath/policy"
 )
 
 const (
@@ -122,7 +123,7 @@ func (h *health) ready(ctx context.Context) httpapi.Readiness {
 
 // readiness returns the content of /readyz for the findings.
 func (f *findings) readiness(mode string) httpapi.Readiness {
-	r := httpapi.Readiness{Ready: f.ready(), Mode: mode}
+	r := httpapi.Readiness{Ready: f.ready(), Mode: mode, TimeZones: policy.Zones().Release}
 	for _, d := range f.dependencies {
 		told := httpapi.Dependency{Name: d.name, OK: d.err == nil}
 		if d.err != nil {

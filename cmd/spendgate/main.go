@@ -20,6 +20,7 @@ import (
 
 	"spendgate/audit/postgres"
 	"spendgate/config"
+	"spendgate/hotpath/policy"
 )
 
 // version is set when the binary is linked (-X main.version=...).
@@ -111,12 +112,13 @@ func root() command {
 			mcpCommand(),
 			gatewayCommand(),
 			probeCommand(),
-			{name: "version", summary: "print the version", setup: noFlags(printVersion)},
+			{name: "version", summary: "print the version and the release of the time zones", setup: noFlags(printVersion)},
 		},
 	}
 }
 
 func printVersion(_ context.Context, p process) error {
-	_, err := fmt.Fprintln(p.stdout, "spendgate", version)
+	zones := policy.Zones()
+	_, err := fmt.Fprintf(p.stdout, "spendgate %s\ntime zones %s (%s)\n", version, zones.Release, zones.Origin)
 	return err
 }

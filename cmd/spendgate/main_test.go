@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"spendgate/hotpath/policy"
 )
 
 // fakeNode is a stand-in for a running node: it records requests and sends the
@@ -152,7 +154,7 @@ func TestHelpNamesWhatIsRequired(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	for _, spelling := range []string{"version", "--version", "-v"} {
-		runWith(t, nil, "", spelling).check(t, 0, "spendgate dev\n", "")
+		runWith(t, nil, "", spelling).check(t, 0, "spendgate dev\ntime zones "+policy.Zones().Release+" (IANA 20", "")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"spendgate/config"
 	"spendgate/hotpath/httpapi"
+	"spendgate/hotpath/policy"
 )
 
 // operations are the endpoints for operators. They start before the node, so that health probes get
@@ -38,7 +39,7 @@ func startOperations(c config.Config, mode string, lines *logLines, log *slog.Lo
 		registry: registry, health: newHealth(mode, log), listener: listener,
 		failed: make(chan error, 1), hangups: make(chan os.Signal, 1),
 	}
-	o.registry.MustRegister(o.health)
+	o.registry.MustRegister(o.health, zonesInfo())
 	lines.observe(o.registry, c.Deployment)
 	o.Ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: gatherer, Ready: o.health.ready, Pprof: c.PProf, Logger: log})
 	go func() { o.failed <- o.Serve(listener) }()
@@ -50,4 +51,11 @@ func startOperations(c config.Config, mode string, lines *logLines, log *slog.Lo
 func (o *operations) stop(ctx context.Context) error {
 	signal.Stop(o.hangups)
 	return o.Shutdown(ctx)
+}
+
+func zonesInfo() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "time_zones_info", Help: "Always 1; release is that of the build's time zones.",
+		ConstLabels: prometheus.Labels{"release": policy.Zones().Release},
+	}, func() float64 { return 1 })
 }

@@ -24,6 +24,7 @@ type Readiness struct {
 	Ready        bool
 	Mode         string // the kind of node: "fleet", "embedded single node"
 	Durability   string // the durability in force, in words
+	TimeZones    string // the release of the node's time zones; empty of a process that has none
 	Dependencies []Dependency
 }
 
@@ -235,6 +236,7 @@ func appendReadiness(dst []byte, r Readiness, draining bool) []byte {
 	o.text("status", status)
 	o.text("mode", r.Mode)
 	o.text("durability", r.Durability)
+	o.given("time_zones", r.TimeZones)
 	o.name("dependencies")
 	o = appendArray(o, len(r.Dependencies), func(dst []byte, i int) []byte {
 		d, status := &r.Dependencies[i], "failing"

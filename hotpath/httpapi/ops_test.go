@@ -45,7 +45,7 @@ func TestOps(t *testing.T) {
 			t.Error("readiness is asked without a deadline")
 		}
 		r := Readiness{
-			Ready: true, Mode: "fleet", Durability: "fsync on",
+			Ready: true, Mode: "fleet", Durability: "fsync on", TimeZones: "2026f-0",
 			Dependencies: []Dependency{{Name: "redis", OK: true}, {Name: "store", OK: true, Detail: "x"}},
 		}
 		if failing.Load() {
@@ -62,14 +62,14 @@ func TestOps(t *testing.T) {
 	f("GET", "/livez", 200, "ok")
 	f("GET", "/metrics", 200, "spendgate_test 7")
 	f("GET", "/readyz", 200, `{"status":"ready","mode":"fleet","durability":"fsync `+
-		`on","dependencies":[{"name":"redis","status":"ok"},{"name":"store","status":"ok","detail":"x"}]}`)
+		`on","time_zones":"2026f-0","dependencies":[{"name":"redis","status":"ok"},{"name":"store","status":"ok","detail":"x"}]}`)
 	f("POST", "/readyz", 405, "")
 	f("GET", "/v1/checks", 404, "")
 	f("GET", "/debug/pprof/", 404, "")
 	f("GET", "/debug/pprof/heap", 404, "")
 	failing.Store(true)
 	f("GET", "/readyz", 503, `{"status":"failing","mode":"fleet","durability":"fsync `+
-		`on","dependencies":[{"name":"redis","status":"failing","detail":"no route"}`)
+		`on","time_zones":"2026f-0","dependencies":[{"name":"redis","status":"failing","detail":"no route"}`)
 	f("GET", "/readyz?unready=404", 404, `{"status":"failing","mode":"fleet"`)
 	failing.Store(false)
 	f("GET", "/readyz?unready=404", 200, `{"status":"ready"`)

@@ -2,7 +2,9 @@ package policy
 
 import (
 	"archive/zip"
+	"crypto/sha256"
 	_ "embed" // the time zones
+	"encoding/hex"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -10,9 +12,9 @@ import (
 	"time"
 )
 
-// zoneinfo is lib/time/zoneinfo.zip of the Go distribution. Windows must not
-// differ between nodes, so neither the machine's copy is read, which
-// time.LoadLocation prefers, nor the copy in the Go release.
+// zoneinfo has the zones of the IANA database; `make zones` renews it. Windows must not differ between
+// nodes, so neither the machine's copy is read, which time.LoadLocation prefers, nor the copy in the Go
+// release. The archive's comment has the release and the origin.
 //
 //go:embed zoneinfo.zip
 var zoneinfo string
@@ -24,6 +26,20 @@ var zoneFiles = sync.OnceValue(func() *zip.Reader {
 	}
 	return files
 })
+
+// ZoneData names the time zones of this build.
+type ZoneData struct {
+	Release string // of the IANA database, and the first digits of the data's SHA-256: 2026f-0797770c8139
+	Origin  string // of the data: "IANA 2026f, Debian tzdata 2026f-0+deb12u1"
+}
+
+// Zones returns which time zones this build has.
+func Zones() ZoneData {
+	origin := zoneFiles().Comment
+	release, _, _ := strings.Cut(strings.TrimPrefix(origin, "IANA "), ",")
+	sum := sha256.Sum256([]byte(zoneinfo))
+	return ZoneData{release + "-" + hex.EncodeToString(sum[:6]), origin}
+}
 
 const utc = "UTC"
 
