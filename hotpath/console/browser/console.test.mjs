@@ -404,6 +404,29 @@ test("who decides sees all of what the action names", async () => {
   await page.close();
 });
 
+test("a key that decides has a principal", async () => {
+  const page = await open((await person("nina")).api_key, { admin: true });
+  await show(page, "#/keys");
+  await page.getByText("A new key").click();
+  await page.fill("[name=name]", "Nora's telephone");
+  const [role, principal, make] = [page.locator("[name=role]"), page.locator("[name=principal]"), page.getByRole("button", { name: "Make it" })];
+  for (const blank of ["", " "]) {
+    await principal.fill(blank);
+    await make.click();
+    assert.equal(await principal.evaluate((e) => e.matches(":focus") && e.checkValidity()), false);
+  }
+  await role.selectOption("auditor");
+  assert.ok(await principal.evaluate((e) => e.required === false));
+  await role.selectOption("approver");
+  await principal.fill("nora");
+  await make.click();
+  await page.waitForSelector(".once");
+  const { data } = await (await fetch(`${api}/v1/keys?limit=1`, { headers: { "X-Admin-Key": adminKey } })).json();
+  assert.equal(data[0].principal, "nora");
+  assert.ok(await principal.evaluate((e) => e.required && e.value === ""));
+  await page.close();
+});
+
 test("ten thousand checks", async () => {
   const check = (i) => ({ check_id: `chk_${String(i).padStart(32, "0")}`, decision: "allow", timestamp: "2026-07-04T10:11:12.034Z", violated_rule_id: null, outcome: null,
     action: { amount: "AMOUNT", currency: "USD", action_type: "refund", counterparty: `c-${i}`, agent_id: "bot", policy_id: "asked" } });

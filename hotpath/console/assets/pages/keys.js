@@ -6,12 +6,16 @@ import { usePages } from "../lib/load.js";
 import { Badge, Empty, Failure, Field, Head, ID, Pages, PlainTime } from "../lib/parts.js";
 
 const admin = { admin: true };
+// unnamed are the roles whose keys need no principal: what other keys ask for, decide, write or redeem
+// stays a person's or a program's own when the key is replaced.
+const unnamed = ["auditor", "full"];
 const entries = (text) => text.split(",").map((s) => s.trim()).filter(Boolean);
 
 export function Keys() {
   const list = usePages("/v1/keys", { limit: 100 }, admin);
   const [made, setMade] = useState(null);
   const [failure, setFailure] = useState(null);
+  const [role, setRole] = useState("approver");
   const change = async (key, body) => {
     try {
       setFailure(null);
@@ -31,6 +35,7 @@ export function Keys() {
       setFailure(null);
       setMade(await call("POST", "/v1/keys", { ...admin, body: given }));
       form.reset();
+      setRole("approver");
       list.reload();
     } catch (f) {
       setFailure(f);
@@ -42,8 +47,8 @@ export function Keys() {
     <${Failure} error=${failure} doing />
     <details class="new"><summary>A new key</summary><form class="try" onSubmit=${make}>
       <${Field} label="Name"><input name="name" required maxlength="255" autocomplete="off" /><//>
-      <${Field} label="Role"><select name="role">${roleNames.map((r) => html`<option selected=${r === "approver"}>${r}</option>`)}</select><//>
-      <${Field} label="Principal" hint="Who stands behind it"><input name="principal" maxlength="128" autocomplete="off" /><//>
+      <${Field} label="Role"><select name="role" onChange=${(e) => setRole(e.currentTarget.value)}>${roleNames.map((r) => html`<option selected=${r === role}>${r}</option>`)}</select><//>
+      <${Field} label="Principal" hint="Who stands behind it, the same in all of their keys"><input name="principal" required=${!unnamed.includes(role)} pattern=".*\\S.*" maxlength="128" autocomplete="off" /><//>
       <${Field} label="Owner" hint="Who runs the agent"><input name="owner" maxlength="128" autocomplete="off" /><//>
       <${Field} label="Groups" hint="Of who decides with it; with commas"><input name="groups" autocomplete="off" /><//>
       <${Field} label="Agents" hint="The only ones; with commas"><input name="agent_ids" autocomplete="off" /><//>
