@@ -62,13 +62,24 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 	for path, allow := range map[string]string{
 		"/v1/checks": "GET, POST", "/v1/checks/chk_x": "GET", "/v1/simulate": "POST", "/v1/policies": "GET, POST", "/v1/policies/p": "GET",
 		"/v1/policies/p/versions": "GET",
-		"/v1/violations":          "GET", "/v1/keys": "GET, POST", "/v1/keys/key_x": "PATCH", "/health": "GET", "/openapi.yaml": "GET",
+		"/v1/violations":          "GET", "/v1/keys": "GET, POST", "/v1/keys/key_x": "PATCH", "/health": "GET, HEAD",
+		"/openapi.yaml": "GET, HEAD",
+		"/openapi.json": "GET, HEAD",
 	} {
-		for _, method := range []string{"HEAD", "OPTIONS", "DELETE", "PUT", "PURGE", "TRACE", "post"} {
+		for _, method := range []string{"OPTIONS", "DELETE", "PUT", "PURGE", "TRACE", "post"} {
 			f(method, path, "", 405, "method_not_allowed", noKey)
 			if got := s.do(method, path, "").header.Get("Allow"); got != allow {
 				t.Errorf("%s %s: Allow is %q, want %q", method, path, got, allow)
 			}
+		}
+		if !strings.Contains(allow, "HEAD") {
+			f("HEAD", path, "", 405, "method_not_allowed", noKey)
+			continue
+		}
+		f("HEAD", path, "", 200, "", noKey)
+		get, head := s.do("GET", path, "", noKey, "Accept-Encoding: identity"), s.do("HEAD", path, "", noKey)
+		if head.header.Get("Content-Length") != strconv.Itoa(len(get.body)) || head.header.Get("Content-Type") != get.header.Get("Content-Type") {
+			t.Errorf("HEAD %s: %v, and GET has %v", path, head.header, get.header)
 		}
 	}
 	if s.fake.admits != 0 {

@@ -41,7 +41,7 @@ func (a *API) routeConsole(r *router.Router, c *console.Console) {
 	a.at(r, console.Prefix+"assets/{file:*}", endpoint{method: "GET", free: true, serve: pages.serve})
 	absent := r.NotFound
 	r.NotFound = func(ctx *fasthttp.RequestCtx) { // where the router has no place beside the prefix
-		if string(ctx.Path()) != strings.TrimSuffix(console.Prefix, "/") || !ctx.IsGet() {
+		if string(ctx.Path()) != strings.TrimSuffix(console.Prefix, "/") || !ctx.IsGet() && !ctx.IsHead() {
 			absent(ctx)
 			return
 		}

@@ -25,6 +25,10 @@ func TestConsoleHeaders(t *testing.T) {
 			r.header.Get("Referrer-Policy") != "no-referrer" || r.header.Get("Content-Type") != f.ContentType {
 			t.Errorf("%s: %d %v", f.Path, r.status, r.header)
 		}
+		head := sendAt(t, s.address, "HEAD", f.Path, "")
+		if head.status != 200 || head.header.Get("Content-Type") != f.ContentType || head.body != "" {
+			t.Errorf("HEAD %s: %d %v", f.Path, head.status, head.header)
+		}
 		if lasting := strings.Contains(r.header.Get("Cache-Control"), "immutable"); lasting != f.Lasting {
 			t.Errorf("%s: %s", f.Path, r.header.Get("Cache-Control"))
 		}

@@ -105,12 +105,15 @@ func (a *API) newRouter() *router.Router {
 
 // at puts endpoints at a path.
 func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
-	methods := make([]string, len(endpoints))
+	methods := make([]string, 0, len(endpoints)+1)
 	for i := range endpoints {
-		methods[i] = endpoints[i].method
+		methods = append(methods, endpoints[i].method)
+		if endpoints[i].answers(fasthttp.MethodHead) {
+			methods = append(methods, fasthttp.MethodHead)
+		}
 		endpoints[i].path = path
 		endpoints[i].mustSayWho()
-		endpoints[i].counters = a.metrics.of(path, methods[i])
+		endpoints[i].counters = a.metrics.of(path, endpoints[i].method)
 		endpoints[i].duration = a.metrics.duration(&endpoints[i])
 	}
 	allow := strings.Join(methods, ", ")
@@ -118,7 +121,7 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 	r.ANY(path, func(ctx *fasthttp.RequestCtx) {
 		x := exchangeOf(ctx)
 		for i := range endpoints {
-			if string(ctx.Method()) == endpoints[i].method {
+			if endpoints[i].answers(string(ctx.Method())) {
 				x.endpoint = &endpoints[i]
 				a.run(x)
 				return
@@ -128,6 +131,11 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, allow)
 		a.fail(x, errMethod)
 	})
+}
+
+// answers reports whether the endpoint answers a method: its own, and HEAD where GET needs no key (S3).
+func (e *endpoint) answers(method string) bool {
+	return method == e.method || method == fasthttp.MethodHead && e.method == fasthttp.MethodGet && e.free
 }
 
 // mustSayWho panics if an endpoint does not say who may call it.

@@ -87,12 +87,15 @@ func (r Response) String() string { return fmt.Sprintf("%d %.2000s", r.Status, r
 
 // CheckResponse returns an error if the document does not declare the response to a request: its
 // status, a header or a part of its body. The response for a path or a method that the document does
-// not have must be 404 or 405.
+// not have must be 404 or 405; a response to HEAD is one to GET, without its body.
 func (d *Document) CheckResponse(method, target string, response Response) error {
 	in, err := d.input(method, target, "")
 	if err != nil {
 		if response.Status == http.StatusNotFound || response.Status == http.StatusMethodNotAllowed {
 			return nil
+		}
+		if method == http.MethodHead {
+			return d.checkHead(target, response)
 		}
 		return fmt.Errorf("%w, and answered with %s", err, response)
 	}
@@ -105,6 +108,17 @@ func (d *Document) CheckResponse(method, target string, response Response) error
 		return fmt.Errorf("%s %s: %s: %w", method, target, response, err)
 	}
 	return nil
+}
+
+func (d *Document) checkHead(target string, response Response) error {
+	in, err := d.input(http.MethodGet, target, "")
+	if err != nil {
+		return err
+	}
+	if len(response.Body) > 0 {
+		return fmt.Errorf("HEAD %s: has a body: %s", target, response)
+	}
+	return checkHeaders(in.Route.Operation.Responses.Status(response.Status), response.Header)
 }
 
 // checkHeaders finds headers that are not declared; headers of HTTP are not.
