@@ -61,14 +61,6 @@ func AppendCheckRecord(b []byte, c *spend.Check) []byte {
 	return w.End()
 }
 
-// AppendCheckRow is AppendCheckRecord for a check_row, which lacks the fence.
-func AppendCheckRow(b []byte, c *spend.Check) []byte {
-	w := NewComposite(b)
-	w.ID(c.ID)
-	w.check(c, c.Format())
-	return w.End()
-}
-
 func (w *Writer) fence(f spend.Fence) {
 	w.ID(f.Node)
 	w.ID(f.Epoch)

@@ -232,11 +232,7 @@ func (p *parameters) commit(
 	}
 	p.keys(checks)
 	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
-	if c == callWhole {
-		array(p, 0, checks, nil, chain.AppendCheckRow)
-	} else {
-		array(p, 0, checks, nil, chain.AppendCheckRecord)
-	}
+	array(p, 0, checks, nil, chain.AppendCheckRecord)
 	p.batch(link)
 	p.countChecks(checks)
 	switch c {

@@ -1,5 +1,5 @@
 // Package postgres is the store of a fleet, and the only package that sends SQL
-// to PostgreSQL (14 or newer).
+// to PostgreSQL (15 or newer).
 //
 // A commit is one buffer, one statement and one wait: a prepared call of the
 // function record_checks (the fence, the idempotency keys, the rows), of

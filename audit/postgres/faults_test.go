@@ -285,7 +285,7 @@ func TestKeysAreTakenInOrder(t *testing.T) {
 	if bytes.Compare(first[:], second[:]) < 0 {
 		t.Fatal("the keys do not try the order")
 	}
-	const take = "SELECT insert_idempotency_keys(ARRAY[$1::bytea], ARRAY[$2::uuid])"
+	const take = "INSERT INTO idempotency_keys (key_hash, check_id, expires_at) VALUES ($1, $2, now() + interval '1 day')"
 	blocker := connect(t, url)
 	if _, err := blocker.Exec(t.Context(), "BEGIN"); err != nil {
 		t.Fatal(err)

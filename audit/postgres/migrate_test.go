@@ -26,8 +26,8 @@ func TestSnapshotOfAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-// A migration that databases have had never changes: they do not have it again. A new one is
-// added to the list.
+// TestMigrationsAreFrozen: a migration that was released never changes, since databases that have had it do not
+// have it again. testdata/migrations.sha256 has the hashes of all that were.
 func TestMigrationsAreFrozen(t *testing.T) {
 	list, err := os.ReadFile("testdata/migrations.sha256")
 	if err != nil {
@@ -37,13 +37,32 @@ func TestMigrationsAreFrozen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var are strings.Builder
+	var are []string
 	for i, text := range migrations() {
-		fmt.Fprintf(&are, "%x  %s\n", sha256.Sum256([]byte(text)), names[i].Name())
+		are = append(are, fmt.Sprintf("%x  %s", sha256.Sum256([]byte(text)), names[i].Name()))
 	}
-	if are.String() != string(list) {
-		t.Errorf("testdata/migrations.sha256 has\n%s\nand the migrations are\n%s", list, are.String())
+	if name, changed := firstChanged(strings.Split(string(list), "\n"), are); changed {
+		t.Errorf("%s is another than was released", name)
 	}
+	other := append(slices.Clone(are), "0123  9001_next.sql")
+	for what, released := range map[string][]string{"unchanged": are, "a new one": are[:len(are)-1], "none released": nil, "removed": other} {
+		if name, changed := firstChanged(released, are); changed != (what == "removed") {
+			t.Errorf("%s: %q", what, name)
+		}
+	}
+	if name, changed := firstChanged(are, slices.Concat([]string{"0123  0001_common.sql"}, are[1:])); !changed || name != "0001_common.sql" {
+		t.Errorf("a change of 0001_common.sql: %q", name)
+	}
+}
+
+// firstChanged returns the first released migration that is another now, or is not there. Lines have a hash and a name.
+func firstChanged(released, are []string) (name string, changed bool) {
+	for i, line := range released {
+		if line != "" && (i >= len(are) || are[i] != line) {
+			return strings.Fields(line)[1], true
+		}
+	}
+	return "", false
 }
 
 // TestMigrationGivesWay: a migration that waits for a table which someone reads for long does not

@@ -502,5 +502,3 @@ CREATE TRIGGER webhooks_delete BEFORE DELETE ON webhooks
 WHEN NOT EXISTS (SELECT 1 FROM changes WHERE seq = (SELECT generation FROM config) AND kind = 'webhook.deleted'
     AND subject = 'whk_' || lower(hex(OLD.id)))
 BEGIN SELECT RAISE(ABORT, 'webhooks are immutable: the change is not recorded'); END;
-
-PRAGMA user_version = 4;

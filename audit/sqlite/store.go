@@ -6,6 +6,7 @@ import (
 	_ "embed" // the schema
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"net/url"
@@ -36,8 +37,11 @@ var _ audit.Store = (*Store)(nil)
 //go:embed schema.sql
 var schema string
 
+// schemaVersion is the version of the schema in a file. Until the first release, the schema changes in place and
+// its version is its checksum, so that no build opens the file of another.
+var schemaVersion = int(crc32.ChecksumIEEE([]byte(schema)) >> 1)
+
 const (
-	schemaVersion = 4
 	// readers is enough to keep a few cores busy; each reader costs a page cache.
 	readers = 4
 	// busyTimeout bounds the wait for another process, such as a backup, that
@@ -51,14 +55,12 @@ func Open(ctx context.Context, path string, logger *slog.Logger) (*Store, error)
 	return openAs(ctx, path, logger, (*Store).migrate)
 }
 
-// OpenMade is Open for programs that only read: it upgrades no file, since a node of an earlier
-// build may have it open, and fails if the file has an earlier schema.
+// OpenMade is Open for programs that only read: it makes no file.
 func OpenMade(ctx context.Context, path string, logger *slog.Logger) (*Store, error) {
 	return openAs(ctx, path, logger, func(s *Store, ctx context.Context) error {
 		version, err := one(ctx, s.reader, "cannot read which schema it has", scalar[int], "PRAGMA user_version")
 		if err == nil && version != schemaVersion {
-			err = fmt.Errorf("its schema is %d, this build reads %d: a node of this build upgrades an earlier one as it starts", version,
-				schemaVersion)
+			err = otherSchema(version)
 		}
 		return err
 	})
@@ -142,7 +144,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// migrate creates the schema of a new file, or upgrades an earlier schema. The write lock makes two
+// migrate creates the schema of a new file. The write lock makes two
 // processes that start together take turns; while one of them switches a new file to WAL, SQLite
 // does not make the other wait.
 func (s *Store) migrate(ctx context.Context) error {
@@ -160,17 +162,24 @@ func (s *Store) makeSchema(ctx context.Context) error {
 		switch {
 		case err != nil || version == schemaVersion:
 			return err
-		case version > schemaVersion:
-			return fmt.Errorf("its schema %d is newer than this build, which knows %d", version, schemaVersion)
 		case version > 0:
-			return upgrade(tx, version)
+			return otherSchema(version)
 		}
-		if _, err := tx.Exec(schema); err != nil {
+		if _, err := tx.Exec(schema + fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)); err != nil {
 			return err
 		}
 		return makeImmutable(tx)
 	})
 }
+
+func otherSchema(version int) error {
+	return fmt.Errorf("it was made by another build, whose schema is %d; this one has schema %d: move the file away, or run that build",
+		version, schemaVersion)
+}
+
+// deleteOfEvents refuses deletions of events whose removal is not recorded.
+const deleteOfEvents = "CREATE TRIGGER events_delete BEFORE DELETE ON events WHEN OLD.sequence > " + eventsFloor +
+	" BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;"
 
 // makeImmutable makes the database itself refuse changes (G8). INSERT OR REPLACE deletes without
 // firing a delete trigger, so an insert over an existing row is refused, too.

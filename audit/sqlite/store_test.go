@@ -150,8 +150,8 @@ func TestOpenTogether(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNewerSchema refuses a file that a later build has migrated.
-func TestNewerSchema(t *testing.T) {
+// TestOtherSchema refuses a file of a build with another schema, also to what only reads.
+func TestOtherSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)
 	if _, err := s.writer.ExecContext(t.Context(), "PRAGMA user_version = 99"); err != nil {
@@ -162,6 +162,9 @@ func TestNewerSchema(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), path, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("Open accepts schema 99")
+	}
+	if _, err := OpenMade(t.Context(), path, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("OpenMade accepts schema 99")
 	}
 }
 

@@ -25,17 +25,8 @@ GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approv
 -- is no change.
 GRANT SELECT ON policies, drafts, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
-GRANT EXECUTE ON FUNCTION require_version(text, integer), create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
-    create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, jsonb, actor),
-    put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor), put_draft(text, text, text, text, text, text, text, bigint, bigint, text, jsonb, actor),
-    delete_draft(text, bigint, actor), promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor),
-    promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, jsonb, actor), approve_draft(text, bigint, integer, jsonb, text, actor),
-    decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor),
-    decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, text, text, bigint, jsonb, actor), use_approvals(uuid[], uuid[], bytea[]),
-    expire_approvals(integer, actor),
-    create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor),
-    create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor),
-    update_webhook(uuid, text, text, boolean, text, bigint, actor), delete_webhook(uuid, actor) TO :"service";
+GRANT EXECUTE ON FUNCTION require_version, create_policy, put_draft, delete_draft, promote_draft, approve_draft, decide_approval, use_approvals,
+    expire_approvals, create_key, update_key, create_webhook, update_webhook, delete_webhook TO :"service";
 
 -- Deliveries to webhooks: how far they are, what is tried again, and their log.
 GRANT SELECT ON webhook_states TO :"service";
@@ -62,9 +53,7 @@ GRANT SELECT ON deployment, migrations, redeemable, archived_days, archived_viol
 
 -- Counts of violations and checks are changed, and events numbered, by functions that can do
 -- nothing else.
-GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer), count_checks(integer), sequence_events(integer),
-    remove_events(bigint, bigint, integer, actor), delete_events(integer) TO :"service";
-REVOKE EXECUTE ON FUNCTION close_day(date), detach_day(date, bigint, bytea), empty_default_partition(),
-    detach_violations(date, bigint, bytea), trim_violation_counts(), delete_violations(date, uuid, integer),
-    fold_chains(date, bytea, folded_chains[]) FROM PUBLIC, :"service";
+GRANT EXECUTE ON FUNCTION make_partition, count_violations, count_checks, sequence_events, remove_events, delete_events TO :"service";
+REVOKE EXECUTE ON FUNCTION close_day, detach_day, empty_default_partition, detach_violations, trim_violation_counts, delete_violations,
+    fold_chains FROM PUBLIC, :"service";
 COMMIT;

@@ -1,5 +1,4 @@
--- What the other files use. All of them are run in one transaction, in their order;
--- everything is created in the first schema of the connection's search_path.
+-- What the other files use. Everything is created in the first schema of the connection's search_path.
 --
 -- One-letter codes ("char"): action types r refund, c credit, d discount,
 -- s spend; decisions a allow, e escalate, b block; confidence l, m, h; statuses of

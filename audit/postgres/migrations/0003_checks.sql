@@ -131,42 +131,17 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
--- Records the keys (their SHA-256) or raises SG003 with those that are taken.
--- Sorted, so that two batches with common keys do not deadlock.
-CREATE FUNCTION insert_idempotency_keys(hashes bytea[], ids uuid[]) RETURNS void
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    inserted integer;
-    taken    text;
-BEGIN
-    INSERT INTO idempotency_keys AS i (key_hash, check_id, expires_at)
-        SELECT k.hash, k.id, clock_timestamp() + interval '24 hours'
-        FROM unnest(hashes, ids) AS k (hash, id)
-        ORDER BY k.hash
-    ON CONFLICT (key_hash) DO UPDATE
-        SET check_id = excluded.check_id, expires_at = excluded.expires_at
-        WHERE i.expires_at <= clock_timestamp();
-    GET DIAGNOSTICS inserted = ROW_COUNT;
-    IF inserted < cardinality(hashes) THEN
-        SELECT string_agg(encode(k.hash, 'hex'), ',') INTO taken
-            FROM unnest(hashes) AS k (hash)
-            WHERE NOT EXISTS (SELECT FROM idempotency_keys AS i
-                WHERE i.key_hash = k.hash AND i.xmin = pg_current_xact_id()::xid);
-        RAISE EXCEPTION 'idempotency keys are taken' USING ERRCODE = 'SG003', DETAIL = taken;
-    END IF;
-END $$;
-
 CREATE FUNCTION raise_horizon(new_ms bigint) RETURNS void
 LANGUAGE sql
 AS $$ UPDATE horizon SET ms = new_ms WHERE ms < new_ms $$;
 
--- A check as a node sends it: what the checks of a commit have in common is
--- left out. Its fields are part of the protocol between nodes and database:
--- once released, a change is another type and another commit_checks beside
--- these, for the nodes that are still of the version before.
-CREATE TYPE check_row AS (
+-- A check as a node sends it, with the columns of the table in their order. Its fields are
+-- part of the protocol between nodes and database: once released, a change is another type and
+-- other functions beside these, for the nodes of the version before.
+CREATE TYPE check_record AS (
     check_id           uuid,
+    node               uuid,
+    epoch              uuid,
     claimed_ms         bigint,
     until_ms           bigint,
     policy_version     integer,

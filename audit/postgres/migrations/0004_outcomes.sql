@@ -53,38 +53,82 @@ CREATE TYPE outcome_row AS (
 );
 
 -- Records outcomes or raises SG008 with the checks whose last step has another number
--- than the one before, whose redemption comes too late, or has a lasting key of another.
--- Sorted, so that two batches do not deadlock.
+-- than the one before, whose redemption comes too late (HINT lists those), or has a lasting key
+-- of another. Which of them may follow what is recorded, and have their lasting keys, is asked
+-- before they are inserted: what is recorded stays. What a commit has none of is not asked
+-- about. Sorted, so that two batches do not deadlock.
 CREATE FUNCTION insert_outcomes(node uuid, epoch uuid, reports outcome_row[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
+    r        outcome_row;
+    accepted outcome_row[] := reports;
     inserted integer;
     reported text;
-    redeems  boolean := EXISTS (SELECT FROM unnest(reports) AS r WHERE r.step > r.number);
+    late     text;
+    at       bigint;
+    redeems  boolean := false;
+    keyed    boolean := false;
+    follows  boolean := false;
+    doubts   boolean := false;
+    ends     boolean := false;
 BEGIN
-    IF redeems THEN
+    FOREACH r IN ARRAY reports LOOP
+        redeems := redeems OR r.status = 'r';
+        keyed := keyed OR r.once IS NOT NULL;
+        IF r.step > 1 THEN
+            follows := true;
+            doubts := doubts OR r.status = 'd';
+            ends := ends OR r.number = 1;
+        END IF;
+    END LOOP;
+    IF keyed THEN
         PERFORM insert_redemption_keys(reports);
+        accepted := ARRAY(SELECT a FROM unnest(accepted) AS a
+            WHERE a.once IS NULL OR EXISTS (SELECT FROM redemption_keys AS k WHERE k.key_hash = a.once AND k.check_id = a.check_id));
     END IF;
-    INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, excess, amount, reference, note, key_id, principal, request_id,
-            may_release, replay, once)
-        SELECT r.outcome_id, r.check_id, insert_outcomes.node, insert_outcomes.epoch, r.step, r.number, r.status, r.release, r.excess, r.amount,
-            r.reference, r.note, r.key_id, r.principal, r.request_id, r.may_release, r.replay, r.once
-        FROM unnest(reports) AS r
-        WHERE CASE WHEN r.step = 1 THEN r.number = 1 OR r.status = 'r' AND may_redeem(r)
-            ELSE EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = r.check_id AND o.step = r.step - 1 AND CASE r.status
+    IF follows THEN
+        accepted := ARRAY(SELECT a FROM unnest(accepted) AS a
+            WHERE a.step = 1 OR EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = a.check_id AND o.step = a.step - 1 AND CASE a.status
                 WHEN 'r' THEN false
                 WHEN 'd' THEN o.status = 'r'
-                ELSE o.number = r.number - 1 AND (r.number = 1 OR r.may_release) END) END
-        ORDER BY r.check_id
+                ELSE o.number = a.number - 1 AND (a.number = 1 OR a.may_release) END));
+    END IF;
+    at := extract(epoch FROM clock_timestamp()) * 1000;
+    INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, excess, amount, reference, note, key_id, principal, request_id,
+            may_release, replay, once)
+        SELECT a.outcome_id, a.check_id, insert_outcomes.node, insert_outcomes.epoch, a.step, a.number, a.status, a.release, a.excess, a.amount,
+            a.reference, a.note, a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.once
+        FROM unnest(accepted) AS a
+        WHERE a.step > 1 OR a.number = 1 OR a.status = 'r' AND at <= a.redeem_by
+            AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
+        ORDER BY a.check_id
     ON CONFLICT ON CONSTRAINT outcomes_pkey DO NOTHING;
     GET DIAGNOSTICS inserted = ROW_COUNT;
     IF inserted < cardinality(reports) THEN
-        SELECT string_agg(r.check_id::text, ',') INTO reported
-            FROM unnest(reports) AS r WHERE NOT EXISTS (SELECT FROM outcomes AS o WHERE o.outcome_id = r.outcome_id);
-        RAISE EXCEPTION 'outcomes are reported already' USING ERRCODE = 'SG008', DETAIL = reported;
+        SELECT string_agg(a.check_id::text, ','), coalesce(string_agg(a.check_id::text, ',') FILTER (WHERE a.status = 'r' AND (at > a.redeem_by
+                OR a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f))), '') INTO reported, late
+            FROM unnest(reports) AS a WHERE NOT EXISTS (SELECT FROM outcomes AS o WHERE o.outcome_id = a.outcome_id);
+        RAISE EXCEPTION 'outcomes are reported already' USING ERRCODE = 'SG008', DETAIL = reported, HINT = late;
     END IF;
     IF redeems THEN
-        PERFORM note_redemptions(reports);
+        INSERT INTO redemptions_open (check_id, redeemed_at) SELECT a.check_id, clock_timestamp() FROM unnest(reports) AS a WHERE a.status = 'r';
     END IF;
+    IF doubts THEN
+        UPDATE redemptions_open AS n SET doubted_at = clock_timestamp() FROM unnest(reports) AS a WHERE n.check_id = a.check_id AND a.status = 'd';
+    END IF;
+    IF ends THEN
+        DELETE FROM redemptions_open AS n USING unnest(reports) AS a WHERE n.check_id = a.check_id AND a.number = 1;
+    END IF;
+END $$;
+
+-- The checks of which no outcome is recorded; the bounds are those of ids. One plan for
+-- all, whose partitions the bounds name when it is run: making a plan costs more than
+-- the rows.
+CREATE FUNCTION untouched_checks(ids uuid[], low uuid, high uuid) RETURNS SETOF checks
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+AS $$ BEGIN
+    RETURN QUERY SELECT c.* FROM checks AS c WHERE c.check_id = ANY (ids) AND c.check_id >= low AND c.check_id <= high
+        AND CASE WHEN EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = c.check_id) THEN false ELSE true END;
 END $$;

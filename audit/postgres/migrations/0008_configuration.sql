@@ -176,13 +176,14 @@ AS $$
 $$;
 
 -- Adds a version, whatever the one before asks of people: see create_policy, which is for callers.
+-- author has what is told of who has signed in: {"owner", "email"}, or null.
 -- Fails with SG006 if all policies together would have more than max_bytes.
 -- new_budgets has what makes its budgets the same, by rule_id: one that has any of that
 -- in the version before goes on counting (S37), the first is its own. No other may have an
 -- open counter in use, unless it is dropped: SG014; DETAIL lists those, or with SG013 what
 -- is dropped and does not end (S63).
 CREATE FUNCTION add_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
-    max_bytes bigint, new_budgets jsonb, dropped jsonb, note text, who actor,
+    max_bytes bigint, new_budgets jsonb, dropped jsonb, note text, author jsonb, who actor,
     OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
 LANGUAGE plpgsql
 AS $$
@@ -210,7 +211,7 @@ BEGIN
         RETURNING * INTO created;
     counted_since := created.budgets::text;
     PERFORM record_change(new_generation, 'policy.created', new_id, new_version, who, jsonb_strip_nulls(jsonb_build_object(
-        'name', new_name, 'note', nullif(note, ''), 'drop_budgets', dropped)), hash_policy(created));
+        'name', new_name, 'note', nullif(note, ''), 'drop_budgets', dropped)) || coalesce(author, '{}'), hash_policy(created));
 
     ended := ARRAY(SELECT p.key FROM jsonb_each(previous) AS p WHERE created.budgets -> p.key IS DISTINCT FROM p.value);
     refused := (SELECT jsonb_agg(d) FROM jsonb_array_elements_text(dropped) AS d WHERE d <> ALL (ended));
@@ -237,10 +238,10 @@ AS $$ BEGIN
 END $$;
 
 -- A version of a policy, as add_policy. Fails with SG017 and the version in force when that
--- asks people before it changes (S80), unless the admin forces it.
+-- asks people before it changes (S80), unless the admin forces it: forced says that.
 CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
-    max_bytes bigint, new_budgets jsonb, dropped jsonb, note text, who actor,
-    OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
+    max_bytes bigint, new_budgets jsonb, dropped jsonb, note text, author jsonb, who actor,
+    OUT new_version integer, OUT created_ms bigint, OUT counted_since text, OUT forced boolean)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -248,13 +249,29 @@ DECLARE
 BEGIN
     PERFORM FROM config FOR NO KEY UPDATE; -- no version is made from here on: see raise_generation
     SELECT * INTO in_force FROM policies AS p WHERE p.policy_id = new_id ORDER BY p.version DESC LIMIT 1;
-    IF in_force.changes IS NOT NULL AND who.kind <> 'admin' THEN
+    forced := in_force.changes IS NOT NULL;
+    IF forced AND who.kind <> 'admin' THEN
         RAISE EXCEPTION 'version % asks people before it changes', in_force.version USING ERRCODE = 'SG017', DETAIL = in_force.version;
     END IF;
     SELECT a.new_version, a.created_ms, a.counted_since INTO create_policy.new_version, create_policy.created_ms, create_policy.counted_since
-        FROM add_policy(new_id, new_name, new_description, new_rules, new_metadata, new_redeem, new_changes, now_ms, max_bytes, new_budgets, dropped, note, who) AS a;
-    IF in_force.changes IS NOT NULL THEN
+        FROM add_policy(new_id, new_name, new_description, new_rules, new_metadata, new_redeem, new_changes, now_ms, max_bytes, new_budgets, dropped, note, author, who) AS a;
+    IF forced THEN
         PERFORM record_forced(new_id, new_version, NULL, NULL, who);
+    END IF;
+END $$;
+
+-- A version may be made on the condition that another is in force (S54). Fails with SG016 and the version in force, 0 where there is none, when that is another. No
+-- version is made from here on until the transaction ends: see raise_generation.
+CREATE FUNCTION require_version(policy text, in_force integer) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    latest integer;
+BEGIN
+    PERFORM FROM config FOR NO KEY UPDATE;
+    SELECT coalesce(max(p.version), 0) INTO latest FROM policies AS p WHERE p.policy_id = policy;
+    IF latest <> in_force THEN
+        RAISE EXCEPTION 'version % is in force', latest USING ERRCODE = 'SG016', DETAIL = latest;
     END IF;
 END $$;
 

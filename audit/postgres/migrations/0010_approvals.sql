@@ -78,7 +78,7 @@ AS $$
 $$;
 
 -- Makes the approvals that escalated checks ask for, and notes when they expire.
-CREATE FUNCTION insert_approvals(rows check_row[]) RETURNS void
+CREATE FUNCTION insert_approvals(rows check_record[]) RETURNS void
 LANGUAGE plpgsql -- which keeps plans, unlike sql
 AS $$ BEGIN
     WITH made AS (
@@ -133,7 +133,7 @@ END $$;
 -- are other decisions than it saw, or a key has changed since. The proof and the
 -- decision are one transaction, and use_approvals waits for it. Whether the decision
 -- completes what is asked of groups is of the same decisions and keys.
-CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, who_groups jsonb, completes boolean, new_note text,
+CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, who_groups jsonb, completes boolean, new_note text, who_name text, who_email text,
     seen_decisions bigint, seen_keys jsonb, who actor, OUT outcome text)
 LANGUAGE plpgsql
 AS $$
@@ -162,7 +162,7 @@ BEGIN
     IF outcome = 'recorded' THEN
         PERFORM record_change(raise_generation(), decision, name_approval(wanted), NULL, who,
             jsonb_strip_nulls(jsonb_build_object('action_hash', encode(hash, 'hex'), 'note', new_note, 'owner', who_owner,
-                'groups', who_groups, 'completes', nullif(completes, false))), hash);
+                'name', who_name, 'email', who_email, 'groups', who_groups, 'completes', nullif(completes, false))), hash);
         decided := state_of_approval(a);
         IF decided.status = 'approved' THEN
             UPDATE approval_deadlines AS d SET at = decided.approved_at + a.use_within_ms * interval '1 millisecond' WHERE d.approval_id = wanted;

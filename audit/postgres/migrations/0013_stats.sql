@@ -64,7 +64,7 @@ BEGIN
     RETURN (next IS NULL);
 END $$;
 
--- Counts all checks anew, by what the batches say, archived days included. What it
+-- Counts all checks anew, by what the batches and folded_check_counts say, archived days included. What it
 -- counts is what one snapshot shows that is taken under the lock.
 CREATE FUNCTION recount_checks() RETURNS void
 LANGUAGE plpgsql
@@ -78,19 +78,15 @@ BEGIN
     UPDATE check_count_state SET cluster = (SELECT system_identifier FROM pg_control_system()),
         below = pg_snapshot_xmax(seen), pending = ARRAY(SELECT pg_snapshot_xip(seen));
     INSERT INTO check_counts (policy_id, minute, allows, escalations, blocks)
-        SELECT p.policy_id, c.minute, sum(c.allows), sum(c.escalations), sum(c.blocks)
-        FROM batches AS b, unnest(b.counts) AS c, LATERAL (VALUES (c.policy_id), ('')) AS p (policy_id)
-        WHERE pg_visible_in_snapshot(b.xid, seen)
-        GROUP BY p.policy_id, c.minute;
+        SELECT n.policy_id, n.minute, sum(n.allows), sum(n.escalations), sum(n.blocks)
+        FROM (SELECT p.policy_id, c.minute, c.allows::bigint, c.escalations::bigint, c.blocks::bigint
+                FROM batches AS b, unnest(b.counts) AS c, LATERAL (VALUES (c.policy_id), ('')) AS p (policy_id)
+                WHERE pg_visible_in_snapshot(b.xid, seen)
+            UNION ALL SELECT f.policy_id, f.minute, f.allows, f.escalations, f.blocks FROM folded_check_counts AS f) AS n
+        GROUP BY n.policy_id, n.minute;
 END $$;
 
 -- What is new is little, whatever the statistics say.
 ALTER FUNCTION count_checks(integer) SET plan_cache_mode = force_custom_plan;
 ALTER FUNCTION count_checks(integer) SET enable_seqscan = off;
 ALTER FUNCTION count_checks(integer) SET jit = off;
-
--- Nodes need not own what they count into (see 0013_rights.sql).
-DO $$ BEGIN
-    EXECUTE format('ALTER FUNCTION count_checks(integer) SECURITY DEFINER SET search_path = %I, pg_temp', current_schema());
-END $$;
-REVOKE EXECUTE ON FUNCTION count_checks(integer), recount_checks() FROM PUBLIC;

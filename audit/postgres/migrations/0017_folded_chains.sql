@@ -17,9 +17,6 @@ CREATE TABLE folded_chains (
     PRIMARY KEY (chain_id, to_seq)
 );
 
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON folded_chains FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON folded_chains EXECUTE FUNCTION refuse_change();
-
 -- How many checks those batches have, as check_counts has those of all.
 CREATE TABLE folded_check_counts (
     policy_id   text   NOT NULL,
@@ -41,9 +38,6 @@ AS $$ BEGIN
     RAISE EXCEPTION '% is immutable', TG_TABLE_NAME USING ERRCODE = 'SG004';
 END $$;
 
-DROP TRIGGER immutable ON batches;
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON batches FOR EACH ROW EXECUTE FUNCTION refuse_change_of_batch();
-
 -- Nothing changes but that the texts of an outcome leave with the batch that lists it: a fold of its
 -- chain is of this transaction.
 CREATE FUNCTION refuse_change_of_outcome() RETURNS trigger
@@ -62,9 +56,6 @@ BEGIN
     END IF;
     RAISE EXCEPTION '% is immutable', TG_TABLE_NAME USING ERRCODE = 'SG004';
 END $$;
-
-DROP TRIGGER immutable ON outcomes;
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON outcomes FOR EACH ROW EXECUTE FUNCTION refuse_change_of_outcome();
 
 -- The batches of each chain that can be folded up to the end of a day: the next ones, up to the
 -- first that lists something later, but for the chain's last.
@@ -163,30 +154,7 @@ AS $$
     WHERE b.chain_id = chain AND b.seq BETWEEN listed_outcomes.from_seq AND listed_outcomes.to_seq AND get_byte(b.entries, at + 5) >> 4 = 8
 $$;
 
--- As in 0015_stats.sql, those that were folded included.
-CREATE OR REPLACE FUNCTION recount_checks() RETURNS void
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    seen pg_snapshot;
-BEGIN
-    PERFORM pg_advisory_xact_lock('check_count_state'::regclass::oid::integer, 0);
-    SELECT pg_current_snapshot() INTO seen;
-    DELETE FROM check_counts;
-    UPDATE check_count_state SET cluster = (SELECT system_identifier FROM pg_control_system()),
-        below = pg_snapshot_xmax(seen), pending = ARRAY(SELECT pg_snapshot_xip(seen));
-    INSERT INTO check_counts (policy_id, minute, allows, escalations, blocks)
-        SELECT n.policy_id, n.minute, sum(n.allows), sum(n.escalations), sum(n.blocks)
-        FROM (SELECT p.policy_id, c.minute, c.allows::bigint, c.escalations::bigint, c.blocks::bigint
-                FROM batches AS b, unnest(b.counts) AS c, LATERAL (VALUES (c.policy_id), ('')) AS p (policy_id)
-                WHERE pg_visible_in_snapshot(b.xid, seen)
-            UNION ALL SELECT f.policy_id, f.minute, f.allows, f.escalations, f.blocks FROM folded_check_counts AS f) AS n
-        GROUP BY n.policy_id, n.minute;
-END $$;
-
 -- Some of many rows, by the index, whatever the statistics say.
 ALTER FUNCTION foldable_batches(date) SET plan_cache_mode = force_custom_plan;
 ALTER FUNCTION foldable_batches(date) SET enable_bitmapscan = off;
 ALTER FUNCTION foldable_batches(date) SET enable_seqscan = off;
-
-REVOKE EXECUTE ON FUNCTION foldable_batches(date), fold_chains(date, bytea, folded_chains[]), listed_outcomes(uuid, bigint, bigint) FROM PUBLIC;

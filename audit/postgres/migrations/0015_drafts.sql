@@ -17,8 +17,6 @@ CREATE TABLE drafts (
 );
 
 CREATE INDEX drafts_generation ON drafts (generation);
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON drafts FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON drafts EXECUTE FUNCTION refuse_change();
 
 CREATE FUNCTION hash_draft(d drafts) RETURNS bytea
 LANGUAGE sql STABLE
@@ -58,9 +56,9 @@ AS $$ BEGIN
         jsonb_strip_nulls(jsonb_build_object('name', nullif(d.name, ''), 'note', nullif(note, ''))), hash_draft(d));
 END $$;
 
--- Fails with SG015 when there is no such policy, and with SG006 as create_policy.
+-- Fails with SG015 when there is no such policy, and with SG006 as create_policy. author is that of add_policy.
 CREATE FUNCTION put_draft(policy text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
-    max_bytes bigint, note text, who actor, OUT generation bigint, OUT base_version integer, OUT hash text)
+    max_bytes bigint, note text, author jsonb, who actor, OUT generation bigint, OUT base_version integer, OUT hash text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -78,7 +76,9 @@ BEGIN
         RAISE EXCEPTION 'the policies have no room for % bytes', bytes USING ERRCODE = 'SG006';
     END IF;
     made := (policy, generation, base_version, new_name, new_description, new_rules, new_metadata, from_ms(now_ms), new_redeem, new_changes);
-    PERFORM record_draft('policy.draft_put', made, who, note);
+    INSERT INTO drafts SELECT made.*;
+    PERFORM record_change(generation, 'policy.draft_put', policy, NULL, who,
+        jsonb_strip_nulls(jsonb_build_object('name', nullif(new_name, ''), 'note', nullif(note, ''))) || coalesce(author, '{}'), hash_draft(made));
     hash := encode(hash_draft(made), 'hex');
 END $$;
 
@@ -143,8 +143,8 @@ END $$;
 -- fails with SG018, and with SG017 as create_policy when any is missing; nobody is taken for
 -- more than one by keys alone, whatever the node says.
 CREATE FUNCTION promote_draft(policy text, draft bigint, in_force integer, seen jsonb, now_ms bigint, max_bytes bigint,
-    new_budgets jsonb, dropped jsonb, note text, who actor,
-    OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
+    new_budgets jsonb, dropped jsonb, note text, author jsonb, who actor,
+    OUT new_version integer, OUT created_ms bigint, OUT counted_since text, OUT forced boolean)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -175,12 +175,13 @@ BEGIN
             RAISE EXCEPTION 'version % asks people before it changes', latest USING ERRCODE = 'SG017', DETAIL = latest;
         END IF;
     END IF;
+    forced := asked IS NOT NULL AND missing > 0;
     ended := (policy, new_generation, latest, '', '', '', '', from_ms(now_ms), NULL, NULL);
     PERFORM record_draft('policy.draft_promoted', ended, who, '');
     SELECT c.new_version, c.created_ms, c.counted_since INTO promote_draft.new_version, promote_draft.created_ms, promote_draft.counted_since
         FROM add_policy(policy, promoted.name, promoted.description, promoted.rules, promoted.metadata, promoted.redeem, promoted.changes, now_ms, max_bytes,
-            new_budgets, dropped, note, who) AS c;
-    IF asked IS NOT NULL AND missing > 0 THEN
+            new_budgets, dropped, note, author, who) AS c;
+    IF forced THEN
         PERFORM record_forced(policy, new_version, draft, missing, who);
     END IF;
 END $$;
@@ -242,20 +243,3 @@ BEGIN
             ON CONFLICT (draft, fingerprint) DO UPDATE SET check_id = excluded.check_id, until_ms = excluded.until_ms;
     END IF;
 END $$;
-
--- The checks that drafts judged.
-CREATE INDEX checks_shadowed ON checks (policy_id, check_id) WHERE shadow IS NOT NULL;
-
-DO $$
-DECLARE
-    fixed text;
-BEGIN
-    FOREACH fixed IN ARRAY ARRAY['require_recorded_draft()', 'put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor)',
-            'delete_draft(text, bigint, actor)', 'promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor)',
-            'approve_draft(text, bigint, integer, jsonb, text, actor)'] LOOP
-        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
-    END LOOP;
-END $$;
-
-REVOKE EXECUTE ON FUNCTION put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor), delete_draft(text, bigint, actor),
-    promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor), record_draft(text, drafts, actor, text), approve_draft(text, bigint, integer, jsonb, text, actor) FROM PUBLIC;

@@ -1,0 +1,234 @@
+-- The commit of checks and outcomes. A statement, a call of a function, an expression of PL/pgSQL
+-- and a parameter cost a commit of few checks as much as its rows do, so what a commit has none
+-- of is not asked about: the common commits have functions of their own, and commit_checks is
+-- for all others. An array without elements is null.
+--
+-- SG019: what a commit takes from counters is more than take_from_calendar can do. The commit
+-- is to be made again by commit_checks.
+
+-- Refuses a commit, behind its locks.
+CREATE FUNCTION refused_commit(node uuid, epoch uuid) RETURNS uuid
+LANGUAGE plpgsql
+AS $$ BEGIN
+    PERFORM begin_commit(node, epoch); -- which says what is over
+    RAISE EXCEPTION 'the epoch is over' USING ERRCODE = 'SG001';
+END $$;
+
+-- A commit of checks alone: the keys and the checks, hash by hash and check by check, the place
+-- of the batch in the chain of its node and, if some of the checks are, the violations. The
+-- locks come first, and the batch's row, whose chain is that of the node only if the epoch is
+-- in force and the node not fenced, is inserted by a statement of its own: only a snapshot
+-- taken under the locks shows a fence that was committed while this waited. What it returns is
+-- null: it is there so that take_from_calendar comes after it.
+CREATE FUNCTION record_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], has_violations boolean, rows check_record[],
+    seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea, counts check_count[], OUT recorded boolean)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    inserted integer;
+    taken    text;
+BEGIN
+    -- A lock that is taken is not null. What is wrong with the session begin_commit mends or
+    -- refuses, and takes the locks.
+    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+            OR pg_advisory_xact_lock_shared('epoch'::regclass::oid::integer, 0) IS NULL
+            OR pg_advisory_xact_lock_shared('fenced_nodes'::regclass::oid::integer, node_lock_key(record_checks.node)) IS NULL THEN
+        PERFORM begin_commit(node, epoch);
+    END IF;
+    INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries, counts)
+        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e) = record_checks.epoch
+                    AND NOT EXISTS (SELECT FROM fenced_nodes AS f WHERE f.node = record_checks.node)
+                THEN record_checks.node ELSE refused_commit(record_checks.node, record_checks.epoch) END,
+            record_checks.seq, record_checks.first_id, record_checks.last_id, record_checks.version,
+            record_checks.head, record_checks.entries, record_checks.counts);
+    IF key_hashes IS NOT NULL THEN
+        INSERT INTO idempotency_keys AS i (key_hash, check_id, expires_at)
+            SELECT k.hash, k.id, clock_timestamp() + interval '24 hours'
+            FROM unnest(key_hashes, key_ids) AS k (hash, id)
+            ORDER BY k.hash -- so that two batches with common keys do not deadlock
+        ON CONFLICT (key_hash) DO UPDATE
+            SET check_id = excluded.check_id, expires_at = excluded.expires_at
+            WHERE i.expires_at <= clock_timestamp();
+        GET DIAGNOSTICS inserted = ROW_COUNT;
+        IF inserted < cardinality(key_hashes) THEN
+            SELECT string_agg(encode(k.hash, 'hex'), ',') INTO taken
+                FROM unnest(key_hashes) AS k (hash)
+                WHERE NOT EXISTS (SELECT FROM idempotency_keys AS i
+                    WHERE i.key_hash = k.hash AND i.xmin = pg_current_xact_id()::xid);
+            RAISE EXCEPTION 'idempotency keys are taken' USING ERRCODE = 'SG003', DETAIL = taken;
+        END IF;
+    END IF;
+    IF rows IS NOT NULL THEN
+        INSERT INTO checks SELECT r.* FROM unnest(rows) AS r; -- as they are, without a projection
+        IF has_violations THEN
+            INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
+                    currency, agent_id, policy_id, counterparty, rule_id, rule_description, key_id, principal, owner)
+                SELECT r.check_id, r.policy_version, r.latency_ms, r.action_type, r.decision, r.confidence, r.amount,
+                    r.currency, r.agent_id, r.policy_id, r.counterparty, coalesce(r.rule_id, ''), coalesce(r.rule_description, ''),
+                    r.key_id, r.principal, r.owner
+                FROM unnest(rows) AS r WHERE r.decision <> 'a';
+        END IF;
+    END IF;
+END $$;
+
+-- Takes from counters of calendar windows what the checks of a commit take, as
+-- change_counters does, or raises SG019: if one has no row, no room, or none left then. It has
+-- no settings, which would cost each call: sessions that call it have those of change_counters
+-- for all that they do, so that counters are locked in the order of the changes.
+CREATE FUNCTION take_from_calendar(recorded boolean, changes counter_change[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    taken integer;
+BEGIN
+    UPDATE budget_counters AS b SET used = b.used + c.used, count = b.count + c.count FROM unnest(changes) AS c
+        WHERE b.counter_id = c.counter_id AND b.start_ms = c.start_ms
+            AND (b.used <= c.most_used) IS NOT FALSE AND (b.count <= c.most_count) IS NOT FALSE
+            AND (b.used + c.used >= c.max_used) IS NOT TRUE AND (b.count + c.count >= c.max_count) IS NOT TRUE;
+    GET DIAGNOSTICS taken = ROW_COUNT;
+    IF taken < cardinality(changes) THEN
+        RAISE EXCEPTION 'counters of budgets are not as they mostly are' USING ERRCODE = 'SG019';
+    END IF;
+END $$;
+
+-- What few commits have beside their checks: of approvals, outcomes, budgets, and a horizon
+-- that is to be raised. An array without elements is null.
+CREATE TYPE commit_extra AS (
+    horizon_ms      bigint, -- 0 unless it is raised
+    approval_checks uuid[],
+    approval_ids    uuid[],
+    approval_hashes bytea[],
+    has_approvals   boolean,
+    reports         outcome_row[],
+    counters        counter_row[],
+    rolling         counter_change[],
+    calendar        counter_change[],
+    refused         counter_change[],
+    corrections     counter_correction[]
+);
+
+-- Records what a commit has beside its checks.
+-- Budgets come last, so that their rows are locked for no longer than the commit itself takes.
+CREATE FUNCTION record_extra(node uuid, epoch uuid, rows check_record[], extra commit_extra) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    done boolean;
+BEGIN
+    IF extra.reports IS NOT NULL THEN
+        done := insert_outcomes(node, epoch, extra.reports) IS NULL;
+    END IF;
+    IF extra.horizon_ms > 0 THEN
+        PERFORM raise_horizon(extra.horizon_ms);
+    END IF;
+    IF extra.has_approvals THEN
+        PERFORM insert_approvals(rows);
+    END IF;
+    IF extra.approval_ids IS NOT NULL THEN
+        PERFORM use_approvals(extra.approval_checks, extra.approval_ids, extra.approval_hashes);
+    END IF;
+    IF extra.rolling IS NOT NULL OR extra.calendar IS NOT NULL OR extra.refused IS NOT NULL OR extra.corrections IS NOT NULL THEN
+        done := change_counters(extra.counters, extra.rolling, extra.calendar, extra.refused, extra.corrections) IS NULL;
+    END IF;
+END $$;
+
+-- A commit of anything. Budgets come last, so that their rows are locked for no longer than the
+-- commit itself takes.
+CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], has_violations boolean, rows check_record[],
+    seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea, counts check_count[], extra commit_extra) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    done boolean := record_checks(node, epoch, key_hashes, key_ids, has_violations, rows, seq, version, first_id, last_id, entries, head, counts);
+BEGIN
+    IF NOT extra IS NULL THEN
+        done := record_extra(node, epoch, rows, extra) IS NULL;
+    END IF;
+END $$;
+
+-- A commit of redemptions alone, without lasting keys.
+-- What is not recorded insert_outcomes refuses, as what it does not record itself.
+CREATE FUNCTION record_redemptions(node uuid, epoch uuid, redemptions outcome_row[], seq bigint, version smallint, first_id uuid, last_id uuid,
+    entries bytea, head bytea) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    inserted integer;
+    at       bigint;
+BEGIN
+    -- As in record_checks.
+    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+            OR pg_advisory_xact_lock_shared('epoch'::regclass::oid::integer, 0) IS NULL
+            OR pg_advisory_xact_lock_shared('fenced_nodes'::regclass::oid::integer, node_lock_key(record_redemptions.node)) IS NULL THEN
+        PERFORM begin_commit(node, epoch);
+    END IF;
+    INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries)
+        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e) = record_redemptions.epoch
+                    AND NOT EXISTS (SELECT FROM fenced_nodes AS f WHERE f.node = record_redemptions.node)
+                THEN record_redemptions.node ELSE refused_commit(record_redemptions.node, record_redemptions.epoch) END,
+            record_redemptions.seq, record_redemptions.first_id, record_redemptions.last_id, record_redemptions.version,
+            record_redemptions.head, record_redemptions.entries);
+    at := extract(epoch FROM clock_timestamp()) * 1000;
+    WITH redeemed AS (
+        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay)
+            SELECT a.outcome_id, a.check_id, record_redemptions.node, record_redemptions.epoch, a.step, a.number, a.status, a.release,
+                a.key_id, a.principal, a.request_id, a.may_release, a.replay
+            FROM unnest(redemptions) AS a
+            WHERE a.step = 1 AND at <= a.redeem_by AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
+            ORDER BY a.check_id
+        ON CONFLICT ON CONSTRAINT outcomes_pkey DO NOTHING
+        RETURNING outcomes.check_id
+    )
+    INSERT INTO redemptions_open (check_id, redeemed_at) SELECT r.check_id, clock_timestamp() FROM redeemed AS r;
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+    IF inserted < cardinality(redemptions) THEN
+        PERFORM insert_outcomes(node, epoch, redemptions);
+    END IF;
+END $$;
+
+-- A commit of redemptions alone, some of which have lasting keys. A lasting key that is there already is
+-- another check's, or this one's, which then is redeemed.
+CREATE FUNCTION record_keyed_redemptions(node uuid, epoch uuid, redemptions outcome_row[], seq bigint, version smallint, first_id uuid,
+    last_id uuid, entries bytea, head bytea) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    inserted integer;
+    at       bigint;
+BEGIN
+    -- As in record_checks.
+    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+            OR pg_advisory_xact_lock_shared('epoch'::regclass::oid::integer, 0) IS NULL
+            OR pg_advisory_xact_lock_shared('fenced_nodes'::regclass::oid::integer, node_lock_key(record_keyed_redemptions.node)) IS NULL THEN
+        PERFORM begin_commit(node, epoch);
+    END IF;
+    INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries)
+        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e) = record_keyed_redemptions.epoch
+                    AND NOT EXISTS (SELECT FROM fenced_nodes AS f WHERE f.node = record_keyed_redemptions.node)
+                THEN record_keyed_redemptions.node ELSE refused_commit(record_keyed_redemptions.node, record_keyed_redemptions.epoch) END,
+            record_keyed_redemptions.seq, record_keyed_redemptions.first_id, record_keyed_redemptions.last_id, record_keyed_redemptions.version,
+            record_keyed_redemptions.head, record_keyed_redemptions.entries);
+    at := extract(epoch FROM clock_timestamp()) * 1000;
+    WITH in_time AS (
+        SELECT a.* FROM unnest(redemptions) AS a
+            WHERE a.step = 1 AND at <= a.redeem_by AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
+    ), taken AS (
+        INSERT INTO redemption_keys (key_hash, check_id) SELECT a.once, a.check_id FROM in_time AS a WHERE a.once IS NOT NULL ORDER BY a.once
+        ON CONFLICT DO NOTHING
+        RETURNING redemption_keys.key_hash, redemption_keys.check_id
+    ), redeemed AS (
+        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay, once)
+            SELECT a.outcome_id, a.check_id, record_keyed_redemptions.node, record_keyed_redemptions.epoch, a.step, a.number, a.status, a.release,
+                a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.once
+            FROM in_time AS a
+            WHERE a.once IS NULL OR EXISTS (SELECT FROM taken AS t WHERE t.key_hash = a.once AND t.check_id = a.check_id)
+            ORDER BY a.check_id
+        ON CONFLICT ON CONSTRAINT outcomes_pkey DO NOTHING
+        RETURNING outcomes.check_id
+    )
+    INSERT INTO redemptions_open (check_id, redeemed_at) SELECT r.check_id, clock_timestamp() FROM redeemed AS r;
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+    IF inserted < cardinality(redemptions) THEN
+        PERFORM insert_outcomes(node, epoch, redemptions);
+    END IF;
+END $$;
