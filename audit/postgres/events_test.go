@@ -24,7 +24,7 @@ func (f *feeding) approval(t *testing.T) spend.ID {
 	return id
 }
 
-const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, false, NULL, 0, '{}',
+const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, false, NULL, NULL, NULL, 0, '{}',
 	ROW('key', 'k', 'bob', NULL, NULL, NULL)::actor)`
 
 // waiting reports whether a session waits for a lock.

@@ -72,7 +72,7 @@ func Allowed(ctx context.Context, url, script string) error {
 		FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS wanted (verb, of_column, name, number)
 		WHERE NOT CASE
 			WHEN current_schema() IS NULL THEN false
-			WHEN verb = 'EXECUTE' THEN has_function_privilege(to_regprocedure(`+ownSchema+`name), verb)
+			WHEN verb = 'EXECUTE' THEN has_function_privilege(to_regproc(`+ownSchema+`name)::oid, verb)
 			WHEN of_column > '' THEN has_column_privilege(to_regclass(`+ownSchema+`name), of_column, verb)
 			ELSE has_table_privilege(to_regclass(`+ownSchema+`name), verb)
 		END`, verbs, columns, objects).Scan(&role, &lacks)

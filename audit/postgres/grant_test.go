@@ -60,11 +60,11 @@ func TestAllowed(t *testing.T) {
 		t.Errorf("the owner: %v", err)
 	}
 	for right, want := range map[string]string{
-		"INSERT ON sessions":                                         "INSERT sessions: run `spendgate migrate --service \"" + name + "\"`",
-		"SELECT ON webhooks":                                         "may not SELECT webhooks: ",
-		"UPDATE (holder) ON webhook_states":                          "may not UPDATE webhook_states: ",
-		"EXECUTE ON FUNCTION delete_events(integer)":                 "may not EXECUTE delete_events(integer): ",
-		"EXECUTE ON FUNCTION use_approvals(uuid[], uuid[], bytea[])": "may not EXECUTE use_approvals(uuid[], uuid[], bytea[]): ",
+		"INSERT ON sessions":                "INSERT sessions: run `spendgate migrate --service \"" + name + "\"`",
+		"SELECT ON webhooks":                "may not SELECT webhooks: ",
+		"UPDATE (holder) ON webhook_states": "may not UPDATE webhook_states: ",
+		"EXECUTE ON FUNCTION delete_events": "may not EXECUTE delete_events: ",
+		"EXECUTE ON FUNCTION use_approvals": "may not EXECUTE use_approvals: ",
 	} {
 		exec("REVOKE " + right + " FROM " + role + ", PUBLIC")
 		lacks(want)
