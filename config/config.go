@@ -30,9 +30,9 @@ const (
 )
 
 const (
-	// minAdminKey is the least length of an admin key: 16 random hex digits
+	// minSecret is the least length of an admin key or a token: 16 random hex digits
 	// cannot be guessed over a network.
-	minAdminKey = 16
+	minSecret = 16
 	// defaultMaxRateLimit is the interface's, mostMaxRateLimit what a counter in
 	// Redis can be relied on for.
 	defaultMaxRateLimit = 10_000
@@ -107,8 +107,8 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		ArchiveDir: read(s, "ARCHIVE_DIR", "", parseText),
 		Traces:     readTraces(environ, s),
 	}
-	if slices.ContainsFunc(c.AdminKeys, func(key Secret) bool { return len(key) < minAdminKey }) {
-		s.fault("ADMIN_KEY", fmt.Sprintf("must have at least %d characters in each key", minAdminKey))
+	if slices.ContainsFunc(c.AdminKeys, func(key Secret) bool { return len(key) < minSecret }) {
+		s.fault("ADMIN_KEY", fmt.Sprintf("must have at least %d characters in each key", minSecret))
 	}
 	c.loadStores(s, mode, checkDatabase)
 	if _, port, err := net.SplitHostPort(c.OpsAddr); err == nil && c.ListenAddr == c.OpsAddr && port != "0" {
@@ -210,7 +210,7 @@ func LoadTools(environ []string) (Tools, error) {
 	t := Tools{
 		APIURL:   read(s, "API_URL", "", parseAPIURL),
 		APIKey:   read(s, "API_KEY", "", parseKey),
-		Token:    read(s, "MCP_TOKEN", "", parseKey),
+		Token:    read(s, "MCP_TOKEN", "", ParseToken),
 		LogLevel: read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 	}
 	s.require("API_URL", "http://127.0.0.1:8080")

@@ -369,9 +369,9 @@ func TestLoadClient(t *testing.T) {
 func TestLoadTools(t *testing.T) {
 	got, err := LoadTools([]string{
 		"SPENDGATE_API_URL=https://gate.example/", "SPENDGATE_API_KEY_FILE=" + writeFile(t, "svc_live_1\n"),
-		"SPENDGATE_MCP_TOKEN=hush", "SPENDGATE_LOG_LEVEL=warn",
+		"SPENDGATE_MCP_TOKEN=0123456789abcdef", "SPENDGATE_LOG_LEVEL=warn",
 	})
-	want := Tools{APIURL: "https://gate.example", APIKey: "svc_live_1", Token: "hush", LogLevel: slog.LevelWarn}
+	want := Tools{APIURL: "https://gate.example", APIKey: "svc_live_1", Token: "0123456789abcdef", LogLevel: slog.LevelWarn}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -380,6 +380,7 @@ func TestLoadTools(t *testing.T) {
 		"SPENDGATE_API_URL: must be http://":   {"SPENDGATE_API_URL=gate"},
 		"SPENDGATE_API_KEY: is given twice":    {"SPENDGATE_API_URL=http://gate", "SPENDGATE_API_KEY=a", "SPENDGATE_API_KEY_FILE=b"},
 		"SPENDGATE_MCP_TOKEN: has a key with":  {"SPENDGATE_API_URL=http://gate", "SPENDGATE_MCP_TOKEN=a b"},
+		"SPENDGATE_MCP_TOKEN: must have at":    {"SPENDGATE_API_URL=http://gate", "SPENDGATE_MCP_TOKEN=0123456789abcde"},
 		"SPENDGATE_API_KAY: is no setting":     {"SPENDGATE_API_URL=http://gate", "SPENDGATE_API_KAY=a"},
 		"SPENDGATE_LOG_LEVEL: must be debug, ": {"SPENDGATE_API_URL=http://gate", "SPENDGATE_LOG_LEVEL=loud"},
 	} {

@@ -123,6 +123,15 @@ func parseKey(s string) (Secret, error) {
 	return Secret(s), nil
 }
 
+// ParseToken refuses a token that no header could carry, or that can be guessed.
+func ParseToken(s string) (Secret, error) {
+	token, err := parseKey(s)
+	if err == nil && len(s) < minSecret {
+		err = fmt.Errorf("must have at least %d characters", minSecret)
+	}
+	return token, err
+}
+
 // parsePrefixes takes networks and single addresses, separated by commas.
 func parsePrefixes(s string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/cmd/spendgate/policyfile"
+	"spendgate/config"
 )
 
 // File is a gateway's file as its author wrote it.
@@ -227,7 +228,11 @@ func (f *File) readSecrets() error {
 	owners := make(map[string]string, len(f.Agents)) // by token
 	for _, name := range slices.Sorted(maps.Keys(f.Agents)) {
 		a := f.Agents[name]
-		a.token = read("agents."+name+".token_file", a.TokenFile)
+		if a.token = read("agents."+name+".token_file", a.TokenFile); a.token != "" {
+			if _, err := config.ParseToken(a.token); err != nil {
+				failed = append(failed, fmt.Errorf("%s: agents.%s.token_file: %s %w", f.path, name, a.TokenFile, err))
+			}
+		}
 		f.Agents[name] = a
 		if other, taken := owners[a.token]; taken && a.token != "" {
 			failed = append(failed, fmt.Errorf("%s: agents %s and %s have the same token: who asks would not be known", f.path, other, name))

@@ -59,7 +59,9 @@ upstreams:
 
 func TestFile(t *testing.T) {
 	folder := t.TempDir()
-	for name, text := range map[string]string{"gateway.key": "svc_1\n", "a.token": "secret-a", "psp.key": " k\n", "token": "Bearer x\n"} {
+	for name, text := range map[string]string{
+		"gateway.key": "svc_1\n", "a.token": "the-token-of-bot", "psp.key": " k\n", "token": "Bearer x\n",
+	} {
 		write(t, folder, name, text)
 	}
 	f, err := Load(write(t, folder, "gateway.yaml", whole))
@@ -73,7 +75,7 @@ func TestFile(t *testing.T) {
 	psp, other := f.Upstreams["psp"], f.Upstreams["other"]
 	refund, pay := psp.Tools["create_refund"], other.Tools["pay"]
 	if strings.Join(f.order, " ") != "psp other" || psp.Env["PSP_KEY"].text != "k" || psp.Env["MODE"].text != "test" || psp.folder != folder ||
-		other.Headers["Authorization"].text != "Bearer x" || f.Agents["support-bot"].token != "secret-a" {
+		other.Headers["Authorization"].text != "Bearer x" || f.Agents["support-bot"].token != "the-token-of-bot" {
 		t.Errorf("%+v", f)
 	}
 	if !refund.Once || refund.OnError != onErrorFailed || *refund.WaitSeconds != 30 || !refund.Amount.MinorUnits ||
@@ -140,11 +142,17 @@ func TestFileFaults(t *testing.T) {
 		t.Error(err)
 	}
 	folder := t.TempDir()
-	write(t, folder, "a.token", "same")
-	write(t, folder, "b.token", "same\n")
-	_, err = Load(write(t, folder, "g.yaml", "listen: 127.0.0.1:1\nagents: {a: {token_file: a.token}, b: {token_file: b.token}}\n"+upstream))
-	if err == nil || !strings.Contains(err.Error(), "agents a and b have the same token") {
-		t.Error(err)
+	two := write(t, folder, "g.yaml", "listen: 127.0.0.1:1\nagents: {a: {token_file: a.token}, b: {token_file: b.token}}\n"+upstream)
+	for want, tokens := range map[string][2]string{
+		"agents a and b have the same token":                                     {"0123456789abcdef", "0123456789abcdef\n"},
+		"agents.b.token_file: b.token must have at least 16 characters":          {"0123456789abcdef", "0123456789abcde\n"},
+		"agents.a.token_file: a.token has a key with a character other than pri": {"0123456789 abcdef", "0123456789abcdef"},
+	} {
+		write(t, folder, "a.token", tokens[0])
+		write(t, folder, "b.token", tokens[1])
+		if _, err := Load(two); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "0123") {
+			t.Errorf("%q: %v, want %s", tokens, err, want)
+		}
 	}
 	if _, err := Load("none.yaml"); !os.IsNotExist(err) {
 		t.Error(err)

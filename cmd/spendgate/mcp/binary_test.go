@@ -291,10 +291,10 @@ func useInspector(t *testing.T, p *program) {
 		t.Skip("TEST_NODE_MODULES is not set; deploy/npm/install.sh installs the MCP inspector and prints its value")
 	}
 	inspector := filepath.Join(modules, "@modelcontextprotocol/inspector/clients/launcher/build/index.js")
-	url := p.http(t, "hush")
+	url := p.http(t, "hush-hush-hush-hush")
 	targets := map[string][]string{
 		"stdio": {"-e", "SPENDGATE_API_URL=" + p.node.API, "-e", "SPENDGATE_API_KEY=" + p.node.Key, "--", p.node.Binary, "mcp"},
-		"http":  {"--transport", "http", "--header", "Authorization: Bearer hush", "--", url},
+		"http":  {"--transport", "http", "--header", "Authorization: Bearer hush-hush-hush-hush", "--", url},
 	}
 	for name, target := range targets {
 		ask := func(want string, code int, args ...string) string {
