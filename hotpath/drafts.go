@@ -70,7 +70,7 @@ func (a Access) actor(au *Authorizer, by audit.Actor) audit.Actor {
 func (a *Authorizer) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {
 	d, err := a.store.Draft(ctx, policyID)
 	if errors.Is(err, audit.ErrNotFound) {
-		return nil, a.noDraft(ctx, policyID, 0)
+		return nil, a.noDraft(ctx, policyID, nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, policyID, err)
@@ -78,15 +78,15 @@ func (a *Authorizer) Draft(ctx context.Context, policyID string) (*audit.Draft, 
 	return d, nil
 }
 
-// noDraft reports what is missing: the draft, the policy, or, unless version is 0, the version that
+// noDraft reports what is missing: the draft, the policy, or, unless version is nil, the version that
 // was to be replaced.
-func (a *Authorizer) noDraft(ctx context.Context, policyID string, version int) error {
+func (a *Authorizer) noDraft(ctx context.Context, policyID string, version *int) error {
 	switch live, err := a.store.Policy(ctx, policyID, 0); {
 	case errors.Is(err, audit.ErrNotFound):
 		return &PolicyNotFoundError{policyID}
 	case err != nil:
 		return fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, policyID, err)
-	case version != 0 && version != live.Version:
+	case version != nil && *version != live.Version:
 		return &audit.VersionError{Version: live.Version}
 	}
 	return ErrDraftNotFound
@@ -99,7 +99,7 @@ func (a *Authorizer) DeleteDraft(ctx context.Context, access Access, by audit.Ac
 	by = access.actor(a, by)
 	switch err := a.store.DeleteDraft(stored, by, policyID, a.now()); {
 	case errors.Is(err, audit.ErrNotFound):
-		return a.noDraft(stored, policyID, 0)
+		return a.noDraft(stored, policyID, nil)
 	case err != nil:
 		return fmt.Errorf("%w: cannot delete the draft of policy %s: %w", ErrUnavailable, policyID, err)
 	}
@@ -125,13 +125,13 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, access Access, by audit.A
 	defer cancel()
 	d, err := a.store.Draft(stored, p.PolicyID)
 	if errors.Is(err, audit.ErrNotFound) {
-		return nil, a.noDraft(stored, p.PolicyID, p.Version)
+		return nil, a.noDraft(stored, p.PolicyID, &p.Version)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, p.PolicyID, err)
 	}
 	if p.Hash != nil && *p.Hash != d.Hash {
-		if err := a.noDraft(stored, p.PolicyID, p.Version); !errors.Is(err, ErrDraftNotFound) {
+		if err := a.noDraft(stored, p.PolicyID, &p.Version); !errors.Is(err, ErrDraftNotFound) {
 			return nil, err
 		}
 		return nil, ErrOtherDraft
@@ -154,7 +154,7 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, access Access, by audit.A
 		return made != nil && made.Forced, err
 	})
 	if errors.Is(err, audit.ErrNotFound) { // ended or replaced meanwhile
-		return nil, a.noDraft(stored, p.PolicyID, p.Version)
+		return nil, a.noDraft(stored, p.PolicyID, &p.Version)
 	}
 	if refused := a.refusedPolicy(stored, access, p.PolicyID, p.Drop, err); refused != nil {
 		return nil, refused

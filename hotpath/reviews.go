@@ -129,7 +129,7 @@ func (a *Authorizer) needsApproval(ctx context.Context, policyID string, drop []
 func (a *Authorizer) Review(ctx context.Context, policyID string) (*audit.Review, error) {
 	r, err := a.store.Review(ctx, policyID)
 	if errors.Is(err, audit.ErrNotFound) {
-		return nil, a.noDraft(ctx, policyID, 0)
+		return nil, a.noDraft(ctx, policyID, nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, policyID, err)
@@ -155,7 +155,7 @@ func (a *Authorizer) ApproveDraft(
 	}
 	outcome, err := a.store.ApproveDraft(stored, d)
 	if errors.Is(err, audit.ErrNotFound) {
-		return nil, false, a.noDraft(stored, d.PolicyID, 0)
+		return nil, false, a.noDraft(stored, d.PolicyID, nil)
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: cannot approve the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)

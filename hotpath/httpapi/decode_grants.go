@@ -183,7 +183,8 @@ func (r *reader) list(least, most int, judge func(path, s string)) []string {
 	form := fmt.Sprintf("must have %d-%d entries", least, most)
 	all := []string{}
 	r.token()
-	for n := 0; r.failed == nil && r.kind() != jsontext.KindEndArray; n++ {
+	n := 0
+	for ; r.failed == nil && r.kind() != jsontext.KindEndArray; n++ {
 		if n >= most {
 			if n == most {
 				r.fault(name, form)
@@ -200,12 +201,13 @@ func (r *reader) list(least, most int, judge func(path, s string)) []string {
 		s := r.unquote(r.value())
 		if slices.Contains(all, s) {
 			r.fault(path, "is there twice")
+		} else {
+			judge(path, s)
 		}
 		all = append(all, s)
-		judge(path, s)
 	}
 	r.token()
-	if len(all) < least && r.failed == nil {
+	if n < least && r.failed == nil {
 		r.fault(name, form)
 	}
 	return all

@@ -77,6 +77,7 @@ func (d *described) drafts() {
 	for _, hash := range []string{"00", strings.Repeat("0", 64)} { // the hash of an earlier draft, and of none
 		refused("POST", path+"/promote", `{"draft_hash":"`+hash+`"}`, 409, "draft_hash_mismatch", false, "If-Match: 1")
 		refused("POST", path+"/promote", `{"draft_hash":"`+hash+`"}`, 409, "policy_version_mismatch", false, "If-Match: 2")
+		refused("POST", path+"/promote", `{"draft_hash":"`+hash+`"}`, 409, "policy_version_mismatch", false, "If-Match: 0")
 	}
 	refused("POST", path+"/promote", `{"drop_budgets":["none"]}`, 422, "validation_error", false, `If-Match: "1"`)
 	if promoted := d.send("POST", path+"/promote", `{"note":"as tried","draft_hash":"`+field(d.t, made, "draft_hash")+`"}`, 201, false,
@@ -85,6 +86,7 @@ func (d *described) drafts() {
 		d.t.Error(promoted)
 	}
 	refused("POST", path+"/promote", "", 404, "draft_not_found", false, "If-Match: 2")
+	refused("POST", path+"/promote", "", 409, "policy_version_mismatch", false, "If-Match: 0")
 	if versions := d.send("GET", "/v1/policies/d/versions", "", 200, true); !strings.Contains(versions, `"note":"as tried"`) {
 		d.t.Error(versions)
 	}
