@@ -165,7 +165,7 @@ type petition struct {
 func (f *simulation) judgeApprovals(fail func(string, ...any)) {
 	all := make(map[spend.ID]*petition)
 	byName := make(map[string]*petition)
-	for _, e := range f.store.events {
+	for _, e := range f.record.events {
 		switch {
 		case e.check != nil && e.check.UsesApproval():
 			all[e.check.Action.ApprovalID].use(fail, e.check, e.at)

@@ -24,11 +24,10 @@ func (f *simulation) judge(t *testing.T) {
 		t.Helper()
 		t.Errorf("seed %d: "+format, append([]any{f.seed}, args...)...)
 	}
-	rows := f.store.snapshot()
-	byID := make(map[spend.ID]*spend.Check, len(rows))
+	f.record = f.read(t)
+	rows, byID := f.record.checks, f.record.byID
 	keys := make(map[string]spend.ID)
 	for _, c := range rows {
-		byID[c.ID] = c
 		if key := c.Action.IdempotencyKey; key != "" {
 			if other, twice := keys[key]; twice {
 				fail("G2: checks %s and %s are recorded under key %q", other.Text(""), c.ID.Text(""), key)
@@ -52,9 +51,6 @@ func (f *simulation) judge(t *testing.T) {
 		}
 	}
 	f.judgeAnswers(fail, byID, keys)
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	f.judgeChains(fail, byID)
 	f.judgeBudgets(fail)
 	f.judgeOutcomes(fail)
 	f.judgeRedemptions(fail, byID)
@@ -69,7 +65,7 @@ func (f *simulation) releasedBefore() func(earlier, c *spend.Check) bool {
 	passes := make(map[spend.Hash][]spend.ID) // in their order
 	askedBy := make(map[spend.ID]spend.ID)    // of uses of approvals
 	reports := make(map[spend.ID][]reportAt)
-	for i, e := range f.store.events {
+	for i, e := range f.record.events {
 		if c := e.check; c != nil {
 			place[c.ID], askedBy[c.ID] = i, c.Action.ApprovalID
 			if c.Decision.Reason != spend.ReasonDuplicate {

@@ -35,7 +35,7 @@ type simNode struct {
 func (f *simulation) newNode(number int) *simNode {
 	log := slog.New(slog.DiscardHandler)
 	reg := prometheus.NewRegistry()
-	n := &simNode{store: &flaky{memory: f.store, simulation: f, rand: chance(f.seed, 1000+number), mortal: number > 0}}
+	n := &simNode{store: &flaky{store: f.store, simulation: f, rand: chance(f.seed, 1000+number), mortal: number > 0}}
 	n.guard = guard.New(guard.Options{
 		Redis: redis.UniversalOptions{Addrs: []string{"redis:6379"}, Dialer: n.store.dial(f.redis)},
 		Store: n.store, Logger: log, Registerer: reg,
@@ -58,7 +58,7 @@ func (n *simNode) close() {
 // flaky is a node's connection to the store and to Redis, with faults, until the
 // node dies.
 type flaky struct {
-	*memory
+	*store
 	simulation *simulation
 
 	mortal bool
@@ -134,8 +134,6 @@ func called[T any](ctx context.Context, s *flaky, do func() (T, error)) (none T,
 	return do()
 }
 
-type inside struct{}
-
 // Commit fails before, after and during the transaction; its connection may be lost while the
 // transaction goes on, or before it has begun.
 func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
@@ -155,7 +153,7 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	later := func(before, middle time.Duration) {
 		go func() {
 			time.Sleep(before)
-			_ = s.memory.Commit(context.WithValue(context.Background(), inside{}, middle), copies, unanswered, link)
+			_ = s.store.Commit(context.WithValue(context.Background(), inside{}, middle), copies, unanswered, link)
 		}()
 	}
 	switch {
@@ -163,7 +161,7 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		time.Sleep(min(delay, time.Second))
 		return fmt.Errorf("%w: %w", audit.ErrUnavailable, errFault)
 	case fails && kind == 1: // recorded, the answer lost
-		if err := s.memory.Commit(ctx, copies, unanswered, link); err != nil {
+		if err := s.store.Commit(ctx, copies, unanswered, link); err != nil {
 			return err
 		}
 		return unknown
@@ -183,16 +181,16 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		<-ctx.Done()
 		return unknown
 	default:
-		return s.memory.Commit(context.WithValue(ctx, inside{}, delay), copies, outcomes, link)
+		return s.store.Commit(context.WithValue(ctx, inside{}, delay), copies, outcomes, link)
 	}
 }
 
 func (s *flaky) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
-	return called(ctx, s, func() (map[spend.ID]audit.PassState, error) { return s.memory.PassStates(ctx, ids) })
+	return called(ctx, s, func() (map[spend.ID]audit.PassState, error) { return s.store.PassStates(ctx, ids) })
 }
 
 func (s *flaky) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error) {
-	return called(ctx, s, func() ([]*spend.Outcome, error) { return s.memory.Outcomes(ctx, checkIDs) })
+	return called(ctx, s, func() ([]*spend.Outcome, error) { return s.store.Outcomes(ctx, checkIDs) })
 }
 
 func (s *flaky) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
@@ -201,9 +199,9 @@ func (s *flaky) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, 
 	s.mu.Unlock()
 	return called(ctx, s, func() ([]*spend.Check, error) {
 		if remembers {
-			return s.memory.Checks(ctx, ids)
+			return s.store.Checks(ctx, ids)
 		}
-		return s.memory.Untouched(ctx, ids)
+		return s.store.Untouched(ctx, ids)
 	})
 }
 
@@ -214,27 +212,27 @@ func (s *flaky) Unread(spend.ID) bool {
 }
 
 func (s *flaky) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
-	return called(ctx, s, func() (spend.ID, error) { return s.memory.RedeemedUnder(ctx, once) })
+	return called(ctx, s, func() (spend.ID, error) { return s.store.RedeemedUnder(ctx, once) })
 }
 
 func (s *flaky) CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error) {
-	return called(ctx, s, func() ([]spend.Usage, error) { return s.memory.CounterUsages(ctx, counters) })
+	return called(ctx, s, func() ([]spend.Usage, error) { return s.store.CounterUsages(ctx, counters) })
 }
 
 func (s *flaky) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
-	return called(ctx, s, func() ([]*audit.Approval, error) { return s.memory.Approvals(ctx, ids) })
+	return called(ctx, s, func() ([]*audit.Approval, error) { return s.store.Approvals(ctx, ids) })
 }
 
 // Decide fails before and after the decision.
 func (s *flaky) Parties(ctx context.Context, keyIDs []string) (map[string]audit.Party, error) {
-	return called(ctx, s, func() (map[string]audit.Party, error) { return s.memory.Parties(ctx, keyIDs) })
+	return called(ctx, s, func() (map[string]audit.Party, error) { return s.store.Parties(ctx, keyIDs) })
 }
 
 func (s *flaky) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.ApprovalDecisionResult, error) {
 	if err := s.call(ctx); err != nil {
 		return "", err
 	}
-	outcome, err := s.memory.Decide(ctx, d)
+	outcome, err := s.store.Decide(ctx, d)
 	if _, fails, _ := s.draw(); fails {
 		return "", fmt.Errorf("%w: %w", audit.ErrUnknown, errFault)
 	}
@@ -242,53 +240,53 @@ func (s *flaky) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (au
 }
 
 func (s *flaky) Deployment(ctx context.Context) (spend.ID, error) {
-	return called(ctx, s, func() (spend.ID, error) { return s.memory.Deployment(ctx) })
+	return called(ctx, s, func() (spend.ID, error) { return s.store.Deployment(ctx) })
 }
 
 func (s *flaky) Epoch(ctx context.Context) (spend.ID, error) {
-	return called(ctx, s, func() (spend.ID, error) { return s.memory.Epoch(ctx) })
+	return called(ctx, s, func() (spend.ID, error) { return s.store.Epoch(ctx) })
 }
 
 func (s *flaky) RotateEpoch(ctx context.Context, seen, next spend.ID) (spend.ID, error) {
-	return called(ctx, s, func() (spend.ID, error) { return s.memory.RotateEpoch(ctx, seen, next) })
+	return called(ctx, s, func() (spend.ID, error) { return s.store.RotateEpoch(ctx, seen, next) })
 }
 
 func (s *flaky) Fence(ctx context.Context, node spend.ID) error {
 	if err := s.call(ctx); err != nil {
 		return err
 	}
-	return s.memory.Fence(ctx, node)
+	return s.store.Fence(ctx, node)
 }
 
 func (s *flaky) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
-	return called(ctx, s, func() ([]*spend.Check, error) { return s.memory.Checks(ctx, ids) })
+	return called(ctx, s, func() ([]*spend.Check, error) { return s.store.Checks(ctx, ids) })
 }
 
 func (s *flaky) ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
-	return called(ctx, s, func() (audit.CheckPage, error) { return s.memory.ListChecks(ctx, q) })
+	return called(ctx, s, func() (audit.CheckPage, error) { return s.store.ListChecks(ctx, q) })
 }
 
 func (s *flaky) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
-	return called(ctx, s, func() (map[spend.Hash]spend.ID, error) { return s.memory.CheckIDsByKey(ctx, hashes) })
+	return called(ctx, s, func() (map[spend.Hash]spend.ID, error) { return s.store.CheckIDsByKey(ctx, hashes) })
 }
 
 func (s *flaky) LivePasses(
 	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
 ) (map[spend.Hash]audit.LivePass, error) {
 	return called(ctx, s, func() (map[spend.Hash]audit.LivePass, error) {
-		return s.memory.LivePasses(ctx, fingerprints, nowMS, upTo)
+		return s.store.LivePasses(ctx, fingerprints, nowMS, upTo)
 	})
 }
 
 func (s *flaky) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
 	// so that there are pages
-	return called(ctx, s, func() ([]audit.LivePass, error) { return s.memory.PagePasses(ctx, before, nowMS, min(limit, 2)) })
+	return called(ctx, s, func() ([]audit.LivePass, error) { return s.store.PagePasses(ctx, before, nowMS, min(limit, 2)) })
 }
 
 func (s *flaky) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
-	return called(ctx, s, func() (audit.ConfigChanges, error) { return s.memory.ConfigChanges(ctx, since) })
+	return called(ctx, s, func() (audit.ConfigChanges, error) { return s.store.ConfigChanges(ctx, since) })
 }
 
 func (s *flaky) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
-	return called(ctx, s, func() (*audit.Policy, error) { return s.memory.Policy(ctx, policyID, version) })
+	return called(ctx, s, func() (*audit.Policy, error) { return s.store.Policy(ctx, policyID, version) })
 }

@@ -154,7 +154,7 @@ type course struct {
 func (f *simulation) judgeRedemptions(fail func(string, ...any), byID map[spend.ID]*spend.Check) {
 	all := make(map[spend.ID]*course)
 	under := make(map[spend.Hash]spend.ID) // lasting keys
-	for _, e := range f.store.events {
+	for _, e := range f.record.events {
 		if e.outcome == nil {
 			continue
 		}

@@ -82,9 +82,8 @@ func (f *simulation) settleOne(r *rand.Rand) {
 			role = spend.Agent
 		}
 		if r.IntN(2) == 0 {
-			f.store.mu.Lock()
-			said.Supersedes = max(len(spend.CourseOf(f.store.outcomes[c.ID]).Reports)-r.IntN(8)/7, 0) // mostly the last
-			f.store.mu.Unlock()
+			recorded, _ := f.store.Outcomes(context.Background(), []spend.ID{c.ID})
+			said.Supersedes = max(len(spend.CourseOf(recorded).Reports)-r.IntN(8)/7, 0) // mostly the last
 		}
 		f.report(r, c, role, said)
 	})
@@ -138,7 +137,7 @@ func (f *simulation) reportBy(r *rand.Rand, c *spend.Check, access hotpath.Acces
 // the last one; an action is free from the answer to its release until the release is taken back.
 func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 	recorded := make(map[spend.ID]*spend.Outcome)
-	for id, all := range f.store.outcomes {
+	for id, all := range f.record.outcomes {
 		for i, o := range spend.CourseOf(all).Reports {
 			recorded[o.ID] = o
 			if o.Number != i+1 || i > 0 && o.Principal == string(spend.Agent) {
@@ -170,7 +169,7 @@ func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 		case recorded[r.outcome.ID] == nil || !recorded[r.outcome.ID].Same(r.outcome) || r.outcome.Status != r.report.Status:
 			fail("S41: %+v of %s was answered as %+v, recorded is %+v", r.report, id.Text("chk_"), r.outcome, recorded[r.outcome.ID])
 		case !r.replayed && !f.mayFollow(r):
-			fail("S61: %+v of %s was answered as %+v beside %+v", r.report, id.Text("chk_"), r.outcome, f.store.outcomes[id])
+			fail("S61: %+v of %s was answered as %+v beside %+v", r.report, id.Text("chk_"), r.outcome, f.record.outcomes[id])
 		case r.outcome.Frees():
 			// the check that asked, too
 			freed = append(freed, freeing{id, r.outcome, r.ended}, freeing{r.check.Action.ApprovalID, r.outcome, r.ended})
@@ -181,7 +180,7 @@ func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 
 // reportsOf returns the recorded reports of a check.
 func (f *simulation) reportsOf(check spend.ID) []*spend.Outcome {
-	return spend.CourseOf(f.store.outcomes[check]).Reports
+	return spend.CourseOf(f.record.outcomes[check]).Reports
 }
 
 // mayFollow reports whether a recorded report named the last one, or did not need to.
@@ -205,7 +204,7 @@ type freeing struct {
 func (f *simulation) judgeFreed(fail func(string, ...any), freed []freeing) {
 	back := make(map[spend.ID][]event) // reports that free nothing
 	checked := make(map[spend.ID]time.Time)
-	for _, e := range f.store.events {
+	for _, e := range f.record.events {
 		switch {
 		case e.check != nil:
 			checked[e.check.ID] = e.at

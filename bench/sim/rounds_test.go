@@ -13,8 +13,9 @@ import (
 // recorded one, learns that from the store, and loses the connection when it releases the name. The
 // name must not become free: windows are loaded, so no later check would query the store.
 func TestClaimGivenBackIsNeverFree(t *testing.T) {
+	all := newFiles(t)
 	synctest.Test(t, func(t *testing.T) {
-		f := newSimulation(t, 1, 2)
+		f := newSimulation(t, all, 1, 2)
 		defer f.close()
 		a := f.action()
 		a.PolicyID, a.IdempotencyKey = "long", ""

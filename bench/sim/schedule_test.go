@@ -45,15 +45,16 @@ func TestSchedules(t *testing.T) {
 			*seeds = 25
 		}
 	}
+	all := newFiles(t)
 	if *oneSeed > 0 {
-		synctest.Test(t, func(t *testing.T) { play(t, *oneSeed) })
+		synctest.Test(t, func(t *testing.T) { play(t, all, *oneSeed) })
 		return
 	}
 	for shard := range uint64(shards) {
 		t.Run(fmt.Sprint("shard ", shard), func(t *testing.T) {
 			t.Parallel()
 			for seed := shard + 1; seed <= *seeds && !t.Failed(); seed += shards {
-				synctest.Test(t, func(t *testing.T) { play(t, seed) })
+				synctest.Test(t, func(t *testing.T) { play(t, all, seed) })
 			}
 		})
 	}
@@ -64,7 +65,8 @@ type simulation struct {
 	seed        uint64
 	rand        *rand.Rand
 	redis       *fakeRedis
-	store       *memory
+	store       *store
+	record      *record // in the end
 	nodes       []*simNode
 	key         hotpath.Caller
 	limit       int
@@ -125,8 +127,8 @@ const (
 	longMinutes  = 10
 )
 
-func play(t *testing.T, seed uint64) {
-	f := newSimulation(t, seed, 3)
+func play(t *testing.T, all *files, seed uint64) {
+	f := newSimulation(t, all, seed, 3)
 	f.calm.Store(false)
 	for range rounds {
 		f.round()
@@ -149,10 +151,10 @@ func play(t *testing.T, seed uint64) {
 }
 
 // newSimulation returns a simulation with a key and the policies, without faults.
-func newSimulation(t *testing.T, seed uint64, nodes int) *simulation {
+func newSimulation(t *testing.T, all *files, seed uint64, nodes int) *simulation {
 	t.Helper()
 	f := &simulation{
-		seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), store: newMemory(), limit: 10000, posted: make(map[string]int),
+		seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), limit: 10000, posted: make(map[string]int),
 		edits: make(map[string]int),
 	}
 	f.lossless = seed%4 == 0
@@ -160,11 +162,7 @@ func newSimulation(t *testing.T, seed uint64, nodes int) *simulation {
 		f.limit = 16
 	}
 	f.redis.fault = f.redisFaults()
-	f.store.pause = func(ctx context.Context) {
-		if d, ok := ctx.Value(inside{}).(time.Duration); ok {
-			time.Sleep(d)
-		}
-	}
+	f.store = newStore(t, all.schedule(t, seed))
 	f.calm.Store(true)
 	for n := range nodes {
 		f.nodes = append(f.nodes, f.newNode(n))
@@ -187,6 +185,8 @@ func (f *simulation) close() {
 		n.close()
 	}
 	time.Sleep(5 * time.Second) // until pools have noticed, and the last late command was carried out
+	f.store.Close()
+	_ = os.Remove(f.store.path)
 }
 
 func policies() map[string]int {

@@ -167,7 +167,7 @@ func (f *simulation) judgeBudgets(fail func(string, ...any)) {
 	var all []taken
 	by := make(map[spend.ID][]taken) // what each check took
 	last := make(map[spend.ID]*spend.Outcome)
-	for _, e := range f.store.events {
+	for _, e := range f.record.events {
 		if o := e.outcome; o != nil && o.Status.Known() {
 			for _, t := range by[o.CheckID] {
 				t = t.corrected(o, last[o.CheckID])
@@ -207,7 +207,7 @@ func (f *simulation) judgeBudgets(fail func(string, ...any)) {
 
 // rules returns the rules of a policy's version.
 func (f *simulation) rules(policyID string, version int) (rules []budget) {
-	if err := json.Unmarshal([]byte(f.store.policies[policyID][version-1].Rules), &rules); err != nil {
+	if err := json.Unmarshal([]byte(f.record.rules[policyID][version-1]), &rules); err != nil {
 		panic("BUG: the rules of a policy are no JSON: " + err.Error())
 	}
 	return rules
@@ -217,7 +217,7 @@ func (f *simulation) rules(policyID string, version int) (rules []budget) {
 // that escalated the check that asked, if they are the same in both versions.
 func (f *simulation) liftedBy(c *spend.Check) map[string]bool {
 	lifted := make(map[string]bool)
-	asked := f.store.byID[c.Action.ApprovalID]
+	asked := f.record.byID[c.Action.ApprovalID]
 	if asked == nil {
 		return lifted
 	}
@@ -272,10 +272,9 @@ func (f *simulation) judgeCounters(fail func(string, ...any), all []taken) {
 		name := fmt.Sprint(t.rule, t.subject, t.bucket)
 		want[name] = t.addTo(want[name])
 	}
-	for key, c := range f.store.counters {
-		name := fmt.Sprint(c.change.PolicyID+" "+c.change.Charge.RuleID, c.change.Charge.Subject, key.StartMS/1000)
-		if c.Usage != want[name] {
-			fail("G12: the counter %s has %s of %d, the checks took %s of %d", name, c.Used, c.Count, want[name].Used, want[name].Count)
+	for name, u := range f.record.counters {
+		if u != want[name] {
+			fail("G12: the counter %s has %s of %d, the checks took %s of %d", name, u.Used, u.Count, want[name].Used, want[name].Count)
 		}
 		delete(want, name)
 	}

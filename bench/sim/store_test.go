@@ -1,52 +1,45 @@
 package sim
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
+	"testing"
 	"time"
-	"unicode/utf8"
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlite"
 )
 
-// memory is the part of an audit.Store that nodes answering checks use, in this process; its only
-// listing is the newest check, and it has no feed. It holds no lock while it waits: a transaction
-// is open from the moment that it has passed its fence.
-type memory struct {
-	audit.Store                       // nil: methods that are not implemented here are not called
-	pause       func(context.Context) // inside a transaction, after its fence
+// store is the store of a single node, shared by several: commits may be open at the same time, and
+// a fence waits for those that carry it, as in PostgreSQL. It keeps the order and the times of what
+// was committed.
+type store struct {
+	*sqlite.Store
+	path string
+	turn chan struct{} // of the one that writes; a lock would keep virtual time from passing
 
-	mu         sync.Mutex
-	epoch      spend.ID
-	fenced     map[spend.ID]bool
-	open       map[*transaction]bool
-	checks     []*spend.Check // in the order of their commits
-	byID       map[spend.ID]*spend.Check
-	events     []event // in the order of their commits
-	byKey      map[spend.Hash]keyRow
-	links      map[spend.ID]map[int64]*chain.Link // by chain and number
-	counters   map[spend.Counter]*counter
-	outcomes   map[spend.ID][]*spend.Outcome // by check
-	approvals  map[spend.ID]*audit.Approval
-	policies   map[string][]audit.Policy
-	changed    map[string]int64 // policy to generation
-	keys       map[spend.ID]audit.Key
-	keyChanged map[spend.ID]int64
-	changes    []audit.Change
-	generation int64
-	drafted    drafted
+	mu    sync.Mutex
+	open  map[*transaction]bool
+	stops map[*stop]bool
+
+	events []event // each names its row, a change by its place among the changes
 }
 
+// transaction is a commit in progress.
 type transaction struct {
 	fence spend.Fence
+	ended chan struct{}
+}
+
+// stop is a fence or an epoch that waits for the commits in progress, and keeps others waiting.
+type stop struct {
+	stops func(spend.Fence) bool
 	ended chan struct{}
 }
 
@@ -58,155 +51,178 @@ type event struct {
 	change  *audit.Change
 }
 
-type keyRow struct {
-	check   spend.ID
-	expires time.Time
+// files are the stores' files. They are in memory, where the machine has a folder for that: the syncs
+// of a schedule cost more than all else.
+type files struct {
+	folder string
+	empty  []byte // a new store
 }
 
-const keysLive = 24 * time.Hour
-
-func newMemory() *memory {
-	return &memory{
-		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
-		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
-		counters: make(map[spend.Counter]*counter), outcomes: make(map[spend.ID][]*spend.Outcome),
-		approvals: make(map[spend.ID]*audit.Approval),
-		policies:  make(map[string][]audit.Policy), changed: make(map[string]int64),
-		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
-		drafted: newDrafted(),
+func newFiles(t *testing.T) *files {
+	t.Helper()
+	f := &files{folder: t.TempDir()}
+	if inMemory, err := os.MkdirTemp("/dev/shm", "sim-"); err == nil { //nolint:usetesting // another folder
+		t.Cleanup(func() { _ = os.RemoveAll(inMemory) })
+		f.folder = inMemory
 	}
+	path := filepath.Join(f.folder, "empty.db")
+	newStore(t, path).Close()
+	var err error
+	if f.empty, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
-// ended returns the error of a call whose context has ended.
-func ended(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return unavailable(err)
+// schedule returns the path of a schedule's file, which is new.
+func (f *files) schedule(t *testing.T, seed uint64) string {
+	t.Helper()
+	path := filepath.Join(f.folder, fmt.Sprint("seed-", seed, ".db"))
+	if err := os.WriteFile(path, f.empty, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	return nil
+	return path
+}
+
+func newStore(t *testing.T, path string) *store {
+	t.Helper()
+	s := &store{path: path, turn: make(chan struct{}, 1), open: make(map[*transaction]bool), stops: make(map[*stop]bool)}
+	var err error
+	if s.Store, err = sqlite.Open(t.Context(), path, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", audit.ErrUnavailable, err) }
 
-func (m *memory) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
-	if err := ctx.Err(); err != nil {
+// inside is how long a commit pauses in the middle, in its context.
+type inside struct{}
+
+// Commit pauses while the commit is open. A commit that has begun goes on when its context ends.
+func (s *store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
+	var fence spend.Fence
+	if len(checks) > 0 {
+		fence = checks[0].Fence
+	} else if len(outcomes) > 0 {
+		fence = outcomes[0].Fence
+	}
+	t, err := s.enter(ctx, fence)
+	if err != nil {
 		return unavailable(err)
 	}
-	var fence spend.Fence
-	switch {
-	case len(checks) > 0:
-		fence = checks[0].Fence
-	case len(outcomes) > 0:
-		fence = outcomes[0].Fence
-	default:
+	defer s.leave(t)
+	if pause, ok := ctx.Value(inside{}).(time.Duration); ok {
+		time.Sleep(pause)
+	}
+	return s.write(func() error {
+		if err := s.Store.Commit(context.WithoutCancel(ctx), checks, outcomes, link); err != nil {
+			return err
+		}
+		for _, c := range checks {
+			s.note(event{check: &spend.Check{ID: c.ID}})
+		}
+		for _, o := range outcomes {
+			s.note(event{outcome: &spend.Outcome{ID: o.ID}})
+		}
 		return nil
-	}
-	t, err := m.enter(fence)
-	if err != nil {
-		return err
-	}
-	defer m.leave(t)
-	if m.pause != nil {
-		m.pause(ctx)
-	}
-	return m.record(fence.Node, checks, outcomes, link)
+	})
 }
 
-// enter checks the fence at the beginning of a commit.
-func (m *memory) enter(f spend.Fence) (*transaction, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case f.Epoch != m.epoch:
-		return nil, audit.ErrStaleEpoch
-	case m.fenced[f.Node]:
-		return nil, audit.ErrFencedNode
-	}
-	t := &transaction{f, make(chan struct{})}
-	m.open[t] = true
-	return t, nil
+func (s *store) note(e event) {
+	e.at = time.Now()
+	s.events = append(s.events, e)
 }
 
-func (m *memory) leave(t *transaction) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.open, t)
-	close(t.ended)
+// write takes its turn, which gives all writes an order.
+func (s *store) write(do func() error) error {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	return do()
 }
 
-func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	var taken []spend.Hash
-	for _, c := range checks {
-		if text := c.Action.ReasonText; strings.Contains(text, "\x00") || !utf8.ValidString(text) {
-			return &audit.RowError{Err: errors.New("text that cannot be stored")}
+// change notes a change of the configuration, or a decision.
+func (s *store) change(do func() (recorded bool, err error)) error {
+	return s.write(func() error {
+		recorded, err := do()
+		if recorded && err == nil {
+			s.note(event{change: new(audit.Change)})
 		}
-		if m.byID[c.ID] != nil {
-			return &audit.RowError{Err: errors.New("the check is recorded already")}
-		}
-		if c.Action.IdempotencyKey != "" {
-			if row, ok := m.byKey[c.KeyHash()]; ok && row.expires.After(now) {
-				taken = append(taken, c.KeyHash())
-			}
-		}
-	}
-	if taken != nil {
-		return &audit.KeysTakenError{Hashes: taken}
-	}
-	if err := m.reportable(outcomes); err != nil {
 		return err
-	}
-	if m.links[chainID][link.Seq] != nil {
-		return audit.ErrForked
-	}
-	if err := m.takeAndUse(checks, outcomes); err != nil {
-		return err
-	}
-	if m.links[chainID] == nil {
-		m.links[chainID] = make(map[int64]*chain.Link)
-	}
-	link.Entries = slices.Clone(link.Entries)
-	m.links[chainID][link.Seq] = &link
-	for _, c := range checks {
-		stored := *c
-		stored.Charges, _ = spend.ParseTaken(c.Action.PolicyID, string(c.AppendTaken(nil)))
-		stored.Refused = nil
-		if c.Approval != nil {
-			at := now.UTC().Truncate(time.Millisecond)
-			m.approvals[c.ID] = &audit.Approval{Check: &stored, CreatedAt: at, ExpiresAt: at.Add(c.Approval.Expires)}
+	})
+}
+
+func (s *store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
+	return s.change(func() (bool, error) { return true, s.Store.CreatePolicy(ctx, by, p, b, now) })
+}
+
+func (s *store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
+	return s.change(func() (bool, error) { return true, s.Store.CreateKey(ctx, by, k) })
+}
+
+func (s *store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.ApprovalDecisionResult, err error) {
+	err = s.change(func() (recorded bool, err error) {
+		result, err = s.Store.Decide(ctx, d)
+		return result == audit.DecisionRecorded, err
+	})
+	return result, err
+}
+
+// enter waits until nothing stops the fence.
+func (s *store) enter(ctx context.Context, f spend.Fence) (*transaction, error) {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		first := s.stopping(f)
+		if first == nil {
+			t := &transaction{f, make(chan struct{})}
+			s.open[t] = true
+			s.mu.Unlock()
+			return t, nil
 		}
-		m.checks = append(m.checks, &stored)
-		m.byID[c.ID] = &stored
-		m.events = append(m.events, event{at: now, check: &stored})
-		if c.Action.IdempotencyKey != "" {
-			m.byKey[c.KeyHash()] = keyRow{c.ID, now.Add(keysLive)}
+		s.mu.Unlock()
+		select {
+		case <-first.ended:
+		case <-ctx.Done():
 		}
 	}
-	for _, o := range outcomes {
-		stored := *o
-		stored.Check, stored.Unread, stored.Follows, stored.RedeemBy = nil, false, nil, time.Time{}
-		m.outcomes[o.CheckID] = append(m.outcomes[o.CheckID], &stored)
-		m.events = append(m.events, event{at: now, outcome: &stored})
-		if o.Unread {
-			read := *m.byID[o.CheckID]
-			o.Check, o.Unread = &read, false
+	return nil, ctx.Err()
+}
+
+// stopping returns what stops the fence, nil if nothing does, with mu held.
+func (s *store) stopping(f spend.Fence) *stop {
+	for one := range s.stops {
+		if one.stops(f) {
+			return one
 		}
 	}
 	return nil
 }
 
-// wait returns when the open transactions that match have ended. It is called with mu held and
-// unlocks it meanwhile; the caller first sets what stops later ones.
-func (m *memory) wait(ctx context.Context, match func(spend.Fence) bool) error {
+func (s *store) leave(t *transaction) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, t)
+	close(t.ended)
+}
+
+// fence writes once the open commits that match have ended, and lets none begin meanwhile.
+func (s *store) fence(ctx context.Context, match func(spend.Fence) bool, do func() error) error {
+	stopped := &stop{match, make(chan struct{})}
 	var open []*transaction
-	for t := range m.open {
+	s.mu.Lock()
+	s.stops[stopped] = true
+	for t := range s.open {
 		if match(t.fence) {
 			open = append(open, t)
 		}
 	}
-	m.mu.Unlock()
-	defer m.mu.Lock()
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.stops, stopped)
+		close(stopped.ended)
+	}()
 	for _, t := range open {
 		select {
 		case <-t.ended:
@@ -214,115 +230,17 @@ func (m *memory) wait(ctx context.Context, match func(spend.Fence) bool) error {
 			return unavailable(ctx.Err())
 		}
 	}
-	return nil
+	return s.write(do)
 }
 
-func (m *memory) Deployment(ctx context.Context) (spend.ID, error) {
-	return spend.ID{1}, ended(ctx)
-}
-
-func (m *memory) Epoch(ctx context.Context) (spend.ID, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.epoch, ended(ctx)
-}
-
-func (m *memory) RotateEpoch(ctx context.Context, seen, next spend.ID) (spend.ID, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return spend.ID{}, unavailable(err)
-	}
-	if m.epoch == seen {
-		m.epoch = next // stops later ones
-		if err := m.wait(ctx, func(spend.Fence) bool { return true }); err != nil {
-			return spend.ID{}, err
-		}
-	}
-	return m.epoch, nil
-}
-
-func (m *memory) Fence(ctx context.Context, node spend.ID) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return unavailable(err)
-	}
-	m.fenced[node] = true
-	return m.wait(ctx, func(f spend.Fence) bool { return f.Node == node })
-}
-
-func (m *memory) Checks(ctx context.Context, ids []spend.ID) (found []*spend.Check, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, id := range ids {
-		if c := m.byID[id]; c != nil {
-			stored := *c
-			found = append(found, &stored)
-		}
-	}
-	return found, ended(ctx)
-}
-
-// ListChecks has only the newest check, which is what a guard asks about another's records.
-func (m *memory) ListChecks(ctx context.Context, _ audit.CheckQuery) (page audit.CheckPage, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.checks) > 0 {
-		newest := *slices.MaxFunc(m.checks, func(a, b *spend.Check) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-		page.Checks = []*spend.Check{&newest}
-	}
-	return page, ended(ctx)
-}
-
-func (m *memory) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	found := make(map[spend.Hash]spend.ID)
-	for _, h := range hashes {
-		if row, ok := m.byKey[h]; ok && row.expires.After(time.Now()) {
-			found[h] = row.check
-		}
-	}
-	return found, ended(ctx)
-}
-
-func (m *memory) LivePasses(
-	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
-) (map[spend.Hash]audit.LivePass, error) {
-	all, err := m.PagePasses(ctx, spend.ID{}, nowMS, len(m.snapshot()))
-	found := make(map[spend.Hash]audit.LivePass)
-	for _, p := range slices.Backward(all) {
-		if slices.Contains(fingerprints, p.Fingerprint) && p.Effect <= upTo {
-			found[p.Fingerprint] = p
-		}
-	}
-	return found, err
-}
-
-func (m *memory) snapshot() []*spend.Check {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.checks)
-}
-
-func (m *memory) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) (page []audit.LivePass, err error) {
-	all := m.snapshot()
-	slices.SortFunc(all, func(a, b *spend.Check) int { return slices.Compare(b.ID[:], a.ID[:]) })
-	for _, c := range all {
-		if c.Pass.UntilMS > nowMS && !m.released(c.ID) && (before.IsZero() || slices.Compare(c.ID[:], before[:]) < 0) && len(page) < limit {
-			page = append(page, audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Effect: c.Decision.Effect, Pass: c.Pass})
-		}
-	}
-	return page, ended(ctx)
-}
-
-func (m *memory) Tidy(_ context.Context, now time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	maps.DeleteFunc(m.counters, func(_ spend.Counter, c *counter) bool {
-		return c.change.Charge.EndMS != 0 && c.change.Charge.EndMS <= now.Add(-audit.KeepCounters).UnixMilli()
+func (s *store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {
+	err = s.fence(ctx, func(f spend.Fence) bool { return f.Epoch == seen }, func() (err error) {
+		current, err = s.Store.RotateEpoch(ctx, seen, next)
+		return err
 	})
-	maps.DeleteFunc(m.byKey, func(_ spend.Hash, row keyRow) bool { return !row.expires.After(now) })
-	return nil
+	return current, err
+}
+
+func (s *store) Fence(ctx context.Context, node spend.ID) error {
+	return s.fence(ctx, func(f spend.Fence) bool { return f.Node == node }, func() error { return s.Store.Fence(ctx, node) })
 }
