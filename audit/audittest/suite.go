@@ -49,14 +49,6 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	run(t, open, slices.Concat(checkTests(), configTests(), listTests(), webhookTests(), eventTests(), retentionTests()))
 }
 
-// RunChecks tests the stores that open makes against the part of the contract that nodes rely on to
-// answer checks.
-func RunChecks(t *testing.T, open func(t *testing.T) Subject) { run(t, open, checkTests()) }
-
-// RunWebhooks tests the stores that open makes against the contract of audit.Webhooks, and tests
-// that changes of webhooks are recorded.
-func RunWebhooks(t *testing.T, open func(t *testing.T) Subject) { run(t, open, webhookTests()) }
-
 func run(t *testing.T, open func(t *testing.T) Subject, tests []test) {
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlite"
 )
 
 // feed is one in memory.
@@ -58,17 +61,32 @@ func (f *feed) read(ctx context.Context, q audit.EventQuery) (page audit.EventPa
 	return page, ctx.Err()
 }
 
-// storage is a store whose feed is another's.
+// storage is the store of a single node, in virtual time, whose feed the test writes.
 type storage struct {
-	memory
+	*sqlite.Store
 	feed *feed
+}
+
+func newStorage(t *testing.T) *storage {
+	t.Helper()
+	folder := t.TempDir()
+	if inMemory, err := os.MkdirTemp("/dev/shm", "webhook-"); err == nil { //nolint:usetesting // another folder, which spares the syncs
+		t.Cleanup(func() { _ = os.RemoveAll(inMemory) })
+		folder = inMemory
+	}
+	s, err := sqlite.Open(t.Context(), filepath.Join(folder, "webhooks.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return &storage{s, new(feed)}
 }
 
 // HoldWebhook has nothing tried again that was removed.
 func (s *storage) HoldWebhook(
 	ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration,
 ) (*audit.WebhookTask, error) {
-	task, err := s.memory.HoldWebhook(ctx, holder, id, seen, lease)
+	task, err := s.Store.HoldWebhook(ctx, holder, id, seen, lease)
 	if err == nil {
 		s.feed.mu.Lock()
 		defer s.feed.mu.Unlock()
@@ -160,8 +178,7 @@ const one, other = "https://one.example/hook?token=7", "https://other.example/"
 
 func newBench(t *testing.T, answer func(*http.Request) (int, error)) *bench {
 	t.Helper()
-	store := &storage{memory: memory{webhooks: make(map[spend.ID]*webhook)}, feed: new(feed)}
-	b := &bench{t: t, inFlight: 1, store: store, receiver: &receiver{t: t, answer: answer, active: make(map[string]int)}}
+	b := &bench{t: t, inFlight: 1, store: newStorage(t), receiver: &receiver{t: t, answer: answer, active: make(map[string]int)}}
 	b.logger = slog.New(slog.NewTextHandler(&b.logged, nil))
 	t.Cleanup(b.running.Wait)
 	return b

@@ -25,7 +25,6 @@ func TestDeadReceiver(t *testing.T) {
 		w := b.webhook(one)
 		b.webhook(other)
 		_, stop := b.node()
-		defer stop()
 		for range 100 {
 			b.store.feed.add(changed)
 		}
@@ -46,7 +45,12 @@ func TestDeadReceiver(t *testing.T) {
 		time.Sleep(time.Hour)
 		alive.Store(true)
 		before := len(b.ids(one))
-		time.Sleep(24 * time.Hour)
+		time.Sleep(time.Hour)
+		stop()
+		time.Sleep(23 * time.Hour)
+		_, stop = b.node()
+		defer stop()
+		time.Sleep(time.Minute)
 		delivered := make(map[string]int)
 		for _, id := range b.ids(one)[before:] {
 			delivered[id]++
@@ -106,7 +110,11 @@ func TestGone(t *testing.T) {
 		if err != nil || now.Active {
 			t.Errorf("the webhook is %+v, %v", now, err)
 		}
-		if last := b.store.changes[len(b.store.changes)-1]; last.Kind != audit.WebhookChanged || last.By.Kind() != "system" ||
+		changes, err := b.store.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := changes[len(changes)-1]; last.Kind != audit.WebhookChanged || last.By.Kind() != "system" ||
 			last.By.Principal != "webhook delivery" {
 			t.Errorf("recorded %+v", last)
 		}
