@@ -107,6 +107,18 @@ func budgetsAreTaken(t *testing.T, s Subject) {
 	mustUse(t, s, day("0"), "1050", 4)
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), day("0"))}, usage(day("0"), "1050", 4))
 
+	// Rules of the time zone that move the window open no other.
+	moved := all("400.01")
+	moved.OffsetMS, moved.EndMS = -7*3_600_000, moved.EndMS+3_600_000
+	mustExceed(t, s, []*spend.Check{charged(newCheck(f), moved)}, usage(all("0"), "600", 1))
+	moved.Amount = amount("400")
+	last := charged(newCheck(f), moved)
+	mustCommit(t, s, last)
+	mustUse(t, s, all("0"), "1000", 2)
+	if stored := lookUp(t, s, last)[last.ID].Charges[0]; stored.OffsetMS != moved.OffsetMS || stored.BeginMS() != moved.BeginMS() {
+		t.Errorf("stored %+v, want %+v", stored, moved)
+	}
+
 	// A budget that allows no use.
 	never := charge("never", "[]", "1")
 	never.MaxCount = 0

@@ -158,16 +158,17 @@ func escalated(a *spend.ApprovalRequest) (rules []string) {
 
 // charge is what the check took from a budget's counter.
 type charge struct {
-	RuleID  string          `json:"rule_id"`
-	Since   int             `json:"since"`
-	Per     json.RawMessage `json:"per"`
-	StartMS int64           `json:"start_ms"`
-	Amount  *spend.Amount   `json:"amount"`
+	RuleID   string          `json:"rule_id"`
+	Since    int             `json:"since"`
+	Per      json.RawMessage `json:"per"`
+	StartMS  int64           `json:"start_ms"`
+	OffsetMS int64           `json:"offset_ms,omitzero"`
+	Amount   *spend.Amount   `json:"amount"`
 }
 
 func taken(charges []spend.Charge) (all []charge) {
 	for _, c := range charges {
-		one := charge{c.RuleID, c.Since, json.RawMessage(c.Subject), c.Counter.StartMS, nil}
+		one := charge{c.RuleID, c.Since, json.RawMessage(c.Subject), c.Counter.StartMS, c.OffsetMS, nil}
 		if !c.NoCurrency {
 			one.Amount = &c.Amount
 		}

@@ -269,7 +269,7 @@ func (s *summing) charge(c *spend.Check, ch *spend.Charge, last *spend.Outcome) 
 	one := s.line(k)
 	one.Since, one.Per = ch.Since, ch.Subject
 	if k.window.StartMS > 0 {
-		one.WindowStart = time.UnixMilli(k.window.StartMS)
+		one.WindowStart = time.UnixMilli(ch.BeginMS())
 	}
 	one.add(c, amount, 1-corrected.Count)
 	s.hold(ch, spend.Usage{Used: amount, Count: 1 - corrected.Count})

@@ -16,8 +16,9 @@ import (
 type Counter struct {
 	// ID is a hash of the budget, the version since which it counts, and the subject (CounterID).
 	ID ID
-	// StartMS is when the window or bucket begins, in Unix milliseconds; 0 of a
-	// lifetime.
+	// StartMS names the window or bucket. A bucket has the Unix milliseconds at which it begins. A calendar
+	// window has what clocks in its zone show at its beginning, as though in UTC: its local date. So a
+	// counter goes on when newer rules of the zone move the window's ends. A lifetime has 0.
 	StartMS int64
 	// BucketMS is the length of a rolling window's bucket; 0 for a calendar window. The bucket and the
 	// RollingBuckets before it count (S34).
@@ -84,10 +85,16 @@ type Charge struct {
 
 	// Lifted: taken whether there is room or not (S47).
 	Lifted bool
+	// OffsetMS is how far the zone's clocks were ahead of UTC at the beginning of a calendar window, by the
+	// rules of the zone that the node had.
+	OffsetMS int64
 	// EndMS is when the counter is no longer needed to judge, in Unix
 	// milliseconds; 0 of a lifetime.
 	EndMS int64
 }
+
+// BeginMS returns when the window or bucket began, in Unix milliseconds; 0 of a lifetime.
+func (c *Charge) BeginMS() int64 { return c.Counter.StartMS - c.OffsetMS }
 
 // Usage is what was taken from a counter; for a rolling window, from all of its buckets that count.
 type Usage struct {
@@ -129,6 +136,10 @@ func (c *Check) AppendTaken(b []byte) []byte {
 		b = append(append(b, `,"per":`...), ch.Subject...)
 		b = append(b, `,"start_ms":`...)
 		b = strconv.AppendInt(b, ch.Counter.StartMS, 10)
+		if ch.OffsetMS != 0 {
+			b = append(b, `,"offset_ms":`...)
+			b = strconv.AppendInt(b, ch.OffsetMS, 10)
+		}
 		b = append(b, `,"bucket_ms":`...)
 		b = strconv.AppendInt(b, ch.Counter.BucketMS, 10)
 		b = append(b, `,"end_ms":`...)
@@ -153,6 +164,7 @@ func ParseTaken(policyID, text string) ([]Charge, error) {
 		Since    int             `json:"since"`
 		Per      json.RawMessage `json:"per"`
 		StartMS  int64           `json:"start_ms"`
+		OffsetMS int64           `json:"offset_ms"`
 		BucketMS int64           `json:"bucket_ms"`
 		EndMS    int64           `json:"end_ms"`
 		Amount   *Amount         `json:"amount"`
@@ -165,7 +177,7 @@ func ParseTaken(policyID, text string) ([]Charge, error) {
 		subject := string(k.Per)
 		charges[i] = Charge{
 			Counter: Counter{CounterID(policyID, k.RuleID, k.Since, subject), k.StartMS, k.BucketMS},
-			RuleID:  k.RuleID, Since: k.Since, Subject: subject, EndMS: k.EndMS,
+			RuleID:  k.RuleID, Since: k.Since, Subject: subject, OffsetMS: k.OffsetMS, EndMS: k.EndMS,
 		}
 		if k.Amount == nil {
 			charges[i].NoCurrency = true

@@ -18,7 +18,7 @@ func TestTaken(t *testing.T) {
 		Charges: []Charge{
 			{
 				Counter: Counter{CounterID("refunds", "a day", 2, `["agent \"1\"","x<y"]`), 1763769600000, 0}, RuleID: "a day", Since: 2,
-				Subject: `["agent \"1\"","x<y"]`, Amount: amount("60.50"), EndMS: 1763856000000,
+				Subject: `["agent \"1\"","x<y"]`, Amount: amount("60.50"), OffsetMS: -28800000, EndMS: 1763884800000,
 			},
 			{
 				Counter: Counter{CounterID("refunds", `"é"`, 1, "[]"), 1763769540000, 60_000}, RuleID: `"é"`, Since: 1, Subject: "[]", NoCurrency: true,

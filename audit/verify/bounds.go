@@ -20,7 +20,7 @@ type bounds struct {
 // bound is what was taken before one exhaustion.
 type bound struct {
 	startMS, bucketMS   int64
-	endMS               int64 // of a calendar window, if checks took from it
+	beginMS, endMS      int64 // of a calendar window, by the checks that took from it: the earliest and the latest
 	at                  time.Time
 	others              bool // checks took from buckets of another length
 	low, high           spend.Total
@@ -32,7 +32,7 @@ func (s *bounds) expect(e *Exhaustion) {
 	if s.by == nil {
 		s.by = make(map[spend.ID][]bound)
 	}
-	s.by[e.Counter.ID] = append(s.by[e.Counter.ID], bound{startMS: e.StartMS, bucketMS: e.BucketMS, at: e.At})
+	s.by[e.Counter.ID] = append(s.by[e.Counter.ID], bound{startMS: e.StartMS, bucketMS: e.BucketMS, at: e.At, beginMS: 1<<63 - 1})
 }
 
 // of returns the bound of an exhaustion; nil if it was not expected.
@@ -55,7 +55,11 @@ func (b *bound) span() (startMS, endMS int64) {
 	if b.bucketMS == 0 && b.startMS == 0 {
 		return 0, 0
 	}
-	return b.startMS - spend.RollingBuckets*b.bucketMS, b.at.Add(lateCommit).UnixMilli()
+	begin := earliest(&spend.Counter{StartMS: b.startMS, BucketMS: b.bucketMS})
+	if b.endMS > 0 {
+		begin = b.beginMS
+	}
+	return begin - spend.RollingBuckets*b.bucketMS, b.at.Add(lateCommit).UnixMilli()
 }
 
 // late reports whether the exhaustion is noted after its window, or after its bucket.
@@ -81,7 +85,7 @@ func (s *bounds) take(at time.Time, charge *spend.Charge, c *course) {
 		s.mu.Lock()
 		b.others = b.others || b.bucketMS != charge.Counter.BucketMS
 		if charge.Counter.BucketMS == 0 {
-			b.endMS = max(b.endMS, charge.EndMS)
+			b.beginMS, b.endMS = min(b.beginMS, charge.BeginMS()), max(b.endMS, charge.EndMS)
 		}
 		if at.After(b.at.Add(lateCommit)) {
 			s.mu.Unlock()

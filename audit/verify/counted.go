@@ -32,7 +32,8 @@ type counted struct {
 	PolicyID, RuleID, Subject string
 	Since                     int
 	BucketMS                  int64
-	EndMS, FirstEndMS         int64 // the latest and the earliest: newer time zone rules may move the end
+	BeginMS                   int64 // the earliest: newer time zone rules may move the window
+	EndMS, FirstEndMS         int64 // the latest and the earliest
 	Count                     int64
 	Versions                  []byVersion // of the policy, in their order
 
@@ -41,6 +42,7 @@ type counted struct {
 
 func (c *counted) plus(other *counted) {
 	c.used, c.Count = c.used.Plus(other.used), c.Count+other.Count
+	c.BeginMS = min(c.BeginMS, other.BeginMS)
 	c.EndMS, c.FirstEndMS = max(c.EndMS, other.EndMS), min(c.FirstEndMS, other.FirstEndMS)
 	for _, by := range other.Versions {
 		i, is := slices.BinarySearchFunc(c.Versions, by.Version, byVersion.compare)
@@ -88,7 +90,7 @@ func (s *counts) take(policyID string, version int, c *spend.Charge, became *cou
 	by := became.last.Corrected(c)
 	one := &counted{
 		counterKey: counterKey{c.Counter.ID, c.Counter.StartMS}, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
-		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, FirstEndMS: c.EndMS, Count: 1 - by.Count,
+		BucketMS: c.Counter.BucketMS, BeginMS: c.BeginMS(), EndMS: c.EndMS, FirstEndMS: c.EndMS, Count: 1 - by.Count,
 		Versions: []byVersion{{Version: version}},
 	}
 	all := &one.Versions[0].All

@@ -45,6 +45,17 @@ func mayMove(endMS, bucketMS int64) int64 {
 	return movedEnd.Milliseconds()
 }
 
+// clocksApart is more than the clocks of any zone were ever ahead of UTC.
+const clocksApart = 16 * time.Hour
+
+// earliest returns when the window or bucket of a counter began at the earliest, in whatever zone.
+func earliest(c *spend.Counter) int64 {
+	if c.StartMS == 0 || c.BucketMS > 0 {
+		return c.StartMS
+	}
+	return c.StartMS - clocksApart.Milliseconds()
+}
+
 // ended reports whether a counter may already have been removed.
 func (v *verifier) ended(endMS int64) bool {
 	return endMS != 0 && endMS <= v.overview.At.Add(clocksAhead-audit.KeepCounters).UnixMilli()
@@ -117,8 +128,8 @@ func (v *verifier) counters(ctx context.Context) error {
 
 // removedCounter names a counter whose row is missing.
 func (v *verifier) removedCounter(c *counted) {
-	if !v.ended(c.FirstEndMS-mayMove(c.FirstEndMS, c.BucketMS)) && v.within(c.StartMS, c.windowEnd()) {
-		v.tally.find(Removed, counterName(c), "recorded checks took %s, %d of them%s", c.used, c.Count, windowText(c.StartMS, c.windowEnd()))
+	if !v.ended(c.FirstEndMS-mayMove(c.FirstEndMS, c.BucketMS)) && v.within(c.BeginMS, c.windowEnd()) {
+		v.tally.find(Removed, counterName(c), "recorded checks took %s, %d of them%s", c.used, c.Count, windowText(c.BeginMS, c.windowEnd()))
 	}
 }
 
@@ -128,34 +139,38 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 		counterKey: counterKey{c.ID, c.StartMS}, PolicyID: c.PolicyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
 		BucketMS: c.BucketMS, EndMS: c.EndMS, Count: c.Count,
 	}
-	end := stored.windowEnd()
+	used, err := spend.ParseTotal(c.Used)
+	unused := recorded == nil && err == nil && used.IsZero() && c.Count == 0
+	begin, end := c.StartMS, stored.windowEnd()
+	if !unused {
+		begin = earliest(&c.Counter)
+	}
 	if v.ended(c.EndMS) && (recorded == nil || v.ended(recorded.EndMS)) {
 		return // ended counters are deleted
 	}
 	if recorded != nil {
-		end = recorded.windowEnd()
+		begin, end = recorded.BeginMS, recorded.windowEnd()
 	}
-	if !v.within(c.StartMS, end) {
+	if !v.within(begin, end) {
 		v.tally.countersBeyond++
 		return
 	}
 	v.tally.counters++
-	if day, unread := v.tally.unreadIn(c.StartMS, end); unread {
+	if day, unread := v.tally.unreadIn(begin, end); unread {
 		v.tally.find(Unchecked, counterName(stored), "it holds %s of %d checks%s, and the archive of %s is not at hand, or not as it was", c.Used,
-			c.Count, windowText(c.StartMS, end), day)
+			c.Count, windowText(begin, end), day)
 		return
 	}
-	used, err := spend.ParseTotal(c.Used)
 	switch {
-	case recorded == nil && (err != nil || !used.IsZero() || c.Count != 0):
+	case recorded == nil && !unused:
 		v.tally.find(Inserted, counterName(stored), "it holds %s of %d checks%s, and no recorded check took from it", c.Used, c.Count,
-			windowText(c.StartMS, end))
+			windowText(begin, end))
 	case recorded == nil && !v.fitsUnused(c):
 		v.tally.find(Altered, counterName(stored), "it counts nothing, and is noted as another counter, agent or bucket, or with another end")
 	case recorded == nil:
 	case err != nil || used != recorded.used || c.Count != recorded.Count:
 		v.tally.find(Altered, counterName(recorded), "it holds %s of %d checks%s; the recorded checks took %s, %d of them",
-			c.Used, c.Count, windowText(c.StartMS, end), recorded.used, recorded.Count)
+			c.Used, c.Count, windowText(begin, end), recorded.used, recorded.Count)
 	case counterName(stored) != counterName(recorded) || c.BucketMS != recorded.BucketMS:
 		v.tally.find(Altered, counterName(recorded), "it is noted as %s, with buckets of %d ms; the recorded checks have %d", counterName(stored),
 			c.BucketMS, recorded.BucketMS)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/audit/verify"
 )
 
 // taking is a check that takes from the budget of capAt.
@@ -157,6 +158,53 @@ func TestLaterEnd(t *testing.T) {
 			tr.exec("UPDATE budget_counters SET end_ms = end_ms + %d WHERE rule_id = 'cap'", -25*moved)
 			tr.bothSay(what+", and altered", counter("altered", first, 0))
 		}
+	}
+}
+
+// TestMovedWindow: newer time zone rules move both ends of an open window. Its counter goes on, so what
+// checks took by either release is compared with one limit and one row.
+func TestMovedWindow(t *testing.T) {
+	t.Parallel()
+	const hour = 3_600_000
+	tr := newTrail(t)
+	tr.capAt("251", time.Now())
+	by := func(offset int64, limited bool) func(*spend.Check, *spend.Charge) {
+		return func(_ *spend.Check, charge *spend.Charge) {
+			charge.OffsetMS, charge.EndMS, charge.Limited = offset, charge.EndMS-offset, limited
+		}
+	}
+	first := tr.took("200", by(-8*hour, true))
+	tr.took("51", by(-7*hour, true))
+	if n := tr.count("budget_counters WHERE rule_id = 'cap' AND used = 251"); n != 1 {
+		t.Errorf("%d counters", n)
+	}
+	if n := tr.count("budget_exhaustions"); n != 1 {
+		t.Errorf("%d exhaustions", n)
+	}
+	tr.bothSay("moved by an hour")
+	tr.took("1", by(-8*hour, false))
+	tr.bothSay("above the limit", excess(first))
+}
+
+// TestRangeOfZones: with a range, the counters of windows are compared that began in it, by the clocks of
+// their zones.
+func TestRangeOfZones(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	from := time.Now().UTC().Truncate(24 * time.Hour)
+	tr.capAt("251", from)
+	c := tr.taking("20", nil)
+	for _, offset := range []time.Duration{-8 * time.Hour, 13 * time.Hour} {
+		c.Charges = append(c.Charges, c.Charges[0])
+		charge := &c.Charges[len(c.Charges)-1]
+		charge.RuleID, charge.OffsetMS = offset.String(), offset.Milliseconds()
+		charge.EndMS -= charge.OffsetMS
+		charge.Counter.ID = spend.CounterID("capped", charge.RuleID, 1, "[]")
+	}
+	act(t, tr.writer.Append(c).Final())
+	_, s, err := tr.verify(func(o *verify.Options) { o.From = from })
+	if err != nil || s.Counters != 2 || s.CountersBeyond != 1 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

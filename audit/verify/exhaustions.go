@@ -158,7 +158,8 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 // fault returns what in an exhaustion does not follow from the record; c is its counter, another
 // counter, or nil.
 func (v *verifier) fault(e *Exhaustion, c *counted) string {
-	if spend.CounterID(e.PolicyID, e.RuleID, e.Since, e.Subject) != e.Counter.ID || e.At.UnixMilli() < e.StartMS-lateCommit.Milliseconds() {
+	begin := earliest(&e.Counter) - lateCommit.Milliseconds()
+	if spend.CounterID(e.PolicyID, e.RuleID, e.Since, e.Subject) != e.Counter.ID || e.At.UnixMilli() < begin {
 		return fmt.Sprintf("it is noted as of budget %q of policy %q since version %d for %s, at %s, which is another counter, "+
 			"or before its window%s", e.RuleID, e.PolicyID, e.Since, e.Subject, stamp(e.At), unlessLate)
 	}

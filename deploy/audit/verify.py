@@ -195,6 +195,7 @@ def hash_check(row, fields):
 
 EPOCH = 946684800000000  # of timestamptz, in Unix microseconds
 MOVED = 24 * 3600 * 1000  # how far newer time zone rules may move the end of a calendar window
+APART = 16 * 3600 * 1000  # more than the clocks of any zone were ever ahead of UTC
 
 
 def moment(text):
@@ -207,6 +208,11 @@ def moment(text):
 def may_move(end, bucket):
     """Returns how far a row's end may differ from those of recorded checks: not at all for a bucket or a lifetime."""
     return MOVED if end and not bucket else 0
+
+
+def earliest(start, bucket):
+    """Returns when the window or bucket of a counter began at the earliest, in whatever zone."""
+    return start - APART if start and not bucket else start
 
 
 def fold(name):
@@ -543,8 +549,10 @@ class Verifier:
                 end = charge["end_ms"] - may_move(charge["end_ms"], charge["bucket_ms"]) or 1 << 63
                 known = self.met.get((counter_id, who), (names, 0))
                 self.met[counter_id, who] = names, max(known[1], end)
-            sums = self.taken.setdefault((counter_id, charge["start_ms"]), [names, charge["bucket_ms"], charge["end_ms"], 0, 0, charge["end_ms"]])
-            sums[2], sums[5] = max(sums[2], charge["end_ms"]), min(sums[5], charge["end_ms"])
+            begin = charge["start_ms"] - charge.get("offset_ms", 0)
+            sums = self.taken.setdefault(
+                (counter_id, charge["start_ms"]), [names, charge["bucket_ms"], charge["end_ms"], 0, 0, charge["end_ms"], begin])
+            sums[2], sums[5], sums[6] = max(sums[2], charge["end_ms"]), min(sums[5], charge["end_ms"]), min(sums[6], begin)
             sums[3] += charge.get("amount", 0)
             sums[4] += 1
             self.weigh(fields, counter_id, charge, proved and not fields[34])
@@ -563,7 +571,8 @@ class Verifier:
         low = 0 if freed else min(amount, moved) if status else amount
         high = max(amount, excess) if "amount" in charge else 0
         self.charges.setdefault(counter_id, []).append(
-            (charge["start_ms"], int.from_bytes(fields[0][:6], "big"), charge["end_ms"], low, high, 0 if freed else 1))
+            (charge["start_ms"], int.from_bytes(fields[0][:6], "big"), charge["end_ms"], low, high, 0 if freed else 1,
+             charge["start_ms"] - charge.get("offset_ms", 0)))
         if held:
             of = self.held.setdefault(counter_id, {}).setdefault(charge["start_ms"], {}).setdefault(integer(fields[5]), [0, 0])
             of[0] += low
@@ -618,7 +627,7 @@ class Verifier:
         minute, at_ms = 60000, at / 1000
         encoded = [struct.pack(">I", len(text.encode())) + text.encode() for text in names[:2]]
         made = sha("spendgate counter 1", *encoded, struct.pack(">I", names[2]), names[3].encode())[:16]
-        if made != counter or at // 1000 < start - minute or self.taken.get((counter, start), (None, bucket))[1] != bucket:
+        if made != counter or at // 1000 < earliest(start, bucket) - minute or self.taken.get((counter, start), (None, bucket))[1] != bucket:
             return False
         terms = self.budgets.get(names[:3])
         if terms and names[0] not in self.odd:
@@ -631,7 +640,8 @@ class Verifier:
         end = start + bucket if bucket else max((c[2] for c in window), default=0)
         if end and at // 1000 > end + may_move(end, bucket) + minute:
             return False
-        first, last = (start - 60 * bucket, at_ms + minute) if start or bucket else (0, 0)
+        begin = earliest(start, bucket) if bucket or not window else min(c[6] for c in window)
+        first, last = (begin - 60 * bucket, at_ms + minute) if start or bucket else (0, 0)
         if any(not last or day * 86400000 < last and first < (day + 1) * 86400000 for day in self.days):
             return True
         before, by_then = [c for c in window if c[1] < at_ms - minute], [c for c in window if c[1] <= at_ms + minute]
@@ -674,7 +684,8 @@ class Verifier:
             if 0 < end <= removable and (sums is None or 0 < sums[2] <= removable):
                 continue
             last = start + bucket if bucket else sums[2] if sums else end
-            if any(not last or day * 86400000 < last and start < (day + 1) * 86400000 for day in self.days):
+            begin = sums[6] if sums else earliest(start, bucket) if used or count else start
+            if any(not last or day * 86400000 < last and begin < (day + 1) * 86400000 for day in self.days):
                 self.find("unchecked", name(names, start))
             elif sums is None:
                 if used or count:

@@ -125,7 +125,7 @@ func (b *budget) charge(policyID string, a *spend.Action, t spend.ActionType, pr
 		c.Counter.ID = spend.CounterID(policyID, b.rule.id, b.since.Version, c.Subject)
 	}
 	window := b.window(at)
-	c.Counter.StartMS, c.EndMS = window.start, window.end
+	c.Counter.StartMS, c.OffsetMS, c.EndMS = window.name, window.name-window.start, window.end
 	if length := b.period.bucketMS(); length > 0 {
 		c.Counter.BucketMS = length
 		c.EndMS += spend.RollingBuckets * length // that many look back at it

@@ -88,8 +88,7 @@ func (o *overrun) when() string {
 // window returns the calendar window, in the budget's zone.
 func (o *overrun) window() (start, end time.Time) {
 	p := o.budget.period
-	w := p.window(time.UnixMilli(o.charge.Counter.StartMS))
-	return time.UnixMilli(w.start).In(p.zone), time.UnixMilli(w.end).In(p.zone)
+	return time.UnixMilli(o.charge.BeginMS()).In(p.zone), time.UnixMilli(o.charge.EndMS).In(p.zone)
 }
 
 func clockText(t time.Time) string { return t.Format(time.RFC3339) }

@@ -60,20 +60,23 @@ func (b *BudgetInfo) CountedAt(at time.Time) bool {
 	return end.After(b.Since.At)
 }
 
-// WindowStart returns when the window of a counter begins; for a lifetime it is since when the budget
-// counts.
+// WindowStart returns when the window of a counter begins, by this build's rules of the zone; for a
+// lifetime it is since when the budget counts.
 func (b *BudgetInfo) WindowStart(c spend.Counter) time.Time {
 	if b.period.lasts() {
 		return b.Since.At
 	}
-	return time.UnixMilli(c.StartMS - spend.RollingBuckets*c.BucketMS).UTC()
+	if b.period.rolling > 0 {
+		return time.UnixMilli(c.StartMS - spend.RollingBuckets*c.BucketMS).UTC()
+	}
+	return time.Unix(reached(b.period.zone, c.StartMS/1000), 0).UTC()
 }
 
 // Counter returns the counter of a subject at a time; for a rolling window that of its newest bucket.
 func (b *BudgetInfo) Counter(policyID, subject string, at time.Time) spend.Counter {
 	return spend.Counter{
 		ID:      spend.CounterID(policyID, b.RuleID, b.Since.Version, subject),
-		StartMS: b.period.window(at).start, BucketMS: b.period.bucketMS(),
+		StartMS: b.period.window(at).name, BucketMS: b.period.bucketMS(),
 	}
 }
 

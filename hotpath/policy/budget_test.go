@@ -200,7 +200,7 @@ func TestChargesOverTime(t *testing.T) {
 	at := time.Date(2026, 4, 4, 10, 0, 0, 0, time.UTC)
 	for range 1000 {
 		c := p.Charges(nil, action(t), named(spend.Spend), "", at)[0]
-		if want := p.budgets[0].period.window(at); c.Counter.StartMS != want.start || c.EndMS != want.end {
+		if want := p.budgets[0].period.window(at); c.Counter.StartMS != want.name || c.BeginMS() != want.start || c.EndMS != want.end {
 			t.Fatalf("S34: at %v: %+v, want %v", at, c, want)
 		}
 		at = at.Add(time.Duration(at.UnixMilli()*7%(37*60_000))*time.Millisecond - 10*time.Minute)

@@ -74,8 +74,9 @@ func (p period) String() string {
 // window.
 func (p period) bucketMS() int64 { return p.rolling * 60_000 / spend.RollingBuckets }
 
-// span is a time in Unix milliseconds, its end excluded.
-type span struct{ start, end int64 }
+// span is a window or bucket: a time in Unix milliseconds, its end excluded, and the name of its counter
+// (spend.Counter.StartMS).
+type span struct{ start, end, name int64 }
 
 func (s *span) has(ms int64) bool { return s.start <= ms && ms < s.end }
 
@@ -86,12 +87,12 @@ func (p period) window(at time.Time) span {
 		length := p.bucketMS()
 		ms := at.UnixMilli()
 		start := ms - ms%length
-		return span{start, start + length}
+		return span{start, start + length, start}
 	case p.lasts():
 		return span{}
 	}
 	from, until := p.unit.around(latestClock(p.zone, at))
-	return span{reached(p.zone, from) * 1000, reached(p.zone, until) * 1000}
+	return span{reached(p.zone, from) * 1000, reached(p.zone, until) * 1000, from * 1000}
 }
 
 // A clock is the time that clocks in a zone show, in seconds as though it were Unix time. When clocks

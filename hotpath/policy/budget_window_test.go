@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"spendgate/audit/spend"
 )
 
 func mustZone(tb testing.TB, name string) *time.Location {
@@ -111,7 +113,7 @@ func TestWindows(t *testing.T) {
 	f := func(u unit, zone, at, start, end string) {
 		t.Helper()
 		w := period{unit: u, zone: mustZone(t, zone)}.window(mustTime(t, at))
-		if want := (span{mustTime(t, start).UnixMilli(), mustTime(t, end).UnixMilli()}); w != want {
+		if w.start != mustTime(t, start).UnixMilli() || w.end != mustTime(t, end).UnixMilli() {
 			t.Errorf("S33: %s in %s at %s: from %v to %v", unitNames[u], zone, at, time.UnixMilli(w.start).UTC(), time.UnixMilli(w.end).UTC())
 		}
 	}
@@ -128,6 +130,35 @@ func TestWindows(t *testing.T) {
 	f(yearly, "Pacific/Kiritimati", "2026-12-31T10:00:00Z", "2026-12-31T10:00:00Z", "2027-12-31T10:00:00Z")
 }
 
+// S37: a counter is named by the local date of its window, so newer rules of the zone open no second one. Until
+// release 2025c clocks in Vancouver were those of Los Angeles.
+func TestNewerRulesContinueACounter(t *testing.T) {
+	for u, name := range unitNames[:lifetime] {
+		parameters := `{"max_count":5,"window":"` + name + `","time_zone":"America/Vancouver"}`
+		older, newer := mustCompile(t, rule1("budget", parameters)), mustCompile(t, rule1("budget", parameters))
+		older.budgets[0].period.zone = mustZone(t, "America/Los_Angeles")
+		moved := 0
+		for at := mustTime(t, "2026-09-01T00:00:00Z"); at.Before(mustTime(t, "2027-09-01T00:00:00Z")); at = at.Add(time.Hour) {
+			charge := func(p *Program) spend.Charge { return p.Charges(nil, action(t), named(spend.Spend), "", at)[0] }
+			a, b := charge(older), charge(newer)
+			shown := func(zone string) int64 { return labels(at.In(mustZone(t, zone)))[u] }
+			if same := shown("America/Los_Angeles") == shown("America/Vancouver"); same != (a.Counter == b.Counter) {
+				t.Fatalf("S37: a %s at %v: %+v and %+v", name, at, a, b)
+			}
+			if a.Counter == b.Counter && (a.BeginMS() != b.BeginMS() || a.EndMS != b.EndMS) {
+				moved++
+			}
+			info := newer.Budgets()[0]
+			if got := info.Counter("desk", b.Subject, at); got != b.Counter || info.WindowStart(got).UnixMilli() != b.BeginMS() {
+				t.Fatalf("S38: a %s at %v: %+v, want %+v", name, at, got, b)
+			}
+		}
+		if unit(u) != hourly && moved == 0 {
+			t.Errorf("no %s moved", name)
+		}
+	}
+}
+
 // S34: 60 buckets, aligned to the epoch.
 func TestBuckets(t *testing.T) {
 	f := func(minutes, at int64, want span) {
@@ -137,11 +168,11 @@ func TestBuckets(t *testing.T) {
 			t.Errorf("S34: %d minutes at %d: %v, want %v", minutes, at, w, want)
 		}
 	}
-	f(1, 0, span{0, 1000})
-	f(60, 119_999, span{60_000, 120_000})
-	f(60, 120_000, span{120_000, 180_000})
-	f(7, 20_999, span{14_000, 21_000})
-	f(44_640, 44_640_001, span{44_640_000, 89_280_000})
+	f(1, 0, span{0, 1000, 0})
+	f(60, 119_999, span{60_000, 120_000, 60_000})
+	f(60, 120_000, span{120_000, 180_000, 120_000})
+	f(7, 20_999, span{14_000, 21_000, 14_000})
+	f(44_640, 44_640_001, span{44_640_000, 89_280_000, 44_640_000})
 }
 
 // Names are exact, and the machine's zones do not matter.
