@@ -9,10 +9,10 @@ func approvalScenarios() []Model {
 	under := func(c Check, window int) Check { c.Window = window; return c }
 	after := func(c Check, first int) Check { c.After = first; return c }
 	escalating := func(c Check) Check { c.Escalates = true; return c }
-	decides := func(d decision, principal int) Check { return Check{Decides: d, Principal: principal, Window: long} }
+	decides := func(d decision) Check { return Check{Decides: d, Window: long} }
 	void := func(check, node int) Check { return Check{Voids: check, Node: node, Window: long} }
 	asked := func(m Model) Model {
-		m.Recorded, m.Asks, m.Expires, m.UseWithin = long, max(m.Asks, 1), 2, max(m.UseWithin, 2)
+		m.Recorded, m.Asks, m.Expires, m.UseWithin = long, true, 2, max(m.UseWithin, 2)
 		return m
 	}
 	approved := func(m Model) Model {
@@ -42,7 +42,7 @@ func approvalScenarios() []Model {
 		}),
 		approved(Model{
 			Name:   "a use that is refused by a denial",
-			Checks: []Check{on(use, 0), decides(denies, 1), on(plain, 1)}, LostReplies: 1,
+			Checks: []Check{on(use, 0), decides(denies), on(plain, 1)}, LostReplies: 1,
 		}),
 		approved(Model{
 			Name:   "a use and its expiry",
@@ -50,50 +50,15 @@ func approvalScenarios() []Model {
 		}),
 		approved(Model{
 			Name:   "a use and a denial",
-			Checks: []Check{on(use, 0), decides(denies, 1), on(use, 1)}, Crashes: 1,
+			Checks: []Check{on(use, 0), decides(denies), on(use, 1)}, Crashes: 1,
 		}),
 		approved(Model{
 			Name:   "a use and a new version",
 			Checks: []Check{on(use, 0), on(use, 0)}, Posts: 1,
 		}),
 		asked(Model{
-			Name:   "the last place",
-			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(approves, 3), on(use, 1)}, Asks: 2, Ticks: 1, SetBacks: 1,
-		}),
-		asked(Model{
-			Name:   "who decides",
-			Checks: []Check{decides(approves, requester), decides(approves, 1), decides(approves, 1), on(use, 1)}, Asks: 2,
-		}),
-		asked(Model{
-			Name:   "a decision and a patch of the key that asked",
-			Checks: []Check{decides(approves, 1), decides(denies, 2), on(use, 1)}, Patches: 1,
-		}),
-		asked(Model{
-			Name:   "two groups decide at once",
-			Checks: []Check{decides(approves, 1), decides(approves, 2), on(use, 0), on(use, 1)}, AsksOf: 2, Groups: [4]groups{1: 1, 2: 2},
-		}),
-		asked(Model{
-			Name:   "somebody in two groups",
-			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(approves, 3), on(use, 0)}, AsksOf: 2,
-			Groups: [4]groups{1: 3, 2: 1, 3: 3},
-		}),
-		asked(Model{
-			Name:   "a decision and a patch of its groups",
-			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(approves, 3), on(use, 0)}, AsksOf: 2,
-			Groups: [4]groups{1: 1, 2: 2, 3: 1}, Regrouped: 2, Regroups: 1,
-		}),
-		asked(Model{
-			Name:   "groups and the expiry",
-			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(denies, 3), on(use, 0)}, AsksOf: 2,
-			Groups: [4]groups{1: 1, 2: 2, 3: 1}, Ticks: 2, SetBacks: 1,
-		}),
-		asked(Model{
-			Name:   "a denial against an approval",
-			Checks: []Check{decides(approves, 1), decides(denies, 2), on(use, 0), on(use, 1)},
-		}),
-		asked(Model{
 			Name:   "a decision and the expiry",
-			Checks: []Check{decides(approves, 1), decides(denies, 2), on(use, 0)}, Ticks: 2, SetBacks: 1,
+			Checks: []Check{decides(approves), decides(denies), on(use, 0)}, Ticks: 2, SetBacks: 1,
 		}),
 		approved(Model{
 			Name:   "a use and a flush",
@@ -123,11 +88,11 @@ func approvalScenarios() []Model {
 		}),
 		asked(Model{
 			Name:   "an expiry and an identical action",
-			Checks: []Check{decides(approves, 1), on(plain, 0), on(plain, 1)}, Ticks: 2,
+			Checks: []Check{decides(approves), on(plain, 0), on(plain, 1)}, Ticks: 2,
 		}),
 		asked(Model{
 			Name:   "an expiry and an identical action in lazy windows",
-			Checks: []Check{decides(denies, 1), on(plain, 0), on(plain, 1)}, Ticks: 2, Lazy: true, Loader: 1, Crashes: 1,
+			Checks: []Check{decides(denies), on(plain, 0), on(plain, 1)}, Ticks: 2, Lazy: true, Loader: 1, Crashes: 1,
 		}),
 		approved(Model{
 			Name:   "an expiry, a use and an identical action",

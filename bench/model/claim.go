@@ -37,9 +37,7 @@ const (
 	pcReporting
 	pcReportResolve
 	pcReportLook
-	pcDecide     // a person's decision: not sent
-	pcDecideRead // what it is judged by has been read
-	pcDeciding
+	pcDecide // a decision: not sent
 	pcEnd
 	pcDead
 )
@@ -75,7 +73,7 @@ func (x *explorer) attempt(s *state, i int) {
 		x.resolve(s, i)
 	case pcReport, pcReporting, pcReportResolve, pcReportLook:
 		x.report(s, i)
-	case pcDecide, pcDecideRead, pcDeciding:
+	case pcDecide:
 		x.decide(s, i)
 	}
 }

@@ -21,8 +21,8 @@
 //   - a block as exceeded is true of some moment of its request
 //   - once the report that releases a check was answered, an identical action is
 //     neither its duplicate nor answered with it
-//   - an approval lets at most one check pass, by the rules that people saw, decided
-//     by as many others as it asks for and not denied or expired (G13)
+//   - an approval lets at most one check pass, by the rules that people saw, and is
+//     neither denied nor expired (G13)
 //   - a check is redeemed for one at most, in time, before any report; from then on its
 //     redeemer alone reports, until it is in doubt; two checks have no lasting key in common (G14)
 //   - every check can end, from every state, if nothing more fails (G7)
@@ -36,6 +36,7 @@
 // The model leaves out: rate limits, clocks that jump (F23), the expiry of
 // idempotency keys, retries of deferred commands (which are carried out in any order
 // instead), several buckets (all names lie in one slot), and batches or commits of several checks
-// (except for F62). Of budgets it leaves out checks that take nothing (an
-// escalation), charges without a condition, and releases of a part.
+// (except for F62). Of approvals it leaves out who decides, and how many must: one row lock
+// holds each decision together, which audittest tests. Of budgets it leaves out checks that
+// take nothing (an escalation), charges without a condition, and releases of a part.
 package model

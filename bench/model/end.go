@@ -48,11 +48,7 @@ func (x *explorer) commits(s *state) {
 		case c.state == txnSent:
 			x.usedBefore(&t, c)
 			text = x.enter(&t, c)
-		case c.state == txnEntered && c.row.uses:
-			if text = x.use(&t, c); text == "" {
-				continue
-			}
-		case c.state == txnEntered, c.state == txnUsing:
+		case c.state == txnEntered:
 			text = x.commit(&t, c)
 		default:
 			if x.isAwaited(&t, c) {
@@ -99,6 +95,10 @@ func (x *explorer) commit(t *state, c *txn) string {
 	if keyed && t.key != 0 && !x.is(KeysNotUnique) {
 		c.state = txnKeyTaken
 		return "refused, its key is taken"
+	}
+	if !x.mayUse(t, c) {
+		c.state = txnUnapproved
+		return "refused, the approval cannot be used"
 	}
 	if !x.is(CountersInAnotherTransaction) && !x.take(t, &c.row) {
 		c.state = txnExceeded
@@ -147,7 +147,7 @@ func (x *explorer) record(s *state, i int) {
 	}
 	t := *s
 	switch c.state {
-	case txnSent, txnEntered, txnUsing, txnOvertaken: // the last is of reports
+	case txnSent, txnEntered, txnOvertaken: // the last is of reports
 		return
 	case txnCommitted:
 		x.committed(&t, i)

@@ -38,11 +38,11 @@ type Check struct {
 	Blocks    bool     // by rules of its own
 	Again     bool     // its policy has after_block: judge_again
 	Uses      bool     // it carries the approval that the recorded check asked for
-	Decides   decision // makes it a person's decision about that approval
-	Principal int      // the principal who decides, redeems or reports; 0 is the requester
+	Decides   decision // makes it a decision about that approval
+	Principal int      // the principal who redeems or reports; 0 is the requester
 }
 
-// decision is a person's decision.
+// decision is about the approval.
 type decision int
 
 const (
@@ -69,8 +69,6 @@ type Model struct {
 	Suspicions  int // a claim counts as stale although its holder is working
 	Ticks       int // the clocks go on
 	SetBacks    int // the store's clock goes back by a tick
-	Patches     int // the key that asked for the approval gets another principal
-	Regroups    int // principal 1's key gets other groups
 
 	Reclaims int // how often a check that the fence refused claims again
 
@@ -83,15 +81,10 @@ type Model struct {
 	Escalated bool // the recorded check waits, and asks nobody
 	Blocked   bool // a rule blocked the recorded check
 
-	// Asks is how many people the recorded check asks for their approval; 0 means none.
-	Asks int
-	// AsksOf is how many groups it asks instead, for one person each; 0 means none.
-	AsksOf    int
-	Groups    [4]groups // of each principal's key
-	Regrouped groups    // of principal 1's, after Regroups
-	Approved  bool      // the approval is given when the search begins
-	Expires   int       // until when people may decide, in ticks
-	UseWithin int       // of the approval that decides, in ticks
+	Asks      bool // the recorded check asks for an approval
+	Approved  bool // which is given when the search begins
+	Expires   int  // until when it may be decided, in ticks
+	UseWithin int  // of the decision, in ticks
 
 	RedeemWithin int  // maximum age of a check that is redeemed, in ticks; 0 means any age
 	DoubtAfter   int  // age at which the service says that a redemption is in doubt
@@ -321,7 +314,7 @@ func (m Model) initial() state {
 		epoch: 1, version: 1, posted: 1, author: author{left: uint8(m.Posts)},
 		budgets: budgets{
 			uint8(m.Crashes), uint8(m.Flushes), uint8(m.LostCommits), uint8(m.LostReplies), uint8(m.LateSets),
-			uint8(m.Deadlines), uint8(m.Failovers), uint8(m.Suspicions), uint8(m.Ticks), uint8(m.SetBacks), uint8(m.Patches), uint8(m.Regroups),
+			uint8(m.Deadlines), uint8(m.Failovers), uint8(m.Suspicions), uint8(m.Ticks), uint8(m.SetBacks),
 		},
 	}
 	windows := marker{epoch: 1, run: 1, full: !m.Lazy}
@@ -343,14 +336,14 @@ func (m Model) initial() state {
 			s.servers[0].f[1][0] = slot{}
 		}
 	}
-	if m.Asks > 0 || m.Escalated {
+	if m.Asks || m.Escalated {
 		s.rows[0].verdict = escalated
 	}
 	if m.Blocked {
 		s.rows[0].verdict = blocked
 	}
 	if m.Approved {
-		s.approval = approval{approvals: uint8(m.Asks), approvedBy: (1<<m.Asks - 1) << 1, at: 1}
+		s.approval.at = 1
 	}
 	s.normalize()
 	return s

@@ -30,8 +30,6 @@ func (x *explorer) faults(s *state) {
 		t.approval.clock--
 		x.emitFault(&t, "the store's clock goes back", -1)
 	}
-	x.patch(s)
-	x.regroup(s)
 	x.failover(s)
 }
 

@@ -77,17 +77,6 @@ const (
 	OnceInAnotherTransaction              // F128: the lasting key is taken before the redemption's own transaction
 	ApprovalUsedAgain                     // F72: a use does not look for an earlier one
 	ApprovalReadBeforeCommit              // F73: the commit does not look at the approval's state, but at its uses
-	UseUnlocked                           // F74: a use judges without the row's lock
-	DecisionUnlocked                      // F74: a decision judges without the row's lock
-	ApprovedStaysApproved                 // F74: a denial revokes nothing
-	KeyReadBeforeDecision                 // F105: a decision does not prove whose the keys are
-	RequesterDecides                      // F75: the requester's approval is counted
-	ApproverCountsTwice                   // F75: a principal's second approval is counted
-	DecisionsNotProved                    // F120: a decision does not prove which others it was judged by
-	GroupsNotProved                       // F120: a decision does not prove which groups its key has
-	GroupsOfNow                           // F121: who approved counts for the groups that their key has now
-	OrderOfDecisions                      // F122: each approval is counted for the first group that is left
-	CountedInEach                         // F122: somebody counts for each of their groups
 	LiftedUnderAnyRules                   // F76: the approval lifts whatever escalates now
 	UsedInAnotherTransaction              // F77: the use is recorded before the check's own transaction
 	PassedHolderForgotten                 // F78: a use that fails releases the name of the holder that it passed
@@ -95,7 +84,6 @@ const (
 	PassedHolderGivenBack                 // F79: a use gives back a name whose pass it would pass
 	AllowedPassHidden                     // F79: a holder that was not allowed hides an allowed pass from a use
 	ReleaseUnuses                         // F80: a voided check gives its approval back
-	ExpiryUnlocked                        // F81: an expiry judges without the row's lock
 	ExceededHolds                         // F87: a block as exceeded is met like a pass
 	ExceededForgetsHolder                 // F88: a block as exceeded releases the name of the pass that it succeeded
 	AgainPassesWaiting                    // F89: judge_again passes an escalated holder

@@ -104,7 +104,7 @@ func redemptionScenarios() []Model {
 				redeem(1, gateway, 1, 1), void(1, requester, 0),
 				{Window: long, Uses: true, Request: 1, Node: 1},
 			},
-			Recorded: long, Asks: 1, Approved: true, Expires: 2, UseWithin: 2, DoubtAfter: 1, Ticks: 1,
+			Recorded: long, Asks: true, Approved: true, Expires: 2, UseWithin: 2, DoubtAfter: 1, Ticks: 1,
 		},
 	}
 }

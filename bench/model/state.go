@@ -122,9 +122,6 @@ type attempt struct {
 	withdrawn        uint8 // checks, by owner, whose release was answered before it began
 	restored         uint8 // likewise, checks whose correction was answered before it began
 
-	approvedBy, deniedBy uint8 // the approvers and deniers that the decision was judged by
-	groups               groups
-
 	txn      id
 	settling bool // the client was answered 500
 	reclaims uint8
@@ -166,7 +163,6 @@ type txnState uint8
 const (
 	txnSent txnState = iota
 	txnEntered
-	txnUsing // holds the approval's row
 	txnCommitted
 	txnStaleEpoch
 	txnFenced
@@ -318,7 +314,7 @@ const (
 
 // budgets are the faults still to come.
 type budgets struct {
-	crashes, flushes, lostCommits, lostReplies, lateSets, deadlines, failovers, suspicions, ticks, setBacks, patches, regroups uint8
+	crashes, flushes, lostCommits, lostReplies, lateSets, deadlines, failovers, suspicions, ticks, setBacks uint8
 }
 
 // state is everything: it is compared, hashed and copied as a whole. Every field is one byte, so
@@ -363,7 +359,7 @@ func (s *state) isFenced(n incarnation) bool { return s.fenced[n.process()]&n.bi
 // entered reports whether a transaction that matches holds its locks.
 func (s *state) entered(match func(fence) bool) bool {
 	for i := range s.txns {
-		if t := &s.txns[i]; t.present && (t.state == txnEntered || t.state == txnUsing) && match(t.fence) {
+		if t := &s.txns[i]; t.present && t.state == txnEntered && match(t.fence) {
 			return true
 		}
 	}
