@@ -40,7 +40,7 @@ func Check(ctx context.Context, file io.Reader, m *Manifest, o Options, found fu
 			return 0, fmt.Errorf("a time of the manifest cannot be read: %w", err)
 		}
 	}
-	if o.Format, o.Sample = m.Format, m.Sample; len(m.AbsentBatches) > 0 && o.Batches != nil {
+	if o.Format, o.BOM, o.Sample = m.Format, m.BOM, m.Sample; len(m.AbsentBatches) > 0 && o.Batches != nil {
 		if o.Batches, err = withoutAbsent(o.Batches, m.AbsentBatches); err != nil {
 			return 0, err
 		}

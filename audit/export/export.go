@@ -25,6 +25,7 @@ type Options struct {
 	Record   Record
 	From, To time.Time // both inclusive, to the millisecond; zero for no bound
 	Format   Format
+	BOM      bool    // a CSV file begins with a byte order mark
 	Sample   *Sample // nil for all checks
 	Archives string  // the folder of the archives; empty for none
 	// Batches is the record including the batches that left; nil if none did.
@@ -42,6 +43,7 @@ type Sample struct {
 type Manifest struct {
 	Version    int              `json:"manifest"` // 1
 	Format     Format           `json:"format"`
+	BOM        bool             `json:"bom,omitempty"`
 	From       *string          `json:"from"`
 	To         *string          `json:"to"`
 	Sample     *Sample          `json:"sample"`
@@ -153,7 +155,7 @@ func write(ctx context.Context, w io.Writer, o Options, heads chain.Heads, skip 
 		return nil, err
 	}
 	sum := &counting{to: w, hash: sha256.New()}
-	out, err := newLines(sum, o.Format, columns())
+	out, err := newLines(sum, o.Format, o.BOM, columns())
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +175,7 @@ func write(ctx context.Context, w io.Writer, o Options, heads chain.Heads, skip 
 		}
 		return nil
 	})
-	if err = errors.Join(err, out.flush()); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	m.Bytes = sum.bytes

@@ -101,11 +101,11 @@ func (s *Sum) amount(t spend.Total) string {
 
 // WriteSums writes the sums as a file.
 func WriteSums(ctx context.Context, w io.Writer, o Options) error {
-	out, err := newLines(w, o.Format, sumColumns())
+	out, err := newLines(w, o.Format, o.BOM, sumColumns())
 	if err != nil {
 		return err
 	}
-	return errors.Join(Sums(ctx, o, out.row), out.flush())
+	return Sums(ctx, o, out.row)
 }
 
 // Sums calls each with the sums of the days of the range, ordered by day, policy, budget, currency,

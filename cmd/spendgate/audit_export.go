@@ -20,6 +20,7 @@ import (
 type exporting struct {
 	from, to timeFlag
 	format   export.Format
+	bom      bool
 	sample   int
 	seed     string
 	out      string
@@ -57,6 +58,7 @@ func auditExport(flags *flag.FlagSet) action {
 		}
 		return nil
 	})
+	flags.BoolVar(&e.bom, "bom", false, "begin a csv file with a byte order mark: Excel needs it to read UTF-8 when such a file is opened")
 	flags.IntVar(&e.sample, "sample", 0, "only `N` checks, chosen by --seed: anybody who knows that makes the same choice")
 	flags.Func("seed", "choose the sample by this `SEED`", notEmpty(&e.seed))
 	flags.Func("out", "write to `FILE`, and the manifest beside it, instead of standard output", notEmpty(&e.out))
@@ -99,7 +101,7 @@ const exportConnections = 3
 
 func (e *exporting) usage(given map[string]bool) error {
 	if e.check != "" {
-		for _, name := range []string{"from", "to", "format", "sample", "seed", "out", "manifest"} {
+		for _, name := range []string{"from", "to", "format", "bom", "sample", "seed", "out", "manifest"} {
 			if given[name] {
 				return usageError{text: "--check takes --" + name + " from the manifest"}
 			}
@@ -110,6 +112,8 @@ func (e *exporting) usage(given map[string]bool) error {
 		return nil
 	}
 	switch {
+	case e.bom && e.format != export.CSV:
+		return usageError{text: "--bom goes with --format csv"}
 	case given["file"] || len(e.files) > 0 || e.key != "":
 		return usageError{text: "--file, --checkpoint and --public-key go with --check"}
 	case given["sample"] != given["seed"]:
@@ -128,7 +132,7 @@ func (e *exporting) usage(given map[string]bool) error {
 const maxSample = 1_000_000
 
 func (e *exporting) write(ctx context.Context, p process, o export.Options) (err error) {
-	o.From, o.To, o.Format = e.from.at, e.to.at, e.format
+	o.From, o.To, o.Format, o.BOM = e.from.at, e.to.at, e.format, e.bom
 	if e.sample > 0 {
 		o.Sample = &export.Sample{Checks: e.sample, Seed: e.seed}
 	}

@@ -94,7 +94,8 @@ func TestExport(t *testing.T) {
 	}
 	s.audit(t, "export", "--to", "2020-01-01").has(t, 0, "check_id,timestamp", `"checks": 0`)
 	for args, fault := range map[string]string{
-		"--format xls": "must be csv or jsonl", "--sample 5": "--sample and --seed go together", "--sample 0 --seed x": "--sample must be 1 to",
+		"--format xls": "must be csv or jsonl", "--format jsonl --bom": "--bom goes with",
+		"--sample 5": "--sample and --seed go together", "--sample 0 --seed x": "--sample must be 1 to",
 		"--out x.csv --manifest ./x.csv":    "must be different files",
 		"--from 2026-03-02 --to 2026-03-01": "--from must not be later", "--check m --from 2026-03-01": "--check takes --from from the manifest",
 	} {
@@ -177,6 +178,7 @@ func TestExportIsChecked(t *testing.T) {
 	lines := strings.SplitAfter(content, "\n")
 	dropped := strings.Join(slices.Delete(slices.Clone(lines), 3, 4), "")
 	for name, altered := range map[string]string{
+		"mark added":  "\ufeff" + content,
 		"row dropped": dropped, "amount": strings.Replace(content, ",40.1,", ",4.1,", 1), "row added": content + lines[2],
 		"cut": content[:len(content)-9],
 	} {
@@ -258,7 +260,7 @@ func TestSums(t *testing.T) {
 	s.report(t, s.gateway, "c-void", `{"status": "voided", "supersedes": 2}`)
 	s.report(t, s.gateway, "c-approved-60"+s.with("c-approved-60"), `{"status": "failed"}`)
 	compare("90.1", "2", "50", "within")
-	s.audit(t, "sums").has(t, 0, "DAY", "POLICY", `["bot"]`, "90.1 USD", "90.1 in 2", "within")
+	s.audit(t, "sums").has(t, 0, "DAY", "POLICY", `["bot"]`, "90.10 USD", "90.10 USD in 2", "within")
 	s.audit(t, "sums", "--from", "2999-01-01", "--format", "csv").has(t, 0, "day,policy_id")
 	s.audit(t, "sums", "--format", "xls").has(t, 2, "must be table, csv or jsonl")
 }

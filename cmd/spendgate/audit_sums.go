@@ -36,9 +36,13 @@ func auditSums(flags *flag.FlagSet) action {
 		}
 		return nil
 	})
+	bom := flags.Bool("bom", false, "begin a csv file with a byte order mark: Excel needs it to read UTF-8 when such a file is opened")
 	archives := flags.String("archive", "", "the archives of what was detached are in `DIR`")
 	dataDir := flags.String("data-dir", "", "read the single node whose SPENDGATE_DATA_DIR is `DIR`, which may be running")
 	return func(ctx context.Context, p process, _ []string) error {
+		if *bom && format != string(export.CSV) {
+			return usageError{text: "--bom goes with --format csv"}
+		}
 		if !to.at.IsZero() && to.at.Before(from.at) {
 			return usageError{text: "--from must not be later than --to"}
 		}
@@ -53,7 +57,8 @@ func auditSums(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		o := export.Options{Record: left, From: from.at, To: to.at, Format: export.Format(format), Archives: *archives, Batches: left.batches}
+		o := export.Options{Record: left, From: from.at, To: to.at, Format: export.Format(format), BOM: *bom, Archives: *archives}
+		o.Batches = left.batches
 		if format == "" || format == "table" {
 			return writeSums(ctx, p, o)
 		}
@@ -69,17 +74,16 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 	const header = "DAY\tPOLICY\tBUDGET\tPER\tAGENT\tCHECKS\tAMOUNT\tAPPROVED\tWINDOW FROM\tWINDOW\tLIMIT\tSTATE"
 	_, _ = fmt.Fprintln(table, header) // Flush reports the error
 	err := export.Sums(ctx, o, func(s *export.Sum) error {
-		money := func(amount string) string {
-			if s.Currency == "" {
-				return "-"
-			}
-			return amount + " " + printable(s.Currency)
+		currency := printable(s.Currency)
+		amount, approved := "-", "-"
+		if currency != "" {
+			amount, approved = s.Amount.Money(currency), s.Approved.Money(currency)
 		}
 		budget, per, window, start, limits, state := "-", "-", "-", "-", "-", "-"
 		if s.RuleID != "" {
 			budget, per, window = printable(s.RuleID), printable(s.Per), strconv.FormatInt(s.WindowChecks, 10)
-			if s.Currency != "" {
-				window = s.WindowAmount.String() + " in " + window
+			if currency != "" {
+				window = s.WindowAmount.Money(currency) + " in " + window
 			}
 			limits, state = limitText(s), "within"
 			if s.Above() {
@@ -90,7 +94,7 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 			start = s.WindowStart.UTC().Format(time.RFC3339)
 		}
 		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			s.Day, printable(s.PolicyID), budget, per, printable(s.AgentID), s.Checks, money(s.Amount.String()), money(s.Approved.String()), start,
+			s.Day, printable(s.PolicyID), budget, per, printable(s.AgentID), s.Checks, amount, approved, start,
 			window, limits, state)
 		return err
 	})
@@ -100,7 +104,7 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 func limitText(s *export.Sum) string {
 	text := ""
 	if s.Limit != nil {
-		text = s.Limit.String()
+		text = s.Limit.Money(printable(s.Currency))
 	}
 	if s.MaxCount != nil {
 		text += " in " + strconv.FormatInt(*s.MaxCount, 10)
