@@ -54,11 +54,28 @@ const (
 	maxEventPage = 100
 )
 
-// EventsFrom returns the number after which the feed has the events from that time on. It searches by
-// halves, since the feed is in the order of time except for late events.
-func (a *Authorizer) EventsFrom(ctx context.Context, from time.Time) (after int64, err error) {
-	return eventsFrom(ctx, a.store, from)
+// EventsFrom returns the number after which the feed has the events from that time on that come after
+// a reader's cursor. It is the cursor if events between were removed that may be of that time: then the
+// feed says so to the reader.
+func (a *Authorizer) EventsFrom(ctx context.Context, from time.Time, cursor int64) (after int64, err error) {
+	return eventsAfter(ctx, a.store, from, cursor)
 }
+
+func eventsAfter(ctx context.Context, feed audit.Events, from time.Time, cursor int64) (after int64, err error) {
+	begin, err := eventsFrom(ctx, feed, from)
+	if err != nil || begin <= cursor || cursor == 0 {
+		return max(begin, cursor), err
+	}
+	_, err = feed.Events(ctx, audit.EventQuery{After: cursor, Limit: 1})
+	if removed, gone := errors.AsType[*audit.EventsRemovedError](err); gone && removed.UpTo >= begin {
+		return cursor, nil
+	} else if gone {
+		err = nil
+	}
+	return begin, err
+}
+
+// eventsFrom searches by halves, since the feed is in the order of time except for late events.
 
 func eventsFrom(ctx context.Context, feed audit.Events, from time.Time) (after int64, err error) {
 	head, err := feed.EventsHead(ctx)

@@ -73,6 +73,21 @@ func TestEventsFrom(t *testing.T) {
 			t.Errorf("from %v, of which some is removed: %d, %v; event %d is the first", from, got, err, want)
 		}
 	}
+	// With a cursor both hold, and a reader from whom events were taken that it asked for is told.
+	late := time.UnixMilli(0).Add(n * 90 * time.Millisecond)
+	early := time.UnixMilli(0).Add(time.Second)
+	behind, _ := eventsFrom(t.Context(), f, late)
+	for _, c := range []struct {
+		from         time.Time
+		cursor, want int64
+	}{
+		{late, 0, behind}, {late, 1, behind}, {late, behind + 30, behind + 30},
+		{early, 0, f.floor}, {early, 1, 1}, {early, f.floor + 3, f.floor + 3},
+	} {
+		if got, err := eventsAfter(t.Context(), f, c.from, c.cursor); err != nil || got != c.want {
+			t.Errorf("from %v after %d: %d, %v, want %d", c.from, c.cursor, got, err, c.want)
+		}
+	}
 	if got, err := eventsFrom(t.Context(), new(longFeed), time.Now()); got != 0 || err != nil {
 		t.Errorf("an empty feed: %d, %v", got, err)
 	}

@@ -45,7 +45,7 @@ type authorizer interface {
 	BudgetsLeft(ctx context.Context, approval *audit.Approval) ([]hotpath.BudgetLeft, error)
 	AwaitEvents(ctx context.Context, access hotpath.Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (
 		page audit.EventPage, waited bool, err error)
-	EventsFrom(ctx context.Context, from time.Time) (after int64, err error)
+	EventsFrom(ctx context.Context, from time.Time, cursor int64) (after int64, err error)
 	Budgets(ctx context.Context, access hotpath.Access, q hotpath.BudgetQuery) (hotpath.BudgetPage, error)
 	CreatePolicy(ctx context.Context, access hotpath.Access, by audit.Actor, v hotpath.NewVersion) error
 	PutDraft(ctx context.Context, access hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error

@@ -18,7 +18,7 @@ func (a *API) getEvents(x *exchange) error {
 	ctx, cancel := x.readContext()
 	defer cancel()
 	if !from.IsZero() {
-		if query.After, err = a.authorizer.EventsFrom(ctx, from); err != nil {
+		if query.After, err = a.authorizer.EventsFrom(ctx, from, query.After); err != nil {
 			return err
 		}
 	}
@@ -39,8 +39,8 @@ func (a *API) getEvents(x *exchange) error {
 	return x.answer(200)
 }
 
-// queryEvents reads the query of GET /v1/events. from is where the feed begins, zero if the cursor
-// says that: a cursor of 0 is the same as none.
+// queryEvents reads the query of GET /v1/events. The feed begins at from or behind the cursor, at the
+// later of both; from is zero if it is not given.
 func queryEvents(query []byte) (q audit.EventQuery, from time.Time, err error) {
 	var faults spend.Faults
 	values := parameters(query, &faults, "after", "limit", "type", "from")
@@ -57,9 +57,6 @@ func queryEvents(query []byte) (q audit.EventQuery, from time.Time, err error) {
 		after, err := strconv.ParseUint(s, 10, 63)
 		if err != nil {
 			faults.Add("after", "must be an integer of 0 or more")
-		}
-		if after > 0 {
-			from = time.Time{}
 		}
 		q.After = int64(after) //nolint:gosec // of 63 bits
 	}

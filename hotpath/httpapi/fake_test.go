@@ -153,7 +153,9 @@ func (f *fake) AwaitEvents(_ context.Context, _ hotpath.Access, q audit.EventQue
 	return audit.EventPage{Next: q.After}, true, f.workErr
 }
 
-func (f *fake) EventsFrom(context.Context, time.Time) (int64, error) { return 41, f.workErr }
+func (f *fake) EventsFrom(_ context.Context, _ time.Time, cursor int64) (int64, error) {
+	return max(41, cursor), f.workErr
+}
 
 func (f *fake) Budgets(_ context.Context, _ hotpath.Access, q hotpath.BudgetQuery) (hotpath.BudgetPage, error) {
 	f.budgets = append(f.budgets, q)

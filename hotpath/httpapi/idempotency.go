@@ -59,6 +59,9 @@ func parseIdempotencyKey(value string) (key, problem string) {
 		return "", "must be UTF-8 without control characters"
 	}
 	quoted, ok := strings.CutPrefix(value, `"`)
+	if !ok && strings.Contains(value, ",") {
+		return "", "must be one key, and proxies join two by a comma: a key that has a comma is put in quotation marks"
+	}
 	if !ok {
 		return value, ""
 	}

@@ -26,7 +26,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]string{
-		"order-1": "order-1", `"order-1"`: "order-1", ` "a \"b\" \\ c" `: `a "b" \ c`, `a"b`: `a"b`, "a, b": "a, b", "é": "é", "'x'": "'x'",
+		"order-1": "order-1", `"order-1"`: "order-1", ` "a \"b\" \\ c" `: `a "b" \ c`, `a"b`: `a"b`, `"a, b"`: "a, b", "é": "é", "'x'": "'x'",
 		"": "", "  ": "", `""`: "", `"  "`: "", long: long,
 	} {
 		f(keyless, 200, want, value)
@@ -36,7 +36,8 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	}
 	for value, want := range map[string]string{
 		`"order-1`: "RFC 8941", `"a"b"`: "RFC 8941", `"a";b=1`: "RFC 8941", `"a\n"`: "RFC 8941", `"a\"`: "RFC 8941", `"`: "RFC 8941",
-		`"é"`: "RFC 8941", "\xff": "UTF-8", "a\tb": "control", "a\u0085b": "control", long + "x": "255",
+		`"é"`: "RFC 8941", "\xff": "UTF-8", "a\tb": "control", "a\u0085b": "control", long + "x": "255", "k1, k2": "one key",
+		"k1,k2": "one key", `"k1", "k2"`: "RFC 8941",
 	} {
 		f(keyless, 422, want, value)
 	}

@@ -83,11 +83,11 @@ func TestQueryChecks(t *testing.T) {
 
 // A cursor goes with its own filters only, and cursors of the three lists are not
 // mistaken for one another.
-// A cursor of 0 is the cursor of who has read nothing, and says no more than no cursor.
+// A time holds with a cursor and without one.
 func TestQueryEventsFrom(t *testing.T) {
 	for query, want := range map[string]bool{
 		"from=2026-01-31": true, "from=2026-01-31&after=": true, "from=2026-01-31&after=0": true,
-		"from=2026-01-31&after=7": false, "after=0": false,
+		"from=2026-01-31&after=7": true, "after=7": false, "after=0": false,
 	} {
 		q, from, err := queryEvents([]byte(query))
 		if err != nil || !from.IsZero() != want || (q.After == 7) != strings.Contains(query, "after=7") {
