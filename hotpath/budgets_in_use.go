@@ -56,7 +56,7 @@ func (u *BudgetInUse) write(b *strings.Builder) {
 		b.WriteString(separator)
 		separator = ", "
 		if c.Currency != "" {
-			fmt.Fprintf(b, "%s %s and ", c.Used, c.Currency)
+			b.WriteString(c.Used.Money(c.Currency) + " and ")
 		}
 		fmt.Fprintf(b, "count %d", c.Count)
 		for i, name := range c.Per {

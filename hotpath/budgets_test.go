@@ -252,7 +252,7 @@ func TestBudgetsInUse(t *testing.T) {
 		const begins = "this version would empty budgets that are in use; list them in drop_budgets if that is meant: "
 		var nine, ten []string
 		for i := range 10 {
-			ten = append(ten, fmt.Sprintf(`0.5 USD and count 1 of agent_id "agent-%02d"`, i))
+			ten = append(ten, fmt.Sprintf(`0.50 USD and count 1 of agent_id "agent-%02d"`, i))
 		}
 		nine = ten[:9]
 		other := `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}]`
@@ -260,7 +260,7 @@ func TestBudgetsInUse(t *testing.T) {
 		refused(hotpath.Access{}, other, nil, begins+`rule "all": count 12; rule "daily": `+strings.Join(nine, ", ")+", and 3 more")
 		refused(hotpath.Access{}, daily, nil, begins+`rule "daily": `+strings.Join(ten, ", ")+", and 2 more")
 		refused(key(spend.Grants{AgentIDs: []string{"agent-11", "agent-03"}}), daily, nil,
-			begins+`rule "daily": 0.5 USD and count 1 of agent_id "agent-03", 0.5 USD and count 1 of agent_id "agent-11", and 10 more`)
+			begins+`rule "daily": 0.50 USD and count 1 of agent_id "agent-03", 0.50 USD and count 1 of agent_id "agent-11", and 10 more`)
 		refused(key(spend.Grants{Scopes: spend.PoliciesWrite}), other, []string{"daily"}, begins+`rule "all": counters in use: 1`)
 		refused(hotpath.Access{}, daily, []string{"all", "daily"}, "drop_budgets[0] is no budget of the version before that ends with this one")
 		f.post(0, "b", daily, "daily")

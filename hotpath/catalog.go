@@ -218,7 +218,7 @@ func (c *catalog) compileDraft(policyID string) (*draft, error) {
 	}
 	d := &draft{generation: stored.Generation, begun: stored.MadeAt}
 	var faults spend.Faults
-	if p := policy.Compile(policyID, 0, stored.Rules, &faults); faults == nil {
+	if p := policy.CompileStored(policyID, 0, stored.Rules, &faults); faults == nil {
 		d.program = p
 	}
 	return d, nil
@@ -247,7 +247,7 @@ func (c *catalog) compile(policyID string, version int) (*policy.Program, error)
 		return nil, fmt.Errorf("%w: cannot load policy %s: %w", ErrUnavailable, policyID, err)
 	}
 	var faults spend.Faults
-	p := policy.Compile(stored.PolicyID, stored.Version, stored.Rules, &faults)
+	p := policy.CompileStored(stored.PolicyID, stored.Version, stored.Rules, &faults)
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("stored policy %s version %d does not compile: %w", stored.PolicyID, stored.Version, err)
 	}

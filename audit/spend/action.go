@@ -75,28 +75,3 @@ const PolicyIDForm = "must be 1-128 characters of A-Z a-z 0-9 . _ : - and start 
 func alphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
-
-// ParseCurrency returns the upper-case form of three ASCII letters (S7).
-func ParseCurrency(s string) (string, bool) {
-	if len(s) != 3 || !letters(s) {
-		return "", false
-	}
-	return strings.ToUpper(s), true
-}
-
-// ParseCountry returns the upper-case form of two ASCII letters.
-func ParseCountry(s string) (string, bool) {
-	if len(s) != 2 || !letters(s) {
-		return "", false
-	}
-	return strings.ToUpper(s), true
-}
-
-func letters(s string) bool {
-	for i := range len(s) {
-		if c := s[i] | 0x20; c < 'a' || c > 'z' {
-			return false
-		}
-	}
-	return true
-}

@@ -92,8 +92,24 @@ var pow10 = [maxFractionDigits + 1]uint64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 
 // Append writes the shortest plain decimal, a JSON number: 10, 0.5, 600.05.
 func (a Amount) Append(dst []byte) []byte { return a.append(dst, int(a.scale)) }
 
-// AppendMoney writes at least two decimals, for messages: 600.00.
-func (a Amount) AppendMoney(dst []byte) []byte { return a.append(dst, max(int(a.scale), 2)) }
+// Money returns the amount for people, with the digits of its currency and all of its own: 600.00 USD,
+// 5000 JPY, 0.125 USD.
+func (a Amount) Money(currency string) string {
+	var buf [32]byte
+	return string(a.AppendMoney(buf[:0], currency))
+}
+
+// AppendMoney is Money.
+func (a Amount) AppendMoney(dst []byte, currency string) []byte {
+	return appendCurrency(a.append(dst, max(int(a.scale), minorDigits(currency))), currency)
+}
+
+func appendCurrency(dst []byte, currency string) []byte {
+	if currency == "" {
+		return dst
+	}
+	return append(append(dst, ' '), currency...)
+}
 
 // String returns the shortest plain decimal.
 func (a Amount) String() string { return string(a.Append(nil)) }

@@ -65,7 +65,7 @@ func TestParseAmountRefuses(t *testing.T) {
 }
 
 func TestAmountText(t *testing.T) {
-	f := func(in, plain, money string) {
+	f := func(in, plain, currency, money string) {
 		t.Helper()
 		a, err := ParseAmount(in)
 		if err != nil {
@@ -74,17 +74,22 @@ func TestAmountText(t *testing.T) {
 		if got := string(a.Append([]byte("x"))); got != "x"+plain {
 			t.Errorf("Append(%s): %s", in, got)
 		}
-		if got := string(a.AppendMoney([]byte("x"))); got != "x"+money {
+		if got := string(a.AppendMoney([]byte("x"), currency)); got != "x"+money {
 			t.Errorf("AppendMoney(%s): %s", in, got)
 		}
 	}
-	f("600", "600", "600.00")
-	f("600.5", "600.5", "600.50")
-	f("600.05", "600.05", "600.05")
-	f("0.005", "0.005", "0.005")
-	f("0", "0", "0.00")
-	f("999999999999999999.9", "999999999999999999.9", "999999999999999999.90")
-	f("9999999999.999999999", "9999999999.999999999", "9999999999.999999999")
+	f("600", "600", "", "600.00")
+	f("600.5", "600.5", "USD", "600.50 USD")
+	f("5000", "5000", "JPY", "5000 JPY")
+	f("5000.5", "5000.5", "JPY", "5000.5 JPY")
+	f("1.25", "1.25", "KWD", "1.250 KWD")
+	f("1", "1", "CLF", "1.0000 CLF")
+	f("1", "1", "BTC", "1.00 BTC")
+	f("600.05", "600.05", "USD", "600.05 USD")
+	f("0.005", "0.005", "USD", "0.005 USD")
+	f("0", "0", "EUR", "0.00 EUR")
+	f("999999999999999999.9", "999999999999999999.9", "", "999999999999999999.90")
+	f("9999999999.999999999", "9999999999.999999999", "USD", "9999999999.999999999 USD")
 }
 
 // randomNumber writes a JSON number of up to about 24 digits.

@@ -84,8 +84,10 @@ func ParseTotal(s string) (Total, error) {
 // Append writes the shortest plain decimal, a JSON number: 10, 0.5, 600.05.
 func (t Total) Append(dst []byte) []byte { return t.append(dst, 0) }
 
-// AppendMoney writes at least two decimals, for messages: 600.00.
-func (t Total) AppendMoney(dst []byte) []byte { return t.append(dst, 2) }
+// Money returns the Total for people, like Amount.Money.
+func (t Total) Money(currency string) string {
+	return string(appendCurrency(t.append(nil, minorDigits(currency)), currency))
+}
 
 // String returns the shortest plain decimal.
 func (t Total) String() string { return string(t.Append(nil)) }

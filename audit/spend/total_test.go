@@ -8,17 +8,17 @@ import (
 )
 
 func TestTotal(t *testing.T) {
-	for _, c := range []struct{ text, money string }{
-		{"0", "0.00"},
-		{"0.000000001", "0.000000001"},
-		{"1.5", "1.50"},
-		{"600.05", "600.05"},
-		{"1000", "1000.00"},
-		{"99999999999999999999999999999.999999999", "99999999999999999999999999999.999999999"},
+	for _, c := range []struct{ text, currency, money string }{
+		{"0", "USD", "0.00 USD"},
+		{"0.000000001", "JPY", "0.000000001 JPY"},
+		{"1.5", "KWD", "1.500 KWD"},
+		{"600.05", "", "600.05"},
+		{"1000", "JPY", "1000 JPY"},
+		{"99999999999999999999999999999.999999999", "", "99999999999999999999999999999.999999999"},
 	} {
 		total, err := ParseTotal(c.text)
-		if err != nil || total.String() != c.text || string(total.AppendMoney(nil)) != c.money {
-			t.Errorf("%s: %s, %s, %v", c.text, total, total.AppendMoney(nil), err)
+		if err != nil || total.String() != c.text || total.Money(c.currency) != c.money {
+			t.Errorf("%s: %s, %s, %v", c.text, total, total.Money(c.currency), err)
 		}
 	}
 	for _, text := range []string{"", ".5", "-1", "1e3", "0.0000000001", "1 ", "100000000000000000000000000000"} {

@@ -53,8 +53,8 @@ func (t *table) row(number int, s step, a answer) {
 	}
 	asked := cmp.Or(string(s.action.ActionType), "(text)")
 	t.record(s, a, asked, effect, reason)
-	t.printf("%4d  %-17s  %-9s  %9s %s  %-20s  %s  %-6s  %s\n", number, s.action.PolicyID, asked,
-		s.action.Amount.AppendMoney(nil), s.action.Currency, s.action.Counterparty, t.color(effect), a.Confidence, why(s, a, reason))
+	t.printf("%4d  %-17s  %-9s  %13s  %-20s  %s  %-6s  %s\n", number, s.action.PolicyID, asked,
+		s.action.Amount.Money(s.action.Currency), s.action.Counterparty, t.color(effect), a.Confidence, why(s, a, reason))
 }
 
 func (t *table) record(s step, a answer, asked, effect, reason string) {

@@ -154,7 +154,7 @@ func (b *budget) fits(u spend.Usage, amount spend.Total) bool {
 // told is what a message says about a usage.
 func (b *budget) told(u spend.Usage) string {
 	if b.Parameters.Limit != "" {
-		return fmt.Sprintf(": %s USD of %s.00 USD are used", u.Used.AppendMoney(nil), b.Parameters.Limit)
+		return fmt.Sprintf(": %s of %s.00 USD are used", u.Used.Money("USD"), b.Parameters.Limit)
 	}
 	return fmt.Sprintf(": %d of %d actions are used", u.Count, b.Parameters.MaxCount)
 }

@@ -68,8 +68,8 @@ func writeApprovals(w io.Writer, all []client.Approval) error {
 	fmt.Fprintln(out, "APPROVAL ID\tSTATUS\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tAPPROVED\tEXPIRES")
 	for i := range all {
 		a := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s %s\t%s\t%d of %d\t%s\n", printable(a.ApprovalID), a.Status, printable(a.Action.AgentID),
-			printable(string(a.Action.ActionType)), a.Action.Amount, printable(a.Action.Currency), printable(a.Action.Counterparty),
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\n", printable(a.ApprovalID), a.Status, printable(a.Action.AgentID),
+			printable(string(a.Action.ActionType)), a.Action.Amount.Money(printable(a.Action.Currency)), printable(a.Action.Counterparty),
 			approvedBy(a), a.Required, a.ExpiresAt)
 	}
 	return out.Flush()
@@ -216,7 +216,7 @@ func chosenApproval(ctx context.Context, p process, args []string) (*client.Clie
 	out := newTable(p.stderr)
 	for i := range page.Data {
 		a := &page.Data[i]
-		fmt.Fprintf(out, "%d\t%s\t%s %s\t%s\t%s\tuntil %s\n", i+1, printable(a.Action.AgentID), a.Action.Amount, printable(a.Action.Currency),
+		fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\tuntil %s\n", i+1, printable(a.Action.AgentID), a.Action.Amount.Money(printable(a.Action.Currency)),
 			printable(a.Action.Counterparty), printable(a.PolicyID), a.ExpiresAt)
 	}
 	if err := out.Flush(); err != nil {

@@ -29,7 +29,7 @@ check:               chk_1
 principal:           till
 agent:               "bot\x1b[2J"
 action:              refund
-amount:              300.1 USD
+amount:              300.10 USD
 counterparty:        c
 payment method:      -
 merchant or vendor:  -
@@ -55,9 +55,9 @@ func TestApprovalsList(t *testing.T) {
 	n := newFakeNode(t, page("apr_2", `{"next_cursor":"c&2","has_more":true}`), page("apr_1", `{"next_cursor":null,"has_more":false}`),
 		`200 {"data":[],"pagination":{"next_cursor":null,"has_more":false}}`)
 	got := n.run(t, "", "approvals", "list", "--policy-id", "p")
-	got.check(t, 0, `APPROVAL ID  STATUS   AGENT         ACTION  AMOUNT     COUNTERPARTY  APPROVED  EXPIRES
-apr_2        pending  "bot\x1b[2J"  refund  300.1 USD  c             1 of 2    2026-01-03T03:04:05.600Z
-apr_1        pending  "bot\x1b[2J"  refund  300.1 USD  c             1 of 2    2026-01-03T03:04:05.600Z
+	got.check(t, 0, `APPROVAL ID  STATUS   AGENT         ACTION  AMOUNT      COUNTERPARTY  APPROVED  EXPIRES
+apr_2        pending  "bot\x1b[2J"  refund  300.10 USD  c             1 of 2    2026-01-03T03:04:05.600Z
+apr_1        pending  "bot\x1b[2J"  refund  300.10 USD  c             1 of 2    2026-01-03T03:04:05.600Z
 `, "")
 	n.run(t, "", "approvals", "list", "--status", "all", "--agent-id", "a", "--json").check(t, 0, "[]\n", "")
 	n.check(t, "GET /v1/approvals?limit=100&policy_id=p&status=pending svc ",

@@ -52,9 +52,9 @@ func writeChecks(w io.Writer, all []client.CheckRecord) error {
 	fmt.Fprintln(out, "CHECK ID\tTIME\tDECISION\tOUTCOME\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tPOLICY\tREASON")
 	for i := range all {
 		c := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s %s\t%s\t%s\t%s\n", printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c),
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c),
 			printable(c.Action.AgentID),
-			printable(string(c.Action.ActionType)), c.Action.Amount, printable(c.Action.Currency), printable(c.Action.Counterparty),
+			printable(string(c.Action.ActionType)), c.Action.Amount.Money(printable(c.Action.Currency)), printable(c.Action.Counterparty),
 			printable(c.Action.PolicyID),
 			printable(cmp.Or(c.ReasonCode, "-")))
 	}
@@ -138,7 +138,7 @@ func writeCheck(w io.Writer, c *client.CheckRecord) error {
 func actionLines(line func(name, value string), a *client.RecordedAction) {
 	line("agent", a.AgentID)
 	line("action", string(a.ActionType))
-	line("amount", a.Amount.String()+" "+a.Currency)
+	line("amount", a.Amount.Money(a.Currency))
 	line("counterparty", a.Counterparty)
 	line("payment method", a.PaymentMethod)
 	line("merchant or vendor", a.MerchantOrVendor)

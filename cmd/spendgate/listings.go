@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -66,7 +65,11 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 	fmt.Fprintln(out, "POLICY\tRULE\tOF\tWINDOW\tUSED\tLIMIT\tLEFT\tCOUNT\tMAX COUNT\tRESETS")
 	for i := range all {
 		b := &all[i]
-		of, window, limit, left, most, resets := "all", b.Window, "-", "-", "-", "never"
+		of, window, used, limit, left, most, resets := "all", b.Window, "-", "-", "-", "-", "never"
+		currency := printable(b.Currency)
+		if currency != "" {
+			used = b.Used.Money(currency)
+		}
 		if len(b.Per) > 0 {
 			var per []string
 			for _, name := range slices.Sorted(maps.Keys(b.Per)) {
@@ -78,10 +81,10 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 			window, resets = fmt.Sprintf("%d minutes", b.RollingMinutes), "rolling"
 		}
 		if b.Limit != nil {
-			limit = b.Limit.String()
+			limit = b.Limit.Money(currency)
 		}
 		if b.Remaining != nil {
-			left = b.Remaining.String()
+			left = b.Remaining.Money(currency)
 		}
 		if b.MaxCount != nil {
 			most = fmt.Sprint(*b.MaxCount)
@@ -89,9 +92,8 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 		if b.ResetsAt != nil {
 			resets = b.ResetsAt.String()
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s %s\t%s\t%s\t%d\t%s\t%s\n", printable(b.PolicyID), printable(b.RuleID), printable(of),
-			printable(window), b.Used,
-			printable(cmp.Or(b.Currency, "-")), limit, left, b.Count, most, resets)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(b.PolicyID), printable(b.RuleID), printable(of),
+			printable(window), used, limit, left, b.Count, most, resets)
 	}
 	return out.Flush()
 }

@@ -113,7 +113,7 @@ func TestCommandsOfPeople(t *testing.T) {
 		checkIDs[counterparty] = n.check(t, counterparty, amount)
 	}
 
-	n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "p").has(t, 0, "CHECK ID", checkIDs["c-first"], "60 USD", "escalate",
+	n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "p").has(t, 0, "CHECK ID", checkIDs["c-first"], "60.00 USD", "escalate",
 		"c-second")
 	if got := n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "p", "--decision", "allow", "--output",
 		"json"); strings.Count(got.stdout, `"check_id"`) != 1 || !strings.Contains(got.stdout, checkIDs["c-allowed"]) {
@@ -131,7 +131,7 @@ func TestCommandsOfPeople(t *testing.T) {
 	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"]).has(t, 0, "counterparty:", "c-first", "decision:", "escalate",
 		"rule:", "ask")
 	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"], "--output", "json").has(t, 0, `"counterparty": "c-first"`)
-	n.as(t, n.sample, false, "", "budgets").has(t, 0, "agent_id=a", "10 USD", "990")
+	n.as(t, n.sample, false, "", "budgets").has(t, 0, "agent_id=a", "10.00 USD", "990.00 USD")
 	n.as(t, n.sample, false, "", "budgets", "--policy-id", "p", "--output", "json").
 		has(t, 0, `"used": 10`, `"max_count": null`, `"remaining_count": null`)
 	n.as(t, n.sample, false, "", "events", "tail", "--no-follow").has(t, 0, "approval.requested", "approval_id=apr_", "policy_id=p")

@@ -148,7 +148,7 @@ func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 			cell := r.Matrix[recorded][candidate]
 			fmt.Fprintf(out, "\t%d", cell.Checks)
 			for _, currency := range slices.Sorted(maps.Keys(cell.Amounts)) {
-				fmt.Fprintf(out, " (%s %s)", cell.Amounts[currency], printable(currency))
+				fmt.Fprintf(out, " (%s)", cell.Amounts[currency].Money(printable(currency)))
 			}
 		}
 		fmt.Fprintln(out)
@@ -162,8 +162,8 @@ func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 	}
 	for _, budget := range r.Budgets {
 		if budget.Used != nil && budget.Limit != nil {
-			fmt.Fprintf(out, "\nbudget %s: at most %s of %s %s\n", printable(budget.RuleID), budget.Used.Value, budget.Limit,
-				printable(budget.Currency))
+			fmt.Fprintf(out, "\nbudget %s: at most %s of %s\n", printable(budget.RuleID), budget.Used.Value.Money(printable(budget.Currency)),
+				budget.Limit.Money(printable(budget.Currency)))
 		}
 		if budget.Count != nil && budget.MaxCount != nil {
 			fmt.Fprintf(out, "\nbudget %s: at most %s of %d actions\n", printable(budget.RuleID), budget.Count.Value, *budget.MaxCount)

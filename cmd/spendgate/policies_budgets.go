@@ -47,7 +47,7 @@ func usedOf(ctx context.Context, api *client.Client, policyID, ruleID string) (t
 		}
 		text := fmt.Sprintf("count %d", b.Count)
 		if b.Currency != "" {
-			text = fmt.Sprintf("%s %s and %s", b.Used, b.Currency, text)
+			text = b.Used.Money(b.Currency) + " and " + text
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.Per)) {
 			text += fmt.Sprintf(" of %s %q", name, b.Per[name])

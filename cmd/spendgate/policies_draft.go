@@ -185,7 +185,7 @@ func printFlip(out interface{ Write([]byte) (int, error) }, f *client.Flip) {
 		"-", "-",
 	}
 	if f.Action != nil {
-		cells[5], cells[6] = f.Action.Amount.String()+" "+f.Action.Currency, f.Action.Counterparty
+		cells[5], cells[6] = f.Action.Amount.Money(f.Action.Currency), f.Action.Counterparty
 	}
 	for i := range cells {
 		cells[i] = printable(cells[i])

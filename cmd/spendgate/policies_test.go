@@ -123,7 +123,7 @@ const (
 	counters = `200 {"data":[{"policy_id":"b","rule_id":"day","per":{"agent_id":"a"},"currency":"USD","used":40.5,"count":2}],` +
 		`"pagination":{"next_cursor":null,"has_more":false}}`
 	none = `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false}}`
-	used = `budget "day" of b is not continued; in use: 40.5 USD and count 2 of agent_id "a"; only --drop-budget day stores this` + "\n"
+	used = `budget "day" of b is not continued; in use: 40.50 USD and count 2 of agent_id "a"; only --drop-budget day stores this` + "\n"
 )
 
 // Budgets that a version would empty are named first, and dropped only if that is asked for.

@@ -147,7 +147,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	}
 	without := strings.Replace(withBudgets, `"day",`, `"Day",`, 1)
 	if refused := d.send("POST", "/v1/policies", without, 409, true); field(t, refused, "error", "code") != "budget_in_use" ||
-		!strings.Contains(refused, `rule \"day\": 11 USD and count 1 of agent_id \"a\""`) {
+		!strings.Contains(refused, `rule \"day\": 11.00 USD and count 1 of agent_id \"a\""`) {
 		t.Error(refused)
 	}
 	d.send("POST", "/v1/policies", `{"drop_budgets":["ever"],`+without[1:], 422, true)

@@ -20,15 +20,15 @@ func (p *Program) explainUncovered(a *spend.Action, r spend.Resolution) (message
 	}
 	slices.Sort(currencies)
 	covered := enumerate(slices.Compact(currencies))
-	return money(a.Amount, a.Currency) + " is in a currency for which the policy has no budget: it has budgets in " + covered,
+	return a.Amount.Money(a.Currency) + " is in a currency for which the policy has no budget: it has budgets in " + covered,
 		"Do not proceed. Use a currency that the policy covers (" + covered + "), or ask the policy's owner for a budget in " + a.Currency + "."
 }
 
 // explain returns the texts of an exceeded budget. For a caller without a key they do not show what
 // others used.
 func (o *overrun) explain(a *spend.Action, _ *guardSettings, anonymous bool) (message, nextStep string) {
-	asked := money(a.Amount, a.Currency)
-	most := money(o.charge.Limit, a.Currency)
+	asked := a.Amount.Money(a.Currency)
+	most := o.charge.Limit.Money(a.Currency)
 	if o.charge.FitsLimit(o.usage) {
 		asked = "another action, of " + asked + ","
 		most = o.budget.actions(o.charge.MaxCount)
@@ -97,7 +97,7 @@ func clockText(t time.Time) string { return t.Format(time.RFC3339) }
 func (o *overrun) used(currency string) string {
 	var parts []string
 	if o.charge.Limited {
-		parts = append(parts, totalText(o.usage.Used, currency)+" of "+money(o.charge.Limit, currency))
+		parts = append(parts, o.usage.Used.Money(currency)+" of "+o.charge.Limit.Money(currency))
 	}
 	if o.charge.Counted {
 		parts = append(parts, strconv.FormatInt(o.usage.Count, 10)+" of "+o.budget.actions(o.charge.MaxCount))
@@ -109,7 +109,7 @@ func (o *overrun) used(currency string) string {
 func (o *overrun) left(currency string) string {
 	var parts []string
 	if o.charge.Limited {
-		parts = append(parts, totalText(o.leftTotal(), currency))
+		parts = append(parts, o.leftTotal().Money(currency))
 	}
 	if o.charge.Counted {
 		parts = append(parts, o.budget.actions(max(0, o.charge.MaxCount-o.usage.Count)))
@@ -123,10 +123,6 @@ func (o *overrun) leftTotal() spend.Total {
 		return spend.Total{} // the limit was lowered
 	}
 	return left
-}
-
-func totalText(t spend.Total, currency string) string {
-	return string(t.AppendMoney(nil)) + " " + currency
 }
 
 func (o *overrun) resets() string {
@@ -153,7 +149,7 @@ func (o *overrun) instead(a *spend.Action, anonymous bool) string {
 	c := &o.charge
 	var options []string
 	if c.Limited && c.FitsCount(o.usage) && !o.leftTotal().IsZero() && !anonymous {
-		options = append(options, "ask for at most "+totalText(o.leftTotal(), a.Currency))
+		options = append(options, "ask for at most "+o.leftTotal().Money(a.Currency))
 	}
 	if !o.budget.period.lasts() && c.Fits(spend.Usage{}) { // else no window has room for it
 		after := "after that"

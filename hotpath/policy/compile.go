@@ -15,7 +15,15 @@ import (
 // "rules" ("rules[2].parameters.limit"); if there was one, Compile returns nil.
 // The Program keeps nothing of the text.
 func Compile(policyID string, version int, rules string, faults *spend.Faults) *Program {
-	log := &faultLog{faults: faults, before: len(*faults)}
+	return compile(policyID, version, rules, &faultLog{faults: faults, before: len(*faults)})
+}
+
+// CompileStored is Compile for rules that were accepted once: a code that ISO does not know is no fault.
+func CompileStored(policyID string, version int, rules string, faults *spend.Faults) *Program {
+	return compile(policyID, version, rules, &faultLog{faults: faults, before: len(*faults), stored: true})
+}
+
+func compile(policyID string, version int, rules string, log *faultLog) *Program {
 	p := &Program{policyID: policyID, version: version, guard: defaultGuard()}
 	seen := make(map[string]int)
 	for i, raw := range ruleValues(rules, log) {

@@ -152,6 +152,11 @@ func TestFaultsOfLists(t *testing.T) {
 		".blocked_countries[1] must be a country code of two letters",
 		".blocked_countries[2] must be a country code of two letters", ".blocked_countries[3] must be a country code of two letters",
 		".blocked_countries[4] must be a country code of two letters")
+	refusedParameters(t, "S89", "geography_block", `{"blocked_countries":["UK","el","ZZ","su","XK","gb"]}`,
+		".blocked_countries[0] must be GB, as ISO 3166 names the country",
+		".blocked_countries[1] must be GR, as ISO 3166 names the country",
+		".blocked_countries[2] must be a country of ISO 3166, which has no ZZ",
+		".blocked_countries[3] must be a country of ISO 3166, which has no SU")
 	refusedParameters(t, "S8", "escalate_if", `{"amount_above":1,"action_types":[]}`, ".action_types must have at least one entry")
 	refusedParameters(t, "S8", "escalate_if", `{"amount_above":1,"action_types":["refund","Spend"]}`,
 		".action_types[1] must be refund, credit, discount or spend")
@@ -219,5 +224,21 @@ func TestFaultsAreBounded(t *testing.T) {
 	faults = faultsOf(t, rule1("max_amount", `{"limit":1,"`+strings.Repeat("é", 1000)+`":1}`))
 	if len(faults[0].Path) > 200 {
 		t.Errorf("fault repeats a name of 1000 characters: %s", faults[0].Path)
+	}
+}
+
+// S89: a stored version with a code that ISO does not know stays in force, and judges as it reads actions.
+func TestStoredCountries(t *testing.T) {
+	var faults spend.Faults
+	p := CompileStored("desk", 7, rule1("geography_block", `{"blocked_countries":["UK","ZZ"]}`), &faults)
+	if p == nil {
+		t.Fatal(faults)
+	}
+	for country, want := range map[string]spend.Reason{"UK": spend.ReasonBlockedGeography, "gb": spend.ReasonBlockedGeography,
+		"zz": spend.ReasonBlockedGeography, "FR": ""} {
+		a := action(t, with(t, `{"country":"`+country+`"}`))
+		if f := p.Evaluate(a, named(a.Type), noon); f.Reason != want {
+			t.Errorf("%s: %q, want %q", country, f.Reason, want)
+		}
 	}
 }

@@ -79,7 +79,7 @@ func RequiresRedemption(d *spend.Decision) bool {
 func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (message, nextStep string) {
 	var buf [192]byte // one string is made, instead of one for each part
 	b := append(append(buf[:0], "a "...), r.Type.String()...)
-	b = appendMoney(append(b, " of "...), a.Amount, a.Currency)
+	b = a.Amount.AppendMoney(append(b, " of "...), a.Currency)
 	b = append(append(b, " is within policy "...), p.policyID...)
 	b = strconv.AppendInt(append(b, ", version "...), int64(p.version), 10)
 	message = string(b)
@@ -120,20 +120,6 @@ func (r *rule) explainMissing(f Finding, g *guardSettings) (message, nextStep st
 		return message, routeToHuman + ", or " + retry + g.afterWindow() + "."
 	}
 	return message, "Do not proceed. Instead, " + retry + g.afterBlock() + "."
-}
-
-// money formats an amount with at least two decimals and its currency, if any.
-func money(a spend.Amount, currency string) string {
-	var buf [32]byte
-	return string(appendMoney(buf[:0], a, currency))
-}
-
-func appendMoney(b []byte, a spend.Amount, currency string) []byte {
-	b = a.AppendMoney(b)
-	if currency != "" {
-		b = append(append(b, ' '), currency...)
-	}
-	return b
 }
 
 // count formats a number of units: "1 day", "2 days".

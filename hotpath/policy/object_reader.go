@@ -25,7 +25,8 @@ const (
 // faultLog collects the faults of one policy.
 type faultLog struct {
 	faults *spend.Faults
-	before int // how many there were already
+	before int  // how many there were already
+	stored bool // the policy was accepted once: what later versions refuse is no fault
 }
 
 func (l *faultLog) add(path, problem string) {

@@ -113,7 +113,7 @@ func (b *budget) describe(r *rule) string {
 		text = "Escalates more than "
 	}
 	if b.limited {
-		text += money(b.limit, b.currency)
+		text += b.limit.Money(b.currency)
 	}
 	if b.limited && b.counted {
 		text += " or "

@@ -27,7 +27,7 @@ func compileEscalateIf(o *objectReader, r *rule) string {
 		return ""
 	})
 	r.condition, r.approval = c, o.approval(true, "")
-	description := "Escalates amounts over " + money(c.above, "")
+	description := "Escalates amounts over " + c.above.Money("")
 	if given {
 		r.types = types
 		description += " for " + types.String()
@@ -43,6 +43,6 @@ func (c *escalateIf) judge(a *spend.Action, _ weekMinute) spend.Reason {
 }
 
 func (c *escalateIf) explain(_ Finding, a *spend.Action, _ *guardSettings) (message, nextStep string) {
-	return money(a.Amount, a.Currency) + " exceeds the escalation threshold of " + money(c.above, a.Currency),
+	return a.Amount.Money(a.Currency) + " exceeds the escalation threshold of " + c.above.Money(a.Currency),
 		routeToHuman + "."
 }

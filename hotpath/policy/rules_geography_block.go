@@ -1,12 +1,16 @@
 package policy
 
-import "spendgate/audit/spend"
+import (
+	"strings"
+
+	"spendgate/audit/spend"
+)
 
 // geographyBlock blocks actions in the listed countries.
 type geographyBlock struct{ set } // upper-case
 
 var geographyBlockParameters = []Parameter{
-	{Name: "blocked_countries", Required: true, Example: `["KP", "IR"]`, Text: "countries of two letters"},
+	{Name: "blocked_countries", Required: true, Example: `["KP", "IR"]`, Text: "countries of two letters, as in ISO 3166"},
 	onMissingParameter, approvalParameter,
 }
 
@@ -14,8 +18,14 @@ func compileGeographyBlock(o *objectReader, r *rule) string {
 	var listed []string
 	o.list("blocked_countries", func(entry string) string {
 		country, ok := spend.ParseCountry(entry)
-		if !ok {
+		switch {
+		case !ok:
 			return "must be a country code of two letters"
+		case o.log.stored:
+		case !strings.EqualFold(country, entry):
+			return "must be " + country + ", as ISO 3166 names the country"
+		case !spend.CountryAssigned(country):
+			return "must be a country of ISO 3166, which has no " + country
 		}
 		listed = append(listed, country)
 		return ""

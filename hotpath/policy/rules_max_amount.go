@@ -26,9 +26,9 @@ func compileMaxAmount(o *objectReader, r *rule) string {
 	c := &maxAmount{limit: limit, currency: o.currency("currency")}
 	r.condition = c
 	if c.currency == "" {
-		return "Blocks amounts over " + money(c.limit, "") + " in any currency"
+		return "Blocks amounts over " + c.limit.Money("") + " in any currency"
 	}
-	return "Blocks amounts over " + money(c.limit, c.currency)
+	return "Blocks amounts over " + c.limit.Money(c.currency)
 }
 
 // coverCurrencies lets the first max_amount block the currencies for which the
@@ -73,11 +73,11 @@ func (c *maxAmount) judge(a *spend.Action, _ weekMinute) spend.Reason {
 func (c *maxAmount) explain(f Finding, a *spend.Action, _ *guardSettings) (message, nextStep string) {
 	if f.Reason == spend.ReasonCurrencyNotCovered {
 		covered := enumerate(c.covered)
-		return money(a.Amount, a.Currency) + " is in a currency for which the policy has no limit: it has limits in " + covered,
+		return a.Amount.Money(a.Currency) + " is in a currency for which the policy has no limit: it has limits in " + covered,
 			"Do not proceed. Use a currency that the policy covers (" + covered + "), or ask the policy's owner for a limit in " + a.Currency + "."
 	}
-	limit := money(c.limit, a.Currency)
-	return money(a.Amount, a.Currency) + " exceeds the limit of " + limit,
+	limit := c.limit.Money(a.Currency)
+	return a.Amount.Money(a.Currency) + " exceeds the limit of " + limit,
 		"Do not proceed, and do not split the action to get under the limit. Ask for at most " + limit +
 			", or ask the policy's owner to raise the limit."
 }

@@ -177,6 +177,14 @@ func contextCases(t *testing.T) []ruleCase {
 			"S11 countries without regard to case", rule1("geography_block", `{"blocked_countries":["KP"]}`),
 			action(t, typed(spend.Refund), with(t, `{"country":"kp"}`)), spend.ReasonBlockedGeography,
 		},
+		{
+			"S89 UK is GB", rule1("geography_block", `{"blocked_countries":["GB"]}`), action(t, with(t, `{"country":"uk"}`)),
+			spend.ReasonBlockedGeography,
+		},
+		{
+			"S89 EL is GR", rule1("geography_block", `{"blocked_countries":["GR"]}`), action(t, with(t, `{"country":"EL"}`)),
+			spend.ReasonBlockedGeography,
+		},
 		{"another country", rule1("geography_block", `{"blocked_countries":["KP"]}`), action(t, with(t, `{"country":"PK"}`)), ""},
 
 		{"S9 without the field a rule is skipped", rule1("geography_block", `{"blocked_countries":["KP"],"on_missing":null}`), action(t), ""},

@@ -12,8 +12,8 @@ import (
 
 // Warnings returns legal rules of a policy that are probably not meant, by path like the faults of
 // Compile: rules that are never reported because of others, rules that an agent avoids by leaving a
-// field out, and limits that let nothing pass. It knows some such cases, not all. Rules with faults
-// have none.
+// field out, limits that let nothing pass, and currencies and descriptions that name something else.
+// It knows some such cases, not all. Rules with faults have none.
 func Warnings(rules string) spend.Faults {
 	var faults, warnings spend.Faults
 	w := warner{log: &faultLog{faults: &warnings}}
@@ -57,6 +57,12 @@ func (w *warner) one(i int) {
 	if r.reads != "" && r.given.member(paramOnMissing) == nil {
 		w.add(i, "", "does not judge an action without "+r.reads+
 			", so an agent avoids it by leaving that out: give on_missing (block or escalate, or skip if that is meant)")
+	}
+	if currency, given := unquote(r.given.member("currency")); given && !spend.CurrencyAssigned(strings.ToUpper(currency)) {
+		w.add(i, ".parameters.currency", "is "+strings.ToUpper(currency)+", which is no currency of ISO 4217")
+	}
+	if other := r.otherNumber(); other != "" {
+		w.add(i, ".description", "has the number "+other+", which is none of the rule's parameters")
 	}
 	switch c := r.condition.(type) {
 	case *vendorAllowlist:

@@ -58,7 +58,11 @@ func TestWarnings(t *testing.T) {
 		`duplicate_guard {"window_minutes":5}; duplicate_guard {"window_minutes":9}; duplicate_guard {"window_minutes":9}`: {
 			"rules[0] is never", `rules[2] is never reported: whenever it fires, so does rules[1]`,
 		},
-		`max_amount {"limit":500}; duplicate_guard {"window_minutes":5}`:           nil,
+		`max_amount {"limit":500}; duplicate_guard {"window_minutes":5}`: nil,
+		`max_amount {"limit":500,"currency":"eur"}; max_amount {"limit":500,"currency":"euo"}; max_amount {"limit":5,"currency":"XAU"}`: {
+			"rules[1].parameters.currency is EUO, which is no currency of ISO 4217",
+		},
+		`budget {"limit":5,"currency":"HRK","window":"day"}`:                       {"rules[0].parameters.currency is HRK"},
 		`max_amount {"limit":"x"}; max_amount {"limit":5}; max_amount {"limit":5}`: nil,
 	} {
 		var texts []string
@@ -73,6 +77,41 @@ func TestWarnings(t *testing.T) {
 		}
 		if !ok {
 			t.Errorf("%s\ngot  %v\nwant %q", rules, got, want)
+		}
+	}
+}
+
+// A description with another number than the limit is one that nobody changed with the limit.
+func TestWarningsOfDescriptions(t *testing.T) {
+	for _, c := range []struct{ description, parameters, number string }{
+		{"No refund over 500 USD", `max_amount {"limit":5000,"currency":"USD"}`, "500"},
+		{"No refund over 5,000.00 USD", `max_amount {"limit":5000,"currency":"USD"}`, ""},
+		{"No refund over 5.000,50", `max_amount {"limit":5000.5}`, ""},
+		{"No refund over 5 000", `max_amount {"limit":5000}`, ""},
+		{"At most $5k", `max_amount {"limit":5000}`, ""},
+		{"At most $5k", `max_amount {"limit":500}`, "5k"},
+		{"At most 1.5m", `max_amount {"limit":1500000}`, ""},
+		{"Form 12: at most 500", `max_amount {"limit":500}`, ""},
+		{"As the handbook says (2026-03-04, R7, 3rd edition, #12, 08:30)", `max_amount {"limit":500}`, ""},
+		{"2 people for more than 100", `escalate_if {"amount_above":100,"approval":{"required":2}}`, ""},
+		{"2 people for more than 100", `escalate_if {"amount_above":1000,"approval":{"required":2}}`, "100"},
+		{"Once in 2 hours", `duplicate_guard {"window_minutes":120}`, ""},
+		{"Once in 3 hours", `duplicate_guard {"window_minutes":120}`, "3"},
+		{"20 % at most", `discount_cap {"max_percent":20,"on_missing":"block"}`, ""},
+		{"20 % at most", `discount_cap {"max_percent":25,"on_missing":"block"}`, "20"},
+		{"50 a day", `budget {"limit":1000,"currency":"USD","max_count":50,"window":"day"}`, ""},
+		{"1000 USD, 50 a day", `budget {"limit":2000,"currency":"USD","max_count":50,"window":"day"}`, "1000"},
+		{"", `budget {"limit":2000,"currency":"USD","max_count":50,"rolling_minutes":90}`, ""},
+		{"No level 3 goods", `blocked_categories {"categories":["guns"],"on_missing":"skip"}`, ""},
+	} {
+		ruleType, parameters, _ := strings.Cut(c.parameters, " ")
+		got := Warnings(fmt.Sprintf(`[{"rule_id":"r","rule_type":%q,"description":%q,"parameters":%s}]`, ruleType, c.description, parameters))
+		if c.number == "" && got == nil {
+			continue
+		}
+		if len(got) != 1 || got[0].Path != "rules[0].description" ||
+			got[0].Problem != "has the number "+c.number+", which is none of the rule's parameters" {
+			t.Errorf("%q of %s: %v, want %q", c.description, c.parameters, got, c.number)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (r *Report) writeOutcomes(p *printer) {
 		p.section("Outcome")
 		status := string(o.Status)
 		if o.Status == spend.Executed {
-			status += ", " + string(o.Amount.AppendMoney(nil)) + " " + r.Check.Action.Currency
+			status += ", " + o.Amount.Money(r.Check.Action.Currency)
 		}
 		p.line("report", strconv.Itoa(o.Number))
 		p.text("status", status)

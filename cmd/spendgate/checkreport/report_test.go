@@ -153,10 +153,10 @@ func TestReportHasWhatTheRuleRead(t *testing.T) {
 // The report of a budget shows the values that the budget counts by.
 func TestReportOfABudget(t *testing.T) {
 	for per, want := range map[string]string{
-		`["api_key","agent_id","counterparty","action_type"]`: "amount 42.5 USD, action type refund, principal till, agent_id support-bot, " +
+		`["api_key","agent_id","counterparty","action_type"]`: "amount 42.50 USD, action type refund, principal till, agent_id support-bot, " +
 			"counterparty customer-1",
-		`[]`:   "amount 42.5 USD, action type refund",
-		`"no"`: "amount 42.5 USD, action type refund",
+		`[]`:   "amount 42.50 USD, action type refund",
+		`"no"`: "amount 42.50 USD, action type refund",
 	} {
 		r := made(t, nil)
 		r.Check.Decision.Effect, r.Check.Decision.RuleID, r.Check.Principal = spend.Block, "day", "till"

@@ -109,7 +109,7 @@ func fact(field string, c *spend.Check) string {
 	a, value := &c.Action, ""
 	switch field {
 	case "amount":
-		return "amount " + a.Amount.String() + " " + printable(a.Currency)
+		return "amount " + a.Amount.Money(printable(a.Currency))
 	case "action_type":
 		return "action type " + c.ActionType.String()
 	case "api_key":

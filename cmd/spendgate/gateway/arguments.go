@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/text/unicode/norm"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
@@ -143,7 +144,7 @@ func (t *tool) amount(arguments, schema jsontext.Value, currency string) (client
 		return client.Amount{}, fmt.Errorf("argument %s %w", path, err)
 	}
 	if t.Amount.MinorUnits {
-		digits, known := minorDigits(currency)
+		digits, known := spend.MinorDigits(currency)
 		if !known {
 			return client.Amount{}, fmt.Errorf("the minor unit of the currency %s is not known", currency)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
 )
@@ -177,7 +178,7 @@ func (c *checker) currency(path string, t *tool) {
 	if !ok {
 		return
 	}
-	_, known := minorDigits(code)
+	_, known := spend.MinorDigits(code)
 	switch {
 	case !regexp.MustCompile(`^[A-Z]{3}$`).MatchString(code):
 		c.fault(path, "must be three letters such as USD")

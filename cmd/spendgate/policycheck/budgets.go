@@ -28,7 +28,7 @@ func EndedBudgets(before, after []byte) (ended []string) {
 func identities(body []byte) (map[string][]spend.Hash, bool) {
 	read, _ := httpapi.ReadPolicy(body) // read-only members are faults too, but do not concern the rules
 	var faults spend.Faults
-	program := policy.Compile("", 0, read.Rules, &faults)
+	program := policy.CompileStored("", 0, read.Rules, &faults)
 	if faults != nil {
 		return nil, false
 	}

@@ -135,5 +135,5 @@ func (v *versions) program(ctx context.Context, version int) *policy.Program {
 
 func compile(p *audit.Policy) *policy.Program {
 	var faults spend.Faults
-	return policy.Compile(p.PolicyID, p.Version, p.Rules, &faults)
+	return policy.CompileStored(p.PolicyID, p.Version, p.Rules, &faults)
 }

@@ -66,8 +66,8 @@ test("from an escalate to its allow, on a phone", async () => {
   assert.equal(first.decision, "escalate");
   await ann.getByText(`customer-${last - 1}`).first().click();
   await ann.waitForSelector("text=A person looks");
-  assert.equal(await ann.locator(".amount.large").textContent(), "300.5 USD");
-  assert.match(await ann.locator(".left li").textContent(), /^day\s*5000 USD left, 4699\.5 USD after this\s*blocks beyond 5000 USD/);
+  assert.equal(await ann.locator(".amount.large").textContent(), "300.50 USD");
+  assert.match(await ann.locator(".left li").textContent(), /^day\s*5000.00 USD left, 4699\.50 USD after this\s*blocks beyond 5000.00 USD/);
   await ann.fill(".note", "Seen the photographs");
   await armed(ann, "approve").click();
   await ann.waitForURL(new RegExp(second.approval_id)); // the next one is under the thumb

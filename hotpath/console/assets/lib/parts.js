@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { exact, print } from "./json.js";
 import { passes } from "./load.js";
 import { link } from "./route.js";
-import { localTime, zone } from "./words.js";
+import { inCurrency, localTime, zone } from "./words.js";
 
 // Characters that show nothing, or move what is around them: by their properties, and blanks that have none.
 const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\ufffc\u{1d159}]/gu;
@@ -46,10 +46,10 @@ export function Theirs({ text, block = false, lines = block }) {
     </figure>`;
 }
 
-// Amount shows an amount exactly as the API wrote it; thousands are set apart by space
+// Amount shows an amount with all the digits that the API wrote; thousands are set apart by space
 // that is no character. A line ends between them.
 export function Amount({ value, currency, large = false }) {
-  const [, sign, digits, rest] = /^(-?)(\d*)(.*)$/s.exec(exact(value));
+  const [, sign, digits, rest] = /^(-?)(\d*)(.*)$/s.exec(inCurrency(exact(value), currency));
   const groups = digits.replace(/\B(?=(\d{3})+$)/g, " ").split(" ");
   return html`<span class=${large ? "amount large" : "amount"}>${sign}${groups.slice(0, -1).map((group) => html`<span class="group">${group}</span><wbr />`)}${groups.at(-1)}${rest}${currency && html` <span class="currency">${currency}</span>`}</span>`;
 }

@@ -34,7 +34,15 @@ export const plural = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many
 export const took = (ms) => (ms === 0 ? "under 1\u00a0ms" : `${ms}\u00a0ms`);
 
 const list = (values) => (values ?? []).join(", ");
-const money = (amount, currency) => [exact(amount), currency].filter(Boolean).join(" ");
+export const money = (amount, currency) => [inCurrency(exact(amount), currency), currency].filter(Boolean).join(" ");
+
+// inCurrency returns a decimal with at least the digits that its currency has behind the point.
+export function inCurrency(amount, currency) {
+  const [, whole, fraction = ""] = /^(-?\d+)(?:\.(\d+))?$/.exec(amount) ?? [];
+  if (whole === undefined || !/^[A-Za-z]{3}$/.test(currency ?? "")) return amount;
+  const digits = new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().minimumFractionDigits;
+  return [whole, fraction.padEnd(digits, "0")].filter(Boolean).join(".");
+}
 
 // ruleWords says what a rule does.
 export function ruleWords(rule) {

@@ -6,7 +6,7 @@ import { exact } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may, session } from "../lib/session.js";
 import { useLoad, useNow } from "../lib/load.js";
-import { plural, ruleWords, span } from "../lib/words.js";
+import { money, plural, ruleWords, span } from "../lib/words.js";
 import { Amount, Badge, Decided, Facts, Failure, ID, Linked, Loading, PlainTime, Sent, Theirs, Time, Who } from "../lib/parts.js";
 
 const pause = (ms, signal) => new Promise((done) => {
@@ -204,7 +204,7 @@ function Decide({ a, reload, decides, decided }) {
     decides(); // what was said of the decision before is not about this one
     try {
       const after = await post(`/v1/approvals/${segment(a.approval_id)}/${verb}`, { action_hash: a.action_hash, note: note.current.value.trim() || null });
-      const what = `${exact(a.action.amount)} ${a.action.currency}`;
+      const what = money(a.action.amount, a.action.currency);
       decided(a.approval_id, verb === "deny" ? `Denied: ${what}.` : after.status === "pending" ? `You approved ${what}. Others must, too.` : `Approved: ${what}.`);
     } catch (e) {
       setError(e);

@@ -57,7 +57,7 @@ export function Counter({ b }) {
       <span class="what"><code>${b.rule_id}</code>${per.map(([name, value]) => html` <span class="hint">${name.replace("_id", "")}</span> <${Theirs} text=${value} />`)}</span>
       <span class="side-note">${b.window ?? `${b.rolling_minutes} min`}${b.resets_at && html` · resets ${Date.parse(b.resets_at) > now ? `in ${span(Date.parse(b.resets_at) - now)}` : "now"}`}</span>
       <span class="to"><span class="bar" aria-hidden="true"><span class=${full >= 1 ? "full" : full >= 0.8 ? "near" : ""} style=${{ width: `${Math.min(100, full * 100)}%` }}></span></span></span>
-      <span class="by">${b.limit !== null && html`<${Amount} value=${b.used} currency=${b.currency} /> of <${Amount} value=${b.limit} /> used, <${Amount} value=${b.remaining} /> left`}
+      <span class="by">${b.limit !== null && html`<${Amount} value=${b.used} currency=${b.currency} /> of <${Amount} value=${b.limit} currency=${b.currency} /> used, <${Amount} value=${b.remaining} currency=${b.currency} /> left`}
         ${b.max_count !== null && html`${b.limit !== null && " · "}${b.count} of ${b.max_count} actions, ${b.remaining_count} left`}
         ${b.resets_at && html` · <${Time} at=${b.resets_at} now=${now} />`}</span>
     </div></li>`;

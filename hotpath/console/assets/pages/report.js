@@ -43,7 +43,7 @@ function Peak({ b }) {
   const whose = (peak) => Object.entries(peak.per).map(([, value]) => html` by <${Theirs} text=${value} />`);
   return html`<li><div class="row counter"><span class="what"><code>${b.rule_id}</code></span>
     <span class="to"><span class="bar" aria-hidden="true"><span class=${full >= 1 ? "full" : full >= 0.8 ? "near" : ""} style=${{ width: `${Math.min(100, full * 100)}%` }}></span></span></span>
-    <span class="by">${b.limit !== null && b.used && html`<${Amount} value=${b.used.value} currency=${b.currency} /> of <${Amount} value=${b.limit} />${whose(b.used)}`}
+    <span class="by">${b.limit !== null && b.used && html`<${Amount} value=${b.used.value} currency=${b.currency} /> of <${Amount} value=${b.limit} currency=${b.currency} />${whose(b.used)}`}
       ${b.max_count !== null && b.count && html`${b.limit !== null && " · "}${b.count.value} of ${plural(b.max_count, "action")}${whose(b.count)}`}</span></div></li>`;
 }
 
