@@ -12,6 +12,9 @@ const (
 	MaxBacktests = 100
 	// KeepBacktests is how long they are kept.
 	KeepBacktests = 30 * 24 * time.Hour
+	// MaxEndedBacktests is how many that have ended are kept: the newest. With the most flips one takes
+	// some 40 MB.
+	MaxEndedBacktests = 200
 )
 
 // Backtest is a replay of recorded checks by the rules of a candidate (S53).

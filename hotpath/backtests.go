@@ -59,9 +59,13 @@ func (a *Authorizer) CreateBacktest(ctx context.Context, access Access, b *audit
 }
 
 // CancelBacktest cancels a backtest that has not ended, and returns its new state. A canceled backtest
-// stays canceled.
-func (a *Authorizer) CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error) {
-	b, err := a.store.CancelBacktest(ctx, id)
+// stays canceled. Unless an admin forces it, a caller of another principal than the one that began it is
+// refused by a ForbiddenError.
+func (a *Authorizer) CancelBacktest(ctx context.Context, access Access, b *audit.Backtest, forced bool) (*audit.Backtest, error) {
+	if !forced && !spend.SameName(access.principal(), b.Principal) {
+		return nil, &ForbiddenError{"the backtest is of another principal: who began it cancels it, or an admin with the admin key"}
+	}
+	b, err := a.store.CancelBacktest(ctx, b.ID)
 	if err == nil && b.Status != audit.BacktestCanceled {
 		return nil, ErrBacktestEnded
 	}

@@ -90,6 +90,30 @@ func backtests(t *testing.T, s Subject) {
 	}
 }
 
+// endedBacktests: the newest that have ended are kept, and all that have not.
+func endedBacktests(t *testing.T, s Subject) {
+	ctx := t.Context()
+	open := newBacktest("kept")
+	must(t, s.CreateBacktest(ctx, open))
+	var ended []spend.ID
+	for range audit.MaxEndedBacktests + 3 {
+		b := newBacktest("kept")
+		b.ID = spend.NewID(now())
+		must(t, s.CreateBacktest(ctx, b))
+		if got, err := s.CancelBacktest(ctx, b.ID); err != nil || got.Status != audit.BacktestCanceled {
+			t.Fatalf("canceled %+v, %v", got, err)
+		}
+		ended = append(ended, b.ID)
+	}
+	slices.SortFunc(ended, spend.ID.Compare)
+	must(t, s.Tidy(ctx, now()))
+	for i, id := range append(ended, open.ID) {
+		if _, err := s.Backtest(ctx, id); err != nil != (i < 3) || err != nil && !errors.Is(err, audit.ErrNotFound) {
+			t.Errorf("the %dth of %d: %v", i+1, len(ended), err)
+		}
+	}
+}
+
 // checkHistory: a history comes in pages, in the order of identifiers, with the passes of other
 // policies and the outcomes that may change something.
 func checkHistory(t *testing.T, s Subject) {

@@ -147,7 +147,7 @@ func configTests() []test {
 func listTests() []test {
 	return []test{
 		{"Backtests", backtests},
-		{"History", checkHistory},
+		{"EndedBacktests", endedBacktests}, {"History", checkHistory},
 		{"CounterListing", counterListing},
 		{"RollingListing", rollingListing},
 		{"PrincipalsExpire", principalsExpire},

@@ -31,7 +31,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 			remove(ctx, db, "counters of drafts", deleteDraftCounters, now.UnixMilli()),
 			remove(ctx, db, "fingerprints of drafts", deleteDraftPasses, now.UnixMilli()),
 			remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)),
-			remove(ctx, db, "old backtests", deleteBacktests, [16]byte(audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli()))),
+			remove(ctx, db, "old backtests", deleteBacktests, [16]byte(audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli())),
+				audit.MaxEndedBacktests),
 			remove(ctx, db, "old sessions", deleteSessions, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))),
 			remove(ctx, db, "old logout tokens", deleteLogouts, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))))
 	})
@@ -141,9 +142,12 @@ const (
 	deleteDraftPasses = "DELETE FROM draft_passes WHERE (draft, fingerprint) IN (SELECT draft, fingerprint FROM draft_passes AS t " +
 		"WHERE until_ms <= $2::bigint - 3600000" + ofEndedDraft + " LIMIT $1)"
 
-	deleteBacktests = "DELETE FROM backtests WHERE id IN (SELECT id FROM backtests WHERE id < $2 ORDER BY id LIMIT $1)"
-	deleteSessions  = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE id < $2 ORDER BY id LIMIT $1)"
-	deleteLogouts   = "DELETE FROM session_logouts WHERE token IN (SELECT token FROM session_logouts WHERE request < $2 LIMIT $1)"
+	// deleteBacktests removes old ones, and those that have ended but for the newest.
+	endedBacktest   = " status NOT IN ('queued', 'running') "
+	deleteBacktests = "DELETE FROM backtests WHERE id IN (SELECT id FROM backtests WHERE id < $2 OR" + endedBacktest +
+		"AND id <= (SELECT id FROM backtests WHERE" + endedBacktest + "ORDER BY id DESC OFFSET $3 LIMIT 1) ORDER BY id LIMIT $1)"
+	deleteSessions = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE id < $2 ORDER BY id LIMIT $1)"
+	deleteLogouts  = "DELETE FROM session_logouts WHERE token IN (SELECT token FROM session_logouts WHERE request < $2 LIMIT $1)"
 )
 
 // remove deletes the rows that a statement finds, a limited number per transaction.

@@ -263,6 +263,8 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 // ofEndedDraft selects the counts of drafts that are no longer their policies' drafts.
 const ofEndedDraft = " OR draft NOT IN (SELECT max(generation) FROM drafts GROUP BY policy_id)"
 
+const endedBacktest = " status NOT IN ('queued', 'running') "
+
 // Tidy implements audit.Store.
 func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	const batch = 5000 // bounds how long commits wait behind one
@@ -285,6 +287,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 				{"draft_passes", "draft, fingerprint", "until_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
 				{"webhook_deliveries", "id", "id < ?", kept[:]},
 				{"backtests", "id", "id < ?", backtests[:]},
+				{"backtests", "id", endedBacktest + "AND id <= (SELECT id FROM backtests WHERE" + endedBacktest +
+					"ORDER BY id DESC LIMIT 1 OFFSET ?)", audit.MaxEndedBacktests},
 				{"sessions", "id", "id < ?", sessions[:]},
 				{"session_logouts", "token", "request < ?", sessions[:]},
 			} {

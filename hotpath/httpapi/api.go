@@ -55,7 +55,7 @@ type authorizer interface {
 	PromoteDraft(ctx context.Context, access hotpath.Access, by audit.Actor, p hotpath.Promotion) (*audit.Policy, error)
 	DraftReport(ctx context.Context, policyID string) (*hotpath.DraftReport, error)
 	CreateBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, faults spend.Faults) error
-	CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error)
+	CancelBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, forced bool) (*audit.Backtest, error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)
 	CreateWebhook(ctx context.Context, by audit.Actor, change audit.WebhookChange) (*audit.Webhook, audit.Secret, error)

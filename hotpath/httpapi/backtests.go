@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/report"
 )
 
 // postBacktest answers POST /v1/backtests.
@@ -98,7 +98,7 @@ func decodePeriod(r *reader, b *audit.Backtest, from, to string) error {
 }
 
 // errBacktestNotFound also answers for backtests that the caller may not see.
-var errBacktestNotFound = &refusal{404, "backtest_not_found", "there is no such backtest; they are kept for 30 days"}
+var errBacktestNotFound = &refusal{404, "backtest_not_found", "there is no such backtest; they are kept for 30 days, and the 200 newest that have ended"}
 
 // backtestOf returns the backtest that the path names, if the caller may see it.
 func (a *API) backtestOf(x *exchange) (*audit.Backtest, error) {
@@ -134,7 +134,7 @@ func (a *API) getBacktest(x *exchange) error {
 	return x.answer(200)
 }
 
-// postCancel answers POST /v1/backtests/{backtest_id}/cancel.
+// postCancel answers POST /v1/backtests/{backtest_id}/cancel. With the admin key the backtest may be anybody's.
 func (a *API) postCancel(x *exchange) error {
 	if err := x.nothingElse(); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (a *API) postCancel(x *exchange) error {
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	if b, err = a.authorizer.CancelBacktest(ctx, b.ID); err != nil {
+	if b, err = a.authorizer.CancelBacktest(ctx, x.access, b, a.isAdmin(x)); err != nil {
 		return orAbsent(err, errBacktestNotFound)
 	}
 	x.out = appendBacktest(x.out, b)
@@ -219,36 +219,17 @@ func (a *API) getFlips(x *exchange) error {
 		return err
 	}
 	flips := make([]listedFlip, len(texts))
+	as := report.Shown{NoAction: !x.access.ReadsChecks(), TextAmounts: x.textAmounts}
 	for i, text := range texts {
-		if !x.access.ReadsChecks() {
-			text = withoutAction(text)
-		} else if x.textAmounts {
-			text = withTextAmount(text)
+		if flips[i].text, err = report.ShowFlip(text, as); err != nil {
+			return err
 		}
-		flips[i] = listedFlip{behind + i + 1, text}
+		flips[i].n = behind + i + 1
 	}
 	return listing[listedFlip]{
 		page: flips, record: func(dst []byte, f *listedFlip) []byte { return append(dst, f.text...) },
 		position: func(f *listedFlip) string { return strconv.Itoa(f.n) }, more: more, filters: filters,
 	}.answer(x)
-}
-
-// withoutAction removes the data of the check from a flip. Quotes within texts are escaped, so that no
-// text can look like the removed member.
-func withoutAction(flip string) string {
-	shown, _, _ := strings.Cut(flip, `,"action":{`)
-	return shown + `,"action":null}`
-}
-
-// withTextAmount has a flip's amount as a string: its action has no other member of that name.
-func withTextAmount(flip string) string {
-	verdicts, action, found := strings.Cut(flip, `,"action":{`)
-	before, rest, ok := strings.Cut(action, `,"amount":`)
-	digits, after, last := strings.Cut(rest, ",")
-	if !found || !ok || !last {
-		return flip
-	}
-	return verdicts + `,"action":{` + before + `,"amount":"` + digits + `",` + after
 }
 
 // appendBacktest writes a backtest with its rules and its report.

@@ -127,6 +127,41 @@ func TestBacktest(t *testing.T) {
 	}
 }
 
+// A backtest is canceled by the principal that began it, with any of its keys, or by an admin; others who may run
+// backtests of the policy read it.
+func TestCancelBacktest(t *testing.T) {
+	address := serveOn(t, New(realOptions(t)))
+	const admin = "X-Admin-Key: " + adminKey
+	key := func(grants string) string {
+		return "X-API-Key: " + field(t, doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, admin).body,
+			"api_key")
+	}
+	author, rotated, plain := key(`,"principal":"ann"`), key(`,"principal":"Ann","role":"author"`), key("")
+	other, elsewhere := key(`,"principal":"bob","role":"author"`), key(`,"principal":"ann","policy_ids":["elsewhere"]`)
+	doAt(t, address, "POST", "/v1/policies", `{"policy_id":"p","name":"n","rules":`+
+		`[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":5}}]}`, author)
+	for _, c := range []struct {
+		name, begun string
+		caller      []string
+		status      int
+	}{
+		{"another principal", author, []string{other}, 403}, {"another plain key", author, []string{plain}, 403},
+		{"another of a plain key", plain, []string{key("")}, 403}, {"a key that does not see the policy", author, []string{elsewhere}, 404},
+		{"the principal's other key", author, []string{rotated}, 200}, {"the key", plain, []string{plain}, 200},
+		{"an admin", author, []string{admin, "X-API-Key: -"}, 200}, {"an admin with another's key", author, []string{other, admin}, 200},
+		{"a wrong admin key", author, []string{"X-Admin-Key: wrong", "X-API-Key: -"}, 401},
+		{"another with a wrong admin key", author, []string{other, "X-Admin-Key: wrong"}, 403},
+	} {
+		path := "/v1/backtests/" + field(t, doAt(t, address, "POST", "/v1/backtests",
+			`{"policy_id":"p","version":1,"from":"2026-01-01","to":"2026-01-02"}`, c.begun).body, "backtest_id")
+		a := doAt(t, address, "POST", path+"/cancel", "", c.caller...)
+		state := field(t, doAt(t, address, "GET", path, "", other).body, "status")
+		if a.status != c.status || (state == "canceled") != (c.status == 200) {
+			t.Errorf("%s: %d %s, and it is %s", c.name, a.status, a.body, state)
+		}
+	}
+}
+
 // Rules are tried before they are stored by who may store them: by the recorded fingerprints and by the
 // counters of budgets that go on, also where there is no such policy yet (S23).
 func TestSimulateRules(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/report"
 )
 
 // draftPolicy returns the policy of the path, if the caller may see it.
@@ -227,11 +228,7 @@ func appendDraftReport(dst []byte, r *hotpath.DraftReport, textAmounts bool) []b
 		if i > 0 {
 			flips = append(flips, ',')
 		}
-		text := r.Flips[i].JSON()
-		if textAmounts {
-			text = withTextAmount(text)
-		}
-		flips = append(flips, text...)
+		flips = append(flips, r.Flips[i].Show(report.Shown{TextAmounts: textAmounts})...)
 	}
 	o.raw("flips", string(append(flips, ']')))
 	return o.end()

@@ -202,7 +202,7 @@ func (f *fake) CreateBacktest(context.Context, hotpath.Access, *audit.Backtest, 
 	return f.workErr
 }
 
-func (f *fake) CancelBacktest(context.Context, spend.ID) (*audit.Backtest, error) {
+func (f *fake) CancelBacktest(context.Context, hotpath.Access, *audit.Backtest, bool) (*audit.Backtest, error) {
 	return new(audit.Backtest), f.workErr
 }
 

@@ -27,7 +27,7 @@ type endpoint struct {
 	anyKey bool
 	scope  spend.Scopes
 	demo   bool // or, where that is offered, anybody without a key
-	forced bool // or the admin, to override approvals (S80)
+	forced bool // or the admin, to override approvals (S80) or who began something (S53)
 
 	amounts bool // of actions or outcomes are in its requests or responses, as Prefer says
 
@@ -77,7 +77,7 @@ func (a *API) newRouter() *router.Router {
 		endpoint{method: "POST", serve: a.postBacktest, scope: spend.BacktestsWrite})
 	a.at(r, "/v1/backtests/{backtest_id}", endpoint{method: "GET", serve: a.getBacktest, scope: spend.BacktestsWrite})
 	a.at(r, "/v1/backtests/{backtest_id}/flips", endpoint{method: "GET", serve: a.getFlips, scope: spend.BacktestsWrite, amounts: true})
-	a.at(r, "/v1/backtests/{backtest_id}/cancel", endpoint{method: "POST", serve: a.postCancel, scope: spend.BacktestsWrite})
+	a.at(r, "/v1/backtests/{backtest_id}/cancel", endpoint{method: "POST", serve: a.postCancel, scope: spend.BacktestsWrite, forced: true})
 	a.at(r, "/v1/events", endpoint{method: "GET", serve: a.getEvents, scope: spend.EventsRead, amounts: true})
 	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead, amounts: true})
 	a.at(r, "/v1/stats", endpoint{method: "GET", serve: a.getStats, scope: spend.ChecksRead})
