@@ -51,13 +51,15 @@ const (
 	WebhookDeleted ChangeKind = "webhook.deleted"
 
 	EventsRemoved ChangeKind = "events.removed" // by their retention
+
+	ZonesChanged ChangeKind = "zones.changed" // the release of the time zones that nodes have
 )
 
 // ChangeKinds returns all kinds.
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
 		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven, ApprovalDenial,
-		ApprovalExpiry, WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved,
+		ApprovalExpiry, WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
 	}
 }
 

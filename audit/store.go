@@ -31,6 +31,7 @@ type Store interface {
 	Backtests
 	Sessions
 	History
+	Zones
 
 	// ConfigChanges returns the changes after generation since; 0 returns all keys. It is one
 	// consistent reading, so that everything up to Generation is in it.

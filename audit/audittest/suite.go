@@ -70,6 +70,7 @@ func checkTests() []test {
 		{"LivePasses", livePasses},
 		{"PagePasses", pagePasses},
 		{"BudgetsAreTaken", budgetsAreTaken},
+		{"ZonesChange", zonesChange},
 		{"RollingBudgets", rollingBudgets},
 		{"BudgetsRace", budgetsRace},
 		{"BudgetsCountSince", budgetsCountSince},

@@ -255,5 +255,10 @@ func (n *node) look(ctx context.Context) *findings {
 		}
 	}
 	f.add("store", err, status.Clock)
+	if err == nil {
+		if err = n.zones.look(ctx); err != nil {
+			f.dependencies = append(f.dependencies, finding{name: "time_zones", err: err})
+		}
+	}
 	return f
 }

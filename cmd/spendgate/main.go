@@ -112,6 +112,7 @@ func root() command {
 			mcpCommand(),
 			gatewayCommand(),
 			probeCommand(),
+			zonesCommand(),
 			{name: "version", summary: "print the version and the release of the time zones", setup: noFlags(printVersion)},
 		},
 	}

@@ -73,6 +73,7 @@ type node struct {
 	guard      *guard.Guard
 	writer     *commit.Writer
 	recording  *recording // nil if there are no other nodes
+	zones      *zones
 	authorizer *hotpath.Authorizer
 	api        *httpapi.API
 	tracer     *otlp.Tracer // nil if the settings ask for no traces
@@ -93,7 +94,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		b.store.Close()
 		return nil, err
 	}
-	n := &node{backends: b, log: log}
+	n := &node{backends: b, log: log, zones: newZones(b.store, b.embedded, log)}
 	var record func(*trace.Record) trace.ID
 	if c.Traces.URL != "" {
 		if n.tracer, err = otlp.New(context.Background(), collector(c.Traces), version, log); err != nil {

@@ -911,6 +911,8 @@ class Verifier:
                 self.rulings.setdefault(fields[2].decode(), []).append((number, fields))
             elif fields[1] == b"webhook.deleted":
                 newest.pop(fields[2], None)
+            elif fields[1] == b"zones.changed":
+                pass  # of no row
             elif fields[1] == b"events.removed":
                 self.removal(name, fields)
             elif fields[1] in (b"policy.draft_approved", b"policy.forced"):

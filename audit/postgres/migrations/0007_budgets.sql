@@ -6,7 +6,7 @@
 -- window take turns by a row of start_ms -1, which counts nothing.
 CREATE TABLE budget_counters (
     counter_id uuid    NOT NULL, -- of the policy, rule, since and subject
-    start_ms   bigint  NOT NULL, -- Unix milliseconds; 0 of a lifetime
+    start_ms   bigint  NOT NULL, -- of a bucket Unix milliseconds, of a calendar window its local date; 0 of a lifetime
     bucket_ms  bigint  NOT NULL, -- length of a rolling window's bucket, else 0
     end_ms     bigint,           -- not needed any more; null of a lifetime
     count      bigint  NOT NULL DEFAULT 0,

@@ -237,6 +237,18 @@ AS $$ BEGIN
         FROM policies AS p WHERE p.policy_id = policy AND p.version = forced;
 END $$;
 
+-- Records that a release of the time zones is in force, in place of seen, unless another came meanwhile.
+CREATE FUNCTION change_zones(seen text, release text, who actor) RETURNS void
+LANGUAGE plpgsql
+AS $$ BEGIN
+    PERFORM FROM config FOR NO KEY UPDATE;
+    IF seen = coalesce((SELECT c.details::jsonb ->> 'release' FROM changes AS c
+            WHERE c.subject = '/time_zones' AND c.kind = 'zones.changed' ORDER BY c.seq DESC LIMIT 1), '') THEN
+        PERFORM record_change(raise_generation(), 'zones.changed', '/time_zones', NULL, who,
+            jsonb_build_object('release', release, 'replaces', seen), decode(repeat('00', 32), 'hex'));
+    END IF;
+END $$;
+
 -- A version of a policy, as add_policy. Fails with SG017 and the version in force when that
 -- asks people before it changes (S80), unless the admin forces it: forced says that.
 CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
