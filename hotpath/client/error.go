@@ -61,6 +61,9 @@ type Error struct {
 	RequestID  string // names the request in the service's log
 	RetryAfter time.Duration
 	NextAfter  int64 // with CodeEventsRemoved, where a reader of events goes on
+	// CheckID is the check that has the idempotency key (CodeValidation), the lasting key (CodeOnceUsed,
+	// CodeCheckAlreadyRedeemed) or the approval (CodeApprovalUsed) of the request; else empty.
+	CheckID string
 }
 
 // Error contains no key: neither the request nor its address is repeated.
@@ -107,11 +110,12 @@ func refusal(response *http.Response, body []byte) *Error {
 			Message   string `json:"message"`
 			RequestID string `json:"request_id"`
 			NextAfter int64  `json:"next_after"`
+			CheckID   string `json:"check_id"`
 		} `json:"error"`
 	}
 	if json.Unmarshal(body, &envelope) == nil {
 		e.Code, e.Message, e.RequestID = envelope.Error.Code, envelope.Error.Message, envelope.Error.RequestID
-		e.NextAfter = envelope.Error.NextAfter
+		e.NextAfter, e.CheckID = envelope.Error.NextAfter, envelope.Error.CheckID
 	}
 	return e
 }

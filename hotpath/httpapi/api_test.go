@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -247,6 +248,26 @@ func TestErrorTable(t *testing.T) {
 		s.fake.workErr = refused
 		if a := s.do("POST", "/v1/checks", plainCheck); !strings.Contains(a.body, says) {
 			t.Errorf("%s, want %q", a.body, says)
+		}
+	}
+	holder := spend.ID{15: 7}
+	for refused, want := range map[error]string{
+		&hotpath.KeyReusedError{Check: holder}:                              holder.Text(spend.PrefixCheck),
+		&hotpath.OnceUsedError{Check: holder}:                               holder.Text(spend.PrefixCheck),
+		&hotpath.AlreadyRedeemedError{By: new(spend.Outcome), Once: holder}: holder.Text(spend.PrefixCheck),
+		&audit.ApprovalError{Status: audit.ApprovalUsed, UsedBy: holder}:    holder.Text(spend.PrefixCheck),
+		&hotpath.AlreadyRedeemedError{By: new(spend.Outcome)}:               "",
+		&audit.ApprovalError{Status: audit.ApprovalPending}:                 "",
+	} {
+		s.fake.workErr = refused
+		var body struct {
+			Error struct {
+				CheckID string `json:"check_id"`
+			} `json:"error"`
+		}
+		a := s.do("POST", "/v1/checks", plainCheck)
+		if err := json.Unmarshal([]byte(a.body), &body); err != nil || body.Error.CheckID != want {
+			t.Errorf("%v: %s, %v, want the check %q", refused, a.body, err, want)
 		}
 	}
 	f(fmt.Errorf("cannot: %w", spend.Faults{{Path: "rules[2].parameters.limit", Problem: "is required"}}), 422, codeValidation, "")

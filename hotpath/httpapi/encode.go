@@ -146,6 +146,7 @@ type errorBody struct {
 	latest      *spend.Outcome // the report that another one does not correct, or nil
 	textAmounts bool           // of latest
 	nextAfter   int64          // where a reader of events goes on, or 0
+	holder      spend.ID       // the check that has what was asked for, or zero
 }
 
 // appendError writes the body of every error.
@@ -164,6 +165,10 @@ func appendError(dst []byte, e *errorBody) []byte {
 	}
 	if e.nextAfter > 0 {
 		dst = strconv.AppendInt(append(dst, `,"next_after":`...), e.nextAfter, 10)
+	}
+	if !e.holder.IsZero() {
+		dst = append(append(dst, `,"check_id":"`...), e.holder.Text(spend.PrefixCheck)...)
+		dst = append(dst, '"')
 	}
 	return append(dst, `}}`...)
 }

@@ -265,6 +265,24 @@ func refusalOfApproval(refused *audit.ApprovalError) *refusal {
 	}
 }
 
+// holderOf returns the check that has what a refused request asked for: its idempotency key, its lasting
+// key or its approval. It is zero for other errors.
+func holderOf(err error) spend.ID {
+	if reused, ok := errors.AsType[*hotpath.KeyReusedError](err); ok {
+		return reused.Check
+	}
+	if redeemed, ok := errors.AsType[*hotpath.AlreadyRedeemedError](err); ok {
+		return redeemed.Once
+	}
+	if used, ok := errors.AsType[*hotpath.OnceUsedError](err); ok {
+		return used.Check
+	}
+	if refused, ok := errors.AsType[*audit.ApprovalError](err); ok {
+		return refused.UsedBy
+	}
+	return spend.ID{}
+}
+
 // panicError is a handler's panic as an error, for the log.
 type panicError struct {
 	value any

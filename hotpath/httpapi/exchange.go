@@ -260,7 +260,7 @@ func (x *exchange) answerNothing() error {
 
 // fail answers with an error.
 func (a *API) fail(x *exchange, err error) {
-	body := errorBody{requestID: x.id, at: time.Now()}
+	body := errorBody{requestID: x.id, at: time.Now(), holder: holderOf(err)}
 	x.failure, x.refusal = err, refusalOf(err)
 	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
 		body.latest = reported.Last

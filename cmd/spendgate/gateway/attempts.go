@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -146,18 +145,10 @@ func anyOf(principal string, checks []client.CheckRecord) bool {
 // idempotency key, and returns that check's identifier.
 func otherRequest(err error) (bool, string) {
 	refused, ok := errors.AsType[*client.Error](err)
-	if !ok || refused.Code != client.CodeValidation || !strings.HasPrefix(refused.Message, keyReused) {
+	if !ok || refused.Code != client.CodeValidation || refused.CheckID == "" {
 		return false, ""
 	}
-	return true, checkIn(refused.Message)
-}
-
-// keyReused begins the message of such a refusal (S18).
-const keyReused = "idempotency_key was used for a different request"
-
-// checkIn returns the check that a message names, empty if it names none.
-func checkIn(message string) string {
-	return regexp.MustCompile(`chk_[0-9a-zA-Z-]+`).FindString(message)
+	return true, refused.CheckID
 }
 
 // otherArguments handles a call that would do something else than an earlier one, though the

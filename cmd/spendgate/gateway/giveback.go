@@ -9,23 +9,23 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// The notes of checks that are given back. A later call reads paidNote.
+// The notes of checks that are given back, for people.
 const (
 	unusedNote  = "nothing was carried out under this check"
 	earlierNote = "an earlier attempt of the same call was carried out"
 	laterNote   = "a later attempt of the same call is recorded"
-	paidNote    = "the payment was redeemed under check "
+	paidNote    = "the payment was redeemed under another check"
 
 	repeatedNote = "the gateway that redeemed it was waited for, and the call is repeated under the same check now"
 )
 
-// giveBack gives back an allow that the gateway asked for and nobody carries out. The key that
+// giveBack gives back an allow that the gateway asked for and nobody carries out, and says why. The key that
 // asked for a check may give it back only if it also redeemed it (S61), so the check is redeemed
 // and then reported as voided. If that is not possible, the call ends as r and next say.
-func (c *mappedCall) giveBack(check *client.Result, note string) (r result, next, returned bool) {
+func (c *mappedCall) giveBack(check *client.Result, why client.OutcomeReport) (r result, next, returned bool) {
 	err := c.toReturn(check)
 	if err == nil {
-		if !c.void(check, note) {
+		if !c.void(check, why) {
 			return c.unrecorded(check), false, false
 		}
 		return result{}, false, true
@@ -82,8 +82,9 @@ func (c *mappedCall) giveUp(check *client.Result, of redemption, report client.O
 
 // void reports a check as voided, and returns whether that is recorded already. Until it is,
 // the check takes from budgets, and another attempt would be its duplicate.
-func (c *mappedCall) void(check *client.Result, note string) bool {
-	return c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: note})
+func (c *mappedCall) void(check *client.Result, why client.OutcomeReport) bool {
+	why.Status = outcomeVoided
+	return c.report(check.CheckID, why)
 }
 
 // unrecorded returns the result of a call whose check is to be voided, which is not recorded yet.
@@ -95,7 +96,7 @@ func (c *mappedCall) unrecorded(check *client.Result) result {
 // outdated gives back the allow of an attempt that is new only because its idempotency key is
 // older than a day, as a later recorded attempt shows.
 func (c *mappedCall) outdated(check *client.Result) (result, bool) {
-	r, next, returned := c.giveBack(check, laterNote)
+	r, next, returned := c.giveBack(check, client.OutcomeReport{Note: laterNote})
 	return r, next || returned
 }
 
@@ -107,7 +108,7 @@ func (c *mappedCall) carriedOutBefore(check *client.Result, r result) (result, b
 	} else if err := c.toReturn(check); err != nil { // never repeated, whoever redeemed it
 		c.gw.log.Warn("an allow that is not needed was not given back", "check_id", check.CheckID, "error", err)
 	} else {
-		c.void(check, earlierNote)
+		c.void(check, client.OutcomeReport{Note: earlierNote})
 	}
 	return r, false
 }
@@ -190,7 +191,7 @@ func (c *mappedCall) mayRepeat(check *client.Result, unreturned error) bool {
 }
 
 // paidUnder returns the check that the payment was redeemed under, if that is why the given
-// check was given back; empty otherwise.
+// check was given back: the reference of its outcome is that check. It is empty otherwise.
 func (c *mappedCall) paidUnder(checkID string) (string, error) {
 	ctx, cancel := c.asking(c.ctx)
 	defer cancel()
@@ -198,11 +199,10 @@ func (c *mappedCall) paidUnder(checkID string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the outcome of check %s cannot be read: %w", checkID, err)
 	}
-	other, ok := strings.CutPrefix(o.Note, paidNote)
-	if !ok {
+	if !strings.HasPrefix(o.Reference, "chk_") { // people who void a check may give references of their own
 		return "", nil
 	}
-	return checkIn(other), nil
+	return o.Reference, nil
 }
 
 // noPrincipal is the advice about a key without a principal, whose namespace ends with the key.

@@ -57,7 +57,7 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	case client.CodeCheckAlreadyRedeemed:
 		return c.redeemedBefore(check)
 	case client.CodeOnceUsed:
-		return c.redeemedOnce(check, checkIn(refused.Message))
+		return c.redeemedOnce(check, refused.CheckID)
 	case client.CodeCheckReleased:
 		return c.released(check)
 	case client.CodeCheckExpired:
@@ -146,7 +146,7 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	}
 	unreturned := c.toReturn(check)
 	if unreturned == nil { // a gateway was killed while giving it back
-		if !c.void(check, unusedNote) {
+		if !c.void(check, client.OutcomeReport{Note: unusedNote}) {
 			return c.unrecorded(check), false
 		}
 		return result{}, true
@@ -184,7 +184,7 @@ func (c *mappedCall) redeemedOnce(check *client.Result, other string) (result, b
 	if other == "" {
 		return c.failureOf(check, "this payment was redeemed under another check, which the service does not name"), false
 	}
-	r, next, returned := c.giveBack(check, paidNote+other)
+	r, next, returned := c.giveBack(check, client.OutcomeReport{Reference: other, Note: paidNote})
 	if stuck := r.state == stateError || r.state == stateInDoubt; !returned && (next || !stuck) {
 		return r, next
 	}

@@ -77,7 +77,7 @@ func (c *mappedCall) redeem(checkID string) (redemption, error) {
 			c.gw.redemptions.keep(checkID, of)
 			return of, err
 		}
-		earlier := checkIn(refused.Message)
+		earlier := refused.CheckID
 		if refused.Code != client.CodeOnceUsed || of.number == maxAttempts || !c.gaveBack(earlier) {
 			return of, err
 		}
@@ -95,13 +95,13 @@ func (c *mappedCall) passedBefore(checkID string) bool {
 		asked := client.RedeemFor(c.action)
 		asked.IdempotencyKey, asked.Once = "gw-"+rand.Text(), c.lastingKey(number)
 		ctx, cancel := c.asking(c.ctx)
-		_, err := c.gw.api.Redeem(ctx, checkID, asked) // it is refused, and the message names the check that has the lasting key
+		_, err := c.gw.api.Redeem(ctx, checkID, asked) // it is refused, and the error names the check that has the lasting key
 		cancel()
 		refused, ok := errors.AsType[*client.Error](err)
 		if !ok || refused.Code != client.CodeCheckAlreadyRedeemed {
 			return false
 		}
-		switch other := checkIn(refused.Message); other {
+		switch other := refused.CheckID; other {
 		case "":
 			return false
 		case checkID:

@@ -138,7 +138,16 @@ func answer(w http.ResponseWriter, status int, body any) {
 }
 
 func refusal(w http.ResponseWriter, status int, code, message string) {
-	answer(w, status, map[string]any{"error": map[string]any{"code": code, "message": message, "request_id": "req_1"}})
+	refusalFor(w, status, code, message, "")
+}
+
+// refusalFor refuses what another check has.
+func refusalFor(w http.ResponseWriter, status int, code, message, holder string) {
+	members := map[string]any{"code": code, "message": message, "request_id": "req_1"}
+	if holder != "" {
+		members["check_id"] = holder
+	}
+	answer(w, status, map[string]any{"error": members})
 }
 
 func (f *fakeService) find(id string) *fakeCheck {
@@ -162,7 +171,7 @@ func (f *fakeService) check(w http.ResponseWriter, caller string, action map[str
 	for _, c := range f.checks {
 		if c.key == key && c.approval == approval && !c.forgotten && principalOf(c.asker) == principalOf(caller) {
 			if !reflect.DeepEqual(c.action, action) {
-				refusal(w, 422, "validation_error", keyReused+", that of "+c.id)
+				refusalFor(w, 422, "validation_error", "another request has the key", c.id)
 				return
 			}
 			f.show(w, c, true)
@@ -267,11 +276,11 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, caller, key st
 		w.Header().Set("Idempotent-Replayed", "true")
 		answer(w, 200, c.redemption())
 	case c.redeemed != "":
-		under := "it was redeemed"
-		if once != "" && f.once[lasting] != "" {
-			under += "; under this once, check " + f.once[lasting] + " was redeemed"
+		holder := ""
+		if once != "" {
+			holder = f.once[lasting]
 		}
-		refusal(w, 409, "check_already_redeemed", under)
+		refusalFor(w, 409, "check_already_redeemed", "it was redeemed", holder)
 	case c.outcome != "":
 		refusal(w, 409, "check_released", "it was released")
 	case c.late && (once == "" || f.once[lasting] == ""):
@@ -279,7 +288,7 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, caller, key st
 	case !reflect.DeepEqual(c.action, action):
 		refusal(w, 409, "action_mismatch", fmt.Sprint(c.action, action))
 	case once != "" && f.once[lasting] != "":
-		refusal(w, 409, "once_used", "check "+f.once[lasting]+" was redeemed under this once")
+		refusalFor(w, 409, "once_used", "another check has it", f.once[lasting])
 	default:
 		c.redeemed, c.redeemer = key, caller
 		if once != "" {
