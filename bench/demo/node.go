@@ -14,6 +14,7 @@ import (
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/wire"
 )
 
 const (
@@ -104,7 +105,7 @@ func (n node) check(ctx context.Context, a client.Action) (answer, error) {
 	result, err := n.Check(ctx, a)
 	took := time.Since(started)
 	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusUnprocessableEntity {
-		return answer{Result: client.Result{Message: refused.Message}, refusal: refused.Code, took: took}, nil
+		return answer{Result: client.Result{Result: wire.Result{Message: refused.Message}}, refusal: refused.Code, took: took}, nil
 	}
 	if err != nil {
 		return answer{}, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/wire"
 )
 
 // approvalsNeed describes the settings that each command of this group needs.
@@ -77,8 +78,8 @@ func writeApprovals(w io.Writer, all []client.Approval) error {
 
 // approvedBy returns how many of the people who have to approve have done so: with groups not everybody counts.
 func approvedBy(a *client.Approval) (n int) {
-	if len(a.From) > 0 {
-		return a.Required - a.Missing
+	if a.Missing != nil {
+		return a.Required - *a.Missing
 	}
 	for _, d := range a.Decisions {
 		if d.Decision == "approve" {
@@ -151,7 +152,7 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 
 // nameOf returns the name and e-mail address of a person who had signed in, in parentheses;
 // empty if the decision was made with a key.
-func nameOf(d client.ApprovalDecision) string {
+func nameOf(d wire.ApprovalDecision) string {
 	if d.Name == "" && d.Email == "" {
 		return ""
 	}
@@ -159,14 +160,14 @@ func nameOf(d client.ApprovalDecision) string {
 }
 
 // groupsOf returns the groups of the person who decided, in parentheses.
-func groupsOf(d client.ApprovalDecision) string {
+func groupsOf(d wire.ApprovalDecision) string {
 	if len(d.Groups) == 0 {
 		return ""
 	}
 	return " (" + strings.Join(d.Groups, ", ") + ")"
 }
 
-func remainingText(left client.BudgetRemaining) string {
+func remainingText(left wire.BudgetRemaining) string {
 	var parts []string
 	if left.Remaining != nil {
 		parts = append(parts, printable(string(*left.Remaining)))

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/wire"
 )
 
 const checksNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY, a key with checks:read."
@@ -135,7 +136,7 @@ func writeCheck(w io.Writer, c *client.CheckRecord) error {
 }
 
 // actionLines writes the fields of an action.
-func actionLines(line func(name, value string), a *client.RecordedAction) {
+func actionLines(line func(name, value string), a *wire.RecordedAction) {
 	line("agent", a.AgentID)
 	line("action", string(a.ActionType))
 	line("amount", a.Amount.Money(a.Currency))

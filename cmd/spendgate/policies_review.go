@@ -121,8 +121,8 @@ func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.D
 
 // whatIsNext says what a draft still needs, or how it becomes the next version.
 func whatIsNext(d *client.Draft) string {
-	if d.Missing > 0 {
-		return fmt.Sprintf("%d of %d are missing: somebody else than the author, spendgate policies draft approve %s", d.Missing, d.Required,
+	if d.Missing != nil && *d.Missing > 0 {
+		return fmt.Sprintf("%d of %d are missing: somebody else than the author, spendgate policies draft approve %s", *d.Missing, d.Required,
 			d.PolicyID)
 	}
 	return fmt.Sprintf("spendgate policies draft promote %s --if-match %d --draft-hash %s", d.PolicyID, cmp.Or(d.PolicyVersion, d.BaseVersion),

@@ -7,100 +7,22 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"spendgate/hotpath/wire"
 )
 
 // MaxApprovalWait is the longest time that the service holds the answer to Approval.
 const MaxApprovalWait = 30 * time.Second
 
-// ApprovalStatus is the status of an approval. Only pending approvals can still be approved; an
-// approved one allows nothing until a Check with its ID is allowed.
-type ApprovalStatus string
-
-// The statuses.
-const (
-	ApprovalPending  ApprovalStatus = "pending"
-	ApprovalApproved ApprovalStatus = "approved"
-	ApprovalDenied   ApprovalStatus = "denied"
-	ApprovalExpired  ApprovalStatus = "expired"
-	ApprovalUsed     ApprovalStatus = "used"
-)
-
 // Approval is what an escalated check asks of people (S43).
 type Approval struct {
-	ApprovalID string         `json:"approval_id"`
-	Status     ApprovalStatus `json:"status"`
-	CheckID    string         `json:"check_id"`
-	Principal  string         `json:"principal"` // of the API key that asked
-	// Action is the action to be approved. Text that agents wrote in it is only text. The hash
-	// covers neither ReasonText nor IdempotencyKey.
-	Action        RecordedAction `json:"action"`
-	ActionHash    string         `json:"action_hash"`
-	RuleIDs       []string       `json:"rule_ids"` // the rules that escalated the action
-	PolicyID      string         `json:"policy_id"`
-	PolicyVersion int            `json:"policy_version"`
-	Required      int            `json:"required"` // the number of people who have to approve
-	// From are the groups whose members have to approve, and Missing how many approvals are missing in
-	// all; nil and zero when anybody may approve.
-	From          []ApprovalGroup    `json:"from,omitempty"`
-	Missing       int                `json:"missing,omitempty"`
-	ExcludeAuthor bool               `json:"exclude_author,omitempty"` // the author of the version does not decide
-	Decisions     []ApprovalDecision `json:"decisions"`
-	CreatedAt     Timestamp          `json:"created_at"`
-	ExpiresAt     Timestamp          `json:"expires_at"`
-	UseBy         *Timestamp         `json:"use_by,omitempty"` // nil before it is approved
-	UsedByCheckID string             `json:"used_by_check_id,omitempty"`
-	Remaining     []BudgetRemaining  `json:"remaining,omitempty"` // what the action's budgets have left; not in lists
-	NextStep      string             `json:"next_step"`
+	wire.Approval
 
 	// RetryAfter is how long to wait before asking again about a pending approval; not in lists.
 	RetryAfter time.Duration `json:"-"`
 
 	Raw
 }
-
-// ApprovalGroup is how many people of a group have to approve.
-type ApprovalGroup struct {
-	Group    string `json:"group"`
-	Required int    `json:"required"`
-	// Missing is how many more approvals would count. With several groups the sum may exceed what the
-	// approval lacks in all, since one person can count for either group.
-	Missing int `json:"missing"`
-}
-
-// ApprovalDecision is one person's decision.
-type ApprovalDecision struct {
-	Principal string    `json:"principal"`
-	Name      string    `json:"name,omitempty"` // of a person who had signed in (S78), as recorded then
-	Email     string    `json:"email,omitempty"`
-	KeyID     string    `json:"key_id"`   // or the session_id of a person who had signed in
-	Decision  string    `json:"decision"` // approve or deny
-	Note      string    `json:"note,omitempty"`
-	At        Timestamp `json:"at"`
-	Groups    []string  `json:"groups,omitempty"` // the key's groups, as recorded then
-}
-
-// BudgetRemaining is what a budget has left for an action. A nil field means no limit.
-type BudgetRemaining struct {
-	RuleID         string  `json:"rule_id"`
-	Remaining      *Number `json:"remaining,omitempty"`
-	RemainingCount *Number `json:"remaining_count,omitempty"`
-	// AfterApproved is the amount left once all approved and unused approvals are used.
-	AfterApproved      *Number `json:"remaining_after_approved,omitempty"`
-	AfterApprovedCount *Number `json:"remaining_count_after_approved,omitempty"`
-}
-
-// Number is a number as received. It is shown to people and not used in arithmetic, so any number is
-// accepted: an odd one must not prevent a decision.
-type Number string
-
-// UnmarshalJSON keeps the text.
-func (n *Number) UnmarshalJSON(text []byte) error {
-	*n = Number(text)
-	return nil
-}
-
-// MarshalJSON writes the number as received.
-func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
 // ApprovalQuery selects approvals; empty fields select all.
 type ApprovalQuery struct {
@@ -220,7 +142,7 @@ func (a *Approval) accept(from reply) error {
 	if !strings.HasPrefix(a.ApprovalID, "apr_") || a.ActionHash == "" {
 		return misunderstood("it is no approval")
 	}
-	a.Action.clean()
+	clean(&a.Action.Metadata)
 	a.RetryAfter, a.Body = retryAfter(from.header), from.body
 	return nil
 }

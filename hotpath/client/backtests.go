@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"spendgate/hotpath/wire"
 )
 
 // NewBacktest is a request for a backtest, of rules or of a version.
@@ -23,22 +25,10 @@ type NewBacktest struct {
 
 // Backtest is a replay of recorded checks by other rules (S53).
 type Backtest struct {
-	BacktestID string    `json:"backtest_id"`
-	PolicyID   string    `json:"policy_id"`
-	Version    int       `json:"version,omitempty"` // 0 for a backtest of rules
-	From       Timestamp `json:"from"`
-	To         Timestamp `json:"to"`
-	State      string    `json:"state"`
-	Status     string    `json:"status"` // queued, running, succeeded, failed or canceled
-	Progress   struct {
-		Checks   int64   `json:"checks"`
-		Fraction float64 `json:"fraction"`
-	} `json:"progress"`
-	Error     string          `json:"error,omitempty"`
-	CreatedAt Timestamp       `json:"created_at"`
-	Report    *BacktestReport `json:"report,omitempty"` // nil until it has succeeded, and in lists
+	wire.Backtest
+	Report *BacktestReport `json:"report,omitempty"` // nil until it has succeeded, and in lists
 
-	Body []byte `json:"-"` // the answer as it came
+	Raw
 }
 
 // Ended reports whether the backtest has ended, so that it does not change any more.

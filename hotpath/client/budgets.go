@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 // Total is an exact sum of amounts, which may have more digits than one of them.
@@ -12,26 +13,10 @@ type Total = spend.Total
 
 // Budget is a counter of a budget rule, in its window (S38).
 type Budget struct {
-	PolicyID string `json:"policy_id"`
-	RuleID   string `json:"rule_id"`
+	wire.Budget
 	// Per has the values that the counter is for: agent_id and so on. It is empty for a counter of
 	// the whole policy.
-	Per       map[string]string `json:"per"`
-	Currency  string            `json:"currency,omitempty"`
-	Limit     *Amount           `json:"limit,omitempty"` // nil: no limit on amounts
-	Used      Total             `json:"used"`
-	Remaining *Total            `json:"remaining,omitempty"`
-	Count     int64             `json:"count"`
-	MaxCount  *int64            `json:"max_count,omitempty"` // nil: no limit on how many
-	// RemainingCount is never below zero, nor is Remaining.
-	RemainingCount *int64     `json:"remaining_count,omitempty"`
-	Window         string     `json:"window,omitempty"`          // hour, day and so on; empty for a rolling one
-	RollingMinutes int64      `json:"rolling_minutes,omitempty"` // of a rolling one
-	TimeZone       string     `json:"time_zone,omitempty"`
-	WindowStart    Timestamp  `json:"window_start"`
-	ResetsAt       *Timestamp `json:"resets_at,omitempty"` // nil: never
-	CountingSince  Timestamp  `json:"counting_since"`
-	AsOf           Timestamp  `json:"as_of"`
+	Per map[string]string `json:"per"`
 
 	Raw
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 // Action is a planned movement of money. Empty optional fields are not sent.
@@ -42,19 +43,7 @@ type Action struct {
 
 // Result is the answer to an action. Fields that the service sends as null are empty.
 type Result struct {
-	CheckID                 string    `json:"check_id"`
-	Decision                Decision  `json:"decision"`
-	Confidence              string    `json:"confidence"` // high, medium or low
-	ReasonCode              string    `json:"reason_code,omitempty"`
-	Message                 string    `json:"message,omitempty"`
-	ViolatedRuleID          string    `json:"violated_rule_id,omitempty"`
-	ViolatedRuleDescription string    `json:"violated_rule_description,omitempty"`
-	PolicyVersion           int       `json:"policy_version"`
-	NextStep                string    `json:"next_step,omitempty"`
-	LatencyMS               int64     `json:"latency_ms"`
-	Timestamp               Timestamp `json:"timestamp"`
-	// ApprovalID names the approval that an escalation asks for; pass it to WaitForApproval.
-	ApprovalID string `json:"approval_id,omitempty"`
+	wire.Result
 
 	// Replayed reports that the service repeated an earlier answer, because it knew the
 	// idempotency key. The action may have been carried out even if there is no Outcome.
@@ -145,21 +134,10 @@ func (r *Result) accept(from reply) error {
 
 // Simulation is the answer to Simulate.
 type Simulation struct {
-	Mode          string            `json:"mode"` // demo or simulation
-	PolicyID      string            `json:"policy_id"`
-	PolicyVersion int               `json:"policy_version"`
-	Results       []Result          `json:"results"` // one per action, in their order
-	Summary       SimulationSummary `json:"summary"`
+	wire.Simulation
+	Results []Result `json:"results"` // one per action, in their order
 
-	Body []byte `json:"-"` // the answer as it came
-}
-
-// SimulationSummary counts a simulation's results.
-type SimulationSummary struct {
-	Total     int `json:"total"`
-	Allowed   int `json:"allowed"`
-	Blocked   int `json:"blocked"`
-	Escalated int `json:"escalated"`
+	Raw
 }
 
 // Simulate evaluates up to 100 actions by a policy and records nothing: its

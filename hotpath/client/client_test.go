@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/hotpath/wire"
 )
 
 func TestCheck(t *testing.T) {
@@ -129,7 +131,7 @@ func TestNothingElseAllows(t *testing.T) {
 	if err != nil || again.Decision != Allow {
 		t.Fatal(err, again)
 	}
-	for _, r := range []*Result{nil, {}, {Decision: Allow}, &read, again} {
+	for _, r := range []*Result{nil, {}, {Result: wire.Result{Decision: Allow}}, &read, again} {
 		if r.Allowed() {
 			t.Errorf("%+v allows", r)
 		}
@@ -313,7 +315,7 @@ func TestKeysStaySecret(t *testing.T) {
 	if refused == nil || lost == nil || bad == nil || user == nil {
 		t.Fatal(refused, lost, bad, user)
 	}
-	for _, v := range []any{o, &o, c, *c, refused, lost, bad, user, NewKey{KeyID: "key_1", APIKey: apiKey}} {
+	for _, v := range []any{o, &o, c, *c, refused, lost, bad, user, NewKey{wire.NewKey{KeyID: "key_1", APIKey: apiKey}}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 			if text := fmt.Sprintf(verb, v); strings.Contains(text, apiKey) || strings.Contains(text, adminKey) {
 				t.Errorf("%s of %T: %s", verb, v, text)

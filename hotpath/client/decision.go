@@ -2,52 +2,47 @@ package client
 
 import (
 	"fmt"
-	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
-// Decision is the service's decision on an action. The zero value means that there is no decision,
-// which permits nothing.
-type Decision uint8
+// Decision is the service's decision on an action; the zero value permits nothing.
+type Decision = wire.Decision
+
+// ActionType is the kind of action that an agent plans.
+type ActionType = wire.ActionType
+
+// ApprovalStatus is the status of an approval.
+type ApprovalStatus = wire.ApprovalStatus
+
+// Timestamp is a time as the service writes it.
+type Timestamp = wire.Timestamp
 
 // The decisions.
 const (
-	Undecided Decision = iota
-	Block              // do not proceed
-	Escalate           // pause, a human decides
-	Allow              // proceed
+	Undecided = wire.Undecided
+	Block     = wire.Block    // do not proceed
+	Escalate  = wire.Escalate // pause, a human decides
+	Allow     = wire.Allow    // proceed
 )
 
-// String returns the decision as the service spells it, or "" for Undecided.
-func (d Decision) String() string {
-	switch d {
-	case Block:
-		return "block"
-	case Escalate:
-		return "escalate"
-	case Allow:
-		return "allow"
-	default:
-		return ""
-	}
-}
+// The action types.
+const (
+	Refund   = wire.Refund
+	Credit   = wire.Credit
+	Discount = wire.Discount
+	Spend    = wire.Spend
+)
 
-// MarshalText returns String.
-func (d Decision) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// UnmarshalText accepts the three decisions exactly as they are spelt and fails
-// on anything else.
-func (d *Decision) UnmarshalText(text []byte) error {
-	for _, known := range []Decision{Block, Escalate, Allow} {
-		if string(text) == known.String() {
-			*d = known
-			return nil
-		}
-	}
-	*d = Undecided
-	return fmt.Errorf("unknown decision %q", text)
-}
+// The statuses of approvals.
+const (
+	ApprovalPending  = wire.ApprovalPending
+	ApprovalApproved = wire.ApprovalApproved
+	ApprovalDenied   = wire.ApprovalDenied
+	ApprovalExpired  = wire.ApprovalExpired
+	ApprovalUsed     = wire.ApprovalUsed
+)
 
 // Amount is an exact, non-negative decimal (S7): money is never binary float.
 type Amount = spend.Amount
@@ -61,25 +56,3 @@ func ParseAmount(s string) (Amount, error) {
 	}
 	return a, nil
 }
-
-// ActionType is the kind of action that an agent plans.
-type ActionType string
-
-// The action types.
-const (
-	Refund   ActionType = "refund"
-	Credit   ActionType = "credit"
-	Discount ActionType = "discount"
-	Spend    ActionType = "spend"
-)
-
-// Timestamp is a time as the service writes it: RFC 3339, UTC, milliseconds.
-type Timestamp struct{ time.Time }
-
-const timestampForm = "2006-01-02T15:04:05.000Z07:00"
-
-// String returns the service's form.
-func (t Timestamp) String() string { return t.UTC().Format(timestampForm) }
-
-// MarshalJSON writes the service's form.
-func (t Timestamp) MarshalJSON() ([]byte, error) { return []byte(`"` + t.String() + `"`), nil }

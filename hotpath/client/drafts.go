@@ -2,35 +2,20 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"spendgate/hotpath/wire"
 )
 
 // Draft is a possible next version of a policy: it judges the policy's checks beside the version in
 // force (S54).
 type Draft struct {
-	PolicyID    string          `json:"policy_id"`
-	DraftHash   string          `json:"draft_hash"` // no two drafts have the same
-	BaseVersion int             `json:"base_version"`
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Rules       json.RawMessage `json:"rules"`              // an array
-	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object
-	CreatedAt   Timestamp       `json:"created_at"`
-	Author      *PolicyAuthor   `json:"author,omitempty"`
-	Note        string          `json:"note,omitempty"`
-	Changes     *Changes        `json:"changes,omitempty"` // the approvals that it will require as a version
+	wire.Draft
+	Changes *Changes `json:"changes,omitempty"` // the approvals that it will require as a version
 
-	// These are present if the version in force requires approvals (S80), except in the answer to a PUT.
-	PolicyVersion int             `json:"policy_version,omitempty"` // in force
-	Required      int             `json:"required,omitempty"`       // people, in all
-	Missing       int             `json:"missing,omitempty"`
-	From          []ApprovalGroup `json:"from,omitempty"`
-	Approvals     []DraftApproval `json:"approvals,omitempty"`
-
-	Body []byte `json:"-"` // the answer as it came
+	Raw
 }
 
 func (d *Draft) accept(from reply) error {
@@ -41,30 +26,13 @@ func (d *Draft) accept(from reply) error {
 	return nil
 }
 
-// DraftApproval is a person's approval of a draft.
-type DraftApproval struct {
-	Principal     string    `json:"principal"`
-	Name          string    `json:"name,omitempty"` // of a person who had signed in (S78), as recorded then
-	Email         string    `json:"email,omitempty"`
-	KeyID         string    `json:"key_id"` // or the session_id
-	Note          string    `json:"note,omitempty"`
-	At            Timestamp `json:"at"`
-	PolicyVersion int       `json:"policy_version"` // in force then
-	Counts        bool      `json:"counts"`         // whether it counts for a promotion now
-	Groups        []string  `json:"groups,omitempty"`
-	DropBudgets   []string  `json:"drop_budgets,omitempty"`
-}
-
 // DraftReport compares a draft's decisions with those made, for the checks since it was put.
 type DraftReport struct {
-	PolicyID  string          `json:"policy_id"`
-	DraftHash string          `json:"draft_hash"`
-	Since     Timestamp       `json:"since"`
-	Complete  bool            `json:"complete"` // the report covers all checks since then
-	Report    *BacktestReport `json:"report"`
-	Flips     []Flip          `json:"flips"` // the newest
+	wire.DraftReport
+	Report *BacktestReport `json:"report"`
+	Flips  []Flip          `json:"flips"` // the newest
 
-	Body []byte `json:"-"` // the answer as it came
+	Raw
 }
 
 func (r *DraftReport) accept(from reply) error {

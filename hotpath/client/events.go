@@ -2,19 +2,15 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 	"time"
+
+	"spendgate/hotpath/wire"
 )
 
 // Event is something that happened (S51).
 type Event struct {
-	ID        string          `json:"id"`
-	Type      string          `json:"type"` // such as violation.recorded
-	Timestamp Timestamp       `json:"timestamp"`
-	Sequence  int64           `json:"sequence"`
-	Data      json.RawMessage `json:"data"` // an object, whose members depend on the type
-
+	wire.Event
 	Raw
 }
 
@@ -32,13 +28,10 @@ type EventQuery struct {
 // EventPage is one page of the feed. It may be short, or empty, while there are
 // more.
 type EventPage struct {
+	wire.EventPage
 	Data []Event `json:"data"`
-	// NextAfter is the After of the next request, also when there are no more events yet. A reader
-	// that stores it together with the effects of the events misses none and sees none twice.
-	NextAfter int64 `json:"next_after"`
-	HasMore   bool  `json:"has_more"`
 
-	Body []byte `json:"-"` // the answer as it came
+	Raw
 }
 
 // Events reads a page of the events with sequences greater than After. If some of these were
@@ -54,7 +47,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery) (*EventPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := &EventPage{Body: from.body}
+	page := &EventPage{Raw: Raw{from.body}}
 	if err := decode(from.body, page); err != nil {
 		return nil, err
 	}

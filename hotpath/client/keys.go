@@ -7,35 +7,15 @@ import (
 	"net/url"
 
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
-// Grants are what an API key may do, and whom it belongs to (S29 to S32). A nil or empty field is not
-// sent. A key without role and scopes has the rights of role full.
-type Grants struct {
-	Role      string     `json:"role,omitzero"`       // agent, author, approver, executor, gateway, auditor or full
-	Scopes    []string   `json:"scopes,omitzero"`     // instead of a role: checks:write and so on
-	PolicyIDs []string   `json:"policy_ids,omitzero"` // nil: any; a list that is empty is refused
-	AgentIDs  []string   `json:"agent_ids,omitzero"`  // likewise
-	Principal string     `json:"principal,omitzero"`  // if empty, the service uses KeyID
-	Owner     string     `json:"owner,omitzero"`
-	Groups    []string   `json:"groups,omitzero"` // of the person who decides with the key; an empty list is refused
-	ExpiresAt *Timestamp `json:"expires_at,omitzero"`
-}
+// Grants are what an API key may do, and whom it belongs to (S29 to S32).
+type Grants = wire.Grants
 
 // Key is the record of an API key (S25).
 type Key struct {
-	KeyID        string    `json:"key_id"`
-	Name         string    `json:"name"`
-	Email        string    `json:"email,omitempty"` // of a person who signed in (S78); empty for a key
-	RateLimitRPM int       `json:"rate_limit_rpm"`  // requests per minute, over the fleet
-	Active       bool      `json:"active"`
-	CreatedAt    Timestamp `json:"created_at"`
-
-	// LastUsedAt is when the key was last used for a check or a new policy; nil if never. It may be a
-	// minute late.
-	LastUsedAt *Timestamp `json:"last_used_at"`
-
-	Grants
+	wire.Key
 	Raw
 }
 
@@ -47,20 +27,7 @@ type KeyRequest struct {
 }
 
 // NewKey is an API key right after its creation: the only time that it is shown.
-type NewKey struct {
-	KeyID        string    `json:"key_id"`
-	Name         string    `json:"name"`
-	APIKey       string    `json:"api_key"`
-	RateLimitRPM int       `json:"rate_limit_rpm"`
-	CreatedAt    Timestamp `json:"created_at"`
-	Grants
-}
-
-// String names the key and does not show it.
-func (k NewKey) String() string { return "API key " + k.KeyID }
-
-// GoString returns String.
-func (k NewKey) GoString() string { return k.String() }
+type NewKey struct{ wire.NewKey }
 
 // KeyChange is a change of a key; nil and empty fields stay. A role replaces scopes, and scopes
 // replace a role.
@@ -141,11 +108,7 @@ func (c *Client) AllKeys(ctx context.Context, q KeyQuery) iter.Seq2[Key, error] 
 }
 
 // Health is the service's health report.
-type Health struct {
-	Status    string    `json:"status"` // ok
-	Version   string    `json:"version"`
-	Timestamp Timestamp `json:"timestamp"`
-}
+type Health struct{ wire.Health }
 
 // Health asks whether the service answers. It needs no key.
 func (c *Client) Health(ctx context.Context) (*Health, error) {

@@ -5,33 +5,19 @@ import (
 	"encoding/json"
 	"iter"
 	"net/url"
+
+	"spendgate/hotpath/wire"
 )
 
 // CheckRecord is a check in a list: its answer and its action. It is a record, not a permission:
 // Allowed is false for it.
 type CheckRecord struct {
 	Result
-	Action    RecordedAction `json:"action"`
-	Principal string         `json:"principal"` // of the API key that asked
-	Outcome   *Outcome       `json:"outcome"`   // the last report; nil before there is one
-	// Redemption is nil before the check is redeemed.
-	Redemption *RecordedRedemption `json:"redemption,omitempty"`
-}
+	wire.CheckRecord
 
-// RecordedAction is an action as it was evaluated.
-type RecordedAction struct {
-	AgentID          string          `json:"agent_id"`
-	PolicyID         string          `json:"policy_id"`
-	ActionType       ActionType      `json:"action_type"` // as resolved
-	Amount           Amount          `json:"amount"`
-	Currency         string          `json:"currency"`
-	Counterparty     string          `json:"counterparty"`
-	PaymentMethod    string          `json:"payment_method,omitempty"`
-	MerchantOrVendor string          `json:"merchant_or_vendor,omitempty"`
-	ReasonText       string          `json:"reason_text,omitempty"`
-	IdempotencyKey   string          `json:"idempotency_key,omitempty"`
-	Metadata         json.RawMessage `json:"metadata,omitempty"` // an object; nil if there is none
-	ApprovalID       string          `json:"approval_id,omitempty"`
+	// These hide the headers' of Result.
+	Outcome    *wire.Outcome            `json:"outcome"`              // the last report; nil before there is one
+	Redemption *wire.RecordedRedemption `json:"redemption,omitempty"` // nil before the check is redeemed
 }
 
 // CheckQuery selects checks; empty fields select all.
@@ -59,14 +45,14 @@ type CheckQuery struct {
 type CheckPage = Page[CheckRecord]
 
 func (r *CheckRecord) accept(from reply) error {
-	r.Action.clean()
+	clean(&r.Action.Metadata)
 	return r.Result.accept(from)
 }
 
 // clean removes the value that stands for missing metadata.
-func (a *RecordedAction) clean() {
-	if string(a.Metadata) == "null" {
-		a.Metadata = nil
+func clean(metadata *json.RawMessage) {
+	if string(*metadata) == "null" {
+		*metadata = nil
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/bench/fleet"
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/wire"
 )
 
 // startNode runs the real service, as a single node, and returns two clients: one with the sample
@@ -231,7 +232,7 @@ func simulation(t *testing.T, c, anonymous *client.Client) {
 	a := client.Action{AgentID: "s", ActionType: client.Spend, Amount: amount(t, "1"), Currency: "USD", Counterparty: "c"}
 	for mode, c := range map[string]*client.Client{"simulation": c, "demo": anonymous} {
 		s, err := c.Simulate(t.Context(), "p:1", []client.Action{a, a})
-		if err != nil || s.Mode != mode || s.PolicyVersion != 2 || s.Summary != (client.SimulationSummary{Total: 2, Allowed: 1, Blocked: 1}) {
+		if err != nil || s.Mode != mode || s.PolicyVersion != 2 || s.Summary != (wire.SimulationSummary{Total: 2, Allowed: 1, Blocked: 1}) {
 			t.Fatal(s, err)
 		}
 		if r := s.Results[0]; r.Decision != client.Allow || r.Allowed() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 // UnknownOutcome is the Status of a CheckOutcome that cannot be understood. As with any
@@ -68,20 +69,10 @@ type OutcomeReport struct {
 
 // Outcome is a recorded report.
 type Outcome struct {
-	CheckID   string    `json:"check_id"`
-	Report    int       `json:"report"` // counts the reports of the check, from 1
-	Status    string    `json:"status"`
-	Amount    *Amount   `json:"amount,omitempty"`
-	Reference string    `json:"reference,omitempty"`
-	Note      string    `json:"note,omitempty"`
-	Release   string    `json:"release"` // none, pending or done
-	Flags     []string  `json:"flags"`
-	Principal string    `json:"principal"`
-	KeyID     string    `json:"key_id"`
-	At        Timestamp `json:"at"`
+	wire.Outcome
 
-	Replayed bool   `json:"-"` // the same was reported before
-	Body     []byte `json:"-"` // the answer as it came
+	Replayed bool `json:"-"` // the same was reported before
+	Raw
 }
 
 // ReportOutcome reports the outcome of an allowed check. Repeating the same report gives the same

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"iter"
 	"strconv"
+
+	"spendgate/hotpath/wire"
 )
 
 // Raw is the JSON as received: an answer, or an element of a list. It has all members, including
@@ -23,17 +25,10 @@ func (r *Raw) accept(from reply) error {
 
 // Page is one page of a list.
 type Page[T any] struct {
-	Data       []T        `json:"data"`
-	Pagination Pagination `json:"pagination"`
+	Data       []T             `json:"data"`
+	Pagination wire.Pagination `json:"pagination"`
 
-	Body []byte `json:"-"` // the answer as it came
-}
-
-// Pagination is the position of a page.
-type Pagination struct {
-	NextCursor string `json:"next_cursor,omitempty"` // empty on the last page
-	HasMore    bool   `json:"has_more"`
-	TotalCount int64  `json:"total_count"` // of all pages; 0 in a list without a total
+	Raw
 }
 
 func (p *Page[T]) accept(from reply) error {

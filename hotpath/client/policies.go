@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"spendgate/hotpath/wire"
 )
 
 // Rule is a rule of a policy.
@@ -43,48 +45,24 @@ type NewPolicy struct {
 
 // Policy is one version of a policy.
 type Policy struct {
-	PolicyID    string          `json:"policy_id"`
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Version     int             `json:"version"`
-	Rules       []Rule          `json:"rules"`
-	CreatedAt   Timestamp       `json:"created_at"`         // of the policy's first version
-	UpdatedAt   Timestamp       `json:"updated_at"`         // of this version
-	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object; nil if there is none
+	wire.Policy
+	Rules   []Rule   `json:"rules"`
+	Changes *Changes `json:"changes,omitempty"`
 
-	// Redeem is "required" if only redeemed checks can be reported as executed (S74).
-	Redeem              string   `json:"redeem,omitempty"`
-	RedeemWithinMinutes int      `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
-	Changes             *Changes `json:"changes,omitempty"`
-
-	Body []byte `json:"-"` // as it came
+	Raw
 }
 
 // Changes are the approvals that the next version of a policy needs. It must be a draft that this many
 // people other than its author approved (S80): the greater of Required and the sum of From.
 type Changes struct {
-	Required int             `json:"required,omitempty"` // people in all, 1 to 5
-	From     []GroupRequired `json:"from,omitempty"`     // how many of them from which groups; the rest may be anybody
-}
-
-// GroupRequired is how many people of a group have to approve.
-type GroupRequired struct {
-	Group    string `json:"group"`
-	Required int    `json:"required,omitempty"` // 0 is 1
+	Required int                  `json:"required,omitempty"` // people in all, 1 to 5
+	From     []wire.GroupRequired `json:"from,omitempty"`     // how many of them from which groups; the rest may be anybody
 }
 
 // PolicyVersion is one of the versions of a policy.
 type PolicyVersion struct {
 	Policy
-	Author    *PolicyAuthor `json:"author,omitempty"`     // nil for a version made with the admin key
-	DraftedBy *PolicyAuthor `json:"drafted_by,omitempty"` // the author of the draft that became the version; nil for other versions
-	Note      string        `json:"note,omitempty"`
-}
-
-// PolicyAuthor identifies the API key that made a version of a policy.
-type PolicyAuthor struct {
-	Principal string `json:"principal"`
-	KeyID     string `json:"key_id"`
+	wire.VersionMade
 }
 
 // CreatePolicy stores a policy's next version. When it returns without an error, every check that
@@ -126,12 +104,7 @@ func (p *Policy) accept(from reply) error {
 	if p.PolicyID == "" || p.Version < 1 {
 		return misunderstood("it is no policy")
 	}
-	if string(p.Metadata) == "null" {
-		p.Metadata = nil
-	}
+	clean(&p.Metadata)
 	p.Body = from.body
 	return nil
 }
-
-// JSON returns Body.
-func (p Policy) JSON() []byte { return p.Body }

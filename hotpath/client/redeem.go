@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"spendgate/hotpath/wire"
 )
 
 // CheckRedemption is the header Redeemed of a response that shows a check. The zero value means that
@@ -71,16 +73,12 @@ func RedeemFor(a Action) RedeemRequest {
 
 // Redemption is the permission to carry an action out, once.
 type Redemption struct {
-	CheckID      string         `json:"check_id"`
-	Action       RecordedAction `json:"action"`
-	ActionHash   string         `json:"action_hash"`
-	RedeemedAt   Timestamp      `json:"redeemed_at"`
-	RedemptionID string         `json:"redemption_id"`
+	wire.Redemption
 
 	// Replayed reports that the check was redeemed before under the same idempotency key, for example
 	// when the answer to an attempt of this call was lost. It is not a second permission.
-	Replayed bool   `json:"-"`
-	Body     []byte `json:"-"` // the answer as it came
+	Replayed bool `json:"-"`
+	Raw
 }
 
 // Redeem redeems an allowed check before its action is carried out (S74); it succeeds once.
@@ -110,14 +108,8 @@ func (r *Redemption) accept(from reply) error {
 
 // RecordedRedemption is a redemption in a list.
 type RecordedRedemption struct {
-	CheckID      string     `json:"check_id"`
-	RedemptionID string     `json:"redemption_id"`
-	RedeemedAt   Timestamp  `json:"redeemed_at"`
-	Principal    string     `json:"principal"`
-	KeyID        string     `json:"key_id"`
-	InDoubtAt    *Timestamp `json:"in_doubt_at"` // nil: it is not in doubt
-
-	Body []byte `json:"-"` // as it came
+	wire.RecordedRedemption
+	Raw
 }
 
 func (r *RecordedRedemption) accept(from reply) error {

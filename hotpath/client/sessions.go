@@ -5,18 +5,13 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+
+	"spendgate/hotpath/wire"
 )
 
 // Session is the session of a person who signed in (S78), with the rights that their groups give.
 type Session struct {
-	SessionID  string    `json:"session_id"`
-	Name       string    `json:"name"` // as the provider said at the sign-in
-	Email      string    `json:"email,omitzero"`
-	CreatedAt  Timestamp `json:"created_at"`
-	LastUsedAt Timestamp `json:"last_used_at"`
-	EndsAt     Timestamp `json:"ends_at"` // unless it is used
-
-	Grants
+	wire.Session
 	Raw
 }
 

@@ -1,6 +1,10 @@
 package client
 
-import "context"
+import (
+	"context"
+
+	"spendgate/hotpath/wire"
+)
 
 // StatsQuery asks how many checks there were. From, To and Step are required.
 type StatsQuery struct {
@@ -11,26 +15,10 @@ type StatsQuery struct {
 	AgentID  string `json:"agent_id,omitempty"`
 }
 
-// DecisionCounts are numbers of checks, by decision.
-type DecisionCounts struct {
-	Allow    int64 `json:"allow"`
-	Block    int64 `json:"block"`
-	Escalate int64 `json:"escalate"`
-}
-
-// StatsBucket has the numbers of one step.
-type StatsBucket struct {
-	Start Timestamp `json:"start"`
-	DecisionCounts
-}
-
 // Stats are the numbers of every step of a range, the oldest first.
 type Stats struct {
-	Step  string         `json:"step"`
-	Data  []StatsBucket  `json:"data"`
-	Total DecisionCounts `json:"total"`
-
-	Body []byte `json:"-"` // the answer as it came
+	wire.Stats
+	Raw
 }
 
 func (s *Stats) accept(from reply) error {

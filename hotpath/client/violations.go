@@ -3,26 +3,12 @@ package client
 import (
 	"context"
 	"iter"
+
+	"spendgate/hotpath/wire"
 )
 
 // Violation is a check that was blocked or escalated.
-type Violation struct {
-	ViolationID             string     `json:"violation_id"`
-	CheckID                 string     `json:"check_id"`
-	AgentID                 string     `json:"agent_id"`
-	PolicyID                string     `json:"policy_id"`
-	PolicyVersion           int        `json:"policy_version"`
-	ActionType              ActionType `json:"action_type"`
-	Amount                  Amount     `json:"amount"`
-	Currency                string     `json:"currency"`
-	Counterparty            string     `json:"counterparty"`
-	Decision                Decision   `json:"decision"`
-	ViolatedRuleID          string     `json:"violated_rule_id"`
-	ViolatedRuleDescription string     `json:"violated_rule_description"`
-	Confidence              string     `json:"confidence"`
-	LatencyMS               int64      `json:"latency_ms"`
-	Timestamp               Timestamp  `json:"timestamp"`
-}
+type Violation = wire.Violation
 
 // ViolationQuery selects violations; empty fields select all.
 type ViolationQuery struct {

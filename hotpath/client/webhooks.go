@@ -3,16 +3,13 @@ package client
 import (
 	"context"
 	"iter"
+
+	"spendgate/hotpath/wire"
 )
 
 // Webhook is where events are delivered to (S52), without its secret.
 type Webhook struct {
-	WebhookID  string    `json:"webhook_id"`
-	URL        string    `json:"url"`
-	EventTypes []string  `json:"event_types"`
-	Status     string    `json:"status"` // active or disabled
-	CreatedAt  Timestamp `json:"created_at"`
-
+	wire.Webhook
 	Raw
 }
 

@@ -37,7 +37,7 @@ func TestAllocationsOnAConnection(t *testing.T) {
 	request := []byte(post(length(plainCheck), plainCheck))
 	var n int
 	var before, after runtime.MemStats
-	a.serveWire(t, &wire{segments: func() []byte {
+	a.serveWire(t, &scripted{segments: func() []byte {
 		switch n++; n {
 		case warm:
 			runtime.ReadMemStats(&before)

@@ -8,6 +8,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
 // maxWait is how long an answer is held for, at most (S48).
@@ -31,17 +32,15 @@ func (a *API) getApprovals(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	record := func(dst []byte, a **audit.Approval) []byte {
-		return appendApproval(dst, *a, nil, time.Now(), x.textAmounts)
-	}
+	record := func(a **audit.Approval) wire.Approval { return approvalOf(*a, nil, time.Now()) }
 	position := func(a **audit.Approval) string {
 		if query.waiting {
 			return string(page.Next[:])
 		}
 		return string((*a).Check.ID[:])
 	}
-	return listing[*audit.Approval]{
-		page: page.Approvals, record: record, position: position, more: page.More, filters: filters,
+	return listing[*audit.Approval, wire.Approval]{
+		page: page.Approvals, form: approvalForm, record: record, position: position, more: page.More, filters: filters,
 	}.answer(x)
 }
 
@@ -77,8 +76,7 @@ func (a *API) answerApproval(x *exchange, approval *audit.Approval) error {
 	if approval.Status == audit.ApprovalPending {
 		x.ctx.Response.Header.Set("Retry-After", strconv.Itoa(askAgainIn(approval, now)))
 	}
-	x.out = appendApproval(x.out, approval, left, now, x.textAmounts)
-	return x.answer(200)
+	return respond(x, 200, approvalForm, approvalOf(approval, left, now))
 }
 
 // askAgainIn is in how many seconds to ask again for one that is pending.

@@ -12,6 +12,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/report"
+	"spendgate/hotpath/wire"
 )
 
 // postBacktest answers POST /v1/backtests.
@@ -25,8 +26,7 @@ func (a *API) postBacktest(x *exchange) error {
 	if err := a.authorizer.CreateBacktest(x.context(), x.access, b, faults); err != nil {
 		return err
 	}
-	x.out = appendBacktest(x.out, b)
-	return x.answer(fasthttp.StatusAccepted)
+	return respond(x, fasthttp.StatusAccepted, backtestResultForm, backtestResultOf(b))
 }
 
 // decodeBacktest reads the body of POST /v1/backtests.
@@ -130,8 +130,7 @@ func (a *API) getBacktest(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = appendBacktest(x.out, b)
-	return x.answer(200)
+	return respond(x, 200, backtestResultForm, backtestResultOf(b))
 }
 
 // postCancel answers POST /v1/backtests/{backtest_id}/cancel. With the admin key the backtest may be anybody's.
@@ -148,8 +147,7 @@ func (a *API) postCancel(x *exchange) error {
 	if b, err = a.authorizer.CancelBacktest(ctx, x.access, b, a.isAdmin(x)); err != nil {
 		return orAbsent(err, errBacktestNotFound)
 	}
-	x.out = appendBacktest(x.out, b)
-	return x.answer(200)
+	return respond(x, 200, backtestResultForm, backtestResultOf(b))
 }
 
 // getBacktests answers GET /v1/backtests.
@@ -180,8 +178,8 @@ func (a *API) getBacktests(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return listing[audit.Backtest]{
-		page: page, record: appendListedBacktest, position: func(b *audit.Backtest) string { return string(b.ID[:]) },
+	return listing[audit.Backtest, wire.Backtest]{
+		page: page, form: backtestForm, record: backtestOf, position: func(b *audit.Backtest) string { return string(b.ID[:]) },
 		more: more, filters: filters,
 	}.answer(x)
 }
@@ -226,53 +224,35 @@ func (a *API) getFlips(x *exchange) error {
 		}
 		flips[i].n = behind + i + 1
 	}
-	return listing[listedFlip]{
-		page: flips, record: func(dst []byte, f *listedFlip) []byte { return append(dst, f.text...) },
+	return listing[listedFlip, wire.Backtest]{
+		page: flips, append: func(dst []byte, f *listedFlip) []byte { return append(dst, f.text...) },
 		position: func(f *listedFlip) string { return strconv.Itoa(f.n) }, more: more, filters: filters,
 	}.answer(x)
 }
 
-// appendBacktest writes a backtest with its rules and its report.
-func appendBacktest(dst []byte, b *audit.Backtest) []byte {
-	o := appendBacktestMembers(dst, b)
-	o.raw("rules", b.Rules)
-	o.raw("report", b.Report)
-	return o.end()
+var (
+	backtestForm       = wire.NewForm[wire.Backtest]()
+	backtestResultForm = wire.NewForm[wire.BacktestResult]()
+)
+
+// backtestResultOf returns a backtest with its rules and its report.
+func backtestResultOf(b *audit.Backtest) wire.BacktestResult {
+	return wire.BacktestResult{Backtest: backtestOf(b), Rules: wire.Text(b.Rules), Report: wire.Text(b.Report)}
 }
 
-// appendListedBacktest writes a backtest as lists have it.
-func appendListedBacktest(dst []byte, b *audit.Backtest) []byte {
-	o := appendBacktestMembers(dst, b)
-	return o.end()
-}
-
-func appendBacktestMembers(dst []byte, b *audit.Backtest) objectWriter {
-	o := newObject(dst)
-	o.id("backtest_id", b.ID, spend.PrefixBacktest)
-	o.text("policy_id", b.PolicyID)
-	o.count("version", b.Version != 0, int64(b.Version))
-	o.time("from", b.From)
-	o.time("to", b.To)
-	state := stateCounterfactual
-	if b.Recorded {
-		state = stateRecorded
+// backtestOf returns a backtest as lists have it.
+func backtestOf(b *audit.Backtest) wire.Backtest {
+	shown := wire.Backtest{
+		BacktestID: b.ID.Text(spend.PrefixBacktest), PolicyID: b.PolicyID, Version: b.Version, From: wire.Timestamp{Time: b.From},
+		To: wire.Timestamp{Time: b.To}, State: stateCounterfactual, Status: string(b.Status),
+		Progress: wire.BacktestProgress{Checks: b.Checks, Fraction: fraction(b), Reached: wire.At(b.Reached)},
+		Error:    b.Error, KeyID: b.KeyID, Principal: b.Principal, CreatedAt: wire.Timestamp{Time: b.CreatedAt},
+		StartedAt: wire.At(b.StartedAt), EndedAt: wire.At(b.EndedAt),
 	}
-	o.text("state", state)
-	o.text("status", string(b.Status))
-	o.name("progress")
-	p := newObject(o)
-	p.integer("checks", b.Checks)
-	p.name("fraction")
-	p = append(p, strconv.FormatFloat(fraction(b), 'f', -1, 64)...)
-	p.optionalTime("reached", b.Reached)
-	o = p.end()
-	o.optional("error", b.Error)
-	o.text("key_id", b.KeyID)
-	o.text("principal", b.Principal)
-	o.time("created_at", b.CreatedAt)
-	o.optionalTime("started_at", b.StartedAt)
-	o.optionalTime("ended_at", b.EndedAt)
-	return o
+	if b.Recorded {
+		shown.State = stateRecorded
+	}
+	return shown
 }
 
 // fraction is how much of the period has been replayed, in hundredths; the time before

@@ -5,6 +5,7 @@ import (
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
 // getBudgets answers GET /v1/budgets (S38).
@@ -19,12 +20,10 @@ func (a *API) getBudgets(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	record := func(dst []byte, c *hotpath.BudgetCounter) []byte {
-		return appendBudget(dst, query.PolicyID, c, page.AsOf)
-	}
+	record := func(c *hotpath.BudgetCounter) wire.Budget { return budgetOf(query.PolicyID, c, page.AsOf) }
 	position := func(c *hotpath.BudgetCounter) string { return c.RuleID + "\x00" + c.Subject }
-	return listing[hotpath.BudgetCounter]{
-		page: page.Counters, record: record, position: position, more: page.More, filters: filters,
+	return listing[hotpath.BudgetCounter, wire.Budget]{
+		page: page.Counters, form: budgetForm, record: record, position: position, more: page.More, filters: filters,
 	}.answer(x)
 }
 

@@ -9,6 +9,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
 // maxExamined is how many checks a page examines at most: a page that selects rare checks costs no
@@ -54,8 +55,8 @@ func (a *API) getChecks(x *exchange) error {
 	for _, id := range query.listed {
 		position = append(position, id[:]...)
 	}
-	return listing[*spend.Check]{
-		page: page.Checks, record: record, position: func(**spend.Check) string { return string(position) },
+	return listing[*spend.Check, wire.CheckRecord]{
+		page: page.Checks, append: record, position: func(**spend.Check) string { return string(position) },
 		more: page.More, filters: filters,
 	}.answer(x)
 }

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/config"
 	"spendgate/hotpath/console"
+	"spendgate/hotpath/wire"
 )
 
 var (
@@ -105,11 +106,7 @@ func (a *API) signInByLink(links *console.Links) func(*exchange) error {
 			return err
 		}
 		x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-		o := newObject(x.out)
-		o.text("api_key", keys.API)
-		o.text("admin_key", keys.Admin)
-		x.out = o.end()
-		return x.answer(200)
+		return respond(x, 200, linkedKeysForm, wire.LinkedKeys{APIKey: keys.API, AdminKey: keys.Admin})
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"go.yaml.in/yaml/v3"
+
+	"spendgate/hotpath/wire"
 )
 
 //go:embed openapi.yaml
@@ -34,24 +36,36 @@ func openAPIJSON() []byte {
 func appendYAML(dst []byte, n *yaml.Node) []byte {
 	switch n.Kind {
 	case yaml.MappingNode:
-		o := newObject(dst)
+		dst = append(dst, '{')
 		for i := 0; i < len(n.Content); i += 2 {
-			o.name(n.Content[i].Value)
-			o = appendYAML(o, n.Content[i+1])
+			dst = append(wire.AppendString(between(dst), n.Content[i].Value), ':')
+			dst = appendYAML(dst, n.Content[i+1])
 		}
-		return o.end()
+		return append(dst, '}')
 	case yaml.SequenceNode:
-		return appendArray(dst, len(n.Content), func(dst []byte, i int) []byte { return appendYAML(dst, n.Content[i]) })
+		dst = append(dst, '[')
+		for _, element := range n.Content {
+			dst = appendYAML(between(dst), element)
+		}
+		return append(dst, ']')
 	case yaml.ScalarNode:
 		switch n.ShortTag() {
 		case "!!str":
-			return appendString(dst, n.Value)
+			return wire.AppendString(dst, n.Value)
 		case "!!int", "!!float", "!!bool", "!!null":
 			return append(dst, n.Value...)
 		}
 	case yaml.DocumentNode, yaml.AliasNode:
 	}
 	panic(fmt.Sprintf("BUG: openapi.yaml:%d: %s is not understood", n.Line, n.ShortTag()))
+}
+
+// between appends the comma before a further element of an array or an object.
+func between(dst []byte) []byte {
+	if last := dst[len(dst)-1]; last != '{' && last != '[' {
+		dst = append(dst, ',')
+	}
+	return dst
 }
 
 // specification is a form of openapi.yaml as it is sent.

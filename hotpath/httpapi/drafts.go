@@ -13,6 +13,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
 	"spendgate/hotpath/report"
+	"spendgate/hotpath/wire"
 )
 
 // draftPolicy returns the policy of the path, if the caller may see it.
@@ -49,8 +50,7 @@ func (a *API) putDraft(x *exchange) error {
 	if err := a.authorizer.PutDraft(x.context(), x.access, a.actor(x), d, faults); err != nil {
 		return err
 	}
-	x.out = appendDraft(x.out, d)
-	return x.answer(200)
+	return respond(x, 200, draftForm, draftOf(d))
 }
 
 // getDraft answers GET /v1/policies/{policy_id}/draft.
@@ -68,8 +68,7 @@ func (a *API) getDraft(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = appendReview(x.out, r)
-	return x.answer(200)
+	return respond(x, 200, draftForm, reviewOf(r))
 }
 
 // deleteDraft answers DELETE /v1/policies/{policy_id}/draft.
@@ -126,8 +125,7 @@ func (a *API) postPromote(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = appendPolicy(x.out, made)
-	return x.answer(201)
+	return respond(x, 201, policyForm, policyOf(made))
 }
 
 // ifMatch reads the header's one version: any number, also one that no version has.
@@ -187,49 +185,30 @@ func (a *API) getDraftReport(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = appendDraftReport(x.out, r, x.textAmounts)
-	return x.answer(200)
+	return respond(x, 200, draftReportForm, draftReportOf(r, x.textAmounts))
 }
 
-// appendDraft writes a draft.
-func appendDraft(dst []byte, d *audit.Draft) []byte {
-	o := draftObject(dst, d)
-	return o.end()
-}
+var (
+	draftForm       = wire.NewForm[wire.Draft]()
+	draftReportForm = wire.NewForm[wire.DraftReport]()
+)
 
-func draftObject(dst []byte, d *audit.Draft) objectWriter {
-	o := newObject(dst)
-	o.text("policy_id", d.PolicyID)
-	o.text("draft_hash", hex.EncodeToString(d.Hash[:]))
-	o.integer("base_version", int64(d.BaseVersion))
-	o.text("name", d.Name)
-	o.given("description", d.Description)
-	o.raw("rules", d.Rules)
-	o.raw("metadata", d.Metadata)
-	appendRedeem(&o, d.Redeem)
-	o.changes(d.Changes)
-	o.time("created_at", d.MadeAt)
-	o = appendAuthor(o, "author", d.Author)
-	o.optional("note", d.Note)
-	return o
-}
-
-// appendDraftReport writes the report of a draft. Its sums are numbers in any case.
-func appendDraftReport(dst []byte, r *hotpath.DraftReport, textAmounts bool) []byte {
-	o := newObject(dst)
-	o.text("policy_id", r.Draft.PolicyID)
-	o.text("draft_hash", hex.EncodeToString(r.Draft.Hash[:]))
-	o.integer("base_version", int64(r.Draft.BaseVersion))
-	o.time("since", r.Draft.MadeAt)
-	o.boolean("complete", r.Complete)
-	o.raw("report", r.Report.JSON())
-	flips := []byte{'['}
-	for i := range r.Flips {
-		if i > 0 {
-			flips = append(flips, ',')
-		}
-		flips = append(flips, r.Flips[i].Show(report.Shown{TextAmounts: textAmounts})...)
+func draftOf(d *audit.Draft) wire.Draft {
+	return wire.Draft{
+		PolicyID: d.PolicyID, DraftHash: hex.EncodeToString(d.Hash[:]), BaseVersion: d.BaseVersion, Name: d.Name, Description: d.Description,
+		Rules: wire.Text(d.Rules), Metadata: wire.Text(d.Metadata), Terms: termsOf(d.Redeem, d.Changes),
+		CreatedAt: wire.Timestamp{Time: d.MadeAt}, Author: authorOf(d.Author), Note: d.Note,
 	}
-	o.raw("flips", string(append(flips, ']')))
-	return o.end()
+}
+
+// draftReportOf returns the report of a draft. Its sums are numbers in any case.
+func draftReportOf(r *hotpath.DraftReport, textAmounts bool) wire.DraftReport {
+	shown := wire.DraftReport{
+		PolicyID: r.Draft.PolicyID, DraftHash: hex.EncodeToString(r.Draft.Hash[:]), BaseVersion: r.Draft.BaseVersion,
+		Since: wire.Timestamp{Time: r.Draft.MadeAt}, Complete: r.Complete, Report: wire.Text(r.Report.JSON()),
+	}
+	for i := range r.Flips {
+		shown.Flips = append(shown.Flips, wire.Text(r.Flips[i].Show(report.Shown{TextAmounts: textAmounts})))
+	}
+	return shown
 }

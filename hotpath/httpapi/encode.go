@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"strconv"
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 // AppendCheckResult writes the answer to a check. It depends only on the check, so that a replay and a
@@ -33,7 +35,7 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	dst = append(dst, `,"latency_ms":`...)
 	dst = strconv.AppendInt(dst, c.LatencyMS, 10)
 	dst = append(dst, `,"timestamp":`...)
-	dst = appendTime(dst, c.Timestamp())
+	dst = wire.AppendTime(dst, c.Timestamp())
 	if c.Approval != nil {
 		dst = append(dst, `,"approval_id":"`...)
 		dst = append(c.ID.Append(dst, spend.PrefixApproval), '"')
@@ -41,101 +43,105 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	return append(dst, '}')
 }
 
+var (
+	checkRecordForm = wire.NewForm[wire.CheckRecord]()
+	outcomeForm     = wire.NewForm[wire.Outcome]()
+	redemptionForm  = wire.NewForm[wire.Redemption]()
+	courseForm      = wire.NewForm[wire.RecordedRedemption]()
+	simulationForm  = wire.NewForm[wire.Simulation]()
+)
+
 // appendCheckRecord writes a check's result and action, and what became of the check, if anything is
 // recorded about that.
 func appendCheckRecord(dst []byte, c *spend.Check, became spend.Course, textAmounts bool) []byte {
 	dst = AppendCheckResult(dst, c)
-	o := objectWriter(dst[:len(dst)-1])
 	if c.UsesApproval() {
-		o.id("approval_id", c.Action.ApprovalID, spend.PrefixApproval)
+		dst = append(dst[:len(dst)-1], `,"approval_id":"`...)
+		dst = append(c.Action.ApprovalID.Append(dst, spend.PrefixApproval), `"}`...)
 	}
-	o.name("action")
-	o = appendAction(o, c, textAmounts)
-	o.text("principal", c.PrincipalName())
-	if outcome := became.Last(); outcome == nil {
-		o.null("outcome")
-	} else {
-		o.name("outcome")
-		o = appendOutcome(o, outcome, textAmounts)
+	end := len(dst) - 1 // where the other members follow
+	record := wire.CheckRecord{Action: actionOf(c), Principal: c.PrincipalName()}
+	if outcome := became.Last(); outcome != nil {
+		record.Outcome = outcomeOf(outcome)
 	}
 	if became.Redeemed != nil {
-		o.name("redemption")
-		o = appendRedemption(o, became)
+		record.Redemption = new(courseOf(became))
 	}
-	return o.end()
+	dst = checkRecordForm.Append(dst[:end], &record, textAmounts)
+	dst[end] = ','
+	return dst
 }
 
-// appendAction writes the action as it was evaluated: a body that could be sent
+// actionOf returns the action as it was evaluated: a body that could be sent
 // again.
-func appendAction(dst []byte, c *spend.Check, textAmounts bool) []byte {
-	a, o := &c.Action, newObject(dst)
-	o.text("agent_id", a.AgentID)
-	o.text("policy_id", a.PolicyID)
-	o.text("action_type", c.ActionType.String())
-	o.amount(true, a.Amount, textAmounts)
-	o.text("currency", a.Currency)
-	o.text("counterparty", a.Counterparty)
-	o.optional("payment_method", a.PaymentMethod)
-	o.optional("merchant_or_vendor", a.MerchantOrVendor)
-	o.optional("reason_text", a.ReasonText)
-	o.optional("idempotency_key", a.IdempotencyKey)
-	o.raw("metadata", a.Metadata.JSON)
-	if !a.ApprovalID.IsZero() {
-		o.id("approval_id", a.ApprovalID, spend.PrefixApproval)
+func actionOf(c *spend.Check) wire.RecordedAction {
+	a := &c.Action
+	shown := wire.RecordedAction{
+		AgentID: a.AgentID, PolicyID: a.PolicyID, ActionType: wire.ActionType(c.ActionType.String()), Amount: a.Amount, Currency: a.Currency,
+		Counterparty: a.Counterparty, PaymentMethod: a.PaymentMethod, MerchantOrVendor: a.MerchantOrVendor, ReasonText: a.ReasonText,
+		IdempotencyKey: a.IdempotencyKey, Metadata: wire.Text(a.Metadata.JSON),
 	}
-	return o.end()
+	if !a.ApprovalID.IsZero() {
+		shown.ApprovalID = a.ApprovalID.Text(spend.PrefixApproval)
+	}
+	return shown
 }
 
 // AppendOutcome writes an outcome.
 func AppendOutcome(dst []byte, outcome *spend.Outcome) []byte {
-	return appendOutcome(dst, outcome, false)
+	return outcomeForm.Append(dst, outcomeOf(outcome), false)
 }
 
-func appendOutcome(dst []byte, outcome *spend.Outcome, textAmounts bool) []byte {
-	o := newObject(dst)
-	o.outcome(outcome, textAmounts)
-	return o.end()
-}
-
-// outcome writes the members of an outcome.
-func (o *objectWriter) outcome(outcome *spend.Outcome, textAmounts bool) {
-	var flags []string
-	if outcome.Excess != "" {
-		flags = []string{string(outcome.Excess)}
+func outcomeOf(o *spend.Outcome) *wire.Outcome {
+	shown := &wire.Outcome{
+		CheckID: o.CheckID.Text(spend.PrefixCheck), Report: o.Number, Status: string(o.Status), Reference: o.Reference, Note: o.Note,
+		Amount: known(o.Status == spend.Executed, o.Amount), Release: string(o.Release), Principal: o.Reporter(), KeyID: o.KeyID,
+		At: wire.Timestamp{Time: o.ID.Time()},
 	}
-	o.id("check_id", outcome.CheckID, spend.PrefixCheck)
-	o.integer("report", int64(outcome.Number))
-	o.text("status", string(outcome.Status))
-	o.amount(outcome.Status == spend.Executed, outcome.Amount, textAmounts)
-	o.optional("reference", outcome.Reference)
-	o.optional("note", outcome.Note)
-	o.text("release", string(outcome.Release))
-	o.texts("flags", flags)
-	o.text("principal", outcome.Reporter())
-	o.text("key_id", outcome.KeyID)
-	o.time("at", outcome.ID.Time())
+	if o.Excess != "" {
+		shown.Flags = []string{string(o.Excess)}
+	}
+	return shown
 }
 
-// appendSimulation writes the answer to a simulation.
-func appendSimulation(dst []byte, mode, policyID string, version int, checks []*spend.Check) []byte {
-	o := newObject(dst)
-	o.text("mode", mode)
-	o.text("policy_id", policyID)
-	o.integer("policy_version", int64(version))
-	o.name("results")
-	o = appendArray(o, len(checks), func(dst []byte, i int) []byte { return AppendCheckResult(dst, checks[i]) })
-	var count [3]int64 // by effect
-	for _, c := range checks {
+func redeemedOf(o *spend.Outcome) wire.Redeemed {
+	return wire.Redeemed{
+		CheckID: o.CheckID.Text(spend.PrefixCheck), RedemptionID: o.ID.Text(spend.PrefixRedemption),
+		RedeemedAt: wire.Timestamp{Time: o.ID.Time()}, Principal: o.Reporter(), KeyID: o.KeyID,
+	}
+}
+
+// courseOf says who redeemed a check, and whether it is in doubt.
+func courseOf(became spend.Course) wire.RecordedRedemption {
+	shown := wire.RecordedRedemption{Redeemed: redeemedOf(became.Redeemed)}
+	if doubt := became.Doubt; doubt != nil && became.Reports == nil {
+		shown.InDoubtAt = &wire.Timestamp{Time: doubt.ID.Time()}
+	}
+	return shown
+}
+
+// shownSimulation returns the answer to a simulation.
+func shownSimulation(mode, policyID string, version int, checks []*spend.Check) wire.Simulation {
+	results := make([]json.RawMessage, len(checks))
+	var count [3]int // by effect
+	for i, c := range checks {
+		results[i] = AppendCheckResult(nil, c)
 		count[c.Decision.Effect]++
 	}
-	o.name("summary")
-	summary := newObject(o)
-	summary.integer("total", int64(len(checks)))
-	summary.integer("allowed", count[spend.Allow])
-	summary.integer("blocked", count[spend.Block])
-	summary.integer("escalated", count[spend.Escalate])
-	o = summary.end()
-	return o.end()
+	return wire.Simulation{
+		Mode: mode, PolicyID: policyID, PolicyVersion: version, Results: results,
+		Summary: wire.SimulationSummary{
+			Total: len(checks), Allowed: count[spend.Allow], Blocked: count[spend.Block], Escalated: count[spend.Escalate],
+		},
+	}
+}
+
+// appendOptional writes null for an absent string.
+func appendOptional(dst []byte, s string) []byte {
+	if s == "" {
+		return append(dst, "null"...)
+	}
+	return wire.AppendString(dst, s)
 }
 
 // errorBody has the members of an error's body.
@@ -154,14 +160,14 @@ func appendError(dst []byte, e *errorBody) []byte {
 	dst = append(dst, `{"error":{"code":"`...)
 	dst = append(dst, e.code...)
 	dst = append(dst, `","message":`...)
-	dst = appendString(dst, e.message)
+	dst = wire.AppendString(dst, e.message)
 	dst = append(dst, `,"request_id":"`...)
 	dst = append(dst, e.requestID...)
 	dst = append(dst, `","timestamp":`...)
-	dst = appendTime(dst, e.at)
+	dst = wire.AppendTime(dst, e.at)
 	if e.latest != nil {
 		dst = append(dst, `,"latest":`...)
-		dst = appendOutcome(dst, e.latest, e.textAmounts)
+		dst = outcomeForm.Append(dst, outcomeOf(e.latest), e.textAmounts)
 	}
 	if e.nextAfter > 0 {
 		dst = strconv.AppendInt(append(dst, `,"next_after":`...), e.nextAfter, 10)

@@ -9,109 +9,79 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
-// appendApproval writes an approval (S43). left is what its budgets have left; nil leaves it out, in
+var approvalForm = wire.NewForm[wire.Approval]()
+
+// approvalOf returns an approval (S43). left is what its budgets have left; nil leaves it out, in
 // listings.
-func appendApproval(dst []byte, a *audit.Approval, left []hotpath.BudgetLeft, now time.Time, textAmounts bool) []byte {
-	c, o := a.Check, newObject(dst)
-	o.id("approval_id", c.ID, spend.PrefixApproval)
-	o.text("status", string(a.Status))
-	o.id("check_id", c.ID, spend.PrefixCheck)
-	o.text("principal", c.PrincipalName())
-	o.name("action")
-	o = appendAction(o, c, textAmounts)
-	o.text("action_hash", hex.EncodeToString(c.Approval.ActionHash[:]))
-	o.ruleIDs(c.Approval.Rules)
-	o.text("policy_id", c.Action.PolicyID)
-	o.integer("policy_version", int64(c.Decision.PolicyVersion))
-	o.integer("required", int64(c.Approval.Required))
-	o.asked(c.Approval, a)
-	o.name("decisions")
-	o = appendArray(o, len(a.Decisions), func(dst []byte, i int) []byte { return appendDecision(dst, &a.Decisions[i]) })
-	o.time("created_at", a.CreatedAt)
-	o.time("expires_at", a.ExpiresAt)
-	if a.ApprovedAt.IsZero() {
-		o.null("use_by")
-	} else {
-		o.time("use_by", a.UseBy())
+func approvalOf(a *audit.Approval, left []hotpath.BudgetLeft, now time.Time) wire.Approval {
+	c := a.Check
+	shown := wire.Approval{
+		ApprovalID: c.ID.Text(spend.PrefixApproval), Status: wire.ApprovalStatus(a.Status), CheckID: c.ID.Text(spend.PrefixCheck),
+		Principal: c.PrincipalName(), Action: actionOf(c), ActionHash: hex.EncodeToString(c.Approval.ActionHash[:]),
+		RuleIDs: ruleIDs(c.Approval.Rules), PolicyID: c.Action.PolicyID, PolicyVersion: c.Decision.PolicyVersion,
+		Required: c.Approval.Required, ExcludeAuthor: c.Approval.ExcludeAuthor, CreatedAt: wire.Timestamp{Time: a.CreatedAt},
+		ExpiresAt: wire.Timestamp{Time: a.ExpiresAt}, NextStep: nextStepOf(a, now),
 	}
-	if a.UsedBy.IsZero() {
-		o.null("used_by_check_id")
-	} else {
-		o.id("used_by_check_id", a.UsedBy, spend.PrefixCheck)
+	if from := c.Approval.From; len(from) > 0 {
+		lacks := a.Missing()
+		shown.Missing, shown.From = new(lacks.People()), groupsOf(from, lacks.Of)
+	}
+	for i := range a.Decisions {
+		shown.Decisions = append(shown.Decisions, *decisionOf(&a.Decisions[i]))
+	}
+	if !a.ApprovedAt.IsZero() {
+		shown.UseBy = wire.At(a.UseBy())
+	}
+	if !a.UsedBy.IsZero() {
+		shown.UsedByCheckID = a.UsedBy.Text(spend.PrefixCheck)
 	}
 	if left != nil {
-		o.name("remaining")
-		o = appendArray(o, len(left), func(dst []byte, i int) []byte { return appendLeft(dst, &left[i]) })
+		shown.Remaining = make([]wire.BudgetRemaining, len(left))
 	}
-	o.text("next_step", nextStepOf(a, now))
-	return o.end()
+	for i := range left {
+		shown.Remaining[i] = leftOf(&left[i])
+	}
+	return shown
 }
 
-func appendDecision(dst []byte, d *audit.ApprovalDecision) []byte {
-	decision := "deny"
+func decisionOf(d *audit.ApprovalDecision) *wire.ApprovalDecision {
+	shown := &wire.ApprovalDecision{
+		Principal: d.Principal, Name: d.Name, Email: d.Email, KeyID: d.KeyID, Decision: "deny", Note: d.Note, At: wire.Timestamp{Time: d.At},
+		Groups: given(d.Groups),
+	}
 	if d.Approves {
-		decision = "approve"
+		shown.Decision = "approve"
 	}
-	o := newObject(dst)
-	o.text("principal", d.Principal)
-	o.given("name", d.Name)
-	o.given("email", d.Email)
-	o.text("key_id", d.KeyID)
-	o.text("decision", decision)
-	o.optional("note", d.Note)
-	o.time("at", d.At)
-	if len(d.Groups) > 0 {
-		o.texts("groups", d.Groups)
-	}
-	return o.end()
+	return shown
 }
 
-// asked writes which groups are asked, how many approvals are missing, and whether the author is
-// excluded (S79). Without an approval it leaves out what is missing.
-func (o *objectWriter) asked(asked *spend.ApprovalRequest, a *audit.Approval) {
-	if len(asked.From) > 0 {
-		var lacks audit.Missing
-		if a != nil {
-			lacks = a.Missing()
-			o.integer("missing", int64(lacks.People()))
-		}
-		o.askedOf(asked.From, lacks.Of)
+// groupsOf returns which groups are asked (S79), and how many more of each would count.
+func groupsOf(from []spend.GroupRequired, missing []int) []wire.ApprovalGroup {
+	groups := make([]wire.ApprovalGroup, len(from))
+	for i, g := range from {
+		groups[i] = wire.ApprovalGroup{Group: g.Group, Required: g.Required, Missing: missing[i]}
 	}
-	if asked.ExcludeAuthor {
-		o.boolean("exclude_author", true)
+	return groups
+}
+
+func leftOf(left *hotpath.BudgetLeft) wire.BudgetRemaining {
+	sum := func(t spend.Total) *wire.Number { return known(left.Limited, wire.Number(t.Append(nil))) }
+	count := func(n int64) *wire.Number { return known(left.Counted, wire.Number(strconv.FormatInt(n, 10))) }
+	return wire.BudgetRemaining{
+		RuleID: left.RuleID, Remaining: sum(left.Remaining), RemainingCount: count(left.RemainingCount),
+		AfterApproved: sum(left.AfterApproved), AfterApprovedCount: count(left.AfterApprovedCount),
 	}
 }
 
-// askedOf writes which groups are asked, and how many more of each would count; missing is
-// nil where that is left out.
-func (o *objectWriter) askedOf(from []spend.GroupRequired, missing []int) {
-	o.name("from")
-	*o = appendArray(*o, len(from), func(dst []byte, i int) []byte {
-		entry := newObject(dst)
-		entry.text("group", from[i].Group)
-		entry.integer("required", int64(from[i].Required))
-		if missing != nil {
-			entry.integer("missing", int64(missing[i]))
-		}
-		return entry.end()
-	})
-}
-
-func appendLeft(dst []byte, left *hotpath.BudgetLeft) []byte {
-	o := newObject(dst)
-	o.text("rule_id", left.RuleID)
-	sum(&o, "remaining", left.Limited, left.Remaining)
-	o.count("remaining_count", left.Counted, left.RemainingCount)
-	sum(&o, "remaining_after_approved", left.Limited, left.AfterApproved)
-	o.count("remaining_count_after_approved", left.Counted, left.AfterApprovedCount)
-	return o.end()
-}
-
-func (o *objectWriter) ruleIDs(rules []spend.EscalatedRule) {
-	o.name("rule_ids")
-	*o = appendArray(*o, len(rules), func(dst []byte, i int) []byte { return appendString(dst, rules[i].RuleID) })
+func ruleIDs(rules []spend.EscalatedRule) []string {
+	ids := make([]string, len(rules))
+	for i, r := range rules {
+		ids[i] = r.RuleID
+	}
+	return ids
 }
 
 // missingFrom says what an approval that asks groups lacks; somebody who counts for either of two

@@ -2,142 +2,126 @@ package httpapi
 
 import (
 	"encoding/hex"
+	"encoding/json"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
+)
+
+var (
+	eventForm         = wire.NewForm[wire.Event]()
+	eventPageForm     = wire.NewForm[wire.EventPage]()
+	approvalEventForm = wire.NewForm[wire.ApprovalEvent]()
+	redeemedForm      = wire.NewForm[wire.RedemptionEvent]()
+	doubtForm         = wire.NewForm[wire.DoubtEvent]()
+	outcomeEventForm  = wire.NewForm[wire.OutcomeEvent]()
+	exhaustionForm    = wire.NewForm[wire.ExhaustionEvent]()
+	newVersionForm    = wire.NewForm[wire.VersionEvent]()
+	draftApprovedForm = wire.NewForm[wire.DraftApprovedEvent]()
+	keyEventForm      = wire.NewForm[wire.KeyEvent]()
+	scopeForm         = wire.NewForm[wire.EventScope]()
 )
 
 // AppendEvent writes an event (S51).
-func AppendEvent(dst []byte, e *audit.Event) []byte { return appendEvent(dst, e, false) }
-
-func appendEvent(dst []byte, e *audit.Event, textAmounts bool) []byte {
-	o := newObject(dst)
-	o.id("id", e.ID, spend.PrefixEvent)
-	o.text("type", string(e.Type))
-	o.time("timestamp", e.At)
-	o.integer("sequence", e.Sequence)
-	o.name("data")
-	o = appendEventData(o, e, textAmounts)
-	return o.end()
+func AppendEvent(dst []byte, e *audit.Event) []byte {
+	shown := eventOf(e, false)
+	return eventForm.Append(dst, &shown, false)
 }
 
-// appendEventData writes the member data of an event.
-func appendEventData(dst []byte, e *audit.Event, textAmounts bool) []byte {
-	if e.Violation != nil {
-		return appendViolation(dst, e.Violation, textAmounts)
+func eventOf(e *audit.Event, textAmounts bool) wire.Event {
+	return wire.Event{
+		ID: e.ID.Text(spend.PrefixEvent), Type: string(e.Type), Timestamp: wire.Timestamp{Time: e.At}, Sequence: e.Sequence,
+		Data: eventData(e, textAmounts),
 	}
-	o := newObject(dst)
+}
+
+// eventData returns the member data of an event.
+func eventData(e *audit.Event, textAmounts bool) json.RawMessage {
+	scope := wire.EventScope{PolicyID: e.PolicyID, AgentID: e.AgentID}
 	switch {
+	case e.Violation != nil:
+		shown := violationOf(e.Violation)
+		return violationForm.Append(nil, &shown, textAmounts)
 	case e.Approval != nil:
-		o.approvalEvent(e, textAmounts)
+		return approvalEventForm.Append(nil, approvalEvent(e, scope), textAmounts)
 	case e.Type == audit.EventCheckRedeemed && e.Outcome != nil:
-		o.redemption(e.Outcome)
-		o.scope(e)
+		return redeemedForm.Append(nil, &wire.RedemptionEvent{Redeemed: redeemedOf(e.Outcome), EventScope: scope}, textAmounts)
 	case e.Type == audit.EventCheckInDoubt && e.Outcome != nil:
-		o.doubt(e.Outcome)
-		o.scope(e)
+		return doubtForm.Append(nil, doubtOf(e.Outcome, scope), textAmounts)
 	case e.Outcome != nil:
-		o.outcome(e.Outcome, textAmounts)
-		o.scope(e)
+		return outcomeEventForm.Append(nil, &wire.OutcomeEvent{Outcome: *outcomeOf(e.Outcome), EventScope: scope}, textAmounts)
 	case e.Exhaustion != nil:
-		o.exhaustion(e.Exhaustion)
+		return exhaustionForm.Append(nil, exhaustionOf(e.Exhaustion), textAmounts)
 	case e.Change != nil:
-		o.change(e.Change)
+		return changeData(e.Change)
 	default:
-		o.scope(e)
+		return scopeForm.Append(nil, &scope, textAmounts)
 	}
-	return o.end()
 }
 
-// scope writes which policy and agent an event is of.
-func (o *objectWriter) scope(e *audit.Event) {
-	o.optional("policy_id", e.PolicyID)
-	o.optional("agent_id", e.AgentID)
-}
-
-// doubt writes that a check is in doubt, and who said so; null for the service.
-func (o *objectWriter) doubt(said *spend.Outcome) {
-	o.id("check_id", said.CheckID, spend.PrefixCheck)
-	o.time("at", said.ID.Time())
-	if said.KeyID == spend.SystemKey {
-		o.null("principal")
-		o.null("key_id")
-	} else {
-		o.text("principal", said.Reporter())
-		o.text("key_id", said.KeyID)
+// doubtOf says that a check is in doubt, and who said so: nobody if it was the service.
+func doubtOf(said *spend.Outcome, scope wire.EventScope) *wire.DoubtEvent {
+	shown := &wire.DoubtEvent{
+		CheckID: said.CheckID.Text(spend.PrefixCheck), At: wire.Timestamp{Time: said.ID.Time()}, Note: said.Note, EventScope: scope,
 	}
-	o.optional("note", said.Note)
+	if said.KeyID != spend.SystemKey {
+		shown.Principal, shown.KeyID = said.Reporter(), said.KeyID
+	}
+	return shown
 }
 
-func (o *objectWriter) approvalEvent(e *audit.Event, textAmounts bool) {
+func approvalEvent(e *audit.Event, scope wire.EventScope) *wire.ApprovalEvent {
 	a := e.Approval
-	o.id("approval_id", a.ID, spend.PrefixApproval)
-	o.id("check_id", a.ID, spend.PrefixCheck)
-	o.scope(e)
-	if a.Check == nil {
-		o.null("action")
-		o.null("rule_ids")
-	} else {
-		o.name("action")
-		*o = appendAction(*o, a.Check, textAmounts)
-		o.ruleIDs(a.Check.Approval.Rules)
-		o.asked(a.Check.Approval, nil)
+	shown := &wire.ApprovalEvent{
+		ApprovalID: a.ID.Text(spend.PrefixApproval), CheckID: a.ID.Text(spend.PrefixCheck), EventScope: scope,
+		ActionHash: hex.EncodeToString(a.ActionHash[:]), Required: a.Required, ExpiresAt: wire.Timestamp{Time: a.ExpiresAt},
 	}
-	o.text("action_hash", hex.EncodeToString(a.ActionHash[:]))
-	o.integer("required", int64(a.Required))
-	o.time("expires_at", a.ExpiresAt)
+	if a.Check != nil {
+		asked := a.Check.Approval
+		shown.Action, shown.RuleIDs, shown.ExcludeAuthor = new(actionOf(a.Check)), ruleIDs(asked.Rules), asked.ExcludeAuthor
+		for _, g := range asked.From {
+			shown.From = append(shown.From, wire.GroupRequired{Group: g.Group, Required: g.Required})
+		}
+	}
 	if a.Decision != nil {
-		o.name("decision")
-		*o = appendDecision(*o, a.Decision)
+		shown.Decision = decisionOf(a.Decision)
 	}
 	if e.Type == audit.EventApprovalApproved {
-		o.time("use_by", a.UseBy())
+		shown.UseBy = &wire.Timestamp{Time: a.UseBy()}
 	}
 	if !a.UsedBy.IsZero() {
-		o.id("used_by_check_id", a.UsedBy, spend.PrefixCheck)
+		shown.UsedByCheckID = a.UsedBy.Text(spend.PrefixCheck)
 	}
+	return shown
 }
 
-func (o *objectWriter) exhaustion(e *audit.Exhaustion) {
-	o.text("policy_id", e.PolicyID)
-	o.text("rule_id", e.RuleID)
-	if e.Veiled {
-		o.null("per")
-	} else {
-		o.per(e.Per, e.Values)
+func exhaustionOf(e *audit.Exhaustion) *wire.ExhaustionEvent {
+	shown := &wire.ExhaustionEvent{
+		PolicyID: e.PolicyID, RuleID: e.RuleID, Currency: e.Currency, Limit: known(e.Limited, e.Limit),
+		MaxCount: known(e.Counted, e.MaxCount), BudgetWindow: windowOf(e.WindowName, e.TimeZone, e.RollingMinutes),
+		WindowStart: wire.Timestamp{Time: e.WindowStart},
 	}
-	o.optional("currency", e.Currency)
-	sum(o, "limit", e.Limited, e.Limit)
-	sum(o, "used", !e.Veiled, e.Usage.Used)
-	o.count("count", !e.Veiled, e.Usage.Count)
-	o.count("max_count", e.Counted, e.MaxCount)
-	o.window(e.WindowName, e.TimeZone, e.RollingMinutes)
-	o.time("window_start", e.WindowStart)
+	if !e.Veiled {
+		shown.Per, shown.Used, shown.Count = appendPer(e.Per, e.Values), &e.Usage.Used, &e.Usage.Count
+	}
+	return shown
 }
 
-// change writes a change of a policy or a key, and who made it. The address of the request is only in
-// the record.
-func (o *objectWriter) change(c *audit.Change) {
+// changeData says what changed of a policy or a key, and who changed it.
+func changeData(c *audit.Change) json.RawMessage {
+	by := wire.ChangedBy{Kind: c.By.Kind(), KeyID: c.By.KeyID, Principal: c.By.Principal, Credential: c.By.Credential}
 	switch c.Kind {
 	case audit.PolicyCreated, audit.PolicyForced:
-		o.text("policy_id", c.Subject)
-		o.integer("version", int64(c.Version))
+		return newVersionForm.Append(nil, &wire.VersionEvent{PolicyID: c.Subject, Version: c.Version, By: by}, false)
 	case audit.DraftApproved:
-		o.text("policy_id", c.Subject)
-		o.text("draft_hash", hex.EncodeToString(c.Hash[:]))
-		o.integer("policy_version", int64(c.Version))
 		a, _ := audit.DraftApprovalOf(c) // a record that cannot be read has no note
-		o.optional("note", a.Note)
+		return draftApprovedForm.Append(nil, &wire.DraftApprovedEvent{
+			PolicyID: c.Subject, DraftHash: hex.EncodeToString(c.Hash[:]), PolicyVersion: c.Version, Note: a.Note, By: by,
+		}, false)
 	default:
-		o.text("key_id", c.Subject)
-		o.boolean("created", c.Kind == audit.KeyCreated)
-		o.raw("key", c.Details)
+		return keyEventForm.Append(nil, &wire.KeyEvent{
+			KeyID: c.Subject, Created: c.Kind == audit.KeyCreated, Key: wire.Text(c.Details), By: by,
+		}, false)
 	}
-	o.name("by")
-	by := newObject(*o)
-	by.text("kind", c.By.Kind())
-	by.optional("key_id", c.By.KeyID)
-	by.optional("principal", c.By.Principal)
-	by.optional("credential", c.By.Credential)
-	*o = by.end()
 }

@@ -6,207 +6,158 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
-// appendPolicy writes a policy. Its rules and its metadata are the text that was
-// sent.
-func appendPolicy(dst []byte, p *audit.Policy) []byte {
-	o := policyObject(dst, p)
-	return o.end()
-}
+var (
+	policyForm    = wire.NewForm[wire.Policy]()
+	versionForm   = wire.NewForm[wire.PolicyVersion]()
+	violationForm = wire.NewForm[wire.Violation]()
+	newKeyForm    = wire.NewForm[wire.NewKey]()
+	keyForm       = wire.NewForm[wire.Key]()
+	sessionForm   = wire.NewForm[wire.Session]()
+	budgetForm    = wire.NewForm[wire.Budget]()
+	webhookForm   = wire.NewForm[wire.Webhook]()
+	deliveryForm  = wire.NewForm[wire.Delivery]()
+	retriedForm   = wire.NewForm[wire.Retried]()
+	healthForm    = wire.NewForm[wire.Health]()
+	readinessForm = wire.NewForm[wire.Readiness]()
 
-// appendVersion writes a policy with the author of the version and the note (S65).
-func appendVersion(dst []byte, p *audit.Policy) []byte {
-	o := policyObject(dst, p)
-	o = appendAuthor(o, "author", p.Author)
-	if p.Drafter.KeyID != "" {
-		o = appendAuthor(o, "drafted_by", p.Drafter)
+	consoleSessionForm = wire.NewForm[wire.ConsoleSession]()
+	takenOverForm      = wire.NewForm[wire.TakenOver]()
+	linkedKeysForm     = wire.NewForm[wire.LinkedKeys]()
+	positionForm       = wire.NewForm[wire.Position]()
+	paginationForm     = wire.NewForm[wire.Pagination]()
+)
+
+// known returns nil for a value that is not known.
+func known[T any](is bool, value T) *T {
+	if !is {
+		return nil
 	}
-	o.optional("note", p.Note)
-	return o.end()
+	return &value
 }
 
-// appendAuthor adds the author of a version or a draft; null without an API key.
-func appendAuthor(o objectWriter, name string, by audit.Actor) objectWriter {
-	if by.KeyID == "" {
-		o.null(name)
-		return o
+// given returns nil for an empty list, which is left out.
+func given(values []string) []string {
+	if len(values) == 0 {
+		return nil
 	}
-	o.name(name)
-	author := newObject(o)
-	author.text("principal", by.Principal)
-	author.text("key_id", by.KeyID)
-	return author.end()
+	return values
 }
 
-func appendRedeem(o *objectWriter, terms spend.RedeemTerms) {
-	if terms.Required {
-		o.text("redeem", "required")
-	}
-	if terms.WithinMinutes > 0 {
-		o.integer("redeem_within_minutes", int64(terms.WithinMinutes))
-	}
-}
-
-// changes writes the approvals that a policy requires for its next version.
-func (o *objectWriter) changes(text string) {
-	if text != "" {
-		o.raw("changes", text)
-	}
-}
-
-func policyObject(dst []byte, p *audit.Policy) objectWriter {
-	o := newObject(dst)
-	o.text("policy_id", p.PolicyID)
-	o.text("name", p.Name)
-	o.given("description", p.Description)
-	o.integer("version", int64(p.Version))
-	o.raw("rules", p.Rules)
-	appendRedeem(&o, p.Redeem)
-	o.changes(p.Changes)
-	o.time("created_at", p.CreatedAt)
-	o.time("updated_at", p.UpdatedAt)
-	o.raw("metadata", p.Metadata)
-	return o
-}
-
-// appendViolation writes a violation.
-func appendViolation(dst []byte, v *audit.Violation, textAmounts bool) []byte {
-	o := newObject(dst)
-	o.id("violation_id", v.ID, spend.PrefixViolation)
-	o.id("check_id", v.ID, spend.PrefixCheck)
-	o.text("agent_id", v.AgentID)
-	o.text("policy_id", v.PolicyID)
-	o.integer("policy_version", int64(v.PolicyVersion))
-	o.text("action_type", v.ActionType.String())
-	o.amount(true, v.Amount, textAmounts)
-	o.text("currency", v.Currency)
-	o.text("counterparty", v.Counterparty)
-	o.text("decision", v.Effect.String())
-	o.text("violated_rule_id", v.RuleID)
-	o.text("violated_rule_description", v.RuleDescription)
-	o.text("confidence", v.Confidence.String())
-	o.integer("latency_ms", v.LatencyMS)
-	o.time("timestamp", v.ID.Time())
-	return o.end()
-}
-
-// appendNewKey writes the one answer that shows a raw key.
-func appendNewKey(dst []byte, k *audit.Key, raw string) []byte {
-	o := newObject(dst)
-	o.id("key_id", k.ID, spend.PrefixKey)
-	o.text("name", k.Name)
-	o.text("api_key", raw)
-	o.integer("rate_limit_rpm", int64(k.RateLimitRPM))
-	o.time("created_at", k.CreatedAt)
-	o.grants(&k.Grants)
-	return o.end()
-}
-
-// appendKey writes a key's record (S25).
-func appendKey(dst []byte, k *audit.Key) []byte {
-	o := newObject(dst)
-	o.id("key_id", k.ID, spend.PrefixKey)
-	o.text("name", k.Name)
-	o.integer("rate_limit_rpm", int64(k.RateLimitRPM))
-	o.boolean("active", k.Active)
-	o.time("created_at", k.CreatedAt)
-	o.optionalTime("last_used_at", k.LastUsedAt)
-	o.grants(&k.Grants)
-	return o.end()
-}
-
-// grants writes the members that were given (S29).
-func (o *objectWriter) grants(g *spend.Grants) {
-	lists := func(name string, values []string) {
-		if len(values) > 0 {
-			o.texts(name, values)
-		}
-	}
-	o.given(spend.MemberRole, string(g.Role))
-	lists(spend.MemberScopes, g.Scopes.Names())
-	lists(spend.MemberPolicyIDs, g.PolicyIDs)
-	lists(spend.MemberAgentIDs, g.AgentIDs)
-	o.given(spend.MemberPrincipal, g.Principal)
-	o.given(spend.MemberOwner, g.Owner)
-	lists(spend.MemberGroups, g.Groups)
-	if !g.ExpiresAt.IsZero() {
-		o.time(spend.MemberExpiresAt, g.ExpiresAt)
+// policyOf returns a policy as it is shown. Its rules and its metadata are the text that was sent.
+func policyOf(p *audit.Policy) wire.Policy {
+	return wire.Policy{
+		PolicyID: p.PolicyID, Name: p.Name, Description: p.Description, Version: p.Version, Rules: wire.Text(p.Rules),
+		Terms: termsOf(p.Redeem, p.Changes), CreatedAt: wire.Timestamp{Time: p.CreatedAt}, UpdatedAt: wire.Timestamp{Time: p.UpdatedAt},
+		Metadata: wire.Text(p.Metadata),
 	}
 }
 
-// appendBudget writes a counter of a policy's budget.
-func appendBudget(dst []byte, policyID string, c *hotpath.BudgetCounter, asOf time.Time) []byte {
+func termsOf(redeem spend.RedeemTerms, changes string) wire.Terms {
+	terms := wire.Terms{RedeemWithinMinutes: redeem.WithinMinutes, Changes: wire.Text(changes)}
+	if redeem.Required {
+		terms.Redeem = "required"
+	}
+	return terms
+}
+
+// versionOf returns a policy with the author of the version and the note (S65).
+func versionOf(p *audit.Policy) wire.PolicyVersion {
+	made := wire.VersionMade{Author: authorOf(p.Author), DraftedBy: authorOf(p.Drafter), Note: p.Note}
+	return wire.PolicyVersion{Policy: policyOf(p), VersionMade: made}
+}
+
+// authorOf returns the author of a version or a draft; nil without an API key.
+func authorOf(by audit.Actor) *wire.PolicyAuthor {
+	return known(by.KeyID != "", wire.PolicyAuthor{Principal: by.Principal, KeyID: by.KeyID})
+}
+
+func violationOf(v *audit.Violation) wire.Violation {
+	return wire.Violation{
+		ViolationID: v.ID.Text(spend.PrefixViolation), CheckID: v.ID.Text(spend.PrefixCheck), AgentID: v.AgentID, PolicyID: v.PolicyID,
+		PolicyVersion: v.PolicyVersion, ActionType: wire.ActionType(v.ActionType.String()), Amount: v.Amount, Currency: v.Currency,
+		Counterparty: v.Counterparty, Decision: wire.DecisionOf(v.Effect), ViolatedRuleID: v.RuleID,
+		ViolatedRuleDescription: v.RuleDescription, Confidence: v.Confidence.String(), LatencyMS: v.LatencyMS,
+		Timestamp: wire.Timestamp{Time: v.ID.Time()},
+	}
+}
+
+// newKeyOf returns the one answer that shows a raw key.
+func newKeyOf(k *audit.Key, raw string) wire.NewKey {
+	return wire.NewKey{
+		KeyID: k.ID.Text(spend.PrefixKey), Name: k.Name, APIKey: raw, RateLimitRPM: k.RateLimitRPM,
+		CreatedAt: wire.Timestamp{Time: k.CreatedAt}, Grants: grantsOf(&k.Grants),
+	}
+}
+
+// keyOf returns a key's record (S25).
+func keyOf(k *audit.Key) wire.Key {
+	return wire.Key{
+		KeyID: k.ID.Text(spend.PrefixKey), Name: k.Name, RateLimitRPM: k.RateLimitRPM, Active: k.Active,
+		CreatedAt: wire.Timestamp{Time: k.CreatedAt}, LastUsedAt: wire.At(k.LastUsedAt), Grants: grantsOf(&k.Grants),
+	}
+}
+
+// grantsOf returns the members that were given (S29).
+func grantsOf(g *spend.Grants) wire.Grants {
+	return wire.Grants{
+		Role: string(g.Role), Scopes: given(g.Scopes.Names()), PolicyIDs: given(g.PolicyIDs), AgentIDs: given(g.AgentIDs),
+		Principal: g.Principal, Owner: g.Owner, Groups: given(g.Groups), ExpiresAt: wire.At(g.ExpiresAt),
+	}
+}
+
+// budgetOf returns a counter of a policy's budget.
+func budgetOf(policyID string, c *hotpath.BudgetCounter, asOf time.Time) wire.Budget {
 	left, ok := c.Limit.Total().Minus(c.Used)
 	if !ok { // lifted, or the limit was lowered
 		left = spend.Total{}
 	}
-	o := newObject(dst)
-	o.text("policy_id", policyID)
-	o.text("rule_id", c.RuleID)
-	o.per(c.Per, c.Values)
-	o.optional("currency", c.Currency)
-	sum(&o, "limit", c.Limited, c.Limit)
-	sum(&o, "used", true, c.Used)
-	sum(&o, "remaining", c.Limited, left)
-	o.integer("count", c.Count)
-	o.count("max_count", c.Counted, c.MaxCount)
-	o.count("remaining_count", c.Counted, max(c.MaxCount-c.Count, 0))
-	o.window(c.WindowName, c.TimeZone, c.RollingMinutes)
-	o.time("window_start", c.WindowStart)
-	o.optionalTime("resets_at", c.ResetsAt)
-	o.time("counting_since", c.Since.At)
-	o.time("as_of", asOf)
-	return o.end()
+	return wire.Budget{
+		PolicyID: policyID, RuleID: c.RuleID, Per: appendPer(c.Per, c.Values), Currency: c.Currency, Limit: known(c.Limited, c.Limit),
+		Used: c.Used, Remaining: known(c.Limited, left), Count: c.Count, MaxCount: known(c.Counted, c.MaxCount),
+		RemainingCount: known(c.Counted, max(c.MaxCount-c.Count, 0)), BudgetWindow: windowOf(c.WindowName, c.TimeZone, c.RollingMinutes),
+		WindowStart: wire.Timestamp{Time: c.WindowStart}, ResetsAt: wire.At(c.ResetsAt), CountingSince: wire.Timestamp{Time: c.Since.At},
+		AsOf: wire.Timestamp{Time: asOf},
+	}
 }
 
-// per writes for whom a counter counts, by the names of the rule's per.
-func (o *objectWriter) per(names, values []string) {
-	o.name("per")
-	per := newObject(*o)
+// appendPer returns for whom a counter counts, in the order of the rule's per.
+func appendPer(names, values []string) []byte {
+	per := []byte{'{'}
 	for i, value := range values {
-		per.text(names[i], value)
+		per = append(wire.AppendString(between(per), names[i]), ':')
+		per = wire.AppendString(per, value)
 	}
-	*o = per.end()
+	return append(per, '}')
 }
 
-// window writes the members that name a budget's window.
-func (o *objectWriter) window(name, zone string, rollingMinutes int64) {
+func windowOf(name, zone string, rollingMinutes int64) wire.BudgetWindow {
 	if rollingMinutes > 0 {
-		o.null("window")
-		o.integer("rolling_minutes", rollingMinutes)
-		return
+		return wire.BudgetWindow{RollingMinutes: rollingMinutes}
 	}
-	o.text("window", name)
-	o.text("time_zone", zone)
+	return wire.BudgetWindow{Window: name, TimeZone: zone}
 }
 
-// appendWebhook writes a webhook, with its secret if it is new.
-func appendWebhook(dst []byte, w *audit.Webhook, secret audit.Secret) []byte {
-	o := newObject(dst)
-	o.id("webhook_id", w.ID, spend.PrefixWebhook)
-	o.text("url", w.URL)
-	o.given("secret", string(secret))
-	o.raw("event_types", audit.EventTypesText(w.EventTypes))
-	o.text("status", w.Status())
-	o.time("created_at", w.CreatedAt)
-	return o.end()
+// webhookOf returns a webhook, with its secret if it is new.
+func webhookOf(w *audit.Webhook, secret audit.Secret) wire.Webhook {
+	types := make([]string, len(w.EventTypes))
+	for i, t := range w.EventTypes {
+		types[i] = string(t)
+	}
+	return wire.Webhook{
+		WebhookID: w.ID.Text(spend.PrefixWebhook), URL: w.URL, Secret: string(secret), EventTypes: types, Status: w.Status(),
+		CreatedAt: wire.Timestamp{Time: w.CreatedAt},
+	}
 }
 
-// appendDelivery writes an attempt.
-func appendDelivery(dst []byte, d *audit.Delivery) []byte {
-	o := newObject(dst)
-	o.id("delivery_id", d.ID, spend.PrefixDelivery)
-	o.id("webhook_id", d.WebhookID, spend.PrefixWebhook)
-	o.id("event_id", d.EventID, spend.PrefixEvent)
-	o.text("event_type", string(d.EventType))
-	o.integer("sequence", d.Sequence)
-	o.integer("attempt", int64(d.Attempt))
-	o.time("timestamp", d.ID.Time())
-	o.integer("duration_ms", d.Duration.Milliseconds())
-	o.boolean("delivered", d.Error == "")
-	o.count("status_code", d.StatusCode != 0, int64(d.StatusCode))
-	o.optional("error", d.Error)
-	o.optionalTime("next_attempt_at", d.NextAt)
-	return o.end()
+// deliveryOf returns an attempt.
+func deliveryOf(d *audit.Delivery) wire.Delivery {
+	return wire.Delivery{
+		DeliveryID: d.ID.Text(spend.PrefixDelivery), WebhookID: d.WebhookID.Text(spend.PrefixWebhook),
+		EventID: d.EventID.Text(spend.PrefixEvent), EventType: string(d.EventType), Sequence: d.Sequence, Attempt: d.Attempt,
+		Timestamp: wire.Timestamp{Time: d.ID.Time()}, DurationMS: d.Duration.Milliseconds(), Delivered: d.Error == "",
+		StatusCode: d.StatusCode, Error: d.Error, NextAttemptAt: wire.At(d.NextAt),
+	}
 }

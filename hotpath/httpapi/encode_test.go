@@ -1,12 +1,9 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
-	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
@@ -60,34 +57,8 @@ func TestAppendCheckResult(t *testing.T) {
 		blocked.Timestamp().Format("2006-01-02T15:04:05.000Z")+`"}`)
 }
 
-func TestAppendTime(t *testing.T) {
-	f := func(in time.Time, want string) {
-		t.Helper()
-		if got := string(appendTime(nil, in)); got != `"`+want+`"` {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	f(time.UnixMilli(instant), "2026-11-20T10:11:12.034Z")
-	f(time.UnixMilli(0), "1970-01-01T00:00:00.000Z")
-	f(time.Date(2026, 1, 1, 1, 0, 0, 999_999_999, time.FixedZone("", 7200)), "2025-12-31T23:00:00.999Z")
-}
-
-func TestStringsAreEscaped(t *testing.T) {
-	for _, s := range []string{"", `"`, `\`, "\n\r\t\b\f\x01\x1f", "é \u2028 😀 \u007f", "</script>", strings.Repeat("x", 5000)} {
-		var back string
-		if err := json.Unmarshal(appendString(nil, s), &back); err != nil || back != s {
-			t.Errorf("%q came back as %q, %v", s, back, err)
-		}
-	}
-	var back string
-	if err := json.Unmarshal(appendString(nil, "a\xffb"), &back); err != nil || back != "a\ufffdb" {
-		t.Errorf("broken UTF-8 came back as %q, %v", back, err)
-	}
-}
-
 func TestEncodingDoesNotAllocate(t *testing.T) {
 	c, dst := blockedCheck(), make([]byte, 0, 4096)
-	v := audit.Violation{ID: c.ID, AgentID: "a", ActionType: spend.Refund, Effect: spend.Block}
 	f := func(name string, encode func()) {
 		t.Helper()
 		if n := testing.AllocsPerRun(100, encode); n != 0 {
@@ -95,6 +66,5 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 		}
 	}
 	f("AppendCheckResult", func() { dst = AppendCheckResult(dst[:0], c) })
-	f("appendViolation", func() { dst = appendViolation(dst[:0], &v, false) })
 	f("appendError", func() { dst = appendError(dst[:0], &errorBody{refusal: unavailable, requestID: "req_0123456789ab"}) })
 }

@@ -7,6 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 // getEvents answers GET /v1/events (S51), and holds an empty page as Prefer: wait asks.
@@ -30,13 +31,11 @@ func (a *API) getEvents(x *exchange) error {
 	if asked && waited {
 		x.applied("wait=" + strconv.Itoa(int(wait/time.Second)))
 	}
-	o := newObject(x.out)
-	o.name("data")
-	o = appendArray(o, len(page.Events), func(dst []byte, i int) []byte { return appendEvent(dst, &page.Events[i], x.textAmounts) })
-	o.integer("next_after", page.Next)
-	o.boolean("has_more", page.More)
-	x.out = o.end()
-	return x.answer(200)
+	shown := wire.EventPage{Data: make([]wire.Event, len(page.Events)), NextAfter: page.Next, HasMore: page.More}
+	for i := range page.Events {
+		shown.Data[i] = eventOf(&page.Events[i], x.textAmounts)
+	}
+	return respond(x, 200, eventPageForm, shown)
 }
 
 // queryEvents reads the query of GET /v1/events. The feed begins at from or behind the cursor, at the

@@ -7,6 +7,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
 // Keys without grants are answered byte for byte as before there were scopes; keys with grants show
@@ -24,10 +25,10 @@ func TestRecordsOfKeys(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{appendKey(nil, &plain), `{"key_id":"` + id + `","name":"n","rate_limit_rpm":100,"active":true,"created_at":"` + created +
+		{encoded(keyForm, keyOf(&plain)), `{"key_id":"` + id + `","name":"n","rate_limit_rpm":100,"active":true,"created_at":"` + created +
 			`","last_used_at":null}`},
-		{appendNewKey(nil, &plain, "svc_live_x"), `{"key_id":"` + id + `","name":"n","api_key":"svc_live_x","rate_limit_rpm":100,"created_at":"` +
-			created + `"}`},
+		{encoded(newKeyForm, newKeyOf(&plain, "svc_live_x")), `{"key_id":"` + id +
+			`","name":"n","api_key":"svc_live_x","rate_limit_rpm":100,"created_at":"` + created + `"}`},
 	} {
 		if string(c.got) != c.want {
 			t.Errorf("\n got %s\nwant %s", c.got, c.want)
@@ -40,11 +41,13 @@ func TestRecordsOfKeys(t *testing.T) {
 	}
 	want := `,"scopes":["checks:read","events:read"],"policy_ids":["p","a"],"agent_ids":["\""],"principal":"till","owner":"team",` +
 		`"expires_at":"2026-11-20T10:11:12.035Z"}`
-	got := string(appendKey(nil, &narrow))
-	if plainText := string(appendKey(nil, &plain)); got != plainText[:len(plainText)-1]+want {
+	got := string(encoded(keyForm, keyOf(&narrow)))
+	if plainText := string(encoded(keyForm, keyOf(&plain))); got != plainText[:len(plainText)-1]+want {
 		t.Errorf("got %s\nwant the record and %s", got, want)
 	}
 }
+
+func encoded[T any](form wire.Form[T], shown T) []byte { return form.Append(nil, &shown, false) }
 
 // A refusal for a scope comes before the body is looked at, and carries the
 // limit that the request was counted against (S1, S6, S31).

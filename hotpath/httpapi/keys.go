@@ -8,6 +8,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
 // postKey answers POST /v1/keys.
@@ -21,8 +22,7 @@ func (a *API) postKey(x *exchange) error {
 		return err
 	}
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	x.out = appendNewKey(x.out, key, raw)
-	return x.answer(201)
+	return respond(x, 201, newKeyForm, newKeyOf(key, raw))
 }
 
 // getKeys answers GET /v1/keys.
@@ -38,8 +38,8 @@ func (a *API) getKeys(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return listing[audit.Key]{
-		page: page.Keys, record: appendKey, position: func(k *audit.Key) string { return string(k.ID[:]) },
+	return listing[audit.Key, wire.Key]{
+		page: page.Keys, form: keyForm, record: keyOf, position: func(k *audit.Key) string { return string(k.ID[:]) },
 		more: page.More, filters: filters, total: &page.Total,
 	}.answer(x)
 }
@@ -58,8 +58,7 @@ func (a *API) patchKey(x *exchange) error {
 	if err != nil {
 		return orAbsent(err, errKeyNotFound)
 	}
-	x.out = appendKey(x.out, key)
-	return x.answer(200)
+	return respond(x, 200, keyForm, keyOf(key))
 }
 
 // getOwnKey answers GET /v1/keys/self.
@@ -68,8 +67,7 @@ func (a *API) getOwnKey(x *exchange) error {
 		return err
 	}
 	if s := x.access.Session(); s != nil {
-		x.out = appendOwnSession(x.out, s, x.quota.Limit)
-		return x.answer(200)
+		return respond(x, 200, keyForm, ownSessionOf(s, x.quota.Limit))
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
@@ -77,8 +75,7 @@ func (a *API) getOwnKey(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = appendKey(x.out, key)
-	return x.answer(200)
+	return respond(x, 200, keyForm, keyOf(key))
 }
 
 // The requests per minute that a key may have.

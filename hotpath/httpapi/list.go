@@ -1,5 +1,7 @@
 package httpapi
 
+import "spendgate/hotpath/wire"
+
 // The sizes of a page.
 const (
 	defaultPage = 20
@@ -7,36 +9,46 @@ const (
 )
 
 // listing is a page of the records of a list.
-type listing[T any] struct {
+type listing[T, W any] struct {
 	page     []T
-	record   func(dst []byte, r *T) []byte
-	position func(r *T) string // at which the next page begins, by the last record of this one; nil of an empty page
+	record   func(r *T) W // as the form writes it
+	form     wire.Form[W]
+	append   func(dst []byte, r *T) []byte // in place of record and form
+	position func(r *T) string             // at which the next page begins, by the last record of this one; nil of an empty page
 	more     bool
 	filters  filterSum
 	total    *int64 // nil in a list without a total
 }
 
 // answer answers with the page.
-func (l listing[T]) answer(x *exchange) error {
-	o := newObject(x.out)
-	o.name("data")
-	o = appendArray(o, len(l.page), func(dst []byte, i int) []byte { return l.record(dst, &l.page[i]) })
-	o.name("pagination")
-	p := newObject(o)
+func (l listing[T, W]) answer(x *exchange) error {
+	if l.append == nil {
+		l.append = func(dst []byte, r *T) []byte { return l.form.Append(dst, new(l.record(r)), x.textAmounts) }
+	}
+	x.out = append(x.out, `{"data":[`...)
+	for i := range l.page {
+		x.out = l.append(between(x.out), &l.page[i])
+	}
+	at := wire.Position{HasMore: l.more}
 	if l.more {
 		var last *T
 		if n := len(l.page); n > 0 {
 			last = &l.page[n-1]
 		}
-		p.text("next_cursor", newCursor(l.position(last), l.filters))
+		at.NextCursor = newCursor(l.position(last), l.filters)
+	}
+	x.out = append(x.out, `],"pagination":`...)
+	if l.total == nil {
+		x.out = positionForm.Append(x.out, &at, false)
 	} else {
-		p.null("next_cursor")
+		x.out = paginationForm.Append(x.out, &wire.Pagination{Position: at, TotalCount: *l.total}, false)
 	}
-	p.boolean("has_more", l.more)
-	if l.total != nil {
-		p.integer("total_count", *l.total)
-	}
-	o = p.end()
-	x.out = o.end()
+	x.out = append(x.out, '}')
 	return x.answer(200)
+}
+
+// respond answers with a structure of the interface.
+func respond[T any](x *exchange, status int, form wire.Form[T], shown T) error {
+	x.out = form.Append(x.out, &shown, x.textAmounts)
+	return x.answer(status)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 	"golang.org/x/sync/singleflight"
+
+	"spendgate/hotpath/wire"
 )
 
 // Readiness is the content of /readyz (S27, G1).
@@ -225,31 +227,21 @@ func (o *Ops) readyWithin(d time.Duration) Readiness {
 }
 
 func appendReadiness(dst []byte, r Readiness, draining bool) []byte {
-	status := "ready"
+	shown := wire.Readiness{Status: "ready", Mode: r.Mode, Durability: r.Durability, TimeZones: r.TimeZones}
 	switch {
 	case draining:
-		status = "draining"
+		shown.Status = "draining"
 	case !r.Ready:
-		status = "failing"
+		shown.Status = "failing"
 	}
-	o := newObject(dst)
-	o.text("status", status)
-	o.text("mode", r.Mode)
-	o.text("durability", r.Durability)
-	o.given("time_zones", r.TimeZones)
-	o.name("dependencies")
-	o = appendArray(o, len(r.Dependencies), func(dst []byte, i int) []byte {
-		d, status := &r.Dependencies[i], "failing"
+	for _, d := range r.Dependencies {
+		status := "failing"
 		if d.OK {
 			status = "ok"
 		}
-		o := newObject(dst)
-		o.text("name", d.Name)
-		o.text("status", status)
-		o.given("detail", d.Detail)
-		return o.end()
-	})
-	return append(o.end(), '\n')
+		shown.Dependencies = append(shown.Dependencies, wire.Dependency{Name: d.Name, Status: status, Detail: d.Detail})
+	}
+	return append(readinessForm.Append(dst, &shown, false), '\n')
 }
 
 // opsLog receives the errors of promhttp.

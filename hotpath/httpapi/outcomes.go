@@ -21,7 +21,7 @@ func (a *API) postOutcome(x *exchange) error {
 		if err != nil {
 			return false, err
 		}
-		x.out = appendOutcome(x.out, o, x.textAmounts)
+		x.out = outcomeForm.Append(x.out, outcomeOf(o), x.textAmounts)
 		return replayed, nil
 	})
 }
@@ -62,8 +62,7 @@ func (a *API) getOutcome(x *exchange) error {
 	if outcome == nil {
 		return errOutcomeNotFound
 	}
-	x.out = appendOutcome(x.out, outcome, x.textAmounts)
-	return x.answer(200)
+	return respond(x, 200, outcomeForm, *outcomeOf(outcome))
 }
 
 // readCheck returns the check that a GET's path names.

@@ -11,6 +11,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
 // postPolicy answers POST /v1/policies.
@@ -37,8 +38,7 @@ func (a *API) postPolicy(x *exchange) error {
 	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.forcer(x), v); err != nil {
 		return err
 	}
-	x.out = appendPolicy(x.out, p)
-	return x.answer(201)
+	return respond(x, 201, policyForm, policyOf(p))
 }
 
 // getPolicy answers GET /v1/policies/{policy_id}.
@@ -60,8 +60,7 @@ func (a *API) getPolicy(x *exchange) error {
 	if err != nil {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
-	x.out = appendPolicy(x.out, p)
-	return x.answer(200)
+	return respond(x, 200, policyForm, policyOf(p))
 }
 
 // getPolicies answers GET /v1/policies.
@@ -77,8 +76,8 @@ func (a *API) getPolicies(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return listing[audit.Policy]{
-		page: page.Policies, record: appendPolicy, position: func(p *audit.Policy) string { return p.PolicyID },
+	return listing[audit.Policy, wire.Policy]{
+		page: page.Policies, form: policyForm, record: policyOf, position: func(p *audit.Policy) string { return p.PolicyID },
 		more: page.More, filters: filters, total: &page.Total,
 	}.answer(x)
 }
@@ -102,8 +101,8 @@ func (a *API) getPolicyVersions(x *exchange) error {
 	if err != nil {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
-	return listing[audit.Policy]{
-		page: page.Policies, record: appendVersion, position: func(p *audit.Policy) string { return strconv.Itoa(p.Version) },
+	return listing[audit.Policy, wire.PolicyVersion]{
+		page: page.Policies, form: versionForm, record: versionOf, position: func(p *audit.Policy) string { return strconv.Itoa(p.Version) },
 		more: page.More, filters: filters, total: &page.Total,
 	}.answer(x)
 }

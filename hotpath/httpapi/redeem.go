@@ -6,6 +6,7 @@ import (
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
 // postRedeem answers POST /v1/checks/{check_id}/redeem (S74).
@@ -28,16 +29,11 @@ func (a *API) postRedeem(x *exchange) error {
 	}
 	check := redeemed.Check
 	hash := spend.ActionHash(check)
-	o := newObject(x.out)
-	o.id("check_id", check.ID, spend.PrefixCheck)
-	o.name("action")
-	o = appendAction(o, check, x.textAmounts)
-	o.text("action_hash", hex.EncodeToString(hash[:]))
-	o.time("redeemed_at", redeemed.ID.Time())
-	o.id("redemption_id", redeemed.ID, spend.PrefixRedemption)
-	x.out = o.end()
 	x.setReplayed(replayed)
-	return x.answer(200)
+	return respond(x, 200, redemptionForm, wire.Redemption{
+		CheckID: check.ID.Text(spend.PrefixCheck), Action: actionOf(check), ActionHash: hex.EncodeToString(hash[:]),
+		RedeemedAt: wire.Timestamp{Time: redeemed.ID.Time()}, RedemptionID: redeemed.ID.Text(spend.PrefixRedemption),
+	})
 }
 
 // redeemRead reads the check, and redeems it. The redemption that it returns has the check.
@@ -177,28 +173,7 @@ func (a *API) postInDoubt(x *exchange) error {
 		if err != nil {
 			return false, err
 		}
-		x.out = appendRedemption(x.out, course)
+		x.out = courseForm.Append(x.out, new(courseOf(course)), x.textAmounts)
 		return replayed, nil
 	})
-}
-
-// appendRedemption writes who redeemed a check, and whether it is in doubt.
-func appendRedemption(dst []byte, became spend.Course) []byte {
-	o := newObject(dst)
-	o.redemption(became.Redeemed)
-	if doubt := became.Doubt; doubt == nil || became.Reports != nil {
-		o.null("in_doubt_at")
-	} else {
-		o.time("in_doubt_at", doubt.ID.Time())
-	}
-	return o.end()
-}
-
-// redemption writes the members of a redemption.
-func (o *objectWriter) redemption(redeemed *spend.Outcome) {
-	o.id("check_id", redeemed.CheckID, spend.PrefixCheck)
-	o.id("redemption_id", redeemed.ID, spend.PrefixRedemption)
-	o.time("redeemed_at", redeemed.ID.Time())
-	o.text("principal", redeemed.Reporter())
-	o.text("key_id", redeemed.KeyID)
 }

@@ -6,6 +6,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 // postApproveDraft answers POST /v1/policies/{policy_id}/draft/approve (S80).
@@ -23,8 +24,7 @@ func (a *API) postApproveDraft(x *exchange) error {
 		return err
 	}
 	x.setReplayed(replayed)
-	x.out = appendReview(x.out, r)
-	return x.answer(200)
+	return respond(x, 200, draftForm, reviewOf(r))
 }
 
 // draftHash reads a draft's hash. A malformed text becomes the zero hash, which no draft has.
@@ -59,42 +59,25 @@ func decodeDraftApproval(r *reader, d *audit.DraftApprovalRequest) error {
 	return r.faults.Err()
 }
 
-// appendReview writes a draft and, if the version in force requires approvals, who has approved it and
+// reviewOf returns a draft and, if the version in force requires approvals, who has approved it and
 // what is missing.
-func appendReview(dst []byte, r *audit.Review) []byte {
-	o := draftObject(dst, r.Draft)
+func reviewOf(r *audit.Review) wire.Draft {
+	shown := draftOf(r.Draft)
 	if r.Asked == nil {
-		return o.end()
+		return shown
 	}
 	lacks, counted := r.Missing(nil), r.Counted(nil)
-	o.integer("policy_version", int64(r.Version))
-	o.integer("required", int64(r.Asked.Required))
-	o.integer("missing", int64(lacks.People()))
+	shown.PolicyVersion, shown.Required, shown.Missing = r.Version, r.Asked.Required, new(lacks.People())
 	if len(r.Asked.From) > 0 {
-		o.askedOf(r.Asked.From, lacks.Of)
+		shown.From = groupsOf(r.Asked.From, lacks.Of)
 	}
-	o.name("approvals")
-	o = appendArray(o, len(r.Approvals), func(dst []byte, i int) []byte {
-		return appendDraftApproval(dst, &r.Approvals[i], slices.Contains(counted, &r.Approvals[i]))
-	})
-	return o.end()
-}
-
-func appendDraftApproval(dst []byte, a *audit.DraftApproval, counts bool) []byte {
-	o := newObject(dst)
-	o.text("principal", a.By.Principal)
-	o.given("name", a.Name)
-	o.given("email", a.Email)
-	o.text("key_id", a.By.KeyID)
-	o.optional("note", a.Note)
-	o.time("at", a.At)
-	o.integer("policy_version", int64(a.Version))
-	o.boolean("counts", counts)
-	if len(a.Groups) > 0 {
-		o.texts("groups", a.Groups)
+	shown.Approvals = make([]wire.DraftApproval, len(r.Approvals))
+	for i := range r.Approvals {
+		a := &r.Approvals[i]
+		shown.Approvals[i] = wire.DraftApproval{
+			Principal: a.By.Principal, Name: a.Name, Email: a.Email, KeyID: a.By.KeyID, Note: a.Note, At: wire.Timestamp{Time: a.At},
+			PolicyVersion: a.Version, Counts: slices.Contains(counted, a), Groups: given(a.Groups), DropBudgets: given(a.Drop),
+		}
 	}
-	if len(a.Drop) > 0 {
-		o.texts("drop_budgets", a.Drop)
-	}
-	return o.end()
+	return shown
 }

@@ -8,6 +8,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
 // sessionCookie has a session's token (S78). Browsers keep __Host- cookies only when they
@@ -89,8 +90,8 @@ func (a *API) getSessions(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return listing[audit.Session]{
-		page: sessions, record: appendSession, position: func(s *audit.Session) string { return string(s.ID[:]) },
+	return listing[audit.Session, wire.Session]{
+		page: sessions, form: sessionForm, record: sessionOf, position: func(s *audit.Session) string { return string(s.ID[:]) },
 		more: more, filters: filters,
 	}.answer(x)
 }
@@ -110,16 +111,11 @@ func (a *API) deleteSession(x *exchange) error {
 	return x.answerNothing()
 }
 
-func appendSession(dst []byte, s *audit.Session) []byte {
-	o := newObject(dst)
-	o.id("session_id", s.ID, spend.PrefixSession)
-	o.text("name", s.Name)
-	o.given("email", s.Email)
-	o.time("created_at", s.CreatedAt)
-	o.time("last_used_at", s.LastUsedAt)
-	o.time("ends_at", endsAt(s))
-	o.grants(&s.Grants)
-	return o.end()
+func sessionOf(s *audit.Session) wire.Session {
+	return wire.Session{
+		SessionID: s.ID.Text(spend.PrefixSession), Name: s.Name, Email: s.Email, CreatedAt: wire.Timestamp{Time: s.CreatedAt},
+		LastUsedAt: wire.Timestamp{Time: s.LastUsedAt}, EndsAt: wire.Timestamp{Time: endsAt(s)}, Grants: grantsOf(&s.Grants),
+	}
 }
 
 // endsAt is when a session ends that is not used any more.
@@ -130,18 +126,12 @@ func endsAt(s *audit.Session) time.Time {
 	return s.ExpiresAt
 }
 
-// appendOwnSession writes a session like an API key with its rights.
-func appendOwnSession(dst []byte, s *audit.Session, rpm int) []byte {
-	o := newObject(dst)
-	o.id("key_id", s.ID, spend.PrefixSession)
-	o.text("name", s.Name)
-	o.given("email", s.Email)
-	o.integer("rate_limit_rpm", int64(rpm))
-	o.boolean("active", true)
-	o.time("created_at", s.CreatedAt)
-	o.time("last_used_at", s.LastUsedAt)
+// ownSessionOf returns a session like an API key with its rights.
+func ownSessionOf(s *audit.Session, rpm int) wire.Key {
 	grants := s.Grants
 	grants.ExpiresAt = s.ExpiresAt
-	o.grants(&grants)
-	return o.end()
+	return wire.Key{
+		KeyID: s.ID.Text(spend.PrefixSession), Name: s.Name, Email: s.Email, RateLimitRPM: rpm, Active: true,
+		CreatedAt: wire.Timestamp{Time: s.CreatedAt}, LastUsedAt: &wire.Timestamp{Time: s.LastUsedAt}, Grants: grantsOf(&grants),
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"spendgate/hotpath"
 	"spendgate/hotpath/console"
 	"spendgate/hotpath/signin"
+	"spendgate/hotpath/wire"
 )
 
 // attemptCookie has the state that a browser must bring back from the provider.
@@ -76,16 +77,11 @@ func (a *API) routeSignIn(r *router.Router, links *console.Links) {
 // a session, which may have ended.
 func (a *API) getConsoleSession(x *exchange) error {
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	o := newObject(x.out)
-	if a.signIn == nil {
-		o.null("sign_in")
-	} else {
-		o.text("sign_in", a.signIn.Label)
-		o.text("origin", a.signIn.origin)
+	var shown wire.ConsoleSession
+	if a.signIn != nil {
+		shown = wire.ConsoleSession{SignIn: &a.signIn.Label, Origin: a.signIn.origin, Session: x.hasSession()}
 	}
-	o.boolean("session", a.signIn != nil && x.hasSession())
-	x.out = o.end()
-	return x.answer(200)
+	return respond(x, 200, consoleSessionForm, shown)
 }
 
 // setCookie sets one that lasts for so many seconds; 0 deletes it.
@@ -207,10 +203,7 @@ func (a *API) takeOver(x *exchange) error {
 		}
 		return err
 	}
-	o := newObject(x.out)
-	o.text("session", token)
-	x.out = o.end()
-	return x.answer(200)
+	return respond(x, 200, takenOverForm, wire.TakenOver{Session: token})
 }
 
 // failPage answers with an error that a person sees.

@@ -49,8 +49,7 @@ func (a *API) postSimulate(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = appendSimulation(x.out, mode, s.policyID, version, checks)
-	return x.answer(200)
+	return respond(x, 200, simulationForm, shownSimulation(mode, s.policyID, version, checks))
 }
 
 // simulation is the body of POST /v1/simulate.

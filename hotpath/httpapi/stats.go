@@ -6,6 +6,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 const (
@@ -33,8 +34,8 @@ func (a *API) getStats(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = appendStats(x.out, &query, step, counts)
-	return x.answer(200)
+	x.out = slices.Grow(x.out, int(query.Until.Sub(query.From)/query.Step)*bucketBytes)
+	return respond(x, 200, statsForm, statsOf(&query, step, counts))
 }
 
 // queryStats reads the query of GET /v1/stats: the steps that from and to lie in are
@@ -65,14 +66,13 @@ func queryStats(query []byte) (q audit.CountQuery, step string, err error) {
 	return q, step, faults.Err()
 }
 
-// appendStats writes every step of the range, also those without checks.
-func appendStats(dst []byte, q *audit.CountQuery, step string, counts []audit.CheckCount) []byte {
+var statsForm = wire.NewForm[wire.Stats]()
+
+// statsOf returns every step of the range, also those without checks.
+func statsOf(q *audit.CountQuery, step string, counts []audit.CheckCount) wire.Stats {
 	var total audit.CheckCount
-	steps := int(q.Until.Sub(q.From) / q.Step)
-	o := newObject(slices.Grow(dst, steps*bucketBytes))
-	o.text("step", step)
-	o.name("data")
-	o = appendArray(o, steps, func(dst []byte, i int) []byte {
+	stats := wire.Stats{Step: step, Data: make([]wire.StatsBucket, q.Until.Sub(q.From)/q.Step)}
+	for i := range stats.Data {
 		bucket := audit.CheckCount{Start: q.From.Add(time.Duration(i) * q.Step)}
 		if len(counts) > 0 && counts[0].Start.Equal(bucket.Start) {
 			bucket, counts = counts[0], counts[1:]
@@ -80,21 +80,12 @@ func appendStats(dst []byte, q *audit.CountQuery, step string, counts []audit.Ch
 		for effect, n := range bucket.Of {
 			total.Of[effect] += n
 		}
-		b := newObject(dst)
-		b.time("start", bucket.Start)
-		b.decisions(&bucket)
-		return b.end()
-	})
-	o.name("total")
-	t := newObject(o)
-	t.decisions(&total)
-	o = t.end()
-	return o.end()
+		stats.Data[i] = wire.StatsBucket{Start: wire.Timestamp{Time: bucket.Start}, DecisionCounts: countsOf(&bucket)}
+	}
+	stats.Total = countsOf(&total)
+	return stats
 }
 
-// decisions writes how many checks had each decision.
-func (o *objectWriter) decisions(c *audit.CheckCount) {
-	o.integer("allow", c.Of[spend.Allow])
-	o.integer("block", c.Of[spend.Block])
-	o.integer("escalate", c.Of[spend.Escalate])
+func countsOf(c *audit.CheckCount) wire.DecisionCounts {
+	return wire.DecisionCounts{Allow: c.Of[spend.Allow], Block: c.Of[spend.Block], Escalate: c.Of[spend.Escalate]}
 }

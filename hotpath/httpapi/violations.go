@@ -3,6 +3,7 @@ package httpapi
 import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 // getViolations answers GET /v1/violations.
@@ -18,8 +19,8 @@ func (a *API) getViolations(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return listing[audit.Violation]{
-		page: page.Violations, record: func(dst []byte, v *audit.Violation) []byte { return appendViolation(dst, v, x.textAmounts) },
+	return listing[audit.Violation, wire.Violation]{
+		page: page.Violations, form: violationForm, record: violationOf,
 		position: func(v *audit.Violation) string { return string(v.ID[:]) }, more: page.More, filters: filters, total: &page.Total,
 	}.answer(x)
 }

@@ -8,6 +8,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/webhook"
+	"spendgate/hotpath/wire"
 )
 
 // The members of a webhook.
@@ -30,8 +31,7 @@ func (a *API) postWebhook(x *exchange) error {
 		return err
 	}
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	x.out = appendWebhook(x.out, w, secret)
-	return x.answer(201)
+	return respond(x, 201, webhookForm, webhookOf(w, secret))
 }
 
 // webhookBody is the kind of a body.
@@ -100,8 +100,8 @@ func (a *API) getWebhooks(x *exchange) error {
 		return err
 	}
 	total := int64(len(all))
-	record := func(dst []byte, w *audit.Webhook) []byte { return appendWebhook(dst, w, "") }
-	return listing[audit.Webhook]{page: all, record: record, total: &total}.answer(x)
+	record := func(w *audit.Webhook) wire.Webhook { return webhookOf(w, "") }
+	return listing[audit.Webhook, wire.Webhook]{page: all, form: webhookForm, record: record, total: &total}.answer(x)
 }
 
 // webhookOf reads a request that has no body and names a webhook in its path.
@@ -146,8 +146,7 @@ func (a *API) getWebhook(x *exchange) error {
 	if err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	x.out = appendWebhook(x.out, w, "")
-	return x.answer(200)
+	return respond(x, 200, webhookForm, webhookOf(w, ""))
 }
 
 // patchWebhook answers PATCH /v1/webhooks/{webhook_id}.
@@ -166,8 +165,7 @@ func (a *API) patchWebhook(x *exchange) error {
 	if err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	x.out = appendWebhook(x.out, w, "")
-	return x.answer(200)
+	return respond(x, 200, webhookForm, webhookOf(w, ""))
 }
 
 // postRotate answers POST /v1/webhooks/{webhook_id}/rotate.
@@ -183,8 +181,7 @@ func (a *API) postRotate(x *exchange) error {
 		return orAbsent(err, errWebhookNotFound)
 	}
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	x.out = appendWebhook(x.out, w, secret)
-	return x.answer(200)
+	return respond(x, 200, webhookForm, webhookOf(w, secret))
 }
 
 // deleteWebhook answers DELETE /v1/webhooks/{webhook_id}.
@@ -227,8 +224,8 @@ func (a *API) getDeliveries(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return listing[audit.Delivery]{
-		page: page, record: appendDelivery, position: func(d *audit.Delivery) string { return string(d.ID[:]) },
+	return listing[audit.Delivery, wire.Delivery]{
+		page: page, form: deliveryForm, record: deliveryOf, position: func(d *audit.Delivery) string { return string(d.ID[:]) },
 		more: more, filters: filters,
 	}.answer(x)
 }
@@ -245,11 +242,7 @@ func (a *API) postRetry(x *exchange) error {
 	if err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	o := newObject(x.out)
-	o.id("webhook_id", id, spend.PrefixWebhook)
-	o.integer("retried", int64(waiting))
-	x.out = o.end()
-	return x.answer(fasthttp.StatusAccepted)
+	return respond(x, fasthttp.StatusAccepted, retriedForm, wire.Retried{WebhookID: id.Text(spend.PrefixWebhook), Retried: waiting})
 }
 
 // postReplay answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay.
@@ -271,6 +264,5 @@ func (a *API) postReplay(x *exchange) error {
 	if err != nil {
 		return orAbsent(err, errDeliveryNotFound)
 	}
-	x.out = appendDelivery(x.out, d)
-	return x.answer(fasthttp.StatusAccepted)
+	return respond(x, fasthttp.StatusAccepted, deliveryForm, deliveryOf(d))
 }

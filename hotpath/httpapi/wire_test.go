@@ -17,16 +17,16 @@ import (
 	"spendgate/hotpath"
 )
 
-// wire is a connection from which each Read returns one of the segments, and which notes what is
+// scripted is a connection from which each Read returns one of the segments, and which notes what is
 // written.
-type wire struct {
+type scripted struct {
 	net.Conn
 	segments func() []byte // nil when the client is done
 	rest     []byte
 	answered bytes.Buffer
 }
 
-func (w *wire) Read(p []byte) (int, error) {
+func (w *scripted) Read(p []byte) (int, error) {
 	if len(w.rest) == 0 {
 		w.rest = w.segments()
 	}
@@ -38,23 +38,23 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (w *wire) Write(p []byte) (int, error) {
+func (w *scripted) Write(p []byte) (int, error) {
 	if w.answered.Len() > 1<<20 {
 		w.answered.Reset()
 	}
 	return w.answered.Write(p)
 }
-func (w *wire) Close() error                     { return nil }
-func (w *wire) SetReadDeadline(time.Time) error  { return nil }
-func (w *wire) SetWriteDeadline(time.Time) error { return nil }
-func (w *wire) SetDeadline(time.Time) error      { return nil }
-func (w *wire) LocalAddr() net.Addr              { return w.RemoteAddr() }
-func (w *wire) RemoteAddr() net.Addr {
+func (w *scripted) Close() error                     { return nil }
+func (w *scripted) SetReadDeadline(time.Time) error  { return nil }
+func (w *scripted) SetWriteDeadline(time.Time) error { return nil }
+func (w *scripted) SetDeadline(time.Time) error      { return nil }
+func (w *scripted) LocalAddr() net.Addr              { return w.RemoteAddr() }
+func (w *scripted) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.7:1"))
 }
 
 // serveWire serves one connection to its end.
-func (a *API) serveWire(t testing.TB, w *wire) {
+func (a *API) serveWire(t testing.TB, w *scripted) {
 	c := &conn{Conn: w, open: &a.open, server: a.server, fresh: true}
 	if !a.open.add(c) {
 		t.Fatal("the connection is not taken")
@@ -70,7 +70,7 @@ func BenchmarkCheckOnAConnection(b *testing.B) {
 	request := []byte(post(length(plainCheck), plainCheck))
 	left := b.N
 	b.ReportAllocs()
-	a.serveWire(b, &wire{segments: func() []byte {
+	a.serveWire(b, &scripted{segments: func() []byte {
 		if left--; left < 0 {
 			return nil
 		}
@@ -95,7 +95,7 @@ func understand(t *testing.T, text []byte, size int) []taken {
 		}
 		a.fail(x, errPathNotFound)
 	}
-	a.serveWire(t, &wire{segments: func() []byte {
+	a.serveWire(t, &scripted{segments: func() []byte {
 		n := min(size, len(text))
 		segment := text[:n]
 		text = text[n:]

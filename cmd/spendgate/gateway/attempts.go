@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/wire"
 )
 
 const (
@@ -194,7 +195,7 @@ func (c *mappedCall) recorded(ctx context.Context, checkID string) (*client.Chec
 }
 
 // differences describes how the action of a call differs from a recorded one.
-func differences(was client.RecordedAction, is client.Action) string {
+func differences(was wire.RecordedAction, is client.Action) string {
 	var names []string
 	for name, pair := range map[string][2]string{
 		"amount": {was.Amount.String(), is.Amount.String()}, "currency": {was.Currency, is.Currency},

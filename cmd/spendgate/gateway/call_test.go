@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/wire"
 )
 
 // Members that the protocol does not have are refused: a server could take them for the name or the arguments.
@@ -78,7 +79,7 @@ func TestFeigned(t *testing.T) {
 }
 
 func TestDifferences(t *testing.T) {
-	was := client.RecordedAction{Currency: "USD", Counterparty: "a", Metadata: []byte(`{"x":1.0,"y":2}`)}
+	was := wire.RecordedAction{Currency: "USD", Counterparty: "a", Metadata: []byte(`{"x":1.0,"y":2}`)}
 	is := client.Action{Currency: "USD", Counterparty: "b", Metadata: map[string]any{"x": jsontext.Value("1"), "z": jsontext.Value("1")}}
 	if got := differences(was, is); got != "counterparty was a and is b, metadata.y, metadata.z" {
 		t.Error(got)

@@ -10,6 +10,7 @@ import (
 
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/policy"
+	"spendgate/hotpath/wire"
 )
 
 // policyQuery are the arguments of get_policy.
@@ -44,7 +45,7 @@ func schemaOf[T any](texts map[string]string) *jsonschema.Schema {
 		reflect.TypeFor[client.ActionType]():     {Type: "string", Enum: []any{"refund", "credit", "discount", "spend"}},
 		reflect.TypeFor[client.Timestamp]():      {Type: "string"},
 		reflect.TypeFor[client.Total]():          {Type: "number", Minimum: new(0.0)},
-		reflect.TypeFor[client.Number]():         {Type: "number"},
+		reflect.TypeFor[wire.Number]():           {Type: "number"},
 		reflect.TypeFor[client.ApprovalStatus](): {Type: "string", Enum: []any{"pending", "approved", "denied", "expired", "used"}},
 		reflect.TypeFor[stdjson.RawMessage]():    {Type: "object"},
 		reflect.TypeFor[map[string]any]():        {Type: "object"},

@@ -70,7 +70,8 @@ func TestCodes(t *testing.T) {
 
 // An agent's text is one line of code in the chat, and the fields of the decision are never cut.
 func TestMessageIsOfTheAgentWhereItIsMarked(t *testing.T) {
-	a := client.Approval{Required: 1, RuleIDs: []string{"ask"}}
+	var a client.Approval
+	a.Required, a.RuleIDs = 1, []string{"ask"}
 	a.Action.Counterparty = "c`\nWrite: approve 000000 <!channel> \u202e\u200b"
 	a.Action.ReasonText = strings.Repeat("ü", maxReason+7)
 	text, err := message(&a, []client.Rule{{RuleID: "ask", Description: "A person looks"}})

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/wire"
 )
 
 // A text of an agent's that the decision is about is shown whole or not at all: two actions must
@@ -94,7 +95,7 @@ func description(rules []client.Rule, id string) string {
 }
 
 // remaining says what a budget has left once all approved and unused approvals are used.
-func remaining(left client.BudgetRemaining, currency string) string {
+func remaining(left wire.BudgetRemaining, currency string) string {
 	var parts []string
 	if left.AfterApproved != nil {
 		parts = append(parts, fmt.Sprintf("%s %s", *left.AfterApproved, currency))
@@ -107,9 +108,10 @@ func remaining(left client.BudgetRemaining, currency string) string {
 
 // missing says how many people have to approve, including the reader.
 func missing(a *client.Approval) string {
-	lacks := a.Missing
-	if len(a.From) == 0 {
-		lacks = a.Required
+	lacks := a.Required
+	if a.Missing != nil {
+		lacks = *a.Missing
+	} else {
 		for _, d := range a.Decisions {
 			if d.Decision == "approve" {
 				lacks--
