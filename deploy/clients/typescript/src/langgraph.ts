@@ -1,4 +1,4 @@
-import { interrupt } from "@langchain/langgraph";
+import { getConfig, interrupt, task } from "@langchain/langgraph";
 
 import { AlreadyExecuted, ApprovalPending } from "./errors.js";
 import type { Guarded } from "./guard-types.js";
@@ -22,6 +22,10 @@ export interface ApprovalRequest {
  * not repeated: the function returns what `executed` makes of it or, without `executed`, throws
  * AlreadyExecuted, and the graph goes no further.
  *
+ * LangGraph gives the values with which a node was resumed to its interrupts by their order. So each
+ * run interrupts where the runs before it did, also after the action passed: that people were asked is
+ * a task's result, which the checkpointer keeps. The answer to one question never reaches another.
+ *
  * In a tool, use `orRefusal(interrupting(refund)(input))`: a ToolNode has its own text for thrown
  * errors, which asks the model to try something else.
  */
@@ -30,21 +34,38 @@ export function interrupting<I, R>(
   { executed }: { executed?: (over: AlreadyExecuted) => R } = {},
 ): (input: I) => Promise<R> {
   return async (input) => {
-    let unread = "";
-    for (;;) {
-      try {
-        return await guarded(input);
-      } catch (problem) {
-        if (problem instanceof AlreadyExecuted && executed) return executed(problem);
-        if (!(problem instanceof ApprovalPending) || !problem.approvalId) throw problem;
-        if (!problem.approval) {
-          if (problem.approvalId === unread) throw problem; // as after the last approval that a guard tries under one key
+    let ended: { value: R } | { problem: unknown } | undefined;
+    /** ask returns what people have to decide; null once the call has ended. */
+    const ask = async (): Promise<ApprovalRequest | null> => {
+      let unread = "";
+      for (;;) {
+        try {
+          ended = { value: await guarded(input) };
+          return null;
+        } catch (problem) {
+          ended = problem instanceof AlreadyExecuted && executed ? { value: executed(problem) } : { problem };
+          if (!(problem instanceof ApprovalPending) || !problem.approvalId) return null;
+          if (problem.approval) {
+            const { approval_id, action, action_hash, rule_ids } = problem.approval;
+            return { approval_id, action, action_hash, rule_ids, message: problem.message };
+          }
+          if (problem.approvalId === unread) return null; // as after the last approval that a guard tries under one key
           unread = problem.approvalId; // the approval is new: the next round reads it from the service
-          continue;
         }
-        const { approval_id, action, action_hash, rule_ids } = problem.approval;
-        interrupt<ApprovalRequest>({ approval_id, action, action_hash, rule_ids, message: problem.message });
       }
+    };
+    for (;;) {
+      ended = undefined;
+      const request = await (getConfig() ? task("spendgate", ask)() : ask());
+      if (request) interrupt<ApprovalRequest>(request);
+      else if (ended) return over(ended);
+      // Otherwise an earlier run of the node ended the call, and this one asks what became of it.
     }
   };
+}
+
+/** over returns or throws what a call ended with. */
+function over<R>(ended: { value: R } | { problem: unknown }): R {
+  if ("problem" in ended) throw ended.problem;
+  return ended.value;
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 
-import { Annotation, Command, END, MemorySaver, START, StateGraph } from "@langchain/langgraph";
+import { Annotation, Command, END, MemorySaver, START, StateGraph, interrupt } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { AIMessage } from "@langchain/core/messages";
 import { tool as langchainTool } from "@langchain/core/tools";
@@ -132,6 +132,70 @@ describe("adapters", { skip, concurrency: true }, () => {
     assert.equal(ledger.length, 2);
   });
 
+  it("LangGraph: the answer to the approval never answers the question behind it", async () => {
+    const { ledger, refund } = refunding();
+    const State = Annotation.Root({ order: Annotation<Order>, done: Annotation<unknown[]> });
+    const paying = interrupting(refund, { executed: () => "refunded before" });
+    const graph = new StateGraph(State)
+      .addNode("refund", async ({ order }) => ({ done: [interrupt("which account?"), await paying(order), interrupt("delete the account?")] }))
+      .addEdge(START, "refund")
+      .addEdge("refund", END)
+      .compile({ checkpointer: new MemorySaver() });
+    const config = { configurable: { thread_id: unique() } };
+    const next = async (input: unknown) => {
+      const state = (await graph.invoke(input as never, config)) as { __interrupt__?: { value: unknown }[]; done?: unknown[] };
+      return state.__interrupt__ ? state.__interrupt__[0]?.value : state.done;
+    };
+    assert.equal(await next({ order: { order: unique(), amount: "250" } }), "which account?");
+    const { approval_id } = (await next(new Command({ resume: "mine" }))) as ApprovalRequest;
+    for (const premature of ["yes", "yes!"])
+      assert.equal(((await next(new Command({ resume: premature }))) as ApprovalRequest).approval_id, approval_id);
+    await approve(approval_id);
+    assert.equal(await next(new Command({ resume: "yes, refund it" })), "delete the account?");
+    assert.equal(ledger.length, 1);
+    assert.deepEqual(await next(new Command({ resume: "no" })), ["mine", "refunded before", "no"]);
+    assert.equal(ledger.length, 1);
+  });
+
+  for (const slow of [0, 150]) {
+    it(`LangGraph: several tools of one node, one of which asks after ${slow} ms`, async () => {
+      const { ledger, refund } = refunding();
+      const answers: unknown[] = [];
+      const paying = interrupting(refund, { executed: () => "refunded before" });
+      const tools = [
+        langchainTool(paying, { name: "refund", description: "Refunds an order.", schema: order }),
+        langchainTool(
+          async () => {
+            await new Promise((wait) => setTimeout(wait, slow));
+            answers.push(interrupt("delete the account?"));
+            return "asked";
+          },
+          { name: "delete", description: "Deletes an account.", schema: z.object({}) },
+        ),
+      ];
+      const State = Annotation.Root({ messages: Annotation<AIMessage[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
+      const graph = new StateGraph(State)
+        .addNode("tools", new ToolNode(tools))
+        .addEdge(START, "tools")
+        .addEdge("tools", END)
+        .compile({ checkpointer: new MemorySaver() });
+      const config = { configurable: { thread_id: unique() } };
+      const refunds = [unique(), unique()].map((id) => ({ id, name: "refund", args: { order: id, amount: "201" } }));
+      const call = new AIMessage({ content: "", tool_calls: [...refunds, { id: "3", name: "delete", args: {} }] });
+      let input: unknown = { messages: [call] };
+      for (let asked = 0; ; asked++) {
+        assert.ok(asked < 20, "it goes on asking");
+        const state = (await graph.invoke(input as never, config)) as { __interrupt__?: { value: ApprovalRequest | string }[] };
+        const question = state.__interrupt__?.[0]?.value;
+        if (question === undefined) break;
+        if (typeof question !== "string" && asked > 1) await approve(question.approval_id).catch(() => {}); // it may be approved
+        input = new Command({ resume: typeof question === "string" ? "an answer to delete" : "an answer to refund" });
+      }
+      assert.equal(ledger.length, 2);
+      assert.deepEqual([...new Set(answers)], ["an answer to delete"]);
+    });
+  }
+
   it("LangGraph: a person who denies ends the waiting, and a tool's model is told what is safe", async () => {
     const { ledger, refund } = refunding();
     const run = interrupting(refund);
@@ -261,8 +325,11 @@ describe("adapters", { skip, concurrency: true }, () => {
           ? answer([{ type: "text", text: "done" }], "stop")
           : answer([{ type: "tool-call", toolCallId: "1", toolName: "refund", input: JSON.stringify(input) }], "tool-calls"),
     });
-    /** told has the model call the tool, approves each request for approval in the SDK's way, and returns the tool's output. */
-    const told = async (): Promise<string | Refusal> => {
+    /**
+     * told has the model call the tool, approves each request for approval in the SDK's way, and returns the tool's output.
+     * People decide in spendgate before the SDK's approval is sent.
+     */
+    const told = async (decide = async () => {}): Promise<string | Refusal> => {
       const messages: ai.ModelMessage[] = [{ role: "user", content: "refund it" }];
       const first = await ai.generateText({ model, tools, messages });
       const requests = first.content.filter((part) => part.type === "tool-approval-request");
@@ -274,6 +341,7 @@ describe("adapters", { skip, concurrency: true }, () => {
         approved: true,
       }));
       messages.push(...first.response.messages, { role: "tool", content: responses });
+      await decide();
       const second = await ai.generateText({ model, tools, messages });
       const outputs = second.response.messages.flatMap(({ content }) => (Array.isArray(content) ? (content as object[]) : []));
       const found = outputs.find((part) => "output" in part) as { output: { value: string | Refusal } };
@@ -283,8 +351,8 @@ describe("adapters", { skip, concurrency: true }, () => {
     const pending = (await told()) as Refusal;
     assert.equal(pending.state, "pending");
     assert.deepEqual(ledger, []);
-    await approve(pending.approval_id ?? "");
-    assert.match((await told()) as string, /^refunded/);
+    // The SDK asks while the service waits; people approve in spendgate first, then in the SDK.
+    assert.match((await told(() => approve(pending.approval_id ?? ""))) as string, /^refunded/);
     assert.equal(((await told()) as Refusal).state, "already_executed");
     assert.equal(ledger.length, 1);
   });
