@@ -8,7 +8,7 @@ import pathlib
 from typing import Any
 
 import pytest
-from langgraph.types import GraphInterrupt, run_node
+from langgraph.types import GraphInterrupt, Thread, interrupt
 from scripted import Server
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -48,24 +48,56 @@ def test_langgraph(tmp_path: pathlib.Path) -> None:
     pay = interrupting(refund(server, tmp_path, ran))
 
     def node() -> Any:
-        return [pay("1", "10"), pay("2", "300")]
+        return [interrupt("which account?"), pay("1", "10"), pay("2", "300"), interrupt("delete the account?")]
 
+    thread = Thread()
+    with pytest.raises(GraphInterrupt, match="which account"):
+        thread.run(node)
     with pytest.raises(GraphInterrupt) as first:
-        run_node(node, [])
+        thread.run(node, "mine")
     assert first.value.args[0]["approval_id"] == "apr_1" and ran == ["1"]
-    # The graph is resumed with a value that says yes; only the service's answer counts.
-    with pytest.raises(GraphInterrupt):
-        run_node(node, [{"approved": True}])
-    assert ran == ["1"]
-    assert run_node(node, [{"approved": True}, "no"]) == ["psp-1", "psp-1"] and ran == ["1", "2"]
-    assert run_node(node, []) == ["psp-1", "psp-1"] and ran == ["1", "2"]
+    # The graph is resumed with values that say yes; only the service's answer counts.
+    for yes in ({"approved": True}, "yes"):
+        with pytest.raises(GraphInterrupt) as again:
+            thread.run(node, yes)
+        assert again.value.args[0]["approval_id"] == "apr_1" and ran == ["1"]
+    # No answer to the approval answers the question behind it.
+    with pytest.raises(GraphInterrupt, match="delete"):
+        thread.run(node, "yes, refund it")
+    assert ran == ["1", "2"]
+    assert thread.run(node, "no") == ["mine", "psp-1", "psp-1", "no"] and ran == ["1", "2"]
+    assert Thread().run(lambda: [pay("1", "10"), pay("2", "300")]) == ["psp-1", "psp-1"] and ran == ["1", "2"]
+    assert server.close() == []
+
+
+def test_langgraph_awaited(tmp_path: pathlib.Path) -> None:
+    server = Server([ESCALATE, approval("pending"), ESCALATE, approval("approved"), ALLOW, REPORT])
+    ran: list[str] = []
+    gate = spendgate.AsyncSpendgate(server.url, "key", agent_id="a", policy_id="p", journal=tmp_path / "j", redeem=False)
+
+    @gate.guard("refund", key="refund-{order}", counterparty="{order}", currency="USD", reference=str)
+    async def pay(order: str, amount: str, *, check_id: str = "") -> str:
+        ran.append(order)
+        return "psp-1"
+
+    async def node() -> Any:
+        return [await interrupting(pay)("2", "300"), interrupt("delete the account?")]
+
+    thread = Thread()
+    for resumed, asks in (((), "apr_1"), (("yes",), "delete")):
+        with pytest.raises(GraphInterrupt, match=asks):
+            thread.run(lambda: asyncio.run(node()), *resumed)
+    assert thread.run(lambda: asyncio.run(node()), "no") == ["psp-1", "no"] and ran == ["2"]
     assert server.close() == []
 
 
 def test_langgraph_denied(tmp_path: pathlib.Path) -> None:
-    server = Server([ESCALATE, approval("denied")])
+    server = Server([ESCALATE, approval("denied")] * 2)
+    pay = interrupting(refund(server, tmp_path, []))
     with pytest.raises(spendgate.Denied):
-        run_node(lambda: interrupting(refund(server, tmp_path, []))("1", "10"), ["approved"])
+        Thread().run(lambda: pay("1", "10"), "approved")
+    with pytest.raises(spendgate.Denied):  # outside of a graph
+        pay("1", "10")
     assert server.close() == []
 
 

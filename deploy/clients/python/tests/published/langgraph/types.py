@@ -1,4 +1,5 @@
-"""interrupt, and the runner of a node: a resumed node runs again from its beginning, and values are matched by order."""
+"""interrupt, and the runner of a node: a resumed node runs again from its beginning, values are matched by order, and a task that
+has a result is not run again."""
 
 from __future__ import annotations
 
@@ -10,20 +11,34 @@ class GraphInterrupt(Exception):
     """Ends a run of the node until the graph is resumed."""
 
 
-_resumed: list[Any] = []
-_used = 0
+class Thread:
+    """A thread of a graph of one node: what its checkpointer keeps."""
+
+    def __init__(self) -> None:
+        self.resumed: list[Any] = []
+        self.results: list[Any] = []  # of tasks
+        self.interrupts = 0
+        self.tasks = 0
+
+    def run(self, node: Callable[[], Any], *resume: Any) -> Any:
+        """Runs the node, resumed with one more value if one is given."""
+        global running
+        self.resumed += resume
+        self.interrupts = self.tasks = 0
+        running = self
+        try:
+            return node()
+        finally:
+            running = None
+
+
+running: Thread | None = None
 
 
 def interrupt(value: Any) -> Any:
-    global _used
-    _used += 1
-    if _used <= len(_resumed):
-        return _resumed[_used - 1]
+    if running is None:
+        raise RuntimeError("Called get_config outside of a runnable context")
+    running.interrupts += 1
+    if running.interrupts <= len(running.resumed):
+        return running.resumed[running.interrupts - 1]
     raise GraphInterrupt(value)
-
-
-def run_node(node: Callable[[], Any], resume: list[Any]) -> Any:
-    """Runs a node as a graph does that was resumed with these values, in this order."""
-    global _resumed, _used
-    _resumed, _used = resume, 0
-    return node()
