@@ -67,6 +67,9 @@ func New(o Options) (*Client, error) {
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("client: BaseURL must have no user, query or fragment")
 	}
+	if strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1") {
+		return nil, errors.New("client: BaseURL must not end with /v1, which the client adds")
+	}
 	o.UserAgent = cmp.Or(o.UserAgent, "spendgate-client")
 	for name, value := range map[string]string{
 		"APIKey": o.APIKey, "AdminKey": o.AdminKey, "Session": o.Session, "Origin": o.Origin, "UserAgent": o.UserAgent,

@@ -325,7 +325,7 @@ func TestKeysStaySecret(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	for _, base := range []string{"", "localhost:8080", "ftp://host", "http://", "http://host?x=1", "http://host/#x"} {
+	for _, base := range []string{"http://host/v1", "", "localhost:8080", "ftp://host", "http://", "http://host?x=1", "http://host/#x"} {
 		if _, err := New(Options{BaseURL: base}); err == nil {
 			t.Errorf("%q is taken", base)
 		}

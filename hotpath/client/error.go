@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -120,17 +121,30 @@ func refusal(response *http.Response, body []byte) *Error {
 	return e
 }
 
-// retryAfter reads Retry-After in seconds; 0 if the header is missing.
+// retryAfter reads Retry-After, in seconds or as a date beside that of the answer, up to a day; 0 if it is neither.
 func retryAfter(h http.Header) time.Duration {
-	seconds, err := strconv.Atoi(h.Get("Retry-After"))
-	if err != nil || seconds < 0 {
+	text := h.Get("Retry-After")
+	if allDigits.MatchString(text) {
+		seconds, err := strconv.Atoi(text)
+		if err != nil { // more than fit
+			return maxRetryAfter
+		}
+		return time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
+	}
+	at, err := time.Parse(http.TimeFormat, text)
+	if err != nil {
 		return 0
 	}
-	return time.Duration(min(seconds, maxRetryAfter)) * time.Second
+	now, err := time.Parse(http.TimeFormat, h.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// maxRetryAfter, in seconds, keeps a huge header from overflowing.
-const maxRetryAfter = 24 * 60 * 60
+var allDigits = regexp.MustCompile(`^[0-9]+$`)
+
+const maxRetryAfter = 24 * time.Hour
 
 // printable quotes a text that could contain control sequences for a terminal.
 func printable(s string) string {

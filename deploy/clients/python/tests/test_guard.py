@@ -205,7 +205,7 @@ def test_what_ends_later(tmp_path: pathlib.Path) -> None:
             "refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="c", failed_on=(Exception,)
         )
         guarded = guarding(lambda order: result())
-        with pytest.raises(spendgate.InDoubt, match="ends later than its call"):
+        with pytest.raises(spendgate.InDoubt, match="ends later than its call: coroutines are guarded by AsyncSpendgate"):
             guarded(str(number))
     assert ran == [] and server.close() == []
 
@@ -297,12 +297,21 @@ def test_misuse(tmp_path: pathlib.Path) -> None:
     with pytest.raises(TypeError, match="generator"):
         client.guard("refund", key="{order}")(pieces)
     guarded = client.guard("refund", key="{order}")(pay)
-    with pytest.raises(TypeError, match="float"):
+    with pytest.raises(TypeError, match=r"float: write Decimal\('19.9'\)"):
         guarded("1", 19.9, "USD", "c")  # type: ignore[arg-type]
+    for amount, currency, fault in (("0", "USD", "is 0"), ("1.005", "usd", "2 decimal"), ("1.5", "JPY", "0 decimal"), ("1.0005", "KWD", "3")):
+        with pytest.raises(ValueError, match=fault):
+            guarded("1", Decimal(amount), currency, "c")
+    with pytest.raises(ValueError, match="forgotten"):
+        SQLiteJournal(":memory:")
+    with pytest.raises(ValueError, match="/v1"):
+        Spendgate("http://x/v1/")
     with pytest.raises(TypeError, match="idempotency key"):
         guarded(" ", Decimal(1), "USD", "c")
-    with pytest.raises(KeyError):
-        client.guard("refund", key="{invoice}")(pay)("1", Decimal(1), "USD", "c")
+    with pytest.raises(TypeError, match="no argument invoice"):
+        client.guard("refund", key="{invoice}")(pay)
+    with pytest.raises(TypeError, match="no argument odrer"):
+        client.guard("refund", key="{order}", reason_text="of {odrer.line[0]}")(pay)
     with pytest.raises(TypeError, match="argument"):
         guarded("1")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="needs a journal"):

@@ -61,6 +61,18 @@ export function amount(value: AmountInput): Amount {
   return text;
 }
 
+/** payable throws a RangeError for an amount that nobody can pay: 0, or one with more digits than the currency's minor unit has. */
+export function payable(value: AmountInput, currency: string): void {
+  const { digits, scale } = exact(amount(value));
+  if (digits === 0n) throw new RangeError("the amount is 0, which some providers take for no amount, and then for all that there is");
+  const code = currency.trim().toUpperCase();
+  if (!currencies.has(code)) return;
+  const { maximumFractionDigits: most = scale } = new Intl.NumberFormat("en", { style: "currency", currency: code }).resolvedOptions();
+  if (scale > most) throw new RangeError(`${value} ${code} cannot be paid: ${code} has ${most} decimal digits`);
+}
+
+const currencies = new Set(Intl.supportedValuesOf("currency"));
+
 /** compareAmounts returns a negative number, 0 or a positive number, as sort functions expect. */
 export function compareAmounts(a: Amount, b: Amount): number {
   const [x, y] = [exact(a), exact(b)];

@@ -86,7 +86,7 @@ export class NotCarriedOut extends SpendgateError {}
 /** The service's decision is block. */
 export class Blocked extends NotCarriedOut {
   constructor(readonly result: CheckResult) {
-    super(result.next_step ?? "Do not proceed.");
+    super([result.message, result.next_step ?? "Do not proceed."].filter(Boolean).join(" "));
   }
 }
 

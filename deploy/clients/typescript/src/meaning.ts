@@ -1,3 +1,4 @@
+import { payable } from "./amount.js";
 import { BadKey } from "./errors.js";
 import type { GuardedAction } from "./guard-types.js";
 import { canonical } from "./hash.js";
@@ -21,6 +22,7 @@ export function meaning(defaults: Partial<Action>, make: () => GuardedAction): M
     const action = { ...defaults, ...make() } as Action & { idempotency_key: string };
     const key = action.idempotency_key;
     if (typeof key !== "string" || !key.trim()) throw new BadKey(key);
+    payable(action.amount, action.currency);
     return { action, text: canonical(action) };
   };
   const first = whole();

@@ -85,6 +85,7 @@ export class Sender {
     if (!/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) {
       throw new TypeError("baseUrl must be http://host:port or https://host, without user, query and fragment");
     }
+    if (/\/v1\/*$/.test(url.pathname)) throw new TypeError("baseUrl must not end with /v1, which the client adds");
     for (const name of ["apiKey", "adminKey"] as const) {
       if (/[^\x20-\x7e]/.test(options[name] ?? "")) throw new TypeError(`${name} has a character that no header can carry`);
     }
@@ -233,10 +234,19 @@ function refusal(response: Response, text: string): APIError {
   });
 }
 
-/** retryAfter reads Retry-After in seconds, at most a day; 0 if there is none. */
+/** retryAfter reads Retry-After, in seconds or as a date beside that of the answer, up to a day; 0 if it is neither. */
 export function retryAfter(headers: Headers): number {
-  const [first = ""] = (headers.get("Retry-After") ?? "").split(",");
-  return /^\d+$/.test(first.trim()) ? Math.min(Number(first), 86_400) : 0;
+  const text = headers.get("Retry-After") ?? "";
+  const [first = ""] = text.split(",");
+  if (/^\d+$/.test(first.trim())) return Math.min(Number(first), 86_400);
+  const at = httpDate(text.split(", ").slice(0, 2).join(", ")); // headers of one name are joined by ", "
+  const now = httpDate(headers.get("Date") ?? "") || Date.now();
+  return Math.min(Math.max(0, Math.ceil((at - now) / 1000) || 0), 86_400);
+}
+
+/** httpDate returns the milliseconds of a date of HTTP; NaN if the text is none. */
+function httpDate(text: string): number {
+  return /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT$/.test(text) ? Date.parse(text) : NaN;
 }
 
 /** understand reads a successful answer with accept. It throws if the answer is not one of the service's. */

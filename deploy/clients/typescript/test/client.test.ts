@@ -36,6 +36,7 @@ it("keys are not printed, nor in errors", async () => {
     { baseUrl: "ftp://host" },
     { baseUrl: "http://user:password@host" },
     { baseUrl: "http://host?key=1" },
+    { baseUrl: "http://host/v1/" },
     { baseUrl: "http://host", apiKey: `${secret}\n` },
   ]) {
     assert.throws(

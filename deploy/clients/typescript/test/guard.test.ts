@@ -286,4 +286,18 @@ describe("a guard", { skip, concurrency: true }, () => {
     assert.deepEqual(await author.checks({ idempotency_key: action.idempotency_key }).all(), []);
     await assert.rejects(refunding(memoryJournal(), []).refund(" "), BadKey);
   });
+
+  it("refuses amounts that nobody can pay, before it asks, and says why a check was blocked", async () => {
+    for (const [amount, currency, fault] of [
+      ["0.00", "USD", /is 0/],
+      ["1.005", "usd", /2 decimal digits/],
+      ["1.5", "JPY", /0 decimal digits/],
+    ] as const) {
+      const gate = new Gate({ client: agent, defaults: { agent_id: "bot", policy_id: policyId, currency, action_type: "refund" } });
+      const refund = gate.guard<string, never>({ key: (order) => order, amount, counterparty: "c" }, () => assert.fail("it ran"));
+      await assert.rejects(refund(unique()), (problem) => problem instanceof RangeError && fault.test(problem.message));
+    }
+    const { refund } = refunding(memoryJournal(), [], { amount: "501" });
+    await assert.rejects(refund(unique()), /500/);
+  });
 });

@@ -120,7 +120,7 @@ def _guarding(
                 except BaseException as error:
                     await self._run(ending.end(self, permit, error, guarded.terms), ends=True)
                     raise
-                if later := unfinished(returned):
+                if later := unfinished(returned, "await it in the body"):
                     await self._run(ending.end(self, permit, later, guarded.strict), ends=True)
                 guarded.note(permit, returned)
                 await self._run(ending.end(self, permit, None, guarded.terms), ends=True)

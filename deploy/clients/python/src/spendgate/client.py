@@ -111,7 +111,7 @@ def _guarding(
                 except BaseException as error:
                     self._run(ending.end(self, permit, error, guarded.terms))
                     raise
-                if later := unfinished(returned):
+                if later := unfinished(returned, "coroutines are guarded by AsyncSpendgate"):
                     self._run(ending.end(self, permit, later, guarded.strict))
                 guarded.note(permit, returned)
                 self._run(ending.end(self, permit, None, guarded.terms))

@@ -55,6 +55,8 @@ class Gate(settings.Gate):
         url = urlsplit(base_url)
         if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.query or url.fragment:
             raise ValueError("base_url must be http://host:port or https://host, without user, query and fragment")
+        if url.path.rstrip("/").endswith("/v1"):
+            raise ValueError("base_url must not end with /v1, which the client adds")
         for name, value in (("api_key", api_key), ("admin_key", admin_key), ("user_agent", user_agent)):
             if not (value.isascii() and value.isprintable()):
                 raise ValueError(f"{name} has a character that no header can carry")

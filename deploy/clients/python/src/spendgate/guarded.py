@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from uuid import UUID
 
 from . import api
 from .permit import EndsLater, Intent, Permit, Terms, digest, log
+from .wire import payable
 
 #: A member of the action: a function of the call's arguments, a text with {names} of them, or a value.
 Member = Union[Callable[..., Any], str, Decimal, int, Mapping[str, Any], None]
@@ -44,6 +46,11 @@ class Guarded:
         key = self.members["idempotency_key"]
         if not callable(key) and (not isinstance(key, str) or "{" not in key):
             raise TypeError("the key has to name the call's arguments, such as key='order-{order}'")
+        taken = self.signature.parameters.values()
+        if not any(p.kind is p.VAR_KEYWORD for p in taken):
+            for name, member in self.members.items():
+                for unknown in _named(member) - {p.name for p in taken if p.name != "check_id"}:
+                    raise TypeError(f"{name}={member!r}: the function has no argument {unknown}")
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
@@ -72,6 +79,7 @@ class Guarded:
         members = {name: self._value(name, member, arguments, naming) for name, member in self.members.items()}
         for name in ("agent_id", "policy_id"):
             members[name] = members[name] or getattr(gate, name)
+        payable(members["amount"], members["currency"])
         return Intent(api.action(**members), self.terms, None if callable(self.members["idempotency_key"]) else naming.problem)
 
     def _value(self, name: str, member: Member, arguments: Mapping[str, Any], naming: Naming) -> Any:
@@ -127,6 +135,14 @@ class Guarded:
         return wrapper
 
 
+def _named(member: Member) -> set[str]:
+    """The arguments that a text names."""
+    if not isinstance(member, str):
+        return set()
+    fields = (name for _, name, _, _ in string.Formatter().parse(member) if name)
+    return {re.split(r"[.\[]", name)[0] for name in fields} - {""}
+
+
 def _meaning(intent: Intent) -> tuple[str, str]:
     return intent.action.key, digest(intent.action)
 
@@ -154,7 +170,7 @@ def is_coroutine(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
 
 
-def unfinished(returned: object) -> EndsLater | None:
+def unfinished(returned: object, advice: str) -> EndsLater | None:
     """The error of a body that returned something that has not run or not ended, which is stopped if possible."""
     runs_later = inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
     if not runs_later and not isinstance(returned, Future):
@@ -163,4 +179,4 @@ def unfinished(returned: object) -> EndsLater | None:
         with suppress(Exception):
             getattr(returned, stop)()
     what = type(returned).__name__
-    return EndsLater(f"its body returned a {what}, which ends later than its call: coroutines are guarded by AsyncSpendgate")
+    return EndsLater(f"its body returned a {what}, which ends later than its call: {advice}")

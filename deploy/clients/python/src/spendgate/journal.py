@@ -59,6 +59,8 @@ class SQLiteJournal:
     """A journal in a file. Processes of one machine may share it; it must not be deleted."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if os.fspath(path) == ":memory:":
+            raise ValueError("a journal in memory is forgotten with the process: give it the path of a file")
         self._path = os.path.abspath(os.fspath(path))  # the program may change its working directory
         names = [f.name for f in fields(Entry)]
         with closing(self._connect()) as db:

@@ -7,11 +7,13 @@ AsyncSpendgate by awaiting.
 
 from __future__ import annotations
 
+import math
 import random
+import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any, TypeVar, Union
@@ -25,6 +27,7 @@ T = TypeVar("T")
 
 FIRST_BACKOFF, MOST_BACKOFF = 0.1, 5.0  # seconds
 MOST_RETRY_AFTER = 24 * 60 * 60
+HTTP_DATE = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,17 @@ class Reply:
 
     @property
     def retry_after(self) -> int:
+        """Seconds, from a number of them or a date beside that of the answer, up to a day."""
         text = (self.header("retry-after") or [""])[0]
-        return min(int(text), MOST_RETRY_AFTER) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+        if text.isascii() and text.isdigit():
+            return min(int(text[:20]), MOST_RETRY_AFTER)
+        if not HTTP_DATE.fullmatch(text):
+            return 0
+        try:
+            after = parsedate_to_datetime(text) - (self.date or datetime.now(timezone.utc))
+        except ValueError:
+            return 0
+        return min(max(0, math.ceil(after.total_seconds())), MOST_RETRY_AFTER)
 
 
 @dataclass(frozen=True)
