@@ -172,45 +172,43 @@ bench: fleetctl ## run the Go benchmarks for BENCHTIME (1s) each
 # The benchmarks run the binary in .bin.
 .PHONY: bench-build
 bench-build: build
-	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/system ./bench/peers ./bench/peers/postgres
+	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/measure ./bench/peers/postgres
 
 .PHONY: bench-system
 bench-system: bench-build ## measure one node under load (BENCHFLAGS: -rounds, -duration, ...)
-	@.bin/system $(BENCHFLAGS)
+	@.bin/measure system $(BENCHFLAGS)
 
 .PHONY: bench-scale
 bench-scale: bench-build ## measure 1, 2 and 4 nodes: cost by component
-	@.bin/system -scale $(BENCHFLAGS)
+	@.bin/measure system -scale $(BENCHFLAGS)
 
 .PHONY: bench-soak
 bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
-	@.bin/system -soak $(CHECKS) $(BENCHFLAGS)
+	@.bin/measure system -soak $(CHECKS) $(BENCHFLAGS)
 
 .PHONY: bench-redemptions
-bench-redemptions: build ## measure what a redemption costs beside a check, at the same node and at another
-	@go run ./bench/redemptions $(BENCHFLAGS)
+bench-redemptions: bench-build ## measure what a redemption costs beside a check, at the same node and at another
+	@.bin/measure redemptions $(BENCHFLAGS)
 
 .PHONY: bench-overload
 bench-overload: bench-build ## measure a node under up to 3 times its capacity
-	@.bin/system -overload $(BENCHFLAGS)
+	@.bin/measure system -overload $(BENCHFLAGS)
 
 .PHONY: bench-budgets
 bench-budgets: bench-build ## measure what budgets cost: per agent, one for all, exhausted
-	@.bin/system -budgets $(BENCHFLAGS)
+	@.bin/measure system -budgets $(BENCHFLAGS)
 
 .PHONY: bench-changes
 bench-changes: bench-build ## measure what shadow drafts and backtests cost live checks
-	@.bin/system -changes $(BENCHFLAGS)
+	@.bin/measure system -changes $(BENCHFLAGS)
 
 .PHONY: bench-violations
-bench-violations: ## measure listings among up to 10 million violations (some minutes, 8 GB)
-	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/violations
-	@.bin/violations $(BENCHFLAGS)
+bench-violations: bench-build ## measure listings among up to 10 million violations (some minutes, 8 GB)
+	@.bin/measure violations $(BENCHFLAGS)
 
 .PHONY: bench-checks
 bench-checks: bench-build ## measure statistics, listings and backtests of 10 million checks (some minutes, 8 GB)
-	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/violations
-	@.bin/violations -checks $(BENCHFLAGS)
+	@.bin/measure violations -checks $(BENCHFLAGS)
 
 # The peers are modules of their own, so that the service does not depend on their packages.
 .bin/opa: bench/peers/opa/go.mod bench/peers/opa/go.sum
@@ -233,13 +231,12 @@ BEFORE ?= HEAD
 
 .PHONY: bench-peers
 bench-peers: bench-build $(filter .bin/opa .bin/cerbos .bin/before,$(PEERS:%=.bin/%)) ## measure beside PEERS (opa cerbos postgres)
-	@.bin/peers -peers '$(PEERS)' $(BENCHFLAGS)
+	@.bin/measure peers -peers '$(PEERS)' $(BENCHFLAGS)
 
 # valgrind is needed where the processor's counters cannot be read.
 .PHONY: bench-instructions
-bench-instructions: build .bin/before ## count instructions a check, node and PostgreSQL apart, beside BEFORE, a commit
-	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/instructions
-	@.bin/instructions $(BENCHFLAGS)
+bench-instructions: bench-build .bin/before ## count instructions a check, node and PostgreSQL apart, beside BEFORE, a commit
+	@.bin/measure instructions $(BENCHFLAGS)
 
 # The linter is a module of its own, apart from the service's dependencies.
 LINT_MODULE := deploy/lint

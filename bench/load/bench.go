@@ -3,26 +3,31 @@ package load
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 )
 
-// Command is the main function of a benchmark: run ends early when the process is
-// interrupted.
-func Command(name string, run func(ctx context.Context, out io.Writer, args []string) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, name+":", err)
-		os.Exit(1)
-	}
+// Call is a call of a benchmark, with the flags that all of them have.
+type Call struct {
+	Flags   *flag.FlagSet // a benchmark adds its own
+	Out     io.Writer
+	Version string // of the build
+	Results string // folder
+	args    []string
 }
+
+// NewCall returns a call whose flags are not parsed yet.
+func NewCall(name string, args []string, out io.Writer, version string) *Call {
+	c := &Call{Flags: flag.NewFlagSet(name, flag.ContinueOnError), Out: out, Version: version, args: args}
+	c.Flags.StringVar(&c.Results, "results", "bench/results", "folder of the results")
+	return c
+}
+
+// Parse parses the flags.
+func (c *Call) Parse() error { return c.Flags.Parse(c.args) }
 
 // Setting begins a report: where and with what was measured.
 type Setting struct {

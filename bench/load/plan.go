@@ -22,7 +22,6 @@ func (p *Plan) Flags(flags *flag.FlagSet) {
 	flags.IntVar(&p.Rounds, "rounds", p.Rounds, "rounds of each closed loop")
 	flags.DurationVar(&p.Warmup, "warmup", p.Warmup, "of each run, not measured")
 	flags.DurationVar(&p.Duration, "duration", p.Duration, "of each run, measured")
-	flags.StringVar(&p.Results, "results", p.Results, "folder for the results")
 	usage := "of the closed loops, separated by commas (default " + strings.Trim(fmt.Sprint(p.Connections), "[]") + ")"
 	flags.Func("connections", usage, func(list string) error {
 		p.Connections = nil

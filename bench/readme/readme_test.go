@@ -22,7 +22,7 @@ var executed = []string{
 
 // executedElsewhere are pages whose examples another test runs.
 var executedElsewhere = map[string]string{
-	"deploy/CAPACITY.md":                  "bench/capacity",
+	"deploy/CAPACITY.md":                  "bench/measure/capacity",
 	"deploy/clients/python/README.md":     "deploy/clients",
 	"deploy/clients/typescript/README.md": "deploy/clients",
 }

@@ -1,4 +1,0 @@
-// Command instructions counts the processor instructions that a check takes in the node and in
-// PostgreSQL, for builds of spendgate in .bin. Other work on the machine
-// hardly changes this measure. bench/README.md says what is counted.
-package main
