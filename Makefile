@@ -199,7 +199,7 @@ bench-budgets: bench-build ## measure what budgets cost: per agent, one for all,
 	@.bin/measure system -budgets $(BENCHFLAGS)
 
 .PHONY: bench-changes
-bench-changes: bench-build ## measure what shadow drafts and backtests cost live checks
+bench-changes: bench-build ## measure what backtests cost live checks
 	@.bin/measure system -changes $(BENCHFLAGS)
 
 .PHONY: bench-violations

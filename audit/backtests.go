@@ -24,7 +24,8 @@ type Backtest struct {
 	Version   int    // of the candidate, if the candidate is a version of the policy; else 0
 	Rules     string // the candidate's JSON array; empty of a version
 	From, To  time.Time
-	Recorded  bool // history's decisions are the candidate's state
+	Recorded  bool  // history's decisions are the candidate's state
+	Draft     int64 // the draft that is the candidate, by its generation: such a backtest is continued; else 0
 	KeyID     string
 	Principal string // of the key that asked for the backtest
 
@@ -36,7 +37,8 @@ type Backtest struct {
 	Checks    int64     // replayed so far
 	Reached   time.Time // to where, in the time of records; zero before the first
 	Error     string    // why the backtest failed
-	Report    string    // JSON; empty until the backtest has succeeded
+	Report    string    // JSON; empty until the backtest has succeeded once
+	Kept      string    // JSON: the report that the next run of a draft's backtest continues; empty: it begins anew
 }
 
 // BacktestStatus is the state of a Backtest.
@@ -59,8 +61,11 @@ func (s BacktestStatus) Ended() bool {
 // Backtests are kept with their reports. One runs at a time, on the node that holds its lease. The
 // lease ends by the store's clock, so a killed node does not hold it for long.
 type Backtests interface {
-	// CreateBacktest stores a queued one, and fails with ErrBacktestsFull.
+	// CreateBacktest stores a queued one, unless it is stored already, and fails with ErrBacktestsFull.
 	CreateBacktest(ctx context.Context, b *Backtest) error
+	// ContinueBacktest queues a backtest again, to a later end of its period, if it ended so long ago, by the
+	// store's clock. It keeps its report, and is as old as one that was created now.
+	ContinueBacktest(ctx context.Context, id spend.ID, to, now time.Time, after time.Duration) error
 	// Backtest returns one as it is now, or ErrNotFound.
 	Backtest(ctx context.Context, id spend.ID) (*Backtest, error)
 	// ListBacktests returns a page without rules and reports, newest first.
@@ -71,7 +76,7 @@ type Backtests interface {
 	BacktestFlips(ctx context.Context, id spend.ID, behind, limit int) (page []string, more bool, err error)
 
 	// LeaseBacktest gives the node the lease of the oldest backtest that has not ended, unless a node
-	// holds one, and returns it without flips; nil if there is nothing to do.
+	// holds one, and returns it; nil if there is nothing to do. It removes the flips that Kept does not list.
 	LeaseBacktest(ctx context.Context, holder spend.ID, lease time.Duration) (*Backtest, error)
 	// HoldBacktest renews a lease and records progress. It fails with ErrNotFound, and writes nothing,
 	// if the node does not hold the lease, or the backtest was canceled.
@@ -99,11 +104,12 @@ type BacktestProgress struct {
 	Flips   []string // those after them, JSON
 }
 
-// BacktestEnd is how one ended.
+// BacktestEnd is how one ended. What was kept before stays unless it succeeded.
 type BacktestEnd struct {
 	Status BacktestStatus
 	Error  string
 	Report string
+	Kept   string
 	Checks int64
 }
 

@@ -9,9 +9,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Drafts are possible next versions of policies: each judges the checks of its policy beside the
-// version in force (S54). Every draft and its end stay on record. A draft's counters are not part of
-// the record, and are in tables of their own.
+// Drafts are possible next versions of policies. A backtest shows what a draft would have made of the
+// checks since it was put (S54). Every draft and its end stay on record.
 type Drafts interface {
 	// PutDraft stores the draft of a policy, in place of the one before, and sets Generation, Hash,
 	// BaseVersion and MadeAt. Like the next two methods it raises the generation and records the
@@ -32,11 +31,6 @@ type Drafts interface {
 	Review(ctx context.Context, policyID string) (*Review, error)
 	// Draft returns the draft of a policy, or ErrNotFound.
 	Draft(ctx context.Context, policyID string) (*Draft, error)
-
-	// JudgeDraft takes what a check takes from the counters of a draft, if there is room, and returns
-	// the usage before: one step under any concurrency. It is not part of the check's commit, and is
-	// not undone if a node is killed in between.
-	JudgeDraft(ctx context.Context, t *DraftTake) (DraftTaken, error)
 }
 
 // Draft is a possible next version of a policy.
@@ -56,6 +50,14 @@ type Draft struct {
 	Author      Actor
 }
 
+// BacktestID is the identifier of the draft's backtest: of the time when it was made, and of its hash.
+func (d *Draft) BacktestID() spend.ID {
+	id := FirstID(d.MadeAt.UnixMilli())
+	copy(id[6:], d.Hash[:])
+	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80 // as of a UUIDv7
+	return id
+}
+
 // DraftEnded is the Rules of a row that ends a draft.
 const DraftEnded = ""
 
@@ -72,40 +74,6 @@ type Promotion struct {
 type VersionError struct{ Version int } // in force, 0 where there is none
 
 func (e *VersionError) Error() string { return fmt.Sprintf("version %d is in force", e.Version) }
-
-// DraftTake is what a check takes from a draft, with what is needed to decide that.
-type DraftTake struct {
-	Draft       int64
-	Check       spend.ID // its millisecond is the time of the taking
-	Fingerprint spend.Hash
-	Looks       bool  // for a repeat
-	UntilMS     int64 // when the fingerprint ends
-	Leaves      bool  // the fingerprint of the check, unless a budget blocks the check
-	Takes       bool  // from the counters, if all charges fit
-	Charges     []spend.Charge
-	Blocks      []bool // which of the charges' budgets block, by their index
-}
-
-// Settle decides by the usage before: whether the check takes, and whether it leaves its fingerprint.
-func (t *DraftTake) Settle(usages []spend.Usage) (takes, leaves bool) {
-	takes, leaves = t.Takes, t.Leaves
-	for i := range t.Charges {
-		if !t.Charges[i].Fits(usages[i]) {
-			takes, leaves = false, leaves && !t.Blocks[i]
-		}
-	}
-	return takes, leaves
-}
-
-// SurePassMS is the time during which a fingerprint in a draft counts only if its check was recorded,
-// since the check's commit may have failed.
-const SurePassMS = 3_600_000
-
-// DraftTaken is the usage before a DraftTake.
-type DraftTaken struct {
-	Repeats spend.ID      // the check that it repeats, in which case nothing was taken; else zero
-	Usages  []spend.Usage // by charge; nil of a repeat
-}
 
 // Row returns the draft as its hash is computed of it (chain.Drafts). PostgreSQL
 // makes its own (put_draft).

@@ -85,7 +85,6 @@ type CheckQuery struct {
 	ApprovalID     spend.ID // with which the check was sent
 	Effect         *spend.Effect
 	Outcome        spend.Status // of the last report, or NoOutcome; or spend.InDoubt
-	Draft          int64        // that judged the check, too (S54)
 	From           time.Time    // inclusive
 	Until          time.Time    // exclusive
 	Before         spend.ID     // only smaller IDs: the position of the cursor

@@ -74,7 +74,6 @@ type Authorizer struct {
 	writer       *commit.Writer
 	store        Store
 	classifier   *intent.Classifier
-	shadows      *shadows
 	catalog      *catalog
 	uses         *uses
 	local        *localWindows
@@ -111,8 +110,6 @@ type Components struct {
 	// NoteUsesEvery is the interval at which the uses of keys are written to the store; 0 is once a
 	// minute.
 	NoteUsesEvery time.Duration
-	// ShadowTimeout is the longest time that a check waits for the counters of its draft; 0 is 100 ms.
-	ShadowTimeout time.Duration
 }
 
 // New makes an Authorizer and starts following the configuration. Close the
@@ -121,8 +118,7 @@ func New(c Components) *Authorizer {
 	m := newMetrics(c.Registerer)
 	a := &Authorizer{
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
-		shadows: newShadows(c.Store, cmp.Or(c.ShadowTimeout, defaultShadowTimeout)),
-		local:   newLocalWindows(), exhausted: newExhausted(c.Store), fullest: newFullest(),
+		local: newLocalWindows(), exhausted: newExhausted(c.Store), fullest: newFullest(),
 		approvals: newApprovals(c.Store), became: newBecame(c.Store), toRedeem: newToRedeem(c.Store),
 		metrics: m, log: c.Logger, now: c.Now, sessionReads: make(permits, sessionReads), privateWebhooks: c.PrivateWebhooks,
 	}

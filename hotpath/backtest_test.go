@@ -164,6 +164,12 @@ func (f *fleet) backtest(b *audit.Backtest) *audit.Backtest {
 	if err := f.store.CreateBacktest(f.t.Context(), b); err != nil {
 		f.t.Fatal(err)
 	}
+	return f.run(b.ID)
+}
+
+// run runs backtests until one has ended.
+func (f *fleet) run(id spend.ID) (b *audit.Backtest) {
+	f.t.Helper()
 	ctx, stop := context.WithCancel(f.t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -173,7 +179,7 @@ func (f *fleet) backtest(b *audit.Backtest) *audit.Backtest {
 	defer func() { stop(); <-ended }()
 	f.eventually("the backtest has ended", func() bool {
 		var err error
-		b, err = f.store.Backtest(f.t.Context(), b.ID)
+		b, err = f.store.Backtest(f.t.Context(), id)
 		return err == nil && b.Status.Ended()
 	})
 	return b

@@ -47,7 +47,7 @@ type catalog struct {
 	compiles  permits
 
 	mu           sync.Mutex
-	programs     map[string]*inForce
+	programs     map[string]*policy.Program
 	programBytes int
 	maxBytes     int   // of programBytes
 	drops        int64 // counts invalidations, so that a slow load cannot store an outdated program
@@ -68,7 +68,7 @@ func newCatalog(store Store, log *slog.Logger, m *metrics) *catalog {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &catalog{
 		store: store, log: log, metrics: m, stop: stop,
-		maxBytes: maxProgramBytes, compiles: make(permits, compilesAtOnce), programs: make(map[string]*inForce),
+		maxBytes: maxProgramBytes, compiles: make(permits, compilesAtOnce), programs: make(map[string]*policy.Program),
 	}
 	c.loads = guard.NewGathering(func(generation *string) error { return c.refresh(*generation) })
 	c.current.Store(&view{})
@@ -148,38 +148,15 @@ func (c *catalog) drop(policyIDs []string, all bool) {
 
 func (c *catalog) forgetLocked(id string) {
 	if p := c.programs[id]; p != nil {
-		c.programBytes -= p.size()
+		c.programBytes -= p.Size()
 		delete(c.programs, id)
 	}
 }
 
-// inForce is the latest version of a policy, and the draft beside it; nil without one.
-type inForce struct {
-	*policy.Program
-	draft *draft
-}
-
-func (l *inForce) size() int {
-	if l.draft == nil || l.draft.program == nil {
-		return l.Size()
-	}
-	return l.Size() + l.draft.program.Size()
-}
-
-// program returns the latest version of a policy, as live does.
+// program returns the latest version of a policy, compiled: at least as new as the view that the
+// caller took before. Concurrent callers share one load. Its name has the count of drops in it, so
+// that nobody joins a load that began before a change that they have seen.
 func (c *catalog) program(policyID string) (*policy.Program, error) {
-	l, err := c.live(policyID)
-	if err != nil {
-		return nil, err
-	}
-	return l.Program, nil
-}
-
-// live returns the latest version of a policy and its draft, compiled: at least as new as
-// the view that the caller took before. Concurrent callers share one load. Its
-// name has the count of drops in it, so that nobody joins a load that began
-// before a change that they have seen.
-func (c *catalog) live(policyID string) (*inForce, error) {
 	p, drops := c.cached(policyID)
 	if p != nil {
 		return p, nil
@@ -189,43 +166,15 @@ func (c *catalog) live(policyID string) (*inForce, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := &inForce{Program: p}
-		if l.draft, err = c.compileDraft(policyID); err != nil { // not kept: the next check tries again
-			c.log.Warn("cannot load a draft", "policy_id", policyID, "error", err)
-			return l, nil
-		}
-		c.keep(policyID, l, drops)
-		return l, nil
+		c.keep(policyID, p, drops)
+		return p, nil
 	})
-	p, _ = v.(*inForce)
+	p, _ = v.(*policy.Program)
 	return p, err
 }
 
-// compileDraft compiles the draft of a policy, nil if it has none.
-func (c *catalog) compileDraft(policyID string) (*draft, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
-	defer cancel()
-	if err := c.compiles.take(ctx); err != nil {
-		return nil, err
-	}
-	defer c.compiles.free()
-	stored, err := c.store.Draft(ctx, policyID)
-	if errors.Is(err, audit.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	d := &draft{generation: stored.Generation, begun: stored.MadeAt}
-	var faults spend.Faults
-	if p := policy.CompileStored(policyID, 0, stored.Rules, &faults); faults == nil {
-		d.program = p
-	}
-	return d, nil
-}
-
 // cached returns the program that is in memory, or nil, and the count of drops.
-func (c *catalog) cached(policyID string) (*inForce, int64) {
+func (c *catalog) cached(policyID string) (*policy.Program, int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.programs[policyID], c.drops
@@ -268,8 +217,8 @@ func (c *catalog) compileRules(
 }
 
 // keep stores a program, unless programs were dropped since it was read, since it may be one of them.
-func (c *catalog) keep(id string, p *inForce, drops int64) {
-	size := p.size()
+func (c *catalog) keep(id string, p *policy.Program, drops int64) {
+	size := p.Size()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.drops != drops {

@@ -88,10 +88,10 @@ func TestProgramsAreBoundedByTheirSize(t *testing.T) {
 	if p == nil {
 		t.Fatal(faults)
 	}
-	c := catalog{programs: make(map[string]*inForce), maxBytes: 10 * p.Size()}
+	c := catalog{programs: make(map[string]*policy.Program), maxBytes: 10 * p.Size()}
 	for i := range 30 {
-		c.keep(fmt.Sprint("p", i), &inForce{Program: p}, 0)
-		c.keep(fmt.Sprint("p", i), &inForce{Program: p}, 0) // again, by a load that was slower
+		c.keep(fmt.Sprint("p", i), p, 0)
+		c.keep(fmt.Sprint("p", i), p, 0) // again, by a load that was slower
 	}
 	if len(c.programs) != 10 || c.programBytes != 10*p.Size() {
 		t.Errorf("%d programs of %d bytes are counted as %d", len(c.programs), p.Size(), c.programBytes)

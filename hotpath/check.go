@@ -79,12 +79,11 @@ func (a *Authorizer) try(ctx context.Context, c *checking, action *spend.Action)
 		return a.replay(inTime, out.Check)
 	case guard.Pass, guard.Duplicate, guard.Gone:
 	}
-	check, err := a.judge(inTime, c, live.Program, action, out)
+	check, err := a.judge(inTime, c, live, action, out)
 	if err != nil {
 		return Answer{}, err
 	}
-	a.shadow(inTime, c, live, check, out)
-	return a.record(inTime, c, live.Program, check)
+	return a.record(inTime, c, live, check)
 }
 
 // checking is one check on its way.
@@ -101,10 +100,9 @@ type checking struct {
 	budgets    *budgeting      // nil when no budget judges it
 	approved   *audit.Approval // that the check uses; nil without one
 	lift       []spend.EscalatedRule
-	shadow     *spend.Shadow // the draft's judgement; nil before the draft was asked
-	reclaims   bool          // a commit of it was refused
-	handedOver bool          // finish ends it
-	done       bool          // recorded: nothing refers to it any more
+	reclaims   bool // a commit of it was refused
+	handedOver bool // finish ends it
+	done       bool // recorded: nothing refers to it any more
 }
 
 func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
@@ -131,7 +129,7 @@ func (a *Authorizer) end(c *checking) {
 // prepare finds key and policy in this node's configuration and makes the attempt ready for it. Before
 // it refuses a request it proves the configuration current and counts the request; the same holds for
 // a policy that is not in memory, so that the store is asked only within the caller's rate limit.
-func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*inForce, error) {
+func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*policy.Program, error) {
 	view, live := a.look(c, action)
 	if live == nil {
 		if paid := c.last; c.admission.paid == nil && paid.Counted {
@@ -147,7 +145,7 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 			return nil, c.identity.err
 		}
 		if live == nil {
-			if live, err = a.catalog.live(action.PolicyID); err != nil {
+			if live, err = a.catalog.program(action.PolicyID); err != nil {
 				return nil, err
 			}
 		}
@@ -172,7 +170,7 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 // look reads this node's configuration as it is now: key, scope, bindings and
 // expiry by one view. The program is nil when the caller is refused, or when the
 // policy is not in memory.
-func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *inForce) {
+func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *policy.Program) {
 	view := a.catalog.view()
 	c.identity = view.identify(c.request.Caller, a.now)
 	if c.identity.err == nil {

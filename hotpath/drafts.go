@@ -4,21 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/report"
 )
 
 // ErrDraftNotFound means that a policy has no draft.
 var ErrDraftNotFound = errors.New("the policy has no draft")
 
-// PutDraft stores the draft of a policy, in place of the draft before. When it returns, every check of
-// the policy that starts later on any node is judged by the draft as well. A draft with the same
-// content and note as the current one changes nothing, so the request may be repeated. Errors: as for
-// CreatePolicy, and ErrPolicyNotFound.
+// PutDraft stores the draft of a policy, in place of the draft before. It judges no check: DraftReport
+// tells what it would have made of them. A draft with the same content and note as the current one
+// changes nothing, so the request may be repeated. Errors: as for CreatePolicy, and ErrPolicyNotFound.
 func (a *Authorizer) PutDraft(ctx context.Context, access Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -33,7 +30,7 @@ func (a *Authorizer) PutDraft(ctx context.Context, access Access, by audit.Actor
 	switch before, err := a.store.Draft(stored, d.PolicyID); {
 	case err == nil && sameDraft(before, d):
 		*d = *before
-		return a.guard.RaiseGeneration(ctx) // whoever stored the draft may have failed before raising
+		return nil
 	case err != nil && !errors.Is(err, audit.ErrNotFound):
 		return fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
 	}
@@ -46,7 +43,7 @@ func (a *Authorizer) PutDraft(ctx context.Context, access Access, by audit.Actor
 		return fmt.Errorf("%w: cannot store the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
 	}
 	a.log.Info("draft put", "policy_id", d.PolicyID, "", &by)
-	return a.guard.RaiseGeneration(ctx)
+	return nil
 }
 
 func sameDraft(a, b *audit.Draft) bool {
@@ -92,7 +89,7 @@ func (a *Authorizer) noDraft(ctx context.Context, policyID string, version *int)
 	return ErrDraftNotFound
 }
 
-// DeleteDraft ends the draft of a policy on every node. Errors as Draft.
+// DeleteDraft ends the draft of a policy. Errors as Draft.
 func (a *Authorizer) DeleteDraft(ctx context.Context, access Access, by audit.Actor, policyID string) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -104,7 +101,7 @@ func (a *Authorizer) DeleteDraft(ctx context.Context, access Access, by audit.Ac
 		return fmt.Errorf("%w: cannot delete the draft of policy %s: %w", ErrUnavailable, policyID, err)
 	}
 	a.log.Info("draft deleted", "policy_id", policyID, "", &by)
-	return a.guard.RaiseGeneration(ctx)
+	return nil
 }
 
 // Promotion is a request to make a draft the next version.
@@ -164,87 +161,4 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, access Access, by audit.A
 	}
 	a.log.Info("draft promoted", "policy_id", p.PolicyID, "version", made.Version, "", &by)
 	return made, a.guard.RaiseGeneration(ctx)
-}
-
-const (
-	// A report covers the newest checks that the draft judged: at most so many, and only those that
-	// are found in time, since no index selects them; an index would cost every check.
-	maxShadowed    = 100_000
-	reportTime     = time.Second
-	reportPage     = 2000
-	reportExamined = 10_000
-	// maxDraftFlips is how many flips a report of a draft names: the newest.
-	maxDraftFlips = 100
-)
-
-// DraftReport compares a draft's decisions with those made, for the checks that the draft judged.
-type DraftReport struct {
-	Draft    *audit.Draft
-	Report   *report.Report
-	Complete bool          // the report covers all checks that the draft judged
-	Flips    []report.Flip // newest first
-}
-
-// PermitDraftReport refuses a key that may not read the checks of all agents.
-func (a Access) PermitDraftReport() error {
-	if a.key != nil && (a.key.Grants.AgentIDs != nil || a.own() != "") {
-		return &ForbiddenError{"the key may not read the checks of all agents, and the report of a draft is about all of a policy's"}
-	}
-	return nil
-}
-
-// DraftReport compares the decisions of a policy's draft with the decisions made, for the checks that
-// the draft judged. Errors: as for Draft.
-func (a *Authorizer) DraftReport(ctx context.Context, policyID string) (*DraftReport, error) {
-	d, err := a.Draft(ctx, policyID)
-	if err != nil {
-		return nil, err
-	}
-	r, tally, until := &DraftReport{Draft: d, Complete: true}, report.NewTally(), a.now()
-	since := d.MadeAt
-	// The clocks of nodes differ by less.
-	q := audit.CheckQuery{
-		PolicyID: policyID, Draft: d.Generation, From: since.Add(-time.Minute),
-		Limit: reportPage, Examine: reportExamined,
-	}
-	for n, end := 0, time.Now().Add(reportTime); ; {
-		page, err := a.store.ListChecks(ctx, q)
-		if err != nil {
-			return nil, fmt.Errorf("%w: cannot read what a draft judged: %w", ErrUnavailable, err)
-		}
-		for _, c := range page.Checks {
-			r.add(tally, c)
-		}
-		if !page.More {
-			break
-		}
-		n += len(page.Checks)
-		if q.Before = page.Next; n >= maxShadowed || time.Now().After(end) {
-			r.Complete, since = false, q.Before.Time()
-			break
-		}
-	}
-	r.Report = tally.Report()
-	r.Report.Flips.Listed = int64(len(r.Flips))
-	r.Report.Coverage.From, r.Report.Coverage.To = report.Time(since), report.Time(until)
-	days, err := a.store.ArchivedDays(ctx, since, until)
-	if err != nil {
-		return nil, fmt.Errorf("%w: cannot read which days are archived: %w", ErrUnavailable, err)
-	}
-	for _, day := range days {
-		r.Report.Coverage.MissingDays = append(r.Report.Coverage.MissingDays, day.Day.Format(time.DateOnly))
-	}
-	return r, nil
-}
-
-func (r *DraftReport) add(tally *report.Tally, c *spend.Check) {
-	if c.Shadow.Without != "" {
-		tally.Skip(string(c.Shadow.Without))
-		return
-	}
-	was := report.VerdictOf(&c.Decision)
-	will := report.Verdict{Effect: c.Shadow.Effect, Reason: c.Shadow.Reason, RuleID: c.Shadow.RuleID}
-	if tally.Add(&c.Action, was, will) && len(r.Flips) < maxDraftFlips {
-		r.Flips = append(r.Flips, report.FlipOf(c, was, will))
-	}
 }

@@ -1,9 +1,10 @@
 package hotpath_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/report"
 )
 
 func (f *fleet) draft(node int, policyID, rules string) *audit.Draft {
@@ -24,123 +26,136 @@ func (f *fleet) draft(node int, policyID, rules string) *audit.Draft {
 	return d
 }
 
-// verdict returns the decision about a check, and the draft's.
-func (f *fleet) verdict(o outcome) string {
+// draftReport returns the report of a draft once it is known.
+func (f *fleet) draftReport(node int, policyID string) (*hotpath.DraftReport, *report.Report) {
 	f.t.Helper()
-	if o.err != nil {
-		return o.err.Error()
+	r, err := f.nodes[node].DraftReport(f.t.Context(), hotpath.Access{}, policyID)
+	if err != nil {
+		f.t.Fatal(err)
 	}
-	c := f.recorded(o.answer.Check.ID)
-	switch {
-	case c.Shadow == nil:
-		return c.Decision.Effect.String() + "/-"
-	case c.Shadow.Without != "":
-		return fmt.Sprintf("%s/%s", c.Decision.Effect, c.Shadow.Without)
+	f.run(r.Backtest.ID)
+	if r, err = f.nodes[node].DraftReport(f.t.Context(), hotpath.Access{}, policyID); err != nil || r.Backtest.Status != audit.BacktestSucceeded {
+		f.t.Fatalf("%+v, %v", r, err)
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s/%s %s", c.Decision.Effect, c.Shadow.Effect, c.Shadow.RuleID))
+	known, err := report.Parse(r.Backtest.Report)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r, known
 }
 
-// S54: every node judges by a draft as soon as the draft was answered, with counters of its own,
-// until the draft ends. The answer shows nothing of it.
-func TestDraftJudgesBeside(t *testing.T) {
+// S54: a draft decides nothing. Its report, from any node, tells what it would have made of each check since
+// it was put, by what was recorded.
+func TestDraftReport(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
-		next := func(node, n int, want string) {
-			t.Helper()
-			if got := f.verdict(f.check(node, refundOf(t, "60", fmt.Sprint("c-", n)))); got != want {
-				t.Errorf("check %d is %s, want %s", n, got, want)
-			}
+		const day = `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":%d,"currency":"USD","window":"lifetime"}}]`
+		f.post(0, "p", fmt.Sprintf(day, 200))
+		f.check(0, refundOf(t, "60", "before"))
+		time.Sleep(2 * time.Millisecond) // a period is of whole milliseconds
+		f.draft(0, "p", fmt.Sprintf(day, 100))
+		r, err := f.nodes[1].DraftReport(t.Context(), hotpath.Access{}, "p")
+		if err != nil || r.Backtest.Report != "" || r.Backtest.Status != audit.BacktestQueued || r.Flips != nil {
+			t.Errorf("before anything is known: %+v, %v", r, err)
 		}
-		next(0, 0, "allow/-")
-		next(1, 1, "allow/-")
-		f.draft(0, "p", `[{"rule_id":"small","rule_type":"max_amount","parameters":{"limit":50}}]`)
-		next(1, 2, "allow/block small")
-		next(0, 3, "allow/block small")
-		f.draft(1, "p", `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":150,"currency":"USD","window":"lifetime"}},
-			{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":400}}]`)
-		next(0, 4, "allow/allow")
-		next(1, 5, "allow/allow")
-		next(0, 6, "allow/block day")
-		again := refundOf(t, "60", "c-4")
-		if got := f.verdict(f.check(1, again)); got != "block/block duplicate_guard" {
-			t.Errorf("a duplicate is %s", got)
+		f.run(r.Backtest.ID)
+		var last outcome
+		for i := range 3 { // of 200 there is room for two, of 100 for none: the draft's budget goes on with that in force
+			last = f.check(i%2, refundOf(t, "60", fmt.Sprint("c-", i)))
 		}
-		if usages, err := f.store.CounterUsages(t.Context(),
-			[]spend.Counter{{ID: spend.CounterID("p", "day", 0, "[]")}, {ID: spend.CounterID("p", "day", 1, "[]")}}); err != nil ||
-			usages[0].Count+usages[1].Count != 0 {
-			t.Errorf("counters of the version in force: %+v, %v", usages, err)
+		if last.err != nil || last.answer.Check.Decision.Effect != spend.Block {
+			t.Errorf("the third is %+v", last)
+		}
+		if usages, err := f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 2, "[]")}}); err != nil ||
+			usages[0].Used.String() != "180" {
+			t.Errorf("the budget in force has %+v, %v", usages, err)
+		}
+		if err := f.store.ContinueBacktest(t.Context(), r.Backtest.ID, time.Now().Add(time.Millisecond), time.Now(), 0); err != nil {
+			t.Fatal(err)
+		}
+		r, known := f.draftReport(1, "p")
+		if c := known.Coverage; c.Checks != 3 || c.Compared != 3 || known.Flips.Total != 2 || known.Flips.Stricter != 2 || len(r.Flips) != 2 {
+			t.Errorf("reported %s, %s", known.JSON(), r.Flips)
+		}
+		if !strings.Contains(r.Flips[0], `"c-1"`) || !strings.Contains(r.Flips[1], `"c-0"`) {
+			t.Errorf("the newest is not first: %s", r.Flips)
+		}
+		if len(known.Budgets) != 1 || known.Budgets[0].Used == nil {
+			t.Errorf("the peaks are %+v", known.Budgets)
 		}
 		if err := f.nodes[0].DeleteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, "p"); err != nil {
 			t.Fatal(err)
 		}
-		next(1, 7, "allow/-")
-		if _, err := f.nodes[1].DraftReport(t.Context(), "p"); !errors.Is(err, hotpath.ErrDraftNotFound) {
+		if _, err := f.nodes[1].DraftReport(t.Context(), hotpath.Access{}, "p"); !errors.Is(err, hotpath.ErrDraftNotFound) {
 			t.Errorf("the report of no draft: %v", err)
 		}
 	})
 }
 
-// The live version's budget is the same as without a draft. The draft's budget counts what the
-// draft allows, so the two diverge.
-func TestDraftCountsApart(t *testing.T) {
-	eachBackend(t, 2, func(t *testing.T, f *fleet) {
-		const day = `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":%d,"currency":"USD","window":"lifetime"}}]`
-		f.post(0, "p", fmt.Sprintf(day, 100))
-		f.draft(0, "p", fmt.Sprintf(day, 200))
-		for i, want := range []string{"allow/allow", "block/allow day", "block/allow day", "block/block day"} {
-			got := f.verdict(f.check(i%2, refundOf(t, "60", fmt.Sprint("c-", i))))
-			if want = strings.TrimSuffix(want, " day"); strings.TrimSuffix(got, " day") != want {
-				t.Errorf("check %d is %s, want %s", i, got, want)
+// A report that is continued is the one of the whole time, to the byte, whatever was asked, approved, given
+// back and corrected before and after it was asked for; it is continued no sooner than it may have changed.
+func TestDraftReportContinues(t *testing.T) {
+	t.Run("long windows", draftReportContinues(mindfulRules, "many"))
+	t.Run("short windows", draftReportContinues(strings.NewReplacer(`"window":"lifetime"`, `"rolling_minutes":5`,
+		`"rolling_minutes":60`, `"rolling_minutes":4`, `"window_minutes":10`, `"window_minutes":3`).Replace(mindfulRules)))
+}
+
+func draftReportContinues(mindfulRules string, drop ...string) func(*testing.T) {
+	return inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 2)
+		seed := uint64(rand.Int64())
+		h := history{fleet: f, rng: rand.New(rand.NewPCG(seed, 0)), reports: make(map[spend.ID]int), atOnce: 1}
+		f.post(0, "q", foreignRules)
+		f.post(0, "p", mindfulRules)
+		steps := func(n int) {
+			for range n {
+				time.Sleep(20 * time.Second)
+				h.step()
 			}
 		}
-		usages, err := f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 2, "[]")}})
-		if err != nil || usages[0].Count != 1 || usages[0].Used.String() != "60" {
-			t.Errorf("the budget in force has %+v, %v", usages, err)
-		}
-		r, err := f.nodes[1].DraftReport(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Report.Coverage.Compared != 4 || r.Report.Flips.Total != 2 || r.Report.Flips.ToAllow != 2 || len(r.Flips) != 2 || !r.Complete {
-			t.Errorf("reported %s, %d flips", r.Report.JSON(), len(r.Flips))
-		}
-		made, err := f.nodes[1].PromoteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, hotpath.Promotion{PolicyID: "p", Version: 2})
-		if err != nil || made.Version != 3 {
-			t.Fatalf("promoted to %+v, %v", made, err)
-		}
-		if got := f.verdict(f.check(0, refundOf(t, "70", "c-9"))); got != "allow/-" { // 130 of 200: the live counter goes on
-			t.Errorf("after the promotion: %s", got)
-		}
-		if usages, err = f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 2, "[]")}}); err != nil ||
-			usages[0].Used.String() != "130" {
-			t.Errorf("the budget in force has %+v, %v", usages, err)
+		steps(60)
+		f.draft(0, "p", strings.NewReplacer(`"limit":400`, `"limit":250`, `"limit":900`, `"limit":1500`, `"window_minutes":10`, `"window_minutes":20`).
+			Replace(otherRules.Replace(mindfulRules)))
+		for part := range 4 {
+			if part == 2 {
+				f.post(0, "p", otherRules.Replace(mindfulRules), drop...)
+			}
+			steps(40)
+			r, _ := f.draftReport(part%2, "p")
+			whole := f.backtest(&audit.Backtest{PolicyID: "p", Rules: r.Draft.Rules, From: r.Backtest.From, To: r.Backtest.To, Recorded: true})
+			if r.Backtest.Report != whole.Report {
+				t.Errorf("seed %d, part %d: continued\n%s, whole\n%s", seed, part, r.Backtest.Report, whole.Report)
+			}
+			flips, _, err := f.store.BacktestFlips(t.Context(), r.Backtest.ID, 0, 1000)
+			if of, _, again := f.store.BacktestFlips(t.Context(), whole.ID, 0, 1000); err != nil || again != nil || !slices.Equal(flips, of) {
+				t.Errorf("seed %d, part %d: %d flips are listed, %d of the whole, %v", seed, part, len(flips), len(of), err)
+			}
 		}
 	})
 }
 
-// An approved check takes from the draft's budget once, and only what the draft allowed when people
-// were asked.
-func TestDraftNeedsNoApproval(t *testing.T) {
-	eachBackend(t, 2, func(t *testing.T, f *fleet) {
-		f.post(0, "p", `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":100,"approval":{}}}]`)
-		f.draft(0, "p", `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":1000,"approval":{}}},
-			{"rule_id":"day","rule_type":"budget","parameters":{"limit":500,"currency":"USD","window":"lifetime"}}]`)
-		action := refundOf(t, "300", "c-0")
-		asked := f.asked(action)
-		f.approve(asked, "ann")
-		if got := f.verdict(f.check(1, with(asked, action))); got != "allow/approval_not_needed" {
-			t.Errorf("what people approved is %s", got)
+// A report is continued at the cost of what came since, and of the windows before.
+func TestDraftReportReadsWhatCameSince(t *testing.T) {
+	inVirtualTime(func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		f.draft(0, "p", plainRules)
+		for part := range 2 {
+			for i := range 30 {
+				time.Sleep(time.Minute)
+				f.check(0, refundOf(t, "60", fmt.Sprint(part, i)))
+			}
+			r, known := f.draftReport(0, "p")
+			if known.Coverage.Checks != int64(30+30*part) || r.Backtest.Checks > 40 {
+				t.Errorf("part %d: a report on %d checks, for which %d were read", part, known.Coverage.Checks, r.Backtest.Checks)
+			}
+			for i, status := range []audit.BacktestStatus{audit.BacktestSucceeded, audit.BacktestQueued} {
+				time.Sleep(time.Duration(i) * time.Minute)
+				if r, err := f.nodes[0].DraftReport(t.Context(), hotpath.Access{}, "p"); err != nil || r.Backtest.Status != status || r.Backtest.Report == "" {
+					t.Errorf("%d minutes after it was made: %+v, %v", i, r, err)
+				}
+			}
+			f.run(r.Backtest.ID)
 		}
-		if got := f.verdict(f.check(0, refundOf(t, "90", "c-1"))); got != "allow/allow" {
-			t.Errorf("300 and 90 of 500: %s", got)
-		}
-		r, err := f.nodes[1].DraftReport(t.Context(), "p")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c := r.Report.Coverage; c.Compared != 2 || len(c.Skipped) != 1 || c.Skipped[0].Reason != "approval_not_needed" {
-			t.Errorf("the report covers %+v", c)
-		}
-	})
+	})(t)
 }
 
 // A promotion names the version in force, also when the draft is gone with another (S54), and a
@@ -195,61 +210,4 @@ func TestPromotionsAreRefused(t *testing.T) {
 			t.Errorf("of 8 at once %d were promoted, and %d heard of the version in force", promoted.Load(), late.Load())
 		}
 	})
-}
-
-// A draft that fails costs only its own verdict, and at most a moment in each second.
-func TestDraftFails(t *testing.T) {
-	eachBackend(t, 1, func(t *testing.T, f *fleet) {
-		f.draft(0, "p", `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":150,"currency":"USD","window":"lifetime"}}]`)
-		f.shadowTimeout = 0
-		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
-		var asked atomic.Int64
-		f.nodes[1].faults.drafts = func(ctx context.Context) error { // a store that hangs
-			asked.Add(1)
-			<-ctx.Done()
-			return audit.ErrUnavailable
-		}
-		began := time.Now()
-		for i := range 5 {
-			if got := f.verdict(f.check(1, refundOf(t, "60", fmt.Sprint("c-", i)))); got != "allow/counters_unavailable" {
-				t.Errorf("check %d is %s", i, got)
-			}
-		}
-		if took := time.Since(began); asked.Load() > 1+int64(took/time.Second) {
-			t.Errorf("the store that hangs was asked %d times in %s", asked.Load(), took)
-		}
-		r, err := f.nodes[1].DraftReport(t.Context(), "p")
-		if err != nil || r.Report.Coverage.Checks != 5 || r.Report.Coverage.Compared != 0 ||
-			r.Report.Coverage.Skipped[0].Reason != "counters_unavailable" {
-			t.Errorf("reported %+v, %v", r, err)
-		}
-	})
-}
-
-// A report has the checks that are found in time, and says from when on.
-func TestDraftReportIsBounded(t *testing.T) {
-	inVirtualTime(func(t *testing.T) {
-		f := newFleet(t, embeddedBackend(), 1)
-		f.draft(0, "p", plainRules)
-		for i := range 3 {
-			time.Sleep(time.Millisecond) // each has a time of its own
-			if o := f.check(0, refundOf(t, "60", fmt.Sprint("c-", i))); o.err != nil {
-				t.Fatal(o.err)
-			}
-		}
-		for pause, complete := range map[time.Duration]bool{0: true, 700 * time.Millisecond: false} { // the second page is late
-			f.nodes[0].faults.listed = func(q *audit.CheckQuery) {
-				time.Sleep(pause)
-				q.Limit = 1
-			}
-			r, err := f.nodes[0].DraftReport(t.Context(), "p")
-			if err != nil {
-				t.Fatal(err)
-			}
-			late := time.Time(r.Report.Coverage.From).After(r.Draft.MadeAt)
-			if r.Complete != complete || late == complete || (r.Report.Coverage.Compared == 3) != complete {
-				t.Errorf("with pages that take %s, complete: %t, %s", pause, r.Complete, r.Report.JSON())
-			}
-		}
-	})(t)
 }

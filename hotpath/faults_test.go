@@ -27,8 +27,6 @@ type faultyStore struct {
 	keys                        func(context.Context) error // also of policies, when they are written
 	policy, approvals           func() error                // nil from it lets the call go on
 
-	drafts func(context.Context) error
-	listed func(*audit.CheckQuery)     // changes the query of a list
 	decide func(context.Context) error // of an approval; nil from it lets the call go on
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
 	write  func()                      // once, before a version is written
@@ -55,20 +53,6 @@ func (s *faultyStore) Decide(ctx context.Context, d audit.ApprovalDecisionReques
 		}
 	}
 	return s.Store.Decide(ctx, d)
-}
-
-func (s *faultyStore) JudgeDraft(ctx context.Context, t *audit.DraftTake) (audit.DraftTaken, error) {
-	if s.drafts != nil {
-		return audit.DraftTaken{}, s.drafts(ctx)
-	}
-	return s.Store.JudgeDraft(ctx, t)
-}
-
-func (s *faultyStore) ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
-	if s.listed != nil {
-		s.listed(&q)
-	}
-	return s.Store.ListChecks(ctx, q)
 }
 
 func (s *faultyStore) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {

@@ -43,7 +43,6 @@ type fleet struct {
 	log           io.Writer        // of nodes that start; nil for none
 	prefix        string           // of the names of the nodes to start
 	noteUsesEvery time.Duration    // of the nodes to start
-	shadowTimeout time.Duration    // likewise; a machine may be busy for longer than the default
 	now           func() time.Time // likewise; nil is time.Now
 }
 
@@ -63,7 +62,7 @@ const plainRules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"li
 // "p" of a single cap of 500.
 func newFleet(t *testing.T, b backend, nodes int) *fleet {
 	t.Helper()
-	f := &fleet{t: t, backend: b, shadowTimeout: 20 * time.Second}
+	f := &fleet{t: t, backend: b}
 	f.store = b.store(t)
 	f.server, f.inProcess = b.redis(t, f)
 	f.redis = redis.NewUniversalClient(&f.server)
@@ -102,7 +101,7 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 	})
 	n.Authorizer = hotpath.New(hotpath.Components{
 		Guard: n.guard, Writer: n.writer, Store: n.faults, Logger: log, Registerer: reg, Now: now,
-		NoteUsesEvery: f.noteUsesEvery, ShadowTimeout: f.shadowTimeout,
+		NoteUsesEvery: f.noteUsesEvery,
 	})
 	n.close = sync.OnceFunc(func() {
 		n.writer.Close()

@@ -114,6 +114,74 @@ func endedBacktests(t *testing.T, s Subject) {
 	}
 }
 
+// continued: the backtest of a draft is queued again with what it keeps, behind what was asked for before; it stays
+// as long as its draft does.
+func continued(t *testing.T, s Subject) {
+	ctx, lease, node := t.Context(), time.Minute, spend.NewID(now())
+	must(t, s.CreatePolicy(ctx, actor(), newPolicy("refunds"), audit.NewBudgets{}, epochStart))
+	d := newDraft("refunds", `[]`)
+	must(t, s.PutDraft(ctx, actor(), d, epochStart))
+	b := newBacktest("refunds")
+	b.ID, b.Draft = d.BacktestID(), d.Generation
+	must(t, s.CreateBacktest(ctx, b))
+	must(t, s.CreateBacktest(ctx, b)) // by another node
+	if d.BacktestID().Time() != epochStart {
+		t.Errorf("its identifier is of %s", d.BacktestID().Time())
+	}
+	run := func(kept string, end audit.BacktestEnd, flips ...string) {
+		t.Helper()
+		held, err := s.LeaseBacktest(ctx, node, lease)
+		if err != nil || held == nil || held.ID != b.ID || held.Draft != b.Draft || held.Kept != kept || held.Attempts != 1 {
+			t.Fatalf("leased %+v, %v", held, err)
+		}
+		behind, _, err := s.BacktestFlips(ctx, b.ID, 0, 9)
+		must(t, err)
+		must(t, s.HoldBacktest(ctx, node, b.ID, audit.BacktestProgress{Checks: 1, Reached: epochStart, Behind: len(behind), Flips: flips}, lease))
+		must(t, s.EndBacktest(ctx, node, b.ID, end))
+	}
+	listed := func(want ...string) {
+		t.Helper()
+		if flips, _, err := s.BacktestFlips(ctx, b.ID, 0, 9); err != nil || !slices.Equal(flips, want) {
+			t.Errorf("flips %q, %v; want %q", flips, err, want)
+		}
+	}
+	const first, second = `{"flips":{"listed":1}}`, `{"flips":{"listed":2}}`
+	run("", audit.BacktestEnd{Status: audit.BacktestSucceeded, Report: "1", Kept: first}, "a", "b")
+	listed("a", "b")
+	must(t, s.ContinueBacktest(ctx, b.ID, epochStart.Add(9*time.Hour), epochStart.Add(time.Minute), time.Minute)) // it ended just now
+	must(t, s.ContinueBacktest(ctx, b.ID, epochStart.Add(2*time.Hour), epochStart.Add(time.Minute), 0))
+	must(t, s.ContinueBacktest(ctx, b.ID, epochStart.Add(9*time.Hour), epochStart.Add(time.Minute), 0)) // it is queued
+	got, err := s.Backtest(ctx, b.ID)
+	if err != nil || got.Status != audit.BacktestQueued || got.Report != "1" || !got.To.Equal(epochStart.Add(2*time.Hour)) || !got.EndedAt.IsZero() {
+		t.Errorf("continued %+v, %v", got, err)
+	}
+	before := newBacktest("refunds")
+	must(t, s.CreateBacktest(ctx, before)) // which was created earlier than the other was continued
+	if held, err := s.LeaseBacktest(ctx, node, lease); err != nil || held == nil || held.ID != before.ID {
+		t.Errorf("leased %+v, %v", held, err)
+	}
+	must(t, s.EndBacktest(ctx, node, before.ID, audit.BacktestEnd{Status: audit.BacktestSucceeded, Report: "0"}))
+	run(first, audit.BacktestEnd{Status: audit.BacktestSucceeded, Report: "2", Kept: second}, "c", "d")
+	listed("a", "c", "d")
+	must(t, s.ContinueBacktest(ctx, b.ID, epochStart, epochStart.Add(time.Minute), 0)) // by a clock that is behind
+	run(second, audit.BacktestEnd{Status: audit.BacktestFailed, Error: "broken"})
+	listed("a", "c")
+	if got, err := s.Backtest(ctx, b.ID); err != nil || got.Report != "2" || got.Kept != second || got.Error != "broken" ||
+		!got.To.Equal(epochStart.Add(2*time.Hour)) {
+		t.Errorf("failed %+v, %v", got, err)
+	}
+
+	must(t, s.Tidy(ctx, now()))
+	if _, err := s.Backtest(ctx, b.ID); err != nil {
+		t.Errorf("the backtest of a draft, after %s: %v", now().Sub(epochStart), err)
+	}
+	must(t, s.DeleteDraft(ctx, actor(), "refunds", epochStart))
+	must(t, s.Tidy(ctx, now()))
+	if _, err := s.Backtest(ctx, b.ID); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("after the draft was deleted: %v", err)
+	}
+}
+
 // checkHistory: a history comes in pages, in the order of identifiers, with the passes of other
 // policies and the outcomes that may change something.
 func checkHistory(t *testing.T, s Subject) {

@@ -103,7 +103,6 @@ func checkTests() []test {
 		{"RotationRace", rotationRace},
 		{"Drafts", drafts},
 		{"DraftsRace", draftsRace},
-		{"DraftsCount", draftsCount},
 		{"ChangesByTwo", changesByTwo},
 		{"ChangesRace", changesRace},
 		{"PolicyVersions", policyVersions},
@@ -148,6 +147,7 @@ func configTests() []test {
 func listTests() []test {
 	return []test{
 		{"Backtests", backtests},
+		{"BacktestContinues", continued},
 		{"EndedBacktests", endedBacktests}, {"History", checkHistory},
 		{"CounterListing", counterListing},
 		{"RollingListing", rollingListing},
@@ -160,7 +160,6 @@ func listTests() []test {
 		{"CheckListing", checkListing},
 		{"CheckListingIsBounded", checkListingIsBounded},
 		{"CheckListingRace", checkListingRace},
-		{"Shadowed", shadowed},
 		{"CheckCounts", checkCounts},
 		{"CheckCountsRace", checkCountsRace},
 		{"CheckCountsAreBounded", checkCountsAreBounded},

@@ -33,7 +33,6 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 	full.Decision.Message = "tab\t newline\n quote' \\backslash \\N \\. \u2028 é"
 	full.Decision.RuleDescription = strings.Repeat("d", spend.MaxDescription)
 	full.Namespace = wide
-	full.Shadow = &spend.Shadow{Draft: 1<<63 - 1, Effect: spend.Block, Reason: spend.ReasonMaxAmount, RuleID: hostile}
 	full.LatencyMS, full.Decision.PolicyVersion = 1999, 1<<31-1
 	for i := range full.Fingerprint {
 		full.Fingerprint[i], full.RequestSHA[i] = byte(i), 0xff
@@ -52,7 +51,6 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 	odd.Action.MerchantOrVendor, odd.Action.ReasonText = hostile, hostile
 	odd.Action.Metadata = metadata(`{` + strconv.Quote(hostile) + `:` + strconv.Quote(hostile) + `}`)
 	odd.Decision.RuleID, odd.Decision.Message = hostile, hostile
-	odd.Shadow = &spend.Shadow{Draft: 2, Without: spend.LackFailure}
 
 	batch := []*spend.Check{full, empty, odd}
 	for _, a := range []string{

@@ -34,7 +34,7 @@ func CheckOf(fields [][]byte) (c *spend.Check, err error) {
 	r.bytes(c.Fence.Epoch[:])
 	c.Pass.ClaimedMS, c.Pass.UntilMS = r.integer(8), r.integer(8)
 	d.PolicyVersion, c.LatencyMS = int(r.integer(4)), r.integer(4)
-	format := int16(r.integer(2))
+	r.integer(2) // the format: fits has read it
 	a.Type = spend.ActionType(r.optionalLetter(TypeLetters))
 	c.ActionType = spend.ActionType(r.letter(TypeLetters[1:]) + 1)
 	d.Effect = spend.Effect(r.letter(EffectLetters))
@@ -59,11 +59,6 @@ func CheckOf(fields [][]byte) (c *spend.Check, err error) {
 		r.wrong = err
 	}
 	c.Namespace = r.text()
-	if format > spend.FormatPlain && len(r.fields) > 0 {
-		if c.Shadow, err = spend.ParseShadow(r.text()); err != nil {
-			r.wrong = err
-		}
-	}
 	d.Reason = spend.Reason(reason)
 	a.Metadata.JSON = metadata
 	if c.Charges, err = spend.ParseTaken(a.PolicyID, charges); err != nil {

@@ -86,7 +86,6 @@ const (
 	FieldApprovalID
 	FieldApproval
 	FieldNamespace
-	FieldShadow
 
 	checkFields int = iota
 )
@@ -107,7 +106,7 @@ func CheckFields() []Field {
 		FieldReasonCode: {"reason_code", Text}, FieldRuleID: {"rule_id", Text}, FieldRuleDescription: {"rule_description", Text},
 		FieldMessage: {"message", Text}, FieldNextStep: {"next_step", Text}, FieldKeyID: {"key_id", Text}, FieldRequestID: {"request_id", Text},
 		FieldPrincipal: {"principal", Text}, FieldOwner: {"owner", Text}, FieldCharges: {"charges", Text}, FieldApprovalID: {"approval_id", UUID},
-		FieldApproval: {"approval", Text}, FieldNamespace: {"namespace", Text}, FieldShadow: {"shadow", Text},
+		FieldApproval: {"approval", Text}, FieldNamespace: {"namespace", Text},
 	}
 	return fields[:]
 }
@@ -147,7 +146,7 @@ type checkFormat struct {
 // formats are the formats of checks; format 1 is the first.
 type formats []checkFormat
 
-var checkFormats = formats{{"spendgate check 1\n", FieldNamespace + 1}, {"spendgate check 2\n", checkFields}}
+var checkFormats = formats{{"spendgate check 1\n", checkFields}}
 
 // CheckWidths returns how many of CheckFields rows have by each format.
 func CheckWidths() []int { return checkFormats.widths() }

@@ -66,7 +66,8 @@ func (w *Writer) fence(f spend.Fence) {
 	w.ID(f.Epoch)
 }
 
-// check adds the fields behind the fence, in the order of CheckFields; to a composite value those of every format.
+// check adds the fields behind the fence, in the order of CheckFields. Fields of a later format follow, in rows of that
+// format and in composite values.
 func (w *Writer) check(c *spend.Check, format int16) {
 	a, d := &c.Action, &c.Decision
 	w.OptionalInt64(c.Pass.ClaimedMS, c.Pass.Passed())
@@ -103,7 +104,4 @@ func (w *Writer) check(c *spend.Check, format int16) {
 	w.OptionalID(a.ApprovalID)
 	w.Optional(c.Approval.Text())
 	w.Optional(c.Namespace)
-	if w.typed || format != spend.FormatPlain {
-		w.written(c.Shadow.AppendText)
-	}
 }

@@ -21,8 +21,7 @@ import (
 // own: fewer rows fill no pages, and other clients write to the log.
 func BenchmarkBytes(b *testing.B) {
 	for _, size := range []int{1, 32} {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) { benchmarkBytes(b, size, false) })
-		b.Run(fmt.Sprintf("shadow,batch=%d", size), func(b *testing.B) { benchmarkBytes(b, size, true) })
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) { benchmarkBytes(b, size) })
 	}
 }
 
@@ -36,7 +35,7 @@ type weighed struct {
 	before  map[string]int64
 }
 
-func benchmarkBytes(b *testing.B, size int, shadow bool) {
+func benchmarkBytes(b *testing.B, size int) {
 	url := migrated(b)
 	s := open(b, url, true)
 	db, err := pgx.Connect(b.Context(), url)
@@ -52,9 +51,6 @@ func benchmarkBytes(b *testing.B, size int, shadow bool) {
 	var checks, allowed []*spend.Check
 	for serial := range b.N {
 		c := typical(f, serial)
-		if shadow {
-			c.Shadow = &spend.Shadow{Draft: 12, Effect: spend.Escalate, Reason: "amount_above_threshold", RuleID: "review-refunds"}
-		}
 		checks = append(checks, c)
 		if c.Decision.Effect == spend.Allow {
 			allowed = append(allowed, c)
@@ -64,9 +60,6 @@ func benchmarkBytes(b *testing.B, size int, shadow bool) {
 		w.commit(batch, nil)
 	}
 	w.report("check", len(checks))
-	if shadow {
-		return
-	}
 	var redeemed, reported []*spend.Outcome
 	for i, c := range allowed {
 		o := spend.Outcome{

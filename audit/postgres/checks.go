@@ -127,9 +127,6 @@ func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (
 	if q.Effect != nil {
 		text.add(" AND decision = '" + chain.EffectLetters[*q.Effect:*q.Effect+1] + "'")
 	}
-	if q.Draft != 0 {
-		text.add(" AND shadow IS NOT NULL AND (shadow::jsonb ->> 'draft')::bigint = ").arg(q.Draft)
-	}
 	switch q.Outcome {
 	case "":
 	case audit.NoOutcome:

@@ -104,7 +104,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text
 	FROM config
 	UNION ALL SELECT 'p', 0, NULL::uuid, NULL::bytea, policy_id, 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text
-		FROM (SELECT policy_id FROM policies WHERE generation > $1 UNION SELECT policy_id FROM drafts WHERE generation > $1) AS changed
+		FROM (SELECT DISTINCT policy_id FROM policies WHERE generation > $1) AS changed
 	UNION ALL SELECT 'k', 0, ` + keyColumns + ` FROM keys WHERE generation > $1`
 
 // ConfigChanges implements audit.Store.

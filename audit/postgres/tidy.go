@@ -28,8 +28,6 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 		return errors.Join(err, unknown, s.lookAtDefault(ctx, db),
 			remove(ctx, db, "expired idempotency keys", deleteExpired),
 			remove(ctx, db, "counters of budgets", deleteCounters, shownMS, audit.KeepCounters.Milliseconds()),
-			remove(ctx, db, "counters of drafts", deleteDraftCounters, now.UnixMilli()),
-			remove(ctx, db, "fingerprints of drafts", deleteDraftPasses, now.UnixMilli()),
 			remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)),
 			remove(ctx, db, "old backtests", deleteBacktests, [16]byte(audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli())),
 				audit.MaxEndedBacktests),
@@ -134,18 +132,13 @@ const (
 		LIMIT $1 FOR UPDATE SKIP LOCKED)`
 	// deleteDeliveries removes attempts that are no longer listed.
 	deleteDeliveries = "DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE id < $2 ORDER BY id LIMIT $1)"
-	// Rows whose windows ended long ago are removed, and all rows of a draft that has ended.
-	ofEndedDraft = " OR NOT EXISTS (SELECT FROM drafts AS d WHERE d.generation = t.draft " +
-		"AND EXISTS (SELECT FROM current_draft(d.policy_id) AS c WHERE c.generation = t.draft))"
-	deleteDraftCounters = "DELETE FROM draft_counters WHERE (draft, counter_id, start_ms) IN (SELECT draft, counter_id, start_ms " +
-		"FROM draft_counters AS t WHERE end_ms <= $2::bigint - 3600000" + ofEndedDraft + " LIMIT $1)"
-	deleteDraftPasses = "DELETE FROM draft_passes WHERE (draft, fingerprint) IN (SELECT draft, fingerprint FROM draft_passes AS t " +
-		"WHERE until_ms <= $2::bigint - 3600000" + ofEndedDraft + " LIMIT $1)"
 
-	// deleteBacktests removes old ones, and those that have ended but for the newest.
+	// deleteBacktests removes old ones, and those that have ended but for the newest. That of a draft stays
+	// as long as the draft.
 	endedBacktest   = " status NOT IN ('queued', 'running') "
-	deleteBacktests = "DELETE FROM backtests WHERE id IN (SELECT id FROM backtests WHERE id < $2 OR" + endedBacktest +
-		"AND id <= (SELECT id FROM backtests WHERE" + endedBacktest + "ORDER BY id DESC OFFSET $3 LIMIT 1) ORDER BY id LIMIT $1)"
+	deleteBacktests = "DELETE FROM backtests WHERE id IN (SELECT b.id FROM backtests AS b WHERE (b.id < $2 OR" + endedBacktest +
+		"AND b.id <= (SELECT id FROM backtests WHERE draft IS NULL AND" + endedBacktest + "ORDER BY id DESC OFFSET $3 LIMIT 1)) AND (b.draft IS NULL " +
+		"OR NOT EXISTS (SELECT FROM current_draft(b.policy_id) AS d WHERE d.generation = b.draft)) ORDER BY b.id LIMIT $1)"
 	deleteSessions = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE id < $2 ORDER BY id LIMIT $1)"
 	deleteLogouts  = "DELETE FROM session_logouts WHERE token IN (SELECT token FROM session_logouts WHERE request < $2 LIMIT $1)"
 )

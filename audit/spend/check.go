@@ -26,11 +26,18 @@ type Check struct {
 	Approval *ApprovalRequest // the approval that the check asks for; nil for none
 	Charges  []Charge         // of the budgets that judged the check; in a row, only what the check took
 	Refused  []Charge         // of the budgets without room for the check; not in rows
-	Shadow   *Shadow          // the draft's judgement; nil without a draft
 
 	Pass  Pass  // zero when the duplicate guard blocked the check
 	Fence Fence // of the claims; set before the check is committed
 }
+
+// FirstFormat is the format of a check's row: its columns and the encoder that renders it. A row with a
+// column that was added later has a later format.
+const FirstFormat = 1
+
+// Format returns the format of the check's row, so that a later version renders an old row as it was
+// answered.
+func (c *Check) Format() int16 { return FirstFormat }
 
 // Timestamp returns when the check was made: its ID's millisecond.
 func (c *Check) Timestamp() time.Time { return c.ID.Time() }

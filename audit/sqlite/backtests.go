@@ -21,31 +21,42 @@ func (s *Store) CreateBacktest(ctx context.Context, b *audit.Backtest) error {
 		if open >= audit.MaxBacktests {
 			return audit.ErrBacktestsFull
 		}
-		_, err := tx.Exec(`INSERT INTO backtests (id, policy_id, version, rules, from_ms, to_ms, recorded, key_id, principal, created_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, b.ID[:], b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(), b.Recorded,
+		_, err := tx.Exec(`INSERT INTO backtests (id, policy_id, version, rules, from_ms, to_ms, recorded, key_id, principal, created_at, draft)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, b.ID[:], b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(), b.Recorded,
 			b.KeyID, b.Principal,
-			b.CreatedAt.UnixMilli())
+			b.CreatedAt.UnixMilli(), b.Draft)
+		return err
+	})
+}
+
+// ContinueBacktest implements audit.Backtests.
+func (s *Store) ContinueBacktest(ctx context.Context, id spend.ID, to, now time.Time, after time.Duration) error {
+	return s.write(ctx, "cannot continue a backtest", func(tx *sql.Tx) error {
+		_, err := tx.Exec(`UPDATE backtests SET status = 'queued', to_ms = max(to_ms, ?), created_at = ?, started_at = NULL, ended_at = NULL,
+			attempts = 0, error = '', reached_ms = NULL WHERE id = ? AND status NOT IN ('queued', 'running') AND ended_at <= ?`,
+			to.UnixMilli(), now.UnixMilli(), id[:], time.Now().Add(-after).UnixMilli())
 		return err
 	})
 }
 
 const (
-	listedBacktest = `b.id, b.policy_id, b.version, b.from_ms, b.to_ms, b.recorded, b.key_id, b.principal, b.status, b.created_at,
-		b.started_at, b.ended_at,
-		b.attempts, b.checks, b.reached_ms, b.error`
-	selectBacktest = "SELECT " + listedBacktest + ", b.rules, b.report FROM backtests AS b "
+	listedBacktest = `id, policy_id, version, from_ms, to_ms, recorded, key_id, principal, status, created_at,
+		started_at, ended_at,
+		attempts, checks, reached_ms, error, draft`
+	wholeBacktest  = listedBacktest + ", rules, report, kept"
+	selectBacktest = "SELECT " + wholeBacktest + " FROM backtests "
 )
 
 // backtestTargets returns the scan targets of listedBacktest.
 func backtestTargets(b *audit.Backtest) []any {
 	return []any{
 		blob(b.ID[:]), &b.PolicyID, &b.Version, (*millis)(&b.From), (*millis)(&b.To), &b.Recorded, &b.KeyID, &b.Principal, &b.Status,
-		(*millis)(&b.CreatedAt), (*millis)(&b.StartedAt), (*millis)(&b.EndedAt), &b.Attempts, &b.Checks, (*millis)(&b.Reached), &b.Error,
+		(*millis)(&b.CreatedAt), (*millis)(&b.StartedAt), (*millis)(&b.EndedAt), &b.Attempts, &b.Checks, (*millis)(&b.Reached), &b.Error, &b.Draft,
 	}
 }
 
 func scanBacktest(row scanner) (b audit.Backtest, err error) {
-	err = row.Scan(append(backtestTargets(&b), &b.Rules, &b.Report)...)
+	err = row.Scan(append(backtestTargets(&b), &b.Rules, &b.Report, &b.Kept)...)
 	return b, err
 }
 
@@ -56,18 +67,18 @@ func scanListedBacktest(row scanner) (b audit.Backtest, err error) {
 
 // Backtest implements audit.Backtests.
 func (s *Store) Backtest(ctx context.Context, id spend.ID) (*audit.Backtest, error) {
-	return orNil(one(ctx, s.reader, "cannot read a backtest", scanBacktest, selectBacktest+"WHERE b.id = ?", id[:]))
+	return orNil(one(ctx, s.reader, "cannot read a backtest", scanBacktest, selectBacktest+"WHERE id = ?", id[:]))
 }
 
 // ListBacktests implements audit.Backtests.
 func (s *Store) ListBacktests(ctx context.Context, q audit.BacktestQuery) (page []audit.Backtest, more bool, err error) {
 	before := cmp.Or(q.Before, audit.MaxID())
 	w := where{args: []any{before[:]}}
-	w.is("b.policy_id", q.PolicyID)
-	w.is("b.status", string(q.Status))
+	w.is("policy_id", q.PolicyID)
+	w.is("status", string(q.Status))
 	w.within(audit.Bounds{PolicyIDs: q.PolicyIDs})
 	page, err = collect(ctx, s.reader, "cannot list backtests", scanListedBacktest,
-		"SELECT "+listedBacktest+" FROM backtests AS b WHERE b.id < ?"+w.text+" ORDER BY b.id DESC LIMIT ?", append(w.args, q.Limit+1)...)
+		"SELECT "+listedBacktest+" FROM backtests WHERE id < ?"+w.text+" ORDER BY id DESC LIMIT ?", append(w.args, q.Limit+1)...)
 	page, more = audit.Cut(page, q.Limit)
 	return page, more, err
 }
@@ -103,13 +114,11 @@ func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.D
 	}
 	err = s.write(ctx, "cannot take a backtest", func(tx *sql.Tx) error {
 		now := time.Now()
-		b, err := scanBacktest(tx.QueryRow(`UPDATE backtests AS b SET status = 'running', holder = ?1, held_until = ?2, attempts = attempts + 1,
+		b, err := scanBacktest(tx.QueryRow(`UPDATE backtests SET status = 'running', holder = ?1, held_until = ?2, attempts = attempts + 1,
 				started_at = coalesce(started_at, ?3), checks = 0, reached_ms = NULL
-			WHERE id = (SELECT id FROM backtests WHERE status IN ('queued', 'running') ORDER BY id LIMIT 1) AND held_until <= ?3
+			WHERE id = (SELECT id FROM backtests WHERE status IN ('queued', 'running') ORDER BY created_at, id LIMIT 1) AND held_until <= ?3
 				AND NOT EXISTS (SELECT 1 FROM backtests WHERE status = 'running' AND held_until > ?3)
-			RETURNING id, policy_id, version, from_ms, to_ms, recorded, key_id, principal, status, created_at, started_at, ended_at, attempts,
-			checks, reached_ms,
-				error, rules, report`, holder[:], now.Add(lease).UnixMilli(), now.UnixMilli()))
+			RETURNING `+wholeBacktest, holder[:], now.Add(lease).UnixMilli(), now.UnixMilli()))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -117,7 +126,8 @@ func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.D
 			return err
 		}
 		taken = &b
-		_, err = tx.Exec("DELETE FROM backtest_flips WHERE backtest_id = ?", b.ID[:])
+		_, err = tx.Exec("DELETE FROM backtest_flips WHERE backtest_id = ?1 AND n > coalesce((SELECT kept -> 'flips' ->> 'listed' FROM backtests "+
+			"WHERE id = ?1 AND kept <> ''), 0)", b.ID[:])
 		return err
 	})
 	return taken, err
@@ -166,9 +176,10 @@ func changed(result sql.Result, err error) error {
 func (s *Store) EndBacktest(ctx context.Context, holder, id spend.ID, end audit.BacktestEnd) error {
 	return s.write(ctx, "cannot end a backtest", func(tx *sql.Tx) error {
 		now := time.Now().UnixMilli()
-		return changed(tx.Exec("UPDATE backtests SET status = ?, error = ?, report = ?, checks = ?, ended_at = ?, holder = NULL, held_until = 0"+
-			heldBacktest,
-			string(end.Status), end.Error, end.Report, end.Checks, now, id[:], holder[:], now))
+		return changed(tx.Exec("UPDATE backtests SET status = ?1, error = ?2, report = coalesce(nullif(?3, ''), report), checks = ?4, ended_at = ?5, "+
+			"kept = iif(?1 = 'succeeded', ?6, kept), holder = NULL, held_until = 0 WHERE id = ?7 AND holder = ?8 AND status = 'running' "+
+			"AND held_until > ?9",
+			string(end.Status), end.Error, end.Report, end.Checks, now, end.Kept, id[:], holder[:], now))
 	})
 }
 

@@ -30,9 +30,6 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	if q.Effect != nil {
 		w.and("decision = ?", q.Effect.String())
 	}
-	if q.Draft != 0 {
-		w.and("shadow ->> 'draft' = ?", q.Draft)
-	}
 	switch q.Outcome {
 	case "":
 	case audit.NoOutcome:

@@ -206,6 +206,6 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 		return changes, err
 	}
 	changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string],
-		"SELECT policy_id FROM policies WHERE generation > ?1 UNION SELECT policy_id FROM drafts WHERE generation > ?1", since)
+		"SELECT DISTINCT policy_id FROM policies WHERE generation > ?", since)
 	return changes, err
 }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -118,92 +117,4 @@ func readDraft(row scanner) (d audit.Draft, err error) {
 // Draft implements audit.Drafts.
 func (s *Store) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {
 	return orNil(one(ctx, s.reader, fmt.Sprintf("cannot read the draft of policy %q", policyID), readDraft, selectDraft, policyID))
-}
-
-// JudgeDraft implements audit.Drafts. It takes its turn with the other writers, but does not wait
-// for the disk: what a power cut loses here is not part of the record.
-func (s *Store) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audit.DraftTaken, err error) {
-	const doing = "cannot judge by a draft"
-	turn, err := s.writer.Conn(ctx)
-	if err != nil {
-		return taken, unavailable(doing, err)
-	}
-	defer func() { _ = turn.Close() }() // returns it to the pool
-	tx, err := s.hasty.BeginTx(context.WithoutCancel(ctx), nil)
-	if err != nil {
-		return taken, unavailable(doing, err)
-	}
-	if taken, err = judgeDraft(tx, t); err != nil {
-		_ = tx.Rollback() // an open transaction ends with its connection at the latest
-		return taken, fmt.Errorf("%s: %w", doing, classify(err))
-	}
-	if err := tx.Commit(); err != nil {
-		return taken, unavailable(doing, err)
-	}
-	return taken, nil
-}
-
-func judgeDraft(tx *sql.Tx, t *audit.DraftTake) (taken audit.DraftTaken, err error) {
-	at := t.Check.Time().UnixMilli()
-	if t.Looks {
-		sure := audit.FirstID(at - audit.SurePassMS)
-		err = tx.QueryRow(`SELECT check_id FROM draft_passes AS p WHERE draft = ?1 AND fingerprint = ?2 AND until_ms > ?3
-			AND (check_id < ?4 OR EXISTS (SELECT 1 FROM checks AS c WHERE c.check_id = p.check_id))`, t.Draft, t.Fingerprint[:], at, sure[:]).
-			Scan(blob(taken.Repeats[:]))
-		if err == nil || !errors.Is(err, sql.ErrNoRows) {
-			return taken, err
-		}
-	}
-	for i := range t.Charges {
-		u, err := draftUsage(tx, t.Draft, &t.Charges[i])
-		if err != nil {
-			return taken, err
-		}
-		taken.Usages = append(taken.Usages, u)
-	}
-	takes, leaves := t.Settle(taken.Usages)
-	for i := 0; takes && i < len(t.Charges); i++ {
-		if err := takeDraft(tx, t.Draft, &t.Charges[i]); err != nil {
-			return taken, err
-		}
-	}
-	if leaves {
-		_, err = tx.Exec("INSERT OR REPLACE INTO draft_passes (draft, fingerprint, check_id, until_ms) VALUES (?, ?, ?, ?)",
-			t.Draft, t.Fingerprint[:], t.Check[:], t.UntilMS)
-		return taken, err
-	}
-	return taken, nil
-}
-
-// draftUsage returns the use of a draft's counter, in all buckets that count.
-func draftUsage(tx *sql.Tx, draft int64, c *spend.Charge) (u spend.Usage, err error) {
-	rows, err := tx.Query("SELECT used, count FROM draft_counters WHERE draft = ? AND counter_id = ? AND start_ms BETWEEN ? AND ?",
-		draft, c.Counter.ID[:], c.Counter.StartMS-spend.RollingBuckets*c.Counter.BucketMS, c.Counter.StartMS)
-	if err != nil {
-		return u, err
-	}
-	defer func() { _ = rows.Close() }() // its error is rows.Err's
-	for rows.Next() {
-		var used spend.Total
-		var count int64
-		if err := rows.Scan(parse(&used, spend.ParseTotal), &count); err != nil {
-			return u, err
-		}
-		u.Used, u.Count = u.Used.Plus(used), u.Count+count
-	}
-	return u, rows.Err()
-}
-
-func takeDraft(tx *sql.Tx, draft int64, c *spend.Charge) error {
-	var u spend.Usage
-	err := tx.QueryRow("SELECT used, count FROM draft_counters WHERE draft = ? AND counter_id = ? AND start_ms = ?",
-		draft, c.Counter.ID[:], c.Counter.StartMS).Scan(parse(&u.Used, spend.ParseTotal), &u.Count)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	u = u.Plus(c)
-	_, err = tx.Exec("INSERT OR REPLACE INTO draft_counters (draft, counter_id, start_ms, end_ms, used, count) "+
-		"VALUES (?, ?, ?, nullif(?, 0), ?, ?)",
-		draft, c.Counter.ID[:], c.Counter.StartMS, c.EndMS, u.Used.String(), u.Count)
-	return err
 }

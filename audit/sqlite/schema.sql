@@ -38,8 +38,7 @@ CREATE TABLE checks (
     charges          TEXT,               -- JSON: what it took from budgets; null when nothing
     approval_id      BLOB,               -- which it was sent with; used when it is allowed
     approval         TEXT,               -- JSON: what it asks of people; null when nothing
-    namespace        TEXT,               -- of its idempotency keys (S59); null: the one that plain API keys share
-    shadow           TEXT                -- JSON: what the draft of its policy makes of it (S54); null in format 1
+    namespace        TEXT                -- of its idempotency keys (S59); null: the one that plain API keys share
 ) STRICT;
 
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
@@ -261,26 +260,6 @@ CREATE TABLE drafts (
     PRIMARY KEY (policy_id, generation)
 ) STRICT;
 
-CREATE INDEX drafts_generation ON drafts (generation);
-
-CREATE TABLE draft_counters (
-    draft      INTEGER NOT NULL,
-    counter_id BLOB    NOT NULL,
-    start_ms   INTEGER NOT NULL,
-    end_ms     INTEGER,
-    used       TEXT    NOT NULL,
-    count      INTEGER NOT NULL,
-    PRIMARY KEY (draft, counter_id, start_ms)
-) STRICT;
-
-CREATE TABLE draft_passes (
-    draft       INTEGER NOT NULL,
-    fingerprint BLOB    NOT NULL,
-    check_id    BLOB    NOT NULL,
-    until_ms    INTEGER NOT NULL,
-    PRIMARY KEY (draft, fingerprint)
-) STRICT;
-
 CREATE TABLE keys (
     id         BLOB PRIMARY KEY,
     hash       BLOB NOT NULL UNIQUE,
@@ -366,11 +345,13 @@ CREATE TABLE backtests (
     reached_ms INTEGER,
     error      TEXT    NOT NULL DEFAULT '',
     report     TEXT    NOT NULL DEFAULT '',
+    draft      INTEGER NOT NULL DEFAULT 0,
+    kept       TEXT    NOT NULL DEFAULT '',
     holder     BLOB,
     held_until INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
-CREATE INDEX backtests_open ON backtests (id) WHERE status IN ('queued', 'running');
+CREATE INDEX backtests_open ON backtests (created_at, id) WHERE status IN ('queued', 'running');
 
 CREATE TABLE backtest_flips (
     backtest_id BLOB    NOT NULL REFERENCES backtests (id) ON DELETE CASCADE,

@@ -24,7 +24,6 @@ import (
 type Store struct {
 	writer *sql.DB // one connection
 	reader *sql.DB
-	hasty  *sql.DB // one connection, whose commits do not wait for the disk
 	log    *slog.Logger
 
 	insertCheck, insertChecks         *sql.Stmt // one row, rowsPerInsert rows
@@ -80,11 +79,6 @@ func openAs(ctx context.Context, path string, logger *slog.Logger, ready func(*S
 		s.Close()
 		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)
 	}
-	if s.hasty, err = sql.Open("sqlite", dataSource(path, "_txlock=immediate&_pragma=synchronous(NORMAL)")); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)
-	}
-	s.hasty.SetMaxOpenConns(1)
 	s.reader.SetMaxOpenConns(readers)
 	s.reader.SetMaxIdleConns(readers)
 	if err = ready(s, ctx); err == nil {
@@ -215,11 +209,8 @@ func makeImmutable(tx *sql.Tx) error {
 
 // Close closes the files; no method may be in use.
 func (s *Store) Close() {
-	for _, other := range []*sql.DB{s.reader, s.hasty} {
-		if other == nil {
-			continue
-		}
-		if err := other.Close(); err != nil {
+	if s.reader != nil {
+		if err := s.reader.Close(); err != nil {
 			s.log.Error("cannot close connections of the store", "error", err)
 		}
 	}
@@ -260,10 +251,11 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 	}, nil
 }
 
-// ofEndedDraft selects the counts of drafts that are no longer their policies' drafts.
-const ofEndedDraft = " OR draft NOT IN (SELECT max(generation) FROM drafts GROUP BY policy_id)"
-
-const endedBacktest = " status NOT IN ('queued', 'running') "
+const (
+	endedBacktest = " status NOT IN ('queued', 'running') "
+	// ofNoDraft selects backtests that no draft keeps.
+	ofNoDraft = " AND draft NOT IN (SELECT max(generation) FROM drafts GROUP BY policy_id)"
+)
 
 // Tidy implements audit.Store.
 func (s *Store) Tidy(ctx context.Context, now time.Time) error {
@@ -283,12 +275,10 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 			}{
 				{"idempotency_keys", "key_hash", "expires_at < ?", shown},
 				{"budget_counters", "counter_id, start_ms", "end_ms <= ?", shown - audit.KeepCounters.Milliseconds()},
-				{"draft_counters", "draft, counter_id, start_ms", "end_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
-				{"draft_passes", "draft, fingerprint", "until_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
 				{"webhook_deliveries", "id", "id < ?", kept[:]},
-				{"backtests", "id", "id < ?", backtests[:]},
-				{"backtests", "id", endedBacktest + "AND id <= (SELECT id FROM backtests WHERE" + endedBacktest +
-					"ORDER BY id DESC LIMIT 1 OFFSET ?)", audit.MaxEndedBacktests},
+				{"backtests", "id", "id < ?" + ofNoDraft, backtests[:]},
+				{"backtests", "id", endedBacktest + "AND id <= (SELECT id FROM backtests WHERE draft = 0 AND" + endedBacktest +
+					"ORDER BY id DESC LIMIT 1 OFFSET ?)" + ofNoDraft, audit.MaxEndedBacktests},
 				{"sessions", "id", "id < ?", sessions[:]},
 				{"session_logouts", "token", "request < ?", sessions[:]},
 			} {

@@ -1,7 +1,7 @@
 package verify_test
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os/exec"
@@ -23,20 +23,16 @@ func TestStrangerKnowsFormats(t *testing.T) {
 		t.Skip(err)
 	}
 	c := &spend.Check{ID: spend.NewID(time.Now()), ActionType: spend.Refund, Decision: spend.Decision{Effect: spend.Block}, Namespace: "n"}
-	shadowed := *c
-	shadowed.Shadow = &spend.Shadow{Draft: 7, Effect: spend.Escalate, RuleID: "cap"}
-	widen := func(value string) []byte {
-		row, widths := slices.Clone(chain.AppendCheck(nil, c, 1)), chain.CheckWidths()
-		width := widths[len(widths)-1]
-		binary.BigEndian.PutUint16(row, uint16(width))
-		added := width - widths[0]
-		if value != "" {
-			row = append(binary.BigEndian.AppendUint32(row, uint32(len(value))), value...)
-			added--
+	width := uint16(chain.CheckWidths()[0])
+	followed := func(row, value []byte) []byte {
+		row = slices.Clone(row)
+		binary.BigEndian.PutUint16(row, width+1)
+		if value == nil {
+			return append(row, 0xff, 0xff, 0xff, 0xff)
 		}
-		return append(row, bytes.Repeat([]byte{0xff}, 4*added)...)
+		return append(binary.BigEndian.AppendUint32(row, uint32(len(value))), value...)
 	}
-	first, second := chain.HashCheck(c), chain.HashCheck(&shadowed)
+	first, next := chain.HashCheck(c), followed(chain.AppendCheck(nil, c, 2), []byte("next"))
 	run := func(program, argument string) string {
 		t.Helper()
 		program = `
@@ -60,11 +56,11 @@ with open("../../deploy/audit/verify.py", encoding="utf-8") as f:
 		want string
 	}{
 		{chain.AppendCheck(nil, c, 1), fmt.Sprintf("%x", first)},
-		{widen(""), fmt.Sprintf("%x", first)},
-		{widen("shadow"), "None"},
-		{chain.AppendCheck(nil, &shadowed, 2), fmt.Sprintf("%x", second)},
+		{followed(chain.AppendCheck(nil, c, 1), nil), fmt.Sprintf("%x", first)},
+		{followed(chain.AppendCheck(nil, c, 1), []byte("next")), "None"},
+		{next, fmt.Sprintf("%x", sha256.Sum256(append([]byte("spendgate check 2\n"), next...)))},
 	} {
-		program := `
+		program := fmt.Sprintf("WIDTHS = {1: %d, 2: %d}", width, width+1) + `
 row, fields, at = bytes.fromhex(sys.argv[1]), [], 2
 while at < len(row):
     length, = struct.unpack(">i", row[at:at + 4])

@@ -153,12 +153,11 @@ func checksOfAllSorts(f spend.Fence) []*spend.Check {
 		Confidence: spend.Low, Message: "too much", NextStep: "ask",
 	}
 	full.Principal, full.Owner, full.Namespace = "till 1", "payments – ü", "TILL 1"
-	full.Shadow = &spend.Shadow{Draft: 12, Effect: spend.Escalate, Reason: spend.ReasonEscalationThreshold, RuleID: "ask – ü"}
 	full.Action.Amount, full.LatencyMS = amount("999999999.999999999"), 17
 	ms := full.ID.Time().UnixMilli()
 	full.Pass = spend.Pass{ClaimedMS: ms, UntilMS: ms + 300_000}
 	sparse.Action.Amount, sparse.KeyID = amount("0"), ""
-	allowed.Pass, allowed.Shadow = full.Pass, &spend.Shadow{Draft: 12, Without: spend.LackCounters}
+	allowed.Pass = full.Pass
 	blocked.Decision.Effect, blocked.Action.Amount = spend.Block, amount("100000")
 	escalated.Decision.Effect, escalated.Decision.RuleID = spend.Escalate, "r"
 	return []*spend.Check{full, sparse, allowed, blocked, escalated}

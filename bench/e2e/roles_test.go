@@ -188,7 +188,6 @@ var may = map[string][]string{
 	"webhook_retries": {"INSERT", "UPDATE", "DELETE"}, "webhook_deliveries": {"INSERT", "DELETE"},
 	// Derived from the record, which they are no part of.
 	"backtests": {"INSERT", "UPDATE", "DELETE"}, "backtest_flips": {"INSERT", "DELETE"},
-	"draft_counters": {"INSERT", "UPDATE", "DELETE"}, "draft_passes": {"INSERT", "UPDATE", "DELETE"},
 	"sessions": {"INSERT", "UPDATE", "DELETE"}, "session_logouts": {"INSERT", "UPDATE", "DELETE"},
 }
 

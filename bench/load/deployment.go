@@ -39,20 +39,6 @@ func (d Deployment) Prepare(ctx context.Context, w Workload, more ...map[string]
 	return keys, nil
 }
 
-// PutDrafts puts a shadow draft of each policy of the workload, with the policy's rules.
-func (d Deployment) PutDrafts(ctx context.Context, key string, w Workload) error {
-	api, err := client.New(client.Options{BaseURL: d.URL, APIKey: key})
-	if err != nil {
-		return err
-	}
-	for i := range w.Policies {
-		if _, err := api.PutDraftJSON(ctx, PolicyID(i), draftBody(i)); err != nil {
-			return fmt.Errorf("cannot put the draft of policy %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
 // MakePolicy creates the i-th policy, with further rules after its own.
 func (d Deployment) MakePolicy(ctx context.Context, key string, i int, more ...map[string]any) error {
 	api, err := client.New(client.Options{BaseURL: d.URL, APIKey: key})

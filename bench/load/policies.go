@@ -2,7 +2,6 @@ package load
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 )
@@ -55,19 +54,6 @@ func Cap(i int) int { return 5000 + 100*(i%10) }
 
 // Threshold returns the amount above which the i-th policy escalates, in dollars.
 func Threshold(i int) int { return 1000 + 10*(i%10) }
-
-// draftBody returns the body of PUT /v1/policies/{id}/draft for a draft with the i-th policy's
-// rules.
-func draftBody(i int) []byte {
-	var members map[string]json.RawMessage
-	err := json.Unmarshal(policyBody(i), &members)
-	delete(members, "policy_id")
-	body, again := json.Marshal(members)
-	if err := errors.Join(err, again); err != nil {
-		panic("BUG: a benchmark policy is no JSON: " + err.Error())
-	}
-	return body
-}
 
 // policyBody returns the body of POST /v1/policies that creates the i-th policy, with further rules
 // after its own.

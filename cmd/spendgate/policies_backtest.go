@@ -37,7 +37,7 @@ func policiesBacktest(flags *flag.FlagSet) action {
 	asJSON := flags.Bool("json", false, "print the backtest and its report as JSON")
 	failOnLooser := flags.Bool("fail-on-looser", false,
 		"exit with 3 when a check that was blocked or escalated would be allowed, with 2 when none was compared")
-	shadow := flags.Bool("shadow", false, "replay by the draft that the policy of the file has on the server, instead of the file's rules")
+	drafted := flags.Bool("draft", false, "replay by the draft that the policy of the file has on the server, instead of the file's rules")
 	return func(ctx context.Context, p process, _ []string) error {
 		if *path == "" || ask.From == "" || ask.To == "" {
 			return usageError{text: "needs -f FILE, --from and --to"}
@@ -60,7 +60,7 @@ func policiesBacktest(flags *flag.FlagSet) action {
 		if err != nil {
 			return troubleError{err}
 		}
-		if *shadow {
+		if *drafted {
 			draft, err := api.Draft(ctx, ask.PolicyID)
 			if err != nil {
 				return troubleError{err}
@@ -104,12 +104,7 @@ func runBacktest(ctx context.Context, p process, api *client.Client, ask client.
 	if err != nil {
 		return nil, err
 	}
-	const width = 30
-	b, err := api.AwaitBacktest(ctx, made.BacktestID, func(b *client.Backtest) {
-		done := int(b.Progress.Fraction * width)
-		bar := strings.Repeat("#", done) + strings.Repeat(".", width-done)
-		fmt.Fprintf(p.stderr, "\r%-9s [%s] %d checks ", b.Status, bar, b.Progress.Checks) //nolint:errcheck // only progress
-	})
+	b, err := api.AwaitBacktest(ctx, made.BacktestID, func(b *client.Backtest) { printProgress(p.stderr, b.Status, b.Progress) })
 	fmt.Fprintln(p.stderr) //nolint:errcheck // as above
 	switch {
 	case ctx.Err() != nil:
@@ -121,6 +116,14 @@ func runBacktest(ctx context.Context, p process, api *client.Client, ask client.
 		return nil, fmt.Errorf("the backtest %s: %s", b.Status, printable(cmp.Or(b.Error, made.BacktestID)))
 	}
 	return b, nil
+}
+
+// printProgress draws a progress bar in place of the one before.
+func printProgress(w io.Writer, status string, p client.BacktestProgress) {
+	const width = 30
+	done := int(p.Fraction * width)
+	bar := strings.Repeat("#", done) + strings.Repeat(".", width-done)
+	fmt.Fprintf(w, "\r%-9s [%s] %d checks ", status, bar, p.Checks) //nolint:errcheck // only progress
 }
 
 // printBacktest prints coverage first, then the matrix, the rules that fired, budgets and flips.

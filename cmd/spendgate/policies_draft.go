@@ -119,9 +119,20 @@ func policiesDraftReport(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		r, err := api.DraftReport(ctx, id)
+		waits := false
+		r, err := api.AwaitDraftReport(ctx, id, func(r *client.DraftReport) {
+			if waits = waits || !r.Ended(); waits {
+				printProgress(p.stderr, r.Status, r.Progress)
+			}
+		})
+		if waits {
+			fmt.Fprintln(p.stderr) //nolint:errcheck // ends the progress bar
+		}
 		if err != nil {
 			return err
+		}
+		if r.Report == nil {
+			return fmt.Errorf("the backtest of the draft %s: %s", r.Status, printable(cmp.Or(r.Error, r.BacktestID)))
 		}
 		if *asJSON {
 			return writeJSON(p.stdout, r.Body)
@@ -129,9 +140,6 @@ func policiesDraftReport(flags *flag.FlagSet) action {
 		out := newTable(p.stdout)
 		fmt.Fprintf(out, "%d checks of %s since %s, %d compared\n", r.Report.Coverage.Checks, printable(r.PolicyID), r.Since,
 			r.Report.Coverage.Compared)
-		if !r.Complete {
-			fmt.Fprintln(out, "only the newest checks: there are more")
-		}
 		printComparison(out, r.Report)
 		if len(r.Flips) > 0 {
 			fmt.Fprintln(out, flipHeader)

@@ -80,21 +80,24 @@ func TestPoliciesDraft(t *testing.T) {
 	n.run(t, "", "policies", "draft", "get", "desk").check(t, 0, `"draft_hash": "abcdef0123456789"`, "")
 	n.check(t, "GET /v1/policies/desk/draft svc ")
 
-	const report = `200 {"policy_id":"desk","draft_hash":"ab","since":"2026-01-02T03:04:05.000Z","complete":false,` +
+	const report = `200 {"policy_id":"desk","draft_hash":"ab","since":"2026-01-02T03:04:05.000Z","status":"succeeded",` +
 		`"report":{"coverage":{"checks":7,"compared":6},"flips":{"total":1,"stricter":1},"matrix":{},"rules":[],"budgets":[]},` +
 		`"flips":[{"check_id":"chk_1","timestamp":"2026-01-02T03:04:05.000Z","recorded":{"decision":"allow"},` +
 		`"candidate":{"decision":"block","rule_id":"a"},"action":null}]}`
-	n = newFakeNode(t, report, report)
+	const queued = `202 {"policy_id":"desk","since":"2026-01-02T03:04:05.000Z","backtest_id":"bt_1","status":"queued","report":null,"flips":[]}`
+	n = newFakeNode(t, queued, report, report, strings.Replace(queued, "queued", "failed", 1))
 	r := n.run(t, "", "policies", "draft", "report", "desk")
 	for _, want := range []string{
-		"7 checks of desk since 2026-01-02T03:04:05.000Z, 6 compared\n", "only the newest checks", "chk_1", "block",
+		"7 checks of desk since 2026-01-02T03:04:05.000Z, 6 compared\n", "chk_1", "block",
 	} {
 		if r.code != 0 || !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is not in %+v", want, r)
 		}
 	}
-	n.run(t, "", "policies", "draft", "report", "desk", "--json").check(t, 0, `"complete": false`, "")
-	n.check(t, "GET /v1/policies/desk/draft/report svc ", "GET /v1/policies/desk/draft/report svc ")
+	n.run(t, "", "policies", "draft", "report", "desk", "--json").check(t, 0, `"status": "succeeded"`, "")
+	n.run(t, "", "policies", "draft", "report", "desk").check(t, 1, "", "the backtest of the draft failed: bt_1")
+	const read = "GET /v1/policies/desk/draft/report svc "
+	n.check(t, read, read, read, read)
 
 	n = newFakeNode(t, strings.Replace(stored3, "200 ", "201 ", 1), "204 ",
 		`409 {"error":{"code":"policy_version_mismatch","message":"it is 4","request_id":"req_1"}}`)

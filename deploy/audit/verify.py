@@ -28,9 +28,9 @@ CHECK = (
     "check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,requested_type,action_type,"
     "decision,confidence,amount::text,fingerprint,request_sha,currency,agent_id,policy_id,counterparty,"
     "payment_method,merchant_or_vendor,reason_text,idempotency_key,metadata,reason_code,rule_id,"
-    "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval,namespace,shadow"
+    "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval,namespace"
 )
-WIDTHS = {1: 37, 2: 38}  # of CHECK, the columns of a row by its format
+WIDTHS = {1: 37}  # of CHECK, the columns of a row by its format
 OUTCOME = (
     "outcome_id,check_id,node,epoch,step,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release,replay,once"
 )

@@ -42,9 +42,6 @@ GRANT SELECT, INSERT, DELETE ON backtest_flips TO :"service";
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"service";
 GRANT SELECT, INSERT, UPDATE, DELETE ON session_logouts TO :"service";
 
--- What drafts of policies count.
-GRANT SELECT, INSERT, UPDATE, DELETE ON draft_counters, draft_passes TO :"service";
-
 -- State of the nodes: keys expire, the rest is replaced.
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals, redemptions_open TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";

@@ -43,6 +43,10 @@ type Options struct {
 	Candidate *policy.Program
 	From, To  time.Time // both included
 	Recorded  bool      // history's decisions are the candidate's state
+	// Kept is the report on the checks from From on that an earlier replay compared: this one adds those
+	// after Kept's end, and judges those before it only for the approvals that they ask for. Nil: there
+	// is none.
+	Kept *report.Report
 	// Lengthened: the candidate's duplicate window is another than that in force at
 	// From; until then its passes last for its own window.
 	Lengthened bool
@@ -72,6 +76,7 @@ type Record struct {
 type Engine struct {
 	o       Options
 	tally   *report.Tally
+	since   time.Time // the first moment whose checks are counted
 	passes  passes
 	taken   [sides]counters
 	asked   map[spend.ID]*asking
@@ -92,7 +97,10 @@ type asking struct {
 
 // New returns an engine before its first record.
 func New(o Options) *Engine {
-	e := &Engine{o: o, tally: report.NewTally(), asked: make(map[spend.ID]*asking), peaks: make(map[string]*peak)}
+	e := &Engine{o: o, tally: report.NewTally(), since: o.From, asked: make(map[spend.ID]*asking), peaks: make(map[string]*peak)}
+	if o.Kept != nil {
+		e.tally, e.since = report.Continue(o.Kept), time.Time(o.Kept.Coverage.To).Add(time.Millisecond)
+	}
 	for side := range e.taken {
 		e.taken[side].byID = make(map[spend.ID]*counter)
 	}
@@ -145,12 +153,12 @@ func (e *Engine) compare(r *Record, own *policy.Program) {
 		reason = e.unexplained(c, own, asked)
 	}
 	if reason != "" {
-		e.tally.Skip(reason)
+		e.skip(c, reason)
 		e.follow(r, own, nil)
 		return
 	}
 	if asked != nil && asked.allowed && !e.o.Recorded {
-		e.tally.Skip(ApprovalNotNeeded)
+		e.skip(c, ApprovalNotNeeded)
 		e.followAsked(r, own, asked)
 		return
 	}
@@ -160,10 +168,19 @@ func (e *Engine) compare(r *Record, own *policy.Program) {
 	j := e.judge(candidate, e.o.Candidate, c, asked)
 	j.Version = e.o.Candidate.Version() // 0 of rules that are no version
 	was := report.VerdictOf(&c.Decision)
-	if e.tally.Add(&c.Action, was, j.Verdict) && e.o.Flip != nil {
+	if e.counts(c) && e.tally.Add(&c.Action, was, j.Verdict) && e.o.Flip != nil {
 		e.o.Flip(report.FlipOf(c, was, j.Verdict))
 	}
 	e.follow(r, own, &j)
+}
+
+// counts reports whether the report is to count a check: it is of the period, and Kept does not count it.
+func (e *Engine) counts(c *spend.Check) bool { return !c.Timestamp().Before(e.since) }
+
+func (e *Engine) skip(c *spend.Check, reason string) {
+	if e.counts(c) {
+		e.tally.Skip(reason)
+	}
 }
 
 // unexplained returns why the version that judged the check does not give the recorded decision; empty
@@ -244,7 +261,7 @@ func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
 			takes = e.charges(e.o.Candidate, c)
 		}
 		takes = e.take(candidate, e.counting(c, takes))
-		if inPeriod {
+		if e.counts(c) {
 			e.noteTaken(takes)
 		}
 	}
@@ -344,12 +361,18 @@ func order(id spend.ID) uint64 {
 	return at>>16<<12 | at&0xfff
 }
 
-// Report returns the result once all records were fed. Its Coverage has the counts.
+// Report returns the result of the records that were fed. Its Coverage has the counts.
 func (e *Engine) Report() *report.Report {
 	r := e.tally.Report()
 	r.Coverage.From, r.Coverage.To = report.Time(e.o.From), report.Time(e.o.To)
 	r.Coverage.WarmUp = &report.WarmUp{Checks: e.warmUp}
 	r.Budgets = e.budgetPeaks()
+	if kept := e.o.Kept; kept != nil {
+		r.Coverage.WarmUp, r.Coverage.MissingDays = kept.Coverage.WarmUp, slices.Clone(kept.Coverage.MissingDays)
+		for i := range r.Budgets {
+			r.Budgets[i].Join(&kept.Budgets[i]) // of the same candidate
+		}
+	}
 	return r
 }
 

@@ -31,8 +31,13 @@ type Backtest struct {
 	Raw
 }
 
+// BacktestProgress is how far a backtest is.
+type BacktestProgress = wire.BacktestProgress
+
 // Ended reports whether the backtest has ended, so that it does not change any more.
-func (b *Backtest) Ended() bool { return b.Status != "queued" && b.Status != "running" }
+func (b *Backtest) Ended() bool { return ended(b.Status) }
+
+func ended(status string) bool { return status != "queued" && status != "running" }
 
 func (b *Backtest) accept(from reply) error {
 	if b.BacktestID == "" || b.Status == "" || b.Status == "succeeded" && b.Report == nil && !from.listed {
@@ -136,20 +141,25 @@ func (c *Client) Backtest(ctx context.Context, id string) (*Backtest, error) {
 
 // AwaitBacktest reads a backtest until it has ended, and calls each, unless nil, with every reading.
 func (c *Client) AwaitBacktest(ctx context.Context, id string, each func(*Backtest)) (*Backtest, error) {
+	return await(ctx, func() (*Backtest, error) { return c.Backtest(ctx, id) }, each)
+}
+
+// await reads something once a second until it has ended.
+func await[T interface{ Ended() bool }](ctx context.Context, read func() (T, error), each func(T)) (none T, _ error) {
 	for {
-		b, err := c.Backtest(ctx, id)
+		found, err := read()
 		if err != nil {
-			return nil, err
+			return none, err
 		}
 		if each != nil {
-			each(b)
+			each(found)
 		}
-		if b.Ended() {
-			return b, nil
+		if found.Ended() {
+			return found, nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return none, ctx.Err()
 		case <-time.After(time.Second):
 		}
 	}

@@ -9,8 +9,7 @@ import (
 	"spendgate/hotpath/wire"
 )
 
-// Draft is a possible next version of a policy: it judges the policy's checks beside the version in
-// force (S54).
+// Draft is a possible next version of a policy (S54).
 type Draft struct {
 	wire.Draft
 	Changes *Changes `json:"changes,omitempty"` // the approvals that it will require as a version
@@ -26,17 +25,21 @@ func (d *Draft) accept(from reply) error {
 	return nil
 }
 
-// DraftReport compares a draft's decisions with those made, for the checks since it was put.
+// DraftReport is the backtest of a draft: it compares the draft's decisions with those made since it was
+// put.
 type DraftReport struct {
 	wire.DraftReport
-	Report *BacktestReport `json:"report"`
-	Flips  []Flip          `json:"flips"` // the newest
+	Report *BacktestReport `json:"report"` // of the last run that succeeded; nil before it
+	Flips  []Flip          `json:"flips"`  // the newest
 
 	Raw
 }
 
+// Ended reports whether the backtest has ended, so that Report is of all checks that it was asked for.
+func (r *DraftReport) Ended() bool { return ended(r.Status) }
+
 func (r *DraftReport) accept(from reply) error {
-	if r.PolicyID == "" || r.Report == nil {
+	if r.PolicyID == "" || r.Status == "" || r.Status == "succeeded" && r.Report == nil {
 		return misunderstood("it is no report of a draft")
 	}
 	r.Body = from.body
@@ -63,9 +66,18 @@ func (c *Client) Draft(ctx context.Context, policyID string) (*Draft, error) {
 	return fetch[Draft](ctx, c, get(draftPath(policyID), nil))
 }
 
-// DraftReport reads the report of a policy's draft about the checks since it was put.
+// DraftReport reads the report of a policy's draft about the checks since it was put, as far as it is
+// known. The service continues a report that was made more than five seconds ago.
 func (c *Client) DraftReport(ctx context.Context, policyID string) (*DraftReport, error) {
-	return fetch[DraftReport](ctx, c, get(draftPath(policyID)+"/report", nil))
+	r := get(draftPath(policyID)+"/report", nil)
+	r.again = http.StatusAccepted
+	return fetch[DraftReport](ctx, c, r)
+}
+
+// AwaitDraftReport reads the report of a policy's draft until its backtest has ended, and calls each,
+// unless nil, with every reading.
+func (c *Client) AwaitDraftReport(ctx context.Context, policyID string, each func(*DraftReport)) (*DraftReport, error) {
+	return await(ctx, func() (*DraftReport, error) { return c.DraftReport(ctx, policyID) }, each)
 }
 
 // DeleteDraft deletes the draft of a policy. The request is not repeated when it may have been carried

@@ -154,8 +154,8 @@ func drafts(t *testing.T, c *client.Client) {
 	if d, err := c.Check(ctx, judged); err != nil || !d.Allowed() {
 		t.Fatal(d, err)
 	}
-	r, err := c.DraftReport(ctx, "d:1")
-	if err != nil || !r.Complete || r.Report.Coverage.Compared != 1 || r.Report.Flips.Stricter != 1 || len(r.Flips) != 1 ||
+	r, err := c.AwaitDraftReport(ctx, "d:1", nil)
+	if err != nil || r.Report.Coverage.Compared != 1 || r.Report.Flips.Stricter != 1 || len(r.Flips) != 1 ||
 		r.Flips[0].Recorded.Decision != client.Allow || r.Flips[0].Candidate.Decision != client.Block || r.Flips[0].Candidate.RuleID != "cap" {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -53,7 +53,7 @@ type authorizer interface {
 	ApproveDraft(ctx context.Context, access hotpath.Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error)
 	DeleteDraft(ctx context.Context, access hotpath.Access, by audit.Actor, policyID string) error
 	PromoteDraft(ctx context.Context, access hotpath.Access, by audit.Actor, p hotpath.Promotion) (*audit.Policy, error)
-	DraftReport(ctx context.Context, policyID string) (*hotpath.DraftReport, error)
+	DraftReport(ctx context.Context, access hotpath.Access, policyID string) (*hotpath.DraftReport, error)
 	CreateBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, faults spend.Faults) error
 	CancelBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, forced bool) (*audit.Backtest, error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)

@@ -245,7 +245,7 @@ func backtestOf(b *audit.Backtest) wire.Backtest {
 	shown := wire.Backtest{
 		BacktestID: b.ID.Text(spend.PrefixBacktest), PolicyID: b.PolicyID, Version: b.Version, From: wire.Timestamp{Time: b.From},
 		To: wire.Timestamp{Time: b.To}, State: stateCounterfactual, Status: string(b.Status),
-		Progress: wire.BacktestProgress{Checks: b.Checks, Fraction: fraction(b), Reached: wire.At(b.Reached)},
+		Progress: progressOf(b),
 		Error:    b.Error, KeyID: b.KeyID, Principal: b.Principal, CreatedAt: wire.Timestamp{Time: b.CreatedAt},
 		StartedAt: wire.At(b.StartedAt), EndedAt: wire.At(b.EndedAt),
 	}
@@ -253,6 +253,10 @@ func backtestOf(b *audit.Backtest) wire.Backtest {
 		shown.State = stateRecorded
 	}
 	return shown
+}
+
+func progressOf(b *audit.Backtest) wire.BacktestProgress {
+	return wire.BacktestProgress{Checks: b.Checks, Fraction: fraction(b), Reached: wire.At(b.Reached)}
 }
 
 // fraction is how much of the period has been replayed, in hundredths; the time before

@@ -105,6 +105,28 @@ func TestBacktest(t *testing.T) {
 	if text.header.Get("Preference-Applied") != "amounts=string" || text.body != strings.ReplaceAll(flips, `"amount":60`, `"amount":"60"`) {
 		t.Errorf("amounts as strings: %v %s", text.header, text.body)
 	}
+	draft := `{"name":"n",` + tighter + `}`
+	doAt(t, address, "PUT", "/v1/policies/p/draft", draft, full)
+	doAt(t, address, "POST", "/v1/checks", `{"agent_id":"b","policy_id":"p","action_type":"refund","amount":55,"currency":"USD","counterparty":"d"}`, full)
+	of := func(headers ...string) (last answer) {
+		t.Helper()
+		for range 200 {
+			if last = doAt(t, address, "GET", "/v1/policies/p/draft/report", "", append(headers, full)...); last.status == 200 {
+				return last
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Fatal(last)
+		return last
+	}
+	if known := of().body; !strings.Contains(known, `"checks":1,"compared":1,"skipped":[]`) || !strings.Contains(known, `"amount":55,`) ||
+		!strings.Contains(known, `"rule_id":"cap","reason_code":"max_amount_exceeded","policy_version":null}`) {
+		t.Errorf("the report of a draft: %s", known)
+	}
+	if known := of("Prefer: amounts=string").body; !strings.Contains(known, `"amount":"55",`) {
+		t.Errorf("amounts as strings: %s", known)
+	}
+	doAt(t, address, "DELETE", "/v1/policies/p/draft", "", full)
 	blind := doAt(t, address, "GET", path+"/flips", "", key(`,"scopes":["backtests:write"]`)).body
 	if !strings.Contains(blind, ids[2]) || !strings.Contains(blind, `"action":null`) || strings.Contains(blind, `"amount"`) {
 		t.Errorf("flips without checks:read: %s", blind)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/valyala/fasthttp"
+
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
@@ -181,11 +183,20 @@ func (a *API) getDraftReport(x *exchange) error {
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	r, err := a.authorizer.DraftReport(ctx, id)
+	r, err := a.authorizer.DraftReport(ctx, x.access, id)
 	if err != nil {
 		return err
 	}
-	return respond(x, 200, draftReportForm, draftReportOf(r, x.textAmounts))
+	for i := range r.Flips {
+		if r.Flips[i], err = report.ShowFlip(r.Flips[i], report.Shown{TextAmounts: x.textAmounts}); err != nil {
+			return err
+		}
+	}
+	status := 200
+	if r.Backtest.Report == "" {
+		status = fasthttp.StatusAccepted
+	}
+	return respond(x, status, draftReportForm, draftReportOf(r))
 }
 
 var (
@@ -202,13 +213,15 @@ func draftOf(d *audit.Draft) wire.Draft {
 }
 
 // draftReportOf returns the report of a draft. Its sums are numbers in any case.
-func draftReportOf(r *hotpath.DraftReport, textAmounts bool) wire.DraftReport {
+func draftReportOf(r *hotpath.DraftReport) wire.DraftReport {
+	b := r.Backtest
 	shown := wire.DraftReport{
 		PolicyID: r.Draft.PolicyID, DraftHash: hex.EncodeToString(r.Draft.Hash[:]), BaseVersion: r.Draft.BaseVersion,
-		Since: wire.Timestamp{Time: r.Draft.MadeAt}, Complete: r.Complete, Report: wire.Text(r.Report.JSON()),
+		Since: wire.Timestamp{Time: r.Draft.MadeAt}, BacktestID: b.ID.Text(spend.PrefixBacktest), Status: string(b.Status),
+		Progress: progressOf(b), Error: b.Error, Report: wire.Text(b.Report),
 	}
-	for i := range r.Flips {
-		shown.Flips = append(shown.Flips, wire.Text(r.Flips[i].Show(report.Shown{TextAmounts: textAmounts})))
+	for _, text := range r.Flips {
+		shown.Flips = append(shown.Flips, wire.Text(text))
 	}
 	return shown
 }

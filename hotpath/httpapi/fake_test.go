@@ -194,7 +194,7 @@ func (f *fake) PromoteDraft(context.Context, hotpath.Access, audit.Actor, hotpat
 	return nil, hotpath.ErrDraftNotFound
 }
 
-func (f *fake) DraftReport(context.Context, string) (*hotpath.DraftReport, error) {
+func (f *fake) DraftReport(context.Context, hotpath.Access, string) (*hotpath.DraftReport, error) {
 	return nil, hotpath.ErrDraftNotFound
 }
 

@@ -175,6 +175,22 @@ func (p *Program) Blocking(charges []spend.Charge) []bool {
 	return blocks
 }
 
+// LongestApproval returns how long an action that is escalated may be executed later with its approval: at most.
+func (p *Program) LongestApproval() (longest time.Duration) {
+	terms := func(a *ApprovalTerms) {
+		if a != nil {
+			longest = max(longest, a.Expires+a.UseWithin)
+		}
+	}
+	for i := range p.rules {
+		terms(p.rules[i].approval)
+	}
+	for _, b := range p.budgets {
+		terms(b.rule.approval)
+	}
+	return longest
+}
+
 // Asks returns the approval that an escalated action requires. All rules that escalate it, the budgets
 // without room among them, must ask for an approval; the highest numbers of people, of each group and
 // of any, and the shortest times are taken (S42, S79). It is nil if one of these rules does not ask.

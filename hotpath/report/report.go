@@ -93,10 +93,31 @@ type Highest struct {
 	WindowStart *Time             `json:"window_start"` // null of a lifetime
 }
 
+// Join has the higher of both peaks of a budget: of p, and of an earlier time.
+func (p *Peak) Join(earlier *Peak) {
+	p.Used, p.Count = higher(earlier.Used, p.Used), higher(earlier.Count, p.Count)
+}
+
+// higher returns the first of the highest usages.
+func higher(earlier, later *Highest) *Highest {
+	if later == nil || earlier != nil && earlier.total().Cmp(later.total()) >= 0 {
+		return earlier
+	}
+	return later
+}
+
+func (h *Highest) total() spend.Total {
+	t, err := spend.ParseTotal(string(h.Value))
+	if err != nil {
+		panic(fmt.Sprintf("BUG: the highest usage is %q", h.Value))
+	}
+	return t
+}
+
 // Cell counts the checks with one recorded decision and one of the candidate.
 type Cell struct {
-	Checks  int64
-	Amounts map[string]spend.Total // by currency
+	Checks  int64                  `json:"checks"`
+	Amounts map[string]spend.Total `json:"amounts"` // by currency
 }
 
 // Matrix has the Cells: rows as recorded, columns as the candidate decides, by
@@ -105,21 +126,31 @@ type Matrix [3][3]Cell
 
 // MarshalJSON writes an object of objects, by the names of decisions.
 func (m *Matrix) MarshalJSON() ([]byte, error) {
-	type cell struct {
-		Checks  int64                  `json:"checks"`
-		Amounts map[string]spend.Total `json:"amounts"`
-	}
-	rows := make(map[string]map[string]cell)
+	rows := make(map[string]map[string]Cell)
 	for r := range m {
-		row := make(map[string]cell)
+		row := make(map[string]Cell)
 		for c := range m[r] {
 			amounts := make(map[string]spend.Total)
 			maps.Copy(amounts, m[r][c].Amounts)
-			row[spend.Effect(c).String()] = cell{m[r][c].Checks, amounts}
+			row[spend.Effect(c).String()] = Cell{m[r][c].Checks, amounts}
 		}
 		rows[spend.Effect(r).String()] = row
 	}
 	return json.Marshal(rows) // sorted by name
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (m *Matrix) UnmarshalJSON(text []byte) error {
+	var rows map[string]map[string]Cell
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return err
+	}
+	for r := range m {
+		for c := range m[r] {
+			m[r][c] = rows[spend.Effect(r).String()][spend.Effect(c).String()]
+		}
+	}
+	return nil
 }
 
 // Time is an instant as responses show it (S5).
@@ -128,6 +159,18 @@ type Time time.Time
 // MarshalJSON writes RFC 3339 in UTC with milliseconds.
 func (t Time) MarshalJSON() ([]byte, error) {
 	return []byte(time.Time(t).UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (t *Time) UnmarshalJSON(text []byte) error { return (*time.Time)(t).UnmarshalJSON(text) }
+
+// Parse reads what JSON returns.
+func Parse(text string) (*Report, error) {
+	r := new(Report)
+	if err := json.Unmarshal([]byte(text), r); err != nil {
+		return nil, fmt.Errorf("cannot read a report: %w", err)
+	}
+	return r, nil
 }
 
 // JSON returns the canonical text of the report.

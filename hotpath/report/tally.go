@@ -37,6 +37,19 @@ func NewTally() *Tally {
 	return &Tally{skipped: make(map[string]int64), fired: make(map[string]*Fired)}
 }
 
+// Continue returns a Tally that adds to a report.
+func Continue(r *Report) *Tally {
+	t := NewTally()
+	t.checks, t.matrix, t.counts = r.Coverage.Checks, r.Matrix, r.Flips
+	for _, s := range r.Coverage.Skipped {
+		t.skipped[s.Reason] = s.Checks
+	}
+	for i := range r.Rules {
+		t.fired[r.Rules[i].RuleID] = &r.Rules[i]
+	}
+	return t
+}
+
 // Skip counts a check that cannot be compared.
 func (t *Tally) Skip(reason string) {
 	t.checks++

@@ -34,13 +34,17 @@ type BacktestResult struct {
 	Report json.RawMessage `json:"report" wire:"null"`
 }
 
-// DraftReport compares a draft's decisions with those made, for the checks since it was put.
+// DraftReport is the backtest of a draft: it compares the draft's decisions with those made since it was
+// put.
 type DraftReport struct {
 	PolicyID    string            `json:"policy_id"`
 	DraftHash   string            `json:"draft_hash"`
 	BaseVersion int               `json:"base_version"`
 	Since       Timestamp         `json:"since"`
-	Complete    bool              `json:"complete"` // the report covers all checks since then
-	Report      json.RawMessage   `json:"report"`
-	Flips       []json.RawMessage `json:"flips"` // the newest
+	BacktestID  string            `json:"backtest_id"`
+	Status      string            `json:"status"` // as of a backtest
+	Progress    BacktestProgress  `json:"progress"`
+	Error       string            `json:"error,omitempty" wire:"null"`
+	Report      json.RawMessage   `json:"report" wire:"null"` // of the last run that succeeded
+	Flips       []json.RawMessage `json:"flips"`              // the newest
 }

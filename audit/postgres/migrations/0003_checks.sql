@@ -40,7 +40,6 @@ CREATE TABLE checks (
     approval_id        uuid,              -- which it was sent with; used when it is allowed
     approval           text,              -- JSON: what it asks of people; null when nothing
     namespace          text,              -- of its idempotency keys (S59); null: the one that plain API keys share
-    shadow             text,              -- JSON: what the draft of its policy makes of it (S54); null in format 1
     PRIMARY KEY (check_id)
 ) PARTITION BY RANGE (check_id);
 
@@ -175,8 +174,7 @@ CREATE TYPE check_record AS (
     charges            text,
     approval_id        uuid,
     approval           text,
-    namespace          text,
-    shadow             text
+    namespace          text
 );
 
 -- Creates the partition of a UTC day if it is not there, and the violations of that

@@ -20,12 +20,14 @@ CREATE TABLE backtests (
     checks     bigint      NOT NULL DEFAULT 0, -- replayed so far
     reached_ms bigint,               -- to where, in the time of the checks
     error      text,
-    report     text,
+    report     text,                 -- of the last run that succeeded
+    draft      bigint,               -- the generation of the draft that is the candidate; null of none
+    kept       text,                 -- the report that the next run of a draft's backtest continues
     holder     uuid,                 -- the node that runs it, until then
     held_until timestamptz
 );
 
-CREATE INDEX backtests_open ON backtests (id) WHERE status IN ('queued', 'running');
+CREATE INDEX backtests_open ON backtests (created_at, id) WHERE status IN ('queued', 'running');
 
 -- The checks that the candidate decides otherwise, JSON, in their order.
 CREATE TABLE backtest_flips (

@@ -16,8 +16,6 @@ CREATE TABLE drafts (
     PRIMARY KEY (policy_id, generation)
 );
 
-CREATE INDEX drafts_generation ON drafts (generation);
-
 CREATE FUNCTION hash_draft(d drafts) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
@@ -183,63 +181,5 @@ BEGIN
             new_budgets, dropped, note, author, who) AS c;
     IF forced THEN
         PERFORM record_forced(policy, new_version, draft, missing, who);
-    END IF;
-END $$;
-
--- What drafts count and which fingerprints are left with them: no part of the record,
--- and gone when the draft is.
-CREATE TABLE draft_counters (
-    draft      bigint  NOT NULL, -- its generation
-    counter_id uuid    NOT NULL,
-    start_ms   bigint  NOT NULL,
-    end_ms     bigint,           -- null of a lifetime
-    used       numeric NOT NULL,
-    count      bigint  NOT NULL,
-    PRIMARY KEY (draft, counter_id, start_ms)
-);
-
-CREATE TABLE draft_passes (
-    draft       bigint NOT NULL,
-    fingerprint bytea  NOT NULL,
-    check_id    uuid   NOT NULL,
-    until_ms    bigint NOT NULL,
-    PRIMARY KEY (draft, fingerprint)
-);
-
--- One step of a draft's judgement (audit.DraftTake): checks of one draft take turns. It is
--- not waited for on disk: what is lost with the server is no part of the record.
-CREATE FUNCTION judge_draft(of bigint, id uuid, fp bytea, now_ms bigint, looks boolean, fp_until_ms bigint, leaves boolean, takes boolean,
-    counters uuid[], starts bigint[], buckets bigint[], ends bigint[], amounts numeric[], limits numeric[], max_counts bigint[], blocks boolean[],
-    OUT repeats uuid, OUT used text[], OUT counts bigint[])
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    has_room boolean;
-    blocked  boolean;
-BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true), pg_advisory_xact_lock('draft_counters'::regclass::oid::integer, of::integer);
-    IF looks THEN
-        SELECT p.check_id INTO repeats FROM draft_passes AS p WHERE p.draft = of AND p.fingerprint = fp AND p.until_ms > now_ms
-            AND (p.check_id < first_id(now_ms - 3600000) OR EXISTS (SELECT FROM checks AS c WHERE c.check_id = p.check_id));
-        IF repeats IS NOT NULL THEN
-            RETURN;
-        END IF;
-    END IF;
-    SELECT array_agg(u.used::text ORDER BY c.n), array_agg(u.count ORDER BY c.n),
-            coalesce(bool_and((c.most IS NULL OR u.used + c.amount <= c.most) AND (c.max_count IS NULL OR u.count < c.max_count)), true),
-            coalesce(bool_or(c.blocks AND NOT ((c.most IS NULL OR u.used + c.amount <= c.most) AND (c.max_count IS NULL OR u.count < c.max_count))), false)
-        INTO used, counts, has_room, blocked
-        FROM unnest(counters, starts, buckets, amounts, limits, max_counts, blocks) WITH ORDINALITY
-            AS c (counter_id, start_ms, bucket_ms, amount, most, max_count, blocks, n)
-        CROSS JOIN LATERAL (SELECT coalesce(sum(d.used), 0) AS used, coalesce(sum(d.count), 0)::bigint AS count FROM draft_counters AS d
-            WHERE d.draft = of AND d.counter_id = c.counter_id AND d.start_ms BETWEEN c.start_ms - 60 * c.bucket_ms AND c.start_ms) AS u;
-    IF takes AND has_room THEN
-        INSERT INTO draft_counters AS d (draft, counter_id, start_ms, end_ms, used, count)
-            SELECT of, c.counter_id, c.start_ms, c.end_ms, c.amount, 1 FROM unnest(counters, starts, ends, amounts) AS c (counter_id, start_ms, end_ms, amount)
-            ON CONFLICT (draft, counter_id, start_ms) DO UPDATE SET used = d.used + excluded.used, count = d.count + 1;
-    END IF;
-    IF leaves AND NOT blocked THEN
-        INSERT INTO draft_passes AS p (draft, fingerprint, check_id, until_ms) VALUES (of, fp, id, fp_until_ms)
-            ON CONFLICT (draft, fingerprint) DO UPDATE SET check_id = excluded.check_id, until_ms = excluded.until_ms;
     END IF;
 END $$;

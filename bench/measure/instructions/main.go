@@ -10,16 +10,12 @@ import (
 	"spendgate/bench/load"
 )
 
-// What a build's name may end in: its policies all have a shadow draft (S54), or a
-// budget for each agent (S34).
-const (
-	drafts  = "+drafts"
-	budgets = "+budgets"
-)
+// budgets is what a build's name may end in: its policies all have a budget for each agent (S34).
+const budgets = "+budgets"
 
 // plan is what the command line says.
 type plan struct {
-	builds []string // binaries in .bin, maybe with drafts or budgets; ratios are to the first
+	builds []string // binaries in .bin, maybe with budgets; ratios are to the first
 	rounds int
 	checks int
 	batch  int
@@ -29,7 +25,7 @@ func parse(c *load.Call) (plan, error) {
 	var p plan
 	flags := c.Flags
 	builds := flags.String("builds", "before spendgate",
-		"binaries in .bin, separated by spaces, each maybe with "+drafts+" or "+budgets+"; ratios are to the first")
+		"binaries in .bin, separated by spaces, each maybe with "+budgets+"; ratios are to the first")
 	flags.IntVar(&p.rounds, "rounds", 2, "rounds of each build")
 	flags.IntVar(&p.checks, "checks", 512, "checks that are counted")
 	flags.IntVar(&p.batch, "batch", 1, "checks in flight at once")

@@ -66,7 +66,6 @@ const agents = 64
 // trial are the servers of one build.
 type trial struct {
 	*measurement
-	shadowed bool // each policy has a shadow draft
 	budgeted bool // each policy has a budget for each agent
 	fleet    *fleet.Fleet
 	node     *fleet.Node // the node whose instructions are counted
@@ -78,8 +77,7 @@ type trial struct {
 // measure counts what a build takes: the node first, beside a PostgreSQL that is as fast
 // as ever, then PostgreSQL, which is told what a node at full speed said.
 func (m *measurement) measure(ctx context.Context, build string) (c cost, err error) {
-	name, shadowed := strings.CutSuffix(build, drafts)
-	name, budgeted := strings.CutSuffix(name, budgets)
+	name, budgeted := strings.CutSuffix(build, budgets)
 	binary, err := filepath.Abs(filepath.Join(".bin", name))
 	if err != nil {
 		return c, err
@@ -95,7 +93,7 @@ func (m *measurement) measure(ctx context.Context, build string) (c cost, err er
 	defer func() { err = errors.Join(err, f.Close()) }()
 	workload := load.DefaultWorkload(1)
 	workload.Agents = agents
-	t := &trial{measurement: m, shadowed: shadowed, budgeted: budgeted, fleet: f, sequence: load.Sequence{Workload: workload}}
+	t := &trial{measurement: m, budgeted: budgeted, fleet: f, sequence: load.Sequence{Workload: workload}}
 	if err := t.prepare(ctx); err != nil {
 		return c, err
 	}
@@ -133,9 +131,6 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 		}})
 	}
 	keys, err := deployment.Prepare(ctx, t.sequence.Workload, more...)
-	if err == nil && t.shadowed {
-		err = deployment.PutDrafts(ctx, keys[0], t.sequence.Workload)
-	}
 	if err != nil {
 		return err
 	}

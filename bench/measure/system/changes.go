@@ -11,8 +11,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// runChanges measures what it costs live checks that a change of a policy is tried: a
-// shadow draft (S54) in processor time, a backtest (S53) in latency.
+// runChanges measures what a backtest (S53) costs live checks in latency.
 func (b *bench) runChanges(ctx context.Context) (err error) {
 	if err := b.start(ctx); err != nil {
 		return errors.Join(err, b.stop())
@@ -24,11 +23,6 @@ func (b *bench) runChanges(ctx context.Context) (err error) {
 	}
 	begun := time.Now()
 	report := compared{Setting: b.Setting}
-	for _, connections := range b.Connections {
-		if err := b.shadowed(ctx, api, connections, &report); err != nil {
-			return err
-		}
-	}
 	if err := b.replayed(ctx, api, begun, &report); err != nil {
 		return err
 	}
@@ -36,25 +30,6 @@ func (b *bench) runChanges(ctx context.Context) (err error) {
 		return err
 	}
 	return b.keep("changes", report)
-}
-
-// shadowed: the same load with a draft of each policy and without.
-func (b *bench) shadowed(ctx context.Context, api *client.Client, connections int, report *compared) error {
-	live, draft := fmt.Sprint("no draft ", connections), fmt.Sprint("shadowed ", connections)
-	return b.rounds(ctx, report, []string{live, draft}, func(ctx context.Context, name string) (load.Result, error) {
-		if name == live {
-			return b.Measure(ctx, name, b.options(connections))
-		}
-		deployment := load.Deployment{URL: b.Nodes[0].API, AdminKey: b.AdminKey}
-		if err := deployment.PutDrafts(ctx, b.keys[0], b.Workload); err != nil {
-			return load.Result{}, err
-		}
-		r, err := b.Measure(ctx, name, b.options(connections))
-		for i := range b.Workload.Policies {
-			err = errors.Join(err, api.DeleteDraft(ctx, load.PolicyID(i)))
-		}
-		return r, err
-	})
 }
 
 // replayed: a third of the load that the node can carry, with backtests one after

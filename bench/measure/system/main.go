@@ -28,7 +28,7 @@ func parse(c *load.Call) (settings, error) {
 	flags.Uint64Var(&s.soak, "soak", 0, "measure memory over so many checks")
 	flags.BoolVar(&s.overload, "overload", false, "measure more load than the node can carry")
 	flags.BoolVar(&s.budgets, "budgets", false, "measure what budgets cost")
-	flags.BoolVar(&s.changes, "changes", false, "measure what shadow drafts and backtests cost live checks")
+	flags.BoolVar(&s.changes, "changes", false, "measure what backtests cost live checks")
 	err := c.Parse()
 	s.Results = c.Results
 	return s, err

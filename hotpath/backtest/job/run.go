@@ -23,6 +23,8 @@ const (
 	stride = 64
 	// maxFlips is how many flips wait to be recorded.
 	maxFlips = 1000
+	// settled is how long after its identifier's millisecond a check is recorded at the latest.
+	settled = time.Minute
 )
 
 // run is one attempt at a backtest.
@@ -31,7 +33,11 @@ type run struct {
 	b        *audit.Backtest
 	engine   *backtest.Engine
 	versions versions
+	kept     *report.Report // what this run continues; nil: it begins
+	judged   time.Time      // from when on checks are judged by the candidate
 	warmUp   time.Time
+	keepAt   time.Time // the end of what the next run continues; zero: it keeps nothing
+	keep     string    // what the next run continues; empty before keepAt
 	progress audit.BacktestProgress
 	held     time.Time // when the lease was renewed last
 	resumed  time.Time // since when it has been running without a pause
@@ -59,13 +65,23 @@ func failure(err error) string {
 
 // replay runs it and returns its report.
 func (r *run) replay(ctx context.Context) (string, error) {
+	if r.b.Draft != 0 {
+		r.keepAt = r.b.To.Add(-settled)
+	}
+	if r.b.Kept != "" {
+		var err error
+		if r.kept, err = report.Parse(r.b.Kept); err != nil {
+			return "", err
+		}
+		r.progress.Behind = int(r.kept.Flips.Listed)
+	}
 	candidate, err := r.prepare(ctx)
 	if err != nil {
 		return "", err
 	}
 	r.held, r.resumed = time.Now(), time.Now()
 	r.engine = backtest.New(backtest.Options{
-		Candidate: candidate, From: r.b.From, To: r.b.To, Recorded: r.b.Recorded,
+		Candidate: candidate, From: r.b.From, To: r.b.To, Recorded: r.b.Recorded, Kept: r.kept,
 		Lengthened: r.versions.inForce == nil || r.versions.inForce.Window() != candidate.Window(),
 		Version:    func(version int) *policy.Program { return r.versions.program(ctx, version) },
 		Flip:       func(f report.Flip) { r.progress.Flips = append(r.progress.Flips, f.JSON()) },
@@ -79,13 +95,28 @@ func (r *run) replay(ctx context.Context) (string, error) {
 	if err := r.hold(ctx); err != nil {
 		return "", err
 	}
-	result := r.engine.Report()
-	if r.warmUp.After(r.b.From) { // the policy is younger
-		r.warmUp = r.b.From
+	if r.keep == "" && !r.keepAt.Before(r.b.From) {
+		r.keep = r.report(r.keepAt.Add(-time.Millisecond))
 	}
-	result.Coverage.WarmUp.From = report.Time(r.warmUp)
-	result.Coverage.MissingDays = append(result.Coverage.MissingDays, r.missing...)
-	return result.JSON(), nil
+	return r.report(r.b.To), nil
+}
+
+// report returns the report on the checks that were fed.
+func (r *run) report(to time.Time) string {
+	result := r.engine.Report()
+	result.Coverage.To = report.Time(to)
+	if r.kept == nil {
+		result.Coverage.WarmUp.From = report.Time(r.warmUp)
+		if r.warmUp.After(r.b.From) { // the policy is younger
+			result.Coverage.WarmUp.From = report.Time(r.b.From)
+		}
+	}
+	for _, day := range r.missing {
+		if !slices.Contains(result.Coverage.MissingDays, day) {
+			result.Coverage.MissingDays = append(result.Coverage.MissingDays, day)
+		}
+	}
+	return result.JSON()
 }
 
 // readAll feeds the engine, of archived days from their archives. A day may leave the
@@ -168,6 +199,9 @@ func (r *run) feed(ctx context.Context, page audit.HistoryPage) error {
 			n++
 		}
 		record.Reports, outcomes = outcomes[:n:n], outcomes[n:]
+		if at := h.Timestamp(); r.keep == "" && !r.keepAt.Before(r.b.From) && !at.Before(r.keepAt) {
+			r.keep = r.report(r.keepAt.Add(-time.Millisecond))
+		}
 		if err := r.engine.Feed(&record); err != nil {
 			return err
 		}

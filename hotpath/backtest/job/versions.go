@@ -30,7 +30,10 @@ type versions struct {
 func (r *run) prepare(ctx context.Context) (*policy.Program, error) {
 	v := &r.versions
 	v.r, v.programs = r, make(map[int]*policy.Program)
-	r.warmUp = r.b.From
+	if err := r.findJudged(ctx); err != nil {
+		return nil, err
+	}
+	r.warmUp = r.judged
 	if err := v.find(ctx); err != nil {
 		return nil, err
 	}
@@ -54,13 +57,54 @@ func (r *run) prepare(ctx context.Context) (*policy.Program, error) {
 }
 
 func (r *run) needs(p *policy.Program) {
-	if start := backtest.WarmUp(p, r.b.From); start.Before(r.warmUp) {
+	if start := backtest.WarmUp(p, r.judged); start.Before(r.warmUp) {
 		r.warmUp = start
 	}
 }
 
-// find looks through the versions, newest first, for those in force in the period.
+// findJudged finds from when on checks have to be judged: from the end of what is kept on, and before it as
+// long as an approval that was asked for then may be used.
+func (r *run) findJudged(ctx context.Context) error {
+	r.judged = r.b.From
+	if r.kept == nil {
+		return nil
+	}
+	var longest time.Duration
+	err := r.versions.each(ctx, func(p *audit.Policy) error {
+		if program := r.versions.program(ctx, p.Version); program != nil {
+			longest = max(longest, program.LongestApproval())
+		}
+		return nil
+	})
+	if start := time.Time(r.kept.Coverage.To).Add(-longest); start.After(r.judged) {
+		r.judged = start
+	}
+	return err
+}
+
+// find looks for the versions in force while checks are judged, and for the one in force when the period
+// begins.
 func (v *versions) find(ctx context.Context) error {
+	return v.each(ctx, func(p *audit.Policy) error {
+		begins := !p.UpdatedAt.After(v.r.b.From)
+		program := v.program(ctx, p.Version)
+		if program != nil {
+			v.r.needs(program)
+		}
+		if !begins {
+			return nil
+		}
+		v.inForce = program
+		stored, err := v.read(ctx, p.Version)
+		if err == nil {
+			v.budgets = stored.Budgets
+		}
+		return err
+	})
+}
+
+// each visits the versions that were in force in the period, newest first.
+func (v *versions) each(ctx context.Context, visit func(*audit.Policy) error) error {
 	next := time.Time{} // when the version after was made
 	for q := (audit.VersionQuery{PolicyID: v.r.b.PolicyID, Limit: 100}); ; {
 		page, err := ask(ctx, func(ctx context.Context) (audit.PolicyPage, error) { return v.r.Store.PolicyVersions(ctx, q) })
@@ -78,17 +122,8 @@ func (v *versions) find(ctx context.Context) error {
 			if next = p.UpdatedAt; before || after {
 				continue
 			}
-			program := v.program(ctx, p.Version)
-			if program != nil {
-				v.r.needs(program)
-			}
-			if !p.UpdatedAt.After(v.r.b.From) {
-				v.inForce = program
-				stored, err := v.read(ctx, p.Version)
-				if err != nil {
-					return err
-				}
-				v.budgets = stored.Budgets
+			if err := visit(p); err != nil {
+				return err
 			}
 		}
 		if !page.More {

@@ -93,7 +93,7 @@ func (w *Worker) next(ctx context.Context) bool {
 	} else {
 		end.Error = failure(err)
 	}
-	end.Checks = r.progress.Checks
+	end.Checks, end.Kept = r.progress.Checks, r.keep
 	switch {
 	case ctx.Err() != nil, errors.Is(err, audit.ErrNotFound): // another node has it, or it was canceled
 		return true

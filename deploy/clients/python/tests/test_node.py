@@ -182,7 +182,11 @@ def test_drafts(node: Spendgate, policy: str) -> None:
     assert node.draft("drafted") == put and put.base_version == 1
     assert node.check("refund", amount=11, counterparty="c", currency="USD", agent_id="a", policy_id="drafted").allowed
     report = node.draft_report("drafted")
-    assert report.report["flips"]["stricter"] == 1 and report.flips[0].candidate.decision == "block"
+    assert report.report is None and report.status in ("queued", "running")
+    while report.status != "succeeded":
+        time.sleep(0.1)
+        report = node.draft_report("drafted")
+    assert report.report and report.report["flips"]["stricter"] == 1 and report.flips[0].candidate.decision == "block"
     with pytest.raises(spendgate.APIError) as other:
         node.promote_draft("drafted", 7)
     assert other.value.code == "policy_version_mismatch"

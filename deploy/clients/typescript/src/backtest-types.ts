@@ -2,6 +2,12 @@ import type { Amount } from "./amount.js";
 import type { ExactNumber } from "./json.js";
 import type { ActionType, Decision, NewPolicy, Policy, Rule, Timestamp } from "./types.js";
 
+export interface BacktestProgress {
+  checks: number;
+  fraction: number;
+  reached: Timestamp | null;
+}
+
 export type BacktestStatus = "queued" | "running" | "succeeded" | "failed" | "canceled";
 /** Whose decisions fill duplicate windows and budgets: the candidate's own, or those that were recorded. */
 export type BacktestState = "counterfactual" | "recorded";
@@ -27,7 +33,7 @@ export interface BacktestSummary {
   to: Timestamp;
   state: BacktestState;
   status: BacktestStatus;
-  progress: { checks: number; fraction: number; reached: Timestamp | null };
+  progress: BacktestProgress;
   error: string | null;
   key_id: string;
   principal: string;
@@ -68,7 +74,7 @@ export interface Report {
   }[];
 }
 
-/** A possible next version of a policy: it judges the policy's checks beside the version in force. */
+/** A possible next version of a policy. */
 export interface Draft extends Omit<Policy, "version" | "updated_at"> {
   /** No two drafts have the same. */
   draft_hash: string;
@@ -102,15 +108,19 @@ export interface DraftApproval {
 /** A draft as it is put. */
 export type NewDraft = Omit<NewPolicy, "policy_id" | "drop_budgets">;
 
-/** A comparison of recorded decisions with those of a draft. */
+/** The backtest of a draft: a comparison of its decisions with those recorded since it was put. */
 export interface DraftReport {
   policy_id: string;
   draft_hash: string;
   base_version: number;
   since: Timestamp;
-  /** Whether the report covers all checks since then; otherwise it covers the newest 100,000. */
-  complete: boolean;
-  report: Report;
+  backtest_id: string;
+  /** Of the backtest. While it is queued or running, report and flips are those of the time before. */
+  status: BacktestStatus;
+  progress: BacktestProgress;
+  error: string | null;
+  /** Null until the backtest has succeeded once. */
+  report: Report | null;
   /** The newest 100. */
   flips: Flip[];
 }

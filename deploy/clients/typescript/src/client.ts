@@ -318,9 +318,10 @@ export class Spendgate {
     return this.#get(draftPath(policyId), {}, having("policy_id", "draft_hash"), call);
   }
 
-  /** draftReport reads the report that compares the draft's decisions with those made since it was put. */
+  /** draftReport reads the report that compares the draft's decisions with those made since it was put, as far as it is known. */
   draftReport(policyId: string, call?: CallOptions): Promise<B.DraftReport> {
-    return this.#get(`${draftPath(policyId)}/report`, {}, having("policy_id", "draft_hash"), call);
+    const request = { ...call, method: "GET", path: `${draftPath(policyId)}/report`, statuses: [200, 202], repeatable: true };
+    return this.#fetch(request, having("policy_id", "draft_hash"));
   }
 
   /** deleteDraft deletes the draft. The request is not repeated when it may have been carried out. */

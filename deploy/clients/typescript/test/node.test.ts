@@ -207,8 +207,14 @@ describe("a node", { skip, concurrency: true }, () => {
     const draft = await author.putDraft(id, { name: "tight", rules });
     assert.equal((await author.draft(id)).draft_hash, draft.draft_hash);
     assert.ok((await agent.check({ ...action(), policy_id: id })).allowed);
-    const { report, flips } = await author.draftReport(id);
-    assert.deepEqual([report.flips.stricter, flips[0]?.candidate.decision], [1, "block"]);
+    let known = await author.draftReport(id);
+    assert.equal(known.report, null);
+    while (known.status === "queued" || known.status === "running") {
+      await new Promise((done) => setTimeout(done, 100));
+      known = await author.draftReport(id);
+    }
+    const { report, flips } = known;
+    assert.deepEqual([report?.flips.stricter, flips[0]?.candidate.decision], [1, "block"]);
     await assert.rejects(author.promoteDraft(id, 7), (problem: APIError) => problem.code === "policy_version_mismatch");
     assert.equal((await author.promoteDraft(id, 1, { note: "tighter" })).version, 2);
     await assert.rejects(author.deleteDraft(id), (problem: APIError) => problem.code === "draft_not_found");

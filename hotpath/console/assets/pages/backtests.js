@@ -6,9 +6,7 @@ import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { useLoad, usePages } from "../lib/load.js";
 import { Badge, Empty, Facts, Failure, Field, Head, Loading, Pages, PlainTime, Time, Who } from "../lib/parts.js";
-import { flipRow, NoFlips, Report } from "./report.js";
-
-const ended = (status) => status !== "queued" && status !== "running";
+import { ended, flipRow, NoFlips, Report, Running } from "./report.js";
 
 export function Backtests({ route }) {
   if (route.part) return html`<${Backtest} key=${route.part} id=${route.part} />`;
@@ -35,10 +33,8 @@ function Backtest({ id }) {
   return html`
     <p class="crumbs"><a class="back" href=${link("backtests")}>All backtests</a></p>
     <${Head} title=${`Backtest of ${b.policy_id}`}>${!ended(b.status) && html`<button onClick=${cancel}>Cancel</button>`}<//>
-    <p class="state" role="status"><${Badge} of=${b.status} />${!ended(b.status) && html`<span>${Math.floor(Number(b.progress.fraction) * 100)} %, ${b.progress.checks} checks</span>`}</p>
-    ${!ended(b.status) && html`<progress max="1" value=${Number(b.progress.fraction)} aria-label="Progress"></progress>`}
+    <${Running} of=${b} />
     <${Failure} error=${failure ?? error} />
-    ${b.error && html`<p class="message">${b.error}</p>`}
     <${Facts} of=${[
       ["Rules", b.version ? `as of version ${b.version}` : "those below"], ["State", b.state],
       ["By", html`<${Who} name=${b.principal} />`], ["Begun", html`<${Time} at=${b.created_at} />`],

@@ -1,4 +1,4 @@
-// A draft: what judges beside the version in force, and what it would have decided.
+// A draft: what differs from the version in force, and what the draft would have decided since it was put.
 import { html, useState } from "../lib/html.js";
 import { call, get, post, segment } from "../lib/api.js";
 import { go, link } from "../lib/route.js";
@@ -8,7 +8,7 @@ import { ruleWords } from "../lib/words.js";
 import { Empty, Failure, Field, Head, Loading, Pages, Time, Who } from "../lib/parts.js";
 import { InUse } from "./in-use.js";
 import { Difference } from "./policies.js";
-import { flipRow, NoFlips, Report } from "./report.js";
+import { ended, flipRow, NoFlips, Report, Running } from "./report.js";
 
 const path = (id, more = "") => `/v1/policies/${segment(id)}/draft${more}`;
 
@@ -21,26 +21,29 @@ export const draftOf = (id, signal) => get(path(id), { signal }).catch((e) => {
 export const putDraft = (id, body) => call("PUT", path(id), { body });
 
 export function Draft({ id }) {
-  const { data, error, reload } = useLoad(async (signal) => ({
-    live: await get(`/v1/policies/${segment(id)}`, { signal }), draft: await draftOf(id, signal),
-    report: may("checks:read") ? await get(path(id, "/report"), { signal }).catch(() => null) : null,
-  }), [id]);
+  const [done, setDone] = useState(true);
+  const { data, error, reload } = useLoad(async (signal) => {
+    const report = may("checks:read") ? await get(path(id, "/report"), { signal }).catch(() => null) : null;
+    setDone(!report || ended(report.status));
+    return { live: await get(`/v1/policies/${segment(id)}`, { signal }), draft: await draftOf(id, signal), report };
+  }, [id], done ? 0 : 1000);
   if (!data) return html`<${Head} title="Draft" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
   const { live, draft, report } = data;
   const back = html`<p class="crumbs"><a class="back" href=${link("policies", id)}>${id}</a></p>`;
-  if (!draft) return html`${back}<${Head} title=${`Draft of ${id}`} /><${Empty} title="There is no draft.">Put one from the policy's editor: it judges beside the version in force, and decides nothing.<//>`;
+  if (!draft) return html`${back}<${Head} title=${`Draft of ${id}`} /><${Empty} title="There is no draft.">Store one from the policy's editor: it decides nothing, and is compared with what is decided from then on.<//>`;
   return html`
     ${back}
     <${Head} title=${`Draft of ${id}`}><button onClick=${reload}>Read again</button><//>
-    <p class="hint">It judges every check beside version ${live.version}, and decides nothing.</p>
+    <p class="hint">It decides nothing.${report && " The report tells what it would have made of the checks since it was put."}</p>
     <p>By ${draft.author ? html`<${Who} name=${draft.author.principal} />` : "an admin"}, <${Time} at=${draft.created_at} />${draft.note && html`: <bdi>${draft.note}</bdi>`}</p>
     <section><h2>Rules</h2><ul class="rules">${draft.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
     <${Difference} from=${live} to=${draft} title=${`What differs from version ${live.version}, which is in force`} />
     <${InUse} id=${id} before=${live.rules} after=${draft.rules} />
     ${draft.policy_version && html`<${Approvals} id=${id} draft=${draft} reload=${reload} />`}
-    ${report && html`<${Report} report=${report.report} />`}
+    ${report && html`<${Running} of=${report} />`}
+    ${report?.report && html`<${Report} report=${report.report} />`}
     ${may("policies:write") && html`<${End} id=${id} draft=${draft} live=${live} />`}
-    ${report && html`<section><h2>Flips, the newest first</h2>
+    ${report?.report && html`<section><h2>Flips, the newest first</h2>
       <${Pages} list=${{ pages: [report.flips], next: null, loading: false, error: null, total: report.report.flips.total }} label="Flips" row=${flipRow} empty=${html`<${NoFlips} />`} /></section>`}`;
 }
 

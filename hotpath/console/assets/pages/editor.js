@@ -52,9 +52,9 @@ function Form({ opened, id }) {
     const replaced = policy.policy_id === id ? before.version : 0;
     return post("/v1/policies", print({ ...policy, ...extra, ...(dropped.length && { drop_budgets: dropped }) }), { ifMatch: replaced });
   }, (stored) => link("policies", stored.policy_id));
-  const shadow = () => send((extra) => {
-    const { policy_id: _, ...draft } = parse(text);
-    return putDraft(id, print({ ...draft, ...extra }));
+  const draft = () => send((extra) => {
+    const { policy_id: _, ...body } = parse(text);
+    return putDraft(id, print({ ...body, ...extra }));
   }, () => link("policies", [id, "draft"]));
   const to = (line) => {
     const begin = text.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
@@ -74,7 +74,7 @@ function Form({ opened, id }) {
     ${!syntax && id && html`<section><h2>What changes</h2><ul class="rules">${changed(before, text).map((d) => html`<li>${d}</li>`)}</ul></section><${InUse} id=${id} before=${before.rules} after=${rulesIn(text)} />`}
     <${Field} label="Note: why, for those who read the versions"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
     <p class="buttons"><button class="primary" disabled=${busy || Boolean(syntax)} onClick=${store}>${busy ? "Storing…" : "Store as the newest version"}</button>
-      ${id && html` <button disabled=${busy || Boolean(syntax)} onClick=${shadow}>Judge beside it, as a draft</button>`}</p>
+      ${id && html` <button disabled=${busy || Boolean(syntax)} onClick=${draft}>Store as a draft</button>`}</p>
     ${id && !syntax && html`<${Begin} id=${id} rules=${() => parse(text).rules} />`}
     ${!syntax && html`<${TryOut} policy=${() => parse(text)} id=${id} />`}`;
 }

@@ -4,6 +4,14 @@ import { link } from "../lib/route.js";
 import { plural } from "../lib/words.js";
 import { Amount, Badge, Empty, Facts, PlainTime, Theirs, Time } from "../lib/parts.js";
 
+export const ended = (status) => status !== "queued" && status !== "running";
+
+// Running shows how far a backtest is.
+export const Running = ({ of }) => html`
+  <p class="state" role="status"><${Badge} of=${of.status} />${!ended(of.status) && html`<span>${Math.floor(Number(of.progress.fraction) * 100)} %, ${of.progress.checks} checks</span>`}</p>
+  ${!ended(of.status) && html`<progress max="1" value=${Number(of.progress.fraction)} aria-label="Progress"></progress>`}
+  ${of.error && html`<p class="message">${of.error}</p>`}`;
+
 const decisions = ["allow", "escalate", "block"];
 
 // Report shows coverage, decisions beside each other, rules, and the peaks of budgets.

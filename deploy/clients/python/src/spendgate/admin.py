@@ -73,8 +73,8 @@ def draft(settings: Settings, policy_id: str) -> Steps[t.Draft]:
 
 
 def draft_report(settings: Settings, policy_id: str) -> Steps[t.DraftReport]:
-    """Reads the report that compares the draft's decisions with those made since it was put."""
-    return fetch(settings, get(path("policies", policy_id, "draft", "report")), t.DraftReport)
+    """Reads the report that compares the draft's decisions with those made since it was put, as far as it is known."""
+    return fetch(settings, Request("GET", path("policies", policy_id, "draft", "report"), again=202), t.DraftReport)
 
 
 def delete_draft(settings: Settings, policy_id: str) -> Steps[None]:

@@ -476,14 +476,17 @@ class Draft:
 
 @dataclass(frozen=True)
 class DraftReport:
-    """A comparison of recorded decisions with those of a draft."""
+    """The backtest of a draft: a comparison of its decisions with those recorded since it was put."""
 
     policy_id: str
     draft_hash: str
     base_version: int
     since: datetime
-    complete: bool  # the report covers all checks since then; otherwise the newest 100,000
-    report: dict[str, Any]  # as in a backtest
+    backtest_id: str
+    status: BacktestStatus  # while queued or running, report and flips are those of the time before
+    progress: BacktestProgress
+    error: str | None
+    report: dict[str, Any] | None  # as in a backtest; None until it has succeeded once
     flips: list[Flip]  # the newest 100
 
 
