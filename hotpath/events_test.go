@@ -81,8 +81,12 @@ func TestEventsFrom(t *testing.T) {
 		from         time.Time
 		cursor, want int64
 	}{
-		{late, 0, behind}, {late, 1, behind}, {late, behind + 30, behind + 30},
-		{early, 0, f.floor}, {early, 1, 1}, {early, f.floor + 3, f.floor + 3},
+		{late, 0, behind},
+		{late, 1, behind},
+		{late, behind + 30, behind + 30},
+		{early, 0, f.floor},
+		{early, 1, 1},
+		{early, f.floor + 3, f.floor + 3},
 	} {
 		if got, err := eventsAfter(t.Context(), f, c.from, c.cursor); err != nil || got != c.want {
 			t.Errorf("from %v after %d: %d, %v, want %d", c.from, c.cursor, got, err, c.want)

@@ -148,7 +148,8 @@ func listTests() []test {
 	return []test{
 		{"Backtests", backtests},
 		{"BacktestContinues", continued},
-		{"EndedBacktests", endedBacktests}, {"History", checkHistory},
+		{"EndedBacktests", endedBacktests},
+		{"History", checkHistory},
 		{"CounterListing", counterListing},
 		{"RollingListing", rollingListing},
 		{"PrincipalsExpire", principalsExpire},

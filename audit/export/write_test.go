@@ -27,8 +27,10 @@ func undefuse(text string) string {
 // formula; whoever separates by commas reads the recorded text, but for the apostrophes.
 func TestTextsAreNoFormulas(t *testing.T) {
 	columns := []column[string]{
-		{"text", func(s *string) cell { return cell{text: *s} }}, {"json", func(s *string) cell { return cell{text: *s, kind: object} }},
-		{"number", func(*string) cell { return cell{text: "1.50", kind: numeric} }}, {"none", func(*string) cell { return cell{absent: true} }},
+		{"text", func(s *string) cell { return cell{text: *s} }},
+		{"json", func(s *string) cell { return cell{text: *s, kind: object} }},
+		{"number", func(*string) cell { return cell{text: "1.50", kind: numeric} }},
+		{"none", func(*string) cell { return cell{absent: true} }},
 	}
 	f := func(s, want string) {
 		var b bytes.Buffer

@@ -42,17 +42,17 @@ func TestCodesAreOfISO(t *testing.T) {
 		}
 	}
 	added := strings.Fields("SLE UYW VED VES XAD XCG ZWG MRU STN")
-	for _, code := range strings.Fields(currencies + " " + unitless) {
+	for code := range strings.FieldsSeq(currencies + " " + unitless) {
 		if _, err := currency.ParseISO(code); err != nil && !slices.Contains(added, code) {
 			t.Error(code, "is no currency")
 		}
 	}
-	for _, code := range strings.Fields("UK EL ZZ XX SU AN CS GBR D A") {
+	for code := range strings.FieldsSeq("UK EL ZZ XX SU AN CS GBR D A") {
 		if CountryAssigned(code) {
 			t.Error(code, "is assigned")
 		}
 	}
-	for _, code := range strings.Fields("EUO BTC HRK BGN usd US USDX EDA") {
+	for code := range strings.FieldsSeq("EUO BTC HRK BGN usd US USDX EDA") {
 		if CurrencyAssigned(code) {
 			t.Error(code, "is assigned")
 		}

@@ -98,7 +98,9 @@ func decodePeriod(r *reader, b *audit.Backtest, from, to string) error {
 }
 
 // errBacktestNotFound also answers for backtests that the caller may not see.
-var errBacktestNotFound = &refusal{404, "backtest_not_found", "there is no such backtest; they are kept for 30 days, and the 200 newest that have ended"}
+var errBacktestNotFound = &refusal{
+	404, "backtest_not_found", "there is no such backtest; they are kept for 30 days, and the 200 newest that have ended",
+}
 
 // backtestOf returns the backtest that the path names, if the caller may see it.
 func (a *API) backtestOf(x *exchange) (*audit.Backtest, error) {

@@ -167,10 +167,14 @@ func TestCancelBacktest(t *testing.T) {
 		caller      []string
 		status      int
 	}{
-		{"another principal", author, []string{other}, 403}, {"another plain key", author, []string{plain}, 403},
-		{"another of a plain key", plain, []string{key("")}, 403}, {"a key that does not see the policy", author, []string{elsewhere}, 404},
-		{"the principal's other key", author, []string{rotated}, 200}, {"the key", plain, []string{plain}, 200},
-		{"an admin", author, []string{admin, "X-API-Key: -"}, 200}, {"an admin with another's key", author, []string{other, admin}, 200},
+		{"another principal", author, []string{other}, 403},
+		{"another plain key", author, []string{plain}, 403},
+		{"another of a plain key", plain, []string{key("")}, 403},
+		{"a key that does not see the policy", author, []string{elsewhere}, 404},
+		{"the principal's other key", author, []string{rotated}, 200},
+		{"the key", plain, []string{plain}, 200},
+		{"an admin", author, []string{admin, "X-API-Key: -"}, 200},
+		{"an admin with another's key", author, []string{other, admin}, 200},
 		{"a wrong admin key", author, []string{"X-Admin-Key: wrong", "X-API-Key: -"}, 401},
 		{"another with a wrong admin key", author, []string{other, "X-Admin-Key: wrong"}, 403},
 	} {

@@ -234,8 +234,10 @@ func TestStoredCountries(t *testing.T) {
 	if p == nil {
 		t.Fatal(faults)
 	}
-	for country, want := range map[string]spend.Reason{"UK": spend.ReasonBlockedGeography, "gb": spend.ReasonBlockedGeography,
-		"zz": spend.ReasonBlockedGeography, "FR": ""} {
+	for country, want := range map[string]spend.Reason{
+		"UK": spend.ReasonBlockedGeography, "gb": spend.ReasonBlockedGeography,
+		"zz": spend.ReasonBlockedGeography, "FR": "",
+	} {
 		a := action(t, with(t, `{"country":"`+country+`"}`))
 		if f := p.Evaluate(a, named(a.Type), noon); f.Reason != want {
 			t.Errorf("%s: %q, want %q", country, f.Reason, want)
