@@ -80,6 +80,10 @@ func TestValidate(t *testing.T) {
 	f(func(a *Action) { a.AgentID, a.Counterparty = " ", "\t" }, "actions[3].agent_id is required; actions[3].counterparty is required")
 	f(func(a *Action) { a.AgentID = long(256) }, "")
 	f(func(a *Action) { a.AgentID = long(257) }, "actions[3].agent_id must be at most 256 characters")
+	f(func(a *Action) { a.AgentID, a.Counterparty, a.MerchantOrVendor = "a\ufe0f", "c ", "m\u00a0v" },
+		"actions[3].agent_id must not have the character U+FE0F, which shows nothing; "+
+			"actions[3].counterparty must not have white space around it; "+
+			"actions[3].merchant_or_vendor must not have the character U+00A0, which looks like a space")
 	f(func(a *Action) { a.PolicyID = " " }, "actions[3].policy_id is required")
 	f(func(a *Action) { a.PolicyID = "a b" }, "actions[3].policy_id "+PolicyIDForm)
 	f(func(a *Action) { a.PaymentMethod, a.MerchantOrVendor = long(257), long(257) },

@@ -10,7 +10,7 @@ import (
 )
 
 // NameForm describes what ValidName accepts, for messages.
-const NameForm = "must be 1-128 characters in Unicode's form NFKC, without control and format characters and white space around them"
+const NameForm = "must be 1-128 characters in Unicode's form NFKC, without characters that show nothing and white space around them"
 
 // ValidName reports whether s may name a principal, an owner or a group: two names that
 // look the same are then the same (S62).
@@ -23,12 +23,8 @@ func ValidName(s string) bool {
 	if unicode.IsSpace(first) || unicode.IsSpace(last) {
 		return false
 	}
-	for _, r := range s {
-		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
-			return false
-		}
-	}
-	return true
+	_, unseen := FirstUnseen(s)
+	return unseen < 0
 }
 
 // FoldName returns a text that is equal for two names of principals, owners or groups exactly when

@@ -13,6 +13,7 @@ func TestValidName(t *testing.T) {
 	}
 	for _, s := range []string{
 		"", " ", " bot", "bot ", "bot\u00a0", "bo\u200bt", "bot\u202e", "\ufeffbot", "bo\tt", "bo\nt", "bo\x00t", "bo\u2028t",
+		"bot\ufe0f", "bo\u034ft", "bot\u2800", "\u0301bot", "Ann \u0301",
 		"Zoe\u0308", "ｂｏｔ", "ﬁn", strings.Repeat("é", 129),
 	} {
 		if ValidName(s) {

@@ -5,14 +5,17 @@ package spend
 // decoder has already checked types, amount, currency and metadata.
 func (a *Action) Validate(prefix string, faults *Faults) {
 	required(faults, prefix, "agent_id", a.AgentID, MaxIdentifier)
+	visible(faults, prefix, "agent_id", a.AgentID)
 	if Blank(a.PolicyID) {
 		faults.Add(prefix+"policy_id", "is required")
 	} else if !ValidPolicyID(a.PolicyID) {
 		faults.Add(prefix+"policy_id", PolicyIDForm)
 	}
 	required(faults, prefix, "counterparty", a.Counterparty, MaxIdentifier)
+	visible(faults, prefix, "counterparty", a.Counterparty)
 	optional(faults, prefix, "payment_method", &a.PaymentMethod, MaxIdentifier)
 	optional(faults, prefix, "merchant_or_vendor", &a.MerchantOrVendor, MaxIdentifier)
+	visible(faults, prefix, "merchant_or_vendor", a.MerchantOrVendor)
 	optional(faults, prefix, "reason_text", &a.ReasonText, MaxReasonText)
 	optional(faults, prefix, "idempotency_key", &a.IdempotencyKey, MaxIdempotencyKey)
 	if a.Type == Unspecified && a.ReasonText == "" {
@@ -34,4 +37,27 @@ func optional(faults *Faults, prefix, name string, s *string, limit int) {
 	} else if len(*s) > limit {
 		CheckLength(faults, prefix+name, *s, limit)
 	}
+}
+
+// visible adds a fault if people could take s for another text (S4).
+func visible(faults *Faults, prefix, name, s string) {
+	if plainASCII(s) || Blank(s) {
+		return
+	}
+	if fault := VisibleFault(s); fault != "" {
+		faults.Add(prefix+name, fault)
+	}
+}
+
+// plainASCII reports whether s is of visible ASCII characters, with spaces inside alone.
+func plainASCII(s string) bool {
+	if s == "" || s[0] == ' ' || s[len(s)-1] == ' ' {
+		return false
+	}
+	for i := range len(s) {
+		if s[i]-' ' >= 0x7f-' ' {
+			return false
+		}
+	}
+	return true
 }

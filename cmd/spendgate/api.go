@@ -8,11 +8,10 @@ import (
 	"io"
 	"iter"
 	"slices"
-	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/config"
 	"spendgate/hotpath/client"
 )
@@ -61,31 +60,26 @@ func newClient(o client.Options) (*client.Client, error) {
 	return client.New(o)
 }
 
-// printable quotes a text from others if it could contain control sequences for the terminal.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.QuoteToGraphic(s)
-	}
-	return s
-}
-
-// writeJSON prints JSON indented, its numbers as they came.
+// writeJSON prints JSON indented, its numbers as they came, and its strings as a terminal may show them.
 func writeJSON(w io.Writer, text []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, text, "", "  "); err != nil {
 		return fmt.Errorf("not JSON: %w", err)
 	}
 	out.WriteByte('\n')
-	_, err := out.WriteTo(w)
+	_, err := w.Write(spend.AppendPrintableJSON(nil, out.Bytes()))
 	return err
 }
 
 // printJSON prints a value as JSON.
 func printJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	return writeJSON(w, out.Bytes())
 }
 
 // printAll prints all items of a listing, as a JSON array of the received items or as a table.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/wire"
 )
@@ -69,8 +70,9 @@ func writeApprovals(w io.Writer, all []client.Approval) error {
 	fmt.Fprintln(out, "APPROVAL ID\tSTATUS\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tAPPROVED\tEXPIRES")
 	for i := range all {
 		a := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\n", printable(a.ApprovalID), a.Status, printable(a.Action.AgentID),
-			printable(string(a.Action.ActionType)), a.Action.Amount.Money(printable(a.Action.Currency)), printable(a.Action.Counterparty),
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\n", spend.Printable(a.ApprovalID), a.Status, spend.Printable(a.Action.AgentID),
+			spend.Printable(string(a.Action.ActionType)), a.Action.Amount.Money(spend.Printable(a.Action.Currency)),
+			spend.Printable(a.Action.Counterparty),
 			approvedBy(a), a.Required, a.ExpiresAt)
 	}
 	return out.Flush()
@@ -118,7 +120,7 @@ func readApproval(ctx context.Context, p process, args []string) (*client.Client
 
 func writeApproval(w io.Writer, a *client.Approval) error {
 	out := newTable(w)
-	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, printable(cmp.Or(value, "-"))) }
+	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, spend.Printable(cmp.Or(value, "-"))) }
 	line("approval", a.ApprovalID)
 	line("status", string(a.Status))
 	line("check", a.CheckID)
@@ -127,11 +129,11 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 	line("policy", fmt.Sprintf("%s, version %d", a.PolicyID, a.PolicyVersion))
 	line("rules", strings.Join(a.RuleIDs, ", "))
 	for _, left := range a.Remaining {
-		line("left of "+printable(left.RuleID), remainingText(left))
+		line("left of "+spend.Printable(left.RuleID), remainingText(left))
 	}
 	line("approved by", fmt.Sprintf("%d of %d", approvedBy(a), a.Required))
 	for _, g := range a.From {
-		line("of "+printable(g.Group), fmt.Sprintf("%d, of which %d missing", g.Required, g.Missing))
+		line("of "+spend.Printable(g.Group), fmt.Sprintf("%d, of which %d missing", g.Required, g.Missing))
 	}
 	if a.ExcludeAuthor {
 		line("not by", "who wrote the version")
@@ -170,10 +172,10 @@ func groupsOf(d wire.ApprovalDecision) string {
 func remainingText(left wire.BudgetRemaining) string {
 	var parts []string
 	if left.Remaining != nil {
-		parts = append(parts, printable(string(*left.Remaining)))
+		parts = append(parts, spend.Printable(string(*left.Remaining)))
 	}
 	if left.RemainingCount != nil {
-		parts = append(parts, printable(string(*left.RemainingCount))+" actions")
+		parts = append(parts, spend.Printable(string(*left.RemainingCount))+" actions")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -217,8 +219,9 @@ func chosenApproval(ctx context.Context, p process, args []string) (*client.Clie
 	out := newTable(p.stderr)
 	for i := range page.Data {
 		a := &page.Data[i]
-		fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\tuntil %s\n", i+1, printable(a.Action.AgentID), a.Action.Amount.Money(printable(a.Action.Currency)),
-			printable(a.Action.Counterparty), printable(a.PolicyID), a.ExpiresAt)
+		fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\tuntil %s\n", i+1, spend.Printable(a.Action.AgentID),
+			a.Action.Amount.Money(spend.Printable(a.Action.Currency)),
+			spend.Printable(a.Action.Counterparty), spend.Printable(a.PolicyID), a.ExpiresAt)
 	}
 	if err := out.Flush(); err != nil {
 		return nil, nil, err

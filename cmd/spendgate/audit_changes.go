@@ -148,8 +148,8 @@ func writeChange(w io.Writer, c *audit.Change) error {
 	if c.Version > 0 {
 		subject += " version " + strconv.Itoa(c.Version)
 	}
-	_, err := fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Seq, c.At.Format(time.RFC3339), c.Kind, printable(subject),
-		c.By.Kind(), printable(c.By.Name()), c.By.Address, c.By.RequestID, printable(c.Details))
+	_, err := fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Seq, c.At.Format(time.RFC3339), c.Kind, spend.Printable(subject),
+		c.By.Kind(), spend.Printable(c.By.Name()), c.By.Address, c.By.RequestID, spend.Printable(c.Details))
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/export"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
 
@@ -74,14 +75,14 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 	const header = "DAY\tPOLICY\tBUDGET\tPER\tAGENT\tCHECKS\tAMOUNT\tAPPROVED\tWINDOW FROM\tWINDOW\tLIMIT\tSTATE"
 	_, _ = fmt.Fprintln(table, header) // Flush reports the error
 	err := export.Sums(ctx, o, func(s *export.Sum) error {
-		currency := printable(s.Currency)
+		currency := spend.Printable(s.Currency)
 		amount, approved := "-", "-"
 		if currency != "" {
 			amount, approved = s.Amount.Money(currency), s.Approved.Money(currency)
 		}
 		budget, per, window, start, limits, state := "-", "-", "-", "-", "-", "-"
 		if s.RuleID != "" {
-			budget, per, window = printable(s.RuleID), printable(s.Per), strconv.FormatInt(s.WindowChecks, 10)
+			budget, per, window = spend.Printable(s.RuleID), spend.Printable(s.Per), strconv.FormatInt(s.WindowChecks, 10)
 			if currency != "" {
 				window = s.WindowAmount.Money(currency) + " in " + window
 			}
@@ -94,7 +95,7 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 			start = s.WindowStart.UTC().Format(time.RFC3339)
 		}
 		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			s.Day, printable(s.PolicyID), budget, per, printable(s.AgentID), s.Checks, amount, approved, start,
+			s.Day, spend.Printable(s.PolicyID), budget, per, spend.Printable(s.AgentID), s.Checks, amount, approved, start,
 			window, limits, state)
 		return err
 	})
@@ -104,7 +105,7 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 func limitText(s *export.Sum) string {
 	text := ""
 	if s.Limit != nil {
-		text = s.Limit.Money(printable(s.Currency))
+		text = s.Limit.Money(spend.Printable(s.Currency))
 	}
 	if s.MaxCount != nil {
 		text += " in " + strconv.FormatInt(*s.MaxCount, 10)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/wire"
 )
@@ -53,11 +54,12 @@ func writeChecks(w io.Writer, all []client.CheckRecord) error {
 	fmt.Fprintln(out, "CHECK ID\tTIME\tDECISION\tOUTCOME\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tPOLICY\tREASON")
 	for i := range all {
 		c := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c),
-			printable(c.Action.AgentID),
-			printable(string(c.Action.ActionType)), c.Action.Amount.Money(printable(c.Action.Currency)), printable(c.Action.Counterparty),
-			printable(c.Action.PolicyID),
-			printable(cmp.Or(c.ReasonCode, "-")))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", spend.Printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c),
+			spend.Printable(c.Action.AgentID),
+			spend.Printable(string(c.Action.ActionType)), c.Action.Amount.Money(spend.Printable(c.Action.Currency)),
+			spend.Printable(c.Action.Counterparty),
+			spend.Printable(c.Action.PolicyID),
+			spend.Printable(cmp.Or(c.ReasonCode, "-")))
 	}
 	return out.Flush()
 }
@@ -66,7 +68,7 @@ func writeChecks(w io.Writer, all []client.CheckRecord) error {
 func outcomeText(c *client.CheckRecord) string {
 	switch {
 	case c.Outcome != nil:
-		return printable(c.Outcome.Status)
+		return spend.Printable(c.Outcome.Status)
 	case c.Redemption == nil:
 		return "-"
 	case c.Redemption.InDoubtAt != nil:
@@ -112,12 +114,12 @@ func findCheck(ctx context.Context, api *client.Client, id string) (*client.Chec
 			return &c, nil
 		}
 	}
-	return nil, fmt.Errorf("check %s is not in the list of its moment, %s", printable(id), at)
+	return nil, fmt.Errorf("check %s is not in the list of its moment, %s", spend.Printable(id), at)
 }
 
 func writeCheck(w io.Writer, c *client.CheckRecord) error {
 	out := newTable(w)
-	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, printable(cmp.Or(value, "-"))) }
+	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, spend.Printable(cmp.Or(value, "-"))) }
 	line("check", c.CheckID)
 	line("time", c.Timestamp.String())
 	line("decision", c.Decision.String())

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
@@ -79,10 +80,10 @@ func writeEvent(p process, e *client.Event, asJSON bool) error {
 			return fmt.Errorf("not JSON: %w", err)
 		}
 		line.WriteByte('\n')
-		_, err := line.WriteTo(p.stdout)
+		_, err := p.stdout.Write(spend.AppendPrintableJSON(nil, line.Bytes()))
 		return err
 	}
-	_, err := fmt.Fprintf(p.stdout, "%-8d %s %-24s %s\n", e.Sequence, e.Timestamp, printable(e.Type), eventText(e.Data))
+	_, err := fmt.Fprintf(p.stdout, "%-8d %s %-24s %s\n", e.Sequence, e.Timestamp, spend.Printable(e.Type), eventText(e.Data))
 	return err
 }
 
@@ -98,7 +99,7 @@ func eventText(data json.RawMessage) string {
 		"violated_rule_id",
 	} {
 		if text, ok := said[name].(string); ok {
-			texts = append(texts, name+"="+printable(text))
+			texts = append(texts, name+"="+spend.Printable(text))
 		}
 	}
 	return strings.Join(texts, " ")

@@ -88,13 +88,13 @@ func keysCreate(flags *flag.FlagSet) action {
 
 func writeNewKey(w io.Writer, k *client.NewKey) error {
 	out := newTable(w)
-	fmt.Fprintf(out, "key id:\t%s\nname:\t%s\nrate limit:\t%d a minute\n", printable(k.KeyID), printable(k.Name), k.RateLimitRPM)
+	fmt.Fprintf(out, "key id:\t%s\nname:\t%s\nrate limit:\t%d a minute\n", spend.Printable(k.KeyID), spend.Printable(k.Name), k.RateLimitRPM)
 	for i, text := range grantTexts(k.Grants) {
 		if text != "" {
 			fmt.Fprintf(out, "%s:\t%s\n", grantNames[i], text)
 		}
 	}
-	fmt.Fprintf(out, "API key:\t%s\n", printable(k.APIKey))
+	fmt.Fprintf(out, "API key:\t%s\n", spend.Printable(k.APIKey))
 	return out.Flush()
 }
 
@@ -169,7 +169,7 @@ func writeKeys(w io.Writer, keys []client.Key) error {
 			used = k.LastUsedAt.String()
 		}
 		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%s",
-			printable(k.KeyID), printable(k.Name), k.RateLimitRPM, stateText(k, now), k.CreatedAt, used)
+			spend.Printable(k.KeyID), spend.Printable(k.Name), k.RateLimitRPM, stateText(k, now), k.CreatedAt, used)
 		if granted {
 			unsaid := [len(grantNames)]string{"full", "any", "any", "-", "-", "-", "never"}
 			for i, text := range grantTexts(k.Grants) {

@@ -62,8 +62,8 @@ func grantTexts(g client.Grants) [len(grantNames)]string {
 		expires = g.ExpiresAt.String()
 	}
 	return [...]string{
-		cmp.Or(printable(g.Role), listText(g.Scopes)), listText(g.PolicyIDs), listText(g.AgentIDs),
-		printable(g.Principal), printable(g.Owner), listText(g.Groups), expires,
+		cmp.Or(spend.Printable(g.Role), listText(g.Scopes)), listText(g.PolicyIDs), listText(g.AgentIDs),
+		spend.Printable(g.Principal), spend.Printable(g.Owner), listText(g.Groups), expires,
 	}
 }
 
@@ -72,7 +72,7 @@ func listText(all []string) string {
 	const shown = 4
 	var text []string
 	for _, s := range all[:min(len(all), shown)] {
-		text = append(text, printable(s))
+		text = append(text, spend.Printable(s))
 	}
 	joined := strings.Join(text, ",")
 	if more := len(all) - shown; more > 0 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
@@ -66,7 +67,7 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 	for i := range all {
 		b := &all[i]
 		of, window, used, limit, left, most, resets := "all", b.Window, "-", "-", "-", "-", "never"
-		currency := printable(b.Currency)
+		currency := spend.Printable(b.Currency)
 		if currency != "" {
 			used = b.Used.Money(currency)
 		}
@@ -92,8 +93,8 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 		if b.ResetsAt != nil {
 			resets = b.ResetsAt.String()
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(b.PolicyID), printable(b.RuleID), printable(of),
-			printable(window), used, limit, left, b.Count, most, resets)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", spend.Printable(b.PolicyID), spend.Printable(b.RuleID), spend.Printable(of),
+			spend.Printable(window), used, limit, left, b.Count, most, resets)
 	}
 	return out.Flush()
 }
@@ -120,7 +121,7 @@ func writeWebhooks(w io.Writer, all []client.Webhook) error {
 	out := newTable(w)
 	fmt.Fprintln(out, "WEBHOOK ID\tSTATUS\tCREATED\tURL\tEVENTS")
 	for _, h := range all {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", printable(h.WebhookID), printable(h.Status), h.CreatedAt, printable(h.URL),
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", spend.Printable(h.WebhookID), spend.Printable(h.Status), h.CreatedAt, spend.Printable(h.URL),
 			listText(h.EventTypes))
 	}
 	return out.Flush()

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/config"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/signin"
@@ -86,7 +87,7 @@ func login(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.stdout, "signed in as %s\n", printable(self.Principal))
+		_, err = fmt.Fprintf(p.stdout, "signed in as %s\n", spend.Printable(self.Principal))
 		return err
 	}
 }
@@ -100,7 +101,7 @@ func (s *signedIn) end(ctx context.Context, p process) {
 	}
 	if err != nil {
 		//nolint:errcheck // the list of sessions shows it, too
-		fmt.Fprintf(p.stderr, "the session before at %s was not ended, and lasts for 30 minutes more: %v\n", printable(s.URL), err)
+		fmt.Fprintf(p.stderr, "the session before at %s was not ended, and lasts for 30 minutes more: %v\n", spend.Printable(s.URL), err)
 	}
 }
 
@@ -124,11 +125,11 @@ func consoleOf(ctx context.Context, base string) (origin string, err error) {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "https" && (u.Scheme != "http" || !config.IsLoopback(u.Hostname())) {
-		return "", fmt.Errorf("%s is not https: a session would be for everybody on the way", printable(base))
+		return "", fmt.Errorf("%s is not https: a session would be for everybody on the way", spend.Printable(base))
 	}
 	// The server at this address must not send people to sign in at another one, and get that session.
 	if !strings.EqualFold(u.Scheme+"://"+u.Host, said.Origin) {
-		return "", fmt.Errorf("people sign in at %s: if that is your service, name it with --url", printable(said.Origin))
+		return "", fmt.Errorf("people sign in at %s: if that is your service, name it with --url", spend.Printable(said.Origin))
 	}
 	return said.Origin, nil
 }
@@ -152,7 +153,7 @@ func signInByLoopback(ctx context.Context, p process, base, origin string) (sess
 		_ = errors.Join(server.Shutdown(ctx), server.Close()) // after a second, nobody waits for an answer any more
 	}()
 	port := l.Addr().(*net.TCPAddr).Port
-	page := fmt.Sprintf("%s/console/sign-in?port=%d&challenge=%s", printable(origin), port, of.State())
+	page := fmt.Sprintf("%s/console/sign-in?port=%d&challenge=%s", spend.Printable(origin), port, of.State())
 	_, err = fmt.Fprintf(p.stderr, "open in a browser on this computer, and compare the code %s:\n\n  %s\n\n", of.Shown(), page)
 	if err != nil {
 		return "", err
@@ -251,7 +252,7 @@ func logout(flags *flag.FlagSet) action {
 			return err
 		}
 		if s == nil {
-			return errors.New("nobody is signed in to " + printable(base))
+			return errors.New("nobody is signed in to " + spend.Printable(base))
 		}
 		api, err := s.client()
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
@@ -113,7 +114,7 @@ func runBacktest(ctx context.Context, p process, api *client.Client, ask client.
 	case err != nil:
 		return nil, err
 	case b.Status != "succeeded":
-		return nil, fmt.Errorf("the backtest %s: %s", b.Status, printable(cmp.Or(b.Error, made.BacktestID)))
+		return nil, fmt.Errorf("the backtest %s: %s", b.Status, spend.Printable(cmp.Or(b.Error, made.BacktestID)))
 	}
 	return b, nil
 }
@@ -129,7 +130,7 @@ func printProgress(w io.Writer, status string, p client.BacktestProgress) {
 // printBacktest prints coverage first, then the matrix, the rules that fired, budgets and flips.
 func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *client.Backtest) error {
 	r, out := b.Report, newTable(w)
-	fmt.Fprintf(out, "%d checks of %s from %s to %s, %d compared\n", r.Coverage.Checks, printable(b.PolicyID), b.From, b.To,
+	fmt.Fprintf(out, "%d checks of %s from %s to %s, %d compared\n", r.Coverage.Checks, spend.Printable(b.PolicyID), b.From, b.To,
 		r.Coverage.Compared)
 	printComparison(out, r)
 	return printFlips(ctx, out, api, b)
@@ -138,10 +139,10 @@ func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *clie
 // printComparison prints what was left out, the matrix, the rules that fired, and the number of flips.
 func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 	for _, s := range r.Coverage.Skipped {
-		fmt.Fprintf(out, "skipped: %d, %s\n", s.Checks, printable(s.Reason))
+		fmt.Fprintf(out, "skipped: %d, %s\n", s.Checks, spend.Printable(s.Reason))
 	}
 	if len(r.Coverage.MissingDays) > 0 {
-		fmt.Fprintf(out, "not at hand: %s\n", printable(strings.Join(r.Coverage.MissingDays, ", ")))
+		fmt.Fprintf(out, "not at hand: %s\n", spend.Printable(strings.Join(r.Coverage.MissingDays, ", ")))
 	}
 	decisions := []client.Decision{client.Allow, client.Escalate, client.Block}
 	fmt.Fprintln(out, "\nRECORDED\tALLOW\tESCALATE\tBLOCK")
@@ -151,7 +152,7 @@ func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 			cell := r.Matrix[recorded][candidate]
 			fmt.Fprintf(out, "\t%d", cell.Checks)
 			for _, currency := range slices.Sorted(maps.Keys(cell.Amounts)) {
-				fmt.Fprintf(out, " (%s)", cell.Amounts[currency].Money(printable(currency)))
+				fmt.Fprintf(out, " (%s)", cell.Amounts[currency].Money(spend.Printable(currency)))
 			}
 		}
 		fmt.Fprintln(out)
@@ -160,16 +161,17 @@ func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 		fmt.Fprintln(out, "\nRULE\tBLOCKED\tWOULD BLOCK\tESCALATED\tWOULD ESCALATE")
 	}
 	for _, f := range r.Rules {
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\n", printable(f.RuleID), f.Recorded.Block, f.Candidate.Block, f.Recorded.Escalate,
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\n", spend.Printable(f.RuleID), f.Recorded.Block, f.Candidate.Block, f.Recorded.Escalate,
 			f.Candidate.Escalate)
 	}
 	for _, budget := range r.Budgets {
 		if budget.Used != nil && budget.Limit != nil {
-			fmt.Fprintf(out, "\nbudget %s: at most %s of %s\n", printable(budget.RuleID), budget.Used.Value.Money(printable(budget.Currency)),
-				budget.Limit.Money(printable(budget.Currency)))
+			fmt.Fprintf(out, "\nbudget %s: at most %s of %s\n", spend.Printable(budget.RuleID),
+				budget.Used.Value.Money(spend.Printable(budget.Currency)),
+				budget.Limit.Money(spend.Printable(budget.Currency)))
 		}
 		if budget.Count != nil && budget.MaxCount != nil {
-			fmt.Fprintf(out, "\nbudget %s: at most %s of %d actions\n", printable(budget.RuleID), budget.Count.Value, *budget.MaxCount)
+			fmt.Fprintf(out, "\nbudget %s: at most %s of %d actions\n", spend.Printable(budget.RuleID), budget.Count.Value, *budget.MaxCount)
 		}
 	}
 	noun := "flips"

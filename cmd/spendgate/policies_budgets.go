@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/policycheck"
 	"spendgate/hotpath/client"
 )
@@ -27,7 +28,7 @@ func emptied(ctx context.Context, api *client.Client, current *client.Policy, ne
 		if inUse && !slices.Contains(drop, id) {
 			used += "; only --drop-budget " + id + " stores this"
 		}
-		lines = append(lines, fmt.Sprintf("budget %q of %s is not continued; %s", id, printable(current.PolicyID), used))
+		lines = append(lines, fmt.Sprintf("budget %q of %s is not continued; %s", id, spend.Printable(current.PolicyID), used))
 	}
 	return lines, nil
 }

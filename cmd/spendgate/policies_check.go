@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/policycheck"
 	"spendgate/cmd/spendgate/policyfile"
 )
@@ -79,7 +80,7 @@ func policiesTest(flags *flag.FlagSet) action {
 func printFindings(w io.Writer, found []policycheck.Finding) error {
 	var failed error
 	for _, f := range found {
-		_, err := fmt.Fprintln(w, printable(f.String()))
+		_, err := fmt.Fprintln(w, spend.Printable(f.String()))
 		failed = errors.Join(failed, err)
 	}
 	return failed

@@ -98,7 +98,8 @@ func policiesList(flags *flag.FlagSet) action {
 					state = "unchanged"
 				}
 			}
-			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", printable(cmp.Or(policy.ID(), "-")), version, updated, state, printable(policy.Source))
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", spend.Printable(cmp.Or(policy.ID(), "-")), version, updated, state,
+				spend.Printable(policy.Source))
 		}
 		return out.Flush()
 	}
@@ -108,7 +109,7 @@ func writePolicies(w io.Writer, policies []client.Policy) error {
 	out := newTable(w)
 	fmt.Fprintln(out, "POLICY ID\tVERSION\tUPDATED\tRULES\tNAME")
 	for _, p := range policies {
-		fmt.Fprintf(out, "%s\t%d\t%s\t%d\t%s\n", printable(p.PolicyID), p.Version, p.UpdatedAt, len(p.Rules), printable(p.Name))
+		fmt.Fprintf(out, "%s\t%d\t%s\t%d\t%s\n", spend.Printable(p.PolicyID), p.Version, p.UpdatedAt, len(p.Rules), spend.Printable(p.Name))
 	}
 	return out.Flush()
 }

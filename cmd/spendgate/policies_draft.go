@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
@@ -87,7 +88,8 @@ func policiesDraftPut(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.stdout, "%s draft %.12s beside version %d\n", printable(d.PolicyID), printable(d.DraftHash), d.BaseVersion)
+		_, err = fmt.Fprintf(p.stdout, "%s draft %.12s beside version %d\n", spend.Printable(d.PolicyID),
+			spend.Printable(d.DraftHash), d.BaseVersion)
 		return err
 	}
 }
@@ -132,13 +134,13 @@ func policiesDraftReport(flags *flag.FlagSet) action {
 			return err
 		}
 		if r.Report == nil {
-			return fmt.Errorf("the backtest of the draft %s: %s", r.Status, printable(cmp.Or(r.Error, r.BacktestID)))
+			return fmt.Errorf("the backtest of the draft %s: %s", r.Status, spend.Printable(cmp.Or(r.Error, r.BacktestID)))
 		}
 		if *asJSON {
 			return writeJSON(p.stdout, r.Body)
 		}
 		out := newTable(p.stdout)
-		fmt.Fprintf(out, "%d checks of %s since %s, %d compared\n", r.Report.Coverage.Checks, printable(r.PolicyID), r.Since,
+		fmt.Fprintf(out, "%d checks of %s since %s, %d compared\n", r.Report.Coverage.Checks, spend.Printable(r.PolicyID), r.Since,
 			r.Report.Coverage.Compared)
 		printComparison(out, r.Report)
 		if len(r.Flips) > 0 {
@@ -179,7 +181,7 @@ func policiesDraftPromote(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.stdout, "%s version %d\n", printable(made.PolicyID), made.Version)
+		_, err = fmt.Fprintf(p.stdout, "%s version %d\n", spend.Printable(made.PolicyID), made.Version)
 		return err
 	}
 }
@@ -196,7 +198,7 @@ func printFlip(out interface{ Write([]byte) (int, error) }, f *client.Flip) {
 		cells[5], cells[6] = f.Action.Amount.Money(f.Action.Currency), f.Action.Counterparty
 	}
 	for i := range cells {
-		cells[i] = printable(cells[i])
+		cells[i] = spend.Printable(cells[i])
 	}
 	fmt.Fprintln(out, strings.Join(cells, "\t")) //nolint:errcheck // flushing tells
 }

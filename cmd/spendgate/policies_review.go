@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/hotpath/client"
 )
@@ -50,7 +51,7 @@ func policiesDraftApprove(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.stdout, "%s draft %.12s approved; %s\n", printable(d.PolicyID), printable(d.DraftHash), whatIsNext(d))
+		_, err = fmt.Fprintf(p.stdout, "%s draft %.12s approved; %s\n", spend.Printable(d.PolicyID), spend.Printable(d.DraftHash), whatIsNext(d))
 		return err
 	}
 }
@@ -66,7 +67,7 @@ func confirmDraft(ctx context.Context, p process, api *client.Client, d *client.
 // showDraft prints how a draft differs from the version in force, and who has approved it.
 func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.Draft) error {
 	out := newTable(w)
-	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, printable(cmp.Or(value, "-"))) }
+	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, spend.Printable(cmp.Or(value, "-"))) }
 	line("draft hash", d.DraftHash)
 	line("policy", fmt.Sprintf("%s, put beside version %d", d.PolicyID, d.BaseVersion))
 	author := ""
@@ -80,7 +81,7 @@ func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.D
 		line("in force", fmt.Sprintf("version %d, which asks %d", d.PolicyVersion, d.Required))
 	}
 	for _, g := range d.From {
-		line("of "+printable(g.Group), fmt.Sprintf("%d, of which %d missing", g.Required, g.Missing))
+		line("of "+spend.Printable(g.Group), fmt.Sprintf("%d, of which %d missing", g.Required, g.Missing))
 	}
 	for _, a := range d.Approvals {
 		text := a.Principal
@@ -134,12 +135,12 @@ func whatIsNext(d *client.Draft) string {
 func instead(err error, policyID, version string) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if ok && refused.Code == client.CodeVersionMismatch {
-		return fmt.Errorf("%w; nothing is stored: spendgate policies get %s prints what is in force", err, printable(policyID))
+		return fmt.Errorf("%w; nothing is stored: spendgate policies get %s prints what is in force", err, spend.Printable(policyID))
 	}
 	if !ok || refused.Code != client.CodeChangeNeedsApproval {
 		return err
 	}
 	return fmt.Errorf("%w; instead: spendgate policies draft put -f FILE, then somebody else: spendgate policies draft approve %s, "+
 		"then: spendgate policies draft promote %s --if-match %s",
-		err, printable(policyID), printable(policyID), version)
+		err, spend.Printable(policyID), spend.Printable(policyID), version)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
+	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/policycheck"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/hotpath/client"
@@ -51,7 +52,7 @@ func (s *storing) unused(p process) error {
 		if slices.Contains(s.ended, id) {
 			continue
 		}
-		if _, err := fmt.Fprintf(p.stderr, "--drop-budget %s: no such budget ends\n", printable(id)); err != nil {
+		if _, err := fmt.Fprintf(p.stderr, "--drop-budget %s: no such budget ends\n", spend.Printable(id)); err != nil {
 			return err
 		}
 	}
@@ -66,7 +67,7 @@ func (s *storing) store(ctx context.Context, p process, api *client.Client, curr
 			return err
 		}
 		if same {
-			_, err := fmt.Fprintf(p.stdout, "%s version %d, unchanged\n", printable(current.PolicyID), current.Version)
+			_, err := fmt.Fprintf(p.stdout, "%s version %d, unchanged\n", spend.Printable(current.PolicyID), current.Version)
 			return err
 		}
 		if policy, err = s.dropping(ctx, p, api, current, policy); err != nil {
@@ -86,7 +87,7 @@ func (s *storing) store(ctx context.Context, p process, api *client.Client, curr
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s version %d\n", printable(stored.PolicyID), stored.Version)
+	_, err = fmt.Fprintf(p.stdout, "%s version %d\n", spend.Printable(stored.PolicyID), stored.Version)
 	return err
 }
 
@@ -144,7 +145,7 @@ func policiesRollback(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		text, err := differenceOf(current, fmt.Sprintf("%s version %d", printable(wanted.PolicyID), wanted.Version), wanted.Body)
+		text, err := differenceOf(current, fmt.Sprintf("%s version %d", spend.Printable(wanted.PolicyID), wanted.Version), wanted.Body)
 		if err != nil {
 			return err
 		}
@@ -176,5 +177,5 @@ func differenceOf(current *client.Policy, source string, body []byte) ([]byte, e
 		return nil, err
 	}
 	after, err := comparedText(body)
-	return diff.Diff(fmt.Sprintf("%s version %d", printable(current.PolicyID), current.Version), before, source, after), err
+	return diff.Diff(fmt.Sprintf("%s version %d", spend.Printable(current.PolicyID), current.Version), before, source, after), err
 }

@@ -223,9 +223,10 @@ func TestPoliciesApplyNamesTheFileThatIsRefused(t *testing.T) {
 }
 
 func TestPoliciesGet(t *testing.T) {
-	n := newFakeNode(t, `200 {"policy_id":"refund-desk","limit":0.10,"version":2}`, `200 {"policy_id":"a/../b","version":1}`)
+	n := newFakeNode(t, `200 {"policy_id":"refund-desk","limit":0.10,"version":2,"name":"é`+"\u202e\u2800"+`"}`,
+		`200 {"policy_id":"a/../b","version":1}`)
 	n.run(t, "", "policies", "get", "refund-desk", "--version", "2").
-		check(t, 0, "{\n  \"policy_id\": \"refund-desk\",\n  \"limit\": 0.10,\n  \"version\": 2\n}\n", "")
+		check(t, 0, "{\n  \"policy_id\": \"refund-desk\",\n  \"limit\": 0.10,\n  \"version\": 2,\n  \"name\": \"é\\u202e\\u2800\"\n}\n", "")
 	n.run(t, "", "policies", "get", "a/../b").check(t, 0, `"policy_id": "a/../b"`, "")
 	n.check(t, "GET /v1/policies/refund-desk?version=2 svc ", "GET /v1/policies/a%2F..%2Fb svc ")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"spendgate/audit/spend"
 	"spendgate/config"
 	"spendgate/hotpath/client"
 )
@@ -70,7 +71,7 @@ func probeSetup(flags *flag.FlagSet) action {
 			if found.err != nil {
 				return probeError{found}
 			}
-			_, err := fmt.Fprintf(p.stdout, "allow, %s, in %d ms\n", printable(found.checkID), found.took.Milliseconds())
+			_, err := fmt.Fprintf(p.stdout, "allow, %s, in %d ms\n", spend.Printable(found.checkID), found.took.Milliseconds())
 			return err
 		}
 		return probe.serve(ctx, *every, *listen, c.Deployment, slog.New(slog.NewTextHandler(p.stderr, nil)))
@@ -125,7 +126,7 @@ func (p prober) once(ctx context.Context) probed {
 		found.result = probeRefused
 	case !r.Allowed() || r.Replayed:
 		found.result, found.err = probeUnexpected, fmt.Errorf("the answer is %s (%s), replayed: %v, and should be a first allow", r.Decision,
-			printable(r.Message), r.Replayed)
+			spend.Printable(r.Message), r.Replayed)
 	default:
 		found.result, found.checkID = probeAllowed, r.CheckID
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
@@ -45,9 +46,10 @@ func writeSessions(w io.Writer, all []client.Session) error {
 	fmt.Fprintln(out, "SESSION ID\tPRINCIPAL\tNAME\tE-MAIL\tMAY\tGROUPS\tSINCE\tLAST USED\tENDS")
 	for i := range all {
 		s := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.SessionID), printable(s.Principal), printable(s.Name),
-			printable(cmp.Or(s.Email, "-")),
-			printable(cmp.Or(s.Role, strings.Join(s.Scopes, ","))), listText(s.Groups), s.CreatedAt, s.LastUsedAt, s.EndsAt)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", spend.Printable(s.SessionID), spend.Printable(s.Principal),
+			spend.Printable(s.Name),
+			spend.Printable(cmp.Or(s.Email, "-")),
+			spend.Printable(cmp.Or(s.Role, strings.Join(s.Scopes, ","))), listText(s.Groups), s.CreatedAt, s.LastUsedAt, s.EndsAt)
 	}
 	return out.Flush()
 }
@@ -77,9 +79,9 @@ func sessionsEnd(flags *flag.FlagSet) action {
 		}
 		for _, id := range args {
 			if err := api.EndSession(ctx, id); err != nil {
-				return fmt.Errorf("%s: %w", printable(id), err)
+				return fmt.Errorf("%s: %w", spend.Printable(id), err)
 			}
-			if _, err := fmt.Fprintln(p.stdout, "ended", printable(id)); err != nil {
+			if _, err := fmt.Fprintln(p.stdout, "ended", spend.Printable(id)); err != nil {
 				return err
 			}
 		}

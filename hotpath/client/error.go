@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
+
+	"spendgate/audit/spend"
 )
 
 // The codes of an Error.
@@ -72,7 +73,7 @@ func (e *Error) Error() string {
 	if e.Code == "" {
 		return fmt.Sprintf("%d %s: the answer is not spendgate's; is the address right?", e.Status, http.StatusText(e.Status))
 	}
-	text := fmt.Sprintf("%s: %s (%d, %s)", printable(e.Code), printable(e.Message), e.Status, printable(e.RequestID))
+	text := fmt.Sprintf("%s: %s (%d, %s)", spend.Printable(e.Code), spend.Printable(e.Message), e.Status, spend.Printable(e.RequestID))
 	if e.RetryAfter > 0 {
 		text += fmt.Sprintf("; try again after %d s", e.RetryAfter/time.Second)
 	}
@@ -145,11 +146,3 @@ func retryAfter(h http.Header) time.Duration {
 var allDigits = regexp.MustCompile(`^[0-9]+$`)
 
 const maxRetryAfter = 24 * time.Hour
-
-// printable quotes a text that could contain control sequences for a terminal.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.QuoteToGraphic(s)
-	}
-	return s
-}

@@ -12,6 +12,18 @@ import (
 // TestBrowser runs browser/console.test.mjs in a browser, with a node; no test may be skipped.
 func TestBrowser(t *testing.T) { inBrowser(t, "browser/console.test.mjs", fleet.Settings{}) }
 
+// browser/visible.test.mjs needs no browser.
+func TestVisible(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("NOTICE: no node, so what the console shows of strange text is not tested")
+	}
+	c := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=tap", "browser/visible.test.mjs")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
 // Signing in with a provider, in a browser: browser/sign-in.test.mjs.
 func TestBrowserSignsIn(t *testing.T) {
 	address, err := fleet.FreeAddr()

@@ -66,6 +66,7 @@ func TestDecodeGrants(t *testing.T) {
 	refused(`"groups":"a"`, "groups must be a list of strings")
 	refused(`"groups":["Straße","a","STRASSE","A","a"]`,
 		"groups[2] is there twice; groups[3] is there twice; groups[4] is there twice")
+	refused(`"principal":"Ann\ufe0f","owner":"\u0301Ann"`, "principal "+spend.NameForm+"; owner "+spend.NameForm)
 	refused(`"groups":["a"," b","\u200b","\uff41",""]`, "groups[1] "+spend.NameForm+"; groups[2] "+spend.NameForm+"; groups[3] "+
 		spend.NameForm+"; groups[4] "+spend.NameForm)
 	refused(`"expires_at":"2026-03-01T13:00:00.0005+01:00"`, "expires_at must be an RFC 3339 time in the future: 2030-01-31T12:00:00Z")

@@ -185,7 +185,7 @@ func (s *SignIn) Logout(ctx context.Context, raw string) (audit.Logout, error) {
 // clean returns a text that is fit for people to look at: printable, and not too long.
 func clean(s string, most int) string {
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
+		if r == utf8.RuneError || !unicode.IsPrint(r) || spend.Unseen(r) {
 			return -1
 		}
 		return r

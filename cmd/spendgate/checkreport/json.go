@@ -113,7 +113,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	if err := encoder.Encode(&doc); err != nil {
 		return err
 	}
-	_, err := w.Write(escape(out.Bytes()))
+	_, err := w.Write(spend.AppendPrintableJSON(nil, out.Bytes()))
 	return err
 }
 

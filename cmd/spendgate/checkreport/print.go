@@ -2,11 +2,12 @@ package checkreport
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/audit/spend"
 )
 
 // printer lays out sections of labelled lines.
@@ -28,23 +29,21 @@ func (p *printer) text(label, value string) {
 }
 
 // printable returns a text that is safe on a terminal's line: unchanged, or quoted if it has
-// unprintable characters or could be taken for a quoted, absent or blank text.
+// characters that show nothing, or could be taken for a quoted, absent or blank text.
 func printable(s string) string {
-	strange := s == "" || s == "-" || s[0] == '"' || s[0] == ' ' || s[len(s)-1] == ' ' || !utf8.ValidString(s) ||
-		strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
-	if strange {
-		return strconv.Quote(s) // escapes every character that strconv.IsPrint rejects
+	if s == "" || s == "-" || s[0] == '"' || s[0] == ' ' || s[len(s)-1] == ' ' {
+		return spend.Quote(s)
 	}
-	return s
+	return spend.Printable(s)
 }
 
 // printableJSON returns a JSON text on one line; any other text is quoted.
 func printableJSON(s string) string {
 	compact, err := jsontext.AppendFormat(nil, s, jsontext.PreserveRawStrings(true))
 	if err != nil {
-		return strconv.Quote(s)
+		return spend.Quote(s)
 	}
-	return string(escape(compact))
+	return string(spend.AppendPrintableJSON(nil, compact))
 }
 
 // maxShown bounds how much of a list is printed.
@@ -55,22 +54,4 @@ func clip(s string) string {
 		return s
 	}
 	return string([]rune(s)[:maxShown]) + "... (all of it: --json)"
-}
-
-// escape makes a JSON text printable. Only strings contain characters outside of ASCII, and package
-// json does not escape DEL.
-func escape(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for _, r := range string(text) {
-		switch {
-		case r == '\n' || strconv.IsPrint(r):
-			out = utf8.AppendRune(out, r)
-		case r > 0xffff:
-			r -= 0x10000
-			out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-	}
-	return out
 }

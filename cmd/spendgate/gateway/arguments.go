@@ -115,21 +115,15 @@ func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
 	return text, checkVisible(path, text)
 }
 
-// checkVisible refuses text that has more characters than people see.
+// checkVisible refuses text that people could take for another one.
 func checkVisible(path, text string) error {
-	switch {
-	case strings.TrimSpace(text) == "":
+	if spend.Blank(text) {
 		return fmt.Errorf("argument %s is blank", path)
-	case text != strings.TrimSpace(text):
-		return fmt.Errorf("argument %s has white space around it", path)
-	case strings.ContainsFunc(text, isUnseen):
-		return fmt.Errorf("argument %s has characters that are not seen", path)
+	}
+	if fault := spend.VisibleFault(text); fault != "" {
+		return fmt.Errorf("argument %s %s", path, fault)
 	}
 	return nil
-}
-
-func isUnseen(r rune) bool {
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // amount returns the amount in the currency's major unit.

@@ -9,11 +9,13 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/text/unicode/norm"
+
+	"spendgate/audit/spend"
 )
 
 // checkSame refuses arguments of same that a server could read as those of another payment:
-// numbers that not all programs read alike, and values of another type than the tool's schema
-// says.
+// numbers that not all programs read alike, values of another type than the tool's schema says, and
+// text with characters that show nothing.
 func (t *tool) checkSame(arguments, schema jsontext.Value) error {
 	for _, path := range t.Same {
 		value, err := at(arguments, path)
@@ -31,8 +33,23 @@ func (t *tool) checkSame(arguments, schema jsontext.Value) error {
 				return fmt.Errorf("argument %s %w", path, err)
 			}
 		}
+		if text, ok := textOf(value); ok {
+			if r, i := spend.FirstUnseen(spaced(text)); i >= 0 {
+				return fmt.Errorf("argument %s must not have the character %U, which shows nothing", path, r)
+			}
+		}
 	}
 	return nil
+}
+
+// spaced returns a text whose lines and tabs are spaces.
+func spaced(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' || r == '\t' {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // reads returns the paths of the arguments that the gateway reads from a call, by the members

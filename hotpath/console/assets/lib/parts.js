@@ -3,11 +3,10 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { exact, print } from "./json.js";
 import { passes } from "./load.js";
 import { link } from "./route.js";
+import { unseen } from "./visible.js";
 import { inCurrency, localTime, zone } from "./words.js";
 
-// Characters that show nothing, or move what is around them: by their properties, and blanks that have none.
-const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\ufffc\u{1d159}]/gu;
-// Where they are needed: emoji and keycaps, and joiners in the scripts that write with them.
+// Where characters that show nothing are needed: emoji and keycaps, and joiners in the scripts that write with them.
 const joined = "Arab Syrc Nkoo Mong Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Khmr Mymr".split(" ").map((s) => `\\p{scx=${s}}`).join("");
 const needed = new RegExp(["(?<=\\p{ExtPict})\\ufe0f", "(?<=[0-9#*])\\ufe0f(?=\\u20e3)",
   "(?<=\\p{ExtPict}[\\ufe0f\\u{1f3fb}-\\u{1f3ff}]?)\\u200d(?=\\p{ExtPict})", `(?<=[${joined}])[\\u200c\\u200d](?=[${joined}])`].join("|"), "uy");
@@ -17,13 +16,13 @@ const needed = new RegExp(["(?<=\\p{ExtPict})\\ufe0f", "(?<=[0-9#*])\\ufe0f(?=\\
 export function visible(text, lines = false) {
   const pieces = [];
   let from = 0;
-  for (const found of text.matchAll(unseen)) {
-    needed.lastIndex = found.index;
-    if (needed.test(text) || (lines && /[\t\n]/.test(found[0]))) continue;
-    if (found.index > from) pieces.push(text.slice(from, found.index));
-    const name = `U+${found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+  for (const [index, character] of unseen(text)) {
+    needed.lastIndex = index;
+    if (needed.test(text) || (lines && /[\t\n]/.test(character))) continue;
+    if (index > from) pieces.push(text.slice(from, index));
+    const name = `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
     pieces.push(html`<span class="unseen" title="a character that is not shown">${name}</span>`);
-    from = found.index + found[0].length;
+    from = index + character.length;
   }
   if (from < text.length) pieces.push(text.slice(from));
   return pieces;
