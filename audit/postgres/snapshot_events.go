@@ -96,7 +96,8 @@ func lettersOf(source audit.EventSource) string {
 // EventState implements verify.Evidence.
 func (s *Snapshot) EventState(ctx context.Context) (state verify.EventState, err error) {
 	err = s.read(ctx, "how far events have numbers", func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, s.in("SELECT count(*), coalesce(max(last), 0) FROM {schema}.event_state")).Scan(&state.Rows, &state.Last)
+		return tx.QueryRow(ctx, s.in(`SELECT count(*), coalesce(max(last), 0), coalesce(bool_or(s.cluster <> c.system_identifier), false)
+			FROM {schema}.event_state AS s, pg_control_system() AS c`)).Scan(&state.Rows, &state.Last, &state.Stands)
 	})
 	return state, err
 }

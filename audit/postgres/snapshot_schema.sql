@@ -1,13 +1,16 @@
 -- What the guarantees rest on, an object a row: name and definition (deploy/AUDIT-FORMAT.md).
 -- {schema} is the schema's name as a literal. Nothing but pg_catalog may be in the search_path.
 WITH ours AS (
-    SELECT c.oid, c.relname, c.relkind, c.relpersistence, c.relrowsecurity, c.relforcerowsecurity, c.relnamespace, quote_ident(n.nspname) AS own
+    SELECT c.oid, c.relname, c.relispartition, c.relkind, c.relpersistence, c.relrowsecurity, c.relforcerowsecurity, c.relnamespace, quote_ident(n.nspname) AS own
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = {schema} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
         AND (c.relname !~ '^checks_[0-9]{8}$' OR EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid))
 )
 SELECT 'table ' || t.relname, concat_ws(' ', t.relkind, t.relpersistence, t.relrowsecurity, t.relforcerowsecurity,
-        (SELECT count(*) FROM pg_rewrite WHERE ev_class = t.oid), (SELECT count(*) FROM pg_policy WHERE polrelid = t.oid))
+        (SELECT count(*) FROM pg_rewrite WHERE ev_class = t.oid), (SELECT count(*) FROM pg_policy WHERE polrelid = t.oid),
+        (SELECT string_agg(a.attname || ' ' || replace(format_type(a.atttypid, a.atttypmod), t.own || '.', '')
+                || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END, ', ' ORDER BY a.attname)
+            FROM pg_attribute AS a WHERE a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped AND NOT t.relispartition))
     FROM ours AS t
 UNION ALL
 SELECT 'default of ' || a.attname || ' of ' || t.relname, concat_ws(' ', a.attgenerated::text, replace(pg_get_expr(d.adbin, d.adrelid), t.own || '.', ''))

@@ -15,6 +15,8 @@ import (
 type EventState struct {
 	Rows int64 // of the table: 1
 	Last int64 // the greatest number
+	// Stands says that it is of another cluster, so that nothing gets a number until `audit restored` (E12 in EVENTS.md).
+	Stands bool
 }
 
 // Event is an event with a number.
@@ -103,6 +105,9 @@ func (v *verifier) events(ctx context.Context) error {
 	case state.Rows != 1 || state.Last < walk.last:
 		v.tally.find(Altered, "table event_state", "it has %d rows, and %d as the greatest number; there is event %d", state.Rows, state.Last,
 			walk.last)
+	case state.Stands:
+		v.tally.find(Altered, "table event_state", "it is of another cluster: events get no numbers, and the feed and webhooks stand still, "+
+			"until `spendgate audit restored`")
 	default:
 		walk.gap(state.Last + 1)
 	}

@@ -45,15 +45,7 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 			tr.t.Fatalf("%v: install it, or test with -short", err)
 		}
 	}
-	u, err := url.Parse(tr.url)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("options", "-csearch_path="+q.Get("search_path"))
-	q.Del("search_path") // psql does not know it
-	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-	args := []string{"-m", "verify", u.String(), "--schema", "../postgres"}
+	args := []string{"-m", "verify", tr.psqlURL(), "--schema", "../postgres"}
 	if held {
 		args = append(args, "--checkpoint", tr.file, "--public-key", base64.StdEncoding.EncodeToString(tr.key))
 	}
@@ -79,6 +71,33 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// psqlURL is the URL of the database as psql knows it.
+func (tr *trail) psqlURL() string {
+	tr.t.Helper()
+	u, err := url.Parse(tr.url)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("options", "-csearch_path="+q.Get("search_path"))
+	q.Del("search_path") // psql does not know it
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
+	return u.String()
+}
+
+// TestWithoutSchema: without the folder of the schema the second verifier compares the rest, and says so.
+func TestWithoutSchema(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.exec("CREATE TRIGGER lost BEFORE INSERT ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION refuse_change()")
+	command := exec.CommandContext(t.Context(), interpreter(), "-m", "verify", tr.psqlURL())
+	command.Env = strangersEnviron()
+	output, err := command.CombinedOutput()
+	if err != nil || !strings.Contains(string(output), "the schema is not compared") || !strings.Contains(string(output), "clean: ") {
+		t.Errorf("%v\n%s", err, output)
+	}
 }
 
 // bothHeld demands the same findings of both verifiers, held to the checkpoints.
