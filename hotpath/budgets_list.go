@@ -146,10 +146,12 @@ func (l *budgetListing) counterQuery(b *policy.BudgetInfo) (query audit.CounterQ
 	if len(b.Per) == 0 && l.AgentID != "" {
 		return query, true
 	}
-	wanted := map[string]string{"agent_id": l.AgentID, "counterparty": l.Counterparty}
+	wanted := map[string]string{"agent_id": spend.NFC(l.AgentID), "counterparty": spend.NFC(l.Counterparty)}
 	for i, name := range b.Per {
 		if key := l.access.key; name == "agent_id" && key != nil && key.Grants.AgentIDs != nil {
-			query.Subject[i] = key.Grants.AgentIDs
+			for _, agent := range key.Grants.AgentIDs {
+				query.Subject[i] = append(query.Subject[i], spend.NFC(agent))
+			}
 		}
 		value := wanted[name]
 		if value == "" {

@@ -39,14 +39,14 @@ func HashKey(idempotencyKey string) Hash {
 }
 
 // FingerprintOf covers exactly agent_id, action type as resolved, amount and
-// counterparty (S17). Each part is prefixed by its length, so that no two
+// counterparty (S17), the texts in NFC. Each part is prefixed by its length, so that no two
 // different tuples share an encoding.
 func FingerprintOf(a *Action, resolved ActionType) Hash {
 	b := make([]byte, 0, 256)
-	b = appendPart(b, a.AgentID)
+	b = appendPart(b, NFC(a.AgentID))
 	b = append(b, byte(resolved))
 	b = appendAmount(b, a.Amount)
-	b = appendPart(b, a.Counterparty)
+	b = appendPart(b, NFC(a.Counterparty))
 	return sha256.Sum256(b)
 }
 

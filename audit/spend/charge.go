@@ -43,7 +43,7 @@ func CounterID(policyID, ruleID string, since int, subject string) ID {
 }
 
 // SubjectOf returns for whom a counter counts that has these values of `per`: a JSON
-// array, as rows keep it.
+// array of them in NFC, as rows keep it.
 func SubjectOf(values ...string) string {
 	var buf [192]byte // one string is made
 	b := append(buf[:0], '[')
@@ -51,7 +51,7 @@ func SubjectOf(values ...string) string {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b, _ = jsontext.AppendQuote(b, value) // it is valid UTF-8
+		b, _ = jsontext.AppendQuote(b, NFC(value)) // it is valid UTF-8
 	}
 	return string(append(b, ']'))
 }

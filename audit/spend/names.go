@@ -54,6 +54,15 @@ func SameName(a, b string) bool {
 	return a == b || FoldName(a) == FoldName(b)
 }
 
+// NFC returns s in Unicode's form NFC, in which fingerprints, subjects of budgets and lists of rules
+// compare: what looks the same then counts as one, and the record has it as it was sent (S90).
+func NFC(s string) string {
+	if isASCII(s) || norm.NFC.QuickSpanString(s) == len(s) { // IsNormalString allocates
+		return s
+	}
+	return norm.NFC.String(s)
+}
+
 func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {

@@ -56,3 +56,25 @@ func TestFoldName(t *testing.T) {
 		t.Error("two names are one")
 	}
 }
+
+// What differs only by its form counts once, and text of ASCII costs nothing.
+func TestNFC(t *testing.T) {
+	composed := Action{AgentID: "Zoë", Counterparty: "Łódź Café"}
+	decomposed := Action{AgentID: "Zoe\u0308", Counterparty: "Ło\u0301dz\u0301 Cafe\u0301"}
+	if FingerprintOf(&composed, Spend) != FingerprintOf(&decomposed, Spend) {
+		t.Error("one payment has two fingerprints")
+	}
+	if one := SubjectOf("Zoë", "a"); SubjectOf("Zoe\u0308", "a") != one || one != `["Zoë","a"]` {
+		t.Errorf("a budget counts twice: %s", one)
+	}
+	if RequestSHA(&composed) == RequestSHA(&decomposed) {
+		t.Error("two requests are one")
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if NFC("team:till-7") != "team:till-7" || NFC("Zoë") != "Zoë" {
+			t.Error("a normal text is changed")
+		}
+	}); n > 0 {
+		t.Errorf("a normal text allocates %v times", n)
+	}
+}

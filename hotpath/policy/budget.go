@@ -120,7 +120,7 @@ func (b *budget) charge(policyID string, a *spend.Action, t spend.ActionType, pr
 	if b.per != 0 {
 		c.Subject = b.subject(a, t, principal)
 		if b.per&perAgent != 0 {
-			c.AgentID = a.AgentID
+			c.AgentID = spend.NFC(a.AgentID)
 		}
 		c.Counter.ID = spend.CounterID(policyID, b.rule.id, b.since.Version, c.Subject)
 	}

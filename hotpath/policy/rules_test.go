@@ -222,7 +222,7 @@ func TestLists(t *testing.T) {
 	f("ſ", spend.ReasonNone)
 }
 
-// The folded set must agree with strings.EqualFold, whatever the letters.
+// The folded set must agree with strings.EqualFold between NFC, whatever the letters.
 func TestFold(t *testing.T) {
 	words := []string{
 		"k", "K", "\u212a", "s", "S", "ſ", "ß", "ẞ", "ss", "å", "Å", "\u212b", "Σ", "σ", "ς", "i", "I", "ı", "İ", "z", "Z", "a", "A", "@", "`",
@@ -231,7 +231,7 @@ func TestFold(t *testing.T) {
 	for _, w := range words {
 		n := newNames([]string{w})
 		for _, other := range words {
-			if got, want := n.has(" "+other), strings.EqualFold(w, other); got != want {
+			if got, want := n.has(" "+other), strings.EqualFold(spend.NFC(w), spend.NFC(other)); got != want {
 				t.Errorf("S11 %q and %q: equal is %v, want %v", w, other, got, want)
 			}
 		}
