@@ -17,7 +17,7 @@ func TestStrangersLearnNoChecksAndNoLists(t *testing.T) {
 	f.post(0, "p", `[
 		{"rule_id":"c","rule_type":"blocked_categories","parameters":{"categories":["secret-category","gambling"]}},
 		{"rule_id":"r","rule_type":"blocked_payment_rails","parameters":{"rails":["secret-rail","wire"]}},
-		{"rule_id":"g","rule_type":"geography_block","parameters":{"blocked_countries":["ZQ","KP"]}},
+		{"rule_id":"g","rule_type":"geography_block","parameters":{"blocked_countries":["SJ","KP"]}},
 		{"rule_id":"v","rule_type":"vendor_allowlist","description":"only secret-place","parameters":{"vendors":["x"]}}]`)
 	spent := func(counterparty string, change func(*spend.Action)) *spend.Action {
 		a := refundOf(t, "1", counterparty)
@@ -38,7 +38,7 @@ func TestStrangersLearnNoChecksAndNoLists(t *testing.T) {
 		&recorded,
 		spent("d", func(*spend.Action) {}),
 	}
-	secrets := []string{"secret-category", "secret-rail", "ZQ", "secret-place", check.answer.Check.ID.Text(spend.PrefixCheck)}
+	secrets := []string{"secret-category", "secret-rail", "SJ", "secret-place", check.answer.Check.ID.Text(spend.PrefixCheck)}
 	simulate := func(c hotpath.Caller) (checks []*spend.Check, told string) {
 		t.Helper()
 		checks, _, err := f.nodes[0].Simulate(t.Context(), hotpath.Request{Caller: c, Started: time.Now()}, "p", actions)
