@@ -4,17 +4,19 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"spendgate/audit/spend"
 )
 
-// names is a set of names that compares in NFC, without regard to case (S11) and to
+// names is a set of names that compares in one Unicode form, without regard to case (S11) and to
 // surrounding white space. Its texts are folded.
 type names struct{ set }
 
 func newNames(entries []string) names {
 	folded := make([]string, len(entries))
 	for i, entry := range entries {
-		folded[i] = string(spend.AppendFold(nil, spend.NFC(strings.TrimSpace(entry))))
+		folded[i] = string(fold(nil, strings.TrimSpace(entry)))
 	}
 	return names{newSet(folded)}
 }
@@ -23,18 +25,26 @@ func newNames(entries []string) names {
 // that size costs next to nothing.
 const shortName = 64
 
-// longestName is how many bytes an entry of a list can have in NFC, which makes three of some characters.
+// longestName is how many bytes a text can have that is an entry of a list in some form: a letter decomposes to three.
 const longestName = spend.MaxIdentifier * utf8.UTFMax * 3
 
-// has reports whether the set contains a name. It does not allocate unless the name is in another
-// form than NFC: the name is folded on the stack, and folding makes none longer.
+// has reports whether the set contains a name. It does not allocate unless the name has letters that decompose: the name is
+// folded on the stack, and folding makes none longer.
 func (n *names) has(s string) bool {
-	s = spend.NFC(strings.TrimSpace(s))
+	s = strings.TrimSpace(s)
 	if len(s) > shortName {
 		return n.hasLong(s)
 	}
 	var buf [shortName]byte
-	return contains(&n.set, spend.AppendFold(buf[:0], s))
+	return contains(&n.set, fold(buf[:0], s))
+}
+
+// fold adds a name without regard to case, decomposed: some letters compose with their marks in one case alone.
+func fold(dst []byte, s string) []byte {
+	if norm.NFD.QuickSpanString(s) < len(s) {
+		s = norm.NFD.String(s)
+	}
+	return spend.AppendFold(dst, s)
 }
 
 func (n *names) hasLong(s string) bool {
@@ -42,5 +52,5 @@ func (n *names) hasLong(s string) bool {
 		return false // more code points than an entry may have
 	}
 	var buf [longestName]byte
-	return contains(&n.set, spend.AppendFold(buf[:0], s))
+	return contains(&n.set, fold(buf[:0], s))
 }
