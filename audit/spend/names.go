@@ -55,7 +55,7 @@ func SameName(a, b string) bool {
 }
 
 // NFC returns s in Unicode's form NFC, in which fingerprints, subjects of budgets and lists of rules
-// compare: what looks the same then counts as one, and the record has it as it was sent (S90).
+// compare: what looks the same then counts as one, and the record has it as it was sent (S17, S33).
 func NFC(s string) string {
 	if isASCII(s) || norm.NFC.QuickSpanString(s) == len(s) { // IsNormalString allocates
 		return s
