@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { unseen } from "../assets/lib/visible.js";
+import { mixed, unseen } from "../assets/lib/visible.js";
 
 test("what shows nothing is what the service says", () => {
   const cases = JSON.parse(readFileSync("../../audit/spend/testdata/visible.json", "utf8"));
@@ -10,4 +10,16 @@ test("what shows nothing is what the service says", () => {
     const found = [...unseen(text)].map(([, c]) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`);
     assert.deepEqual(found, want, JSON.stringify(text));
   }
+});
+
+test("a name that mixes alphabets is told", () => {
+  for (const [name, alphabets] of [
+    ["Acme GmbH", []],
+    ["\u0410\u0441\u043c\u0435", []], // all Cyrillic
+    ["\u0410cme", ["Latin", "Cyrillic"]], // its first letter is Cyrillic
+    ["Pay\u03a1al", ["Latin", "Greek"]],
+    ["\u6771\u4eac Tower \u30bf\u30ef\u30fc", []], // as Japanese is written
+    ["5 \u00b5m, caf\u00e9", []],
+  ])
+    assert.deepEqual(mixed(name), alphabets, name);
 });

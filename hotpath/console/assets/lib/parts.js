@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { exact, print } from "./json.js";
 import { passes } from "./load.js";
 import { link } from "./route.js";
-import { unseen } from "./visible.js";
+import { mixed, unseen } from "./visible.js";
 import { inCurrency, localTime, zone } from "./words.js";
 
 // Where characters that show nothing are needed: emoji and keycaps, and joiners in the scripts that write with them.
@@ -36,13 +36,18 @@ export function Theirs({ text, block = false, lines = block }) {
   const box = useRef(null);
   useEffect(() => setLong(box.current ? box.current.scrollHeight > box.current.clientHeight + 2 : false), [text]);
   if (text === null || text === undefined || text === "") return html`<span class="none">none</span>`;
-  if (!block) return html`<bdi class="theirs" title="as the agent sent it">${visible(exact(text), lines)}</bdi>`;
+  if (!block) return html`<bdi class="theirs" title="as the agent sent it">${visible(exact(text), lines)}${mark(mixed(exact(text)))}</bdi>`;
   return html`
     <figure class="quote">
       <figcaption>Written by the agent. Nothing of it is checked.</figcaption>
       <blockquote ref=${box} dir="auto" class=${open ? "open" : ""} tabindex=${long ? 0 : undefined}>${visible(exact(text), lines)}</blockquote>
       ${(long || open) && html`<button class="plain" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Show less" : "Show all of it"}</button>`}
     </figure>`;
+}
+
+// mark warns of a name whose letters are of several alphabets.
+function mark(alphabets) {
+  return alphabets.length > 0 && html` <span class="unseen" title="it mixes alphabets, whose letters may look alike">${alphabets.join(" + ")}</span>`;
 }
 
 // Amount shows an amount with all the digits that the API wrote; thousands are set apart by space

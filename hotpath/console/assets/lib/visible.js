@@ -16,3 +16,11 @@ export function* unseen(text) {
     index += c.length;
   }
 }
+
+const alphabets = ["Latin", "Cyrillic", "Greek", "Armenian", "Cherokee", "Coptic"].map((name) => [name, new RegExp(`\\p{sc=${name}}`, "u")]);
+
+// mixed returns the alphabets of a name that mixes some with letters that look alike (UTS 39, restriction level 4); none of any other.
+export function mixed(name) {
+  const found = alphabets.filter(([, letters]) => letters.test(name)).map(([alphabet]) => alphabet);
+  return found.length > 1 ? found : [];
+}
