@@ -66,12 +66,24 @@ export function payable(value: AmountInput, currency: string): void {
   const { digits, scale } = exact(amount(value));
   if (digits === 0n) throw new RangeError("the amount is 0, which some providers take for no amount, and then for all that there is");
   const code = currency.trim().toUpperCase();
-  if (!currencies.has(code)) return;
-  const { maximumFractionDigits: most = scale } = new Intl.NumberFormat("en", { style: "currency", currency: code }).resolvedOptions();
+  const [most = scale] = minorDigits.find(([, codes]) => codes.split(" ").includes(code)) ?? [];
   if (scale > most) throw new RangeError(`${value} ${code} cannot be paid: ${code} has ${most} decimal digits`);
 }
 
-const currencies = new Set(Intl.supportedValuesOf("currency"));
+/** minorDigits has the currencies of ISO 4217 by the digits of their minor unit, as the service has them. Intl has those of CLDR. */
+const minorDigits: [number, string][] = [
+  [0, "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"],
+  [3, "BHD IQD JOD KWD LYD OMR TND"],
+  [4, "CLF UYW"],
+  [
+    2,
+    "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW CNY COP COU CRC " +
+      "CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS INR IRR JMD KES KGS KHR " +
+      "KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN " +
+      "PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS " +
+      "UAH USD USN UYU UZS VED VES WST XAD XCD XCG YER ZAR ZMW ZWG",
+  ],
+];
 
 /** compareAmounts returns a negative number, 0 or a positive number, as sort functions expect. */
 export function compareAmounts(a: Amount, b: Amount): number {

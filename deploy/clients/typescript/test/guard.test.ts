@@ -292,6 +292,7 @@ describe("a guard", { skip, concurrency: true }, () => {
       ["0.00", "USD", /is 0/],
       ["1.005", "usd", /2 decimal digits/],
       ["1.5", "JPY", /0 decimal digits/],
+      ["10.505", "HUF", /2 decimal digits/],
     ] as const) {
       const gate = new Gate({ client: agent, defaults: { agent_id: "bot", policy_id: policyId, currency, action_type: "refund" } });
       const refund = gate.guard<string, never>({ key: (order) => order, amount, counterparty: "c" }, () => assert.fail("it ran"));

@@ -40,19 +40,17 @@ def money(amount: Decimal | int | str) -> Decimal:
     raise ValueError(f"{text[:40]!r} is no amount: it has up to 18 integer and 9 decimal digits, 19 in all, and is not negative")
 
 
-#: The currencies of ISO 4217 by the digits of their minor unit, apart from those with two.
+#: The currencies of ISO 4217 by the digits of their minor unit, as the service has them.
 _DIGITS = {
     0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
     3: "BHD IQD JOD KWD LYD OMR TND",
     4: "CLF UYW",
+    2: "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW CNY COP COU CRC "
+    "CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS INR IRR JMD KES KGS KHR "
+    "KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN "
+    "PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS "
+    "UAH USD USN UYU UZS VED VES WST XAD XCD XCG YER ZAR ZMW ZWG",
 }
-_TWO = (
-    "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW CNY COP COU CRC CUP "
-    "CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS INR IRR JMD KES KGS KHR KPW KYD KZT "
-    "LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR "
-    "RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD USN UYU UZS VED VES "
-    "WST XCD XCG YER ZAR ZMW ZWG"
-)
 
 
 def payable(amount: Decimal | int | str, currency: object) -> None:
@@ -61,7 +59,7 @@ def payable(amount: Decimal | int | str, currency: object) -> None:
     if exact == 0:
         raise ValueError("the amount is 0, which some providers take for no amount, and then for all that there is")
     code = str(currency).strip().upper()
-    digits = next((n for n, codes in (*_DIGITS.items(), (2, _TWO)) if code in codes.split()), None)
+    digits = next((n for n, codes in _DIGITS.items() if code in codes.split()), None)
     if digits is not None and exact != round(exact, digits):
         raise ValueError(f"{exact} {code} cannot be paid: {code} has {digits} decimal digits")
 
