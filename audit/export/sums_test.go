@@ -82,24 +82,24 @@ func TestSumsOfWindows(t *testing.T) {
 		monday.Format("2006-01-02T15:04:05.000Z")
 	want := `day,policy_id,rule_id,agent_id,per,since_version,window_start,` +
 		`currency,checks,amount,amount_approved,amount_unapproved,window_checks,window_amount,limit,max_count,limit_state
-1,p,,a,,,,USD,2,10.000000001,0,0,,,,,
-1,p,,b,,,,USD,1,20.5,0,0,,,,,
-1,p,many,a,"[""a""]",1,,,2,,,,2,,,2,within
-1,p,many,b,"[""b""]",1,,,1,,,,1,,,2,within
-1,p,rolling,a,[],1,,USD,2,10.000000001,0,0,3,30.500000001,31,,within
-1,p,rolling,b,[],1,,USD,1,20.5,0,0,3,30.500000001,31,,within
-1,p,week,a,[],1,W,USD,2,10.000000001,0,0,3,30.500000001,50,,within
-1,p,week,b,[],1,W,USD,1,20.5,0,0,3,30.500000001,50,,within
-2,p,,a,,,,USD,1,5,0,0,,,,,
-2,p,,b,,,,USD,2,41,0,0,,,,,
-2,p,many,a,"[""a""]",1,,,1,,,,3,,,2,above
-2,p,many,b,"[""b""]",1,,,2,,,,3,,,2,above
-2,p,rolling,a,[],1,,USD,1,5,0,0,6,76.500000001,31,,above
-2,p,rolling,b,[],1,,USD,2,41,0,0,6,76.500000001,31,,above
-2,p,week,a,[],1,W,USD,1,5,0,0,6,76.500000001,100,,within
-2,p,week,b,[],1,W,USD,2,41,0,0,6,76.500000001,100,,within
+"1","p",,"a",,,,"USD",2,10.000000001,0,0,,,,,
+"1","p",,"b",,,,"USD",1,20.5,0,0,,,,,
+"1","p","many","a","[""a""]",1,,,2,,,,2,,,2,"within"
+"1","p","many","b","[""b""]",1,,,1,,,,1,,,2,"within"
+"1","p","rolling","a","[]",1,,"USD",2,10.000000001,0,0,3,30.500000001,31,,"within"
+"1","p","rolling","b","[]",1,,"USD",1,20.5,0,0,3,30.500000001,31,,"within"
+"1","p","week","a","[]",1,"W","USD",2,10.000000001,0,0,3,30.500000001,50,,"within"
+"1","p","week","b","[]",1,"W","USD",1,20.5,0,0,3,30.500000001,50,,"within"
+"2","p",,"a",,,,"USD",1,5,0,0,,,,,
+"2","p",,"b",,,,"USD",2,41,0,0,,,,,
+"2","p","many","a","[""a""]",1,,,1,,,,3,,,2,"above"
+"2","p","many","b","[""b""]",1,,,2,,,,3,,,2,"above"
+"2","p","rolling","a","[]",1,,"USD",1,5,0,0,6,76.500000001,31,,"above"
+"2","p","rolling","b","[]",1,,"USD",2,41,0,0,6,76.500000001,31,,"above"
+"2","p","week","a","[]",1,"W","USD",1,5,0,0,6,76.500000001,100,,"within"
+"2","p","week","b","[]",1,"W","USD",2,41,0,0,6,76.500000001,100,,"within"
 `
-	want = strings.NewReplacer("\n1,", "\n"+first+",", "\n2,", "\n"+second+",", ",W,", ","+week+",").Replace(want)
+	want = strings.NewReplacer("\n\"1\",", "\n\""+first+"\",", "\n\"2\",", "\n\""+second+"\",", `"W"`, `"`+week+`"`).Replace(want)
 	if texts[0] != want || texts[1] != want {
 		t.Errorf("%s\nand\n%s\nwant\n%s", texts[0], texts[1], want)
 	}
