@@ -278,17 +278,18 @@ describe("adapters", { skip, concurrency: true }, () => {
     const bot = new agents.Agent({ name: "bot", model: calls(input), tools: [tool] });
     const runner = new agents.Runner({ tracingDisabled: true });
 
-    const told = async () => {
+    const told = async (decide = async () => {}) => {
       const interrupted = await runner.run(bot, "refund it");
+      await decide();
       for (const interruption of interrupted.interruptions) interrupted.state.approve(interruption);
       return interrupted.interruptions.length ? runner.run(bot, interrupted.state) : interrupted;
     };
     assert.match(String((await told()).finalOutput), /pending/);
     assert.deepEqual(ledger, []);
 
+    // People approve in spendgate while the run is interrupted, then in the SDK.
     const pending = await refund.pending(input);
-    await approve(pending?.approvalId ?? "");
-    assert.match(String((await told()).finalOutput), /refunded/);
+    assert.match(String((await told(() => approve(pending?.approvalId ?? ""))).finalOutput), /refunded/);
     assert.match(String((await told()).finalOutput), /already_executed/);
     assert.equal(ledger.length, 1);
   });
@@ -310,7 +311,7 @@ describe("adapters", { skip, concurrency: true }, () => {
   it("AI SDK: needsApproval follows the service, and execute is guarded", async () => {
     const { ledger, refund } = refunding();
     const tools = { refund: ai.tool({ description: "Refunds an order.", inputSchema: order, ...aiTool(refund) }) };
-    const input = { order: unique(), amount: "250.5" };
+    let input = { order: unique(), amount: "250.5" };
     const none = { total: 0, noCache: 0, cacheRead: 0, cacheWrite: 0 };
     const answer = (content: object[], unified: "tool-calls" | "stop") =>
       ({
@@ -355,5 +356,11 @@ describe("adapters", { skip, concurrency: true }, () => {
     assert.match((await told(() => approve(pending.approval_id ?? ""))) as string, /^refunded/);
     assert.equal(((await told()) as Refusal).state, "already_executed");
     assert.equal(ledger.length, 1);
+
+    // The SDK's approval first: the call is pending, and the same call passes once people have approved.
+    input = { order: unique(), amount: "251" };
+    await approve(((await told()) as Refusal).approval_id ?? "");
+    assert.match((await told()) as string, /^refunded/);
+    assert.equal(ledger.length, 2);
   });
 });
