@@ -34,7 +34,8 @@ func (f *fleet) draftReport(node int, policyID string) (*hotpath.DraftReport, *r
 		f.t.Fatal(err)
 	}
 	f.run(r.Backtest.ID)
-	if r, err = f.nodes[node].DraftReport(f.t.Context(), hotpath.Access{}, policyID); err != nil || r.Backtest.Status != audit.BacktestSucceeded {
+	r, err = f.nodes[node].DraftReport(f.t.Context(), hotpath.Access{}, policyID)
+	if err != nil || r.Backtest.Status != audit.BacktestSucceeded {
 		f.t.Fatalf("%+v, %v", r, err)
 	}
 	known, err := report.Parse(r.Backtest.Report)
@@ -113,7 +114,8 @@ func draftReportContinues(mindfulRules string, drop ...string) func(*testing.T) 
 			}
 		}
 		steps(60)
-		f.draft(0, "p", strings.NewReplacer(`"limit":400`, `"limit":250`, `"limit":900`, `"limit":1500`, `"window_minutes":10`, `"window_minutes":20`).
+		f.draft(0, "p", strings.NewReplacer(
+			`"limit":400`, `"limit":250`, `"limit":900`, `"limit":1500`, `"window_minutes":10`, `"window_minutes":20`).
 			Replace(otherRules.Replace(mindfulRules)))
 		for part := range 4 {
 			if part == 2 {
@@ -149,7 +151,8 @@ func TestDraftReportReadsWhatCameSince(t *testing.T) {
 			}
 			for i, status := range []audit.BacktestStatus{audit.BacktestSucceeded, audit.BacktestQueued} {
 				time.Sleep(time.Duration(i) * time.Minute)
-				if r, err := f.nodes[0].DraftReport(t.Context(), hotpath.Access{}, "p"); err != nil || r.Backtest.Status != status || r.Backtest.Report == "" {
+				r, err := f.nodes[0].DraftReport(t.Context(), hotpath.Access{}, "p")
+				if err != nil || r.Backtest.Status != status || r.Backtest.Report == "" {
 					t.Errorf("%d minutes after it was made: %+v, %v", i, r, err)
 				}
 			}

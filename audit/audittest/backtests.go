@@ -152,7 +152,8 @@ func continued(t *testing.T, s Subject) {
 	must(t, s.ContinueBacktest(ctx, b.ID, epochStart.Add(2*time.Hour), epochStart.Add(time.Minute), 0))
 	must(t, s.ContinueBacktest(ctx, b.ID, epochStart.Add(9*time.Hour), epochStart.Add(time.Minute), 0)) // it is queued
 	got, err := s.Backtest(ctx, b.ID)
-	if err != nil || got.Status != audit.BacktestQueued || got.Report != "1" || !got.To.Equal(epochStart.Add(2*time.Hour)) || !got.EndedAt.IsZero() {
+	if err != nil || got.Status != audit.BacktestQueued || got.Report != "1" ||
+		!got.To.Equal(epochStart.Add(2*time.Hour)) || !got.EndedAt.IsZero() {
 		t.Errorf("continued %+v, %v", got, err)
 	}
 	before := newBacktest("refunds")

@@ -14,7 +14,8 @@ import (
 // CreateBacktest implements audit.Backtests. Two concurrent calls may exceed the bound by one.
 func (s *Store) CreateBacktest(ctx context.Context, b *audit.Backtest) error {
 	return s.read(ctx, "cannot store a backtest", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
-		done, err := db.Exec(ctx, `INSERT INTO backtests (id, policy_id, version, rules, from_ms, to_ms, recorded, key_id, principal, created_at, draft)
+		done, err := db.Exec(ctx, `INSERT INTO backtests (
+				id, policy_id, version, rules, from_ms, to_ms, recorded, key_id, principal, created_at, draft)
 			SELECT $1, $2, nullif($3::integer, 0), nullif($4::text, ''), $5, $6, $7, $8, $9, $10, nullif($12::bigint, 0)
 			WHERE (SELECT count(*) FROM backtests WHERE status IN ('queued', 'running')) < $11 OR EXISTS (SELECT FROM backtests WHERE id = $1)
 			ON CONFLICT (id) DO UPDATE SET id = excluded.id`, [16]byte(b.ID), b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(),
@@ -186,7 +187,8 @@ func (s *Store) changeBacktest(ctx context.Context, doing string, change func(co
 // EndBacktest implements audit.Backtests.
 func (s *Store) EndBacktest(ctx context.Context, holder, id spend.ID, end audit.BacktestEnd) error {
 	return s.changeBacktest(ctx, "cannot end a backtest", func(ctx context.Context, tx pgx.Tx) (int64, error) {
-		done, err := tx.Exec(ctx, `UPDATE backtests SET status = $3, error = nullif($4, ''), report = coalesce(nullif($5, ''), report), checks = $6,
+		done, err := tx.Exec(ctx, `UPDATE backtests SET
+				status = $3, error = nullif($4, ''), report = coalesce(nullif($5, ''), report), checks = $6,
 			kept = CASE WHEN $3 = 'succeeded' THEN nullif($7, '') ELSE kept END,
 			ended_at = date_trunc('milliseconds', clock_timestamp()), holder = NULL, held_until = NULL`+heldBacktest,
 			[16]byte(holder), [16]byte(id), string(end.Status), end.Error, end.Report, end.Checks, end.Kept)

@@ -8,8 +8,7 @@ WITH ours AS (
 )
 SELECT 'table ' || t.relname, concat_ws(' ', t.relkind, t.relpersistence, t.relrowsecurity, t.relforcerowsecurity,
         (SELECT count(*) FROM pg_rewrite WHERE ev_class = t.oid), (SELECT count(*) FROM pg_policy WHERE polrelid = t.oid),
-        (SELECT string_agg(a.attname || ' ' || replace(format_type(a.atttypid, a.atttypmod), t.own || '.', '')
-                || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END, ', ' ORDER BY a.attname)
+        (SELECT string_agg(a.attname || ' ' || replace(format_type(a.atttypid, a.atttypmod), t.own || '.', ''), ', ' ORDER BY a.attname)
             FROM pg_attribute AS a WHERE a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped AND NOT t.relispartition))
     FROM ours AS t
 UNION ALL

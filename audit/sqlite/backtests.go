@@ -22,7 +22,8 @@ func (s *Store) CreateBacktest(ctx context.Context, b *audit.Backtest) error {
 			return audit.ErrBacktestsFull
 		}
 		_, err := tx.Exec(`INSERT INTO backtests (id, policy_id, version, rules, from_ms, to_ms, recorded, key_id, principal, created_at, draft)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, b.ID[:], b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(), b.Recorded,
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			b.ID[:], b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(), b.Recorded,
 			b.KeyID, b.Principal,
 			b.CreatedAt.UnixMilli(), b.Draft)
 		return err
@@ -51,7 +52,8 @@ const (
 func backtestTargets(b *audit.Backtest) []any {
 	return []any{
 		blob(b.ID[:]), &b.PolicyID, &b.Version, (*millis)(&b.From), (*millis)(&b.To), &b.Recorded, &b.KeyID, &b.Principal, &b.Status,
-		(*millis)(&b.CreatedAt), (*millis)(&b.StartedAt), (*millis)(&b.EndedAt), &b.Attempts, &b.Checks, (*millis)(&b.Reached), &b.Error, &b.Draft,
+		(*millis)(&b.CreatedAt), (*millis)(&b.StartedAt), (*millis)(&b.EndedAt), &b.Attempts, &b.Checks, (*millis)(&b.Reached),
+		&b.Error, &b.Draft,
 	}
 }
 
@@ -126,7 +128,8 @@ func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.D
 			return err
 		}
 		taken = &b
-		_, err = tx.Exec("DELETE FROM backtest_flips WHERE backtest_id = ?1 AND n > coalesce((SELECT kept -> 'flips' ->> 'listed' FROM backtests "+
+		_, err = tx.Exec("DELETE FROM backtest_flips WHERE backtest_id = ?1 AND n > "+
+			"coalesce((SELECT kept -> 'flips' ->> 'listed' FROM backtests "+
 			"WHERE id = ?1 AND kept <> ''), 0)", b.ID[:])
 		return err
 	})
@@ -176,7 +179,8 @@ func changed(result sql.Result, err error) error {
 func (s *Store) EndBacktest(ctx context.Context, holder, id spend.ID, end audit.BacktestEnd) error {
 	return s.write(ctx, "cannot end a backtest", func(tx *sql.Tx) error {
 		now := time.Now().UnixMilli()
-		return changed(tx.Exec("UPDATE backtests SET status = ?1, error = ?2, report = coalesce(nullif(?3, ''), report), checks = ?4, ended_at = ?5, "+
+		return changed(tx.Exec("UPDATE backtests SET status = ?1, error = ?2, report = coalesce(nullif(?3, ''), report), "+
+			"checks = ?4, ended_at = ?5, "+
 			"kept = iif(?1 = 'succeeded', ?6, kept), holder = NULL, held_until = 0 WHERE id = ?7 AND holder = ?8 AND status = 'running' "+
 			"AND held_until > ?9",
 			string(end.Status), end.Error, end.Report, end.Checks, now, end.Kept, id[:], holder[:], now))

@@ -100,7 +100,9 @@ func TestTamperedFeed(t *testing.T) {
 		"DELETE FROM event_state":                                                            nil,
 		fmt.Sprintf("DELETE FROM events WHERE sequence = %d; UPDATE event_state SET last = last - 1, cluster = cluster + 1, below = "+
 			"(SELECT max(xid) FROM (SELECT xid FROM changes UNION ALL SELECT xid FROM outcomes UNION ALL SELECT xid FROM violations "+
-			"UNION ALL SELECT xid FROM budget_exhaustions UNION ALL SELECT xid FROM approval_uses) AS x (xid))", last): {"altered table event_state"},
+			"UNION ALL SELECT xid FROM budget_exhaustions UNION ALL SELECT xid FROM approval_uses) AS x (xid))", last): {
+			"altered table event_state",
+		},
 		fmt.Sprintf("UPDATE violations SET xid = '999999999999' WHERE id = '%s'", id(blocked.ID)): {"altered event of violation " +
 			blocked.ID.Text(spend.PrefixViolation), event("inserted", seen)},
 		fmt.Sprintf("UPDATE events SET sequence = %d WHERE sequence = %d", last+1_000_001, policy): nil,
@@ -256,10 +258,6 @@ func TestTamperedSchema(t *testing.T) {
 		},
 		{
 			"ALTER TABLE event_state ADD COLUMN more text", "ALTER TABLE event_state DROP COLUMN more",
-			[]string{"altered table event_state"},
-		},
-		{
-			"ALTER TABLE event_state ALTER pending DROP NOT NULL", "ALTER TABLE event_state ALTER pending SET NOT NULL",
 			[]string{"altered table event_state"},
 		},
 		{"ALTER TABLE idempotency_keys SET UNLOGGED", "ALTER TABLE idempotency_keys SET LOGGED", []string{"altered table idempotency_keys"}},

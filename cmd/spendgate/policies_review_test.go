@@ -84,7 +84,8 @@ func TestPoliciesDraft(t *testing.T) {
 		`"report":{"coverage":{"checks":7,"compared":6},"flips":{"total":1,"stricter":1},"matrix":{},"rules":[],"budgets":[]},` +
 		`"flips":[{"check_id":"chk_1","timestamp":"2026-01-02T03:04:05.000Z","recorded":{"decision":"allow"},` +
 		`"candidate":{"decision":"block","rule_id":"a"},"action":null}]}`
-	const queued = `202 {"policy_id":"desk","since":"2026-01-02T03:04:05.000Z","backtest_id":"bt_1","status":"queued","report":null,"flips":[]}`
+	const queued = `202 {"policy_id":"desk","since":"2026-01-02T03:04:05.000Z","backtest_id":"bt_1","status":"queued",` +
+		`"report":null,"flips":[]}`
 	n = newFakeNode(t, queued, report, report, strings.Replace(queued, "queued", "failed", 1))
 	r := n.run(t, "", "policies", "draft", "report", "desk")
 	for _, want := range []string{

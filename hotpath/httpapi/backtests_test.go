@@ -107,7 +107,8 @@ func TestBacktest(t *testing.T) {
 	}
 	draft := `{"name":"n",` + tighter + `}`
 	doAt(t, address, "PUT", "/v1/policies/p/draft", draft, full)
-	doAt(t, address, "POST", "/v1/checks", `{"agent_id":"b","policy_id":"p","action_type":"refund","amount":55,"currency":"USD","counterparty":"d"}`, full)
+	doAt(t, address, "POST", "/v1/checks",
+		`{"agent_id":"b","policy_id":"p","action_type":"refund","amount":55,"currency":"USD","counterparty":"d"}`, full)
 	of := func(headers ...string) (last answer) {
 		t.Helper()
 		for range 200 {
