@@ -33,13 +33,15 @@ type ZoneData struct {
 	Origin  string // of the data: "IANA 2026f, Debian tzdata 2026f-0+deb12u1"
 }
 
-// Zones returns which time zones this build has.
-func Zones() ZoneData {
+var zoneData = sync.OnceValue(func() ZoneData {
 	origin := zoneFiles().Comment
 	release, _, _ := strings.Cut(strings.TrimPrefix(origin, "IANA "), ",")
 	sum := sha256.Sum256([]byte(zoneinfo))
 	return ZoneData{release + "-" + hex.EncodeToString(sum[:6]), origin}
-}
+})
+
+// Zones returns which time zones this build has. They are read and hashed once: each probe of readiness asks.
+func Zones() ZoneData { return zoneData() }
 
 const utc = "UTC"
 
