@@ -49,8 +49,7 @@ type GroupRequired struct {
 	Required int    `json:"required,omitempty"` // 0 is 1
 }
 
-// Draft is a possible next version of a policy: it judges the policy's checks beside the version in
-// force (S54).
+// Draft is a possible next version of a policy (S54).
 type Draft struct {
 	PolicyID    string          `json:"policy_id"`
 	DraftHash   string          `json:"draft_hash"` // no two drafts have the same

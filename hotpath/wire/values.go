@@ -94,10 +94,11 @@ func Text(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-const timestampForm = "2006-01-02T15:04:05.000Z07:00"
-
 // String returns the service's form.
-func (t Timestamp) String() string { return t.UTC().Format(timestampForm) }
+func (t Timestamp) String() string {
+	quoted := AppendTime(nil, t.Time)
+	return string(quoted[1 : len(quoted)-1])
+}
 
 // MarshalJSON writes the service's form.
 func (t Timestamp) MarshalJSON() ([]byte, error) { return AppendTime(nil, t.Time), nil }

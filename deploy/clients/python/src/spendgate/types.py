@@ -451,7 +451,7 @@ class DraftApproval:
 
 @dataclass(frozen=True)
 class Draft:
-    """A possible next version of a policy: it judges the policy's checks beside the version in force."""
+    """A possible next version of a policy."""
 
     policy_id: str
     draft_hash: str  # no two drafts have the same
