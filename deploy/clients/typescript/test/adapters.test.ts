@@ -25,6 +25,16 @@ interface Order {
 }
 const order = z.object({ order: z.string(), amount: z.string() });
 
+/** graphOf returns a graph that calls tools. */
+function graphOf(tools: ConstructorParameters<typeof ToolNode>[0]) {
+  const State = Annotation.Root({ messages: Annotation<AIMessage[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
+  return new StateGraph(State)
+    .addNode("tools", new ToolNode(tools))
+    .addEdge(START, "tools")
+    .addEdge("tools", END)
+    .compile({ checkpointer: new MemorySaver() });
+}
+
 it("LangGraph: an approval that stays new is not asked for without end", async () => {
   const escalate = (approval_id: string) => ({ body: { ...bodies["allow"], decision: "escalate", approval_id } });
   // A proxy removes Idempotent-Replayed, so that what waits for the second approval looks new each time.
@@ -173,12 +183,7 @@ describe("adapters", { skip, concurrency: true }, () => {
           { name: "delete", description: "Deletes an account.", schema: z.object({}) },
         ),
       ];
-      const State = Annotation.Root({ messages: Annotation<AIMessage[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
-      const graph = new StateGraph(State)
-        .addNode("tools", new ToolNode(tools))
-        .addEdge(START, "tools")
-        .addEdge("tools", END)
-        .compile({ checkpointer: new MemorySaver() });
+      const graph = graphOf(tools);
       const config = { configurable: { thread_id: unique() } };
       const refunds = [unique(), unique()].map((id) => ({ id, name: "refund", args: { order: id, amount: "201" } }));
       const call = new AIMessage({ content: "", tool_calls: [...refunds, { id: "3", name: "delete", args: {} }] });
@@ -206,12 +211,7 @@ describe("adapters", { skip, concurrency: true }, () => {
         schema: order,
       }),
     ];
-    const State = Annotation.Root({ messages: Annotation<AIMessage[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
-    const graph = new StateGraph(State)
-      .addNode("tools", new ToolNode(tools))
-      .addEdge(START, "tools")
-      .addEdge("tools", END)
-      .compile({ checkpointer: new MemorySaver() });
+    const graph = graphOf(tools);
     const config = { configurable: { thread_id: unique() } };
     const args = { order: unique(), amount: "201" };
     const call = new AIMessage({ content: "", tool_calls: [{ id: "1", name: "refund", args }] });
@@ -228,12 +228,7 @@ describe("adapters", { skip, concurrency: true }, () => {
   it("LangGraph: in a tool of a ToolNode", async () => {
     const { ledger, refund } = refunding();
     const tools = [langchainTool(interrupting(refund), { name: "refund", description: "Refunds an order.", schema: order })];
-    const State = Annotation.Root({ messages: Annotation<AIMessage[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
-    const graph = new StateGraph(State)
-      .addNode("tools", new ToolNode(tools))
-      .addEdge(START, "tools")
-      .addEdge("tools", END)
-      .compile({ checkpointer: new MemorySaver() });
+    const graph = graphOf(tools);
     const config = { configurable: { thread_id: unique() } };
     const call = new AIMessage({
       content: "",

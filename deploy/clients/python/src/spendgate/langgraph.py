@@ -42,10 +42,10 @@ def interrupting(function: F, *, executed: Callable[[AlreadyExecuted], Any] = la
                 return ended.request
 
             request = task(ask)().result() if _in_a_graph() else ask()
-            if request is None and ended.over:
-                return ended.result()
             if request is not None:
                 interrupt(request)
+            elif ended.over:
+                return ended.result()
 
     @functools.wraps(function)
     async def call_soon(*args: Any, **kwargs: Any) -> Any:
@@ -58,10 +58,10 @@ def interrupting(function: F, *, executed: Callable[[AlreadyExecuted], Any] = la
                 return ended.request
 
             request = await task(ask)() if _in_a_graph() else await ask()
-            if request is None and ended.over:
-                return ended.result()
             if request is not None:
                 interrupt(request)
+            elif ended.over:
+                return ended.result()
 
     return cast(F, call_soon if inspect.iscoroutinefunction(function) else call)
 
