@@ -121,14 +121,3 @@ BEGIN
         DELETE FROM redemptions_open AS n USING unnest(reports) AS a WHERE n.check_id = a.check_id AND a.number = 1;
     END IF;
 END $$;
-
--- The checks of which no outcome is recorded; the bounds are those of ids. One plan for
--- all, whose partitions the bounds name when it is run: making a plan costs more than
--- the rows.
-CREATE FUNCTION untouched_checks(ids uuid[], low uuid, high uuid) RETURNS SETOF checks
-LANGUAGE plpgsql STABLE
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
-AS $$ BEGIN
-    RETURN QUERY SELECT c.* FROM checks AS c WHERE c.check_id = ANY (ids) AND c.check_id >= low AND c.check_id <= high
-        AND CASE WHEN EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = c.check_id) THEN false ELSE true END;
-END $$;
