@@ -70,6 +70,7 @@ func newFleet(t *testing.T, b backend, nodes int) *fleet {
 	for range nodes {
 		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
 	}
+	f.eventually("the windows begin", func() bool { return f.nodes[0].guard.Ping(t.Context()) == nil })
 	raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, hotpath.NewKey{Name: "test", RateLimitRPM: 10000})
 	if err != nil {
 		t.Fatal(err)

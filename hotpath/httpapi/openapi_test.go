@@ -44,6 +44,13 @@ func realOptions(t *testing.T, settings ...func(*hotpath.Components)) Options {
 	}
 	reg := prometheus.NewRegistry()
 	g := guard.New(guard.Options{Redis: redis.Options(), Embedded: true, Store: store, Logger: log, Registerer: reg})
+	for end := time.Now().Add(10 * time.Second); ; { // as a node's start waits
+		if err := g.Ping(t.Context()); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 	w := commit.NewWriter(commit.Options{Trail: store, Capacity: 1024, Fence: g.Fence, Retire: g.Retire, Logger: log, Registerer: reg})
 	c := hotpath.Components{Guard: g, Writer: w, Store: store, Logger: log, Registerer: reg, Now: time.Now}
 	for _, set := range settings {
