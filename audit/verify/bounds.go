@@ -51,13 +51,13 @@ func from(all []bound, startMS int64) (int, bool) {
 }
 
 // span returns the time range of the checks that count.
-func (b *bound) span() (startMS, endMS int64) {
+func (v *verifier) span(b *bound) (startMS, endMS int64) {
 	if b.bucketMS == 0 && b.startMS == 0 {
 		return 0, 0
 	}
 	begin := earliest(&spend.Counter{StartMS: b.startMS, BucketMS: b.bucketMS})
 	if b.endMS > 0 {
-		begin = b.beginMS
+		begin, _ = v.reach(b.beginMS, b.endMS, b.bucketMS)
 	}
 	return begin - spend.RollingBuckets*b.bucketMS, b.at.Add(lateCommit).UnixMilli()
 }

@@ -56,6 +56,19 @@ func earliest(c *spend.Counter) int64 {
 	return c.StartMS - clocksApart.Milliseconds()
 }
 
+// reach returns in which time the recorded checks of a window or bucket may lie. While the fleet went from
+// one release of the time zones to another, nodes judged by either, so checks that were not read, outside
+// the range or in an archive that is not at hand, may have seen another beginning or end.
+func (v *verifier) reach(beginMS, endMS, bucketMS int64) (int64, int64) {
+	moved := mayMove(endMS, bucketMS)
+	from, to := beginMS-moved, endMS+moved
+	early, late := from-(audit.ZonesOverlap+clocksAhead).Milliseconds(), to+clocksAhead.Milliseconds()
+	if slices.ContainsFunc(v.zonesChanged, func(atMS int64) bool { return early <= atMS && atMS <= late }) {
+		return from, to
+	}
+	return beginMS, endMS
+}
+
 // ended reports whether a counter may already have been removed.
 func (v *verifier) ended(endMS int64) bool {
 	return endMS != 0 && endMS <= v.overview.At.Add(clocksAhead-audit.KeepCounters).UnixMilli()
@@ -151,12 +164,13 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 	if recorded != nil {
 		begin, end = recorded.BeginMS, recorded.windowEnd()
 	}
-	if !v.within(begin, end) {
+	reachFrom, reachTo := v.reach(begin, end, c.BucketMS)
+	if !v.within(reachFrom, reachTo) {
 		v.tally.countersBeyond++
 		return
 	}
 	v.tally.counters++
-	if day, unread := v.tally.unreadIn(begin, end); unread {
+	if day, unread := v.tally.unreadIn(reachFrom, reachTo); unread {
 		v.tally.find(Unchecked, counterName(stored), "it holds %s of %d checks%s, and the archive of %s is not at hand, or not as it was", c.Used,
 			c.Count, windowText(begin, end), day)
 		return

@@ -203,7 +203,7 @@ func (v *verifier) usageFault(e *Exhaustion) string {
 	if b.late() {
 		return fmt.Sprintf("it is noted at %s, when its window was over%s", stamp(e.At), unlessLate)
 	}
-	if _, unread := v.tally.unreadIn(b.span()); unread {
+	if _, unread := v.tally.unreadIn(v.span(b)); unread {
 		return ""
 	}
 	used, err := spend.ParseTotal(e.Used)

@@ -105,6 +105,8 @@ type verifier struct {
 	odd      map[string]bool // policies with an altered version
 	bounds   bounds
 
+	zonesChanged []int64 // when, in Unix milliseconds
+
 	approvals approvals
 	feed      keptFeed
 

@@ -250,6 +250,7 @@ class Verifier:
         self.reports = {}  # check to the number of its last report, and the largest excess that counts
         self.least = {}  # (counter_id, start_ms) without bucket to versions of the policy, and the least that their checks took
         self.held = {}  # counter_id, start_ms and versions to the same for checks that had to keep the version's limit
+        self.zones_changed = []  # when, in Unix milliseconds
         self.charges = {}  # counter_id to the charges of checks: start_ms, time, least and most amount and number
         self.budgets = {}  # (policy_id, rule_id, since) to the terms of its versions: version, from, until, limit, max_count
         self.per_agent = set()  # those of these budgets that count for each agent
@@ -640,12 +641,18 @@ class Verifier:
         end = start + bucket if bucket else max((c[2] for c in window), default=0)
         if end and at // 1000 > end + may_move(end, bucket) + minute:
             return False
-        begin = earliest(start, bucket) if bucket or not window else min(c[6] for c in window)
+        begin = earliest(start, bucket) if bucket or not window else self.reach(min(c[6] for c in window), end, bucket)[0]
         first, last = (begin - 60 * bucket, at_ms + minute) if start or bucket else (0, 0)
         if any(not last or day * 86400000 < last and first < (day + 1) * 86400000 for day in self.days):
             return True
         before, by_then = [c for c in window if c[1] < at_ms - minute], [c for c in window if c[1] <= at_ms + minute]
         return sum(c[3] for c in before) <= used <= sum(c[4] for c in by_then) and sum(c[5] for c in before) <= count <= len(by_then)
+
+    def reach(self, begin, end, bucket):
+        """Returns in which time a window's checks may lie, given that nodes with another release of the time zones judged by it, too."""
+        moved, hour = may_move(end, bucket), 3600 * 1000
+        near = any(begin - moved - 25 * hour <= at <= end + moved + hour for at in self.zones_changed)
+        return (begin - moved, end + moved) if near else (begin, end)
 
     def unused(self, counter, start, bucket, end, names, agent):
         """Reports whether a row that counts nothing belongs to its counter."""
@@ -685,7 +692,8 @@ class Verifier:
                 continue
             last = start + bucket if bucket else sums[2] if sums else end
             begin = sums[6] if sums else earliest(start, bucket) if used or count else start
-            if any(not last or day * 86400000 < last and begin < (day + 1) * 86400000 for day in self.days):
+            first, last = self.reach(begin, last, bucket)
+            if any(not last or day * 86400000 < last and first < (day + 1) * 86400000 for day in self.days):
                 self.find("unchecked", name(names, start))
             elif sums is None:
                 if used or count:
@@ -912,7 +920,7 @@ class Verifier:
             elif fields[1] == b"webhook.deleted":
                 newest.pop(fields[2], None)
             elif fields[1] == b"zones.changed":
-                pass  # of no row
+                self.zones_changed.append((integer(fields[10]) + EPOCH) // 1000)
             elif fields[1] == b"events.removed":
                 self.removal(name, fields)
             elif fields[1] in (b"policy.draft_approved", b"policy.forced"):
