@@ -12,16 +12,20 @@ import (
 // Zones is which release of the time zones the nodes of a deployment have.
 type Zones interface {
 	// ChangeZones records a change of kind ZonesChanged: release is in force, in place of seen. It records
-	// nothing if seen is not in force any more.
+	// nothing if seen is not in force any more. A release in place of itself ends the overlap.
 	ChangeZones(ctx context.Context, by Actor, seen, release string) error
 }
 
 // ZonesSubject is the subject of changes of kind ZonesChanged: no policy_id begins so.
 const ZonesSubject = "/time_zones"
 
-// ZonesOverlap is how long after a change nodes with the release before may still start: a rolling upgrade
-// restarts some, and may be rolled back.
-const ZonesOverlap = 24 * time.Hour
+const (
+	// ZonesOverlap is how long after a change nodes with the release before are nodes of the deployment: a
+	// rolling upgrade restarts some, and may be undone.
+	ZonesOverlap = 24 * time.Hour
+	// zonesUnused is how long after a change no node of its release has ended the overlap: there is none.
+	zonesUnused = ZonesOverlap + time.Hour
+)
 
 // ZonesInForce is what the newest change of kind ZonesChanged says, zero without one.
 type ZonesInForce struct {
@@ -71,9 +75,22 @@ func ChangeOfZones(by Actor, seen, release string, generation int64, at time.Tim
 	return newChange(Change{Seq: generation, Kind: ZonesChanged, Subject: ZonesSubject, By: by, At: at}, details)
 }
 
-// Admits reports whether a node that starts with the release is a node of the deployment.
-func (z *ZonesInForce) Admits(release string, now time.Time) bool {
-	return release == z.Release || release == z.Replaces && now.Before(z.At.Add(ZonesOverlap))
+// Admits reports whether a node with the release is a node of the deployment. One that was so stays so until
+// a node of the release in force ends the overlap.
+func (z *ZonesInForce) Admits(release string, was bool, now time.Time) bool {
+	return release == z.Release || z.overlaps() && (was || release == z.Replaces && now.Before(z.At.Add(ZonesOverlap)))
+}
+
+func (z *ZonesInForce) overlaps() bool { return z.Replaces != "" && z.Replaces != z.Release }
+
+// Due reports whether a running node with the release brings it into force: to end the overlap, or since
+// no node of the release in force did so, as after an upgrade that was undone.
+func (z *ZonesInForce) Due(release string, now time.Time) bool {
+	after := zonesUnused
+	if release == z.Release {
+		after = ZonesOverlap
+	}
+	return z.overlaps() && !now.Before(z.At.Add(after))
 }
 
 // OlderThan reports whether a node with the release brings it into force.

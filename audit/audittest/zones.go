@@ -46,4 +46,6 @@ func zonesChange(t *testing.T, s Subject) {
 		change("2026b-3", "2026f-2")
 	}
 	f(audit.ZonesInForce{Release: "2026f-2", Replaces: "2026b-3"})
+	change("2026f-2", "2026f-2") // the overlap is over
+	f(audit.ZonesInForce{Release: "2026f-2", Replaces: "2026f-2"})
 }

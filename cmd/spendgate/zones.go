@@ -15,9 +15,10 @@ import (
 )
 
 // zones keeps the nodes of a deployment on one release of the time zones: the newest change of the record
-// says which. A node with a newer release than that one brings its own into force. One that starts with
-// another release is not ready. A node that was admitted stays ready until it is restarted, so that an
-// upgrade, and a build that was tried and given up, stops no node.
+// says which. A node that starts with a newer release than that one brings its own into force. A node with
+// another release is not ready, but for a day after the change, in which nodes are replaced. If no node
+// has the new release after that day, as when an upgrade was undone, the others bring theirs into force
+// again: an upgrade stops no node that is not replaced.
 type zones struct {
 	store interface {
 		audit.Changes
@@ -29,6 +30,7 @@ type zones struct {
 	now   func() time.Time
 
 	mu       sync.Mutex
+	started  bool // has looked once
 	admitted bool
 	told     string // the release of the last line of the log
 }
@@ -56,7 +58,8 @@ func (z *zones) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if in.Release != z.own && (in.OlderThan(z.own) || z.alone) {
+	starts := !z.started && in.Release != z.own && (in.OlderThan(z.own) || z.alone)
+	if starts || z.admitted && in.Due(z.own, z.now()) {
 		if err := z.store.ChangeZones(ctx, audit.Keeper(), in.Release, z.own); err != nil {
 			return err
 		}
@@ -64,7 +67,7 @@ func (z *zones) look(ctx context.Context) error {
 			return err
 		}
 	}
-	z.admitted = z.admitted || in.Admits(z.own, z.now())
+	z.started, z.admitted = true, in.Admits(z.own, z.admitted, z.now())
 	if z.told != in.Release {
 		z.told = in.Release
 		if attributes := []any{"own", z.own, "deployment", in.Release, "replaces", in.Replaces}; in.Release == z.own {
@@ -83,8 +86,8 @@ func zonesCommand() command {
 	return command{
 		name: "zones", summary: "make this build's time zones those of the deployment", setup: setZones,
 		details: "A node with newer time zones than the deployment's does so by itself when it starts, and a rolling upgrade may be\n" +
-			"undone for a day. Run it with SPENDGATE_DATABASE_URL to go back to an older build after that. Nodes that run go on;\n" +
-			"those with other time zones are not ready once they are restarted. The change is on record.",
+			"undone for a day. Run it with SPENDGATE_DATABASE_URL to go back to an older build after that. Nodes with the time\n" +
+			"zones before are ready for 24 hours more. The change is on record.",
 	}
 }
 
