@@ -22,9 +22,6 @@ type Subject struct {
 	ExpireKeys string
 	// ExpireSecrets is the statement by which the secrets before a rotation expire.
 	ExpireSecrets string
-	// AgeSessions is the statement by which every session was last used a minute before it
-	// began, and idles for an hour.
-	AgeSessions string
 	// DelayExpiries makes every approval expire an hour later, as if the store's
 	// clock had gone back.
 	DelayExpiries string

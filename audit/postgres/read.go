@@ -207,6 +207,14 @@ func (t *timeColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return nil
 }
 
+// ScanInt64 implements pgtype.Int64Scanner, for Unix milliseconds.
+func (t *timeColumn) ScanInt64(v pgtype.Int8) error {
+	if *t = (timeColumn{}); v.Valid {
+		*t = timeColumn(fromMilli(v.Int64))
+	}
+	return nil
+}
+
 // nullTime scans a time; null becomes nil.
 type nullTime struct{ at **time.Time }
 

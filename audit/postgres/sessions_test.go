@@ -15,11 +15,11 @@ func TestSessionWaitsForALogout(t *testing.T) {
 	t.Parallel()
 	feed := &feeding{counting: newCounting(t)}
 	logout := feed.begun(t)
-	if err := takeTurn(t.Context(), logout); err != nil {
+	if err := takeTurn(t.Context(), logout, "sessions"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := logout.Exec(t.Context(), `INSERT INTO session_logouts (token, request, issuer, subject, provider_sid, at)
-		VALUES ('\x01', gen_random_uuid(), 'https://id.example', 'ana', '', clock_timestamp() + interval '1 minute')`); err != nil {
+		VALUES ('\x01', gen_random_uuid(), 'https://id.example', 'ana', '', now_ms() + 60000)`); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)

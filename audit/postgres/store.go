@@ -18,6 +18,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // Options configure a Store.
@@ -36,6 +37,8 @@ type Options struct {
 
 // Store is an audit.Store on PostgreSQL. It is safe for concurrent use.
 type Store struct {
+	*sqlstore.Store
+
 	log      *slog.Logger
 	reads    *pgxpool.Pool
 	lookups  *pgxpool.Pool // for Untouched; nil if connections are shared through a pooler
@@ -110,6 +113,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 	}
 	s := &Store{log: o.Logger, maxPolicyBytes: cmp.Or(o.MaxPolicyBytes, math.MaxInt64)}
+	s.Store = sqlstore.New(database{s})
 	s.lists = make(chan struct{}, max(config.MaxConns/2, 1))
 	committing := config.ConnConfig.Config.Copy()
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {

@@ -135,7 +135,6 @@ func TestStore(t *testing.T) {
 			Count:         countOn(s),
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - interval '25 hours'",
 			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - interval '25 hours'",
-			AgeSessions:   "UPDATE sessions SET last_used_at = created_at - interval '1 minute', idle_ms = 3600000",
 			DelayExpiries: delayExpiries,
 			FineCounts:    "UPDATE violation_count_state SET bucket_size = 4",
 			Unrecorded: []string{

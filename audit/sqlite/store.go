@@ -18,10 +18,13 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"spendgate/audit"
+	"spendgate/audit/sqlstore"
 )
 
 // Store is an audit.Store in one file. It is safe for concurrent use.
 type Store struct {
+	*sqlstore.Store
+
 	writer *sql.DB // one connection
 	reader *sql.DB
 	log    *slog.Logger
@@ -70,6 +73,7 @@ func openAs(ctx context.Context, path string, logger *slog.Logger, ready func(*S
 		return nil, fmt.Errorf("cannot keep the store %q to its owner: %w", path, err)
 	}
 	s := &Store{log: logger}
+	s.Store = sqlstore.New(database{s})
 	var err error
 	if s.writer, err = sql.Open("sqlite", dataSource(path, "_txlock=immediate")); err != nil {
 		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)

@@ -57,7 +57,6 @@ func TestStore(t *testing.T) {
 			Count:         countOn(s),
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
 			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - 25 * 3600 * 1000",
-			AgeSessions:   "UPDATE sessions SET last_used_at = created_at - 60000, idle_ms = 3600000",
 			DelayExpiries: delayExpiries,
 			Unrecorded: []string{
 				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, " +

@@ -37,6 +37,11 @@ CREATE FUNCTION to_ms(at timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT (extract(epoch FROM at) * 1000)::bigint $$;
 
+-- This server's time. In PL/pgSQL, since a function in SQL is parsed anew for each plan that it becomes a part of.
+CREATE FUNCTION now_ms() RETURNS bigint
+LANGUAGE plpgsql
+AS $$ BEGIN RETURN extract(epoch FROM clock_timestamp()) * 1000; END $$;
+
 -- The number of the latest transaction that has ended, as a statement sees it.
 CREATE FUNCTION latest_ended() RETURNS xid8
 LANGUAGE sql STABLE
