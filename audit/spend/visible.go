@@ -53,11 +53,20 @@ func FirstUnseen(s string) (rune, int) {
 	return 0, -1
 }
 
+// UnseenFault says what is wrong with a text that has a character which shows nothing. It returns "" for any
+// other text.
+func UnseenFault(s string) string {
+	if r, i := FirstUnseen(s); i >= 0 {
+		return fmt.Sprintf("must not have the character %U, which shows nothing", r)
+	}
+	return ""
+}
+
 // VisibleFault says what is wrong with a text that identifies who pays or who is paid, if it differs
 // from another one by what people do not see. It returns "" for any other text.
 func VisibleFault(s string) string {
-	if r, i := FirstUnseen(s); i >= 0 {
-		return fmt.Sprintf("must not have the character %U, which shows nothing", r)
+	if fault := UnseenFault(s); fault != "" {
+		return fault
 	}
 	if s != strings.TrimSpace(s) {
 		return "must not have white space around it"

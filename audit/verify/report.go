@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,8 +31,11 @@ type Finding struct {
 	Detail  string
 }
 
-// String returns the finding on one line.
-func (f Finding) String() string { return fmt.Sprintf("%s %s: %s", f.Kind, f.Subject, f.Detail) }
+// String returns the finding on one line, as a terminal may show it: who alters rows chooses what they say.
+func (f Finding) String() string {
+	line := fmt.Sprintf("%s %s: %s", f.Kind, f.Subject, f.Detail)
+	return strings.ReplaceAll(string(spend.AppendPrintableJSON(nil, []byte(line))), "\n", `\n`)
+}
 
 // Summary is the scope and the result of a verification.
 type Summary struct {

@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/verify"
 )
 
 // TestStrangeJSON puts JSON of another type, or no JSON at all, into every JSON column: the
@@ -106,6 +107,28 @@ func TestStrangeNames(t *testing.T) {
 	}
 	for _, key := range []string{"'no ' || key", "initcap(key)", "upper(key)"} {
 		tr.both(named(key), found...)
+	}
+}
+
+// TestStrangeTexts: who alters rows can write whatever the findings show, and no terminal obeys it or hides it.
+func TestStrangeTexts(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	taken := tr.recordCharged(1)
+	tr.exec(`INSERT INTO budget_principals VALUES ('%s', E'ann\u200b \u0301\ufe0f\u2800\nclean: 1 checks in 1 chains')`,
+		taken.Charges[0].Counter.ID.Text(""))
+	var own []string
+	_, _, err := tr.verify(func(o *verify.Options) {
+		o.Found = func(f verify.Finding) {
+			line, _, _ := strings.Cut(f.String(), ": none of its")
+			own = append(own, line)
+		}
+	})
+	want := []string{
+		`inserted principal ann\u200b \u0301\ufe0f\u2800\nclean: 1 checks in 1 chains of counter ` + taken.Charges[0].Counter.ID.Text(""),
+	}
+	if theirs := tr.stranger(false); err != nil || !slices.Equal(own, want) || !slices.Equal(theirs, want) {
+		t.Errorf("%v\n%q\n%q\nwant %q", err, own, theirs, want)
 	}
 }
 

@@ -215,6 +215,12 @@ def earliest(start, bucket):
     return start - APART if start and not bucket else start
 
 
+def shown(finding):
+    """Returns a finding as a terminal may show it, with escapes for marks and for what shows nothing: who alters rows chooses what they say."""
+    blank = "\u115f\u1160\u2800\u3164\uffa0\ufffc\U00013441\U00013442\U0001d159"
+    return "".join(c if c.isprintable() and unicodedata.category(c)[0] != "M" and c not in blank else ascii(c)[1:-1] for c in finding)
+
+
 def fold(name):
     """Returns a text that is equal for names of principals or owners that count as one (S62)."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", (name or b"").decode()).casefold())
@@ -1402,7 +1408,7 @@ def main():
         with open(args.checkpoint, "rb") as lines:
             v.soundly("the checkpoints", v.checkpoints, lines, keys[0])
     for finding in sorted(v.findings):
-        print(finding)
+        print(shown(finding))
     whole = all(finding.startswith("acknowledged ") for finding in v.findings)
     if whole:
         print(f"clean: {checks} checks in {len({chain for chain, _ in v.heads})} chains")

@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Each client has the service's currencies with their digits.
+// Each client has the service's currencies with their digits, and the console those that have not two.
 func TestCurrencies(t *testing.T) {
 	letters := strings.Split("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "")
 	want := map[string]int{}
@@ -22,12 +22,19 @@ func TestCurrencies(t *testing.T) {
 			}
 		}
 	}
+	notTwo := maps.Clone(want)
+	maps.DeleteFunc(notTwo, func(_ string, digits int) bool { return digits == 2 })
 	token := regexp.MustCompile(`\b[0-9]\b|\b[A-Z]{3}\b`)
-	for file, table := range map[string]*regexp.Regexp{
-		"python/src/spendgate/wire.py": regexp.MustCompile(`(?s)\n_DIGITS = \{\n(.*?)\n\}\n`),
-		"typescript/src/amount.ts":     regexp.MustCompile(`(?s)\nconst minorDigits[^=]*= \[\n(.*?)\n\];\n`),
+	list := regexp.MustCompile(`(?s)\nconst minorDigits[^=]*= \[\n(.*?)\n\];\n`)
+	for file, of := range map[string]struct {
+		table *regexp.Regexp
+		want  map[string]int
+	}{
+		"python/src/spendgate/wire.py":              {regexp.MustCompile(`(?s)\n_DIGITS = \{\n(.*?)\n\}\n`), want},
+		"typescript/src/amount.ts":                  {list, want},
+		"../../hotpath/console/assets/lib/words.js": {list, notTwo},
 	} {
-		found := table.FindStringSubmatch(sources(t, file))
+		found := of.table.FindStringSubmatch(sources(t, file))
 		if found == nil {
 			t.Fatal(file, "has no table")
 		}
@@ -39,8 +46,8 @@ func TestCurrencies(t *testing.T) {
 				has[word] = digits
 			}
 		}
-		if !maps.Equal(has, want) {
-			t.Errorf("%s has %v, the service %v", file, has, want)
+		if !maps.Equal(has, of.want) {
+			t.Errorf("%s has %v, the service %v", file, has, of.want)
 		}
 	}
 }

@@ -76,13 +76,17 @@ func (p typeScript) runTests(t *testing.T, node *fleet.Dev) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	visible, err := filepath.Abs("../../audit/spend/testdata/visible.json")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests, err := filepath.Glob(filepath.Join(p.dir, "dist-test", "*.test.js"))
 	if err != nil || len(tests) == 0 {
 		t.Fatal(tests, err)
 	}
 	c := p.node(t, append([]string{"--test", "--test-reporter=tap"}, tests...)...)
-	c.Env = append(c.Env, "SPENDGATE_CASES="+cases, "SPENDGATE_BINARY="+node.Binary, "SPENDGATE_API_URL="+node.API, "SPENDGATE_ADMIN_KEY="+
-		node.AdminKey)
+	c.Env = append(c.Env, "SPENDGATE_CASES="+cases, "SPENDGATE_VISIBLE="+visible, "SPENDGATE_BINARY="+node.Binary,
+		"SPENDGATE_API_URL="+node.API, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
 	if out := run(t, c); !strings.Contains(out, "\n# skipped 0\n") || strings.Contains(out, "\n# pass 0\n") {
 		t.Error(out)
 	}

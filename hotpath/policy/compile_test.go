@@ -148,6 +148,16 @@ func TestFaultsOfLists(t *testing.T) {
 			"."+name+"[2] must be a string", "."+name+"[3] must not be blank", "."+name+"[4] must be at most 256 characters")
 		refusedParameters(t, "S4", ruleType, `{"`+name+`":[`+strings.Repeat(`"KP",`, 10000)+`"KP"]}`, "."+name+" must have at most 10000 entries")
 	}
+	for _, name := range []string{"categories", "vendors", "rails"} {
+		refusedParameters(t, "S4", lists[name], `{"`+name+`":["wire","wi\u200bre"," wire","\u0301wire","wire\ufe0f"]}`,
+			"."+name+"[1] must not have the character U+200B, which shows nothing",
+			"."+name+"[3] must not have the character U+0301, which shows nothing",
+			"."+name+"[4] must not have the character U+FE0F, which shows nothing")
+		var faults spend.Faults
+		if CompileStored("desk", 7, rule1(lists[name], `{"`+name+`":["wi\u200bre"]}`), &faults) == nil {
+			t.Errorf("a stored version is refused: %v", faults)
+		}
+	}
 	refusedParameters(t, "S8", "geography_block", `{"blocked_countries":["US","USA","1A","ÜS"," US"]}`,
 		".blocked_countries[1] must be a country code of two letters",
 		".blocked_countries[2] must be a country code of two letters", ".blocked_countries[3] must be a country code of two letters",

@@ -205,11 +205,14 @@ func (o *objectReader) list(name string, take func(entry string) (problem string
 	return true
 }
 
-// entries returns the entries of a list.
+// entries returns the entries of a list of texts, all of whose characters people see.
 func (o *objectReader) entries(name string) (entries []string) {
 	o.list(name, func(entry string) string {
 		entries = append(entries, entry)
-		return ""
+		if o.log.stored {
+			return ""
+		}
+		return spend.UnseenFault(entry)
 	})
 	return entries
 }

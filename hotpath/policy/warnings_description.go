@@ -52,9 +52,12 @@ func numbersIn(value jsontext.Value, minutes bool) (numbers []spend.Amount) {
 		if n, err := spend.ParseAmount(token.String()); err == nil {
 			numbers = append(numbers, n)
 		}
+		whole, ok := spend.ParseInteger(token.String())
+		if !minutes || !ok {
+			continue
+		}
 		for _, unit := range []int64{60, 24 * 60, 7 * 24 * 60} {
-			whole, ok := spend.ParseInteger(token.String())
-			if n, err := spend.ParseAmount(strconv.FormatInt(whole/unit, 10)); minutes && ok && whole%unit == 0 && err == nil {
+			if n, err := spend.ParseAmount(strconv.FormatInt(whole/unit, 10)); whole%unit == 0 && err == nil {
 				numbers = append(numbers, n)
 			}
 		}

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { mixed, unseen } from "../assets/lib/visible.js";
+import { inCurrency } from "../assets/lib/words.js";
 
 test("what shows nothing is what the service says", () => {
   const cases = JSON.parse(readFileSync("../../audit/spend/testdata/visible.json", "utf8"));
@@ -22,4 +23,18 @@ test("a name that mixes alphabets is told", () => {
     ["5 \u00b5m, caf\u00e9", []],
   ])
     assert.deepEqual(mixed(name), alphabets, name);
+});
+
+test("an amount has the digits of its currency in ISO 4217", () => {
+  for (const [amount, currency, want] of [
+    ["5000", "JPY", "5000"],
+    ["10.5", "HUF", "10.50"],
+    ["7", "IQD", "7.000"],
+    ["1.25", "CLF", "1.2500"],
+    ["19.9", "eur", "19.90"],
+    ["0.001", "EUR", "0.001"],
+    ["3", "XYZ", "3.00"],
+    ["3", null, "3"],
+  ])
+    assert.equal(inCurrency(amount, currency), want, currency);
 });

@@ -1,3 +1,4 @@
+import { printable } from "./visible.js";
 import type { Approval, CheckResult, Outcome } from "./types.js";
 
 /** The root of all errors of this package. */
@@ -54,11 +55,6 @@ export class APIError extends SpendgateError {
   get definite(): boolean {
     return Math.floor(this.status / 100) === 4 && this.code !== "";
   }
-}
-
-/** printable quotes a text that could contain control sequences for a terminal. */
-function printable(text: string): string {
-  return /[\p{C}]/u.test(text) ? JSON.stringify(text) : text;
 }
 
 /** There was no answer, or none that can be understood. The request may have been carried out. */

@@ -36,11 +36,18 @@ export const took = (ms) => (ms === 0 ? "under 1\u00a0ms" : `${ms}\u00a0ms`);
 const list = (values) => (values ?? []).join(", ");
 export const money = (amount, currency) => [inCurrency(exact(amount), currency), currency].filter(Boolean).join(" ");
 
+// minorDigits has the currencies of ISO 4217 whose minor unit has not two digits, as the service has them. Intl has those of CLDR.
+const minorDigits = [
+  [0, "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"],
+  [3, "BHD IQD JOD KWD LYD OMR TND"],
+  [4, "CLF UYW"],
+];
+
 // inCurrency returns a decimal with at least the digits that its currency has behind the point.
 export function inCurrency(amount, currency) {
   const [, whole, fraction = ""] = /^(-?\d+)(?:\.(\d+))?$/.exec(amount) ?? [];
   if (whole === undefined || !/^[A-Za-z]{3}$/.test(currency ?? "")) return amount;
-  const digits = new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().minimumFractionDigits;
+  const [digits] = minorDigits.find(([, codes]) => codes.split(" ").includes(currency.toUpperCase())) ?? [2];
   return [whole, fraction.padEnd(digits, "0")].filter(Boolean).join(".");
 }
 

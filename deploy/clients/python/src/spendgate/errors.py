@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .visible import printable
+
 if TYPE_CHECKING:
     from .send import Reply
     from .types import CheckOutcome, Outcome, Result
@@ -207,8 +209,3 @@ class Running(InDoubt):
     def __init__(self, key: str) -> None:
         SpendgateError.__init__(self, f"{key!r} is being carried out now: call again when that has ended; report nothing.")
         self.key, self.check_id = key, ""
-
-
-def printable(text: str) -> str:
-    """Quotes a text that could have control sequences for a terminal."""
-    return text if text.isprintable() else repr(text)
