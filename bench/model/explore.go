@@ -2,9 +2,8 @@ package model
 
 import (
 	"fmt"
-	"hash/maphash"
-	"slices"
-	"strings"
+
+	"spendgate/bench/model/search"
 )
 
 // Check is one request for a check.
@@ -97,33 +96,14 @@ type Model struct {
 	Limit    int // of states
 }
 
-// Result is what a search found.
-type Result struct {
-	States    int
-	Complete  bool // every reachable state was visited
-	Violation string
-	Trace     []string // the shortest way to the violation
-}
-
-func (r Result) String() string {
-	if r.Violation == "" {
-		return fmt.Sprintf("%d states, complete %t, no violation", r.States, r.Complete)
-	}
-	return fmt.Sprintf("%s\n  %d states; the shortest way there:\n    %s", r.Violation, r.States, strings.Join(r.Trace, "\n    "))
-}
-
 // step describes a transition.
 type step struct {
 	text  string
 	who   int // check, or node
 	found value
-	fault bool // no promise may rest on its happening
 }
 
-type successor struct {
-	step  step
-	state state
-}
+type successor = search.Successor[state, step]
 
 // explorer returns a state's successors.
 type explorer struct {
@@ -135,19 +115,20 @@ type explorer struct {
 func (x *explorer) emit(t *state, text string, who int) { x.emitStep(t, step{text: text, who: who}) }
 
 func (x *explorer) emitFault(t *state, text string, who int) {
-	x.emitStep(t, step{text: text, who: who, fault: true})
+	x.emit(t, text, who)
+	x.out[len(x.out)-1].Fault = true
 }
 
 func (x *explorer) emitStep(t *state, s step) {
 	x.observe(t)
 	t.normalize()
-	x.out = append(x.out, successor{s, *t})
+	x.out = append(x.out, successor{Step: s, State: *t})
 }
 
 func (x *explorer) is(m Mutation) bool { return x.Mutation == m }
 
-// successors returns everything that may happen next.
-func (x *explorer) successors(s *state) []successor {
+// Successors returns everything that may happen next.
+func (x *explorer) Successors(s *state) []successor {
 	x.out = x.out[:0]
 	for i := range x.Checks {
 		x.attempt(s, i)
@@ -168,127 +149,15 @@ func (x *explorer) successors(s *state) []successor {
 	return x.out
 }
 
-// digest identifies a state in the set of visited states.
-type digest [2]uint64
-
-type search struct {
-	explorer
-	seeds   [2]maphash.Seed
-	visited map[digest]uint32
-	from    []uint32 // the state from which each was first reached
-	via     []uint16 // by which of its successors
-	edges   []uint32 // to each state's successors, without faults
-	ends    []uint32 // the end of each state's edges
-	done    []bool   // whether every check of the state has ended
-}
-
 // Explore visits every reachable state, nearest first, and stops at the first that breaks a
 // promise; at the end it looks for states from which some check can never end, even if nothing more
 // fails.
-func (m Model) Explore() Result {
-	s := &search{explorer: explorer{Model: m}, visited: make(map[digest]uint32)}
-	for i := range s.seeds {
-		s.seeds[i] = maphash.MakeSeed()
-	}
-	frontier := []state{m.initial()}
-	s.add(&frontier[0], 0, 0)
-	for at := uint32(0); len(frontier) > 0; {
-		next := make([]state, 0, 2*len(frontier))
-		for i := range frontier {
-			for n, succ := range s.successors(&frontier[i]) {
-				to, isNew := s.add(&succ.state, at, n)
-				if isNew {
-					next = append(next, succ.state)
-				}
-				if !succ.step.fault {
-					s.edges = append(s.edges, to)
-				}
-				if isNew {
-					if broken := s.broken(&succ.state); broken != "" {
-						return s.result(broken, to)
-					}
-				}
-			}
-			s.ends = append(s.ends, uint32(len(s.edges)))
-			at++
-		}
-		if frontier = next; m.Limit > 0 && len(s.from) > m.Limit {
-			return Result{States: len(s.from)}
-		}
-	}
-	if stuck, ok := s.stuck(); ok {
-		return s.result("a check can never end", stuck)
-	}
-	return Result{States: len(s.from), Complete: !s.cut}
+func (m Model) Explore() search.Result {
+	return search.Explore(&explorer{Model: m}, m.Limit)
 }
 
-func (s *search) add(t *state, from uint32, via int) (to uint32, isNew bool) {
-	d := digest{maphash.Comparable(s.seeds[0], *t), maphash.Comparable(s.seeds[1], *t)}
-	if to, ok := s.visited[d]; ok {
-		return to, false
-	}
-	to = uint32(len(s.from))
-	s.visited[d] = to
-	s.from, s.via = append(s.from, from), append(s.via, uint16(via))
-	s.done = append(s.done, s.ended(t))
-	return to, true
-}
-
-// stuck finds a state from which no state is reachable in which every check has ended. A search
-// that was cut cannot tell that.
-func (s *search) stuck() (uint32, bool) {
-	if s.cut {
-		return 0, false
-	}
-	back := make([][]uint32, len(s.from))
-	begin := uint32(0)
-	for from, end := range s.ends {
-		for _, to := range s.edges[begin:end] {
-			back[to] = append(back[to], uint32(from))
-		}
-		begin = end
-	}
-	ends := make([]bool, len(s.from))
-	var queue []uint32
-	for i, done := range s.done {
-		if done {
-			ends[i] = true
-			queue = append(queue, uint32(i))
-		}
-	}
-	for len(queue) > 0 {
-		at := queue[0]
-		queue = queue[1:]
-		for _, from := range back[at] {
-			if !ends[from] {
-				ends[from] = true
-				queue = append(queue, from)
-			}
-		}
-	}
-	for i := range ends {
-		if !ends[i] {
-			return uint32(i), true
-		}
-	}
-	return 0, false
-}
-
-// result replays the way to a state and records it.
-func (s *search) result(violation string, at uint32) Result {
-	r := Result{States: len(s.from), Violation: violation}
-	var way []uint16
-	for i := at; i != 0; i = s.from[i] {
-		way = append(way, s.via[i])
-	}
-	t := s.initial()
-	for _, n := range slices.Backward(way) {
-		succ := s.successors(&t)[n]
-		r.Trace = append(r.Trace, succ.step.String())
-		t = succ.state
-	}
-	return r
-}
+// Cut reports whether a bound was met.
+func (x *explorer) Cut() bool { return x.cut }
 
 func (s step) String() string {
 	text := s.text
@@ -308,8 +177,8 @@ func (v value) String() string {
 	return fmt.Sprintf("%c|check %d.%d|t%d", " PCO"[v.state], v.check.owner(), int(v.check-1)%idsPerCheck, v.since)
 }
 
-// initial is a full epoch on server 0, with both nodes in it, before any request.
-func (m Model) initial() state {
+// Initial is a full epoch on server 0, with both nodes in it, before any request.
+func (m Model) Initial() state {
 	s := state{
 		epoch: 1, version: 1, posted: 1, author: author{left: uint8(m.Posts)},
 		budgets: budgets{

@@ -2,8 +2,8 @@ package model
 
 import "fmt"
 
-// ended reports whether every check has its answer or has lost its node.
-func (x *explorer) ended(s *state) bool {
+// Ended reports whether every check has its answer or has lost its node.
+func (x *explorer) Ended(s *state) bool {
 	for i := range x.Checks {
 		if pc := s.attempts[i].pc; pc != pcEnd && pc != pcDead {
 			return false
@@ -12,8 +12,8 @@ func (x *explorer) ended(s *state) bool {
 	return s.author.pc == authorIdle || !s.nodes[authorNode].alive
 }
 
-// broken names the promise that a state breaks, if any.
-func (x *explorer) broken(s *state) string {
+// Broken names the promise that a state breaks, if any.
+func (x *explorer) Broken(s *state) string {
 	for i := range s.rows {
 		if r := s.rows[i]; r.check != 0 {
 			if text := x.brokenBy(s, r); text != "" {

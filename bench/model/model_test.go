@@ -3,6 +3,8 @@ package model
 import (
 	"flag"
 	"testing"
+
+	"spendgate/bench/model/search"
 )
 
 var states = flag.Int("states", 30_000, "how many states a search may visit")
@@ -31,7 +33,7 @@ func TestProtocol(t *testing.T) {
 // `make test` also runs the searches without the detector.
 func skipRaced(t *testing.T) {
 	t.Helper()
-	if raced {
+	if search.Raced {
 		t.Skip("too slow under the race detector")
 	}
 }

@@ -1,6 +1,10 @@
 package model
 
-import "testing"
+import (
+	"testing"
+
+	"spendgate/bench/model/search"
+)
 
 // mutant is a mutation and the scenario that it is looked for in.
 type mutant struct {
@@ -10,7 +14,7 @@ type mutant struct {
 }
 
 // explore searches the states of each mutant, as far as a limit.
-func explore(t *testing.T, mutants []mutant, limit int, judge func(*testing.T, Result)) {
+func explore(t *testing.T, mutants []mutant, limit int, judge func(*testing.T, search.Result)) {
 	t.Helper()
 	skipRaced(t)
 	byName := make(map[string]Model)
@@ -122,7 +126,7 @@ func TestMutations(t *testing.T) {
 		{"BlockUnverified, used", BlockUnverified, "two uses, one fenced"},
 		{"NoLazyLookup, used", NoLazyLookup, "a use and a flush"},
 		{"ReplacedNotRemembered, used", ReplacedNotRemembered, "a use that is refused by a denial"},
-	}, mutantStates, func(t *testing.T, r Result) {
+	}, mutantStates, func(t *testing.T, r search.Result) {
 		if r.Violation == "" {
 			t.Errorf("not caught: %s", r)
 		}
@@ -148,7 +152,7 @@ func TestRedundant(t *testing.T) {
 		{"NoNodeFence, used", NoNodeFence, "two uses, one fenced"},
 		{"NoEpochFence, used", NoEpochFence, "two uses and a flush"},
 		{"KeysNotUnique, used", KeysNotUnique, "two uses of one key"},
-	}, *states, func(t *testing.T, r Result) {
+	}, *states, func(t *testing.T, r search.Result) {
 		if r.Violation != "" {
 			t.Errorf("caught: %s", r)
 		}
