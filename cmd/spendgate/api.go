@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"iter"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -23,6 +27,9 @@ const (
 	// apiMaxWait is how long a command waits for a rate limit before it reports the limit.
 	apiMaxWait = 2 * time.Second
 )
+
+// adminNeed describes the settings of commands that need the admin key.
+const adminNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_ADMIN_KEY."
 
 // keyAPI returns a client with the API key or, if there is none, with the session of spendgate login.
 func keyAPI(p process) (*client.Client, error) {
@@ -82,6 +89,21 @@ func printJSON(w io.Writer, v any) error {
 	return writeJSON(w, out.Bytes())
 }
 
+// list returns the action of a command that prints a listing.
+func list[T interface{ JSON() []byte }](
+	flags *flag.FlagSet, connect func(process) (*client.Client, error),
+	read func(context.Context, *client.Client) iter.Seq2[T, error], table func(io.Writer, []T) error,
+) action {
+	asJSON := outputFlag(flags)
+	return func(ctx context.Context, p process, _ []string) error {
+		api, err := connect(p)
+		if err != nil {
+			return err
+		}
+		return printAll(p, read(ctx, api), *asJSON, table)
+	}
+}
+
 // printAll prints all items of a listing, as a JSON array of the received items or as a table.
 func printAll[T interface{ JSON() []byte }](
 	p process, items iter.Seq2[T, error], asJSON bool, table func(io.Writer, []T) error,
@@ -93,15 +115,43 @@ func printAll[T interface{ JSON() []byte }](
 		}
 		all = append(all, item)
 	}
-	if asJSON {
-		texts := make([][]byte, len(all))
-		for i := range all {
-			texts[i] = all[i].JSON()
-		}
-		return writeJSON(p.stdout, slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]")))
+	if !asJSON {
+		return table(p.stdout, all)
 	}
-	return table(p.stdout, all)
+	texts := make([][]byte, len(all))
+	for i := range all {
+		texts[i] = all[i].JSON()
+	}
+	return writeJSON(p.stdout, slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]")))
+}
+
+// writeTable writes a line of headings, and a line of cells for each item.
+func writeTable[T any](w io.Writer, headings []string, all []T, cells func(*T) []string) error {
+	out := newTable(w)
+	fmt.Fprintln(out, strings.Join(headings, "\t"))
+	for i := range all {
+		row := cells(&all[i])
+		for j, cell := range row {
+			row[j] = spend.Printable(cell)
+		}
+		fmt.Fprintln(out, strings.Join(row, "\t"))
+	}
+	return out.Flush()
 }
 
 // newTable returns a writer that aligns columns when it is flushed.
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// namedLines returns a function that writes a named value in a line of a table.
+func namedLines(out *tabwriter.Writer) func(name, value string) {
+	return func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, spend.Printable(cmp.Or(value, "-"))) }
+}
+
+// oneID returns the identifier that is the only argument, and a client with the API key.
+func oneID(p process, what string, args []string) (id string, api *client.Client, err error) {
+	if len(args) != 1 || args[0] == "" {
+		return "", nil, usageError{text: "needs one " + what}
+	}
+	api, err = keyAPI(p)
+	return args[0], api, err
+}

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -44,38 +44,30 @@ func approvalsCommand() command {
 }
 
 func approvalsList(flags *flag.FlagSet) action {
-	status := flags.String("status", "pending", "only those that are `STATUS`: pending, approved, denied, expired, used; or all")
-	policyID := flags.String("policy-id", "", "only of the policy `ID`")
-	agentID := flags.String("agent-id", "", "only of the agent `ID`")
-	mine := flags.Bool("mine", false, "only those that wait for a decision with this key")
-	asJSON := outputFlag(flags)
-	return func(ctx context.Context, p process, _ []string) error {
-		api, err := keyAPI(p)
-		if err != nil {
-			return err
+	q := client.ApprovalQuery{Status: client.ApprovalPending, Limit: 100}
+	const help = "only those that are `STATUS`: pending (the default), approved, denied, expired, used; or all"
+	flags.Func("status", help, func(text string) error {
+		if q.Status = client.ApprovalStatus(text); text == "all" {
+			q.Status = ""
 		}
-		query := client.ApprovalQuery{PolicyID: *policyID, AgentID: *agentID, Limit: 100}
-		if *mine {
-			query.WaitingForMe = true
-		}
-		if *status != "all" {
-			query.Status = client.ApprovalStatus(*status)
-		}
-		return printAll(p, api.AllApprovals(ctx, query), *asJSON, writeApprovals)
-	}
+		return nil
+	})
+	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`")
+	flags.StringVar(&q.AgentID, "agent-id", "", "only of the agent `ID`")
+	flags.BoolVar(&q.WaitingForMe, "mine", false, "only those that wait for a decision with this key")
+	return list(flags, keyAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Approval, error] {
+		return api.AllApprovals(ctx, q)
+	}, writeApprovals)
 }
 
 func writeApprovals(w io.Writer, all []client.Approval) error {
-	out := newTable(w)
-	fmt.Fprintln(out, "APPROVAL ID\tSTATUS\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tAPPROVED\tEXPIRES")
-	for i := range all {
-		a := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\n", spend.Printable(a.ApprovalID), a.Status, spend.Printable(a.Action.AgentID),
-			spend.Printable(string(a.Action.ActionType)), a.Action.Amount.Money(spend.Printable(a.Action.Currency)),
-			spend.Printable(a.Action.Counterparty),
-			approvedBy(a), a.Required, a.ExpiresAt)
-	}
-	return out.Flush()
+	headings := []string{"APPROVAL ID", "STATUS", "AGENT", "ACTION", "AMOUNT", "COUNTERPARTY", "APPROVED", "EXPIRES"}
+	return writeTable(w, headings, all, func(a *client.Approval) []string {
+		return []string{
+			a.ApprovalID, string(a.Status), a.Action.AgentID, string(a.Action.ActionType), a.Action.Amount.Money(spend.Printable(a.Action.Currency)),
+			a.Action.Counterparty, fmt.Sprintf("%d of %d", approvedBy(a), a.Required), a.ExpiresAt.String(),
+		}
+	})
 }
 
 // approvedBy returns how many of the people who have to approve have done so: with groups not everybody counts.
@@ -95,32 +87,23 @@ func approvalsShow(flags *flag.FlagSet) action {
 	asJSON := outputFlag(flags)
 	return func(ctx context.Context, p process, args []string) error {
 		_, a, err := readApproval(ctx, p, args)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return writeJSON(p.stdout, a.Body)
-		}
-		return writeApproval(p.stdout, a)
+		return writeDecided(p, a, err, *asJSON)
 	}
 }
 
 // readApproval reads the one approval that the arguments name.
 func readApproval(ctx context.Context, p process, args []string) (*client.Client, *client.Approval, error) {
-	if len(args) != 1 || args[0] == "" {
-		return nil, nil, usageError{text: "needs one APPROVAL_ID"}
-	}
-	api, err := keyAPI(p)
+	id, api, err := oneID(p, "APPROVAL_ID", args)
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := api.Approval(ctx, args[0], 0)
+	a, err := api.Approval(ctx, id, 0)
 	return api, a, err
 }
 
 func writeApproval(w io.Writer, a *client.Approval) error {
 	out := newTable(w)
-	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, spend.Printable(cmp.Or(value, "-"))) }
+	line := namedLines(out)
 	line("approval", a.ApprovalID)
 	line("status", string(a.Status))
 	line("check", a.CheckID)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
@@ -25,7 +26,7 @@ func checksCommand() command {
 }
 
 func checksList(flags *flag.FlagSet) action {
-	var q client.CheckQuery
+	q := client.CheckQuery{Limit: 100}
 	flags.StringVar(&q.AgentID, "agent-id", "", "only of the agent `ID`")
 	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`")
 	flags.Func("decision", "only those that are `DECISION`: allow, block or escalate",
@@ -38,37 +39,30 @@ func checksList(flags *flag.FlagSet) action {
 	flags.StringVar(&q.ApprovalID, "approval-id", "", "only those that were sent with the approval `ID`")
 	flags.StringVar(&q.From, "from", "", "only from `TIME` on: RFC 3339, or a date")
 	flags.StringVar(&q.To, "to", "", "only until `TIME`, likewise")
-	limit, asJSON := limitFlag(flags), outputFlag(flags)
-	return func(ctx context.Context, p process, _ []string) error {
-		api, err := keyAPI(p)
-		if err != nil {
-			return err
-		}
-		q.Limit = 100
-		return printAll(p, first(api.AllChecks(ctx, q), *limit), *asJSON, writeChecks)
-	}
+	limit := limitFlag(flags)
+	return list(flags, keyAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.CheckRecord, error] {
+		return first(api.AllChecks(ctx, q), *limit)
+	}, writeChecks)
 }
 
 func writeChecks(w io.Writer, all []client.CheckRecord) error {
-	out := newTable(w)
-	fmt.Fprintln(out, "CHECK ID\tTIME\tDECISION\tOUTCOME\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tPOLICY\tREASON")
-	for i := range all {
-		c := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", spend.Printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c),
-			spend.Printable(c.Action.AgentID),
-			spend.Printable(string(c.Action.ActionType)), c.Action.Amount.Money(spend.Printable(c.Action.Currency)),
-			spend.Printable(c.Action.Counterparty),
-			spend.Printable(c.Action.PolicyID),
-			spend.Printable(cmp.Or(c.ReasonCode, "-")))
+	headings := []string{
+		"CHECK ID", "TIME", "DECISION", "OUTCOME", "AGENT", "ACTION", "AMOUNT", "COUNTERPARTY", "POLICY", "REASON",
 	}
-	return out.Flush()
+	return writeTable(w, headings, all, func(c *client.CheckRecord) []string {
+		a := &c.Action
+		return []string{
+			c.CheckID, c.Timestamp.String(), c.Decision.String(), outcomeText(c), a.AgentID, string(a.ActionType),
+			a.Amount.Money(spend.Printable(a.Currency)), a.Counterparty, a.PolicyID, cmp.Or(c.ReasonCode, "-"),
+		}
+	})
 }
 
 // outcomeText returns the outcome of a check: its last report, or the state before one.
 func outcomeText(c *client.CheckRecord) string {
 	switch {
 	case c.Outcome != nil:
-		return spend.Printable(c.Outcome.Status)
+		return c.Outcome.Status
 	case c.Redemption == nil:
 		return "-"
 	case c.Redemption.InDoubtAt != nil:
@@ -80,14 +74,11 @@ func outcomeText(c *client.CheckRecord) string {
 func checksShow(flags *flag.FlagSet) action {
 	asJSON := outputFlag(flags)
 	return func(ctx context.Context, p process, args []string) error {
-		if len(args) != 1 || args[0] == "" {
-			return usageError{text: "needs one CHECK_ID"}
-		}
-		api, err := keyAPI(p)
+		id, api, err := oneID(p, "CHECK_ID", args)
 		if err != nil {
 			return err
 		}
-		shown, err := findCheck(ctx, api, args[0])
+		shown, err := findCheck(ctx, api, id)
 		if err != nil {
 			return err
 		}
@@ -119,7 +110,7 @@ func findCheck(ctx context.Context, api *client.Client, id string) (*client.Chec
 
 func writeCheck(w io.Writer, c *client.CheckRecord) error {
 	out := newTable(w)
-	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, spend.Printable(cmp.Or(value, "-"))) }
+	line := namedLines(out)
 	line("check", c.CheckID)
 	line("time", c.Timestamp.String())
 	line("decision", c.Decision.String())

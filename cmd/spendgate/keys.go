@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -16,18 +17,15 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// keysNeed describes the settings that each command of this group needs.
-const keysNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_ADMIN_KEY."
-
 func keysCommand() command {
 	return command{
 		name:    "keys",
 		summary: "create, list and change API keys of a running node",
-		details: keysNeed,
+		details: adminNeed,
 		sub: []command{
 			{
 				name: "create", summary: "make an API key; it is shown this once", setup: keysCreate,
-				details: keysNeed + `
+				details: adminNeed + `
 Only a hash of the key is stored: keep what is printed.
 
 A key without --role or --scope may do what role full may, writing policies
@@ -42,11 +40,11 @@ idempotency keys need a --principal each.`,
 			},
 			{
 				name: "list", summary: "list all API keys", setup: keysList,
-				details: keysNeed + "\nLAST USED may be a minute behind. What keys may do is shown when one of them is not just full.",
+				details: adminNeed + "\nLAST USED may be a minute behind. What keys may do is shown when one of them is not just full.",
 			},
 			{
 				name: "update", args: "KEY_ID", summary: "rename, limit, narrow, deactivate or reactivate an API key", setup: keysUpdate,
-				details: keysNeed + `
+				details: adminNeed + `
 When the command returns, the change is in force on every node. --role and --scope
 replace what the key had of both; so do --policy-id and --agent-id, each its own.`,
 			},
@@ -143,42 +141,36 @@ func isBool(s string) bool {
 }
 
 func keysList(flags *flag.FlagSet) action {
-	asJSON := flags.Bool("json", false, "print an array of the keys as JSON")
-	return func(ctx context.Context, p process, _ []string) error {
-		api, err := adminAPI(p)
-		if err != nil {
-			return err
-		}
-		return printAll(p, api.AllKeys(ctx, client.KeyQuery{Limit: 100}), *asJSON, writeKeys)
-	}
+	return list(flags, adminAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Key, error] {
+		return api.AllKeys(ctx, client.KeyQuery{Limit: 100})
+	}, writeKeys)
 }
 
 // writeKeys writes a table. It has columns for the rights of keys if one of the keys has any set.
 func writeKeys(w io.Writer, keys []client.Key) error {
 	granted := slices.ContainsFunc(keys, func(k client.Key) bool { return !reflect.ValueOf(k.Grants).IsZero() })
-	out := newTable(w)
-	fmt.Fprint(out, "KEY ID\tNAME\tPER MINUTE\tSTATE\tCREATED\tLAST USED")
+	headings := []string{"KEY ID", "NAME", "PER MINUTE", "STATE", "CREATED", "LAST USED"}
 	if granted {
-		fmt.Fprint(out, "\t"+strings.ToUpper(strings.Join(grantNames[:], "\t")))
+		headings = append(headings, grantNames[:]...)
+		for i := range headings {
+			headings[i] = strings.ToUpper(headings[i])
+		}
 	}
-	fmt.Fprintln(out)
 	now := time.Now()
-	for _, k := range keys {
+	return writeTable(w, headings, keys, func(k *client.Key) []string {
 		used := "never"
 		if k.LastUsedAt != nil {
 			used = k.LastUsedAt.String()
 		}
-		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%s",
-			spend.Printable(k.KeyID), spend.Printable(k.Name), k.RateLimitRPM, stateText(k, now), k.CreatedAt, used)
+		cells := []string{k.KeyID, k.Name, strconv.Itoa(k.RateLimitRPM), stateText(*k, now), k.CreatedAt.String(), used}
 		if granted {
 			unsaid := [len(grantNames)]string{"full", "any", "any", "-", "-", "-", "never"}
 			for i, text := range grantTexts(k.Grants) {
-				fmt.Fprint(out, "\t"+cmp.Or(text, unsaid[i]))
+				cells = append(cells, cmp.Or(text, unsaid[i]))
 			}
 		}
-		fmt.Fprintln(out)
-	}
-	return out.Flush()
+		return cells
+	})
 }
 
 // isSet reports whether the flag was given, to tell a missing flag from a zero value.

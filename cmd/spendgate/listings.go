@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -23,21 +24,15 @@ func budgetsCommand() command {
 }
 
 func budgetsList(flags *flag.FlagSet) action {
-	var q client.BudgetQuery
+	q := client.BudgetQuery{Limit: 100}
 	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`; by default of all")
 	flags.StringVar(&q.RuleID, "rule-id", "", "only of the rule `ID`")
 	flags.StringVar(&q.AgentID, "agent-id", "", "only what the agent `ID` may use")
 	flags.StringVar(&q.Counterparty, "counterparty", "", "only of what goes to `TEXT`")
 	flags.StringVar(&q.At, "at", "", "the windows that held `TIME`, RFC 3339; by default now")
-	asJSON := outputFlag(flags)
-	return func(ctx context.Context, p process, _ []string) error {
-		api, err := keyAPI(p)
-		if err != nil {
-			return err
-		}
-		q.Limit = 100
-		return printAll(p, allBudgets(ctx, api, q), *asJSON, writeBudgets)
-	}
+	return list(flags, keyAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Budget, error] {
+		return allBudgets(ctx, api, q)
+	}, writeBudgets)
 }
 
 // allBudgets yields the budgets of one policy, or of each.
@@ -62,21 +57,16 @@ func allBudgets(ctx context.Context, api *client.Client, q client.BudgetQuery) i
 }
 
 func writeBudgets(w io.Writer, all []client.Budget) error {
-	out := newTable(w)
-	fmt.Fprintln(out, "POLICY\tRULE\tOF\tWINDOW\tUSED\tLIMIT\tLEFT\tCOUNT\tMAX COUNT\tRESETS")
-	for i := range all {
-		b := &all[i]
-		of, window, used, limit, left, most, resets := "all", b.Window, "-", "-", "-", "-", "never"
+	headings := []string{"POLICY", "RULE", "OF", "WINDOW", "USED", "LIMIT", "LEFT", "COUNT", "MAX COUNT", "RESETS"}
+	return writeTable(w, headings, all, func(b *client.Budget) []string {
+		window, used, limit, left, most, resets := b.Window, "-", "-", "-", "-", "never"
 		currency := spend.Printable(b.Currency)
 		if currency != "" {
 			used = b.Used.Money(currency)
 		}
-		if len(b.Per) > 0 {
-			var per []string
-			for _, name := range slices.Sorted(maps.Keys(b.Per)) {
-				per = append(per, name+"="+b.Per[name])
-			}
-			of = strings.Join(per, " ")
+		var per []string
+		for _, name := range slices.Sorted(maps.Keys(b.Per)) {
+			per = append(per, name+"="+b.Per[name])
 		}
 		if b.RollingMinutes > 0 {
 			window, resets = fmt.Sprintf("%d minutes", b.RollingMinutes), "rolling"
@@ -93,36 +83,22 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 		if b.ResetsAt != nil {
 			resets = b.ResetsAt.String()
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", spend.Printable(b.PolicyID), spend.Printable(b.RuleID), spend.Printable(of),
-			spend.Printable(window), used, limit, left, b.Count, most, resets)
-	}
-	return out.Flush()
+		return []string{
+			b.PolicyID, b.RuleID, cmp.Or(strings.Join(per, " "), "all"), window, used, limit, left, fmt.Sprint(b.Count), most, resets,
+		}
+	})
 }
 
 func webhooksCommand() command {
-	return command{
-		name: "webhooks", summary: "list where events are delivered to", setup: webhooksList,
-		details: "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_ADMIN_KEY.",
-	}
+	return command{name: "webhooks", summary: "list where events are delivered to", setup: webhooksList, details: adminNeed}
 }
 
 func webhooksList(flags *flag.FlagSet) action {
-	asJSON := outputFlag(flags)
-	return func(ctx context.Context, p process, _ []string) error {
-		api, err := adminAPI(p)
-		if err != nil {
-			return err
-		}
-		return printAll(p, api.AllWebhooks(ctx), *asJSON, writeWebhooks)
-	}
-}
-
-func writeWebhooks(w io.Writer, all []client.Webhook) error {
-	out := newTable(w)
-	fmt.Fprintln(out, "WEBHOOK ID\tSTATUS\tCREATED\tURL\tEVENTS")
-	for _, h := range all {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", spend.Printable(h.WebhookID), spend.Printable(h.Status), h.CreatedAt, spend.Printable(h.URL),
-			listText(h.EventTypes))
-	}
-	return out.Flush()
+	return list(flags, adminAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Webhook, error] {
+		return api.AllWebhooks(ctx)
+	}, func(w io.Writer, all []client.Webhook) error {
+		return writeTable(w, []string{"WEBHOOK ID", "STATUS", "CREATED", "URL", "EVENTS"}, all, func(h *client.Webhook) []string {
+			return []string{h.WebhookID, h.Status, h.CreatedAt.String(), h.URL, listText(h.EventTypes)}
+		})
+	})
 }

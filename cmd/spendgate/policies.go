@@ -132,17 +132,14 @@ func readPolicies(p process, path string) ([]policyfile.Policy, error) {
 func policiesGet(flags *flag.FlagSet) action {
 	wanted := flags.Int("version", 0, "version `N` instead of the latest")
 	return func(ctx context.Context, p process, args []string) error {
-		if len(args) != 1 || args[0] == "" {
-			return usageError{text: "needs one POLICY_ID"}
-		}
 		if isSet(flags, "version") && *wanted < 1 {
 			return usageError{text: "versions start at 1"}
 		}
-		api, err := keyAPI(p)
+		id, api, err := oneID(p, "POLICY_ID", args)
 		if err != nil {
 			return err
 		}
-		policy, err := api.Policy(ctx, args[0], *wanted)
+		policy, err := api.Policy(ctx, id, *wanted)
 		if err != nil {
 			return err
 		}

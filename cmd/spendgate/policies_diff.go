@@ -105,13 +105,10 @@ func policiesList(flags *flag.FlagSet) action {
 	}
 }
 
-func writePolicies(w io.Writer, policies []client.Policy) error {
-	out := newTable(w)
-	fmt.Fprintln(out, "POLICY ID\tVERSION\tUPDATED\tRULES\tNAME")
-	for _, p := range policies {
-		fmt.Fprintf(out, "%s\t%d\t%s\t%d\t%s\n", spend.Printable(p.PolicyID), p.Version, p.UpdatedAt, len(p.Rules), spend.Printable(p.Name))
-	}
-	return out.Flush()
+func writePolicies(w io.Writer, all []client.Policy) error {
+	return writeTable(w, []string{"POLICY ID", "VERSION", "UPDATED", "RULES", "NAME"}, all, func(p *client.Policy) []string {
+		return []string{p.PolicyID, strconv.Itoa(p.Version), p.UpdatedAt.String(), strconv.Itoa(len(p.Rules)), p.Name}
+	})
 }
 
 // differences returns what would change if the policy were stored, nil if nothing would.

@@ -48,15 +48,6 @@ func policiesDraftCommand() command {
 	}
 }
 
-// onePolicy returns the only argument, and the API.
-func onePolicy(p process, args []string) (string, *client.Client, error) {
-	if len(args) != 1 || args[0] == "" {
-		return "", nil, usageError{text: "needs one POLICY_ID"}
-	}
-	api, err := keyAPI(p)
-	return args[0], api, err
-}
-
 func policiesDraftPut(flags *flag.FlagSet) action {
 	path := fileFlag(flags)
 	note := flags.String("note", "", "a `TEXT` that the draft shows")
@@ -106,7 +97,7 @@ func policiesDraftGet(*flag.FlagSet) action {
 
 // oneDraft reads the draft of the policy that the arguments name.
 func oneDraft(ctx context.Context, p process, args []string) (*client.Client, *client.Draft, error) {
-	id, api, err := onePolicy(p, args)
+	id, api, err := oneID(p, "POLICY_ID", args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,7 +108,7 @@ func oneDraft(ctx context.Context, p process, args []string) (*client.Client, *c
 func policiesDraftReport(flags *flag.FlagSet) action {
 	asJSON := flags.Bool("json", false, "print the report as JSON")
 	return func(ctx context.Context, p process, args []string) error {
-		id, api, err := onePolicy(p, args)
+		id, api, err := oneID(p, "POLICY_ID", args)
 		if err != nil {
 			return err
 		}
@@ -155,7 +146,7 @@ func policiesDraftReport(flags *flag.FlagSet) action {
 
 func policiesDraftDelete(*flag.FlagSet) action {
 	return func(ctx context.Context, p process, args []string) error {
-		id, api, err := onePolicy(p, args)
+		id, api, err := oneID(p, "POLICY_ID", args)
 		if err != nil {
 			return err
 		}
@@ -173,7 +164,7 @@ func policiesDraftPromote(flags *flag.FlagSet) action {
 		if *version < 1 {
 			return usageError{text: "needs --if-match N, the version that the draft replaces"}
 		}
-		id, api, err := onePolicy(p, args)
+		id, api, err := oneID(p, "POLICY_ID", args)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func policiesDraftApprove(flags *flag.FlagSet) action {
 		notEmpty(&decision.DraftHash))
 	yes := flags.Bool("yes", false, "do not ask")
 	return func(ctx context.Context, p process, args []string) error {
-		id, api, err := onePolicy(p, args)
+		id, api, err := oneID(p, "POLICY_ID", args)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func confirmDraft(ctx context.Context, p process, api *client.Client, d *client.
 // showDraft prints how a draft differs from the version in force, and who has approved it.
 func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.Draft) error {
 	out := newTable(w)
-	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, spend.Printable(cmp.Or(value, "-"))) }
+	line := namedLines(out)
 	line("draft hash", d.DraftHash)
 	line("policy", fmt.Sprintf("%s, put beside version %d", d.PolicyID, d.BaseVersion))
 	author := ""

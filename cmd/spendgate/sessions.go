@@ -7,22 +7,21 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
-const sessionsNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_ADMIN_KEY."
-
 func sessionsCommand() command {
 	return command{
-		name: "sessions", summary: "list who is signed in, and end sessions", details: sessionsNeed,
+		name: "sessions", summary: "list who is signed in, and end sessions", details: adminNeed,
 		sub: []command{
-			{name: "list", summary: "list the sessions in force, newest first", details: sessionsNeed, setup: sessionsList},
+			{name: "list", summary: "list the sessions in force, newest first", details: adminNeed, setup: sessionsList},
 			{
 				name: "end", args: "SESSION_ID... | --principal NAME", summary: "end sessions", setup: sessionsEnd,
-				details: sessionsNeed + `
+				details: adminNeed + `
 When the command returns, they are over on every node. Who may still sign in can do so
 again: take their group away at the provider first.`,
 			},
@@ -31,27 +30,19 @@ again: take their group away at the provider first.`,
 }
 
 func sessionsList(flags *flag.FlagSet) action {
-	asJSON := outputFlag(flags)
-	return func(ctx context.Context, p process, _ []string) error {
-		api, err := adminAPI(p)
-		if err != nil {
-			return err
-		}
-		return printAll(p, api.AllSessions(ctx), *asJSON, writeSessions)
-	}
+	return list(flags, adminAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Session, error] {
+		return api.AllSessions(ctx)
+	}, writeSessions)
 }
 
 func writeSessions(w io.Writer, all []client.Session) error {
-	out := newTable(w)
-	fmt.Fprintln(out, "SESSION ID\tPRINCIPAL\tNAME\tE-MAIL\tMAY\tGROUPS\tSINCE\tLAST USED\tENDS")
-	for i := range all {
-		s := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", spend.Printable(s.SessionID), spend.Printable(s.Principal),
-			spend.Printable(s.Name),
-			spend.Printable(cmp.Or(s.Email, "-")),
-			spend.Printable(cmp.Or(s.Role, strings.Join(s.Scopes, ","))), listText(s.Groups), s.CreatedAt, s.LastUsedAt, s.EndsAt)
-	}
-	return out.Flush()
+	headings := []string{"SESSION ID", "PRINCIPAL", "NAME", "E-MAIL", "MAY", "GROUPS", "SINCE", "LAST USED", "ENDS"}
+	return writeTable(w, headings, all, func(s *client.Session) []string {
+		return []string{
+			s.SessionID, s.Principal, s.Name, cmp.Or(s.Email, "-"), cmp.Or(s.Role, strings.Join(s.Scopes, ",")), listText(s.Groups),
+			s.CreatedAt.String(), s.LastUsedAt.String(), s.EndsAt.String(),
+		}
+	})
 }
 
 func sessionsEnd(flags *flag.FlagSet) action {
