@@ -97,7 +97,9 @@ func newKeyText() string { return "idem-" + rand.Text() }
 
 // actor returns an actor with all fields set.
 func actor() audit.Actor {
-	return audit.Actor{KeyID: "key_0", Principal: "Kasse – ゼロ", Credential: "0123abcd", RequestID: "req_0123456789ab", Address: "2001:db8::1"}
+	return audit.Actor{
+		KeyID: "key_0", Principal: "Kasse – ゼロ", Credential: "0123abcd", RequestID: "req_0123456789ab", Address: "2001:db8::1",
+	}
 }
 
 func newPolicy(id string) *audit.Policy {

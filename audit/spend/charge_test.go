@@ -21,7 +21,8 @@ func TestTaken(t *testing.T) {
 				Subject: `["agent \"1\"","x<y"]`, Amount: amount("60.50"), OffsetMS: -28800000, EndMS: 1763884800000,
 			},
 			{
-				Counter: Counter{CounterID("refunds", `"é"`, 1, "[]"), 1763769540000, 60_000}, RuleID: `"é"`, Since: 1, Subject: "[]", NoCurrency: true,
+				Counter: Counter{CounterID("refunds", `"é"`, 1, "[]"), 1763769540000, 60_000}, RuleID: `"é"`, Since: 1, Subject: "[]",
+				NoCurrency: true,
 			},
 			{Counter: Counter{CounterID("refunds", "free", 1, "[]"), 0, 0}, RuleID: "free", Since: 1, Subject: "[]"},
 		},

@@ -76,7 +76,8 @@ func (tr *trail) addWebhook() (name string) {
 	ctx, by := tr.t.Context(), audit.Actor{Credential: "01234567"}
 	add := func() *audit.Webhook {
 		w := &audit.Webhook{
-			ID: spend.NewID(time.Now()), URL: "https://example.com/ゼロ", EventTypes: []audit.EventType{audit.EventKeyChanged}, CreatedAt: time.Now(),
+			ID: spend.NewID(time.Now()), URL: "https://example.com/ゼロ", EventTypes: []audit.EventType{audit.EventKeyChanged},
+			CreatedAt: time.Now(),
 		}
 		if err := tr.store.CreateWebhook(ctx, by, w, audit.Secret(rand.Text()), 0); err != nil {
 			tr.t.Fatal(err)

@@ -228,8 +228,8 @@ func TestLists(t *testing.T) {
 // The folded set must agree with strings.EqualFold between NFC, whatever the letters.
 func TestFold(t *testing.T) {
 	words := []string{
-		"k", "K", "\u212a", "s", "S", "ſ", "ß", "ẞ", "ss", "å", "Å", "\u212b", "Σ", "σ", "ς", "i", "I", "ı", "İ", "z", "Z", "a", "A", "@", "`",
-		"[", "{", "é", "É", "e\u0301", "ǆ", "ǅ", "Ǆ", "wire", "WIRE", "wIrE", "дом", "ДОМ",
+		"k", "K", "\u212a", "s", "S", "ſ", "ß", "ẞ", "ss", "å", "Å", "\u212b", "Σ", "σ", "ς", "i", "I", "ı", "İ", "z", "Z", "a",
+		"A", "@", "`", "[", "{", "é", "É", "e\u0301", "ǆ", "ǅ", "Ǆ", "wire", "WIRE", "wIrE", "дом", "ДОМ",
 	}
 	for _, w := range words {
 		n := newNames([]string{w})

@@ -40,11 +40,15 @@ resourcePolicy:
           any:
             of:
               - expr: R.attr.currency != "USD" || R.attr.amount > $cap.0
-              - expr: R.attr.action_type == "refund" && has(R.attr.metadata.days_since_purchase) && R.attr.metadata.days_since_purchase > $days_since.0
+              - expr: >-
+                  R.attr.action_type == "refund" && has(R.attr.metadata.days_since_purchase) &&
+                  R.attr.metadata.days_since_purchase > $days_since.0
               - expr: has(R.attr.metadata.category) && R.attr.metadata.category.lowerAscii() in $categories
               - expr: R.attr.action_type == "spend" && !(R.attr.counterparty in $vendors)
               - expr: has(R.attr.payment_method) && R.attr.payment_method.lowerAscii() in $rails
-              - expr: R.attr.action_type == "discount" && has(R.attr.metadata.discount_percent) && R.attr.metadata.discount_percent > $discount.0
+              - expr: >-
+                  R.attr.action_type == "discount" && has(R.attr.metadata.discount_percent) &&
+                  R.attr.metadata.discount_percent > $discount.0
               - expr: has(R.attr.metadata.country) && R.attr.metadata.country.lowerAscii() in $countries
               - expr: '!(now().getDayOfWeek() in [0, 1, 2, 3, 4, 5, 6]) || now().getHours() * 60 + now().getMinutes() >= 1440'
     - name: needs-a-human

@@ -14,49 +14,55 @@ const checkDescription = `Ask whether a planned movement of money is permitted. 
 once per action, with exactly the values that will be carried out. The answer is recorded permanently.
 
 Act only if "proceed" is true. What the answer asks of you:
-- "allow", "proceed" true: carry out exactly this action, once. Give the payment system the check_id as its idempotency key, if it takes one; then
-  call report_outcome.
-- "allow", "proceed" false and "replayed" true: an earlier call was answered so, and the action may have been carried out since. Find out (next_step);
-  only if it was not, carry it out.
+- "allow", "proceed" true: carry out exactly this action, once. Give the payment system the check_id as its idempotency key, if it takes
+  one; then call report_outcome.
+- "allow", "proceed" false and "replayed" true: an earlier call was answered so, and the action may have been carried out since. Find out
+  (next_step); only if it was not, carry it out.
 - an "outcome" (executed, failed, voided), whatever the decision: this check is over. Do not carry the action out.
-- "redeem_required" true: permitted, but whoever moves the money redeems the check first. Give them the check_id; do not move the money yourself.
+- "redeem_required" true: permitted, but whoever moves the money redeems the check first. Give them the check_id; do not move the money
+  yourself.
 - "redeemed" true: whoever moves the money took this check to do so. Do not carry the action out; what became of it will be the outcome.
 - "block": do not carry it out. Do not split, reword or reroute it to get round the rule; follow next_step and tell whoever asked you why.
-- "escalate" without an approval_id: pause. Hand the action to a human and carry it out only if they approve; do not check it again after the approval.
-- "escalate" with an approval_id: pause. People are asked to approve exactly this action. Pending is not approved: wait with wait_for_approval. Once it
-  is approved, call this again with the same values and the approval_id, and carry it out only if that is "allow".
+- "escalate" without an approval_id: pause. Hand the action to a human and carry it out only if they approve; do not check it again after
+  the approval.
+- "escalate" with an approval_id: pause. People are asked to approve exactly this action. Pending is not approved: wait with
+  wait_for_approval. Once it is approved, call this again with the same values and the approval_id, and carry it out only if that is
+  "allow".
 An error is no decision: do not carry the action out. If the error says that the outcome is unknown, call again with the same arguments.
 
-The same action (agent, type, amount, counterparty) twice within minutes is blocked as a duplicate. Once a call was answered, the same call again
-without an idempotency_key is a new check; with the same idempotency_key it is the same check.`
+The same action (agent, type, amount, counterparty) twice within minutes is blocked as a duplicate. Once a call was answered, the same call
+again without an idempotency_key is a new check; with the same idempotency_key it is the same check.`
 
-const waitDescription = `Wait until people decided about an escalated action: call it with the approval_id that check_financial_action answered. It returns as
-soon as they decided, after 50 seconds at most.
+const waitDescription = `Wait until people decided about an escalated action: call it with the approval_id that check_financial_action
+answered. It returns as soon as they decided, after 50 seconds at most.
 
 What the status asks of you:
 - "pending": not approved. Do not carry the action out. Call this again, or do other work and come back before expires_at.
-- "approved": not yet allowed. Call check_financial_action with exactly the same values and the approval_id, before use_by; act only on its "allow".
+- "approved": not yet allowed. Call check_financial_action with exactly the same values and the approval_id, before use_by; act only on its
+  "allow".
 - "denied", "expired": do not carry the action out, and do not ask for it in other words. Tell whoever asked you.
 - "used": a check was allowed by it already (used_by_check_id). Do not carry the action out a second time.
 Waiting permits nothing, and an error is no approval.`
 
-const createDescription = `Store a policy, or the next version of one that exists, with the rules by which actions are judged. It takes effect at
-once, for everybody: call it only when a human with authority over the rules asked for exactly this change, never to get an action of your own
-allowed. To change a policy, read it with get_policy first, and give the version that you read as replaces. Old versions are kept. Try the result
-with simulate_actions.`
+const createDescription = `Store a policy, or the next version of one that exists, with the rules by which actions are judged. It takes
+effect at once, for everybody: call it only when a human with authority over the rules asked for exactly this change, never to get an
+action of your own allowed. To change a policy, read it with get_policy first, and give the version that you read as replaces. Old versions
+are kept. Try the result with simulate_actions.`
 
-const getDescription = `Read a policy and its rules: to find out which limits apply before you plan an action, or why a check was blocked. Reading
-permits nothing: ask check_financial_action about the action itself.`
+const getDescription = `Read a policy and its rules: to find out which limits apply before you plan an action, or why a check was blocked.
+Reading permits nothing: ask check_financial_action about the action itself.`
 
-const simulateDescription = `Judge up to 100 actions by a policy without recording anything: to plan, to compare alternatives, or to try a new policy. A
-simulated "allow" is no permission: before acting, call check_financial_action. Without an API key it is a demo of up to 10 actions.`
+const simulateDescription = `Judge up to 100 actions by a policy without recording anything: to plan, to compare alternatives, or to try a
+new policy. A simulated "allow" is no permission: before acting, call check_financial_action. Without an API key it is a demo of up to 10
+actions.`
 
 const listDescription = `List checks that were blocked or escalated, newest first: to review what agents were refused and why. ` +
 	`All filters are optional.`
 
-const reportDescription = `Report what became of an action that check_financial_action allowed: "executed" when the money moved, "failed" when it did
-not, "voided" when it was taken back. Call it once for each allowed check, with its check_id and the truth. If you cannot tell whether the money moved
-(a timeout, an error without an answer), find out first: never report a guess as "failed", and do not pay again. It permits nothing.`
+const reportDescription = `Report what became of an action that check_financial_action allowed: "executed" when the money moved, "failed"
+when it did not, "voided" when it was taken back. Call it once for each allowed check, with its check_id and the truth. If you cannot tell
+whether the money moved (a timeout, an error without an answer), find out first: never report a guess as "failed", and do not pay again. It
+permits nothing.`
 
 func reportTexts() map[string]string {
 	return map[string]string{
@@ -122,8 +128,9 @@ func policyTexts() map[string]string {
 		"from":                  "The groups that they are of.",
 		"group":                 "Its name.",
 		"note":                  "Why, for people who read the versions. No part of the policy.",
-		"replaces":              "The version that you read and changed: nothing is stored if another is in force. 0: only if there is no such policy.",
-		"parameters":            parametersText(),
+		"replaces": "The version that you read and changed: nothing is stored if another is in force. 0: only if " +
+			"there is no such policy.",
+		"parameters": parametersText(),
 	}
 }
 
@@ -275,7 +282,8 @@ func approvalTexts() map[string]string {
 // checkedTexts returns the descriptions that differ for the answer of a check.
 func checkedTexts() map[string]string {
 	return map[string]string{
-		"proceed": "true: carry out exactly this action, once. false: do not, or, if next_step says so, not before you found out whether that was done.",
+		"proceed": "true: carry out exactly this action, once. false: do not, or, if next_step says so, not before you found " +
+			"out whether that was done.",
 		"outcome": "What was reported of this check: executed, failed or voided; " +
 			"unknown if that cannot be understood. Null if nothing was.",
 		"redeemed": "Whether somebody redeemed the check to carry the action out. It is not to be carried out by anybody else.",
