@@ -156,7 +156,10 @@ func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) e
 // Walk implements verify.Evidence. It reads the rows in the format of COPY.
 func (s *Snapshot) Walk(ctx context.Context, w verify.Walk, each func([]byte) error) error {
 	query := "SELECT " + columnList(w.Table) + " FROM " + s.schema + "." + w.Name
-	if w.By != "" {
+	switch { // COPY takes no parameters
+	case w.Text != "":
+		query += fmt.Sprintf(` WHERE %s = convert_from('\x%x', 'UTF8')`, w.By, w.Text)
+	case w.By != "":
 		query += " WHERE " + w.By + " BETWEEN '" + w.Range.Low.Text("") + "' AND '" + w.Range.High.Text("") + "'"
 	}
 	read := reading(s.read)

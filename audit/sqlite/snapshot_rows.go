@@ -122,7 +122,11 @@ func lettersOf(field string) map[string]byte {
 func (s *Snapshot) Walk(ctx context.Context, w verify.Walk, each func([]byte) error) error {
 	of := columnsOf(w.Fields)
 	query, args := "SELECT "+of.String()+" FROM "+w.Name, []any(nil)
-	if w.By != "" {
+	switch {
+	case w.Text != "":
+		query += " WHERE " + w.By + " = ?"
+		args = []any{w.Text}
+	case w.By != "":
 		query += " WHERE " + w.By + " BETWEEN ? AND ?"
 		args = []any{w.Range.Low[:], w.Range.High[:]}
 	}

@@ -91,7 +91,7 @@ func (s *slice) stray(o *spend.Outcome, why string) {
 // redeemed and without an outcome.
 func (s *slice) loadCourses(ctx context.Context) error {
 	open := make(map[spend.ID]openRedemption)
-	noted := Walk{chain.OpenRedemptions(), "check_id", s.r, "check_id"}
+	noted := Walk{Table: chain.OpenRedemptions(), By: "check_id", Range: s.r, Order: "check_id"}
 	err := walkFields(ctx, s.o.Evidence, noted, func(f [][]byte, _ []byte) error {
 		o := openRedemption{Check: identifier(f[0])}
 		o.Redeemed, _ = chain.Time(f[1])

@@ -13,8 +13,9 @@ import (
 // Walk says which rows of a table are read, and in which order.
 type Walk struct {
 	chain.Table
-	By    string // the column whose identifier is in the range; empty for all rows
+	By    string // the column whose identifier is in the range, or whose text is Text; empty for all rows
 	Range Range
+	Text  string
 	Order string // the columns by which the rows are sorted
 }
 
@@ -26,16 +27,24 @@ type Tables interface {
 }
 
 // Checks walks over the checks of a range.
-func Checks(r Range) Walk { return Walk{chain.Checks(), "check_id", r, "check_id"} }
+func Checks(r Range) Walk {
+	return Walk{Table: chain.Checks(), By: "check_id", Range: r, Order: "check_id"}
+}
 
 // Violations walks over the violations of a range.
-func Violations(r Range) Walk { return Walk{chain.Violations(), "id", r, "id"} }
+func Violations(r Range) Walk {
+	return Walk{Table: chain.Violations(), By: "id", Range: r, Order: "id"}
+}
 
 // Outcomes walks over the outcomes whose own identifiers are in a range.
-func Outcomes(r Range) Walk { return Walk{chain.Outcomes(), "outcome_id", r, "outcome_id"} }
+func Outcomes(r Range) Walk {
+	return Walk{Table: chain.Outcomes(), By: "outcome_id", Range: r, Order: "outcome_id"}
+}
 
 // Steps walks over the outcomes whose checks are in a range, in the order of the checks and their steps.
-func Steps(r Range) Walk { return Walk{chain.Outcomes(), "check_id", r, "check_id, step"} }
+func Steps(r Range) Walk {
+	return Walk{Table: chain.Outcomes(), By: "check_id", Range: r, Order: "check_id, step"}
+}
 
 // walkFields is Walk for the fields of the rows, which are valid until each returns.
 func walkFields(ctx context.Context, t Tables, w Walk, each func(fields [][]byte, row []byte) error) error {

@@ -277,7 +277,7 @@ func TestShowHasTheCourse(t *testing.T) {
 	if r := show("c-redeemed", "--json"); strings.Contains(r.stdout, `"report": 0`) {
 		t.Errorf("a redemption is shown as a report: %s", r.stdout)
 	}
-	show("c-approved-60").has(t, 0, "people asked        2, 1 of support")
+	show("c-approved-60").has(t, 0, "p, version 1, P, in force from", "people asked        2, 1 of support")
 	show("c-approved-60"+s.with("c-approved-60")).has(t, 0, "people asked        2, 1 of support")
 	show("c-approved-60", "--json").has(t, 0, `"group": "support"`)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
@@ -48,13 +49,15 @@ func TestFoldedIsExported(t *testing.T) {
 		id := spend.NewID(at)
 		c := &spend.Check{
 			ID: id, Fence: fence, ActionType: spend.Refund, KeyID: "key_1", RequestID: "req_1",
-			Action:      spend.Action{AgentID: "agent", PolicyID: "refunds", Currency: "USD", Counterparty: "c"},
-			Decision:    spend.Decision{PolicyVersion: 3, Confidence: spend.High, Message: "ok"},
+			Action:      spend.Action{AgentID: "agent", PolicyID: "refund's", Currency: "USD", Counterparty: "c"},
+			Decision:    spend.Decision{PolicyVersion: 1, Confidence: spend.High, Message: "ok"},
 			Fingerprint: spend.HashKey(id.Text("f")), RequestSHA: spend.HashKey(id.Text("r")),
 		}
 		must(t, writer.Append(c).Final())
 		return c
 	}
+	p := &audit.Policy{PolicyID: "refund's", Name: "P", Rules: "[]"}
+	must(t, s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, first))
 	var ids []string
 	report := func(of *spend.Check, at time.Time, note string) {
 		must(t, writer.AppendOutcome(&spend.Outcome{
@@ -120,6 +123,7 @@ func withoutLater(t *testing.T, environ []string, dir string, day func(int) stri
 			t.Errorf("%+v\nwant %d, %q", r, code, text)
 		}
 	}
+	tells(run("show", "--archive", dir, ids[0]), 0, "refund's, version 1, P, in force from")
 	whole, sums := run("export", "--archive", dir), run("sums", "--archive", dir)
 	file := filepath.Join(t.TempDir(), "checks.csv")
 	for _, part := range []string{"batches-" + day(2), "checks-" + day(2)} {

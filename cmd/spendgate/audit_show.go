@@ -160,12 +160,10 @@ func (l *lookup) report(ctx context.Context) (*checkreport.Report, error) {
 
 // policy returns a version of a policy; nil if there is none.
 func (l *lookup) policy(ctx context.Context, policyID string, version int) (found *audit.Policy, err error) {
-	err = verify.Policies(ctx, l.record, func(p verify.PolicyVersion, row []byte) error {
-		if p.PolicyID != policyID || p.Version != version {
-			return nil
-		}
+	versions := verify.Walk{Table: chain.Policies(), By: "policy_id", Text: policyID, Order: "version"}
+	err = l.record.Walk(ctx, versions, func(row []byte) error {
 		fields, err := chain.ParseFields(nil, row)
-		if err != nil {
+		if err != nil || chain.Integer(fields[chain.Policies().Index("version")]) != int64(version) {
 			return err
 		}
 		found = &audit.Policy{PolicyID: policyID, Version: version}
