@@ -137,8 +137,8 @@ const (
 	// as long as the draft.
 	endedBacktest   = " status NOT IN ('queued', 'running') "
 	deleteBacktests = "DELETE FROM backtests WHERE id IN (SELECT b.id FROM backtests AS b WHERE (b.id < $2 OR" + endedBacktest +
-		"AND b.id <= (SELECT id FROM backtests WHERE draft IS NULL AND" + endedBacktest + "ORDER BY id DESC OFFSET $3 LIMIT 1)) " +
-		"AND (b.draft IS NULL " +
+		"AND b.id <= (SELECT id FROM backtests WHERE draft = 0 AND" + endedBacktest + "ORDER BY id DESC OFFSET $3 LIMIT 1)) " +
+		"AND (b.draft = 0 " +
 		"OR NOT EXISTS (SELECT FROM current_draft(b.policy_id) AS d WHERE d.generation = b.draft)) ORDER BY b.id LIMIT $1)"
 	deleteSessions = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE id < $2 ORDER BY id LIMIT $1)"
 	deleteLogouts  = "DELETE FROM session_logouts WHERE token IN (SELECT token FROM session_logouts WHERE request < $2 LIMIT $1)"
