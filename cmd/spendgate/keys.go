@@ -36,7 +36,8 @@ deploy/CONTRACT.md has the scopes of every role.
 A key of role agent has a principal: --principal, else --owner, else its name. What
 the agent asked for, approvals too, is the principal's and stays its own when the key
 is rotated. Agents of one owner that must not use each other's approvals or
-idempotency keys need a --principal each.`,
+idempotency keys need a --principal each. A key of role approver needs one: the
+person who decides.`,
 			},
 			{
 				name: "list", summary: "list all API keys", setup: keysList,
@@ -61,6 +62,9 @@ func keysCreate(flags *flag.FlagSet) action {
 	return func(ctx context.Context, p process, _ []string) error {
 		if *name == "" {
 			return usageError{text: "needs --name TEXT"}
+		}
+		if decides(&grants) && grants.Principal == "" {
+			return usageError{text: "a key that decides needs --principal NAME: the person who decides with it, the same in all of their keys"}
 		}
 		api, err := adminAPI(p)
 		if err != nil {

@@ -34,6 +34,14 @@ func grantFlags(flags *flag.FlagSet, g *client.Grants) {
 	})
 }
 
+// decides reports whether a key with these rights decides about approvals. A role that is not known decides
+// nothing here: the service refuses it.
+func decides(g *client.Grants) bool {
+	role := spend.Role(g.Role)
+	return g.Role != "" && role.Known() && role.Scopes().Has(spend.ApprovalsDecide) ||
+		slices.Contains(g.Scopes, spend.ApprovalsDecide.String())
+}
+
 // clearable are the members that a change of a key can remove. A role and scopes cannot be
 // removed, only replaced by each other.
 var clearable = [...]string{

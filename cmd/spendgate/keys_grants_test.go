@@ -48,6 +48,20 @@ func TestKeysCreateAgent(t *testing.T) {
 		`POST /v1/keys admin {"name":"till","role":"author","owner":"shop"}`)
 }
 
+// Who decides is a person, whose keys have one name: by it they are told from who asks, and counted once.
+func TestKeysCreateApprover(t *testing.T) {
+	const answer = `201 {"key_id":"key_1","name":"till","api_key":"svc_live_ab","rate_limit_rpm":100,"created_at":"2026-01-02T03:04:05.000Z"}`
+	n := newFakeNode(t, answer, answer)
+	for _, args := range []string{"--role approver", "--role approver --owner ann", "--scope checks:read --scope approvals:decide"} {
+		n.run(t, "", strings.Fields("keys create --name till "+args)...).check(t, 2, "", "needs --principal NAME")
+	}
+	for _, args := range []string{"--role approver --principal ann", "--role nobody"} {
+		n.run(t, "", strings.Fields("keys create --name till "+args)...).check(t, 0, "key_1", "")
+	}
+	n.check(t, `POST /v1/keys admin {"name":"till","role":"approver","principal":"ann"}`,
+		`POST /v1/keys admin {"name":"till","role":"nobody"}`)
+}
+
 func TestKeysListNarrow(t *testing.T) {
 	key := func(members string) string {
 		return `{"key_id":"key_1","name":"n","rate_limit_rpm":5,"active":true,"created_at":"2026-01-02T03:04:05.000Z","last_used_at":null` +

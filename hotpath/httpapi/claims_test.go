@@ -114,3 +114,49 @@ func TestGroupsAreTold(t *testing.T) {
 	p.idp.as(func() { p.idp.person["groups"] = "eng" })
 	p.mustSignIn()
 }
+
+// An e-mail tells who is behind a key, so one that the provider has not verified signs nobody in.
+func TestUnverifiedEmail(t *testing.T) {
+	for name, c := range map[string]struct {
+		verified any // in the ID token; nil for none
+		claim    string
+		info     map[string]any
+		status   int
+	}{
+		"verified":             {true, "email", nil, 303},
+		"as a text":            {"true", "email", nil, 303},
+		"unsaid":               {nil, "email", nil, 303},
+		"of another claim":     {false, "upn", nil, 303},
+		"unverified":           {false, "email", nil, 403},
+		"unverified as a text": {"false", "email", nil, 403},
+		"neither":              {1, "email", nil, 403},
+		"of userinfo":          {nil, "email", map[string]any{"email": "ana@example.com", "email_verified": false}, 403},
+		"verified by userinfo": {nil, "email", map[string]any{"email": "ana@example.com", "email_verified": "true"}, 303},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startPeopleWith(t, func(o *signin.Options) { o.EmailClaim = c.claim })
+			p.idp.person["upn"] = "ana@acme.example"
+			if c.info != nil {
+				c.info["sub"] = "248289"
+				p.idp.info = c.info
+			}
+			before := p.mustSignIn()
+			p.idp.as(func() {
+				p.idp.person["email_verified"] = c.verified
+				if c.info != nil {
+					delete(p.idp.person, "email")
+				}
+				if c.verified == nil {
+					delete(p.idp.person, "email_verified")
+				}
+			})
+			a := p.browser().signIn()
+			if a.status != c.status || c.status == 403 && !strings.Contains(a.body, "is not verified (email_verified)") {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			if before.signedIn() != (c.status == 303) {
+				t.Errorf("the session before it: %v", before.signedIn())
+			}
+		})
+	}
+}

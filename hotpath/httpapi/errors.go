@@ -74,6 +74,7 @@ var refusals = [...]struct {
 	{signin.ErrRefused, errRefused},
 	{signin.ErrToken, errToken},
 	{signin.ErrOverage, errOverage},
+	{signin.ErrUnverified, errUnverified},
 	{signin.ErrNoRole, errNoRole},
 	{signin.ErrProvider, errProvider},
 	{signin.ErrBusy, overloaded},

@@ -29,6 +29,8 @@ var (
 	errNoRole  = &refusal{403, codeForbidden, "none of your groups has a role here; an admin gives one in SPENDGATE_OIDC_ROLES"}
 	errOverage = &refusal{403, codeForbidden, "the provider left out your groups, which are too many (a group overage, _claim_names); " +
 		"have it send fewer, such as those of this application"}
+	errUnverified = &refusal{403, codeForbidden, "the provider says that your e-mail address is not verified (email_verified); " +
+		"verify it there and sign in again"}
 	errProvider  = &refusal{502, codeInternal, "the sign-in provider does not answer; try again, or use an API key"}
 	errSignedOut = &refusal{400, codeBadRequest, "you were signed out, or your rights changed, while you signed in; sign in again"}
 	errReplayed  = &refusal{400, codeBadRequest, "the logout token was used"}

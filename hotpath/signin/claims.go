@@ -142,6 +142,13 @@ func (c claims) texts(path string) ([]string, error) {
 	return list, nil
 }
 
+// deniesVerified reports whether the provider says that it has not verified the claim at a path, as by
+// email_verified. Some providers say it as a text.
+func (c claims) deniesVerified(path string) (bool, error) {
+	value, err := c.at(path + "_verified")
+	return value != nil && !strings.EqualFold(strings.Trim(string(value), `"`), "true"), err
+}
+
 // seconds returns a claim that is a time, in seconds since 1970; 0 without one.
 func (c claims) seconds(name string) (n float64, err error) {
 	value, err := c.at(name)
@@ -158,8 +165,9 @@ func (c claims) seconds(name string) (n float64, err error) {
 type person struct {
 	subject, session, name, username, email string
 
-	groups  []string // nil if the provider states none
-	leftOut bool     // groups are too many for a token
+	groups     []string // nil if the provider states none
+	leftOut    bool     // groups are too many for a token
+	unverified bool     // the e-mail is what the person says, and the provider has not verified it
 }
 
 func (s *SignIn) personOf(c claims) (*person, error) {
@@ -176,6 +184,9 @@ func (s *SignIn) personOf(c claims) (*person, error) {
 		}
 	}
 	var err error
+	if p.unverified, err = c.deniesVerified(s.EmailClaim); err != nil {
+		return nil, err
+	}
 	p.groups, err = c.texts(s.GroupsClaim)
 	return p, err
 }
@@ -194,5 +205,5 @@ func (p *person) add(more *person) {
 	if p.groups == nil {
 		p.groups = more.groups
 	}
-	p.leftOut = p.leftOut || more.leftOut
+	p.leftOut, p.unverified = p.leftOut || more.leftOut, p.unverified || more.unverified
 }

@@ -24,8 +24,11 @@ var (
 	ErrRefused  = errors.New("the provider did not sign in")
 	ErrToken    = errors.New("the provider's token is refused")
 	ErrNoRole   = errors.New("no group of the person has a role here")
-	ErrOverage  = fmt.Errorf("%w: the provider left out the groups, which are too many (_claim_names)", ErrNoRole)
-	ErrBusy     = errors.New("too many sign-ins at once")
+	// ErrUnverified is refused since an e-mail tells who is behind keys, too (S62): without one somebody could
+	// approve what their own key asked for, and with somebody else's be taken for them.
+	ErrUnverified = fmt.Errorf("%w: the provider says that the e-mail is not verified", ErrNoRole)
+	ErrOverage    = fmt.Errorf("%w: the provider left out the groups, which are too many (_claim_names)", ErrNoRole)
+	ErrBusy       = errors.New("too many sign-ins at once")
 )
 
 const (

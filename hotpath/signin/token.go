@@ -107,8 +107,11 @@ func (s *SignIn) sessionOf(p *person) (*audit.Session, error) {
 	}
 	s.noteGroups(principal, p.groups)
 	grants, err := grantsOf(s.Roles, p.groups)
-	if p.groups == nil && p.leftOut {
+	switch {
+	case p.groups == nil && p.leftOut:
 		err = ErrOverage
+	case p.unverified && session.Email != "":
+		grants, err = spend.Grants{}, ErrUnverified
 	}
 	grants.Principal = principal
 	// The owner of a key identifies the person behind it, usually by an e-mail address (S62).
