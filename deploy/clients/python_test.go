@@ -111,7 +111,37 @@ func TestPythonPyright(t *testing.T) {
 	run(t, c)
 }
 
-// The wheel is built without a network, has all modules, and its program runs.
+// pip installs the package without an index, also as what is edited.
+func TestPythonInstall(t *testing.T) {
+	t.Parallel()
+	if err := python(t, "-c", "import ensurepip, pip, venv").Run(); err != nil {
+		t.Skip("NOTICE: Python has no pip or no venv; deploy/clients/python/install.sh installs them")
+	}
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source")
+	if err := os.CopyFS(source, os.DirFS("python")); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range [][]string{{source}, {"--editable", source}} {
+		environment := filepath.Join(dir, strconv.Itoa(len(how)))
+		run(t, python(t, "-m", "venv", "--system-site-packages", "--without-pip", environment))
+		within := func(args ...string) string {
+			c := exec.CommandContext(t.Context(), filepath.Join(environment, "bin", "python"), args...)
+			c.Dir, c.Env = dir, append(os.Environ(), "PIP_CONFIG_FILE="+os.DevNull, "PIP_CACHE_DIR="+filepath.Join(dir, "cache"))
+			return run(t, c)
+		}
+		within(append([]string{"-m", "pip", "install", "--no-index", "--disable-pip-version-check"}, how...)...)
+		from := strings.TrimSpace(within("-c", "import spendgate; print(spendgate.__file__)"))
+		if edited := strings.HasPrefix(from, source); edited != (len(how) > 1) || !edited && !strings.HasPrefix(from, environment) {
+			t.Errorf("pip install %v: it is imported from %s", how, from)
+		}
+		if meta := within("-m", "pip", "show", "spendgate"); !strings.Contains(meta, "Requires: anyio, httpx") {
+			t.Error(meta)
+		}
+	}
+}
+
+// The wheel is built from a source distribution without a network, has all modules, and its program runs.
 func TestPythonWheel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -119,7 +149,7 @@ func TestPythonWheel(t *testing.T) {
 	if err := os.CopyFS(source, os.DirFS("python")); err != nil {
 		t.Fatal(err)
 	}
-	build := python(t, "-m", "build", "--wheel", "--no-isolation", "--outdir", dir)
+	build := python(t, "-m", "build", "--no-isolation", "--outdir", dir)
 	build.Dir = source
 	run(t, build)
 	wheels, err := filepath.Glob(filepath.Join(dir, "spendgate-*-py3-none-any.whl"))

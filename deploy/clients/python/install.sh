@@ -8,7 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 find_python() {
   local python
   for python in /usr/bin/python3 python3; do
-    if "$python" -c 'import sys, build, httpx, mypy, pytest, setuptools, wheel; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    if "$python" -c 'import sys, build, httpx, mypy, pytest; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
       command -v "$python"
       return
     fi
@@ -17,7 +17,6 @@ find_python() {
 }
 
 if ! find_python; then
-  (cd "$here/../../.." && go run ./bench/fleetctl install \
-    python3-build python3-httpx python3-mypy python3-pytest python3-setuptools python3-wheel) >&2
+  (cd "$here/../../.." && go run ./bench/fleetctl install python3-build python3-httpx python3-mypy python3-pytest python3-venv) >&2
   find_python
 fi
