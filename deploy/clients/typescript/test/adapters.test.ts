@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 
-import { Annotation, Command, END, MemorySaver, START, StateGraph, interrupt } from "@langchain/langgraph";
+import { Annotation, Command, END, MemorySaver, START, Send, StateGraph, interrupt } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { AIMessage } from "@langchain/core/messages";
 import { tool as langchainTool } from "@langchain/core/tools";
@@ -25,14 +25,17 @@ interface Order {
 }
 const order = z.object({ order: z.string(), amount: z.string() });
 
-/** graphOf returns a graph that calls tools. */
-function graphOf(tools: ConstructorParameters<typeof ToolNode>[0]) {
+/** graphOf returns a graph that calls tools: all calls of a message in one task, or each in its own, as createAgent does. */
+function graphOf(tools: ConstructorParameters<typeof ToolNode>[0], each = false) {
   const State = Annotation.Root({ messages: Annotation<AIMessage[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
-  return new StateGraph(State)
-    .addNode("tools", new ToolNode(tools))
-    .addEdge(START, "tools")
-    .addEdge("tools", END)
-    .compile({ checkpointer: new MemorySaver() });
+  const graph = new StateGraph(State).addNode("tools", new ToolNode(tools)).addEdge("tools", END);
+  return (
+    each
+      ? graph.addConditionalEdges(START, ({ messages }) =>
+          (messages.at(-1)?.tool_calls ?? []).map((call) => new Send("tools", { messages, lg_tool_call: { ...call, type: "tool_call" } })),
+        )
+      : graph.addEdge(START, "tools")
+  ).compile({ checkpointer: new MemorySaver() });
 }
 
 it("LangGraph: an approval that stays new is not asked for without end", async () => {
@@ -200,6 +203,41 @@ describe("adapters", { skip, concurrency: true }, () => {
       assert.deepEqual([...new Set(answers)], ["an answer to delete"]);
     });
   }
+
+  it("LangGraph: of tool calls in tasks of their own, each answer has its question", async () => {
+    const { ledger, refund } = refunding();
+    const answers: unknown[] = [];
+    const tools = [
+      langchainTool(interrupting(refund), { name: "refund", description: "Refunds an order.", schema: order }),
+      langchainTool(async () => `${answers.push(interrupt("delete the account?"))}`, {
+        name: "delete",
+        description: "Deletes an account.",
+        schema: z.object({}),
+      }),
+    ];
+    const graph = graphOf(tools, true);
+    const config = { configurable: { thread_id: unique() } };
+    const orders = [unique(), unique()];
+    const refunds = orders.map((id) => ({ id, name: "refund", args: { order: id, amount: "201" } }));
+    const call = new AIMessage({ content: "", tool_calls: [...refunds, { id: "3", name: "delete", args: {} }] });
+    type Question = { id: string; value: ApprovalRequest | string };
+    const run = async (input: unknown) => {
+      const { __interrupt__ = [] } = (await graph.invoke(input as never, config)) as { __interrupt__?: Question[] };
+      return new Map(__interrupt__.map(({ id, value }) => [typeof value === "string" ? value : value.action.counterparty, { id, value }]));
+    };
+    let asked = await run({ messages: [call] });
+    const answer = (question: string, value: string) => ({ [asked.get(question)?.id ?? ""]: value });
+    assert.deepEqual([...asked.keys()].sort(), [...orders, "delete the account?"].sort());
+    // Nobody has approved, whatever the answers say, and the answers to refunds reach no other tool.
+    asked = await run(new Command({ resume: { ...answer(orders[1]!, "yes, refund it"), ...answer(orders[0]!, "yes, refund it") } }));
+    assert.deepEqual([...asked.keys()].sort(), [...orders, "delete the account?"].sort());
+    await approve((asked.get(orders[1]!)?.value as ApprovalRequest).approval_id);
+    asked = await run(new Command({ resume: { ...answer(orders[1]!, "yes, refund it"), ...answer("delete the account?", "no") } }));
+    assert.deepEqual([ledger.length, answers, [...asked.keys()]], [1, ["no"], [orders[0]]]);
+    await approve((asked.get(orders[0]!)?.value as ApprovalRequest).approval_id);
+    asked = await run(new Command({ resume: answer(orders[0]!, "yes") }));
+    assert.deepEqual([ledger.length, answers, asked.size], [2, ["no"], 0]);
+  });
 
   it("LangGraph: a person who denies ends the waiting, and a tool's model is told what is safe", async () => {
     const { ledger, refund } = refunding();
