@@ -102,10 +102,7 @@ func TestPythonTypes(t *testing.T) {
 // Neither does pyright, in the package.
 func TestPythonPyright(t *testing.T) {
 	t.Parallel()
-	modules, interpreter := os.Getenv("TEST_NODE_MODULES"), python(t).Path
-	if modules == "" {
-		t.Skip("NOTICE: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs pyright and prints its value")
-	}
+	modules, interpreter := nodeModules(t), python(t).Path
 	c := exec.CommandContext(t.Context(), "node", filepath.Join(modules, "pyright", "index.js"), "--pythonpath", interpreter)
 	c.Dir = "python"
 	run(t, c)

@@ -19,11 +19,7 @@ type typeScript struct {
 
 func newTypeScript(t *testing.T) typeScript {
 	t.Helper()
-	modules := os.Getenv("TEST_NODE_MODULES")
-	if modules == "" {
-		t.Skip("NOTICE: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs what the package is compiled and tested with and prints " +
-			"its value")
-	}
+	modules := nodeModules(t)
 	p := typeScript{modules, filepath.Join(t.TempDir(), "typescript")}
 	for _, part := range []string{"src", "test"} {
 		if err := os.CopyFS(filepath.Join(p.dir, part), os.DirFS(filepath.Join("typescript", part))); err != nil {
@@ -64,7 +60,6 @@ func TestTypeScript(t *testing.T) {
 	p := newTypeScript(t)
 	node := fleet.TestDev(t)
 	t.Run("tests", func(t *testing.T) { p.runTests(t, node) })
-	t.Run("types", p.compareTypes)
 	t.Run("page", func(t *testing.T) { p.runPage(t, node) })
 }
 
@@ -90,16 +85,6 @@ func (p typeScript) runTests(t *testing.T, node *fleet.Dev) {
 	if out := run(t, c); !strings.Contains(out, "\n# skipped 0\n") || strings.Contains(out, "\n# pass 0\n") {
 		t.Error(out)
 	}
-}
-
-// compareTypes compiles a comparison of the package's types with the document's.
-func (p typeScript) compareTypes(t *testing.T) {
-	document, err := filepath.Abs("../../hotpath/httpapi/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, p.node(t, filepath.Join(p.modules, "openapi-typescript", "bin", "cli.js"), document, "-o", "test/types/generated.ts"))
-	p.compile(t, "-p", "test/types")
 }
 
 var quickStart = regexp.MustCompile("(?s)```ts\n(.*?)```\n```text\n(.*?)```\n")

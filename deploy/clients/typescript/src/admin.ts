@@ -1,7 +1,7 @@
 import { type Accept, having, page } from "./accept.js";
 import { List } from "./list.js";
 import { type CallOptions, type Request, withQuery } from "./send.js";
-import type { Delivery, Key, KeyChange, KeyRequest, NewKey, NewWebhook, Session, Webhook } from "./admin-types.js";
+import type { Delivery, Key, KeyChange, KeyRequest, NewKey, NewWebhook, Session, Webhook } from "./types.js";
 
 type Fetch = <R>(request: Request, accept: Accept<R>) => Promise<R>;
 

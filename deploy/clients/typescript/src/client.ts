@@ -4,9 +4,6 @@ import { type Accept, approval, checkResult, events, having, object, page, recor
 import { APIError, NoDecision } from "./errors.js";
 import { List } from "./list.js";
 import { type CallOptions, type Options, type Reply, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
-import type { Health, Key } from "./admin-types.js";
-import type * as B from "./backtest-types.js";
-import type { ApprovalQuery, BacktestQuery, BudgetQuery, CheckQuery, EventQuery, StatsQuery, ViolationQuery } from "./queries.js";
 import type * as T from "./types.js";
 
 /** The longest time that the service holds the answer to approval, in milliseconds. */
@@ -104,12 +101,12 @@ export class Spendgate {
     return this.#get(checkPath(checkId), {}, recordOf(checkId), call);
   }
 
-  checks(query: CheckQuery = {}): List<T.CheckRecord> {
+  checks(query: T.CheckQuery = {}): List<T.CheckRecord> {
     return this.#list("/v1/checks", query, "check_id");
   }
 
   /** stats counts checks by decision, exactly, for every step of a range. */
-  stats(query: StatsQuery, call?: CallOptions): Promise<T.Stats> {
+  stats(query: T.StatsQuery, call?: CallOptions): Promise<T.Stats> {
     return this.#get("/v1/stats", query, having("step"), call);
   }
 
@@ -202,7 +199,7 @@ export class Spendgate {
     }
   }
 
-  approvals(query: ApprovalQuery = {}): List<T.Approval> {
+  approvals(query: T.ApprovalQuery = {}): List<T.Approval> {
     return this.#list("/v1/approvals", query, "approval_id");
   }
 
@@ -231,23 +228,23 @@ export class Spendgate {
     );
   }
 
-  budgets(query: BudgetQuery): List<T.Budget> {
+  budgets(query: T.BudgetQuery): List<T.Budget> {
     return this.#list("/v1/budgets", query, "rule_id");
   }
 
-  violations(query: ViolationQuery = {}): List<T.Violation> {
+  violations(query: T.ViolationQuery = {}): List<T.Violation> {
     return this.#list("/v1/violations", query, "violation_id");
   }
 
   /** events reads a page of the feed. Store next_after together with the effects of the events: then none is missed or comes twice. */
-  events(query: EventQuery = {}, call?: CallOptions): Promise<T.EventPage> {
+  events(query: T.EventQuery = {}, call?: CallOptions): Promise<T.EventPage> {
     const { after = 0, ...rest } = query;
     return this.#get("/v1/events", { ...rest, after: after || undefined }, events(after), call); // an after of 0 would override from
   }
 
   /** eventPages yields pages from `after` on. With `poll` (milliseconds) it never ends and asks for more at that interval. */
   async *eventPages(
-    { poll, ...query }: EventQuery & { poll?: number } = {},
+    { poll, ...query }: T.EventQuery & { poll?: number } = {},
     call?: CallOptions,
   ): AsyncGenerator<T.EventPage, void, undefined> {
     for (let after = query.after ?? 0; ;) {
@@ -285,41 +282,41 @@ export class Spendgate {
   }
 
   /** createBacktest starts a backtest, by other rules or another version. It is not repeated when it may have been stored. */
-  createBacktest(asked: B.NewBacktest, call?: CallOptions): Promise<B.Backtest> {
+  createBacktest(asked: T.NewBacktest, call?: CallOptions): Promise<T.Backtest> {
     return this.#fetch({ ...call, method: "POST", path: "/v1/backtests", content: asked, statuses: [202] }, backtest);
   }
 
   /** backtest reads a backtest, with its report once it has succeeded. */
-  backtest(backtestId: string, call?: CallOptions): Promise<B.Backtest> {
+  backtest(backtestId: string, call?: CallOptions): Promise<T.Backtest> {
     return this.#get(backtestPath(backtestId), {}, backtest, call);
   }
 
-  cancelBacktest(backtestId: string, call?: CallOptions): Promise<B.Backtest> {
+  cancelBacktest(backtestId: string, call?: CallOptions): Promise<T.Backtest> {
     return this.#fetch({ ...call, method: "POST", path: `${backtestPath(backtestId)}/cancel`, repeatable: true }, backtest);
   }
 
   /** backtests lists the backtests of the last 30 days, newest first, without rules and reports. */
-  backtests(query: BacktestQuery = {}): List<B.BacktestSummary> {
+  backtests(query: T.BacktestQuery = {}): List<T.BacktestSummary> {
     return this.#list("/v1/backtests", query, "backtest_id");
   }
 
   /** flips lists the checks that the candidate decides otherwise, in their order. */
-  flips(backtestId: string, query: { limit?: number } = {}): List<B.Flip> {
+  flips(backtestId: string, query: { limit?: number } = {}): List<T.Flip> {
     return this.#list(`${backtestPath(backtestId)}/flips`, query, "check_id");
   }
 
   /** putDraft stores a policy's draft, in place of the one before. Storing the same draft again changes nothing. */
-  putDraft(policyId: string, draft: B.NewDraft, call?: CallOptions): Promise<B.Draft> {
+  putDraft(policyId: string, draft: T.NewDraft, call?: CallOptions): Promise<T.Draft> {
     const request = { ...call, method: "PUT", path: draftPath(policyId), content: draft, repeatable: true };
     return this.#fetch(request, having("policy_id", "draft_hash"));
   }
 
-  draft(policyId: string, call?: CallOptions): Promise<B.Draft> {
+  draft(policyId: string, call?: CallOptions): Promise<T.Draft> {
     return this.#get(draftPath(policyId), {}, having("policy_id", "draft_hash"), call);
   }
 
   /** draftReport reads the report that compares the draft's decisions with those made since it was put, as far as it is known. */
-  draftReport(policyId: string, call?: CallOptions): Promise<B.DraftReport> {
+  draftReport(policyId: string, call?: CallOptions): Promise<T.DraftReport> {
     const request = { ...call, method: "GET", path: `${draftPath(policyId)}/report`, statuses: [200, 202], repeatable: true };
     return this.#fetch(request, having("policy_id", "draft_hash"));
   }
@@ -335,7 +332,7 @@ export class Spendgate {
     draftHash: string,
     content: { note?: string; drop_budgets?: string[] } = {},
     call?: CallOptions,
-  ): Promise<B.Draft> {
+  ): Promise<T.Draft> {
     const path = `${draftPath(policyId)}/approve`;
     const request = { ...call, method: "POST", path, content: { draft_hash: draftHash, ...content }, repeatable: true };
     return this.#fetch(request, having("policy_id", "draft_hash"));
@@ -357,12 +354,12 @@ export class Spendgate {
   }
 
   /** self reads the record of the client's own API key. */
-  self(call?: CallOptions): Promise<Key> {
+  self(call?: CallOptions): Promise<T.Key> {
     return this.#get("/v1/keys/self", {}, having("key_id"), call);
   }
 
   /** health asks whether the service answers. It needs no key. */
-  health(call?: CallOptions): Promise<Health> {
+  health(call?: CallOptions): Promise<T.Health> {
     return this.#get("/health", {}, having("status"), call);
   }
 }
@@ -375,7 +372,7 @@ function sent(action: T.Action): object {
 /** The action that a check is redeemed for, as it is about to be carried out, or its hash. */
 export type Redeemed = Omit<T.Action, "idempotency_key" | "approval_id"> | { action_hash: string };
 
-const backtest = having<B.Backtest>("backtest_id", "status");
+const backtest = having<T.Backtest>("backtest_id", "status");
 
 const backtestPath = (backtestId: string) => `/v1/backtests/${encodeURIComponent(backtestId)}`;
 const draftPath = (policyId: string) => `${policyPath(policyId)}/draft`;

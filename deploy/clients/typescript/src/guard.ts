@@ -1,4 +1,3 @@
-import type { Key } from "./admin-types.js";
 import { type Spendgate, newIdempotencyKey } from "./client.js";
 import {
   APIError,
@@ -23,7 +22,7 @@ import { hash } from "./hash.js";
 import { type Journal, type Line, type Lines, memoryJournal } from "./journal.js";
 import { type Meant, meaning } from "./meaning.js";
 import { isUnfinished, ofValue, reportable, requireBody, requirePermit } from "./report.js";
-import type { Action, Approval, CheckResult, OutcomeReport } from "./types.js";
+import type { Action, Approval, CheckResult, Key, OutcomeReport } from "./types.js";
 
 interface Asked extends Permit {
   /** The journal says already that the body began, so nothing is redeemed or begun again. */

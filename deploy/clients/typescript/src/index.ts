@@ -2,13 +2,10 @@ export { amount, compareAmounts, minorUnits, type Amount, type AmountInput } fro
 export { ExactNumber } from "./json.js";
 export * from "./errors.js";
 export type * from "./types.js";
-export type * from "./admin-types.js";
 export type { Admin } from "./admin.js";
 export type { List } from "./list.js";
 export type { CallOptions, Options } from "./send.js";
 export { Spendgate, newIdempotencyKey, type Redeemed } from "./client.js";
-export type * from "./backtest-types.js";
-export type * from "./queries.js";
 export { verifyWebhook } from "./webhooks.js";
 export { Gate } from "./guard.js";
 export type * from "./guard-types.js";

@@ -43,9 +43,9 @@ def policies(settings: Settings, *, limit: int | None = None) -> Query[t.Policy]
     return query(t.Policy, "/v1/policies", limit=limit)
 
 
-def policy_versions(settings: Settings, policy_id: str, *, limit: int | None = None) -> Query[t.Policy]:
+def policy_versions(settings: Settings, policy_id: str, *, limit: int | None = None) -> Query[t.PolicyVersion]:
     """A policy's versions, newest first, with their authors and notes."""
-    return query(t.Policy, path("policies", policy_id, "versions"), limit=limit)
+    return query(t.PolicyVersion, path("policies", policy_id, "versions"), limit=limit)
 
 
 def put_draft(
@@ -135,9 +135,9 @@ def cancel_backtest(settings: Settings, backtest_id: str) -> Steps[t.Backtest]:
 
 def backtests(
     settings: Settings, *, policy_id: str | None = None, status: t.BacktestStatus | None = None, limit: int | None = None
-) -> Query[t.Backtest]:
+) -> Query[t.BacktestSummary]:
     """The backtests of the last 30 days, newest first, without rules and reports."""
-    return query(t.Backtest, "/v1/backtests", policy_id=policy_id, status=status, limit=limit)
+    return query(t.BacktestSummary, "/v1/backtests", policy_id=policy_id, status=status, limit=limit)
 
 
 def flips(settings: Settings, backtest_id: str, *, limit: int | None = None) -> Query[t.Flip]:

@@ -1,0 +1,710 @@
+"""The service's answers. Generated from openapi.yaml by `go test ./deploy/clients -run TestGeneratedTypes -write-types`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from .answers import Ending, Judged, Polled, Replayable
+
+__all__ = [
+    "ActionType",
+    "Decision",
+    "Confidence",
+    "OutcomeStatus",
+    "ApprovalStatus",
+    "BacktestStatus",
+    "BacktestState",
+    "Redemption",
+    "RecordedRedemption",
+    "Outcome",
+    "Result",
+    "RecordedAction",
+    "CheckRecord",
+    "Simulation",
+    "StatsBucket",
+    "Stats",
+    "DecisionCounts",
+    "SimulationSummary",
+    "Rule",
+    "Policy",
+    "Draft",
+    "DraftApproval",
+    "DraftReport",
+    "PolicyVersion",
+    "PolicyAuthor",
+    "Violation",
+    "Approval",
+    "ApprovalGroup",
+    "BudgetRemaining",
+    "ApprovalDecision",
+    "Event",
+    "EventPage",
+    "BacktestProgress",
+    "BacktestSummary",
+    "Backtest",
+    "Flip",
+    "FlipAction",
+    "Verdict",
+    "Budget",
+    "NewKey",
+    "Key",
+    "Session",
+    "Webhook",
+    "NewWebhook",
+    "Retried",
+    "Delivery",
+    "Health",
+]
+
+ActionType = Literal["refund", "credit", "discount", "spend"]
+Decision = Literal["allow", "block", "escalate"]
+Confidence = Literal["high", "medium", "low"]
+OutcomeStatus = Literal["executed", "failed", "voided"]
+ApprovalStatus = Literal["pending", "approved", "denied", "expired", "used"]
+BacktestStatus = Literal["queued", "running", "succeeded", "failed", "canceled"]
+BacktestState = Literal["counterfactual", "recorded"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redemption(Replayable):
+    """The redemption of a check. Its holder may carry out exactly this action, once."""
+
+    check_id: str
+    action: RecordedAction
+    action_hash: str
+    redeemed_at: datetime
+    redemption_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRedemption:
+    """The redemption of a check, as recorded."""
+
+    check_id: str
+    redemption_id: str
+    redeemed_at: datetime
+    principal: str
+    key_id: str
+    # Since when nobody knows whether the action was carried out; else null.
+    in_doubt_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Replayable):
+    """A recorded report."""
+
+    check_id: str
+    # The reports of a check count from 1.
+    report: int
+    status: OutcomeStatus
+    # Null unless the status is executed.
+    amount: Decimal | None = None
+    reference: str | None = None
+    note: str | None = None
+    # Whether the report gave something back; pending: it waits for a report by a key with outcomes:release.
+    release: str
+    flags: list[str]
+    principal: str
+    key_id: str
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Judged):
+    """The answer to an action."""
+
+    check_id: str
+    decision: Decision
+    confidence: Confidence
+    # Null on allow. A later release may have more codes.
+    reason_code: str | None = None
+    message: str | None = None
+    violated_rule_id: str | None = None
+    violated_rule_description: str | None = None
+    policy_version: int
+    next_step: str | None = None
+    latency_ms: int
+    timestamp: datetime
+    # The approval that an escalation asks for.
+    approval_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedAction:
+    """The action as it was evaluated: action_type is derived if the request had none, and absent fields are null."""
+
+    agent_id: str
+    policy_id: str
+    action_type: ActionType
+    amount: Decimal
+    currency: str
+    counterparty: str
+    payment_method: str | None = None
+    merchant_or_vendor: str | None = None
+    reason_text: str | None = None
+    idempotency_key: str | None = None
+    metadata: dict[str, Any] | None = None
+    # The approval that the check was sent with; absent without one.
+    approval_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRecord:
+    """A check's result, and its action."""
+
+    check_id: str
+    decision: Decision
+    confidence: Confidence
+    # Null on allow. A later release may have more codes.
+    reason_code: str | None = None
+    message: str | None = None
+    violated_rule_id: str | None = None
+    violated_rule_description: str | None = None
+    policy_version: int
+    next_step: str | None = None
+    latency_ms: int
+    timestamp: datetime
+    action: RecordedAction
+    # The approval that an escalation asks for, or the one that the check used.
+    approval_id: str | None = None
+    # The principal of the key that asked; its key_id by default.
+    principal: str
+    # The outcome; null before the first report.
+    outcome: Outcome | None = None
+    # The redemption; absent if the check was not redeemed.
+    redemption: RecordedRedemption | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """The decisions that would be made. They permit nothing."""
+
+    # demo, simulation
+    mode: str
+    policy_id: str
+    policy_version: int
+    results: list[Result]
+    summary: SimulationSummary
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatsBucket:
+    # The start of the bucket, in UTC.
+    start: datetime
+    allow: int
+    block: int
+    escalate: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats:
+    """How many checks there were in every step of a range, the oldest first."""
+
+    # minute, hour, day
+    step: str
+    data: list[StatsBucket]
+    # The sums of all buckets.
+    total: DecisionCounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionCounts:
+    allow: int
+    block: int
+    escalate: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationSummary:
+    total: int
+    allowed: int
+    blocked: int
+    escalated: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    rule_id: str
+    rule_type: str
+    description: str | None = None
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    policy_id: str
+    name: str
+    description: str | None = None
+    version: int
+    rules: list[Rule]
+    created_at: datetime
+    updated_at: datetime
+    metadata: dict[str, Any] | None = None
+    # Absent if the version has none.
+    redeem: str | None = None
+    # Absent if the version has none.
+    redeem_within_minutes: int | None = None
+    changes: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A possible next version of a policy."""
+
+    policy_id: str
+    # The hash of the draft's row in the record. No two drafts have the same hash.
+    draft_hash: str
+    # The version that was in force when the draft was put.
+    base_version: int
+    name: str
+    description: str | None = None
+    rules: list[Rule]
+    metadata: dict[str, Any] | None = None
+    # Absent if the version has none.
+    redeem: str | None = None
+    # Absent if the version has none.
+    redeem_within_minutes: int | None = None
+    changes: dict[str, Any] | None = None
+    created_at: datetime
+    # The author, whose API key put the draft; null if the admin key did.
+    author: PolicyAuthor | None = None
+    note: str | None = None
+    # The version in force. This member and the following ones are present when that version has `changes`, except in the answer to PUT.
+    policy_version: int | None = None
+    # The number of people who have to approve, in all.
+    required: int | None = None
+    # The number of approvals that are missing for a promotion that drops no budgets.
+    missing: int | None = None
+    # The groups of which people are asked; absent if anybody may decide.
+    from_: list[ApprovalGroup] = field(default_factory=list)
+    approvals: list[DraftApproval] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftApproval:
+    principal: str
+    # The person's name, as the provider gave it then; absent for a key.
+    name: str | None = None
+    # The person's e-mail address, as the provider gave it then; absent for a key.
+    email: str | None = None
+    # The key, or the session_id of a person who had signed in.
+    key_id: str
+    note: str | None = None
+    at: datetime
+    # The version that was in force at that time.
+    policy_version: int
+    # Whether the approval counts for a promotion now: that version is in force, the key is active and may approve, and its principal is neither the author's nor counted already.
+    counts: bool
+    # The groups of the key at that time.
+    groups: list[str] = field(default_factory=list)
+    # The budgets that a promotion may drop by this approval.
+    drop_budgets: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftReport:
+    """The backtest of the draft from when it was put, with the state recorded. The candidate is the draft."""
+
+    policy_id: str
+    draft_hash: str
+    base_version: int
+    # When the draft was put.
+    since: datetime
+    backtest_id: str
+    # Of the backtest. While it is queued or running, report and flips are those of the time before.
+    status: BacktestStatus
+    progress: BacktestProgress
+    # Why the backtest failed.
+    error: str | None = None
+    # The report on the checks until the end of its coverage; null until the backtest has succeeded once.
+    report: dict[str, Any] | None = None
+    # The newest of the listed checks that the draft decides otherwise.
+    flips: list[Flip]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyVersion:
+    policy_id: str
+    name: str
+    description: str | None = None
+    version: int
+    rules: list[Rule]
+    created_at: datetime
+    updated_at: datetime
+    metadata: dict[str, Any] | None = None
+    # Absent if the version has none.
+    redeem: str | None = None
+    # Absent if the version has none.
+    redeem_within_minutes: int | None = None
+    changes: dict[str, Any] | None = None
+    # The author, whose API key made the version or promoted its draft; null if the admin key did.
+    author: PolicyAuthor | None = None
+    # Who put the draft that became this version; absent if no draft did.
+    drafted_by: PolicyAuthor | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyAuthor:
+    principal: str
+    key_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Violation:
+    """A check that was blocked or escalated."""
+
+    violation_id: str
+    check_id: str
+    agent_id: str
+    policy_id: str
+    policy_version: int
+    action_type: ActionType
+    amount: Decimal
+    currency: str
+    counterparty: str
+    # block, escalate
+    decision: str
+    violated_rule_id: str
+    violated_rule_description: str
+    confidence: Confidence
+    latency_ms: int
+    timestamp: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approval(Polled):
+    """What an escalated check asks of people. An approved one allows nothing until a check with its approval_id is allowed. Text that agents wrote in it is only text."""
+
+    approval_id: str
+    status: ApprovalStatus
+    check_id: str
+    principal: str
+    action: RecordedAction
+    action_hash: str
+    rule_ids: list[str]
+    policy_id: str
+    policy_version: int
+    # The number of people who have to approve, in all.
+    required: int
+    # The number of people who are missing; only with `from`.
+    missing: int | None = None
+    # The groups of which people are asked; absent if anybody may decide.
+    from_: list[ApprovalGroup] = field(default_factory=list)
+    # The author of the version that escalated, or of the draft that it was, does not decide.
+    exclude_author: bool = False
+    decisions: list[ApprovalDecision]
+    created_at: datetime
+    expires_at: datetime
+    use_by: datetime | None = None
+    used_by_check_id: str | None = None
+    # What is left of the budgets that judge the action; absent in lists.
+    remaining: list[BudgetRemaining] = field(default_factory=list)
+    next_step: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalGroup:
+    """How many people of a group have to approve."""
+
+    group: str
+    required: int
+    # How many more people of the group would count. A person in two groups counts for either, so the sum may be greater than missing.
+    missing: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetRemaining:
+    """What a budget has left for an action. Null means no limit."""
+
+    rule_id: str
+    remaining: Decimal | None = None
+    remaining_count: int | None = None
+    # What would be left if all other approvals that are approved and unused were used.
+    remaining_after_approved: Decimal | None = None
+    remaining_count_after_approved: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalDecision:
+    principal: str
+    # The person's name, as the provider gave it then; absent for a key.
+    name: str | None = None
+    # The person's e-mail address, as the provider gave it then; absent for a key.
+    email: str | None = None
+    # The key, or the session_id of a person who had signed in.
+    key_id: str
+    # approve, deny
+    decision: str
+    note: str | None = None
+    at: datetime
+    # The groups of the key at the time of the decision.
+    groups: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happened. Its sequence is the after of the next request. The members of data depend on the type."""
+
+    id: str
+    type: str
+    timestamp: datetime
+    sequence: int
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventPage:
+    """A page of the feed. It may be short, or empty, while has_more."""
+
+    data: list[Event]
+    # The value of after for the next request.
+    next_after: int
+    # Whether there may be events after next_after already.
+    has_more: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacktestProgress:
+    # The number of the policy's checks that were replayed.
+    checks: int
+    # How much of the period was replayed. The time before it, which fills windows, is not counted.
+    fraction: Decimal
+    # The timestamp of the last check.
+    reached: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacktestSummary(Ending):
+    """A backtest in a list, without its rules and its report."""
+
+    backtest_id: str
+    policy_id: str
+    # The candidate's version; null if the candidate is rules.
+    version: int | None = None
+    from_: datetime
+    to: datetime
+    state: BacktestState
+    status: BacktestStatus
+    progress: BacktestProgress
+    # Why the backtest failed.
+    error: str | None = None
+    key_id: str
+    principal: str
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backtest(Ending):
+    """A replay of recorded checks by other rules, or by another version."""
+
+    backtest_id: str
+    policy_id: str
+    # The candidate's version; null if the candidate is rules.
+    version: int | None = None
+    from_: datetime
+    to: datetime
+    state: BacktestState
+    status: BacktestStatus
+    progress: BacktestProgress
+    # Why the backtest failed.
+    error: str | None = None
+    key_id: str
+    principal: str
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    # The candidate's rules; null if the candidate is a version.
+    rules: list[Rule] | None = None
+    # The report; null until the backtest has succeeded. The same records and the same candidate make the same bytes.
+    report: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flip:
+    """A check that the candidate decides otherwise."""
+
+    check_id: str
+    timestamp: datetime
+    recorded: Verdict
+    candidate: Verdict
+    # Null for keys without checks:read.
+    action: FlipAction | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlipAction:
+    agent_id: str
+    action_type: ActionType
+    amount: Decimal
+    currency: str
+    counterparty: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    decision: Decision
+    rule_id: str | None = None
+    reason_code: str | None = None
+    # Null if the candidate is rules.
+    policy_version: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """A counter of a budget rule, in its window. Null means no limit."""
+
+    policy_id: str
+    rule_id: str
+    # For whom the counter counts, by the names of the rule's per; empty if the budget has one counter.
+    per: dict[str, str]
+    currency: str | None = None
+    limit: Decimal | None = None
+    used: Decimal
+    # Never below zero.
+    remaining: Decimal | None = None
+    count: int
+    max_count: int | None = None
+    # Never below zero.
+    remaining_count: int | None = None
+    # hour, day, week, month, year, lifetime,
+    window: str | None = None
+    # Only with a calendar window.
+    time_zone: str | None = None
+    # Only with a rolling window.
+    rolling_minutes: int | None = None
+    window_start: datetime
+    # The end of the window; with a rolling window, when its oldest bucket leaves; null if the window is lifetime.
+    resets_at: datetime | None = None
+    counting_since: datetime
+    as_of: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewKey:
+    """A new API key. This is the only time that it is shown."""
+
+    key_id: str
+    name: str
+    api_key: str = field(repr=False)
+    rate_limit_rpm: int
+    created_at: datetime
+    role: str | None = None
+    scopes: list[str] | None = None
+    policy_ids: list[str] | None = None
+    agent_ids: list[str] | None = None
+    principal: str | None = None
+    owner: str | None = None
+    groups: list[str] | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """The record of an API key."""
+
+    # The key; in GET /v1/keys/self with a session, the session.
+    key_id: str
+    name: str
+    # The person's e-mail address, as the provider gave it at the sign-in; absent for a key.
+    email: str | None = None
+    rate_limit_rpm: int
+    active: bool
+    created_at: datetime
+    # When a check or a new policy last came with the key; null if never. Reads and simulations do not count. The time may be a minute behind.
+    last_used_at: datetime | None = None
+    role: str | None = None
+    scopes: list[str] | None = None
+    policy_ids: list[str] | None = None
+    agent_ids: list[str] | None = None
+    principal: str | None = None
+    owner: str | None = None
+    groups: list[str] | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """A person who signed in, with what their groups permit."""
+
+    session_id: str
+    # The person's name, as the provider gave it at the sign-in; may be empty.
+    name: str
+    email: str | None = None
+    created_at: datetime
+    last_used_at: datetime
+    # When the session ends if it is not used.
+    ends_at: datetime
+    role: str | None = None
+    scopes: list[str] | None = None
+    policy_ids: list[str] | None = None
+    agent_ids: list[str] | None = None
+    # The provider's label, a colon, and the subject (sub).
+    principal: str
+    # The e-mail address; without one, the principal.
+    owner: str | None = None
+    groups: list[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Webhook:
+    webhook_id: str
+    url: str
+    event_types: list[str]
+    # disabled: by a PATCH, or because the endpoint answered 410.
+    status: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewWebhook:
+    """A webhook that was made or rotated. This is the only time that its secret is shown."""
+
+    webhook_id: str
+    url: str
+    event_types: list[str]
+    # disabled: by a PATCH, or because the endpoint answered 410.
+    status: str
+    created_at: datetime
+    # 32 random bytes in base64.
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retried:
+    webhook_id: str
+    # The number of events that are tried again.
+    retried: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """An attempt to deliver an event."""
+
+    delivery_id: str
+    webhook_id: str
+    event_id: str
+    event_type: str
+    sequence: int
+    attempt: int
+    timestamp: datetime
+    duration_ms: int
+    delivered: bool
+    # The answer's status; null without an answer.
+    status_code: int | None = None
+    # What went wrong; null if the event was delivered.
+    error: str | None = None
+    # When the next attempt was due after this one; null if none was to follow.
+    next_attempt_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    status: str
+    version: str
+    timestamp: datetime
