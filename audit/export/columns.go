@@ -81,7 +81,7 @@ func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+	return spend.TimeText(t)
 }
 
 func idText(id spend.ID, prefix string) string {

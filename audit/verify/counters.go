@@ -250,7 +250,7 @@ func windowText(startMS, endMS int64) string {
 	return " from " + stampMS(startMS) + " to " + stampMS(endMS)
 }
 
-func stampMS(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+func stampMS(ms int64) string { return spend.TimeText(time.UnixMilli(ms)) }
 
 // countSince names a version of a policy whose budgets count from a wrong version: it must be the
 // first of the consecutive versions, up to this one, in which the budget is the same.

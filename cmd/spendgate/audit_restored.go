@@ -48,7 +48,7 @@ func auditRestored(flags *flag.FlagSet) action {
 		ends := "the record is empty"
 		if !r.Last.IsZero() {
 			ends = fmt.Sprintf("the record ends with %s of %s: what was answered later is not in it",
-				r.Last.Text(spend.PrefixCheck), r.Last.Time().Format("2006-01-02T15:04:05.000Z"))
+				r.Last.Text(spend.PrefixCheck), spend.TimeText(r.Last.Time()))
 		}
 		_, err = fmt.Fprintf(p.stdout, "%s\na new epoch began: what was claimed before cannot be recorded any more\n"+
 			"checks from before are not redeemed any more; lasting keys (once) taken after the backup are lost\n"+

@@ -8,7 +8,11 @@ import (
 )
 
 // Violation is a check that was blocked or escalated.
-type Violation = wire.Violation
+type Violation struct {
+	wire.Violation
+	ViolationID string `json:"violation_id"`
+	CheckID     string `json:"check_id"`
+}
 
 // ViolationQuery selects violations; empty fields select all.
 type ViolationQuery struct {

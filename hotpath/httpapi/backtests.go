@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
@@ -226,8 +227,8 @@ func (a *API) getFlips(x *exchange) error {
 		}
 		flips[i].n = behind + i + 1
 	}
-	return listing[listedFlip, wire.Backtest]{
-		page: flips, append: func(dst []byte, f *listedFlip) []byte { return append(dst, f.text...) },
+	return listing[listedFlip, json.RawMessage]{
+		page: flips, form: textForm, record: func(f *listedFlip) json.RawMessage { return wire.Text(f.text) },
 		position: func(f *listedFlip) string { return strconv.Itoa(f.n) }, more: more, filters: filters,
 	}.answer(x)
 }

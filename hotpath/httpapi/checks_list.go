@@ -3,13 +3,13 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/wire"
 )
 
 // maxExamined is how many checks a page examines at most: a page that selects rare checks costs no
@@ -48,15 +48,15 @@ func (a *API) getChecks(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	record := func(dst []byte, c **spend.Check) []byte {
-		return appendCheckRecord(dst, *c, became[(*c).ID], x.textAmounts)
+	record := func(c **spend.Check) json.RawMessage {
+		return appendCheckRecord(nil, *c, became[(*c).ID], x.textAmounts)
 	}
 	position := page.Next[:]
 	for _, id := range query.listed {
 		position = append(position, id[:]...)
 	}
-	return listing[*spend.Check, wire.CheckRecord]{
-		page: page.Checks, append: record, position: func(**spend.Check) string { return string(position) },
+	return listing[*spend.Check, json.RawMessage]{
+		page: page.Checks, form: textForm, record: record, position: func(**spend.Check) string { return string(position) },
 		more: page.More, filters: filters,
 	}.answer(x)
 }

@@ -34,8 +34,8 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	dst = appendOptional(dst, d.NextStep)
 	dst = append(dst, `,"latency_ms":`...)
 	dst = strconv.AppendInt(dst, c.LatencyMS, 10)
-	dst = append(dst, `,"timestamp":`...)
-	dst = wire.AppendTime(dst, c.Timestamp())
+	dst = append(dst, `,"timestamp":"`...)
+	dst = append(spend.AppendTime(dst, c.Timestamp()), '"')
 	if c.Approval != nil {
 		dst = append(dst, `,"approval_id":"`...)
 		dst = append(c.ID.Append(dst, spend.PrefixApproval), '"')
@@ -163,8 +163,8 @@ func appendError(dst []byte, e *errorBody) []byte {
 	dst = wire.AppendString(dst, e.message)
 	dst = append(dst, `,"request_id":"`...)
 	dst = append(dst, e.requestID...)
-	dst = append(dst, `","timestamp":`...)
-	dst = wire.AppendTime(dst, e.at)
+	dst = append(dst, `","timestamp":"`...)
+	dst = append(spend.AppendTime(dst, e.at), '"')
 	if e.latest != nil {
 		dst = append(dst, `,"latest":`...)
 		dst = outcomeForm.Append(dst, outcomeOf(e.latest), e.textAmounts)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"time"
 
 	"spendgate/audit"
@@ -25,6 +26,7 @@ var (
 
 	consoleSessionForm = wire.NewForm[wire.ConsoleSession]()
 	takenOverForm      = wire.NewForm[wire.TakenOver]()
+	textForm           = wire.NewForm[json.RawMessage]()
 	linkedKeysForm     = wire.NewForm[wire.LinkedKeys]()
 	positionForm       = wire.NewForm[wire.Position]()
 	paginationForm     = wire.NewForm[wire.Pagination]()
@@ -76,10 +78,10 @@ func authorOf(by audit.Actor) *wire.PolicyAuthor {
 
 func violationOf(v *audit.Violation) wire.Violation {
 	return wire.Violation{
-		ViolationID: v.ID.Text(spend.PrefixViolation), CheckID: v.ID.Text(spend.PrefixCheck), AgentID: v.AgentID, PolicyID: v.PolicyID,
-		PolicyVersion: v.PolicyVersion, ActionType: wire.ActionType(v.ActionType.String()), Amount: v.Amount, Currency: v.Currency,
-		Counterparty: v.Counterparty, Decision: wire.DecisionOf(v.Effect), ViolatedRuleID: v.RuleID,
-		ViolatedRuleDescription: v.RuleDescription, Confidence: v.Confidence.String(), LatencyMS: v.LatencyMS,
+		ViolationID: wire.ID{ID: v.ID, Prefix: spend.PrefixViolation}, CheckID: wire.ID{ID: v.ID, Prefix: spend.PrefixCheck},
+		AgentID: v.AgentID, PolicyID: v.PolicyID, PolicyVersion: v.PolicyVersion, ActionType: wire.ActionType(v.ActionType.String()),
+		Amount: v.Amount, Currency: v.Currency, Counterparty: v.Counterparty, Decision: wire.DecisionOf(v.Effect),
+		ViolatedRuleID: v.RuleID, ViolatedRuleDescription: v.RuleDescription, Confidence: v.Confidence.String(), LatencyMS: v.LatencyMS,
 		Timestamp: wire.Timestamp{Time: v.ID.Time()},
 	}
 }

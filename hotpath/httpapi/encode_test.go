@@ -4,7 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 func testID(ms int64) spend.ID { return spend.NewID(time.UnixMilli(ms)) }
@@ -66,5 +68,11 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 		}
 	}
 	f("AppendCheckResult", func() { dst = AppendCheckResult(dst[:0], c) })
+	v := &audit.Violation{ID: c.ID, AgentID: "a", ActionType: spend.Refund, Amount: c.Action.Amount, Effect: spend.Block}
+	var shown wire.Violation
+	f("a violation", func() {
+		shown = violationOf(v)
+		dst = violationForm.Append(dst[:0], &shown, true)
+	})
 	f("appendError", func() { dst = appendError(dst[:0], &errorBody{refusal: unavailable, requestID: "req_0123456789ab"}) })
 }

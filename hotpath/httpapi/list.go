@@ -13,8 +13,7 @@ type listing[T, W any] struct {
 	page     []T
 	record   func(r *T) W // as the form writes it
 	form     wire.Form[W]
-	append   func(dst []byte, r *T) []byte // in place of record and form
-	position func(r *T) string             // at which the next page begins, by the last record of this one; nil of an empty page
+	position func(r *T) string // at which the next page begins, by the last record of this one; nil of an empty page
 	more     bool
 	filters  filterSum
 	total    *int64 // nil in a list without a total
@@ -22,12 +21,11 @@ type listing[T, W any] struct {
 
 // answer answers with the page.
 func (l listing[T, W]) answer(x *exchange) error {
-	if l.append == nil {
-		l.append = func(dst []byte, r *T) []byte { return l.form.Append(dst, new(l.record(r)), x.textAmounts) }
-	}
 	x.out = append(x.out, `{"data":[`...)
+	var shown W
 	for i := range l.page {
-		x.out = l.append(between(x.out), &l.page[i])
+		shown = l.record(&l.page[i])
+		x.out = l.form.Append(between(x.out), &shown, x.textAmounts)
 	}
 	at := wire.Position{HasMore: l.more}
 	if l.more {

@@ -158,7 +158,7 @@ type Time time.Time
 
 // MarshalJSON writes RFC 3339 in UTC with milliseconds.
 func (t Time) MarshalJSON() ([]byte, error) {
-	return []byte(time.Time(t).UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
+	return []byte(`"` + spend.TimeText(time.Time(t)) + `"`), nil
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.

@@ -51,8 +51,8 @@ type RecordedAction struct {
 
 // Violation is a check that was blocked or escalated.
 type Violation struct {
-	ViolationID             string       `json:"violation_id"`
-	CheckID                 string       `json:"check_id"`
+	ViolationID             ID           `json:"violation_id"`
+	CheckID                 ID           `json:"check_id"`
 	AgentID                 string       `json:"agent_id"`
 	PolicyID                string       `json:"policy_id"`
 	PolicyVersion           int          `json:"policy_version"`

@@ -44,7 +44,12 @@ func writerOf(t reflect.Type) writer {
 		return func(dst []byte, v reflect.Value, _ bool) []byte { return append(dst, v.String()...) }
 	case reflect.TypeFor[Timestamp]():
 		return func(dst []byte, v reflect.Value, _ bool) []byte {
-			return AppendTime(dst, v.Addr().Interface().(*Timestamp).Time)
+			return append(spend.AppendTime(append(dst, '"'), v.Addr().Interface().(*Timestamp).Time), '"')
+		}
+	case reflect.TypeFor[ID]():
+		return func(dst []byte, v reflect.Value, _ bool) []byte {
+			id := v.Addr().Interface().(*ID)
+			return append(id.Append(append(dst, '"'), id.Prefix), '"')
 		}
 	case reflect.TypeFor[Decision]():
 		return func(dst []byte, v reflect.Value, _ bool) []byte {

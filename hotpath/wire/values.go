@@ -95,21 +95,15 @@ func Text(text string) json.RawMessage {
 }
 
 // String returns the service's form.
-func (t Timestamp) String() string {
-	quoted := AppendTime(nil, t.Time)
-	return string(quoted[1 : len(quoted)-1])
-}
+func (t Timestamp) String() string { return spend.TimeText(t.Time) }
 
 // MarshalJSON writes the service's form.
-func (t Timestamp) MarshalJSON() ([]byte, error) { return AppendTime(nil, t.Time), nil }
+func (t Timestamp) MarshalJSON() ([]byte, error) { return []byte(`"` + t.String() + `"`), nil }
 
-// AppendTime appends a Timestamp. The standard form is the one that package time writes fast; the
-// milliseconds go before its Z.
-func AppendTime(dst []byte, t time.Time) []byte {
-	dst = append(dst, '"')
-	dst = t.UTC().AppendFormat(dst, time.RFC3339)
-	ms := t.Nanosecond() / 1e6
-	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z', '"')
+// ID is an identifier that the service writes. The client reads it as a string, under the same name.
+type ID struct {
+	spend.ID
+	Prefix string
 }
 
 // AppendString writes a JSON string. Invalid UTF-8 becomes U+FFFD.

@@ -3,7 +3,6 @@ package checkreport
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -37,7 +36,7 @@ func (r *Report) writeApproval(p *printer) {
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
 		p.line(decisionOf(d), fmt.Sprintf("%s%s%s, with %s, at %s", printable(d.Principal), nameOf(d), groupsOf(d), printable(d.KeyID),
-			d.At.Format(timeForm)))
+			spend.TimeText(d.At)))
 		if d.Note != "" {
 			p.text("note", d.Note)
 		}
@@ -46,9 +45,9 @@ func (r *Report) writeApproval(p *printer) {
 	if a.Check.Approval.ExcludeAuthor {
 		p.line("but not", "who wrote the version of the policy")
 	}
-	p.line("expires at", a.ExpiresAt.Format(timeForm))
+	p.line("expires at", spend.TimeText(a.ExpiresAt))
 	if !a.ApprovedAt.IsZero() {
-		p.line("use by", a.UseBy().Format(timeForm))
+		p.line("use by", spend.TimeText(a.UseBy()))
 	}
 	if !a.UsedBy.IsZero() {
 		p.line("used by", a.UsedBy.Text(spend.PrefixCheck))
@@ -118,13 +117,13 @@ func (r *Report) approvalDocument() *approvalJSON {
 	if a == nil {
 		return nil
 	}
-	form := func(t time.Time) string { return t.UTC().Format(timeForm) }
 	doc := &approvalJSON{
 		ApprovalID: a.Check.ID.Text(spend.PrefixApproval), Status: string(a.Status), Required: a.Check.Approval.Required,
-		Decisions: []decisionJSON{}, ExpiresAt: form(a.ExpiresAt), From: a.Check.Approval.From, ExcludeAuthor: a.Check.Approval.ExcludeAuthor,
+		Decisions: []decisionJSON{}, ExpiresAt: spend.TimeText(a.ExpiresAt), From: a.Check.Approval.From,
+		ExcludeAuthor: a.Check.Approval.ExcludeAuthor,
 	}
 	if !a.ApprovedAt.IsZero() {
-		doc.UseBy = new(form(a.UseBy()))
+		doc.UseBy = new(spend.TimeText(a.UseBy()))
 	}
 	if !a.UsedBy.IsZero() {
 		doc.UsedBy = new(a.UsedBy.Text(spend.PrefixCheck))
@@ -132,7 +131,7 @@ func (r *Report) approvalDocument() *approvalJSON {
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
 		doc.Decisions = append(doc.Decisions, decisionJSON{
-			d.Principal, d.KeyID, decisionOf(d), optional(d.Note), form(d.At), d.Groups, d.Name, d.Email,
+			d.Principal, d.KeyID, decisionOf(d), optional(d.Note), spend.TimeText(d.At), d.Groups, d.Name, d.Email,
 		})
 	}
 	return doc

@@ -138,9 +138,9 @@ func redemptionDocument(c *spend.Course) *redemptionJSON {
 	if o == nil {
 		return nil
 	}
-	doc := &redemptionJSON{o.ID.Text(spend.PrefixRedemption), o.ID.Time().Format(timeForm), o.Reporter(), o.KeyID, nil}
+	doc := &redemptionJSON{o.ID.Text(spend.PrefixRedemption), spend.TimeText(o.ID.Time()), o.Reporter(), o.KeyID, nil}
 	if d := c.Doubt; d != nil {
-		doc.InDoubt = &doubtJSON{At: d.ID.Time().Format(timeForm), Note: optional(d.Note)}
+		doc.InDoubt = &doubtJSON{At: spend.TimeText(d.ID.Time()), Note: optional(d.Note)}
 		if d.KeyID != spend.SystemKey {
 			doc.InDoubt.Principal, doc.InDoubt.KeyID = optional(d.Reporter()), &d.KeyID
 		}

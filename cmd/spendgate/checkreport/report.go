@@ -38,8 +38,6 @@ type Chain struct {
 	Holds    bool
 }
 
-const timeForm = "2006-01-02T15:04:05.000Z"
-
 // Write prints the report as text.
 func (r *Report) Write(w io.Writer) error {
 	p := &printer{}
@@ -50,7 +48,7 @@ func (r *Report) Write(w io.Writer) error {
 	p.text("reason code", string(d.Reason))
 	p.text("message", d.Message)
 	p.text("next step", d.NextStep)
-	p.line("made", fmt.Sprintf("%s, in %d ms", c.Timestamp().Format(timeForm), c.LatencyMS))
+	p.line("made", fmt.Sprintf("%s, in %d ms", spend.TimeText(c.Timestamp()), c.LatencyMS))
 	r.writeRequest(p)
 	r.writeJudgement(p)
 	r.writeApproval(p)
@@ -116,7 +114,7 @@ func writeBy(p *printer, o *spend.Outcome) {
 		p.text("by", o.Reporter())
 		p.text("key_id", o.KeyID)
 	}
-	p.line("at", o.ID.Time().Format(timeForm))
+	p.line("at", spend.TimeText(o.ID.Time()))
 }
 
 func (r *Report) writeRequest(p *printer) {
@@ -145,7 +143,7 @@ func (r *Report) writeJudgement(p *printer) {
 	p.line("as", resolution(c))
 	policy := fmt.Sprintf("%s, version %d", printable(c.Action.PolicyID), d.PolicyVersion)
 	if r.Policy != nil {
-		policy += fmt.Sprintf(", %s, in force from %s", printable(r.Policy.Name), r.Policy.UpdatedAt.UTC().Format(timeForm))
+		policy += fmt.Sprintf(", %s, in force from %s", printable(r.Policy.Name), spend.TimeText(r.Policy.UpdatedAt))
 	}
 	p.line("by policy", policy)
 	if d.Effect == spend.Allow {
@@ -217,7 +215,7 @@ func guardState(c *spend.Check) string {
 	case !pass.Passed():
 		return "stopped the check"
 	}
-	form := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeForm) }
+	form := func(ms int64) string { return spend.TimeText(time.UnixMilli(ms)) }
 	return "passed at " + form(pass.ClaimedMS) + "; repeats were blocked until " + form(pass.UntilMS)
 }
 
