@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 const (
@@ -134,7 +135,7 @@ func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 	}, `SELECT v.subject, v.version, c.key_id, c.principal, coalesce(c.details::jsonb ->> 'owner', k.owner, '')
 		FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::integer[]) AS w (policy_id, version)) AS w
 		JOIN changes AS v ON v.subject = w.policy_id AND v.version = w.version AND v.kind = 'policy.created'
-		JOIN changes AS c ON c.seq IN (v.seq, `+audit.SelectDraftOf+`) AND c.key_id IS NOT NULL
+		JOIN changes AS c ON c.seq IN (v.seq, `+sqlstore.SelectDraftOf+`) AND c.key_id IS NOT NULL
 		LEFT JOIN LATERAL (SELECT k.details::jsonb ->> 'owner' AS owner FROM changes AS k
 			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1) AS k ON true`,
 		policies, versions)

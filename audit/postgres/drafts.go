@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"spendgate/audit"
 	"spendgate/audit/spend"
 )
@@ -63,7 +61,7 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 	if err != nil {
 		return nil, err
 	}
-	d, err := one(ctx, s, doing, scanDraft, selectDraft+" WHERE d.policy_id = $1 AND d.generation = $2", p.PolicyID, p.Generation)
+	d, err := s.DraftOf(ctx, doing, p.PolicyID, p.Generation)
 	if err != nil {
 		return nil, err
 	}
@@ -72,26 +70,4 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 		Changes:   d.Changes,
 		CreatedAt: fromMilli(createdMS), UpdatedAt: fromMilli(now.UnixMilli()), Budgets: budgets, Note: p.Note, Forced: forced,
 	}, nil
-}
-
-const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem,
-	coalesce(d.changes, ''), c.hash,
-	coalesce(c.key_id, ''), coalesce(c.principal, ''), coalesce(c.credential, ''), coalesce(c.details::jsonb ->> 'note', '')
-	FROM drafts AS d JOIN changes AS c ON c.seq = d.generation`
-
-func scanDraft(row pgx.CollectableRow) (d audit.Draft, err error) {
-	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, utc(&d.MadeAt),
-		parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, bytea(&d.Hash),
-		&d.Author.KeyID, &d.Author.Principal, &d.Author.Credential, &d.Note)
-	return d, err
-}
-
-// Draft implements audit.Drafts.
-func (s *Store) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {
-	d, err := one(ctx, s, fmt.Sprintf("cannot read the draft of policy %q", policyID), scanDraft,
-		selectDraft+" WHERE d.policy_id = $1 ORDER BY d.generation DESC LIMIT 1", policyID)
-	if err == nil && d.Rules == audit.DraftEnded {
-		err = fmt.Errorf("policy %q: %w", policyID, audit.ErrNotFound)
-	}
-	return orNil(d, err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // insertApprovals inserts the approvals that escalated checks ask for, and notes when they expire.
@@ -158,7 +159,7 @@ func addAuthors(ctx context.Context, from querier, a *audit.Approval) error {
 		return author, row.Scan(&author.KeyID, &author.Principal, &author.Owner)
 	}, `SELECT c.key_id, c.principal, coalesce(c.details ->> 'owner', (SELECT k.details ->> 'owner' FROM changes AS k
 			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1), '')
-		FROM changes AS v JOIN changes AS c ON c.seq IN (v.seq, `+audit.SelectDraftOf+`)
+		FROM changes AS v JOIN changes AS c ON c.seq IN (v.seq, `+sqlstore.SelectDraftOf+`)
 		WHERE v.subject = ? AND v.version = ? AND v.kind = 'policy.created' AND c.key_id IS NOT NULL`,
 		a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion)
 	for _, author := range authors {

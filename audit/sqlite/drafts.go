@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 const draftColumns = "policy_id, generation, base_version, name, description, rules, metadata, made_at, redeem, changes"
@@ -54,7 +54,7 @@ func recordDraft(tx *sql.Tx, d *audit.Draft, kind audit.ChangeKind, by audit.Act
 // DeleteDraft implements audit.Drafts.
 func (s *Store) DeleteDraft(ctx context.Context, by audit.Actor, policyID string, now time.Time) error {
 	return s.write(ctx, fmt.Sprintf("cannot delete the draft of policy %q", policyID), func(tx *sql.Tx) error {
-		d, err := readDraft(tx.QueryRow(selectDraft, policyID))
+		d, err := sqlstore.ReadDraft(ctx, databaseTx{tx}, policyID)
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (s *Store) DeleteDraft(ctx context.Context, by audit.Actor, policyID string
 // PromoteDraft implements audit.Drafts.
 func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promotion, now time.Time) (made *audit.Policy, err error) {
 	err = s.write(ctx, fmt.Sprintf("cannot promote the draft of policy %q", p.PolicyID), func(tx *sql.Tx) error {
-		d, err := readDraft(tx.QueryRow(selectDraft, p.PolicyID))
+		d, err := sqlstore.ReadDraft(ctx, databaseTx{tx}, p.PolicyID)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 		if latest != p.Version {
 			return &audit.VersionError{Version: latest}
 		}
-		forced, err := approved(tx, by, &d, p.Budgets.Drop, now)
+		forced, err := approved(tx, by, d, p.Budgets.Drop, now)
 		if err != nil {
 			return err
 		}
@@ -96,25 +96,4 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 		return nil, err
 	}
 	return made, nil
-}
-
-const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem,
-	coalesce(d.changes, ''), c.hash,
-	coalesce(c.key_id, ''), coalesce(c.principal, ''), coalesce(c.credential, ''), coalesce(c.details ->> 'note', '')
-	FROM drafts AS d JOIN changes AS c ON c.seq = d.generation WHERE d.policy_id = ? ORDER BY d.generation DESC LIMIT 1`
-
-// readDraft reads selectDraft. It also fails with sql.ErrNoRows if the draft has ended.
-func readDraft(row scanner) (d audit.Draft, err error) {
-	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, (*millis)(&d.MadeAt),
-		parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, blob(d.Hash[:]),
-		&d.Author.KeyID, &d.Author.Principal, &d.Author.Credential, &d.Note)
-	if err == nil && d.Rules == audit.DraftEnded {
-		err = sql.ErrNoRows
-	}
-	return d, err
-}
-
-// Draft implements audit.Drafts.
-func (s *Store) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {
-	return orNil(one(ctx, s.reader, fmt.Sprintf("cannot read the draft of policy %q", policyID), readDraft, selectDraft, policyID))
 }

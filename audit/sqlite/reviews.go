@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // asks returns whom the latest version of a policy asks before it changes, nil for nobody, and the
@@ -109,22 +110,22 @@ func (s *Store) Review(ctx context.Context, policyID string) (r *audit.Review, e
 		return nil, unavailable(doing, err)
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	d, err := one(ctx, tx, doing, readDraft, selectDraft, policyID)
+	d, err := sqlstore.ReadDraft(ctx, databaseTx{tx}, policyID)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", doing, classify(err))
 	}
-	return review(ctx, tx, &d, time.Now())
+	return review(ctx, tx, d, time.Now())
 }
 
 // ApproveDraft implements audit.Drafts.
 func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (result audit.ApprovalDecisionResult, err error) {
 	err = s.write(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), func(tx *sql.Tx) error {
-		d, err := readDraft(tx.QueryRow(selectDraft, a.PolicyID))
+		d, err := sqlstore.ReadDraft(ctx, databaseTx{tx}, a.PolicyID)
 		if err != nil {
 			return err
 		}
 		now := time.Now()
-		r, err := review(ctx, tx, &d, now)
+		r, err := review(ctx, tx, d, now)
 		if err != nil {
 			return err
 		}
