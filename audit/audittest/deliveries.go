@@ -244,10 +244,7 @@ func webhookSecrets(t *testing.T, s Subject) {
 		}
 		want = []audit.Secret{next, want[0]}
 	}
-	if s.ExpireSecrets == "" {
-		return
-	}
-	must(t, s.Exec(t, s.ExpireSecrets))
+	must(t, s.Exec(t, "UPDATE webhook_states SET previous_until = previous_until - 25 * 3600 * 1000"))
 	if task := mustHold(t, s, node, w.ID); !slices.Equal(task.Secrets, want[:1]) {
 		t.Errorf("%d secrets sign after a day, want 1", len(task.Secrets))
 	}

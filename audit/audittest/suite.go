@@ -20,8 +20,6 @@ type Subject struct {
 	Count func(t *testing.T, sql string) int
 	// ExpireKeys is the statement that makes every idempotency key expire.
 	ExpireKeys string
-	// ExpireSecrets is the statement by which the secrets before a rotation expire.
-	ExpireSecrets string
 	// DelayExpiries makes every approval expire an hour later, as if the store's
 	// clock had gone back.
 	DelayExpiries string

@@ -113,7 +113,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 	}
 	s := &Store{log: o.Logger, maxPolicyBytes: cmp.Or(o.MaxPolicyBytes, math.MaxInt64)}
-	s.Store = sqlstore.New(database{s})
+	s.Store = sqlstore.New(database{s}, "events_floor()")
 	s.lists = make(chan struct{}, max(config.MaxConns/2, 1))
 	committing := config.ConnConfig.Config.Copy()
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {

@@ -134,7 +134,6 @@ func TestStore(t *testing.T) {
 			Exec:          execOn(s),
 			Count:         countOn(s),
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - interval '25 hours'",
-			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - interval '25 hours'",
 			DelayExpiries: delayExpiries,
 			FineCounts:    "UPDATE violation_count_state SET bucket_size = 4",
 			Unrecorded: []string{

@@ -73,7 +73,7 @@ func openAs(ctx context.Context, path string, logger *slog.Logger, ready func(*S
 		return nil, fmt.Errorf("cannot keep the store %q to its owner: %w", path, err)
 	}
 	s := &Store{log: logger}
-	s.Store = sqlstore.New(database{s})
+	s.Store = sqlstore.New(database{s}, eventsFloor)
 	var err error
 	if s.writer, err = sql.Open("sqlite", dataSource(path, "_txlock=immediate")); err != nil {
 		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)

@@ -56,7 +56,6 @@ func TestStore(t *testing.T) {
 			Exec:          execOn(s),
 			Count:         countOn(s),
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
-			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - 25 * 3600 * 1000",
 			DelayExpiries: delayExpiries,
 			Unrecorded: []string{
 				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, " +

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"time"
@@ -105,16 +104,6 @@ func (s *Store) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) 
 	})
 }
 
-// Webhook implements audit.Webhooks.
-func (s *Store) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, error) {
-	return orNil(one(ctx, s.reader, "cannot read a webhook", scanWebhook, selectWebhooks+"WHERE w.id = ?", id[:]))
-}
-
-// ListWebhooks implements audit.Webhooks.
-func (s *Store) ListWebhooks(ctx context.Context) ([]audit.Webhook, error) {
-	return collect(ctx, s.reader, "cannot list webhooks", scanWebhook, selectWebhooks+"ORDER BY w.id DESC")
-}
-
 func scanWebhook(row scanner) (w audit.Webhook, err error) {
 	err = row.Scan(webhookTargets(&w)...)
 	return w, err
@@ -125,42 +114,6 @@ func webhookTargets(w *audit.Webhook) []any {
 	return []any{
 		blob(w.ID[:]), &w.URL, parse(&w.EventTypes, audit.ParseEventTypes), &w.Active, blob(w.SecretSum[:]), (*millis)(&w.CreatedAt),
 	}
-}
-
-// LeaseWebhooks implements audit.Webhooks.
-func (s *Store) LeaseWebhooks(
-	ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration,
-) (leases audit.WebhookLeases, err error) {
-	const doing = "cannot take webhooks"
-	err = s.reader.QueryRowContext(ctx, "SELECT count(*) FILTER (WHERE active), count(*) FILTER (WHERE NOT active) FROM webhooks").
-		Scan(&leases.Active, &leases.Disabled)
-	if err != nil {
-		return leases, unavailable(doing, err)
-	}
-	leases.Due, err = collect(ctx, s.reader, doing, scanID, `SELECT w.id FROM webhooks AS w
-		WHERE w.active AND EXISTS (SELECT 1 FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.due_at <= ?
-			AND r.sequence > `+eventsFloor+")", time.Now().UnixMilli())
-	if err != nil {
-		return leases, err
-	}
-	leases.Waiting, err = one(ctx, s.reader, doing, scalar[int],
-		"SELECT count(*) FROM (SELECT 1 FROM webhook_retries WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) AND sequence > "+
-			eventsFloor+" LIMIT ?)", audit.MaxWaiting)
-	if err != nil {
-		return leases, err
-	}
-	if leases.Active <= len(serving) {
-		return leases, nil // so that nothing is written while nothing happens
-	}
-	err = s.write(ctx, doing, func(tx *sql.Tx) (err error) {
-		now := time.Now()
-		args := append([]any{holder[:], now.Add(lease).UnixMilli(), now.UnixMilli(), holder[:]}, idArgs(serving)...)
-		leases.Taken, err = collect(ctx, tx, doing, scanID, `UPDATE webhook_states SET holder = ?, held_until = ?
-			WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) AND (coalesce(held_until, 0) <= ? OR holder = ?)
-				AND webhook_id NOT IN (`+marks(len(serving))+") RETURNING webhook_id", args...)
-		return err
-	})
-	return leases, err
 }
 
 // HoldWebhook implements audit.Webhooks.
@@ -260,74 +213,4 @@ func noteRetry(tx *sql.Tx, r *audit.DeliveryResult, next any) (err error) {
 	return err
 }
 
-// ReleaseWebhooks implements audit.Webhooks.
-func (s *Store) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
-	return s.write(ctx, "cannot release webhooks", func(tx *sql.Tx) error {
-		_, err := tx.Exec("UPDATE webhook_states SET holder = NULL, held_until = NULL WHERE holder = ?", holder[:])
-		return err
-	})
-}
-
 const deliveryColumns = "id, webhook_id, sequence, event_id, event_type, attempt, duration_ms, status_code, error, next_at"
-
-// Deliveries implements audit.Webhooks.
-func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
-	q.Before = cmp.Or(q.Before, audit.MaxID())
-	failed := ""
-	if q.Failed {
-		failed = " AND error <> ''"
-	}
-	page, err = collect(ctx, s.reader, "cannot list deliveries", scanDelivery,
-		"SELECT "+deliveryColumns+" FROM webhook_deliveries WHERE webhook_id = ? AND id < ?"+failed+" ORDER BY id DESC LIMIT ?",
-		q.WebhookID[:], q.Before[:], q.Limit+1)
-	page, more = audit.Cut(page, q.Limit)
-	return page, more, err
-}
-
-func scanDelivery(row scanner) (d audit.Delivery, err error) {
-	var ms int64
-	err = row.Scan(blob(d.ID[:]), blob(d.WebhookID[:]), &d.Sequence, blob(d.EventID[:]), &d.EventType, &d.Attempt, &ms, &d.StatusCode,
-		&d.Error, (*millis)(&d.NextAt))
-	d.Duration = time.Duration(ms) * time.Millisecond
-	return d, err
-}
-
-// ReplayDelivery implements audit.Webhooks.
-func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
-	var d audit.Delivery
-	err := s.write(ctx, "cannot replay a delivery", func(tx *sql.Tx) (err error) {
-		d, err = scanDelivery(tx.QueryRow("SELECT "+deliveryColumns+
-			" FROM webhook_deliveries WHERE id = ? AND webhook_id IN (SELECT id FROM webhooks WHERE id = ?)", deliveryID[:], webhookID[:]))
-		if err != nil {
-			return err
-		}
-		floor, err := scalar[int64](tx.QueryRow("SELECT " + eventsFloor))
-		if err != nil {
-			return err
-		}
-		if d.Sequence <= floor {
-			return &audit.EventsRemovedError{UpTo: floor}
-		}
-		_, err = tx.Exec(`INSERT INTO webhook_retries (webhook_id, sequence, attempts, since, due_at) VALUES (?1, ?2, 0, ?3, ?3)
-			ON CONFLICT DO UPDATE SET attempts = 0, due_at = excluded.due_at`, webhookID[:], d.Sequence, time.Now().UnixMilli())
-		return err
-	})
-	return orNil(d, err)
-}
-
-// RetryWebhook implements audit.Webhooks.
-func (s *Store) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error) {
-	err = s.write(ctx, "cannot have a webhook tried", func(tx *sql.Tx) error {
-		now := time.Now().UnixMilli()
-		_, err := scanID(tx.QueryRow(
-			"UPDATE webhook_states SET failures = 0, resume_at = min(resume_at, ?) WHERE webhook_id = ? RETURNING webhook_id", now, id[:]))
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec("UPDATE webhook_retries SET due_at = ?1 WHERE webhook_id = ?2 AND due_at > ?1", now, id[:]); err != nil {
-			return err
-		}
-		return tx.QueryRow("SELECT count(*) FROM webhook_retries WHERE webhook_id = ? AND sequence > "+eventsFloor, id[:]).Scan(&waiting)
-	})
-	return waiting, err
-}

@@ -8,10 +8,13 @@ import (
 )
 
 // Store has the methods that both stores share.
-type Store struct{ db DB }
+type Store struct {
+	db          DB
+	eventsFloor string
+}
 
-// New makes a Store on a database.
-func New(db DB) *Store { return &Store{db: db} }
+// New makes a Store on a database. eventsFloor selects the number up to which events were removed.
+func New(db DB, eventsFloor string) *Store { return &Store{db: db, eventsFloor: eventsFloor} }
 
 // DB is the database of a store. Its methods fail as those of audit.Store do.
 //

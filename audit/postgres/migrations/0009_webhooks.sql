@@ -1,7 +1,8 @@
 -- Webhooks.
 
 -- The endpoints that events are delivered to (S52). What deliveries change is in
--- webhook_states, and so are the secrets, which no verifier has to read.
+-- webhook_states, and so are the secrets, which no verifier has to read. There times are
+-- Unix milliseconds.
 CREATE TABLE webhooks (
     id            uuid        PRIMARY KEY,
     url           text        NOT NULL,
@@ -13,24 +14,24 @@ CREATE TABLE webhooks (
 );
 
 CREATE TABLE webhook_states (
-    webhook_id      uuid        PRIMARY KEY REFERENCES webhooks ON DELETE CASCADE,
-    secret          text        NOT NULL, -- as it is: HMAC needs it
-    previous_secret text,                 -- signs too, until then
-    previous_until  timestamptz,
-    cursor          bigint      NOT NULL, -- events up to it were tried
-    failures        integer     NOT NULL DEFAULT 0, -- in a row
-    resume_at       timestamptz NOT NULL, -- when the next new event may be tried
-    holder          uuid,                 -- the node that delivers
-    held_until      timestamptz           -- any other may be the holder from then on
+    webhook_id      uuid    PRIMARY KEY REFERENCES webhooks ON DELETE CASCADE,
+    secret          text    NOT NULL, -- as it is: HMAC needs it
+    previous_secret text,             -- signs too, until then
+    previous_until  bigint,
+    cursor          bigint  NOT NULL, -- events up to it were tried
+    failures        integer NOT NULL DEFAULT 0, -- in a row
+    resume_at       bigint  NOT NULL, -- when the next new event may be tried
+    holder          uuid,             -- the node that delivers
+    held_until      bigint            -- any other may be the holder from then on
 );
 
 -- Events that are to be tried again.
 CREATE TABLE webhook_retries (
-    webhook_id uuid        NOT NULL REFERENCES webhooks ON DELETE CASCADE,
-    sequence   bigint      NOT NULL,
-    attempts   integer     NOT NULL,
-    since      timestamptz NOT NULL, -- since when it waits: the event's time, or that of its replay
-    due_at     timestamptz NOT NULL,
+    webhook_id uuid    NOT NULL REFERENCES webhooks ON DELETE CASCADE,
+    sequence   bigint  NOT NULL,
+    attempts   integer NOT NULL,
+    since      bigint  NOT NULL, -- since when it waits: the event's time, or that of its replay
+    due_at     bigint  NOT NULL,
     PRIMARY KEY (webhook_id, sequence)
 );
 
@@ -48,7 +49,7 @@ CREATE TABLE webhook_deliveries (
     duration_ms bigint  NOT NULL,
     status_code integer NOT NULL, -- 0 when there was no answer
     error       text    NOT NULL, -- empty when it was delivered
-    next_at     timestamptz       -- when it is tried again; null when it is not
+    next_at     bigint            -- when it is tried again; null when it is not
 );
 
 CREATE INDEX webhook_deliveries_listed ON webhook_deliveries (webhook_id, id);
@@ -108,7 +109,7 @@ BEGIN
     INSERT INTO webhooks (id, url, event_types, active, secret_sha256, created_at, generation)
         VALUES (new_id, new_url, new_types, new_active, sha256(convert_to(new_secret, 'UTF8')), from_ms(now_ms), new_generation)
         RETURNING * INTO created;
-    INSERT INTO webhook_states (webhook_id, secret, cursor, resume_at) VALUES (new_id, new_secret, new_cursor, clock_timestamp());
+    INSERT INTO webhook_states (webhook_id, secret, cursor, resume_at) VALUES (new_id, new_secret, new_cursor, now_ms());
     PERFORM record_webhook('webhook.created', created, who);
 END $$;
 
@@ -132,10 +133,10 @@ BEGIN
         WHERE w.id = changed RETURNING w.* INTO made;
     UPDATE webhook_states AS s
         SET previous_secret = CASE WHEN new_secret IS NULL THEN s.previous_secret ELSE s.secret END,
-            previous_until = CASE WHEN new_secret IS NULL THEN s.previous_until ELSE clock_timestamp() + keep_ms * interval '1 millisecond' END,
+            previous_until = CASE WHEN new_secret IS NULL THEN s.previous_until ELSE now_ms() + keep_ms END,
             secret = coalesce(new_secret, s.secret),
             failures = CASE WHEN new_active THEN 0 ELSE s.failures END,
-            resume_at = CASE WHEN new_active THEN clock_timestamp() ELSE s.resume_at END
+            resume_at = CASE WHEN new_active THEN now_ms() ELSE s.resume_at END
         WHERE s.webhook_id = changed;
     PERFORM record_webhook('webhook.changed', made, who);
     RETURN NEXT made;
@@ -163,19 +164,19 @@ END $$;
 -- after retry_ms, or not if that is null. The cursor moves while the webhook has the
 -- types that the feed was read with. After an outage that is over all that waits is
 -- due; what is being tried stays as it is. May be repeated.
-CREATE FUNCTION record_delivery(node uuid, d webhook_deliveries, since timestamptz, retried timestamptz, retry_ms bigint, pause_ms bigint,
+CREATE FUNCTION record_delivery(node uuid, d webhook_deliveries, since bigint, retried bigint, retry_ms bigint, pause_ms bigint,
     new_cursor bigint, seen_types text, is_over boolean)
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    now timestamptz := clock_timestamp();
+    now bigint := now_ms();
 BEGIN
     PERFORM FROM webhook_states AS s WHERE s.webhook_id = d.webhook_id AND s.holder = node AND s.held_until > now FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    d.next_at := now + retry_ms * interval '1 millisecond';
+    d.next_at := now + retry_ms;
     INSERT INTO webhook_deliveries VALUES (d.*) ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN true;
@@ -192,7 +193,7 @@ BEGIN
     IF is_over THEN
         UPDATE webhook_retries AS r SET due_at = now WHERE r.webhook_id = d.webhook_id AND r.due_at > now;
     END IF;
-    UPDATE webhook_states AS s SET failures = CASE WHEN d.error = '' THEN 0 ELSE s.failures + 1 END, resume_at = now + pause_ms * interval '1 millisecond',
+    UPDATE webhook_states AS s SET failures = CASE WHEN d.error = '' THEN 0 ELSE s.failures + 1 END, resume_at = now + pause_ms,
             cursor = CASE WHEN EXISTS (SELECT FROM webhooks AS w WHERE w.id = d.webhook_id AND w.event_types = seen_types)
                 THEN greatest(s.cursor, new_cursor) ELSE s.cursor END
         WHERE s.webhook_id = d.webhook_id;
