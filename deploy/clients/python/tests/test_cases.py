@@ -140,13 +140,13 @@ def test_case(case: dict[str, Any], async_: bool) -> None:
 class Body:
     """The body of a guard, which does what the run says."""
 
-    def __init__(self, do: str) -> None:
-        self.do, self.ran = do, []  # type: str, list[str]
+    def __init__(self, do: str, reference: Any) -> None:
+        self.do, self.reference, self.ran = do, reference, []  # type: str, Any, list[str]
 
-    def __call__(self, check_id: str) -> str:
+    def __call__(self, check_id: str) -> Any:
         self.ran.append(check_id)
         if self.do == "return":
-            return "psp-1"
+            return self.reference
         raise {"raise": RuntimeError("lost"), "decline": Declined("card declined"), "die": Died()}[self.do]
 
 
@@ -162,17 +162,17 @@ def by_decorator(gate: Any, action: dict[str, Any], terms: dict[str, Any], body:
 
     action_type, key = action["action_type"], action["idempotency_key"]
     members = {name: member(name) for name in action if name not in ("action_type", "idempotency_key")}
-    guarding = gate.guard(action_type, key=lambda: key, **members, **terms, reference=str)
+    guarding = gate.guard(action_type, key=lambda: key, **members, **terms, reference=lambda returned: returned)
     if isinstance(gate, Spendgate):
 
         @typed(guarding)
-        def pay(*, check_id: str = "") -> str:
+        def pay(*, check_id: str = "") -> Any:
             return body(check_id)
 
         return pay()
 
     @typed(guarding)
-    async def pay_soon(*, check_id: str = "") -> str:
+    async def pay_soon(*, check_id: str = "") -> Any:
         return body(check_id)
 
     return asyncio.run(pay_soon())
@@ -185,7 +185,7 @@ def by_with(gate: Any, action: dict[str, Any], terms: dict[str, Any], body: Body
             c.executed(reference=returned)
         return returned
 
-    async def run() -> str:
+    async def run() -> Any:
         async with gate.check(**action, **terms) as c:
             returned = body(c.check_id)
             c.executed(reference=returned)
@@ -216,7 +216,7 @@ def test_guard(case: dict[str, Any], how: Callable[..., Any], async_: bool, tmp_
             journal = tmp_path / f"journal-{number}.db"
         server = Server(run["exchanges"])
         gate, _ = client(async_, server.url, {}, journal=journal, redeem=case["options"].get("redeem"))
-        body, returned, error = Body(run.get("do", "")), None, None
+        body, returned, error = Body(run.get("do", ""), run.get("reference", "psp-1")), None, None
         action = {**FILE["action"], **case["with"], **run.get("with", {})}
         server.then = functools.partial(action.update, run.get("meanwhile", {}))
         terms = {"provider_key": case["options"].get("provider_key", False), "failed_on": (Declined,)}

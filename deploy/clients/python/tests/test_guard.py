@@ -158,25 +158,6 @@ def test_what_a_body_says(tmp_path: pathlib.Path) -> None:
     assert server.close() == []
 
 
-@pytest.mark.parametrize(
-    ("reference", "reported"),
-    [("r" * 257, None), ("a\0b", None), ("a\ud800b", None), ({}, None), (b"r", None), (5, "5"), ("\U0001f4b6" * 256, "\U0001f4b6" * 256)],
-)
-def test_references(reference: Any, reported: str | None, tmp_path: pathlib.Path) -> None:
-    """A reference that the service would refuse is left out of the report and of the journal."""
-    body = {"status": "executed", **({"reference": reported} if reported else {})}
-    server = Server([ALLOW, {**REPORT, "expect": {**REPORT["expect"], "body": body}}])
-    client = gate(server, tmp_path, agent_id="a", policy_id="p")
-    refer: Any = lambda returned: returned
-
-    @client.guard("refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="c", reference=refer)
-    def pay(order: str) -> Any:
-        return reference
-
-    assert pay("1") == reference
-    assert client.resume() == [] and server.close() == []
-
-
 def test_what_an_older_journal_has(tmp_path: pathlib.Path) -> None:
     """If the whole end cannot be sent, its status is reported."""
     journal = MemoryJournal()

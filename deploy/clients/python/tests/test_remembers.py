@@ -185,8 +185,10 @@ def test_an_amount_that_cannot_be_reported(amount: Any, tmp_path: pathlib.Path, 
     with caplog.at_level(logging.WARNING), gate(server, tmp_path).check(**ACTION, failed_on=(ValueError, TypeError)) as c:
         c.executed(reference="psp-1", amount=amount)
     assert "amount that cannot be reported" in caplog.text and server.close() == []
-    c.executed(reference=10**5000)
-    assert c.end["reference"] == ""
+    wrong: list[Any] = [10**5000, b"r"]
+    for reference in wrong:
+        c.executed(reference=reference)
+        assert c.end["reference"] == ""
 
 
 def test_errors_of_the_guard_do_not_say_that_nothing_was_moved(tmp_path: pathlib.Path) -> None:

@@ -15,6 +15,7 @@ interface Run {
   exchanges: Exchange[];
   with?: Members;
   do?: "return" | "raise" | "decline" | "die";
+  reference?: any;
   ran?: string | null;
   returns?: unknown;
   raises?: Members;
@@ -184,7 +185,7 @@ async function playRun(run: Run, c: Case, journal: spendgate.Journal): Promise<S
       ran = check_id;
       if (run.do === "raise") throw new Error("nobody knows");
       if (run.do === "decline") throw new Declined("refused by the card");
-      if (run.do !== "die") return "psp-1";
+      if (run.do !== "die") return run.reference ?? "psp-1";
       die(new Died());
       return new Promise<string>(() => undefined);
     };
