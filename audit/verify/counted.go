@@ -1,15 +1,12 @@
 package verify
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/gob"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 
@@ -73,15 +70,13 @@ func (l low) plus(other low) low {
 
 func (b byVersion) compare(version int) int { return cmp.Compare(b.Version, version) }
 
-// counts add charges up. Counters beyond a limit are kept in a temporary file: in sorted runs that
-// are merged at the end.
+// counts add charges up. Beyond a limit of counters they are kept in a temporary file.
 type counts struct {
+	runs
 	most int
 
 	mu     sync.Mutex
 	memory map[counterKey]*counted
-	file   *os.File
-	runs   []int64 // where each begins in the file
 }
 
 // take adds what a check took from a counter, as outcomes corrected it: none gives back more. held
@@ -116,10 +111,21 @@ func (s *counts) add(one *counted) error {
 	if len(s.memory) < s.most {
 		return nil
 	}
-	if err := s.spill(); err != nil {
-		return fmt.Errorf("cannot keep what was counted in a temporary file: %w", err)
-	}
-	return nil
+	err := s.spill(func(w io.Writer) error {
+		encoder := gob.NewEncoder(w)
+		for _, c := range s.sorted() {
+			for i := range c.Versions {
+				of := &c.Versions[i]
+				of.All.Used, of.Held.Used = of.All.used.String(), of.Held.used.String()
+			}
+			if err := encoder.Encode(spilled{c.counterKey, *c, c.used.String()}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	clear(s.memory)
+	return err
 }
 
 // spilled is the form of a counted in the file.
@@ -129,154 +135,57 @@ type spilled struct {
 	Used    string
 }
 
-// spill writes what is in memory to the file.
-func (s *counts) spill() (err error) {
-	if s.file == nil {
-		if s.file, err = os.CreateTemp("", "spendgate-verify-"); err != nil {
-			return err
-		}
-	}
-	begin, err := s.file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return err
-	}
-	s.runs = append(s.runs, begin)
-	buffer := bufio.NewWriter(s.file)
-	encoder := gob.NewEncoder(buffer)
-	for _, c := range s.sorted() {
-		for i := range c.Versions {
-			of := &c.Versions[i]
-			of.All.Used, of.Held.Used = of.All.used.String(), of.Held.used.String()
-		}
-		if err := encoder.Encode(spilled{c.counterKey, *c, c.used.String()}); err != nil {
-			return err
-		}
-	}
-	clear(s.memory)
-	return buffer.Flush()
-}
-
 func (s *counts) sorted() []*counted {
-	return slices.SortedFunc(maps.Values(s.memory), func(a, b *counted) int { return a.compare(b.counterKey) })
+	return slices.SortedFunc(maps.Values(s.memory), compareCounted)
 }
 
-func (s *counts) close() error {
-	if s.file == nil {
-		return nil
-	}
-	return errors.Join(s.file.Close(), os.Remove(s.file.Name()))
-}
+func compareCounted(a, b *counted) int { return a.compare(b.counterKey) }
 
-// run reads a run of the file.
-func (s *counts) run(i int) iter.Seq2[*counted, error] {
-	return func(yield func(*counted, error) bool) {
-		end := int64(1<<63 - 1)
-		if i+1 < len(s.runs) {
-			end = s.runs[i+1]
+// readCounted reads a run of the file.
+func readCounted(r io.Reader) func() (*counted, error) {
+	decoder := gob.NewDecoder(r)
+	return func() (*counted, error) {
+		var one spilled
+		if err := decoder.Decode(&one); err != nil {
+			return nil, err
 		}
-		decoder := gob.NewDecoder(bufio.NewReader(io.NewSectionReader(s.file, s.runs[i], end-s.runs[i])))
-		for {
-			var one spilled
-			err := decoder.Decode(&one)
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			if err == nil {
-				one.Counted.counterKey = one.Key
-				one.Counted.used, err = spend.ParseTotal(one.Used)
-				for i := range one.Counted.Versions {
-					for _, of := range []*low{&one.Counted.Versions[i].All, &one.Counted.Versions[i].Held} {
-						var wrong error
-						of.used, wrong = spend.ParseTotal(of.Used)
-						err = errors.Join(err, wrong)
-					}
-				}
-			}
-			if !yield(&one.Counted, err) || err != nil {
-				return
+		c := &one.Counted
+		c.counterKey = one.Key
+		var err error
+		c.used, err = spend.ParseTotal(one.Used)
+		for i := range c.Versions {
+			for _, of := range []*low{&c.Versions[i].All, &c.Versions[i].Held} {
+				var wrong error
+				of.used, wrong = spend.ParseTotal(of.Used)
+				err = errors.Join(err, wrong)
 			}
 		}
+		return c, err
 	}
 }
 
 // all returns every counter once, sorted.
 func (s *counts) all() iter.Seq2[*counted, error] {
 	return func(yield func(*counted, error) bool) {
-		inMemory := func(yield func(*counted, error) bool) {
-			for _, c := range s.sorted() {
-				if !yield(c, nil) {
-					return
-				}
-			}
-		}
-		runs := []*cursor{newCursor(inMemory)}
-		for i := range s.runs {
-			runs = append(runs, newCursor(s.run(i)))
-		}
-		defer func() {
-			for _, r := range runs {
-				r.stop()
-			}
-		}()
-		for {
-			var first *counted
-			for _, r := range runs {
-				if r.err != nil {
-					yield(nil, fmt.Errorf("cannot read what was counted from a temporary file: %w", r.err))
-					return
-				}
-				if r.at != nil && (first == nil || r.at.compare(first.counterKey) < 0) {
-					first = r.at
-				}
-			}
-			if first == nil {
+		var sum *counted
+		for c, err := range merged(&s.runs, readCounted, s.sorted(), compareCounted) {
+			if err != nil {
+				yield(nil, err)
 				return
 			}
-			sum := *first
-			sum.Versions = slices.Clone(sum.Versions) // runs in memory are read again
-			for _, r := range runs {
-				switch {
-				case r.at == first:
-					r.advance()
-				case r.at != nil && r.at.counterKey == sum.counterKey:
-					sum.plus(r.at)
-					r.advance()
-				}
+			if sum != nil && sum.counterKey == c.counterKey {
+				sum.plus(c)
+				continue
 			}
-			if !yield(&sum, nil) {
+			if sum != nil && !yield(sum, nil) {
 				return
 			}
+			one := *c
+			one.Versions = slices.Clone(c.Versions) // what is in memory is read again
+			sum = &one
+		}
+		if sum != nil {
+			yield(sum, nil)
 		}
 	}
-}
-
-// cursor is a position in a sequence.
-type cursor struct {
-	at   *counted // nil after the last
-	err  error
-	next func() (*counted, error, bool)
-	stop func()
-}
-
-func newCursor(all iter.Seq2[*counted, error]) *cursor {
-	var c cursor
-	c.next, c.stop = iter.Pull2(all)
-	c.advance()
-	return &c
-}
-
-func (c *cursor) advance() { c.at, c.err, _ = c.next() }
-
-// pass calls each with the next elements as long as they satisfy before, and moves past them.
-func (c *cursor) pass(before func(*counted) bool, each func(*counted)) {
-	for c.at != nil && before(c.at) {
-		each(c.at)
-		c.advance()
-	}
-}
-
-// rest calls each with the remaining elements.
-func (c *cursor) rest(each func(*counted)) error {
-	c.pass(func(*counted) bool { return true }, each)
-	return c.err
 }

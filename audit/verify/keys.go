@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
-	"fmt"
 	"io"
-	"os"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -27,29 +25,19 @@ type idempotencyKey struct {
 const keptKeys = 24 * time.Hour
 
 // keyed is a check with a key: a shortened hash of the key, and the check's identifier.
-type keyed [keyedSize]byte
-
-const keyedSize = 32
+type keyed [32]byte
 
 func (k *keyed) check() spend.ID { return spend.ID(k[16:]) }
 
-// keys collects checks by the first byte of their keys' hashes. Beyond some megabytes it uses a
-// temporary file.
+// keys collects checks with their keys. Beyond a limit they are kept in a temporary file.
 type keys struct {
-	mu   sync.Mutex
-	file *os.File
-	end  int64
+	runs
+	most int
 
-	parts [256]keyPart
-	lost  map[spend.ID]struct{} // checks with a finding, whose keys prove nothing
+	mu     sync.Mutex
+	memory []keyed
+	lost   map[spend.ID]struct{} // checks with a finding, whose keys prove nothing
 }
-
-type keyPart struct {
-	memory []byte
-	chunks []int64 // places of chunks in the file, keyChunk bytes each
-}
-
-const keyChunk = 1 << 16
 
 // key notes the idempotency key of a check.
 func (s *slice) key(fields [][]byte, proved bool) error {
@@ -70,16 +58,38 @@ func (s *slice) key(fields [][]byte, proved bool) error {
 func (k *keys) add(hash spend.Hash, id spend.ID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	part := &k.parts[hash[0]]
 	short := shortened(hash)
-	part.memory = append(append(part.memory, short[:]...), id[:]...)
-	if len(part.memory) < keyChunk {
+	k.memory = append(k.memory, keyed(append(short[:], id[:]...)))
+	if len(k.memory) < k.most {
 		return nil
 	}
-	if err := k.spill(part); err != nil {
-		return fmt.Errorf("cannot keep keys in a temporary file: %w", err)
-	}
-	return nil
+	err := k.spill(func(w io.Writer) error {
+		for _, one := range k.sorted() {
+			if _, err := w.Write(one[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	k.memory = k.memory[:0]
+	return err
+}
+
+func (k *keys) sorted() []keyed {
+	slices.SortFunc(k.memory, compareKeyed)
+	return k.memory
+}
+
+func compareKeyed(a, b keyed) int { return bytes.Compare(a[:], b[:]) }
+
+// all returns the checks ordered by key and identifier.
+func (k *keys) all() iter.Seq2[keyed, error] {
+	return merged(&k.runs, func(r io.Reader) func() (keyed, error) {
+		return func() (one keyed, err error) {
+			_, err = io.ReadFull(r, one[:])
+			return one, err
+		}
+	}, k.sorted(), compareKeyed)
 }
 
 // shortened returns a shorter value in the same order: the hash's first half, and a digest of the
@@ -101,55 +111,11 @@ func (v *verifier) lose(id spend.ID) {
 	v.keys.lost[id] = struct{}{}
 }
 
-func (k *keys) spill(part *keyPart) (err error) {
-	if k.file == nil {
-		if k.file, err = os.CreateTemp("", "spendgate-verify-"); err != nil {
-			return err
-		}
-	}
-	if _, err := k.file.WriteAt(part.memory, k.end); err != nil {
-		return err
-	}
-	part.chunks = append(part.chunks, k.end)
-	k.end += keyChunk
-	part.memory = part.memory[:0]
-	return nil
-}
-
-func (k *keys) close() error {
-	if k.file == nil {
-		return nil
-	}
-	return errors.Join(k.file.Close(), os.Remove(k.file.Name()))
-}
-
-// sorted returns a part ordered by key and identifier.
-func (k *keys) sorted(of byte) ([]keyed, error) {
-	part := &k.parts[of]
-	all := make([]byte, 0, len(part.chunks)*keyChunk+len(part.memory))
-	for _, at := range part.chunks {
-		all = all[:len(all)+keyChunk]
-		if _, err := k.file.ReadAt(all[len(all)-keyChunk:], at); err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("cannot read keys from a temporary file: %w", err)
-		}
-	}
-	all = append(all, part.memory...)
-	sorted := make([]keyed, 0, len(all)/keyedSize)
-	for one := range slices.Chunk(all, keyedSize) {
-		sorted = append(sorted, keyed(one))
-	}
-	slices.SortFunc(sorted, func(a, b keyed) int { return bytes.Compare(a[:], b[:]) })
-	return sorted, nil
-}
-
 // keyWalk reads the checks in the order of their keys.
 type keyWalk struct {
-	keys    *keys
+	*cursor[keyed]
 	again   func(first, second spend.ID) // both have the same key
 	removed func(newest spend.ID)        // no row has the key
-
-	part int // the next one
-	left []keyed
 }
 
 // idempotencyKeys compares the keys with the checks that have them: of two checks with one key the
@@ -158,11 +124,12 @@ func (v *verifier) idempotencyKeys(ctx context.Context) error {
 	if !v.whole() {
 		return nil
 	}
-	w := keyWalk{keys: &v.keys, again: v.keyAgain, removed: func(newest spend.ID) {
+	w := keyWalk{cursor: newCursor(v.keys.all()), again: v.keyAgain, removed: func(newest spend.ID) {
 		if v.holds(newest) {
 			v.tally.find(Removed, keyOf(newest), "it is kept until %s", stamp(newest.Time().Add(keptKeys)))
 		}
 	}}
+	defer w.stop()
 	err := walkFields(ctx, v.o.Evidence, Walk{Table: chain.IdempotencyKeys(), Order: "key_hash"}, func(f [][]byte, _ []byte) error {
 		row := idempotencyKey{Hash: hashIn(f[0]), Check: identifier(f[1])}
 		row.Expires, _ = chain.Time(f[2])
@@ -181,62 +148,39 @@ func (v *verifier) idempotencyKeys(ctx context.Context) error {
 
 // rest handles the keys with greater hashes than any row.
 func (w *keyWalk) rest() error {
-	for {
-		if len(w.left) > 0 {
-			w.next()
-			continue
-		}
-		if w.part == len(w.keys.parts) {
-			return nil
-		}
-		if err := w.load(); err != nil {
-			return err
-		}
+	for w.some && w.err == nil {
+		w.removed(w.take())
 	}
+	return w.err
 }
 
 // newest returns the newest check with the key; zero without one. It first handles the keys with
 // smaller hashes, which have no row.
 func (w *keyWalk) newest(hash spend.Hash) (newest spend.ID, err error) {
 	short := shortened(hash)
-	for {
-		for len(w.left) == 0 {
-			if w.part > int(hash[0]) {
-				return newest, nil
-			}
-			if err := w.load(); err != nil {
-				return newest, err
-			}
-		}
-		switch order := bytes.Compare(w.left[0][:16], short[:]); {
+	for w.some && w.err == nil {
+		switch order := bytes.Compare(w.at[:16], short[:]); {
 		case order > 0:
 			return newest, nil
 		case order == 0:
-			return w.take(), nil
+			return w.take(), w.err
 		}
-		w.next()
+		w.removed(w.take())
 	}
+	return newest, w.err
 }
 
-func (w *keyWalk) load() (err error) {
-	w.left, err = w.keys.sorted(byte(w.part))
-	w.part++
-	return err
-}
-
-// take removes the checks of the next key, and returns the newest.
+// take moves past the checks of the next key, and returns the newest.
 func (w *keyWalk) take() spend.ID {
-	n := 1
-	for n < len(w.left) && bytes.Equal(w.left[n][:16], w.left[0][:16]) {
-		w.again(w.left[n-1].check(), w.left[n].check())
-		n++
+	for {
+		last := w.at
+		w.advance()
+		if !w.some || !bytes.Equal(w.at[:16], last[:16]) {
+			return last.check()
+		}
+		w.again(last.check(), w.at.check())
 	}
-	newest := w.left[n-1].check()
-	w.left = w.left[n:]
-	return newest
 }
-
-func (w *keyWalk) next() { w.removed(w.take()) }
 
 // holds reports whether the key of a check cannot have expired yet.
 func (v *verifier) holds(check spend.ID) bool {

@@ -251,11 +251,12 @@ func (v *verifier) redemptions(ctx context.Context) error {
 			v.tally.find(kind, onceName(check), detail, args...)
 		}
 	}
-	w := keyWalk{keys: &v.once, again: func(first, second spend.ID) {
+	w := keyWalk{cursor: newCursor(v.once.all()), again: func(first, second spend.ID) {
 		if first != second {
 			find(Removed, first, "%s was redeemed under it as well", checkName(second))
 		}
 	}, removed: func(check spend.ID) { find(Removed, check, "the check was redeemed under it") }}
+	defer w.stop()
 	err := walkFields(ctx, v.o.Evidence, Walk{Table: chain.RedemptionKeys(), Order: "key_hash"}, func(f [][]byte, _ []byte) error {
 		v.tally.redemptionKeys++
 		noted := identifier(f[1])

@@ -58,7 +58,8 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	if v.o.SliceSize <= 0 {
 		v.o.SliceSize = defaultSliceSize
 	}
-	v.counts.most, v.met.most = int(v.o.SliceSize), int(v.o.SliceSize)
+	most := int(v.o.SliceSize)
+	v.counts.most, v.met.most, v.keys.most, v.once.most = most, most, most, most
 	v.all.Low, v.all.High = audit.ViolationQuery{From: o.From, To: o.To}.IDRange()
 	var err error
 	v.unfolded, err = Unfold(ctx, o, v.all, v.tally.add)
