@@ -14,18 +14,13 @@ import (
 // not see.
 var ErrApprovalNotFound = errors.New("no such approval")
 
-// ErrOwnRequest refuses a decision by the key that asked, or by somebody on its behalf (S44).
-var ErrOwnRequest = errors.New("who asked for an approval does not decide it")
+// NotRecordedError refuses a person's decision about an approval or a draft (S44, S62, S79, S80).
+type NotRecordedError struct {
+	Draft bool // it is about a draft
+	Why   audit.ApprovalDecisionResult
+}
 
-// ErrApprovedAlready refuses an approval by somebody who approved already, with another key or under
-// another name (S62).
-var ErrApprovedAlready = errors.New("who has approved is counted once")
-
-// ErrNoGroup refuses a decision by somebody in none of the groups that are asked (S79).
-var ErrNoGroup = errors.New("the key is in none of the groups that are asked")
-
-// ErrAuthorExcluded refuses a decision by the author of the version that asks (S79).
-var ErrAuthorExcluded = errors.New("who wrote the version decides nothing that it asks")
+func (e NotRecordedError) Error() string { return "the decision is not recorded: " + string(e.Why) }
 
 // ErrOtherPrincipal refuses the use of an approval by another principal than that
 // which asked for it (S46).
@@ -116,9 +111,8 @@ func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate 
 }
 
 // DecideApproval records a person's decision (S44), and returns the approval after it. replayed
-// reports that the decision was recorded before. Errors: ErrApprovalNotFound, ErrOwnRequest,
-// ErrApprovedAlready, ErrNoGroup, ErrAuthorExcluded, *NotPendingError, *audit.ApprovalError if it is
-// about another action.
+// reports that the decision was recorded before. Errors: ErrApprovalNotFound,
+// NotRecordedError, *NotPendingError, *audit.ApprovalError if it is about another action.
 func (a *Authorizer) DecideApproval(
 	ctx context.Context, access Access, by audit.Actor, d audit.ApprovalDecisionRequest,
 ) (decided *audit.Approval, replayed bool, err error) {
@@ -136,14 +130,8 @@ func (a *Authorizer) DecideApproval(
 	}
 	switch outcome {
 	case audit.DecisionRecorded, audit.DecisionReplayed:
-	case audit.DecisionOwn:
-		return nil, false, ErrOwnRequest
-	case audit.DecisionAgain:
-		return nil, false, ErrApprovedAlready
-	case audit.DecisionNoGroup:
-		return nil, false, ErrNoGroup
-	case audit.DecisionAuthor:
-		return nil, false, ErrAuthorExcluded
+	case audit.DecisionOwn, audit.DecisionAgain, audit.DecisionNoGroup, audit.DecisionAuthor:
+		return nil, false, NotRecordedError{Why: outcome}
 	case audit.ApprovalDecisionResult(audit.ApprovalAbsent):
 		return nil, false, ErrApprovalNotFound
 	case audit.ApprovalDecisionResult(audit.ApprovalMismatch):

@@ -222,7 +222,7 @@ func TestApprovalDecisions(t *testing.T) {
 		a := refundOf(t, "101", "c")
 		a.PolicyID = "e"
 		approval := f.asked(a)
-		if err := f.decide(approval, f.keyID.Text(spend.PrefixKey), true); !errors.Is(err, hotpath.ErrOwnRequest) {
+		if err := f.decide(approval, f.keyID.Text(spend.PrefixKey), true); !errors.Is(err, hotpath.NotRecordedError{Why: audit.DecisionOwn}) {
 			t.Errorf("who asked: %v", err)
 		}
 		if err := f.decide(approval, "bob", false); err != nil {

@@ -116,7 +116,7 @@ type Promotion struct {
 // PromoteDraft makes the draft of a policy its next version, if the given version is in force, and
 // ends the draft. It promotes the draft as it is now, if the approvals that the version requires were
 // given (S80), or an admin overrides them. Errors: as for Draft and CreatePolicy, an
-// audit.VersionError, and ErrOtherDraft.
+// audit.VersionError, and NotRecordedError for another draft.
 func (a *Authorizer) PromoteDraft(ctx context.Context, access Access, by audit.Actor, p Promotion) (*audit.Policy, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -131,7 +131,7 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, access Access, by audit.A
 		if err := a.noDraft(stored, p.PolicyID, &p.Version); !errors.Is(err, ErrDraftNotFound) {
 			return nil, err
 		}
-		return nil, ErrOtherDraft
+		return nil, NotRecordedError{true, audit.DecisionOtherDraft}
 	}
 	var faults spend.Faults
 	compiled, err := a.catalog.compileRules(stored, d.PolicyID, 0, d.Rules, &faults)

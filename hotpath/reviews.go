@@ -12,28 +12,6 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ErrOtherDraft refuses the approval of a draft that is not the policy's (S80).
-var ErrOtherDraft = errors.New("the policy's draft is another than that")
-
-// ErrNotAsked refuses the approval of a draft that needs none.
-var ErrNotAsked = errors.New("the version in force asks nobody before it changes")
-
-// ErrDraftAuthor refuses the approval of a draft by its author.
-var ErrDraftAuthor = errors.New("who put a draft does not approve it")
-
-// ErrNoGroupOfDraft refuses the approval of a draft by somebody in none of the groups that are asked.
-var ErrNoGroupOfDraft = errors.New("the key is in none of the groups that are asked about the draft")
-
-// ErrDraftApproved refuses an approval by somebody who approved the draft with another key.
-var ErrDraftApproved = errors.New("who has approved a draft is counted once")
-
-// ErrOtherDrop refuses an approval by somebody who approved the draft without some of its
-// drop_budgets.
-var ErrOtherDrop = errors.New("who has approved a draft does not change what may be dropped")
-
-// ErrDraftFull refuses another approval of a draft that has the maximum number.
-var ErrDraftFull = errors.New("the draft holds as many approvals as it may")
-
 // ChangeNeedsApprovalError refuses a version of a policy because the version in force requires
 // approvals (S80): a draft has to be approved and promoted instead.
 type ChangeNeedsApprovalError struct {
@@ -139,9 +117,8 @@ func (a *Authorizer) Review(ctx context.Context, policyID string) (*audit.Review
 
 // ApproveDraft records that the caller approves the draft with that hash as the successor of the
 // version in force (S80), and returns the draft with its approvals after it. replayed reports that the
-// approval was recorded before. Errors: the errors of Draft, ErrOtherDraft, ErrNotAsked,
-// ErrDraftAuthor, ErrNoGroupOfDraft, ErrDraftApproved, ErrOtherDrop, ErrDraftFull, and spend.Faults
-// for drop_budgets that do not end with the draft.
+// approval was recorded before. Errors: the errors of Draft, NotRecordedError, and
+// spend.Faults for drop_budgets that do not end with the draft.
 func (a *Authorizer) ApproveDraft(
 	ctx context.Context, access Access, d audit.DraftApprovalRequest,
 ) (r *audit.Review, replayed bool, err error) {
@@ -164,22 +141,8 @@ func (a *Authorizer) ApproveDraft(
 	case audit.DecisionRecorded:
 		a.log.Info("draft approved", "policy_id", d.PolicyID, "", &d.By)
 	case audit.DecisionReplayed:
-	case audit.DecisionOtherDraft:
-		return nil, false, ErrOtherDraft
-	case audit.DecisionNotAsked:
-		return nil, false, ErrNotAsked
-	case audit.DecisionAuthor:
-		return nil, false, ErrDraftAuthor
-	case audit.DecisionNoGroup:
-		return nil, false, ErrNoGroupOfDraft
-	case audit.DecisionAgain:
-		return nil, false, ErrDraftApproved
-	case audit.DecisionOtherDrop:
-		return nil, false, ErrOtherDrop
-	case audit.DecisionFull:
-		return nil, false, ErrDraftFull
 	default:
-		return nil, false, fmt.Errorf("%w: the approval of a draft became %q", ErrUnavailable, outcome)
+		return nil, false, NotRecordedError{true, outcome}
 	}
 	r, err = a.Review(stored, d.PolicyID)
 	return r, outcome == audit.DecisionReplayed, err

@@ -126,7 +126,7 @@ func TestSessionsDecide(t *testing.T) {
 		}
 		_, _, err = n.DecideApproval(ctx, access, audit.Actor{},
 			audit.ApprovalDecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
-		if !errors.Is(err, hotpath.ErrApprovedAlready) {
+		if !errors.Is(err, hotpath.NotRecordedError{Why: audit.DecisionAgain}) {
 			t.Errorf("key %s approved as a second person: %v", k.ID.Text(spend.PrefixKey), err)
 		}
 		if err := person("bo"); err != nil {
@@ -163,7 +163,7 @@ func TestSessionsAsk(t *testing.T) {
 		}
 		_, _, err = n.DecideApproval(ctx, access, audit.Actor{},
 			audit.ApprovalDecisionRequest{ApprovalID: answer.Check.ID, Approves: true, ActionHash: answer.Check.Approval.ActionHash})
-		if !errors.Is(err, hotpath.ErrOwnRequest) {
+		if !errors.Is(err, hotpath.NotRecordedError{Why: audit.DecisionOwn}) {
 			t.Errorf("ana decides what she asked for: %v", err)
 		}
 	})
@@ -193,7 +193,7 @@ func TestSessionsApproveDrafts(t *testing.T) {
 		}
 		ana, _ := as("ana", spend.ApprovalsDecide)
 		if _, _, err := n.ApproveDraft(ctx, ana, audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash}); !errors.Is(err,
-			hotpath.ErrDraftAuthor) {
+			hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}) {
 			t.Errorf("who put the draft approves it: %v", err)
 		}
 		bo, session := as("bo", spend.ApprovalsDecide)
@@ -260,7 +260,7 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 					audit.ApprovalDecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
 				return err
 			}
-			if err := decide(c.same); !errors.Is(err, hotpath.ErrAuthorExcluded) {
+			if err := decide(c.same); !errors.Is(err, hotpath.NotRecordedError{Why: audit.DecisionAuthor}) {
 				t.Errorf("%s: who wrote the version decides: %v", name, err)
 			}
 			if err := decide(c.other); err != nil {
@@ -275,7 +275,7 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			request := audit.DraftApprovalRequest{PolicyID: asks.PolicyID, Hash: d.Hash}
-			if _, _, err := n.ApproveDraft(ctx, c.same, request); !errors.Is(err, hotpath.ErrDraftAuthor) {
+			if _, _, err := n.ApproveDraft(ctx, c.same, request); !errors.Is(err, hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}) {
 				t.Errorf("%s: who put the draft approves it: %v", name, err)
 			}
 			if _, _, err := n.ApproveDraft(ctx, c.other, request); err != nil {

@@ -185,11 +185,11 @@ func (f *simulation) judgeApprovals(fail func(string, ...any)) {
 		switch {
 		case p == nil:
 			fail("G13: %s decided about %s, which is not recorded", d.who, d.approval.Text("apr_"))
-		case errors.Is(d.err, hotpath.ErrOwnRequest) != (d.who == asker || d.who == owner):
+		case errors.Is(d.err, hotpath.NotRecordedError{Why: audit.DecisionOwn}) != (d.who == asker || d.who == owner):
 			fail("S44: %s decided about %s: %v", d.who, d.approval.Text("apr_"), d.err)
 		case d.err == nil && d.approves && !p.by[d.who], d.err == nil && !d.approves && p.denied.IsZero():
 			fail("G13: the decision of %s about %s was answered and is not recorded", d.who, d.approval.Text("apr_"))
-		case d.err != nil && !late && !errors.Is(d.err, hotpath.ErrOwnRequest):
+		case d.err != nil && !late && !errors.Is(d.err, hotpath.NotRecordedError{Why: audit.DecisionOwn}):
 			fail("a decision about %s: %v", d.approval.Text("apr_"), d.err)
 		}
 	}

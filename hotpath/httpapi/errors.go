@@ -105,41 +105,43 @@ var refusals = [...]struct {
 	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or it has no such version"}},
 	{hotpath.ErrDraftNotFound, &refusal{404, "draft_not_found", "the policy has no draft"}},
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
-	{hotpath.ErrOwnRequest, &refusal{
+	{hotpath.NotRecordedError{Why: audit.DecisionOwn}, &refusal{
 		409, "approval_own_request", "whoever asked for an approval does not decide it, nor does whoever runs the agent",
 	}},
-	{hotpath.ErrApprovedAlready, &refusal{
+	{hotpath.NotRecordedError{Why: audit.DecisionAgain}, &refusal{
 		409, "approval_already_decided", "a key of the same owner or principal has approved: both count as one approver",
 	}},
-	{hotpath.ErrNoGroup, &refusal{
+	{hotpath.NotRecordedError{Why: audit.DecisionNoGroup}, &refusal{
 		403, codeNotAnApprover, "the API key is in none of the groups that this approval asks; nothing is recorded",
 	}},
-	{hotpath.ErrAuthorExcluded, &refusal{
+	{hotpath.NotRecordedError{Why: audit.DecisionAuthor}, &refusal{
 		403, codeNotAnApprover, "the author of the version that escalated does not decide its approvals; nothing is recorded",
 	}},
-	{hotpath.ErrOtherDraft, &refusal{
+	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionOtherDraft}, &refusal{
 		409, "draft_hash_mismatch", "the policy's draft is not the one of draft_hash: read it with GET .../draft, " +
 			"and approve the draft as it is now",
 	}},
-	{hotpath.ErrNotAsked, &refusal{
+	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionNotAsked}, &refusal{
 		409, "change_needs_no_approval", "the version in force requires no approvals of changes (it has no field changes); " +
 			"nothing is recorded",
 	}},
-	{hotpath.ErrDraftAuthor, &refusal{
+	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}, &refusal{
 		403, codeNotAnApprover, "the author of the draft does not approve it, nor does anybody else whom the author's key stands " +
 			"or stood for; nothing is recorded",
 	}},
-	{hotpath.ErrNoGroupOfDraft, &refusal{
+	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionNoGroup}, &refusal{
 		403, codeNotAnApprover, "the API key is in none of the groups that the version in force asks; nothing is recorded",
 	}},
-	{hotpath.ErrDraftApproved, &refusal{
+	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAgain}, &refusal{
 		409, "approval_already_decided", "a key of the same owner or principal has approved the draft: both count as one approver",
 	}},
-	{hotpath.ErrOtherDrop, &refusal{
+	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionOtherDrop}, &refusal{
 		409, "approval_already_decided", "the same person approved the draft with other drop_budgets, and that approval stands: " +
 			"put the draft again, so that all approve it again",
 	}},
-	{hotpath.ErrDraftFull, &refusal{409, "approvals_full", "the draft has 100 approvals, which is the maximum: put the draft again"}},
+	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionFull}, &refusal{
+		409, "approvals_full", "the draft has 100 approvals, which is the maximum: put the draft again",
+	}},
 	{hotpath.ErrOtherPrincipal, &refusal{
 		409, "approval_mismatch",
 		"the action is the same, but the principal differs: the approval is for the principal of the key that asked; use such a key, " +
