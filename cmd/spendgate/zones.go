@@ -30,7 +30,7 @@ type zones struct {
 	now   func() time.Time
 
 	mu       sync.Mutex
-	started  bool // has looked once
+	started  bool // its release came into force, or was not to
 	admitted bool
 	told     string // the release of the last line of the log
 }
@@ -67,7 +67,8 @@ func (z *zones) look(ctx context.Context) error {
 			return err
 		}
 	}
-	z.started, z.admitted = true, in.Admits(z.own, z.admitted, z.now())
+	z.admitted = in.Admits(z.own, z.admitted, z.now())
+	z.started = z.started || z.admitted || !in.OlderThan(z.own) // else another node's change came between
 	if z.told != in.Release {
 		z.told = in.Release
 		if attributes := []any{"own", z.own, "deployment", in.Release, "replaces", in.Replaces}; in.Release == z.own {

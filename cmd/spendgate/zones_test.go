@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -135,4 +136,29 @@ func TestZonesOfAnUpgradeThatWasUndone(t *testing.T) {
 	fleet.later = 0
 	fleet.looks(fleet.start(newest), true, newest, older) // the next try
 	fleet.looks(first, true, newest, older)
+}
+
+// overtaken is a store in which another node's change comes first.
+type overtaken struct {
+	*sqlite.Store
+	by func()
+}
+
+func (o *overtaken) ChangeZones(ctx context.Context, by audit.Actor, seen, release string) error {
+	if other := o.by; other != nil {
+		o.by = nil
+		other()
+	}
+	return o.Store.ChangeZones(ctx, by, seen, release)
+}
+
+// Of two newer releases that start at once the newest counts in the end.
+func TestNewestZonesOfTwo(t *testing.T) {
+	fleet := newZonesFleet(t)
+	const older, newer, newest = "2025c-000000000001", "2026f-000000000002", "2026g-000000000003"
+	fleet.looks(fleet.start(older), true, older, "")
+	second := fleet.start(newest)
+	second.store = &overtaken{fleet.store, func() { fleet.looks(fleet.start(newer), true, newer, older) }}
+	fleet.looks(second, false, newer, older)
+	fleet.looks(second, true, newest, newer)
 }
