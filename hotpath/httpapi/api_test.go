@@ -241,22 +241,6 @@ func TestErrorTable(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	f(&hotpath.KeyReusedError{}, 422, codeValidation, "")
-	for why, code := range map[audit.ApprovalDecisionResult]string{
-		audit.DecisionOwn: "approval_own_request", audit.DecisionAgain: "approval_already_decided",
-	} {
-		f(hotpath.NotRecordedError{Why: why}, 409, code, "")
-	}
-	for why, code := range map[audit.ApprovalDecisionResult]string{
-		audit.DecisionOtherDraft: "draft_hash_mismatch", audit.DecisionNotAsked: "change_needs_no_approval",
-		audit.DecisionAgain: "approval_already_decided", audit.DecisionOtherDrop: "approval_already_decided", audit.DecisionFull: "approvals_full",
-	} {
-		f(hotpath.NotRecordedError{Draft: true, Why: why}, 409, code, "")
-	}
-	for _, draft := range []bool{false, true} {
-		for _, why := range []audit.ApprovalDecisionResult{audit.DecisionNoGroup, audit.DecisionAuthor} {
-			f(hotpath.NotRecordedError{Draft: draft, Why: why}, 403, codeNotAnApprover, "")
-		}
-	}
 	for refused, says := range map[error]string{
 		&hotpath.KeyReusedError{}: "or give another action a key of its own",
 		&hotpath.AlreadyRedeemedError{By: new(spend.Outcome), Report: true}: "only its redeemer reports",

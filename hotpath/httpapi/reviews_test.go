@@ -3,6 +3,9 @@ package httpapi
 import (
 	"strings"
 	"testing"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
 )
 
 // TestPoliciesChangeByTwo: a policy with changes gets its next version by a draft that
@@ -116,4 +119,24 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 		!strings.Contains(events, `"data":{"policy_id":"g","version":6,"by":{"kind":"admin","key_id":"key_`) {
 		t.Error(events)
 	}
+}
+
+// Each refused decision about an approval or a draft has its answer.
+func TestRefusedDecisions(t *testing.T) {
+	s := start(t, nil)
+	answers := func(draft bool, codes map[audit.ApprovalDecisionResult]string) {
+		codes[audit.DecisionAgain] = "approval_already_decided"
+		codes[audit.DecisionNoGroup], codes[audit.DecisionAuthor] = codeNotAnApprover, codeNotAnApprover
+		for why, code := range codes {
+			s.fake.workErr = hotpath.NotRecordedError{Draft: draft, Why: why}
+			if a := s.do("POST", "/v1/checks", plainCheck); a.status/100 != 4 || a.code(t) != code {
+				t.Errorf("%v of a draft: %t: %d %s", why, draft, a.status, a.body)
+			}
+		}
+	}
+	answers(false, map[audit.ApprovalDecisionResult]string{audit.DecisionOwn: "approval_own_request"})
+	answers(true, map[audit.ApprovalDecisionResult]string{
+		audit.DecisionOtherDraft: "draft_hash_mismatch", audit.DecisionNotAsked: "change_needs_no_approval",
+		audit.DecisionOtherDrop: "approval_already_decided", audit.DecisionFull: "approvals_full",
+	})
 }
