@@ -37,6 +37,8 @@ const (
 	ApprovalDenied   ApprovalStatus = "denied"
 	ApprovalExpired  ApprovalStatus = "expired"
 	ApprovalUsed     ApprovalStatus = "used"
+	// ApprovalWithdrawn was asked for by a check of a payment that was denied, or replaced, meanwhile (S84).
+	ApprovalWithdrawn ApprovalStatus = "withdrawn"
 )
 
 // Further results for a use or a decision.
@@ -54,6 +56,7 @@ type Approval struct {
 	ApprovedAt time.Time // zero until enough have approved
 	UsedBy     spend.ID  // the check; zero until it is used
 	Expired    bool      // its expiry is recorded
+	Withdrawn  bool
 	Decisions  []ApprovalDecision
 	Asker      Party // of the key that asked, as it is now; zero without such a key
 	// Authors are the parties that wrote the version that escalated, as recorded then and as they are
@@ -171,7 +174,7 @@ const (
 	DecisionNoGroup ApprovalDecisionResult = "no group" // by a person outside the groups that are asked (S79)
 )
 
-// ApprovalError refuses the use of an approval. Nothing was written.
+// ApprovalError refuses the use, or the withdrawal, of an approval. Nothing was written.
 type ApprovalError struct {
 	Status ApprovalStatus
 	UsedBy spend.ID // when it was used
@@ -181,7 +184,7 @@ func (e *ApprovalError) Error() string {
 	return "the approval cannot be used: it is " + string(e.Status)
 }
 
-// ApprovalsError lists the checks of a batch that may not use their approvals.
+// ApprovalsError lists the checks of a batch that may not use, or withdraw, their approvals.
 // Nothing was written: refuse them and commit the rest.
 type ApprovalsError struct{ Refused map[spend.ID]*ApprovalError }
 
@@ -206,6 +209,8 @@ func (a *Approval) SetStatus(now time.Time) {
 		a.Status = ApprovalUsed
 	case denied:
 		a.Status = ApprovalDenied
+	case a.Withdrawn:
+		a.Status = ApprovalWithdrawn
 	case a.Expired:
 		a.Status = ApprovalExpired
 	case a.ApprovedAt.IsZero() && now.Before(a.ExpiresAt):
@@ -316,5 +321,17 @@ func ChangeOfExpiry(a *Approval, generation int64, at time.Time, restored bool) 
 	}
 	return newChange(Change{
 		Seq: generation, Kind: ApprovalExpiry, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
+	}, details)
+}
+
+// ChangeOfWithdrawal returns the record that an approval, pending or approved, of a payment is withdrawn, without its
+// head. PostgreSQL makes its own (withdraw_approvals).
+func ChangeOfWithdrawal(a *Approval, generation int64, by Actor, at time.Time) Change {
+	hash, payment := a.Check.Approval.ActionHash, a.Check.PaymentHash()
+	details := map[string]any{
+		"action_hash": hex.EncodeToString(hash[:]), "was": a.Status, "payment": hex.EncodeToString(payment[:]),
+	}
+	return newChange(Change{
+		Seq: generation, Kind: ApprovalWithdrawal, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
 	}, details)
 }

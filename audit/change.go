@@ -45,6 +45,8 @@ const (
 	ApprovalGiven  ChangeKind = "approval.approved"
 	ApprovalDenial ChangeKind = "approval.denied"
 	ApprovalExpiry ChangeKind = "approval.expired"
+	// ApprovalWithdrawal ends an unused approval of a payment (S84).
+	ApprovalWithdrawal ChangeKind = "approval.withdrawn"
 
 	WebhookCreated ChangeKind = "webhook.created"
 	WebhookChanged ChangeKind = "webhook.changed"
@@ -59,7 +61,7 @@ const (
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
 		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven, ApprovalDenial,
-		ApprovalExpiry, WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
+		ApprovalExpiry, ApprovalWithdrawal, WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
 	}
 }
 

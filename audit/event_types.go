@@ -17,6 +17,7 @@ const (
 	EventApprovalApproved      EventType = "approval.approved"
 	EventApprovalDenied        EventType = "approval.denied"
 	EventApprovalExpired       EventType = "approval.expired"
+	EventApprovalWithdrawn     EventType = "approval.withdrawn"
 	EventApprovalUsed          EventType = "approval.used"
 	EventOutcomeReported       EventType = "outcome.reported"
 	EventOutcomeReleasePending EventType = "outcome.release_pending"
@@ -28,6 +29,8 @@ const (
 	EventKeyChanged            EventType = "key.changed" // or created
 	EventCheckRedeemed         EventType = "check.redeemed"
 	EventCheckInDoubt          EventType = "check.in_doubt"
+	EventCheckTakenOver        EventType = "check.taken_over"
+	EventPaymentPaidTwice      EventType = "payment.paid_twice"
 )
 
 // EventSource is a kind of rows that events are about.
@@ -62,6 +65,7 @@ var eventTypes = [...]eventType{
 	{EventApprovalApproved, 'a', SourceChange, (*eventSources).decision},
 	{EventApprovalDenied, 'd', SourceChange, (*eventSources).decision},
 	{EventApprovalExpired, 'e', SourceChange, (*eventSources).expiry},
+	{EventApprovalWithdrawn, 'w', SourceChange, (*eventSources).expiry},
 	{EventApprovalUsed, 'u', SourceUse, (*eventSources).use},
 	{EventOutcomeReported, 'o', SourceOutcome, (*eventSources).outcome},
 	{EventOutcomeReleasePending, 'p', SourceOutcome, (*eventSources).outcome},
@@ -73,6 +77,8 @@ var eventTypes = [...]eventType{
 	{EventKeyChanged, 'k', SourceChange, (*eventSources).change},
 	{EventCheckRedeemed, 'm', SourceOutcome, (*eventSources).outcome},
 	{EventCheckInDoubt, 'n', SourceOutcome, (*eventSources).outcome},
+	{EventCheckTakenOver, 't', SourceOutcome, (*eventSources).outcome},
+	{EventPaymentPaidTwice, 's', SourceOutcome, (*eventSources).outcome},
 }
 
 // EventTypes returns all there are, in the interface's order.

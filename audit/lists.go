@@ -82,7 +82,8 @@ type CheckQuery struct {
 	IdempotencyKey string
 	ActionType     spend.ActionType // as resolved
 	Reason         spend.Reason
-	ApprovalID     spend.ID // with which the check was sent
+	ApprovalID     spend.ID   // with which the check was sent
+	Payment        spend.Hash // of the check, or under which it was redeemed
 	Effect         *spend.Effect
 	Outcome        spend.Status // of the last report, or NoOutcome; or spend.InDoubt
 	From           time.Time    // inclusive

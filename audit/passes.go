@@ -39,7 +39,7 @@ const (
 	PassAsking                          // asks for an approval
 	PassExpiring                        // the same, and the approval has expired, which is not recorded yet
 	// PassReleased is the state of a check that is not a pass: it left no fingerprint, it failed or
-	// was voided, or the use of its approval was, or the expiry of its approval is recorded.
+	// was voided, or the use of its approval was, or the expiry or withdrawal of its approval is recorded.
 	PassReleased
 )
 

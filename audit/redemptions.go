@@ -24,6 +24,6 @@ type Redemptions interface {
 
 // Doubts are the redeemed checks about which nothing was reported.
 type Doubts struct {
-	Due     []spend.ID // redeemed spend.DoubtAfter ago, by the store's clock, and not said to be in doubt; up to the limit
+	Due     []spend.ID // redeemed, or taken over, spend.DoubtAfter ago, by the store's clock, and not said to be in doubt; up to the limit
 	InDoubt int64      // how many are said to be
 }

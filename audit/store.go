@@ -26,6 +26,7 @@ type Store interface {
 	Budgets
 	Approvals
 	Redemptions
+	Payments
 	Webhooks
 	Events
 	Backtests
@@ -60,13 +61,14 @@ type Trail interface {
 	// outcomes, and their link of the node's chain (G8), and takes the charges from
 	// the counters of budgets (G12) and corrects the counters of the outcomes' checks, in
 	// one durable transaction, or nothing. All carry the same fence, their IDs are
-	// distinct, and so are the checks that outcomes are of. It fails with
+	// distinct, and so are the checks that outcomes are of, and the payments that are changed. It fails with
 	//
 	//	ErrStaleEpoch    the fence's epoch is over: claim again
 	//	ErrFencedNode    the fence's node was fenced: claim again as a new one
 	//	ErrForked        the chain has another link of that number
 	//	*KeysTakenError  these idempotency keys are recorded: commit the rest
-	//	*ApprovalsError  these checks may not use their approvals: commit the rest
+	//	*PaymentsMovedError  these payments have another version: commit the rest
+	//	*ApprovalsError  these checks may not use, or withdraw, their approvals: commit the rest
 	//	*ReportedError   these checks have other outcomes, or may not be redeemed any
 	//	                 more, or under that lasting key, or are not what an unread
 	//	                 redemption says; others may be refused, too: commit the rest

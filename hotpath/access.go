@@ -134,6 +134,18 @@ func (a Access) namespace() string {
 	return a.key.namespace
 }
 
+// nobody reports whether the namespace is that of this key alone, so that the key which replaces it has another one.
+func (a Access) nobody() bool { return a.key == nil || a.key.namespace == spend.FoldName(a.key.name) }
+
+// Payment returns the hash of a payment in the caller's namespace, or in that of a principal.
+func (a Access) Payment(key, principal string) spend.Hash {
+	namespace := a.namespace()
+	if principal != "" {
+		namespace = spend.FoldName(principal)
+	}
+	return spend.PaymentHash(namespace, key)
+}
+
 // principal returns the principal of the caller's key (S32); empty without a key.
 func (a Access) principal() string {
 	if a.key == nil {

@@ -104,6 +104,8 @@ func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate 
 		next = "POST /v1/checks without it"
 	case audit.ApprovalDenied:
 		d.NextStep = "Do not proceed, and do not ask again: people denied it. Call " + next + " for their notes."
+	case audit.ApprovalWithdrawn:
+		d.NextStep = "Do not proceed. Its payment was asked for otherwise meanwhile: ask for the payment again."
 	case audit.ApprovalAbsent, audit.ApprovalMismatch: // of a use
 	}
 	d.Message += "; the next call is " + next

@@ -58,6 +58,7 @@ type Store interface {
 	audit.Budgets
 	audit.Approvals
 	audit.Redemptions
+	audit.Payments
 	audit.Events
 	audit.Webhooks
 	audit.Backtests
@@ -84,6 +85,8 @@ type Authorizer struct {
 	approvals    *guard.Lookup[spend.ID, *audit.Approval]
 	became       *guard.Lookup[spend.ID, spend.Course]
 	toRedeem     *guard.Lookup[spend.ID, *spend.Check]
+	payments     *guard.Lookup[spend.Hash, *spend.Payment]
+	toShow       *guard.Lookup[spend.ID, *spend.Check]
 	terms        redeemTerms
 	unread       unread
 	metrics      *metrics
@@ -119,7 +122,8 @@ func New(c Components) *Authorizer {
 	a := &Authorizer{
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
 		local: newLocalWindows(), exhausted: newExhausted(c.Store), fullest: newFullest(),
-		approvals: newApprovals(c.Store), became: newBecame(c.Store), toRedeem: newToRedeem(c.Store),
+		approvals: newApprovals(c.Store), became: newBecame(c.Store), toRedeem: newChecks(c.Store.Untouched),
+		payments: newPayments(c.Store), toShow: newChecks(c.Store.Checks),
 		metrics: m, log: c.Logger, now: c.Now, sessionReads: make(permits, sessionReads), privateWebhooks: c.PrivateWebhooks,
 	}
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store
@@ -202,10 +206,11 @@ func (a *Authorizer) KeyID(c Caller) string {
 // Request is what a check or a simulation needs in addition to its body.
 type Request struct {
 	Caller  Caller
-	Access  Access        // of a simulation, whose caller was admitted
-	ID      string        // req_...
-	Started time.Time     // when its first byte was read (S20)
-	Trace   *trace.Record // nil when it is not traced
+	Access  Access          // of a simulation, whose caller was admitted
+	ID      string          // req_...
+	Started time.Time       // when its first byte was read (S20)
+	Trace   *trace.Record   // nil when it is not traced
+	Payment *PaymentRequest // of a check; nil for none
 }
 
 // Answer is the outcome of a check.
@@ -213,4 +218,5 @@ type Answer struct {
 	Check    *spend.Check
 	Replayed bool         // the recorded answer of an earlier request
 	Became   spend.Course // what became of a replayed check
+	Payment  *PaymentView // that the check is of; nil for none
 }

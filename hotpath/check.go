@@ -40,6 +40,11 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 	c := a.begin(r, action)
 	c.soFar = soFar
 	defer a.end(c)
+	if r.Payment != nil {
+		c.payment = &paying{PaymentRequest: *r.Payment}
+		answer, err := a.checkPayment(ctx, c, action)
+		return answer, c.quota, err
+	}
 	for range maxReclaims {
 		answer, err := a.try(ctx, c, action)
 		if !errors.Is(err, errOvertaken) {
@@ -57,6 +62,14 @@ func (a *Authorizer) try(ctx context.Context, c *checking, action *spend.Action)
 	if err != nil {
 		return Answer{}, err
 	}
+	return a.judged(ctx, c, live, action)
+}
+
+// judged claims the right to record the check, judges and records it, or answers again with the check that has
+// its idempotency key.
+func (a *Authorizer) judged(ctx context.Context, c *checking, live *policy.Program, action *spend.Action) (Answer, error) {
+	inTime, cancel := c.inTime(ctx)
+	defer cancel()
 	out, err := a.claim(inTime, c)
 	if err != nil {
 		return Answer{}, err
@@ -100,9 +113,10 @@ type checking struct {
 	budgets    *budgeting      // nil when no budget judges it
 	approved   *audit.Approval // that the check uses; nil without one
 	lift       []spend.EscalatedRule
-	reclaims   bool // a commit of it was refused
-	handedOver bool // finish ends it
-	done       bool // recorded: nothing refers to it any more
+	payment    *paying // nil without one
+	reclaims   bool    // a commit of it was refused
+	handedOver bool    // finish ends it
+	done       bool    // recorded: nothing refers to it any more
 }
 
 func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
@@ -241,6 +255,9 @@ var errOvertaken = errors.New("overtaken")
 // to be made again.
 func (a *Authorizer) record(ctx context.Context, c *checking, p *policy.Program, check *spend.Check) (Answer, error) {
 	for {
+		if terms := p.RedeemTerms(); terms.Required && check.Decision.Effect == spend.Allow {
+			check.RedeemBy = check.Timestamp().Add(terms.Within())
+		}
 		answer, err := a.commit(ctx, c, check)
 		exceeded, ok := errors.AsType[*audit.ExceededError](err)
 		if !ok {
@@ -255,7 +272,11 @@ func (a *Authorizer) record(ctx context.Context, c *checking, p *policy.Program,
 func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check) (Answer, error) {
 	started := a.now()
 	c.request.Trace.Begin(trace.Commit, started)
-	entry := a.writer.Append(check)
+	var with []*spend.Outcome
+	if c.payment != nil {
+		with = a.payFor(c, check)
+	}
+	entry := a.writer.Append(check, with...)
 	err := entry.Wait(c.deadline)
 	now := a.now()
 	c.request.Trace.End(now)

@@ -33,6 +33,9 @@ func (a *Authorizer) judge(
 		if c.approved, err = a.approvedFor(ctx, check); err != nil {
 			return nil, err
 		}
+		if c.payment == nil && c.approved.Check.Payment != nil { // people approved that payment
+			return nil, &audit.ApprovalError{Status: audit.ApprovalMismatch}
+		}
 		c.lift = c.approved.Check.Approval.Rules
 	}
 	now := a.now()

@@ -1,6 +1,7 @@
 package hotpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Report struct {
 	Reference  string
 	Note       string
 	Supersedes int // the number of the report that this one corrects; 0 corrects none
+	// RedemptionID names the redemption, or the take-over, whose holder reports; zero names none (S84).
+	RedemptionID spend.ID
 	// UnlessInDoubt refuses the report if the check is in doubt: somebody may carry the action out
 	// again.
 	UnlessInDoubt bool
@@ -67,7 +70,7 @@ func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, un
 	if _, ok := a.writer.Reserve(); !ok {
 		return nil, false, ErrOverloaded
 	}
-	reporting := reporting{a: a, deadline: r.Started.Add(blindFor)}
+	reporting := reporting{a: a, deadline: r.Started.Add(blindFor), own: r.ownPayment()}
 	defer func() {
 		if !reporting.handedOver {
 			a.writer.Free()
@@ -83,6 +86,7 @@ func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, un
 		assumed := untouched
 		untouched = false
 		course := spend.CourseOf(steps)
+		reporting.redeemed = course.Redeemed
 		o, replayed, err := next(&course, reporting.refused)
 		if assumed && err != nil {
 			continue // the reason of a refusal must come from the present record
@@ -109,7 +113,10 @@ func (a *Authorizer) next(
 	o = r.outcome(check, report)
 	o.Step, o.Number, o.Follows = course.Next(), len(course.Reports)+1, course.Last()
 	o.SetRelease(r.Access.mayRelease())
-	if err := a.mayReport(ctx, r, course, check, o); err != nil {
+	if err := ofRedemption(course, o, report.RedemptionID); err != nil {
+		return nil, false, err
+	}
+	if err := a.mayReport(ctx, r, course, check, o, report.RedemptionID); err != nil {
 		return nil, false, err
 	}
 	if report.UnlessInDoubt && course.Doubt != nil && course.Reports == nil {
@@ -142,9 +149,25 @@ func (a *Authorizer) next(
 // doubt or was reported on: then whoever may release and did not ask may report (S74). It withholds
 // the right to give back from whoever asked (S61), and refuses reports that a policy accepts only for
 // a redeemed check.
-func (a *Authorizer) mayReport(ctx context.Context, r Request, course *spend.Course, check *spend.Check, o *spend.Outcome) error {
-	by := course.Redeemed
+//
+// Of a payment, who asked gives back what nobody redeemed, and who gives back and did not ask reports as executed what
+// nobody redeemed (S84).
+func (a *Authorizer) mayReport(
+	ctx context.Context, r Request, course *spend.Course, check *spend.Check, o *spend.Outcome, redemption spend.ID,
+) error {
+	by := course.Holder()
+	if by == nil && check.Payment != nil && (o.Number == 1 || o.Status == spend.Executed) {
+		return a.mayReportUnredeemed(ctx, r, check, o)
+	}
+	if course.Taken != nil && redemption.IsZero() {
+		if asked, err := a.askedFor(ctx, r.Access, check); err != nil || asked {
+			return cmp.Or(err, ErrCheckTakenOver)
+		}
+	}
 	others := by != nil && !r.Access.redeemed(by)
+	if others && former(r.Access, course, redemption) && o.Status == spend.Executed {
+		return nil // with one execution_id the money moved once
+	}
 	gives := o.MayRelease && o.GivesBack() && (by == nil || by.KeyID != r.Access.keyID())
 	asked := false
 	if o.MayRelease && (others || gives) {
@@ -167,6 +190,48 @@ func (a *Authorizer) mayReport(ctx context.Context, r Request, course *spend.Cou
 		err = ErrCheckNotRedeemed
 	}
 	return err
+}
+
+// mayReportUnredeemed is mayReport of the first report, and of a later executed, of a payment's check that nobody redeemed.
+func (a *Authorizer) mayReportUnredeemed(ctx context.Context, r Request, check *spend.Check, o *spend.Outcome) error {
+	if o.Status != spend.Executed {
+		if spend.SameName(r.Access.principal(), check.PrincipalName()) {
+			o.SetRelease(true)
+		}
+		return nil
+	}
+	asked := true
+	if o.MayRelease {
+		var err error
+		if asked, err = a.askedFor(ctx, r.Access, check); err != nil {
+			return err
+		}
+	}
+	if asked {
+		return ErrCheckNotRedeemed
+	}
+	o.Payment.Flags = append(o.Payment.Flags, spend.FlagUnredeemed)
+	return nil
+}
+
+// ofRedemption refuses a report that names an unknown redemption, and one by who held the check before it was taken over,
+// unless it says that the action was executed (S84).
+func ofRedemption(course *spend.Course, o *spend.Outcome, id spend.ID) error {
+	switch {
+	case id.IsZero(), course.Holder() != nil && course.Holder().ID == id:
+		return nil
+	case !course.Held(id):
+		return ErrUnknownRedemption
+	case o.Status == spend.Executed:
+		return nil
+	}
+	return ErrCheckTakenOver
+}
+
+// former reports whether the caller redeemed the check under that redemption, before it was taken over.
+func former(access Access, course *spend.Course, id spend.ID) bool {
+	by := course.HeldBy(id)
+	return by != nil && by != course.Holder() && access.redeemed(by)
 }
 
 // outcome returns the outcome that the report describes.
@@ -204,8 +269,11 @@ func (a *Authorizer) askedFor(ctx context.Context, access Access, check *spend.C
 type reporting struct {
 	a          *Authorizer
 	deadline   time.Time
-	refused    error // by the store, the last time: commit.ErrReported or commit.ErrLate
-	handedOver bool  // the place is given back when the commit's outcome is known
+	refused    error          // by the store, the last time: commit.ErrReported, commit.ErrLate or commit.ErrPaymentMoved
+	redeemed   *spend.Outcome // the redemption of the check before the step; nil without one
+	own        ofPayment      // under which an executor redeems the check; zero for none
+	byNonce    bool           // the step is a redemption, or a take-over, by the nonce of a payment
+	handedOver bool           // the place is given back when the commit's outcome is known
 }
 
 // record commits the outcome. After errOvertaken nothing was recorded, and the steps have to be read
@@ -223,7 +291,12 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 			return err
 		}
 	}
-	entry := r.a.writer.AppendOutcome(o)
+	with, err := r.payStep(ctx, o)
+	if err != nil {
+		r.settle(at, held, err)
+		return err
+	}
+	entry := r.a.writer.AppendOutcome(o, with...)
 	err = entry.Wait(r.deadline)
 	if errors.Is(err, commit.ErrPending) {
 		r.handedOver = true
@@ -235,7 +308,7 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 	}
 	r.settle(at, held, err)
 	switch {
-	case errors.Is(err, commit.ErrReported), errors.Is(err, commit.ErrLate):
+	case errors.Is(err, commit.ErrReported), errors.Is(err, commit.ErrLate), errors.Is(err, commit.ErrPaymentMoved):
 		r.refused = err
 		return errOvertaken
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):

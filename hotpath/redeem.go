@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"spendgate/audit"
@@ -20,6 +19,12 @@ import (
 var (
 	ErrCheckNotAllowed  = errors.New("only an allowed check is redeemed")
 	ErrCheckNotRedeemed = errors.New("the check was not redeemed")
+	// ErrCheckTakenOver refuses a report by whose redemption was taken over (S84).
+	ErrCheckTakenOver = errors.New("the redemption of the check was taken over")
+	// ErrOtherPayment refuses to redeem a check of one payment under another one of the same namespace.
+	ErrOtherPayment = errors.New("the check is of another payment")
+	// ErrUnknownRedemption refuses a report under a redemption that the check does not have.
+	ErrUnknownRedemption = errors.New("the check has no such redemption")
 )
 
 // AlreadyRedeemedError refuses a request that only the redeemer of the check may make, or that
@@ -108,10 +113,10 @@ type Redemption struct {
 	Action         *spend.Action // the action itself; where empty, agent, policy and type are the check's
 }
 
-// newToRedeem returns a Lookup of checks that are to be redeemed, for many at once.
-func newToRedeem(store audit.Redemptions) *guard.Lookup[spend.ID, *spend.Check] {
+// newChecks returns a Lookup of checks, for many requests at once.
+func newChecks(read func(context.Context, []spend.ID) ([]*spend.Check, error)) *guard.Lookup[spend.ID, *spend.Check] {
 	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
-		checks, err := store.Untouched(ctx, ids)
+		checks, err := read(ctx, ids)
 		found := make(map[spend.ID]*spend.Check, len(checks))
 		for _, c := range checks {
 			found[c.ID] = c
@@ -143,6 +148,9 @@ func (a *Authorizer) Redeem(
 	if err != nil {
 		return nil, false, err
 	}
+	if r.Payment != nil && r.Access.nobody() {
+		return nil, false, ErrPrincipalRequired
+	}
 	mismatch := a.mismatch(r.Access, check, &asked)
 	return a.take(ctx, r, check, untouched, func(course *spend.Course, refused error) (*spend.Outcome, bool, error) {
 		if refused != nil {
@@ -156,7 +164,8 @@ func (a *Authorizer) Redeem(
 		o := redemptionOf(r, check, &asked, terms)
 		o.Step = course.Next()
 		again := course.Redeemed != nil && course.Doubt == nil && course.Reports == nil &&
-			!o.Replay.IsZero() && course.Redeemed.Replay == o.Replay && course.Redeemed.Once == o.Once
+			!o.Replay.IsZero() && course.Redeemed.Replay == o.Replay && course.Redeemed.Once == o.Once && course.Taken == nil &&
+			(r.Payment == nil || course.Redeemed.Payment.Step(r.Access.namespace(), r.Payment.Key) != nil)
 		switch {
 		case again && mismatch == nil:
 			return course.Redeemed, true, nil
@@ -170,6 +179,11 @@ func (a *Authorizer) Redeem(
 				return nil, false, err
 			}
 			return nil, false, &CheckExpiredError{Within: terms.Within(), Restored: o.RedeemBy.Sub(a.now()) > aheadBy}
+		}
+		if err := a.payable(ctx, r.ownPayment(), check); err != nil && !again {
+			return nil, false, err
+		}
+		switch {
 		case mismatch != nil:
 			return nil, false, mismatch
 		case asked.Once != "" && untouched && refused == nil && a.unread.may(o.KeyID, a.now()):
@@ -252,15 +266,19 @@ func (a *Authorizer) mismatch(access Access, check *spend.Check, asked *Redempti
 // ErrCheckNotRedeemed, *AlreadyRedeemedError for another redeemer, *AlreadyReportedError, and the
 // errors with which Redeem gives no certain answer.
 func (a *Authorizer) Doubt(
-	ctx context.Context, r Request, check *spend.Check, note string,
+	ctx context.Context, r Request, check *spend.Check, note string, redemption spend.ID,
 ) (course spend.Course, replayed bool, err error) {
 	_, replayed, err = a.take(ctx, r, check, false, func(known *spend.Course, _ error) (*spend.Outcome, bool, error) {
 		course = *known
 		switch {
 		case known.Redeemed == nil:
 			return nil, false, ErrCheckNotRedeemed
-		case !r.Access.redeemed(known.Redeemed):
-			return nil, false, &AlreadyRedeemedError{By: known.Redeemed, Last: known.Last()}
+		case !redemption.IsZero() && !known.Held(redemption):
+			return nil, false, ErrUnknownRedemption
+		case known.Taken != nil && known.Holder().ID != redemption:
+			return nil, false, ErrCheckTakenOver
+		case !r.Access.redeemed(known.Holder()):
+			return nil, false, &AlreadyRedeemedError{By: known.Holder(), Last: known.Last()}
 		case known.Reports != nil:
 			return nil, false, &AlreadyReportedError{known.Last()}
 		case known.Doubt != nil:
@@ -335,60 +353,4 @@ func (a *Authorizer) doubt(ctx context.Context, check *spend.Check) error {
 // principal that redeems, which may have replaced it.
 func (a Access) redeemed(o *spend.Outcome) bool {
 	return a.key.name == o.KeyID || a.key.scopes.Has(spend.ChecksRedeem) && spend.SameName(a.principal(), o.Reporter())
-}
-
-// redeemTerms returns the terms of redemption of the policy version that allowed a check.
-func (a *Authorizer) redeemTerms(ctx context.Context, check *spend.Check) (spend.RedeemTerms, error) {
-	version := policyVersion{check.Action.PolicyID, check.Decision.PolicyVersion}
-	if p, _ := a.catalog.cached(version.id); p != nil && p.Version() == version.version {
-		return p.RedeemTerms(), nil
-	}
-	if t, ok := a.terms.of(version); ok {
-		return t, nil
-	}
-	p, err := a.store.Policy(ctx, version.id, version.version)
-	if err != nil {
-		return spend.RedeemTerms{}, fmt.Errorf("%w: cannot read the policy of a check: %w", ErrUnavailable, err)
-	}
-	a.terms.keep(version, p.Redeem)
-	return p.Redeem, nil
-}
-
-type policyVersion struct {
-	id      string
-	version int
-}
-
-// redeemTerms are the terms of versions that are not in memory; versions never change.
-type redeemTerms struct {
-	mu    sync.Mutex
-	known map[policyVersion]spend.RedeemTerms
-	last  map[string]int // the version of a policy that was asked for last
-}
-
-func (t *redeemTerms) of(v policyVersion) (spend.RedeemTerms, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	terms, ok := t.known[v]
-	if ok {
-		t.last[v.id] = v.version
-	}
-	return terms, ok
-}
-
-// ofLast returns the version of a policy that was asked for last; 0 is none.
-func (t *redeemTerms) ofLast(policyID string) (version int, terms spend.RedeemTerms) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	version = t.last[policyID]
-	return version, t.known[policyVersion{policyID, version}]
-}
-
-func (t *redeemTerms) keep(v policyVersion, terms spend.RedeemTerms) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.known == nil || len(t.known) >= maxPrograms {
-		t.known, t.last = make(map[policyVersion]spend.RedeemTerms), make(map[string]int)
-	}
-	t.known[v], t.last[v.id] = terms, v.version
 }

@@ -27,7 +27,7 @@ const (
 // to be called. Errors: ErrOverloaded, or ErrUnavailable, as of Redeem.
 func (a *Authorizer) RedeemUnread(ctx context.Context, r Request, id spend.ID, asked Redemption) (*spend.Outcome, error) {
 	said, terms := a.saidOf(r.Access, id, &asked)
-	if said == nil {
+	if said == nil || r.Payment != nil {
 		return nil, nil
 	}
 	if _, ok := a.writer.Reserve(); !ok {

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"iter"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +42,15 @@ func rowsOf(t testing.TB) (rows [][]byte) {
 			c.Action.Type, c.Pass = spend.Unspecified, spend.Pass{}
 		}
 		c.Action.Amount, _ = spend.ParseAmount("9999999999.999999999")
-		rows = append(rows, chain.AppendCheck(nil, c, c.Format()))
+		if i%2 == 1 {
+			c.Payment = &spend.CheckPayment{Key: "order " + strconv.Itoa(i), Version: 1, Attempt: 1}
+		}
+		row := chain.AppendCheck(nil, c, c.Format())
+		if c.Payment == nil { // as a table with later columns has it
+			row = append(row, 0xff, 0xff, 0xff, 0xff)
+			binary.BigEndian.PutUint16(row, binary.BigEndian.Uint16(row)+1)
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

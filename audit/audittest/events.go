@@ -126,8 +126,9 @@ func eventsAreThere(t *testing.T, s Subject) {
 		redeemed[1].Outcome.Status != spend.InDoubt {
 		t.Errorf("redeemed: %+v, %+v", redeemed[0], redeemed[1])
 	}
+	paymentEvents(t, s, f, news)
 	news("at last")
-	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 25 {
+	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 32 {
 		t.Errorf("%d events in all: %q", len(all), typesOf(all))
 	} else {
 		// in budgetsExhaust and changesForced

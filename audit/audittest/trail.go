@@ -33,6 +33,7 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 	full.Decision.Message = "tab\t newline\n quote' \\backslash \\N \\. \u2028 é"
 	full.Decision.RuleDescription = strings.Repeat("d", spend.MaxDescription)
 	full.Namespace = wide
+	full.Payment = &spend.CheckPayment{Key: hostile, Version: 1 << 60, Attempt: 1<<31 - 1, Round: 7, Hours: 8760, Nonce: spend.Hash{31: 1}}
 	full.LatencyMS, full.Decision.PolicyVersion = 1999, 1<<31-1
 	for i := range full.Fingerprint {
 		full.Fingerprint[i], full.RequestSHA[i] = byte(i), 0xff
@@ -80,11 +81,11 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 	}
 }
 
-// mustBeFull demands that each field has a value, other than those that concern approvals and budgets,
-// which have tests of their own.
+// mustBeFull demands that each field has a value, other than those that concern approvals, budgets and changes
+// of payments, which have tests of their own.
 func mustBeFull(t *testing.T, c *spend.Check) {
 	t.Helper()
-	elsewhere := []string{"Approval", "ApprovalID", "Charges", "Refused"}
+	elsewhere := []string{"Approval", "ApprovalID", "Charges", "Refused", "Payments", "Withdrawn", "RedeemBy"}
 	for _, part := range []any{*c, c.Action, c.Decision} {
 		for field, value := range reflect.ValueOf(part).Fields() {
 			if value.IsZero() && !slices.Contains(elsewhere, field.Name) {

@@ -83,7 +83,9 @@ func unreadRedemptionsDiffer(t *testing.T, s Subject) {
 	waits.Decision.Effect = spend.Escalate
 	mustCommit(t, s, check, other, stopped, waits)
 	lacking := newCheck(f)
-	differing := []*spend.Outcome{unread(f, stopped), unread(f, waits), unread(f, lacking)}
+	paid := of(newPayment(), newCheck(f)) // the redemption would have to change the payment
+	mustCommit(t, s, paid)
+	differing := []*spend.Outcome{unread(f, stopped), unread(f, waits), unread(f, lacking), unread(f, paid)}
 	for _, differ := range []func(c *spend.Check, a *spend.Action){
 		func(c *spend.Check, _ *spend.Action) { c.Decision.PolicyVersion++ },
 		func(c *spend.Check, _ *spend.Action) { c.ActionType = spend.Credit },

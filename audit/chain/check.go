@@ -59,6 +59,11 @@ func CheckOf(fields [][]byte) (c *spend.Check, err error) {
 		r.wrong = err
 	}
 	c.Namespace = r.text()
+	if len(r.fields) > 0 {
+		if c.Payment, err = spend.ParseCheckPayment(r.text()); err != nil {
+			r.wrong = err
+		}
+	}
 	d.Reason = spend.Reason(reason)
 	a.Metadata.JSON = metadata
 	if c.Charges, err = spend.ParseTaken(a.PolicyID, charges); err != nil {

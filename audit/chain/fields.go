@@ -86,6 +86,7 @@ const (
 	FieldApprovalID
 	FieldApproval
 	FieldNamespace
+	FieldPayment
 
 	checkFields int = iota
 )
@@ -107,6 +108,7 @@ func CheckFields() []Field {
 		FieldMessage: {"message", Text}, FieldNextStep: {"next_step", Text}, FieldKeyID: {"key_id", Text}, FieldRequestID: {"request_id", Text},
 		FieldPrincipal: {"principal", Text}, FieldOwner: {"owner", Text}, FieldCharges: {"charges", Text}, FieldApprovalID: {"approval_id", UUID},
 		FieldApproval: {"approval", Text}, FieldNamespace: {"namespace", Text},
+		FieldPayment: {"payment", Text},
 	}
 	return fields[:]
 }
@@ -143,10 +145,10 @@ type checkFormat struct {
 	fields int
 }
 
-// formats are the formats of checks; format 1 is the first.
+// formats are the formats of checks; format 1 is the first. Format 2 has a payment (S84).
 type formats []checkFormat
 
-var checkFormats = formats{{"spendgate check 1\n", checkFields}}
+var checkFormats = formats{{"spendgate check 1\n", FieldPayment}, {"spendgate check 2\n", checkFields}}
 
 // CheckWidths returns how many of CheckFields rows have by each format.
 func CheckWidths() []int { return checkFormats.widths() }

@@ -10,7 +10,7 @@ import (
 
 // The one-letter codes of an outcome's values.
 const (
-	statusLetters  = "xfvrd"
+	statusLetters  = "xfvrdt"
 	releaseLetters = "npd"
 	excessLetters  = "\x00epu" // the first has no letter
 )
@@ -45,11 +45,11 @@ func WithTexts(b []byte, fields [][]byte, reference, note *string) []byte {
 }
 
 // outcomeFields is how many columns an outcome has.
-const outcomeFields = 18
+const outcomeFields = 19
 
 // The values at the index of their letters.
 var (
-	statuses = [...]spend.Status{spend.Executed, spend.Failed, spend.Voided, spend.Redeemed, spend.InDoubt}
+	statuses = [...]spend.Status{spend.Executed, spend.Failed, spend.Voided, spend.Redeemed, spend.InDoubt, spend.TakenOver}
 	releases = [...]spend.Release{spend.ReleaseNone, spend.ReleasePending, spend.ReleaseDone}
 	excesses = [...]spend.Excess{"", spend.ExcessCounted, spend.ExcessPending, spend.Unapproved}
 )
@@ -123,6 +123,7 @@ func (w *Writer) outcome(o *spend.Outcome) {
 	w.Bool(o.MayRelease)
 	w.OptionalHash(o.Replay)
 	w.OptionalHash(o.Once)
+	w.Optional(o.Payment.Text())
 }
 
 // ParseOutcome decodes the encoding of AppendOutcome. It fails with ErrNotRow or ErrNotOutcome.
@@ -160,6 +161,10 @@ func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 	}
 	o.MayRelease = r.boolean()
 	o.Replay, o.Once = r.hash(), r.hash()
+	var err error
+	if o.Payment, err = spend.ParseOutcomePayment(r.text()); err != nil {
+		r.wrong = err
+	}
 	if r.wrong != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotOutcome, r.wrong)
 	}

@@ -58,6 +58,9 @@ func AppendCheckRecord(b []byte, c *spend.Check) []byte {
 	w.ID(c.ID)
 	w.fence(c.Fence)
 	w.check(c, c.Format())
+	if c.Payment == nil {
+		w.Null(Text)
+	}
 	return w.End()
 }
 
@@ -104,4 +107,7 @@ func (w *Writer) check(c *spend.Check, format int16) {
 	w.OptionalID(a.ApprovalID)
 	w.Optional(c.Approval.Text())
 	w.Optional(c.Namespace)
+	if format >= spend.PaymentFormat {
+		w.Optional(c.Payment.Text())
+	}
 }

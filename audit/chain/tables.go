@@ -43,6 +43,7 @@ func Outcomes() Table {
 		{"may_release", Bool},
 		{"replay", Bytes},
 		{"once", Bytes},
+		{"payment", Text},
 	}}
 }
 
@@ -135,6 +136,11 @@ func IdempotencyKeys() Table {
 // RedemptionKeys is the table of lasting keys of redemptions.
 func RedemptionKeys() Table {
 	return Table{"redemption_keys", []Field{{"key_hash", Bytes}, {"check_id", UUID}}}
+}
+
+// Payments is the table of payments: all but when they changed.
+func Payments() Table {
+	return Table{"payments", []Field{{"payment_hash", Bytes}, {"namespace", Text}, {"payment_key", Text}, {"version", Int64}, {"state", Text}}}
 }
 
 // OpenRedemptions is the table of redeemed checks without an outcome.

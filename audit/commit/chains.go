@@ -1,6 +1,8 @@
 package commit
 
 import (
+	"slices"
+
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
@@ -53,6 +55,14 @@ func (c *chains) next(one *nodeChain, batch []*Entry) chain.Link {
 	c.entries = c.entries[:0]
 	for _, e := range batch {
 		c.entries = append(c.entries, chain.Entry{ID: e.id(), Row: e.row})
+	}
+	for _, e := range batch {
+		for _, o := range e.with {
+			c.entries = append(c.entries, chain.Entry{ID: o.ID, Row: chain.HashOutcome(o)})
+		}
+	}
+	if len(c.entries) > len(batch) {
+		slices.SortFunc(c.entries, func(a, b chain.Entry) int { return a.ID.Compare(b.ID) })
 	}
 	return one.Next(c.entries)
 }

@@ -16,6 +16,9 @@ var ErrKeyTaken = errors.New("idempotency key is taken")
 // ErrReported means that another outcome of the check is recorded.
 var ErrReported = errors.New("the check's outcome is reported")
 
+// ErrPaymentMoved means that a payment of the entry was changed since it was read.
+var ErrPaymentMoved = errors.New("the payment was changed meanwhile")
+
 // ErrLate means that the check of a redemption may not be redeemed any more.
 var ErrLate = errors.New("it is too late to redeem the check")
 
@@ -23,13 +26,14 @@ var ErrLate = errors.New("it is too late to redeem the check")
 // ended. Entry.Final returns the outcome.
 var ErrPending = errors.New("commit is still in progress")
 
-// Entry is one check, or one outcome, that is being recorded. One goroutine waits for it. Entries are
-// reused while their memory is still in a processor's cache.
+// Entry is one check, or one outcome, that is being recorded, with the outcomes that are recorded together with
+// it or not at all. One goroutine waits for it. Entries are reused while their memory is still in a processor's cache.
 type Entry struct {
 	writer  *Writer
 	check   *spend.Check   // nil of an outcome
 	outcome *spend.Outcome // nil of a check
 	row     spend.Hash     // of its row, for its chain
+	with    []*spend.Outcome
 	phase   atomic.Int32
 	done    chan struct{} // takes one token, from finish
 	err     error
@@ -52,10 +56,44 @@ func (e *Entry) fence() spend.Fence {
 
 // charges returns how many changes of counters the entry adds to a commit, at most.
 func (e *Entry) charges() int {
-	if e.outcome != nil {
-		return len(e.outcome.Check.Charges)
+	n := 0
+	for o := range e.outcomes {
+		n += len(o.Check.Charges)
 	}
-	return len(e.check.Charges) + len(e.check.Refused)
+	if e.check != nil {
+		n += len(e.check.Charges) + len(e.check.Refused)
+	}
+	return n
+}
+
+// outcomes yields all outcomes of the entry.
+func (e *Entry) outcomes(yield func(*spend.Outcome) bool) {
+	if e.outcome != nil && !yield(e.outcome) {
+		return
+	}
+	for _, o := range e.with {
+		if !yield(o) {
+			return
+		}
+	}
+}
+
+// payments yields the changes of payments that the entry makes.
+func (e *Entry) payments(yield func(*spend.PaymentChange) bool) {
+	if e.check != nil {
+		for i := range e.check.Payments {
+			if !yield(&e.check.Payments[i]) {
+				return
+			}
+		}
+	}
+	for o := range e.outcomes {
+		for i := range o.Payments {
+			if !yield(&o.Payments[i]) {
+				return
+			}
+		}
+	}
 }
 
 // The phases of an Entry: it can be withdrawn until its commit begins.
@@ -65,19 +103,19 @@ const (
 	withdrawn
 )
 
-// Append queues a check, which must not change any more. The caller holds a
+// Append queues a check, which must not change any more, with outcomes of the same fence. The caller holds a
 // place until the Entry is finished.
-func (w *Writer) Append(check *spend.Check) *Entry {
+func (w *Writer) Append(check *spend.Check, with ...*spend.Outcome) *Entry {
 	// Hashed here, by many at once, and not in the one line of commits.
 	e := w.entry()
-	e.check, e.row = check, chain.HashCheck(check)
+	e.check, e.row, e.with = check, chain.HashCheck(check), with
 	return w.enqueue(e)
 }
 
 // AppendOutcome is Append of an outcome, with its check.
-func (w *Writer) AppendOutcome(o *spend.Outcome) *Entry {
+func (w *Writer) AppendOutcome(o *spend.Outcome, with ...*spend.Outcome) *Entry {
 	e := w.entry()
-	e.outcome, e.row = o, chain.HashOutcome(o)
+	e.outcome, e.row, e.with = o, chain.HashOutcome(o), with
 	return w.enqueue(e)
 }
 
@@ -103,6 +141,7 @@ func (w *Writer) enqueue(e *Entry) *Entry {
 //	ErrReported                               another outcome of the check is recorded, or an unread
 //	                                          redemption is to read the check first
 //	ErrLate                                   the check may not be redeemed any more
+//	ErrPaymentMoved                           a payment of the entry was changed since it was read
 //	*audit.ApprovalError                      the check may not use its approval
 //	*audit.ExceededError                      budgets have no room for the check's charges
 //	*audit.RowError                           the check itself was refused
@@ -147,7 +186,7 @@ func (e *Entry) end() error {
 		return err
 	}
 	e.timer.Stop() // leaves nothing in its channel
-	e.check, e.outcome, e.err = nil, nil, nil
+	e.check, e.outcome, e.with, e.err = nil, nil, nil, nil
 	e.phase.Store(queued)
 	e.writer.entries.Put(e)
 	return err
@@ -200,12 +239,24 @@ func refusalOf(err error, batch []*Entry) func(*Entry) error {
 		checks, late := setOf(reported.CheckIDs), setOf(reported.Late)
 		unread := unreadBy(batch, checks)
 		return func(e *Entry) error {
-			switch o := e.outcome; {
-			case o == nil:
-			case late[o.CheckID]:
-				return ErrLate
-			case checks[o.CheckID], o.Unread && unread[o.KeyID]:
-				return ErrReported
+			for o := range e.outcomes {
+				switch {
+				case late[o.CheckID]:
+					return ErrLate
+				case checks[o.CheckID], o.Unread && unread[o.KeyID]:
+					return ErrReported
+				}
+			}
+			return nil
+		}
+	}
+	if moved, ok := errors.AsType[*audit.PaymentsMovedError](err); ok {
+		payments := setOf(moved.Hashes)
+		return func(e *Entry) error {
+			for change := range e.payments {
+				if payments[change.To.Hash()] {
+					return ErrPaymentMoved
+				}
 			}
 			return nil
 		}

@@ -71,8 +71,9 @@ type Writer struct {
 	mu      sync.Mutex
 	waiting *sync.Cond
 	queue   []*Entry
-	keys    map[string]struct{}   // the idempotency keys in the batch that take is making
-	reports map[spend.ID]struct{} // the checks whose outcomes are in that batch
+	keys    map[string]struct{}     // the idempotency keys in the batch that take is making
+	reports map[spend.ID]struct{}   // the checks whose outcomes are in that batch
+	moves   map[spend.Hash]struct{} // the payments that the batch changes
 	closed  bool
 	done    sync.WaitGroup
 }
@@ -80,7 +81,10 @@ type Writer struct {
 // NewWriter starts a Writer.
 func NewWriter(o Options) *Writer {
 	o.CommitTimeout = cmp.Or(o.CommitTimeout, defaultCommitTimeout)
-	w := &Writer{o: o, limiter: newLimiter(o.Capacity), keys: make(map[string]struct{}), reports: make(map[spend.ID]struct{})}
+	w := &Writer{
+		o: o, limiter: newLimiter(o.Capacity), keys: make(map[string]struct{}), reports: make(map[spend.ID]struct{}),
+		moves: make(map[spend.Hash]struct{}),
+	}
 	w.metrics = newWriterMetrics(o.Registerer, w)
 	w.waiting = sync.NewCond(&w.mu)
 	w.done.Go(w.run)
@@ -143,7 +147,7 @@ func (w *Writer) run() {
 }
 
 // take waits for entries and takes the longest run that one commit can hold: one fence, few enough
-// charges, no idempotency key and no check's outcome twice, no withdrawn entry.
+// charges, no idempotency key, no check's outcome and no payment twice, no withdrawn entry.
 func (w *Writer) take() (batch []*Entry, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,6 +161,7 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 	w.yieldLocked()
 	clear(w.keys)
 	clear(w.reports)
+	clear(w.moves)
 	batch = make([]*Entry, 0, min(len(w.queue), maxBatch))
 	n, charges := 0, 0
 	for ; n < len(w.queue) && len(batch) < maxBatch; n++ {
@@ -178,12 +183,27 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 
 // twice reports whether the batch has an entry beside which this one cannot be.
 func (w *Writer) twice(e *Entry) (twice bool) {
-	if e.outcome != nil {
-		_, twice = w.reports[e.outcome.CheckID]
-		w.reports[e.outcome.CheckID] = struct{}{}
-	} else if key := e.check.Action.IdempotencyKey; key != "" {
-		_, twice = w.keys[key]
-		w.keys[key] = struct{}{}
+	for o := range e.outcomes {
+		_, reported := w.reports[o.CheckID]
+		twice = twice || reported
+	}
+	for change := range e.payments {
+		_, moves := w.moves[change.To.Hash()]
+		twice = twice || moves
+	}
+	if twice {
+		return true
+	}
+	for o := range e.outcomes {
+		w.reports[o.CheckID] = struct{}{}
+	}
+	for change := range e.payments {
+		w.moves[change.To.Hash()] = struct{}{}
+	}
+	if e.check != nil && e.check.Action.IdempotencyKey != "" {
+		_, taken := w.keys[e.check.Action.IdempotencyKey]
+		twice = twice || taken
+		w.keys[e.check.Action.IdempotencyKey] = struct{}{}
 	}
 	return twice
 }
@@ -296,11 +316,13 @@ func (w *Writer) store(batch []*Entry, link chain.Link) error {
 	checks := make([]*spend.Check, 0, len(batch))
 	var outcomes []*spend.Outcome
 	for _, e := range batch {
-		if e.outcome != nil {
-			outcomes = append(outcomes, e.outcome)
-		} else {
+		if e.check != nil {
 			checks = append(checks, e.check)
 		}
+		if e.outcome != nil {
+			outcomes = append(outcomes, e.outcome)
+		}
+		outcomes = append(outcomes, e.with...)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.o.CommitTimeout)
 	defer cancel()

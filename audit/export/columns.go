@@ -126,6 +126,18 @@ func checkColumns() []column[row] {
 		action("merchant_or_vendor", func(a *spend.Action) string { return a.MerchantOrVendor }),
 		action("reason_text", func(a *spend.Action) string { return a.ReasonText }),
 		action("idempotency_key", func(a *spend.Action) string { return a.IdempotencyKey }),
+		textual("payment_key", func(r *row) string {
+			if r.check.Payment == nil {
+				return ""
+			}
+			return r.check.Payment.Key
+		}),
+		number("payment_attempt", func(r *row) string {
+			if r.check.Payment == nil {
+				return ""
+			}
+			return strconv.Itoa(r.check.Payment.Attempt)
+		}),
 		{"metadata", func(r *row) cell {
 			s := r.check.Action.Metadata.JSON
 			return cell{text: s, kind: object, absent: s == ""}
@@ -254,6 +266,9 @@ func (r *row) approvalStatus() string {
 		if c.Kind == audit.ApprovalDenial {
 			return string(audit.ApprovalDenied)
 		}
+		if c.Kind == audit.ApprovalWithdrawal {
+			return string(audit.ApprovalWithdrawn)
+		}
 		if c.Kind != audit.ApprovalGiven {
 			return string(audit.ApprovalExpired)
 		}
@@ -284,6 +299,7 @@ func outcomeColumns() []column[row] {
 		})
 	}
 	redeemed := func(c *spend.Course) *spend.Outcome { return c.Redeemed }
+	taken := func(c *spend.Course) *spend.Outcome { return c.Taken }
 	doubt := func(c *spend.Course) *spend.Outcome { return c.Doubt }
 	at := func(o *spend.Outcome) string { return stamp(o.ID.Time()) }
 	return []column[row]{
@@ -302,6 +318,12 @@ func outcomeColumns() []column[row] {
 		}),
 		last("outcome_release", func(o *spend.Outcome) string { return string(o.Release) }),
 		last("outcome_flag", func(o *spend.Outcome) string { return string(o.Excess) }),
+		list("payment_flags", func(r *row) any {
+			if o := r.course.Last(); o != nil {
+				return o.Payment.Flags
+			}
+			return []spend.Flag(nil)
+		}),
 		last("outcome_reference", func(o *spend.Outcome) string { return o.Reference }),
 		last("outcome_note", func(o *spend.Outcome) string { return o.Note }),
 		last("outcome_principal", (*spend.Outcome).Reporter),
@@ -310,6 +332,9 @@ func outcomeColumns() []column[row] {
 		step("redemption_id", redeemed, func(o *spend.Outcome) string { return o.ID.Text(spend.PrefixRedemption) }),
 		step("redeemed_at", redeemed, at),
 		step("redeemed_by", redeemed, (*spend.Outcome).Reporter),
+		step("execution_id", redeemed, func(o *spend.Outcome) string { return o.Payment.ExecutionID }),
+		step("taken_over_at", taken, at),
+		step("taken_over_by", taken, (*spend.Outcome).Reporter),
 		step("in_doubt_at", doubt, at),
 		step("in_doubt_note", doubt, func(o *spend.Outcome) string { return o.Note }),
 	}

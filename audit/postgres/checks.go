@@ -40,6 +40,9 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 
 func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.CheckPage, err error) {
 	low, end := q.IDRange()
+	if !q.Payment.IsZero() {
+		return readPayment(ctx, tx, &q, low, end)
+	}
 	starts, err := listingStarts(ctx, tx, low, end)
 	if err != nil {
 		return page, err
@@ -106,38 +109,68 @@ func listingStarts(ctx context.Context, tx pgx.Tx, low, end spend.ID) ([]spend.I
 	return append(starts, low), nil
 }
 
+// readPayment reads a page of a payment's checks, which are found by the payment, also on archived days.
+func readPayment(ctx context.Context, tx pgx.Tx, q *audit.CheckQuery, low, end spend.ID) (page audit.CheckPage, err error) {
+	examined, err := collectIn(ctx, tx, scanID, `SELECT check_id FROM payment_checks
+		WHERE payment_hash = $1 AND check_id >= $2 AND check_id < $3
+		ORDER BY check_id DESC LIMIT `+strconv.Itoa(q.Examine), q.Payment[:], [16]byte(low), [16]byte(end))
+	if err != nil || len(examined) == 0 {
+		return page, err
+	}
+	var text query
+	text.add("SELECT " + columnList(chain.Checks()) + " FROM (SELECT * FROM checks WHERE check_id = ANY (").arg(uuids(examined))
+	text.add("::uuid[]) UNION SELECT * FROM kept_checks WHERE check_id = ANY (").arg(uuids(examined))
+	text.add("::uuid[])) AS examined WHERE true")
+	text.matching(q, q.Limit+1)
+	page.Checks, err = collectIn(ctx, tx, scanCheck, text.String(),
+		append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, text.args...)...)
+	if page.Cut(q.Limit); !page.More && len(examined) == q.Examine {
+		page.More, page.Next = true, examined[len(examined)-1]
+	}
+	return page, err
+}
+
+func collectIn[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
+	rows, _ := tx.Query(ctx, query, args...) // the rows return its error
+	return pgx.CollectRows(rows, scan)
+}
+
 // checksQuery selects the newest checks that match among the newest of a range.
 func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (string, []any) {
-	columns := columnList(chain.Checks())
 	var text query
-	text.add("SELECT " + columns + " FROM (SELECT * FROM checks WHERE check_id >= ").arg([16]byte(start))
+	text.add("SELECT " + columnList(chain.Checks()) + " FROM (SELECT * FROM checks WHERE check_id >= ").arg([16]byte(start))
 	text.add(" AND check_id < ").arg([16]byte(end))
 	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(examine) + ") AS examined WHERE true")
-	text.is("agent_id", q.AgentID)
-	text.is("policy_id", q.PolicyID)
-	text.is("counterparty", q.Counterparty)
-	text.is("idempotency_key", q.IdempotencyKey)
-	text.is("reason_code", string(q.Reason))
-	if t := q.ActionType; t != spend.Unspecified {
-		text.add(" AND action_type = '" + chain.TypeLetters[t:t+1] + "'")
+	text.matching(q, limit)
+	return text.String(), text.args
+}
+
+// matching adds the conditions of a query on checks that are examined, newest first.
+func (q *query) matching(by *audit.CheckQuery, limit int) {
+	q.is("agent_id", by.AgentID)
+	q.is("policy_id", by.PolicyID)
+	q.is("counterparty", by.Counterparty)
+	q.is("idempotency_key", by.IdempotencyKey)
+	q.is("reason_code", string(by.Reason))
+	if t := by.ActionType; t != spend.Unspecified {
+		q.add(" AND action_type = '" + chain.TypeLetters[t:t+1] + "'")
 	}
-	if !q.ApprovalID.IsZero() {
-		text.add(" AND approval_id = ").arg([16]byte(q.ApprovalID))
+	if !by.ApprovalID.IsZero() {
+		q.add(" AND approval_id = ").arg([16]byte(by.ApprovalID))
 	}
-	if q.Effect != nil {
-		text.add(" AND decision = '" + chain.EffectLetters[*q.Effect:*q.Effect+1] + "'")
+	if by.Effect != nil {
+		q.add(" AND decision = '" + chain.EffectLetters[*by.Effect:*by.Effect+1] + "'")
 	}
-	switch q.Outcome {
+	switch by.Outcome {
 	case "":
 	case audit.NoOutcome:
-		text.add(" AND decision = 'a' AND NOT EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = examined.check_id AND o.number > 0)")
+		q.add(" AND decision = 'a' AND NOT EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = examined.check_id AND o.number > 0)")
 	default:
-		text.add(" AND (SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.step DESC LIMIT 1) = '" +
-			string(chain.StatusLetter(q.Outcome)) + "'")
+		q.add(" AND (SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.step DESC LIMIT 1) = '" +
+			string(chain.StatusLetter(by.Outcome)) + "'")
 	}
-	text.within(q.Bounds)
-	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(limit))
-	return text.String(), text.args
+	q.within(by.Bounds)
+	q.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(limit))
 }
 
 // examinedQuery counts the checks that checksQuery examined without reaching its limit, and selects

@@ -150,7 +150,7 @@ func (s *Store) callOf(checks []*spend.Check, outcomes []*spend.Outcome, budgets
 	other := func(o *spend.Outcome) bool { return o.Status != spend.Redeemed }
 	keyed := func(o *spend.Outcome) bool { return !o.Once.IsZero() }
 	switch {
-	case whole, horizonMS > 0, slices.ContainsFunc(checks, more):
+	case whole, horizonMS > 0, slices.ContainsFunc(checks, more), changesPayments(checks, outcomes):
 		return callWhole
 	case len(checks) == 0 && budgets.none() && !slices.ContainsFunc(outcomes, other):
 		if slices.ContainsFunc(outcomes, keyed) {
@@ -278,7 +278,8 @@ func appendID(b []byte, c *spend.Check) []byte { return append(b, c.ID[:]...) }
 // extra adds a commit_extra.
 func (p *parameters) extra(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64) {
 	asks := slices.ContainsFunc(checks, func(c *spend.Check) bool { return c.Approval != nil })
-	end := p.composite(11)
+	payments := paymentExtraOf(checks, outcomes)
+	end := p.composite(18)
 	p.field(pgtype.Int8OID)
 	p.int64(horizonMS)
 	p.approvals(checks)
@@ -287,6 +288,7 @@ func (p *parameters) extra(checks []*spend.Check, outcomes []*spend.Outcome, bud
 	p.field(0)
 	array(p, 0, outcomes, nil, chain.AppendOutcomeRecord)
 	p.budgets(budgets)
+	p.payments(&payments)
 	end()
 }
 

@@ -63,10 +63,11 @@ const batchesAtOnce = 10_000
 // selectFolded selects batches in the form of an archive, with the texts of the outcomes that they
 // list.
 const selectFolded = `SELECT b.chain_id, b.seq, b.version, b.first_id, b.last_id, b.head, b.entries, (
-		SELECT json_agg(json_build_array(replace(o.outcome_id::text, '-', ''), o.reference, o.note) ORDER BY o.outcome_id)::text
+		SELECT json_agg(json_build_array(replace(o.outcome_id::text, '-', ''),
+			CASE WHEN o.payment IS NULL THEN o.reference END, o.note) ORDER BY o.outcome_id)::text
 		FROM generate_series(1, octet_length(b.entries) - 15, 48) AS at
 		JOIN outcomes AS o ON o.outcome_id = encode(substring(b.entries FROM at FOR 16), 'hex')::uuid
-		WHERE get_byte(b.entries, at + 5) >> 4 = 8 AND (o.reference IS NOT NULL OR o.note IS NOT NULL))
+		WHERE get_byte(b.entries, at + 5) >> 4 = 8 AND (o.reference IS NOT NULL AND o.payment IS NULL OR o.note IS NOT NULL))
 	FROM batches AS b WHERE b.chain_id = '%s' AND b.seq BETWEEN %d AND %d ORDER BY b.seq`
 
 // batches reads spans of chains, piece by piece.

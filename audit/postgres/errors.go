@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ const (
 	codeAsksPeople    = "SG017"
 	codeStaleReview   = "SG018"
 	codeNotCalendar   = "SG019"
+	codePaymentsMoved = "SG020"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -90,7 +92,11 @@ func refusal(err *pgconn.PgError) error {
 	case err.Code == codeReported:
 		return reported(err.Detail, err.Hint)
 	case err.Code == codeKeysTaken:
-		return keysTaken(err.Detail)
+		taken, err := hashesOf(err.Detail)
+		return cmp.Or[error](err, &audit.KeysTakenError{Hashes: taken})
+	case err.Code == codePaymentsMoved:
+		moved, err := hashesOf(err.Detail)
+		return cmp.Or[error](err, &audit.PaymentsMovedError{Hashes: moved})
 	case len(err.Code) == 5 && strings.Contains(rowClasses, err.Code[:2]):
 		return &audit.RowError{Err: err}
 	}
@@ -165,16 +171,16 @@ func parseUUID(text string) (spend.ID, error) {
 	return spend.ParseID(strings.ReplaceAll(text, "-", ""), "")
 }
 
-func keysTaken(detail string) error {
-	taken := new(audit.KeysTakenError)
+// hashesOf reads hashes, in hexadecimal and separated by commas, of what a commit may not take or change.
+func hashesOf(detail string) (hashes []spend.Hash, err error) {
 	for text := range strings.SplitSeq(detail, ",") {
 		hash, err := hex.DecodeString(text)
 		if err != nil || len(hash) != len(spend.Hash{}) {
-			return fmt.Errorf("cannot read the taken keys %q: %w", detail, audit.ErrUnavailable)
+			return nil, fmt.Errorf("cannot read which keys or payments are refused %q: %w", detail, audit.ErrUnavailable)
 		}
-		taken.Hashes = append(taken.Hashes, spend.Hash(hash))
+		hashes = append(hashes, spend.Hash(hash))
 	}
-	return taken
+	return hashes, nil
 }
 
 // reported parses which checks are refused, and which of these as too late.

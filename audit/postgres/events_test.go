@@ -165,7 +165,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 			id, use := f.approval(t), f.begun(t)
 			pending := f.begun(t)
 			f.exec(t, approve, [16]byte(id))
-			if _, err := use.Exec(t.Context(), `SELECT use_approvals(ARRAY[gen_random_uuid()], ARRAY[$1::uuid], ARRAY['\x00'::bytea])`,
+			if _, err := use.Exec(t.Context(), `SELECT use_approvals(ARRAY[gen_random_uuid()], ARRAY[$1::uuid], ARRAY['\x00'::bytea], NULL)`,
 				[16]byte(id)); err != nil {
 				t.Fatal(err)
 			}

@@ -11,10 +11,11 @@ import (
 )
 
 // released is whether check c, or the use of its approval, was given back by the last report, or
-// whether the expiry of its approval is recorded. Inside an expression the planner looks up each
+// whether the expiry or the withdrawal of its approval is recorded. Inside an expression the planner looks up each
 // check, however many outcomes it expects.
 const released = `(CASE WHEN c.approval IS NOT NULL THEN EXISTS (
-	SELECT FROM changes AS e WHERE e.subject = name_approval(c.check_id) AND e.kind = 'approval.expired') ELSE false END
+	SELECT FROM changes AS e WHERE e.subject = name_approval(c.check_id)
+		AND e.kind IN ('approval.expired', 'approval.withdrawn')) ELSE false END
 	OR coalesce((SELECT bool_or(o.release = 'd' AND o.status <> 'x') FROM outcomes AS o WHERE o.check_id IN (c.check_id,
 	CASE WHEN c.approval IS NOT NULL THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id) END)
 	AND o.step = (SELECT max(l.step) FROM outcomes AS l WHERE l.check_id = o.check_id)), false))`

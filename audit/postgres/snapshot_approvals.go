@@ -21,14 +21,14 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 		var a verify.ApprovalRow
 		into := []any{
 			uuid(&a.ID), &a.Made, utc(&a.CreatedAt), utc(&a.ExpiresAt), &a.UseWithinMS, &a.Required, &a.ByGroups, bytea(&a.ActionHash),
-			&a.PolicyID, &a.AgentID, &a.Principal, &a.Owner, uuid(&a.UsedBy),
+			&a.PolicyID, &a.AgentID, &a.Principal, &a.Owner, bytea(&a.Payment), uuid(&a.UsedBy),
 			nullTime{&a.Deadline},
 		}
 		return stream(ctx, tx, into, func() error { return each(a) },
 			s.in(`SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, coalesce(a.created_at, 'epoch'), coalesce(a.expires_at, 'epoch'),
 				coalesce(a.use_within_ms, -1), coalesce(a.required, -1)::bigint, coalesce(a.by_groups, false), a.action_hash,
 				coalesce(a.policy_id, ''), coalesce(a.agent_id, ''),
-				coalesce(a.principal, ''), coalesce(a.owner, ''), u.check_id, d.at
+				coalesce(a.principal, ''), coalesce(a.owner, ''), coalesce(a.payment, ''), u.check_id, d.at
 				FROM {schema}.approvals AS a FULL JOIN {schema}.approval_uses AS u ON u.approval_id = a.id
 				LEFT JOIN {schema}.approval_deadlines AS d ON d.approval_id = coalesce(a.id, u.approval_id) ORDER BY 1`))
 	})
@@ -43,10 +43,11 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 	var within int64
 	var byGroups bool
 	err := s.one(ctx, what, []any{
-		&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, &byGroups, uuid(&a.UsedBy), &a.Expired,
+		&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, &byGroups, uuid(&a.UsedBy), &a.Expired, &a.Withdrawn,
 	},
 		`SELECT now(), a.created_at, a.expires_at, a.use_within_ms, a.required, a.by_groups, u.check_id,
-			EXISTS (SELECT FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.expired')
+			EXISTS (SELECT FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.expired'),
+			EXISTS (SELECT FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.withdrawn')
 		FROM {schema}.approvals AS a LEFT JOIN {schema}.approval_uses AS u ON u.approval_id = a.id WHERE a.id = $1`, [16]byte(id),
 		id.Text(spend.PrefixApproval))
 	if err != nil {

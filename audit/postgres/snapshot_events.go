@@ -20,12 +20,13 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 			ON c.kind LIKE 'approval.%' AND 'apr_' || replace(a.id::text, '-', '') = c.subject
 			CROSS JOIN LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
 				(CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
-					WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f' WHEN 'policy.draft_approved' THEN 'g' ELSE 'k' END::"char", CASE c.kind
+					WHEN 'approval.withdrawn' THEN 'w' WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f'
+					WHEN 'policy.draft_approved' THEN 'g' ELSE 'k' END::"char", CASE c.kind
 					WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN c.details::jsonb -> 'completes' = 'true'
 						ELSE a.required = (SELECT count(*) FROM {schema}.changes AS d
 							WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
-					ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'policy.forced', 'policy.draft_approved', 'key.created',
-					'key.changed') END)) AS n (type, occurred)
+					ELSE c.kind IN ('approval.denied', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced',
+					'policy.draft_approved', 'key.created', 'key.changed') END)) AS n (type, occurred)
 		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND n.occurred
 	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true, NULL, u.check_id
 		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id
@@ -39,7 +40,8 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 	UNION ALL SELECT o.outcome_id, n.type, k.policy_id, k.agent_id, k.check_id IS NOT NULL, NULL, o.outcome_id
 		FROM state AS s CROSS JOIN {schema}.outcomes AS o LEFT JOIN {schema}.checks AS k ON k.check_id = o.check_id
 			CROSS JOIN LATERAL (VALUES ('o'::"char", o.number > 0), ('p', o.release = 'p'), ('x', o.excess IN ('e', 'p')),
-				('m', o.status = 'r'), ('n', o.status = 'd')) AS n (type, occurred)
+				('m', o.status = 'r'), ('n', o.status = 'd'), ('t', o.status = 't'),
+				('s', o.payment LIKE '%"flags":[%"paid_twice"%')) AS n (type, occurred)
 		WHERE o.xid < s.below AND o.xid <> ALL (s.pending) AND n.occurred`
 
 // strayEvents selects, with numbers above $1, numbered events without a source, sources without
@@ -70,7 +72,7 @@ const hiddenSources = `SELECT h.source, h.type::text
 		UNION ALL SELECT id, 'b' FROM {schema}.budget_exhaustions WHERE xid >= next
 		UNION ALL SELECT id, 'v' FROM {schema}.violations WHERE xid >= next
 		UNION ALL SELECT id, 'r' FROM {schema}.approvals WHERE xid >= next
-		UNION ALL SELECT outcome_id, CASE status WHEN 'r' THEN 'm'::"char" WHEN 'd' THEN 'n' ELSE 'o' END FROM {schema}.outcomes
+		UNION ALL SELECT outcome_id, CASE status WHEN 'r' THEN 'm'::"char" WHEN 'd' THEN 'n' WHEN 't' THEN 't' ELSE 'o' END FROM {schema}.outcomes
 		WHERE xid >= next) AS h (source, type)
 	WHERE s.cluster = c.system_identifier`
 

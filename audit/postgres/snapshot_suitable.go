@@ -27,6 +27,8 @@ func unverified(table string) []string {
 		return []string{"xid", "position"}
 	case "keys":
 		return []string{"last_used"}
+	case "payments":
+		return []string{"seen", "changed_at"}
 	}
 	return nil
 }
@@ -60,6 +62,7 @@ func verifiedTables() []verified {
 		encoded(chain.Changes(), "seq", "kind", "subject"),
 		encoded(chain.RedemptionKeys(), "key_hash", "check_id"),
 		encoded(chain.OpenRedemptions(), "check_id", "redeemed_at"),
+		encoded(chain.Payments(), "payment_hash", "version", "state"),
 		written("batches", "chain_id uuid, seq bigint, first_id uuid, last_id uuid, version smallint, head bytea, entries bytea",
 			"chain_id", "seq", "first_id", "last_id", "version", "head", "entries"),
 		written("folded_chains", "chain_id uuid, from_seq bigint, to_seq bigint, previous bytea, head bytea, entries bigint, day date, "+
@@ -68,7 +71,7 @@ func verifiedTables() []verified {
 		written("budget_counters", "counter_id uuid, start_ms bigint, bucket_ms bigint, end_ms bigint, count bigint, since integer, "+
 			"used numeric, policy_id text, rule_id text, subject text, agent_id text", "counter_id", "start_ms"),
 		written("approvals", "id uuid, created_at timestamp with time zone, expires_at timestamp with time zone, use_within_ms bigint, "+
-			"required integer, by_groups boolean, action_hash bytea, policy_id text, agent_id text, principal text, owner text",
+			"required integer, by_groups boolean, action_hash bytea, policy_id text, agent_id text, principal text, owner text, payment bytea",
 			"id", "created_at", "expires_at", "use_within_ms", "required", "by_groups", "action_hash"),
 		written("approval_uses", "approval_id uuid, check_id uuid", "approval_id", "check_id"),
 		written("archived_days", "day date, rows bigint, manifest_sha256 bytea, archived_at timestamp with time zone",

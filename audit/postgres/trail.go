@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,8 +18,22 @@ func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 	if len(ids) == 0 {
 		return nil, nil
 	}
+	found, err := s.checksIn(ctx, "checks", ids)
+	if err != nil || len(found) == len(ids) {
+		return found, err
+	}
+	has := make(map[spend.ID]bool, len(found))
+	for _, c := range found {
+		has[c.ID] = true
+	}
+	absent := slices.DeleteFunc(slices.Clone(ids), func(id spend.ID) bool { return has[id] })
+	kept, err := s.checksIn(ctx, "kept_checks", absent)
+	return append(found, kept...), err
+}
+
+func (s *Store) checksIn(ctx context.Context, table string, ids []spend.ID) ([]*spend.Check, error) {
 	return collect(ctx, s, "cannot look up checks", scanCheck,
-		"SELECT "+columnList(chain.Checks())+" FROM checks WHERE check_id = ANY ($1::uuid[])",
+		"SELECT "+columnList(chain.Checks())+" FROM "+table+" WHERE check_id = ANY ($1::uuid[])",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
 }
 

@@ -40,7 +40,7 @@ func unreadQuery(from time.Time) string {
 		FROM unnest($1::unread_row[]) AS u
 		LEFT JOIN LATERAL (SELECT * FROM checks WHERE check_id = u.check_id
 			AND check_id >= '` + first.Text("") + "' AND check_id < '" + end.Text("") + `' LIMIT 1) AS c ON true
-		WHERE CASE WHEN c.decision = 'a' AND c.policy_version = u.policy_version AND c.action_type = u.action_type
+		WHERE CASE WHEN c.decision = 'a' AND c.payment IS NULL AND c.policy_version = u.policy_version AND c.action_type = u.action_type
 			AND c.amount = u.amount AND c.currency = u.currency AND (u.agent_id IS NULL OR c.agent_id = u.agent_id) AND c.policy_id = u.policy_id
 			AND c.counterparty = u.counterparty AND c.payment_method IS NOT DISTINCT FROM u.payment_method
 			AND c.merchant_or_vendor IS NOT DISTINCT FROM u.merchant_or_vendor AND c.metadata IS NOT DISTINCT FROM u.metadata

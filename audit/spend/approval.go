@@ -163,7 +163,7 @@ func ParseApprovalRequest(text string) (*ApprovalRequest, error) {
 func parseHash(into *Hash, text string) error {
 	raw, err := hex.DecodeString(text)
 	if err != nil || len(raw) != len(into) {
-		return fmt.Errorf("cannot read what a check asks of people: %q is no hash", text)
+		return fmt.Errorf("%q is no hash", text)
 	}
 	copy(into[:], raw)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,12 @@ type Hash [sha256.Size]byte
 
 // IsZero reports whether the Hash was never computed.
 func (h Hash) IsZero() bool { return h == Hash{} }
+
+// MarshalText returns the hash in hexadecimal.
+func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (h *Hash) UnmarshalText(text []byte) error { return parseHash(h, string(text)) }
 
 // KeyHash returns the hash of the slot that the action's idempotency key takes in a namespace (S59);
 // zero without a key. A key has a slot for each approval that it is sent with. No key begins with a

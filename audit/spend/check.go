@@ -24,20 +24,44 @@ type Check struct {
 	RequestSHA  Hash // of the canonical request
 
 	Approval *ApprovalRequest // the approval that the check asks for; nil for none
+	Payment  *CheckPayment    // the payment that the check is of; nil for none
 	Charges  []Charge         // of the budgets that judged the check; in a row, only what the check took
 	Refused  []Charge         // of the budgets without room for the check; not in rows
+
+	// Payments are changed by the check's commit, Withdrawn are the approvals that it withdraws. Stores that
+	// read checks set neither.
+	Payments  []PaymentChange
+	Withdrawn []ID
+	// RedeemBy is until when an allowed check that only a redemption carries out may be redeemed; zero for others.
+	// Not in rows.
+	RedeemBy time.Time
 
 	Pass  Pass  // zero when the duplicate guard blocked the check
 	Fence Fence // of the claims; set before the check is committed
 }
 
-// FirstFormat is the format of a check's row: its columns and the encoder that renders it. A row with a
-// column that was added later has a later format.
-const FirstFormat = 1
+// The formats of a check's row: its columns and the encoder that renders it.
+const (
+	FirstFormat   = 1
+	PaymentFormat = 2 // has a payment
+)
 
 // Format returns the format of the check's row, so that a later version renders an old row as it was
 // answered.
-func (c *Check) Format() int16 { return FirstFormat }
+func (c *Check) Format() int16 {
+	if c.Payment != nil {
+		return PaymentFormat
+	}
+	return FirstFormat
+}
+
+// PaymentHash names the payment that the check is of; zero without one.
+func (c *Check) PaymentHash() Hash {
+	if c.Payment == nil {
+		return Hash{}
+	}
+	return PaymentHash(c.Namespace, c.Payment.Key)
+}
 
 // Timestamp returns when the check was made: its ID's millisecond.
 func (c *Check) Timestamp() time.Time { return c.ID.Time() }

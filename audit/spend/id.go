@@ -68,6 +68,15 @@ func (id ID) Append(dst []byte, prefix string) []byte {
 // Text returns what Append writes as a string: id.Text(PrefixCheck).
 func (id ID) Text(prefix string) string { return string(id.Append(nil, prefix)) }
 
+// MarshalText returns the hex digits.
+func (id ID) MarshalText() ([]byte, error) { return id.Append(nil, ""), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (id *ID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseID(string(text), "")
+	return err
+}
+
 // ParseID is the inverse of Text. It fails with ErrBadID.
 func ParseID(s, prefix string) (ID, error) {
 	var id ID

@@ -2,6 +2,7 @@ package spend
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -28,8 +29,12 @@ type Outcome struct {
 	RequestID string
 	Fence     Fence // under which the outcome is committed
 
-	Replay Hash // of a redemption: its API key and its Idempotency-Key; zero without one
+	Replay Hash // of a redemption or a take-over: its API key and its nonce, or Idempotency-Key; zero without one
 	Once   Hash // of a redemption: its lasting key; zero without one
+	// Payment says which payments the step changed, and what is unusual about the step (S84).
+	Payment OutcomePayment
+	// Payments are changed by the step's commit. Stores that read outcomes do not set them.
+	Payments []PaymentChange
 	// RedeemBy is until when a redemption may be recorded, by the store's clock. A store
 	// that reads outcomes leaves it out.
 	RedeemBy time.Time
@@ -38,7 +43,7 @@ type Outcome struct {
 	// it.
 	Check *Check
 	// Unread marks a redemption whose Check has only what the request says of it. It is recorded only
-	// if the recorded check Carries that; the commit then adds the recorded check's agent, key,
+	// if the recorded check Carries that and is of no payment; the commit then adds the recorded check's agent, key,
 	// principal, reason, idempotency key and approval to Check, and sets Unread to false.
 	Unread bool
 	// Follows is the report before, which this one corrects; nil for the first report and for steps
@@ -57,6 +62,8 @@ const (
 
 	Redeemed Status = "redeemed"
 	InDoubt  Status = "in_doubt" // redeemed, and nobody knows whether it was executed
+	// TakenOver passes a redemption on to another nonce, which is the redeemer from then on (S84).
+	TakenOver Status = "taken_over"
 )
 
 // StatusForm describes what Status.Known accepts, for messages.
@@ -158,25 +165,52 @@ func (o *Outcome) Restores() bool { return o.Follows.Frees() && !o.Frees() }
 
 // Course is what became of an allowed check so far.
 type Course struct {
-	Redeemed *Outcome // nil unless it was
-	Doubt    *Outcome // likewise
+	Redeemed *Outcome   // nil unless it was
+	Taken    *Outcome   // the last take-over; nil without one
+	Former   []*Outcome // the redemption and take-overs before it
+	Doubt    *Outcome   // since the redemption or the last take-over; nil without one
 	Reports  []*Outcome
+	steps    int
 }
 
 // CourseOf returns the course that the steps of a check, in their order, amount to.
 func CourseOf(steps []*Outcome) (c Course) {
 	for _, o := range steps {
-		switch o.Status {
-		case Redeemed:
-			c.Redeemed = o
-		case InDoubt:
-			c.Doubt = o
-		default:
-			c.Reports = append(c.Reports, o)
-		}
+		c = c.With(o)
 	}
 	return c
 }
+
+// With returns the course after another step.
+func (c *Course) With(o *Outcome) Course {
+	next := *c
+	next.steps++
+	switch o.Status {
+	case Redeemed:
+		next.Redeemed = o
+	case TakenOver:
+		next.Former = append(slices.Clip(c.Former), c.Holder())
+		next.Taken, next.Doubt = o, nil
+	case InDoubt:
+		next.Doubt = o
+	default:
+		next.Reports = append(slices.Clip(c.Reports), o)
+	}
+	return next
+}
+
+// HeldBy returns the redemption, or the take-over, with that ID; nil without one.
+func (c *Course) HeldBy(id ID) *Outcome {
+	for _, o := range append(slices.Clip(c.Former), c.Holder()) {
+		if o != nil && o.ID == id {
+			return o
+		}
+	}
+	return nil
+}
+
+// Held reports whether the check was redeemed, or taken over, under that ID.
+func (c *Course) Held(id ID) bool { return c.HeldBy(id) != nil }
 
 // Last returns the last report; nil before there is one.
 func (c *Course) Last() *Outcome {
@@ -187,14 +221,15 @@ func (c *Course) Last() *Outcome {
 }
 
 // Next returns the number of the step that follows.
-func (c *Course) Next() int {
-	next := len(c.Reports) + 1
-	for _, o := range []*Outcome{c.Redeemed, c.Doubt} {
-		if o != nil {
-			next++
-		}
+func (c *Course) Next() int { return c.steps + 1 }
+
+// Holder returns the step by which the check is redeemed now: the last take-over, else the redemption; nil
+// if it was not redeemed.
+func (c *Course) Holder() *Outcome {
+	if c.Taken != nil {
+		return c.Taken
 	}
-	return next
+	return c.Redeemed
 }
 
 // Same reports whether both reports say the same.

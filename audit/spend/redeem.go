@@ -67,6 +67,15 @@ func RedemptionReplay(keyID, idempotencyKey string) Hash {
 	return hashPair("spendgate redemption 1\n", keyID, idempotencyKey)
 }
 
+// NonceHash returns a hash that identifies the requests of a nonce: of its API key and the nonce (S84). It is zero without
+// a nonce.
+func NonceHash(keyID, nonce string) Hash {
+	if nonce == "" {
+		return Hash{}
+	}
+	return hashPair("spendgate nonce 1\n", keyID, nonce)
+}
+
 // OnceHash returns the hash of a lasting key in a namespace (S59).
 func OnceHash(namespace, once string) Hash {
 	if once == "" {

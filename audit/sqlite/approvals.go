@@ -21,8 +21,9 @@ func insertApprovals(tx *sql.Tx, checks []*spend.Check) error {
 			continue
 		}
 		expires := now.Add(c.Approval.Expires)
-		_, err := tx.Exec("INSERT INTO approvals (id, created_at, expires_at, policy_id, agent_id, principal) VALUES (?, ?, ?, ?, ?, ?)",
-			c.ID[:], now.UnixMilli(), expires.UnixMilli(), c.Action.PolicyID, c.Action.AgentID, c.PrincipalName())
+		_, err := tx.Exec(`INSERT INTO approvals (id, created_at, expires_at, policy_id, agent_id, principal, payment)
+			VALUES (?, ?, ?, ?, ?, ?, ?)`,
+			c.ID[:], now.UnixMilli(), expires.UnixMilli(), c.Action.PolicyID, c.Action.AgentID, c.PrincipalName(), hashOrNull(c.PaymentHash()))
 		if err != nil {
 			return err
 		}
@@ -43,11 +44,18 @@ func setDeadline(tx *sql.Tx, id spend.ID, at time.Time) error {
 	return err
 }
 
-// useApprovals uses approvals, each for one check (G13), or refuses with the checks that may not
-// use theirs.
+// useApprovals uses approvals, each for one check (G13), and withdraws those that checks withdraw (S84), or
+// refuses with the checks that may not use or withdraw theirs.
 func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
 	refused := make(map[spend.ID]*audit.ApprovalError)
 	for _, c := range checks {
+		reason, err := withdrawApprovals(tx, c)
+		if err != nil {
+			return err
+		} else if reason != nil {
+			refused[c.ID] = reason
+			continue
+		}
 		if !c.UsesApproval() {
 			continue
 		}
@@ -77,9 +85,10 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 	const doing = "cannot read approvals"
 	all, err := collect(ctx, from, doing, func(row scanner) (*audit.Approval, error) {
 		a := &audit.Approval{Check: new(spend.Check)}
-		return a, row.Scan(blob(a.Check.ID[:]), (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), blob(a.UsedBy[:]), &a.Expired)
+		return a, row.Scan(blob(a.Check.ID[:]), (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), blob(a.UsedBy[:]), &a.Expired, &a.Withdrawn)
 	}, `SELECT a.id, a.created_at, a.expires_at, u.check_id,
-			EXISTS (SELECT 1 FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.expired')
+			EXISTS (SELECT 1 FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.expired'),
+			EXISTS (SELECT 1 FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.withdrawn')
 		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id `+where, args...)
 	if err != nil {
 		return nil, err
@@ -261,7 +270,10 @@ func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (re
 		case audit.ApprovalApproved:
 			return setDeadline(tx, d.ApprovalID, approval.UseBy())
 		case audit.ApprovalDenied:
-			return setDeadline(tx, d.ApprovalID, time.Time{})
+			if err := setDeadline(tx, d.ApprovalID, time.Time{}); err != nil {
+				return err
+			}
+			return withdrawOthers(ctx, tx, approval, d.By, now)
 		default:
 			return nil
 		}
@@ -308,8 +320,7 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 func expire(tx *sql.Tx, due []*audit.Approval, now time.Time, restored bool) (expired int, err error) {
 	for _, a := range due {
 		a.SetStatus(now)
-		open := a.Status == audit.ApprovalPending || a.Status == audit.ApprovalApproved
-		if !a.Expired && (a.Status == audit.ApprovalExpired || restored && open) {
+		if !a.Expired && (a.Status == audit.ApprovalExpired || restored && unused(a)) {
 			generation, err := raise(tx)
 			if err != nil {
 				return expired, err

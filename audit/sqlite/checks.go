@@ -16,8 +16,13 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
 	low, end := q.IDRange()
-	const examined = " FROM checks WHERE check_id >= ? AND check_id < ? ORDER BY check_id DESC LIMIT "
-	w := where{args: []any{low[:], end[:], q.Examine}}
+	examined, of := " FROM checks WHERE", []any{low[:], end[:]}
+	if !q.Payment.IsZero() {
+		examined = " FROM payment_checks CROSS JOIN checks USING (check_id) WHERE payment_hash = ? AND"
+		of = []any{q.Payment[:], low[:], end[:]}
+	}
+	examined += " check_id >= ? AND check_id < ? ORDER BY check_id DESC LIMIT "
+	w := where{args: append(of, q.Examine)}
 	w.is("agent_id", q.AgentID)
 	w.is("policy_id", q.PolicyID)
 	w.is("counterparty", q.Counterparty)
@@ -47,7 +52,7 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	if page.Cut(q.Limit); page.More {
 		return page, nil
 	}
-	page.Next, err = one(ctx, tx, doing, scanID, "SELECT check_id"+examined+"1 OFFSET ?", low[:], end[:], q.Examine-1)
+	page.Next, err = one(ctx, tx, doing, scanID, "SELECT check_id"+examined+"1 OFFSET ?", append(of, q.Examine-1)...)
 	if errors.Is(err, audit.ErrNotFound) { // there are fewer
 		return page, nil
 	}

@@ -13,9 +13,9 @@ import (
 )
 
 // released is whether check c, or the use of its approval, was given back by the last report, or
-// whether the expiry of its approval is recorded.
+// whether the expiry or the withdrawal of its approval is recorded.
 const released = `(c.approval IS NOT NULL AND EXISTS (
-	SELECT 1 FROM changes AS e WHERE e.subject = 'apr_' || lower(hex(c.check_id)) AND e.kind = 'approval.expired')
+	SELECT 1 FROM changes AS e WHERE e.subject = 'apr_' || lower(hex(c.check_id)) AND e.kind IN ('approval.expired', 'approval.withdrawn'))
 	OR EXISTS (SELECT 1 FROM outcomes AS o
 	WHERE o.check_id IN (c.check_id, (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id))
 	AND o.release = 'done' AND o.status <> 'executed'
@@ -52,16 +52,18 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 			continue
 		}
 		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-			?14, ?15, ?16, ?17, ?18
+			?14, ?15, ?16, ?17, ?18, ?19
 			WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5)
 				AND CASE WHEN ?5 = 1 THEN ?6 = 1 OR ?7 = 'redeemed'
 					ELSE EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5 - 1 AND CASE ?7
 						WHEN 'redeemed' THEN false
-						WHEN 'in_doubt' THEN status = 'redeemed'
+						WHEN 'in_doubt' THEN status IN ('redeemed', 'taken_over')
+						WHEN 'taken_over' THEN status IN ('redeemed', 'taken_over', 'in_doubt')
 						ELSE number = ?6 - 1 AND (?6 = 1 OR ?16) END) END`,
 			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Step, o.Number, string(o.Status), string(o.Release),
 			orNull(string(o.Excess)), amount,
-			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease, hashOrNull(o.Replay), hashOrNull(o.Once))
+			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease, hashOrNull(o.Replay), hashOrNull(o.Once),
+			orNull(o.Payment.Text()))
 		if err != nil {
 			return err
 		}
@@ -69,7 +71,7 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 			return err
 		} else if rows == 0 {
 			known.CheckIDs = append(known.CheckIDs, o.CheckID)
-		} else if err := noteRedemption(tx, o); err != nil {
+		} else if err := noteStep(tx, o); err != nil {
 			return err
 		}
 	}
@@ -106,8 +108,8 @@ func scanOutcome(row scanner) (*spend.Outcome, error) {
 	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Step, &o.Number, (*string)(&o.Status),
 		(*string)(&o.Release),
 		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID,
-		&o.MayRelease, blob(o.Replay[:]), blob(o.Once[:]))
-	if err == nil && !o.Status.Known() && o.Status != spend.Redeemed && o.Status != spend.InDoubt {
+		&o.MayRelease, blob(o.Replay[:]), blob(o.Once[:]), parse(&o.Payment, spend.ParseOutcomePayment))
+	if err == nil && !o.Status.Known() && o.Status != spend.Redeemed && o.Status != spend.InDoubt && o.Status != spend.TakenOver {
 		err = fmt.Errorf("unknown status %q", o.Status)
 	}
 	if err != nil {

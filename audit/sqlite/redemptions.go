@@ -35,12 +35,19 @@ func takeOnce(tx *sql.Tx, o *spend.Outcome) (bool, error) {
 	return rows > 0, err
 }
 
-// noteRedemption maintains redemptions_open.
-func noteRedemption(tx *sql.Tx, o *spend.Outcome) (err error) {
+// noteStep maintains redemptions_open and allows_open.
+func noteStep(tx *sql.Tx, o *spend.Outcome) (err error) {
+	if o.Step == 1 {
+		if _, err := tx.Exec("DELETE FROM allows_open WHERE check_id = ?", o.CheckID[:]); err != nil {
+			return err
+		}
+	}
 	now := time.Now().UnixMilli()
 	switch {
 	case o.Status == spend.Redeemed:
 		_, err = tx.Exec("INSERT INTO redemptions_open (check_id, redeemed_at) VALUES (?, ?)", o.CheckID[:], now)
+	case o.Status == spend.TakenOver:
+		_, err = tx.Exec("UPDATE redemptions_open SET redeemed_at = ?, doubted_at = NULL WHERE check_id = ?", now, o.CheckID[:])
 	case o.Status == spend.InDoubt:
 		_, err = tx.Exec("UPDATE redemptions_open SET doubted_at = ? WHERE check_id = ?", now, o.CheckID[:])
 	case o.Number == 1 && o.Step > 1:
@@ -62,8 +69,8 @@ func (s *Store) Unread(spend.ID) bool { return true }
 // unread are the recorded checks of unread redemptions.
 type unread map[*spend.Outcome]*spend.Check
 
-// compare adds the check of an unread redemption, and reports whether it is recorded and is as the
-// request says. For any other outcome it returns true.
+// compare adds the check of an unread redemption, and reports whether it is recorded, is of no payment and is
+// as the request says. For any other outcome it returns true.
 func (u *unread) compare(tx *sql.Tx, o *spend.Outcome) (bool, error) {
 	if !o.Unread {
 		return true, nil
@@ -76,7 +83,7 @@ func (u *unread) compare(tx *sql.Tx, o *spend.Outcome) (bool, error) {
 		*u = make(unread)
 	}
 	(*u)[o] = check
-	return err == nil && check.Carries(o.Check), err
+	return err == nil && check.Payment == nil && check.Carries(o.Check), err
 }
 
 // give sets the checks of redemptions that are recorded, whole.

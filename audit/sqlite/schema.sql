@@ -38,7 +38,8 @@ CREATE TABLE checks (
     charges          TEXT,               -- JSON: what it took from budgets; null when nothing
     approval_id      BLOB,               -- which it was sent with; used when it is allowed
     approval         TEXT,               -- JSON: what it asks of people; null when nothing
-    namespace        TEXT                -- of its idempotency keys (S59); null: the one that plain API keys share
+    namespace        TEXT,               -- of its idempotency keys (S59); null: the one that plain API keys share
+    payment          TEXT                -- JSON: what it says of its payment (S84); null without one
 ) STRICT;
 
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
@@ -64,6 +65,7 @@ CREATE TABLE outcomes (
     may_release INTEGER NOT NULL, -- who reported
     replay     BLOB,
     once       BLOB,
+    payment    TEXT,              -- JSON: the payments that it changed (S84); null without one
     PRIMARY KEY (check_id, step)
 ) STRICT;
 
@@ -81,6 +83,31 @@ CREATE TABLE redemptions_open (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX redemptions_open_at ON redemptions_open (redeemed_at) WHERE doubted_at IS NULL;
+
+-- What became of payments (S84), as in PostgreSQL.
+CREATE TABLE payments (
+    payment_hash BLOB    PRIMARY KEY,
+    namespace    TEXT    NOT NULL,
+    payment_key  TEXT    NOT NULL,
+    version      INTEGER NOT NULL,
+    state        TEXT    NOT NULL, -- JSON
+    changed_at   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The checks of payments: their own, and those that were redeemed under them.
+CREATE TABLE payment_checks (
+    payment_hash BLOB NOT NULL,
+    check_id     BLOB NOT NULL,
+    PRIMARY KEY (payment_hash, check_id)
+) STRICT, WITHOUT ROWID;
+
+-- The allowed checks that only a redemption carries out and that nobody redeemed or reported.
+CREATE TABLE allows_open (
+    check_id  BLOB    PRIMARY KEY,
+    redeem_by INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX allows_open_by ON allows_open (redeem_by);
 
 -- Each commit adds its place in the hash chain of the node incarnation that wrote
 -- it (G8), as in PostgreSQL.
@@ -195,8 +222,11 @@ CREATE TABLE approvals (
     expires_at INTEGER NOT NULL,
     policy_id  TEXT    NOT NULL,
     agent_id   TEXT    NOT NULL,
-    principal  TEXT    NOT NULL
+    principal  TEXT    NOT NULL,
+    payment    BLOB              -- of the check that asks; null without one
 ) STRICT;
+
+CREATE INDEX approvals_payment ON approvals (payment, id) WHERE payment IS NOT NULL;
 
 CREATE TABLE approval_uses (
     approval_id BLOB PRIMARY KEY REFERENCES approvals (id),
@@ -431,12 +461,16 @@ END;
 CREATE TRIGGER outcomes_event AFTER INSERT ON outcomes
 BEGIN
     INSERT INTO events (source, type, policy_id, agent_id)
-        SELECT NEW.outcome_id, CASE NEW.status WHEN 'redeemed' THEN 'check.redeemed' WHEN 'in_doubt' THEN 'check.in_doubt' ELSE 'outcome.reported' END,
+        SELECT NEW.outcome_id, CASE NEW.status WHEN 'redeemed' THEN 'check.redeemed' WHEN 'taken_over' THEN 'check.taken_over'
+            WHEN 'in_doubt' THEN 'check.in_doubt' ELSE 'outcome.reported' END,
             policy_id, agent_id FROM checks WHERE check_id = NEW.check_id;
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT NEW.outcome_id, 'outcome.release_pending', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id AND NEW.release = 'pending';
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT NEW.outcome_id, 'outcome.exceeded', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id AND NEW.excess <> 'unapproved';
+    INSERT INTO events (source, type, policy_id, agent_id)
+        SELECT NEW.outcome_id, 'payment.paid_twice', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id
+            AND EXISTS (SELECT 1 FROM json_each(NEW.payment, '$.flags') WHERE value = 'paid_twice');
 END;
 CREATE TRIGGER budget_exhaustions_event AFTER INSERT ON budget_exhaustions
 BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, 'budget.exhausted', NEW.policy_id, NEW.agent_id); END;
@@ -446,11 +480,11 @@ BEGIN
         iif(NEW.kind LIKE 'policy.%', NEW.kind, 'key.changed'), iif(NEW.kind LIKE 'policy.%', NEW.subject, NULL));
 END;
 -- Every decision; and of those that approve, that with which they are enough.
-CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.expired')
+CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.expired', 'approval.withdrawn')
 BEGIN
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT unhex(format('%032x', NEW.seq)), 'approval.decided', policy_id, agent_id FROM checks
-        WHERE check_id = unhex(substr(NEW.subject, 5)) AND NEW.kind <> 'approval.expired';
+        WHERE check_id = unhex(substr(NEW.subject, 5)) AND NEW.kind IN ('approval.approved', 'approval.denied');
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT unhex(format('%032x', NEW.seq)), NEW.kind, policy_id, agent_id FROM checks
         WHERE check_id = unhex(substr(NEW.subject, 5)) AND (NEW.kind <> 'approval.approved' OR

@@ -18,7 +18,7 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 		var asked, owner *string
 		c := spend.Check{}
 		err := row.Scan(blob(a.ID[:]), &a.Made, (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), &a.PolicyID, &a.AgentID, &a.Principal,
-			blob(a.UsedBy[:]), &deadline, &asked, &owner)
+			blob(a.UsedBy[:]), &deadline, &asked, &owner, blob(a.Payment[:]))
 		if err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 		return each(a)
 	}, `SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, a.created_at, a.expires_at, coalesce(a.policy_id, ''),
 		coalesce(a.agent_id, ''), coalesce(a.principal, ''),
-			u.check_id, d.at, c.approval, c.owner
+			u.check_id, d.at, c.approval, c.owner, a.payment
 		FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id
 		LEFT JOIN approval_deadlines AS d ON d.approval_id = coalesce(a.id, u.approval_id) LEFT JOIN checks AS c ON c.check_id = a.id ORDER BY 1`)
 }
@@ -85,13 +85,16 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 		UNION ALL SELECT id, 'approval.requested', policy_id, agent_id, NULL, id FROM approvals
 		UNION ALL SELECT u.approval_id, 'approval.used', a.policy_id, a.agent_id, NULL, u.check_id FROM approval_uses AS u
 		JOIN approvals AS a ON a.id = u.approval_id
-		UNION ALL SELECT o.outcome_id, CASE o.status WHEN 'redeemed' THEN 'check.redeemed' WHEN 'in_doubt' THEN 'check.in_doubt'
-		ELSE 'outcome.reported' END,
+		UNION ALL SELECT o.outcome_id, CASE o.status WHEN 'redeemed' THEN 'check.redeemed' WHEN 'taken_over' THEN 'check.taken_over'
+		WHEN 'in_doubt' THEN 'check.in_doubt' ELSE 'outcome.reported' END,
 			k.policy_id, k.agent_id, NULL, o.outcome_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id
 		UNION ALL SELECT o.outcome_id, 'outcome.release_pending', k.policy_id, k.agent_id, NULL, o.outcome_id FROM outcomes AS o
 		JOIN checks AS k ON k.check_id = o.check_id WHERE o.release = 'pending'
 		UNION ALL SELECT o.outcome_id, 'outcome.exceeded', k.policy_id, k.agent_id, NULL, o.outcome_id FROM outcomes AS o
 		JOIN checks AS k ON k.check_id = o.check_id WHERE o.excess <> 'unapproved'
+		UNION ALL SELECT o.outcome_id, 'payment.paid_twice', k.policy_id, k.agent_id, NULL, o.outcome_id FROM outcomes AS o
+		JOIN checks AS k ON k.check_id = o.check_id
+		WHERE EXISTS (SELECT 1 FROM json_each(iif(json_valid(o.payment), o.payment, '{}'), '$.flags') WHERE value = 'paid_twice')
 		UNION ALL SELECT id, 'budget.exhausted', policy_id, agent_id, at, NULL FROM budget_exhaustions
 		UNION ALL SELECT unhex(format('%032x', seq)), iif(kind LIKE 'policy.%', kind, 'key.changed'),
 		iif(kind LIKE 'policy.%', subject, NULL), NULL, at, NULL
@@ -99,7 +102,8 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 		UNION ALL SELECT unhex(format('%032x', c.seq)), 'approval.decided', k.policy_id, k.agent_id, c.at, NULL
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.approved', 'approval.denied')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), c.kind, k.policy_id, k.agent_id, c.at, NULL
-			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.denied', 'approval.expired')
+			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5))
+			WHERE c.kind IN ('approval.denied', 'approval.expired', 'approval.withdrawn')
 				OR c.kind = 'approval.approved' AND CASE WHEN k.approval -> 'from' IS NULL THEN k.approval ->> 'required' =
 					(SELECT count(*) FROM changes AS b WHERE b.subject = c.subject AND b.kind = 'approval.approved' AND b.seq <= c.seq)
 				ELSE c.details ->> 'completes' END

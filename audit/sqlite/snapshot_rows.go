@@ -109,7 +109,7 @@ func lettersOf(field string) map[string]byte {
 	case "confidence":
 		return indexed(chain.ConfidenceLetters, spend.Low, spend.Confidence.String)
 	case "status":
-		return lettersBy(chain.StatusLetter, spend.Executed, spend.Failed, spend.Voided, spend.Redeemed, spend.InDoubt)
+		return lettersBy(chain.StatusLetter, spend.Executed, spend.Failed, spend.Voided, spend.Redeemed, spend.InDoubt, spend.TakenOver)
 	case "release":
 		return lettersBy(chain.ReleaseLetter, spend.ReleaseNone, spend.ReleasePending, spend.ReleaseDone)
 	case "excess":

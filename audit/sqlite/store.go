@@ -370,8 +370,9 @@ func classify(err error) error {
 		}
 	}
 	for _, own := range []any{
-		new(*audit.KeysTakenError), new(*audit.ReportedError), new(*audit.ExceededError), new(*audit.ApprovalsError), new(*audit.RowError),
-		new(*audit.BudgetsInUseError), new(*audit.NotEndedError), new(*audit.EventsRemovedError),
+		new(*audit.KeysTakenError), new(*audit.PaymentsMovedError), new(*audit.ReportedError), new(*audit.ExceededError),
+		new(*audit.ApprovalsError), new(*audit.RowError), new(*audit.BudgetsInUseError), new(*audit.NotEndedError),
+		new(*audit.EventsRemovedError),
 	} {
 		if errors.As(err, own) {
 			return err

@@ -48,7 +48,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		if err := s.insertKeys(tx, checks, time.Now()); err != nil {
 			return err
 		}
-		if err := insertOutcomes(tx, outcomes, &read); err != nil {
+		if err := movePayments(tx, checks, outcomes); err != nil {
 			return err
 		}
 		if err := s.addLink(tx, fence.Node, link); err != nil {
@@ -58,6 +58,15 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 			return err
 		}
 		if err := insert(tx, s.insertViolation, s.insertViolations, violations); err != nil {
+			return err
+		}
+		if err := noteChecks(tx, checks, outcomes); err != nil {
+			return err
+		}
+		if err := noteAllows(tx, checks); err != nil {
+			return err
+		}
+		if err := insertOutcomes(tx, outcomes, &read); err != nil {
 			return err
 		}
 		if err := insertApprovals(tx, checks); err != nil {

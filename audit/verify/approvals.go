@@ -23,13 +23,14 @@ type ApprovalRow struct {
 	ByGroups                            bool
 	ActionHash                          spend.Hash
 	PolicyID, AgentID, Principal, Owner string
-	UsedBy                              spend.ID // the check; zero without a use
+	Payment                             spend.Hash // of the check that asks; zero without one
+	UsedBy                              spend.ID   // the check; zero without a use
 	Deadline                            *time.Time
 }
 
 // terms returns a hash of the values that the check that asks and the row of its approval share.
 func (a *ApprovalRow) terms() spend.Hash {
-	b := a.ActionHash[:]
+	b := slices.Concat(a.ActionHash[:], a.Payment[:])
 	if a.ByGroups {
 		b = append(b, 1)
 	}
@@ -44,11 +45,12 @@ func (a *ApprovalRow) terms() spend.Hash {
 
 // use is a check that was allowed by an approval.
 type use struct {
-	check  spend.ID
-	action spend.Hash
+	check   spend.ID
+	action  spend.Hash
+	payment spend.Hash
 }
 
-// ruling is a change of an approval: a decision, or its expiry.
+// ruling is a change of an approval: a decision, its withdrawal, or its expiry.
 type ruling struct {
 	seq  int64
 	kind audit.ChangeKind
@@ -115,7 +117,7 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 			a := ApprovalRow{
 				ExpiresAt: time.Time{}.Add(c.Approval.Expires), UseWithinMS: c.Approval.UseWithin.Milliseconds(), Required: int64(c.Approval.Required),
 				ByGroups: c.Approval.From != nil, ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID,
-				Principal: c.PrincipalName(), Owner: c.Owner,
+				Principal: c.PrincipalName(), Owner: c.Owner, Payment: c.PaymentHash(),
 			}
 			asked = asking{a.terms(), c.KeyID, c.Approval, PolicyVersion{c.Action.PolicyID, c.Decision.PolicyVersion}}
 		}
@@ -123,7 +125,7 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 	}
 	if c.UsesApproval() {
 		id := c.Action.ApprovalID
-		v.approvals.uses[id] = append(v.approvals.uses[id], use{c.ID, spend.ActionHash(c)})
+		v.approvals.uses[id] = append(v.approvals.uses[id], use{c.ID, spend.ActionHash(c), c.PaymentHash()})
 	}
 }
 
@@ -238,7 +240,8 @@ func (v *verifier) approval(a *ApprovalRow) {
 }
 
 // deadline compares when an approval will expire: the request to people, or the use of what they
-// approved. An approval that was used, denied or has expired has no deadline.
+// approved. An approval that was used, denied or
+// withdrawn, or has expired, has no deadline.
 func (v *verifier) deadline(a *ApprovalRow, r *ruled) {
 	due := a.ExpiresAt
 	if !r.approvedAt.IsZero() {
@@ -260,7 +263,7 @@ type ruled struct {
 	by         []audit.Party // who approved
 	decided    []audit.ApprovalDecision
 	approvedAt time.Time // zero while approvals are missing
-	ended      string    // denied or expired
+	ended      string    // denied, withdrawn or expired
 }
 
 // rule follows the changes of an approval and names those that could not have been made.
@@ -282,6 +285,12 @@ func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled)
 			wrong = "it comes before the time of"
 		case c.kind == audit.ApprovalExpiry:
 			r.ended = "expired"
+		case c.kind == audit.ApprovalWithdrawal && a.Payment.IsZero():
+			wrong = "only of payments is withdrawn, and of none is"
+		case c.kind == audit.ApprovalWithdrawal && c.at.After(due.Add(lateCommit)):
+			wrong = "it comes too late for"
+		case c.kind == audit.ApprovalWithdrawal:
+			r.ended = "withdrawn"
 		case c.by.Shares(then), c.by.Shares(now):
 			wrong = "it was made by, or for, who asked for"
 		case v.approvals.excludes(said, c):
@@ -328,6 +337,8 @@ func (v *verifier) uses(a *ApprovalRow, uses []use, r ruled) {
 		switch {
 		case u.action != a.ActionHash:
 			v.tally.find(Inserted, name, "%s is another action than people saw", used)
+		case !u.payment.IsZero() && u.payment != a.Payment:
+			v.tally.find(Inserted, name, "%s is of another payment than what people saw", used)
 		case r.approvedAt.IsZero():
 			v.tally.find(Inserted, name, "%s was allowed with it, and %d of %d had approved", used, len(r.by), a.Required)
 		case r.ended != "":

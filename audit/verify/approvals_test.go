@@ -220,12 +220,13 @@ func TestForgedUses(t *testing.T) {
 	again, larger := tr.using(tr.used), tr.using(tr.approved)
 	again.Action.IdempotencyKey = "" // a second use under one would be a replay
 	larger.Action.Amount, _ = spend.ParseAmount("9999")
-	tr.exec(`CREATE OR REPLACE FUNCTION use_approvals(check_ids uuid[], approval_ids uuid[], hashes bytea[]) RETURNS void LANGUAGE sql AS $$
+	tr.exec(`CREATE OR REPLACE FUNCTION use_approvals(check_ids uuid[], approval_ids uuid[], hashes bytea[], refused text)
+		RETURNS void LANGUAGE sql AS $$
 		INSERT INTO approval_uses (approval_id, check_id) SELECT * FROM unnest(approval_ids, check_ids) ON CONFLICT DO NOTHING $$`)
 	tr.append(again)
 	tr.append(larger)
 	tr.both("SELECT", check("inserted", again), "inserted use of "+approvalOf(tr.approved),
-		"altered function use_approvals(uuid[], uuid[], bytea[])")
+		"altered function use_approvals(uuid[], uuid[], bytea[], text)")
 }
 
 // TestApprovalShown: an approval is shown as the store has it.

@@ -32,7 +32,9 @@ func TestStrangerKnowsFormats(t *testing.T) {
 		}
 		return append(binary.BigEndian.AppendUint32(row, uint32(len(value))), value...)
 	}
-	first, next := chain.HashCheck(c), followed(chain.AppendCheck(nil, c, 2), []byte("next"))
+	paid := *c
+	paid.Payment = &spend.CheckPayment{Key: "k", Version: 1, Attempt: 1}
+	first, next := chain.HashCheck(c), chain.AppendCheck(nil, &paid, spend.PaymentFormat)
 	run := func(program, argument string) string {
 		t.Helper()
 		program = `
@@ -60,7 +62,7 @@ with open("../../deploy/audit/verify.py", encoding="utf-8") as f:
 		{followed(chain.AppendCheck(nil, c, 1), []byte("next")), "None"},
 		{next, fmt.Sprintf("%x", sha256.Sum256(append([]byte("spendgate check 2\n"), next...)))},
 	} {
-		program := fmt.Sprintf("WIDTHS = {1: %d, 2: %d}", width, width+1) + `
+		const program = `
 row, fields, at = bytes.fromhex(sys.argv[1]), [], 2
 while at < len(row):
     length, = struct.unpack(">i", row[at:at + 4])

@@ -1,9 +1,11 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,15 +28,18 @@ type course struct {
 	again    bool           // there was a report before the last
 	most     *spend.Outcome // the report with the largest excess that counts
 	redeemed *spend.Outcome
-	doubt    *spend.Outcome
+	taken    *spend.Outcome // the last take-over
+	doubt    *spend.Outcome // since then
+	report   *spend.Outcome // the last one
 	reported bool
-	executed spend.ID // the first report of that kind without a redemption
+	lapsed   *spend.Outcome
+	executed *spend.Outcome // the first report of that kind without a redemption
 	other    *spend.Outcome
 }
 
 // plain reports whether there is nothing to compare with the check.
 func (c *course) plain(required bool) bool {
-	return c.last == nil && c.redeemed == nil && (c.executed.IsZero() || !required)
+	return c.last == nil && c.redeemed == nil && (c.executed == nil || !required)
 }
 
 // courses are what is known about redemptions, apart from the rows of a slice.
@@ -121,6 +126,9 @@ func (s *slice) loadCourses(ctx context.Context) error {
 			end()
 			c = course{check: o.CheckID}
 		}
+		if err := s.payStep(o, c.report); err != nil {
+			return err
+		}
 		s.follow(&c, o)
 		if o.Status == spend.Redeemed && !o.Once.IsZero() && s.whole() {
 			return s.verifier.once.add(o.Once, o.CheckID)
@@ -146,8 +154,10 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 	if o.Excess == spend.ExcessCounted && (c.most == nil || c.most.Amount.Total().Cmp(o.Amount.Total()) < 0) {
 		c.most = o
 	}
-	by := c.redeemed
+	by := c.holder()
 	switch {
+	case flaggedVoid(o) && (o.Status != spend.Voided || o.Step != 1 || o.KeyID != spend.SystemKey):
+		s.stray(o, "the service alone gives a check back so, and before anything else")
 	case o.Status == spend.Redeemed && (by != nil || o.Step != 1):
 		s.stray(o, "it was redeemed before, or had an outcome")
 	case o.Status == spend.Redeemed:
@@ -161,8 +171,15 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 		} else if o.KeyID == spend.SystemKey && o.ID.Time().Before(by.ID.Time().Add(spend.DoubtAfter-lateCommit)) {
 			s.stray(o, "it was redeemed at "+stamp(by.ID.Time())+", and the service waits for "+spend.DoubtAfter.String())
 		}
-	case by == nil && o.Status == spend.Executed && c.executed.IsZero():
-		c.executed = o.ID
+	case o.Status == spend.TakenOver && (by == nil || c.reported):
+		s.stray(o, "it is not redeemed, or has an outcome")
+	case o.Status == spend.TakenOver:
+		c.taken, c.doubt = o, nil
+		if !redeemer(by, o) {
+			s.stray(o, "by another principal than who redeemed it")
+		}
+	case by == nil && o.Status == spend.Executed && c.executed == nil:
+		c.executed = o
 	case by != nil && !redeemer(by, o):
 		if !o.MayRelease || !c.reported && c.doubt == nil {
 			s.stray(o, "by another than who redeemed it")
@@ -170,7 +187,22 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 			c.other = o
 		}
 	}
-	c.reported = c.reported || o.Status.Known()
+	if o.Status.Known() {
+		c.reported, c.report = true, o
+	}
+	if slices.Contains(o.Payment.Flags, spend.FlagLapsed) {
+		c.lapsed = o
+	}
+}
+
+// holder returns the step by which the check is redeemed: the last take-over, else the redemption; nil without one.
+func (c *course) holder() *spend.Outcome { return cmp.Or(c.taken, c.redeemed) }
+
+// flaggedVoid reports whether a step has a flag of a report by which the service gives a check back (S84).
+func flaggedVoid(o *spend.Outcome) bool {
+	return slices.ContainsFunc(o.Payment.Flags, func(f spend.Flag) bool {
+		return f == spend.FlagLapsed || f == spend.FlagReplaced || f == spend.FlagSuperseded
+	})
 }
 
 // redeemer reports whether a step may be by the redeemer: by the same API key, or another of the
@@ -191,7 +223,7 @@ func (s *slice) open(c *course, noted map[spend.ID]openRedemption) {
 		found.suspect(c.check, Inserted, name, "the check was not redeemed, or has an outcome")
 	case due && !is:
 		found.suspect(c.check, Removed, name, "%s has it", outcomeName(c.redeemed.ID))
-	case due && ((row.Doubted != nil) != (c.doubt != nil) || apart(row.Redeemed, c.redeemed) ||
+	case due && ((row.Doubted != nil) != (c.doubt != nil) || apart(row.Redeemed, c.holder()) ||
 		c.doubt != nil && apart(*row.Doubted, c.doubt)):
 		found.suspect(c.check, Altered, name, "it is noted otherwise than its steps have it, or a commit was held up, or a clock was off")
 	}
@@ -214,9 +246,12 @@ func (s *slice) courseOf(check spend.ID) (c course) {
 func (s *slice) held(c course) {
 	version := binary.BigEndian.Uint32(s.fields[chain.FieldPolicyVersion])
 	terms, is := s.verifier.courses.terms[PolicyVersion{string(s.fields[chain.FieldPolicyID]), int(version)}]
+	told := s.fields[chain.FieldPayment] != nil && c.executed != nil && slices.Contains(c.executed.Payment.Flags, spend.FlagUnredeemed)
 	switch by := c.redeemed; {
-	case by == nil && is && terms.Required && !c.executed.IsZero():
-		s.verifier.courses.suspect(c.check, Inserted, outcomeName(c.executed),
+	case is && c.lapsed != nil && c.lapsed.ID.Time().Before(c.check.Time().Add(terms.Within()-lateCommit)):
+		s.stray(c.lapsed, "its policy leaves more time to redeem it")
+	case by == nil && is && terms.Required && c.executed != nil && !told:
+		s.verifier.courses.suspect(c.check, Inserted, outcomeName(c.executed.ID),
 			"it is recorded as executed of %s, which was not redeemed, as its policy requires", checkName(c.check))
 	case by == nil:
 	case string(s.fields[chain.FieldDecision]) != "a":

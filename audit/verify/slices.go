@@ -284,6 +284,9 @@ func (s *slice) row(row []byte) error {
 	if err := s.key(s.fields, listed && intact); err != nil {
 		return err
 	}
+	if err := s.payment(); err != nil {
+		return err
+	}
 	c := s.courseOf(id)
 	if listed && intact {
 		s.held(c)

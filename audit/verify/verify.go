@@ -59,7 +59,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		v.o.SliceSize = defaultSliceSize
 	}
 	most := int(v.o.SliceSize)
-	v.counts.most, v.met.most, v.keys.most, v.once.most = most, most, most, most
+	v.counts.most, v.met.most, v.keys.most, v.once.most, v.paid.most = most, most, most, most, most
 	v.all.Low, v.all.High = audit.ViolationQuery{From: o.From, To: o.To}.IDRange()
 	var err error
 	v.unfolded, err = Unfold(ctx, o, v.all, v.tally.add)
@@ -81,13 +81,14 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		v.tally.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
 	}
 	for _, compare := range []func(context.Context) error{
-		v.counters, v.excesses, v.principals, v.exhaustions, v.compareApprovals, v.idempotencyKeys, v.redemptions, v.events, v.schema, v.totals,
+		v.counters, v.excesses, v.principals, v.exhaustions, v.compareApprovals, v.idempotencyKeys, v.payments,
+		v.redemptions, v.events, v.schema, v.totals,
 	} {
 		if err == nil {
 			err = compare(ctx)
 		}
 	}
-	return v.tally.summary(), errors.Join(err, v.counts.close(), v.met.close(), v.keys.close(), v.once.close())
+	return v.tally.summary(), errors.Join(err, v.counts.close(), v.met.close(), v.keys.close(), v.once.close(), v.paid.close())
 }
 
 type verifier struct {
@@ -100,6 +101,7 @@ type verifier struct {
 	counts   counts // from the charges of checks
 	keys     keys
 	once     keys // lasting keys of redemptions
+	paid     payments
 	courses  courses
 	met      counts // the principals whose checks took from counters
 	terms    map[budgetSince]*terms
@@ -174,6 +176,7 @@ func (v *verifier) totals(ctx context.Context) error {
 		{"events", t.events, held.Events},
 		{"idempotency_keys", t.idempotencyKeys, held.IdempotencyKeys},
 		{"redemption_keys", t.redemptionKeys, held.RedemptionKeys},
+		{"payments", t.payments, held.Payments},
 		{"redemptions_open", t.openRedemptions.Load(), held.OpenRedemptions},
 	} {
 		if table.met != table.held {

@@ -215,6 +215,18 @@ func (s *flaky) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, e
 	return called(ctx, s, func() (spend.ID, error) { return s.store.RedeemedUnder(ctx, once) })
 }
 
+func (s *flaky) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error) {
+	return called(ctx, s, func() (map[spend.Hash]*spend.Payment, error) { return s.store.Payments(ctx, hashes) })
+}
+
+func (s *flaky) PaymentApprovals(ctx context.Context, payment spend.Hash) ([]*audit.Approval, error) {
+	return called(ctx, s, func() ([]*audit.Approval, error) { return s.store.PaymentApprovals(ctx, payment) })
+}
+
+func (s *flaky) Lapses(ctx context.Context, limit int) ([]spend.ID, error) {
+	return called(ctx, s, func() ([]spend.ID, error) { return s.store.Lapses(ctx, limit) })
+}
+
 func (s *flaky) CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error) {
 	return called(ctx, s, func() ([]spend.Usage, error) { return s.store.CounterUsages(ctx, counters) })
 }

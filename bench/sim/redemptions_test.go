@@ -137,7 +137,8 @@ func (f *simulation) redeemAt(n *simNode, r hotpath.Request, c *spend.Check, ask
 // doubt says that a check is in doubt. The records show the effect.
 func (f *simulation) doubt(r *rand.Rand, c *spend.Check, by string) {
 	n := f.nodes[r.IntN(len(f.nodes))]
-	_, _, _ = n.Doubt(context.Background(), hotpath.Request{Access: gateway(by), ID: "req_000000000000", Started: time.Now()}, c, "")
+	asked := hotpath.Request{Access: gateway(by), ID: "req_000000000000", Started: time.Now()}
+	_, _, _ = n.Doubt(context.Background(), asked, c, "", spend.ID{})
 }
 
 // course is the record about a check, with the times of the commits.

@@ -36,6 +36,8 @@ func checksList(flags *flag.FlagSet) action {
 	flags.StringVar(&q.Outcome, "outcome", "", "only those whose last report is `STATUS`: executed, failed, voided; or none, or in_doubt")
 	flags.StringVar(&q.Counterparty, "counterparty", "", "only those to `TEXT`")
 	flags.StringVar(&q.IdempotencyKey, "idempotency-key", "", "only those of the idempotency `KEY`")
+	flags.StringVar(&q.PaymentKey, "payment-key", "", "only those of the payment `KEY`, of the API key's principal or --principal")
+	flags.StringVar(&q.Principal, "principal", "", "whose payment --payment-key is: `NAME`")
 	flags.StringVar(&q.ApprovalID, "approval-id", "", "only those that were sent with the approval `ID`")
 	flags.StringVar(&q.From, "from", "", "only from `TIME` on: RFC 3339, or a date")
 	flags.StringVar(&q.To, "to", "", "only until `TIME`, likewise")
@@ -124,6 +126,10 @@ func writeCheck(w io.Writer, c *client.CheckRecord) error {
 	actionLines(line, &c.Action)
 	line("idempotency key", c.Action.IdempotencyKey)
 	line("approval", cmp.Or(c.Action.ApprovalID, c.ApprovalID))
+	if c.Payment != nil {
+		line("payment", c.Payment.PaymentKey)
+		line("payment state", c.Payment.State)
+	}
 	line("outcome", outcomeText(c))
 	return out.Flush()
 }

@@ -105,6 +105,7 @@ func root() command {
 			policiesCommand(),
 			approvalsCommand(),
 			checksCommand(),
+			paymentsCommand(),
 			budgetsCommand(),
 			eventsCommand(),
 			webhooksCommand(),

@@ -342,6 +342,7 @@ func (n *node) startTasks(c config.Config) {
 	every(countEvery, "cannot count checks", n.store.CountChecks)
 	every(expireEvery, "cannot record which approvals have expired", n.expireApprovals())
 	every(expireEvery, "cannot record which redeemed checks are in doubt", n.doubts())
+	every(expireEvery, "cannot give back the checks that nobody redeemed in time", n.authorizer.Lapses)
 	every(readEvery, "cannot read how full budgets are", n.budgetFills())
 	every(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)

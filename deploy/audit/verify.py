@@ -28,11 +28,12 @@ CHECK = (
     "check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,requested_type,action_type,"
     "decision,confidence,amount::text,fingerprint,request_sha,currency,agent_id,policy_id,counterparty,"
     "payment_method,merchant_or_vendor,reason_text,idempotency_key,metadata,reason_code,rule_id,"
-    "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval,namespace"
+    "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval,namespace,payment"
 )
-WIDTHS = {1: 37}  # of CHECK, the columns of a row by its format
+WIDTHS = {1: 37, 2: 38}  # of CHECK, the columns of a row by its format
 OUTCOME = (
-    "outcome_id,check_id,node,epoch,step,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release,replay,once"
+    "outcome_id,check_id,node,epoch,step,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release,replay,once,"
+    "payment"
 )
 BATCH = "chain_id,seq,version,first_id,last_id,head,entries"
 VIOLATION = (
@@ -50,9 +51,9 @@ EXHAUSTION = (
 )
 APPROVAL = (
     "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.by_groups,a.action_hash,a.policy_id,a.agent_id,"
-    "a.principal,a.owner,u.check_id,d.at"
+    "a.principal,a.owner,a.payment,u.check_id,d.at"
 )
-OF_CHANGES = "iadecfgk"  # the types of events whose source is a change
+OF_CHANGES = "iadewcfgk"  # the types of events whose source is a change
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -205,6 +206,22 @@ def moment(text):
     return (since.days * 86400 + since.seconds) * 1000000000 + int(fraction.ljust(9, "0"))
 
 
+def payment_hash(namespace, key):
+    return sha("spendgate payment 1", struct.pack(">I", len(namespace)), namespace, key.encode())
+
+
+def payment_of(fields):
+    """Returns the hash of the payment that a check is of; empty without one."""
+    says = object_of((fields[37:] or [b""])[0] or b"")
+    return payment_hash(fields[36] or b"", says["key"]) if says else b""
+
+
+def stamp(ms):
+    """Returns a time as it is in a payment's state."""
+    whole = datetime.datetime.fromtimestamp(ms // 1000, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+    return whole + (f".{ms % 1000:03}".rstrip("0") if ms % 1000 else "") + "Z"
+
+
 def may_move(end, bucket):
     """Returns how far a row's end may differ from those of recorded checks: not at all for a bucket or a lifetime."""
     return MOVED if end and not bucket else 0
@@ -272,6 +289,7 @@ class Verifier:
         self.stray = set()  # checks with an outcome that has a finding
         self.judged = {}  # check to its fields, for unaltered checks with outcomes
         self.terms = {}  # (policy_id, version) to what it says of redemptions
+        self.paid = {}  # the hash of a payment to what is recorded of it: version, row, what the row says, and its fields
         self.floor, self.removed, self.kept_from = 0, 0, -1 << 62  # removed events: last number, how many, and from before when
 
     def find(self, kind, subject):
@@ -521,6 +539,9 @@ class Verifier:
             self.approval(fields, intact)
             if stored and intact and check in self.steps:
                 self.judged[check] = fields
+            if says := object_of((fields[37:] or [None])[0] or b""):
+                says = {"namespace": (fields[36] or b"").decode(), **says}
+                self.soundly("the payments", self.pay, says, (check, check, "c", says, fields))
             if stored is None or not intact:
                 self.lost.add(check)
             elif fields[22]:
@@ -750,14 +771,14 @@ class Verifier:
                 self.asks[fields[0]] = asks, (fields[17], fields[5])
             self.asked[fields[0]] = asks and (
                 asks["expires_ms"], asks["use_within_ms"], asks["required"], "from" in asks, bytes.fromhex(asks["action_hash"]),
-                fields[17], fields[16], fields[31] or fields[29], fields[32] or b"")
+                fields[17], fields[16], fields[31] or fields[29], fields[32] or b"", payment_of(fields))
         if fields[34] and fields[10] == b"a":
-            self.uses.setdefault(fields[34], []).append((fields[0], action_of(fields)))
+            self.uses.setdefault(fields[34], []).append((fields[0], action_of(fields), payment_of(fields)))
 
     def approvals(self):
         minute = 60 * 1000000
         query = f"SELECT {APPROVAL} FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id LEFT JOIN approval_deadlines AS d ON d.approval_id = a.id"
-        for _, (a, created, expires, within, required, grouped, action, policy, agent, principal, owner, used_by, deadline) in self.database.copy(query):
+        for _, (a, created, expires, within, required, grouped, action, policy, agent, principal, owner, payment, used_by, deadline) in self.database.copy(query):
             found = len(self.findings)
             name, use = f"approval apr_{a.hex()}", f"use of approval apr_{a.hex()}"
             if created is None:
@@ -773,7 +794,7 @@ class Verifier:
                     self.find("inserted", name)
             elif terms is None:
                 self.find("unchecked", name)
-            elif terms != ((expires - created) // 1000, within, required, grouped, action, policy, agent, principal, owner) or abs(created - made) > minute:
+            elif terms != ((expires - created) // 1000, within, required, grouped, action, policy, agent, principal, owner, payment or b"") or abs(created - made) > minute:
                 self.find("altered", name)
             by, people, approved, ended = [], [], None, False
             asks, version = self.asks.get(a, ({}, None))
@@ -791,9 +812,13 @@ class Verifier:
                 wrote = {fold(n) for w in wrote for n in (*w, *(self.stood(w[0], number) or [(0, ())])[0][1]) if n}
                 own = self.stood(fields[5] or b"", number)
                 due = expires if approved is None else approved + within * 1000
-                expiry = kind == b"approval.expired"
+                expiry, withdrawn = kind == b"approval.expired", kind == b"approval.withdrawn"
                 if digest != action or ended or (at < due and not said.get("restored") if expiry else at > due + minute):
                     pass
+                elif withdrawn:
+                    if payment:
+                        ended = True
+                        continue
                 elif not expiry and (names & asker or names & wrote):
                     pass
                 elif not expiry and own and own[0][2] != said.get("groups", []):
@@ -815,16 +840,16 @@ class Verifier:
                         continue
                 self.find("inserted", f"change {number} of the configuration")
             uses = self.uses.pop(a, [])
-            if used_by and used_by not in [check for check, _ in uses] and int.from_bytes(used_by[:6], "big") // 86400000 not in self.days:
+            if used_by and used_by not in [check for check, *_ in uses] and int.from_bytes(used_by[:6], "big") // 86400000 not in self.days:
                 self.find("inserted", use)
-            for check, seen in uses:
+            for check, seen, paid in uses:
                 if not used_by:
                     self.find("removed", use)
                 elif check != used_by:
                     self.find("inserted", f"check chk_{check.hex()}")
                 at = int.from_bytes(check[:6], "big") * 1000 - EPOCH
                 other = seen != self.actions.get(a, seen)
-                if other or approved is None or ended or not approved - minute <= at <= approved + within * 1000 + minute:
+                if other or paid not in (b"", payment) or approved is None or ended or not approved - minute <= at <= approved + within * 1000 + minute:
                     self.find("inserted", use)
             due = None if used_by or ended else expires if approved is None else approved + within * 1000
             deadline = None if deadline is None else integer(deadline)
@@ -1038,21 +1063,32 @@ class Verifier:
         noted = {check: times for _, (check, *times) in self.database.copy("SELECT check_id, redeemed_at, doubted_at FROM redemptions_open")}
         for check in [*self.steps, *(noted.keys() - self.steps.keys())]:
             redeemed, doubt, reported, unredeemed, other = None, None, False, None, None
+            taken, lapsed = None, None  # the step by which it is redeemed
             for o in sorted(self.steps.get(check, ()), key=lambda o: o[4] or b""):
-                status, stray = o[6], False
-                if status == b"r":
+                status, stray, said = o[6], False, object_of(o[18] or b"") or {}
+                flags = set(said.get("flags", ()))
+                void = flags & {"lapsed", "replaced", "superseded"}
+                if void:
+                    lapsed = o if "lapsed" in flags else lapsed
+                    stray = status != b"v" or integer(o[4]) != 1 or o[12] != b"system"
+                elif status == b"r":
                     stray = redeemed is not None or integer(o[4]) != 1
                     redeemed = redeemed or (None if stray else o)
+                    taken = redeemed
                     if o[17]:
                         keys.setdefault(o[17], set()).add(check)
+                elif status == b"t":
+                    stray = redeemed is None or reported
+                    if not stray:
+                        stray, taken, doubt = not shares(o, taken), o, None
                 elif status == b"d":
                     stray = redeemed is None or doubt is not None or reported
                     if not stray:
                         doubt = o
-                        stray = at(o[0]) < at(redeemed[0]) + quarter - minute if o[12] == b"system" else not shares(o, redeemed)
+                        stray = at(o[0]) < at(taken[0]) + quarter - minute if o[12] == b"system" else not shares(o, taken)
                 elif redeemed is None:
-                    unredeemed = unredeemed or (o if status == b"x" else None)
-                elif not shares(o, redeemed):
+                    unredeemed = unredeemed or ((o, flags) if status == b"x" else None)
+                elif not shares(o, taken):
                     stray = o[15] != b"\1" or not reported and doubt is None
                     other = other or (None if stray else o)
                 if stray:
@@ -1062,16 +1098,19 @@ class Verifier:
             if (row is not None) != due:
                 found.append((check, "removed" if due else "inserted", f"open redemption of check chk_{check.hex()}"))
             elif due:
-                times = [(redeemed, row[0]), (doubt, row[1])]
+                times = [(taken, row[0]), (doubt, row[1])]
                 if any((o is None) != (t is None) or o and abs(integer(t) - at(o[0])) > minute for o, t in times):
                     found.append((check, "altered", f"open redemption of check chk_{check.hex()}"))
             fields = self.judged.get(check)
             if not fields:
                 continue
             terms = self.terms.get((fields[17], fields[5]))
-            if redeemed is None:
-                if unredeemed and terms and terms.get("required"):
-                    found.append((check, "inserted", f"outcome {unredeemed[0].hex()}"))
+            if lapsed and terms is not None and at(lapsed[0]) < at(check) + terms.get("within_minutes", 15) * minute - minute:
+                found.append((check, "inserted", f"outcome {lapsed[0].hex()}"))
+            elif redeemed is None:
+                flagged = fields[37:38] not in ([], [None]) and unredeemed and "unredeemed" in unredeemed[1]
+                if unredeemed and not flagged and terms and terms.get("required"):
+                    found.append((check, "inserted", f"outcome {unredeemed[0][0].hex()}"))
             elif fields[10] != b"a" or terms is not None and at(redeemed[0]) > at(check) + terms.get("within_minutes", 15) * minute + minute:
                 found.append((check, "inserted", f"outcome {redeemed[0].hex()}"))
             elif other and {fold(n) for n in (fields[29], fields[31], fields[32]) if n} & {fold(n) for n in (other[12], other[13]) if n}:
@@ -1088,12 +1127,107 @@ class Verifier:
             if check not in self.stray:
                 self.find(kind, subject)
 
+    def pay(self, says, row):
+        """Notes what is recorded of a payment: a check of it, or a step of the course of one of its checks."""
+        self.paid.setdefault(payment_hash(says["namespace"].encode(), says["key"]), []).append((says["version"], *row))
+
+    def payments(self):
+        """Makes every payment again from what is recorded of it, and compares it with its row."""
+        for check, steps in self.steps.items():
+            before = None  # the status of the report before
+            for o in sorted(steps, key=lambda o: o[4] or b""):
+                of = (object_of(o[18] or b"") or {}).get("of") or []
+                for says in of:
+                    self.pay(says, (o[0], check, o[6].decode(), says, (o, before, len(of) == 1)))
+                before = o[6] if o[6] in (b"x", b"f", b"v") else before
+        columns = "payment_hash,namespace,payment_key,version,state"
+        rows = {fields[0]: fields[1:] for _, fields in self.database.copy(f"SELECT {columns} FROM payments")}
+        for hashed in self.paid.keys() | rows.keys():
+            all_of, name = sorted(self.paid.get(hashed, ()), key=lambda r: r[:2]), f"payment {hashed[:16].hex()}"
+            if any(r[2] in self.lost or r[2] in self.stray for r in all_of):
+                continue
+            state = self.replayed(all_of)
+            version, row = state.pop("version"), rows.get(hashed)
+            gap = any(r[0] > version for r in all_of)
+            if self.days and (gap or row and integer(row[2]) > version):
+                continue
+            names = {(r[4]["namespace"], r[4]["key"]) for r in all_of}
+            if gap or not row:
+                self.find("removed", name)
+            elif not version:
+                self.find("inserted", name)
+            elif (version, state, names) != (integer(row[2]), object_of(row[3]), {(row[0].decode(), row[1].decode())}):
+                self.find("altered", name)
+
+    def replayed(self, all_of):
+        """Makes a payment from what is recorded of it, up to a version that is missing, and finds what no node would record."""
+        version, round_, attempt, hours, redeemed, current, nonces, executed = 0, 0, 0, 0, 0, bytes(16), [], []
+        asked, opened, by_nonce, rounds, held = set(), set(), {}, {}, None  # of checks; the redeemed one that was not given back
+
+        def taken(at):
+            if executed:
+                return not hours or at + 60000 < executed[0][1] + hours * 3600000
+            return current in opened
+
+        for number, row, check, status, says, more in all_of:
+            if number > version + 1:
+                break
+            at, now = int.from_bytes(row[:6], "big"), round_
+            stray = number <= version
+            if not stray and status == "c":
+                version, fields = number, more
+                stray = taken(at) or fields[10] == b"b" and fields[3] is not None
+                hours = says.get("again_after_hours", 0) if number == 1 else hours
+                if executed:
+                    round_, executed, held = round_ + 1, [], None
+                attempt, current, rounds[check] = attempt + (fields[34] is None), check, round_
+                asked.add(check)
+                opened |= {check} if fields[10] == b"a" else set()
+                stray = stray or rounds.get(fields[34], round_) != round_
+                made = {"version": number, "attempt": attempt, "round": round_, "again_after_hours": hours}
+                stray = stray or any(says.get(member, 0) != value for member, value in made.items())
+            elif not stray:
+                (o, before, alone), version = more, number
+                flags, nonce, named = set((object_of(o[18]) or {}).get("flags") or ()), (o[16] or b"").hex(), says.get("by_nonce", False)
+                shown, first, own = executed[0][0] if executed else current, integer(o[5]) == 1, rounds.setdefault(check, says.get("round", 0))
+                stray = named and nonce in nonces
+                if status == "r" and check not in asked:
+                    stray = stray or taken(at)
+                elif status in "rt":
+                    stray = stray or shown != check or status == "r" and bool(executed or held) or status == "t" and named != by_nonce.get(check, False)
+                elif status == "x" and first and check in asked and check not in by_nonce:
+                    stray = "unredeemed" not in flags
+                twice = status == "x" and before != b"x" and (own < round_ or any(c != check for c, _ in executed))
+                stray = stray or twice != ("paid_twice" in flags) and (twice or alone)
+                nonces += [nonce] if named else []
+                earlier = 0
+                if status == "r":
+                    if current != check:
+                        round_, executed, current, attempt = round_ + bool(executed), [], check, attempt + 1
+                        rounds[check] = own = round_
+                    earlier, redeemed, by_nonce[check], held = redeemed, redeemed + 1, named, check
+                    opened.add(check)
+                elif status == "x" and own == round_ and all(c != check for c, _ in executed):
+                    executed.append((check, at))
+                elif status in "fv":
+                    executed = [e for e in executed if e[0] != check]
+                if status in "xfv":
+                    opened = opened - {check} if status != "x" and o[7] == b"d" else opened | {check}
+                    held = None if held == check and check not in opened else held
+                made = {"round": own, "earlier": earlier, "by_nonce": named}
+                stray = stray or any(says.get(member, 0) != value for member, value in made.items())
+            if stray and check not in self.stray:
+                self.find("inserted", f"check chk_{check.hex()}" if status == "c" else f"outcome {row.hex()}")
+        state = {"version": version, "attempt": attempt, "current": current.hex(), "round": round_, "again_after_hours": hours,
+                 "redeemed": redeemed, "nonces": nonces, "executions": [{"check": c.hex(), "at": stamp(at)} for c, at in executed]}
+        return {member: value for member, value in state.items() if value or member in ("version", "attempt", "current")}
+
     def source(self, kind, source):
         """Names the source of an event of that type."""
         number = int.from_bytes(source[8:], "big")
         return {
             "v": f"violation viol_{source.hex()}", "r": f"approval apr_{source.hex()}", "u": f"use of approval apr_{source.hex()}",
-            "o": f"outcome {source.hex()}", "m": f"outcome {source.hex()}", "n": f"outcome {source.hex()}", "p": f"outcome {source.hex()}", "x": f"outcome {source.hex()}", "b": f"exhaustion {source.hex()}",
+            "o": f"outcome {source.hex()}", "m": f"outcome {source.hex()}", "n": f"outcome {source.hex()}", "p": f"outcome {source.hex()}", "x": f"outcome {source.hex()}", "t": f"outcome {source.hex()}", "s": f"outcome {source.hex()}", "b": f"exhaustion {source.hex()}",
         }.get(kind, f"change {number} of the configuration")
 
     def due(self):
@@ -1124,7 +1258,7 @@ class Verifier:
             note(a, "u", approvals.get(a.hex().encode(), (None, None))[:2], None, *end)
         for seq, kind, subject, said, *end in sorted(rows("seq, kind, subject, details", "changes", "position")):
             policy, agent, required = approvals.get(subject[4:], (None, None, 0))
-            letter = {b"approval.denied": "d", b"approval.expired": "e", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
+            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
             if kind == b"approval.approved":
                 counted[subject] = counted.get(subject, 0) + 1
                 completes = counted[subject] == required if required is not None else details(said).get("completes")
@@ -1135,8 +1269,10 @@ class Verifier:
             for source, policy, agent, *end in rows("id, policy_id, agent_id", table):
                 note(source, letter, (policy, agent), None, *end)
         of = {check: (policy, agent) for _, (check, policy, agent) in self.database.copy("SELECT check_id, policy_id, agent_id FROM checks")}
-        for source, check, status, release, excess, *end in rows("outcome_id, check_id, status, release, excess", "outcomes"):
-            note(source, {b"r": "m", b"d": "n"}.get(status, "o") + ("p" if release == b"p" else "") + ("x" if excess in (b"e", b"p") else ""), of.get(check), None, *end)
+        for source, check, status, release, excess, payment, *end in rows("outcome_id, check_id, status, release, excess, payment", "outcomes"):
+            twice = "paid_twice" in ((object_of(payment or b"") or {}).get("flags") or ())
+            letters = {b"r": "m", b"t": "t", b"d": "n"}.get(status, "o") + "p" * (release == b"p") + "x" * (excess in (b"e", b"p")) + "s" * twice
+            note(source, letters, of.get(check), None, *end)
         return due, state
 
     def removal(self, name, fields):
@@ -1397,7 +1533,7 @@ def main():
     v.soundly("the checks", v.checks, listed, args.archive)
     for name, check in (
         ("the configuration", v.configuration), ("the counters", v.counters), ("the approvals", v.approvals), ("the keys", v.keys),
-        ("the redemptions", v.redemptions), ("the events", v.events),
+        ("the redemptions", v.redemptions), ("the payments", v.payments), ("the events", v.events),
     ):
         v.soundly(name, check)
     if args.schema:

@@ -26,7 +26,7 @@ GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approv
 GRANT SELECT ON policies, drafts, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION require_version, create_policy, put_draft, delete_draft, promote_draft, approve_draft, decide_approval, use_approvals,
-    expire_approvals, change_zones, create_key, update_key, create_webhook, update_webhook, delete_webhook TO :"service";
+    withdraw_approvals, expire_approvals, change_zones, create_key, update_key, create_webhook, update_webhook, delete_webhook TO :"service";
 
 -- Deliveries to webhooks: how far they are, what is tried again, and their log.
 GRANT SELECT ON webhook_states TO :"service";
@@ -43,10 +43,11 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"service";
 GRANT SELECT, INSERT, UPDATE, DELETE ON session_logouts TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
-GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals, redemptions_open TO :"service";
-GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
+GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals, redemptions_open, allows_open TO :"service";
+GRANT SELECT, INSERT ON payment_checks TO :"service";
+GRANT SELECT, INSERT, UPDATE ON fenced_nodes, payments TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
-GRANT SELECT ON deployment, migrations, redeemable, archived_days, archived_violations, violation_count_state, violation_counts, check_count_state, check_counts, folded_check_counts, folded_chains, events, event_state TO :"service";
+GRANT SELECT ON kept_checks, deployment, migrations, redeemable, archived_days, archived_violations, violation_count_state, violation_counts, check_count_state, check_counts, folded_check_counts, folded_chains, events, event_state TO :"service";
 
 -- Counts of violations and checks are changed, and events numbered, by functions that can do
 -- nothing else.

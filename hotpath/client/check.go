@@ -32,6 +32,19 @@ type Action struct {
 	// ApprovalID makes the check use an approval of this action (S47). It is another check than
 	// the one that was escalated, even under the same idempotency key (S18).
 	ApprovalID string `json:"approval_id,omitempty"`
+	// PaymentKey names a payment, in place of an IdempotencyKey and an ApprovalID: it is carried out at most once,
+	// however often it is asked for (S84). The result is Allowed only if its Payment says proceed for Redeem.
+	PaymentKey string `json:"payment_key,omitempty"`
+	// Redeem is a nonce of 16 to 64 characters, new for each call, that redeems the check in the same step.
+	Redeem string `json:"redeem,omitempty"`
+	// Replace judges another action than the payment's where nothing was carried out.
+	Replace bool `json:"replace,omitzero"`
+	// TakeOver takes the redemption of another nonce over, of at most so many hours (0: 24): the provider takes the
+	// execution_id as its idempotency key.
+	TakeOver            bool `json:"take_over,omitzero"`
+	TakeOverWithinHours int  `json:"take_over_within_hours,omitzero"`
+	// AgainAfterHours is when an executed payment is free again; 0: never.
+	AgainAfterHours int `json:"again_after_hours,omitzero"`
 	// Nonce is a secret of 16 to 128 visible ASCII characters by which the service recognizes repeated
 	// attempts of this request (S83). A caller that stores a nonce before the first attempt, and sends
 	// it again after a crash, learns from First whether its own request made the check. Check
@@ -64,15 +77,20 @@ type Result struct {
 	// The Body of a replay equals the first one byte for byte.
 	Raw
 
-	checked bool // the result is the answer of Check
+	checked  bool // the result is the answer of Check
+	payment  bool // Check asked for a payment
+	proceeds bool // the answer is for that payment and its nonce, which carries it out
 }
 
 // Allowed reports whether the action may be carried out, once: the service answered a Check with 200
 // and allow, nobody redeemed the check and no outcome was reported. It is false for nil, for a
 // simulated result and for one that was read later. For a Replayed result it is true even if the
 // action was carried out and nobody reported it: give CheckID to the payment system as its idempotency
-// key.
+// key. The check of a payment is allowed only to the call whose nonce carries it out.
 func (r *Result) Allowed() bool {
+	if r != nil && r.payment {
+		return r.proceeds
+	}
 	return r != nil && r.checked && r.Decision == Allow && !r.Outcome.Reported() && !r.Redemption.Redeemed()
 }
 
@@ -81,7 +99,8 @@ func (r *Result) Allowed() bool {
 // refused the request, and then decided and recorded nothing; *UndecidedError
 // when it did not answer or may have decided. On every error the result is nil.
 func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
-	if spend.Blank(a.IdempotencyKey) { // the service treats a blank key as none, too (S4)
+	payment, _ := spend.PaymentKey(a.PaymentKey)
+	if spend.Blank(a.IdempotencyKey) && payment == "" { // the service treats a blank key as none, too (S4)
 		a.IdempotencyKey = NewIdempotencyKey()
 	}
 	body, err := encode(a)
@@ -93,6 +112,9 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	if err == nil {
 		var r *Result
 		if r, err = read[Result](from); err == nil {
+			r.payment = payment != ""
+			r.proceeds = r.payment && r.Decision == Allow && r.Payment != nil && r.Payment.Proceed && r.Payment.PaymentKey == payment &&
+				a.Redeem != "" && r.Payment.Nonce == a.Redeem
 			r.checked, r.First = true, !r.Replayed || slices.Equal(from.header.Values("First-Request"), []string{"same"})
 			return r, nil
 		}
@@ -100,7 +122,7 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	if refused, ok := errors.AsType[*Error](err); ok && refused.definite() && !unknown {
 		return nil, err
 	}
-	return nil, &UndecidedError{IdempotencyKey: a.IdempotencyKey, Err: err}
+	return nil, &UndecidedError{IdempotencyKey: cmp.Or(a.IdempotencyKey, a.PaymentKey), Err: err}
 }
 
 // NewIdempotencyKey returns a key of 130 random bits.

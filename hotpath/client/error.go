@@ -93,8 +93,8 @@ func (e *Error) temporary() bool {
 // Check the same action again with this idempotency key: if a decision was made, it is returned, else
 // one is made.
 type UndecidedError struct {
-	IdempotencyKey string
-	Err            error // an *Error is found in it with errors.As
+	IdempotencyKey string // or payment_key, under which the same request may be repeated
+	Err            error  // an *Error is found in it with errors.As
 }
 
 // Error returns why there is no decision.

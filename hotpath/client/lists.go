@@ -32,6 +32,8 @@ type CheckQuery struct {
 	ReasonCode     string
 	IdempotencyKey string // found at once
 	ApprovalID     string
+	PaymentKey     string // of the caller, or of Principal
+	Principal      string // needs PaymentKey
 
 	From   string // an RFC 3339 time or a date, which is its whole UTC day; inclusive
 	To     string // likewise
@@ -61,6 +63,7 @@ func (q CheckQuery) request(cursor string) request {
 		"agent_id": q.AgentID, "policy_id": q.PolicyID, "decision": q.Decision.String(), "outcome": q.Outcome,
 		"counterparty": q.Counterparty, "action_type": string(q.ActionType), "reason_code": q.ReasonCode,
 		"idempotency_key": q.IdempotencyKey, "approval_id": q.ApprovalID,
+		"payment_key": q.PaymentKey, "principal": q.Principal,
 		"from": q.From, "to": q.To, "before": q.Before, "limit": optionalInt(q.Limit), "cursor": cursor,
 	})
 }

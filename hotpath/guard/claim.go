@@ -39,6 +39,7 @@ type Attempt struct {
 	Deadline    time.Time     // after it, what another check failed to record is no longer claimed
 	Approved    bool          // passes holders that were not allowed, since people approved it (S47)
 	JudgesAgain bool          // the claim passes holders that were blocked: the policy says so (S60)
+	Payment     spend.Hash    // that the check is of: the claim passes holders of the same (S84); zero for none
 
 	request     request // of the latest round trip that claimed
 	fingerprint claim
@@ -121,6 +122,9 @@ func duplicateOf(h holder) step {
 }
 
 func (at *Attempt) keyed() bool { return !at.KeyHash.IsZero() }
+
+// named reports whether something says which check a repetition of the request is to get: no orphan is adopted for it.
+func (at *Attempt) named() bool { return at.keyed() || !at.Payment.IsZero() }
 
 // Claim asks for the right to record the attempt. With Pass and Duplicate the
 // caller must end it by Committed, Release or Reclaim; after any other outcome

@@ -41,7 +41,7 @@ func (g *Guard) Committed(at *Attempt, check *spend.Check) {
 func (g *Guard) Abandon(at *Attempt) {
 	f := &at.fingerprint
 	h, err := parseHolder(f.value)
-	if !f.mine || at.keyed() || err != nil {
+	if !f.mine || at.named() || err != nil {
 		return
 	}
 	marked := make(chan struct{})

@@ -181,7 +181,7 @@ func (s *superseded) persists(epoch spend.ID) bool {
 // beginEpoch: first the fence in Postgres, then a new generation, and the
 // marker last, by compare-and-set against what was seen (F7).
 func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend.ID, w windowsOf) (done bool, err error) {
-	own, err := g.ownDeployment(ctx)
+	own, err := g.Deployment(ctx)
 	if err != nil {
 		return false, err
 	}

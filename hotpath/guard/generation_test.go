@@ -23,7 +23,7 @@ func TestChangeWaitsForTheSwitch(t *testing.T) {
 			t.Errorf("answered %s after the epoch began", age)
 		}
 		// The clock of the node that began it is behind, by more than that.
-		own, err := g.ownDeployment(t.Context())
+		own, err := g.Deployment(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func (g *Guard) inspect(ctx context.Context, server *redis.Client) (w windowsOf,
 	if w, err = g.readMarker(ctx, server); err != nil || w.marker.epoch.IsZero() {
 		return w, err
 	}
-	own, err := g.ownDeployment(ctx)
+	own, err := g.Deployment(ctx)
 	if err == nil && w.marker.deployment != own {
 		err = fmt.Errorf("%s: %w: %s, this is %s; give one of them SPENDGATE_REDIS_KEY_PREFIX, or delete the key if that one is gone",
 			g.redis.Key(markerKey), errOtherDeployment, w.marker.deployment.Text(""), own.Text(""))
@@ -60,8 +60,8 @@ func (g *Guard) readMarker(ctx context.Context, server *redis.Client) (w windows
 	return w, nil
 }
 
-// ownDeployment asks the store once: the ID never changes while nodes run.
-func (g *Guard) ownDeployment(ctx context.Context) (spend.ID, error) {
+// Deployment returns the ID of this deployment. It asks the store once: the ID never changes while nodes run.
+func (g *Guard) Deployment(ctx context.Context) (spend.ID, error) {
 	if id := g.deployment.Load(); id != nil {
 		return *id, nil
 	}

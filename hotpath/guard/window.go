@@ -159,6 +159,11 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 			return at.replay(check), err
 		}
 	}
+	if own, err := g.ofOwnPayment(ctx, at, h.check); err != nil {
+		return step{}, err
+	} else if own {
+		return g.takeFingerprint(ctx, at, h, &old)
+	}
 	if at.heldBy() < spend.Block {
 		holds, ok, err := g.holdingPass(ctx, at, h)
 		switch {
@@ -170,12 +175,21 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 			return duplicateOf(holds), nil
 		}
 	}
-	if h.state == orphan && !at.keyed() {
+	if h.state == orphan && !at.named() {
 		if s, err := g.adoptOrphan(ctx, at, h); err != nil || s.next != proceed {
 			return s, err
 		}
 	}
 	return duplicateOf(h), nil
+}
+
+// ofOwnPayment reports whether a recorded check is of the attempt's payment: the payment's row decides what it means.
+func (g *Guard) ofOwnPayment(ctx context.Context, at *Attempt, id spend.ID) (bool, error) {
+	if at.Payment.IsZero() {
+		return false, nil
+	}
+	check, ok, err := g.records.checks.Get(ctx, id)
+	return ok && check.PaymentHash() == at.Payment, err
 }
 
 // heldBy returns the last of the effects whose checks make the attempt a duplicate.
@@ -295,7 +309,11 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
 	// Whatever becomes of this attempt, the name must not be free: others'
 	// windows may still see the pass (F32).
 	at.fingerprint.replaced, at.fingerprint.replacedUntil = &h, time.Now().Add(left)
-	blocks := at.blocks(h, now)
+	own, err := g.ofOwnPayment(ctx, at, h.check)
+	if err != nil {
+		return step{}, err
+	}
+	blocks := at.blocks(h, now) && !own
 	if blocks && found.effect > at.heldBy() {
 		if _, blocks, err = g.holdingPass(ctx, at, h); err != nil {
 			return step{}, err

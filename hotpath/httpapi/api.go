@@ -33,7 +33,10 @@ type authorizer interface {
 	Untouched(ctx context.Context, id spend.ID) (*spend.Check, error)
 	Redeem(ctx context.Context, r hotpath.Request, check *spend.Check, untouched bool, asked hotpath.Redemption) (
 		o *spend.Outcome, replayed bool, err error)
-	Doubt(ctx context.Context, r hotpath.Request, check *spend.Check, note string) (course spend.Course, replayed bool, err error)
+	Doubt(ctx context.Context, r hotpath.Request, check *spend.Check, note string, redemption spend.ID) (
+		course spend.Course, replayed bool, err error)
+	PaymentsOf(ctx context.Context, access hotpath.Access, checks []*spend.Check, courses map[spend.ID]spend.Course) (
+		map[spend.ID]*hotpath.PaymentView, error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int,
 		err error)
 	TryRules(ctx context.Context, r hotpath.Request, t hotpath.Trial) (checks []*spend.Check, policyVersion int, err error)

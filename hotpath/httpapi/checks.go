@@ -28,7 +28,9 @@ func (a *API) postCheck(x *exchange) error {
 		}
 		return fault
 	}
-	answer, quota, err := a.authorizer.Check(x.context(), x.request(), &x.action)
+	request := x.request()
+	request.Payment = a.paymentOf(x)
+	answer, quota, err := a.authorizer.Check(x.context(), request, &x.action)
 	x.quota = quota
 	if err != nil {
 		return err
@@ -44,7 +46,7 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 	x.setFirst(&answer)
 	x.setRedeem(answer.Check)
 	x.setBecame(&answer.Became)
-	x.out = AppendCheckResult(x.out, answer.Check)
+	x.out = appendPayment(AppendCheckResult(x.out, answer.Check), answer.Payment)
 	return x.answer(200)
 }
 
@@ -85,15 +87,19 @@ func (a *API) getCheck(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	var courses map[spend.ID]spend.Course
 	if check.TakesOutcome() {
-		courses, err := audit.Courses(ctx, a.store, []spend.ID{check.ID})
-		if err != nil {
+		if courses, err = audit.Courses(ctx, a.store, []spend.ID{check.ID}); err != nil {
 			return err
 		}
 		became := courses[check.ID]
 		x.setRedeem(check)
 		x.setBecame(&became)
 	}
-	x.out = AppendCheckResult(x.out, check)
+	payments, err := a.authorizer.PaymentsOf(ctx, x.access, []*spend.Check{check}, courses)
+	if err != nil {
+		return err
+	}
+	x.out = appendPayment(AppendCheckResult(x.out, check), payments[check.ID])
 	return x.answer(200)
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -22,6 +23,8 @@ type checkQuery struct {
 	// listed are checks that the first page has although they are older than those it examined, so
 	// that the next pages leave them out.
 	listed []spend.ID
+	// paymentKey is in the namespace of the principal, or of the caller if that is empty.
+	paymentKey, principal string
 }
 
 // getChecks answers GET /v1/checks.
@@ -31,6 +34,9 @@ func (a *API) getChecks(x *exchange) error {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
+	if query.paymentKey != "" {
+		query.Payment = x.access.Payment(query.paymentKey, query.principal)
+	}
 	ctx, cancel := x.readContext()
 	defer cancel()
 	page, err := a.store.ListChecks(ctx, query.CheckQuery)
@@ -48,8 +54,12 @@ func (a *API) getChecks(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	payments, err := a.authorizer.PaymentsOf(ctx, x.access, page.Checks, became)
+	if err != nil {
+		return err
+	}
 	record := func(c **spend.Check) json.RawMessage {
-		return appendCheckRecord(nil, *c, became[(*c).ID], x.textAmounts)
+		return appendPayment(appendCheckRecord(nil, *c, became[(*c).ID], x.textAmounts), payments[(*c).ID])
 	}
 	position := page.Next[:]
 	for _, id := range query.listed {
@@ -110,7 +120,7 @@ func queryChecks(query []byte) (checkQuery, filterSum, error) {
 	var faults spend.Faults
 	q := checkQuery{CheckQuery: audit.CheckQuery{Examine: maxExamined}}
 	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "action_type", "reason_code", "idempotency_key",
-		"approval_id", "decision", "outcome", "from", "to", "before", "limit", "cursor")
+		"payment_key", "principal", "approval_id", "decision", "outcome", "from", "to", "before", "limit", "cursor")
 	q.queryAction(values, &faults)
 	if s, given := values["decision"]; given {
 		effect, ok := spend.ParseEffect(s)
@@ -136,7 +146,7 @@ func queryChecks(query []byte) (checkQuery, filterSum, error) {
 			q.Until = before
 		}
 	}
-	filters := checkFilters(&q.CheckQuery)
+	filters := checkFilters(&q.CheckQuery, q.paymentKey, q.principal)
 	var position string
 	q.Limit, position = queryPage(values, filters, &faults)
 	if len(position)%len(q.Before) != 0 {
@@ -158,6 +168,18 @@ func (q *checkQuery) queryAction(values map[string]string, faults *spend.Faults)
 	spend.CheckLength(faults, "idempotency_key", q.IdempotencyKey, spend.MaxIdempotencyKey)
 	q.Reason = spend.Reason(values["reason_code"]) // one that no decision has selects nothing
 	spend.CheckLength(faults, "reason_code", values["reason_code"], spend.MaxIdentifier)
+	if s, given := values["payment_key"]; given {
+		var fault string
+		if q.paymentKey, fault = spend.PaymentKey(s); fault != "" || q.paymentKey == "" {
+			faults.Add("payment_key", cmp.Or(fault, "must not be blank"))
+		}
+	}
+	if s, given := values["principal"]; given {
+		if q.principal = s; values["payment_key"] == "" {
+			faults.Add("principal", "is accepted beside payment_key")
+		}
+		spend.CheckLength(faults, "principal", s, spend.MaxPrincipal)
+	}
 	if s, given := values["approval_id"]; given {
 		var err error
 		if q.ApprovalID, err = spend.ParseID(s, spend.PrefixApproval); err != nil {

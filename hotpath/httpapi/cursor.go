@@ -40,7 +40,7 @@ func appendInstant(b []byte, absent bool, ms int64) []byte {
 }
 
 // checkFilters is the filterSum of a query for checks.
-func checkFilters(q *audit.CheckQuery) filterSum {
+func checkFilters(q *audit.CheckQuery, others ...string) filterSum {
 	b := append(make([]byte, 0, 64), "checks 1\x00"...)
 	if q.Effect == nil {
 		b = append(b, 0xff)
@@ -51,7 +51,7 @@ func checkFilters(q *audit.CheckQuery) filterSum {
 	b = appendInstant(b, q.From.IsZero(), q.From.UnixMilli())
 	b = appendInstant(b, q.Until.IsZero(), q.Until.UnixMilli())
 	b = append(append(b, byte(q.ActionType)), q.ApprovalID[:]...)
-	for _, s := range []string{q.PolicyID, q.Counterparty, q.IdempotencyKey, string(q.Reason)} {
+	for _, s := range append(others, q.PolicyID, q.Counterparty, q.IdempotencyKey, string(q.Reason)) {
 		b = append(append(b, s...), 0)
 	}
 	b = append(b, q.AgentID...)

@@ -4,13 +4,13 @@ import "spendgate/audit/spend"
 
 // decodeCheck reads the body of a check into an action that owns its bytes.
 func decodeCheck(r *reader, a *spend.Action) error {
-	r.action(a, false)
+	r.action(a, false, new(payment))
 	return r.faults.Err()
 }
 
-// action reads the members of an action and judges them. In a simulation the
-// idempotency_key is ignored, whatever it is (S2).
-func (r *reader) action(a *spend.Action, simulated bool) {
+// action reads the members of an action, and of its payment, and judges them. In a simulation the
+// idempotency_key is ignored, whatever it is (S2), and so is a good payment_key (S84).
+func (r *reader) action(a *spend.Action, simulated bool, p *payment) {
 	mark := len(r.faults)
 	hasAmount := false
 	for r.next() {
@@ -21,7 +21,8 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 			if !simulated {
 				a.IdempotencyKey = r.text()
 			}
-		case !r.actionMember(a, simulated):
+		case r.actionMember(a, simulated):
+		case simulated && r.name != "payment_key", !r.paymentMember(p):
 			r.unknown()
 		}
 	}

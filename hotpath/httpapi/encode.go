@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath"
 	"spendgate/hotpath/wire"
 )
 
@@ -101,6 +103,9 @@ func outcomeOf(o *spend.Outcome) *wire.Outcome {
 	if o.Excess != "" {
 		shown.Flags = []string{string(o.Excess)}
 	}
+	for _, flag := range o.Payment.Flags {
+		shown.Flags = append(shown.Flags, string(flag))
+	}
 	return shown
 }
 
@@ -153,6 +158,9 @@ type errorBody struct {
 	textAmounts bool           // of latest
 	nextAfter   int64          // where a reader of events goes on, or 0
 	holder      spend.ID       // the check that has what was asked for, or zero
+	differs     []string       // the members in which a request differs from its payment; nil for other errors
+	payment     *hotpath.PaymentView
+	state       audit.PaymentStatus // of the payment that is taken; empty for other errors
 }
 
 // appendError writes the body of every error.
@@ -176,5 +184,16 @@ func appendError(dst []byte, e *errorBody) []byte {
 		dst = append(append(dst, `,"check_id":"`...), e.holder.Text(spend.PrefixCheck)...)
 		dst = append(dst, '"')
 	}
-	return append(dst, `}}`...)
+	for i, name := range e.differs {
+		dst = append(dst, [...]string{`,"differs":["`, `","`}[min(i, 1)]...)
+		dst = append(dst, name...)
+	}
+	if e.differs != nil {
+		dst = append(dst, `"]`...)
+	}
+	if e.state != "" {
+		dst = append(append(append(dst, `,"state":"`...), e.state...), '"')
+	}
+	dst = appendPayment(append(dst, '}'), e.payment)
+	return append(dst, '}')
 }

@@ -45,7 +45,7 @@ func eventData(e *audit.Event, textAmounts bool) json.RawMessage {
 		return violationForm.Append(nil, &shown, textAmounts)
 	case e.Approval != nil:
 		return approvalEventForm.Append(nil, approvalEvent(e, scope), textAmounts)
-	case e.Type == audit.EventCheckRedeemed && e.Outcome != nil:
+	case (e.Type == audit.EventCheckRedeemed || e.Type == audit.EventCheckTakenOver) && e.Outcome != nil:
 		return redeemedForm.Append(nil, &wire.RedemptionEvent{Redeemed: redeemedOf(e.Outcome), EventScope: scope}, textAmounts)
 	case e.Type == audit.EventCheckInDoubt && e.Outcome != nil:
 		return doubtForm.Append(nil, doubtOf(e.Outcome, scope), textAmounts)

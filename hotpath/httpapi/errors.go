@@ -149,6 +149,12 @@ var refusals = [...]struct {
 	}},
 	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "only an allowed check has an outcome"}},
 	{hotpath.ErrCheckNotAllowed, &refusal{409, "check_not_allowed", "only an allowed check is redeemed: its action must not be carried out"}},
+	{hotpath.ErrPrincipalRequired, &refusal{
+		422, "principal_required", "payment_key needs an API key with a principal: the key that replaces this one would otherwise pay again",
+	}},
+	{hotpath.ErrCheckTakenOver, &refusal{409, "check_taken_over", "the redemption of the check was taken over: its present holder reports"}},
+	{hotpath.ErrOtherPayment, &refusal{422, codeValidation, "payment_key is not that of the check, which has a payment of this principal"}},
+	{hotpath.ErrUnknownRedemption, &refusal{422, codeValidation, "redemption_id is not that of a redemption of the check"}},
 	{hotpath.ErrCheckNotRedeemed, &refusal{409, "check_not_redeemed", "the check was not redeemed"}},
 
 	{hotpath.ErrOverloaded, overloaded},
@@ -241,6 +247,12 @@ func refusalOfRedemption(err error) *refusal {
 	if expired, ok := errors.AsType[*hotpath.CheckExpiredError](err); ok {
 		return &refusal{409, "check_expired", expired.Error()}
 	}
+	if taken, ok := errors.AsType[*hotpath.PaymentTakenError](err); ok {
+		return &refusal{409, "payment_taken", taken.Error()}
+	}
+	if differs, ok := errors.AsType[*hotpath.PaymentDiffersError](err); ok {
+		return &refusal{409, "payment_differs", differs.Error()}
+	}
 	if mismatch, ok := errors.AsType[*hotpath.ActionMismatchError](err); ok {
 		return &refusal{409, "action_mismatch", mismatch.Error()}
 	}
@@ -279,6 +291,12 @@ func holderOf(err error) spend.ID {
 	}
 	if used, ok := errors.AsType[*hotpath.OnceUsedError](err); ok {
 		return used.Check
+	}
+	if taken, ok := errors.AsType[*hotpath.PaymentTakenError](err); ok {
+		return taken.Check
+	}
+	if differs, ok := errors.AsType[*hotpath.PaymentDiffersError](err); ok {
+		return differs.Check
 	}
 	if refused, ok := errors.AsType[*audit.ApprovalError](err); ok {
 		return refused.UsedBy

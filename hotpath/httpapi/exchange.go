@@ -33,6 +33,7 @@ type exchange struct {
 	excess    bool            // the connection is one too many
 	pipelined bool            // the request was sent before the response to the previous request
 	action    spend.Action    // of a check
+	payment   payment         // of a check
 	body      []byte          // as it was received
 	counted   *byteLimit      // that the body counts in; nil of a small one
 	held      int             // as how much
@@ -261,6 +262,12 @@ func (x *exchange) answerNothing() error {
 // fail answers with an error.
 func (a *API) fail(x *exchange, err error) {
 	body := errorBody{requestID: x.id, at: time.Now(), holder: holderOf(err)}
+	if taken, ok := errors.AsType[*hotpath.PaymentTakenError](err); ok {
+		body.state = taken.Status
+	}
+	if differs, ok := errors.AsType[*hotpath.PaymentDiffersError](err); ok {
+		body.differs, body.payment = differs.Differs, differs.Payment
+	}
 	x.failure, x.refusal = err, refusalOf(err)
 	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
 		body.latest = reported.Last

@@ -142,7 +142,13 @@ func (f *fake) Redeem(
 	return &spend.Outcome{ID: testID(instant), CheckID: check.ID, Status: spend.Redeemed, KeyID: "key_0"}, f.replayed, f.workErr
 }
 
-func (f *fake) Doubt(_ context.Context, _ hotpath.Request, check *spend.Check, _ string) (spend.Course, bool, error) {
+func (f *fake) PaymentsOf(context.Context, hotpath.Access, []*spend.Check, map[spend.ID]spend.Course) (
+	map[spend.ID]*hotpath.PaymentView, error,
+) {
+	return nil, nil
+}
+
+func (f *fake) Doubt(_ context.Context, _ hotpath.Request, check *spend.Check, _ string, _ spend.ID) (spend.Course, bool, error) {
 	step := &spend.Outcome{ID: testID(instant), CheckID: check.ID, KeyID: "key_0"}
 	return spend.Course{Redeemed: step, Doubt: step}, f.replayed, f.workErr
 }

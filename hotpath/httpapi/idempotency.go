@@ -14,7 +14,7 @@ const headerIdempotency = "Idempotency-Key"
 // decodeCheckRequest reads the body of a check, its nonce, and the header that may replace the body's
 // idempotency_key (S58).
 func (x *exchange) decodeCheckRequest(r *reader) error {
-	r.action(&x.action, false)
+	r.action(&x.action, false, &x.payment)
 	h := &x.ctx.Request.Header
 	keyed, named := false, false
 	for name := range h.All() { // one look at the names: few requests have either
@@ -26,6 +26,9 @@ func (x *exchange) decodeCheckRequest(r *reader) error {
 	}
 	if named {
 		x.takeNonce(r)
+	}
+	if x.payment.Key != "" || x.payment.members != nil {
+		r.validatePayment(&x.payment, &x.action)
 	}
 	return r.faults.Err()
 }

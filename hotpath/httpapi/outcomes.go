@@ -105,6 +105,8 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 			report.Note = r.optionalText()
 		case "supersedes":
 			report.Supersedes = r.reportNumber()
+		case "redemption_id":
+			report.RedemptionID = r.redemptionID()
 		case "unless_in_doubt":
 			report.UnlessInDoubt, _ = r.boolean()
 		default:

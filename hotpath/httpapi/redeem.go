@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
 	"spendgate/hotpath/wire"
@@ -20,7 +21,7 @@ func (a *API) postRedeem(x *exchange) error {
 		return err
 	}
 	replayed := false
-	redeemed, err := a.authorizer.RedeemUnread(x.context(), x.request(), id, asked)
+	redeemed, err := a.authorizer.RedeemUnread(x.context(), x.redemption(), id, asked)
 	if err == nil && redeemed == nil {
 		redeemed, replayed, err = a.redeemRead(x, id, asked)
 	}
@@ -30,10 +31,29 @@ func (a *API) postRedeem(x *exchange) error {
 	check := redeemed.Check
 	hash := spend.ActionHash(check)
 	x.setReplayed(replayed)
-	return respond(x, 200, redemptionForm, wire.Redemption{
+	course := spend.CourseOf([]*spend.Outcome{redeemed})
+	payments, err := a.authorizer.PaymentsOf(x.context(), x.access, []*spend.Check{check}, map[spend.ID]spend.Course{check.ID: course})
+	if err != nil {
+		return err
+	}
+	shown := wire.Redemption{
 		CheckID: check.ID.Text(spend.PrefixCheck), Action: actionOf(check), ActionHash: hex.EncodeToString(hash[:]),
 		RedeemedAt: wire.Timestamp{Time: redeemed.ID.Time()}, RedemptionID: redeemed.ID.Text(spend.PrefixRedemption),
-	})
+	}
+	if payment := payments[check.ID]; payment != nil {
+		payment.Proceed, payment.Nonce = payment.Status == audit.PaymentRedeemed, asked.IdempotencyKey
+		shown.Payment = new(shownPayment(payment))
+	}
+	return respond(x, 200, redemptionForm, shown)
+}
+
+// redemption is the request of a redemption, with the payment that it names.
+func (x *exchange) redemption() hotpath.Request {
+	r := x.request()
+	if x.payment.Key != "" {
+		r.Payment = &x.payment.PaymentRequest
+	}
+	return r
 }
 
 // redeemRead reads the check, and redeems it. The redemption that it returns has the check.
@@ -44,7 +64,7 @@ func (a *API) redeemRead(x *exchange, id spend.ID, asked hotpath.Redemption) (o 
 	if err != nil {
 		return nil, false, err
 	}
-	if o, replayed, err = a.authorizer.Redeem(x.context(), x.request(), check, untouched, asked); err == nil {
+	if o, replayed, err = a.authorizer.Redeem(x.context(), x.redemption(), check, untouched, asked); err == nil {
 		o.Check = check
 	}
 	return o, replayed, err
@@ -77,6 +97,8 @@ func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error 
 			asked.ActionHash = r.hash("action_hash")
 		case "once":
 			asked.Once = r.optionalText()
+		case "payment_key":
+			x.payment.Key = r.paymentKey()
 		case "idempotency_key":
 			asked.IdempotencyKey = r.optionalText()
 		case "amount":
@@ -151,17 +173,34 @@ func (r *reader) hash(name string) *spend.Hash {
 	return &h
 }
 
+// redemptionID reads one; blank is absent, and a text that is no ID becomes one that no redemption has.
+func (r *reader) redemptionID() (id spend.ID) {
+	s := r.text()
+	if spend.Blank(s) {
+		return id
+	}
+	id, err := spend.ParseID(s, spend.PrefixRedemption)
+	if err != nil || id.IsZero() {
+		return spend.ID{len(id) - 1: 1}
+	}
+	return id
+}
+
 // postInDoubt answers POST /v1/checks/{check_id}/in-doubt.
 func (a *API) postInDoubt(x *exchange) error {
 	var note string
+	var redemption spend.ID
 	read := func(r *reader) error {
 		for r.next() {
-			if r.name != "note" {
+			switch r.name {
+			case "note":
+				note = r.optionalText()
+				r.checkLength("note", note, spend.MaxNote)
+			case "redemption_id":
+				redemption = r.redemptionID()
+			default:
 				r.unknown()
-				continue
 			}
-			note = r.optionalText()
-			r.checkLength("note", note, spend.MaxNote)
 		}
 		return r.faults.Err()
 	}
@@ -169,7 +208,7 @@ func (a *API) postInDoubt(x *exchange) error {
 		return err
 	}
 	return a.step(x, func(check *spend.Check) (replayed bool, err error) {
-		course, replayed, err := a.authorizer.Doubt(x.context(), x.request(), check, note)
+		course, replayed, err := a.authorizer.Doubt(x.context(), x.request(), check, note, redemption)
 		if err != nil {
 			return false, err
 		}

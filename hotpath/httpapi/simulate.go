@@ -126,7 +126,7 @@ func (r *reader) actions(s *simulation, limit int) (count int) {
 		if r.kind() == jsontext.KindBeginObject {
 			r.prefix = path + "."
 			r.token()
-			r.action(a, true)
+			r.action(a, true, new(payment))
 			r.prefix = ""
 		} else {
 			r.fault(path, "must be an object")

@@ -68,12 +68,13 @@ func (p *Program) fired(f Finding) *rule {
 	panic("BUG: finding of another program")
 }
 
-const redeemFirst = "Do not carry this out before the check is redeemed"
+// RedeemFirst begins what an allowed check that must be redeemed says next.
+const RedeemFirst = "Do not carry this out before the check is redeemed"
 
 // RequiresRedemption reports whether an allowed check must be redeemed before its action is carried
 // out (S74). The record has this only in the decision's text.
 func RequiresRedemption(d *spend.Decision) bool {
-	return d.Effect == spend.Allow && strings.HasPrefix(d.NextStep, redeemFirst)
+	return d.Effect == spend.Allow && strings.HasPrefix(d.NextStep, RedeemFirst)
 }
 
 func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (message, nextStep string) {
@@ -85,7 +86,7 @@ func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (
 	message = string(b)
 	nextStep = "Proceed with exactly this action."
 	if p.redeem.Required {
-		nextStep = redeemFirst + ": within " + inMinutes(p.redeem.Within()) +
+		nextStep = RedeemFirst + ": within " + inMinutes(p.redeem.Within()) +
 			", by whoever moves the money, with POST /v1/checks/{check_id}/redeem, for exactly this action."
 	}
 	if !f.skipped {

@@ -22,6 +22,8 @@ type Result struct {
 	Timestamp               Timestamp `json:"timestamp"`
 	// ApprovalID names the approval that an escalation asks for; pass it to WaitForApproval.
 	ApprovalID string `json:"approval_id,omitzero"`
+	// Payment is nil if the check is of none.
+	Payment *Payment `json:"payment,omitzero"`
 }
 
 // CheckRecord is what a check in a list has besides its Result.
@@ -90,6 +92,7 @@ type Redemption struct {
 	ActionHash   string         `json:"action_hash"`
 	RedeemedAt   Timestamp      `json:"redeemed_at"`
 	RedemptionID string         `json:"redemption_id"`
+	Payment      *Payment       `json:"payment,omitzero"` // nil if the check has none
 }
 
 // Redeemed says who redeemed a check.

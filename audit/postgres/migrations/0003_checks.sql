@@ -40,6 +40,7 @@ CREATE TABLE checks (
     approval_id        uuid,              -- which it was sent with; used when it is allowed
     approval           text,              -- JSON: what it asks of people; null when nothing
     namespace          text,              -- of its idempotency keys (S59); null: the one that plain API keys share
+    payment            text,              -- JSON: the payment that it is of (S84); null when of none
     PRIMARY KEY (check_id)
 ) PARTITION BY RANGE (check_id);
 
@@ -174,7 +175,8 @@ CREATE TYPE check_record AS (
     charges            text,
     approval_id        uuid,
     approval           text,
-    namespace          text
+    namespace          text,
+    payment            text
 );
 
 -- Creates the partition of a UTC day if it is not there, and the violations of that
@@ -210,12 +212,13 @@ AS $$
 $$;
 
 -- Refuses new rows of a day from now on, such as those of a node whose clock is
--- days behind.
+-- days behind. Keeps the checks of payments that are not blocked: the payments show them when the day is archived (S84).
 CREATE FUNCTION close_day(day date) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    part text := 'checks_' || to_char(day, 'YYYYMMDD');
+    part text   := 'checks_' || to_char(day, 'YYYYMMDD');
+    ms   bigint := extract(epoch FROM day::timestamp) * 1000;
 BEGIN
     IF day >= detachable_before() THEN
         RAISE EXCEPTION '% is still needed', day USING ERRCODE = 'SG005';
@@ -223,9 +226,16 @@ BEGIN
     IF EXISTS (SELECT FROM redemptions_open AS r WHERE day_of(r.check_id) = day) THEN
         RAISE EXCEPTION '% is still needed: a redeemed check has no outcome', day USING ERRCODE = 'SG005';
     END IF;
+    IF EXISTS (SELECT FROM allows_open AS a WHERE day_of(a.check_id) = day
+            AND NOT EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = a.check_id)) THEN
+        RAISE EXCEPTION '% is still needed: an allowed check was neither redeemed nor voided', day USING ERRCODE = 'SG005';
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = part::regclass AND tgname = 'closed') THEN
         EXECUTE format('CREATE TRIGGER closed BEFORE INSERT ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', part);
     END IF;
+    EXECUTE format('INSERT INTO kept_checks SELECT c.* FROM %I AS c WHERE c.decision <> ''b'' AND (c.payment IS NOT NULL OR c.check_id IN (
+            SELECT o.check_id FROM outcomes AS o WHERE o.check_id >= $1 AND o.check_id < $2 AND o.status = ''r'' AND o.payment IS NOT NULL))
+        ON CONFLICT DO NOTHING', part) USING first_id(ms), first_id(ms + 86400000);
 END $$;
 
 -- Takes the partition of a day out of checks and records its archive. The lock

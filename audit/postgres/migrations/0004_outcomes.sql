@@ -1,7 +1,7 @@
 -- Outcomes.
 
 -- What became of allowed actions, step by step: that the check was redeemed (S74), that
--- it is in doubt since, and reports (S39) that follow one another, of which only the first
+-- another nonce took it over (S84), that it is in doubt since, and reports (S39) that follow one another, of which only the first
 -- is by a key that may not release (S61). Of two steps at once one is recorded. Kept
 -- also when the days of their checks are archived.
 CREATE TABLE outcomes (
@@ -11,7 +11,7 @@ CREATE TABLE outcomes (
     epoch      uuid     NOT NULL,
     step       smallint NOT NULL, -- from 1, without gaps
     number     smallint NOT NULL, -- of reports, from 1, without gaps; 0 of other steps
-    status     "char"   NOT NULL, -- x, f, v; r redeemed, d in doubt
+    status     "char"   NOT NULL, -- x, f, v; r redeemed, d in doubt, t taken over
     release    "char"   NOT NULL,
     excess     "char",            -- null when no more was moved than allowed; u when it was escalated
     amount     numeric,           -- that was moved; null unless executed
@@ -23,6 +23,7 @@ CREATE TABLE outcomes (
     may_release boolean NOT NULL, -- who reported
     replay     bytea,             -- of a redemption: its API key and its Idempotency-Key
     once       bytea,             -- of a redemption: its lasting key
+    payment    text,              -- JSON: the payments that the step changed (S84), and what is unusual about it
     xid        xid8     NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
     PRIMARY KEY (check_id, step)
 );
@@ -49,6 +50,7 @@ CREATE TYPE outcome_row AS (
     may_release boolean,
     replay     bytea,
     once       bytea,
+    payment    text,
     redeem_by  bigint   -- until when a redemption may be recorded, in milliseconds
 );
 
@@ -71,7 +73,9 @@ DECLARE
     keyed    boolean := false;
     follows  boolean := false;
     doubts   boolean := false;
+    takes    boolean := false;
     ends     boolean := false;
+    opens    boolean := false;
 BEGIN
     FOREACH r IN ARRAY reports LOOP
         redeems := redeems OR r.status = 'r';
@@ -79,7 +83,10 @@ BEGIN
         IF r.step > 1 THEN
             follows := true;
             doubts := doubts OR r.status = 'd';
+            takes := takes OR r.status = 't';
             ends := ends OR r.number = 1;
+        ELSE
+            opens := opens OR r.payment IS NOT NULL;
         END IF;
     END LOOP;
     IF keyed THEN
@@ -91,14 +98,15 @@ BEGIN
         accepted := ARRAY(SELECT a FROM unnest(accepted) AS a
             WHERE a.step = 1 OR EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = a.check_id AND o.step = a.step - 1 AND CASE a.status
                 WHEN 'r' THEN false
-                WHEN 'd' THEN o.status = 'r'
+                WHEN 'd' THEN o.status IN ('r', 't')
+                WHEN 't' THEN o.number = 0
                 ELSE o.number = a.number - 1 AND (a.number = 1 OR a.may_release) END));
     END IF;
     at := extract(epoch FROM clock_timestamp()) * 1000;
     INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, excess, amount, reference, note, key_id, principal, request_id,
-            may_release, replay, once)
+            may_release, replay, once, payment)
         SELECT a.outcome_id, a.check_id, insert_outcomes.node, insert_outcomes.epoch, a.step, a.number, a.status, a.release, a.excess, a.amount,
-            a.reference, a.note, a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.once
+            a.reference, a.note, a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.once, a.payment
         FROM unnest(accepted) AS a
         WHERE a.step > 1 OR a.number = 1 OR a.status = 'r' AND at <= a.redeem_by
             AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
@@ -116,6 +124,13 @@ BEGIN
     END IF;
     IF doubts THEN
         UPDATE redemptions_open AS n SET doubted_at = clock_timestamp() FROM unnest(reports) AS a WHERE n.check_id = a.check_id AND a.status = 'd';
+    END IF;
+    IF takes THEN
+        UPDATE redemptions_open AS n SET redeemed_at = clock_timestamp(), doubted_at = NULL FROM unnest(reports) AS a
+            WHERE n.check_id = a.check_id AND a.status = 't';
+    END IF;
+    IF opens THEN
+        DELETE FROM allows_open AS n USING unnest(reports) AS a WHERE n.check_id = a.check_id AND a.step = 1;
     END IF;
     IF ends THEN
         DELETE FROM redemptions_open AS n USING unnest(reports) AS a WHERE n.check_id = a.check_id AND a.number = 1;

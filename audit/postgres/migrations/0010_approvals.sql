@@ -14,10 +14,12 @@ CREATE TABLE approvals (
     agent_id      text        NOT NULL,
     principal     text        NOT NULL, -- who asked
     owner         text,
+    payment       bytea,                -- of the check (S84); null when of none
     xid           xid8        NOT NULL DEFAULT pg_current_xact_id() -- see event_state
 );
 
 CREATE INDEX approvals_xid ON approvals (xid) WHERE xid > '0';
+CREATE INDEX approvals_payment ON approvals (payment) WHERE payment IS NOT NULL;
 
 -- Once, for one check (G13).
 CREATE TABLE approval_uses (
@@ -49,11 +51,11 @@ LANGUAGE sql IMMUTABLE
 AS $$ SELECT coalesce(details::jsonb -> 'completes' = 'true', false) $$;
 
 -- The state of an approval at this moment. Its decisions are changes, and hashed
--- like all of them, and so is its expiry, which holds whatever the clock says later.
+-- like all of them, and so are its withdrawal (S84) and its expiry, which holds whatever the clock says later.
 -- What is approved is denied by a later denial, until it is used; nothing turns into
 -- approved by time (S45).
 CREATE TYPE approval_state AS (
-    status      text, -- pending, approved, denied, expired or used
+    status      text, -- pending, approved, denied, withdrawn, expired or used
     approved_at timestamptz,
     used_by     uuid
 );
@@ -63,6 +65,7 @@ LANGUAGE sql VOLATILE
 AS $$
     WITH decided AS (
         SELECT bool_or(d.kind = 'approval.denied') AS denied, bool_or(d.kind = 'approval.expired') AS expired,
+            bool_or(d.kind = 'approval.withdrawn') AS withdrawn,
             CASE WHEN a.by_groups THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved' AND completes_approval(d.details))
                 WHEN count(*) FILTER (WHERE d.kind = 'approval.approved') >= a.required THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved') END AS at
         FROM changes AS d WHERE d.subject = name_approval(a.id)
@@ -70,6 +73,7 @@ AS $$
     SELECT CASE
             WHEN u.check_id IS NOT NULL THEN 'used'
             WHEN d.denied THEN 'denied'
+            WHEN d.withdrawn THEN 'withdrawn'
             WHEN d.expired THEN 'expired'
             WHEN d.at IS NULL AND clock_timestamp() < a.expires_at THEN 'pending'
             WHEN clock_timestamp() < d.at + a.use_within_ms * interval '1 millisecond' THEN 'approved'
@@ -77,14 +81,16 @@ AS $$
     FROM decided AS d LEFT JOIN approval_uses AS u ON u.approval_id = a.id
 $$;
 
--- Makes the approvals that escalated checks ask for, and notes when they expire.
-CREATE FUNCTION insert_approvals(rows check_record[]) RETURNS void
+-- Makes the approvals that escalated checks ask for, and notes when they expire. The two other arrays are of
+-- the checks that are of payments.
+CREATE FUNCTION insert_approvals(rows check_record[], payment_hashes bytea[], payment_checks uuid[]) RETURNS void
 LANGUAGE plpgsql -- which keeps plans, unlike sql
 AS $$ BEGIN
     WITH made AS (
-        INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, by_groups, action_hash, policy_id, agent_id, principal, owner)
+        INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, by_groups, action_hash, policy_id, agent_id, principal, owner, payment)
             SELECT r.check_id, now.at, now.at + (a.asks ->> 'expires_ms')::bigint * interval '1 millisecond', (a.asks ->> 'use_within_ms')::bigint,
-                (a.asks ->> 'required')::integer, a.asks ? 'from', decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner
+                (a.asks ->> 'required')::integer, a.asks ? 'from', decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner,
+                (SELECT p.hash FROM unnest(payment_hashes, payment_checks) AS p (hash, check_id) WHERE p.check_id = r.check_id)
             FROM unnest(rows) AS r, LATERAL (SELECT r.approval::jsonb AS asks) AS a,
                 (SELECT date_trunc('milliseconds', clock_timestamp()) AS at) AS now
             WHERE r.approval IS NOT NULL
@@ -94,16 +100,15 @@ AS $$ BEGIN
 END $$;
 
 -- Uses approvals, each for one check (G13), or raises SG009 with the checks that
--- may not and why: absent, mismatch or the state, and which check used it. In the
+-- may not and why, after those that are refused already: absent, mismatch or the state, and which check used it. In the
 -- order of approvals, so that two commits do not deadlock.
-CREATE FUNCTION use_approvals(check_ids uuid[], approval_ids uuid[], hashes bytea[]) RETURNS void
+CREATE FUNCTION use_approvals(check_ids uuid[], approval_ids uuid[], hashes bytea[], refused text) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
     wanted  record;
     a       approvals;
     state   approval_state;
-    refused text;
 BEGIN
     FOR wanted IN SELECT * FROM unnest(check_ids, approval_ids, hashes) AS w (check_id, approval_id, hash) ORDER BY w.approval_id, w.check_id LOOP
         SELECT * INTO a FROM approvals AS x WHERE x.id = wanted.approval_id FOR UPDATE;
@@ -126,13 +131,54 @@ BEGIN
     END IF;
 END $$;
 
+-- Withdraws an approval that the caller has locked (S84), unless it is neither pending nor approved. Returns the state that it had.
+CREATE FUNCTION withdraw_approval(a approvals, who actor) RETURNS approval_state
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    state approval_state := state_of_approval(a);
+BEGIN
+    IF state.status IN ('pending', 'approved') THEN
+        PERFORM record_change(raise_generation(), 'approval.withdrawn', name_approval(a.id), NULL, who,
+            jsonb_strip_nulls(jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'was', state.status, 'payment', encode(a.payment, 'hex'))),
+            a.action_hash);
+        DELETE FROM approval_deadlines AS d WHERE d.approval_id = a.id;
+    END IF;
+    RETURN state;
+END $$;
+
+-- Withdraws the approvals that checks of a commit withdraw. Returns the checks that may not, as use_approvals names them.
+-- All that the commit withdraws or uses is locked first, in one order, so that two commits do not deadlock.
+CREATE FUNCTION withdraw_approvals(check_ids uuid[], approval_ids uuid[], used uuid[], rows check_record[], OUT refused text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    wanted record;
+    state  approval_state;
+BEGIN
+    PERFORM FROM approvals AS x WHERE x.id = ANY (approval_ids || used) ORDER BY x.id FOR UPDATE;
+    FOR wanted IN SELECT w.check_id, a, a.id, ROW('key', r.key_id, coalesce(r.principal, r.key_id), NULL, r.request_id, NULL)::actor AS who
+            FROM unnest(check_ids, approval_ids) AS w (check_id, approval_id) JOIN unnest(rows) AS r ON r.check_id = w.check_id
+            LEFT JOIN approvals AS a ON a.id = w.approval_id ORDER BY w.approval_id, w.check_id LOOP
+        IF wanted.id IS NULL THEN
+            state := ('absent', NULL, NULL);
+        ELSE
+            state := withdraw_approval(wanted.a, wanted.who);
+        END IF;
+        IF state.status NOT IN ('pending', 'approved') THEN
+            refused := concat_ws(',', refused, concat_ws(':', wanted.check_id, state.status, state.used_by));
+        END IF;
+    END LOOP;
+END $$;
+
 -- Records the decision of a person about an approval: outcome is recorded, absent,
 -- mismatch, or the approval's status when it takes none. Who asked, who decided
 -- before and who decides now are compared by the node (audit.Approval.Takes), since names are
 -- folded there alone: outcome is stale, and the node judges again, when there
 -- are other decisions than it saw, or a key has changed since. The proof and the
 -- decision are one transaction, and use_approvals waits for it. Whether the decision
--- completes what is asked of groups is of the same decisions and keys.
+-- completes what is asked of groups is of the same decisions and keys. A denial withdraws the other approvals of
+-- the payment (S84). They are locked in the order in which commits lock them, before the record of changes.
 CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, who_groups jsonb, completes boolean, new_note text, who_name text, who_email text,
     seen_decisions bigint, seen_keys jsonb, who actor, OUT outcome text)
 LANGUAGE plpgsql
@@ -142,7 +188,14 @@ DECLARE
     status   text;
     decided  approval_state;
     decision text := CASE WHEN new_approves THEN 'approval.approved' ELSE 'approval.denied' END;
+    denied   bytea := CASE WHEN NOT new_approves THEN (SELECT x.payment FROM approvals AS x WHERE x.id = wanted) END;
+    others   uuid[];
 BEGIN
+    IF denied IS NOT NULL THEN
+        SELECT array_agg(l.id) FILTER (WHERE l.id <> wanted) INTO others FROM (SELECT x.id FROM approvals AS x
+            WHERE x.payment = denied AND (x.id = wanted OR EXISTS (SELECT FROM approval_deadlines AS d WHERE d.approval_id = x.id))
+            ORDER BY x.id FOR UPDATE) AS l;
+    END IF;
     SELECT * INTO a FROM approvals AS x WHERE x.id = wanted FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'absent';
@@ -168,6 +221,9 @@ BEGIN
             UPDATE approval_deadlines AS d SET at = decided.approved_at + a.use_within_ms * interval '1 millisecond' WHERE d.approval_id = wanted;
         ELSIF decided.status = 'denied' THEN
             DELETE FROM approval_deadlines AS d WHERE d.approval_id = wanted;
+            FOR a IN SELECT * FROM approvals AS x WHERE x.id = ANY (others) ORDER BY x.id LOOP
+                PERFORM withdraw_approval(a, who);
+            END LOOP;
         END IF;
     END IF;
 END $$;

@@ -3,9 +3,10 @@
 -- The feed of what happened (S51), numbered when somebody asks for it: see
 -- EVENTS.md. A row names its source, from which the event is read.
 -- Types: v violation.recorded, r approval.requested, i approval.decided, a
--- approval.approved, d approval.denied, e approval.expired, u approval.used, o
+-- approval.approved, d approval.denied, e approval.expired, w approval.withdrawn, u approval.used, o
 -- outcome.reported, p outcome.release_pending, x outcome.exceeded, b
--- budget.exhausted, c policy.created, f policy.forced, g policy.draft_approved, k key.changed, m check.redeemed, n check.in_doubt.
+-- budget.exhausted, c policy.created, f policy.forced, g policy.draft_approved, k key.changed, m check.redeemed, t check.taken_over, n check.in_doubt,
+-- s payment.paid_twice.
 CREATE TABLE events (
     sequence  bigint PRIMARY KEY,
     source    uuid   NOT NULL, -- of a change its number
@@ -45,12 +46,13 @@ AS $$
             CASE WHEN c.kind LIKE 'policy.%' THEN c.subject ELSE a.policy_id END, a.agent_id
         FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END,
             LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
-                (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
+                (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e' WHEN 'approval.withdrawn' THEN 'w'
                     WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f' WHEN 'policy.draft_approved' THEN 'g' ELSE 'k' END::"char", CASE c.kind
                     WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN completes_approval(c.details)
                         ELSE a.required = (SELECT count(*) FROM changes AS d
                             WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
-                    ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'policy.forced', 'policy.draft_approved', 'key.created', 'key.changed') END)) AS n (type, occurred)
+                    ELSE c.kind IN ('approval.denied', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced', 'policy.draft_approved',
+                        'key.created', 'key.changed') END)) AS n (type, occurred)
         WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending)) AND n.occurred
     UNION ALL
     SELECT u.position, u.xid, 2, u.approval_id, 'u', a.policy_id, a.agent_id
@@ -68,7 +70,8 @@ AS $$
     UNION ALL
     SELECT o.xid, o.xid, n.rank, o.outcome_id, n.type, k.policy_id, k.agent_id
         FROM outcomes AS o, LATERAL find_action(o.check_id) AS k, LATERAL (VALUES (6, 'o'::"char", o.number > 0), (7, 'p', o.release = 'p'), (8, 'x', o.excess IN ('e', 'p')),
-            (9, 'm', o.status = 'r'), (10, 'n', o.status = 'd')) AS n (rank, type, occurred)
+            (9, 'm', o.status = 'r'), (10, 'n', o.status = 'd'), (11, 't', o.status = 't'),
+            (12, 's', o.payment LIKE '%"flags":[%"paid_twice"%')) AS n (rank, type, occurred)
         WHERE o.xid > '0' AND (o.xid >= low AND o.xid < high OR o.xid = ANY (pending)) AND n.occurred
 $$;
 

@@ -1,4 +1,4 @@
--- Redemptions: steps of outcomes, and what finds them.
+-- Redemptions: steps of outcomes, and what finds them. Payments.
 
 -- The lasting keys of redemptions (S74): none is ever free again.
 CREATE TABLE redemption_keys (
@@ -57,3 +57,84 @@ LANGUAGE plpgsql
 AS $$ BEGIN
     RAISE EXCEPTION 'the check is not what the redemption says' USING ERRCODE = 'SG008', DETAIL = check_id;
 END $$;
+
+-- The allowed checks that only a redemption carries out (S84), so that those that nobody redeemed in time are found.
+-- A row stays until lapses removes it, unless a step of a payment does: nothing else asks whether its check was redeemed.
+CREATE TABLE allows_open (
+    check_id  uuid        PRIMARY KEY,
+    redeem_by timestamptz NOT NULL -- by this server's clock
+);
+
+CREATE INDEX allows_open_by ON allows_open (redeem_by);
+
+-- What became of payments (S84): the fold of their checks and of the steps of these, derived from the record. Commits
+-- compare and set the version.
+CREATE TABLE payments (
+    payment_hash bytea       PRIMARY KEY, -- of the namespace and the key
+    version      bigint      NOT NULL,    -- counts what was recorded of it
+    seen         bigint      NOT NULL,    -- the version on which the last commit was decided
+    changed_at   timestamptz NOT NULL,
+    namespace    text        NOT NULL,
+    payment_key  text        NOT NULL,
+    state        text        NOT NULL     -- JSON
+) WITH (fillfactor = 70);
+
+-- The checks of payments: their own, and those that were redeemed under them. Derived from the record.
+CREATE TABLE payment_checks (
+    payment_hash bytea NOT NULL,
+    check_id     uuid  NOT NULL,
+    PRIMARY KEY (payment_hash, check_id)
+);
+
+-- Checks of archived days that payments still show.
+CREATE TABLE kept_checks (LIKE checks, PRIMARY KEY (check_id));
+
+-- A payment as a commit makes it, from the version that was seen; 0: it is not recorded yet.
+CREATE TYPE payment_change AS (
+    payment_hash bytea,
+    version      bigint,
+    seen         bigint,
+    namespace    text,
+    payment_key  text,
+    state        text
+);
+
+-- Changes payments, or raises SG020 with those that have another version than was seen. Sorted, so that two commits do not
+-- deadlock.
+CREATE FUNCTION change_payments(changes payment_change[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    changed integer;
+    moved   text;
+BEGIN
+    INSERT INTO payments AS p (payment_hash, version, seen, changed_at, namespace, payment_key, state)
+        SELECT c.payment_hash, c.version, c.seen, clock_timestamp(), c.namespace, c.payment_key, c.state FROM unnest(changes) AS c
+        WHERE c.seen = 0 OR EXISTS (SELECT FROM payments AS o WHERE o.payment_hash = c.payment_hash)
+        ORDER BY c.payment_hash
+    ON CONFLICT (payment_hash) DO UPDATE
+        SET version = excluded.version, seen = excluded.seen, changed_at = excluded.changed_at, state = excluded.state
+        WHERE p.version = excluded.seen;
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    IF changed < cardinality(changes) THEN
+        SELECT string_agg(encode(c.payment_hash, 'hex'), ',') INTO moved FROM unnest(changes) AS c
+            WHERE NOT EXISTS (SELECT FROM payments AS p WHERE p.payment_hash = c.payment_hash AND p.xmin = pg_current_xact_id()::xid);
+        RAISE EXCEPTION 'payments were changed meanwhile' USING ERRCODE = 'SG020', DETAIL = moved;
+    END IF;
+END $$;
+
+-- Up to most allowed checks whose time is over and that nobody redeemed or reported, the oldest first, of up to
+-- examined. Forgets the others of these. More says that there may be more. Of two nodes each gets others.
+CREATE FUNCTION lapses(most integer, examined integer, OUT ids uuid[], OUT more boolean)
+LANGUAGE sql
+AS $$
+    WITH due AS MATERIALIZED (
+        SELECT a.check_id, a.redeem_by FROM allows_open AS a WHERE a.redeem_by < statement_timestamp()
+            ORDER BY a.redeem_by LIMIT examined FOR UPDATE SKIP LOCKED
+    ), told AS MATERIALIZED (
+        SELECT d.*, EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = d.check_id AND o.step = 1) AS over FROM due AS d
+    ), forgotten AS (
+        DELETE FROM allows_open AS a USING told AS t WHERE a.check_id = t.check_id AND t.over
+    )
+    SELECT (array_agg(t.check_id ORDER BY t.redeem_by) FILTER (WHERE NOT t.over))[:most], count(*) = examined FROM told AS t
+$$;

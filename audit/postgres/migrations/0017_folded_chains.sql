@@ -38,8 +38,8 @@ AS $$ BEGIN
     RAISE EXCEPTION '% is immutable', TG_TABLE_NAME USING ERRCODE = 'SG004';
 END $$;
 
--- Nothing changes but that the texts of an outcome leave with the batch that lists it: a fold of its
--- chain is of this transaction.
+-- Nothing changes but that the texts of an outcome leave with the batch that lists it, without the reference that
+-- a payment shows: a fold of its chain is of this transaction.
 CREATE FUNCTION refuse_change_of_outcome() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -48,7 +48,7 @@ DECLARE
 BEGIN
     IF TG_OP = 'UPDATE' AND EXISTS (SELECT FROM folded_chains AS f WHERE f.chain_id = OLD.node AND f.day >= day_of(OLD.outcome_id)
             AND f.xmin = pg_current_xact_id()::xid) THEN
-        emptied.reference := NULL;
+        emptied.reference := CASE WHEN OLD.payment IS NOT NULL THEN OLD.reference END;
         emptied.note := NULL;
         IF NEW IS NOT DISTINCT FROM emptied THEN
             RETURN NEW;
@@ -135,9 +135,9 @@ BEGIN
                     OR EXISTS (SELECT FROM checks AS c WHERE c.check_id = o.check_id))) THEN
             RAISE EXCEPTION 'chain % has outcomes of checks that are still here', fold.chain_id USING ERRCODE = 'SG005';
         END IF;
-        UPDATE outcomes AS o SET reference = NULL, note = NULL
+        UPDATE outcomes AS o SET reference = CASE WHEN o.payment IS NOT NULL THEN o.reference END, note = NULL
             FROM listed_outcomes(fold.chain_id, fold.from_seq, fold.to_seq) AS l
-            WHERE o.outcome_id = l.outcome_id AND (o.reference IS NOT NULL OR o.note IS NOT NULL);
+            WHERE o.outcome_id = l.outcome_id AND (o.reference IS NOT NULL AND o.payment IS NULL OR o.note IS NOT NULL);
         DELETE FROM batches AS b WHERE b.chain_id = fold.chain_id AND b.seq BETWEEN fold.from_seq AND fold.to_seq;
         GET DIAGNOSTICS deleted = ROW_COUNT;
         total := total + deleted;

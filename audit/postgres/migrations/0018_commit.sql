@@ -3,6 +3,7 @@
 -- of is not asked about: the common commits have functions of their own, and commit_checks is
 -- for all others. An array without elements is null.
 --
+-- SG020: payments have another version than was seen.
 -- SG019: what a commit takes from counters is more than take_from_calendar can do. The commit
 -- is to be made again by commit_checks.
 
@@ -91,7 +92,7 @@ BEGIN
     END IF;
 END $$;
 
--- What few commits have beside their checks: of approvals, outcomes, budgets, and a horizon
+-- What few commits have beside their checks: of approvals, outcomes, budgets, payments, and a horizon
 -- that is to be raised. An array without elements is null.
 CREATE TYPE commit_extra AS (
     horizon_ms      bigint, -- 0 unless it is raised
@@ -104,28 +105,51 @@ CREATE TYPE commit_extra AS (
     rolling         counter_change[],
     calendar        counter_change[],
     refused         counter_change[],
-    corrections     counter_correction[]
+    corrections     counter_correction[],
+    payments        payment_change[],
+    payment_hashes  bytea[], -- of payment_checks
+    payment_checks  uuid[],
+    allows          uuid[],  -- that only a redemption carries out
+    redeem_by       bigint[], -- of these, in milliseconds
+    withdrawing     uuid[],  -- checks
+    withdrawn       uuid[]   -- approvals
 );
 
--- Records what a commit has beside its checks.
+-- Records what a commit has beside its checks. What it locks comes in the order of keys, payments, outcomes, approvals, the record
+-- of changes, and counters.
 -- Budgets come last, so that their rows are locked for no longer than the commit itself takes.
 CREATE FUNCTION record_extra(node uuid, epoch uuid, rows check_record[], extra commit_extra) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    done boolean;
+    done    boolean;
+    refused text;
 BEGIN
+    IF extra.payments IS NOT NULL THEN
+        done := change_payments(extra.payments) IS NULL;
+    END IF;
     IF extra.reports IS NOT NULL THEN
         done := insert_outcomes(node, epoch, extra.reports) IS NULL;
+    END IF;
+    IF extra.payment_checks IS NOT NULL THEN
+        INSERT INTO payment_checks (payment_hash, check_id) SELECT * FROM unnest(extra.payment_hashes, extra.payment_checks)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    IF extra.allows IS NOT NULL THEN
+        INSERT INTO allows_open (check_id, redeem_by) SELECT a.id, timestamptz 'epoch' + a.until * interval '1 millisecond'
+            FROM unnest(extra.allows, extra.redeem_by) AS a (id, until);
     END IF;
     IF extra.horizon_ms > 0 THEN
         PERFORM raise_horizon(extra.horizon_ms);
     END IF;
     IF extra.has_approvals THEN
-        PERFORM insert_approvals(rows);
+        PERFORM insert_approvals(rows, extra.payment_hashes, extra.payment_checks);
     END IF;
-    IF extra.approval_ids IS NOT NULL THEN
-        PERFORM use_approvals(extra.approval_checks, extra.approval_ids, extra.approval_hashes);
+    IF extra.withdrawn IS NOT NULL THEN
+        refused := withdraw_approvals(extra.withdrawing, extra.withdrawn, extra.approval_ids, rows);
+    END IF;
+    IF extra.approval_ids IS NOT NULL OR refused IS NOT NULL THEN
+        PERFORM use_approvals(extra.approval_checks, extra.approval_ids, extra.approval_hashes, refused);
     END IF;
     IF extra.rolling IS NOT NULL OR extra.calendar IS NOT NULL OR extra.refused IS NOT NULL OR extra.corrections IS NOT NULL THEN
         done := change_counters(extra.counters, extra.rolling, extra.calendar, extra.refused, extra.corrections) IS NULL;

@@ -1,5 +1,5 @@
 // Package payments searches the protocol of payments (S84, G16) exhaustively, as package model does that of
-// claims: every order in which guards (S85), nodes, the store, the service and people can take their steps, and
+// claims: every order in which guards, nodes, the store, the service and people can take their steps, and
 // every fault between two of them, within small bounds.
 //
 // There is one payment of the callers, with checks, approvals and rounds, and one payment of an executor who redeems
@@ -23,4 +23,9 @@
 //
 // Otherwise time is left out: a check may lapse or be in doubt at any moment. So are freezes, the duplicate window,
 // the hours of take-overs (a provider remembers longer), and blocks.
+//
+// One rule is stricter here than in the service: execution_ids count the checks that were ever reported executed or
+// failed. The service counts redeemed checks, as S84 says, so a restore that lost an attempt which was given back
+// can pay twice, and so can a taker that reports as failed what never reached the provider: the mutation
+// ExecutionByRedemption is the service.
 package payments

@@ -1,6 +1,6 @@
 package payments
 
-// Guards (S85), and the providers that move the money.
+// Guards, and the providers that move the money.
 
 func (x *explorer) nonceOf(who int, calls uint8) nonce { return nonce(who*maxCalls) + nonce(calls) }
 

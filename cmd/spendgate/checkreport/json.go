@@ -36,6 +36,7 @@ type requestJSON struct {
 	MerchantOrVendor *string         `json:"merchant_or_vendor"`
 	ReasonText       *string         `json:"reason_text"`
 	IdempotencyKey   *string         `json:"idempotency_key"`
+	PaymentKey       string          `json:"payment_key,omitempty"`
 	Metadata         json.RawMessage `json:"metadata"`
 }
 
@@ -106,6 +107,9 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		fired := r.fired()
 		doc.Rule = &ruleJSON{RuleID: d.RuleID, RuleType: optional(fired.ruleType), Description: d.RuleDescription, Parameters: raw(fired.text)}
 	}
+	if c.Payment != nil {
+		doc.Request.PaymentKey = c.Payment.Key
+	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -123,6 +127,16 @@ type redemptionJSON struct {
 	Principal    string     `json:"principal"`
 	KeyID        string     `json:"key_id"`
 	InDoubt      *doubtJSON `json:"in_doubt"`
+	ExecutionID  string     `json:"execution_id,omitempty"`
+	TakenOver    *takenJSON `json:"taken_over,omitempty"`
+}
+
+// takenJSON is the last take-over.
+type takenJSON struct {
+	RedemptionID string `json:"redemption_id"`
+	At           string `json:"at"`
+	Principal    string `json:"principal"`
+	KeyID        string `json:"key_id"`
 }
 
 type doubtJSON struct {
@@ -138,7 +152,13 @@ func redemptionDocument(c *spend.Course) *redemptionJSON {
 	if o == nil {
 		return nil
 	}
-	doc := &redemptionJSON{o.ID.Text(spend.PrefixRedemption), spend.TimeText(o.ID.Time()), o.Reporter(), o.KeyID, nil}
+	doc := &redemptionJSON{
+		RedemptionID: o.ID.Text(spend.PrefixRedemption), RedeemedAt: spend.TimeText(o.ID.Time()), Principal: o.Reporter(), KeyID: o.KeyID,
+		ExecutionID: o.Payment.ExecutionID,
+	}
+	if t := c.Taken; t != nil {
+		doc.TakenOver = &takenJSON{t.ID.Text(spend.PrefixRedemption), spend.TimeText(t.ID.Time()), t.Reporter(), t.KeyID}
+	}
 	if d := c.Doubt; d != nil {
 		doc.InDoubt = &doubtJSON{At: spend.TimeText(d.ID.Time()), Note: optional(d.Note)}
 		if d.KeyID != spend.SystemKey {

@@ -80,6 +80,15 @@ func (r *Report) writeOutcomes(p *printer) {
 		if o.Status == spend.Redeemed {
 			p.section("Redemption")
 			p.line("redemption_id", o.ID.Text(spend.PrefixRedemption))
+			if id := o.Payment.ExecutionID; id != "" {
+				p.line("execution_id", id)
+			}
+			writeBy(p, o)
+			continue
+		}
+		if o.Status == spend.TakenOver {
+			p.section("Taken over")
+			p.line("redemption_id", o.ID.Text(spend.PrefixRedemption))
 			writeBy(p, o)
 			continue
 		}
@@ -100,6 +109,9 @@ func (r *Report) writeOutcomes(p *printer) {
 		if o.Excess != "" {
 			p.line("flag", string(o.Excess))
 		}
+		for _, flag := range o.Payment.Flags {
+			p.line("payment", string(flag))
+		}
 		p.text("reference", o.Reference)
 		p.text("note", o.Note)
 		writeBy(p, o)
@@ -108,9 +120,12 @@ func (r *Report) writeOutcomes(p *printer) {
 
 // writeBy prints who recorded a step, and when.
 func writeBy(p *printer, o *spend.Outcome) {
-	if o.KeyID == spend.SystemKey {
+	switch {
+	case o.KeyID == spend.SystemKey && o.Status == spend.InDoubt:
 		p.line("by", "spendgate, for nobody reported what became of it")
-	} else {
+	case o.KeyID == spend.SystemKey:
+		p.line("by", "spendgate")
+	default:
 		p.text("by", o.Reporter())
 		p.text("key_id", o.KeyID)
 	}
@@ -129,7 +144,12 @@ func (r *Report) writeRequest(p *printer) {
 	p.text("payment_method", a.PaymentMethod)
 	p.text("merchant_or_vendor", a.MerchantOrVendor)
 	p.text("reason_text", a.ReasonText)
-	p.text("idempotency_key", a.IdempotencyKey)
+	if of := r.Check.Payment; of != nil {
+		p.text("payment_key", of.Key)
+		p.line("attempt", strconv.Itoa(of.Attempt))
+	} else {
+		p.text("idempotency_key", a.IdempotencyKey)
+	}
 	if a.Metadata.JSON == "" {
 		p.text("metadata", "")
 		return

@@ -26,7 +26,10 @@ func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResu
 	if err != nil {
 		return nil, err
 	}
-	made := spend.Blank(a.IdempotencyKey)
+	if a.Redeem != "" || a.TakeOver || a.TakeOverWithinHours != 0 || a.AgainAfterHours != 0 {
+		return nil, errExecutors
+	}
+	made := spend.Blank(a.IdempotencyKey) && spend.Blank(a.PaymentKey)
 	var unseen bool // whether the client alone has sent the key
 	if made {
 		a.IdempotencyKey, unseen = s.pending.take(call)
@@ -49,6 +52,10 @@ func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResu
 	}
 	return answer(v.words(result), body), nil
 }
+
+// errExecutors refuses what only whoever moves the money sends.
+var errExecutors = errors.New("redeem, take_over, take_over_within_hours and again_after_hours are for whoever moves the money, " +
+	"not for a model")
 
 // refusedEarly reports whether a request was refused before its action was read:
 // the outcome of an earlier one is still unknown.
@@ -126,6 +133,9 @@ func (v *verdict) words(r *client.Result) string {
 		text += " Whoever moves the money redeems the check first: give them the check_id, and do not move the money without that."
 	case v.unclear:
 		text += " An earlier call was answered so: the action may have been carried out since."
+	}
+	if r.Payment != nil {
+		text = "Payment " + r.Payment.PaymentKey + ": " + r.Payment.State + ". " + text
 	}
 	if r.Message != "" {
 		text += "\n" + r.Message

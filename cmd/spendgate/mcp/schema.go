@@ -46,7 +46,7 @@ func schemaOf[T any](texts map[string]string) *jsonschema.Schema {
 		reflect.TypeFor[client.Timestamp]():      {Type: "string"},
 		reflect.TypeFor[client.Total]():          {Type: "number", Minimum: new(0.0)},
 		reflect.TypeFor[wire.Number]():           {Type: "number"},
-		reflect.TypeFor[client.ApprovalStatus](): {Type: "string", Enum: []any{"pending", "approved", "denied", "expired", "used"}},
+		reflect.TypeFor[client.ApprovalStatus](): {Type: "string", Enum: []any{"pending", "approved", "denied", "expired", "used", "withdrawn"}},
 		reflect.TypeFor[stdjson.RawMessage]():    {Type: "object"},
 		reflect.TypeFor[map[string]any]():        {Type: "object"},
 	}})
@@ -108,7 +108,10 @@ func checkedSchema() *jsonschema.Schema {
 // nothing.
 func simulatedSchema() *jsonschema.Schema {
 	s := outputSchema[client.Simulation]()
-	describe(s.Properties["results"].Items, simulatedTexts())
+	result := s.Properties["results"].Items
+	describe(result, simulatedTexts())
+	delete(result.Properties, "payment")
+	result.PropertyOrder = slices.DeleteFunc(result.PropertyOrder, func(name string) bool { return name == "payment" })
 	return s
 }
 
@@ -128,10 +131,19 @@ func describe(s *jsonschema.Schema, texts map[string]string) {
 	}
 }
 
+// executorsMembers are members of an action that whoever moves the money sends, and no model.
+func executorsMembers() []string {
+	return []string{"redeem", "take_over", "take_over_within_hours", "again_after_hours"}
+}
+
 // actionSchema returns the schema of an action of a check, or of a simulation,
 // which names the policy itself.
 func actionSchema(check bool) *jsonschema.Schema {
 	s := schemaOf[client.Action](actionTexts())
+	for _, name := range executorsMembers() {
+		delete(s.Properties, name)
+	}
+	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(name string) bool { return slices.Contains(executorsMembers(), name) })
 	s.Properties["currency"].Pattern = "^[A-Za-z]{3}$"
 	s.Properties["metadata"] = metadataSchema(s.Properties["metadata"].Description)
 	if !check {
@@ -139,6 +151,9 @@ func actionSchema(check bool) *jsonschema.Schema {
 		s.Properties["policy_id"].Description = "Leave it out; if given, it must be the simulation's policy_id."
 		s.Properties["idempotency_key"].Description = "Ignored here: a simulation records nothing."
 		s.Properties["approval_id"].Description = "Ignored here: a simulation uses no approval."
+		s.Properties["payment_key"].Description = "Ignored here: a simulation judges as if nothing was paid."
+		delete(s.Properties, "replace")
+		s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(name string) bool { return name == "replace" })
 	}
 	return s
 }

@@ -90,6 +90,9 @@ func actionTexts() map[string]string {
 		"idempotency_key": "Names this one action, for example order-1001-refund. With the same key the same request gets the first answer " +
 			"again, for 24 hours. " +
 			"If you leave it out, one is made, and kept when you repeat a call that failed.",
+		"payment_key": "Names the payment behind the action, for example order-1001-refund, for ever: it is carried out at most once. Give it in " +
+			"place of idempotency_key and approval_id; ask again under it for what became of it.",
+		"replace":     "With payment_key: true to change the action of a payment that was not carried out.",
 		"approval_id": "Only to use an approval: the approval_id of the escalation, once people approved it. All else must be as it was then.",
 		"metadata":    "Facts that rules read, and any others. Give those you know, truthfully: a rule may block an action that lacks them.",
 	}
@@ -201,6 +204,17 @@ func outputTexts() map[string]string {
 		"policy_version":            "The version of the policy that judged.",
 		"next_step":                 "What to do now.",
 		"latency_ms":                "How long the decision took, in milliseconds.",
+		"payment":                   "What became of the payment of payment_key. Null without one.",
+		"payment_key":               "Names the payment.",
+		"state":                     "free, denied, escalated, waiting, open, redeemed, in_doubt, releasing or executed.",
+		"attempt":                   "Counts the payment's attempts.",
+		"proceed":                   "Whether whoever asked carries the payment out now.",
+		"nonce":                     "By what. Null unless proceed is true.",
+		"execution_id":              "The payment provider's idempotency key. Null before somebody redeemed the check.",
+		"redemption_id":             "Names the redemption.",
+		"redeemed_at":               "When it was redeemed, UTC.",
+		"outcome":                   "executed, failed or voided. Null before a report.",
+		"approval":                  "The approval that it waits for. Null without one.",
 		"timestamp":                 "When it was decided, UTC.",
 		"mode":                      "demo without an API key, else simulation.",
 		"policy_id":                 "The policy.",

@@ -28,6 +28,8 @@ export interface components {
             action_hash?: string | null;
             /** @description A lasting key of the payment itself, such as its order. One check is redeemed under this key, for ever. */
             once?: string | null;
+            /** @description A payment of the caller's own that the check belongs to from then on. It must be free. */
+            payment_key?: string | null;
             /** @description The key of the redemption, not of the check. */
             idempotency_key?: string | null;
             agent_id?: string | null;
@@ -50,9 +52,39 @@ export interface components {
             action_hash: string;
             redeemed_at: components["schemas"]["Timestamp"];
             redemption_id: components["schemas"]["RedemptionID"];
+            /** @description The caller's payment, else the asker's; absent without one. */
+            payment?: components["schemas"]["Payment"];
+        };
+        /** @description What became of a payment. Everything but payment_key, state and attempt speaks of its current check. */
+        Payment: {
+            payment_key: string;
+            /** @enum {string} */
+            state: "free" | "denied" | "escalated" | "waiting" | "open" | "redeemed" | "in_doubt" | "releasing" | "executed";
+            attempt: number;
+            /** @description Whether the caller carries the action out, now. */
+            proceed: boolean;
+            /** @description The nonce of redeem, or the idempotency_key of a redemption, by which the caller proceeds; else null. */
+            nonce: string | null;
+            /** @description The idempotency key for the provider; null before the redemption. */
+            execution_id: string | null;
+            redemption_id: components["schemas"]["RedemptionID"] | null;
+            redeemed_at: components["schemas"]["Timestamp"] | null;
+            outcome: components["schemas"]["OutcomeStatus"] | null;
+            reference: string | null;
+            /** @description The approval that the current check asks for, while it is unused. */
+            approval: components["schemas"]["PaymentApproval"] | null;
+        };
+        PaymentApproval: {
+            approval_id: components["schemas"]["ApprovalID"];
+            status: components["schemas"]["ApprovalStatus"];
+            expires_at: components["schemas"]["Timestamp"];
+            /** @description How many approvals are missing. */
+            missing: number;
         };
         InDoubtRequest: {
             note?: string | null;
+            /** @description The redemption whose holder says it, of a payment. */
+            redemption_id?: string | null;
         };
         /** @description The redemption of a check, as recorded. */
         RecordedRedemption: {
@@ -73,6 +105,8 @@ export interface components {
             note?: string | null;
             /** @description The number of the check's last report, which this one corrects; any other is a 409. Needs the scope outcomes:release. */
             supersedes?: number | null;
+            /** @description The redemption whose holder reports, of a payment. */
+            redemption_id?: string | null;
             /** @description Whether the report is refused if the check is in doubt and has no report yet. */
             unless_in_doubt?: boolean | null;
         };
@@ -91,7 +125,7 @@ export interface components {
              * @enum {string}
              */
             release: "none" | "pending" | "done";
-            flags: ("exceeded" | "exceeded_pending" | "unapproved")[];
+            flags: ("exceeded" | "exceeded_pending" | "unapproved" | "lapsed" | "replaced" | "superseded" | "unredeemed" | "paid_twice")[];
             principal: string;
             key_id: string;
             at: components["schemas"]["Timestamp"];
@@ -112,6 +146,18 @@ export interface components {
             reason_text?: string | null;
             /** @description For safe retries, for 24 hours, in the whole deployment. API keys with a principal, role, scopes, binding or owner have a namespace by principal. Ignored in a simulation. */
             idempotency_key?: string | null;
+            /** @description Names a payment, permanently, in the namespace of the principal: it is carried out at most once. In place of idempotency_key and approval_id. Ignored in a simulation. */
+            payment_key?: string | null;
+            /** @description A nonce, new for each call: redeem the check in the step that allows it. Needs payment_key and the scope checks:redeem, like the members that follow, which no simulation takes. */
+            redeem?: string | null;
+            /** @description Judge another action than the payment's, where nothing was carried out. */
+            replace?: boolean | null;
+            /** @description Take the redemption of another nonce over: the provider takes execution_id as its idempotency key. */
+            take_over?: boolean | null;
+            /** @description How old the first redemption may be; 24 by default. */
+            take_over_within_hours?: number | null;
+            /** @description When an executed payment is free again; never by default. Belongs to the payment. */
+            again_after_hours?: number | null;
             /** @description The approval to use. Ignored in a simulation. */
             approval_id?: string | null;
             metadata?: components["schemas"]["Metadata"];
@@ -138,6 +184,8 @@ export interface components {
             timestamp: components["schemas"]["Timestamp"];
             /** @description The approval that an escalation asks for. */
             approval_id?: components["schemas"]["ApprovalID"];
+            /** @description What became of the check's payment; absent without one. */
+            payment?: components["schemas"]["Payment"];
         };
         /** @description The action as it was evaluated: action_type is derived if the request had none, and absent fields are null. */
         RecordedAction: {
@@ -178,6 +226,8 @@ export interface components {
             outcome: components["schemas"]["Outcome"] | null;
             /** @description The redemption; absent if the check was not redeemed. */
             redemption?: components["schemas"]["RecordedRedemption"];
+            /** @description What became of the check's payment; absent without one. */
+            payment?: components["schemas"]["Payment"];
         };
         /** @description The decisions that would be made. They permit nothing. */
         Simulation: {
@@ -443,7 +493,7 @@ export interface components {
             total_count: number;
         };
         /** @enum {string} */
-        ApprovalStatus: "pending" | "approved" | "denied" | "expired" | "used";
+        ApprovalStatus: "pending" | "approved" | "denied" | "expired" | "used" | "withdrawn";
         ApprovalID: string;
         ApprovalDecisionRequest: {
             /** @description The action_hash of the approval that was read. */
@@ -947,7 +997,7 @@ export interface components {
         ErrorBody: {
             error: {
                 /** @enum {string} */
-                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "once_used" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
+                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "once_used" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
                 message: string;
                 request_id: string;
                 timestamp: components["schemas"]["Timestamp"];
@@ -960,9 +1010,15 @@ export interface components {
                 next_after?: number;
                 /**
                  * @description The check that has the idempotency key (validation_error), the lasting key (once_used, check_already_redeemed)
-                 *     or the approval (approval_already_used) of the request.
+                 *     or the approval (approval_already_used) of the request, or that the payment shows (payment_differs, payment_taken).
                  */
                 check_id?: components["schemas"]["CheckID"];
+                /** @description The members in which the request differs from its payment; only with payment_differs. */
+                differs?: string[];
+                /** @description The state of the payment; only with payment_taken. */
+                state?: string;
+                /** @description The payment; only with payment_differs. */
+                payment?: components["schemas"]["Payment"];
             };
         };
         ListChecksQuery: {
@@ -974,6 +1030,10 @@ export interface components {
             reason_code?: string;
             /** @description The first page has the checks that the caller made with this key in the last 24 hours, however many checks there were since. */
             idempotency_key?: string;
+            /** @description The payment of the check, in the namespace of the caller or of principal. */
+            payment_key?: string;
+            /** @description Whose payment_key it is; by default the caller's. */
+            principal?: string;
             /** @description The approval that the check was sent with. */
             approval_id?: string;
             decision?: components["schemas"]["Decision"];
@@ -1113,6 +1173,8 @@ export type OutcomeStatus = components['schemas']['OutcomeStatus'];
 export type RedemptionId = components['schemas']['RedemptionID'];
 export type RedeemRequest = components['schemas']['RedeemRequest'];
 export type Redemption = components['schemas']['Redemption'];
+export type Payment = components['schemas']['Payment'];
+export type PaymentApproval = components['schemas']['PaymentApproval'];
 export type InDoubtRequest = components['schemas']['InDoubtRequest'];
 export type RecordedRedemption = components['schemas']['RecordedRedemption'];
 export type OutcomeRequest = components['schemas']['OutcomeRequest'];

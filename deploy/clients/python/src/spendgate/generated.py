@@ -18,6 +18,8 @@ __all__ = [
     "BacktestStatus",
     "BacktestState",
     "Redemption",
+    "Payment",
+    "PaymentApproval",
     "RecordedRedemption",
     "Outcome",
     "Result",
@@ -63,7 +65,7 @@ ActionType = Literal["refund", "credit", "discount", "spend"]
 Decision = Literal["allow", "block", "escalate"]
 Confidence = Literal["high", "medium", "low"]
 OutcomeStatus = Literal["executed", "failed", "voided"]
-ApprovalStatus = Literal["pending", "approved", "denied", "expired", "used"]
+ApprovalStatus = Literal["pending", "approved", "denied", "expired", "used", "withdrawn"]
 BacktestStatus = Literal["queued", "running", "succeeded", "failed", "canceled"]
 BacktestState = Literal["counterfactual", "recorded"]
 
@@ -77,6 +79,39 @@ class Redemption(Replayable):
     action_hash: str
     redeemed_at: datetime
     redemption_id: str
+    # The caller's payment, else the asker's; absent without one.
+    payment: Payment | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payment:
+    """What became of a payment. Everything but payment_key, state and attempt speaks of its current check."""
+
+    payment_key: str
+    # free, denied, escalated, waiting, open, redeemed, in_doubt, releasing, executed
+    state: str
+    attempt: int
+    # Whether the caller carries the action out, now.
+    proceed: bool
+    # The nonce of redeem, or the idempotency_key of a redemption, by which the caller proceeds; else null.
+    nonce: str | None = None
+    # The idempotency key for the provider; null before the redemption.
+    execution_id: str | None = None
+    redemption_id: str | None = None
+    redeemed_at: datetime | None = None
+    outcome: OutcomeStatus | None = None
+    reference: str | None = None
+    # The approval that the current check asks for, while it is unused.
+    approval: PaymentApproval | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaymentApproval:
+    approval_id: str
+    status: ApprovalStatus
+    expires_at: datetime
+    # How many approvals are missing.
+    missing: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +165,8 @@ class Result(Judged):
     timestamp: datetime
     # The approval that an escalation asks for.
     approval_id: str | None = None
+    # What became of the check's payment; absent without one.
+    payment: Payment | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +213,8 @@ class CheckRecord:
     outcome: Outcome | None = None
     # The redemption; absent if the check was not redeemed.
     redemption: RecordedRedemption | None = None
+    # What became of the check's payment; absent without one.
+    payment: Payment | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

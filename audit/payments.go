@@ -1,0 +1,90 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// Payments are the rows that say what became of payments (S84). Commit makes and changes them: a commit that
+// carries a spend.PaymentChange is refused with a PaymentsMovedError unless the payment has the version that
+// was seen.
+type Payments interface {
+	// Payments returns those of the payments that are recorded.
+	Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error)
+	// PaymentApprovals returns, newest first, the approvals that checks of the payment asked for and that are pending
+	// or approved.
+	PaymentApprovals(ctx context.Context, payment spend.Hash) ([]*Approval, error)
+	// Lapses returns allowed checks that only a redemption carries out (spend.Check.RedeemBy), that nobody redeemed
+	// or reported, and whose time is over by the store's clock; up to the limit, the oldest first.
+	Lapses(ctx context.Context, limit int) ([]spend.ID, error)
+}
+
+// PaymentsMovedError lists the payments of a batch that have another version than was seen. Nothing was
+// written: refuse their entries and commit the rest.
+type PaymentsMovedError struct{ Hashes []spend.Hash }
+
+func (e *PaymentsMovedError) Error() string {
+	return fmt.Sprintf("%d payments were changed meanwhile", len(e.Hashes))
+}
+
+// PaymentStatus is the state of a payment (S84).
+type PaymentStatus string
+
+// The states.
+const (
+	PaymentFree      PaymentStatus = "free"
+	PaymentDenied    PaymentStatus = "denied"
+	PaymentEscalated PaymentStatus = "escalated"
+	PaymentWaiting   PaymentStatus = "waiting"
+	PaymentOpen      PaymentStatus = "open"
+	PaymentRedeemed  PaymentStatus = "redeemed"
+	PaymentInDoubt   PaymentStatus = "in_doubt"
+	PaymentReleasing PaymentStatus = "releasing"
+	PaymentExecuted  PaymentStatus = "executed"
+)
+
+// PaymentFacts are what the state of a payment depends on.
+type PaymentFacts struct {
+	spend.Payment
+	Check    *spend.Check // the one that the payment shows; nil without one
+	Course   spend.Course // of that check
+	Approval *Approval    // that the shown check asked for; nil without one
+}
+
+// Status returns the payment's state at a moment, without regard to approvals of other checks of it.
+func (f *PaymentFacts) Status(now time.Time) PaymentStatus {
+	last := f.Course.Last()
+	switch {
+	case len(f.Executions) > 0:
+		if f.Over(now) {
+			return PaymentFree
+		}
+		return PaymentExecuted
+	case f.Check == nil, f.Check.Decision.Effect == spend.Block, last.Frees():
+		return PaymentFree
+	case last != nil && f.Check.Decision.Effect != spend.Allow: // it took nothing that could be given back
+		return PaymentFree
+	case last != nil:
+		return PaymentReleasing
+	case f.Course.Redeemed != nil:
+		if f.Course.Doubt != nil || !now.Before(f.Course.Holder().ID.Time().Add(spend.DoubtAfter)) {
+			return PaymentInDoubt
+		}
+		return PaymentRedeemed
+	case f.Check.Decision.Effect == spend.Allow:
+		return PaymentOpen
+	case f.Approval == nil:
+		return PaymentEscalated
+	}
+	switch f.Approval.Status {
+	case ApprovalDenied:
+		return PaymentDenied
+	case ApprovalPending, ApprovalApproved:
+		return PaymentWaiting
+	default: // expired or withdrawn; a used one is another check's, which would be shown
+		return PaymentFree
+	}
+}

@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// changesPayments reports whether a commit records something about payments, or an allowed check that only a
+// redemption carries out.
+func changesPayments(checks []*spend.Check, outcomes []*spend.Outcome) bool {
+	return slices.ContainsFunc(checks, func(c *spend.Check) bool {
+		return c.Payment != nil || len(c.Payments) > 0 || len(c.Withdrawn) > 0 || !c.RedeemBy.IsZero()
+	}) || slices.ContainsFunc(outcomes, func(o *spend.Outcome) bool { return len(o.Payments) > 0 })
+}
+
+// paymentExtra are the fields of a commit_extra that are about payments.
+type paymentExtra struct {
+	changes     []paymentChange
+	at          map[spend.Hash]int // their places
+	checks      []paymentCheck
+	allows      []*spend.Check // that only a redemption carries out, and that the commit does not redeem
+	withdrawals []withdrawal
+}
+
+// paymentChange is a payment_change.
+type paymentChange struct {
+	hash spend.Hash
+	spend.PaymentChange
+}
+
+type paymentCheck struct {
+	payment spend.Hash
+	check   spend.ID
+}
+
+type withdrawal struct{ check, approval spend.ID }
+
+func paymentExtraOf(checks []*spend.Check, outcomes []*spend.Outcome) (e paymentExtra) {
+	if !changesPayments(checks, outcomes) {
+		return e
+	}
+	e.at = make(map[spend.Hash]int)
+	begun := make(map[spend.ID]bool, len(outcomes)) // checks whose courses begin
+	for _, o := range outcomes {
+		begun[o.CheckID] = true
+		e.change(o.Payments)
+		if o.Status == spend.Redeemed {
+			for i := range o.Payments {
+				e.checks = append(e.checks, paymentCheck{o.Payments[i].To.Hash(), o.CheckID})
+			}
+		}
+	}
+	for _, c := range checks {
+		e.change(c.Payments)
+		if c.Payment != nil {
+			e.checks = append(e.checks, paymentCheck{c.PaymentHash(), c.ID})
+		}
+		if !c.RedeemBy.IsZero() && c.Decision.Effect == spend.Allow && !begun[c.ID] {
+			e.allows = append(e.allows, c)
+		}
+		for _, id := range c.Withdrawn {
+			e.withdrawals = append(e.withdrawals, withdrawal{c.ID, id})
+		}
+	}
+	return e
+}
+
+// change adds changes. A commit has one of each payment; a second one is refused.
+func (e *paymentExtra) change(changes []spend.PaymentChange) {
+	for _, next := range changes {
+		hash := next.To.Hash()
+		if at, twice := e.at[hash]; twice {
+			e.changes[at].Seen = -1 // which no payment has
+			continue
+		}
+		e.at[hash] = len(e.changes)
+		e.changes = append(e.changes, paymentChange{hash, next})
+	}
+}
+
+// payments adds the fields of a commit_extra.
+func (p *parameters) payments(e *paymentExtra) {
+	p.field(0)
+	array(p, 0, e.changes, nil, appendPaymentChange)
+	p.field(pgtype.ByteaArrayOID)
+	array(p, pgtype.ByteaOID, e.checks, nil, func(b []byte, c paymentCheck) []byte { return append(b, c.payment[:]...) })
+	p.field(pgtype.UUIDArrayOID)
+	array(p, pgtype.UUIDOID, e.checks, nil, func(b []byte, c paymentCheck) []byte { return append(b, c.check[:]...) })
+	p.field(pgtype.UUIDArrayOID)
+	array(p, pgtype.UUIDOID, e.allows, nil, appendID)
+	p.field(pgtype.Int8ArrayOID)
+	array(p, pgtype.Int8OID, e.allows, nil, func(b []byte, c *spend.Check) []byte {
+		return binary.BigEndian.AppendUint64(b, uint64(c.RedeemBy.UnixMilli()))
+	})
+	p.field(pgtype.UUIDArrayOID)
+	array(p, pgtype.UUIDOID, e.withdrawals, nil, func(b []byte, w withdrawal) []byte { return append(b, w.check[:]...) })
+	p.field(pgtype.UUIDArrayOID)
+	array(p, pgtype.UUIDOID, e.withdrawals, nil, func(b []byte, w withdrawal) []byte { return append(b, w.approval[:]...) })
+}
+
+// appendPaymentChange adds a payment_change, a composite value in the binary format.
+func appendPaymentChange(b []byte, c paymentChange) []byte {
+	w := chain.NewComposite(b)
+	w.Hash(c.hash)
+	w.Int64(c.To.Version)
+	w.Int64(c.Seen)
+	w.Text(c.To.Namespace)
+	w.Text(c.To.Key)
+	w.Text(c.To.Text())
+	return w.End()
+}
+
+// Payments implements audit.Payments.
+func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error) {
+	found := make(map[spend.Hash]*spend.Payment, len(hashes))
+	if len(hashes) == 0 {
+		return found, nil
+	}
+	_, err := collect(ctx, s, "cannot look up payments", func(row pgx.CollectableRow) (_ struct{}, err error) {
+		var hash spend.Hash
+		p := new(spend.Payment)
+		err = row.Scan(bytea(&hash), &p.Namespace, &p.Key, &p.Version, parse(&p.PaymentState, spend.ParsePaymentState))
+		found[hash] = p
+		return struct{}{}, err
+	}, "SELECT payment_hash, namespace, payment_key, version, state FROM payments WHERE payment_hash = ANY ($1::bytea[])", byteas(hashes))
+	return found, err
+}
+
+// PaymentApprovals implements audit.Payments.
+func (s *Store) PaymentApprovals(ctx context.Context, payment spend.Hash) ([]*audit.Approval, error) {
+	return s.approvals(ctx, s.read,
+		selectOpenApprovals+"WHERE a.payment = $1 AND s.status IN ('pending', 'approved') ORDER BY a.id DESC", payment[:])
+}
+
+// lapsesAtOnce is how many checks whose time is over one statement examines.
+const lapsesAtOnce = 1000
+
+// Lapses implements audit.Payments.
+func (s *Store) Lapses(ctx context.Context, limit int) (ids []spend.ID, err error) {
+	for more := true; more && len(ids) < limit && err == nil; {
+		err = s.read(ctx, "cannot look for checks that nobody redeemed", func(ctx context.Context, db *pgx.Conn) error { // may be repeated
+			var found []pgtype.UUID
+			err := db.QueryRow(ctx, "SELECT coalesce(ids, '{}'), more FROM lapses($1, $2)", limit, max(limit, lapsesAtOnce)).Scan(&found, &more)
+			ids = ids[:0]
+			for _, id := range found {
+				ids = append(ids, id.Bytes)
+			}
+			return err
+		})
+	}
+	return ids, err
+}

@@ -1,0 +1,342 @@
+package verify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// paid is something recorded of a payment: a check of it, a step of the course of one of its checks, or its row.
+type paid struct {
+	Hash spend.Hash // of the payment
+
+	Row *paymentRow `json:",omitempty"`
+
+	Of      spend.PaymentStep   // of a check: no more than the payment's name and the version
+	Check   spend.ID            `json:",omitzero"`
+	Says    *spend.CheckPayment `json:",omitempty"` // of a check
+	Allowed bool                `json:",omitempty"`
+	Blocked bool                `json:",omitempty"`
+	Uses    spend.ID            `json:",omitzero"`  // the approval
+	Claims  bool                `json:",omitempty"` // a fingerprint
+
+	Step   spend.ID     `json:",omitzero"` // zero of a check
+	Status spend.Status `json:",omitempty"`
+	First  bool         `json:",omitempty"` // is the check's first report
+	Frees  bool         `json:",omitempty"` // gives the check back
+	Again  bool         `json:",omitempty"` // follows a report of the same check as executed
+	Alone  bool         `json:",omitempty"` // changes no other payment
+	Flags  []spend.Flag `json:",omitempty"`
+	Nonce  spend.Hash   `json:",omitzero"`
+}
+
+// paymentRow is a row of the table of payments.
+type paymentRow struct {
+	Version int64
+	State   string
+}
+
+func (r *paid) id() spend.ID {
+	if r.Step.IsZero() {
+		return r.Check
+	}
+	return r.Step
+}
+
+func (r *paid) name() string { return entryName(r.id()) }
+
+// payments collects what is recorded of payments. Beyond a limit it is kept in a temporary file.
+type payments struct {
+	runs
+	most int
+
+	mu     sync.Mutex
+	memory []*paid
+}
+
+// add notes something recorded of a payment.
+func (p *payments) add(r *paid) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory = append(p.memory, r)
+	if len(p.memory) < p.most {
+		return nil
+	}
+	err := p.spill(func(w io.Writer) error {
+		encoder := json.NewEncoder(w)
+		for _, one := range p.sorted() {
+			if err := encoder.Encode(one); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	p.memory = p.memory[:0]
+	return err
+}
+
+func (p *payments) sorted() []*paid {
+	slices.SortFunc(p.memory, comparePaid)
+	return p.memory
+}
+
+func comparePaid(a, b *paid) int {
+	return cmp.Or(bytes.Compare(a.Hash[:], b.Hash[:]), cmp.Compare(a.Of.Version, b.Of.Version), a.id().Compare(b.id()))
+}
+
+// all returns what is recorded, payment by payment and in the order of versions; a payment's row comes first.
+func (p *payments) all() iter.Seq2[*paid, error] {
+	return merged(&p.runs, func(r io.Reader) func() (*paid, error) {
+		decoder := json.NewDecoder(r)
+		return func() (*paid, error) {
+			one := new(paid)
+			err := decoder.Decode(one)
+			return one, err
+		}
+	}, p.sorted(), comparePaid)
+}
+
+// payment notes that a check, which is the current row, is of a payment.
+func (s *slice) payment() error {
+	says, err := spend.ParseCheckPayment(string(s.fields[chain.FieldPayment]))
+	if err != nil || says == nil || !s.whole() {
+		return nil //nolint:nilerr // then the payment lacks a version
+	}
+	namespace, decision := string(s.fields[chain.FieldNamespace]), string(s.fields[chain.FieldDecision])
+	return s.paid.add(&paid{
+		Hash: spend.PaymentHash(namespace, says.Key), Of: spend.PaymentStep{Namespace: namespace, Key: says.Key, Version: says.Version},
+		Check: spend.ID(s.fields[chain.FieldID]), Says: says, Allowed: decision == "a", Blocked: decision == "b",
+		Uses: identifier(s.fields[chain.FieldApprovalID]), Claims: s.fields[chain.FieldClaimed] != nil,
+	})
+}
+
+// payStep notes the payments that a step changes. before is the report before it; nil without one.
+func (s *slice) payStep(o, before *spend.Outcome) error {
+	for _, of := range o.Payment.Of {
+		if !s.whole() {
+			break
+		}
+		err := s.paid.add(&paid{
+			Hash: spend.PaymentHash(of.Namespace, of.Key), Of: of, Check: o.CheckID, Step: o.ID, Status: o.Status,
+			First: o.Number == 1, Frees: o.Frees(),
+			Again: before != nil && before.Status == spend.Executed, Alone: len(o.Payment.Of) == 1, Flags: o.Payment.Flags, Nonce: o.Replay,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// payments makes every payment again from what is recorded of it, and compares it with its row (S84, G16).
+func (v *verifier) payments(ctx context.Context) error {
+	if !v.whole() {
+		return nil
+	}
+	err := walkFields(ctx, v.o.Evidence, Walk{Table: chain.Payments(), Order: "payment_hash"}, func(f [][]byte, _ []byte) error {
+		v.tally.payments++
+		of := spend.PaymentStep{Namespace: string(f[1]), Key: string(f[2])}
+		return v.paid.add(&paid{Hash: hashIn(f[0]), Of: of, Row: &paymentRow{chain.Integer(f[3]), string(f[4])}})
+	})
+	if err != nil {
+		return err
+	}
+	var one []*paid
+	for r, err := range v.paid.all() {
+		if err != nil {
+			return err
+		}
+		if len(one) > 0 && r.Hash != one[0].Hash {
+			v.paymentOf(one)
+			one = one[:0]
+		}
+		one = append(one, r)
+	}
+	if len(one) > 0 {
+		v.paymentOf(one)
+	}
+	return nil
+}
+
+// replayed is a payment as what is recorded of it makes it.
+type replayed struct {
+	*verifier
+	spend.Payment
+	checks map[spend.ID]*paidCheck
+	held   spend.ID // the check of the round that was redeemed and not given back
+}
+
+// paidCheck is what a payment's record says of a check.
+type paidCheck struct {
+	asked    bool // as a check of the payment, and not as one that was redeemed under it
+	round    int
+	open     bool // allowed, and not given back
+	redeemed bool
+	byNonce  bool
+}
+
+// paymentOf compares what is recorded of one payment. Where a row of it has a finding of its own, or is in an archive that is not
+// at hand, nothing is said that this might explain.
+func (v *verifier) paymentOf(all []*paid) {
+	p := replayed{verifier: v, checks: make(map[spend.ID]*paidCheck)}
+	p.Namespace, p.Key = all[len(all)-1].Of.Namespace, all[len(all)-1].Of.Key // its row, if it has one, is the first
+	name := "payment " + spend.ID(all[0].Hash[:16]).Text("")
+	find := func(kind Kind, format string, args ...any) {
+		v.tally.find(kind, name, "%q of %q: %s", p.Key, p.Namespace, fmt.Sprintf(format, args...))
+	}
+	explained := len(v.tally.unread) > 0 || len(v.tally.gone) > 0
+	var row *paid
+	for _, r := range all {
+		if v.lostOf(r.Check) {
+			return
+		}
+		switch {
+		case r.Row != nil:
+			row = r
+		case r.Of.Version > p.Version+1 && explained:
+			return
+		case r.Of.Version > p.Version+1:
+			find(Removed, "nothing that is recorded made its version %d", p.Version+1)
+			return
+		case r.Of.Version <= p.Version:
+			p.stray(r, "another row made that version of the payment")
+		case r.Step.IsZero():
+			p.check(r)
+		default:
+			p.step(r)
+		}
+	}
+	switch {
+	case row == nil:
+		find(Removed, "the record makes its version %d", p.Version)
+	case row.Row.Version > p.Version && explained:
+	case p.Version == 0:
+		find(Inserted, "nothing is recorded of it")
+	case row.Of.Namespace != p.Namespace || row.Of.Key != p.Key || row.Row.Version != p.Version || row.Row.State != p.Text():
+		find(Altered, "its row is of %q of %q, version %d, %s; the record makes version %d, %s",
+			row.Of.Key, row.Of.Namespace, row.Row.Version, row.Row.State, p.Version, p.Text())
+	}
+}
+
+// lostOf reports whether a check, or one of its steps, differs from its record.
+func (v *verifier) lostOf(check spend.ID) bool {
+	_, lost := v.keys.lost[check]
+	_, astray := v.courses.lost[check]
+	return lost || astray
+}
+
+// stray names a row that no node would record.
+func (p *replayed) stray(r *paid, format string, args ...any) {
+	p.courses.suspect(r.Check, Inserted, r.name(), "of payment %q of %q: %s", p.Key, p.Namespace, fmt.Sprintf(format, args...))
+}
+
+// taken says why nothing may begin under the payment at a time; empty if it is free.
+func (p *replayed) taken(at time.Time) string {
+	if len(p.Executions) > 0 {
+		if !p.Over(at.Add(lateCommit)) {
+			return "it was executed by " + checkName(p.Shown())
+		}
+		return ""
+	}
+	if c := p.checks[p.Current]; c != nil && c.open {
+		return checkName(p.Current) + " is current, and was not given back"
+	}
+	return ""
+}
+
+// check adds a check of the payment.
+func (p *replayed) check(r *paid) {
+	if why := p.taken(r.Check.Time()); why != "" {
+		p.stray(r, "%s", why)
+	}
+	if r.Blocked && r.Claims {
+		p.stray(r, "it was blocked, and left a fingerprint")
+	}
+	c := &spend.Check{ID: r.Check, Action: spend.Action{ApprovalID: r.Uses}}
+	round := p.Round
+	var says *spend.CheckPayment
+	if p.Payment, says = p.WithCheck(c, r.Says.Hours, r.Says.Nonce); *says != *r.Says {
+		p.stray(r, "its row says %s, and the record before it makes %s", r.Says.Text(), says.Text())
+	}
+	if p.Round > round {
+		p.held = spend.ID{}
+	}
+	if asked := p.checks[r.Uses]; asked != nil && asked.round != p.Round {
+		p.stray(r, "people approved %s, of a round before", checkName(r.Uses))
+	}
+	p.checks[r.Check] = &paidCheck{asked: true, round: p.Round, open: r.Allowed}
+}
+
+// step adds a step of the course of a check.
+func (p *replayed) step(r *paid) {
+	c := p.checks[r.Check]
+	if c == nil {
+		c = &paidCheck{round: r.Of.Round}
+		p.checks[r.Check] = c
+	}
+	if why := p.refuses(r, c); why != "" {
+		p.stray(r, "%s", why)
+	}
+	o := &spend.Outcome{ID: r.Step, CheckID: r.Check, Status: r.Status, Replay: r.Nonce}
+	if r.Again {
+		o.Follows = &spend.Outcome{Status: spend.Executed}
+	}
+	if twice, says := p.PaidTwice(o, c.round), slices.Contains(r.Flags, spend.FlagPaidTwice); twice && !says || says && !twice && r.Alone {
+		p.stray(r, "whether it is paid twice is not as the record before it has it")
+	}
+	round := p.Round
+	var says spend.PaymentStep
+	if p.Payment, says = p.WithStep(o, c.round, r.Of.ByNonce); says != r.Of {
+		p.stray(r, "its row says %+v, and the record before it makes %+v", r.Of, says)
+	}
+	if p.Round > round {
+		p.held = spend.ID{}
+	}
+	c.follow(r, says.Round)
+	switch {
+	case r.Status == spend.Redeemed:
+		p.held = r.Check
+	case p.held == r.Check && !c.open:
+		p.held = spend.ID{}
+	}
+}
+
+// follow adds a step to what is said of its check.
+func (c *paidCheck) follow(r *paid, round int) {
+	switch r.Status {
+	case spend.Redeemed:
+		c.open, c.redeemed, c.byNonce, c.round = true, true, r.Of.ByNonce, round
+	case spend.Executed, spend.Failed, spend.Voided:
+		c.open = !r.Frees
+	case spend.TakenOver, spend.InDoubt:
+	}
+}
+
+// refuses says why no node would record the step; empty if one would.
+func (p *replayed) refuses(r *paid, c *paidCheck) string {
+	switch shown := p.Shown(); {
+	case r.Of.ByNonce && p.Used(r.Nonce):
+		return "its nonce redeemed a check of the payment before, or took one over"
+	case r.Status == spend.Redeemed && !c.asked:
+		return p.taken(r.Step.Time())
+	case (r.Status == spend.Redeemed || r.Status == spend.TakenOver) && shown != r.Check:
+		return checkName(shown) + " is current, or was executed"
+	case r.Status == spend.Redeemed && !p.held.IsZero():
+		return checkName(p.held) + " was redeemed, and not given back"
+	case r.Status == spend.TakenOver && r.Of.ByNonce != c.byNonce:
+		return "the check was not redeemed under it"
+	case r.Status == spend.Executed && r.First && c.asked && !c.redeemed && !slices.Contains(r.Flags, spend.FlagUnredeemed):
+		return "the check was not redeemed"
+	}
+	return ""
+}

@@ -1,0 +1,374 @@
+package verify_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+)
+
+// payer records a payment as nodes do, and otherwise where a test says so.
+type payer struct {
+	*redemptionTrail
+	spend.Payment
+	courses map[spend.ID]*spend.Course
+	asked   *spend.Check // people, the last time
+}
+
+func (tr *redemptionTrail) newPayer(key string) *payer {
+	return &payer{
+		redemptionTrail: tr, Payment: spend.Payment{Namespace: "SHOP", Key: key + spend.NewID(time.Now()).Text("")},
+		courses: make(map[spend.ID]*spend.Course),
+	}
+}
+
+// asks makes a check of the payment, of that long ago.
+func (p *payer) asks(effect spend.Effect, ago time.Duration) *spend.Check {
+	c := checksOfAllSorts(p.fence)[2]
+	c.ID, c.Decision.Effect, c.Action.PolicyID, c.Decision.PolicyVersion = spend.NewID(time.Now().Add(-ago)), effect, "paid", 1
+	c.KeyID, c.Principal, c.Owner, c.Pass, c.Namespace = "key_of_shop", "shop", "ann", spend.Pass{}, p.Namespace
+	seen := p.Version
+	p.Payment, c.Payment = p.WithCheck(c, 1, spend.Hash{})
+	c.Payments = []spend.PaymentChange{{Seen: seen, To: p.Payment}}
+	p.courses[c.ID] = new(spend.Course)
+	return c
+}
+
+// becomes makes the next step of a check: "status nonce", and what is in the flags.
+func (p *payer) becomes(c *spend.Check, step string, ago time.Duration, flags ...spend.Flag) *spend.Outcome {
+	course := p.courses[c.ID]
+	status, nonce, _ := strings.Cut(step, " ")
+	o := &spend.Outcome{
+		ID: spend.NewOutcomeID(time.Now().Add(-ago)), CheckID: c.ID, Step: course.Next(), Status: spend.Status(status),
+		Release: spend.ReleaseNone, KeyID: "key_of_shop", Principal: "shop", RequestID: "req_1", Fence: p.fence, Check: c,
+		RedeemBy: time.Now().Add(time.Hour),
+		Follows:  course.Last(),
+	}
+	o.Payment.Flags = flags
+	switch o.Status {
+	case spend.Redeemed, spend.TakenOver:
+		o.Replay = spend.NonceHash("key_of_shop", nonce)
+	case spend.Executed, spend.Failed, spend.Voided:
+		o.Number = len(course.Reports) + 1
+		if o.Status == spend.Executed {
+			o.Amount = c.Action.Amount
+		}
+		o.SetRelease(o.Status != spend.Executed || o.Number > 1)
+	}
+	if slices.Contains(flags, spend.FlagLapsed) || slices.Contains(flags, spend.FlagReplaced) {
+		o.KeyID, o.Principal, o.RequestID = spend.SystemKey, "", ""
+	}
+	if o.Status != spend.InDoubt {
+		seen := p.Version
+		if p.PaidTwice(o, c.Payment.Round) {
+			o.Payment.Flags = append(o.Payment.Flags, spend.FlagPaidTwice)
+		}
+		var of spend.PaymentStep
+		p.Payment, of = p.WithStep(o, c.Payment.Round, nonce != "")
+		o.Payment.Of, o.Payments = []spend.PaymentStep{of}, []spend.PaymentChange{{Seen: seen, To: p.Payment}}
+	}
+	*course = course.With(o)
+	return o
+}
+
+// commits records a check with steps in one commit, of which the last makes the payment's version.
+func (p *payer) commits(c *spend.Check, with ...*spend.Outcome) *spend.Check {
+	p.t.Helper()
+	seen := int64(1 << 62)
+	for _, change := range c.Payments {
+		seen = min(seen, change.Seen)
+	}
+	for _, o := range with {
+		for _, change := range o.Payments {
+			seen = min(seen, change.Seen)
+		}
+		o.Payments = nil
+	}
+	c.Payments = []spend.PaymentChange{{Seen: seen, To: p.Payment}}
+	act(p.t, p.writer.Append(c, with...).Final())
+	return c
+}
+
+// records records steps of a check, one after the other.
+func (p *payer) records(c *spend.Check, steps ...string) (last *spend.Outcome) {
+	p.t.Helper()
+	for _, step := range steps {
+		last = p.becomes(c, step, 0)
+		act(p.t, p.writer.AppendOutcome(last).Final())
+	}
+	return last
+}
+
+// allowed records an allowed check with steps.
+func (p *payer) allowed(steps ...string) *spend.Check {
+	p.t.Helper()
+	c := p.commits(p.asks(spend.Allow, 0))
+	p.records(c, steps...)
+	return c
+}
+
+func paymentOf(kind string, p *payer) string {
+	hash := p.Hash()
+	return kind + " payment " + spend.ID(hash[:16]).Text("")
+}
+
+// under records a step of a check under the executor's payment and the asker's.
+func (p *payer) under(own *payer, c *spend.Check, status spend.Status) *spend.Outcome {
+	p.t.Helper()
+	round := own.Round
+	if of := p.courses[c.ID].Redeemed; of != nil {
+		round = of.Payment.Step(own.Namespace, own.Key).Round
+	}
+	o, seen := p.becomes(c, string(status), 0), own.Version
+	var of spend.PaymentStep
+	own.Payment, of = own.WithStep(o, round, false)
+	o.Payment.Of = append([]spend.PaymentStep{of}, o.Payment.Of...)
+	o.Payments = append(o.Payments, spend.PaymentChange{Seen: seen, To: own.Payment})
+	act(p.t, p.writer.AppendOutcome(o).Final())
+	return o
+}
+
+// approves records an approved request to people about the payment.
+func (p *payer) approves() *spend.Check {
+	p.t.Helper()
+	people := &approvalTrail{trail: p.trail, fence: p.fence}
+	asked := p.asks(spend.Escalate, 0)
+	asked.Decision.RuleID = "r"
+	asked.Approval = &spend.ApprovalRequest{
+		Required: 1, Expires: time.Hour, UseWithin: time.Hour, ActionHash: spend.ActionHash(asked), Rules: []spend.EscalatedRule{{RuleID: "r"}},
+	}
+	p.commits(asked)
+	people.decide(asked, "bob", true)
+	p.asked = asked
+	return asked
+}
+
+// using is an allowed check that uses the approval.
+func (p *payer) using(asked *spend.Check) *spend.Check {
+	before := p.Payment
+	c := p.asks(spend.Allow, 0)
+	c.Action.ApprovalID = asked.ID
+	p.Payment, c.Payment = before.WithCheck(c, 1, spend.Hash{})
+	return c
+}
+
+// recordedPayments are payments that went all ways that nodes let them go.
+func recordedPayments(tr *redemptionTrail) (all []*payer) {
+	begin := func(key string) *payer {
+		all = append(all, tr.newPayer(key))
+		return all[len(all)-1]
+	}
+	p := begin("redeemed, taken over and executed")
+	p.allowed("redeemed n1", "in_doubt", "taken_over n2", "taken_over n3", "executed")
+	p = begin("given back, and asked for again")
+	p.allowed("redeemed n1", "failed")
+	p.allowed("voided")
+	p.commits(p.asks(spend.Block, 0))
+	p.allowed("redeemed n2", "executed", "failed")
+	c := p.asks(spend.Allow, 0)
+	p.commits(c, p.becomes(c, "redeemed n4", 0))
+	p = begin("lapsed and replaced")
+	c = p.commits(p.asks(spend.Allow, 30*time.Minute))
+	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "voided", 0, spend.FlagLapsed)).Final())
+	open := p.allowed()
+	voided := p.becomes(open, "voided", 0, spend.FlagReplaced)
+	c = p.asks(spend.Allow, 0)
+	p.commits(c, voided, p.becomes(c, "redeemed n1", 0))
+	p = begin("a round after a round")
+	c = p.asks(spend.Allow, 3*time.Hour)
+	p.commits(c, p.becomes(c, "redeemed n1", 3*time.Hour))
+	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 2*time.Hour)).Final())
+	p.allowed("redeemed n2", "executed")
+	p = begin("paid twice")
+	c = p.allowed("redeemed n1", "failed")
+	p.allowed("redeemed n2", "executed")
+	p.records(c, "executed")
+	p = begin("executed without a redemption")
+	c = p.commits(p.asks(spend.Allow, 0))
+	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 0, spend.FlagUnredeemed)).Final())
+	p, own := begin("under two payments"), begin("of an executor")
+	own.Namespace = "PSP"
+	for range 2 {
+		c = p.allowed()
+		p.under(own, c, spend.Redeemed)
+		p.under(own, c, spend.Voided)
+	}
+	c = p.allowed()
+	p.under(own, c, spend.Redeemed)
+	p.under(own, c, spend.Executed)
+	p = begin("approved, used and blocked, and used")
+	c = p.approves()
+	used := p.using(c)
+	p.commits(used, p.becomes(used, "redeemed n1", 0))
+	p.records(used, "executed")
+	p = begin("approved, and replaced")
+	c = p.approves()
+	replacing := p.asks(spend.Allow, 0)
+	replacing.Withdrawn = []spend.ID{c.ID}
+	p.commits(replacing)
+	return all
+}
+
+// TestTamperedPayments: every payment follows from what is recorded of it (S84).
+func TestTamperedPayments(t *testing.T) {
+	t.Parallel()
+	tr := newRedemptionTrail(t)
+	all := recordedPayments(tr)
+	for _, size := range []int64{1, 7, 0} {
+		tr.finds(func(o *verify.Options) { o.SliceSize = size })
+	}
+	tr.finds(func(o *verify.Options) { o.From = time.Now().Add(-time.Hour) })
+	p, withdrawn := all[0], all[len(all)-1].asked
+	row := " WHERE payment_key = '" + p.Key + "'"
+	other := strings.Repeat("00112233445566778899aabbccddeeff", 2)
+	for tamper, want := range map[string]string{
+		"SELECT": "",
+		"UPDATE payments SET state = replace(state, '\"attempt\":1', '\"attempt\":2')" + row: paymentOf("altered", p),
+		"UPDATE payments SET version = version + 1" + row:                                    paymentOf("altered", p),
+		"UPDATE payments SET payment_key = 'x'" + row:                                        paymentOf("altered", p),
+		"DELETE FROM payments" + row:                                                         paymentOf("removed", p),
+		"INSERT INTO payments SELECT '\\x" + other + "', version, seen, changed_at, namespace, payment_key, state FROM payments" +
+			row: "inserted payment " + other[:32],
+		"UPDATE approvals SET payment = set_byte(payment, 0, 255 - get_byte(payment, 0)) WHERE id = '" +
+			withdrawn.ID.Text("") + "'": "altered " + approvalOf(withdrawn),
+	} {
+		found := []string{want}
+		if want == "" {
+			found = nil
+		}
+		tr.bothFind("payments approvals", tamper, found...)
+	}
+}
+
+// TestForgedPayments: what no node records of a payment is named, though it is chained as nodes chain
+// what they record (G16).
+func TestForgedPayments(t *testing.T) {
+	t.Parallel()
+	tr := newRedemptionTrail(t)
+	replace := func(from, to string) { // the guard of take-overs
+		tr.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('insert_outcomes'::regproc), '%s', '%s'); END $$`, from, to)
+	}
+	replace("o.number = 0", "0 = 0")
+	var want []string
+	forged := func(kind string, o *spend.Outcome) { want = append(want, outcome(kind, o)) }
+	var p *payer
+
+	p = tr.newPayer("two redemptions")
+	p.allowed("redeemed n1")
+	c := p.allowed()
+	want = append(want, check("inserted", c))
+	forged("inserted", p.records(c, "redeemed n2"))
+	p = tr.newPayer("not current")
+	c = p.allowed()
+	voided := p.becomes(c, "voided", 0, spend.FlagReplaced)
+	p.commits(p.asks(spend.Allow, 0), voided)
+	c2 := p.asks(spend.Block, 0)
+	want = append(want, check("inserted", p.commits(c2)))
+	p = tr.newPayer("executed")
+	p.allowed("redeemed n1", "executed")
+	want = append(want, check("inserted", p.allowed()))
+	p = tr.newPayer("executed before")
+	c = p.allowed("redeemed n1", "failed")
+	c2 = p.allowed()
+	p.records(c, "executed")
+	forged("inserted", p.records(c2, "redeemed n2"))
+	p = tr.newPayer("a nonce again")
+	p.allowed("redeemed n1", "voided")
+	forged("inserted", p.records(p.allowed(), "redeemed n1"))
+	p = tr.newPayer("taken back")
+	forged("inserted", p.records(p.allowed("redeemed n1", "taken_over n2"), "taken_over n1"))
+	p = tr.newPayer("taken over after a report")
+	forged("inserted", p.records(p.allowed("redeemed n1", "executed"), "taken_over n2"))
+	p = tr.newPayer("not redeemed")
+	forged("inserted", p.records(p.allowed(), "executed"))
+	p = tr.newPayer("a fingerprint")
+	c = p.asks(spend.Block, 0)
+	c.Pass = spend.Pass{ClaimedMS: 1, UntilMS: 2}
+	want = append(want, check("inserted", p.commits(c)))
+	p = tr.newPayer("too early")
+	c = p.allowed()
+	early := p.becomes(c, "voided", 0, spend.FlagLapsed)
+	act(t, tr.writer.AppendOutcome(early).Final())
+	forged("inserted", early)
+	p = tr.newPayer("lapsed by who asked")
+	c = p.commits(p.asks(spend.Allow, 30*time.Minute))
+	own := p.becomes(c, "voided", 0, spend.FlagLapsed)
+	own.KeyID, own.Principal = "key_of_shop", "shop"
+	act(t, tr.writer.AppendOutcome(own).Final())
+	forged("inserted", own)
+	p = tr.newPayer("without its payment")
+	c = p.allowed()
+	o := p.becomes(c, "redeemed n1", 0)
+	o.Payment = spend.OutcomePayment{}
+	act(t, tr.writer.AppendOutcome(o).Final())
+	p.records(c, "failed")
+	want = append(want, paymentOf("removed", p))
+	p = tr.newPayer("the end without its payment")
+	c = p.allowed()
+	o = p.becomes(c, "redeemed n1", 0)
+	o.Payment = spend.OutcomePayment{}
+	act(t, tr.writer.AppendOutcome(o).Final())
+	want = append(want, paymentOf("altered", p))
+	p = tr.newPayer("says another attempt")
+	c = p.asks(spend.Allow, 0)
+	c.Payment.Attempt++
+	want = append(want, check("inserted", p.commits(c)))
+	p = tr.newPayer("says fewer redemptions")
+	p.allowed("redeemed n1", "failed")
+	c = p.allowed()
+	o = p.becomes(c, "redeemed n2", 0)
+	o.Payment.Of[0].Earlier = 0
+	act(t, tr.writer.AppendOutcome(o).Final())
+	forged("inserted", o)
+	p = tr.newPayer("a version twice")
+	p.allowed("redeemed n1")
+	c = checksOfAllSorts(p.fence)[2]
+	c.Namespace, c.Payment = p.Namespace, &spend.CheckPayment{Key: p.Key, Version: 1, Attempt: 1, Hours: 1}
+	c.ID = spend.NewID(time.Now().Add(time.Second)) // behind the first
+	act(t, tr.writer.Append(c).Final())
+	want = append(want, check("inserted", c))
+	p = tr.newPayer("not flagged")
+	c = p.allowed("redeemed n1", "failed")
+	p.allowed("redeemed n2", "executed")
+	twice := p.becomes(c, "executed", 0)
+	twice.Payment.Flags = nil
+	act(t, tr.writer.AppendOutcome(twice).Final())
+	forged("inserted", twice)
+
+	replace("0 = 0", "o.number = 0")
+	p, q := tr.newPayer("under the payment of another"), tr.newPayer("executor's")
+	q.Namespace = "PSP"
+	p.under(q, p.allowed(), spend.Redeemed)
+	p = tr.newPayer("under a payment that is carried out")
+	forged("inserted", p.under(q, p.allowed(), spend.Redeemed))
+	p = tr.newPayer("withdrawn")
+	asked := p.approves()
+	c = p.asks(spend.Allow, 0)
+	c.Withdrawn = []spend.ID{asked.ID}
+	p.commits(c)
+	p.records(c, "voided")
+	p = tr.newPayer("approved for a round before")
+	asked = p.approves()
+	c = p.commits(p.asks(spend.Allow, 0))
+	act(t, tr.writer.AppendOutcome(p.becomes(c, "redeemed n1", 0)).Final())
+	act(t, tr.writer.AppendOutcome(p.becomes(c, "executed", 2*time.Hour)).Final())
+	want = append(want, check("inserted", p.commits(p.using(asked))))
+	p = tr.newPayer("approved for another payment")
+	asked = tr.newPayer("of another payment").approves()
+	c = p.using(asked)
+	c.Action = asked.Action
+	c.Action.ApprovalID = asked.ID
+	p.commits(c)
+	want = append(want, "inserted use of "+approvalOf(asked))
+
+	for _, size := range []int64{1, 0} {
+		tr.finds(func(o *verify.Options) { o.SliceSize = size }, want...)
+	}
+	slices.Sort(want)
+	if found := tr.stranger(false); !slices.Equal(found, want) {
+		t.Errorf("verify.py:\n  %s\nwant\n  %s", strings.Join(found, "\n  "), strings.Join(want, "\n  "))
+	}
+}

@@ -1,0 +1,362 @@
+package hotpath
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/policy"
+)
+
+// ErrPrincipalRequired refuses a payment of an API key that is nobody's: the key that replaces it would pay again.
+var ErrPrincipalRequired = errors.New("a payment needs an API key with a principal")
+
+// PaymentRequest is what the request of a check says of its payment (S84).
+type PaymentRequest struct {
+	Key      string        // in the form of spend.PaymentKey
+	Nonce    string        // of `redeem`; empty: the request redeems nothing
+	Replace  bool          // judge another action, where nothing can have moved
+	TakeOver time.Duration // take the redemption of another nonce over if it is at most that old; 0: do not
+	Hours    int           // again_after_hours; 0: not said
+	Wait     time.Duration // for a decision of people
+	Stop     <-chan struct{}
+}
+
+// PaymentDiffersError refuses a request whose action, or period, is not that of the payment.
+type PaymentDiffersError struct {
+	Check   spend.ID
+	Differs []string // names of members
+	Payment *PaymentView
+}
+
+func (e *PaymentDiffersError) Error() string {
+	return "the payment was asked for before, and differs in " + strings.Join(e.Differs, ", ") +
+		": another payment needs another payment_key; to change an action that was not carried out, send \"replace\": true"
+}
+
+// paying is a check of a payment on its way.
+type paying struct {
+	PaymentRequest
+	namespace  string
+	nonce      spend.Hash // zero without one
+	facts      *audit.PaymentFacts
+	status     audit.PaymentStatus
+	differs    []string          // the members in which the request differs from the payment
+	approved   *audit.Approval   // that the request uses; nil without one
+	withdraws  []spend.ID        // the approvals that are withdrawn
+	redeemed   *spend.Outcome    // that the check's commit records
+	terms      spend.RedeemTerms // of the policy that judges
+	deployment spend.ID
+	waited     bool // for people, as long as the request said
+}
+
+// newPayments returns a Lookup of payments, for many requests at once.
+func newPayments(store audit.Payments) *guard.Lookup[spend.Hash, *spend.Payment] {
+	return guard.NewLookup(store.Payments)
+}
+
+// checkPayment is Check of a request with a payment: the payment is shown, or the action is judged.
+// In addition it fails with ErrPrincipalRequired and a *PaymentDiffersError.
+func (a *Authorizer) checkPayment(ctx context.Context, c *checking, action *spend.Action) (Answer, error) {
+	if err := a.admitPayment(ctx, c); err != nil {
+		return Answer{}, err
+	}
+	for {
+		action.ApprovalID = spend.ID{}
+		answer, err := a.tryPayment(ctx, c, action)
+		switch {
+		case errors.Is(err, errWaitForPeople):
+			if err := a.awaitPeople(ctx, c); err != nil {
+				return Answer{}, err
+			}
+		case errors.Is(err, errOvertaken):
+			if a.now().After(c.deadline) {
+				return Answer{}, fmt.Errorf("%w: a payment was overtaken too often", ErrUnavailable)
+			}
+		default:
+			return answer, err
+		}
+	}
+}
+
+// admitPayment counts the request and refuses it in the order of S84.
+func (a *Authorizer) admitPayment(ctx context.Context, c *checking) (err error) {
+	p := c.payment
+	if c.quota, err = a.admit(ctx, c.request.Caller, spend.ChecksWrite, &c.admission); err != nil {
+		return err
+	}
+	access := c.admission.access
+	access.used().note(a.now())
+	if p.Nonce != "" {
+		if err := access.permit(spend.ChecksRedeem); err != nil {
+			return err
+		}
+	}
+	if access.nobody() {
+		return ErrPrincipalRequired
+	}
+	return nil
+}
+
+var errWaitForPeople = errors.New("the payment waits for people")
+
+// tryPayment reads the payment and does what S84's table says for its state. It fails with errOvertaken
+// if the payment was changed meanwhile.
+func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.Action) (Answer, error) {
+	p := c.payment
+	inTime, cancel := context.WithDeadline(ctx, c.deadline)
+	defer cancel()
+	live, err := a.prepare(inTime, c, action)
+	if err != nil {
+		return Answer{}, err
+	}
+	key := c.identity.access.key
+	p.withdraws, p.redeemed, p.terms = nil, nil, live.RedeemTerms()
+	p.namespace, p.nonce = key.namespace, spend.NonceHash(key.name, p.Nonce)
+	c.attempt.Payment = spend.PaymentHash(p.namespace, p.Key)
+	if p.deployment, err = a.guard.Deployment(inTime); err != nil {
+		return Answer{}, err
+	}
+	facts, err := a.factsOf(inTime, c.attempt.Payment)
+	if err != nil {
+		return Answer{}, err
+	}
+	p.facts = facts
+	if facts.Version == 0 {
+		facts.Namespace, facts.Key = p.namespace, p.Key
+		return a.judgePayment(ctx, c, live, action)
+	}
+	p.status = facts.Status(a.now())
+	p.differs = a.differing(c, action)
+	if p.differs != nil && !p.mayDiffer() {
+		return Answer{}, &PaymentDiffersError{Check: facts.Shown(), Differs: p.differs, Payment: a.viewOf(c.identity.access, facts)}
+	}
+	if p.Nonce != "" && facts.Used(p.nonce) { // it begins nothing any more
+		return a.showPayment(c), nil
+	}
+	if p.approved, err = a.approvedOf(inTime, c, action); err != nil {
+		return Answer{}, err
+	}
+	if answer, done, err := a.answerPayment(inTime, c, live); done || err != nil {
+		return answer, err
+	}
+	if p.approved != nil {
+		action.ApprovalID = p.approved.Check.ID
+	}
+	return a.judgePayment(ctx, c, live, action)
+}
+
+// answerPayment answers a request that is not judged. done is false for one that is.
+func (a *Authorizer) answerPayment(ctx context.Context, c *checking, live *policy.Program) (answer Answer, done bool, err error) {
+	p := c.payment
+	facts := p.facts
+	inWindow := func() bool { return a.now().Before(facts.Check.Timestamp().Add(c.attempt.Window)) }
+	switch p.status {
+	case audit.PaymentFree: // unless the same request got the block that is current
+		done = facts.Check != nil && p.Nonce != "" && facts.Check.Decision.Effect == spend.Block && facts.Check.Payment.Nonce == p.nonce
+	case audit.PaymentDenied:
+		done = p.differs == nil && inWindow()
+	case audit.PaymentEscalated, audit.PaymentWaiting:
+		switch {
+		case p.approved != nil:
+		case p.differs != nil || p.Replace && live.Version() > facts.Check.Decision.PolicyVersion:
+			return answer, false, a.replaceAsked(ctx, c)
+		case p.status == audit.PaymentWaiting && p.Wait > 0 && !p.waited:
+			return answer, true, errWaitForPeople
+		default:
+			done = p.status == audit.PaymentWaiting || inWindow()
+		}
+	case audit.PaymentOpen:
+		answer, err = a.answerOpen(ctx, c)
+		return answer, true, err
+	case audit.PaymentRedeemed, audit.PaymentInDoubt:
+		answer, err = a.showOrTakeOver(ctx, c)
+		return answer, true, err
+	case audit.PaymentReleasing:
+		answer, err = a.awaitRelease(ctx, c)
+		return answer, true, err
+	case audit.PaymentExecuted:
+		done = true
+	}
+	if done {
+		answer = a.showPayment(c)
+	}
+	return answer, done, nil
+}
+
+// answerOpen shows an open check, or redeems it. One that is too old or to be replaced is given back, and the payment is
+// free then.
+func (a *Authorizer) answerOpen(ctx context.Context, c *checking) (Answer, error) {
+	p := c.payment
+	lapsed, err := a.lapseIfLate(ctx, p.facts)
+	switch {
+	case err != nil:
+		return Answer{}, err
+	case lapsed:
+		return Answer{}, errOvertaken
+	case p.differs != nil:
+		return Answer{}, cmp.Or(a.giveBack(ctx, p.facts.Check, spend.FlagReplaced), errOvertaken)
+	case p.Nonce == "":
+		return a.showPayment(c), nil
+	}
+	return a.redeemOpen(ctx, c)
+}
+
+// differing returns the members in which the request differs from the payment.
+func (a *Authorizer) differing(c *checking, action *spend.Action) (names []string) {
+	facts := c.payment.facts
+	if h := c.payment.Hours; h != 0 && h != facts.Hours {
+		names = append(names, "again_after_hours")
+	}
+	if facts.Check != nil && c.payment.status != audit.PaymentFree {
+		names = append(names, facts.Check.Differing(action, c.resolution.Type)...)
+	}
+	return names
+}
+
+// mayDiffer reports whether a request with another action is judged.
+func (p *paying) mayDiffer() bool {
+	switch p.status {
+	case audit.PaymentFree, audit.PaymentDenied:
+	case audit.PaymentOpen, audit.PaymentWaiting, audit.PaymentEscalated:
+		if !p.Replace {
+			return false
+		}
+	default:
+		return false
+	}
+	return p.differs[0] != "again_after_hours"
+}
+
+// approvedOf returns the approval of the payment that the action may use; nil without one. An approval
+// that did not lift what escalated the current check is not used again.
+func (a *Authorizer) approvedOf(ctx context.Context, c *checking, action *spend.Action) (*audit.Approval, error) {
+	facts := c.payment.facts
+	switch c.payment.status {
+	case audit.PaymentFree, audit.PaymentDenied, audit.PaymentEscalated, audit.PaymentWaiting:
+	case audit.PaymentOpen:
+		if !c.payment.Replace {
+			return nil, nil
+		}
+	default:
+		return nil, nil
+	}
+	approvals, err := a.store.PaymentApprovals(ctx, c.attempt.Payment)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot read the approvals of a payment: %w", ErrUnavailable, err)
+	}
+	asker := c.identity.access.key
+	would := &spend.Check{Action: *action, ActionType: c.resolution.Type, KeyID: asker.name, Principal: asker.Grants.Principal}
+	for _, approval := range approvals {
+		if approval.Refuses(would) != nil || len(facts.Executions) > 0 || approval.Check.Payment.Round != facts.Round {
+			continue // people approved it for the round before
+		}
+		if facts.Check.Decision.Effect == spend.Escalate && facts.Check.Action.ApprovalID == approval.Check.ID {
+			return nil, nil
+		}
+		return approval, nil
+	}
+	return nil, nil
+}
+
+// replaceAsked has the commit withdraw what the payment asks of people.
+func (a *Authorizer) replaceAsked(ctx context.Context, c *checking) error {
+	approvals, err := a.store.PaymentApprovals(ctx, c.attempt.Payment)
+	if err != nil {
+		return fmt.Errorf("%w: cannot read the approvals of a payment: %w", ErrUnavailable, err)
+	}
+	for _, approval := range approvals {
+		c.payment.withdraws = append(c.payment.withdraws, approval.Check.ID)
+	}
+	return nil
+}
+
+// judgePayment judges the action as the payment's next check.
+func (a *Authorizer) judgePayment(ctx context.Context, c *checking, live *policy.Program, action *spend.Action) (Answer, error) {
+	c.attempt.Approved = !action.ApprovalID.IsZero()
+	answer, err := a.judged(ctx, c, live, action)
+	refused, unapproved := errors.AsType[*audit.ApprovalError](err)
+	if unapproved && refused.Status != audit.ApprovalAbsent || errors.Is(err, commit.ErrPaymentMoved) {
+		a.guard.Release(&c.attempt)
+		return Answer{}, errOvertaken
+	}
+	if err != nil {
+		return answer, err
+	}
+	if p := c.payment; answer.Check.Approval != nil && p.Wait > 0 && !p.waited {
+		p.facts.Check = answer.Check
+		return Answer{}, errWaitForPeople
+	}
+	answer.Payment, err = a.viewOfCheck(ctx, c, answer.Check)
+	return answer, err
+}
+
+// factsOf reads what the state of a payment depends on. An unknown payment has version 0.
+func (a *Authorizer) factsOf(ctx context.Context, hash spend.Hash) (*audit.PaymentFacts, error) {
+	found, err := a.factsOfAll(ctx, []spend.Hash{hash})
+	if err != nil {
+		return nil, err
+	}
+	if facts := found[hash]; facts != nil {
+		return facts, nil
+	}
+	return new(audit.PaymentFacts), nil
+}
+
+// factsOfAll is factsOf of several payments. Unknown ones are missing.
+func (a *Authorizer) factsOfAll(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*audit.PaymentFacts, error) {
+	payments, err := a.payments.GetAll(ctx, hashes)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[spend.Hash]*audit.PaymentFacts, len(hashes))
+	var shown, reported, asked []spend.ID
+	for _, hash := range hashes {
+		if payment := payments[hash]; payment != nil {
+			all[hash] = &audit.PaymentFacts{Payment: *payment}
+			shown = append(shown, payment.Shown())
+		}
+	}
+	if len(all) == 0 {
+		return all, nil
+	}
+	checks, err := a.toShow.GetAll(ctx, shown)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range shown {
+		check := checks[id]
+		switch {
+		case check == nil:
+			return nil, fmt.Errorf("%w: check %s of a payment is not there", ErrUnavailable, id.Text(spend.PrefixCheck))
+		case check.Approval != nil:
+			asked = append(asked, id)
+		case check.TakesOutcome():
+			reported = append(reported, id)
+		}
+	}
+	var courses map[spend.ID]spend.Course
+	if reported != nil {
+		if courses, err = a.became.GetAll(ctx, reported); err != nil {
+			return nil, err
+		}
+	}
+	var approvals map[spend.ID]*audit.Approval
+	if asked != nil {
+		if approvals, err = a.approvals.GetAll(ctx, asked); err != nil {
+			return nil, err
+		}
+	}
+	for _, facts := range all {
+		id := facts.Shown()
+		facts.Check, facts.Course, facts.Approval = checks[id], courses[id], approvals[id]
+	}
+	return all, nil
+}
