@@ -79,6 +79,9 @@ func (a Access) permit(scope spend.Scopes) error {
 	return &ForbiddenError{"the key lacks the scope " + scope.String()}
 }
 
+// MayRedeem refuses a key that does not redeem.
+func (a Access) MayRedeem() error { return a.permit(spend.ChecksRedeem) }
+
 // permitAction refuses an action outside of the bindings of the caller's key.
 func (a Access) permitAction(policyID, agentID string) error {
 	switch {

@@ -183,6 +183,8 @@ var may = map[string][]string{
 	"approvals": {"INSERT"}, "approval_deadlines": {"INSERT"}, "outcomes": {"INSERT"}, "budget_exhaustions": {"INSERT"},
 	// Lasting keys are never freed; open redemptions are derived from outcomes.
 	"redemption_keys": {"INSERT"}, "redemptions_open": {"INSERT", "UPDATE", "DELETE"},
+	// Derived from the record, and made again by audit verify.
+	"payments": {"INSERT", "UPDATE"}, "payment_checks": {"INSERT"}, "allows_open": {"INSERT", "UPDATE", "DELETE"},
 	// Webhooks change by functions that record it; how far deliveries are does not count
 	// as their change.
 	"webhook_retries": {"INSERT", "UPDATE", "DELETE"}, "webhook_deliveries": {"INSERT", "DELETE"},

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"cmp"
+
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
@@ -25,6 +27,9 @@ func (a *API) postCheck(x *exchange) error {
 	if fault != nil {
 		if err := a.admit(x, x.caller); err != nil {
 			return err
+		}
+		if x.payment.Nonce != "" {
+			return cmp.Or(x.access.MayRedeem(), fault)
 		}
 		return fault
 	}
