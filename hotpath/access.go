@@ -137,8 +137,8 @@ func (a Access) namespace() string {
 	return a.key.namespace
 }
 
-// nobody reports whether the namespace is that of this key alone, so that the key which replaces it has another one.
-func (a Access) nobody() bool { return a.key == nil || a.key.namespace == spend.FoldName(a.key.name) }
+// Nobody reports whether the namespace is that of this key alone, so that the key which replaces it has another one.
+func (a Access) Nobody() bool { return a.key == nil || a.key.namespace == spend.FoldName(a.key.name) }
 
 // Payment returns the hash of a payment in the caller's namespace, or in that of a principal.
 func (a Access) Payment(key, principal string) spend.Hash {

@@ -120,7 +120,7 @@ func (a *Authorizer) next(
 		return nil, false, err
 	}
 	if report.UnlessInDoubt && course.Doubt != nil && course.Reports == nil {
-		return nil, false, &AlreadyRedeemedError{By: course.Redeemed, InDoubt: true}
+		return nil, false, &AlreadyRedeemedError{By: course.Holder(), InDoubt: true}
 	}
 	last, corrects := o.Follows, report.Supersedes
 	if check.Decision.Effect != spend.Allow && (!o.MayRelease || last == nil && o.Status != spend.Executed) {
@@ -131,6 +131,10 @@ func (a *Authorizer) next(
 	}
 	if last == nil {
 		return nil, false, &AlreadyReportedError{}
+	}
+	if corrects == 0 && o.Status == spend.Executed && last.Status != spend.Executed && last.Number < spend.MaxReports &&
+		o.MayRelease && former(r.Access, course, report.RedemptionID) {
+		return o, false, nil // the truth about the execution_id that both have
 	}
 	follows := o.MayRelease && !last.MayRelease && (corrects == 0 || corrects == last.Number)
 	repeats := last.Same(o) && (corrects == 0 || corrects == last.Number || corrects == last.Number-1)
@@ -167,6 +171,12 @@ func (a *Authorizer) mayReport(
 	others := by != nil && !r.Access.redeemed(by)
 	if others && former(r.Access, course, redemption) && o.Status == spend.Executed {
 		return nil // with one execution_id the money moved once
+	}
+	if last := course.Last(); course.Taken != nil && last != nil && last.Status == spend.Executed && o.GivesBack() {
+		// Whoever says that it was executed, the former redeemer too, is corrected by somebody who did not ask (S84).
+		if asked, err := a.askedFor(ctx, r.Access, check); err != nil || asked {
+			return cmp.Or[error](err, &AlreadyReportedError{last})
+		}
 	}
 	gives := o.MayRelease && o.GivesBack() && (by == nil || by.KeyID != r.Access.keyID())
 	asked := false

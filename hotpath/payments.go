@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +55,8 @@ type paying struct {
 	redeemed   *spend.Outcome    // that the check's commit records
 	terms      spend.RedeemTerms // of the policy that judges
 	deployment spend.ID
-	waited     bool // for people, as long as the request said
+	awaited    spend.ID // the approval that the request waited for last
+	waited     bool     // for people, as long as the request said
 }
 
 // newPayments returns a Lookup of payments, for many requests at once.
@@ -99,7 +101,7 @@ func (a *Authorizer) admitPayment(ctx context.Context, c *checking) (err error) 
 			return err
 		}
 	}
-	if access.nobody() {
+	if access.Nobody() {
 		return ErrPrincipalRequired
 	}
 	return nil
@@ -133,12 +135,19 @@ func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.
 		facts.Namespace, facts.Key = p.namespace, p.Key
 		return a.judgePayment(ctx, c, live, action)
 	}
-	p.status = facts.Status(a.now())
+	if p.status = facts.Status(a.now()); p.status == audit.PaymentOpen {
+		if lapsed, err := a.lapseIfLate(inTime, facts); err != nil || lapsed {
+			return Answer{}, cmp.Or(err, errOvertaken) // it is free now
+		}
+	}
 	p.differs = a.differing(c, action)
 	if p.differs != nil && !p.mayDiffer() {
-		return Answer{}, &PaymentDiffersError{Check: facts.Shown(), Differs: p.differs, Payment: a.viewOf(c.identity.access, facts)}
+		return Answer{}, a.differsOf(c, action)
 	}
 	if p.Nonce != "" && facts.Used(p.nonce) { // it begins nothing any more
+		if c.identity.access.permitAction(facts.Check.Action.PolicyID, facts.Check.Action.AgentID) != nil {
+			return Answer{}, a.differsOf(c, action)
+		}
 		return a.showPayment(c), nil
 	}
 	if p.approved, err = a.approvedOf(inTime, c, action); err != nil {
@@ -162,10 +171,10 @@ func (a *Authorizer) answerPayment(ctx context.Context, c *checking, live *polic
 	case audit.PaymentFree: // unless the same request got the block that is current
 		done = facts.Check != nil && p.Nonce != "" && facts.Check.Decision.Effect == spend.Block && facts.Check.Payment.Nonce == p.nonce
 	case audit.PaymentDenied:
-		done = p.differs == nil && inWindow()
+		done = p.differs == nil && (inWindow() || p.awaited == facts.Check.ID)
 	case audit.PaymentEscalated, audit.PaymentWaiting:
 		switch {
-		case p.approved != nil:
+		case p.approved != nil && p.differs == nil:
 		case p.differs != nil || p.Replace && live.Version() > facts.Check.Decision.PolicyVersion:
 			return answer, false, a.replaceAsked(ctx, c)
 		case p.status == audit.PaymentWaiting && p.Wait > 0 && !p.waited:
@@ -191,22 +200,30 @@ func (a *Authorizer) answerPayment(ctx context.Context, c *checking, live *polic
 	return answer, done, nil
 }
 
-// answerOpen shows an open check, or redeems it. One that is too old or to be replaced is given back, and the payment is
-// free then.
+// answerOpen shows an open check, or redeems it. One that is replaced is given back, and the payment is free then.
 func (a *Authorizer) answerOpen(ctx context.Context, c *checking) (Answer, error) {
 	p := c.payment
-	lapsed, err := a.lapseIfLate(ctx, p.facts)
 	switch {
-	case err != nil:
-		return Answer{}, err
-	case lapsed:
-		return Answer{}, errOvertaken
 	case p.differs != nil:
 		return Answer{}, cmp.Or(a.giveBack(ctx, p.facts.Check, spend.FlagReplaced), errOvertaken)
 	case p.Nonce == "":
 		return a.showPayment(c), nil
 	}
 	return a.redeemOpen(ctx, c)
+}
+
+// differsOf refuses a request that differs. A key whose binding does not reach the current check learns the payment's state
+// and which of its own bindings that check is outside of.
+func (a *Authorizer) differsOf(c *checking, action *spend.Action) error {
+	facts := c.payment.facts
+	refused := &PaymentDiffersError{Check: facts.Shown(), Differs: c.payment.differs, Payment: a.viewOf(c.identity.access, facts)}
+	if refused.Payment.Hidden {
+		refused.Check = spend.ID{}
+		refused.Differs = slices.DeleteFunc(facts.Check.Differing(action, c.resolution.Type), func(name string) bool {
+			return name != "agent_id" && name != "policy_id"
+		})
+	}
+	return refused
 }
 
 // differing returns the members in which the request differs from the payment.
@@ -273,7 +290,9 @@ func (a *Authorizer) replaceAsked(ctx context.Context, c *checking) error {
 		return fmt.Errorf("%w: cannot read the approvals of a payment: %w", ErrUnavailable, err)
 	}
 	for _, approval := range approvals {
-		c.payment.withdraws = append(c.payment.withdraws, approval.Check.ID)
+		if c.payment.approved == nil || c.payment.approved.Check.ID != approval.Check.ID {
+			c.payment.withdraws = append(c.payment.withdraws, approval.Check.ID)
+		}
 	}
 	return nil
 }

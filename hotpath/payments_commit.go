@@ -17,8 +17,9 @@ import (
 
 // PaymentTakenError refuses the redemption of a check whose payment is carried out by another check.
 type PaymentTakenError struct {
-	Check  spend.ID // that the payment shows
-	Status audit.PaymentStatus
+	Check   spend.ID // that the payment shows
+	Status  audit.PaymentStatus
+	Payment *PaymentView
 }
 
 func (e *PaymentTakenError) Error() string {
@@ -148,7 +149,7 @@ func (r *reporting) payStep(ctx context.Context, o *spend.Outcome) (with []*spen
 		}
 		facts.Namespace, facts.Key = p.namespace, p.key
 		if o.Status == spend.Redeemed {
-			if err := r.a.mayRedeem(facts, o.CheckID); err != nil {
+			if err := r.a.mayRedeem(Access{}, facts, o.CheckID); err != nil {
 				return nil, err
 			}
 			if i == 0 {
@@ -173,7 +174,7 @@ func (r *reporting) payStep(ctx context.Context, o *spend.Outcome) (with []*spen
 
 // payable fails with a *PaymentTakenError if a payment of a check that is to be redeemed is carried out by another check,
 // and with ErrOtherPayment if an executor's own payment is another one than that of the check in the same namespace.
-func (a *Authorizer) payable(ctx context.Context, own ofPayment, check *spend.Check) error {
+func (a *Authorizer) payable(ctx context.Context, access Access, own ofPayment, check *spend.Check) error {
 	if own.key != "" && check.Payment != nil && check.Namespace == own.namespace && check.Payment.Key != own.key {
 		return ErrOtherPayment
 	}
@@ -182,7 +183,7 @@ func (a *Authorizer) payable(ctx context.Context, own ofPayment, check *spend.Ch
 		if err != nil {
 			return err
 		}
-		if err := a.mayRedeem(facts, check.ID); err != nil {
+		if err := a.mayRedeem(access, facts, check.ID); err != nil {
 			return err
 		}
 	}
@@ -190,7 +191,7 @@ func (a *Authorizer) payable(ctx context.Context, own ofPayment, check *spend.Ch
 }
 
 // mayRedeem fails with a *PaymentTakenError unless the check is the payment's current one or the payment is free.
-func (a *Authorizer) mayRedeem(facts *audit.PaymentFacts, check spend.ID) error {
+func (a *Authorizer) mayRedeem(access Access, facts *audit.PaymentFacts, check spend.ID) error {
 	status := audit.PaymentFree
 	if facts.Version > 0 {
 		status = facts.Status(a.now())
@@ -198,7 +199,7 @@ func (a *Authorizer) mayRedeem(facts *audit.PaymentFacts, check spend.ID) error 
 	if facts.Current == check && len(facts.Executions) == 0 || facts.Current != check && status == audit.PaymentFree {
 		return nil
 	}
-	return &PaymentTakenError{facts.Shown(), status}
+	return &PaymentTakenError{facts.Shown(), status, a.viewOf(access, facts)}
 }
 
 // redeemOpen redeems the payment's open check for the request's nonce.
@@ -273,17 +274,23 @@ func (a *Authorizer) awaitPeople(ctx context.Context, c *checking) error {
 	began := a.now()
 	a.guard.Release(&c.attempt)
 	a.writer.Free()
-	_, _, err := a.AwaitApproval(ctx, c.identity.access, p.facts.Check.ID, p.Wait, p.Stop)
-	if _, ok := a.writer.Reserve(); !ok {
+	id := p.facts.Check.ID
+	found, held, err := a.AwaitApproval(ctx, c.identity.access, id, p.Wait, p.Stop)
+	soFar, ok := a.writer.Reserve()
+	if !ok {
 		c.handedOver = true // the place is given back
 		return ErrOverloaded
 	}
-	if err != nil && !errors.Is(err, ErrApprovalNotFound) {
+	absent := errors.Is(err, ErrApprovalNotFound)
+	if err != nil && !absent {
 		return err
 	}
-	p.Wait -= a.now().Sub(began)
-	p.waited = p.Wait < releasePoll
-	c.deadline = a.now().Add(blindFor)
+	now := a.now()
+	p.Wait -= now.Sub(began)
+	p.waited = absent || !held || found.Status == audit.ApprovalPending || p.awaited == id || p.Wait < releasePoll
+	p.awaited = id
+	c.soFar, c.request.Started = soFar, now // people's time is not the store's
+	c.deadline = now.Add(blindFor)
 	c.attempt.Deadline = c.deadline
 	return nil
 }

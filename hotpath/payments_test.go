@@ -198,6 +198,29 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
+// S84: what the former redeemer says was executed is recorded also after the taker's report, and the taker, who asked, does
+// not take it back.
+func TestTruthAfterATakeOver(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		a := refundOf(t, "10", "c")
+		first := p.must("the first", a, nonce(1), audit.PaymentRedeemed, true)
+		take := nonce(2)
+		take.TakeOver = time.Hour
+		second := p.must("taken over", a, take, audit.PaymentRedeemed, true)
+		if err := p.ended(second, spend.Gateway, spend.Failed, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.ended(first, spend.Gateway, spend.Executed, 0); err != nil {
+			t.Fatalf("the former redeemer executed: %v", err)
+		}
+		if err := p.ended(second, spend.Gateway, spend.Failed, 2); err == nil {
+			t.Error("the taker takes it back")
+		}
+		p.must("after it", a, nonce(3), audit.PaymentExecuted, false)
+	})
+}
+
 // S84: what is replaced gives its budget back before the new action is judged; a redeemed check is not replaced.
 func TestReplacedPayment(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {

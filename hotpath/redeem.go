@@ -148,9 +148,6 @@ func (a *Authorizer) Redeem(
 	if err != nil {
 		return nil, false, err
 	}
-	if r.Payment != nil && r.Access.nobody() {
-		return nil, false, ErrPrincipalRequired
-	}
 	mismatch := a.mismatch(r.Access, check, &asked)
 	return a.take(ctx, r, check, untouched, func(course *spend.Course, refused error) (*spend.Outcome, bool, error) {
 		if refused != nil {
@@ -171,8 +168,13 @@ func (a *Authorizer) Redeem(
 			return course.Redeemed, true, nil
 		case course.Redeemed != nil && !again:
 			under, err := a.redeemedUnder(ctx, o.Once)
-			return nil, false, cmp.Or[error](err, &AlreadyRedeemedError{By: course.Redeemed, Last: course.Last(), Once: under})
+			return nil, false, cmp.Or[error](err, &AlreadyRedeemedError{By: course.Holder(), Last: course.Last(), Once: under})
 		case course.Reports != nil:
+			if slices.Contains(course.Last().Payment.Flags, spend.FlagSuperseded) {
+				if err := a.payable(ctx, r.Access, r.ownPayment(), check); err != nil {
+					return nil, false, err
+				}
+			}
 			return nil, false, &CheckReleasedError{course.Last()}
 		case !again && (a.now().After(o.RedeemBy) || errors.Is(refused, commit.ErrLate)):
 			if err := a.onceUsed(ctx, o); err != nil {
@@ -180,7 +182,7 @@ func (a *Authorizer) Redeem(
 			}
 			return nil, false, &CheckExpiredError{Within: terms.Within(), Restored: o.RedeemBy.Sub(a.now()) > aheadBy}
 		}
-		if err := a.payable(ctx, r.ownPayment(), check); err != nil && !again {
+		if err := a.payable(ctx, r.Access, r.ownPayment(), check); err != nil && !again {
 			return nil, false, err
 		}
 		switch {

@@ -66,7 +66,7 @@ func (x *exchange) setRedeem(check *spend.Check) {
 // setBecame says in headers whether the check in the response was redeemed (S74) or reported (S57);
 // the body stays as in the first response.
 func (x *exchange) setBecame(course *spend.Course) {
-	if redeemed := course.Redeemed; redeemed != nil {
+	if redeemed := course.Holder(); redeemed != nil {
 		value := redeemed.ID.Append(nil, spend.PrefixRedemption)
 		if course.Doubt != nil && course.Reports == nil {
 			value = append(value, ";in_doubt"...)

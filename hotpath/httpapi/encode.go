@@ -118,7 +118,7 @@ func redeemedOf(o *spend.Outcome) wire.Redeemed {
 
 // courseOf says who redeemed a check, and whether it is in doubt.
 func courseOf(became spend.Course) wire.RecordedRedemption {
-	shown := wire.RecordedRedemption{Redeemed: redeemedOf(became.Redeemed)}
+	shown := wire.RecordedRedemption{Redeemed: redeemedOf(became.Holder())}
 	if doubt := became.Doubt; doubt != nil && became.Reports == nil {
 		shown.InDoubtAt = &wire.Timestamp{Time: doubt.ID.Time()}
 	}

@@ -263,7 +263,7 @@ func (x *exchange) answerNothing() error {
 func (a *API) fail(x *exchange, err error) {
 	body := errorBody{requestID: x.id, at: time.Now(), holder: holderOf(err)}
 	if taken, ok := errors.AsType[*hotpath.PaymentTakenError](err); ok {
-		body.state = taken.Status
+		body.state, body.payment = taken.Status, taken.Payment
 	}
 	if differs, ok := errors.AsType[*hotpath.PaymentDiffersError](err); ok {
 		body.differs, body.payment = differs.Differs, differs.Payment

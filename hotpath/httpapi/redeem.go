@@ -16,6 +16,9 @@ func (a *API) postRedeem(x *exchange) error {
 	if err := x.decode(func(r *reader) error { return x.decodeRedemption(r, &asked) }); err != nil {
 		return err
 	}
+	if x.payment.Key != "" && x.access.Nobody() {
+		return hotpath.ErrPrincipalRequired
+	}
 	id, err := x.pathID("check_id", spend.PrefixCheck, errCheckNotFound)
 	if err != nil {
 		return err
@@ -41,7 +44,9 @@ func (a *API) postRedeem(x *exchange) error {
 		RedeemedAt: wire.Timestamp{Time: redeemed.ID.Time()}, RedemptionID: redeemed.ID.Text(spend.PrefixRedemption),
 	}
 	if payment := payments[check.ID]; payment != nil {
-		payment.Proceed, payment.Nonce = payment.Status == audit.PaymentRedeemed, asked.IdempotencyKey
+		if payment.Proceed = payment.Status == audit.PaymentRedeemed; payment.Proceed {
+			payment.Nonce = asked.IdempotencyKey
+		}
 		shown.Payment = new(shownPayment(payment))
 	}
 	return respond(x, 200, redemptionForm, shown)

@@ -81,7 +81,9 @@ func verdictOf(r *client.Result, replayed bool) *verdict {
 	mayAct := r.Allowed() && !r.RedeemRequired
 	v := &verdict{
 		Proceed: mayAct && !replayed, unclear: mayAct && replayed, Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
-		Replayed: replayed, Redeemed: r.Redemption.Redeemed(), RedeemRequired: r.Allowed() && r.RedeemRequired, nextStep: r.NextStep,
+		Replayed: replayed, Redeemed: r.Redemption.Redeemed(),
+		RedeemRequired: r.RedeemRequired && r.Decision == client.Allow && !r.Outcome.Reported() && !r.Redemption.Redeemed(),
+		nextStep:       r.NextStep,
 	}
 	if v.unclear {
 		v.nextStep = "Find out whether the action was carried out under this check: ask the payment system for " + r.CheckID +
@@ -147,7 +149,10 @@ func (v *verdict) words(r *client.Result) string {
 	if v.nextStep != "" {
 		text += "\nNext step: " + v.nextStep
 	}
-	if r.ApprovalID != "" && v.Outcome == nil {
+	if r.ApprovalID != "" && r.Payment != nil {
+		text += "\nApproval: " + r.ApprovalID + " is pending. Pending is not approved: do not carry the action out. Call wait_for_approval " +
+			"with it; once it is approved, call check_financial_action again with exactly the same values and payment_key, without an approval_id."
+	} else if r.ApprovalID != "" && v.Outcome == nil {
 		text += "\nApproval: " + r.ApprovalID +
 			" is pending. Pending is not approved: do not carry the action out. Call wait_for_approval with it; " +
 			"once it is approved, call check_financial_action again with exactly the same values and approval_id " + r.ApprovalID + "."
