@@ -313,6 +313,8 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 		return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, audit.ErrUnavailable):
 		return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case errors.Is(err, commit.ErrLate), errors.Is(err, commit.ErrReported): // the clocks of node and store are far apart
+		return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	default:
 		return Answer{}, err
 	}

@@ -160,8 +160,11 @@ func (r *reporting) payStep(ctx context.Context, o *spend.Outcome) (with []*spen
 				o.Payment.ExecutionID = facts.ExecutionID(deployment, facts.Redeemed)
 			}
 		}
+		if o.Status == spend.TakenOver && facts.Shown() != o.CheckID {
+			return nil, &PaymentTakenError{Check: facts.Shown(), Status: facts.Status(r.a.now())}
+		}
 		to := stepOf(facts.Payment, o, p.round, r.byNonce && i == 0)
-		if o.Status == spend.Executed && facts.Shown() != o.CheckID && facts.Status(r.a.now()) == audit.PaymentOpen {
+		if o.Status == spend.Executed && p.round == facts.Round && facts.Shown() != o.CheckID && facts.Status(r.a.now()) == audit.PaymentOpen {
 			void := voidOf(facts.Check, spend.FlagSuperseded)
 			void.Fence = o.Fence
 			to = stepOf(to, void, facts.Check.Payment.Round, false)
@@ -209,8 +212,9 @@ func (a *Authorizer) redeemOpen(ctx context.Context, c *checking) (Answer, error
 	if err != nil {
 		return Answer{}, err
 	}
-	check.RedeemBy = check.Timestamp().Add(terms.Within())
-	return a.stepAndShow(ctx, c, redeemNow(c, check))
+	o := redeemNow(c, check)
+	o.RedeemBy = check.Timestamp().Add(terms.Within())
+	return a.stepAndShow(ctx, c, o)
 }
 
 // showOrTakeOver shows a redeemed payment, or passes its redemption on to the request's nonce.
@@ -289,6 +293,7 @@ func (a *Authorizer) awaitPeople(ctx context.Context, c *checking) error {
 	p.Wait -= now.Sub(began)
 	p.waited = absent || !held || found.Status == audit.ApprovalPending || p.awaited == id || p.Wait < releasePoll
 	p.awaited = id
+	c.done = false                          // another check may follow
 	c.soFar, c.request.Started = soFar, now // people's time is not the store's
 	c.deadline = now.Add(blindFor)
 	c.attempt.Deadline = c.deadline

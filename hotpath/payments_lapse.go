@@ -3,6 +3,7 @@ package hotpath
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -34,23 +35,34 @@ func (a *Authorizer) giveBack(ctx context.Context, check *spend.Check, why spend
 }
 
 // Lapses gives back the checks that only a redemption carries out and that nobody redeemed in time (S84). Any node may
-// call it at any time, and some node must every few seconds.
+// call it at any time, and some node must every few seconds. A check that cannot be given back delays no other.
 func (a *Authorizer) Lapses(ctx context.Context) error {
-	for {
-		due, err := a.store.Lapses(ctx, lapsesAtOnce)
-		if err != nil || len(due) == 0 {
+	var failed error
+	tried := make(map[spend.ID]bool)
+	for stuck := 0; ; { // stuck: checks that were tried and are still due
+		due, err := a.store.Lapses(ctx, stuck+lapsesAtOnce)
+		if err != nil {
 			return err
+		}
+		all := len(due)
+		due = slices.DeleteFunc(due, func(id spend.ID) bool { return tried[id] })
+		if len(due) == 0 {
+			return failed
+		}
+		stuck = all - len(due)
+		for _, id := range due {
+			tried[id] = true
 		}
 		checks, err := a.store.Checks(ctx, due)
 		if err != nil {
 			return err
 		}
-		var failed error
 		for _, check := range checks {
-			failed = errors.Join(failed, a.giveBack(ctx, check, spend.FlagLapsed))
-		}
-		if failed != nil || len(due) < lapsesAtOnce || len(checks) == 0 {
-			return failed
+			err := a.giveBack(ctx, check, spend.FlagLapsed)
+			if ctx.Err() != nil || errors.Is(err, ErrOverloaded) {
+				return err
+			}
+			failed = errors.Join(failed, err)
 		}
 	}
 }

@@ -79,10 +79,10 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	addUnsaid(unread, session.selected)
 	session.selected = nil
 	s.recorded(&budgets)
-	s.remembered.remove(outcomes)
 	if s.statement != "" { // behind a pooler the server may change unnoticed
 		s.remembered.add(checks)
 	}
+	s.remembered.remove(outcomes)
 	for known := s.horizonMS.Load(); reach > known && !s.horizonMS.CompareAndSwap(known, reach); {
 		known = s.horizonMS.Load()
 	}

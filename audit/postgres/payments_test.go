@@ -35,8 +35,7 @@ func stepOf(p *spend.Payment, o *spend.Outcome, at time.Time) *spend.Outcome {
 	return o
 }
 
-// TestKeptChecks: what a payment shows of an archived day stays, with the references of its reports. What is blocked
-// leaves.
+// TestKeptChecks: what a payment shows of an archived day stays, with the references of its reports.
 func TestKeptChecks(t *testing.T) {
 	l := newLongChain(t)
 	l.fence, l.writer = newFence(t, l.Store), audittest.NewWriter(t, l.Store)
@@ -84,13 +83,13 @@ func TestKeptChecks(t *testing.T) {
 	for _, c := range got {
 		ids = append(ids, c.ID)
 	}
-	if want := []spend.ID{l.recent.ID, paid.ID, carried.ID}; err != nil || len(ids) != 3 || !slices.Contains(ids, want[0]) ||
-		!slices.Contains(ids, want[1]) || !slices.Contains(ids, want[2]) {
+	if want := []spend.ID{l.recent.ID, blocked.ID, paid.ID, carried.ID}; err != nil || len(ids) != len(want) ||
+		slices.ContainsFunc(want, func(id spend.ID) bool { return !slices.Contains(ids, id) }) {
 		t.Errorf("%v are left, %v, want %v", ids, err, want)
 	}
 	for payment, want := range map[*spend.Payment]*spend.Check{p: paid, own: carried} {
 		page, err := l.ListChecks(t.Context(), audit.CheckQuery{Payment: payment.Hash(), Limit: 5, Examine: 10})
-		if err != nil || len(page.Checks) != 1 || page.Checks[0].ID != want.ID {
+		if err != nil || len(page.Checks) == 0 || page.Checks[0].ID != want.ID {
 			t.Errorf("listed: %+v, %v", page, err)
 		}
 	}

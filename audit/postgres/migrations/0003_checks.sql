@@ -212,7 +212,7 @@ AS $$
 $$;
 
 -- Refuses new rows of a day from now on, such as those of a node whose clock is
--- days behind. Keeps the checks of payments that are not blocked: the payments show them when the day is archived (S84).
+-- days behind. Keeps the checks of payments, which show them also when the day is archived (S84).
 CREATE FUNCTION close_day(day date) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -233,8 +233,8 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = part::regclass AND tgname = 'closed') THEN
         EXECUTE format('CREATE TRIGGER closed BEFORE INSERT ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', part);
     END IF;
-    EXECUTE format('INSERT INTO kept_checks SELECT c.* FROM %I AS c WHERE c.decision <> ''b'' AND (c.payment IS NOT NULL OR c.check_id IN (
-            SELECT o.check_id FROM outcomes AS o WHERE o.check_id >= $1 AND o.check_id < $2 AND o.status = ''r'' AND o.payment IS NOT NULL))
+    EXECUTE format('INSERT INTO kept_checks SELECT c.* FROM %I AS c WHERE c.payment IS NOT NULL OR c.check_id IN (
+            SELECT o.check_id FROM outcomes AS o WHERE o.check_id >= $1 AND o.check_id < $2 AND o.status = ''r'' AND o.payment IS NOT NULL)
         ON CONFLICT DO NOTHING', part) USING first_id(ms), first_id(ms + 86400000);
 END $$;
 

@@ -1017,7 +1017,7 @@ export interface components {
                 differs?: string[];
                 /** @description The state of the payment; only with payment_taken. */
                 state?: string;
-                /** @description The payment; only with payment_differs. */
+                /** @description The payment; only with payment_differs and payment_taken. */
                 payment?: components["schemas"]["Payment"];
             };
         };
