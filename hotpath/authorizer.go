@@ -122,8 +122,8 @@ func New(c Components) *Authorizer {
 	a := &Authorizer{
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
 		local: newLocalWindows(), exhausted: newExhausted(c.Store), fullest: newFullest(),
-		approvals: newApprovals(c.Store), became: newBecame(c.Store), toRedeem: newChecks(c.Store.Untouched),
-		payments: newPayments(c.Store), toShow: newChecks(c.Store.Checks),
+		approvals: newApprovals(c.Store), became: newBecame(c.Store), toRedeem: guard.NewChecks(c.Store.Untouched),
+		payments: guard.NewLookup(c.Store.Payments), toShow: guard.NewChecks(c.Store.Checks),
 		metrics: m, log: c.Logger, now: c.Now, sessionReads: make(permits, sessionReads), privateWebhooks: c.PrivateWebhooks,
 	}
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store

@@ -12,7 +12,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/commit"
 	"spendgate/audit/spend"
-	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
 )
 
@@ -57,11 +56,6 @@ type paying struct {
 	deployment spend.ID
 	awaited    spend.ID // the approval that the request waited for last
 	waited     bool     // for people, as long as the request said
-}
-
-// newPayments returns a Lookup of payments, for many requests at once.
-func newPayments(store audit.Payments) *guard.Lookup[spend.Hash, *spend.Payment] {
-	return guard.NewLookup(store.Payments)
 }
 
 // checkPayment is Check of a request with a payment: the payment is shown, or the action is judged.

@@ -221,9 +221,8 @@ func (a *Authorizer) redeemOpen(ctx context.Context, c *checking) (Answer, error
 func (a *Authorizer) showOrTakeOver(ctx context.Context, c *checking) (Answer, error) {
 	p := c.payment
 	course := &p.facts.Course
-	under := course.Redeemed.Payment.ByNonce()
-	if p.TakeOver == 0 || under == nil || under.Key != p.Key || under.Namespace != p.namespace ||
-		a.now().After(course.Redeemed.ID.Time().Add(p.TakeOver)) {
+	under := course.Redeemed.Payment.Step(p.namespace, p.Key)
+	if p.TakeOver == 0 || under == nil || !under.ByNonce || a.now().After(course.Redeemed.ID.Time().Add(p.TakeOver)) {
 		return a.showPayment(c), nil
 	}
 	o := redeemNow(c, p.facts.Check)
@@ -248,8 +247,7 @@ func (a *Authorizer) stepAndShow(ctx context.Context, c *checking, o *spend.Outc
 	a.metrics.outcomes.WithLabelValues(string(o.Status), string(o.Release)).Inc()
 	p.facts.Payment = o.Payments[0].To
 	p.facts.Course = p.facts.Course.With(o)
-	answer := a.showPayment(c)
-	return answer, nil
+	return a.showPayment(c), nil
 }
 
 // releasePatience is how long a request waits for the release of a payment, which a reporter makes in a second report.

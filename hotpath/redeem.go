@@ -12,7 +12,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/commit"
 	"spendgate/audit/spend"
-	"spendgate/hotpath/guard"
 )
 
 // Errors of redemptions, beside the error types below.
@@ -111,18 +110,6 @@ type Redemption struct {
 	Once           string        // a lasting key; empty: none
 	ActionHash     *spend.Hash   // of the action that is about to be carried out, or
 	Action         *spend.Action // the action itself; where empty, agent, policy and type are the check's
-}
-
-// newChecks returns a Lookup of checks, for many requests at once.
-func newChecks(read func(context.Context, []spend.ID) ([]*spend.Check, error)) *guard.Lookup[spend.ID, *spend.Check] {
-	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
-		checks, err := read(ctx, ids)
-		found := make(map[spend.ID]*spend.Check, len(checks))
-		for _, c := range checks {
-			found[c.ID] = c
-		}
-		return found, err
-	})
 }
 
 // Untouched returns a check without recorded outcomes, if the store knows that without reading other

@@ -7,12 +7,12 @@ import (
 
 // CheckPayment is what a check's row says of its payment. The namespace is the check's.
 type CheckPayment struct {
-	Key     string
-	Version int64 // that the check made
-	Attempt int
-	Round   int
-	Hours   int  // until the payment is free again; 0: never
-	Nonce   Hash // of a request with `redeem`; zero without one
+	Key     string `json:"key"`
+	Version int64  `json:"version"` // that the check made
+	Attempt int    `json:"attempt"`
+	Round   int    `json:"round,omitempty"`
+	Hours   int    `json:"again_after_hours,omitempty"` // until the payment is free again; 0: never
+	Nonce   Hash   `json:"nonce,omitzero"`              // of a request with `redeem`; zero without one
 }
 
 // PaymentStep is what a step's row says of a payment that its check belongs to.
@@ -55,36 +55,12 @@ func (p *OutcomePayment) Step(namespace, key string) *PaymentStep {
 	return nil
 }
 
-// ByNonce returns what the step's row says of the payment under which the check was redeemed by a nonce; nil if it was
-// redeemed by its identifier.
-func (p *OutcomePayment) ByNonce() *PaymentStep {
-	for i := range p.Of {
-		if p.Of[i].ByNonce {
-			return &p.Of[i]
-		}
-	}
-	return nil
-}
-
-type checkPaymentText struct {
-	Key     string `json:"key"`
-	Version int64  `json:"version"`
-	Attempt int    `json:"attempt"`
-	Round   int    `json:"round,omitempty"`
-	Hours   int    `json:"again_after_hours,omitempty"`
-	Nonce   *Hash  `json:"nonce,omitempty"`
-}
-
 // Text returns the payment as a check's row keeps it, JSON; empty of nil.
 func (p *CheckPayment) Text() string {
 	if p == nil {
 		return ""
 	}
-	t := checkPaymentText{Key: p.Key, Version: p.Version, Attempt: p.Attempt, Round: p.Round, Hours: p.Hours}
-	if !p.Nonce.IsZero() {
-		t.Nonce = &p.Nonce
-	}
-	return textOf(t)
+	return textOf(p)
 }
 
 // ParseCheckPayment is the inverse of CheckPayment.Text.
@@ -92,13 +68,9 @@ func ParseCheckPayment(text string) (*CheckPayment, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var t checkPaymentText
-	if err := json.Unmarshal([]byte(text), &t); err != nil {
+	p := new(CheckPayment)
+	if err := json.Unmarshal([]byte(text), p); err != nil {
 		return nil, fmt.Errorf("cannot read the payment of a check: %w", err)
-	}
-	p := &CheckPayment{Key: t.Key, Version: t.Version, Attempt: t.Attempt, Round: t.Round, Hours: t.Hours}
-	if t.Nonce != nil {
-		p.Nonce = *t.Nonce
 	}
 	return p, nil
 }

@@ -39,6 +39,18 @@ func NewLookup[K comparable, V any](load func(context.Context, []K) (map[K]V, er
 	})}
 }
 
+// NewChecks returns one that asks for checks by read, which leaves absent ones out.
+func NewChecks(read func(context.Context, []spend.ID) ([]*spend.Check, error)) *Lookup[spend.ID, *spend.Check] {
+	return NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
+		checks, err := read(ctx, ids)
+		found := make(map[spend.ID]*spend.Check, len(checks))
+		for _, c := range checks {
+			found[c.ID] = c
+		}
+		return found, err
+	})
+}
+
 // Get returns the value of a key, if the store has one.
 func (l *Lookup[K, V]) Get(ctx context.Context, key K) (v V, ok bool, err error) {
 	found, err := l.GetAll(ctx, []K{key})
@@ -85,15 +97,8 @@ func newRecords(store Store, now func() time.Time) *records {
 			}
 			return store.PassStates(ctx, ids)
 		}),
-		checks: NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
-			checks, err := store.Checks(ctx, ids)
-			found := make(map[spend.ID]*spend.Check, len(checks))
-			for _, c := range checks {
-				found[c.ID] = c
-			}
-			return found, err
-		}),
-		byKey: NewLookup(store.CheckIDsByKey),
+		checks: NewChecks(store.Checks),
+		byKey:  NewLookup(store.CheckIDsByKey),
 	}
 	for effect := range r.passes {
 		r.passes[effect] = NewLookup(func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
