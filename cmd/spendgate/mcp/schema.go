@@ -108,10 +108,8 @@ func checkedSchema() *jsonschema.Schema {
 // nothing.
 func simulatedSchema() *jsonschema.Schema {
 	s := outputSchema[client.Simulation]()
-	result := s.Properties["results"].Items
-	describe(result, simulatedTexts())
-	delete(result.Properties, "payment")
-	result.PropertyOrder = slices.DeleteFunc(result.PropertyOrder, func(name string) bool { return name == "payment" })
+	describe(s.Properties["results"].Items, simulatedTexts())
+	withhold(s.Properties["results"].Items, "payment")
 	return s
 }
 
@@ -131,19 +129,19 @@ func describe(s *jsonschema.Schema, texts map[string]string) {
 	}
 }
 
-// executorsMembers are members of an action that whoever moves the money sends, and no model.
-func executorsMembers() []string {
-	return []string{"redeem", "take_over", "take_over_within_hours", "again_after_hours"}
+// withhold removes properties that are not for models.
+func withhold(s *jsonschema.Schema, names ...string) {
+	for _, name := range names {
+		delete(s.Properties, name)
+	}
+	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(name string) bool { return slices.Contains(names, name) })
 }
 
 // actionSchema returns the schema of an action of a check, or of a simulation,
 // which names the policy itself.
 func actionSchema(check bool) *jsonschema.Schema {
 	s := schemaOf[client.Action](actionTexts())
-	for _, name := range executorsMembers() {
-		delete(s.Properties, name)
-	}
-	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(name string) bool { return slices.Contains(executorsMembers(), name) })
+	withhold(s, "redeem", "take_over", "take_over_within_hours", "again_after_hours") // whoever moves the money sends them
 	s.Properties["currency"].Pattern = "^[A-Za-z]{3}$"
 	s.Properties["metadata"] = metadataSchema(s.Properties["metadata"].Description)
 	if !check {
@@ -152,8 +150,7 @@ func actionSchema(check bool) *jsonschema.Schema {
 		s.Properties["idempotency_key"].Description = "Ignored here: a simulation records nothing."
 		s.Properties["approval_id"].Description = "Ignored here: a simulation uses no approval."
 		s.Properties["payment_key"].Description = "Ignored here: a simulation judges as if nothing was paid."
-		delete(s.Properties, "replace")
-		s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(name string) bool { return name == "replace" })
+		withhold(s, "replace")
 	}
 	return s
 }
@@ -182,9 +179,7 @@ func simulateSchema() *jsonschema.Schema {
 
 func policySchema() *jsonschema.Schema {
 	s := schemaOf[client.NewPolicy](policyTexts())
-	const forPeople = "drop_budgets" // a model must not discard recorded usage
-	delete(s.Properties, forPeople)
-	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(name string) bool { return name == forPeople })
+	withhold(s, "drop_budgets") // a model must not discard recorded usage
 	condition := schemaOf[policyCondition](policyTexts())
 	condition.Properties["replaces"].Minimum = new(0.0)
 	maps.Copy(s.Properties, condition.Properties)
