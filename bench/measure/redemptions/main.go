@@ -1,12 +1,14 @@
 // Package redemptions compares the cost of a redemption with that of a check: the processor time
-// of the nodes, PostgreSQL and Redis, in rounds of checks at one node and of their
-// redemptions at the same node and at another one.
+// of the nodes, PostgreSQL and Redis, in rounds of checks at one node, of their redemptions at the
+// same node and at another one, and of payments that are checked and redeemed in one request.
 package redemptions
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,9 +26,9 @@ type trial struct {
 	*fleet.Fleet
 	first, second       *fleet.Node
 	agents, executors   []string // API keys
+	payers              []string // API keys that check and redeem
 	connections, checks int
 	serial              int
-	once                bool // each redemption has a lasting key
 }
 
 // Run measures both.
@@ -36,7 +38,6 @@ func Run(ctx context.Context, c *load.Call) (err error) {
 	rounds := flags.Int("rounds", 24, "rounds of checks and redemptions")
 	flags.IntVar(&t.checks, "checks", 600, "checks of a round")
 	flags.IntVar(&t.connections, "connections", 12, "connections")
-	flags.BoolVar(&t.once, "once", false, "give each redemption a lasting key")
 	binary := flags.String("binary", "spendgate", "in .bin")
 	if err := c.Parse(); err != nil {
 		return err
@@ -48,49 +49,78 @@ func Run(ctx context.Context, c *load.Call) (err error) {
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	var ratios [2][]float64
-	var sums [2]struct{ checking, redeeming float64 }
+	var kinds [3]kind
+	for i, name := range []string{"same node", "another node", "payment"} {
+		kinds[i].name = name
+	}
 	for round := range *rounds + 1 { // the first one warms
-		for i, at := range []*fleet.Node{t.first, t.second} {
-			ids := make([]string, t.checks)
-			checking, err := t.cost(ctx, t.first, t.agents, func(ctx context.Context, c *fleet.Client, n int) (err error) {
-				ids[n], err = t.check(ctx, c, n)
-				return err
-			})
+		for i := range kinds {
+			checking, measured, err := t.round(ctx, i)
 			if err != nil {
 				return err
 			}
-			redeeming, err := t.cost(ctx, at, t.executors, func(ctx context.Context, c *fleet.Client, n int) error {
-				return t.redeem(ctx, c, ids[n], n)
-			})
-			if err != nil {
-				return err
-			}
-			t.serial += t.checks
 			if round == 0 {
 				continue
 			}
-			ratio := redeeming.sum() / checking.sum()
-			ratios[i] = append(ratios[i], ratio)
-			sums[i].checking += checking.sum()
-			sums[i].redeeming += redeeming.sum()
-			_, err = fmt.Fprintf(out, "%-12s  a check %s   a redemption %s   %.2f\n",
-				[]string{"same node", "another node"}[i], checking, redeeming, ratio)
-			if err != nil {
+			if err := kinds[i].add(out, checking, measured); err != nil {
 				return err
 			}
 		}
 	}
-	for i, name := range []string{"same node", "another node"} {
-		slices.Sort(ratios[i])
-		r := ratios[i]
-		_, err := fmt.Fprintf(out, "%-12s  %.2f of all rounds together, %.2f [%.2f..%.2f] of half of the rounds\n",
-			name, sums[i].redeeming/sums[i].checking, r[len(r)/2], r[len(r)/4], r[len(r)*3/4])
-		if err != nil {
+	for _, k := range kinds {
+		if err := k.sum(out); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// round measures checks and, beside them, one of the three kinds: their redemptions at the same node,
+// at another one, or as many payments.
+func (t *trial) round(ctx context.Context, kind int) (checking, measured cost, err error) {
+	ids := make([]string, t.checks)
+	checking, err = t.cost(ctx, t.first, t.agents, func(ctx context.Context, c *fleet.Client, n int) (err error) {
+		ids[n], err = t.check(ctx, c, n)
+		return err
+	})
+	if err != nil {
+		return checking, measured, err
+	}
+	if kind == 2 {
+		t.serial += t.checks // other actions than those checks
+		measured, err = t.cost(ctx, t.first, t.payers, t.pay)
+	} else {
+		at := []*fleet.Node{t.first, t.second}[kind]
+		measured, err = t.cost(ctx, at, t.executors, func(ctx context.Context, c *fleet.Client, n int) error {
+			return t.redeem(ctx, c, ids[n], n)
+		})
+	}
+	t.serial += t.checks
+	return checking, measured, err
+}
+
+// kind is what is compared with checks.
+type kind struct {
+	name               string
+	ratios             []float64
+	checking, measured float64
+}
+
+func (k *kind) add(out io.Writer, checking, measured cost) error {
+	ratio := measured.sum() / checking.sum()
+	k.ratios = append(k.ratios, ratio)
+	k.checking += checking.sum()
+	k.measured += measured.sum()
+	_, err := fmt.Fprintf(out, "%-12s  a check %s   beside it %s   %.2f\n", k.name, checking, measured, ratio)
+	return err
+}
+
+func (k *kind) sum(out io.Writer) error {
+	slices.Sort(k.ratios)
+	r := k.ratios
+	_, err := fmt.Fprintf(out, "%-12s  %.2f of all rounds together, %.2f [%.2f..%.2f] of half of the rounds\n",
+		k.name, k.measured/k.checking, r[len(r)/2], r[len(r)/4], r[len(r)*3/4])
+	return err
 }
 
 func (t *trial) prepare(ctx context.Context) (err error) {
@@ -104,7 +134,7 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 	}
 	const keys = 64
 	for range keys {
-		for role, all := range map[string]*[]string{"agent": &t.agents, "executor": &t.executors} {
+		for role, all := range map[string]*[]string{"agent": &t.agents, "executor": &t.executors, "gateway": &t.payers} {
 			key, err := t.key(ctx, role)
 			if err != nil {
 				return err
@@ -130,7 +160,7 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 
 func (t *trial) key(ctx context.Context, role string) (string, error) {
 	a, err := t.first.Admin(t.AdminKey).Do(ctx, http.MethodPost, "/v1/keys",
-		map[string]any{"name": role, "role": role, "rate_limit_rpm": 10_000})
+		map[string]any{"name": role, "role": role, "principal": role, "rate_limit_rpm": 10_000})
 	_, key, _ := strings.Cut(string(a.Body), `"api_key":"`)
 	key, _, found := strings.Cut(key, `"`)
 	if err == nil && !found {
@@ -159,11 +189,20 @@ func (t *trial) check(ctx context.Context, c *fleet.Client, n int) (id string, e
 func (t *trial) redeem(ctx context.Context, c *fleet.Client, id string, n int) error {
 	action := t.action(n)
 	action["idempotency_key"] = fmt.Sprint("redeem-", t.serial+n)
-	if t.once {
-		action["once"] = fmt.Sprint("order-", t.serial+n)
-	}
 	a, err := c.Do(ctx, http.MethodPost, "/v1/checks/"+id+"/redeem", action)
 	if err == nil && a.Status != http.StatusOK {
+		err = errors.New(a.String())
+	}
+	return err
+}
+
+// pay checks and redeems in one request.
+func (t *trial) pay(ctx context.Context, c *fleet.Client, n int) error {
+	action := t.action(n)
+	action["payment_key"] = fmt.Sprint("payment-", t.serial+n)
+	action["redeem"] = fmt.Sprintf("nonce-%016d", t.serial+n)
+	a, err := c.Do(ctx, http.MethodPost, "/v1/checks", action)
+	if err == nil && !bytes.Contains(a.Body, []byte(`"proceed":true`)) {
 		err = errors.New(a.String())
 	}
 	return err
