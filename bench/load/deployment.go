@@ -23,18 +23,36 @@ func (d Deployment) Prepare(ctx context.Context, w Workload, more ...map[string]
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]string, w.Keys)
-	for i := range keys {
-		key, err := admin.CreateKey(ctx, client.KeyRequest{Name: fmt.Sprint("bench ", i), RateLimitRPM: new(keyRPM)})
-		if err != nil {
-			return nil, fmt.Errorf("cannot make API key %d: %w", i, err)
-		}
-		keys[i] = key.APIKey
+	keys, err := makeKeys(ctx, admin, w, client.KeyRequest{})
+	if err != nil {
+		return nil, err
 	}
 	for i := range w.Policies {
 		if err := d.MakePolicy(ctx, keys[i%len(keys)], i, more...); err != nil {
 			return nil, err
 		}
+	}
+	return keys, nil
+}
+
+// PayingKeys returns as many API keys as the workload has, which check and redeem payments.
+func (d Deployment) PayingKeys(ctx context.Context, w Workload) ([]string, error) {
+	admin, err := client.New(client.Options{BaseURL: d.URL, AdminKey: d.AdminKey})
+	if err != nil {
+		return nil, err
+	}
+	return makeKeys(ctx, admin, w, client.KeyRequest{Grants: client.Grants{Role: "gateway", Principal: "bench"}})
+}
+
+func makeKeys(ctx context.Context, admin *client.Client, w Workload, r client.KeyRequest) ([]string, error) {
+	keys := make([]string, w.Keys)
+	for i := range keys {
+		r.Name, r.RateLimitRPM = fmt.Sprint("bench ", i), new(keyRPM)
+		key, err := admin.CreateKey(ctx, r)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make API key %d: %w", i, err)
+		}
+		keys[i] = key.APIKey
 	}
 	return keys, nil
 }

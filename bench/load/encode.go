@@ -66,11 +66,20 @@ func AppendPost(dst []byte, path, headers string, body []byte) []byte {
 }
 
 func appendIdempotencyKey(dst []byte, a *Action) []byte {
-	dst = append(dst, `,"idempotency_key":"idem-`...)
+	return append(appendName(append(dst, `,"idempotency_key":"idem-`...), a), '"')
+}
+
+func appendPayment(dst []byte, a *Action) []byte {
+	dst = appendName(append(dst, `,"payment_key":"pay-`...), a)
+	dst = appendName(append(dst, `","redeem":"nonce-of-a-call-`...), a)
+	return append(dst, '"')
+}
+
+// appendName writes what no other action of the workload has.
+func appendName(dst []byte, a *Action) []byte {
 	dst = strconv.AppendUint(dst, a.Seed, 36)
 	dst = append(dst, '-')
-	dst = strconv.AppendUint(dst, a.Serial, 10)
-	return append(dst, '"')
+	return strconv.AppendUint(dst, a.Serial, 10)
 }
 
 func appendCents(dst []byte, cents uint64) []byte {

@@ -16,6 +16,7 @@ type Target interface {
 
 // Spendgate is spendgate itself.
 type Spendgate struct {
+	Pays    bool     // each check is of a payment, and redeemed in the same request
 	headers []string // by key
 	body    []byte
 }
@@ -33,7 +34,10 @@ func NewSpendgate(apiKeys []string) *Spendgate {
 func (s *Spendgate) AppendRequest(dst []byte, a *Action) []byte {
 	body := append(s.body[:0], '{')
 	body = AppendMembers(body, a)
-	if a.Keyed {
+	switch {
+	case s.Pays:
+		body = appendPayment(body, a)
+	case a.Keyed:
 		body = appendIdempotencyKey(body, a)
 	}
 	s.body = append(body, '}')
@@ -51,6 +55,9 @@ func (s *Spendgate) Judge(want Verdict, head, body []byte) string {
 	}
 	if bytes.Contains(head, []byte("\r\nIdempotent-Replayed:")) {
 		return "replay of another check"
+	}
+	if s.Pays && want.Effect == Allow && !bytes.Contains(body, []byte(`"proceed":true`)) {
+		return "an allow that was not redeemed"
 	}
 	return ""
 }

@@ -67,6 +67,7 @@ const agents = 64
 type trial struct {
 	*measurement
 	budgeted bool // each policy has a budget for each agent
+	pays     bool // each check is of a payment
 	fleet    *fleet.Fleet
 	node     *fleet.Node // the node whose instructions are counted
 	told     *fleet.Node // the node whose statements are recorded
@@ -78,6 +79,7 @@ type trial struct {
 // as ever, then PostgreSQL, which is told what a node at full speed said.
 func (m *measurement) measure(ctx context.Context, build string) (c cost, err error) {
 	name, budgeted := strings.CutSuffix(build, budgets)
+	name, pays := strings.CutSuffix(name, payments)
 	binary, err := filepath.Abs(filepath.Join(".bin", name))
 	if err != nil {
 		return c, err
@@ -93,7 +95,7 @@ func (m *measurement) measure(ctx context.Context, build string) (c cost, err er
 	defer func() { err = errors.Join(err, f.Close()) }()
 	workload := load.DefaultWorkload(1)
 	workload.Agents = agents
-	t := &trial{measurement: m, budgeted: budgeted, fleet: f, sequence: load.Sequence{Workload: workload}}
+	t := &trial{measurement: m, budgeted: budgeted, pays: pays, fleet: f, sequence: load.Sequence{Workload: workload}}
 	if err := t.prepare(ctx); err != nil {
 		return c, err
 	}
@@ -134,7 +136,14 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	t.sequence.Target = load.NewSpendgate(keys)
+	if t.pays {
+		if keys, err = deployment.PayingKeys(ctx, t.sequence.Workload); err != nil {
+			return err
+		}
+	}
+	target := load.NewSpendgate(keys)
+	target.Pays = t.pays
+	t.sequence.Target = target
 	return t.node.End()
 }
 

@@ -128,11 +128,11 @@ func newReplay(server string) *replay {
 	return &replay{server: server, conns: make(map[int]net.Conn), refused: make(map[int]bool), pids: make(map[int]int)}
 }
 
-// recorders returns the connections whose clients commit checks. The others do what goes
+// recorders returns the connections whose clients commit checks or look payments up. The others do what goes
 // by the clock.
 func recorders(said []exchange) (conns []int) {
 	for _, e := range said {
-		if bytes.Contains(e.text, []byte("commit_checks")) && !slices.Contains(conns, e.conn) {
+		if (bytes.Contains(e.text, []byte("commit_checks")) || bytes.Contains(e.text, []byte("FROM payments"))) && !slices.Contains(conns, e.conn) {
 			conns = append(conns, e.conn)
 		}
 	}
