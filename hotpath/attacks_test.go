@@ -262,3 +262,40 @@ func (f *fleet) quota(counterparty string) ratelimit.Quota {
 	}
 	return q
 }
+
+// F138: after each epoch that ends without a loss, as at a failover, Redis has one copy of the windows: names of ended
+// epochs are removed, and those of other deployments stay.
+func TestEndedEpochsLeaveNoNames(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		const passes, epochs = 40, 3
+		for i := range passes {
+			f.check(i%2, keyed(refundOf(t, "1", fmt.Sprint("c-", i)), fmt.Sprint("k-", i)))
+		}
+		old := strings.Split(f.redis.Get(t.Context(), "m:{0}").Val(), "|")[2]
+		others := []string{"other:f:{0}:" + old + ":x", "f:{0}:not an epoch:x"}
+		for _, name := range others {
+			if err := f.redis.Set(t.Context(), name, "1", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range epochs {
+			if err := f.redis.Del(t.Context(), "m:{0}").Err(); err != nil {
+				t.Fatal(err)
+			}
+			if o := f.check(i%2, refundOf(t, "2", fmt.Sprint("e-", i))); !o.passed() {
+				t.Fatal(o)
+			}
+			f.eventually("the windows are loaded", func() bool { return strings.HasSuffix(f.redis.Get(t.Context(), "m:{0}").Val(), "|full") })
+		}
+		names := f.claims()
+		if want := passes + epochs + 1; len(names) != want {
+			t.Errorf("%d names after %d epochs, want %d: %q", len(names), epochs, want, names)
+		}
+		if n := f.redis.Exists(t.Context(), others...).Val(); n != int64(len(others)) {
+			t.Errorf("%d of %d names that are no claims of this deployment are left", n, len(others))
+		}
+		if o := f.check(0, refundOf(t, "1", "c-0")); !o.duplicate() {
+			t.Errorf("the window of an earlier epoch: %s", o)
+		}
+	})
+}

@@ -241,7 +241,7 @@ func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 
 // redisUser may do what SECURITY.md says a node's user must be allowed.
 const redisUser = "~*{0}* -@all +auth +hello +client|setname +info +time +ping +select +get +set +getrange +del +pttl +incrby +decrby " +
-	"+pexpire +pexpiretime +eval"
+	"+pexpire +pexpiretime +eval +scan"
 
 // A Redis user without the right to a command makes the node not ready, and the error names the
 // command. A user with all rights suffices.
@@ -270,7 +270,7 @@ func TestRedisUser(t *testing.T) {
 		n := f.start(o, false)
 		f.eventually("a user with what the page says will do", func() bool { return n.guard.Ping(t.Context()) == nil })
 		for _, lacks := range []string{
-			"set", "get", "getrange", "del", "pttl", "incrby", "decrby", "pexpire", "pexpiretime", "eval", "info", "time",
+			"set", "get", "getrange", "del", "pttl", "incrby", "decrby", "pexpire", "pexpiretime", "eval", "scan", "info", "time",
 		} {
 			allow(redisUser + " -" + lacks)
 			if err := n.guard.Ping(t.Context()); err == nil || !strings.Contains(strings.ToUpper(err.Error()), strings.ToUpper(lacks)) {

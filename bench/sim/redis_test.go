@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -221,6 +222,14 @@ func (r *fakeRedis) do(words []string) string {
 	case "DEL":
 		delete(r.values, words[1])
 		return number(1)
+	case "SCAN": // all at once
+		names := slices.Sorted(maps.Keys(r.values))
+		names = slices.DeleteFunc(names, func(name string) bool { return name[0] != 'k' && name[0] != 'f' })
+		reply := "*2\r\n" + bulk("0") + fmt.Sprintf("*%d\r\n", len(names))
+		for _, name := range names {
+			reply += bulk(name)
+		}
+		return reply
 	case "INCRBY":
 		e, _ := r.get(words[1])
 		n, _ := strconv.ParseInt(e.value, 10, 64)
@@ -247,6 +256,9 @@ func (r *fakeRedis) do(words []string) string {
 		}
 		return number(-2)
 	case "EVAL":
+		if n, _ := strconv.Atoi(words[2]); n > 1 {
+			return r.remove(words[3:3+n], words[3+n])
+		}
 		return r.eval(words[1], words[3], words[4:])
 	default:
 		if name != "HELLO" {
@@ -322,6 +334,17 @@ func (r *fakeRedis) eval(script, name string, args []string) string {
 		r.unknown = append(r.unknown, script)
 		return "-ERR unknown script\r\n"
 	}
+}
+
+// remove deletes the claims of ended epochs: the script's names begin with the marker and the lease.
+func (r *fakeRedis) remove(names []string, seen string) string {
+	if e, _ := r.get(names[0]); e.value != seen {
+		return number(-1)
+	}
+	for _, name := range names[2:] {
+		delete(r.values, name)
+	}
+	return number(int64(len(names) - 2))
 }
 
 func (r *fakeRedis) decrease(name string, e entry, by string) string {

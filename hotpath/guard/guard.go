@@ -270,7 +270,7 @@ func probe(ctx context.Context, s *pipeline.Servers, server *redis.Client) error
 		return []any{"eval", swapMarkerScript, 1, s.Key(name), rand.Text(), ""}
 	}
 	return s.Probe(ctx, server, []string{keyPrefix + "probe:", fingerprintPrefix + "probe:"}, [][]any{
-		{"set", lease, 1, "nx", "px", 1000}, {"del", lease}, swap(markerKey), swap(generationKey),
+		{"set", lease, 1, "nx", "px", 1000}, {"del", lease}, swap(markerKey), swap(generationKey), {"scan", 0, "count", 1},
 	})
 }
 

@@ -3,9 +3,12 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -79,6 +82,57 @@ func TestReleasedClaimIsContestedAgain(t *testing.T) {
 			t.Errorf("the name holds %q", held)
 		}
 	})
+}
+
+// F138: a node whose epoch is over removes and loads nothing, since what it takes for ended is another's. A Redis without room
+// for the loader's lease gets room.
+func TestNamesOfEndedEpochsAreRemoved(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		g, server := newLoadable(t)
+		m := *g.windows.Load()
+		over := m
+		over.epoch = spend.NewID(time.Now())
+		name := fingerprintName(over.epoch, spend.Hash{1})
+		left := func() int64 {
+			t.Helper()
+			return server.Exists(t.Context(), name).Val()
+		}
+		if err := server.Set(t.Context(), name, 1, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		late := over
+		late.epoch = spend.NewID(time.Now())
+		if _, err := g.removeEnded(t.Context(), server, late); !errors.Is(err, errEpochOver) || left() != 1 {
+			t.Errorf("a node whose epoch is over: %v, %d names are left", err, left())
+		}
+		pass := audit.LivePass{CheckID: spend.NewID(time.Now()), Pass: spend.Pass{UntilMS: time.Now().Add(time.Hour).UnixMilli()}}
+		if _, err := (&loading{g, server, late}).loadPasses(t.Context(), []audit.LivePass{pass}); !errors.Is(err, errEpochOver) {
+			t.Errorf("a loader whose epoch is over: %v", err)
+		}
+		server.AddHook(full{})
+		if err := g.loadWindows(t.Context(), *g.windows.Load()); !redis.IsOOMError(err) || left() != 0 {
+			t.Errorf("without room: %v, %d names are left", err, left())
+		}
+	})
+}
+
+// full is a Redis that has no room for a value that SET NX would add.
+type full struct{}
+
+func (full) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (full) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (full) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "set" {
+			cmd.SetErr(fmt.Errorf("OOM command %s not allowed", cmd.Name()))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
 }
 
 // F45: of two live passes of one fingerprint the newer one holds the name in the

@@ -58,12 +58,20 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 			err = server.PExpire(ctx, name, loaderLease).Err()
 		}
 	}
+	if redis.IsOOMError(err) { // the names of ended epochs may be what fills it
+		_, ended := g.removeEnded(ctx, server, m)
+		return errors.Join(err, ended)
+	}
 	if err != nil || !lease {
 		return err
 	}
 	defer server.Del(context.WithoutCancel(ctx), name) // another node goes on
 	l := loading{g: g, server: server, windows: m}
 	started, loaded := time.Now(), 0
+	removed, err := g.removeEnded(ctx, server, m)
+	if err != nil {
+		return err
+	}
 	var before spend.ID
 	var contested []audit.LivePass
 	for {
@@ -101,7 +109,8 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	if now := g.windows.Load(); *now == m {
 		g.windows.CompareAndSwap(now, &full)
 	}
-	g.log.Info("duplicate windows are loaded", "fingerprints", loaded, "duration_ms", time.Since(started).Milliseconds())
+	g.log.Info("duplicate windows are loaded", "fingerprints", loaded, "names_of_ended_epochs_removed", removed,
+		"duration_ms", time.Since(started).Milliseconds())
 	return nil
 }
 
@@ -127,8 +136,12 @@ func (l *loading) loadPasses(ctx context.Context, passes []audit.LivePass) (cont
 			_ = pipe.Process(ctx, cmds[i])
 		}
 	}
+	seen := pipe.GetRange(ctx, names.Key(markerKey), 0, maxMarker-1)
 	if _, err := pipe.Exec(ctx); failed(err) {
 		return nil, fmt.Errorf("cannot write windows: %w", foreignValue(err))
+	}
+	if found, _ := parseMarker(seen.Val()); !found.sameWindows(l.windows) {
+		return nil, errEpochOver // what is written now would stay behind
 	}
 	for i, p := range passes {
 		if cmds[i] == nil {
