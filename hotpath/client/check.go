@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath/wire"
@@ -45,6 +46,9 @@ type Action struct {
 	TakeOverWithinHours int  `json:"take_over_within_hours,omitzero"`
 	// AgainAfterHours is when an executed payment is free again; 0: never.
 	AgainAfterHours int `json:"again_after_hours,omitzero"`
+	// Wait is how long the service may hold its answer while people decide; the service waits for 30 s at most.
+	Wait time.Duration `json:"-"`
+
 	// Nonce is a secret of 16 to 128 visible ASCII characters by which the service recognizes repeated
 	// attempts of this request (S83). A caller that stores a nonce before the first attempt, and sends
 	// it again after a crash, learns from First whether its own request made the check. Check
@@ -108,21 +112,30 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 		return nil, err
 	}
 	nonce := cmp.Or(a.Nonce, NewIdempotencyKey())
-	from, unknown, err := c.send(ctx, request{method: http.MethodPost, path: "/v1/checks", body: body, nonce: nonce, repeatable: true})
-	if err == nil {
+	from, unknown, err := c.send(ctx, request{
+		method: http.MethodPost, path: "/v1/checks", body: body, nonce: nonce, repeatable: true, wait: a.Wait,
+	})
+	answered := err == nil
+	if answered {
 		var r *Result
 		if r, err = read[Result](from); err == nil {
 			r.payment = payment != ""
-			r.proceeds = r.payment && r.Decision == Allow && r.Payment != nil && r.Payment.Proceed && r.Payment.PaymentKey == payment &&
-				a.Redeem != "" && r.Payment.Nonce == a.Redeem
+			r.proceeds = r.payment && r.proceedsFor(payment, a.Redeem)
 			r.checked, r.First = true, !r.Replayed || slices.Equal(from.header.Values("First-Request"), []string{"same"})
 			return r, nil
 		}
 	}
-	if refused, ok := errors.AsType[*Error](err); ok && refused.definite() && !unknown {
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Definite() && !unknown {
 		return nil, err
 	}
-	return nil, &UndecidedError{IdempotencyKey: cmp.Or(a.IdempotencyKey, a.PaymentKey), Err: err}
+	return nil, &UndecidedError{IdempotencyKey: cmp.Or(a.IdempotencyKey, a.PaymentKey), Err: err, answered: answered}
+}
+
+// proceedsFor reports whether a complete answer says that the payment is carried out by the request with the nonce.
+func (r *Result) proceedsFor(key, nonce string) bool {
+	p := r.Payment
+	return r.Decision == Allow && nonce != "" && p != nil && p.Proceed && p.PaymentKey == key && p.Nonce == nonce && p.State == "redeemed" &&
+		p.Outcome == "" && p.ExecutionID != "" && p.RedemptionID != ""
 }
 
 // NewIdempotencyKey returns a key of 130 random bits.
@@ -142,6 +155,16 @@ func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) 
 func (r *Result) accept(from reply) error {
 	if !strings.HasPrefix(r.CheckID, "chk_") || r.Decision == Undecided || r.PolicyVersion < 1 {
 		return misunderstood("it is no check result")
+	}
+	if r.Payment != nil {
+		var said struct {
+			Payment struct {
+				Proceed *bool `json:"proceed"`
+			} `json:"payment"`
+		}
+		if err := decode(from.body, &said); err != nil || from.body != nil && said.Payment.Proceed == nil {
+			return misunderstood("it does not say whether the payment proceeds")
+		}
 	}
 	r.Replayed, r.Outcome, r.Body = from.replayed(), checkOutcome(from.header), from.body
 	r.Redemption, r.RedeemRequired = checkRedemption(from.header), from.header.Get("Redeem") != ""

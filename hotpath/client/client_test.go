@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -219,7 +220,7 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 		refused, ok := errors.AsType[*Error](err)
 		_, undecided := errors.AsType[*UndecidedError](err)
 		if !ok || undecided || len(s.sent()) != 1 ||
-			*refused != (Error{Status: status, Code: "some_code", Message: "because", RequestID: "req_1"}) {
+			!reflect.DeepEqual(*refused, Error{Status: status, Code: "some_code", Message: "because", RequestID: "req_1"}) {
 			t.Errorf("%d: %v after %d requests", status, err, len(s.sent()))
 		}
 	}

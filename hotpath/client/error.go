@@ -1,14 +1,17 @@
 package client
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
 	"time"
 
+	strict "github.com/go-json-experiment/json"
+
 	"spendgate/audit/spend"
+	"spendgate/hotpath/wire"
 )
 
 // The codes of an Error.
@@ -49,6 +52,9 @@ const (
 	CodeActionMismatch       = "action_mismatch"        // the check allowed another action
 	CodeOnceUsed             = "once_used"              // another check was redeemed under the lasting key
 
+	CodePaymentDiffers  = "payment_differs"          // the payment is for another action
+	CodeOutcomeReported = "outcome_already_reported" // Error.Latest has the last report
+
 	CodeEventsRemoved = "events_removed" // go on with Error.NextAfter
 
 	CodeInternal = "internal_error"
@@ -66,6 +72,10 @@ type Error struct {
 	// CheckID is the check that has the idempotency key (CodeValidation), the lasting key (CodeOnceUsed,
 	// CodeCheckAlreadyRedeemed) or the approval (CodeApprovalUsed) of the request; else empty.
 	CheckID string
+	// Payment and Differs say of which payment the request is, and in which members of the action it differs (CodePaymentDiffers).
+	Payment *wire.Payment
+	Differs []string
+	Latest  *wire.Outcome // with CodeOutcomeReported
 }
 
 // Error contains no key: neither the request nor its address is repeated.
@@ -80,13 +90,23 @@ func (e *Error) Error() string {
 	return text
 }
 
-// definite reports whether the service itself refused the request, so that it certainly was not
+// Definite reports whether the service itself refused the request, so that it certainly was not
 // carried out.
-func (e *Error) definite() bool { return e.Status/100 == 4 && e.Code != "" }
+func (e *Error) Definite() bool { return e.Status/100 == 4 && e.Code != "" }
 
 // temporary reports whether the same request may succeed later.
 func (e *Error) temporary() bool {
 	return e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
+}
+
+// Temporary reports whether a request that ended with an error may succeed when it is sent again: it has no answer, or one that
+// says so.
+func Temporary(err error) bool {
+	if answer, ok := errors.AsType[*Error](err); ok {
+		return answer.temporary()
+	}
+	undecided, ok := errors.AsType[*UndecidedError](err)
+	return ok && !undecided.answered
 }
 
 // UndecidedError is a Check of which it is unknown whether the service decided it. Nothing is allowed.
@@ -95,6 +115,8 @@ func (e *Error) temporary() bool {
 type UndecidedError struct {
 	IdempotencyKey string // or payment_key, under which the same request may be repeated
 	Err            error  // an *Error is found in it with errors.As
+
+	answered bool // the answer cannot be understood
 }
 
 // Error returns why there is no decision.
@@ -113,11 +135,16 @@ func refusal(response *http.Response, body []byte) *Error {
 			RequestID string `json:"request_id"`
 			NextAfter int64  `json:"next_after"`
 			CheckID   string `json:"check_id"`
+
+			Payment *wire.Payment `json:"payment"`
+			Differs []string      `json:"differs"`
+			Latest  *wire.Outcome `json:"latest"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(body, &envelope) == nil {
+	if strict.Unmarshal(body, &envelope) == nil {
 		e.Code, e.Message, e.RequestID = envelope.Error.Code, envelope.Error.Message, envelope.Error.RequestID
 		e.NextAfter, e.CheckID = envelope.Error.NextAfter, envelope.Error.CheckID
+		e.Payment, e.Differs, e.Latest = envelope.Error.Payment, envelope.Error.Differs, envelope.Error.Latest
 	}
 	return e
 }

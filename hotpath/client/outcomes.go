@@ -63,6 +63,8 @@ type OutcomeReport struct {
 	// Supersedes is the number of the report that this one corrects, which must be the latest; 0
 	// corrects none.
 	Supersedes int `json:"supersedes,omitzero"`
+	// RedemptionID is the redemption whose holder reports, of a payment (S84).
+	RedemptionID string `json:"redemption_id,omitempty"`
 	// UnlessInDoubt refuses the report of a check that is in doubt, as CodeCheckAlreadyRedeemed.
 	UnlessInDoubt bool `json:"unless_in_doubt,omitzero"`
 }

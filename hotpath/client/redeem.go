@@ -120,14 +120,18 @@ func (r *RecordedRedemption) accept(from reply) error {
 	return nil
 }
 
+// Doubt says why it is unknown what became of a check. Both fields may be empty.
+type Doubt struct {
+	Note string `json:"note,omitempty"`
+	// RedemptionID is the redemption whose holder does not know it, of a payment (S84).
+	RedemptionID string `json:"redemption_id,omitempty"`
+}
+
 // ReportInDoubt reports that it is unknown whether the action of a check that this client redeemed
-// was carried out. The note may be empty.
-func (c *Client) ReportInDoubt(ctx context.Context, checkID, note string) (*RecordedRedemption, error) {
-	content := struct {
-		Note string `json:"note,omitempty"`
-	}{note}
+// was carried out.
+func (c *Client) ReportInDoubt(ctx context.Context, checkID string, doubt Doubt) (*RecordedRedemption, error) {
 	return fetch[RecordedRedemption](ctx, c, request{
-		method: http.MethodPost, path: checkPath(checkID) + "/in-doubt", content: content, status: http.StatusCreated, again: http.StatusOK,
+		method: http.MethodPost, path: checkPath(checkID) + "/in-doubt", content: doubt, status: http.StatusCreated, again: http.StatusOK,
 		repeatable: true,
 	})
 }

@@ -170,7 +170,7 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	}
 	if response.StatusCode != r.status && response.StatusCode != r.again || len(body) > maxAnswer {
 		e := refusal(response, body)
-		return attempt{err: e, reached: !e.definite(), retry: e.temporary(), after: e.RetryAfter}
+		return attempt{err: e, reached: !e.Definite(), retry: e.temporary(), after: e.RetryAfter}
 	}
 	return attempt{reply: reply{header: response.Header, body: body}}
 }

@@ -136,7 +136,7 @@ func (c *mappedCall) doubted(checkID string) bool {
 // doubt records that it is unknown what became of a redeemed check, and reports whether that
 // succeeded. If it fails, the service records it by itself later.
 func (g *Gateway) doubt(ctx context.Context, checkID, note string) bool {
-	_, err := g.api.ReportInDoubt(ctx, checkID, note)
+	_, err := g.api.ReportInDoubt(ctx, checkID, client.Doubt{Note: note})
 	if err != nil {
 		g.log.Warn("what is in doubt was not recorded; the service does it by itself", "check_id", checkID, "error", err)
 	}
