@@ -58,7 +58,7 @@ type PaymentFacts struct {
 func (f *PaymentFacts) Status(now time.Time) PaymentStatus {
 	last := f.Course.Last()
 	switch {
-	case len(f.Executions) > 0:
+	case f.Executed() != nil:
 		if f.Over(now) {
 			return PaymentFree
 		}

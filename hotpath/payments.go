@@ -266,7 +266,7 @@ func (a *Authorizer) approvedOf(ctx context.Context, c *checking, action *spend.
 	asker := c.identity.access.key
 	would := &spend.Check{Action: *action, ActionType: c.resolution.Type, KeyID: asker.name, Principal: asker.Grants.Principal}
 	for _, approval := range approvals {
-		if approval.Refuses(would) != nil || len(facts.Executions) > 0 || approval.Check.Payment.Round != facts.Round {
+		if approval.Refuses(would) != nil || facts.Executed() != nil || approval.Check.Payment.Round != facts.Round {
 			continue // people approved it for the round before
 		}
 		if facts.Check.Decision.Effect == spend.Escalate && facts.Check.Action.ApprovalID == approval.Check.ID {

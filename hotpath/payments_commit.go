@@ -199,7 +199,7 @@ func (a *Authorizer) mayRedeem(access Access, facts *audit.PaymentFacts, check s
 	if facts.Version > 0 {
 		status = facts.Status(a.now())
 	}
-	if facts.Current == check && len(facts.Executions) == 0 || facts.Current != check && status == audit.PaymentFree {
+	if facts.Current == check && facts.Executed() == nil || facts.Current != check && status == audit.PaymentFree {
 		return nil
 	}
 	return &PaymentTakenError{facts.Shown(), status, a.viewOf(access, facts)}

@@ -64,30 +64,43 @@ type PaymentState struct {
 	Current    ID          `json:"current"`
 	Redeemed   int         `json:"redeemed,omitempty"`   // how many of its checks were ever redeemed
 	Nonces     []Hash      `json:"nonces,omitempty"`     // that ever redeemed or took over
-	Executions []Execution `json:"executions,omitempty"` // the executed checks of the round, by their first reports
+	Executions []Execution `json:"executions,omitempty"` // the checks that were ever executed, by their first reports
 }
 
 // Execution is a check of a payment that was reported executed.
 type Execution struct {
 	Check ID        `json:"check"`
-	At    time.Time `json:"at"` // of its first such report
+	Round int       `json:"round,omitempty"`
+	At    time.Time `json:"at"`             // of its first such report
+	Back  bool      `json:"back,omitempty"` // a later report says that it was not
 }
 
 // Hash names the payment.
 func (p *Payment) Hash() Hash { return PaymentHash(p.Namespace, p.Key) }
 
+// Executed returns the first executed check of the present round; nil if there is none.
+func (p *Payment) Executed() *Execution {
+	for i := range p.Executions {
+		if e := &p.Executions[i]; e.Round == p.Round && !e.Back {
+			return e
+		}
+	}
+	return nil
+}
+
 // Shown returns the check that the payment shows: the first executed one of the round, else the current one.
 // It is zero for a payment without checks.
 func (p *Payment) Shown() ID {
-	if len(p.Executions) > 0 {
-		return p.Executions[0].Check
+	if e := p.Executed(); e != nil {
+		return e.Check
 	}
 	return p.Current
 }
 
 // Over reports whether the round is over: it was executed, and the payment is free again.
 func (p *Payment) Over(now time.Time) bool {
-	return len(p.Executions) > 0 && p.Hours > 0 && !now.Before(p.Executions[0].At.Add(time.Duration(p.Hours)*time.Hour))
+	e := p.Executed()
+	return e != nil && p.Hours > 0 && !now.Before(e.At.Add(time.Duration(p.Hours)*time.Hour))
 }
 
 // Used reports whether a nonce ever redeemed a check of the payment or took one over.
@@ -121,8 +134,8 @@ func (p Payment) WithCheck(c *Check, hours int, nonce Hash) (Payment, *CheckPaym
 
 // next returns the payment with another current check.
 func (p Payment) next(check ID) Payment {
-	if len(p.Executions) > 0 {
-		p.Round, p.Executions = p.Round+1, nil
+	if p.Executed() != nil {
+		p.Round++
 	}
 	p.Current = check
 	return p
@@ -136,7 +149,8 @@ func (p Payment) WithStep(o *Outcome, round int, byNonce bool) (Payment, Payment
 	if byNonce {
 		p.Nonces = append(slices.Clip(p.Nonces), o.Replay)
 	}
-	ofCheck := func(e Execution) bool { return e.Check == o.CheckID }
+	p.Executions = slices.Clone(p.Executions)
+	known := slices.IndexFunc(p.Executions, func(e Execution) bool { return e.Check == o.CheckID })
 	switch o.Status {
 	case Redeemed:
 		if p.Current != o.CheckID { // of an executor's payment
@@ -147,11 +161,15 @@ func (p Payment) WithStep(o *Outcome, round int, byNonce bool) (Payment, Payment
 		step.Earlier = p.Redeemed
 		p.Redeemed++
 	case Executed:
-		if round == p.Round && !slices.ContainsFunc(p.Executions, ofCheck) {
-			p.Executions = append(slices.Clip(p.Executions), Execution{o.CheckID, o.ID.Time()})
+		if known < 0 {
+			p.Executions = append(p.Executions, Execution{Check: o.CheckID, Round: round, At: o.ID.Time()})
+		} else {
+			p.Executions[known].Back = false
 		}
 	case Failed, Voided:
-		p.Executions = slices.DeleteFunc(slices.Clone(p.Executions), ofCheck)
+		if known >= 0 {
+			p.Executions[known].Back = true
+		}
 	case TakenOver, InDoubt:
 	}
 	return p, step
@@ -162,10 +180,7 @@ func (p *Payment) PaidTwice(o *Outcome, round int) bool {
 	if o.Status != Executed || o.Follows != nil && o.Follows.Status == Executed {
 		return false
 	}
-	if round < p.Round { // a round ends by an execution
-		return true
-	}
-	return slices.ContainsFunc(p.Executions, func(e Execution) bool { return e.Check != o.CheckID })
+	return slices.ContainsFunc(p.Executions, func(e Execution) bool { return e.Round == round && !e.Back && e.Check != o.CheckID })
 }
 
 // PaymentChange is a payment as a commit makes it, from the version that was read.

@@ -242,7 +242,7 @@ func (p *replayed) stray(r *paid, format string, args ...any) {
 
 // taken says why nothing may begin under the payment at a time; empty if it is free.
 func (p *replayed) taken(at time.Time) string {
-	if len(p.Executions) > 0 {
+	if p.Executed() != nil {
 		if !p.Over(at.Add(lateCommit)) {
 			return "it was executed by " + checkName(p.Shown())
 		}

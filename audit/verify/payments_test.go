@@ -182,6 +182,14 @@ func recordedPayments(tr *redemptionTrail) (all []*payer) {
 	p.commits(c, p.becomes(c, "redeemed n1", 3*time.Hour))
 	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 2*time.Hour)).Final())
 	p.allowed("redeemed n2", "executed")
+	p = begin("executed again in a round before")
+	c = p.asks(spend.Allow, 4*time.Hour)
+	p.commits(c, p.becomes(c, "redeemed n1", 4*time.Hour))
+	for i, status := range []string{"executed", "failed", "executed"} {
+		act(tr.t, tr.writer.AppendOutcome(p.becomes(c, status, 3*time.Hour-time.Duration(i)*time.Hour)).Final())
+	}
+	p.allowed("redeemed n2", "executed")
+	p.records(c, "failed", "executed")
 	p = begin("paid twice")
 	c = p.allowed("redeemed n1", "failed")
 	p.allowed("redeemed n2", "executed")

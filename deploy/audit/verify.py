@@ -1164,9 +1164,12 @@ class Verifier:
         version, round_, attempt, hours, redeemed, current, nonces, executed = 0, 0, 0, 0, 0, bytes(16), [], []
         asked, opened, by_nonce, rounds, held = set(), set(), {}, {}, None  # of checks; the redeemed one that was not given back
 
+        def executions():
+            return [e for e in executed if e["round"] == round_ and not e["back"]]
+
         def taken(at):
-            if executed:
-                return not hours or at + 60000 < executed[0][1] + hours * 3600000
+            if executions():
+                return not hours or at + 60000 < executions()[0]["at"] + hours * 3600000
             return current in opened
 
         for number, row, check, status, says, more in all_of:
@@ -1178,8 +1181,8 @@ class Verifier:
                 version, fields = number, more
                 stray = taken(at) or fields[10] == b"b" and fields[3] is not None
                 hours = says.get("again_after_hours", 0) if number == 1 else hours
-                if executed:
-                    round_, executed, held = round_ + 1, [], None
+                if executions():
+                    round_, held = round_ + 1, None
                 attempt, current, rounds[check] = attempt + (fields[34] is None), check, round_
                 asked.add(check)
                 opened |= {check} if fields[10] == b"a" else set()
@@ -1189,28 +1192,31 @@ class Verifier:
             elif not stray:
                 (o, before, alone), version = more, number
                 flags, nonce, named = set((object_of(o[18]) or {}).get("flags") or ()), (o[16] or b"").hex(), says.get("by_nonce", False)
-                shown, first, own = executed[0][0] if executed else current, integer(o[5]) == 1, rounds.setdefault(check, says.get("round", 0))
+                shown, first, own = executions()[0]["check"] if executions() else current, integer(o[5]) == 1, rounds.setdefault(check, says.get("round", 0))
                 stray = named and nonce in nonces
                 if status == "r" and check not in asked:
                     stray = stray or taken(at)
                 elif status in "rt":
-                    stray = stray or shown != check or status == "r" and bool(executed or held) or status == "t" and named != by_nonce.get(check, False)
+                    stray = stray or shown != check or status == "r" and bool(executions() or held) or status == "t" and named != by_nonce.get(check, False)
                 elif status == "x" and first and check in asked and check not in by_nonce:
                     stray = "unredeemed" not in flags
-                twice = status == "x" and before != b"x" and (own < round_ or any(c != check for c, _ in executed))
+                twice = status == "x" and before != b"x" and any(e["check"] != check and e["round"] == own and not e["back"] for e in executed)
                 stray = stray or twice != ("paid_twice" in flags) and (twice or alone)
                 nonces += [nonce] if named else []
                 earlier = 0
                 if status == "r":
                     if current != check:
-                        round_, executed, current, attempt = round_ + bool(executed), [], check, attempt + 1
+                        round_, current, attempt = round_ + bool(executions()), check, attempt + 1
                         rounds[check] = own = round_
                     earlier, redeemed, by_nonce[check], held = redeemed, redeemed + 1, named, check
                     opened.add(check)
-                elif status == "x" and own == round_ and all(c != check for c, _ in executed):
-                    executed.append((check, at))
-                elif status in "fv":
-                    executed = [e for e in executed if e[0] != check]
+                elif status in "xfv":
+                    known = [e for e in executed if e["check"] == check]
+                    if status == "x" and not known:
+                        executed.append({"check": check, "round": own, "at": at})
+                        known = executed[-1:]
+                    for e in known:
+                        e["back"] = status != "x"
                 if status in "xfv":
                     opened = opened - {check} if status != "x" and o[7] == b"d" else opened | {check}
                     held = None if held == check and check not in opened else held
@@ -1219,7 +1225,8 @@ class Verifier:
             if stray and check not in self.stray:
                 self.find("inserted", f"check chk_{check.hex()}" if status == "c" else f"outcome {row.hex()}")
         state = {"version": version, "attempt": attempt, "current": current.hex(), "round": round_, "again_after_hours": hours,
-                 "redeemed": redeemed, "nonces": nonces, "executions": [{"check": c.hex(), "at": stamp(at)} for c, at in executed]}
+                 "redeemed": redeemed, "nonces": nonces, 
+                 "executions": [{"check": e["check"].hex(), "at": stamp(e["at"]), **{m: e[m] for m in ("round", "back") if e[m]}} for e in executed]}
         return {member: value for member, value in state.items() if value or member in ("version", "attempt", "current")}
 
     def source(self, kind, source):
