@@ -14,9 +14,9 @@ import (
 type Payments interface {
 	// Payments returns those of the payments that are recorded.
 	Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error)
-	// PaymentApprovals returns, newest first, the approvals that checks of the payment asked for and that are pending
+	// PaymentApprovals returns, newest first, the approvals that checks of the payments asked for and that are pending
 	// or approved.
-	PaymentApprovals(ctx context.Context, payment spend.Hash) ([]*Approval, error)
+	PaymentApprovals(ctx context.Context, payments []spend.Hash) ([]*Approval, error)
 	// Lapses returns allowed checks that only a redemption carries out (spend.Check.RedeemBy), that nobody redeemed
 	// or reported, and whose time is over by the store's clock; up to the limit, the oldest first.
 	Lapses(ctx context.Context, limit int) ([]spend.ID, error)
@@ -52,10 +52,20 @@ type PaymentFacts struct {
 	Check    *spend.Check // the one that the payment shows; nil without one
 	Course   spend.Course // of that check
 	Approval *Approval    // that the shown check asked for; nil without one
+	Approved bool         // the shown check's action may use an approval of another check
 }
 
-// Status returns the payment's state at a moment, without regard to approvals of other checks of it.
+// Status returns the payment's state at a moment.
 func (f *PaymentFacts) Status(now time.Time) PaymentStatus {
+	status := f.ofShown(now)
+	if f.Approved && (status == PaymentFree || status == PaymentDenied || status == PaymentEscalated) {
+		return PaymentWaiting
+	}
+	return status
+}
+
+// ofShown is the state that the shown check gives.
+func (f *PaymentFacts) ofShown(now time.Time) PaymentStatus {
 	last := f.Course.Last()
 	switch {
 	case f.Executed() != nil:

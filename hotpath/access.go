@@ -140,14 +140,8 @@ func (a Access) namespace() string {
 // Nobody reports whether the namespace is that of this key alone, so that the key which replaces it has another one.
 func (a Access) Nobody() bool { return a.key == nil || a.key.namespace == spend.FoldName(a.key.name) }
 
-// Payment returns the hash of a payment in the caller's namespace, or in that of a principal.
-func (a Access) Payment(key, principal string) spend.Hash {
-	namespace := a.namespace()
-	if principal != "" {
-		namespace = spend.FoldName(principal)
-	}
-	return spend.PaymentHash(namespace, key)
-}
+// Payment returns the hash of a payment in the caller's namespace.
+func (a Access) Payment(key string) spend.Hash { return spend.PaymentHash(a.namespace(), key) }
 
 // principal returns the principal of the caller's key (S32); empty without a key.
 func (a Access) principal() string {

@@ -211,6 +211,8 @@ type Request struct {
 	Started time.Time       // when its first byte was read (S20)
 	Trace   *trace.Record   // nil when it is not traced
 	Payment *PaymentRequest // of a check; nil for none
+	// PaymentKeys are those of a simulation's actions, in their order; nil for none.
+	PaymentKeys []string
 }
 
 // Answer is the outcome of a check.
@@ -219,4 +221,5 @@ type Answer struct {
 	Replayed bool         // the recorded answer of an earlier request
 	Became   spend.Course // what became of a replayed check
 	Payment  *PaymentView // that the check is of; nil for none
+	Waited   bool         // as long as the request for a payment said, or as was of use
 }

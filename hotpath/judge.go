@@ -42,6 +42,7 @@ func (a *Authorizer) judge(
 	c.request.Trace.Begin(trace.Evaluate, now)
 	if out.Kind == guard.Duplicate {
 		check.Decision = p.Duplicate(out.Of, c.resolution)
+		sayHowToAsk(check)
 		if out.Asks {
 			if err := a.sayWhatWaits(ctx, c.identity.access, check, out.Of); err != nil {
 				return nil, err
@@ -158,6 +159,7 @@ func (a *Authorizer) decide(c *checking, p *policy.Program, check *spend.Check, 
 	if check.Decision.Exceeded() {
 		check.Pass = spend.Pass{} // the check leaves no fingerprint (S60)
 	}
+	sayHowToAsk(check)
 	if found.Effect != spend.Escalate {
 		return
 	}
@@ -176,6 +178,13 @@ func (a *Authorizer) decide(c *checking, p *policy.Program, check *spend.Check, 
 		"Once it is approved, check the same action again with that approval_id, under the same idempotency key, "+
 		"and proceed only if that is allowed.",
 		check.ID.Text(spend.PrefixApproval), peopleOf(asked))
+}
+
+// sayHowToAsk tells whoever was blocked under an idempotency key that a repetition is not judged.
+func sayHowToAsk(check *spend.Check) {
+	if check.Decision.Effect == spend.Block && check.Action.IdempotencyKey != "" {
+		check.Decision.NextStep += " Once the cause is mended, ask again under a new idempotency_key: under this one the answer stays."
+	}
 }
 
 // maxRulesNamed bounds how many rules a message names.

@@ -70,7 +70,7 @@ func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, un
 	if _, ok := a.writer.Reserve(); !ok {
 		return nil, false, ErrOverloaded
 	}
-	reporting := reporting{a: a, deadline: r.Started.Add(blindFor), own: r.ownPayment()}
+	reporting := reporting{a: a, deadline: r.Started.Add(blindFor), access: r.Access, own: r.ownPayment()}
 	defer func() {
 		if !reporting.handedOver {
 			a.writer.Free()
@@ -279,6 +279,7 @@ func (a *Authorizer) askedFor(ctx context.Context, access Access, check *spend.C
 type reporting struct {
 	a          *Authorizer
 	deadline   time.Time
+	access     Access         // of the caller
 	refused    error          // by the store, the last time: commit.ErrReported, commit.ErrLate or commit.ErrPaymentMoved
 	redeemed   *spend.Outcome // the redemption of the check before the step; nil without one
 	own        ofPayment      // under which an executor redeems the check; zero for none

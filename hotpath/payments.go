@@ -56,6 +56,7 @@ type paying struct {
 	deployment spend.ID
 	awaited    spend.ID // the approval that the request waited for last
 	waited     bool     // for people, as long as the request said
+	unheld     bool     // too many others wait for people
 }
 
 // checkPayment is Check of a request with a payment: the payment is shown, or the action is judged.
@@ -77,6 +78,7 @@ func (a *Authorizer) checkPayment(ctx context.Context, c *checking, action *spen
 				return Answer{}, fmt.Errorf("%w: a payment was overtaken too often", ErrUnavailable)
 			}
 		default:
+			answer.Waited = !c.payment.unheld
 			return answer, err
 		}
 	}
@@ -259,29 +261,22 @@ func (a *Authorizer) approvedOf(ctx context.Context, c *checking, action *spend.
 	default:
 		return nil, nil
 	}
-	approvals, err := a.store.PaymentApprovals(ctx, c.attempt.Payment)
+	approvals, err := a.approvalsOf(ctx, c.attempt.Payment)
 	if err != nil {
-		return nil, fmt.Errorf("%w: cannot read the approvals of a payment: %w", ErrUnavailable, err)
+		return nil, err
 	}
 	asker := c.identity.access.key
 	would := &spend.Check{Action: *action, ActionType: c.resolution.Type, KeyID: asker.name, Principal: asker.Grants.Principal}
-	for _, approval := range approvals {
-		if approval.Refuses(would) != nil || facts.Executed() != nil || approval.Check.Payment.Round != facts.Round {
-			continue // people approved it for the round before
-		}
-		if facts.Check.Decision.Effect == spend.Escalate && facts.Check.Action.ApprovalID == approval.Check.ID {
-			return nil, nil
-		}
-		return approval, nil
-	}
-	return nil, nil
+	approved := usable(facts, approvals, would)
+	facts.Approved = approved != nil && c.payment.differs == nil
+	return approved, nil
 }
 
 // replaceAsked has the commit withdraw what the payment asks of people.
 func (a *Authorizer) replaceAsked(ctx context.Context, c *checking) error {
-	approvals, err := a.store.PaymentApprovals(ctx, c.attempt.Payment)
+	approvals, err := a.approvalsOf(ctx, c.attempt.Payment)
 	if err != nil {
-		return fmt.Errorf("%w: cannot read the approvals of a payment: %w", ErrUnavailable, err)
+		return err
 	}
 	for _, approval := range approvals {
 		if c.payment.approved == nil || c.payment.approved.Check.ID != approval.Check.ID {
@@ -307,69 +302,6 @@ func (a *Authorizer) judgePayment(ctx context.Context, c *checking, live *policy
 		p.facts.Check = answer.Check
 		return Answer{}, errWaitForPeople
 	}
-	answer.Payment, err = a.viewOfCheck(ctx, c, answer.Check)
+	err = a.showChecked(ctx, c, &answer)
 	return answer, err
-}
-
-// factsOf reads what the state of a payment depends on. An unknown payment has version 0.
-func (a *Authorizer) factsOf(ctx context.Context, hash spend.Hash) (*audit.PaymentFacts, error) {
-	found, err := a.factsOfAll(ctx, []spend.Hash{hash})
-	if err != nil {
-		return nil, err
-	}
-	if facts := found[hash]; facts != nil {
-		return facts, nil
-	}
-	return new(audit.PaymentFacts), nil
-}
-
-// factsOfAll is factsOf of several payments. Unknown ones are missing.
-func (a *Authorizer) factsOfAll(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*audit.PaymentFacts, error) {
-	payments, err := a.payments.GetAll(ctx, hashes)
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[spend.Hash]*audit.PaymentFacts, len(hashes))
-	var shown, reported, asked []spend.ID
-	for _, hash := range hashes {
-		if payment := payments[hash]; payment != nil {
-			all[hash] = &audit.PaymentFacts{Payment: *payment}
-			shown = append(shown, payment.Shown())
-		}
-	}
-	if len(all) == 0 {
-		return all, nil
-	}
-	checks, err := a.toShow.GetAll(ctx, shown)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range shown {
-		check := checks[id]
-		switch {
-		case check == nil:
-			return nil, fmt.Errorf("%w: check %s of a payment is not there", ErrUnavailable, id.Text(spend.PrefixCheck))
-		case check.Approval != nil:
-			asked = append(asked, id)
-		case check.TakesOutcome():
-			reported = append(reported, id)
-		}
-	}
-	var courses map[spend.ID]spend.Course
-	if reported != nil {
-		if courses, err = a.became.GetAll(ctx, reported); err != nil {
-			return nil, err
-		}
-	}
-	var approvals map[spend.ID]*audit.Approval
-	if asked != nil {
-		if approvals, err = a.approvals.GetAll(ctx, asked); err != nil {
-			return nil, err
-		}
-	}
-	for _, facts := range all {
-		id := facts.Shown()
-		facts.Check, facts.Course, facts.Approval = checks[id], courses[id], approvals[id]
-	}
-	return all, nil
 }

@@ -149,7 +149,7 @@ func (r *reporting) payStep(ctx context.Context, o *spend.Outcome) (with []*spen
 		}
 		facts.Namespace, facts.Key = p.namespace, p.key
 		if o.Status == spend.Redeemed {
-			if err := r.a.mayRedeem(Access{}, facts, o.CheckID); err != nil {
+			if err := r.a.mayRedeem(r.access, facts, o.CheckID); err != nil {
 				return nil, err
 			}
 			if i == 0 {
@@ -288,6 +288,7 @@ func (a *Authorizer) awaitPeople(ctx context.Context, c *checking) error {
 		return err
 	}
 	now := a.now()
+	p.unheld = !absent && !held
 	p.Wait -= now.Sub(began)
 	p.waited = absent || !held || found.Status == audit.ApprovalPending || p.awaited == id || p.Wait < releasePoll
 	p.awaited = id

@@ -54,19 +54,33 @@ func (a *Authorizer) showPayment(c *checking) Answer {
 	return Answer{Check: facts.Check, Replayed: true, Became: facts.Course, Payment: a.viewOwn(c, facts)}
 }
 
-// viewOfCheck shows the payment after the commit of a check, with its redemption.
-func (a *Authorizer) viewOfCheck(ctx context.Context, c *checking, check *spend.Check) (*PaymentView, error) {
+// showChecked adds the payment to the answer after the commit of a check, with its redemption.
+func (a *Authorizer) showChecked(ctx context.Context, c *checking, answer *Answer) (err error) {
+	check := answer.Check
 	after := &audit.PaymentFacts{Payment: check.Payments[0].To, Check: check}
 	if redeemed := c.payment.redeemed; redeemed != nil {
 		after.Course = spend.CourseOf([]*spend.Outcome{redeemed})
+		answer.Became = after.Course
 	}
 	if check.Approval != nil { // whose times are the store's
-		var err error
 		if after.Approval, _, err = a.approvals.Get(ctx, check.ID); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return a.viewOwn(c, after), nil
+	err = a.noteApproved(ctx, map[spend.Hash]*audit.PaymentFacts{c.attempt.Payment: after})
+	answer.Payment = a.viewOwn(c, after)
+	return err
+}
+
+// PaymentIn returns the hash of a payment in the namespace of a principal, as checks show it: of a key without one, its key_id.
+func (a *Authorizer) PaymentIn(principal, key string) spend.Hash {
+	namespace := spend.FoldName(principal)
+	for _, k := range a.catalog.view().keys {
+		if k.name == principal {
+			namespace = k.namespace
+		}
+	}
+	return spend.PaymentHash(namespace, key)
 }
 
 // PaymentsOf returns, by the check's ID, what each of the checks shows of its payment to a caller who may see the check: of
@@ -93,6 +107,9 @@ func (a *Authorizer) PaymentsOf(
 		return nil, nil
 	}
 	facts, err := a.factsOfAll(ctx, hashes)
+	if err == nil {
+		err = a.noteApproved(ctx, facts)
+	}
 	if err != nil {
 		return nil, err
 	}

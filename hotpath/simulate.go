@@ -97,6 +97,7 @@ type simulation struct {
 	request      Request
 	program      *policy.Program
 	actions      []*spend.Action
+	payments     []spend.Hash       // of the actions; zero for none
 	types        []spend.Resolution // of the actions
 	fingerprints []spend.Hash       // of the actions
 }
@@ -115,6 +116,9 @@ func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Pr
 	if err != nil {
 		return nil, err
 	}
+	if err := a.payingFor(ctx, &s, seen); err != nil {
+		return nil, err
+	}
 	if !r.Caller.keyed { // a caller without a key learns of no recorded check
 		for fingerprint, earlier := range seen {
 			earlier.CheckID = spend.ID{}
@@ -122,6 +126,33 @@ func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Pr
 		}
 	}
 	return a.judgeAll(ctx, &s, seen)
+}
+
+// payingFor names the payments of the actions, and of the checks that left their fingerprints: a check of the same payment
+// makes no action a duplicate (S84).
+func (a *Authorizer) payingFor(ctx context.Context, s *simulation, seen map[spend.Hash]guard.Seen) error {
+	s.payments = make([]spend.Hash, len(s.actions))
+	var left []spend.ID
+	for i, key := range s.request.PaymentKeys {
+		if key == "" || !s.request.Caller.keyed {
+			continue
+		}
+		s.payments[i] = s.request.Access.Payment(key)
+		if earlier, ok := seen[s.fingerprints[i]]; ok {
+			left = append(left, earlier.CheckID)
+		}
+	}
+	if left == nil {
+		return nil
+	}
+	checks, err := a.toShow.GetAll(ctx, left)
+	for fingerprint, earlier := range seen {
+		if check := checks[earlier.CheckID]; check != nil {
+			earlier.Payment = check.PaymentHash()
+			seen[fingerprint] = earlier
+		}
+	}
+	return err
 }
 
 // judgeAll judges the batch in order; each pass leaves its fingerprint to the rest of the batch.
@@ -146,6 +177,10 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen map[spend
 			Fingerprint: fingerprint,
 		}
 		earlier, duplicate := seen[fingerprint]
+		payment := s.payments[i]
+		if !payment.IsZero() && earlier.Payment == payment {
+			duplicate = false
+		}
 		if duplicate && earlier.Age < p.Window() {
 			check.Decision = p.Duplicate(earlier.CheckID, resolution)
 		} else {
@@ -155,9 +190,12 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen map[spend
 				found = p.EvaluateBudgets(found, action, resolution, charges, usages)
 			}
 			check.Decision = explain(found, action, resolution)
-			if d := &check.Decision; !d.Exceeded() && (d.Effect != spend.Block || !p.JudgesAgain()) {
-				seen[fingerprint] = guard.Seen{CheckID: check.ID}
+			if d := &check.Decision; !d.Exceeded() && (d.Effect != spend.Block || !p.JudgesAgain() && payment.IsZero()) {
+				seen[fingerprint] = guard.Seen{CheckID: check.ID, Payment: payment}
 			}
+		}
+		if !payment.IsZero() {
+			check.Decision.NextStep = nextOfPayment(check)
 		}
 		check.LatencyMS = a.now().Sub(r.Started).Milliseconds()
 		checks[i] = check

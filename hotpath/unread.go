@@ -33,7 +33,7 @@ func (a *Authorizer) RedeemUnread(ctx context.Context, r Request, id spend.ID, a
 	if _, ok := a.writer.Reserve(); !ok {
 		return nil, ErrOverloaded
 	}
-	reporting := reporting{a: a, deadline: r.Started.Add(blindFor)}
+	reporting := reporting{a: a, deadline: r.Started.Add(blindFor), access: r.Access}
 	defer func() {
 		if !reporting.handedOver {
 			a.writer.Free()

@@ -73,7 +73,7 @@ func mustBeWithdrawn(t *testing.T, s Subject, f spend.Fence, asked ...*spend.Che
 // mustBeOpen demands that a payment has exactly these unused approvals, the newest first.
 func mustBeOpen(t *testing.T, s Subject, p *spend.Payment, want ...*spend.Check) {
 	t.Helper()
-	got, err := s.PaymentApprovals(t.Context(), p.Hash())
+	got, err := s.PaymentApprovals(t.Context(), []spend.Hash{p.Hash()})
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("%d approvals, %v; want %d", len(got), err, len(want))
 	}

@@ -135,9 +135,9 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 }
 
 // PaymentApprovals implements audit.Payments.
-func (s *Store) PaymentApprovals(ctx context.Context, payment spend.Hash) ([]*audit.Approval, error) {
+func (s *Store) PaymentApprovals(ctx context.Context, payments []spend.Hash) ([]*audit.Approval, error) {
 	return s.approvals(ctx, s.read,
-		selectOpenApprovals+"WHERE a.payment = $1 AND s.status IN ('pending', 'approved') ORDER BY a.id DESC", payment[:])
+		selectOpenApprovals+"WHERE a.payment = ANY ($1::bytea[]) AND s.status IN ('pending', 'approved') ORDER BY a.id DESC", byteas(payments))
 }
 
 // lapsesAtOnce is how many checks whose time is over one statement examines.

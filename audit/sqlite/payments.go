@@ -115,14 +115,15 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 }
 
 // PaymentApprovals implements audit.Payments.
-func (s *Store) PaymentApprovals(ctx context.Context, payment spend.Hash) ([]*audit.Approval, error) {
-	return openApprovals(ctx, s.reader, payment)
+func (s *Store) PaymentApprovals(ctx context.Context, payments []spend.Hash) ([]*audit.Approval, error) {
+	return openApprovals(ctx, s.reader, payments)
 }
 
-// openApprovals returns a payment's approvals that are pending or approved, the newest first.
-func openApprovals(ctx context.Context, from querier, payment spend.Hash) (open []*audit.Approval, err error) {
-	all, err := approvals(ctx, from, "WHERE a.payment = ? AND a.id IN (SELECT approval_id FROM approval_deadlines) ORDER BY a.id DESC",
-		payment[:])
+// openApprovals returns the payments' approvals that are pending or approved, the newest first.
+func openApprovals(ctx context.Context, from querier, payments []spend.Hash) (open []*audit.Approval, err error) {
+	all, err := approvals(ctx, from,
+		"WHERE a.payment IN ("+marks(len(payments))+") AND a.id IN (SELECT approval_id FROM approval_deadlines) ORDER BY a.id DESC",
+		hashArgs(payments)...)
 	for _, a := range all {
 		if unused(a) {
 			open = append(open, a)
@@ -162,7 +163,7 @@ func withdrawOthers(ctx context.Context, tx *sql.Tx, denied *audit.Approval, by 
 	if denied.Check.Payment == nil {
 		return nil
 	}
-	others, err := openApprovals(ctx, tx, denied.Check.PaymentHash())
+	others, err := openApprovals(ctx, tx, []spend.Hash{denied.Check.PaymentHash()})
 	if err != nil {
 		return err
 	}

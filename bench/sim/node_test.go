@@ -219,8 +219,8 @@ func (s *flaky) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 	return called(ctx, s, func() (map[spend.Hash]*spend.Payment, error) { return s.store.Payments(ctx, hashes) })
 }
 
-func (s *flaky) PaymentApprovals(ctx context.Context, payment spend.Hash) ([]*audit.Approval, error) {
-	return called(ctx, s, func() ([]*audit.Approval, error) { return s.store.PaymentApprovals(ctx, payment) })
+func (s *flaky) PaymentApprovals(ctx context.Context, payments []spend.Hash) ([]*audit.Approval, error) {
+	return called(ctx, s, func() ([]*audit.Approval, error) { return s.store.PaymentApprovals(ctx, payments) })
 }
 
 func (s *flaky) Lapses(ctx context.Context, limit int) ([]spend.ID, error) {

@@ -12,6 +12,7 @@ import (
 type Seen struct {
 	CheckID spend.ID
 	Age     time.Duration
+	Payment spend.Hash // that the check is of, if the caller has found that out
 }
 
 // Peek reads which fingerprints a recorded check left, for simulations: it
@@ -52,7 +53,7 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, heldBy spend.Effect,
 			}
 		}
 		if err != nil || found != absent && found < audit.PassExpiring {
-			return Seen{h.check, h.age(r.now)}, err == nil, err
+			return Seen{CheckID: h.check, Age: h.age(r.now)}, err == nil, err
 		}
 	} else if r.windows.full && value == "" {
 		return Seen{}, false, nil

@@ -35,6 +35,7 @@ type authorizer interface {
 		o *spend.Outcome, replayed bool, err error)
 	Doubt(ctx context.Context, r hotpath.Request, check *spend.Check, note string, redemption spend.ID) (
 		course spend.Course, replayed bool, err error)
+	PaymentIn(principal, key string) spend.Hash
 	PaymentsOf(ctx context.Context, access hotpath.Access, checks []*spend.Check, courses map[spend.ID]spend.Course) (
 		map[spend.ID]*hotpath.PaymentView, error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int,

@@ -59,7 +59,7 @@ func (a *API) getApproval(x *exchange) error {
 		return err
 	}
 	if asked && waited {
-		x.applied("wait=" + strconv.Itoa(int(wait/time.Second)))
+		x.waited(wait)
 	}
 	return a.answerApproval(x, approval)
 }

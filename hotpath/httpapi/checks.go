@@ -28,7 +28,7 @@ func (a *API) postCheck(x *exchange) error {
 		if err := a.admit(x, x.caller); err != nil {
 			return err
 		}
-		if x.payment.Nonce != "" {
+		if x.payment.redeems {
 			return cmp.Or(x.access.MayRedeem(), fault)
 		}
 		return fault
@@ -39,6 +39,9 @@ func (a *API) postCheck(x *exchange) error {
 	x.quota = quota
 	if err != nil {
 		return err
+	}
+	if x.payment.waits && answer.Waited {
+		x.waited(x.payment.Wait)
 	}
 	return x.answerCheck(answer)
 }

@@ -34,8 +34,12 @@ func (a *API) getChecks(x *exchange) error {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
-	if query.paymentKey != "" {
-		query.Payment = x.access.Payment(query.paymentKey, query.principal)
+	switch {
+	case query.paymentKey == "":
+	case query.principal == "":
+		query.Payment = x.access.Payment(query.paymentKey)
+	default:
+		query.Payment = a.authorizer.PaymentIn(query.principal, query.paymentKey)
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()

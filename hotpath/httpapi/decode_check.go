@@ -9,7 +9,7 @@ func decodeCheck(r *reader, a *spend.Action) error {
 }
 
 // action reads the members of an action, and of its payment, and judges them. In a simulation the
-// idempotency_key is ignored, whatever it is (S2), and so is a good payment_key (S84).
+// idempotency_key is ignored, whatever it is (S2).
 func (r *reader) action(a *spend.Action, simulated bool, p *payment) {
 	mark := len(r.faults)
 	hasAmount := false

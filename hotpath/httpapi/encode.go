@@ -83,7 +83,9 @@ func actionOf(c *spend.Check) wire.RecordedAction {
 		Counterparty: a.Counterparty, PaymentMethod: a.PaymentMethod, MerchantOrVendor: a.MerchantOrVendor, ReasonText: a.ReasonText,
 		IdempotencyKey: a.IdempotencyKey, Metadata: wire.Text(a.Metadata.JSON),
 	}
-	if !a.ApprovalID.IsZero() {
+	if c.Payment != nil { // whose approvals the service finds
+		shown.PaymentKey = c.Payment.Key
+	} else if !a.ApprovalID.IsZero() {
 		shown.ApprovalID = a.ApprovalID.Text(spend.PrefixApproval)
 	}
 	return shown

@@ -47,8 +47,9 @@ type exchange struct {
 	nonce       []byte // of a check that sent one; in the request's buffer
 	textAmounts bool   // amounts may be strings in the request, and are in the response
 
-	failure error    // the error that fail was called with
-	refusal *refusal // the answer to a failure; nil without one
+	shown   *hotpath.PaymentView // by a refusal; nil for none
+	failure error                // the error that fail was called with
+	refusal *refusal             // the answer to a failure; nil without one
 
 	trace   *trace.Record // nil unless requests are traced
 	traceID trace.ID      // once it was handed over
@@ -261,7 +262,7 @@ func (x *exchange) answerNothing() error {
 
 // fail answers with an error.
 func (a *API) fail(x *exchange, err error) {
-	body := errorBody{requestID: x.id, at: time.Now(), holder: holderOf(err)}
+	body := errorBody{requestID: x.id, at: time.Now(), holder: holderOf(err), payment: x.shown}
 	if taken, ok := errors.AsType[*hotpath.PaymentTakenError](err); ok {
 		body.state, body.payment = taken.Status, taken.Payment
 	}

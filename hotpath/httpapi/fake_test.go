@@ -142,6 +142,8 @@ func (f *fake) Redeem(
 	return &spend.Outcome{ID: testID(instant), CheckID: check.ID, Status: spend.Redeemed, KeyID: "key_0"}, f.replayed, f.workErr
 }
 
+func (f *fake) PaymentIn(string, string) spend.Hash { return spend.Hash{} }
+
 func (f *fake) PaymentsOf(context.Context, hotpath.Access, []*spend.Check, map[spend.ID]spend.Course) (
 	map[spend.ID]*hotpath.PaymentView, error,
 ) {

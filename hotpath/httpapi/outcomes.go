@@ -37,6 +37,7 @@ func (a *API) step(x *exchange, take func(*spend.Check) (replayed bool, err erro
 	}
 	replayed, err := take(check)
 	if err != nil {
+		a.showRefused(ctx, x, check, err)
 		return err
 	}
 	if x.setReplayed(replayed); replayed {

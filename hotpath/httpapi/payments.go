@@ -1,8 +1,12 @@
 package httpapi
 
 import (
+	"context"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
 	"spendgate/hotpath/wire"
@@ -12,6 +16,8 @@ import (
 type payment struct {
 	hotpath.PaymentRequest
 	members       []string // that need payment_key
+	redeems       bool     // redeem is there, if only as something that no nonce can be
+	waits         bool     // as the header Prefer asks
 	takeOver      bool
 	takeOverHours int
 }
@@ -25,8 +31,10 @@ func (r *reader) paymentMember(p *payment) bool {
 		p.Key = r.paymentKey()
 		return true
 	case "redeem":
+		kind, faults := r.kind(), len(r.faults)
 		p.Nonce = r.nonce()
 		said = p.Nonce != ""
+		p.redeems = said || kind != jsontext.KindNull && len(r.faults) > faults
 	case "replace":
 		p.Replace, said = r.boolean()
 	case "take_over":
@@ -102,9 +110,23 @@ func (a *API) paymentOf(x *exchange) *hotpath.PaymentRequest {
 			p.TakeOver = time.Duration(p.takeOverHours) * time.Hour
 		}
 	}
-	p.Wait, _ = preferredWait(x.ctx.Request.Header.PeekAll(headerPrefer))
+	p.Wait, p.waits = preferredWait(x.ctx.Request.Header.PeekAll(headerPrefer))
 	p.Stop = a.drain
 	return &p.PaymentRequest
+}
+
+// showRefused has a 409 about a check show the check's payment.
+func (a *API) showRefused(ctx context.Context, x *exchange, check *spend.Check, refused error) {
+	if refusalOf(refused).status != 409 {
+		return
+	}
+	courses, err := audit.Courses(ctx, a.store, []spend.ID{check.ID})
+	if err != nil {
+		return // the refusal stands without it
+	}
+	if payments, err := a.authorizer.PaymentsOf(ctx, x.access, []*spend.Check{check}, courses); err == nil {
+		x.shown = payments[check.ID]
+	}
 }
 
 var paymentForm = wire.NewForm[wire.Payment]()

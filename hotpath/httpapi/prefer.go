@@ -66,6 +66,11 @@ func (x *exchange) applied(preference string) {
 	h.Set(headerApplied, preference)
 }
 
+// waited says that the answer was held as long as was asked, if that was of use.
+func (x *exchange) waited(wait time.Duration) {
+	x.applied("wait=" + strconv.Itoa(int(wait/time.Second)))
+}
+
 // cutUnquoted cuts s at the first separator that is in no quoted string.
 func cutUnquoted(s string, separator byte) (before, after string) {
 	quoted := false

@@ -69,10 +69,12 @@ func (a *API) redeemRead(x *exchange, id spend.ID, asked hotpath.Redemption) (o 
 	if err != nil {
 		return nil, false, err
 	}
-	if o, replayed, err = a.authorizer.Redeem(x.context(), x.redemption(), check, untouched, asked); err == nil {
-		o.Check = check
+	if o, replayed, err = a.authorizer.Redeem(x.context(), x.redemption(), check, untouched, asked); err != nil {
+		a.showRefused(ctx, x, check, err)
+		return nil, false, err
 	}
-	return o, replayed, err
+	o.Check = check
+	return o, replayed, nil
 }
 
 // checkToRedeem is checkAt. Nearly always nothing was recorded of the check, and it is

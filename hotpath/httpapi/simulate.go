@@ -34,15 +34,17 @@ func (a *API) postSimulate(x *exchange) error {
 	if err != nil && (!only || s.rules == "" || x.demo) {
 		return err
 	}
+	request := x.request()
+	request.PaymentKeys = s.paymentKeys
 	var checks []*spend.Check
 	var version int
 	switch {
 	case s.rules == "":
-		checks, version, err = a.authorizer.Simulate(x.context(), x.request(), s.policyID, s.actions)
+		checks, version, err = a.authorizer.Simulate(x.context(), request, s.policyID, s.actions)
 	case x.demo: // strangers have no rules compiled
 		err = hotpath.ErrUnauthorized
 	default:
-		checks, version, err = a.authorizer.TryRules(x.context(), x.request(), hotpath.Trial{
+		checks, version, err = a.authorizer.TryRules(x.context(), request, hotpath.Trial{
 			PolicyID: s.policyID, Rules: s.rules, Actions: s.actions, Faults: faults,
 		})
 	}
@@ -57,6 +59,8 @@ type simulation struct {
 	policyID string
 	rules    string // JSON, in place of the rules of the latest version; empty: the latest version judges
 	actions  []*spend.Action
+	// paymentKeys are those of the actions; "" for none.
+	paymentKeys []string
 }
 
 // decodeSimulation reads it. More than limit actions are a fault, or
@@ -122,17 +126,17 @@ func (r *reader) actions(s *simulation, limit int) (count int) {
 			continue
 		}
 		path := "actions[" + strconv.Itoa(count-1) + "]"
-		a := new(spend.Action)
+		a, p := new(spend.Action), new(payment)
 		if r.kind() == jsontext.KindBeginObject {
 			r.prefix = path + "."
 			r.token()
-			r.action(a, true, new(payment))
+			r.action(a, true, p)
 			r.prefix = ""
 		} else {
 			r.fault(path, "must be an object")
 			r.skip()
 		}
-		s.actions = append(s.actions, a)
+		s.actions, s.paymentKeys = append(s.actions, a), append(s.paymentKeys, p.Key)
 	}
 	r.token()
 	return count

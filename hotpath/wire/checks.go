@@ -49,6 +49,7 @@ type RecordedAction struct {
 	IdempotencyKey   string          `json:"idempotency_key,omitempty" wire:"null"`
 	Metadata         json.RawMessage `json:"metadata,omitempty" wire:"null"` // an object; nil if there is none
 	ApprovalID       string          `json:"approval_id,omitzero"`
+	PaymentKey       string          `json:"payment_key,omitzero"`
 }
 
 // Violation is a check that was blocked or escalated.
