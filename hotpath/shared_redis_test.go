@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/guard"
 )
 
 // other returns nodes of another deployment on the same Redis.
@@ -284,58 +282,6 @@ func TestRedisUser(t *testing.T) {
 		allow(redisUser)
 		f.eventually("a user with all of them will do", func() bool { return n.guard.Ping(t.Context()) == nil })
 	}
-}
-
-// A node with another Redis than the others' is told before it claims anything; one whose
-// Redis was emptied, or whose fleet is at rest, is not.
-func TestOtherRedis(t *testing.T) {
-	eachBackend(t, 1, func(t *testing.T, f *fleet) {
-		if f.inProcess {
-			t.Skip("no other node can use it")
-		}
-		stop := make(chan struct{})
-		var working sync.WaitGroup
-		work := func() {
-			working.Go(func() {
-				for i := 0; ; i++ {
-					select {
-					case <-stop:
-						return
-					default:
-						f.check(0, refundOf(t, "1", fmt.Sprint("c-", i)))
-						time.Sleep(10 * time.Millisecond)
-					}
-				}
-			})
-		}
-		at := f.start(f.server, f.inProcess)
-		f.prefix = "elsewhere:" // names that the others do not know, as in another Redis
-		late := f.start(f.server, f.inProcess)
-		if err := late.guard.Vet(t.Context()); err != nil {
-			t.Errorf("before any check: %v", err)
-		}
-		f.check(0, refundOf(t, "1", "first"))
-		work()
-		err := late.guard.Vet(t.Context())
-		if !errors.Is(err, guard.ErrOtherRedis) || !strings.Contains(err.Error(), "chk_") ||
-			!strings.Contains(err.Error(), " of node "+f.nodes[0].guard.Node().Text("")+")") {
-			t.Errorf("beside a fleet at work: %v", err)
-		}
-		if err := at.guard.Vet(t.Context()); err != nil {
-			t.Errorf("with the Redis of the others: %v", err)
-		}
-		if err := f.redis.Del(t.Context(), "m:{0}").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := at.guard.Vet(t.Context()); err != nil {
-			t.Errorf("with a Redis that was emptied: %v", err)
-		}
-		close(stop)
-		working.Wait()
-		if err := late.guard.Vet(t.Context()); err != nil {
-			t.Errorf("beside a fleet at rest: %v", err)
-		}
-	})
 }
 
 // Nodes on two Redis name each other: the one that takes the epoch in its log, the one

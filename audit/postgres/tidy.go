@@ -32,6 +32,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 			remove(ctx, db, "old backtests", deleteBacktests, [16]byte(audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli())),
 				audit.MaxEndedBacktests),
 			remove(ctx, db, "old sessions", deleteSessions, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))),
+			remove(ctx, db, "nodes that are gone", deleteNodes),
 			remove(ctx, db, "old logout tokens", deleteLogouts, [16]byte(audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli()))))
 	})
 }
@@ -140,6 +141,8 @@ const (
 		"AND b.id <= (SELECT id FROM backtests WHERE draft = 0 AND" + endedBacktest + "ORDER BY id DESC OFFSET $3 LIMIT 1)) " +
 		"AND (b.draft = 0 " +
 		"OR NOT EXISTS (SELECT FROM current_draft(b.policy_id) AS d WHERE d.generation = b.draft)) ORDER BY b.id LIMIT $1)"
+	deleteNodes    = "DELETE FROM nodes WHERE process IN " +
+		"(SELECT process FROM nodes WHERE seen < statement_timestamp() - interval '1 day' LIMIT $1)"
 	deleteSessions = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE id < $2 ORDER BY id LIMIT $1)"
 	deleteLogouts  = "DELETE FROM session_logouts WHERE token IN (SELECT token FROM session_logouts WHERE request < $2 LIMIT $1)"
 )

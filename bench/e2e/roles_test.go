@@ -190,6 +190,7 @@ var may = map[string][]string{
 	"webhook_retries": {"INSERT", "UPDATE", "DELETE"}, "webhook_deliveries": {"INSERT", "DELETE"},
 	// Derived from the record, which they are no part of.
 	"backtests": {"INSERT", "UPDATE", "DELETE"}, "backtest_flips": {"INSERT", "DELETE"},
+	"nodes":    {"INSERT", "UPDATE", "DELETE"},
 	"sessions": {"INSERT", "UPDATE", "DELETE"}, "session_logouts": {"INSERT", "UPDATE", "DELETE"},
 }
 

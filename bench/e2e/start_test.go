@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -229,28 +227,48 @@ func (s *start) otherRedis(t *testing.T) {
 	if said := s.run(t, 1, anew, "serve", "--check"); !strings.Contains(said, "redis holds the windows of another deployment") {
 		t.Errorf("--check of a new database says\n%s", said)
 	}
-	const forgotten = "redis knows nothing of what was recorded last"
 	elsewhere := fleet.Settings{"REDIS_URL": other.URL, "OPS_ADDR": "127.0.0.1:0", "LISTEN_ADDR": "127.0.0.1:0"}
-	if said := s.run(t, 0, elsewhere, "serve", "--check"); !strings.Contains(said, forgotten) { // --check asks no other node
-		t.Errorf("--check says\n%s", said)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var working sync.WaitGroup
-	working.Go(func() {
-		for ctx.Err() == nil {
-			_, _ = check(ctx) // only what other nodes recorded counts
-			time.Sleep(10 * time.Millisecond)
-		}
-	})
-	t.Cleanup(func() { stop(); working.Wait() })
-	for _, args := range [][]string{{"serve"}, {"serve", "--check"}} {
-		if said := s.run(t, 1, elsewhere, args...); !strings.Contains(said, "they use another redis") {
+	for _, args := range [][]string{{"serve"}, {"serve", "--check"}} { // in a quiet minute
+		if said := s.run(t, 1, elsewhere, args...); !strings.Contains(said, "they use another redis; node ") {
 			t.Errorf("%q says\n%s", args, said)
 		}
 	}
 	ok(t, must(check(t.Context()))(t), http.StatusOK)
-	if said := s.run(t, 0, nil, "serve", "--check"); !strings.Contains(said, "can be used") || strings.Contains(said, forgotten) {
-		t.Errorf("--check beside it says\n%s", said)
+	for _, emptied := range []bool{false, true} {
+		if emptied {
+			act(t, s.redis.Client.FlushDB(t.Context()).Err())
+		}
+		if said := s.run(t, 0, nil, "serve", "--check"); !strings.Contains(said, "can be used") {
+			t.Errorf("--check beside it, Redis emptied %t, says\n%s", emptied, said)
+		}
+	}
+	s.parts(t)
+}
+
+// parts gives two nodes at work different Redis: each names the other in a metric, and the one that came later is not ready.
+func (s *start) parts(t *testing.T) {
+	const prefix = "elsewhere:"
+	names := func(id string) { act(t, s.redis.Client.Set(t.Context(), prefix+"i:{0}", id, 0).Err()) }
+	id, err := s.redis.Client.Get(t.Context(), "i:{0}").Result()
+	act(t, err)
+	names(id)
+	settings := maps.Clone(s.settings)
+	settings["REDIS_KEY_PREFIX"] = prefix
+	late, err := fleet.NewNode(s.binary, "serve", "late", t.TempDir(), settings)
+	act(t, err)
+	act(t, late.Start(limited(t, patience)))
+	defer func() { act(t, late.Kill()) }()
+	names("another")
+	metric := regexp.MustCompile(`(?m)^spendgate_redis_differs\{host="[^"]+:\d+",node="[0-9a-f]{32}"\} 1$`)
+	for _, n := range []*fleet.Node{s.node, late} {
+		eventually(t, patience, n.Name+" names the other", func() bool { return metric.Match(must(n.Metrics(t.Context()))(t).Body) })
+	}
+	if a := must(late.Ready(t.Context()))(t); a.Status != http.StatusServiceUnavailable ||
+		!strings.Contains(string(a.Body), `"other nodes are at work, and they use another redis"`) {
+		t.Errorf("the node that came later: %s", a)
+	}
+	if r := readyOf(t, s.node); r.Status != "ready" {
+		t.Errorf("the node that was there: %+v", r)
 	}
 }
 

@@ -146,6 +146,9 @@ func publicDetail(err error) string {
 	if refused, ok := errors.AsType[*recordingError](err); ok {
 		return "this node cannot record checks, and other nodes do: " + publicDetail(refused.cause)
 	}
+	if errors.As(err, new(*otherRedisError)) {
+		return "other nodes are at work, and they use another redis"
+	}
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return "PostgreSQL refuses: SQLSTATE " + refused.Code
 	}
@@ -235,11 +238,25 @@ func indicator(is bool) float64 {
 	return 0
 }
 
+// redisOfOthers fails if the other nodes use another Redis, and checks should be sent to them.
+func (n *node) redisOfOthers() error {
+	if n.peers == nil {
+		return nil
+	}
+	if other := n.peers.other.Load(); other != nil {
+		return other
+	}
+	return nil
+}
+
 // look checks every dependency of the node and reads their clocks.
 func (n *node) look(ctx context.Context) *findings {
 	f := new(findings)
 	var clock time.Time
-	err := n.guard.Ping(ctx)
+	err := n.redisOfOthers()
+	if err == nil { // else Ping would take the epoch from the other nodes
+		err = n.guard.Ping(ctx)
+	}
 	if err == nil {
 		clock, err = n.guard.Clock(ctx)
 	}

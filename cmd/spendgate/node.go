@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/checkpoint"
 	"spendgate/audit/commit"
+	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	"spendgate/config"
 	"spendgate/hotpath"
@@ -62,7 +62,8 @@ type backends struct {
 	checkpoints *checkpoint.Writer // nil if the settings ask for none
 	// rehearse fails if a commit would fail, and records nothing; nil if there are no other nodes.
 	rehearse func(context.Context) error
-	links    *console.Links // nil when nobody signs in to the console by a link
+	fleet    *postgres.Store // has the other nodes; nil if there are none
+	links    *console.Links  // nil when nobody signs in to the console by a link
 }
 
 // node is a wired process. Its parts are closed in the reverse order of their creation, so that
@@ -73,6 +74,7 @@ type node struct {
 	guard      *guard.Guard
 	writer     *commit.Writer
 	recording  *recording // nil if there are no other nodes
+	peers      *peers     // likewise
 	zones      *zones
 	authorizer *hotpath.Authorizer
 	api        *httpapi.API
@@ -106,6 +108,12 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	n.guard = guard.New(guard.Options{
 		Redis: b.redis, KeyPrefix: c.RedisKeyPrefix, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: b.ops.registry,
 	})
+	if b.fleet != nil {
+		if n.peers, err = newPeers(b.fleet, n.guard, b.ops); err != nil {
+			b.store.Close()
+			return nil, errors.Join(err, n.guard.Close())
+		}
+	}
 	n.writer = commit.NewWriter(commit.Options{
 		Trail: b.store, Capacity: capacity, Fence: n.guard.Fence, Retire: n.guard.Retire,
 		Logger: log, Registerer: b.ops.registry,
@@ -275,6 +283,11 @@ func (n *node) close(ctx context.Context) {
 		if err := n.guard.Close(); err != nil {
 			n.log.Warn("cannot disconnect from redis", "error", err)
 		}
+		if n.peers != nil {
+			if err := n.fleet.RemoveNode(ctx, n.peers.process); err != nil {
+				n.log.Warn("other nodes take this one for running for a while", "error", err)
+			}
+		}
 		n.store.Close()
 	}()
 	select {
@@ -343,6 +356,9 @@ func (n *node) startTasks(c config.Config) {
 	every(expireEvery, "cannot record which approvals have expired", n.expireApprovals())
 	every(expireEvery, "cannot record which redeemed checks are in doubt", n.doubts())
 	every(expireEvery, "cannot give back the checks that nobody redeemed in time", n.authorizer.Lapses)
+	if n.peers != nil {
+		every(noteEvery, "cannot compare which redis the nodes use", n.peers.look)
+	}
 	every(readEvery, "cannot read how full budgets are", n.budgetFills())
 	every(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)
@@ -375,24 +391,4 @@ func (n *node) lastCheckpoint(ctx context.Context) {
 	if err := n.checkpoints.Write(ctx); err != nil {
 		n.log.Warn("cannot write the last checkpoint", "error", err)
 	}
-}
-
-// redisOptions are the connection settings as go-redis takes them.
-func redisOptions(r config.Redis) redis.UniversalOptions {
-	o := redis.UniversalOptions{
-		Addrs: r.Addrs, Username: r.Username, Password: string(r.Password), DB: r.DB,
-		MasterName: r.Master, SentinelUsername: r.SentinelUsername, SentinelPassword: string(r.SentinelPassword),
-		IsClusterMode: r.Cluster,
-	}
-	if r.TLS {
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	return o
-}
-
-// redisLog receives go-redis' errors about broken connections, whose consequences the guard logs.
-type redisLog struct{ log *slog.Logger }
-
-func (l redisLog) Printf(ctx context.Context, format string, v ...any) {
-	l.log.DebugContext(ctx, "redis client: "+fmt.Sprintf(format, v...))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -101,7 +102,7 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 		store.Close()
 		return nil, err
 	}
-	if err := vet(ctx, c, store); errors.Is(err, guard.ErrOtherRedis) { // other errors may go away, and /readyz shows them
+	if err := vet(ctx, c, store); errors.As(err, new(*otherRedisError)) { // other errors may go away, and /readyz shows them
 		store.Close()
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 	}
 	return newNode(c, backends{
 		ops: ops, store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay, checkpoints: checkpoints,
-		rehearse: store.Rehearse,
+		rehearse: store.Rehearse, fleet: store,
 	}, log)
 }
 
@@ -304,11 +305,31 @@ func forgotten(ctx context.Context, c config.Config, store *postgres.Store) (boo
 	return is, nil
 }
 
-// vet fails if Redis has other windows than those that this deployment's nodes work with.
+// vet fails if Redis has windows of another deployment, or is not the Redis of the nodes at work.
 func vet(ctx context.Context, c config.Config, store *postgres.Store) error {
 	g := newLooker(c, store)
-	if err := errors.Join(g.Vet(ctx), g.Close()); err != nil {
+	if err := errors.Join(vetPeers(ctx, store, g.Vet), g.Close()); err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
 	return nil
+}
+
+// redisOptions are the connection settings as go-redis takes them.
+func redisOptions(r config.Redis) redis.UniversalOptions {
+	o := redis.UniversalOptions{
+		Addrs: r.Addrs, Username: r.Username, Password: string(r.Password), DB: r.DB,
+		MasterName: r.Master, SentinelUsername: r.SentinelUsername, SentinelPassword: string(r.SentinelPassword),
+		IsClusterMode: r.Cluster,
+	}
+	if r.TLS {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return o
+}
+
+// redisLog receives go-redis' errors about broken connections, whose consequences the guard logs.
+type redisLog struct{ log *slog.Logger }
+
+func (l redisLog) Printf(ctx context.Context, format string, v ...any) {
+	l.log.DebugContext(ctx, "redis client: "+fmt.Sprintf(format, v...))
 }

@@ -43,7 +43,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"service";
 GRANT SELECT, INSERT, UPDATE, DELETE ON session_logouts TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
-GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals, redemptions_open, allows_open TO :"service";
+GRANT SELECT, INSERT, UPDATE, DELETE ON nodes, idempotency_keys, budget_counters, budget_principals, redemptions_open, allows_open TO :"service";
 GRANT SELECT, INSERT ON payment_checks TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes, payments TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";

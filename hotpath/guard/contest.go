@@ -2,9 +2,8 @@ package guard
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,49 +11,44 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ErrOtherRedis says that other nodes record checks in an epoch which this node's Redis
-// does not know: they have another Redis.
-var ErrOtherRedis = errors.New(
-	"other nodes record checks in an epoch that this redis does not know: they use another redis, give this node theirs")
+// maxIdentity is longer than any identity.
+const maxIdentity = 64
 
-const (
-	// contestPause is longer than nodes take to notice that Redis lost its windows, and
-	// than commits in progress then take to end.
-	contestPause = 1500 * time.Millisecond
-	// contestRecent is the age up to which the newest check shows that other nodes are at work.
-	contestRecent = time.Minute
-)
-
-// Vet checks, before anything is claimed, whether this node's Redis is that of the other nodes. A node
-// on another Redis would take the epoch from them and they from it, and checks would fail on both
-// sides (F30). Vet changes nothing, and takes 3 s if the windows are not those of the epoch although
-// checks were recorded in the last minute. Errors: ErrOtherRedis, errors for windows of another
-// deployment or of a newer format, or a failure to ask.
-func (g *Guard) Vet(ctx context.Context) error {
-	if g.embedded {
-		return nil
-	}
-	var before spend.ID
-	for look := range 3 {
-		newest, known, err := g.lookAtRecord(ctx)
-		switch {
-		case err != nil:
+// Identity returns a random value that Redis has. Nodes that read different ones use different data: another Redis, another
+// database in it or another prefix of names. A failover leaves the value, and a flush ends it.
+func (g *Guard) Identity(ctx context.Context) (id string, err error) {
+	err = g.redis.OnMaster(ctx, func(server *redis.Client) error {
+		if id, err = g.readIdentity(ctx, server); err != nil || id != "" {
 			return err
-		case known || time.Since(newest.id.Time()) > contestRecent:
-			return nil
-		case look == 2 && newest.id != before:
-			return fmt.Errorf("%w (the newest is %s of node %s)", ErrOtherRedis, newest.id.Text(spend.PrefixCheck), newest.node.Text(""))
-		case look == 2:
-			return nil
 		}
-		before = newest.id
-		select {
-		case <-time.After(contestPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := server.SetNX(ctx, g.redis.Key(identityKey), rand.Text(), 0).Err(); err != nil {
+			return fmt.Errorf("cannot name this redis: %w", err)
 		}
+		id, err = g.readIdentity(ctx, server) // another node's, if that was first
+		return err
+	})
+	return id, err
+}
+
+func (g *Guard) readIdentity(ctx context.Context, server *redis.Client) (string, error) {
+	id, err := server.GetRange(ctx, g.redis.Key(identityKey), 0, maxIdentity-1).Result()
+	if err != nil {
+		return "", fmt.Errorf("cannot read which redis this is: %w", err)
 	}
-	return nil
+	return id, nil
+}
+
+// Vet fails if Redis cannot be asked, or has windows of another deployment or of a newer format. It returns what Identity does,
+// or nothing if there is no value yet. It changes nothing.
+func (g *Guard) Vet(ctx context.Context) (identity string, err error) {
+	err = g.redis.OnMaster(ctx, func(server *redis.Client) error {
+		if _, err := g.inspect(ctx, server); err != nil {
+			return err
+		}
+		identity, err = g.readIdentity(ctx, server)
+		return err
+	})
+	return identity, err
 }
 
 // VetNew fails if Redis has windows: they cannot belong to a database that has no schema yet.

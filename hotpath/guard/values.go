@@ -17,6 +17,7 @@ import (
 const (
 	markerKey     = "m:{0}"
 	generationKey = "g:{0}"
+	identityKey   = "i:{0}"
 
 	keyPrefix         = "k:{0}:"
 	fingerprintPrefix = "f:{0}:"

@@ -9,6 +9,18 @@ INSERT INTO epoch VALUES (gen_random_uuid());
 
 CREATE TABLE fenced_nodes (node uuid PRIMARY KEY, fenced_at timestamptz NOT NULL);
 
+-- The nodes that run, and which Redis each uses: two Redis would make them take the epoch from each other.
+-- It is no part of the record. A node renews its row while it runs.
+CREATE TABLE nodes (
+    process uuid        PRIMARY KEY,
+    node    uuid        NOT NULL, -- the process's present incarnation
+    host    text        NOT NULL, -- where it serves
+    redis   text        NOT NULL, -- a random value that its Redis has
+    started timestamptz NOT NULL,
+    since   timestamptz NOT NULL, -- that it has used this Redis
+    seen    timestamptz NOT NULL
+);
+
 -- Every commit holds two advisory locks, shared, to its end: of the epoch and
 -- of its node. Whoever ends one of them takes that lock alone. A lock is named
 -- by the table that it guards, so that schemas do not share any.

@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit/spend"
+)
+
+// NodeNote is what a node says of itself while it runs. Times are the database's.
+type NodeNote struct {
+	Process spend.ID // names the process; Node is its present incarnation
+	Node    spend.ID
+	Host    string // where it serves
+	Redis   string // which Redis it uses
+
+	Started time.Time // its first note
+	Since   time.Time // its first note with this Redis
+	Seen    time.Time // its last note
+}
+
+// noteLives is how long after its last note a node counts as running.
+const noteLives = 20 * time.Second
+
+// NoteNode records a node's note in the place of its last one, and returns since when the node has used this Redis.
+func (s *Store) NoteNode(ctx context.Context, n NodeNote) (since time.Time, err error) {
+	err = s.read(ctx, "cannot note the node", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
+		return db.QueryRow(ctx, `INSERT INTO nodes AS n (process, node, host, redis, started, since, seen)
+			VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp(), clock_timestamp())
+			ON CONFLICT (process) DO UPDATE SET node = excluded.node, host = excluded.host, redis = excluded.redis, seen = excluded.seen,
+				since = CASE WHEN n.redis = excluded.redis THEN n.since ELSE excluded.since END
+			RETURNING since`, [16]byte(n.Process), [16]byte(n.Node), n.Host, n.Redis).Scan(&since)
+	})
+	return since, err
+}
+
+// Nodes returns the notes of the nodes that run, and the database's time.
+func (s *Store) Nodes(ctx context.Context) (nodes []NodeNote, now time.Time, err error) {
+	err = s.read(ctx, "cannot read which nodes run", func(ctx context.Context, db *pgx.Conn) error {
+		if err := db.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+			return err
+		}
+		rows, err := db.Query(ctx, "SELECT process, node, host, redis, started, since, seen FROM nodes WHERE seen > $1 ORDER BY started, process",
+			now.Add(-noteLives))
+		if err != nil {
+			return err
+		}
+		nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n NodeNote, err error) {
+			return n, row.Scan(uuid(&n.Process), uuid(&n.Node), &n.Host, &n.Redis, &n.Started, &n.Since, &n.Seen)
+		})
+		return err
+	})
+	return nodes, now, err
+}
+
+// RemoveNode removes the note of a node that stops.
+func (s *Store) RemoveNode(ctx context.Context, process spend.ID) error {
+	return s.read(ctx, "cannot remove the node's note", func(ctx context.Context, db *pgx.Conn) error {
+		_, err := db.Exec(ctx, "DELETE FROM nodes WHERE process = $1", [16]byte(process))
+		return err
+	})
+}

@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// A node's note stands for a while, says since when the node has used its Redis, and goes with the node.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	store := newCounting(t)
+	note := NodeNote{Process: spend.NewID(time.Now()), Node: spend.NewID(time.Now()), Host: "a:9090", Redis: "one"}
+	noted := func() time.Time {
+		t.Helper()
+		since, err := store.NoteNode(t.Context(), note)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return since
+	}
+	first := noted()
+	if again := noted(); again != first {
+		t.Errorf("since %v, and then %v", first, again)
+	}
+	note.Redis, note.Node = "two", spend.NewID(time.Now())
+	changed := noted()
+	nodes, now, err := store.Nodes(t.Context())
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("%v, %v", nodes, err)
+	}
+	got := nodes[0]
+	if !got.Started.Equal(first) || !got.Since.Equal(changed) || !changed.After(first) || got.Seen.Before(changed) || now.Before(got.Seen) {
+		t.Errorf("%+v at %v", got, now)
+	}
+	if got.Started, got.Since, got.Seen = (time.Time{}), (time.Time{}), (time.Time{}); got != note {
+		t.Errorf("%+v, want %+v", got, note)
+	}
+	old := func(of string) {
+		t.Helper()
+		if _, err := store.reads.Exec(t.Context(), "UPDATE nodes SET seen = now() - $1::text::interval", of); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() (listed, kept int) {
+		t.Helper()
+		nodes, _, err := store.Nodes(t.Context())
+		if err == nil {
+			err = store.reads.QueryRow(t.Context(), "SELECT count(*) FROM nodes").Scan(&kept)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(nodes), kept
+	}
+	old("1 minute")
+	if listed, kept := count(); listed != 0 || kept != 1 {
+		t.Errorf("a node that was not seen for a minute: %d listed, %d kept", listed, kept)
+	}
+	old("2 days")
+	if err := store.Tidy(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := count(); kept != 0 {
+		t.Error("a node that is gone is kept")
+	}
+	noted()
+	if err := store.RemoveNode(t.Context(), note.Process); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := count(); kept != 0 {
+		t.Error("a node that stopped is kept")
+	}
+}
