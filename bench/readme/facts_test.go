@@ -295,8 +295,13 @@ func anchorsOf(t *testing.T, page string) []string {
 		anchors = append(anchors, found[1])
 	}
 	for _, found := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(withoutBlocks(readPage(t, page)), -1) {
-		anchor := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(found[1]), "")
-		anchors = append(anchors, strings.ReplaceAll(anchor, " ", "-"))
+		anchors = append(anchors, anchorOf(found[1]))
 	}
 	return anchors
+}
+
+// anchorOf returns the name of a heading in links.
+func anchorOf(heading string) string {
+	name := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(heading), "")
+	return strings.ReplaceAll(name, " ", "-")
 }

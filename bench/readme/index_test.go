@@ -1,0 +1,77 @@
+package readme_test
+
+import (
+	"cmp"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var writeIndex = flag.Bool("write-index", false, "write the contract's titles into docs/index.md")
+
+// docs/index.md answers as many questions as people were asked for, each by a section whose title it says, and has the titles
+// of the contract's clauses.
+func TestIndex(t *testing.T) {
+	const page, mostly = "docs/index.md", 60
+	text := readPage(t, page)
+	question := regexp.MustCompile(`(?m)^- .+ \[([^\]]+)\]\(([^)#]+)#([^)]+)\)$`)
+	questions := question.FindAllStringSubmatch(text, -1)
+	if lines := strings.Count(text, "\n- "); len(questions) < mostly || len(questions) != lines {
+		t.Errorf("%d of %d questions have a section", len(questions), lines)
+	}
+	for _, q := range questions {
+		target := filepath.Join(filepath.Dir(page), q[2])
+		if title := titleOf(t, target, q[3]); title != q[1] {
+			t.Errorf("%s#%s has the title %q, not %q", target, q[3], title, q[1])
+		}
+	}
+	_, listed, _ := strings.Cut(text, "writes this list.\n\n")
+	want := contractTitles(t)
+	if *writeIndex {
+		text = strings.TrimSuffix(text, listed) + want
+		if err := os.WriteFile(filepath.Join(root(), page), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if listed != want {
+		t.Error("the contract has other titles than docs/index.md; -write-index writes them")
+	}
+}
+
+// titleOf returns the title of a section or a clause.
+func titleOf(t *testing.T, page, anchor string) string {
+	t.Helper()
+	text := readPage(t, page)
+	if found := regexp.MustCompile(`<a id="` + regexp.QuoteMeta(anchor) + `"></a>\*\*\w+\*\* \*([^*]+)\*`).FindStringSubmatch(text); found != nil {
+		return strings.TrimRight(found[1], ".:")
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(withoutBlocks(text), -1) {
+		if anchorOf(heading[1]) == anchor {
+			return heading[1]
+		}
+	}
+	return ""
+}
+
+// contractTitles returns the list of the clauses' titles, sorted.
+func contractTitles(t *testing.T) string {
+	t.Helper()
+	type entry struct{ title, link string }
+	var all []entry
+	clause := regexp.MustCompile(`<a id="([sgfv]\d+)"></a>\*\*(\w+)\*\* \*([^*]+)\*`)
+	for _, found := range clause.FindAllStringSubmatch(readPage(t, "deploy/CONTRACT.md"), -1) {
+		title := strings.ReplaceAll(strings.TrimRight(found[3], ".:"), "`", "")
+		all = append(all, entry{title, "[" + title + "](../deploy/CONTRACT.md#" + found[1] + ")"})
+	}
+	slices.SortFunc(all, func(a, b entry) int {
+		return cmp.Or(strings.Compare(strings.ToLower(a.title), strings.ToLower(b.title)), strings.Compare(a.link, b.link))
+	})
+	var b strings.Builder
+	for _, e := range all {
+		b.WriteString(e.link + "\\\n")
+	}
+	return strings.TrimSuffix(b.String(), "\\\n") + "\n"
+}
