@@ -111,8 +111,10 @@ func listingStarts(ctx context.Context, tx pgx.Tx, low, end spend.ID) ([]spend.I
 
 // readPayment reads a page of a payment's checks, which are found by the payment, also on archived days.
 func readPayment(ctx context.Context, tx pgx.Tx, q *audit.CheckQuery, low, end spend.ID) (page audit.CheckPage, err error) {
-	examined, err := collectIn(ctx, tx, scanID, `SELECT check_id FROM payment_checks
-		WHERE payment_hash = $1 AND check_id >= $2 AND check_id < $3
+	examined, err := collectIn(ctx, tx, scanID, `SELECT check_id FROM (
+			SELECT check_id FROM payment_checks WHERE payment_hash = $1
+			UNION SELECT first_check FROM payments WHERE payment_hash = $1) AS all_checks
+		WHERE check_id >= $2 AND check_id < $3
 		ORDER BY check_id DESC LIMIT `+strconv.Itoa(q.Examine), q.Payment[:], [16]byte(low), [16]byte(end))
 	if err != nil || len(examined) == 0 {
 		return page, err

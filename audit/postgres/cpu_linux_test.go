@@ -79,24 +79,30 @@ func benchmarkCommitCPU(b *testing.B, size int, budgets bool) {
 }
 
 // BenchmarkRedemptionCPU measures what the server's sessions take for the commits of checks
-// that are allowed, and of their redemptions: of remembered checks, of unread ones, and with lasting keys.
+// that are allowed, and of their redemptions: of remembered checks, of unread ones, and of payments that are
+// redeemed in the commit of their checks.
 func BenchmarkRedemptionCPU(b *testing.B) {
 	for _, size := range []int{1, 4, 32} {
-		for _, kind := range []struct{ unread, keyed bool }{{}, {unread: true}, {keyed: true}} {
-			b.Run(fmt.Sprintf("batch=%d,unread=%t,keyed=%t", size, kind.unread, kind.keyed), func(b *testing.B) {
-				benchmarkRedemptionCPU(b, size, kind.unread, kind.keyed)
+		for _, kind := range []struct{ unread, paid bool }{{}, {unread: true}, {paid: true}} {
+			b.Run(fmt.Sprintf("batch=%d,unread=%t,paid=%t", size, kind.unread, kind.paid), func(b *testing.B) {
+				benchmarkRedemptionCPU(b, size, kind.unread, kind.paid)
 			})
 		}
 	}
 }
 
-func benchmarkRedemptionCPU(b *testing.B, size int, unread, keyed bool) {
+func benchmarkRedemptionCPU(b *testing.B, size int, unread, paid bool) {
 	s := open(b, migrated(b), true)
 	f := newFence(b, s)
 	builder := chain.Builder{Chain: f.Node}
-	checks, redemptions := make([]*spend.Check, size), make([]*spend.Outcome, size)
-	entries := make([]chain.Entry, size)
 	commit := func(checks []*spend.Check, outcomes []*spend.Outcome) {
+		var entries []chain.Entry
+		for _, c := range checks {
+			entries = append(entries, chain.Entry{ID: c.ID, Row: chain.HashCheck(c)})
+		}
+		for _, o := range outcomes {
+			entries = append(entries, chain.Entry{ID: o.ID, Row: chain.HashOutcome(o)})
+		}
 		slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 		link := builder.Next(entries)
 		if err := s.Commit(b.Context(), checks, outcomes, link); err != nil {
@@ -110,26 +116,19 @@ func benchmarkRedemptionCPU(b *testing.B, size int, unread, keyed bool) {
 		if n == 6*cap(s.writers.idle) {
 			pids, checking, redeeming, own = writerPIDs(b, s), 0, 0, 0
 		}
-		for i := range size {
-			checks[i] = typical(f, 9) // allowed, without an idempotency key
-			entries[i] = chain.Entry{ID: checks[i].ID, Row: chain.HashCheck(checks[i])}
-		}
+		checks, redemptions := redeemedChecks(f, size)
 		before := sessionCPU(b, pids)
 		commit(checks, nil)
 		between := sessionCPU(b, pids)
-		for i, c := range checks {
-			redemptions[i] = &spend.Outcome{
-				ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: c.KeyID,
-				RequestID: c.RequestID, Fence: f, Check: c, RedeemBy: time.Now().Add(time.Minute),
-				Replay: spend.RedemptionReplay(c.KeyID, c.ID.Text("")), Unread: unread,
-			}
-			if keyed {
-				redemptions[i].Once = spend.OnceHash("n", c.ID.Text(""))
-			}
-			entries[i] = chain.Entry{ID: redemptions[i].ID, Row: chain.HashOutcome(redemptions[i])}
+		if checks = nil; paid {
+			checks, redemptions = redeemedChecks(f, size)
+			payFor(checks, redemptions)
+		}
+		for _, o := range redemptions {
+			o.Unread = unread
 		}
 		began := processCPU(b)
-		commit(nil, redemptions)
+		commit(checks, redemptions)
 		own += processCPU(b) - began
 		checking, redeeming = checking+between-before, redeeming+sessionCPU(b, pids)-between
 	}
@@ -137,6 +136,32 @@ func benchmarkRedemptionCPU(b *testing.B, size int, unread, keyed bool) {
 	b.ReportMetric(float64(checking.Nanoseconds())/1e3/float64(b.N*size), "pg-µs/check")
 	b.ReportMetric(float64(redeeming.Nanoseconds())/1e3/float64(b.N*size), "pg-µs/redemption")
 	b.ReportMetric(float64(own.Nanoseconds())/1e3/float64(b.N*size), "node-µs/redemption")
+}
+
+// redeemedChecks returns allowed checks without idempotency keys, and their redemptions.
+func redeemedChecks(f spend.Fence, size int) (checks []*spend.Check, redemptions []*spend.Outcome) {
+	for range size {
+		c := typical(f, 9)
+		checks = append(checks, c)
+		redemptions = append(redemptions, &spend.Outcome{
+			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: c.KeyID,
+			RequestID: c.RequestID, Fence: f, Check: c, RedeemBy: time.Now().Add(time.Minute),
+			Replay: spend.RedemptionReplay(c.KeyID, c.ID.Text("")),
+		})
+	}
+	return checks, redemptions
+}
+
+// payFor makes each check the first one of a payment.
+func payFor(checks []*spend.Check, redemptions []*spend.Outcome) {
+	for i, c := range checks {
+		o := redemptions[i]
+		to := spend.Payment{Namespace: "n", Key: c.ID.Text("order-")}
+		to, c.Payment = to.WithCheck(c, 0, o.Replay)
+		to, step := to.WithStep(o, c.Payment.Round, true)
+		o.Payment.Of = append(o.Payment.Of, step)
+		c.Payments, c.RedeemBy = []spend.PaymentChange{{To: to}}, o.RedeemBy
+	}
 }
 
 // typical is one of the workload that bars are stated for: four of ten checks

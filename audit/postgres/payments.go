@@ -25,6 +25,8 @@ func changesPayments(checks []*spend.Check, outcomes []*spend.Outcome) bool {
 type paymentExtra struct {
 	changes     []paymentChange
 	at          map[spend.Hash]int // their places
+	redeemed    []*spend.Outcome   // redemptions of the commit's own checks
+	reports     []*spend.Outcome   // the other outcomes
 	checks      []paymentCheck
 	allows      []*spend.Check // that only a redemption carries out, and that the commit does not redeem
 	withdrawals []withdrawal
@@ -45,25 +47,35 @@ type withdrawal struct{ check, approval spend.ID }
 
 func paymentExtraOf(checks []*spend.Check, outcomes []*spend.Outcome) (e paymentExtra) {
 	if !changesPayments(checks, outcomes) {
-		return e
+		return paymentExtra{reports: outcomes}
 	}
 	e.at = make(map[spend.Hash]int)
-	begun := make(map[spend.ID]bool, len(outcomes)) // checks whose courses begin
+	own := make(map[spend.ID]bool, len(outcomes)) // the checks of the commit that it redeems
+	ids := make(map[spend.ID]bool, len(checks))
+	for _, c := range checks {
+		ids[c.ID] = true
+	}
 	for _, o := range outcomes {
-		begun[o.CheckID] = true
 		e.change(o.Payments)
-		if o.Status == spend.Redeemed {
-			for i := range o.Payments {
-				e.checks = append(e.checks, paymentCheck{o.Payments[i].To.Hash(), o.CheckID})
-			}
+		if o.Status != spend.Redeemed {
+			e.reports = append(e.reports, o)
+			continue
+		}
+		for i := range o.Payments {
+			e.check(&o.Payments[i], o.CheckID)
+		}
+		if own[o.CheckID] = ids[o.CheckID]; own[o.CheckID] {
+			e.redeemed = append(e.redeemed, o)
+		} else {
+			e.reports = append(e.reports, o)
 		}
 	}
 	for _, c := range checks {
 		e.change(c.Payments)
-		if c.Payment != nil {
-			e.checks = append(e.checks, paymentCheck{c.PaymentHash(), c.ID})
+		for i := range c.Payments {
+			e.check(&c.Payments[i], c.ID)
 		}
-		if !c.RedeemBy.IsZero() && c.Decision.Effect == spend.Allow && !begun[c.ID] {
+		if !c.RedeemBy.IsZero() && c.Decision.Effect == spend.Allow && !own[c.ID] {
 			e.allows = append(e.allows, c)
 		}
 		for _, id := range c.Withdrawn {
@@ -71,6 +83,13 @@ func paymentExtraOf(checks []*spend.Check, outcomes []*spend.Outcome) (e payment
 		}
 	}
 	return e
+}
+
+// check notes a further check of a payment. The first one stands in the payment's row.
+func (e *paymentExtra) check(change *spend.PaymentChange, id spend.ID) {
+	if change.Seen > 0 {
+		e.checks = append(e.checks, paymentCheck{change.To.Hash(), id})
+	}
 }
 
 // change adds changes. A commit has one of each payment; a second one is refused.
@@ -90,6 +109,8 @@ func (e *paymentExtra) change(changes []spend.PaymentChange) {
 func (p *parameters) payments(e *paymentExtra) {
 	p.field(0)
 	array(p, 0, e.changes, nil, appendPaymentChange)
+	p.field(0)
+	array(p, 0, e.redeemed, nil, chain.AppendOutcomeRecord)
 	p.field(pgtype.ByteaArrayOID)
 	array(p, pgtype.ByteaOID, e.checks, nil, func(b []byte, c paymentCheck) []byte { return append(b, c.payment[:]...) })
 	p.field(pgtype.UUIDArrayOID)
@@ -112,6 +133,7 @@ func appendPaymentChange(b []byte, c paymentChange) []byte {
 	w.Hash(c.hash)
 	w.Int64(c.To.Version)
 	w.Int64(c.Seen)
+	w.ID(c.To.Current)
 	w.Text(c.To.Namespace)
 	w.Text(c.To.Key)
 	w.Text(c.To.Text())
@@ -124,13 +146,27 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 	if len(hashes) == 0 {
 		return found, nil
 	}
-	_, err := collect(ctx, s, "cannot look up payments", func(row pgx.CollectableRow) (_ struct{}, err error) {
-		var hash spend.Hash
-		p := new(spend.Payment)
-		err = row.Scan(bytea(&hash), &p.Namespace, &p.Key, &p.Version, parse(&p.PaymentState, spend.ParsePaymentState))
-		found[hash] = p
-		return struct{}{}, err
-	}, "SELECT payment_hash, namespace, payment_key, version, state FROM payments WHERE payment_hash = ANY ($1::bytea[])", byteas(hashes))
+	const (
+		doing = "cannot look up payments"
+		query = "SELECT namespace, payment_key, version, state FROM payments WHERE payment_hash = ANY ($1::bytea[])"
+	)
+	var p parameters
+	array(&p, pgtype.ByteaOID, hashes, nil, func(b []byte, h spend.Hash) []byte { return append(b, h[:]...) })
+	payments, done, err := lookUp(ctx, s, doing, query, &p, func(values [][]byte) (*spend.Payment, error) {
+		p := &spend.Payment{Namespace: string(values[0]), Key: string(values[1]), Version: int64(binary.BigEndian.Uint64(values[2]))}
+		var err error
+		p.PaymentState, err = spend.ParsePaymentState(string(values[3]))
+		return p, err
+	})
+	if !done {
+		payments, err = collect(ctx, s, doing, func(row pgx.CollectableRow) (*spend.Payment, error) {
+			p := new(spend.Payment)
+			return p, row.Scan(&p.Namespace, &p.Key, &p.Version, parse(&p.PaymentState, spend.ParsePaymentState))
+		}, query, byteas(hashes))
+	}
+	for _, p := range payments {
+		found[p.Hash()] = p
+	}
 	return found, err
 }
 

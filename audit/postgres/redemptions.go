@@ -28,21 +28,18 @@ func (s *Store) Untouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, 
 }
 
 func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
-	if day, one := dayOf(ids, time.Now()); one && s.lookups != nil && time.Now().UnixNano() >= s.lookupsFrom.Load() {
-		attempt, cancel := context.WithTimeout(ctx, lookupPatience)
-		defer cancel()
-		checks, err := s.lookUp(attempt, day, ids)
-		if err == nil || ctx.Err() != nil {
+	if day, one := dayOf(ids, time.Now()); one {
+		var p parameters
+		array(&p, pgtype.UUIDOID, ids, nil, func(b []byte, id spend.ID) []byte { return append(b, id[:]...) })
+		if checks, done, err := lookUp(ctx, s, lookingUp, s.queryOf(day), &p, checkOf); done {
 			return checks, err
 		}
-		// The server may have no further connection for the node, or none soon.
-		s.lookupsFrom.Store(time.Now().Add(lookupPause).UnixNano())
 	}
 	return collect(ctx, s, lookingUp, scanCheck, untouchedQuery(), pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
 }
 
 const (
-	// lookupPatience leaves most of a redemption's time to the other connections.
+	// lookupPatience leaves most of a request's time to the other connections.
 	lookupPatience = 250 * time.Millisecond
 	// lookupPause is how long only the other connections are used after that.
 	lookupPause = 5 * time.Second
@@ -50,26 +47,29 @@ const (
 
 const lookingUp = "cannot look up checks"
 
-// lookUp reads checks of one day over the connection whose plans are kept. It sends and reads the
-// same messages as pgx, with less work for each row.
-func (s *Store) lookUp(ctx context.Context, day time.Time, ids []spend.ID) (checks []*spend.Check, err error) {
-	var p parameters
-	array(&p, pgtype.UUIDOID, ids, nil, func(b []byte, id spend.ID) []byte { return append(b, id[:]...) })
+// lookUp asks over the connection whose plans are kept. It sends and reads the same messages as pgx, with less work for
+// each row. With done false the other connections are to be asked.
+func lookUp[T any](
+	ctx context.Context, s *Store, doing, query string, p *parameters, scan func(values [][]byte) (T, error),
+) (all []T, done bool, err error) {
+	if s.lookups == nil || time.Now().UnixNano() < s.lookupsFrom.Load() {
+		return nil, false, nil
+	}
 	const length = 4 // which pgconn adds
 	values, binary := [][]byte{p.buf[length:]}, []int16{pgx.BinaryFormatCode}
-	query := s.queryOf(day)
-	err = s.readFrom(ctx, s.lookups, &s.lookupsResetAt, lookingUp, func(ctx context.Context, db *pgx.Conn) error {
+	attempt, cancel := context.WithTimeout(ctx, lookupPatience)
+	defer cancel()
+	err = s.readFrom(attempt, s.lookups, &s.lookupsResetAt, doing, func(ctx context.Context, db *pgx.Conn) error {
 		statement, err := db.Prepare(ctx, query, query)
 		if err != nil {
 			return err
 		}
-		checks = make([]*spend.Check, 0, len(ids))
+		all = nil // this may be a second attempt
 		rows := db.PgConn().ExecStatement(ctx, statement, values, binary, binary)
 		for rows.NextRow() && err == nil {
-			var c *spend.Check
-			if c, err = checkOf(rows.Values()); err == nil {
-				checks = append(checks, c)
-			}
+			var row T
+			row, err = scan(rows.Values())
+			all = append(all, row)
 		}
 		_, ended := rows.Close()
 		if _, refused := errors.AsType[*pgconn.PgError](ended); refused {
@@ -77,7 +77,12 @@ func (s *Store) lookUp(ctx context.Context, day time.Time, ids []spend.ID) (chec
 		}
 		return cmp.Or(ended, err)
 	})
-	return checks, err
+	if err == nil || ctx.Err() != nil {
+		return all, true, err
+	}
+	// The server may have no further connection for the node, or none soon.
+	s.lookupsFrom.Store(time.Now().Add(lookupPause).UnixNano())
+	return nil, false, nil
 }
 
 // newLookups returns a pool of one connection, for one look-up at a time, whose plans are

@@ -28,7 +28,7 @@ func unverified(table string) []string {
 	case "keys":
 		return []string{"last_used"}
 	case "payments":
-		return []string{"seen", "changed_at"}
+		return []string{"seen", "changed_at", "first_check"}
 	}
 	return nil
 }

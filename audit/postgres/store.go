@@ -41,7 +41,7 @@ type Store struct {
 
 	log      *slog.Logger
 	reads    *pgxpool.Pool
-	lookups  *pgxpool.Pool // for Untouched; nil if connections are shared through a pooler
+	lookups  *pgxpool.Pool // of look-ups that redemptions and payments wait for; nil if connections are shared through a pooler
 	writers  *sessions     // for Commit
 	controls *sessions     // for fences and configuration, which must not queue behind writers
 	closing  sync.Once

@@ -238,7 +238,7 @@ func TestTamperedPayments(t *testing.T) {
 		"UPDATE payments SET version = version + 1" + row:                                    paymentOf("altered", p),
 		"UPDATE payments SET payment_key = 'x'" + row:                                        paymentOf("altered", p),
 		"DELETE FROM payments" + row:                                                         paymentOf("removed", p),
-		"INSERT INTO payments SELECT '\\x" + other + "', version, seen, changed_at, namespace, payment_key, state FROM payments" +
+		"INSERT INTO payments SELECT '\\x" + other + "', version, seen, changed_at, first_check, namespace, payment_key, state FROM payments" +
 			row: "inserted payment " + other[:32],
 		"UPDATE approvals SET payment = set_byte(payment, 0, 255 - get_byte(payment, 0)) WHERE id = '" +
 			withdrawn.ID.Text("") + "'": "altered " + approvalOf(withdrawn),

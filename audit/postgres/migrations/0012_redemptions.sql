@@ -74,12 +74,13 @@ CREATE TABLE payments (
     version      bigint      NOT NULL,    -- counts what was recorded of it
     seen         bigint      NOT NULL,    -- the version on which the last commit was decided
     changed_at   timestamptz NOT NULL,
+    first_check  uuid        NOT NULL,
     namespace    text        NOT NULL,
     payment_key  text        NOT NULL,
     state        text        NOT NULL     -- JSON
 ) WITH (fillfactor = 70);
 
--- The checks of payments: their own, and those that were redeemed under them. Derived from the record.
+-- The checks of payments behind the first ones: their own, and those that were redeemed under them. Derived from the record.
 CREATE TABLE payment_checks (
     payment_hash bytea NOT NULL,
     check_id     uuid  NOT NULL,
@@ -94,6 +95,7 @@ CREATE TYPE payment_change AS (
     payment_hash bytea,
     version      bigint,
     seen         bigint,
+    check_id     uuid,   -- the current one
     namespace    text,
     payment_key  text,
     state        text
@@ -108,8 +110,8 @@ DECLARE
     changed integer;
     moved   text;
 BEGIN
-    INSERT INTO payments AS p (payment_hash, version, seen, changed_at, namespace, payment_key, state)
-        SELECT c.payment_hash, c.version, c.seen, clock_timestamp(), c.namespace, c.payment_key, c.state FROM unnest(changes) AS c
+    INSERT INTO payments AS p (payment_hash, version, seen, changed_at, first_check, namespace, payment_key, state)
+        SELECT c.payment_hash, c.version, c.seen, clock_timestamp(), c.check_id, c.namespace, c.payment_key, c.state FROM unnest(changes) AS c
         WHERE c.seen = 0 OR EXISTS (SELECT FROM payments AS o WHERE o.payment_hash = c.payment_hash)
         ORDER BY c.payment_hash
     ON CONFLICT (payment_hash) DO UPDATE

@@ -107,6 +107,7 @@ CREATE TYPE commit_extra AS (
     refused         counter_change[],
     corrections     counter_correction[],
     payments        payment_change[],
+    redeemed        outcome_row[], -- redemptions of the commit's own checks, which nothing else can have redeemed
     payment_hashes  bytea[], -- of payment_checks
     payment_checks  uuid[],
     allows          uuid[],  -- that only a redemption carries out
@@ -114,6 +115,29 @@ CREATE TYPE commit_extra AS (
     withdrawing     uuid[],  -- checks
     withdrawn       uuid[]   -- approvals
 );
+
+-- Records redemptions of checks of the same commit, or has insert_outcomes say which come too late.
+CREATE FUNCTION redeem_own(node uuid, epoch uuid, redemptions outcome_row[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    inserted integer;
+    at       bigint := extract(epoch FROM clock_timestamp()) * 1000;
+BEGIN
+    WITH redeemed AS (
+        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay, payment)
+            SELECT a.outcome_id, a.check_id, redeem_own.node, redeem_own.epoch, a.step, a.number, a.status, a.release,
+                a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.payment
+            FROM unnest(redemptions) AS a
+            WHERE at <= a.redeem_by AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
+        RETURNING outcomes.check_id
+    )
+    INSERT INTO redemptions_open (check_id, redeemed_at) SELECT r.check_id, clock_timestamp() FROM redeemed AS r;
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+    IF inserted < cardinality(redemptions) THEN
+        PERFORM insert_outcomes(node, epoch, redemptions);
+    END IF;
+END $$;
 
 -- Records what a commit has beside its checks. What it locks comes in the order of keys, payments, outcomes, approvals, the record
 -- of changes, and counters.
@@ -131,6 +155,9 @@ BEGIN
     IF extra.reports IS NOT NULL THEN
         done := insert_outcomes(node, epoch, extra.reports) IS NULL;
     END IF;
+    IF extra.redeemed IS NOT NULL THEN
+        done := redeem_own(node, epoch, extra.redeemed) IS NULL;
+    END IF;
     IF extra.payment_checks IS NOT NULL THEN
         INSERT INTO payment_checks (payment_hash, check_id) SELECT * FROM unnest(extra.payment_hashes, extra.payment_checks)
         ON CONFLICT DO NOTHING;
@@ -143,7 +170,8 @@ BEGIN
         PERFORM raise_horizon(extra.horizon_ms);
     END IF;
     IF extra.has_approvals THEN
-        PERFORM insert_approvals(rows, extra.payment_hashes, extra.payment_checks);
+        PERFORM insert_approvals(rows, ARRAY(SELECT p.payment_hash FROM unnest(extra.payments) AS p),
+            ARRAY(SELECT p.check_id FROM unnest(extra.payments) AS p));
     END IF;
     IF extra.withdrawn IS NOT NULL THEN
         refused := withdraw_approvals(extra.withdrawing, extra.withdrawn, extra.approval_ids, rows);
