@@ -141,7 +141,7 @@ const (
 		"AND b.id <= (SELECT id FROM backtests WHERE draft = 0 AND" + endedBacktest + "ORDER BY id DESC OFFSET $3 LIMIT 1)) " +
 		"AND (b.draft = 0 " +
 		"OR NOT EXISTS (SELECT FROM current_draft(b.policy_id) AS d WHERE d.generation = b.draft)) ORDER BY b.id LIMIT $1)"
-	deleteNodes    = "DELETE FROM nodes WHERE process IN " +
+	deleteNodes = "DELETE FROM nodes WHERE process IN " +
 		"(SELECT process FROM nodes WHERE seen < statement_timestamp() - interval '1 day' LIMIT $1)"
 	deleteSessions = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE id < $2 ORDER BY id LIMIT $1)"
 	deleteLogouts  = "DELETE FROM session_logouts WHERE token IN (SELECT token FROM session_logouts WHERE request < $2 LIMIT $1)"

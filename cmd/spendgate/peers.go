@@ -58,7 +58,7 @@ func newPeers(store *postgres.Store, g *guard.Guard, ops *operations) (*peers, e
 		store: store, identity: g.Identity, node: g.Node, process: g.Node(), host: net.JoinHostPort(host, port),
 		differs: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "spendgate", Name: "redis_differs",
-			Help: "1 for each node that runs and uses another Redis than this one; host is its operations listener.",
+			Help: "1 if another node that runs uses another Redis than this one; host is its operations listener.",
 		}, []string{"node", "host"}),
 	}
 	ops.registry.MustRegister(p.differs)
@@ -73,7 +73,8 @@ func (e *otherRedisError) Error() string {
 	for _, n := range e.nodes {
 		fmt.Fprintf(&others, "; node %s at %s", n.Node.Text(""), n.Host)
 	}
-	return "other nodes are at work, and they use another redis" + others.String() + ": give this node their SPENDGATE_REDIS_URL and SPENDGATE_REDIS_KEY_PREFIX"
+	return "other nodes are at work, and they use another redis" + others.String() +
+		": give this node their SPENDGATE_REDIS_URL and SPENDGATE_REDIS_KEY_PREFIX"
 }
 
 // look notes which Redis this node uses, and compares. Of the nodes that disagree the fewer are refused; of as many, those
@@ -107,6 +108,7 @@ func (p *peers) judge(own postgres.NodeNote, nodes []postgres.NodeNote) {
 			n.Redis = own.Redis
 		case n.Redis == own.Redis:
 			ours++
+			p.differs.WithLabelValues(n.Node.Text(""), n.Host).Set(0)
 		case shows(n, own.Since):
 			p.differs.WithLabelValues(n.Node.Text(""), n.Host).Set(1)
 			others = append(others, n)
