@@ -26,7 +26,8 @@ type PaymentRequest struct {
 	TakeOver time.Duration // take the redemption of another nonce over if it is at most that old; 0: do not
 	Hours    int           // again_after_hours; 0: not said
 	Wait     time.Duration // for a decision of people
-	Stop     <-chan struct{}
+	Stop     <-chan struct{} // ends the wait
+	Gone     func() bool     // the caller has closed the connection; nil if that is not known
 }
 
 // PaymentDiffersError refuses a request whose action, or period, is not that of the payment.

@@ -287,6 +287,9 @@ func (a *Authorizer) awaitPeople(ctx context.Context, c *checking) error {
 	if err != nil && !absent {
 		return err
 	}
+	if p.Gone != nil && p.Gone() { // nobody would carry out what it redeems
+		return fmt.Errorf("%w: the caller has closed the connection", ErrUnavailable)
+	}
 	now := a.now()
 	p.unheld = !absent && !held
 	p.Wait -= now.Sub(began)

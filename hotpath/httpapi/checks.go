@@ -34,7 +34,11 @@ func (a *API) postCheck(x *exchange) error {
 		return fault
 	}
 	request := x.request()
-	request.Payment = a.paymentOf(x)
+	if request.Payment = a.paymentOf(x); request.Payment != nil && request.Payment.Wait > 0 {
+		stop, end := watch(x.ctx, a.drain)
+		defer end()
+		request.Payment.Stop = stop
+	}
 	answer, quota, err := a.authorizer.Check(x.context(), request, &x.action)
 	x.quota = quota
 	if err != nil {

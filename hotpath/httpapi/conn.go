@@ -232,6 +232,51 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// closedBy reports whether the client closed its half of the connection. It reads nothing.
+func (c *conn) closedBy() bool {
+	socket, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true
+	}
+	closed := false
+	err = raw.Control(func(fd uintptr) {
+		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		closed = err == nil && n == 0 || errors.Is(err, syscall.ECONNRESET)
+	})
+	return closed || err != nil
+}
+
+// gonePoll is how often the connection of a client who waits is looked at.
+const gonePoll = 200 * time.Millisecond
+
+// watch returns a channel that is closed when the client has closed the connection, or when stop is closed. end ends the watch.
+func watch(ctx *fasthttp.RequestCtx, stop <-chan struct{}) (gone <-chan struct{}, end func()) {
+	c, ok := ctx.Conn().(*conn)
+	if !ok {
+		return stop, func() {}
+	}
+	seen, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(seen)
+		ticker := time.NewTicker(gonePoll)
+		defer ticker.Stop()
+		for !c.closedBy() {
+			select {
+			case <-ticker.C:
+			case <-stop:
+				return
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return seen, func() { close(ended) }
+}
+
 // onExcess reports whether a request came over one connection too many.
 func onExcess(ctx *fasthttp.RequestCtx) bool {
 	c, ok := ctx.Conn().(*conn)

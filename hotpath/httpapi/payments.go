@@ -111,7 +111,9 @@ func (a *API) paymentOf(x *exchange) *hotpath.PaymentRequest {
 		}
 	}
 	p.Wait, p.waits = preferredWait(x.ctx.Request.Header.PeekAll(headerPrefer))
-	p.Stop = a.drain
+	if c, ok := x.ctx.Conn().(*conn); ok && p.Wait > 0 {
+		p.Gone = c.closedBy
+	}
 	return &p.PaymentRequest
 }
 

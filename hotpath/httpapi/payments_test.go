@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // paid is one request about payments, and what its answer says. The request is "METHOD path" or, of a check, only members of its
@@ -236,4 +238,33 @@ func TestPayments(t *testing.T) {
 			}
 		}
 	})
+}
+
+// S84: a caller that closed its connection redeems nothing, whatever people decide.
+func TestPaymentOfAClosedConnection(t *testing.T) {
+	p := newPaying(t)
+	p.runs(paid{"asks", "agent", `"payment_key":"k","amount":200`, 200, nil, "a=approval_id"})
+	p.runs(paid{"is read", "ann", "GET /v1/approvals/{a}", 200, nil, "h=action_hash"})
+	body := p.with(`"payment_key":"k","amount":200,` + nonceA)
+	for range 2 {
+		conn, err := net.Dial("tcp", p.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(conn, "POST /v1/checks HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nPrefer: wait=20\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\n\r\n%s", p.keys["gateway"], len(body), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond) // it waits now
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.runs(paid{"is approved", "ann", `POST /v1/approvals/{a}/approve {"action_hash":"{h}"}`, 200, nil, ""})
+	time.Sleep(500 * time.Millisecond)
+	p.runs(
+		paid{"is not redeemed", "agent", "GET /v1/checks?payment_key=k", 200, said{"data.0.payment.state": "waiting", "data.1": ""}, ""},
+		paid{"another call", "gateway", `"payment_key":"k","amount":200,` + nonceB, 200, said{"payment.proceed": "true"}, ""},
+	)
 }
