@@ -42,8 +42,8 @@ def new_key(node: Spendgate, role: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def agent_key(node: Spendgate) -> str:
-    return new_key(node, "agent")
+def gateway_key(node: Spendgate) -> str:
+    return new_key(node, "gateway")
 
 
 @pytest.fixture(scope="session")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import pathlib
 import socket
 import threading
+import unicodedata
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
 
 FILE: dict[str, Any] = json.loads((pathlib.Path(__file__).parents[2] / "cases.json").read_text(encoding="utf-8"))
+GUARD: dict[str, Any] = json.loads((pathlib.Path(__file__).parents[2] / "guard-cases.json").read_text(encoding="utf-8"))
+
 
 
 def _text(value: Any, name: str = "") -> str:
@@ -52,7 +57,6 @@ class Server:
         self.exchanges = [x for x in exchanges for _ in range(x.get("times", 1))]
         self.faults: list[str] = []
         self.requests: list[tuple[str, str, bytes]] = []
-        self.nonces: list[str] = []  # of the requests
         self.then: Callable[[], object] = lambda: None  # after each request
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._done = threading.Event()
@@ -96,13 +100,11 @@ class Server:
             self.faults.append(f"one request more: {method} {uri} {body!r}")
             return {"fail": "hang_up"}
         exchange = self.exchanges[len(self.requests)]
-        nonce = next((value for name, value in headers if name.lower() == "request-nonce"), "")
         if "expect" in exchange:
             self._expect(exchange["expect"], method, uri, headers, body)
-        elif (method, uri, body) != self.requests[-1] or nonce != self.nonces[-1]:
+        elif (method, uri, body) != self.requests[-1]:
             self.faults.append(f"sent {method} {uri} {body!r}, before {self.requests[-1]}")
         self.requests.append((method, uri, body))
-        self.nonces.append(nonce)
         return exchange
 
     def _expect(self, want: dict[str, Any], method: str, uri: str, headers: list[tuple[str, str]], body: bytes) -> None:
@@ -119,6 +121,67 @@ class Server:
             got = json.loads(body, parse_float=Decimal)
             self.faults += differences(want["body"], got, "body")
             self.faults += [f"the body has {name}" for name in got if name not in want["body"]]
+
+
+class GuardServer(Server):
+    """Plays the exchanges of a call of guard-cases.json."""
+
+    def __init__(self, call: dict[str, Any]) -> None:
+        self.asked = {**GUARD["action"], "payment_key": GUARD["payment_key"], **call.get("with", {})}
+        self.nonces: set[str] = set()
+        self.takes: Callable[[float], object] = lambda seconds: None
+        self.endless = call["exchanges"][-1] if call["exchanges"] and call["exchanges"][-1].get("times") == "any" else None
+        super().__init__([{**x, "times": 1} if x is self.endless else x for x in call["exchanges"]])
+
+    def exchange(self, method: str, uri: str, headers: list[tuple[str, str]], body: bytes) -> dict[str, Any]:
+        if self.endless and len(self.requests) == len(self.exchanges):
+            self.exchanges.append(self.endless)
+        if len(self.requests) < len(self.exchanges):
+            given = self.exchanges[len(self.requests)]
+            sent = json.loads(body, parse_float=Decimal)
+            self.takes(given.get("takes", 0))
+            self.exchanges[len(self.requests)] = {**given, "expect": self._expected(given, sent), **self._answered(given, sent)}
+        return super().exchange(method, uri, headers, body)
+
+    def _expected(self, given: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
+        wait = f"wait={given['wait']}" if "wait" in given else None
+        want = {"method": "POST", "path": "/v1/checks", "headers": {"Prefer": wait, "X-API-Key": GUARD["api_key"]}}
+        if given["request"] != "ask":
+            note = {"note": "*"} if "note" in sent else {}
+            about = "outcome" if given["request"] == "report" else "in-doubt"
+            return {**want, "path": f"/v1/checks/chk_1/{about}", "body": {**given["send"], **note}}
+        nonce = str(sent.get("redeem"))
+        self.nonces.add(nonce)
+        same = canonical(str(sent.get("payment_key"))) == canonical(self.asked["payment_key"])
+        key = sent.get("payment_key") if same else self.asked["payment_key"]
+        fits = nonce if 16 <= len(nonce) <= 64 else "a nonce of 16 to 64 characters"
+        return {**want, "body": {**self.asked, "payment_key": key, "redeem": fits, **given.get("has", {})}}
+
+    def _answered(self, given: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
+        if "fail" in given:
+            return {}
+        named = GUARD["answers"].get(given.get("answer"), {"status": 200})
+        text = given.get("text")
+        if text is None:
+            body = merged(copy.deepcopy(named["body"]), given.get("change", {}))
+            for path in given.get("drop", []):
+                *parents, last = path.split(".")
+                del functools.reduce(lambda of, name: of[name], parents, body)[last]
+            text = _text(body)
+        text = text.replace("$nonce", sent.get("redeem", ""))
+        cut = {"cut": given["cut"] % len(text)} if "cut" in given else {}
+        return {"status": given.get("status", named["status"]), "text": text, **cut}
+
+
+def merged(value: Any, change: Any) -> Any:
+    """A value in which the members of objects are replaced, one by one."""
+    if not isinstance(value, dict) or not isinstance(change, dict):
+        return change
+    return {name: merged(value.get(name), change[name]) if name in change else value[name] for name in {**value, **change}}
+
+
+def canonical(key: str) -> str:
+    return unicodedata.normalize("NFC", key).strip()
 
 
 def _request(connection: socket.socket) -> tuple[str, str, list[tuple[str, str]], bytes]:

@@ -1,165 +1,228 @@
-"""The adapters and the sample, tested against the libraries' published interfaces (tests/published)."""
+"""Tools of guarded functions; the adapters and the sample with the libraries' published interfaces (tests/published)."""
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import importlib.util
 import pathlib
-from typing import Any
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Literal, TypeVar, cast
 
 import pytest
 from langgraph.types import GraphInterrupt, Thread, interrupt
-from scripted import Server
+from scripted import GUARD, GuardServer
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 import spendgate
 from agents import RunContextWrapper
-from spendgate import Spendgate
-from spendgate.langgraph import interrupting
+from spendgate import AsyncSpendgate, Spendgate
+from spendgate.langgraph import interrupting, structured_tool
 from spendgate.openai_agents import guarded_tool
-from spendgate.tools import explain
+from spendgate.tools import Told, tool
 
-CHECK: dict[str, Any] = {"method": "POST", "path": "/v1/checks"}
-ALLOW: dict[str, Any] = {"expect": CHECK, "body": "allow"}
-ESCALATE: dict[str, Any] = {**ALLOW, "change": {"check_id": "chk_0", "decision": "escalate", "approval_id": "apr_1"}}
-REPORT: dict[str, Any] = {"expect": {"method": "POST", "path": "/v1/checks/chk_1/outcome"}, "status": 201, "body": "outcome"}
+REPORT: dict[str, Any] = {"request": "report", "send": {"status": "executed", "redemption_id": "rdm_1", "reference": "psp-1"}, "answer": "reported"}
+ARGUMENTS: dict[str, Any] = {"order": "order-1", "amount": "42.50"}
 
 
-def approval(status: str) -> dict[str, Any]:
-    return {"expect": {"method": "GET", "path": "/v1/approvals/apr_1"}, "body": "approval", "change": {"status": status}}
+def playing(*answers: str, **more: Any) -> GuardServer:
+    """A server of the calls of refund(), each with one answer."""
+    exchanges = []
+    for answer in answers:
+        exchanges += [{"request": "ask", "answer": answer}, *([REPORT] if answer == "proceed" else [])]
+    return GuardServer({"exchanges": exchanges, **more})
 
 
-def refund(server: Server, path: pathlib.Path, ran: list[str]) -> Any:
-    gate = Spendgate(server.url, "key", agent_id="a", policy_id="p", journal=path / "j", redeem=False)
+def gate(server: GuardServer | None, kind: Any = Spendgate) -> Any:
+    return kind(server.url if server else "http://127.0.0.1:9", GUARD["api_key"], agent_id="a", policy_id="p")
 
-    @gate.guard("refund", key="refund-{order}", counterparty="{order}", currency="USD", reference=str)
-    def pay(order: str, amount: str, *, check_id: str = "") -> str:
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def typed(decorator: Any) -> Callable[[F], F]:
+    return cast(Callable[[F], F], decorator)
+
+
+def refund(server: GuardServer | None, ran: list[str], async_: bool = False) -> Any:
+    def pay(order: str, amount: Decimal, *, execution_id: str = "") -> str:
+        """Pays an order back."""
         ran.append(order)
         return "psp-1"
 
-    return pay
+    async def pay_soon(order: str, amount: Decimal, *, execution_id: str = "") -> str:
+        """Pays an order back."""
+        return pay(order, amount)
+
+    client = gate(server, AsyncSpendgate if async_ else Spendgate)
+    return client.guard("refund", payment_key="{order}", counterparty=lambda: "c", currency="USD", reference=str)(pay_soon if async_ else pay)
 
 
-def test_langgraph(tmp_path: pathlib.Path) -> None:
-    pending = [ESCALATE, approval("pending")]
-    server = Server([ALLOW, REPORT, *pending * 3, ESCALATE, approval("approved"), ALLOW, REPORT])
-    ran: list[str] = []
-    pay = interrupting(refund(server, tmp_path, ran))
+@pytest.mark.parametrize(("answer", "told"), [
+    ("proceed", Told("executed", "psp-1", "psp-1")),
+    ("executed", Told("executed", "Carried out before, as psp-0. It is not repeated.", "psp-0")),
+    ("block", Told("refused", "Not carried out. too much Ask for less.")),
+    ("waiting", Told("pending", "Not carried out yet. people decide Wait. Call again with exactly these arguments afterwards.", None, "apr_1")),
+    ("denied", Told("denied", "Not carried out. people decide Wait.", None, "apr_1")),
+    ("expired", Told("expired", "Not carried out. people decide Wait.", None, "apr_1")),
+    ("escalated", Told("refused", "Not carried out. people decide Wait.")),
+    ("refused", Told("error", "Not carried out. validation_error: amount: too large (422, req_1)")),
+    ("differs", Told("refused", "Not carried out. payment_differs: the payment differs in amount (409, req_1)")),
+])
+def test_a_tool_tells(answer: str, told: Told) -> None:
+    for async_ in (False, True):
+        server, ran = playing(answer), list[str]()
+        made = tool(refund(server, ran, async_))
+        assert (asyncio.run(made.call(ARGUMENTS)) if async_ else made.call(ARGUMENTS)) == told
+        assert ran == (["order-1"] if answer == "proceed" else []) and server.close() == []
+
+
+def test_a_tool_of_what_is_in_doubt() -> None:
+    server = playing("redeemed")
+    told = tool(refund(server, [])).call(ARGUMENTS)
+    assert told.state == "in_doubt" and told.message.startswith("Not carried out now. 'order-1' is in doubt") and server.close() == []
+
+
+def test_a_tool_whose_body_declines() -> None:
+    class Declined(Exception):
+        pass
+
+    server = GuardServer({"exchanges": [{"request": "ask", "answer": "proceed"}, {**REPORT, "send": {"status": "failed", "redemption_id": "rdm_1"}}]})
+
+    @typed(gate(server).guard("refund", payment_key="{order}", counterparty=lambda: "c", currency="USD", failed_if=Declined))
+    def pay(order: str, amount: Decimal) -> str:
+        raise Declined("no money")
+
+    assert tool(pay).call(ARGUMENTS) == Told("failed", "Not carried out: it failed. no money") and server.close() == []
+
+
+class Method(enum.Enum):
+    CARD = "card"
+
+
+def test_a_tool_validates_first() -> None:
+    """What the schema does not accept is not asked for, nor what the guard fills in taken from the model."""
+    ran: list[dict[str, Any]] = []
+
+    @typed(gate(None).within(0.1).guard("refund", payment_key="{order}", counterparty=lambda: "c", currency="USD"))
+    def pay(
+        order: uuid.UUID, amount: Decimal, lines: list[int], tags: dict[str, bool], kind: Literal["a", "b"] = "a",
+        method: Method | None = None, *, execution_id: str = "", permit: Any = None,
+    ) -> None:
+        raise AssertionError("it ran")
+
+    made = tool(pay, name="refund", description="Pays back.")
+    assert (made.name, made.description) == ("refund", "Pays back.")
+    assert made.schema == {"type": "object", "additionalProperties": False, "required": ["order", "amount", "lines", "tags"], "properties": {
+        "order": {"type": "string", "format": "uuid"},
+        "amount": {"anyOf": [{"type": "number"}, {"type": "string"}]},
+        "lines": {"type": "array", "items": {"type": "integer"}},
+        "tags": {"type": "object", "additionalProperties": {"type": "boolean"}},
+        "kind": {"enum": ["a", "b"]},
+        "method": {"anyOf": [{"enum": ["card"]}, {"type": "null"}]},
+    }}
+    good = {"order": str(uuid.uuid4()), "amount": 19.9, "lines": [1], "tags": {"x": True}}
+    assert made.call(good).state == "unanswered"  # so it was asked for
+    wrong: list[dict[str, Any]] = [
+        {"order": "1"}, {"order": 1}, {"amount": "x"}, {"amount": True}, {"amount": "0"}, {"amount": "19.999"}, {"lines": [True]}, {"lines": ["1"]},
+        {"lines": 1}, {"tags": {"x": 1}}, {"kind": "c"}, {"method": "cash"}, {"execution_id": "exe_1"}, {"permit": None}, {"other": 1},
+    ]
+    for change in wrong:
+        assert made.call({**good, **change}).state == "invalid", change
+    assert made.call({"amount": 1}).message == "Not carried out. lines is missing; order is missing; tags is missing"
+    assert ran == []
+
+
+def test_a_tool_needs_types() -> None:
+    guarding = gate(None).guard("refund", payment_key="{order}")
+    functions: list[Callable[..., Any]] = [lambda order: order, _of_object, _of_many]
+    for function in functions:
+        with pytest.raises(TypeError, match="tool"):
+            tool(guarding(function))
+    with pytest.raises(TypeError, match="is not guarded"):
+        tool(_of_object)
+
+
+def _of_object(order: str, other: object) -> None:
+    pass
+
+
+def _of_many(order: str, **more: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize("async_", [False, True])
+def test_langgraph(async_: bool) -> None:
+    """Only the service's answer counts, and the answer to one question never reaches another."""
+    server, ran = playing("waiting", "waiting", "proceed"), list[str]()
+    pay = interrupting(refund(server, ran, async_))
+
+    async def awaited() -> Any:
+        return [interrupt("which account?"), await pay(**ARGUMENTS), interrupt("delete the account?")]
 
     def node() -> Any:
-        return [interrupt("which account?"), pay("1", "10"), pay("2", "300"), interrupt("delete the account?")]
+        if async_:
+            return asyncio.run(awaited())
+        return [interrupt("which account?"), pay(**ARGUMENTS), interrupt("delete the account?")]
 
     thread = Thread()
     with pytest.raises(GraphInterrupt, match="which account"):
         thread.run(node)
-    with pytest.raises(GraphInterrupt) as first:
-        thread.run(node, "mine")
-    assert first.value.args[0]["approval_id"] == "apr_1" and ran == ["1"]
-    # The graph is resumed with values that say yes; only the service's answer counts.
-    for yes in ({"approved": True}, "yes"):
-        with pytest.raises(GraphInterrupt) as again:
-            thread.run(node, yes)
-        assert again.value.args[0]["approval_id"] == "apr_1" and ran == ["1"]
-    # No answer to the approval answers the question behind it.
+    for resumed in ("mine", {"approved": True}):
+        with pytest.raises(GraphInterrupt) as asks:
+            thread.run(node, resumed)
+        assert asks.value.args[0]["approval_id"] == "apr_1" and ran == []
     with pytest.raises(GraphInterrupt, match="delete"):
         thread.run(node, "yes, refund it")
-    assert ran == ["1", "2"]
-    assert thread.run(node, "no") == ["mine", "psp-1", "psp-1", "no"] and ran == ["1", "2"]
-    assert Thread().run(lambda: [pay("1", "10"), pay("2", "300")]) == ["psp-1", "psp-1"] and ran == ["1", "2"]
-    assert server.close() == []
+    assert thread.run(node, "no") == ["mine", Told("executed", "psp-1", "psp-1"), "no"]
+    assert ran == ["order-1"] and server.close() == []
 
 
-def test_langgraph_awaited(tmp_path: pathlib.Path) -> None:
-    server = Server([ESCALATE, approval("pending"), ESCALATE, approval("approved"), ALLOW, REPORT])
-    ran: list[str] = []
-    gate = spendgate.AsyncSpendgate(server.url, "key", agent_id="a", policy_id="p", journal=tmp_path / "j", redeem=False)
-
-    @gate.guard("refund", key="refund-{order}", counterparty="{order}", currency="USD", reference=str)
-    async def pay(order: str, amount: str, *, check_id: str = "") -> str:
-        ran.append(order)
-        return "psp-1"
-
-    async def node() -> Any:
-        return [await interrupting(pay)("2", "300"), interrupt("delete the account?")]
-
+@pytest.mark.parametrize("async_", [False, True])
+def test_langgraph_tool(async_: bool) -> None:
+    server, ran = playing("waiting", "denied"), list[str]()
+    made = structured_tool(refund(server, ran, async_), name="refund")
+    assert (made.name, made.description, list(made.args_schema["properties"])) == ("refund", "Pays an order back.", ["order", "amount"])
     thread = Thread()
-    for resumed, asks in (((), "apr_1"), (("yes",), "delete")):
-        with pytest.raises(GraphInterrupt, match=asks):
-            thread.run(lambda: asyncio.run(node()), *resumed)
-    assert thread.run(lambda: asyncio.run(node()), "no") == ["psp-1", "no"] and ran == ["2"]
-    assert server.close() == []
+    with pytest.raises(GraphInterrupt):
+        thread.run(lambda: made.invoke(ARGUMENTS))
+    assert thread.run(lambda: made.invoke(ARGUMENTS), "approved") == "Not carried out. people decide Wait."
+    assert ran == [] and server.close() == []
 
 
-def test_langgraph_denied(tmp_path: pathlib.Path) -> None:
-    server = Server([ESCALATE, approval("denied")] * 2)
-    pay = interrupting(refund(server, tmp_path, []))
-    with pytest.raises(spendgate.Denied):
-        Thread().run(lambda: pay("1", "10"), "approved")
-    with pytest.raises(spendgate.Denied):  # outside of a graph
-        pay("1", "10")
-    assert server.close() == []
+@pytest.mark.parametrize("async_", [False, True])
+def test_openai_agents(async_: bool) -> None:
+    server, ran = playing("proceed"), list[str]()
+    made = guarded_tool(refund(server, ran, async_))
+    assert list(made.params_json_schema["properties"]) == ["order", "amount"] and not made.strict_json_schema
+
+    async def call(arguments: str) -> Any:
+        return await made.on_invoke_tool(RunContextWrapper[Any](), arguments)
+
+    assert asyncio.run(call('{"order": "order-1", "amount": 42.50}')) == "psp-1"
+    for wrong in ("{", "", '{"order": "order-1", "amount": 42.50, "execution_id": "exe_1"}'):
+        assert asyncio.run(call(wrong)).startswith("Not carried out")
+    assert server.close() == [] and ran == ["order-1"]
 
 
-def test_openai_agents(tmp_path: pathlib.Path) -> None:
-    server = Server([ALLOW, REPORT, {"expect": CHECK, "body": "allow", "change": {"decision": "block", "message": "too much"}}])
-    ran: list[str] = []
-    tool = guarded_tool(refund(server, tmp_path, ran))
-    # The model neither sees check_id nor can pass it.
-    assert tool.params_json_schema == {"properties": ["order", "amount"]}
-
-    def call(arguments: str) -> Any:
-        async def invoke() -> Any:
-            return await tool.on_invoke_tool(RunContextWrapper[Any](), arguments)
-
-        return asyncio.run(invoke())
-
-    assert call('{"order": "1", "amount": "10"}') == "psp-1"
-    assert call('{"order": "1", "amount": "10"}').startswith("Already carried out, as psp-1. Do not carry the action out")
-    assert call('{"order": "2", "amount": "10"}') == "Not carried out. too much Proceed."
-    with pytest.raises(TypeError):
-        call('{"order": "1", "amount": "10", "check_id": "chk_2"}')
-    assert server.close() == [] and ran == ["1"]
-
-
-def test_adapters_take_only_what_is_guarded(tmp_path: pathlib.Path) -> None:
-    pay = refund(Server([]), tmp_path, [])
-    for adapt in (interrupting, guarded_tool):
-        adapt(pay)
-        with pytest.raises(TypeError, match="is not guarded"):
-            adapt(pay.__wrapped__)
-    guarded_tool(interrupting(pay))
-
-
-def test_temporal(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server([ESCALATE, approval("pending"), ESCALATE, approval("pending"), ESCALATE, approval("approved"), ALLOW, REPORT])
-    for name, value in {"API_URL": server.url, "API_KEY": "key", "JOURNAL": str(tmp_path / "j")}.items():
+def test_temporal(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {"request": "ask", "has": {"take_over": True}, "change": {"payment": {"payment_key": "refund-1"}}}
+    report = {**REPORT, "send": {**REPORT["send"], "reference": f"psp-{GUARD['cases'][0]['calls'][0]['ran']}"}}
+    server = GuardServer({
+        "with": {"payment_key": "refund-1", "agent_id": "support-bot", "policy_id": "support-refunds"},
+        "exchanges": [*({**asked, "answer": a} for a in ("waiting", "down", "waiting", "proceed")), report, {**asked, "answer": "executed"}],
+    })
+    for name, value in {"API_URL": server.url, "API_KEY": GUARD["api_key"]}.items():
         monkeypatch.setenv(f"SPENDGATE_{name}", value)
     sample = importlib.util.spec_from_file_location("sample", pathlib.Path(__file__).parents[1] / "examples/temporal_refund.py")
     assert sample and sample.loader
     module = importlib.util.module_from_spec(sample)
     sample.loader.exec_module(module)
-    module.gate.redeeming = False
     started = module.Refund()
     workflow.meanwhile[:] = [started.decided, started.decided]
-    assert asyncio.run(started.run("1", "c", "300")) == "psp-chk_1"
-    assert asyncio.run(started.run("1", "c", "300")) == "psp-chk_1"
-    calls = [spendgate.Running("refund-1"), spendgate.InDoubt("refund-1", "chk_1", "it has begun")]
-
-    def pay(*arguments: str) -> str:
-        raise calls.pop(0)
-
-    monkeypatch.setattr(module, "pay", pay)
-    with pytest.raises(ActivityError):  # what runs is asked for again, what is in doubt is not
-        asyncio.run(started.run("1", "c", "300"))
-    assert calls == []
+    assert asyncio.run(started.run("1", "c", "42.50")).startswith("psp-exe_")
+    assert asyncio.run(started.run("1", "c", "42.50")) == "psp-0"
     assert server.close() == []
-
-
-def test_explanations() -> None:
-    doubt = spendgate.InDoubt("order-1", "chk_1", "it has begun")
-    assert "Do not repeat it" in explain(doubt) and explain(doubt).startswith("Not carried out now")
-    assert explain(spendgate.Running("order-1")).startswith("Not carried out by this call. 'order-1' is being carried out now: call again")
-    lost = spendgate.NoDecision("order-1", spendgate.NoAnswer("no answer"))
-    assert "is safe" in explain(lost)
-    assert explain(spendgate.APIError(403, "forbidden", "no", "req_1", 0)) == "Not carried out. forbidden: no (403, req_1)"
+    assert all(issubclass(getattr(spendgate, name), spendgate.SpendgateError) for name in module.FINAL)

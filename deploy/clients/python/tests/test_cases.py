@@ -4,50 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import inspect
 import json
-import pathlib
+import time
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import httpx
 import pytest
-from scripted import FILE, Server, differences
+from scripted import FILE, GUARD, GuardServer, Server, differences
 
 import spendgate
 from spendgate import AsyncSpendgate, Spendgate
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-KINDS = {
+KINDS: dict[str, type[Exception]] = {
     "api_error": spendgate.APIError,
     "no_decision": spendgate.NoDecision,
     "no_answer": spendgate.NoAnswer,
     "bad_signature": spendgate.BadSignature,
     "blocked": spendgate.Blocked,
-    "approval_pending": spendgate.ApprovalPending,
+    "pending": spendgate.ApprovalPending,
     "denied": spendgate.Denied,
-    "approval_expired": spendgate.ApprovalExpired,
-    "already_executed": spendgate.AlreadyExecuted,
-    "redemption_required": spendgate.RedemptionRequired,
-    "already_reported": spendgate.AlreadyReported,
+    "expired": spendgate.ApprovalExpired,
+    "escalated": spendgate.Escalated,
     "in_doubt": spendgate.InDoubt,
     "unanswered": spendgate.Unanswered,
-    "key_reused": spendgate.KeyReused,
+    "differs": spendgate.Differs,
+    "changed": spendgate.ActionChanged,
+    "bad_key": spendgate.BadKey,
 }
 #: Calls whose first argument is positional, by its name on the wire.
 FIRST = {"check_id", "approval_id", "key_id"}
 
 
-class Died(BaseException):
-    """Stands for the end of the process."""
-
-
 class Declined(Exception):
     """An error that, as the guard was told, means that nothing was moved."""
+
+
+KINDS["declined"] = Declined
 
 
 def client(async_: bool, url: str, options: dict[str, Any], **more: Any) -> tuple[Any, list[float]]:
@@ -116,7 +112,7 @@ def judge(want: dict[str, Any], error: BaseException | None, server: Server | No
 
 
 @pytest.mark.parametrize("async_", [False, True], ids=["blocking", "async"])
-@pytest.mark.parametrize("case", [pytest.param(c, id=c["name"]) for c in FILE["cases"] if c["call"] != "guard"])
+@pytest.mark.parametrize("case", [pytest.param(c, id=c["name"]) for c in FILE["cases"]])
 def test_case(case: dict[str, Any], async_: bool) -> None:
     server = Server(case.get("exchanges", []))
     gate, waits = client(async_, server.url, case.get("options", {}))
@@ -137,106 +133,87 @@ def test_case(case: dict[str, Any], async_: bool) -> None:
             assert least <= wait <= most
 
 
-class Body:
-    """The body of a guard, which does what the run says."""
+class Clock:
+    """The guard's, which only its pauses and the answers move."""
 
-    def __init__(self, do: str, reference: Any) -> None:
-        self.do, self.reference, self.ran = do, reference, []  # type: str, Any, list[str]
+    def __init__(self, gate: Any) -> None:
+        self.now, gate._clock = 0.0, lambda: self.now
+        gate._pause, gate._sleep = self.sleep_soon if isinstance(gate, AsyncSpendgate) else self.sleep, self.sleep
 
-    def __call__(self, check_id: str) -> Any:
-        self.ran.append(check_id)
-        if self.do == "return":
-            return self.reference
-        raise {"raise": RuntimeError("lost"), "decline": Declined("card declined"), "die": Died()}[self.do]
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
-
-def typed(decorator: Any) -> Callable[[F], F]:
-    return cast(Callable[[F], F], decorator)
+    async def sleep_soon(self, seconds: float) -> None:
+        self.now += seconds
 
 
-def by_decorator(gate: Any, action: dict[str, Any], terms: dict[str, Any], body: Body) -> Any:
-    """Each member is read when it is needed, since members may change meanwhile."""
-
-    def member(name: str) -> Callable[[], Any]:
-        return lambda: action[name]
-
-    action_type, key = action["action_type"], action["idempotency_key"]
-    members = {name: member(name) for name in action if name not in ("action_type", "idempotency_key")}
-    guarding = gate.guard(action_type, key=lambda: key, **members, **terms, reference=lambda returned: returned)
-    if isinstance(gate, Spendgate):
-
-        @typed(guarding)
-        def pay(*, check_id: str = "") -> Any:
-            return body(check_id)
-
-        return pay()
-
-    @typed(guarding)
-    async def pay_soon(*, check_id: str = "") -> Any:
-        return body(check_id)
-
-    return asyncio.run(pay_soon())
+def _reading(action: dict[str, Any], name: str) -> Callable[[], Any]:
+    return lambda: action[name]
 
 
-def by_with(gate: Any, action: dict[str, Any], terms: dict[str, Any], body: Body) -> Any:
-    if isinstance(gate, Spendgate):
-        with gate.check(**action, **terms) as c:
-            returned = body(c.check_id)
-            c.executed(reference=returned)
-        return returned
+def play(gate: Any, how: str, call: dict[str, Any], ran: list[str], server: GuardServer) -> Any:
+    """Makes the call with a guarded function, whose action is made of a mapping that changes, or with pay()."""
+    options, does = dict(call.get("options", {})), call.get("body", {})
+    if "failed_if" in options:
+        options["failed_if"] = Declined if options["failed_if"] == "error" else "declined".__eq__
+    action = dict(server.asked)
+    server.then = lambda: action.update(call.get("meanwhile", {}))
+    options["reference"] = lambda value: does.get("reference", value)
 
-    async def run() -> Any:
-        async with gate.check(**action, **terms) as c:
-            returned = body(c.check_id)
-            c.executed(reference=returned)
-        return returned
+    def body(permit: spendgate.Permit) -> Any:
+        ran.append(permit.execution_id)
+        if "raise" in does:
+            raise Declined() if does["raise"] == "declined" else RuntimeError("lost")
+        if "amount" in does:
+            permit.executed(reference="psp-1", amount=does["amount"])
+        return does.get("return", "psp-1")
 
-    return asyncio.run(run())
+    async def soon(permit: spendgate.Permit) -> Any:
+        return body(permit)
+
+    async_ = isinstance(gate, AsyncSpendgate)
+    if how == "pay":
+        return drain(gate.pay(soon if async_ else body, **action, **options))
+    members = {name: _reading(action, name) for name in action if name != "action_type"}
+    guarding = gate.guard(action["action_type"], **members, **options)
+    if async_:
+        async def pay_soon(*, permit: Any = None) -> Any:
+            return body(permit)
+
+        return drain(guarding(pay_soon)())
+    return guarding(lambda *, permit=None: body(permit))()
 
 
-def guarded() -> list[Any]:
-    """The cases, for each way to guard. A blocking check() asks before its body begins; test_guard.py has the cases
-    with a key that the journal knows."""
-    return [
-        pytest.param(case, how, async_, id=f"{case['name']}-{how.__name__}-{'async' if async_ else 'blocking'}")
-        for case in FILE["cases"]
-        if case["call"] == "guard"
-        for how, async_ in [(by_decorator, False), (by_decorator, True), (by_with, True), (by_with, False)]
-        if how is by_decorator or async_ or (len(case["runs"]) == 1 and "redeem" in case["options"])
-        if how is by_decorator or not any("meanwhile" in run for run in case["runs"])
-    ]
-
-
-@pytest.mark.parametrize(("case", "how", "async_"), guarded())
-def test_guard(case: dict[str, Any], how: Callable[..., Any], async_: bool, tmp_path: pathlib.Path) -> None:
-    journal = tmp_path / "journal.db"
-    nonces: dict[pathlib.Path, set[str]] = {}
-    for number, run in enumerate(case["runs"]):
-        if run.get("journal") == "new":
-            journal = tmp_path / f"journal-{number}.db"
-        server = Server(run["exchanges"])
-        gate, _ = client(async_, server.url, {}, journal=journal, redeem=case["options"].get("redeem"))
-        body, returned, error = Body(run.get("do", ""), run.get("reference", "psp-1")), None, None
-        action = {**FILE["action"], **case["with"], **run.get("with", {})}
-        server.then = functools.partial(action.update, run.get("meanwhile", {}))
-        terms = {"provider_key": case["options"].get("provider_key", False), "failed_on": (Declined,)}
+@pytest.mark.parametrize("async_", [False, True], ids=["blocking", "async"])
+@pytest.mark.parametrize(("how", "case"), [
+    pytest.param(how, c, id=f"{c['name']}-{how}") for c in GUARD["cases"] for how in ("guard", "pay")
+    if how == "guard" or not any("meanwhile" in call for call in c["calls"])
+])
+def test_guard(how: str, case: dict[str, Any], async_: bool) -> None:
+    stalls = any(x.get("fail") == "stall" for call in case["calls"] for x in call["exchanges"])
+    gate, _ = client(async_, "http://127.0.0.1:9", {"attempt_timeout": 0.5} if stalls else {})
+    clock, nonces = Clock(gate), set[str]()
+    for number, call in enumerate(case["calls"]):
+        server, ran = GuardServer(call), list[str]()
+        gate.base, returned, error = server.url, None, None
         try:
-            returned = drain(gate.resume()) if run.get("resume") else how(gate, action, terms, body)
-        except (spendgate.SpendgateError, Died, Declined) as raised:
+            server.takes = clock.sleep
+            returned = play(gate, how, call, ran, server)
+        except (spendgate.SpendgateError, Declined) as raised:
             error = raised
-        assert server.close() == [], f"run {number}"
-        nonces.setdefault(journal, set()).update(nonce for nonce in server.nonces if nonce)
-        assert body.ran == ([run["ran"]] if run.get("ran") else []), f"run {number}"
-        want = run.get("raises")
-        if want and want["kind"] in ("died", "declined"):
-            assert type(error) is (Died if want["kind"] == "died" else Declined)
-        elif want:
-            judge(want, error, server)
+        for _ in range(100):
+            if len(server.requests) >= len(server.exchanges) and not gate.undelivered:
+                break
+            time.sleep(0.01)
+        assert server.close() == [], number
+        assert len(server.nonces) == (1 if call["exchanges"] else 0) and not server.nonces & nonces
+        nonces |= server.nonces
+        assert ran == ([call["ran"]] if call["ran"] else []), number
+        if "raises" in call:
+            judge(call["raises"], error, None)
         else:
             assert error is None, repr(error)
-            expected = run["in_doubt"] if run.get("resume") else run["returns"]
-            assert ([e.key for e in returned or []] if run.get("resume") else returned) == expected
-    assert all(len(of) <= 1 for of in nonces.values()) and len(set().union(*nonces.values())) == sum(map(len, nonces.values())), nonces
+            assert returned == call["returns"]
 
 
 def test_amounts() -> None:

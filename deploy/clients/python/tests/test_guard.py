@@ -1,173 +1,74 @@
-"""The guard's behaviour beyond the conformance cases."""
+"""The guard beyond its cases: what authors of agents do around it."""
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
+import copy
+import decimal
+import enum
 import inspect
-import pathlib
-import threading
+import pickle
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from scripted import FILE, Server
-from test_adapters import ALLOW, REPORT
+from scripted import GUARD, GuardServer, Server
+from test_adapters import REPORT, F, gate, playing, typed
 
 import spendgate
-from spendgate import AsyncSpendgate, Entry, MemoryJournal, Spendgate, SQLiteJournal
+from spendgate import AsyncSpendgate, Spendgate
 
-ACTION: dict[str, Any] = {**FILE["action"], "idempotency_key": "order-1"}
-ANOTHER: dict[str, Any] = {**ACTION, "idempotency_key": "order-2"}
-MEMBERS: dict[str, Any] = {name: member for name, member in FILE["action"].items() if name != "action_type"}
-REPLAY = {**ALLOW, "headers": [["Idempotent-Replayed", "true"]]}
-
-
-def gate(server: Server | None, path: pathlib.Path, redeem: bool = False, **options: Any) -> Spendgate:
-    return Spendgate(server.url if server else "http://127.0.0.1:9", "key", journal=path / "j", redeem=redeem, **options)
+EXECUTION = GUARD["cases"][0]["calls"][0]["ran"]
+DOUBT: dict[str, Any] = {"request": "in_doubt", "send": {"redemption_id": "rdm_1"}, "answer": "doubted"}
+UNNAMED: dict[str, Any] = {**REPORT, "send": {"status": "executed", "redemption_id": "rdm_1"}}
 
 
-def at_once(call: Callable[[], None], times: int) -> None:
-    threads = [threading.Thread(target=call) for _ in range(times)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def guarding(client: Any, **more: Any) -> Callable[[F], F]:
+    members = {"payment_key": "{order}", "amount": lambda: "42.50", "currency": lambda: "USD", "counterparty": lambda: "c", **more}
+    return typed(client.guard("refund", **members))
 
 
-@pytest.mark.parametrize("make", [lambda path: SQLiteJournal(path / "j"), lambda path: MemoryJournal()])
-def test_journals(make: Callable[[pathlib.Path], spendgate.Journal], tmp_path: pathlib.Path) -> None:
-    journal = make(tmp_path)
-    first = Entry("k", "hash")
-    assert journal.add(first) == first and journal.add(Entry("k", "other")) == first and journal.unfinished() == []
-    assert not journal.move("k", "begun", state="ended") and not journal.move("none", "asked", state="begun")
-    won = []
-
-    def begin() -> None:
-        if journal.move("k", "asked", state="begun", check_id="chk_1"):
-            won.append(1)
-
-    at_once(begin, 8)
-    assert won == [1] and [e.check_id for e in journal.unfinished()] == ["chk_1"]
-    assert journal.move("k", "begun", state="ended", status="executed") and journal.move("k", "ended", state="reported")
-    assert journal.unfinished() == [] and journal.add(first).state == "reported"
+def calling(client: Any, body: Callable[..., Any], **more: Any) -> Any:
+    """Guards what has no types."""
+    guarded: Any = guarding(client, **more)(body)
+    return guarded
 
 
-def test_one_of_many_threads_acts() -> None:
-    """All threads have an allow, and one runs the body."""
-    barrier, ran, ended = threading.Barrier(4), [], []  # type: threading.Barrier, list[str], list[str]
-    journal = MemoryJournal()
-
-    class Together(Spendgate):
-        def _transfer(self, t: Any) -> Any:
-            if t.url.endswith("/v1/checks"):
-                barrier.wait(10)
-            return super()._transfer(t)
-
-    class InAnyOrder(Server):
-        def exchange(self, method: str, uri: str, headers: Any, body: bytes) -> dict[str, Any]:
-            return {"status": 201, "body": "outcome"} if uri.endswith("outcome") else {"body": "allow"}
-
-    server = InAnyOrder([])
-
-    def act() -> None:
-        try:
-            with Together(server.url, "key", journal=journal, redeem=False).check(**ACTION) as c:
-                ran.append(c.check_id)
-                ended.append("ran")
-        except spendgate.SpendgateError as error:
-            ended.append(type(error).__name__)
-
-    at_once(act, 4)
-    assert ran == ["chk_1"] and ended.count("ran") == 1
-    assert set(ended) <= {"ran", "AlreadyExecuted", "InDoubt"}, ended
+def asking(*exchanges: dict[str, Any], answer: str = "proceed") -> GuardServer:
+    return GuardServer({"exchanges": [{"request": "ask", "answer": answer}, *exchanges]})
 
 
-def test_a_redemption_has_one_key(tmp_path: pathlib.Path) -> None:
-    """After a process that died before its body began, the next one redeems under the same key."""
-    keys: list[str] = []
+def test_functions_of_classes() -> None:
+    server = playing(*["proceed"] * 3)
+    paying = guarding(gate(server), reference=lambda result: "psp-1")
 
-    class Listening(Server):
-        def exchange(self, method: str, uri: str, headers: list[tuple[str, str]], body: bytes) -> dict[str, Any]:
-            keys.extend(value for name, value in headers if name.lower() == "idempotency-key")
-            return super().exchange(method, uri, headers, body)
+    class Shop:
+        @paying
+        def pay(self, order: str, execution_id: str = "") -> str:
+            return type(self).__name__ + execution_id
 
-    lost, other = ({"expect": {"method": "POST", "path": f"/v1/checks/chk_{n}/redeem"}, "fail": "hang_up"} for n in (1, 2))
-    server = Listening([ALLOW, lost, REPLAY, lost, {**ALLOW, "change": {"check_id": "chk_2"}}, other])
-    for action in (ACTION, ACTION, ANOTHER):
-        with pytest.raises(spendgate.NoAnswer):
-            with gate(server, tmp_path, redeem=True, attempts=1).check(**action):
-                raise AssertionError("it ran")
-    assert server.close() == [] and keys[0] == keys[1] != keys[2]
+        @staticmethod
+        @paying
+        def pay_out(order: str, check_id: str = "") -> str:
+            return check_id
 
+        @classmethod
+        @paying
+        def pay_for(cls, order: str, *, permit: Any = None) -> str:
+            return cls.__name__ + str(permit.execution_id)
 
-def test_what_the_provider_may_have_forgotten(tmp_path: pathlib.Path) -> None:
-    read = {"expect": {"method": "GET", "path": "/v1/checks/chk_1"}, "body": "allow"}
-    journal = SQLiteJournal(tmp_path / "j")
-    server = Server([ALLOW])
-    with pytest.raises(spendgate.InDoubt):
-        with gate(server, tmp_path).check(**ACTION, provider_key=True):
-            raise RuntimeError("lost")
-    assert server.close() == []
-    for began, repeated in ((25.0, False), (23.0, True)):
-        assert journal.move("order-1", "begun", at=time.time() - began * 3600)
-        server = Server([REPLAY, read, REPORT] if repeated else [REPLAY, read])
-        ran = ""
-        try:
-            with gate(server, tmp_path).check(**ACTION, provider_key=True) as c:
-                ran = c.check_id
-        except spendgate.InDoubt:
-            assert not repeated
-        assert server.close() == [] and ran == ("chk_1" if repeated else "")
+    assert [Shop().pay("order-1"), Shop().pay_out("order-1"), Shop().pay_for("order-1")] == [f"Shop{EXECUTION}", "chk_1", f"Shop{EXECUTION}"]
+    assert str(inspect.signature(Shop().pay)) == "(order: 'str') -> 'str'" and Shop.pay.__name__ == "pay" and server.close() == []
+    for above in (staticmethod, classmethod):
+        with pytest.raises(TypeError, match="comes below"):
+            paying(above(Shop.pay))
 
 
-def test_with_checks_first(tmp_path: pathlib.Path) -> None:
-    """A blocking check() asks before it reads the journal: if the service forgot the key, the new check is given back."""
-    server = Server([ALLOW, REPORT])
-    with gate(server, tmp_path).check(**ACTION) as c:
-        assert c.result and c.result.allowed and c.check_id == "chk_1"
-    assert server.close() == []
-    expect = {"method": "POST", "path": "/v1/checks/chk_2/outcome", "body": {"status": "voided", "note": "*"}}
-    voided = {**REPORT, "expect": expect}
-    server = Server([REPLAY, {**ALLOW, "change": {"check_id": "chk_2"}}, voided])
-    for _ in range(2):
-        with pytest.raises(spendgate.AlreadyExecuted) as over:
-            with gate(server, tmp_path).check(**ACTION):
-                raise AssertionError("it ran twice")
-        assert over.value.check_id == "chk_1"
-    assert server.close() == []
-    # A process with another journal asked for this check, and may be carrying it out.
-    server = Server([{**REPLAY, "change": {"check_id": "chk_3"}}])
-    with pytest.raises(spendgate.AlreadyExecuted):
-        with gate(server, tmp_path).check(**ACTION):
-            raise AssertionError("it ran twice")
-    assert server.close() == []
-
-
-def test_what_a_body_says(tmp_path: pathlib.Path) -> None:
-    failed, less = (
-        {**REPORT, "expect": {**REPORT["expect"], "body": body}}
-        for body in ({"status": "failed", "note": "declined"}, {"status": "executed", "reference": "r", "amount": "1.10"})
-    )
-    server = Server([ALLOW, failed, ALLOW, less])
-    with gate(server, tmp_path).check(**ACTION) as c:
-        c.failed("declined")
-    with gate(server, tmp_path).check(**ANOTHER) as c:
-        c.executed(reference="r", amount=Decimal("1.10"))
-    assert server.close() == []
-
-
-def test_what_an_older_journal_has(tmp_path: pathlib.Path) -> None:
-    """If the whole end cannot be sent, its status is reported."""
-    journal = MemoryJournal()
-    journal.add(Entry("k", "hash", state="ended", check_id="chk_1", status="executed", amount="1.10", reference="a\ud800b"))
-    server = Server([{**REPORT, "expect": {**REPORT["expect"], "body": {"status": "executed", "amount": "1.10"}}}])
-    client = Spendgate(server.url, "key", journal=journal, redeem=False)
-    assert client.resume() == [] and journal.unfinished() == [] and server.close() == []
-
-
-def test_what_ends_later(tmp_path: pathlib.Path) -> None:
+def test_what_ends_later() -> None:
     """A body that returns a coroutine or generator is in doubt, and the returned object never runs."""
     ran: list[str] = []
 
@@ -179,83 +80,111 @@ def test_what_ends_later(tmp_path: pathlib.Path) -> None:
         yield ""
 
     results: list[Callable[[], object]] = [later, pieces, concurrent.futures.Future]
-    server = Server([ALLOW] * len(results))
-    client = gate(server, tmp_path, agent_id="a", policy_id="p")
-    for number, result in enumerate(results):
-        guarding: Any = client.guard(
-            "refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="c", failed_on=(Exception,)
-        )
-        guarded = guarding(lambda order: result())
-        with pytest.raises(spendgate.InDoubt, match="ends later than its call: coroutines are guarded by AsyncSpendgate"):
-            guarded(str(number))
-    assert ran == [] and server.close() == []
+    for result in results:
+        server = asking(DOUBT)
+        with pytest.raises(spendgate.InDoubt, match="ends later than its call"):
+            calling(gate(server), lambda order, result=result: result(), failed_if=Exception)("order-1")
+        assert server.close() == []
+    assert ran == []
 
     class Called:
         async def __call__(self, order: str) -> None:
             ran.append("object")
 
     with pytest.raises(TypeError, match="coroutine"):
-        client.guard("refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="c")(Called())
+        guarding(gate(None))(Called())
 
 
-def test_what_only_asked(tmp_path: pathlib.Path) -> None:
-    """An allow that check() got belongs to its journal, even after a restart; for another journal its replay is in doubt."""
-    other = tmp_path / "other"
-    other.mkdir()
-    server = Server([ALLOW, REPLAY, REPLAY, REPORT])
-    assert gate(server, tmp_path).check(**ACTION).allowed
+@pytest.mark.parametrize("error", [spendgate.Blocked, spendgate.InDoubt])
+def test_errors_of_the_guard_do_not_say_that_nothing_was_moved(error: type[Exception]) -> None:
+    """A body that calls another guard may have moved something before."""
+    server = asking(DOUBT)
+
+    @guarding(gate(server), failed_if=Exception if error is spendgate.Blocked else error)
+    def pay(order: str) -> None:
+        raise error.__new__(error)
+
+    with pytest.raises(spendgate.InDoubt, match="its body raised"):
+        pay("order-1")
+    assert server.close() == []
+
+
+def test_a_body_that_said_it_moved_money_did_not_fail() -> None:
+    server = asking(DOUBT)
+
+    @guarding(gate(server), failed_if=ZeroDivisionError)
+    def pay(order: str, permit: Any = None) -> None:
+        permit.executed(reference="psp-1")
+        raise ZeroDivisionError
+
     with pytest.raises(spendgate.InDoubt):
-        with gate(server, other).check(**ACTION):
-            raise AssertionError("it ran")
-    with gate(server, tmp_path).check(**ACTION) as c:
-        assert c.check_id == "chk_1"
+        pay("order-1")
     assert server.close() == []
 
 
-def test_who_made_the_check_acts(tmp_path: pathlib.Path) -> None:
-    """Another process with this journal that gets a replay doubts: it cannot know who got the first answer."""
-    server = Server([ALLOW, REPLAY, REPORT])
+@pytest.mark.parametrize("failed_if", [lambda result: result["status"] == "declined", None])
+def test_results_that_nobody_understands(failed_if: Any) -> None:
+    class Answer:
+        isError = True
 
-    class Slow(SQLiteJournal):
-        def move(self, key: str, was: Any, /, **changes: Any) -> bool:
-            if was == "asked" and changes.get("state") == "begun":
-                with pytest.raises(spendgate.InDoubt), gate(server, tmp_path).check(**ACTION):
-                    raise AssertionError("it ran")
-            return super().move(key, was, **changes)
-
-    client = Spendgate(server.url, "key", journal=Slow(tmp_path / "j"), redeem=False)
-
-    @client.guard("refund", key=lambda: "order-1", **MEMBERS, reference=str)
-    def pay(check_id: str = "") -> str:
-        return check_id
-
-    assert pay() == "chk_1"
+    server = asking(DOUBT)
+    with pytest.raises(spendgate.InDoubt):
+        calling(gate(server), lambda order: Answer(), **({"failed_if": failed_if} if failed_if else {}))("order-1")
     assert server.close() == []
 
 
-def test_a_journal_that_fails_after_the_body(tmp_path: pathlib.Path) -> None:
-    """The service is told, and the caller gets the result."""
-
-    class Full(MemoryJournal):
-        def move(self, key: str, was: Any, /, **changes: Any) -> bool:
-            if was != "asked":
-                raise OSError("no space left")
-            return super().move(key, was, **changes)
-
-    server = Server([ALLOW, REPORT])
-    client = Spendgate(server.url, "key", journal=Full(), redeem=False, agent_id="a", policy_id="p")
-
-    @client.guard("refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="c")
-    def pay(order: str) -> int:
-        return 7
-
-    assert pay("1") == 7
+@pytest.mark.parametrize("amount", ["x", Decimal("NaN"), 1.5, -1])
+def test_an_amount_that_cannot_be_reported(amount: Any) -> None:
+    server = asking(REPORT)
+    gate(server).pay(lambda permit: permit.executed(reference="psp-1", amount=amount), **server.asked)
     assert server.close() == []
 
 
-def test_misuse(tmp_path: pathlib.Path) -> None:
-    client = gate(None, tmp_path, agent_id="a", policy_id="p")
+def test_a_function_of_the_action_that_fails_later() -> None:
+    """Nothing was carried out, and that is reported."""
+    fails: list[None] = []
 
+    def counterparty() -> str:
+        if fails:
+            raise KeyError("gone")
+        return "c"
+
+    server = asking({**REPORT, "send": {"status": "voided", "redemption_id": "rdm_1"}})
+    server.then = lambda: fails.append(None)
+    with pytest.raises(KeyError, match="gone"):
+        calling(gate(server), lambda order: 1 / 0, counterparty=counterparty)("order-1")
+    assert server.close() == []
+
+
+def test_an_action_that_is_another_each_time_is_not_asked_for() -> None:
+    for member in ("payment_key", "counterparty", "metadata"):
+        make: Callable[[], Any] = lambda: {"id": str(uuid.uuid4())} if member == "metadata" else str(uuid.uuid4())
+        with pytest.raises(TypeError, match="not the same twice"):
+            calling(gate(None), lambda order: None, **{member: make})("order-1")
+
+
+class Kind(enum.Enum):
+    A = "a"
+
+
+@pytest.mark.parametrize("value", ["order-1", 1, Decimal("1.5"), uuid.UUID(int=1), decimal.Decimal(1), Kind.A, "none-1"])
+def test_legitimate_keys(value: Any) -> None:
+    with pytest.raises(spendgate.Unanswered):  # so it was asked for
+        calling(gate(None).within(0.05), lambda order: None)(value)
+
+
+@pytest.mark.parametrize("value", [None, object(), 1.5, True, ["1"]])
+def test_keys_and_names_of_nothing(value: Any) -> None:
+    """Each object would be a payment of its own, and a counterparty for rules and budgets; nobody would be one, too."""
+    with pytest.raises(spendgate.BadKey, match="'order' is a"):
+        calling(gate(None), lambda order: None, payment_key="order-{order}")(value)
+    with pytest.raises(spendgate.BadKey):
+        calling(gate(None), lambda order: None, payment_key=lambda order: f"order-{None if value is None else object()}")(value)
+    with pytest.raises(TypeError, match=r"counterparty='\{order\}': 'order' is a"):
+        calling(gate(None), lambda order: None, payment_key=lambda: "order-1", counterparty="{order}")(value)
+
+
+def test_wrong_uses() -> None:
     def pay(order: str, amount: Decimal, currency: str, counterparty: str) -> None:
         raise AssertionError("it ran")
 
@@ -265,39 +194,121 @@ def test_misuse(tmp_path: pathlib.Path) -> None:
     def pieces(order: str) -> Iterator[str]:
         yield order
 
-    with pytest.raises(TypeError, match="name the call's arguments"):
-        client.guard("refund", key="order")(pay)
-    with pytest.raises(TypeError, match="failed_on"):
-        client.guard("refund", key="{order}", failed_on=[ValueError])(pay)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="check_id"):
-        client.guard("refund", key="{order}", provider_key=True)(pay)
+    client: Any = gate(None)
+    wrong: list[tuple[dict[str, Any], Any, str]] = [
+        ({"payment_key": "order"}, pay, "name the call's arguments"),
+        ({"payment_key": "{invoice}"}, pay, "no argument invoice"),
+        ({"payment_key": "{order}", "reason_text": "of {odrer.line[0]}"}, pay, "no argument odrer"),
+        ({"payment_key": "{order}", "failed_if": [ValueError]}, pay, "failed_if"),
+        ({"payment_key": "{order}", "take_over": True}, pay, "parameter execution_id"),
+        ({"payment_key": "{order}", "take_over_within_hours": 5}, pay, "without take_over"),
+        ({"payment_key": "{order}"}, later, "coroutine"),
+        ({"payment_key": "{order}"}, pieces, "generator"),
+    ]
+    for options, function, fault in wrong:
+        with pytest.raises(TypeError, match=fault):
+            client.guard("refund", **options)(function)
     with pytest.raises(TypeError, match="coroutine"):
-        client.guard("refund", key="{order}")(later)
-    with pytest.raises(TypeError, match="coroutine"):
-        AsyncSpendgate("http://x").guard("refund", key="{order}")(pay)
-    with pytest.raises(TypeError, match="generator"):
-        client.guard("refund", key="{order}")(pieces)
-    guarded = client.guard("refund", key="{order}")(pay)
+        AsyncSpendgate("http://x").guard("refund", payment_key="{order}")(pay)
+    guarded = client.guard("refund", payment_key="{order}")(pay)
     with pytest.raises(TypeError, match=r"float: write Decimal\('19.9'\)"):
-        guarded("1", 19.9, "USD", "c")  # type: ignore[arg-type]
+        guarded("1", 19.9, "USD", "c")
     for amount, currency, fault in (("0", "USD", "is 0"), ("1.005", "usd", "2 decimal"), ("1.5", "JPY", "0 decimal"), ("1.0005", "KWD", "3")):
         with pytest.raises(ValueError, match=fault):
             guarded("1", Decimal(amount), currency, "c")
-    with pytest.raises(ValueError, match="forgotten"):
-        SQLiteJournal(":memory:")
+    with pytest.raises(TypeError, match="argument"):
+        guarded("1")
     with pytest.raises(ValueError, match="/v1"):
         Spendgate("http://x/v1/")
-    with pytest.raises(TypeError, match="idempotency key"):
-        guarded(" ", Decimal(1), "USD", "c")
-    with pytest.raises(TypeError, match="no argument invoice"):
-        client.guard("refund", key="{invoice}")(pay)
-    with pytest.raises(TypeError, match="no argument odrer"):
-        client.guard("refund", key="{order}", reason_text="of {odrer.line[0]}")(pay)
-    with pytest.raises(TypeError, match="argument"):
-        guarded("1")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="needs a journal"):
-        Spendgate("http://x", agent_id="a", policy_id="p", redeem=False).guard("refund", key="{order}")(pay)("1", Decimal(1), "USD", "c")
-    assert str(inspect.signature(guarded)) == str(inspect.signature(pay)) and guarded.__name__ == "pay"
+
+
+def test_a_guard_says_which_key_it_needs() -> None:
+    refused = {"request": "ask", "answer": "refused", "status": 403, "change": {"error": {"code": "forbidden"}}}
+    server = GuardServer({"exchanges": [refused]})
+    with pytest.raises(spendgate.APIError, match="checks:redeem, such as one of role gateway"):
+        calling(gate(server), lambda order: None)("order-1")
+    assert server.close() == []
+
+
+def test_results_and_errors_are_copied() -> None:
+    server = Server([{"expect": {"method": "POST", "path": "/v1/checks"}, "body": "allow"}])
+    result = Spendgate(server.url, "key").check(**GUARD["action"])
+    assert server.close() == []
+    for again in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
+        assert type(again) is spendgate.Result and again.allowed and again.check_id == "chk_1"
+    errors: list[spendgate.SpendgateError] = [spendgate.InDoubt("k", "chk_1", "why"), spendgate.NoAnswer("lost"), spendgate.Unanswered("k", "lost")]
+    for answer in ("block", "waiting", "differs"):
+        with pytest.raises(spendgate.SpendgateError) as raised:
+            calling(gate(asking(answer=answer)), lambda order: None)("order-1")
+        errors.append(raised.value)
+    for error in errors:
+        other = pickle.loads(pickle.dumps(error))
+        assert type(other) is type(error) and str(other) == str(error) and vars(other).keys() == vars(error).keys()
+
+
+def test_a_check_is_no_condition() -> None:
+    server = Server([{"expect": {"method": "POST", "path": "/v1/checks"}, "body": "allow"}] * 2)
+    with pytest.raises(TypeError, match="@gate.guard"):
+        if Spendgate(server.url, "key").check(**GUARD["action"]):
+            raise AssertionError("it ran")
+    other = AsyncSpendgate(server.url, "key")
+    with pytest.raises(TypeError, match="@gate.guard"):
+        if other.check(**GUARD["action"]):
+            raise AssertionError("it ran")
+
+    async def ask() -> None:
+        if await other.check(**GUARD["action"]):
+            raise AssertionError("it ran")
+
+    with pytest.raises(TypeError, match="@gate.guard"):
+        asyncio.run(ask())
+    assert server.close() == []
+
+
+def test_a_program_that_rounds() -> None:
+    """Amounts are exact, whatever the precision of the program's arithmetic."""
+    server = GuardServer({"with": {"amount": "100.25"}, "exchanges": [{"request": "ask", "answer": "proceed"}, UNNAMED]})
+    with decimal.localcontext(decimal.Context(prec=2)):
+        calling(gate(server), lambda order: None, amount=lambda: Decimal("100.25"))("order-1")
+    assert server.close() == []
+
+
+def test_cancelled_when_its_body_has_ended() -> None:
+    """The report is made in the background."""
+    server = asking({**UNNAMED, "fail": "stall"}, UNNAMED)
+
+    async def cancel() -> AsyncSpendgate:
+        client: AsyncSpendgate = gate(server, AsyncSpendgate)
+        ended = asyncio.Event()
+
+        async def pay(order: str) -> None:
+            ended.set()
+
+        task = asyncio.create_task(guarding(client)(pay)("order-1"))
+        await ended.wait()
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return client
+
+    client = asyncio.run(cancel())
+    for _ in range(500):
+        if not client.undelivered:
+            break
+        time.sleep(0.01)
+    assert client.undelivered == [] and server.close() == []
+
+
+def test_event_loops_of_their_own() -> None:
+    server = playing("proceed", "proceed")
+    client = gate(server, AsyncSpendgate)
+
+    async def pay(order: str) -> str:
+        return "psp-1"
+
+    guarded = guarding(client, reference=str)(pay)
+    assert [asyncio.run(guarded("order-1")) for _ in range(2)] == ["psp-1", "psp-1"] and server.close() == []
 
 
 def test_nothing_shows_a_key() -> None:

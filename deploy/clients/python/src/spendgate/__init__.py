@@ -1,10 +1,9 @@
 """A client of a spendgate service, and a guard around functions that move money."""
 
 from .aio import AsyncListing, AsyncSpendgate
-from .client import Checked, Listing, Spendgate
+from .client import Listing, Spendgate
 from .errors import (
-    AlreadyExecuted,
-    AlreadyReported,
+    ActionChanged,
     APIError,
     ApprovalExpired,
     ApprovalPending,
@@ -12,17 +11,15 @@ from .errors import (
     BadSignature,
     Blocked,
     Denied,
+    Differs,
+    Escalated,
     InDoubt,
-    KeyReused,
     NoAnswer,
     NoDecision,
     NotCarriedOut,
-    RedemptionRequired,
-    Running,
     SpendgateError,
     Unanswered,
 )
-from .journal import Entry, Journal, MemoryJournal, SQLiteJournal
 from .permit import Permit
 from .types import (
     Approval,
@@ -38,6 +35,7 @@ from .types import (
     NewWebhook,
     Outcome,
     Page,
+    Payment,
     Policy,
     Redemption,
     Result,
@@ -50,10 +48,9 @@ from .types import (
 from .webhooks import verify_webhook
 
 __all__ = [
-    "APIError", "AlreadyExecuted", "AlreadyReported", "Approval", "ApprovalExpired", "ApprovalPending",
-    "AsyncListing", "AsyncSpendgate", "Backtest", "BadKey", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord",
-    "Checked", "Delivery", "Denied", "Entry", "Event", "Flip", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
-    "MemoryJournal", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page", "RedemptionRequired",
-    "Permit", "Policy", "Redemption", "Result", "Running", "SQLiteJournal", "Session", "Simulation", "Spendgate", "SpendgateError",
+    "APIError", "ActionChanged", "Approval", "ApprovalExpired", "ApprovalPending", "AsyncListing", "AsyncSpendgate", "Backtest",
+    "BadKey", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord", "Delivery", "Denied", "Differs", "Escalated",
+    "Event", "Flip", "InDoubt", "Key", "Listing", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome",
+    "Page", "Payment", "Permit", "Policy", "Redemption", "Result", "Session", "Simulation", "Spendgate", "SpendgateError",
     "Stats", "Unanswered", "Violation", "Webhook", "verify_webhook",
 ]

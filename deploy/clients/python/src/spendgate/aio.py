@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from contextlib import closing, suppress
-from types import TracebackType
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import closing
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, cast
 
 import anyio
-import anyio.to_thread
 import httpx
 
-from . import admin, api, ending, gate, guard
+from . import admin, api, gate, guard
 from .api import When
-from .errors import NoAnswer, SpendgateError
+from .errors import NoAnswer
+from .guarded import Guarded, is_coroutine
 from .http import Body, lost
-from .guarded import Guarded, unfinished
-from .permit import Intent, Permit
-from .send import Local, Pause, Reply, Step, Steps, Transfer
-from .types import NO_CONDITION, Answer, Event, Page
+from .permit import Permit
+from .send import Pause, Reply, Step, Steps, Transfer
+from .types import NO_CONDITION, ActionType, Answer, Event, Page
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,26 +26,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Checking:
-    """A check: await it for its answer, or use it as the context of a guarded body."""
+    """A check, to be awaited: `if gate.check(...):` is refused."""
 
-    def __init__(self, client: AsyncSpendgate, intent: Intent) -> None:
-        self._client, self._intent = client, intent
+    def __init__(self, client: AsyncSpendgate, steps: Steps[Answer]) -> None:
+        self._client, self._steps = client, steps
 
     def __bool__(self) -> NoReturn:
         raise TypeError(NO_CONDITION)
 
     def __await__(self) -> Generator[Any, None, Answer]:
-        return self._ask().__await__()
-
-    async def _ask(self) -> Answer:
-        return Answer.of((await self._client._run(guard.ask(self._client, self._intent))).result)
-
-    async def __aenter__(self) -> Permit:
-        self._permit = await self._client._run(guard.begin(self._client, self._intent))
-        return self._permit
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self._client._run(ending.end(self._client, self._permit, error, self._intent.terms), ends=True)
+        return self._client._run(self._steps).__await__()
 
 
 class AsyncListing(Generic[T]):
@@ -86,10 +74,10 @@ def _listing(query: Callable[Concatenate[Any, P], api.Query[T]]) -> Callable[Con
     return method
 
 
-def _checking(intent: Callable[Concatenate[Any, P], Intent]) -> Callable[Concatenate[AsyncSpendgate, P], Checking]:
-    @functools.wraps(intent)
+def _checking(steps: Callable[Concatenate[Any, P], Steps[Answer]]) -> Callable[Concatenate[AsyncSpendgate, P], Checking]:
+    @functools.wraps(steps)
     def method(self: AsyncSpendgate, /, *args: P.args, **kwargs: P.kwargs) -> Checking:
-        return Checking(self, intent(self, *args, **kwargs))
+        return Checking(self, steps(self, *args, **kwargs))
 
     return method
 
@@ -106,27 +94,14 @@ def _guarding(
                 raise TypeError("a function that is no coroutine is guarded by Spendgate")
             guarded = make(function)
 
-            async def call(*args: Any, **kwargs: Any) -> Any:
+            async def carry(*args: Any, **kwargs: Any) -> guard.Carried:
                 bound = guarded.bind(args, kwargs)
-                permit = await self._run(guard.begin(self, guarded.intent(bound, self)))
-                try:
-                    problem, changed = None, guarded.changed(bound, self, permit)
-                except Exception as error:
-                    problem, changed = error, True
-                if changed:
-                    await self._run(ending.refuse(self, permit, guarded.terms, problem), ends=True)
-                try:
-                    returned = await guarded.call(bound, permit.check_id)
-                except BaseException as error:
-                    await self._run(ending.end(self, permit, error, guarded.terms), ends=True)
-                    raise
-                if later := unfinished(returned, "await it in the body"):
-                    await self._run(ending.end(self, permit, later, guarded.strict), ends=True)
-                guarded.note(permit, returned)
-                await self._run(ending.end(self, permit, None, guarded.terms), ends=True)
-                return returned
+                return await self._run(guard.carry(self, guarded.intent(bound, self), lambda permit: guarded.call(bound, permit)))
 
-            return cast(F, guarded.dress(call))
+            async def call(*args: Any, **kwargs: Any) -> Any:
+                return (await carry(*args, **kwargs)).unwrap()
+
+            return cast(F, guarded.dress(call, carry))
 
         return decorate
 
@@ -139,8 +114,7 @@ class AsyncSpendgate(gate.Gate):
     _new_http = staticmethod(httpx.AsyncClient)
     _pause = staticmethod(anyio.sleep)
 
-    check = _checking(gate.intent)
-    resume = _awaiting(guard.resume)
+    check = _checking(gate.check)
     get_check = _awaiting(api.get_check)
     report_outcome = _awaiting(api.report_outcome)
     get_outcome = _awaiting(api.get_outcome)
@@ -190,6 +164,19 @@ class AsyncSpendgate(gate.Gate):
     health = _awaiting(admin.health)
     guard = _guarding(gate.guarding)
 
+    async def pay(
+        self, body: Callable[[Permit], Awaitable[T]], /, action_type: ActionType, *, payment_key: str, **action: Any
+    ) -> T | str | None:
+        """Awaits body(permit) under the guard, at most once for a payment_key. The other parameters are those of check() and guard().
+
+        It returns what the body does, or the recorded reference of a payment that was carried out before.
+        """
+        intent = gate.intent(self, action_type, payment_key=payment_key, **action)
+        if not is_coroutine(body):
+            raise TypeError("a function that is no coroutine is guarded by Spendgate")
+        result: T | str | None = (await self._run(guard.carry(self, intent, body))).unwrap()
+        return result
+
     async def events(self, *, after: int = 0, type: str | None = None, from_: When = None) -> AsyncIterator[Event]:
         """Yields the events after a sequence, as far as there are any. Store the last one's sequence with the effects of the events."""
         while True:
@@ -211,8 +198,7 @@ class AsyncSpendgate(gate.Gate):
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
-    async def _run(self, steps: Steps[T], *, ends: bool = False) -> T:
-        """Takes the steps. The end of a body is recorded in the journal even when the task is cancelled."""
+    async def _run(self, steps: Steps[T]) -> T:
         answer: Any = None
         failure: Exception | None = None
         with closing(steps):
@@ -227,17 +213,11 @@ class AsyncSpendgate(gate.Gate):
                     answer = await self._take(step)
                 except Exception as error:
                     failure = error
-                except BaseException:
-                    if ends:
-                        _write_down(steps, step)
-                    raise
 
     async def _take(self, step: Step) -> Any:
         if isinstance(step, Pause):
             return await self._pause(step.seconds)
-        if isinstance(step, Local):
-            return await anyio.to_thread.run_sync(step.call)
-        return await self._transfer(step)
+        return await (self._transfer(step) if isinstance(step, Transfer) else step.body())
 
     async def _transfer(self, t: Transfer) -> Reply | NoAnswer:
         http: httpx.AsyncClient = self._http
@@ -250,8 +230,6 @@ class AsyncSpendgate(gate.Gate):
                 async for piece in response.aiter_raw():
                     body.add(piece)
                 return body.reply(response)
-            except httpx.HTTPError as error:
-                return lost(error, body.reply(response))
             finally:
                 await response.aclose()
         except httpx.HTTPError as error:
@@ -260,15 +238,3 @@ class AsyncSpendgate(gate.Gate):
             if http.is_closed:
                 raise
             return NoAnswer(f"no answer from the service: {error}")
-
-
-def _write_down(steps: Steps[Any], step: Step) -> None:
-    """Takes at once the steps that record in the journal how a body ended. resume() reports it."""
-    with suppress(StopIteration, SpendgateError):
-        while isinstance(step, Local):
-            try:
-                taken = step.call()
-            except Exception as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(taken)

@@ -60,7 +60,6 @@ class Judged:
 
     decision: Literal["allow", "block", "escalate"]
     replayed: bool = apart(False)  # the service repeated an earlier answer
-    first: bool = apart(False)  # in an answer to check(): this request made the check, even if its answer was lost before
     redeem_required: bool = apart(False)  # the check must be redeemed before the action is carried out
     outcome: CheckOutcome | None = apart(None)  # next_step considers it, unlike next_step in body
     redemption: CheckRedemption | None = apart(None)  # not None if somebody redeemed the check to carry the action out
@@ -70,12 +69,15 @@ class Judged:
 
     @property
     def allowed(self) -> bool:
-        """Whether the action may be carried out, once.
+        """Whether the service says that the action may be carried out.
 
         It is false for a simulated result, for one that was read later, and when the check was redeemed or an
         outcome was reported. For a replayed result it is true even if the action was carried out and nobody
-        reported it: a guard looks into its journal.
+        reported it. For a payment it is true only in the answer to who redeemed it.
         """
+        payment = getattr(self, "payment", None)
+        if payment is not None:
+            return self.checked and self.decision == "allow" and payment.proceed
         return self.checked and self.decision == "allow" and self.outcome is None and self.redemption is None
 
     def __bool__(self) -> bool:

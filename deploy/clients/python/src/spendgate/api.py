@@ -28,17 +28,8 @@ class Action:
 
     members: Mapping[str, Any]
 
-    @property
-    def key(self) -> str:
-        return str(self.members.get("idempotency_key") or "")
-
     def but(self, **members: Any) -> Action:
         return Action({**self.members, **members})
-
-    @property
-    def deciding(self) -> dict[str, Any]:
-        """The members that identify the action for an approval, a redemption and the journal."""
-        return {n: m for n, m in self.members.items() if n not in ("idempotency_key", "approval_id", "reason_text")}
 
 
 def action(
@@ -60,23 +51,20 @@ def fetch(settings: Settings, request: Request, kind: type[T]) -> Steps[T]:
 # Checks.
 
 
-def check_once(settings: Settings, planned: Action, nonce: str = "") -> Steps[t.Result]:
-    """Asks whether an action may be carried out. All attempts of one request have one nonce, a new one unless given."""
-    if not planned.key.strip():  # the service treats white space as no key, too
-        planned = planned.but(idempotency_key="py-" + secrets.token_hex(16))
+def check(settings: Settings, planned: Action) -> Steps[t.Answer]:
+    """Asks whether an action may be carried out. One without a key gets one for the repetitions of this call."""
+    if "payment_key" not in planned.members and not str(planned.members.get("idempotency_key") or "").strip():
+        planned = planned.but(idempotency_key="py-" + secrets.token_hex(16))  # the service treats white space as no key, too
+    key = str(planned.members.get("payment_key") or planned.members.get("idempotency_key"))
     try:
-        headers = {"Request-Nonce": nonce or "py-" + secrets.token_hex(16)}
-        reply = yield from send(settings, Request("POST", "/v1/checks", dict(planned.members), headers=headers))
-        made = replace(result(decode(reply.body), reply), checked=True)
-        # A replay also belongs to this request if the first answer broke off and its received part names the same check.
-        named = any(reply.body.startswith(part) and f'"{made.check_id}"'.encode() in part for part in reply.parts)
-        return replace(made, first=not made.replayed or named or reply.header("first-request") == ["same"])
+        reply = yield from send(settings, Request("POST", "/v1/checks", dict(planned.members)))
+        return t.Answer.of(replace(result(decode(reply.body), reply), checked=True))
     except APIError as error:
         if error.definite and not error.maybe_done:
             raise
-        raise NoDecision(planned.key, error) from error
+        raise NoDecision(key, error) from error
     except SpendgateError as error:
-        raise NoDecision(planned.key, error) from error
+        raise NoDecision(key, error) from error
 
 
 def result(value: Any, reply: Reply | None = None) -> t.Result:
@@ -136,19 +124,23 @@ def report_outcome(
     reference: str | None = None,
     note: str | None = None,
     supersedes: int | None = None,
+    redemption_id: str | None = None,
     unless_in_doubt: bool = False,
 ) -> Steps[t.Outcome]:
     """Reports the outcome of an allowed check. Repeating the same report gives the same outcome.
 
-    amount is what was really moved, by default the check's. supersedes is the number of the report that this one corrects.
-    unless_in_doubt refuses the report of a check that is in doubt.
+    amount is what was really moved, by default the check's. supersedes is the number of the report that this one corrects,
+    and redemption_id the redemption of a payment whose holder reports. unless_in_doubt refuses the report of a check that is in doubt.
     """
     moved = None if amount is None else money(amount)
     given: dict[str, Any] = {"status": status, "amount": moved, "reference": reference, "note": note, "supersedes": supersedes}
-    given["unless_in_doubt"] = unless_in_doubt or None
+    given.update(redemption_id=redemption_id, unless_in_doubt=unless_in_doubt or None)
     content = {name: member for name, member in given.items() if member is not None}
     reply = yield from send(settings, Request("POST", path("checks", check_id, "outcome"), content, status=201, again=200))
-    return replace(read(t.Outcome, decode(reply.body)), replayed=reply.replayed)
+    outcome = read(t.Outcome, decode(reply.body))
+    if outcome.check_id != check_id:
+        raise misunderstood("it is the outcome of another check")
+    return replace(outcome, replayed=reply.replayed)
 
 
 def get_outcome(settings: Settings, check_id: str) -> Steps[t.Outcome]:
@@ -182,9 +174,10 @@ def redeem(
     return replace(redemption, replayed=reply.replayed)
 
 
-def in_doubt(settings: Settings, check_id: str) -> Steps[None]:
+def in_doubt(settings: Settings, check_id: str, *, redemption_id: str | None = None) -> Steps[None]:
     """Reports that nobody knows whether the action of a redeemed check was carried out."""
-    yield from send(settings, Request("POST", path("checks", check_id, "in-doubt"), {}, status=201, again=200))
+    content = {} if redemption_id is None else {"redemption_id": redemption_id}
+    yield from send(settings, Request("POST", path("checks", check_id, "in-doubt"), content, status=201, again=200))
 
 
 def simulate(settings: Settings, policy_id: str, actions: Sequence[Mapping[str, Any]]) -> Steps[t.Simulation]:
@@ -284,6 +277,8 @@ def checks(
     reason_code: str | None = None,
     idempotency_key: str | None = None,
     approval_id: str | None = None,
+    payment_key: str | None = None,
+    principal: str | None = None,
     from_: When = None,
     to: When = None,
     before: When = None,

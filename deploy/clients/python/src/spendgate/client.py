@@ -5,38 +5,21 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import httpx
 
-from . import admin, api, ending, gate, guard
+from . import admin, api, gate, guard
 from .api import When
-from .errors import NoAnswer
-from .http import Body, lost, without_delay
-from .guarded import Guarded, is_coroutine, unfinished
-from .permit import Intent, Permit
-from .send import Local, Pause, Reply, Step, Steps, Transfer
-from .types import Answer, Event, Page
+from .guarded import Guarded, is_coroutine
+from .http import blocking, drive
+from .permit import Permit
+from .send import Step, Steps
+from .types import ActionType, Event, Page
 
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Checked(Answer):
-    """The answer of check(), which is also the context of a guarded body."""
-
-    def __enter__(self) -> Permit:
-        client, asked = vars(self)["_of"]
-        permit: Permit = client._run(guard.enter(client, asked))
-        vars(self)["_permit"] = permit
-        return permit
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        client, asked = vars(self)["_of"]
-        client._run(ending.end(client, vars(self).pop("_permit"), error, asked.intent.terms))
 
 
 class Listing(Generic[T]):
@@ -74,17 +57,6 @@ def _listing(query: Callable[Concatenate[Any, P], api.Query[T]]) -> Callable[Con
     return method
 
 
-def _checking(intent: Callable[Concatenate[Any, P], Intent]) -> Callable[Concatenate[Spendgate, P], Checked]:
-    @functools.wraps(intent)
-    def method(self: Spendgate, /, *args: P.args, **kwargs: P.kwargs) -> Checked:
-        asked = self._run(guard.ask(self, intent(self, *args, **kwargs)))
-        checked = Checked.of(asked.result)
-        vars(checked)["_of"] = (self, asked)
-        return checked
-
-    return method
-
-
 def _guarding(
     guarding: Callable[Concatenate[Any, P], Callable[[Callable[..., Any]], Guarded]]
 ) -> Callable[Concatenate[Spendgate, P], Callable[[F], F]]:
@@ -97,27 +69,11 @@ def _guarding(
                 raise TypeError("a coroutine is guarded by AsyncSpendgate")
             guarded = make(function)
 
-            def call(*args: Any, **kwargs: Any) -> Any:
+            def carry(*args: Any, **kwargs: Any) -> guard.Carried:
                 bound = guarded.bind(args, kwargs)
-                permit = self._run(guard.begin(self, guarded.intent(bound, self)))
-                try:
-                    problem, changed = None, guarded.changed(bound, self, permit)
-                except Exception as error:
-                    problem, changed = error, True
-                if changed:
-                    self._run(ending.refuse(self, permit, guarded.terms, problem))
-                try:
-                    returned = guarded.call(bound, permit.check_id)
-                except BaseException as error:
-                    self._run(ending.end(self, permit, error, guarded.terms))
-                    raise
-                if later := unfinished(returned, "coroutines are guarded by AsyncSpendgate"):
-                    self._run(ending.end(self, permit, later, guarded.strict))
-                guarded.note(permit, returned)
-                self._run(ending.end(self, permit, None, guarded.terms))
-                return returned
+                return self._run(guard.carry(self, guarded.intent(bound, self), lambda permit: guarded.call(bound, permit)))
 
-            return cast(F, guarded.dress(call))
+            return cast(F, guarded.dress(lambda *args, **kwargs: carry(*args, **kwargs).unwrap(), carry))
 
         return decorate
 
@@ -130,8 +86,7 @@ class Spendgate(gate.Gate):
     _new_http = staticmethod(httpx.Client)
     _pause = staticmethod(time.sleep)
 
-    check = _checking(gate.intent)
-    resume = _blocking(guard.resume)
+    check = _blocking(gate.check)
     get_check = _blocking(api.get_check)
     report_outcome = _blocking(api.report_outcome)
     get_outcome = _blocking(api.get_outcome)
@@ -181,6 +136,17 @@ class Spendgate(gate.Gate):
     health = _blocking(admin.health)
     guard = _guarding(gate.guarding)
 
+    def pay(self, body: Callable[[Permit], T], /, action_type: ActionType, *, payment_key: str, **action: Any) -> T | str | None:
+        """Runs body(permit) under the guard, at most once for a payment_key. The other parameters are those of check() and guard().
+
+        It returns what the body does, or the recorded reference of a payment that was carried out before.
+        """
+        intent = gate.intent(self, action_type, payment_key=payment_key, **action)
+        if is_coroutine(body):
+            raise TypeError("a coroutine is guarded by AsyncSpendgate")
+        result: T | str | None = self._run(guard.carry(self, intent, body)).unwrap()
+        return result
+
     def events(self, *, after: int = 0, type: str | None = None, from_: When = None) -> Iterator[Event]:
         """Yields the events after a sequence, as far as there are any. Store the last one's sequence with the effects of the events."""
         while True:
@@ -202,42 +168,7 @@ class Spendgate(gate.Gate):
         self.close()
 
     def _run(self, steps: Steps[T]) -> T:
-        answer: Any = None
-        failure: Exception | None = None
-        with closing(steps):
-            while True:
-                try:
-                    step = steps.send(answer) if failure is None else steps.throw(failure)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                answer, failure = None, None
-                try:
-                    answer = self._take(step)
-                except Exception as error:
-                    failure = error
+        return drive(steps, self._take)
 
     def _take(self, step: Step) -> Any:
-        if isinstance(step, Pause):
-            return self._pause(step.seconds)
-        return step.call() if isinstance(step, Local) else self._transfer(step)
-
-    def _transfer(self, t: Transfer) -> Reply | NoAnswer:
-        try:
-            http: httpx.Client = self._http
-            sent = http.build_request(
-                t.method, t.url, headers=t.headers, content=t.body, timeout=t.timeout, extensions={"trace": without_delay}
-            )
-            # A redirect would send the key to another address.
-            response = http.send(sent, stream=True, follow_redirects=False)
-            body = Body(t.timeout)
-            try:
-                for piece in response.iter_raw():
-                    body.add(piece)
-                return body.reply(response)
-            except httpx.HTTPError as error:
-                return lost(error, body.reply(response))
-            finally:
-                response.close()
-        except httpx.HTTPError as error:
-            return lost(error)
+        return blocking(self._http, self._pause)(step)

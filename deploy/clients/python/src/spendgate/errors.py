@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .visible import printable
 
 if TYPE_CHECKING:
-    from .send import Reply
-    from .types import CheckOutcome, Outcome, Result
+    from .types import Outcome, Payment, Result
 
 
 class SpendgateError(Exception):
@@ -32,10 +31,9 @@ def _again(kind: type[SpendgateError], args: tuple[Any, ...], members: dict[str,
 class NoAnswer(SpendgateError):
     """There is no answer, or no valid one."""
 
-    def __init__(self, problem: str, *, maybe_done: bool = True, part: Reply | None = None) -> None:
+    def __init__(self, problem: str, *, maybe_done: bool = True) -> None:
         super().__init__(problem)
         self.maybe_done = maybe_done
-        self.part = part  # the received part of an answer that broke off
 
 
 class APIError(SpendgateError):
@@ -98,82 +96,62 @@ class BadSignature(SpendgateError):
     """A webhook delivery that is not signed by the service, or too old."""
 
 
-class KeyReused(SpendgateError, ValueError):
-    """An idempotency key that the journal has for another action, or whose action changed after it was allowed."""
+class Differs(APIError):
+    """The payment was asked for before with another action; differs names the members. Nothing was carried out by this call.
+
+    Another payment needs another payment_key. An action that nobody has carried out may be changed with replace=True.
+    """
+
+    differs: list[str]
+    check_id: str
+
+
+class ActionChanged(SpendgateError, ValueError):
+    """The arguments changed after the action was allowed. Nothing was carried out, and that is reported."""
 
 
 class BadKey(SpendgateError, TypeError):
-    """An idempotency key that identifies no action: it is empty or the text of an object. The service was not asked."""
+    """A payment_key that names nothing: it is empty or the text of an object. The service was not asked."""
 
     def __init__(self, key: str, why: str = "") -> None:
         super().__init__(
-            f"{key[:80]!r} names no action: {f'{why}, and ' if why else ''}what is guarded has an idempotency key that belongs to it, "
-            "such as the number of an order, and not the text of an object, which is another one each time, or of nothing"
+            f"{key[:80]!r} names no payment: {f'{why}, and ' if why else ''}a payment_key belongs to what is paid, such as the number "
+            "of an order, and is not the text of an object, which is another one each time, or of nothing"
         )
 
 
 class NotCarriedOut(SpendgateError):
     """The guard did not run the body. next_step says what to do."""
 
-    def __init__(self, result: Result, reason: str = "") -> None:
-        self.result, self.check_id = result, result.check_id
+    def __init__(self, result: Result) -> None:
+        self.result, self.check_id, self.approval_id = result, result.check_id, result.approval_id
+        self.reason_code = result.reason_code
         self.next_step = result.next_step or ""
-        super().__init__(reason or " ".join(filter(None, [result.message, result.next_step])))
+        super().__init__(" ".join(filter(None, [result.message, result.next_step])))
 
 
 class Blocked(NotCarriedOut):
-    """The service blocked the action."""
+    """The service blocked the action. Call again once the cause is mended."""
 
 
-class RedemptionRequired(NotCarriedOut):
-    """The policy requires redemption of the check, and this guard does not redeem. Nothing was carried out.
-
-    Give it a key of role gateway, or redeem=False if the payment provider that the body calls redeems check_id.
-    """
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(
-            result,
-            f"{result.check_id} is to be redeemed before its action is carried out, and the role of this key does not redeem: "
-            "use a key of role gateway, or redeem=False where what the body calls redeems check_id",
-        )
+class Escalated(NotCarriedOut):
+    """A rule wants people to look, and asks for no approval."""
 
 
 class ApprovalPending(NotCarriedOut):
-    """People decide first. approval_id is None when no rule asks for an approval."""
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(result)
-        self.approval_id = result.approval_id
+    """People decide first. Call again afterwards."""
 
 
 class Denied(NotCarriedOut):
     """People denied the action. It is not an ApprovalPending, so that no caller waits for a decision that was made."""
 
-    def __init__(self, result: Result) -> None:
-        super().__init__(result)
-        self.approval_id = result.approval_id
-
 
 class ApprovalExpired(Denied):
-    """Nobody decided in time, or the approval was not used in time."""
-
-
-class AlreadyReported(SpendgateError):
-    """The check is over: outcome says how, next_step whether another attempt may be made with another idempotency key."""
-
-    def __init__(self, check_id: str, outcome: CheckOutcome, reference: str = "", next_step: str = "") -> None:
-        self.check_id, self.outcome, self.reference = check_id, outcome, reference
-        self.next_step = next_step or outcome.next_step
-        super().__init__(f"{check_id} is over: {outcome.status}. {self.next_step}")
-
-
-class AlreadyExecuted(AlreadyReported):
-    """The action was carried out under this check. reference is empty when this journal does not know it."""
+    """Nobody decided in time, or the approval was not used in time. The next call asks anew."""
 
 
 class InDoubt(SpendgateError):
-    """The action may have been carried out, and nobody reported it. It is not repeated.
+    """The payment may have been carried out, and nobody reported it. It is not repeated.
 
     Look at the provider, then report the outcome of check_id: executed, failed or voided.
     """
@@ -182,30 +160,14 @@ class InDoubt(SpendgateError):
         super().__init__(
             f"{key!r} is in doubt: {why}. Do not repeat it. Look whether it was carried out under {check_id}, and report that outcome."
         )
-        self.key, self.check_id = key, check_id
+        self.payment_key, self.check_id = key, check_id
 
 
 class Unanswered(InDoubt):
-    """The action may have been carried out, and the service cannot give its outcome now: error says why.
+    """There is no usable answer, and this call carried nothing out. Call again: the service knows what became of the payment."""
 
-    Call again when the service answers: the guard asks it first.
-    """
+    maybe_done = True
 
-    def __init__(self, key: str, check_id: str, error: SpendgateError) -> None:
-        SpendgateError.__init__(
-            self,
-            f"{key!r} may have been carried out under {check_id}, and the service cannot say now: {error}. Do not carry it out in another "
-            "way. Call again when the service answers.",
-        )
-        self.key, self.check_id, self.error = key, check_id, error
-
-
-class Running(InDoubt):
-    """Another call of this process decides about the action or carries it out now.
-
-    Call again when that has ended. There is nothing to report: check_id is empty.
-    """
-
-    def __init__(self, key: str) -> None:
-        SpendgateError.__init__(self, f"{key!r} is being carried out now: call again when that has ended; report nothing.")
-        self.key, self.check_id = key, ""
+    def __init__(self, key: str, error: SpendgateError | str) -> None:
+        SpendgateError.__init__(self, f"there is no answer about {key!r}: {error}. This call carried nothing out. Call again with the same arguments.")
+        self.payment_key, self.check_id, self.error = key, "", error

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import copy
 import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from . import api, settings
-from .guarded import Guarded, Member
+import httpx
+
+from . import api
 from .errors import SpendgateError
-from .journal import Journal, MemoryJournal, SQLiteJournal
-from .permit import Intent, Terms
+from .guarded import Guarded, Member
+from .http import blocking, drive
+from .permit import FailedIf, Intent, Terms
 from .process import Process
-from .types import ActionType
+from .send import Settings, Steps
+from .types import ActionType, Answer
 
 G = TypeVar("G", bound="Gate")
 Trace = Callable[[], "tuple[str, str] | None"]
 
 
-class Gate(settings.Gate):
+class Gate(Settings):
     """Options of a client. Its textual forms show no key."""
 
     _new_http: Callable[[], Any]
+    _sleep = staticmethod(time.sleep)  # of the background
 
     def __init__(
         self,
@@ -33,8 +38,6 @@ class Gate(settings.Gate):
         admin_key: str = "",
         agent_id: str | None = None,
         policy_id: str | None = None,
-        journal: Journal | str | os.PathLike[str] | None = None,
-        redeem: bool | None = None,
         attempts: int = 4,
         timeout: float = 10,
         max_wait: float = 60,
@@ -45,12 +48,10 @@ class Gate(settings.Gate):
     ) -> None:
         """Checks the options; it sends nothing.
 
-        agent_id and policy_id are used for actions that name none. journal is what a guard writes into: a path or a
-        store. redeem says whether the guard redeems checks. None: the role of the key decides. False: the payment
-        provider that a body calls redeems them if the policy requires that. attempts is the maximum for one request,
-        timeout the seconds for each attempt, max_wait the longest Retry-After that is waited for, and deadline the
-        seconds for a request with all its attempts. trace returns the W3C traceparent and tracestate that requests
-        continue. http is the httpx client to use in this process; a process that is forked from it cannot use it.
+        agent_id and policy_id are used for actions that name none. attempts is the maximum for one request, timeout the
+        seconds for each attempt, max_wait the longest Retry-After that is waited for, and deadline the seconds for a
+        request with all its attempts. trace returns the W3C traceparent and tracestate that requests continue. http is
+        the httpx client to use in this process; a process that is forked from it cannot use it.
         """
         url = urlsplit(base_url)
         if url.scheme not in ("http", "https") or not url.hostname or url.username is not None or url.query or url.fragment:
@@ -64,12 +65,9 @@ class Gate(settings.Gate):
             raise ValueError("at least one attempt, of more than no time")
         self.base = base_url.rstrip("/")
         self.agent_id, self.policy_id = agent_id, policy_id
-        self.journal = SQLiteJournal(journal) if isinstance(journal, (str, os.PathLike)) else journal
-        self.memory, self.redeeming = MemoryJournal(), redeem
-        self.elsewhere, self.own = redeem is False, None
         self.attempts, self.timeout, self.max_wait, self.deadline = attempts, timeout, max_wait, deadline
         self._given = http is not None
-        self._processes = {os.getpid(): Process(self._new_http() if http is None else http)}
+        self._processes = {os.getpid(): self._process(self._new_http() if http is None else http)}
         self.identify = _identification(api_key, admin_key, user_agent, trace)
 
     def __repr__(self) -> str:
@@ -78,7 +76,22 @@ class Gate(settings.Gate):
     def process(self) -> Process:
         """The state of this process. A forked process does not touch what it inherited: closing a connection could send on it."""
         pid = os.getpid()
-        return self._processes.get(pid) or self._processes.setdefault(pid, Process(None if self._given else self._new_http()))
+        return self._processes.get(pid) or self._processes.setdefault(pid, self._process(None if self._given else self._new_http()))
+
+    def _process(self, http: Any) -> Process:
+        return Process(http, self._deliver, lambda seconds: self._sleep(seconds))
+
+    def _deliver(self, steps: Steps[None]) -> None:
+        """Takes steps in a thread of the background, which has an httpx client of its own if this one's belongs to an event loop."""
+        if isinstance(self._http, httpx.Client):
+            return drive(steps, blocking(self._http, self._sleep))
+        with httpx.Client() as http:
+            return drive(steps, blocking(http, self._sleep))
+
+    @property
+    def undelivered(self) -> list[str]:
+        """The reports that this process repeats in the background, as the service cannot be reached."""
+        return self.process().undelivered
 
     @property
     def _http(self) -> Any:
@@ -122,45 +135,57 @@ def _well_formed(parent: str) -> bool:
     )
 
 
-def intent(
+def check(
     gate: Gate,
+    /,
     action_type: ActionType | None = None,
     *,
     amount: api.Amount,
     currency: str,
     counterparty: str,
-    idempotency_key: str | None = None,
+    agent_id: str | None = None,
+    policy_id: str | None = None,
+    **members: Any,
+) -> Steps[Answer]:
+    """Asks whether an action may be carried out. members are those of the API, such as idempotency_key, metadata and payment_key.
+
+    A missing idempotency_key is generated for the repetitions of this call. Only guard() and pay() carry out something.
+    """
+    return api.check(gate, api.action(
+        agent_id or gate.agent_id, policy_id or gate.policy_id, amount, currency, counterparty, action_type=action_type, **members
+    ))
+
+
+def intent(
+    gate: Gate,
+    /,
+    action_type: ActionType,
+    *,
+    payment_key: str,
+    amount: api.Amount,
+    currency: str,
+    counterparty: str,
     agent_id: str | None = None,
     policy_id: str | None = None,
     payment_method: str | None = None,
     merchant_or_vendor: str | None = None,
     reason_text: str | None = None,
-    approval_id: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    provider_key: bool = False,
-    provider_key_hours: float = 24,
-    failed_on: tuple[type[BaseException], ...] = (),
-    wait: float = 0,
+    **terms: Any,
 ) -> Intent:
-    """Asks whether an action may be carried out.
-
-    As the context of a with statement it runs the body only if the action may be carried out, like guard(). Then the
-    last four parameters have the same meaning as there, and idempotency_key is required. Otherwise a missing key is
-    generated for the repetitions of this call.
-    """
     action = api.action(
         agent_id or gate.agent_id, policy_id or gate.policy_id, amount, currency, counterparty,
-        action_type=action_type, idempotency_key=idempotency_key, payment_method=payment_method,
-        merchant_or_vendor=merchant_or_vendor, reason_text=reason_text, approval_id=approval_id, metadata=metadata,
+        action_type=action_type, payment_key=payment_key, payment_method=payment_method,
+        merchant_or_vendor=merchant_or_vendor, reason_text=reason_text, metadata=metadata,
     )
-    return Intent(action, Terms(provider_key, provider_key_hours, failed_on, wait))
+    return Intent(action, Terms(**terms))
 
 
 def guarding(
     gate: Gate,
     action_type: ActionType,
     *,
-    key: Member,
+    payment_key: Member,
     amount: Member = None,
     currency: Member = None,
     counterparty: Member = None,
@@ -170,25 +195,29 @@ def guarding(
     merchant_or_vendor: Member = None,
     reason_text: Member = None,
     metadata: Member = None,
-    provider_key: bool = False,
-    provider_key_hours: float = 24,
-    failed_on: tuple[type[BaseException], ...] = (),
     wait: float = 0,
-    reference: Callable[[Any], str | None] | None = None,
+    take_over: bool = False,
+    take_over_within_hours: int | None = None,
+    again_after_hours: int | None = None,
+    replace: bool = False,
+    failed_if: FailedIf | tuple[FailedIf, ...] = (),
+    reference: Callable[[Any], Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Guarded]:
-    """Guards the function that moves the money.
+    """Guards the function that moves the money: it runs at most once for a payment_key, in all processes together.
 
-    key and the members of the action are a text with {names} of the call's arguments, a function of them, or a value;
-    amount, currency and counterparty are by default the arguments of these names. The function's parameter check_id, if
-    it has one, gets the check's id: the idempotency key for the provider. provider_key says that the provider accepts
-    it; then a body in doubt is repeated under it if it began less than provider_key_hours ago. failed_on are the errors
-    that mean that nothing was moved. After any other error the action is in doubt, as it is when another process repeats
-    it meanwhile. wait is how many seconds people have to decide before ApprovalPending is raised. reference makes the
-    reference of the report from the function's result.
+    payment_key and the members of the action are a text with {names} of the call's arguments, a function of them, or a
+    value; amount, currency and counterparty are by default the arguments of these names. The guard fills the function's
+    parameters execution_id (the idempotency key for the provider), check_id and permit, if it has them. wait is how many
+    seconds people have to decide before ApprovalPending is raised. take_over says that the provider takes the execution_id,
+    so that a payment that another process began is carried out again under it. again_after_hours frees the payment so long
+    after it was executed, and replace judges another action where nobody has carried one out. failed_if are the errors, and
+    predicates of the result, that mean that nothing was moved; any other error leaves the payment in doubt. reference makes
+    the reference of the report from the result. A payment that was carried out before gives its recorded reference.
     """
     members = {
-        "idempotency_key": key, "action_type": action_type, "amount": amount, "currency": currency, "counterparty": counterparty,
+        "payment_key": payment_key, "action_type": action_type, "amount": amount, "currency": currency, "counterparty": counterparty,
         "agent_id": agent_id, "policy_id": policy_id, "payment_method": payment_method, "merchant_or_vendor": merchant_or_vendor,
         "reason_text": reason_text, "metadata": metadata,
     }
-    return lambda function: Guarded(function, members, Terms(provider_key, provider_key_hours, failed_on, wait), reference)
+    terms = Terms(wait, take_over, take_over_within_hours, again_after_hours, replace, failed_if, reference)
+    return lambda function: Guarded(function, members, terms)

@@ -1,343 +1,193 @@
-"""The guard: a body that moves money runs only on a complete 200 allow without an outcome, at most once
-per idempotency key over restarts, and its end is reported.
+"""The guard: a body that moves money runs only on a complete 200 that says `proceed: true` for its payment and its nonce.
 
-The order of durable steps ensures this: the key is in the journal before the service is asked, the
-journal says that the body has begun before it does, and it says how the body ended before that is reported.
+The service knows what became of a payment, so the guard keeps nothing. It asks and redeems in one request, under a nonce
+that is new for each call, runs the body at most once, and reports.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from dataclasses import replace
-from typing import Any, get_args
+import secrets
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from . import api
-from .ending import after, report
+from .ending import doubt, reported
 from .errors import (
-    AlreadyExecuted,
-    AlreadyReported,
+    ActionChanged,
     APIError,
     ApprovalExpired,
     ApprovalPending,
     BadKey,
     Blocked,
     Denied,
+    Escalated,
     InDoubt,
-    KeyReused,
-    RedemptionRequired,
+    NotCarriedOut,
     SpendgateError,
     Unanswered,
 )
-from .journal import Entry, Journal, State
-from .permit import Asked, Intent, Permit, Terms, digest, log
-from .send import Steps, local
-from .settings import Gate, journal_of
-from .types import CheckOutcome, Result
+from .guarded import unfinished
+from .permit import Intent, Permit, Terms, log
+from .send import Pause, Request, Run, Settings, Steps, send
+from .types import Payment, Result
+from .wire import decode
 
-MOST_ESCALATIONS = 10  # under one key; after that a person has to look
+PATIENCE = 60  # seconds for which a request without an answer is repeated
+FRESH = 600  # seconds after the first request in which a body may begin: people find out what became of it after 15 minutes
+MOST_HOLD = 30  # seconds for which the service holds an answer
+RELEASE = 5  # seconds in which a release ends
 OBJECT = re.compile(r" at 0x[0-9a-fA-F]+>|\[object \w+\]")  # the traces of an object in a text
 NOTHING = re.compile(r"(.*[\W_])?(None|undefined|null|NaN|nan)", re.DOTALL)  # those of a missing value, as the whole or at the end
-LATER = "Do not carry the action out. That may have been corrected since, and the service cannot say now: call again when it answers."
 
 
-def note(journal: Journal, intent: Intent) -> Steps[Entry]:
-    """Returns the journal's entry of the action's key. A key that the journal has already is accepted, even if it names nothing."""
-    action = intent.action
-    if names_nothing(intent) and not (yield from local(lambda: has(journal, action.key))):
-        raise BadKey(action.key, intent.bad_field or "")
-    mine = Entry(action.key, digest(action))
-    entry = yield from local(lambda: journal.add(mine))
-    if not entry.action and (yield from local(lambda: journal.move(mine.key, "asked", action=mine.action))):
-        entry = yield from local(lambda: journal.add(mine))
-    if entry.action != mine.action:
-        raise KeyReused(f"{action.key!r} is the idempotency key of another action")
-    return entry
+@dataclass(frozen=True)
+class Carried:
+    """How a payment ended. value is what the body returned, or the recorded reference of a payment that was executed before."""
+
+    value: Any
+    reference: str | None = None
+    before: bool = False
+    problem: Exception | None = None  # the body's error, which means that nothing was moved
+    failed: bool = False
+
+    def unwrap(self) -> Any:
+        if self.problem is not None:
+            raise self.problem
+        return self.value
 
 
-def first_check(gate: Gate, journal: Journal, intent: Intent, entry: Entry) -> Steps[Result]:
-    """Makes the check of a key. If the service refuses the request, the next attempt may ask for a corrected action."""
+def carry(gate: Settings, intent: Intent, body: Callable[[Permit], Any]) -> Steps[Carried]:
+    """Carries a payment out, unless that was done before."""
+    if names_nothing(intent):
+        raise BadKey(intent.key, intent.bad_field or "")
+    result, payment, since = yield from ask(gate, intent)
+    if not payment.proceed:
+        reference = recorded(intent, result, payment)
+        return Carried(reference, reference, before=True)
+    permit = Permit(intent.key, result, payment.execution_id or "", payment.redemption_id or "")
     try:
-        return (yield from api.check_once(gate, intent.action, entry.redemption))
-    except APIError as error:
-        if not error.temporary:  # an entry that another process began meanwhile keeps its action
-            yield from after(journal, entry.key, "asked", action="")
+        changed = intent.changed
+    except Exception:
+        yield from forgo(gate, permit, intent.terms, "the arguments make no action any more")
         raise
+    if changed:
+        yield from forgo(gate, permit, intent.terms, "the action changed after it was allowed")
+        raise ActionChanged(f"the action of {intent.key!r} changed after it was allowed under {permit.check_id}: it was not carried out")
+    if gate._clock() - since > FRESH:
+        raise InDoubt(intent.key, permit.check_id, "its answer took too long, so this call ran nothing, and others may have")
+    return (yield from run(gate, permit, intent.terms, body))
+
+
+def ask(gate: Settings, intent: Intent) -> Steps[tuple[Result, Payment, float]]:
+    """Asks and redeems, always with one nonce. It returns the last answer, and a time at which nothing was redeemed yet."""
+    content = {**intent.action.members, "redeem": secrets.token_hex(16), **intent.terms.members}
+    since = asked = gate._clock()
+    waits, released = asked + intent.terms.wait, 0.0
+    while True:
+        hold = max(0, min(MOST_HOLD, int(waits - asked)))
+        request = Request("POST", "/v1/checks", content, wait=hold, until=asked + hold + PATIENCE)
+        result, payment = yield from answer(gate, intent, request)
+        now = gate._clock()
+        released = released or now + RELEASE
+        if payment.state == "waiting" and waits - now >= 1:
+            yield Pause(max(0, asked + 1 - now))
+        elif payment.state == "releasing" and now < released:
+            yield Pause(0.5)
+        else:
+            return result, payment, since
+        since, asked = asked, gate._clock()
+
+
+def answer(gate: Settings, intent: Intent, request: Request) -> Steps[tuple[Result, Payment]]:
+    """Sends the request until it has an answer, of which nothing but the body counts."""
+    try:
+        reply = yield from send(gate, request)
+        result = api.result(decode(reply.body))
+    except APIError as error:
+        if not error.definite or error.temporary:
+            raise Unanswered(intent.key, error) from error
+        if error.code == "forbidden":
+            error.message += ": a guard needs a key with checks:redeem, such as one of role gateway"
+        raise
+    except SpendgateError as error:
+        raise Unanswered(intent.key, error) from error
+    payment = result.payment
+    if payment is None or canonical(payment.payment_key) != canonical(intent.key):
+        raise Unanswered(intent.key, "the answer is of no payment, or of another")
+    permits = result.decision == "allow" and payment.state == "redeemed" and payment.outcome is None
+    names = payment.execution_id and payment.redemption_id and payment.nonce == request.content["redeem"]
+    if payment.proceed and not (permits and names):
+        raise Unanswered(intent.key, "the answer is that to another request")
+    return result, payment
+
+
+def canonical(key: str) -> str:
+    return unicodedata.normalize("NFC", key).strip()
+
+
+def recorded(intent: Intent, result: Result, payment: Payment) -> str | None:
+    """What there is to say of a payment that this call does not carry out."""
+    if payment.state == "executed":
+        return payment.reference
+    if payment.state in ("redeemed", "in_doubt", "releasing"):
+        whys = {"redeemed": "another call has begun it", "in_doubt": "nobody knows how it ended", "releasing": "it is being given back"}
+        raise InDoubt(intent.key, result.check_id, whys[payment.state])
+    kinds: dict[str, type[NotCarriedOut]] = {"waiting": ApprovalPending, "denied": Denied, "escalated": Escalated}
+    if payment.state == "free":
+        expired = payment.approval is not None and payment.approval.status == "expired"
+        kinds["free"] = ApprovalExpired if expired else Blocked
+    if payment.state not in kinds or (kinds[payment.state] is Blocked and result.decision != "block"):
+        raise Unanswered(intent.key, f"the payment is {payment.state}, and the service did not redeem it")
+    raise kinds[payment.state](result)
+
+
+def run(gate: Settings, permit: Permit, terms: Terms, body: Callable[[Permit], Any]) -> Steps[Carried]:
+    """Runs the body, and reports how it ended."""
+    try:
+        value = yield Run(lambda: body(permit))
+    except Exception as error:
+        if not terms.raised(error) or permit._moved is not None:
+            yield from in_doubt(gate, permit, f"its body raised {type(error).__name__}", error)
+        yield from reported(gate, permit, "failed", error)
+        return Carried(None, problem=error, failed=True)
+    if later := unfinished(value):
+        yield from in_doubt(gate, permit, str(later), later)
+    failed: bool | None = None
+    try:
+        failed = terms.returned(value)
+    except Exception as error:
+        yield from in_doubt(gate, permit, "failed_if does not understand its result", error)
+    if failed is None:
+        yield from in_doubt(gate, permit, "its result looks like an error, and failed_if does not say what that means")
+    if failed:
+        yield from reported(gate, permit, "failed")
+        return Carried(value, failed=True)
+    if permit._moved is None and terms.reference is not None:
+        try:
+            permit.executed(reference=terms.reference(value))
+        except Exception:  # the money was moved in any case
+            log.exception("what %s returned has no reference", permit.check_id)
+    yield from reported(gate, permit, "executed")
+    return Carried(value, (permit._moved or {}).get("reference"))
+
+
+def in_doubt(gate: Settings, permit: Permit, why: str, error: Exception | None = None) -> Steps[NoReturn]:
+    yield from doubt(gate, permit)
+    raise InDoubt(permit.payment_key, permit.check_id, why) from error
+
+
+def forgo(gate: Settings, permit: Permit, terms: Terms, why: str) -> Steps[None]:
+    """Gives back what this call redeemed and does not carry out. What it may have taken over is in doubt: another may have."""
+    if terms.take_over:
+        yield from in_doubt(gate, permit, why)
+    yield from reported(gate, permit, "voided", note=why)
 
 
 def names_nothing(intent: Intent) -> bool:
-    key = intent.action.key
-    nothing = NOTHING.fullmatch(key)
-    if not key.strip() or intent.bad_field or OBJECT.search(key):
+    nothing = NOTHING.fullmatch(intent.key)
+    if not intent.key.strip() or intent.bad_field or OBJECT.search(intent.key):
         return True
     return nothing is not None and (intent.bad_field is None or not nothing[1])
-
-
-def has(journal: Journal, key: str) -> bool:
-    return any(journal.move(key, state, state=state) for state in get_args(State))
-
-
-def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
-    """Makes the check. Only enter() decides whether a body runs."""
-    journal = gate.journal if intent.action.key.strip() else None
-    if journal is None:
-        return Asked(intent, (yield from api.check_once(gate, intent.action)))
-    entry = yield from note(journal, intent)
-    try:
-        result = yield from first_check(gate, journal, intent, entry)
-    except SpendgateError as error:
-        if entry.state == "asked":
-            raise
-        # The missing answer to this check shows nothing about an earlier one that was, or may have been, carried out.
-        raise (ended(entry, LATER) if entry.status else Unanswered(entry.key, entry.check_id, error)) from error
-    if result.first and result.allowed:  # a later call then knows that a replay of the check is its own
-        yield from after(journal, intent.action.key, "asked", check_id=result.check_id)
-    return Asked(intent, result)
-
-
-def begin(gate: Gate, intent: Intent) -> Steps[Permit]:
-    """Returns a permit, or raises an error that says why there is none."""
-    return _claimed(gate, intent.action.key, _begin(gate, intent))
-
-
-def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
-    """Returns a permit for an action that was asked about, or raises an error that says why there is none."""
-    return _claimed(gate, asked.intent.action.key, _enter(gate, asked))
-
-
-def _claimed(gate: Gate, key: str, steps: Steps[Permit]) -> Steps[Permit]:
-    """Claims the key before the journal is read, so that a repetition sees what a running body has left behind."""
-    claim = gate.process().claim(key)
-    try:
-        permit = yield from steps
-    except BaseException:
-        gate.process().release(key, claim)
-        raise
-    permit._claim = claim
-    return permit
-
-
-def _begin(gate: Gate, intent: Intent) -> Steps[Permit]:
-    journal = yield from journal_of(gate)
-    entry = yield from note(journal, intent)
-    if entry.state != "asked":
-        return (yield from prior(gate, journal, entry, intent.terms))
-    result = yield from first_check(gate, journal, intent, entry)
-    return (yield from _decide(gate, journal, entry, Asked(intent, result)))
-
-
-def _enter(gate: Gate, asked: Asked) -> Steps[Permit]:
-    if not asked.intent.action.key.strip():
-        raise BadKey("", f"{asked.result.check_id} was asked for without one")
-    journal = yield from journal_of(gate)
-    entry = yield from note(journal, asked.intent)
-    if entry.state == "asked" or (entry.state == "doubted" and _is_first(asked.result, entry)):
-        if asked.is_old:
-            asked = Asked(asked.intent, (yield from first_check(gate, journal, asked.intent, entry)))
-        return (yield from _decide(gate, journal, entry, asked))
-    yield from _void(gate, asked.result, entry)
-    return (yield from prior(gate, journal, entry, asked.intent.terms))
-
-
-def _is_first(result: Result, entry: Entry) -> bool:
-    """Whether this is the answer to the request that made the check of an entry."""
-    return result.first and result.check_id == entry.check_id
-
-
-def _void(gate: Gate, result: Result, entry: Entry) -> Steps[None]:
-    """Gives back a needless new check: the service has forgotten the key, but the journal has not. A replay may be somebody else's."""
-    if result.first and result.allowed and result.check_id != entry.check_id:
-        try:
-            yield from api.report_outcome(gate, result.check_id, "voided", note=f"the action is that of {entry.check_id}")
-        except SpendgateError as error:
-            log.warning("%s is not reported as voided: %s", result.check_id, error)
-
-
-def _decide(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Permit]:
-    """Raises what there is to wait for, or decides about an allow. The journal records first what is learnt: the service forgets."""
-    terms, redeem = asked.intent.terms, bool(gate.redeeming)
-    for escalations in range(MOST_ESCALATIONS):
-        if asked.result.decision != "escalate" or asked.result.outcome is not None:
-            break
-        if escalations > 0 and not asked.result.replayed and terms.wait <= 0:
-            break  # the approval is new, so nobody has decided
-        asked = yield from approved(gate, asked, entry.redemption)
-    result = asked.result
-    known = replace(entry, check_id=result.check_id)
-    if result.outcome is not None:
-        yield from reported(journal, known, result.outcome)
-        raise over(result.check_id, result.outcome)
-    if result.decision == "escalate":
-        raise ApprovalPending(result)
-    if result.decision != "allow":
-        raise Blocked(result)
-    if result.redemption is not None and not redeem:
-        yield from doubted(journal, known)
-        raise InDoubt(entry.key, result.check_id, "somebody redeemed the check to carry the action out")
-    if result.redeem_required and not (redeem or gate.elsewhere):
-        raise RedemptionRequired(result)
-    # A replay belongs to a process with another journal, unless this journal knows the check as its own.
-    repeated = not redeem and not result.first and (entry.state, entry.check_id) != ("asked", result.check_id)
-    if repeated and not terms.repeats():
-        yield from doubted(journal, known)
-        why = "the service had allowed it before, to a process with another journal, or in an answer that was lost"
-        raise InDoubt(entry.key, result.check_id, why)
-    return (yield from _take(gate, journal, known, asked, repeated))
-
-
-def _take(gate: Gate, journal: Journal, entry: Entry, asked: Asked, repeated: bool) -> Steps[Permit]:
-    """Redeems a check, if this guard redeems, and records in the journal that its body begins. entry names the check."""
-    terms, result, redeem, taken = asked.intent.terms, asked.result, bool(gate.redeeming), False
-    if redeem:
-        try:
-            yield from api.redeem(gate, result.check_id, idempotency_key=entry.redemption, **asked.intent.action.deciding)
-        except APIError as error:
-            taken = error.code == "check_already_redeemed"
-            if (taken and not terms.repeats()) or error.code == "check_released":
-                yield from doubted(journal, entry)
-            if not taken:
-                raise
-    if taken and not terms.repeats():
-        return (yield from again(gate, journal, replace(entry, state="doubted"), terms, False))
-    repeated = repeated or taken
-    began = min(time.time(), result.timestamp.timestamp()) if repeated else time.time()
-    begun = replace(entry, state="begun", at=began)
-    claim = {"state": "begun", "action": entry.action, "check_id": result.check_id, "at": began}
-    mine = yield from local(lambda: journal.move(entry.key, "asked", **claim))
-    now = begun if mine else (yield from local(lambda: journal.add(entry)))
-    if now.state == "doubted" and _is_first(result, now):  # another process of this journal got a replay, and doubted it
-        mine = yield from local(lambda: journal.move(entry.key, "doubted", **claim))
-        now = begun if mine else (yield from local(lambda: journal.add(entry)))
-    if mine and taken:
-        return (yield from again(gate, journal, begun, terms, True))
-    if mine:
-        return Permit(begun, result, redeem, repeated)
-    yield from _void(gate, result, now)  # another process has begun, or has learnt more
-    return (yield from prior(gate, journal, now, terms))
-
-
-def approved(gate: Gate, asked: Asked, nonce: str) -> Steps[Asked]:
-    """Asks again with the approval, if people approved. The service has the final word."""
-    result, intent = asked.result, asked.intent
-    if result.approval_id is None:
-        raise ApprovalPending(result)
-    if intent.terms.wait > 0:
-        found = yield from api.wait_for_approval(gate, result.approval_id, timeout=intent.terms.wait)
-    else:
-        found = yield from api.approval(gate, result.approval_id)
-    if found.status in ("approved", "used"):
-        again = intent.action.but(approval_id=result.approval_id)
-        used = yield from api.check_once(gate, again, nonce)
-        return Asked(replace(intent, action=again), used)
-    raise {"denied": Denied, "expired": ApprovalExpired}.get(found.status, ApprovalPending)(result)
-
-
-def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Permit]:
-    """Decides about a key whose body has begun, or may have, according to the journal."""
-    if entry.state == "ended":
-        yield from report(gate, journal, entry)
-        entry = yield from local(lambda: journal.add(entry))
-    if entry.state not in ("begun", "repeated", "doubted"):
-        raise (yield from told(gate, journal, entry))
-    repeats = entry.state != "doubted" and terms.repeats(time.time() - entry.at)
-    return (yield from again(gate, journal, entry, terms, repeats))
-
-
-def again(gate: Gate, journal: Journal, entry: Entry, terms: Terms, repeats: bool) -> Steps[Permit]:
-    """Raises what the service knows about an action that has begun, or returns a permit to repeat it."""
-    try:
-        found = yield from recorded(gate, entry.check_id)
-    except SpendgateError as error:
-        raise Unanswered(entry.key, entry.check_id, error) from error
-    if found is not None and found.outcome is not None:
-        yield from reported(journal, entry, found.outcome)
-        raise over(entry.check_id, found.outcome)
-    # This machine's clock may be wrong, or may have been when the body began. A check that the service does not show is old.
-    if not repeats or found is None or not terms.repeats(found.age or 0):
-        raise InDoubt(entry.key, entry.check_id, "it has begun, and nobody said how it ended")
-    if gate.redeeming:
-        yield from announce(gate, journal, entry, found)
-    elif entry.state == "begun" and not (yield from local(lambda: journal.move(entry.key, "begun", state="repeated"))):
-        now = yield from local(lambda: journal.add(entry))
-        if now.state not in ("repeated", "ended", "reported"):
-            raise InDoubt(entry.key, entry.check_id, "another process has begun it")
-        return (yield from prior(gate, journal, now, terms))
-    return Permit(entry, None, bool(gate.redeeming), repeated=True)
-
-
-def announce(gate: Gate, journal: Journal, entry: Entry, found: Result) -> Steps[None]:
-    """Records a redeemed check as in doubt before its body is repeated, so that its redeemer gives nothing back."""
-    if found.redemption is not None and found.redemption.in_doubt:
-        return
-    try:
-        yield from api.in_doubt(gate, entry.check_id)
-    except SpendgateError as error:
-        if not isinstance(error, APIError) or not error.definite or error.temporary:
-            raise Unanswered(entry.key, entry.check_id, error) from error
-        yield from again(gate, journal, entry, Terms(), False)  # it has ended meanwhile, or this key may not repeat it
-
-
-def recorded(gate: Gate, check_id: str) -> Steps[Result | None]:
-    try:
-        return (yield from api.get_check(gate, check_id))
-    except APIError as error:
-        if error.status not in (403, 404) or not error.definite:
-            raise
-        return None  # it is archived, or this key may not read it
-
-
-def over(check_id: str, outcome: CheckOutcome, reference: str = "", next_step: str = "") -> AlreadyReported:
-    if outcome.status == "executed":
-        return AlreadyExecuted(check_id, outcome, reference)
-    return AlreadyReported(check_id, outcome, reference, next_step)
-
-
-def ended(entry: Entry, next_step: str = "") -> AlreadyReported:
-    return over(entry.check_id, CheckOutcome(entry.status), entry.reference, next_step)
-
-
-def told(gate: Gate, journal: Journal, entry: Entry) -> Steps[AlreadyReported]:
-    """What became of an action that is over. People may have corrected since a report that nothing was moved."""
-    if entry.status == "executed":
-        return ended(entry)
-    try:
-        found = yield from recorded(gate, entry.check_id)
-    except SpendgateError:
-        found = None
-    if found is None:
-        return ended(entry, LATER)
-    if found.outcome is None:
-        return ended(entry)
-    yield from reported(journal, entry, found.outcome)
-    return over(entry.check_id, found.outcome)
-
-
-def reported(journal: Journal, entry: Entry, outcome: CheckOutcome) -> Steps[None]:
-    told = {"action": entry.action, "check_id": entry.check_id, "status": outcome.status}
-    yield from after(journal, entry.key, entry.state, state="reported", **told)
-
-
-def doubted(journal: Journal, entry: Entry) -> Steps[None]:
-    yield from local(lambda: journal.move(entry.key, "asked", state="doubted", action=entry.action, check_id=entry.check_id))
-
-
-def resume(gate: Gate) -> Steps[list[Entry]]:
-    """Reports actions that ended without a report, and returns those in doubt, or executed but on record as not executed.
-
-    Call it when the program starts. A body that has not ended yet is in doubt, too, if it is in another process.
-    """
-    journal = yield from journal_of(gate)
-    doubts = []
-    for entry in (yield from local(journal.unfinished)):
-        if entry.state == "ended":
-            if (yield from report(gate, journal, entry)) == "contrary" and entry.status == "executed":
-                doubts.append(entry)
-            continue
-        if gate.process().runs(entry.key):
-            continue
-        found = yield from recorded(gate, entry.check_id)
-        if found is None or found.outcome is None:
-            doubts.append(entry)
-        else:
-            yield from reported(journal, entry, found.outcome)
-    return doubts

@@ -9,7 +9,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
@@ -18,8 +18,11 @@ from typing import Any, Union
 from uuid import UUID
 
 from . import api
-from .permit import EndsLater, Intent, Permit, Terms, digest, log
+from .permit import EndsLater, Intent, Permit, Terms, digest
 from .wire import payable
+
+#: The parameters that the guard fills in.
+FILLED = ("execution_id", "check_id", "permit")
 
 #: A member of the action: a function of the call's arguments, a text with {names} of them, or a value.
 Member = Union[Callable[..., Any], str, Decimal, int, Mapping[str, Any], None]
@@ -32,7 +35,6 @@ class Guarded:
     function: Callable[..., Any]
     members: Mapping[str, Member]
     terms: Terms
-    reference: Callable[[Any], str | None] | None
 
     def __post_init__(self) -> None:
         if isinstance(self.function, (staticmethod, classmethod)):
@@ -41,15 +43,15 @@ class Guarded:
         for other in (inspect.isgeneratorfunction, inspect.isasyncgenfunction):
             if other(self.function) or other(called):
                 raise TypeError("a generator's body runs later than its call: it cannot be guarded")
-        if self.terms.provider_key and not self.takes_check_id:
-            raise TypeError("a provider that takes an idempotency key is given one: the function needs a parameter check_id")
-        key = self.members["idempotency_key"]
+        if self.terms.take_over and not {"execution_id", "permit"} & set(self.filled):
+            raise TypeError("a provider that takes the execution_id is given it: the function needs a parameter execution_id")
+        key = self.members["payment_key"]
         if not callable(key) and (not isinstance(key, str) or "{" not in key):
-            raise TypeError("the key has to name the call's arguments, such as key='order-{order}'")
+            raise TypeError("payment_key has to name the call's arguments, such as payment_key='order-{order}'")
         taken = self.signature.parameters.values()
         if not any(p.kind is p.VAR_KEYWORD for p in taken):
             for name, member in self.members.items():
-                for unknown in _named(member) - {p.name for p in taken if p.name != "check_id"}:
+                for unknown in _named(member) - {p.name for p in taken if p.name not in FILLED}:
                     raise TypeError(f"{name}={member!r}: the function has no argument {unknown}")
 
     @functools.cached_property
@@ -57,30 +59,31 @@ class Guarded:
         return inspect.signature(self.function)
 
     @property
-    def takes_check_id(self) -> bool:
-        return "check_id" in self.signature.parameters
+    def filled(self) -> list[str]:
+        return [name for name in FILLED if name in self.signature.parameters]
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
         """Fails on wrong arguments before anything is asked."""
-        bound = self.signature.bind(*args, **kwargs, **({"check_id": ""} if self.takes_check_id else {}))
+        bound = self.signature.bind(*args, **kwargs, **dict.fromkeys(self.filled, ""))
         bound.apply_defaults()
         return bound
 
     def intent(self, bound: inspect.BoundArguments, gate: Any) -> Intent:
         """Refuses an action that differs when it is made a second time, before anything is asked."""
-        intent, again = self._intent(bound, gate), self._intent(bound, gate)
-        if _meaning(intent) != _meaning(again):
+        action, problem = self._action(bound, gate)
+        again: Callable[[], api.Action] = lambda: self._action(bound, gate)[0]  # noqa: E731
+        if digest(action) != digest(again()):
             raise TypeError("the functions of the action give not the same twice, as with now() or uuid4(): make that before the call")
-        return intent
+        return Intent(action, self.terms, None if callable(self.members["payment_key"]) else problem, again)
 
-    def _intent(self, bound: inspect.BoundArguments, gate: Any) -> Intent:
-        arguments = {name: value for name, value in bound.arguments.items() if name != "check_id"}
+    def _action(self, bound: inspect.BoundArguments, gate: Any) -> tuple[api.Action, str]:
+        arguments = {name: value for name, value in bound.arguments.items() if name not in FILLED}
         naming = Naming()
         members = {name: self._value(name, member, arguments, naming) for name, member in self.members.items()}
         for name in ("agent_id", "policy_id"):
             members[name] = members[name] or getattr(gate, name)
         payable(members["amount"], members["currency"])
-        return Intent(api.action(**members), self.terms, None if callable(self.members["idempotency_key"]) else naming.problem)
+        return api.action(**members), naming.problem
 
     def _value(self, name: str, member: Member, arguments: Mapping[str, Any], naming: Naming) -> Any:
         if member is None and name in ("amount", "currency", "counterparty"):
@@ -92,7 +95,7 @@ class Guarded:
             if any(p.kind is p.VAR_KEYWORD for p in taken):
                 return member(**arguments)
             return member(**{p.name: arguments[p.name] for p in taken if p.name in arguments or p.default is p.empty})
-        if isinstance(member, str) and name == "idempotency_key":
+        if isinstance(member, str) and name == "payment_key":
             return naming.vformat(member, (), arguments)
         if not isinstance(member, str):
             return member
@@ -102,36 +105,18 @@ class Guarded:
             raise TypeError(f"{name}={member!r}: {text.problem}")
         return formatted
 
-    def changed(self, bound: inspect.BoundArguments, gate: Any, permit: Permit) -> bool:
-        """Whether the arguments make another action now than the permit's: the caller may have changed them."""
-        return _meaning(self._intent(bound, gate)) != (permit._key, permit._action)
-
-    def call(self, bound: inspect.BoundArguments, check_id: str) -> Any:
-        if self.takes_check_id:
-            bound.arguments["check_id"] = check_id
+    def call(self, bound: inspect.BoundArguments, permit: Permit) -> Any:
+        fill = {"execution_id": permit.execution_id, "check_id": permit.check_id, "permit": permit}
+        bound.arguments.update({name: fill[name] for name in self.filled})
         return self.function(*bound.args, **bound.kwargs)
 
-    @property
-    def strict(self) -> Terms:
-        """The terms for an error of the guard itself, which never means that nothing was moved."""
-        return replace(self.terms, failed_on=())
-
-    def note(self, permit: Permit, returned: Any) -> None:
-        """Takes the reference of the report from the function's result."""
-        if self.reference is None:
-            return
-        try:
-            permit.executed(reference=self.reference(returned) or "")
-        except Exception:  # the money was moved in any case
-            log.exception("what %s returned has no reference", permit.check_id)
-
-    def dress(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        """Makes the wrapper look like the function without check_id, since the schemas of tools are made from it."""
+    def dress(self, wrapper: Callable[..., Any], carry: Callable[..., Any]) -> Callable[..., Any]:
+        """Makes the wrapper look like the function without what the guard fills in, since the schemas of tools are made from it."""
         functools.update_wrapper(wrapper, self.function)
-        shown = [p for name, p in self.signature.parameters.items() if name != "check_id"]
-        setattr(wrapper, "__spendgate__", True)  # adapters look whether it is guarded
+        shown = [p for name, p in self.signature.parameters.items() if name not in FILLED]
+        setattr(wrapper, "__spendgate__", carry)  # for tool()
         setattr(wrapper, "__signature__", self.signature.replace(parameters=shown))
-        wrapper.__annotations__ = {n: a for n, a in wrapper.__annotations__.items() if n != "check_id"}
+        wrapper.__annotations__ = {n: a for n, a in wrapper.__annotations__.items() if n not in FILLED}
         return wrapper
 
 
@@ -141,10 +126,6 @@ def _named(member: Member) -> set[str]:
         return set()
     fields = (name for _, name, _, _ in string.Formatter().parse(member) if name)
     return {re.split(r"[.\[]", name)[0] for name in fields} - {""}
-
-
-def _meaning(intent: Intent) -> tuple[str, str]:
-    return intent.action.key, digest(intent.action)
 
 
 class Naming(string.Formatter):
@@ -170,7 +151,7 @@ def is_coroutine(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
 
 
-def unfinished(returned: object, advice: str) -> EndsLater | None:
+def unfinished(returned: object) -> EndsLater | None:
     """The error of a body that returned something that has not run or not ended, which is stopped if possible."""
     runs_later = inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
     if not runs_later and not isinstance(returned, Future):
@@ -179,4 +160,4 @@ def unfinished(returned: object, advice: str) -> EndsLater | None:
         with suppress(Exception):
             getattr(returned, stop)()
     what = type(returned).__name__
-    return EndsLater(f"its body returned a {what}, which ends later than its call: {advice}")
+    return EndsLater(f"its body returned a {what}, which ends later than its call: await it in the body, under AsyncSpendgate")

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
-from agents import FunctionTool, RunContextWrapper, function_tool
+import anyio.to_thread
+from agents import FunctionTool, RunContextWrapper
 
-from .errors import SpendgateError
-from .tools import explain, require_guarded
-
-
-def guarded_tool(function: Callable[..., Any], **options: Any) -> FunctionTool:
-    """Makes a tool of a guarded function.
-
-    The SDK's own text for an error asks the model to try again, which is wrong for an action in doubt. So the model gets
-    the text of explain(). Errors that are not spendgate's end the run.
-    """
-    require_guarded(function)
-    return function_tool(function, failure_error_function=_tell, **options)
+from .tools import Told, tool
 
 
-def _tell(context: RunContextWrapper[Any], error: Exception) -> str:
-    if isinstance(error, SpendgateError):
-        return explain(error)
-    raise error
+def guarded_tool(guarded: Callable[..., Any], **naming: str) -> FunctionTool:
+    """Makes a tool of a guarded function, which tells the model what became of the call, and what it may do next."""
+    made = tool(guarded, **naming)
+
+    async def invoke(context: RunContextWrapper[Any], text: str) -> str:
+        try:
+            arguments = json.loads(text or "{}", parse_float=Decimal)
+        except ValueError as error:
+            return f"Not carried out: the arguments are no JSON: {error}"
+        told: Told = await made.call(arguments) if made.is_async else await anyio.to_thread.run_sync(made.call, arguments)
+        return told.message
+
+    return FunctionTool(
+        name=made.name, description=made.description, params_json_schema=made.schema, on_invoke_tool=invoke, strict_json_schema=False
+    )

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Union
 
 from . import api
 from .errors import InDoubt, SpendgateError
-from .journal import Entry
-from .process import Claim
 from .types import Result
 from .wire import encode, money, ordered
 
-FRESH = 60  # seconds for which a body may begin on an answer
-
 log = logging.getLogger("spendgate")
+
+#: The type of an error, or a predicate of the result, that means that nothing was moved.
+FailedIf = Union[type[BaseException], Callable[[Any], object]]
 
 
 class EndsLater(TypeError):
@@ -25,96 +25,108 @@ class EndsLater(TypeError):
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms on which a guard runs a body."""
+    """The terms on which a guard asks, and runs a body."""
 
-    provider_key: bool = False  # the provider takes the check_id as its idempotency key
-    provider_key_hours: float = 24  # for which it certainly remembers one
-    failed_on: tuple[type[BaseException], ...] = ()  # the errors that mean that nothing was moved
     wait: float = 0  # how many seconds to wait for people to decide
+    take_over: bool = False  # the provider takes the execution_id as its idempotency key
+    take_over_within_hours: int | None = None
+    again_after_hours: int | None = None
+    replace: bool = False
+    failed_if: FailedIf | tuple[FailedIf, ...] = ()
+    reference: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.failed_on, tuple) or not all(isinstance(kind, type) for kind in self.failed_on):
-            raise TypeError("failed_on is a tuple of the types of errors")
+        if not all(callable(one) for one in self._failures):
+            raise TypeError("failed_if is the type of an error, a predicate of the result, or a tuple of these")
+        if self.take_over_within_hours is not None and not self.take_over:
+            raise TypeError("take_over_within_hours is of no use without take_over")
 
-    def repeats(self, age: float = 24 * 3600) -> bool:
-        """Whether a body that began this many seconds ago is repeated. By default age is 24 hours: how long the service knows a key."""
-        return self.provider_key and age <= self.provider_key_hours * 3600
+    @property
+    def _failures(self) -> tuple[FailedIf, ...]:
+        return self.failed_if if isinstance(self.failed_if, tuple) else (self.failed_if,)
 
-    def failed(self, error: BaseException) -> bool:
-        """Whether a body's error means that nothing was moved. An error of this package must be named in failed_on as such."""
-        if isinstance(error, InDoubt):
-            return False
+    @property
+    def members(self) -> dict[str, Any]:
+        """What the request has of them."""
+        names = ("take_over", "take_over_within_hours", "again_after_hours", "replace")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+    def raised(self, error: Exception) -> bool:
+        """Whether a body's error means that nothing was moved. An error of this package must be named as such, InDoubt cannot be."""
         own = isinstance(error, SpendgateError)
-        return isinstance(error, tuple(kind for kind in self.failed_on if not own or issubclass(kind, SpendgateError)))
+        kinds = (kind for kind in self._failures if isinstance(kind, type) and (not own or issubclass(kind, SpendgateError)))
+        return not isinstance(error, InDoubt) and isinstance(error, tuple(kinds))
+
+    def returned(self, value: Any) -> bool | None:
+        """Whether a body's result means that nothing was moved. None: it looks like an error, and nothing says what it means."""
+        predicates = [one for one in self._failures if not isinstance(one, type)]
+        if not predicates:
+            return None if _looks_like_an_error(value) else False
+        return any(predicate(value) for predicate in predicates)
+
+
+def _looks_like_an_error(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.lstrip()[:5].lower() == "error"
+    member = value.get if isinstance(value, Mapping) else lambda name: getattr(value, name, None)
+    return any(member(name) is True for name in ("isError", "is_error")) or (isinstance(value, Mapping) and bool(value.get("error")))
 
 
 @dataclass(frozen=True)
 class Intent:
-    """An action, and the body's terms."""
+    """A payment: an action with its payment_key, and the body's terms."""
 
     action: api.Action
     terms: Terms
     #: What is wrong with the values that the key was made of; None if only the key's text is known.
     bad_field: str | None = None
-
-
-@dataclass(frozen=True)
-class Asked:
-    """An intent with the service's first answer."""
-
-    intent: Intent
-    result: Result
-    at: float = field(default_factory=time.time)
+    #: Makes the action again of the arguments, which may have changed.
+    again: Callable[[], api.Action] | None = None
 
     @property
-    def is_old(self) -> bool:
-        """Whether much may have been reported about the check since. A clock that was set does not make an answer young."""
-        return not 0 <= time.time() - self.at <= FRESH
+    def key(self) -> str:
+        return str(self.action.members["payment_key"])
+
+    @property
+    def changed(self) -> bool:
+        return self.again is not None and digest(self.again()) != digest(self.action)
 
 
 class Permit:
-    """The permission to run the body now, under check_id. The body may say what it did."""
+    """The permission to run the body, now and once. execution_id is the provider's idempotency key."""
 
-    def __init__(self, entry: Entry, result: Result | None, redeemed: bool, repeated: bool) -> None:
-        self.check_id, self.result, self.redeemed, self._key = entry.check_id, result, redeemed, entry.key
-        self.repeated = repeated  # the body may have run before, under the same check_id
-        self.end: dict[str, str] = {"status": "executed"}
-        self.moved = False  # whether the body said so
-        self._action = entry.action
-        self._claim: Claim | None = None
+    def __init__(self, key: str, result: Result, execution_id: str, redemption_id: str) -> None:
+        self.payment_key, self.result, self.check_id = key, result, result.check_id
+        self.execution_id, self.redemption_id = execution_id, redemption_id
+        self._moved: dict[str, Any] | None = None
 
     def executed(self, *, reference: str | int | None = None, amount: api.Amount | None = None) -> None:
-        """Sets what is reported. Give amount only if the amount that was moved differs from the check's.
+        """Sets what is reported when the body has ended. Give amount only if the amount that was moved differs from the check's.
 
         A reference with more than 256 characters, or with characters that cannot be sent, is left out, as is an invalid amount.
         """
-        self.moved = True
-        self.end = {"status": "executed", "reference": reportable("reference", reference, 256), "amount": reportable_amount(amount)}
-
-    def failed(self, note: str | None = None) -> None:
-        """Says that nothing was moved. A repeated body is in doubt nevertheless."""
-        self.moved = False
-        self.end = {"status": "failed", "note": reportable("note", note, 4096)}
+        said = {"reference": _reportable(reference), "amount": _reportable_amount(amount)}
+        self._moved = {name: value for name, value in said.items() if value not in (None, "")}
 
 
-def reportable(name: str, value: object, most: int) -> str:
-    """A text that the service and the journal accept; an unsuitable one is left out, since the money was moved in any case."""
+def _reportable(value: object) -> str:
+    """A reference that the service accepts; an unsuitable one is left out, since the money was moved in any case."""
     try:
         text = str(value) if isinstance(value, (str, int)) else ""
     except ValueError:  # an int of thousands of digits
         text = "\0"
-    fits = len(text) <= most and not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
+    fits = len(text) <= 256 and not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
     if value is not None and (not fits or not isinstance(value, (str, int))):
-        _left_out(name, value)
+        _left_out("reference", value)
     return text if fits else ""
 
 
-def reportable_amount(value: api.Amount | None) -> str:
+def _reportable_amount(value: api.Amount | None) -> Any:
     try:
-        return "" if value is None else str(money(value))
+        return None if value is None else money(value)
     except (TypeError, ValueError):
         _left_out("amount", value)
-        return ""
+        return None
 
 
 def _left_out(name: str, value: object) -> None:
@@ -127,7 +139,6 @@ def _left_out(name: str, value: object) -> None:
 
 def digest(action: api.Action) -> str:
     """A hash of an action. It is the same if only the wording of the reason or the spelling of the amount or currency differs."""
-    deciding = dict(action.deciding)
-    deciding["amount"] = str(money(deciding["amount"]))
-    deciding["currency"] = str(deciding["currency"]).upper()
-    return hashlib.sha256(encode(ordered(deciding))).hexdigest()
+    members = {name: member for name, member in action.members.items() if name != "reason_text"}
+    members.update(amount=str(money(members["amount"])), currency=str(members["currency"]).upper())
+    return hashlib.sha256(encode(ordered(members))).hexdigest()

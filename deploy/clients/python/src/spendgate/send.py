@@ -1,7 +1,7 @@
 """Sending a request until it succeeds, is refused or should not be sent again.
 
 What the client does is written once, as generators that yield the steps which take time
-(Transfer, Pause, Local) and are sent their results. Spendgate takes the steps by blocking,
+(Transfer, Pause, Run) and are sent their results. Spendgate takes the steps by blocking,
 AsyncSpendgate by awaiting.
 """
 
@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any, TypeVar, Union
 from urllib.parse import quote, urlencode
 
-from .errors import APIError, NoAnswer, SpendgateError
+from .errors import APIError, Differs, NoAnswer, SpendgateError
 from .types import Outcome
 from .wire import decode, encode, read
 
@@ -42,6 +42,7 @@ class Request:
     repeatable: bool = True  # it has the same effect if it is sent twice
     admin: bool = False
     wait: int = 0  # how long the service may hold its answer, in seconds
+    until: float | None = None  # by the client's clock, instead of the maximum of attempts
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -52,19 +53,14 @@ class Reply:
     status: int
     headers: Sequence[tuple[str, str]]
     body: bytes
-    parts: Sequence[bytes] = ()  # the received parts of earlier answers to the same request, if they were not replays
 
     def header(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]
 
     @property
     def replayed(self) -> bool:
-        """Whether an earlier answer was repeated: the header is present and does not deny it.
-
-        Only replays have First-Request, so it shows one even if a proxy has removed the other header.
-        """
-        denied = all(value.strip().lower() in ("?0", "false") for value in self.header("idempotent-replayed"))
-        return not denied or bool(self.header("first-request"))
+        """Whether an earlier answer was repeated: the header is present and does not deny it."""
+        return not all(value.strip().lower() in ("?0", "false") for value in self.header("idempotent-replayed"))
 
     @property
     def date(self) -> datetime | None:
@@ -107,19 +103,20 @@ class Pause:
 
 
 @dataclass(frozen=True)
-class Local:
-    """Does something on this machine that may block."""
+class Run:
+    """Runs the body of a guard, which AsyncSpendgate awaits."""
 
-    call: Callable[[], Any]
+    body: Callable[[], Any]
 
 
-Step = Union[Transfer, Pause, Local]
+Step = Union[Transfer, Pause, Run]
 Steps = Generator[Step, Any, T]
 
 
-def local(call: Callable[[], T]) -> Steps[T]:
-    result: T = yield Local(call)
-    return result
+def clock() -> float:
+    """Seconds, also those for which the machine sleeps, if it can tell."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 class Settings:
@@ -131,6 +128,8 @@ class Settings:
     max_wait: float
     deadline: float | None
     identify: Callable[[bool], dict[str, str]]
+    process: Callable[[], Any]  # returns the state of the present process
+    _clock = staticmethod(clock)
 
 
 def path(*parts: str) -> str:
@@ -151,21 +150,18 @@ def send(settings: Settings, request: Request) -> Steps[Reply]:
         headers["Content-Type"] = "application/json"
     if request.wait:
         headers["Prefer"] = f"wait={request.wait}"
-    ends = None if settings.deadline is None else time.monotonic() + settings.deadline
+    limits = [None if settings.deadline is None else settings._clock() + settings.deadline, request.until]
+    ends = min((limit for limit in limits if limit is not None), default=None)
     unknown = False
-    parts: list[bytes] = []
     for attempt in count(1):
         left = settings.timeout + request.wait
         if ends is not None:
-            left = max(0.001, min(left, ends - time.monotonic()))
+            left = max(0.001, min(left, ends - settings._clock()))
         answer: Reply | NoAnswer = yield Transfer(request.method, settings.base + request.path, headers, body, left)
         if isinstance(answer, Reply) and answer.status in (request.status, request.again):
-            return Reply(answer.status, answer.headers, answer.body, parts)
+            return answer
         error: NoAnswer | APIError = answer if isinstance(answer, NoAnswer) else refusal(answer)
         unknown = unknown or error.maybe_done
-        part = error.part if isinstance(error, NoAnswer) else None
-        if part and part.status == request.status and not part.replayed:
-            parts.append(part.body)
         # A request answered 429 was not processed. One that may have been carried out is not repeated unless that is safe.
         again = isinstance(error, NoAnswer) or error.temporary
         after = error.retry_after if isinstance(error, APIError) else 0
@@ -175,8 +171,8 @@ def send(settings: Settings, request: Request) -> Steps[Reply]:
             not again
             or not (request.repeatable or not unknown)
             or after > settings.max_wait
-            or attempt >= settings.attempts
-            or (ends is not None and time.monotonic() + wait > ends)
+            or (request.until is None and attempt >= settings.attempts)
+            or (ends is not None and settings._clock() + wait > ends)
         ):
             raise error
         yield Pause(wait)
@@ -196,4 +192,8 @@ def refusal(reply: Reply) -> APIError:
         pass  # the answer is not the service's
     code, message, request_id = (str(members.get(name) or "") for name in ("code", "message", "request_id"))
     after = members.get("next_after")
-    return APIError(reply.status, code, message, request_id, reply.retry_after, after if isinstance(after, int) else 0, latest)
+    kind = Differs if code == "payment_differs" else APIError
+    error = kind(reply.status, code, message, request_id, reply.retry_after, after if isinstance(after, int) else 0, latest)
+    if isinstance(error, Differs):
+        error.check_id, error.differs = str(members.get("check_id") or ""), [str(name) for name in members.get("differs") or []]
+    return error

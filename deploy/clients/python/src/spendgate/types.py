@@ -20,8 +20,7 @@ A = TypeVar("A", bound="Answer")
 
 NO_CONDITION = (
     "a check is no condition: it only asks, and says the same to a program that was restarted. What moves money runs at most once "
-    "under `with gate.check(...):` (`async with` of AsyncSpendgate), or in a function under @gate.guard(...). Whoever only wants to "
-    "look reads `allowed` or `decision` of the answer"
+    "in a function under @gate.guard(...), or as gate.pay(body, ...). Whoever only wants to look reads `allowed` or `decision` of the answer"
 )
 
 

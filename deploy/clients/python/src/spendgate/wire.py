@@ -60,7 +60,7 @@ def payable(amount: Decimal | int | str, currency: object) -> None:
         raise ValueError("the amount is 0, which some providers take for no amount, and then for all that there is")
     code = str(currency).strip().upper()
     digits = next((n for n, codes in _DIGITS.items() if code in codes.split()), None)
-    if digits is not None and exact != round(exact, digits):
+    if digits is not None and -int(exact.as_tuple().exponent) > digits:
         raise ValueError(f"{exact} {code} cannot be paid: {code} has {digits} decimal digits")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -24,15 +25,15 @@ class Future:
 
 
 def task(function: Callable[..., Any]) -> Callable[..., Future]:
-    def call(*args: Any, **kwargs: Any) -> Future:
+    def call(*args: Any) -> Future:
         thread = types.running
-        assert thread is not None
+        assert thread is not None, "Called get_config outside of a runnable context"
         thread.tasks += 1
         if thread.tasks <= len(thread.results):
             return Future(thread, thread.results[thread.tasks - 1], thread.tasks)
-        made = function(*args, **kwargs)
+        made = function(*args)
         if not inspect.isawaitable(made):
-            thread.results.append(made)
+            thread.results.append(json.loads(json.dumps(made)))  # a checkpointer stores it
         return Future(thread, made, thread.tasks)
 
     return call
