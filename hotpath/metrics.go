@@ -23,6 +23,7 @@ type metrics struct {
 	replays        prometheus.Counter
 	limited        prometheus.Counter
 	forced         prometheus.Counter
+	paidTwice      prometheus.Counter
 	reloads        prometheus.Counter
 	reloadFailures prometheus.Counter
 }
@@ -55,6 +56,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		replays:        counter("replays_total", "Answers given again under an idempotency key, or after a lost answer."),
 		limited:        counter("rate_refusals_total", "Requests refused by a rate limit."),
 		forced:         counter("policies_forced_total", "Versions of policies made with the admin key where the version before asks people."),
+		paidTwice:      counter("payments_paid_twice_total", "Recorded reports that make a second check of a payment executed."),
 		reloads:        counter("config_reloads_total", "Reloads of policies and keys after a change."),
 		reloadFailures: counter("config_reload_failures_total", "Reloads that failed; checks that needed them were refused."),
 	}

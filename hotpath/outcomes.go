@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -97,6 +98,9 @@ func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check, un
 		switch err := reporting.record(ctx, o); {
 		case err == nil:
 			a.metrics.outcomes.WithLabelValues(string(o.Status), string(o.Release)).Inc()
+			if slices.Contains(o.Payment.Flags, spend.FlagPaidTwice) {
+				a.metrics.paidTwice.Inc()
+			}
 			return o, false, nil
 		case !errors.Is(err, errOvertaken):
 			return nil, false, err

@@ -165,6 +165,9 @@ func TestPaymentRuns(t *testing.T) {
 		if err != nil || !slices.Contains(steps[len(steps)-1].Payment.Flags, spend.FlagPaidTwice) {
 			t.Errorf("the payment was executed twice: %v", err)
 		}
+		if n := f.metric("spendgate_payments_paid_twice_total"); n != 1 {
+			t.Errorf("%v payments are counted as paid twice", n)
+		}
 	})
 }
 
@@ -292,6 +295,46 @@ func TestLapse(t *testing.T) {
 		}
 		if used := f.used(t, "days", "all", "[]"); used != "80 1" {
 			t.Errorf("%s is used, want 80", used)
+		}
+	})
+}
+
+// S84: what a fleet was allowed that was killed before it redeemed anything is given back by another node.
+func TestKilledFleetGivesBack(t *testing.T) {
+	const allows = 1000
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		f.nodes[0].faults.onCommit(func(ctx context.Context, checks []*spend.Check, do realCommit) error {
+			for _, c := range checks { // as long ago as they could be redeemed
+				c.RedeemBy = time.Now().Add(-time.Second)
+			}
+			return do(ctx, checks)
+		})
+		var all sync.WaitGroup
+		for caller := range 20 {
+			all.Go(func() {
+				for i := range allows / 20 {
+					key := fmt.Sprint("order ", caller, " ", i)
+					if _, err := p.pay(0, under(refundOf(t, "0.1", key), "days"), hotpath.PaymentRequest{Key: key}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if used := f.used(t, "days", "all", "[]"); used != "100 1000" {
+			t.Fatalf("%s is used, want all", used)
+		}
+		f.nodes[0].close()
+		if err := f.nodes[1].Lapses(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if used := f.used(t, "days", "all", "[]"); used != "0 0" {
+			t.Errorf("%s is used, want nothing", used)
+		}
+		answer, err := p.pay(1, under(refundOf(t, "80", "c"), "days"), nonce(1))
+		if err != nil || !answer.Payment.Proceed {
+			t.Errorf("%+v, %v", answer.Payment, err)
 		}
 	})
 }
