@@ -167,6 +167,11 @@ func TestChartNamesItsDeployment(t *testing.T) {
 			t.Errorf("%s.yaml: its metrics are of no deployment, %v", name, err)
 		}
 	}
+	monitor, err := os.ReadFile("helm/spendgate/templates/monitoring.yaml")
+	if err != nil || !strings.Contains(string(monitor), "{targetLabel: deployment, replacement: {{ $.Release.Name | quote }}}") ||
+		!strings.Contains(string(monitor), "honorLabels: true") {
+		t.Errorf("monitoring.yaml: the metric up is of no deployment, %v", err)
+	}
 }
 
 // Inhibition names only existing alerts and stays within a deployment: what is down in one cell

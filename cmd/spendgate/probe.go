@@ -17,10 +17,8 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/config"
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/wire"
 )
-
-// probeAgent is the agent_id of every probe: bind the key to it.
-const probeAgent = "spendgate-probe"
 
 const (
 	// A check of a probe is answered within 2 s (G7). Only a check behind the claim of a dead
@@ -60,7 +58,7 @@ func probeSetup(flags *flag.FlagSet) action {
 			return errors.New("SPENDGATE_API_KEY is not set, nor is SPENDGATE_API_KEY_FILE")
 		}
 		api, err := client.New(client.Options{
-			BaseURL: c.APIURL, APIKey: string(c.APIKey), Attempts: 1, AttemptTimeout: probeTimeout, UserAgent: "spendgate-probe/" + version,
+			BaseURL: c.APIURL, APIKey: string(c.APIKey), Attempts: 1, AttemptTimeout: probeTimeout, UserAgent: wire.Probe + "/" + version,
 		})
 		if err != nil {
 			return err
@@ -115,7 +113,7 @@ func (p prober) once(ctx context.Context) probed {
 	}
 	began := time.Now()
 	r, err := p.api.Check(ctx, client.Action{
-		AgentID: probeAgent, PolicyID: p.policyID, ActionType: client.Spend, Amount: amount, Currency: "XTS",
+		AgentID: wire.Probe, PolicyID: p.policyID, ActionType: client.Spend, Amount: amount, Currency: "XTS",
 		Counterparty: "probe-" + rand.Text(), IdempotencyKey: client.NewIdempotencyKey(),
 	})
 	found := probed{took: time.Since(began), err: err}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/hotpath/wire"
 )
 
 // TestProbe: probes by the shipped policy and a key that may do nothing else are allowed one
@@ -14,8 +16,8 @@ func TestProbe(t *testing.T) {
 	n := startDev(t)
 	n.as(t, n.sample, false, "", "policies", "apply", "-f", "../../deploy/examples/probe").has(t, 0, "probe version 1")
 	made := n.as(t, "", false, "", "keys", "create", "--name", "probe", "--scope", "checks:write", "--policy-id", "probe", "--agent-id",
-		probeAgent,
-		"--principal", probeAgent)
+		wire.Probe,
+		"--principal", wire.Probe)
 	made.has(t, 0, "API key:")
 	key := strings.Fields(made.stdout[strings.Index(made.stdout, "API key:"):])[2]
 	keyID := strings.Fields(made.stdout)[2]

@@ -1,16 +1,20 @@
 package httpapi
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/hotpath/wire"
 )
 
 // metrics of the API. Every label value is one of a fixed few: a route, one of
 // its methods or "other", a status that the API answers with, and its class.
 type metrics struct {
 	requests     *prometheus.CounterVec
+	probes       counters // the checks of probes, with the route "probe"
 	unauthorized *prometheus.CounterVec
 	checks       prometheus.Histogram
 	durations    *prometheus.HistogramVec // of all other routes
@@ -43,6 +47,7 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metric
 			Buckets: checkBuckets(),
 		}, []string{"route", "method"}),
 	}
+	m.probes = m.of("probe", "POST")
 	busy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Name: "http_requests_in_flight",
 		Help: "Requests at work.",
@@ -91,7 +96,11 @@ func (m *metrics) duration(e *endpoint) prometheus.Observer {
 
 // observe counts an answered request.
 func (m *metrics) observe(x *exchange) {
-	x.endpoint.counters.answered(x.ctx.Response.StatusCode()).Inc()
+	counted := &x.endpoint.counters
+	if x.endpoint.timed && bytes.HasPrefix(x.ctx.Request.Header.UserAgent(), []byte(wire.Probe+"/")) {
+		counted = &m.probes // no traffic
+	}
+	counted.answered(x.ctx.Response.StatusCode()).Inc()
 	if x.endpoint.duration != nil {
 		x.endpoint.duration.Observe(time.Since(x.started).Seconds())
 	}

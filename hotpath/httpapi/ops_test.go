@@ -125,6 +125,7 @@ func TestMetricsHaveBoundedLabels(t *testing.T) {
 	}
 	s.do("POST", "/v1/checks", plainCheck)
 	s.do("POST", "/v1/checks", "{")
+	s.do("POST", "/v1/checks", plainCheck, "User-Agent: spendgate-probe/v1")
 	const want = `
 # HELP spendgate_http_requests_in_flight Requests at work.
 # TYPE spendgate_http_requests_in_flight gauge
@@ -146,7 +147,7 @@ spendgate_http_requests_in_flight 0
 		return testutil.ToFloat64(s.api.metrics.requests.WithLabelValues(route, method, status[:1]+"xx", status))
 	}
 	if count("none", "other", "404") != 5 || count("/v1/checks/{check_id}", "other", "405") != 2 || count("/v1/checks", "POST", "200") != 1 ||
-		count("/v1/checks", "POST", "400") != 1 || count("/v1/checks", "POST", "401") != 1 ||
+		count("probe", "POST", "200") != 1 || count("/v1/checks", "POST", "400") != 1 || count("/v1/checks", "POST", "401") != 1 ||
 		count("/v1/policies/{policy_id}", "GET", "404") != 1 {
 		t.Error("requests are counted elsewhere")
 	}

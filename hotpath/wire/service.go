@@ -1,5 +1,8 @@
 package wire
 
+// Probe is the agent_id of the checks of `spendgate probe`, and begins their User-Agent.
+const Probe = "spendgate-probe"
+
 // Health is the service's health report.
 type Health struct {
 	Status    string    `json:"status"` // ok
