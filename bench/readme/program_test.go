@@ -93,7 +93,7 @@ func installClient(t *testing.T, modules, dir string, compile compiler) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compile(t, modules, filepath.Join(dir, "dist"), filepath.Join(source, "src", "index.ts"), filepath.Join(source, "src", "file-journal.ts"))
+	compile(t, modules, filepath.Join(dir, "dist"), filepath.Join(source, "src", "index.ts"))
 	description, err := os.ReadFile(filepath.Join(source, "package.json"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "package.json"), description, 0o600)

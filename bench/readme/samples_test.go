@@ -78,6 +78,8 @@ func checkSample(t *testing.T, script string, answer http.HandlerFunc, want bool
 	}
 }
 
+const redeemed = `{"check_id":"chk_1","payment":{"payment_key":"order-1001","proceed":true,"execution_id":"exe_1"}}`
+
 const notKnown = "not known, look at the check a minute later: "
 
 // The payment services pay on a 200 to a redemption of that very check, which they asked for as often as
@@ -102,7 +104,7 @@ func TestPaymentSamples(t *testing.T) {
 				want, outcome string
 				answers       []http.HandlerFunc
 			}{
-				{"paid ", "", []http.HandlerFunc{refuses(503, "unavailable"), refuses(429, "rate_limited"), says(200, `{"check_id":"chk_1"}`)}},
+				{"paid ", "", []http.HandlerFunc{refuses(503, "unavailable"), refuses(429, "rate_limited"), says(200, redeemed)}},
 				{notKnown + "no answer", "", []http.HandlerFunc{refuses(500, "internal_error")}},
 				{notKnown + "no answer", "", []http.HandlerFunc{
 					says(302, "", "Location", "/page"), says(200, `{"check_id":"chk_2"}`), says(200, `{}`),

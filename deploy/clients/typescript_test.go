@@ -21,7 +21,7 @@ func newTypeScript(t *testing.T) typeScript {
 	t.Helper()
 	modules := nodeModules(t)
 	p := typeScript{modules, filepath.Join(t.TempDir(), "typescript")}
-	for _, part := range []string{"src", "test"} {
+	for _, part := range []string{"src", "test", "examples"} {
 		if err := os.CopyFS(filepath.Join(p.dir, part), os.DirFS(filepath.Join("typescript", part))); err != nil {
 			t.Fatal(err)
 		}
@@ -67,20 +67,18 @@ func TestTypeScript(t *testing.T) {
 func (p typeScript) runTests(t *testing.T, node *fleet.Dev) {
 	t.Helper()
 	p.compile(t, "-p", "tsconfig.test.json")
-	cases, err := filepath.Abs("cases.json")
+	here, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	visible, err := filepath.Abs("../../audit/spend/testdata/visible.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := filepath.Glob(filepath.Join(p.dir, "dist-test", "*.test.js"))
+	tests, err := filepath.Glob(filepath.Join(p.dir, "dist-test", "test", "*.test.js"))
 	if err != nil || len(tests) == 0 {
 		t.Fatal(tests, err)
 	}
 	c := p.node(t, append([]string{"--test", "--test-reporter=tap"}, tests...)...)
-	c.Env = append(c.Env, "SPENDGATE_CASES="+cases, "SPENDGATE_VISIBLE="+visible, "SPENDGATE_BINARY="+node.Binary,
+	c.Env = append(c.Env, "SPENDGATE_CASES="+filepath.Join(here, "cases.json"),
+		"SPENDGATE_GUARD_CASES="+filepath.Join(here, "guard-cases.json"),
+		"SPENDGATE_VISIBLE="+filepath.Join(here, "../../audit/spend/testdata/visible.json"), "SPENDGATE_BINARY="+node.Binary,
 		"SPENDGATE_API_URL="+node.API, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
 	if out := run(t, c); !strings.Contains(out, "\n# skipped 0\n") || strings.Contains(out, "\n# pass 0\n") {
 		t.Error(out)
@@ -125,11 +123,19 @@ func (p typeScript) runPage(t *testing.T, node *fleet.Dev) {
 	compile := append(strings.Fields(string(command[1])), "--skipLibCheck", "--typeRoots", filepath.Join(p.modules, "@types"))
 	compile[len(compile)-4] = filepath.Join(program, compile[len(compile)-4])
 	p.compile(t, compile...)
-	for _, want := range []string{string(example[2]), "1 was refunded before\n2 was refunded before\n"} { // the program is run again
+	create := exec.CommandContext(t.Context(), node.Binary, "keys", "create", "--name", "desk", "--role", "gateway", "--principal", "desk")
+	create.Env = append(os.Environ(), "SPENDGATE_API_URL="+node.API, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
+	key := madeKey.FindStringSubmatch(run(t, create))
+	if key == nil {
+		t.Fatal("no API key was made")
+	}
+	for range 2 { // the program is run again
 		c := exec.CommandContext(t.Context(), "node", "quick.mjs")
-		c.Dir, c.Env = program, append(os.Environ(), "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key)
-		if out := run(t, c); out != want {
+		c.Dir, c.Env = program, append(os.Environ(), "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+key[1])
+		if out := run(t, c); out != string(example[2]) {
 			t.Errorf("printed\n%s", out)
 		}
 	}
 }
+
+var madeKey = regexp.MustCompile(`API key: +(\S+)`)

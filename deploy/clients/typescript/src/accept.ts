@@ -1,5 +1,5 @@
 import type { Reply } from "./send.js";
-import type { Approval, CheckOutcome, CheckRedemption, CheckResult, EventPage, Page } from "./types.js";
+import type { Approval, CheckOutcome, CheckRedemption, CheckResult, EventPage, Page, Payment } from "./types.js";
 
 // These functions turn answers into values. They throw on an answer that the service does not give.
 
@@ -33,17 +33,17 @@ export function replayable<T>(...names: string[]): Accept<T & { replayed: boolea
   return (body, reply) => ({ ...having<T>(...names)(body, reply), replayed: replayed(reply) });
 }
 
-/**
- * replayed reports whether an earlier answer was repeated: the header is present and does not deny it.
- * Only replays have First-Request, so it shows one even if a proxy has removed the other header.
- */
-export function replayed({ headers }: Pick<Reply, "headers">): boolean {
+/** replayed reports whether an earlier answer was repeated: the header is present and does not deny it. */
+function replayed({ headers }: Pick<Reply, "headers">): boolean {
   const value = headers.get("Idempotent-Replayed");
-  return headers.has("First-Request") || (value !== null && !/^\s*(\?0|false)\s*$/i.test(value));
+  return value !== null && !/^\s*(\?0|false)\s*$/i.test(value);
 }
 
-/** checkResult accepts the result for an action. asked says whether it answers a check: only then it can allow something. */
-export function checkResult(asked: boolean): Accept<CheckResult> {
+/**
+ * checkResult accepts the result for an action. asked says whether it answers a check: only then it can allow something. The
+ * answer to a check of a payment has the member payment, and allows something only where that says so.
+ */
+export function checkResult(asked: boolean, paymentKey?: string): Accept<CheckResult> {
   return (body, reply) => {
     const members = object(body);
     text(members, "check_id", "chk_");
@@ -53,14 +53,26 @@ export function checkResult(asked: boolean): Accept<CheckResult> {
     const outcome = checkOutcome(reply.headers);
     const redemption = checkRedemption(reply.headers);
     const redeem_required = reply.headers.has("Redeem");
-    const result = { ...members, redeem_required, outcome, redemption, replayed: replayed(reply), first: false } as CheckResult;
+    const result = { ...members, redeem_required, outcome, redemption, replayed: replayed(reply) } as CheckResult;
     if (outcome) result.next_step = nextStep(outcome);
     else if (redemption) result.next_step = nextStepOf(redemption);
-    const age = Date.parse(reply.headers.get("Date") ?? "") - Date.parse(result.timestamp);
-    if (Number.isFinite(age)) result.age_ms = age;
-    result.allowed = asked && result.decision === "allow" && outcome === null && redemption === null;
+    if (paymentKey !== undefined) {
+      result.allowed = asked && payment(members["payment"], paymentKey).proceed;
+      if (result.allowed && result.decision !== "allow") throw new TypeError("it permits what was not allowed");
+    } else result.allowed = asked && result.decision === "allow" && outcome === null && redemption === null && !("payment" in members);
     return result;
   };
+}
+
+/** payment accepts the member payment that speaks of the payment with this key. */
+function payment(member: unknown, key: string): Payment {
+  const members = object(member);
+  if (text(members, "payment_key") !== key.trim().normalize("NFC")) throw new TypeError("it speaks of another payment");
+  const [state, proceed] = [text(members, "state"), members["proceed"]];
+  const isHeld = state === "redeemed" && members["outcome"] === null;
+  if (typeof proceed !== "boolean" || (proceed && !isHeld)) throw new TypeError("it does not say whether to proceed");
+  if (proceed) for (const name of ["nonce", "execution_id", "redemption_id"]) text(members, name);
+  return members as unknown as Payment;
 }
 
 /** recordOf accepts only the record of the check with this identifier. */

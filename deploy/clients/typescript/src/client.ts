@@ -1,18 +1,20 @@
 import { Admin } from "./admin.js";
 import { amount } from "./amount.js";
-import { type Accept, approval, checkResult, events, having, object, page, recordOf, replayable, replayed, results } from "./accept.js";
+import { type Accept, approval, checkResult, events, having, object, page, recordOf, replayable, results } from "./accept.js";
 import { APIError, NoDecision } from "./errors.js";
 import { List } from "./list.js";
-import { type CallOptions, type Options, type Reply, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
+import { type CallOptions, type Options, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
 import type * as T from "./types.js";
 
-/** The longest time that the service holds the answer to approval, in milliseconds. */
+/** The longest time that the service holds an answer, in milliseconds. */
 const longestHold = 30_000;
 
 /** newIdempotencyKey returns a key of 128 random bits. */
-export function newIdempotencyKey(): string {
+export const newIdempotencyKey = (): string => newKey("ts-");
+
+export function newKey(prefix: string): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return `ts-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  return `${prefix}${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
 /**
@@ -32,7 +34,7 @@ export class Spendgate {
   }
 
   /** pause waits. It throws the reason of the signal if that is aborted. */
-  protected async pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  async pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
     await new Promise<void>((resolve, reject) => {
       const timer = setTimeout(done, milliseconds);
       const giveUp = () => {
@@ -65,32 +67,22 @@ export class Spendgate {
   /**
    * check asks whether an action may be carried out. It may only if the result is `allowed`: the
    * result itself is true in every condition. Only Gate prevents that it is carried out twice. All
-   * attempts carry one idempotency key, the action's or a new one, and one nonce: a secret of 16
-   * to 128 visible ASCII characters by which the service recognizes the request. A nonce that is
-   * stored before the first attempt also works after a crash. It throws an APIError when the
-   * service refused the request, and then recorded nothing, and a NoDecision when it may have decided.
+   * attempts carry one key, the action's payment_key or idempotency_key, or a new idempotency_key. Where
+   * a payment waits for people, the service holds its answer for up to `wait` milliseconds, at most 30,000. An attempt
+   * that may have been executed is repeated for `persist` milliseconds, even beyond the attempts of the client.
+   * It throws an APIError when the service refused the request, and then recorded nothing, and a
+   * NoDecision when it may have decided.
    */
-  async check(action: T.Action, { nonce = newIdempotencyKey(), ...call }: CallOptions & { nonce?: string } = {}): Promise<T.CheckResult> {
-    const given = action.idempotency_key ?? "";
-    const key = /^[\s\u0085]*$/.test(given) ? newIdempotencyKey() : given; // the service treats white space as no key, too
-    const content = { ...sent(action), idempotency_key: key };
-    const { reply, error, unknown, parts } = await this.#sender.send({
-      ...call,
-      method: "POST",
-      path: "/v1/checks",
-      content,
-      nonce,
-      repeatable: true,
-    });
+  async check(action: T.Action, { wait = 0, ...call }: CallOptions & { wait?: number; persist?: number } = {}): Promise<T.CheckResult> {
+    const payment = isBlank(action.payment_key) ? undefined : action.payment_key;
+    const key = payment ?? (isBlank(action.idempotency_key) ? newIdempotencyKey() : action.idempotency_key);
+    const content = payment === undefined ? { ...sent(action), idempotency_key: key } : sent(action);
+    const request = { ...call, method: "POST", path: "/v1/checks", content, repeatable: true, wait: held(wait) };
+    const { reply, error, unknown } = await this.#sender.send(request);
     if (error instanceof APIError && error.definite && !unknown) throw error;
     if (!reply) throw new NoDecision(key, error as Error);
     try {
-      const result = understand(reply, checkResult(true));
-      // A replay also belongs to this request if the first answer broke off and its received part names the same check.
-      const isPart = (part: Reply) => reply.text.startsWith(part.text) && part.text.includes(`"${result.check_id}"`);
-      const isNamed = parts.some((part) => !replayed(part) && isPart(part));
-      result.first = !result.replayed || isNamed || reply.headers.get("First-Request") === "same";
-      return result;
+      return understand(reply, checkResult(true, payment));
     } catch (problem) {
       throw new NoDecision(key, problem as Error);
     }
@@ -147,9 +139,9 @@ export class Spendgate {
    * action that is about to be carried out, or its hash. Repeating the idempotency key gives the
    * same redemption.
    */
-  redeem(checkId: string, what: Redeemed, call: CallOptions & { idempotencyKey?: string } = {}): Promise<T.Redemption> {
+  redeem(checkId: string, what: T.Redeemed, call: CallOptions & { idempotencyKey?: string } = {}): Promise<T.Redemption> {
     const { idempotencyKey = newIdempotencyKey(), ...rest } = call;
-    const content = "action_hash" in what ? what : sent(what);
+    const content = what.amount === undefined ? what : sent(what as T.Action);
     return this.#fetch(
       { ...rest, method: "POST", path: `${checkPath(checkId)}/redeem`, content, idempotencyKey, repeatable: true },
       (body, reply) => {
@@ -161,8 +153,8 @@ export class Spendgate {
   }
 
   /** reportInDoubt reports that it is unknown whether the action of a redeemed check was carried out. */
-  reportInDoubt(checkId: string, call?: CallOptions): Promise<T.RecordedRedemption> {
-    const request = { ...call, method: "POST", path: `${checkPath(checkId)}/in-doubt`, content: {}, statuses: [200, 201], repeatable: true };
+  reportInDoubt(checkId: string, content: T.DoubtReport = {}, call?: CallOptions): Promise<T.RecordedRedemption> {
+    const request = { ...call, method: "POST", path: `${checkPath(checkId)}/in-doubt`, content, statuses: [200, 201], repeatable: true };
     return this.#fetch(request, having("check_id", "redemption_id"));
   }
 
@@ -172,8 +164,7 @@ export class Spendgate {
   }
 
   #approval(approvalId: string, { wait = 0, ...call }: CallOptions & { wait?: number }) {
-    const held = Math.floor(Math.max(0, Math.min(wait, longestHold)) / 1000);
-    const request = { ...call, method: "GET", path: approvalPath(approvalId), repeatable: true, wait: held };
+    const request = { ...call, method: "GET", path: approvalPath(approvalId), repeatable: true, wait: held(wait) };
     return this.#fetch(request, (body, reply) => ({
       approval: approval(body, reply),
       retryAfter: 1000 * retryAfter(reply.headers),
@@ -369,8 +360,15 @@ function sent(action: T.Action): object {
   return { ...action, amount: amount(action.amount) };
 }
 
-/** The action that a check is redeemed for, as it is about to be carried out, or its hash. */
-export type Redeemed = Omit<T.Action, "idempotency_key" | "approval_id"> | { action_hash: string };
+/** The service treats white space as no key, too. */
+function isBlank(key: string | undefined): key is undefined {
+  return key === undefined || /^[\s\u0085]*$/.test(key);
+}
+
+/** held returns for how many seconds the service is asked to hold its answer. */
+function held(wait: number): number {
+  return Math.floor(Math.max(0, Math.min(wait, longestHold)) / 1000);
+}
 
 const backtest = having<T.Backtest>("backtest_id", "status");
 

@@ -1,5 +1,5 @@
 import { printable } from "./visible.js";
-import type { Approval, CheckResult, Outcome } from "./types.js";
+import type { CheckResult, Outcome, Payment } from "./types.js";
 
 /** The root of all errors of this package. */
 export class SpendgateError extends Error {
@@ -25,6 +25,12 @@ export class APIError extends SpendgateError {
   readonly latest: Outcome | undefined;
   /** For events_removed, where a reader of events goes on; otherwise 0. */
   readonly nextAfter: number;
+  /** The check that the refusal speaks of; otherwise empty. */
+  readonly checkId: string;
+  /** For payment_differs, the members in which the action differs from the payment's. */
+  readonly differs: string[];
+  /** For payment_differs and payment_taken, the payment. */
+  readonly payment: Payment | undefined;
 
   constructor(answer: {
     status: number;
@@ -32,10 +38,9 @@ export class APIError extends SpendgateError {
     message: string;
     requestId: string;
     retryAfter: number;
-    latest?: unknown;
-    nextAfter?: unknown;
+    members?: Record<string, unknown>;
   }) {
-    const { status, code, message, requestId, retryAfter, latest, nextAfter } = answer;
+    const { status, code, message, requestId, retryAfter, members = {} } = answer;
     super(
       code
         ? `${printable(code)}: ${printable(message)} (${status}, ${printable(requestId)})`
@@ -44,8 +49,11 @@ export class APIError extends SpendgateError {
     this.status = status;
     this.code = code;
     this.detail = message;
-    this.latest = latest as Outcome | undefined;
-    this.nextAfter = Number(nextAfter ?? 0);
+    this.latest = members["latest"] as Outcome | undefined;
+    this.nextAfter = Number(members["next_after"] ?? 0);
+    this.checkId = String(members["check_id"] ?? "");
+    this.differs = Array.isArray(members["differs"]) ? members["differs"].map(String) : [];
+    this.payment = members["payment"] as Payment | undefined;
     this.faults = code === "validation_error" ? message.split("; ") : [];
     this.requestId = requestId;
     this.retryAfter = retryAfter;
@@ -57,16 +65,19 @@ export class APIError extends SpendgateError {
   }
 }
 
+/** The payment was asked for before with another action, from which this one differs in the members `differs`. */
+export class Differs extends APIError {}
+
 /** There was no answer, or none that can be understood. The request may have been carried out. */
 export class NoAnswer extends SpendgateError {}
 
 /**
  * It is unknown whether the service decided a check. Nothing is allowed. Check the same action
- * with this idempotency key to ask again. `cause` says why.
+ * with this payment_key or idempotency_key to ask again. `cause` says why.
  */
 export class NoDecision extends SpendgateError {
   constructor(
-    readonly idempotencyKey: string,
+    readonly key: string,
     cause: Error,
   ) {
     super(`there is no decision: ${cause.message}`, cause);
@@ -79,136 +90,87 @@ export class BadSignature extends SpendgateError {}
 /** The reason why a guard did not run its body, or why the body is in doubt. */
 export class NotCarriedOut extends SpendgateError {}
 
-/** The service's decision is block. */
-export class Blocked extends NotCarriedOut {
-  constructor(readonly result: CheckResult) {
-    super([result.message, result.next_step ?? "Do not proceed."].filter(Boolean).join(" "));
-  }
-}
-
-/**
- * The policy requires that the check is redeemed, and this gate does not redeem. Use a key of role
- * gateway, or `redeem: false` if the payment provider that the body calls redeems the permit's check_id.
- */
-export class RedemptionRequired extends NotCarriedOut {
+/** A decision of the service because of which the body did not run. */
+class Refused extends NotCarriedOut {
   readonly checkId: string;
-  constructor(readonly result: CheckResult) {
-    super(
-      `${result.check_id} is to be redeemed before its action is carried out, and the role of this key does not redeem: ` +
-        "use a key of role gateway, or redeem: false where what the body calls redeems check_id",
-    );
-    this.checkId = result.check_id;
-  }
-}
-
-/** People have to decide first. Call again later to ask the service again. */
-export class ApprovalPending extends NotCarriedOut {
-  /** Empty when the rule asks for no approval. Then tell somebody: nothing will change by itself. */
+  /** Empty without an approval. */
   readonly approvalId: string;
   constructor(
     readonly result: CheckResult,
-    readonly approval?: Approval,
+    message = [result.message, result.next_step ?? "Do not proceed."].filter(Boolean).join(" "),
   ) {
-    super(approval?.next_step ?? result.next_step ?? "Wait for a person.");
-    this.approvalId = result.approval_id ?? "";
+    super(message);
+    this.checkId = result.check_id;
+    this.approvalId = result.payment?.approval?.approval_id ?? result.approval_id ?? "";
+  }
+}
+
+/** The service's decision is block. Once the cause is mended, call again. */
+export class Blocked extends Refused {}
+
+/** A rule escalates the action to people, and asks for no approval: tell somebody. */
+export class Escalated extends Refused {}
+
+/** People have to decide first. Call again later: an approval is used then. */
+export class ApprovalPending extends Refused {
+  constructor(result: CheckResult) {
+    super(result, `${result.message} People decide about it: call again when they have.`);
   }
 }
 
 /** People denied the action. */
-export class Denied extends NotCarriedOut {
-  readonly approvalId: string;
-  constructor(readonly approval: Approval) {
-    super(approval.next_step);
-    this.approvalId = approval.approval_id;
+export class Denied extends Refused {
+  constructor(result: CheckResult, why = "People denied it.") {
+    super(result, `${result.message} ${why} Do not proceed.`);
   }
 }
 
-/** Nobody decided in time, or the approval was not used in time. */
-export class ApprovalExpired extends Denied {}
-
-/** The action was carried out under this key. `outcome` is undefined if this journal does not have the end: Spendgate.getOutcome has it. */
-export class AlreadyExecuted extends NotCarriedOut {
-  constructor(
-    readonly checkId: string,
-    readonly outcome?: Pick<Outcome, "status" | "reference">,
-  ) {
-    super(
-      `Do not carry it out again: it was executed under ${checkId}. Another action is a new check, with another idempotency key.`,
-    );
-  }
-}
-
-const another = " A new attempt is a new check, with another idempotency key.";
-const newAttempt: Record<string, string> = { failed: another, voided: another };
-
-/** An attempt under this key is over: it failed, was voided, or something was reported that this program does not know. */
-export class AlreadyReported extends NotCarriedOut {
-  constructor(
-    readonly checkId: string,
-    readonly status: string,
-    next = newAttempt[status] ?? "",
-  ) {
-    super(`Do not carry it out under ${checkId}: its outcome is ${status}.${next}`);
+/** Nobody decided in time, or the approval was withdrawn. The next call asks people anew. */
+export class ApprovalExpired extends Denied {
+  constructor(result: CheckResult) {
+    super(result, "Nobody approved it in time.");
   }
 }
 
 /**
- * It is unknown whether the body's effect happened, and the body is not repeated. Find out at the
- * payment provider, then report it with Gate.settle. `cause` is what the body threw.
+ * It is unknown whether the payment was made, and this call does not make it. Find out at the payment
+ * provider, then report the outcome of checkId. `cause` is what the body threw.
  */
 export class InDoubt extends NotCarriedOut {
   constructor(
-    readonly idempotencyKey: string,
+    readonly paymentKey: string,
     readonly checkId: string,
     why: string,
     cause?: unknown,
-    message = `It is in doubt whether ${checkId} was carried out: ${why}. It is not repeated.`,
+    message = `It is in doubt whether ${paymentKey} was carried out under ${checkId}: ${why}. It is not repeated.`,
   ) {
     super(message, cause);
   }
 }
 
-/**
- * The action may have been carried out, and the service cannot give its outcome now: `cause` says why.
- * Call again when the service answers: the gate asks it first.
- */
+/** The service gave no answer that can be used. This call ran nothing, and may be made again: the service knows what became of it. */
 export class Unanswered extends InDoubt {
-  constructor(idempotencyKey: string, checkId: string, cause: unknown) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    super(
-      idempotencyKey,
-      checkId,
-      "",
-      cause,
-      `It may have been carried out under ${checkId}, and the service cannot say now: ${why}. Do not carry it out in another way. ` +
-        "Call again when the service answers.",
-    );
+  constructor(paymentKey: string, cause: Error) {
+    super(paymentKey, "", "", cause, `${paymentKey} was not carried out by this call: ${cause.message}. Call again.`);
   }
 }
 
-/** Another call of this gate decides about the action or carries it out now. Call again when that has ended. There is nothing to settle. */
-export class Running extends InDoubt {
-  constructor(idempotencyKey: string) {
-    super(idempotencyKey, "", "", undefined, "It is being carried out now: call again when that has ended; report nothing.");
+/** The arguments of the call changed after the service was asked. The body did not run, and the check was given back. */
+export class ActionChanged extends NotCarriedOut {
+  constructor(
+    readonly paymentKey: string,
+    readonly checkId: string,
+  ) {
+    super(`${paymentKey} was not carried out: its arguments changed after ${checkId} was allowed, which was given back`);
   }
 }
 
-/** The idempotency key identifies no action: it is empty, or the text of an object or of undefined. The service was not asked. */
+/** The payment_key names no payment: it is empty, or the text of an object or of nothing. The service was not asked. */
 export class BadKey extends NotCarriedOut {
-  constructor(readonly idempotencyKey: unknown) {
+  constructor(readonly paymentKey: unknown) {
     super(
-      `${JSON.stringify(idempotencyKey)} names no action: what is guarded needs an idempotency key of its own, ` +
+      `${JSON.stringify(paymentKey)} names no payment: what is guarded needs a payment_key of its own, ` +
         "such as the number of an order, and not the text of an object, or of nothing",
     );
-  }
-}
-
-/** The idempotency key belongs to another action, or its action changed after it was allowed. */
-export class KeyReused extends NotCarriedOut {
-  constructor(
-    readonly idempotencyKey: string,
-    why = "the idempotency key was used for another action: each action needs one of its own",
-  ) {
-    super(why);
   }
 }

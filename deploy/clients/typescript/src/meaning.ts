@@ -1,36 +1,50 @@
-import { payable } from "./amount.js";
+import { amount, payable } from "./amount.js";
 import { BadKey } from "./errors.js";
 import type { GuardedAction } from "./guard-types.js";
-import { canonical } from "./hash.js";
+import { encode } from "./json.js";
 import type { Action } from "./types.js";
 
-/** The action that a call makes of its arguments, and its text. The caller may still change the arguments. */
+/** The action that a call makes of its arguments. The caller may still change the arguments. */
 export interface Meant {
-  action: Action & { idempotency_key: string };
-  text: string;
-  /** Whether the idempotency key is the text of an object, or of nothing such as undefined. */
-  isNameless: boolean;
-  /** Whether the arguments still make the same action. It throws what the plan's functions throw. */
+  action: Action & { payment_key: string };
+  /** Whether the arguments still make the same action. An action that cannot be made any more is another one. */
   isSame(): boolean;
 }
 
 /** The traces in a text of an object anywhere, and of a missing value as the whole or at the end. */
 const noName = /\[object \w+\]| at 0x[0-9a-fA-F]+>|(^|[^\p{L}\p{N}])(None|undefined|null|NaN)$/u;
 
-export function meaning(defaults: Partial<Action>, make: () => GuardedAction): Meant {
+export function meaning(defaults: object, make: () => GuardedAction): Meant {
   const whole = () => {
-    const action = { ...defaults, ...make() } as Action & { idempotency_key: string };
-    const key = action.idempotency_key;
-    if (typeof key !== "string" || !key.trim()) throw new BadKey(key);
+    const action = { ...defaults, ...make() } as Action & { payment_key: string };
+    const key = action.payment_key;
+    if (typeof key !== "string" || !key.trim() || noName.test(key)) throw new BadKey(key);
     payable(action.amount, action.currency);
     return { action, text: canonical(action) };
   };
-  const first = whole();
+  const { action, text } = whole();
   const isSame = () => {
-    const { action, text } = whole();
-    return action.idempotency_key === first.action.idempotency_key && text === first.text;
+    try {
+      return whole().text === text;
+    } catch {
+      return false;
+    }
   };
   if (!isSame())
     throw new TypeError("the plan's functions give not the same twice, as with new Date() or randomUUID(): make that before the call");
-  return { ...first, isNameless: noName.test(first.action.idempotency_key), isSame };
+  return { action, isSame };
+}
+
+/** canonical returns an action as text. The text is the same for actions that the service considers the same under one key. */
+function canonical({ reason_text: reason, ...action }: Action): string {
+  // A model words its reason differently in each attempt. It is part of the action only if the type is derived from it.
+  const derived = action.action_type === undefined ? { reason_text: reason } : {};
+  return encode(sorted({ ...action, ...derived, amount: amount(action.amount), currency: action.currency.toUpperCase() }));
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== "object" || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value;
+  const members = Object.entries(value).filter(([, member]) => member !== undefined && member !== null);
+  return Object.fromEntries(members.sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, member]) => [name, sorted(member)]));
 }

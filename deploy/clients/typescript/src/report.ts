@@ -1,26 +1,112 @@
 import { amount } from "./amount.js";
-import { AlreadyExecuted, AlreadyReported, type NotCarriedOut } from "./errors.js";
-import type { Line, Lines } from "./journal.js";
-import type { CheckResult, OutcomeReport } from "./types.js";
+import type { Spendgate } from "./client.js";
+import { APIError, InDoubt, SpendgateError } from "./errors.js";
+import type { OutcomeReport } from "./types.js";
 
-// How a body ended, as the journal and the service record it.
+type Told = Omit<OutcomeReport, "status" | "supersedes" | "redemption_id">;
 
-type Told = Omit<OutcomeReport, "status">;
+/** What a call holds: the redemption under which its body runs. */
+interface Held {
+  payment_key: string;
+  check_id: string;
+  redemption_id: string;
+}
 
-/** ofValue returns the report for a body's value. An error of the caller's function does not prevent the report. */
-export function ofValue<R>(value: R, report?: (value: R) => Told): OutcomeReport {
-  let told: Told = {};
-  try {
-    told = report?.(value) ?? {};
-  } catch {
-    // The money was moved in any case.
+/** Reports says how bodies ended. What cannot be delivered is repeated in the background. */
+export class Reports {
+  readonly #client: Spendgate;
+  readonly #tell: (message: string, problem: unknown) => void;
+  readonly #open = new Set<Promise<void>>();
+
+  constructor(client: Spendgate, tell: (message: string, problem: unknown) => void) {
+    this.#client = client;
+    this.#tell = tell;
   }
-  return { status: "executed", ...reportable(told) };
+
+  async delivered(): Promise<void> {
+    while (this.#open.size > 0) await Promise.all(this.#open);
+  }
+
+  /** executed reports that a body made the payment, and returns the reference. The body's value says what was moved. */
+  async executed<R>(held: Held, value: R, report: ((value: R) => Told) | undefined): Promise<string | null> {
+    let told: Told = {};
+    try {
+      told = report ? report(value) : { reference: value as string };
+    } catch {
+      // The money was moved in any case.
+    }
+    const kept = reportable(told);
+    await this.#end(held, { status: "executed", ...kept });
+    return kept.reference ?? null;
+  }
+
+  /** returned reports that nothing was moved. */
+  async returned(held: Held, status: "failed" | "voided", cause?: unknown): Promise<void> {
+    await this.#end(held, { status }, cause);
+  }
+
+  /** doubt says that nobody knows how a body ended, and throws that. Without this report the service finds out later. */
+  async doubt({ payment_key, check_id, redemption_id }: Held, why: string, cause?: unknown): Promise<never> {
+    await this.#client.reportInDoubt(check_id, { redemption_id }).catch(() => undefined);
+    throw new InDoubt(payment_key, check_id, why, cause);
+  }
+
+  /** end reports, now or later. It throws InDoubt if the service does not take the report. */
+  async #end(held: Held, report: OutcomeReport, cause?: unknown): Promise<void> {
+    const problem = await this.#report(held, report, cause);
+    if (!problem) return;
+    const repeating = this.#repeat(held, report).finally(() => this.#open.delete(repeating));
+    this.#open.add(repeating);
+    this.#say(`the report that ${held.payment_key} is ${report.status} was not delivered, and is repeated`, problem);
+  }
+
+  #say(message: string, problem: unknown): void {
+    try {
+      this.#tell(message, problem);
+    } catch {
+      // The money was moved in any case.
+    }
+  }
+
+  async #repeat(held: Held, report: OutcomeReport): Promise<void> {
+    try {
+      let wait = 1_000;
+      do {
+        await this.#client.pause(wait);
+        wait = Math.min(2 * wait, 60_000);
+      } while (await this.#report(held, report));
+    } catch (problem) {
+      this.#say((problem as Error).message, problem);
+    }
+  }
+
+  /** report returns why a report could not be delivered, if so. It throws InDoubt if it was refused. */
+  async #report({ payment_key, check_id, redemption_id }: Held, report: OutcomeReport, cause?: unknown): Promise<unknown> {
+    for (let sent: OutcomeReport = { ...report, redemption_id }; ; ) {
+      try {
+        await this.#client.reportOutcome(check_id, sent);
+        return undefined;
+      } catch (problem) {
+        const isRefusal = problem instanceof APIError && problem.definite && problem.status !== 429;
+        if (!isRefusal && problem instanceof SpendgateError) return problem;
+        const { latest, status: code = 0 } = problem as Partial<APIError>;
+        const { status, supersedes } = sent;
+        if (latest && (latest.status === "executed") === (status === "executed")) return undefined; // the record has it
+        // The money was moved, whatever was reported before.
+        if (latest && status === "executed" && latest.report !== supersedes) sent = { ...sent, supersedes: latest.report };
+        else if ([400, 422].includes(code) && (sent.amount ?? sent.reference ?? sent.note) !== undefined)
+          sent = { status, redemption_id, supersedes };
+        else
+          throw new InDoubt(
+            payment_key, check_id, `it ended, ${status}, and the record does not take that: ${(problem as Error).message}`, cause ?? problem,
+          );
+      }
+    }
+  }
 }
 
 /** reportable returns the valid parts of a report. It leaves out texts that are too long or not Unicode, and invalid amounts. */
-export function reportable(told: Told): Told {
-  const { amount: moved, reference, note } = told;
+function reportable({ amount: moved, reference, note }: Told): Told {
   const kept: Told = {};
   try {
     if (moved !== undefined && moved !== null) kept.amount = amount(moved);
@@ -37,49 +123,4 @@ function text(value: unknown, most: number): string | undefined {
   if (!["string", "number", "bigint"].includes(typeof value)) return undefined;
   const text = String(value);
   return [...text].length <= most && !/[\0\p{Cs}]/u.test(text) ? text : undefined;
-}
-
-/** lesser returns a report, followed by shorter ones to try if the service does not accept it. */
-export function lesser(report: OutcomeReport): OutcomeReport[] {
-  const { status, amount: moved, reference, note } = report;
-  const reports = [report];
-  if (moved !== undefined && (reference ?? note) !== undefined) reports.push({ status, amount: moved });
-  if ((moved ?? reference ?? note) !== undefined) reports.push({ status });
-  return reports;
-}
-
-/** requireBody throws unless a body is a function that has ended when it, or the promise of it, returns. */
-export function requireBody(body: unknown): void {
-  if (typeof body !== "function") throw new TypeError("the guard runs what carries the action out: give it a function that does");
-  if (/Generator/.test(Object.prototype.toString.call(body)))
-    throw new TypeError("a generator runs after its call: it cannot be guarded");
-}
-
-/**
- * requirePermit throws if a body says that its provider takes check_id as its idempotency key, but does not even take the
- * permit, which is the last of its parameters: such a body would be repeated without a key, and pay twice.
- */
-export function requirePermit(body: (...args: never[]) => unknown, parameters: number, { providerKey }: { providerKey?: boolean }): void {
-  if (!providerKey || body.length >= parameters) return;
-  const wanted = parameters === 1 ? "({ check_id }) => ..." : "(input, { check_id }) => ...";
-  throw new TypeError(`providerKey says that the provider is given check_id as its idempotency key, which this body does not take: ${wanted}`);
-}
-
-/** isUnfinished reports whether a value is a generator, whose code runs only after it was returned. */
-export function isUnfinished(value: unknown): boolean {
-  return /Generator\]$/.test(Object.prototype.toString.call(value));
-}
-
-/** over returns what became of a key whose end is in the journal. */
-export function over({ ended, closed }: Lines): NotCarriedOut {
-  const line = (ended ?? closed) as Line;
-  const { status, reference = null } = line.report as OutcomeReport;
-  const checkId = line.check_id ?? "";
-  return status === "executed" ? new AlreadyExecuted(checkId, { status, reference }) : new AlreadyReported(checkId, status);
-}
-
-/** reported returns what became of a check, by its outcome. */
-export function reported({ check_id, outcome }: CheckResult): NotCarriedOut {
-  const status = outcome?.status ?? "unknown";
-  return status === "executed" ? new AlreadyExecuted(check_id) : new AlreadyReported(check_id, status);
 }

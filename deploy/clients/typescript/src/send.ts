@@ -1,4 +1,4 @@
-import { APIError, NoAnswer, type SpendgateError } from "./errors.js";
+import { APIError, Differs, NoAnswer, type SpendgateError } from "./errors.js";
 import { decode, encode } from "./json.js";
 
 export interface Options {
@@ -35,10 +35,11 @@ export interface Request extends CallOptions {
   /** Whether the request has the same effect if it is sent twice. */
   repeatable?: boolean;
   admin?: boolean;
+  /** For how long, in milliseconds, a request that may have been executed is repeated, however many attempts that takes. */
+  persist?: number;
   /** Seconds for which the service may hold its answer. */
   wait?: number;
   idempotencyKey?: string;
-  nonce?: string;
   /** The version that must be in force. */
   ifMatch?: string;
 }
@@ -54,13 +55,10 @@ export interface Sent {
   error?: SpendgateError;
   /** Whether an attempt without a success may have been executed. */
   unknown: boolean;
-  /** The received parts of successes that broke off. */
-  parts: Reply[];
 }
 
 interface Attempt {
   reply?: Reply;
-  part?: Reply;
   error?: SpendgateError;
   reached?: boolean;
   retry?: boolean;
@@ -97,25 +95,25 @@ export class Sender {
   /** send sends a request until it succeeds, is refused or should not be sent again. */
   async send(request: Request): Promise<Sent> {
     const { attempts = 4, maxWait = 60_000 } = this.#options;
-    const ends = performance.now() + (request.timeout ?? Infinity);
+    const began = performance.now();
+    const ends = began + (request.timeout ?? Infinity);
     const body = request.content === undefined ? undefined : encode(request.content);
     let unknown = false;
-    const parts: Reply[] = [];
     for (let i = 0; ; i++) {
-      const { reply, part, error, reached = false, retry = false, after = 0 } = await this.#once(request, body, ends);
-      if (reply) return { reply, unknown, parts };
+      const { reply, error, reached = false, retry = false, after = 0 } = await this.#once(request, body, ends);
+      if (reply) return { reply, unknown };
       unknown ||= reached;
-      if (part) parts.push(part);
       // A request answered 429 was not processed. One that may have been carried out is not repeated unless that is safe.
       const again = retry && (request.repeatable || !reached);
       const wait = after + Math.random() * Math.min(firstBackoff * 2 ** Math.min(i, 10), maxBackoff);
-      if (!again || i + 1 >= attempts || after > maxWait || request.signal?.aborted || performance.now() + wait > ends) {
-        return { error: error as SpendgateError, unknown, parts };
+      const isLast = i + 1 >= attempts && !(unknown && performance.now() - began < (request.persist ?? 0));
+      if (!again || isLast || after > maxWait || request.signal?.aborted || performance.now() + wait > ends) {
+        return { error: error as SpendgateError, unknown };
       }
       try {
         await this.#pause(wait, request.signal);
       } catch {
-        return { error: error as SpendgateError, unknown, parts };
+        return { error: error as SpendgateError, unknown };
       }
     }
   }
@@ -127,7 +125,6 @@ export class Sender {
     const timer = setTimeout(() => controller.abort(new DOMException("it took too long", "TimeoutError")), limit);
     const giveUp = () => controller.abort(request.signal?.reason);
     request.signal?.addEventListener("abort", giveUp);
-    let part: Reply | undefined;
     try {
       if (request.signal?.aborted) giveUp();
       const response = await send(this.#base + request.path, {
@@ -137,11 +134,8 @@ export class Sender {
         signal: controller.signal,
         ...(body === undefined ? {} : { body }),
       });
-      const isSuccess = (request.statuses ?? [200]).includes(response.status);
-      const came: Reply = { headers: response.headers, text: "" };
-      if (isSuccess) part = came;
-      const text = await read(response, (piece) => (came.text += piece));
-      if (text !== undefined && isSuccess) return { reply: { headers: response.headers, text } };
+      const text = await read(response);
+      if (text !== undefined && (request.statuses ?? [200]).includes(response.status)) return { reply: { headers: response.headers, text } };
       const error = refusal(response, text ?? "");
       const temporary = error.status >= 500 || error.status === 429;
       return { error, reached: !error.definite, retry: temporary, after: 1000 * error.retryAfter };
@@ -150,7 +144,6 @@ export class Sender {
         error: new NoAnswer(`no answer from the service: ${reason(problem)}`, problem),
         reached: !neverSent(problem),
         retry: true,
-        ...(part ? { part } : {}),
       };
     } finally {
       clearTimeout(timer);
@@ -166,7 +159,6 @@ export class Sender {
     };
     if (hasBody) headers["Content-Type"] = "application/json";
     if (request.idempotencyKey) headers["Idempotency-Key"] = request.idempotencyKey;
-    if (request.nonce) headers["Request-Nonce"] = request.nonce;
     if (request.ifMatch) headers["If-Match"] = request.ifMatch;
     if (request.admin && adminKey) headers["X-Admin-Key"] = adminKey; // a request needs only one key
     if (!request.admin && apiKey) headers["X-API-Key"] = apiKey;
@@ -182,7 +174,7 @@ function continued(trace: { traceparent: string; tracestate?: string } | undefin
 }
 
 /** read returns an answer's text, undefined if it is too long. It throws when the text broke off or is not UTF-8. */
-async function read(response: Response, came: (piece: string) => void): Promise<string | undefined> {
+async function read(response: Response): Promise<string | undefined> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const reader = response.body?.getReader();
   let text = "";
@@ -194,9 +186,7 @@ async function read(response: Response, came: (piece: string) => void): Promise<
       await reader.cancel();
       return undefined;
     }
-    const piece = decoder.decode(value, { stream: true });
-    text += piece;
-    came(piece);
+    text += decoder.decode(value, { stream: true });
   }
   return text + decoder.decode();
 }
@@ -223,13 +213,13 @@ function refusal(response: Response, text: string): APIError {
     // The answer is not the service's.
   }
   const member = (name: string) => (typeof envelope[name] === "string" ? envelope[name] : "");
-  return new APIError({
+  const code = member("code");
+  return new (code === "payment_differs" ? Differs : APIError)({
     status: response.status,
-    code: member("code"),
+    code,
     message: member("message"),
     requestId: member("request_id"),
-    latest: envelope["latest"],
-    nextAfter: envelope["next_after"],
+    members: envelope,
     retryAfter: retryAfter(response.headers),
   });
 }

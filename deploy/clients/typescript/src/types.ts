@@ -7,7 +7,7 @@ import type { ExactNumber } from "./json.js";
 export type {
   ActionType, Approval, ApprovalStatus, BacktestProgress, BacktestState, BacktestStatus, Backtest, BacktestSummary, Budget, Changes,
   CheckRecord, Decision, DecisionCounts, Delivery, Draft, DraftApproval, DraftReport, Event, EventPage, Flip, Health, Key, KeyChange,
-  NewKey, NewWebhook, Outcome, OutcomeStatus, Policy, PolicyVersion, RecordedAction, RecordedRedemption, Report, ReportCell,
+  NewKey, NewWebhook, Outcome, OutcomeStatus, Payment, Policy, PolicyVersion, RecordedAction, RecordedRedemption, Report, ReportCell,
   ReportEffects, ReportPeak, Rule, Session, Stats, Timestamp, Verdict, Violation, Webhook,
   ListChecksQuery as CheckQuery, ListApprovalsQuery as ApprovalQuery, ListBudgetsQuery as BudgetQuery, ListViolationsQuery as ViolationQuery,
   ListEventsQuery as EventQuery, ListBacktestsQuery as BacktestQuery, GetStatsQuery as StatsQuery,
@@ -25,8 +25,12 @@ type SentMember<M, V> = M extends "amount" ? AmountInput : Exclude<V, null>;
 
 /** A planned movement of money. */
 export type Action = Sent<D.Action>;
+/** An action as a check is redeemed for it, or its hash; payment_key names a payment of the redeemer's own. */
+export type Redeemed = Omit<Sent<D.RedeemRequest>, "idempotency_key">;
 /** What became of an allowed action. */
 export type OutcomeReport = Sent<D.OutcomeRequest>;
+/** What is said of a check that is in doubt. */
+export type DoubtReport = Sent<D.InDoubtRequest>;
 export type NewPolicy = Sent<D.PolicyRequest>;
 export type NewDraft = Sent<D.DraftRequest>;
 /** A request for a backtest, of rules or of a version. */
@@ -36,23 +40,19 @@ export type KeyRequest = Sent<D.KeyRequest>;
 /** The answer to an action. next_step considers the outcome, if there is one. */
 export interface CheckResult extends D.CheckResult {
   /**
-   * Whether the action may be carried out, once: the service answered a check with 200 and allow,
-   * nobody redeemed the check and no outcome was reported. It is false for simulations and for checks
-   * that are read later. For a replay it is true even if the action was carried out and nobody reported it.
+   * Whether the action may be carried out, once: the service answered a check with 200 and allow. Of a payment: and with
+   * payment.proceed. Of any other check: and nobody redeemed it, and no outcome was reported; for a replay it is true even if
+   * the action was carried out and nobody reported it. It is false for simulations and for checks that are read later.
    */
   allowed: boolean;
   /** Whether an earlier answer was repeated, because the idempotency key was known. */
   replayed: boolean;
-  /** In an answer to check: whether this request made the check, even if its answer was lost before. */
-  first: boolean;
   /** Whether the party that moves the money must redeem the check before it carries the action out. */
   redeem_required: boolean;
   /** The header Outcome; null when nothing was reported. */
   outcome: CheckOutcome | null;
   /** The header Redeemed; null when nobody redeemed the check. */
   redemption: CheckRedemption | null;
-  /** Milliseconds since the check, by the service's clock; absent if the answer does not give the time. */
-  age_ms?: number;
 }
 
 export interface CheckRedemption {

@@ -5,25 +5,34 @@ import { Annotation, Command, END, MemorySaver, START, Send, StateGraph, interru
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { AIMessage } from "@langchain/core/messages";
 import { tool as langchainTool } from "@langchain/core/tools";
+import { Agent as MastraAgent } from "@mastra/core/agent";
+import { Mastra } from "@mastra/core/mastra";
+import { InMemoryStore } from "@mastra/core/storage";
 import * as agents from "@openai/agents";
 import * as ai from "ai";
 import { MockLanguageModelV3 } from "ai/test";
+import { createAgent, fakeModel } from "langchain";
 import { z } from "zod";
 
-import { Gate, type Guarded, type Refusal, type Spendgate, AlreadyExecuted, ApprovalPending, memoryJournal, orRefusal } from "spendgate";
-import { guardedTool as aiTool } from "spendgate/ai-sdk";
-import { fileJournal } from "spendgate/journal";
-import { type ApprovalRequest, interrupting } from "spendgate/langgraph";
-import { guardedTool as agentsTool } from "spendgate/openai-agents";
+import { Gate, type Guarded, type Plan, type Spendgate, type Told, type Tool, tool } from "spendgate";
+import { interrupting } from "spendgate/langgraph";
 
-import { action, bodies, common, serving } from "./answers.js";
-import { as, refunds, skip, temporary, unique } from "./node.js";
+import { forAI } from "../examples/ai-sdk.js";
+import { guarding } from "../examples/langchain.js";
+import { forGraph } from "../examples/langgraph.js";
+import { forMastra } from "../examples/mastra.js";
+import { forAgents } from "../examples/openai-agents.js";
+import { as, refunds, skip, unique } from "./node.js";
 
-interface Order {
-  order: string;
-  amount: string;
-}
 const order = z.object({ order: z.string(), amount: z.string() });
+type Order = z.infer<typeof order>;
+
+const plan: Plan<Order> = {
+  payment_key: ({ order }) => `refund-${order}`,
+  action_type: "refund",
+  amount: ({ amount }) => amount,
+  counterparty: ({ order }) => order,
+};
 
 /** graphOf returns a graph that calls tools: all calls of a message in one task, or each in its own, as createAgent does. */
 function graphOf(tools: ConstructorParameters<typeof ToolNode>[0], each = false) {
@@ -38,145 +47,110 @@ function graphOf(tools: ConstructorParameters<typeof ToolNode>[0], each = false)
   ).compile({ checkpointer: new MemorySaver() });
 }
 
-it("LangGraph: an approval that stays new is not asked for without end", async () => {
-  const escalate = (approval_id: string) => ({ body: { ...bodies["allow"], decision: "escalate", approval_id } });
-  // A proxy removes Idempotent-Replayed, so that what waits for the second approval looks new each time.
-  const round = [escalate("apr_1"), { body: { ...bodies["approval"], status: "approved" } }, escalate("apr_2")];
-  const { client, sent } = serving([...round, ...round]);
-  const gate = new Gate({ client, journal: memoryJournal(), redeem: false });
-  const refund = gate.guard<string, never>({ ...common, key: (order: string) => order } as never, () => assert.fail("it ran"));
-  await assert.rejects(interrupting(refund)(action().idempotency_key), ApprovalPending);
-  assert.equal(sent.length, 6);
-});
+const thread = () => ({ configurable: { thread_id: unique() } });
+type Questions = { __interrupt__?: { id: string; value: Told | string }[] };
 
-describe("adapters", { skip, concurrency: true }, () => {
-  let agent: Spendgate;
+describe("tools", { skip, concurrency: true }, () => {
   let person: Spendgate;
   let gate: Gate;
 
   before(async () => {
     const policyId = await refunds(await as({ role: "author" }));
-    agent = await as({ role: "agent" });
     person = await as({ role: "approver" });
-    gate = new Gate({
-      client: agent,
-      journal: fileJournal(temporary()),
-      defaults: { agent_id: "bot", policy_id: policyId, currency: "USD" },
-    });
+    const client = await as({ role: "gateway", principal: unique() });
+    gate = new Gate({ client, defaults: { agent_id: "bot", policy_id: policyId, currency: "USD" } });
   });
 
-  /** refunding returns a guarded function with a ledger of its own. */
-  function refunding(): { ledger: string[]; refund: Guarded<Order, string> } {
+  /** refunding returns a guarded function with a ledger of its own, and its tool. */
+  function refunding(): { ledger: string[]; refund: Guarded<Order, string>; refunding: Tool } {
     const ledger: string[] = [];
-    const refund = gate.guard<Order, string>(
-      {
-        key: ({ order }) => `refund-${order}`,
-        action_type: "refund",
-        amount: ({ amount }) => amount,
-        counterparty: ({ order }) => order,
-      },
-      async ({ order }, { check_id }) => {
-        ledger.push(check_id);
-        return `refunded ${order}`;
-      },
-    );
-    return { ledger, refund };
+    const refund = gate.guard(plan, async ({ order }, { execution_id }) => {
+      ledger.push(execution_id);
+      return `refunded ${order}`;
+    });
+    return { ledger, refund, refunding: tool(refund, { name: "refund", description: "Refunds an order.", schema: order }) };
   }
 
-  async function approve(approvalId: string): Promise<void> {
-    const { action_hash } = await person.approval(approvalId);
-    await person.approve(approvalId, { action_hash });
+  async function approve({ approval_id = "" }: Partial<Told>): Promise<void> {
+    const { action_hash } = await person.approval(approval_id);
+    await person.approve(approval_id, { action_hash });
   }
 
-  it("LangGraph: an interrupt carries the approval, and what resumes it is not believed", async () => {
-    const { ledger, refund } = refunding();
-    const State = Annotation.Root({ order: Annotation<Order>, done: Annotation<string> });
-    const graph = new StateGraph(State)
-      .addNode("refund", async ({ order }) => ({ done: await interrupting(refund)(order) }))
-      .addEdge(START, "refund")
-      .addEdge("refund", END)
-      .compile({ checkpointer: new MemorySaver() });
-    const config = { configurable: { thread_id: unique() } };
-    const asked = async (input: unknown) => {
-      const { __interrupt__: interrupts } = (await graph.invoke(input as never, config)) as {
-        __interrupt__?: { value: ApprovalRequest }[];
-      };
-      return interrupts?.[0]?.value;
-    };
-
-    const request = await asked({ order: { order: unique(), amount: "250.00" } });
-    assert.ok(request);
-    assert.equal(request.action.amount, "250");
-    // Whoever resumes the graph says "approved". The service does not.
-    assert.equal((await asked(new Command({ resume: { approved: true } })))?.approval_id, request.approval_id);
-    assert.deepEqual(ledger, []);
-
-    await approve(request.approval_id);
-    const { done } = (await graph.invoke(new Command({ resume: "no" }) as never, config)) as { done: string };
-    assert.match(done, /^refunded/);
-    assert.equal(ledger.length, 1);
-
-    // The node runs once more from its beginning, as after a crash before its checkpoint.
-    await assert.rejects(
-      graph.invoke({ order: { order: request.action.counterparty, amount: "250" } }, { configurable: { thread_id: unique() } }),
-      AlreadyExecuted,
-    );
-    assert.equal(ledger.length, 1);
+  it("a tool says what came of a call, and asks nothing with arguments that are wrong", async () => {
+    const { ledger, refunding: { call, pending, parameters } } = refunding();
+    assert.deepEqual(Object.keys(parameters["properties"] as object), ["order", "amount"]);
+    const id = unique();
+    for (const [given, state, said] of [
+      [{ order: id }, "invalid", /amount: .*expected string/],
+      [{ order: id, amount: "0" }, "invalid", /the amount is 0/],
+      [{ order: id, amount: "501" }, "refused", /exceeds the limit of 500.00 USD/],
+      [{ order: id, amount: "20" }, "executed", /^refunded/],
+      [{ order: id, amount: "20" }, "executed", /^Carried out before, as refunded .* It is not repeated\.$/],
+      [{ order: id, amount: "21" }, "refused", /payment_differs/],
+    ] as const) {
+      const told = await call(given);
+      assert.deepEqual([told.state, said.test(told.message)], [state, true], told.message);
+    }
+    const large = { order: unique(), amount: "201" };
+    assert.deepEqual([await pending(large), (await call(large)).state], [true, "pending"]);
+    await approve(await call(large));
+    assert.deepEqual([await pending({}), (await call(large)).state, ledger.length], [false, "executed", 2]);
   });
 
-  it("LangGraph: a node runs again from its beginning, and what was carried out in it is not repeated", async () => {
-    const { ledger, refund } = refunding();
-    const paying = interrupting(refund, { executed: ({ checkId }) => `done as ${checkId}` });
-    const [small, large] = [unique(), unique()];
-    const State = Annotation.Root({ done: Annotation<string[]> });
+  it("a tool says what failed and what is in doubt", async () => {
+    for (const [body, state] of [
+      [() => ({ declined: true }), "failed"],
+      [() => Promise.reject(new RangeError("no")), "failed"],
+      [() => Promise.reject(new Error("lost")), "in_doubt"],
+    ] as const) {
+      const refund = gate.guard<Order, object>(plan, body, {
+        failedIf: (value) => "declined" in value,
+        failedOn: (problem) => problem instanceof RangeError,
+      });
+      const { call } = tool(refund, { name: "refund", description: "", schema: order });
+      const given = { order: unique(), amount: "10" };
+      assert.equal((await call(given)).state, state);
+      assert.equal((await call(given)).state, state); // what failed may be tried again, and what is in doubt is not
+    }
+  });
+
+  it("LangGraph: the answer to the approval answers no other question, and is not believed", async () => {
+    const { ledger, refunding: refund } = refunding();
+    const State = Annotation.Root({ order: Annotation<Order>, done: Annotation<unknown[]> });
+    const paying = interrupting(refund);
     const graph = new StateGraph(State)
-      .addNode("refund", async () => ({
-        done: [await paying({ order: small, amount: "10" }), await paying({ order: large, amount: "300" })],
+      .addNode("refund", async ({ order }) => ({
+        done: [interrupt("which account?"), (await paying(order)).message, interrupt("delete the account?")],
       }))
       .addEdge(START, "refund")
       .addEdge("refund", END)
       .compile({ checkpointer: new MemorySaver() });
-    const config = { configurable: { thread_id: unique() } };
-    const first = (await graph.invoke({ done: [] }, config)) as unknown as { __interrupt__: { value: ApprovalRequest }[] };
-    assert.equal(ledger.length, 1);
-    await approve(first.__interrupt__[0]?.value.approval_id ?? "");
-    const { done } = await graph.invoke(new Command({ resume: "approved" }) as never, config);
-    assert.deepEqual(done, [`done as ${ledger[0]}`, `refunded ${large}`]);
-    assert.equal(ledger.length, 2);
-  });
-
-  it("LangGraph: the answer to the approval never answers the question behind it", async () => {
-    const { ledger, refund } = refunding();
-    const State = Annotation.Root({ order: Annotation<Order>, done: Annotation<unknown[]> });
-    const paying = interrupting(refund, { executed: () => "refunded before" });
-    const graph = new StateGraph(State)
-      .addNode("refund", async ({ order }) => ({ done: [interrupt("which account?"), await paying(order), interrupt("delete the account?")] }))
-      .addEdge(START, "refund")
-      .addEdge("refund", END)
-      .compile({ checkpointer: new MemorySaver() });
-    const config = { configurable: { thread_id: unique() } };
+    const config = thread();
     const next = async (input: unknown) => {
-      const state = (await graph.invoke(input as never, config)) as { __interrupt__?: { value: unknown }[]; done?: unknown[] };
+      const state = (await graph.invoke(input as never, config)) as Questions & { done?: unknown[] };
       return state.__interrupt__ ? state.__interrupt__[0]?.value : state.done;
     };
-    assert.equal(await next({ order: { order: unique(), amount: "250" } }), "which account?");
-    const { approval_id } = (await next(new Command({ resume: "mine" }))) as ApprovalRequest;
-    for (const premature of ["yes", "yes!"])
-      assert.equal(((await next(new Command({ resume: premature }))) as ApprovalRequest).approval_id, approval_id);
-    await approve(approval_id);
+    const given = { order: unique(), amount: "250" };
+    assert.equal(await next({ order: given }), "which account?");
+    const question = (await next(new Command({ resume: "mine" }))) as Told;
+    for (const premature of ["yes", { approved: true }])
+      assert.equal(((await next(new Command({ resume: premature }))) as Told).approval_id, question.approval_id);
+    assert.deepEqual(ledger, []);
+    await approve(question);
     assert.equal(await next(new Command({ resume: "yes, refund it" })), "delete the account?");
     assert.equal(ledger.length, 1);
-    assert.deepEqual(await next(new Command({ resume: "no" })), ["mine", "refunded before", "no"]);
+    assert.deepEqual(await next(new Command({ resume: "no" })), ["mine", `refunded ${given.order}`, "no"]);
+    // The node runs once more from its beginning, as after a crash before its checkpoint.
+    assert.match((await interrupting(refund)(given)).message, /^Carried out before/);
     assert.equal(ledger.length, 1);
   });
 
   for (const slow of [0, 150]) {
     it(`LangGraph: several tools of one node, one of which asks after ${slow} ms`, async () => {
-      const { ledger, refund } = refunding();
+      const { ledger, refunding: refund } = refunding();
       const answers: unknown[] = [];
-      const paying = interrupting(refund, { executed: () => "refunded before" });
       const tools = [
-        langchainTool(paying, { name: "refund", description: "Refunds an order.", schema: order }),
+        forGraph(refund),
         langchainTool(
           async () => {
             await new Promise((wait) => setTimeout(wait, slow));
@@ -187,16 +161,15 @@ describe("adapters", { skip, concurrency: true }, () => {
         ),
       ];
       const graph = graphOf(tools);
-      const config = { configurable: { thread_id: unique() } };
+      const config = thread();
       const refunds = [unique(), unique()].map((id) => ({ id, name: "refund", args: { order: id, amount: "201" } }));
       const call = new AIMessage({ content: "", tool_calls: [...refunds, { id: "3", name: "delete", args: {} }] });
       let input: unknown = { messages: [call] };
       for (let asked = 0; ; asked++) {
         assert.ok(asked < 20, "it goes on asking");
-        const state = (await graph.invoke(input as never, config)) as { __interrupt__?: { value: ApprovalRequest | string }[] };
-        const question = state.__interrupt__?.[0]?.value;
+        const question = ((await graph.invoke(input as never, config)) as Questions).__interrupt__?.[0]?.value;
         if (question === undefined) break;
-        if (typeof question !== "string" && asked > 1) await approve(question.approval_id).catch(() => {}); // it may be approved
+        if (typeof question !== "string" && asked > 1) await approve(question).catch(() => {}); // it may be approved
         input = new Command({ resume: typeof question === "string" ? "an answer to delete" : "an answer to refund" });
       }
       assert.equal(ledger.length, 2);
@@ -205,10 +178,10 @@ describe("adapters", { skip, concurrency: true }, () => {
   }
 
   it("LangGraph: of tool calls in tasks of their own, each answer has its question", async () => {
-    const { ledger, refund } = refunding();
+    const { ledger, refunding: refund } = refunding();
     const answers: unknown[] = [];
     const tools = [
-      langchainTool(interrupting(refund), { name: "refund", description: "Refunds an order.", schema: order }),
+      forGraph(refund),
       langchainTool(async () => `${answers.push(interrupt("delete the account?"))}`, {
         name: "delete",
         description: "Deletes an account.",
@@ -216,14 +189,17 @@ describe("adapters", { skip, concurrency: true }, () => {
       }),
     ];
     const graph = graphOf(tools, true);
-    const config = { configurable: { thread_id: unique() } };
+    const config = thread();
     const orders = [unique(), unique()];
     const refunds = orders.map((id) => ({ id, name: "refund", args: { order: id, amount: "201" } }));
     const call = new AIMessage({ content: "", tool_calls: [...refunds, { id: "3", name: "delete", args: {} }] });
-    type Question = { id: string; value: ApprovalRequest | string };
     const run = async (input: unknown) => {
-      const { __interrupt__ = [] } = (await graph.invoke(input as never, config)) as { __interrupt__?: Question[] };
-      return new Map(__interrupt__.map(({ id, value }) => [typeof value === "string" ? value : value.action.counterparty, { id, value }]));
+      const { __interrupt__ = [] } = (await graph.invoke(input as never, config)) as Questions;
+      const asks = __interrupt__.map(async ({ id, value }) => {
+        const of = typeof value === "string" ? value : (await person.approval(value.approval_id ?? "")).action.counterparty;
+        return [of, { id, value }] as const;
+      });
+      return new Map(await Promise.all(asks));
     };
     let asked = await run({ messages: [call] });
     const answer = (question: string, value: string) => ({ [asked.get(question)?.id ?? ""]: value });
@@ -231,54 +207,60 @@ describe("adapters", { skip, concurrency: true }, () => {
     // Nobody has approved, whatever the answers say, and the answers to refunds reach no other tool.
     asked = await run(new Command({ resume: { ...answer(orders[1]!, "yes, refund it"), ...answer(orders[0]!, "yes, refund it") } }));
     assert.deepEqual([...asked.keys()].sort(), [...orders, "delete the account?"].sort());
-    await approve((asked.get(orders[1]!)?.value as ApprovalRequest).approval_id);
+    await approve(asked.get(orders[1]!)?.value as Told);
     asked = await run(new Command({ resume: { ...answer(orders[1]!, "yes, refund it"), ...answer("delete the account?", "no") } }));
     assert.deepEqual([ledger.length, answers, [...asked.keys()]], [1, ["no"], [orders[0]]]);
-    await approve((asked.get(orders[0]!)?.value as ApprovalRequest).approval_id);
+    await approve(asked.get(orders[0]!)?.value as Told);
     asked = await run(new Command({ resume: answer(orders[0]!, "yes") }));
     assert.deepEqual([ledger.length, answers, asked.size], [2, ["no"], 0]);
   });
 
-  it("LangGraph: a person who denies ends the waiting, and a tool's model is told what is safe", async () => {
-    const { ledger, refund } = refunding();
-    const run = interrupting(refund);
-    const tools = [
-      langchainTool(async (input: Order) => JSON.stringify(await orRefusal(run(input))), {
-        name: "refund",
-        description: "Refunds an order.",
-        schema: order,
-      }),
-    ];
-    const graph = graphOf(tools);
-    const config = { configurable: { thread_id: unique() } };
-    const args = { order: unique(), amount: "201" };
-    const call = new AIMessage({ content: "", tool_calls: [{ id: "1", name: "refund", args }] });
-    const first = (await graph.invoke({ messages: [call] }, config)) as unknown as {
-      __interrupt__: { value: ApprovalRequest }[];
-    };
-    const { approval_id = "", action_hash = "" } = first.__interrupt__[0]?.value ?? {};
-    await person.deny(approval_id, { action_hash });
-    const { messages } = await graph.invoke(new Command({ resume: { approved: true } }) as never, config);
-    assert.match(String(messages.at(-1)?.content), /"state":"denied"/);
-    assert.deepEqual(ledger, []);
+  it("LangChain: an agent whose tool waits for people, and is told what they decided", async () => {
+    for (const isApproved of [true, false]) {
+      const { ledger, refunding: refund } = refunding();
+      const model = fakeModel().respondWithTools([{ id: "1", name: "refund", args: { order: unique(), amount: "300" } }]).respond(new AIMessage("done"));
+      const agent = createAgent({ model, tools: [forGraph(refund)], checkpointer: new MemorySaver() });
+      const config = thread();
+      const first = (await agent.invoke({ messages: [{ role: "user", content: "refund it" }] }, config)) as unknown as Questions;
+      const question = first.__interrupt__?.[0]?.value as Told;
+      const { action_hash } = await person.approval(question.approval_id ?? "");
+      await person[isApproved ? "approve" : "deny"](question.approval_id ?? "", { action_hash });
+      const { messages } = await agent.invoke(new Command({ resume: "yes" }) as never, config);
+      assert.equal(messages.at(-1)?.content, "done");
+      assert.match(String(messages.at(-2)?.content), isApproved ? /"state":"executed"/ : /"state":"denied"/);
+      assert.equal(ledger.length, isApproved ? 1 : 0);
+    }
   });
 
-  it("LangGraph: in a tool of a ToolNode", async () => {
-    const { ledger, refund } = refunding();
-    const tools = [langchainTool(interrupting(refund), { name: "refund", description: "Refunds an order.", schema: order })];
-    const graph = graphOf(tools);
-    const config = { configurable: { thread_id: unique() } };
-    const call = new AIMessage({
-      content: "",
-      tool_calls: [{ id: "1", name: "refund", args: { order: unique(), amount: "201" } }],
-    });
-    const first = (await graph.invoke({ messages: [call] }, config)) as unknown as {
-      __interrupt__: { value: ApprovalRequest }[];
+  it("LangChain: a middleware guards a tool that exists", async () => {
+    const ledger: string[] = [];
+    const paying = langchainTool(
+      async ({ order }: Order) => {
+        if (order.startsWith("lost")) throw new Error("nobody knows");
+        return `refund-${ledger.push(order)}`;
+      },
+      { name: "refund", description: "Refunds an order.", schema: order },
+    );
+    const again = { order: unique(), amount: "10" };
+    const large = { order: unique(), amount: "300" };
+    const run = async (args: object, decide = async (_asked: Told) => {}) => {
+      const model = fakeModel().respondWithTools([{ id: "1", name: "refund", args }]).respond(new AIMessage("done"));
+      const middleware = [guarding(gate, "refund", order, plan)];
+      const agent = createAgent({ model, tools: [paying], middleware, checkpointer: new MemorySaver() });
+      const config = thread();
+      let state = (await agent.invoke({ messages: [{ role: "user", content: "refund it" }] }, config)) as any;
+      if (state.__interrupt__) {
+        await decide(state.__interrupt__[0].value);
+        state = await agent.invoke(new Command({ resume: "yes" }) as never, config);
+      }
+      return JSON.parse(String(state.messages.at(-2)?.content)) as Told;
     };
-    await approve(first.__interrupt__[0]?.value.approval_id ?? "");
-    const { messages } = await graph.invoke(new Command({ resume: true }) as never, config);
-    assert.match(String(messages.at(-1)?.content), /^refunded/);
-    assert.equal(ledger.length, 1);
+    assert.equal((await run({ order: unique() })).state, "invalid");
+    assert.deepEqual(await run(again), { state: "executed", message: "Carried out, as refund-1.", reference: "refund-1" });
+    assert.match((await run(again)).message, /^Carried out before, as refund-1/);
+    assert.equal((await run({ order: `lost-${unique()}`, amount: "10" })).state, "in_doubt");
+    assert.equal((await run(large, approve)).state, "executed");
+    assert.deepEqual(ledger, [again.order, large.order]);
   });
 
   /** calls is a model of the OpenAI Agents SDK that calls the tool once and then repeats its output. */
@@ -305,70 +287,60 @@ describe("adapters", { skip, concurrency: true }, () => {
   }
 
   it("OpenAI Agents SDK: a run is interrupted, and its approval is not believed", async () => {
-    const { ledger, refund } = refunding();
-    const tool = agents.tool({ name: "refund", description: "Refunds an order.", parameters: order, ...agentsTool(refund) });
-    const input = { order: unique(), amount: "300" };
-    const bot = new agents.Agent({ name: "bot", model: calls(input), tools: [tool] });
+    const { ledger, refunding: refund } = refunding();
     const runner = new agents.Runner({ tracingDisabled: true });
-
-    const told = async (decide = async () => {}) => {
+    const told = async (input: Order, decide = async () => {}) => {
+      const bot = new agents.Agent({ name: "bot", model: calls(input), tools: [forAgents(refund)] });
       const interrupted = await runner.run(bot, "refund it");
       await decide();
       for (const interruption of interrupted.interruptions) interrupted.state.approve(interruption);
-      return interrupted.interruptions.length ? runner.run(bot, interrupted.state) : interrupted;
+      return String((interrupted.interruptions.length ? await runner.run(bot, interrupted.state) : interrupted).finalOutput);
     };
-    assert.match(String((await told()).finalOutput), /pending/);
+    const input = { order: unique(), amount: "300" };
+    assert.match(await told(input), /pending/);
     assert.deepEqual(ledger, []);
-
     // People approve in spendgate while the run is interrupted, then in the SDK.
-    const pending = await refund.pending(input);
-    assert.match(String((await told(() => approve(pending?.approvalId ?? ""))).finalOutput), /refunded/);
-    assert.match(String((await told()).finalOutput), /already_executed/);
-    assert.equal(ledger.length, 1);
+    assert.match(await told(input, async () => approve(await refund.call(input))), /refunded/);
+    assert.match(await told(input), /Carried out before/);
+    assert.match(await told({ order: unique(), amount: "10" }), /refunded/);
+    assert.match(await told({ order: unique(), amount: "501" }), /refused/);
+    assert.match(await told({ order: unique() } as Order), /invalid/);
+    assert.equal(ledger.length, 2);
   });
 
-  it("OpenAI Agents SDK: what needs nobody is carried out, what is blocked is not", async () => {
-    const { ledger, refund } = refunding();
-    const tool = agents.tool({ name: "refund", description: "Refunds an order.", parameters: order, ...agentsTool(refund) });
-    const runner = new agents.Runner({ tracingDisabled: true });
-    for (const [amount, want] of [
-      ["10", /refunded/],
-      ["501", /refused/],
-    ] as const) {
-      const bot = new agents.Agent({ name: "bot", model: calls({ order: unique(), amount }), tools: [tool] });
-      assert.match(String((await runner.run(bot, "refund it")).finalOutput), want);
-    }
-    assert.equal(ledger.length, 1);
-  });
+  const none = { total: 0, noCache: 0, cacheRead: 0, cacheWrite: 0 };
+  const answer = (content: object[], unified: "tool-calls" | "stop") =>
+    ({
+      content,
+      finishReason: { unified, raw: undefined },
+      usage: { inputTokens: none, outputTokens: { total: 0, text: 0, reasoning: 0 } },
+      warnings: [],
+    }) as never;
 
-  it("AI SDK: needsApproval follows the service, and execute is guarded", async () => {
-    const { ledger, refund } = refunding();
-    const tools = { refund: ai.tool({ description: "Refunds an order.", inputSchema: order, ...aiTool(refund) }) };
-    let input = { order: unique(), amount: "250.5" };
-    const none = { total: 0, noCache: 0, cacheRead: 0, cacheWrite: 0 };
-    const answer = (content: object[], unified: "tool-calls" | "stop") =>
-      ({
-        content,
-        finishReason: { unified, raw: undefined },
-        usage: { inputTokens: none, outputTokens: { total: 0, text: 0, reasoning: 0 } },
-        warnings: [],
-      }) as never;
-    const model = new MockLanguageModelV3({
+  /** calling returns a model of the AI SDK that calls the tool once. */
+  const calling = (input: () => Order) =>
+    new MockLanguageModelV3({
       doGenerate: async ({ prompt }) =>
         prompt.at(-1)?.role === "tool"
           ? answer([{ type: "text", text: "done" }], "stop")
-          : answer([{ type: "tool-call", toolCallId: "1", toolName: "refund", input: JSON.stringify(input) }], "tool-calls"),
+          : answer([{ type: "tool-call", toolCallId: "1", toolName: "refund", input: JSON.stringify(input()) }], "tool-calls"),
     });
+
+  it("AI SDK: needsApproval follows the service, and execute is guarded", async () => {
+    const { ledger, refunding: refund } = refunding();
+    const tools = { refund: forAI(refund) };
+    let input: Order = { order: unique(), amount: "250.5" };
+    const model = calling(() => input);
     /**
      * told has the model call the tool, approves each request for approval in the SDK's way, and returns the tool's output.
      * People decide in spendgate before the SDK's approval is sent.
      */
-    const told = async (decide = async () => {}): Promise<string | Refusal> => {
+    const told = async (decide = async () => {}): Promise<Told> => {
       const messages: ai.ModelMessage[] = [{ role: "user", content: "refund it" }];
       const first = await ai.generateText({ model, tools, messages });
       const requests = first.content.filter((part) => part.type === "tool-approval-request");
       const result = first.toolResults[0];
-      if (result) return result.output as string | Refusal;
+      if (result) return result.output as Told;
       const responses = requests.map(({ approvalId }) => ({
         type: "tool-approval-response" as const,
         approvalId,
@@ -378,22 +350,48 @@ describe("adapters", { skip, concurrency: true }, () => {
       await decide();
       const second = await ai.generateText({ model, tools, messages });
       const outputs = second.response.messages.flatMap(({ content }) => (Array.isArray(content) ? (content as object[]) : []));
-      const found = outputs.find((part) => "output" in part) as { output: { value: string | Refusal } };
+      const found = outputs.find((part) => "output" in part) as { output: { value: Told } };
       return found.output.value;
     };
 
-    const pending = (await told()) as Refusal;
+    const pending = await told();
     assert.equal(pending.state, "pending");
     assert.deepEqual(ledger, []);
     // The SDK asks while the service waits; people approve in spendgate first, then in the SDK.
-    assert.match((await told(() => approve(pending.approval_id ?? ""))) as string, /^refunded/);
-    assert.equal(((await told()) as Refusal).state, "already_executed");
+    assert.match((await told(() => approve(pending))).message, /^refunded/);
+    assert.match((await told()).message, /^Carried out before/);
     assert.equal(ledger.length, 1);
 
     // The SDK's approval first: the call is pending, and the same call passes once people have approved.
     input = { order: unique(), amount: "251" };
-    await approve(((await told()) as Refusal).approval_id ?? "");
-    assert.match((await told()) as string, /^refunded/);
+    await approve(await told());
+    assert.match((await told()).message, /^refunded/);
     assert.equal(ledger.length, 2);
+  });
+
+  it("Mastra: a tool is suspended while people decide, and goes on when they have", async () => {
+    const { ledger, refunding: refund } = refunding();
+    let input: Order = { order: unique(), amount: "250" };
+    const bot = new MastraAgent({
+      id: "bot",
+      name: "bot",
+      instructions: "Refund what is asked for.",
+      model: calling(() => input) as never,
+      tools: { refund: forMastra(refund) },
+    });
+    const agent = new Mastra({ agents: { bot }, storage: new InMemoryStore(), logger: false }).getAgent("bot");
+    const output = (result: any): Told => result.toolResults[0].payload.result;
+    const first = (await agent.generate("refund it")) as any;
+    assert.equal(first.finishReason, "suspended");
+    const asked = first.suspendPayload.suspendPayload as Told;
+    const again = (await agent.resumeGenerate({ approved: true }, { runId: first.runId })) as any;
+    assert.equal(again.finishReason, "suspended");
+    assert.deepEqual(ledger, []);
+    await approve(asked);
+    assert.match(output(await agent.resumeGenerate({}, { runId: again.runId })).message, /^refunded/);
+    assert.match(output(await agent.generate("refund it")).message, /^Carried out before/);
+    input = { order: unique() } as Order;
+    assert.match(output(await agent.generate("refund it")).message, /validation failed/); // by Mastra
+    assert.equal(ledger.length, 1);
   });
 });

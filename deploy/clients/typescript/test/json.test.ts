@@ -4,7 +4,7 @@ import { it } from "node:test";
 
 import { amount } from "spendgate";
 
-const internal = "../dist/json.js";
+const internal = "../../dist/json.js";
 const { decode, encode } = (await import(internal)) as { decode(text: string): unknown; encode(value: unknown): string };
 
 function random(depth: number): unknown {
@@ -76,13 +76,13 @@ it("what browsers and edge runtimes load needs nothing of Node.js", () => {
   const visit = (file: string) => {
     if (seen.has(file)) return;
     seen.add(file);
-    const text = readFileSync(new URL(`../dist/${file}`, import.meta.url), "utf8");
+    const text = readFileSync(new URL(`../../dist/${file}`, import.meta.url), "utf8");
     for (const [, from = ""] of text.matchAll(/\bfrom "([^"]+)"/g)) {
       assert.ok(from.startsWith("./"), `${file} imports ${from}`);
       visit(from.slice(2));
     }
     assert.doesNotMatch(text.replaceAll(/\/\*[^]*?\*\/|\/\/.*/g, ""), /\b(process\.|Buffer\.|require\()/, file);
   };
-  for (const entry of ["index.js", "ai-sdk.js", "openai-agents.js"]) visit(entry);
+  visit("index.js");
   assert.ok(seen.size > 10);
 });

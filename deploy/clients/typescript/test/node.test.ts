@@ -11,7 +11,6 @@ import {
   Spendgate,
   amount,
   compareAmounts,
-  memoryJournal,
   minorUnits,
   type Action,
 } from "spendgate";
@@ -89,6 +88,12 @@ describe("a node", { skip, concurrency: true }, () => {
       idempotency_key: unique(),
     });
   });
+
+  const payment = () => {
+    const { idempotency_key: _key, ...members } = action();
+    return { ...members, payment_key: unique() };
+  };
+  const paying = async () => new Gate({ client: await as({ role: "gateway", principal: unique() }) });
 
   it("the client has every operation of the document", async () => {
     const { paths } = (await (await fetch(`${baseUrl}/openapi.json`)).json()) as {
@@ -275,9 +280,8 @@ describe("a node", { skip, concurrency: true }, () => {
     assert.equal((await waiting).status, "approved");
     assert.equal((await agent.check({ ...asked, approval_id })).allowed, true);
 
-    const gate = new Gate({ client: agent, journal: memoryJournal() });
-    const denied = { ...action(), amount: 250 };
-    const refused = gate.check(denied, async () => assert.fail("it ran"), { wait: 20_000 });
+    const denied = { ...payment(), amount: 250 };
+    const refused = (await paying()).check(denied, async () => assert.fail("it ran"), { wait: 20_000 });
     const found = async () =>
       (await person.approvals({ status: "pending", policy_id: policyId }).all()).find(
         (each) => each.action.counterparty === denied.counterparty,
@@ -290,11 +294,8 @@ describe("a node", { skip, concurrency: true }, () => {
 
   it("lists violations and events", async () => {
     const auditor = await as({ role: "auditor" });
-    const blocked = { ...action(), amount: 501 };
-    await assert.rejects(
-      new Gate({ client: agent, journal: memoryJournal() }).check(blocked, async () => assert.fail("it ran")),
-      Blocked,
-    );
+    const blocked = { ...payment(), amount: 501 };
+    await assert.rejects((await paying()).check(blocked, async () => assert.fail("it ran")), Blocked);
     const [violation] = await auditor.violations({ policy_id: policyId, decision: "block", limit: 1 }).all();
     assert.equal(violation?.amount, "501");
     let seen = 0;

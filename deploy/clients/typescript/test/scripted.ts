@@ -49,13 +49,9 @@ export class Scripted {
   readonly #bodies: Record<string, Members>;
   readonly #server = createServer((request, response) => void this.#serve(request, response));
   #next = 0;
-  /** Called after each request. */
-  after: () => unknown = () => undefined;
   /** The body of the last request. */
   last = "";
   #before = "";
-  /** The nonces that were sent. */
-  readonly nonces = new Set<string>();
   readonly #problems: unknown[] = [];
 
   constructor(exchanges: Exchange[], bodies: Record<string, Members>) {
@@ -80,9 +76,7 @@ export class Scripted {
     let body = "";
     for await (const chunk of request.setEncoding("utf8")) body += chunk as string;
     const exchange = this.#exchanges[this.#next++];
-    const nonce = (request.headers["request-nonce"] ?? "") as string;
-    const sent = `${request.method} ${request.url} ${nonce} ${body}`;
-    if (nonce) this.nonces.add(nonce);
+    const sent = `${request.method} ${request.url} ${body}`;
     try {
       assert.ok(exchange, `one request more: ${sent}`);
       if (exchange.expect) expect(exchange.expect, request, body);
@@ -91,7 +85,6 @@ export class Scripted {
       this.#problems.push(problem);
     }
     [this.#before, this.last] = [sent, body];
-    this.after();
     if (!exchange || exchange.fail === "hang_up") return void request.socket.destroy();
     if (exchange.fail !== "stall") this.#answer(exchange, request, response);
   }
