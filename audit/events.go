@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/audit/spend"
 )
 
@@ -100,11 +102,11 @@ type Exhaustion struct {
 
 	// The policy's parameters of the budget. Stores leave them out.
 	Per            []string
-	Values         []string // of Per
-	Currency       string   // empty: all
-	WindowName     string   // empty of a rolling window
-	TimeZone       string   // likewise
-	RollingMinutes int64    // 0 of a calendar window
+	Values         []jsontext.Value // of Per
+	Currency       string           // empty: all
+	WindowName     string           // empty of a rolling window
+	TimeZone       string           // likewise
+	RollingMinutes int64            // 0 of a calendar window
 	WindowStart    time.Time
 
 	Veiled bool // the asking key may not see the usage and the subject

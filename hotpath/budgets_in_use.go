@@ -60,7 +60,7 @@ func (u *BudgetInUse) write(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "count %d", c.Count)
 		for i, name := range c.Per {
-			fmt.Fprintf(b, " of %s %q", name, c.Values[i])
+			fmt.Fprintf(b, " of %s %s", name, c.Values[i])
 		}
 	}
 	than := ""
@@ -125,5 +125,5 @@ func (a Access) seesCounter(c *BudgetCounter) bool {
 		return false
 	}
 	i := slices.Index(c.Per, "agent_id")
-	return i < 0 || a.seesAgent(c.Values[i])
+	return i < 0 || a.seesAgent(policy.TextOf(c.Values[i]))
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
@@ -29,7 +31,7 @@ type BudgetPosition struct{ RuleID, Subject string }
 type BudgetCounter struct {
 	policy.BudgetInfo
 	Subject     string
-	Values      []string // of Per
+	Values      []jsontext.Value // of Per
 	Used        spend.Total
 	Count       int64
 	WindowStart time.Time

@@ -171,7 +171,7 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 	at.Namespace = c.identity.access.key.namespace
 	at.KeyHash = action.KeyHash(at.Namespace)
 	at.Fingerprint = spend.FingerprintOf(action, c.resolution.Type)
-	at.Window, at.JudgesAgain = live.Window(), live.JudgesAgain()
+	at.Window, at.JudgesAgain = live.Guard(action, c.resolution.Type)
 	if at.Generation = view.generation; c.admission.fresh {
 		at.Generation = ""
 	}

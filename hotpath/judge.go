@@ -41,7 +41,7 @@ func (a *Authorizer) judge(
 	now := a.now()
 	c.request.Trace.Begin(trace.Evaluate, now)
 	if out.Kind == guard.Duplicate {
-		check.Decision = p.Duplicate(out.Of, c.resolution)
+		check.Decision = p.Duplicate(out.Of, action, c.resolution)
 		sayHowToAsk(check)
 		if out.Asks {
 			if err := a.sayWhatWaits(ctx, c.identity.access, check, out.Of); err != nil {

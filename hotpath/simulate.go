@@ -102,6 +102,17 @@ type simulation struct {
 	fingerprints []spend.Hash       // of the actions
 }
 
+// seen has the checks that an action repeats, by its fingerprint: first those that it repeats whatever their decision is,
+// then those for an action that is judged again after a block (S60).
+type seen [2]map[spend.Hash]guard.Seen
+
+func (s *seen) of(judgesAgain bool) map[spend.Hash]guard.Seen {
+	if judgesAgain {
+		return s[1]
+	}
+	return s[0]
+}
+
 // simulate judges the actions by a program.
 func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Program, actions []*spend.Action) ([]*spend.Check, error) {
 	s := simulation{
@@ -112,20 +123,34 @@ func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Pr
 		s.types[i] = a.resolve(action)
 		s.fingerprints[i] = spend.FingerprintOf(action, s.types[i].Type)
 	}
-	seen, err := a.guard.Peek(ctx, s.fingerprints, program.JudgesAgain())
-	if err != nil {
-		return nil, err
-	}
-	if err := a.payingFor(ctx, &s, seen); err != nil {
-		return nil, err
-	}
-	if !r.Caller.keyed { // a caller without a key learns of no recorded check
-		for fingerprint, earlier := range seen {
+	var peeked seen
+	for i, judgesAgain := range []bool{false, true} {
+		var of []spend.Hash
+		for k, action := range actions {
+			if _, again := program.Guard(action, s.types[k].Type); again == judgesAgain {
+				of = append(of, s.fingerprints[k])
+			}
+		}
+		peeked[i] = make(map[spend.Hash]guard.Seen)
+		if of == nil {
+			continue
+		}
+		var err error
+		if peeked[i], err = a.guard.Peek(ctx, of, judgesAgain); err != nil {
+			return nil, err
+		}
+		if err := a.payingFor(ctx, &s, peeked[i]); err != nil {
+			return nil, err
+		}
+		if r.Caller.keyed {
+			continue
+		}
+		for fingerprint, earlier := range peeked[i] { // a caller without a key learns of no recorded check
 			earlier.CheckID = spend.ID{}
-			seen[fingerprint] = earlier
+			peeked[i][fingerprint] = earlier
 		}
 	}
-	return a.judgeAll(ctx, &s, seen)
+	return a.judgeAll(ctx, &s, &peeked)
 }
 
 // payingFor names the payments of the actions, and of the checks that left their fingerprints: a check of the same payment
@@ -156,7 +181,7 @@ func (a *Authorizer) payingFor(ctx context.Context, s *simulation, seen map[spen
 }
 
 // judgeAll judges the batch in order; each pass leaves its fingerprint to the rest of the batch.
-func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen map[spend.Hash]guard.Seen) ([]*spend.Check, error) {
+func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen *seen) ([]*spend.Check, error) {
 	r, p, now := &s.request, s.program, a.now()
 	var usages map[spend.Counter]spend.Usage
 	if p.HasBudgets() && r.Caller.keyed { // a caller without a key could learn the usage
@@ -176,13 +201,14 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen map[spend
 			ID: spend.NewID(now), Action: *action, ActionType: resolution.Type, RequestID: r.ID,
 			Fingerprint: fingerprint,
 		}
-		earlier, duplicate := seen[fingerprint]
+		window, judgesAgain := p.Guard(action, resolution.Type)
+		earlier, duplicate := seen.of(judgesAgain)[fingerprint]
 		payment := s.payments[i]
 		if !payment.IsZero() && earlier.Payment == payment {
 			duplicate = false
 		}
-		if duplicate && earlier.Age < p.Window() {
-			check.Decision = p.Duplicate(earlier.CheckID, resolution)
+		if duplicate && earlier.Age < window {
+			check.Decision = p.Duplicate(earlier.CheckID, action, resolution)
 		} else {
 			found := p.Evaluate(action, resolution, now)
 			if p.HasBudgets() && found.Effect != spend.Block {
@@ -190,8 +216,14 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen map[spend
 				found = p.EvaluateBudgets(found, action, resolution, charges, usages)
 			}
 			check.Decision = explain(found, action, resolution)
-			if d := &check.Decision; !d.Exceeded() && (d.Effect != spend.Block || !p.JudgesAgain() && payment.IsZero()) {
-				seen[fingerprint] = guard.Seen{CheckID: check.ID, Payment: payment}
+			if d := &check.Decision; !d.Exceeded() {
+				left := guard.Seen{CheckID: check.ID, Payment: payment}
+				if d.Effect != spend.Block || payment.IsZero() {
+					seen[0][fingerprint] = left
+				}
+				if d.Effect != spend.Block {
+					seen[1][fingerprint] = left
+				}
 			}
 		}
 		if !payment.IsZero() {

@@ -88,6 +88,7 @@ const (
 	ReasonRequiredContextMissed Reason = "required_context_missing"
 	ReasonBudgetExceeded        Reason = "budget_exceeded"
 	ReasonCountLimitExceeded    Reason = "count_limit_exceeded"
+	ReasonConditionMet          Reason = "condition_met"
 )
 
 // Decision is the answer to one action and why.

@@ -66,7 +66,7 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 		}
 		var per []string
 		for _, name := range slices.Sorted(maps.Keys(b.Per)) {
-			per = append(per, name+"="+b.Per[name])
+			per = append(per, name+"="+fmt.Sprint(b.Per[name]))
 		}
 		if b.RollingMinutes > 0 {
 			window, resets = fmt.Sprintf("%d minutes", b.RollingMinutes), "rolling"

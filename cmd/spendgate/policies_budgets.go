@@ -51,7 +51,7 @@ func usedOf(ctx context.Context, api *client.Client, policyID, ruleID string) (t
 			text = b.Used.Money(b.Currency) + " and " + text
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.Per)) {
-			text += fmt.Sprintf(" of %s %q", name, b.Per[name])
+			text += fmt.Sprintf(" of %s %q", name, fmt.Sprint(b.Per[name]))
 		}
 		used = append(used, text)
 	}

@@ -244,7 +244,8 @@ func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
 	if passed {
 		will.until = c.Pass.UntilMS
 		if inPeriod || e.o.Lengthened {
-			will.until = max(will.until, claimed(c)+e.o.Candidate.Window().Milliseconds())
+			window, _ := e.o.Candidate.Guard(&c.Action, c.ActionType)
+			will.until = max(will.until, claimed(c)+window.Milliseconds())
 		}
 	}
 	if c.Pass.Passed() || passed {

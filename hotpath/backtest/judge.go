@@ -11,6 +11,7 @@ import (
 // the budgets. asked is the check whose approval it uses, or nil.
 func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, asked *asking) (j judgement) {
 	upTo := spend.Block
+	window, judgesAgain := p.Guard(&c.Action, c.ActionType)
 	var lift []spend.EscalatedRule // the escalations that people approved
 	if asked != nil {
 		lift = asked.rules[side]
@@ -18,12 +19,12 @@ func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, asked *askin
 	switch {
 	case asked != nil:
 		upTo = spend.Allow
-	case p.JudgesAgain():
+	case judgesAgain:
 		upTo = spend.Escalate
 	}
-	if e.passes.repeats(c, side, p.Window(), upTo) {
+	if e.passes.repeats(c, side, window, upTo) {
 		j.repeats = true
-		j.Verdict = report.Verdict{Effect: spend.Block, Reason: spend.ReasonDuplicate, RuleID: p.GuardRuleID()}
+		j.Verdict = report.Verdict{Effect: spend.Block, Reason: spend.ReasonDuplicate, RuleID: p.GuardRuleID(&c.Action, c.ActionType)}
 		return j
 	}
 	r := resolutionOf(c)

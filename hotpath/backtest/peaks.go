@@ -64,7 +64,7 @@ func highest(info *policy.BudgetInfo, charge *spend.Charge, value json.Number) *
 	per := make(map[string]string)
 	if values, err := info.Values(charge.Subject); err == nil {
 		for i, name := range info.Per {
-			per[name] = values[i]
+			per[name] = policy.TextOf(values[i])
 		}
 	}
 	h := &report.Highest{Value: value, Per: per}

@@ -14,7 +14,7 @@ const skew = 10 * time.Second
 // WarmUp returns the time from which checks are needed to judge by a version from the given time on:
 // as far back as its duplicate window and its budgets reach.
 func WarmUp(p *policy.Program, from time.Time) time.Time {
-	start := from.Add(-p.Window())
+	start := from.Add(-p.LongestWindow())
 	for _, b := range p.Budgets() {
 		begin, _ := b.Window(from)
 		begin = begin.Add(-time.Duration(b.RollingMinutes) * time.Minute)

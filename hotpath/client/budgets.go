@@ -16,7 +16,7 @@ type Budget struct {
 	wire.Budget
 	// Per has the values that the counter is for: agent_id and so on. It is empty for a counter of
 	// the whole policy.
-	Per map[string]string `json:"per"`
+	Per map[string]any `json:"per"`
 
 	Raw
 }

@@ -15,7 +15,8 @@ type Rule struct {
 	RuleID      string `json:"rule_id"`
 	RuleType    string `json:"rule_type"`
 	Description string `json:"description,omitempty"`
-	// Parameters is an object; as text its numbers keep their digits.
+	// When is an object with conditions (S88); nil for none. As text its numbers keep their digits, as do those of Parameters.
+	When       json.RawMessage `json:"when,omitempty"`
 	Parameters json.RawMessage `json:"parameters"`
 }
 

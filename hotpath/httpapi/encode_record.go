@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
@@ -126,11 +128,11 @@ func budgetOf(policyID string, c *hotpath.BudgetCounter, asOf time.Time) wire.Bu
 }
 
 // appendPer returns for whom a counter counts, in the order of the rule's per.
-func appendPer(names, values []string) []byte {
+func appendPer(names []string, values []jsontext.Value) []byte {
 	per := []byte{'{'}
 	for i, value := range values {
 		per = append(wire.AppendString(between(per), names[i]), ':')
-		per = wire.AppendString(per, value)
+		per = append(per, value...)
 	}
 	return append(per, '}')
 }

@@ -141,12 +141,15 @@ func (a *ApprovalTerms) text() string {
 // only the escalation of the same rule is lifted (S47).
 func (r *rule) identify(ruleType, parameters string) {
 	meaning := ruleType + "\n" + r.approval.text() + "\n"
+	if r.when != nil {
+		meaning += "when " + r.when.identity() + " " + r.when.onMissing.String() + "\n"
+	}
 	switch c, isEscalateIf := r.condition.(*escalateIf); {
 	case r.budget != nil:
 		b := r.budget
 		meaning += fmt.Sprintf("%s %v %s %v %d", b.identityIn(b.period.zone.String()), b.limited, b.limit, b.counted, b.maxCount)
 	case isEscalateIf:
-		meaning += c.above.String() + " " + r.types.String()
+		meaning += c.identity() + " " + r.types.String()
 	default:
 		hash := spend.HashJSON(parameters)
 		meaning += hex.EncodeToString(hash[:])
@@ -202,7 +205,7 @@ func (p *Program) Asks(
 		place [2]int // in the policy's order: budgets come before the rule of their number
 	}
 	var fired []escalation
-	at := weekMinuteOf(now)
+	at := momentOf(now)
 	for i := range p.rules {
 		if effect, _ := p.rules[i].fire(a, r.Type, at); effect == spend.Escalate {
 			fired = append(fired, escalation{&p.rules[i], [2]int{i, 1}})

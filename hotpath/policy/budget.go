@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 	"unsafe"
 
 	"spendgate/audit/spend"
@@ -16,6 +17,10 @@ func (p *Program) addBudget(r rule) {
 	b := r.budget
 	b.rule, b.index, b.before = r, len(p.budgets), len(p.rules)
 	b.rule.budget = nil
+	if r.when != nil || b.per&perOptional != 0 || b.members != nil {
+		b.rule.condition = &budgetContext{b}
+		p.rules = append(p.rules, b.rule)
+	}
 	for _, other := range p.budgets { // one copy of each zone
 		if b.period.zone != nil && other.period.zone != nil && b.period.zone.String() == other.period.zone.String() {
 			b.period.zone = other.period.zone
@@ -32,7 +37,8 @@ const zoneOverhead = 8192
 func (p *Program) measureBudgets() (size int) {
 	zones := make(map[*time.Location]bool)
 	for _, b := range p.budgets {
-		size += int(unsafe.Sizeof(b)) + int(unsafe.Sizeof(*b)) + ruleOverhead + len(b.rule.id) + len(b.rule.description) + b.rule.approval.size()
+		size += int(unsafe.Sizeof(b)) + int(unsafe.Sizeof(*b)) + ruleOverhead + len(b.rule.id) + len(b.rule.description)
+		size += b.rule.approval.size() + b.rule.when.size()
 		if zone := b.period.zone; zone != nil && zone != time.UTC && !zones[zone] {
 			zones[zone] = true
 			size += zoneOverhead
@@ -78,8 +84,15 @@ func (b *budget) identityIn(zone string) string {
 	case !b.period.lasts():
 		window += " " + zone
 	}
-	return "per=" + strings.Join(b.per.names(), ",") + ";window=" + window +
-		";currency=" + b.currency + ";types=" + b.rule.types.String()
+	per := b.perNames()
+	for i := len(per) - len(b.members); i < len(per); i++ {
+		per[i] = strconv.Quote(per[i]) // which has any characters
+	}
+	text := "per=" + strings.Join(per, ",") + ";window=" + window + ";currency=" + b.currency + ";types=" + b.types.String()
+	if conditions := b.rule.when.identity(); conditions != "" {
+		text += ";when=" + conditions
+	}
+	return text
 }
 
 // CountSince sets since when the budgets count, by rule_id. It is called at most once, after Compile
@@ -117,7 +130,7 @@ func (b *budget) charge(policyID string, a *spend.Action, t spend.ActionType, pr
 		Limited: b.limited, Limit: b.limit, Counted: b.counted, MaxCount: b.maxCount,
 	}
 	c.Counter.ID = b.shared
-	if b.per != 0 {
+	if b.per != 0 || b.members != nil {
 		c.Subject = b.subject(a, t, principal)
 		if b.per&perAgent != 0 {
 			c.AgentID = spend.NFC(a.AgentID)
@@ -155,15 +168,37 @@ func (b *budget) subject(a *spend.Action, t spend.ActionType, principal string) 
 	if b.per&perAPIKey != 0 {
 		principal = spend.LowerName(principal)
 	}
-	var values [4]string
+	rail := ""
+	if b.per&perPaymentMethod != 0 {
+		rail = railOf(a.PaymentMethod)
+	}
+	var values [len(dimensionNames)]string
 	n := 0
-	for i, value := range [...]string{a.AgentID, a.Counterparty, principal, t.String()} {
+	for i, value := range [...]string{a.AgentID, a.Counterparty, principal, t.String(), a.MerchantOrVendor, rail} {
 		if b.per&(1<<i) != 0 {
 			values[n] = value
 			n++
 		}
 	}
-	return spend.SubjectOf(values[:n]...)
+	subject := spend.SubjectOf(values[:n]...)
+	for i, member := range b.members {
+		subject = strings.TrimSuffix(subject, "]")
+		if n+i > 0 {
+			subject += ","
+		}
+		subject += a.Metadata.Dimension(member) + "]"
+	}
+	return subject
+}
+
+// railOf returns the form of a payment method by which budgets count: the same for all that a list of rails takes
+// for the same, and in small letters where these are ASCII.
+func railOf(method string) string {
+	folded := string(fold(nil, strings.TrimSpace(method)))
+	if strings.ContainsFunc(folded, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return folded
+	}
+	return strings.ToLower(folded)
 }
 
 // Uncovered returns the block of an action in a currency in which the policy's
@@ -174,7 +209,7 @@ func (p *Program) Uncovered(f Finding, a *spend.Action, r spend.Resolution) (Fin
 	whatever := false // of the type that the action might have
 	elsewhere := false
 	for _, b := range p.budgets {
-		if !b.limited {
+		if !b.limited || !b.counts(a) {
 			continue
 		}
 		whatever = whatever || b.rule.types == everyType

@@ -274,7 +274,7 @@ func TestBudgetInfo(t *testing.T) {
 	}
 	const since = "2026-01-01T00:00:00Z"
 	f(`{"max_count":5,"window":"day","per":["counterparty","agent_id"]}`, since, "2026-03-04T00:00:00Z", "2026-03-05T00:00:00Z",
-		"[agent_id counterparty] [agent-1 acme]")
+		`[agent_id counterparty] ["agent-1" "acme"]`)
 	f(`{"max_count":5,"window":"lifetime"}`, since, since, "", "[] []")
 	f(`{"max_count":5,"rolling_minutes":60}`, since, "2026-03-04T12:00:00Z", "2026-03-04T12:01:00Z", "[] []")
 
@@ -288,7 +288,7 @@ func TestBudgetInfo(t *testing.T) {
 	if r.WindowName != "" || r.TimeZone != "" || r.Limited || !r.Counted || r.MaxCount != 5 || r.RollingMinutes != 60 {
 		t.Errorf("S38: %+v", r)
 	}
-	for _, bad := range []string{"", "{}", `["a"]`, `[1]`} {
+	for _, bad := range []string{"", "{}", `["a"]`, `[1]`, `[`} {
 		if values, err := b.Values(bad); err == nil {
 			t.Errorf("S38: subject %s is %v", bad, values)
 		}

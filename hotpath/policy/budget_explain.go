@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 func (p *Program) explainUncovered(a *spend.Action, r spend.Resolution) (message, nextStep string) {
 	var currencies []string
 	for _, b := range p.budgets {
-		if b.limited && b.rule.types.has(r.Type) {
+		if b.limited && b.rule.types.has(r.Type) && b.counts(a) {
 			currencies = append(currencies, b.currency)
 		}
 	}
@@ -59,15 +58,19 @@ func (o *overrun) explain(a *spend.Action, _ *guardSettings, anonymous bool) (me
 
 // forWhom returns a text like ` for agent_id "agent-1"`.
 func (o *overrun) forWhom() string {
-	var values []string
-	names := o.budget.per.names()
-	if json.Unmarshal([]byte(o.charge.Subject), &values) != nil || len(values) != len(names) || len(names) == 0 {
+	names := o.budget.perNames()
+	values, ok := valuesOf(o.charge.Subject)
+	if !ok || len(values) != len(names) || len(names) == 0 {
 		return ""
 	}
-	for i, name := range names {
-		values[i] = name + " " + strconv.Quote(values[i])
+	for i, value := range values {
+		text, isText := unquote(value)
+		if text = strconv.Quote(text); !isText {
+			text = string(value)
+		}
+		names[i] += " " + text
 	}
-	return " for " + strings.Join(values, ", ")
+	return " for " + strings.Join(names, ", ")
 }
 
 // when returns a text like "in the day from ... to ... (UTC)".

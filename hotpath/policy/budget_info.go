@@ -1,9 +1,10 @@
 package policy
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/audit/spend"
 )
@@ -31,7 +32,7 @@ func (p *Program) Budgets() []BudgetInfo {
 	infos := make([]BudgetInfo, len(p.budgets))
 	for i, b := range p.budgets {
 		infos[i] = BudgetInfo{
-			RuleID: b.rule.id, Per: b.per.names(), Limited: b.limited, Limit: b.limit, Currency: b.currency,
+			RuleID: b.rule.id, Per: b.perNames(), Limited: b.limited, Limit: b.limit, Currency: b.currency,
 			Counted: b.counted, MaxCount: b.maxCount, RollingMinutes: b.period.rolling, Since: b.since, period: b.period,
 		}
 		if b.period.rolling == 0 {
@@ -82,12 +83,29 @@ func (b *BudgetInfo) Counter(policyID, subject string, at time.Time) spend.Count
 
 // Values returns for whom a counter counts: the values of its subject, in the order
 // of Per.
-func (b *BudgetInfo) Values(subject string) ([]string, error) {
-	var values []string
-	if err := json.Unmarshal([]byte(subject), &values); err != nil || len(values) != len(b.Per) {
+func (b *BudgetInfo) Values(subject string) ([]jsontext.Value, error) {
+	values, ok := valuesOf(subject)
+	if !ok || len(values) != len(b.Per) {
 		return nil, fmt.Errorf("the counter of budget %s for %s is not per %v", b.RuleID, subject, b.Per)
 	}
 	return values, nil
+}
+
+// TextOf returns a value as text, without quotation marks.
+func TextOf(value jsontext.Value) string {
+	if text, ok := unquote(value); ok {
+		return text
+	}
+	return string(value)
+}
+
+// valuesOf returns the values of a subject.
+func valuesOf(subject string) (values []jsontext.Value, ok bool) {
+	array := jsontext.Value(subject)
+	if !array.IsValid() || array.Kind() != jsontext.KindBeginArray {
+		return nil, false
+	}
+	return elements(array, len(dimensionNames)+maxMetadataTests+1), true
 }
 
 // Share returns how full a counter is, by the limit that is nearer: 1 at the limit, and more if more

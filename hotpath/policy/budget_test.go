@@ -32,7 +32,7 @@ func TestFaultsOfBudgets(t *testing.T) {
 	f(`{"max_count":1,"window":"day","rolling_minutes":5}`, ".rolling_minutes is not accepted beside window")
 	f(`{"max_count":1,"window":"day","per":"agent_id"}`, ".per must be an array of strings")
 	f(`{"max_count":1,"window":"day","per":["agent_id","key",null,"agent_id"]}`,
-		".per[1] must be one of agent_id, counterparty, api_key, action_type",
+		".per[1] must be "+perForm,
 		".per[2] must be a string", ".per[3] must not be in the list twice")
 	f(`{"max_count":1,"window":"day","action_types":[]}`, ".action_types must have at least one entry")
 	f(`{"max_count":1,"window":"day","action_types":["spend","pay","spend"]}`, ".action_types[1] must be refund, credit, discount or spend",
@@ -43,10 +43,14 @@ func TestFaultsOfBudgets(t *testing.T) {
 	f(`{"max_count":1,"window":"day","time_zone":1}`, ".time_zone must be a string")
 	f(`{"max_count":1,"rolling_minutes":5,"time_zone":"UTC"}`, ".time_zone is not accepted with rolling_minutes")
 	f(`{"max_count":1,"window":"day","on_exceed":"Block"}`, ".on_exceed must be block or escalate")
-	f(`{"max_count":1,"window":"day","on_exceed":"block","approval":{}}`, ".approval is accepted only with on_exceed escalate")
-	f(`{"max_count":1,"window":"day","on_missing":"block"}`,
-		".on_missing is not accepted here: accepted are limit, currency, max_count, per, window, rolling_minutes, time_zone, action_types, "+
-			"on_exceed, approval")
+	f(`{"max_count":1,"window":"day","on_exceed":"block","approval":{}}`, ".approval is accepted only with on_exceed or on_missing escalate")
+	const of = " with a per that has merchant_or_vendor, payment_method or metadata.NAME"
+	f(`{"max_count":1,"window":"day","per":["agent_id"],"on_missing":"block"}`, ".on_missing is accepted only"+of)
+	for _, per := range []string{"merchant_or_vendor", "payment_method", "metadata.order"} {
+		f(`{"max_count":1,"window":"day","per":["`+per+`"]}`, ".on_missing is required"+of)
+	}
+	f(`{"max_count":1,"window":"day","per":["metadata.a","metadata.a","metadata. "],"on_missing":"skip"}`,
+		".per[1] must not be in the list twice", ".per[2] must be "+perForm)
 }
 
 // TestApprovals: the approvals that escalating rules ask for.

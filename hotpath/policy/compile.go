@@ -25,6 +25,7 @@ func CompileStored(policyID string, version int, rules string, faults *spend.Fau
 
 func compile(policyID string, version int, rules string, log *faultLog) *Program {
 	p := &Program{policyID: policyID, version: version, guard: defaultGuard()}
+	var guards []rule
 	seen := make(map[string]int)
 	for i, raw := range ruleValues(rules, log) {
 		path := index("rules", i)
@@ -38,7 +39,10 @@ func compile(policyID string, version int, rules string, log *faultLog) *Program
 		}
 		switch {
 		case r.window > 0:
-			p.guard.widen(&r)
+			if guards = append(guards, r); r.when != nil {
+				r.condition = guardContext{}
+				p.rules = append(p.rules, r)
+			}
 		case r.budget != nil:
 			p.addBudget(r)
 		default:
@@ -48,8 +52,9 @@ func compile(policyID string, version int, rules string, log *faultLog) *Program
 	if log.failed() {
 		return nil
 	}
+	p.setGuards(guards)
 	p.rules = slices.Clone(p.rules) // without the spare capacity of append
-	coverCurrencies(p.rules)
+	p.coverCurrencies()
 	p.size = p.measure()
 	return p
 }
@@ -97,6 +102,7 @@ func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
 	r.id = o.text("rule_id")
 	ruleType := o.text("rule_type")
 	r.description = o.text("description")
+	r.when = o.when()
 	parameters := o.value("parameters")
 	o.refuseOthers()
 
@@ -118,20 +124,36 @@ func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
 	if !ok {
 		return r
 	}
-	generated := k.compile(&p, &r)
-	if r.description == "" {
-		r.description = generated
-	}
-	if indexOf(k.Parameters, paramOnMissing) >= 0 {
+	r.describe(k.compile(&p, &r))
+	if indexOf(k.Parameters, paramOnMissing) >= 0 && r.budget == nil {
 		r.reads = k.Reads[0]
 		r.onMissing = p.onMissing()
-		r.approval = p.approval(r.onMissing == spend.Escalate, "is accepted only with on_missing escalate")
+		r.approval = p.approval(r.asksIfMissing(), "is accepted only with on_missing escalate")
 	}
 	if r.approval != nil {
 		r.identify(ruleType, string(parameters))
 	}
 	p.refuseOthers()
 	return r
+}
+
+// asksIfMissing reports whether the rule escalates an action that lacks a field.
+func (r *rule) asksIfMissing() bool {
+	return r.onMissing == spend.Escalate || r.when != nil && r.when.onMissing == spend.Escalate
+}
+
+// describe completes a rule by its conditions, and by a description if the policy has none.
+func (r *rule) describe(generated string) {
+	if r.when != nil {
+		r.types &= r.when.types
+		if r.unlisted == "" {
+			r.unlisted = generated // without the lists of the conditions
+		}
+		generated += " when " + r.when.String()
+	}
+	if r.description == "" {
+		r.description = generated
+	}
 }
 
 func typeNames() string {

@@ -45,7 +45,7 @@ func refusedParameters(t *testing.T, number, ruleType, parameters string, want .
 }
 
 const kindList = "must be one of max_amount, refund_age_limit, blocked_categories, vendor_allowlist, blocked_payment_rails, " +
-	"discount_cap, geography_block, time_restriction, duplicate_guard, escalate_if, budget"
+	"discount_cap, geography_block, time_restriction, duplicate_guard, escalate_if, block_if, budget"
 
 func TestFaultsOfTheArray(t *testing.T) {
 	for _, absent := range []string{"", " \n", "null", " null "} {
@@ -71,8 +71,8 @@ func TestFaultsOfARule(t *testing.T) {
 	refused(t, "S8", `[{"rule_id":"a","rule_type":"max_amount","parameters":[]}]`, "rules[0].parameters must be an object")
 	refused(t, "S8", rule1("Max_Amount", `{"whatever":1}`), "rules[0].rule_type "+kindList)
 	refused(t, "S2", `[{"rule_id":"a","rule_type":"max_amount","parameters":{"limit":1},"enabled":true,"":null}]`,
-		"rules[0].enabled is not accepted here: accepted are rule_id, rule_type, description, parameters",
-		"rules[0]. is not accepted here: accepted are rule_id, rule_type, description, parameters")
+		"rules[0].enabled is not accepted here: accepted are rule_id, rule_type, description, when, parameters",
+		"rules[0]. is not accepted here: accepted are rule_id, rule_type, description, when, parameters")
 	refused(t, "S4", `[{"rule_id":"`+strings.Repeat("é", 257)+`","rule_type":"max_amount","description":"`+strings.Repeat("é", 4097)+
 		`","parameters":{"limit":1}}]`,
 		"rules[0].rule_id must be at most 256 characters", "rules[0].description must be at most 4096 characters")
@@ -108,7 +108,7 @@ func TestFaultsOfPresence(t *testing.T) {
 	refusedParameters(t, "S8", "duplicate_guard", `{}`, ".window_minutes is required")
 	refusedParameters(t, "S8", "escalate_if", `{"action_types":["spend"]}`, ".amount_above is required")
 	for _, neither := range []string{`{}`, `{"allowed_days":null}`, `{"allowed_days":null,"allowed_hours_utc":""}`} {
-		refusedParameters(t, "S8", "time_restriction", neither, ".allowed_days is required unless allowed_hours_utc is given")
+		refusedParameters(t, "S8", "time_restriction", neither, ".allowed_days is required unless allowed_hours_utc or allowed_hours is given")
 	}
 }
 

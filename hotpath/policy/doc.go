@@ -5,7 +5,7 @@
 //
 // # Reading order
 //
-// rules.go has the table of the eleven rule types: what each decides, which
+// rules.go has the table of the twelve rule types: what each decides, which
 // action types it judges, which fields it reads. Each type then has
 // its own file, rules_<type>.go, with everything about it: its compiled form,
 // its parameters, its condition and its texts. compile.go and object_reader.go read

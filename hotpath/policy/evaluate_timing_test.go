@@ -46,6 +46,18 @@ func TestEvaluateDoesNotAllocate(t *testing.T) {
 	f(spend.ReasonBlockedPaymentRail, whole, by(" WIRE"))
 	f(spend.ReasonBlockedCategory, with(t, `{"category":"gamBLİng"}`), with(t, `{"category":"GAMBLING"}`))
 	f("", whole, by(strings.Repeat("дом ", 20)))
+	p = mustCompile(t, `[
+		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1,"currency":"USD"},"when":{"action_types":["refund"]}},
+		{"rule_id":"any","rule_type":"max_amount","parameters":{"limit":5000},"when":{"currencies":["USD"]}},
+		{"rule_id":"office","rule_type":"time_restriction","parameters":{"allowed_hours":"06:00-18:00","time_zone":"America/New_York"}},
+		{"rule_id":"guard","rule_type":"duplicate_guard","parameters":{"window_minutes":9},"when":{"categories":["travel"]}},
+		{"rule_id":"day","rule_type":"budget","parameters":{"max_count":5,"window":"day","per":["metadata.order"],"on_missing":"block"}},
+		{"rule_id":"if","rule_type":"block_if","parameters":{},"when":{"countries":["DE"],"payment_methods":["card"],"merchants":["shop"],
+			"metadata":{"tier":["gold",5,true],"n":{"above":-1,"up_to":7.5}},"present":["metadata.order"],"absent":["reason_text"]}}]`)
+	shop := func(a *spend.Action) { a.MerchantOrVendor = "shop" }
+	f(spend.ReasonConditionMet, with(t, `{"country":"de","tier":5.0,"n":7.5,"order":"`+strings.Repeat("x", 256)+`"}`), by("CARD"), shop)
+	f("", with(t, `{"country":"de","tier":"`+strings.Repeat("gold", 900)+`","n":7.5,"order":12}`), by("CARD"), shop)
+	f(spend.ReasonRequiredContextMissed, with(t, `{"country":"de","tier":"gold","n":{"a":[1,2]}}`), by("CARD"), shop)
 }
 
 func BenchmarkEvaluate(b *testing.B) {

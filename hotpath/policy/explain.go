@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,8 +23,8 @@ func (p *Program) Explain(f Finding, a *spend.Action, r spend.Resolution) spend.
 // described by its type alone.
 func (p *Program) ExplainAnonymous(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
 	d := p.explain(f, a, r, true)
-	if f.Effect != spend.Allow && f.over == nil && p.rules[f.rule].unlisted != "" {
-		d.RuleDescription = p.rules[f.rule].unlisted
+	if f.Effect != spend.Allow {
+		d.RuleDescription = cmp.Or(p.fired(f).unlisted, d.RuleDescription)
 	}
 	return d
 }
@@ -37,16 +38,24 @@ func (p *Program) explain(f Finding, a *spend.Action, r spend.Resolution, anonym
 	rule := p.fired(f)
 	d.RuleID, d.RuleDescription = rule.id, rule.description
 	dependsOnType := rule.types != everyType
+	g := &p.guard
+	if p.guards != nil {
+		own := p.guardOf(a, r.Type)
+		g = &own
+	}
 	switch {
 	case f.Reason == spend.ReasonRequiredContextMissed:
-		d.Message, d.NextStep = rule.explainMissing(f, &p.guard)
+		d.Message, d.NextStep = rule.explainMissing(f, a, g)
+	case f.over == nil && f.Reason == spend.ReasonCurrencyNotCovered && p.caps != nil:
+		covered := p.coveredFor(a, r.Type)
+		d.Message, d.NextStep = (&maxAmount{covered: covered}).explain(f, a, g)
 	case f.over == nil:
-		d.Message, d.NextStep = rule.explain(f, a, &p.guard)
+		d.Message, d.NextStep = rule.explain(f, a, g)
 	case f.Reason == spend.ReasonCurrencyNotCovered:
 		d.Message, d.NextStep = p.explainUncovered(a, r)
 		dependsOnType = f.Confidence < spend.High
 	default:
-		d.Message, d.NextStep = f.over.explain(a, &p.guard, anonymous)
+		d.Message, d.NextStep = f.over.explain(a, g, anonymous)
 		dependsOnType = f.over.budget.dependsOnType()
 	}
 	if a.Type == spend.Unspecified && dependsOnType {
@@ -102,11 +111,13 @@ func (p *Program) missing(f Finding, a *spend.Action, r spend.Resolution) string
 	var fields []string
 	for i := range p.rules {
 		rule := &p.rules[i]
-		if !rule.types.has(r.Type) || rule.judge(a, f.at) != spend.ReasonRequiredContextMissed {
+		if _, reason := rule.fire(a, r.Type, f.at); reason != spend.ReasonRequiredContextMissed {
 			continue
 		}
-		if !slices.Contains(fields, rule.reads) {
-			fields = append(fields, rule.reads)
+		for _, field := range rule.missing(a) {
+			if !slices.Contains(fields, field) {
+				fields = append(fields, field)
+			}
 		}
 	}
 	return strings.Join(fields, ", ")
@@ -114,13 +125,25 @@ func (p *Program) missing(f Finding, a *spend.Action, r spend.Resolution) string
 
 // explainMissing explains a rule that fired because the action lacks the field
 // it reads (S9). The field is no part of the fingerprint, hence the wait.
-func (r *rule) explainMissing(f Finding, g *guardSettings) (message, nextStep string) {
-	message = r.reads + " is missing, and rule " + strconv.Quote(r.id) + " requires it"
-	retry := "check again with " + r.reads
+func (r *rule) explainMissing(f Finding, a *spend.Action, g *guardSettings) (message, nextStep string) {
+	fields := strings.Join(r.missing(a), ", ")
+	message = fields + " is missing, and rule " + strconv.Quote(r.id) + " requires it"
+	retry := "check again with " + fields
 	if f.Effect == spend.Escalate {
 		return message, routeToHuman + ", or " + retry + g.afterWindow() + "."
 	}
 	return message, "Do not proceed. Instead, " + retry + g.afterBlock() + "."
+}
+
+// missing lists the fields that the rule reads and the action lacks.
+func (r *rule) missing(a *spend.Action) []string {
+	if fields := r.when.missing(a); fields != nil {
+		return fields
+	}
+	if c, ok := r.condition.(*budgetContext); ok {
+		return c.budget.lacking(a)
+	}
+	return []string{r.reads}
 }
 
 // count formats a number of units: "1 day", "2 days".

@@ -18,8 +18,10 @@ import (
 const maxFaults = 100
 
 const (
-	isRequired   = "is required"
-	mustBeObject = "must be an object"
+	isRequired      = "is required"
+	mustBeObject    = "must be an object"
+	mustBeCurrency  = "must be a currency code of three letters"
+	atLeastOneEntry = "must have at least one entry"
 )
 
 // faultLog collects the faults of one policy.
@@ -150,7 +152,7 @@ func (o *objectReader) currency(name string) string {
 	}
 	currency, ok := spend.ParseCurrency(s)
 	if !ok {
-		o.fault(name, "must be a currency code of three letters")
+		o.fault(name, mustBeCurrency)
 	}
 	return currency
 }
@@ -200,7 +202,7 @@ func (o *objectReader) list(name string, take func(entry string) (problem string
 		return false
 	}
 	if o.each(name, raw, take) == 0 {
-		o.fault(name, "must have at least one entry")
+		o.fault(name, atLeastOneEntry)
 	}
 	return true
 }
@@ -224,9 +226,8 @@ func (o *objectReader) each(name string, raw jsontext.Value, take func(entry str
 		o.fault(name, "must be an array of strings")
 		return -1
 	}
-	entries := elements(raw, spend.MaxListEntries+1)
-	if len(entries) > spend.MaxListEntries {
-		o.fault(name, "must have at most "+strconv.Itoa(spend.MaxListEntries)+" entries")
+	entries, ok := o.elements(name, raw)
+	if !ok {
 		return -1
 	}
 	for i, raw := range entries {
@@ -235,6 +236,16 @@ func (o *objectReader) each(name string, raw jsontext.Value, take func(entry str
 		}
 	}
 	return len(entries)
+}
+
+// elements returns the elements of an array, or adds a fault if there are too many.
+func (o *objectReader) elements(name string, raw jsontext.Value) ([]jsontext.Value, bool) {
+	entries := elements(raw, spend.MaxListEntries+1)
+	if len(entries) > spend.MaxListEntries {
+		o.fault(name, "must have at most "+strconv.Itoa(spend.MaxListEntries)+" entries")
+		return nil, false
+	}
+	return entries, true
 }
 
 func entryProblem(raw jsontext.Value, take func(entry string) string) string {

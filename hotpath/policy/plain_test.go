@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"math/big"
 	"slices"
 	"strconv"
@@ -21,6 +22,10 @@ type plainRule struct {
 	text         string   // currency or allowed_hours_utc
 	list         []string // categories, vendors, rails, blocked_countries, allowed_days, action_types
 	onMissing    string
+	upTo         string   // amount_up_to
+	zone         string   // of allowed_hours
+	per          []string // of a budget
+	when         *plainWhen
 }
 
 // json spells the rule as a request would.
@@ -32,6 +37,9 @@ func (r plainRule) json() string {
 		"duplicate_guard": {"window_minutes", "", ""}, "escalate_if": {"amount_above", "", "action_types"},
 		"budget": {"max_count", "window", "action_types"},
 	}[r.ruleType]
+	if r.zone != "" {
+		names[1] = "allowed_hours"
+	}
 	var members []string
 	if r.number != "" {
 		members = append(members, strconv.Quote(names[0])+":"+r.number)
@@ -49,7 +57,25 @@ func (r plainRule) json() string {
 	if r.onMissing != "" {
 		members = append(members, `"on_missing":`+strconv.Quote(r.onMissing))
 	}
-	return `{"rule_id":` + strconv.Quote(r.id) + `,"rule_type":"` + r.ruleType + `","parameters":{` + strings.Join(members, ",") + `}}`
+	if r.upTo != "" {
+		members = append(members, `"amount_up_to":`+r.upTo)
+	}
+	if r.zone != "" {
+		members = append(members, `"time_zone":`+strconv.Quote(r.zone))
+	}
+	if r.per != nil {
+		members = append(members, `"per":["`+strings.Join(r.per, `","`)+`"]`)
+	}
+	when := ""
+	if r.when != nil {
+		text, err := json.Marshal(r.when)
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		when = `"when":` + string(text) + ","
+	}
+	return `{` + when + `"rule_id":` + strconv.Quote(r.id) + `,"rule_type":"` + r.ruleType + `","parameters":{` +
+		strings.Join(members, ",") + `}}`
 }
 
 // plainFinding is the finding of one rule, or of all together.
@@ -62,9 +88,26 @@ type plainFinding struct {
 
 func plainEvaluate(rules []plainRule, a *spend.Action, r spend.Resolution, now time.Time) plainFinding {
 	var findings []plainFinding
+	var in []plainRule // those that the policy has for the action
+	for _, rule := range rules {
+		if all, _ := rule.when.match(a, r.Type); all {
+			in = append(in, rule)
+		}
+	}
 	skipped := false
-	for i, rule := range rules {
-		reason, missing := rule.reason(rules[:i], rules, a, r.Type, now)
+	for _, rule := range rules {
+		var reason spend.Reason
+		var missing bool
+		onMissing := rule.onMissing
+		switch all, present := rule.when.match(a, r.Type); {
+		case all:
+			before := in[:slices.IndexFunc(in, func(o plainRule) bool { return o.id == rule.id })]
+			reason, missing = rule.reason(before, in, a, r.Type, now)
+		case !present || !rule.judgesType(a, r.Type):
+			continue
+		default:
+			missing, onMissing = true, rule.when.OnMissing
+		}
 		f := plainFinding{effect: spend.Block, reason: reason, rule: rule.id, confidence: spend.High}
 		if rule.dependsOnType() {
 			f.confidence = r.Confidence
@@ -74,7 +117,7 @@ func plainEvaluate(rules []plainRule, a *spend.Action, r spend.Resolution, now t
 		}
 		if missing {
 			f.reason = "required_context_missing"
-			switch rule.onMissing {
+			switch onMissing {
 			case "block":
 				f.effect = spend.Block
 			case "escalate":
@@ -102,11 +145,31 @@ func plainEvaluate(rules []plainRule, a *spend.Action, r spend.Resolution, now t
 	return allow
 }
 
+// judgesType reports whether the parameters are for actions of the type and currency.
+func (r plainRule) judgesType(a *spend.Action, t spend.ActionType) bool {
+	switch r.ruleType {
+	case "refund_age_limit":
+		return t == spend.Refund
+	case "discount_cap":
+		return t == spend.Discount
+	case "vendor_allowlist":
+		return t == spend.Spend
+	case "max_amount":
+		return r.text == "" || strings.EqualFold(r.text, a.Currency)
+	case "escalate_if", "budget":
+		return r.list == nil || slices.Contains(r.list, t.String())
+	}
+	return true
+}
+
 func (r plainRule) dependsOnType() bool {
+	if !r.when.allTypes() {
+		return true
+	}
 	switch r.ruleType {
 	case "refund_age_limit", "discount_cap", "vendor_allowlist":
 		return true
-	case "escalate_if":
+	case "escalate_if", "budget":
 		for _, t := range []string{"refund", "credit", "discount", "spend"} {
 			if r.list != nil && !slices.Contains(r.list, t) {
 				return true
@@ -158,9 +221,15 @@ func (r plainRule) reason(before, all []plainRule, a *spend.Action, t spend.Acti
 		return when(!r.open(now), "time_restriction_violated")
 	case "escalate_if":
 		named := r.list == nil || slices.Contains(r.list, t.String())
-		return when(named && plainNumber(a.Amount.String()).Cmp(plainNumber(r.number)) > 0, "escalation_threshold_exceeded")
+		amount := plainNumber(a.Amount.String())
+		within := r.upTo == "" || amount.Cmp(plainNumber(r.upTo)) <= 0
+		return when(named && within && (r.number == "" || amount.Cmp(plainNumber(r.number)) > 0), "escalation_threshold_exceeded")
+	case "block_if":
+		return "condition_met", false
+	case "budget": // the rest depends on what was counted
+		return "", r.judgesType(a, t) && r.lacks(a)
 	}
-	return "", false // duplicate_guard; and budget, which depends on what was counted
+	return "", false // duplicate_guard
 }
 
 // listed compares with a list without regard to case.
@@ -175,6 +244,13 @@ func (r plainRule) listed(value string, reason spend.Reason) (spend.Reason, bool
 
 // open reports whether a window that opened today or yesterday is open now.
 func (r plainRule) open(now time.Time) bool {
+	if r.zone != "" {
+		zone, err := loadZone(r.zone)
+		if err != nil {
+			panic("BUG: no zone: " + r.zone)
+		}
+		return r.openIn(zone, now)
+	}
 	from, until := "00:00", "24:00"
 	if r.text != "" {
 		from, until, _ = strings.Cut(r.text, "-")
@@ -213,9 +289,9 @@ func plainNumber(s string) *big.Rat {
 }
 
 // plainWindow returns the duplicate guard's window and the rule it reports.
-func plainWindow(rules []plainRule) (window time.Duration, rule string) {
+func plainWindow(rules []plainRule, a *spend.Action, t spend.ActionType) (window time.Duration, rule string) {
 	for _, r := range rules {
-		if r.ruleType != "duplicate_guard" {
+		if all, _ := r.when.match(a, t); r.ruleType != "duplicate_guard" || !all {
 			continue
 		}
 		minutes, _ := plainNumber(r.number).Float64()

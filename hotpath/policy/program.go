@@ -18,6 +18,8 @@ type Program struct {
 	rules    []rule    // in the policy's order, without duplicate_guard and budget rules
 	budgets  []*budget // in the policy's order
 	guard    guardSettings
+	guards   []rule // the duplicate_guard rules, if one has conditions: then guard is that of a policy without any
+	caps     []int  // where rules has max_amount, if one of these has conditions
 	redeem   spend.RedeemTerms
 	size     int
 }
@@ -31,14 +33,6 @@ func (p *Program) RedeemTerms() spend.RedeemTerms { return p.redeem }
 // Version returns the policy's version.
 func (p *Program) Version() int { return p.version }
 
-// Window returns how long the duplicate guard takes an identical action for a
-// repeat: 5 minutes, or the largest window of the duplicate_guard rules (S17).
-func (p *Program) Window() time.Duration { return p.guard.window }
-
-// JudgesAgain reports whether an action identical to one that was blocked is no
-// duplicate of it (S60).
-func (p *Program) JudgesAgain() bool { return p.guard.judgesAgain }
-
 const (
 	// ruleOverhead is the most memory that a rule takes beside its own struct and texts: its
 	// condition, and the rounding of each allocation.
@@ -51,16 +45,24 @@ const (
 func (p *Program) Size() int { return p.size }
 
 func (p *Program) measure() int {
-	size := programOverhead + len(p.policyID) + len(p.guard.id) + len(p.guard.description)
+	size := programOverhead + len(p.policyID) + len(p.guard.id) + len(p.guard.description) + len(p.caps)*8
+	for i := range p.guards {
+		size += p.guards[i].size()
+	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		size += int(unsafe.Sizeof(*r)) + ruleOverhead + len(r.id) + len(r.description) + r.approval.size()
+		size += r.size()
 		if listed, ok := r.condition.(interface{ size() int }); ok {
 			size += listed.size()
 		}
 	}
 	size += p.measureBudgets()
 	return size + size/8 // of large allocations, too, an eighth can be slack
+}
+
+// size returns the memory of a rule without the lists of its condition.
+func (r *rule) size() int {
+	return int(unsafe.Sizeof(*r)) + ruleOverhead + len(r.id) + len(r.description) + r.approval.size() + r.when.size()
 }
 
 // Finding is the result of Evaluate, from which Explain renders the texts. It has no text of its own
@@ -70,10 +72,10 @@ type Finding struct {
 	Confidence spend.Confidence
 	Reason     spend.Reason // empty on allow
 
-	rule    int        // index of the rule that fired
-	over    *overrun   // set instead when a budget fired
-	at      weekMinute // when the action was evaluated
-	skipped bool       // an applicable rule lacked context and was skipped
+	rule    int      // index of the rule that fired
+	over    *overrun // set instead when a budget fired
+	at      moment   // when the action was evaluated
+	skipped bool     // an applicable rule lacked context and was skipped
 }
 
 // Evaluate judges an action whose type is resolved, by the clock now. It is
@@ -89,11 +91,17 @@ func (p *Program) EvaluateLifting(a *spend.Action, r spend.Resolution, now time.
 		// No rule judges it, so it would be allowed.
 		panic("BUG: action judged before its type was resolved")
 	}
-	at := weekMinuteOf(now)
+	at := momentOf(now)
 	found, skipped := Finding{Effect: spend.Allow, Confidence: r.Confidence, at: at}, false
+	capped := p.caps == nil
 	for i := range p.rules {
 		rule := &p.rules[i]
 		effect, reason := rule.fire(a, r.Type, at)
+		if !capped && effect < spend.Block && rule.isCap() && rule.applies(a, r.Type) {
+			if capped = true; !p.covers(a, r.Type) {
+				effect, reason = spend.Block, spend.ReasonCurrencyNotCovered
+			}
+		}
 		if effect <= found.Effect { // an earlier escalation stands (S14)
 			skipped = skipped || reason == spend.ReasonRequiredContextMissed && effect == spend.Allow
 			continue
@@ -113,11 +121,28 @@ func (p *Program) EvaluateLifting(a *spend.Action, r spend.Resolution, now time.
 	return found
 }
 
+// applies reports whether the policy has the rule for an action of that type (S88).
+func (r *rule) applies(a *spend.Action, t spend.ActionType) bool {
+	return r.types.has(t) && r.when.judge(a) == matches
+}
+
 // fire returns the effect of a rule on an action, and the reason: Allow if it does not fire, with a
 // reason if it was skipped because a field is missing.
-func (r *rule) fire(a *spend.Action, t spend.ActionType, at weekMinute) (spend.Effect, spend.Reason) {
+func (r *rule) fire(a *spend.Action, t spend.ActionType, at moment) (spend.Effect, spend.Reason) {
 	if !r.types.has(t) {
 		return spend.Allow, spend.ReasonNone
+	}
+	if r.when != nil {
+		switch r.when.judge(a) {
+		case matches:
+		case lacks:
+			if c, ok := r.condition.(interface{ inCurrency(a *spend.Action) bool }); ok && !c.inCurrency(a) {
+				return spend.Allow, spend.ReasonNone // it judges no other currency
+			}
+			return r.when.onMissing, spend.ReasonRequiredContextMissed
+		case differs:
+			return spend.Allow, spend.ReasonNone
+		}
 	}
 	switch reason := r.judge(a, at); reason {
 	case spend.ReasonNone:

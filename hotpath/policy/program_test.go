@@ -18,10 +18,10 @@ func TestDuplicateGuard(t *testing.T) {
 	f := func(window time.Duration, rule string, rules ...string) {
 		t.Helper()
 		p := mustCompile(t, "["+strings.Join(rules, ",")+"]")
-		if p.Window() != window {
-			t.Errorf("S17 %v: window %v, want %v", rules, p.Window(), window)
+		if p.LongestWindow() != window {
+			t.Errorf("S17 %v: window %v, want %v", rules, p.LongestWindow(), window)
 		}
-		d := p.Duplicate(of, spend.Resolution{Type: spend.Spend, Confidence: spend.Medium})
+		d := p.Duplicate(of, action(t), spend.Resolution{Type: spend.Spend, Confidence: spend.Medium})
 		if d.RuleID != rule || d.Effect != spend.Block || d.Reason != spend.ReasonDuplicate || d.PolicyVersion != 7 {
 			t.Errorf("S17 %v: %+v, want rule %q", rules, d, rule)
 		}

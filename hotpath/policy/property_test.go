@@ -28,12 +28,13 @@ func TestEvaluateAgainstPlain(t *testing.T) {
 				texts = append(texts, r.json())
 			}
 			p := mustCompile(t, "["+strings.Join(texts, ",")+"]")
-			window, guardRule := plainWindow(rules)
-			if d := p.Duplicate(spend.ID{}, named(spend.Spend)); p.Window() != window || d.RuleID != guardRule {
-				t.Fatalf("seed %d: S17 window %v of %q, want %v of %q: %s", seed, p.Window(), d.RuleID, window, guardRule, texts)
-			}
 			for range 20 {
 				a, r, now := draw.action(t)
+				wantWindow, guardRule := plainWindow(rules, a, r.Type)
+				window, _ := p.Guard(a, r.Type)
+				if d := p.Duplicate(spend.ID{}, a, r); window != wantWindow || d.RuleID != guardRule {
+					t.Fatalf("seed %d: S17 window %v of %q, want %v of %q: %s", seed, window, d.RuleID, wantWindow, guardRule, texts)
+				}
 				f := p.Evaluate(a, r, now)
 				d := p.Explain(f, a, r)
 				got := plainFinding{d.Effect, d.Reason, d.RuleID, d.Confidence}
@@ -51,7 +52,7 @@ func TestEvaluateAgainstPlain(t *testing.T) {
 	for _, reason := range []spend.Reason{
 		"", spend.ReasonMaxAmount, spend.ReasonCurrencyNotCovered, spend.ReasonRefundAge, spend.ReasonBlockedCategory,
 		spend.ReasonVendorNotOnAllowlist, spend.ReasonBlockedPaymentRail, spend.ReasonDiscountCap, spend.ReasonBlockedGeography,
-		spend.ReasonTimeRestriction, spend.ReasonEscalationThreshold, spend.ReasonRequiredContextMissed,
+		spend.ReasonTimeRestriction, spend.ReasonEscalationThreshold, spend.ReasonRequiredContextMissed, spend.ReasonConditionMet,
 	} {
 		if tally[reason] < 200 {
 			t.Errorf("reason %q was drawn %d times only", reason, tally[reason])
@@ -125,7 +126,11 @@ func (d drawer) policy() []plainRule {
 			k = ruleTypes[only]
 		}
 		r := plainRule{id: "r" + strconv.Itoa(i), ruleType: k.Name}
-		if indexOf(k.Parameters, paramOnMissing) >= 0 {
+		r.when = d.when(k.Name == duplicateGuard)
+		for k.Name == blockIf && r.when == nil {
+			r.when = d.when(false)
+		}
+		if indexOf(k.Parameters, paramOnMissing) >= 0 && k.Name != "budget" {
 			r.onMissing = d.of("", "", "skip", "block", "escalate")
 		}
 		rules = append(rules, d.parameters(r))
@@ -152,12 +157,24 @@ func (d drawer) parameters(r plainRule) plainRule {
 		if r.list == nil && r.text == "" {
 			r.text = d.hours()
 		}
+		r.zone = d.of("", "", "", "", "", "", "Europe/Berlin", "America/St_Johns")
 	case "duplicate_guard":
 		r.number = d.of("1", "5", "10", "10.0", "10080")
 	case "budget":
 		r.number, r.text, r.list = "0", d.of(unitNames[:]...), d.maybe([]string{d.of("refund", "spend")})
+		if r.per = d.maybe([]string{d.of("agent_id", "metadata.tier", "metadata.n", "payment_method", "merchant_or_vendor")}); r.per != nil &&
+			r.per[0] != "agent_id" {
+			r.onMissing = d.of("skip", "block", "escalate")
+		}
+	case "block_if":
 	case "escalate_if":
-		r.number, r.list = d.amount(), d.maybe(d.some("refund", "credit", "discount", "spend"))
+		if r.number = d.amount(); plainNumber(r.number).Cmp(plainNumber("600")) < 0 {
+			r.upTo = d.of("", "600", "6000e-1")
+		}
+		if r.when != nil && d.IntN(2) == 0 {
+			r.number = ""
+		}
+		r.list = d.maybe(d.some("refund", "credit", "discount", "spend"))
 		if d.IntN(4) == 0 {
 			r.list = []string{"spend", "refund", "spend", "discount", "credit"}
 		}
@@ -173,6 +190,8 @@ func (d drawer) action(t *testing.T) (*spend.Action, spend.Resolution, time.Time
 	for key, values := range map[string][]string{
 		"days_since_purchase": {"0", "30", "31", "32"}, "discount_percent": {"0", "20", "20.5", "20.500000001", "150"},
 		"country": {`"kp"`, `"US"`, `"DE"`}, "category": {strconv.Quote(d.name())},
+		"tier": {`"gold"`, `"5"`, `5`, `5.0`, `50e-1`, `true`, `false`, `null`, `" "`, `{"a":5}`, `[5]`, `"caf\u00e9"`, `"café"`, `"silver"`},
+		"n":    {`5`, `-1`, `-0.6`, `4.999`, `1000`, `999.9`, `1e300`, `0`, `"5"`, `true`, `5.00001`},
 	} {
 		if d.IntN(3) > 0 {
 			metadata = append(metadata, strconv.Quote(key)+":"+d.of(values...))
@@ -184,6 +203,12 @@ func (d drawer) action(t *testing.T) (*spend.Action, spend.Resolution, time.Time
 	if d.IntN(3) > 0 {
 		a.PaymentMethod = d.name()
 	}
+	if d.IntN(3) > 0 {
+		a.MerchantOrVendor = d.of("shop", "Shop", "café", "café")
+	}
+	if d.IntN(2) > 0 {
+		a.ReasonText = "because"
+	}
 	var faults spend.Faults
 	a.Metadata = spend.ParseMetadata(jsontext.Value("{"+strings.Join(metadata, ",")+"}"), "metadata", &faults)
 	if len(faults) > 0 {
@@ -192,6 +217,13 @@ func (d drawer) action(t *testing.T) (*spend.Action, spend.Resolution, time.Time
 	r := named(spend.ActionTypes[d.IntN(4)])
 	if a.Type = r.Type; d.IntN(2) == 0 {
 		a.Type, r.Confidence = spend.Unspecified, spend.Confidence(d.IntN(3))
+	}
+	if d.IntN(3) == 0 { // about when clocks are changed
+		change := []time.Time{
+			time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC), time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC),
+			time.Date(2026, 3, 8, 5, 30, 0, 0, time.UTC), time.Date(2026, 11, 1, 4, 30, 0, 0, time.UTC),
+		}[d.IntN(4)]
+		return a, r, change.Add(time.Duration(d.IntN(6*3600)-3*3600) * time.Second)
 	}
 	now := time.Date(2026, 1, 1, d.IntN(24), d.IntN(60), d.IntN(60), 0, time.UTC).AddDate(0, 0, d.IntN(60))
 	return a, r, now.In(time.FixedZone("", 3600*(d.IntN(25)-12)))

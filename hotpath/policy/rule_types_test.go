@@ -11,6 +11,14 @@ import (
 	"spendgate/audit/spend"
 )
 
+// conditionsOf returns conditions, to be added to parameters, for the rule type that needs some.
+func conditionsOf(r *RuleType) string {
+	if r.Name == blockIf {
+		return `,"when":{"amount_above":75}`
+	}
+	return ""
+}
+
 // The page for users has the rule types with their examples, which compile, and
 // the compiler reads every parameter that is declared.
 func TestRuleTypes(t *testing.T) {
@@ -24,7 +32,7 @@ func TestRuleTypes(t *testing.T) {
 	}
 	for _, r := range RuleTypes() {
 		example := r.Example()
-		mustCompile(t, rule1(r.Name, example))
+		mustCompile(t, rule1(r.Name, example+conditionsOf(&r)))
 		if !strings.Contains(table, "\n| `"+r.Name+"` | `"+example+"` |") {
 			t.Errorf("RULES.md has no %s with the example %s", r.Name, example)
 		}
@@ -32,7 +40,7 @@ func TestRuleTypes(t *testing.T) {
 			if p.Text == "" || p.Example != "" && !jsontext.Value(p.Example).IsValid() {
 				t.Errorf("%s of %s: text %q, example %s", p.Name, r.Name, p.Text, p.Example)
 			}
-			faults := faultsOf(t, rule1(r.Name, `{"`+p.Name+`":[[]]}`))
+			faults := faultsOf(t, rule1(r.Name, `{"`+p.Name+`":[[]]}`+conditionsOf(&r)))
 			read := func(f spend.Fault) bool { return strings.HasPrefix(f.Path, "rules[0].parameters."+p.Name) }
 			if f := slices.IndexFunc(faults, read); f < 0 || strings.Contains(faults[f].Problem, isRequired) {
 				t.Errorf("%s of %s is not read: %v", p.Name, r.Name, faults)

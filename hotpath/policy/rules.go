@@ -35,7 +35,7 @@ type Parameter struct {
 	Text     string   // a description of one line
 }
 
-// ruleTypes are the eleven rule types.
+// ruleTypes are the twelve rule types.
 var ruleTypes = [...]RuleType{
 	{"max_amount", maxAmountParameters, []string{"amount"}, spend.Block, everyType, compileMaxAmount, ""},
 	{
@@ -72,6 +72,7 @@ var ruleTypes = [...]RuleType{
 	{"time_restriction", timeRestrictionParameters, []string{"timestamp"}, spend.Block, everyType, compileTimeRestriction, ""},
 	{duplicateGuard, duplicateGuardParameters, nil, spend.Block, everyType, compileDuplicateGuard, ""},
 	{"escalate_if", escalateIfParameters, []string{"amount", "action_type"}, spend.Escalate, everyType, compileEscalateIf, ""},
+	{blockIf, blockIfParameters, nil, spend.Block, everyType, compileBlockIf, ""},
 	{"budget", budgetParameters, []string{"amount", "action_type"}, spend.Block, everyType, compileBudget, ""},
 }
 
@@ -104,6 +105,7 @@ var ruleMembers = []Parameter{
 	{Name: "rule_id", Required: true},
 	{Name: "rule_type", Required: true},
 	{Name: "description", Max: spend.MaxDescription},
+	{Name: "when"},
 	{Name: "parameters", Required: true},
 }
 
@@ -130,9 +132,10 @@ func indexOf(parameters []Parameter, name string) int {
 // rule is one compiled rule.
 type rule struct {
 	condition
+	when      *when // nil: always
 	effect    spend.Effect
 	onMissing spend.Effect // Allow means skip
-	types     typeSet
+	types     typeSet      // the rule type's, of these what the parameters name, of these what when names
 
 	id          string
 	description string         // the policy's, or else a generated one (S14)
@@ -160,7 +163,7 @@ type condition interface {
 	// judge returns the reason for which the rule fires, ReasonNone if it does
 	// not, or ReasonRequiredContextMissed if the action lacks what it reads.
 	// It must not allocate.
-	judge(a *spend.Action, at weekMinute) spend.Reason
+	judge(a *spend.Action, at moment) spend.Reason
 	// explain returns the texts for a reason that judge returned for that action,
 	// except ReasonRequiredContextMissed, which explainMissing explains for all.
 	explain(f Finding, a *spend.Action, g *guardSettings) (message, nextStep string)

@@ -21,7 +21,7 @@ func compileBlockedCategories(o *objectReader, r *rule) string {
 	return "Blocks the categories " + enumerate(listed)
 }
 
-func (c *blockedCategories) judge(a *spend.Action, _ weekMinute) spend.Reason {
+func (c *blockedCategories) judge(a *spend.Action, _ moment) spend.Reason {
 	switch {
 	case a.Metadata.Category == "":
 		return spend.ReasonRequiredContextMissed

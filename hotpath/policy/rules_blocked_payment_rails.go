@@ -21,7 +21,7 @@ func compileBlockedPaymentRails(o *objectReader, r *rule) string {
 	return "Blocks payment by " + enumerate(listed)
 }
 
-func (c *blockedPaymentRails) judge(a *spend.Action, _ weekMinute) spend.Reason {
+func (c *blockedPaymentRails) judge(a *spend.Action, _ moment) spend.Reason {
 	switch {
 	case a.PaymentMethod == "":
 		return spend.ReasonRequiredContextMissed

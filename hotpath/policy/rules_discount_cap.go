@@ -17,7 +17,7 @@ func compileDiscountCap(o *objectReader, r *rule) string {
 	return "Blocks discounts over " + c.maxPercent.String() + "%"
 }
 
-func (c *discountCap) judge(a *spend.Action, _ weekMinute) spend.Reason {
+func (c *discountCap) judge(a *spend.Action, _ moment) spend.Reason {
 	switch {
 	case !a.Metadata.HasDiscountPercent:
 		return spend.ReasonRequiredContextMissed

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"spendgate/audit/spend"
@@ -28,6 +30,67 @@ type guardSettings struct {
 	judgesAgain bool // an action does not repeat a blocked check
 }
 
+// guardContext is the part of a duplicate_guard that other rules have: it is skipped for an action that lacks what its
+// conditions read.
+type guardContext struct{}
+
+func (guardContext) judge(*spend.Action, moment) spend.Reason { return spend.ReasonNone }
+
+func (guardContext) explain(Finding, *spend.Action, *guardSettings) (message, nextStep string) {
+	panic("BUG: a duplicate_guard fired among the rules")
+}
+
+// setGuards takes the duplicate_guard rules.
+func (p *Program) setGuards(guards []rule) {
+	for i := range guards {
+		if guards[i].when != nil {
+			p.guards = guards
+			return
+		}
+	}
+	for i := range guards {
+		p.guard.widen(&guards[i])
+	}
+}
+
+// guardOf returns the settings for an action: those of the duplicate_guard rules that it matches (S88).
+func (p *Program) guardOf(a *spend.Action, t spend.ActionType) guardSettings {
+	g := p.guard
+	for i := range p.guards {
+		if p.guards[i].applies(a, t) {
+			g.widen(&p.guards[i])
+		}
+	}
+	return g
+}
+
+// Guard returns for how long the duplicate guard takes an action identical to this one for a repeat: 5
+// minutes, or the largest window of the duplicate_guard rules (S17); and whether such an action is no
+// duplicate of one that was blocked (S60).
+func (p *Program) Guard(a *spend.Action, t spend.ActionType) (window time.Duration, judgesAgain bool) {
+	if p.guards == nil {
+		return p.guard.window, p.guard.judgesAgain
+	}
+	g := p.guardOf(a, t)
+	return g.window, g.judgesAgain
+}
+
+// LongestWindow returns the longest duplicate window of any action.
+func (p *Program) LongestWindow() time.Duration {
+	longest := p.guard.window
+	for i := range p.guards {
+		longest = max(longest, p.guards[i].window)
+	}
+	return longest
+}
+
+// SameWindows reports whether the duplicate windows of two versions are the same for every action.
+func (p *Program) SameWindows(other *Program) bool {
+	return p.guard.window == other.guard.window && slices.EqualFunc(p.guards, other.guards, func(x, y rule) bool {
+		return x.window == y.window && x.when.identity() == y.when.identity()
+	})
+}
+
 func defaultGuard() guardSettings {
 	return guardSettings{window: defaultWindow, id: duplicateGuard, description: guardDescription(defaultWindow)}
 }
@@ -37,6 +100,9 @@ func compileDuplicateGuard(o *objectReader, r *rule) string {
 	r.window = time.Duration(minutes) * time.Minute
 	after, _ := o.oneOf("after_block")
 	r.judgesAgain = after == 1
+	if r.when != nil && r.when.onMissing != spend.Allow {
+		o.log.add(strings.TrimSuffix(o.path, "parameters")+"when."+paramOnMissing, "is not accepted with a duplicate_guard")
+	}
 	return guardDescription(r.window)
 }
 
@@ -85,18 +151,19 @@ func (g *guardSettings) explain(of string) (message, nextStep string) {
 // Duplicate returns the decision about an action that the duplicate guard found to
 // repeat the check of (S14, S17), which is not named if it is zero. The
 // fingerprint covers the action type, so its confidence is the resolution's (S16).
-func (p *Program) Duplicate(of spend.ID, r spend.Resolution) spend.Decision {
+func (p *Program) Duplicate(of spend.ID, a *spend.Action, r spend.Resolution) spend.Decision {
+	g := p.guardOf(a, r.Type)
 	earlier := ""
 	if !of.IsZero() {
 		earlier = of.Text(spend.PrefixCheck)
 	}
-	message, nextStep := p.guard.explain(earlier)
+	message, nextStep := g.explain(earlier)
 	return spend.Decision{
 		Effect:          spend.Block,
 		Confidence:      r.Confidence,
 		Reason:          spend.ReasonDuplicate,
-		RuleID:          p.guard.id,
-		RuleDescription: p.guard.description,
+		RuleID:          g.id,
+		RuleDescription: g.description,
 		Message:         message,
 		NextStep:        nextStep,
 		PolicyVersion:   p.version,

@@ -17,24 +17,31 @@ var geographyBlockParameters = []Parameter{
 func compileGeographyBlock(o *objectReader, r *rule) string {
 	var listed []string
 	o.list("blocked_countries", func(entry string) string {
-		country, ok := spend.ParseCountry(entry)
-		switch {
-		case !ok:
-			return "must be a country code of two letters"
-		case o.log.stored:
-		case !strings.EqualFold(country, entry):
-			return "must be " + country + ", as ISO 3166 names the country"
-		case !spend.CountryAssigned(country):
-			return "must be a country of ISO 3166, which has no " + country
-		}
+		country, problem := o.country(entry)
 		listed = append(listed, country)
-		return ""
+		return problem
 	})
 	r.condition = &geographyBlock{newSet(listed)}
 	return "Blocks actions in the countries " + enumerate(listed)
 }
 
-func (c *geographyBlock) judge(a *spend.Action, _ weekMinute) spend.Reason {
+// country returns the code of a country, or what is wrong with it. Stored versions may have codes that ISO
+// does not know (S89).
+func (o *objectReader) country(entry string) (country, problem string) {
+	country, ok := spend.ParseCountry(entry)
+	switch {
+	case !ok:
+		problem = "must be a country code of two letters"
+	case o.log.stored:
+	case !strings.EqualFold(country, entry):
+		problem = "must be " + country + ", as ISO 3166 names the country"
+	case !spend.CountryAssigned(country):
+		problem = "must be a country of ISO 3166, which has no " + country
+	}
+	return country, problem
+}
+
+func (c *geographyBlock) judge(a *spend.Action, _ moment) spend.Reason {
 	if a.Metadata.Country == "" {
 		return spend.ReasonRequiredContextMissed
 	}

@@ -12,7 +12,7 @@ type maxAmount struct {
 	currency string // empty: all
 
 	// covered is set only in the policy's first max_amount, and only if none
-	// of them is for all currencies: a cap in dollars authorises no euros.
+	// of them is for all currencies or has conditions: a cap in dollars authorises no euros.
 	covered []string // sorted
 }
 
@@ -31,32 +31,64 @@ func compileMaxAmount(o *objectReader, r *rule) string {
 	return "Blocks amounts over " + c.limit.Money(c.currency)
 }
 
+func (r *rule) isCap() bool {
+	_, ok := r.condition.(*maxAmount)
+	return ok
+}
+
 // coverCurrencies lets the first max_amount block the currencies for which the
-// policy has no limit (S10).
-func coverCurrencies(rules []rule) {
-	var first *maxAmount
-	var covered []string
-	for i := range rules {
-		c, ok := rules[i].condition.(*maxAmount)
-		if !ok {
-			continue
+// policy has no limit (S10). If one of them has conditions, Evaluate does so.
+func (p *Program) coverCurrencies() {
+	var caps []int
+	conditional := false
+	for i := range p.rules {
+		if p.rules[i].isCap() {
+			caps = append(caps, i)
+			conditional = conditional || p.rules[i].when != nil
 		}
-		if c.currency == "" {
-			return
-		}
-		if first == nil {
-			first = c
-		}
-		covered = append(covered, c.currency)
 	}
-	if first != nil {
-		slices.Sort(covered)
-		first.covered = slices.Compact(covered)
+	switch {
+	case conditional:
+		p.caps = caps
+	case caps != nil:
+		p.rules[caps[0]].condition.(*maxAmount).covered = p.covered(caps, func(*rule) bool { return true })
 	}
 }
 
-func (c *maxAmount) judge(a *spend.Action, _ weekMinute) spend.Reason {
-	if c.currency == "" || c.currency == a.Currency {
+// covered lists the currencies of those max_amount rules that apply; nil if one is for all currencies.
+func (p *Program) covered(caps []int, applies func(*rule) bool) (currencies []string) {
+	for _, i := range caps {
+		c := p.rules[i].condition.(*maxAmount)
+		switch {
+		case !applies(&p.rules[i]):
+		case c.currency == "":
+			return nil
+		default:
+			currencies = append(currencies, c.currency)
+		}
+	}
+	slices.Sort(currencies)
+	return slices.Compact(currencies)
+}
+
+// coveredFor lists the currencies of those that apply to the action.
+func (p *Program) coveredFor(a *spend.Action, t spend.ActionType) []string {
+	return p.covered(p.caps, func(r *rule) bool { return r.applies(a, t) })
+}
+
+// covers reports whether a max_amount that applies to the action is for its currency.
+func (p *Program) covers(a *spend.Action, t spend.ActionType) bool {
+	return slices.ContainsFunc(p.caps, func(i int) bool {
+		return p.rules[i].condition.(*maxAmount).inCurrency(a) && p.rules[i].applies(a, t)
+	})
+}
+
+func (c *maxAmount) inCurrency(a *spend.Action) bool {
+	return c.currency == "" || c.currency == a.Currency
+}
+
+func (c *maxAmount) judge(a *spend.Action, _ moment) spend.Reason {
+	if c.inCurrency(a) {
 		if a.Amount.Cmp(c.limit) > 0 {
 			return spend.ReasonMaxAmount
 		}

@@ -17,7 +17,7 @@ func compileRefundAgeLimit(o *objectReader, r *rule) string {
 	return "Blocks refunds more than " + count(c.maxDays, "day") + " after the purchase"
 }
 
-func (c *refundAgeLimit) judge(a *spend.Action, _ weekMinute) spend.Reason {
+func (c *refundAgeLimit) judge(a *spend.Action, _ moment) spend.Reason {
 	switch {
 	case !a.Metadata.HasDaysSincePurchase:
 		return spend.ReasonRequiredContextMissed

@@ -51,6 +51,8 @@ func amountCases(t *testing.T) []ruleCase {
 	t.Helper()
 	usd := func(s string) func(*spend.Action) { return paying(t, s, "USD") }
 	return []ruleCase{
+		{"S88 conditions block", ruleWhen("block_if", `{}`, `{"amount_above":100}`), action(t, usd("100.01")), spend.ReasonConditionMet},
+		{"S88 conditions do not match", ruleWhen("block_if", `{}`, `{"amount_above":100}`), action(t, usd("100")), ""},
 		{"S13 limit is inclusive", rule1("max_amount", `{"limit":500}`), action(t, usd("500.00")), ""},
 		{"S13 just over the limit", rule1("max_amount", `{"limit":500}`), action(t, usd("500.000000001")), spend.ReasonMaxAmount},
 		{"S7 a limit is exact", rule1("max_amount", `{"limit":0.3}`), action(t, usd("0.3")), ""},

@@ -14,15 +14,18 @@ import (
 type timeRestriction struct {
 	days  daySet
 	hours hours
+	zone  *time.Location // of the days and hours; nil: UTC
 }
 
 var timeRestrictionParameters = []Parameter{
 	{Name: "allowed_days", Names: dayNames[:], Example: `["mon", "tue", "wed", "thu", "fri"]`, Text: "any day if left out"},
-	{Name: "allowed_hours_utc", Example: `"08:00-18:00"`, Text: "all day if left out; one of the two is required"},
+	{Name: "allowed_hours_utc", Example: `"08:00-18:00"`, Text: "all day if left out; days or hours are required"},
+	{Name: "allowed_hours", Text: "hours in time_zone, in place of allowed_hours_utc"},
+	{Name: "time_zone", Text: "whose days and hours are meant, for example Europe/Berlin; UTC if left out"},
 }
 
 func compileTimeRestriction(o *objectReader, r *rule) string {
-	c := &timeRestriction{everyDay, wholeDay}
+	c := &timeRestriction{everyDay, wholeDay, nil}
 	var listed daySet
 	hasDays := o.list("allowed_days", func(entry string) string {
 		day := slices.Index(dayNames[:], entry)
@@ -35,24 +38,58 @@ func compileTimeRestriction(o *objectReader, r *rule) string {
 	if hasDays {
 		c.days = listed
 	}
-	if raw := o.value("allowed_hours_utc"); raw != nil {
-		var err error
-		text, _ := unquote(raw) // of anything but a string empty, which has not the form
-		if c.hours, err = parseHours(text); err != nil {
-			o.fault("allowed_hours_utc", err.Error())
+	zoned := o.blank("time_zone") || o.member("time_zone") != nil
+	hasUTC, hasLocal := c.readHours(o, "allowed_hours_utc"), c.readHours(o, "allowed_hours")
+	switch {
+	case hasUTC && zoned:
+		o.fault("time_zone", "is not accepted with allowed_hours_utc: give allowed_hours")
+	case hasUTC && hasLocal:
+		o.fault("allowed_hours", "is not accepted beside allowed_hours_utc")
+	case hasLocal && !zoned:
+		o.fault("time_zone", "is required with allowed_hours")
+	case !hasDays && !hasUTC && !hasLocal:
+		o.fault("allowed_days", "is required unless allowed_hours_utc or allowed_hours is given")
+	}
+	if zoned {
+		zone, err := loadZone(o.text("time_zone"))
+		if err != nil || o.blank("time_zone") {
+			o.fault("time_zone", mustBeZone)
 		}
-	} else if !hasDays {
-		o.fault("allowed_days", "is required unless allowed_hours_utc is given")
+		c.zone = zone
 	}
 	r.condition = c
 	return "Blocks actions outside " + c.String()
 }
 
-func (c *timeRestriction) judge(_ *spend.Action, at weekMinute) spend.Reason {
-	if c.open(at) {
+// readHours reads a parameter with hours, and reports whether it is present.
+func (c *timeRestriction) readHours(o *objectReader, name string) bool {
+	raw := o.value(name)
+	if raw == nil {
+		return false
+	}
+	text, _ := unquote(raw) // of anything but a string empty, which has not the form
+	h, err := parseHours(text)
+	if err != nil {
+		o.fault(name, err.Error())
+	}
+	c.hours = h
+	return true
+}
+
+func (c *timeRestriction) judge(_ *spend.Action, at moment) spend.Reason {
+	if c.open(c.clock(at)) {
 		return spend.ReasonNone
 	}
 	return spend.ReasonTimeRestriction
+}
+
+// clock returns what counts as the time in the rule's zone: the latest that clocks there have shown. So a window
+// begins and ends when its ends are first shown, or skipped (S89).
+func (c *timeRestriction) clock(at moment) weekMinute {
+	if c.zone == nil {
+		return at.utc
+	}
+	return weekMinuteOf(latestClock(c.zone, time.Unix(at.unix, 0)))
 }
 
 // open reports whether a window is open. One that crosses midnight is open
@@ -67,12 +104,29 @@ func (c *timeRestriction) open(at weekMinute) bool {
 }
 
 func (c *timeRestriction) explain(f Finding, _ *spend.Action, g *guardSettings) (message, nextStep string) {
-	return f.at.String() + " is outside " + c.String(),
+	return c.clock(f.at).String() + " " + c.zoneName() + " is outside " + c.String(),
 		"Do not proceed now. Check again within " + c.String() + g.afterBlock() + "."
 }
 
 // String returns a text like "mon, tue 09:00-17:00 UTC".
-func (c *timeRestriction) String() string { return c.days.String() + " " + c.hours.String() + " UTC" }
+func (c *timeRestriction) String() string {
+	return c.days.String() + " " + c.hours.String() + " " + c.zoneName()
+}
+
+func (c *timeRestriction) zoneName() string {
+	if c.zone == nil {
+		return utc
+	}
+	return c.zone.String()
+}
+
+// size returns the memory of the zone.
+func (c *timeRestriction) size() int {
+	if c.zone == nil || c.zone == time.UTC {
+		return 0
+	}
+	return zoneOverhead
+}
 
 const (
 	minutesPerDay  = 24 * 60
@@ -150,20 +204,29 @@ func (h hours) String() string {
 	return fmt.Sprintf("%02d:%02d-%02d:%02d", h.start/60, h.start%60, h.end/60, h.end%60)
 }
 
-// weekMinute is a minute of the week, by UTC, from Monday at 00:00.
+// moment is when an action is judged.
+type moment struct {
+	unix int64 // seconds
+	utc  weekMinute
+}
+
+func momentOf(t time.Time) moment { return moment{t.Unix(), weekMinuteOf(t.Unix())} }
+
+// weekMinute is a minute of the week, from Monday at 00:00.
 type weekMinute int16
 
-func weekMinuteOf(t time.Time) weekMinute {
+// weekMinuteOf returns the minute of a time in Unix seconds, or of what clocks show as though it were.
+func weekMinuteOf(unix int64) weekMinute {
 	const epoch = 3 * minutesPerDay // Unix time began on a Thursday
 	const week = minutesPerWeek * 60
-	seconds := (t.Unix()%week + week + epoch*60) % week // of the week, also before 1970
+	seconds := (unix%week + week + epoch*60) % week // of the week, also before 1970
 	return weekMinute(seconds / 60)
 }
 
 func (m weekMinute) split() (day, minute int) { return int(m) / minutesPerDay, int(m) % minutesPerDay }
 
-// String returns a text like "tue 18:30 UTC".
+// String returns a text like "tue 18:30".
 func (m weekMinute) String() string {
 	day, minute := m.split()
-	return fmt.Sprintf("%s %02d:%02d UTC", dayNames[day], minute/60, minute%60)
+	return fmt.Sprintf("%s %02d:%02d", dayNames[day], minute/60, minute%60)
 }

@@ -20,7 +20,7 @@ func compileVendorAllowlist(o *objectReader, r *rule) string {
 	return "Blocks spends to any but the vendors " + enumerate(listed)
 }
 
-func (c *vendorAllowlist) judge(a *spend.Action, _ weekMinute) spend.Reason {
+func (c *vendorAllowlist) judge(a *spend.Action, _ moment) spend.Reason {
 	if !contains(&c.set, a.Counterparty) {
 		return spend.ReasonVendorNotOnAllowlist
 	}

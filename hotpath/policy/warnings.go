@@ -72,7 +72,7 @@ func (w *warner) one(i int) {
 			}
 		}
 	case *timeRestriction:
-		if c.always() {
+		if c.always() && !r.firesIfMissing() {
 			w.add(i, "", "never fires: it allows every time")
 			return
 		}
@@ -92,9 +92,15 @@ func (w *warner) named(j int) string {
 	return index("rules", j) + " (" + strconv.Quote(w.rules[j].id) + ")"
 }
 
+// firesIfMissing reports whether the rule fires for an action that lacks what its conditions read.
+func (r *rule) firesIfMissing() bool { return r.when != nil && r.when.onMissing != spend.Allow }
+
 // hides reports whether w is reported whenever other fires. An escalation that asks for approval is
 // never hidden: all of those that fire are collected.
 func (w *warned) hides(other *rule, before bool) bool {
+	if w.when != nil && w.when.identity() != other.when.identity() || other.firesIfMissing() {
+		return false
+	}
 	if other.window > 0 {
 		return (w.window > other.window || before && w.window == other.window) && (other.judgesAgain || !w.judgesAgain)
 	}
@@ -107,7 +113,7 @@ func (w *warned) hides(other *rule, before bool) bool {
 		return ok && (b.currency == "" || b.currency == c.currency) && b.limit.Cmp(c.limit) <= 0
 	case *escalateIf:
 		b, ok := w.condition.(*escalateIf)
-		return ok && b.above.Cmp(c.above) <= 0
+		return ok && b.within(c)
 	case *refundAgeLimit:
 		b, ok := w.condition.(*refundAgeLimit)
 		return ok && b.maxDays <= c.maxDays
@@ -137,13 +143,15 @@ func (w *warned) hides(other *rule, before bool) bool {
 // every currency: a max_amount in one currency blocks those without a limit.
 func (w *warner) tooHigh(r *warned) bool {
 	c, ok := r.condition.(*escalateIf)
-	if !ok {
+	if !ok || c.above == nil || r.firesIfMissing() {
 		return false
 	}
+	conditional := false
 	least := make(map[string]spend.Amount)
 	for i := range w.rules {
 		m, ok := w.rules[i].condition.(*maxAmount)
-		if !ok {
+		if !ok || w.rules[i].when != nil {
+			conditional = conditional || ok
 			continue
 		}
 		if limit, known := least[m.currency]; !known || m.limit.Cmp(limit) < 0 {
@@ -151,10 +159,13 @@ func (w *warner) tooHigh(r *warned) bool {
 		}
 	}
 	if limit, ok := least[""]; ok {
-		return limit.Cmp(c.above) <= 0
+		return limit.Cmp(*c.above) <= 0
+	}
+	if conditional { // it may cover another currency
+		return false
 	}
 	for _, limit := range least {
-		if limit.Cmp(c.above) > 0 {
+		if limit.Cmp(*c.above) > 0 {
 			return false
 		}
 	}
@@ -169,12 +180,16 @@ func (w *warner) nothingPasses() {
 	for i := range w.rules {
 		switch c := w.rules[i].condition.(type) {
 		case *timeRestriction:
-			times, lastTime = append(times, c), i
+			if w.rules[i].when == nil {
+				times, lastTime = append(times, c), i
+			}
 		case *vendorAllowlist:
-			vendors, lastVendors = append(vendors, c), i
+			if w.rules[i].when == nil {
+				vendors, lastVendors = append(vendors, c), i
+			}
 		}
 	}
-	if len(times) > 1 && !someMinute(func(at weekMinute) bool {
+	if len(times) > 1 && sameZone(times) && !someMinute(func(at weekMinute) bool {
 		return !slices.ContainsFunc(times, func(c *timeRestriction) bool { return !c.open(at) })
 	}) {
 		w.add(lastTime, "", "leaves no time: the time_restriction rules together block every action at any time")
@@ -184,6 +199,10 @@ func (w *warner) nothingPasses() {
 	}) {
 		w.add(lastVendors, "", "leaves no vendor: no vendor is on every vendor_allowlist, so every spend is blocked")
 	}
+}
+
+func sameZone(times []*timeRestriction) bool {
+	return !slices.ContainsFunc(times, func(c *timeRestriction) bool { return c.zoneName() != times[0].zoneName() })
 }
 
 // some reports whether something holds for a text of the set.
@@ -201,6 +220,12 @@ func (s *set) within(other *set) bool {
 	return !s.some(func(text string) bool { return !contains(other, text) })
 }
 
+// within reports whether the escalation is for all amounts of other.
+func (c *escalateIf) within(other *escalateIf) bool {
+	return (c.above == nil || other.above != nil && c.above.Cmp(*other.above) <= 0) &&
+		(c.upTo == nil || other.upTo != nil && c.upTo.Cmp(*other.upTo) >= 0)
+}
+
 func someMinute(holds func(weekMinute) bool) bool {
 	for at := range weekMinute(minutesPerWeek) {
 		if holds(at) {
@@ -212,7 +237,7 @@ func someMinute(holds func(weekMinute) bool) bool {
 
 // within reports whether c is open only when other is.
 func (c *timeRestriction) within(other *timeRestriction) bool {
-	return !someMinute(func(at weekMinute) bool { return c.open(at) && !other.open(at) })
+	return c.zoneName() == other.zoneName() && !someMinute(func(at weekMinute) bool { return c.open(at) && !other.open(at) })
 }
 
 func (c *timeRestriction) always() bool {

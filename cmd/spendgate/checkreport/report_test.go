@@ -78,7 +78,7 @@ func TestReports(t *testing.T) {
 	duplicate := made(t, nil)
 	var faults spend.Faults
 	p := policy.Compile("support-refunds", 3, rules, &faults)
-	duplicate.Check.Decision = p.Duplicate(id(t, "01a1fbf66800700080000000000000aa"),
+	duplicate.Check.Decision = p.Duplicate(id(t, "01a1fbf66800700080000000000000aa"), &duplicate.Check.Action,
 		spend.Resolution{Type: spend.Refund, Confidence: spend.High})
 	duplicate.Check.Pass = spend.Pass{}
 	unknown := made(t, func(a *spend.Action) { amount(a, "600") })

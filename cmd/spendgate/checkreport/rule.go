@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,8 +16,9 @@ import (
 
 // firedRule is the rule that decided, as the policy has it.
 type firedRule struct {
-	ruleType   string // empty if unknown
-	text       string // the rule's parameters, a JSON object
+	ruleType   string   // empty if unknown
+	text       string   // the rule's parameters, a JSON object
+	conditions []string // the fields that its conditions read
 	parameters []parameter
 	implicit   bool // the duplicate guard that a policy without such a rule has
 }
@@ -36,10 +38,13 @@ func (r *Report) fired() firedRule {
 		if json.Unmarshal(text, &rule) != nil || textOf(rule["rule_id"]) != d.RuleID {
 			continue
 		}
-		fired := firedRule{ruleType: textOf(rule["rule_type"])}
+		fired := firedRule{ruleType: textOf(rule["rule_type"]), conditions: policy.ConditionFields(string(text))}
 		if parameters := rule["parameters"]; parameters.Kind() == jsontext.KindBeginObject {
 			fired.text = string(parameters)
 			fired.parameters = membersOf(parameters)
+		}
+		if when := rule["when"]; when != nil {
+			fired.parameters = append(fired.parameters, parameter{"when", string(when)})
 		}
 		return fired
 	}
@@ -96,7 +101,7 @@ func (f firedRule) facts(c *spend.Check) (facts []string) {
 	if json.Unmarshal([]byte(f.text), &parameters) != nil {
 		parameters.Per = nil
 	}
-	for _, field := range slices.Concat(ruleType.Reads, parameters.Per) {
+	for _, field := range slices.Concat(ruleType.Reads, parameters.Per, f.conditions) {
 		if text := fact(field, c); text != "" && !slices.Contains(facts, text) {
 			facts = append(facts, text)
 		}
@@ -122,6 +127,12 @@ func fact(field string, c *spend.Check) string {
 		value = a.Counterparty
 	case "payment_method":
 		value = a.PaymentMethod
+	case "merchant_or_vendor":
+		value = a.MerchantOrVendor
+	case "currency":
+		value = a.Currency
+	case "reason_text":
+		value = a.ReasonText
 	case "metadata.category":
 		value = a.Metadata.Category
 	case "metadata.country":
@@ -135,7 +146,14 @@ func fact(field string, c *spend.Check) string {
 			value = a.Metadata.DiscountPercent.String()
 		}
 	default:
-		return ""
+		member, ok := strings.CutPrefix(field, "metadata.")
+		if !ok {
+			return ""
+		}
+		if value = a.Metadata.Member(member); value == "" {
+			return "no " + printable(field)
+		}
+		return printable(field) + " " + printable(value)
 	}
 	if value == "" {
 		return "no " + field

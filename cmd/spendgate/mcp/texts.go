@@ -134,6 +134,7 @@ func policyTexts() map[string]string {
 		"replaces": "The version that you read and changed: nothing is stored if another is in force. 0: only if " +
 			"there is no such policy.",
 		"parameters": parametersText(),
+		"when":       conditionsText(),
 	}
 }
 
@@ -152,21 +153,35 @@ func parametersText() string {
 				continue
 			}
 			explained[p.Text] = true
-			b.WriteString("\n- " + p.Name)
-			if p.Required {
-				b.WriteString(", required")
-			}
-			if p.Max > 0 {
-				fmt.Fprintf(&b, ", %d to %d", p.Min, p.Max)
-			}
-			if p.Names != nil {
-				b.WriteString(", of " + strings.Join(p.Names, " "))
-			}
-			b.WriteString(": " + p.Text)
+			writeParameter(&b, &p)
 		}
 		if again != nil {
 			b.WriteString("\n- " + strings.Join(again, ", ") + ": as above")
 		}
+	}
+	return b.String()
+}
+
+func writeParameter(b *strings.Builder, p *policy.Parameter) {
+	b.WriteString("\n- " + p.Name)
+	if p.Required {
+		b.WriteString(", required")
+	}
+	if p.Max > 0 {
+		fmt.Fprintf(b, ", %d to %d", p.Min, p.Max)
+	}
+	if p.Names != nil {
+		b.WriteString(", of " + strings.Join(p.Names, " "))
+	}
+	b.WriteString(": " + p.Text)
+}
+
+// conditionsText describes the members of when.
+func conditionsText() string {
+	var b strings.Builder
+	b.WriteString("When the policy has the rule: all of these must match. Lists of")
+	for _, p := range policy.Conditions() {
+		writeParameter(&b, &p)
 	}
 	return b.String()
 }
@@ -231,6 +246,7 @@ func outputTexts() map[string]string {
 		"rule_id":                   "The rule's name.",
 		"rule_type":                 "The kind of rule.",
 		"parameters":                "The rule's figures and lists.",
+		"when":                      "What must match for the policy to have the rule.",
 		"created_at":                "When the first version was stored, UTC.",
 		"redeem":                    "required where only what was redeemed may be reported as executed.",
 		"redeem_within_minutes":     "How old a check may be when it is redeemed: 15 unless given.",

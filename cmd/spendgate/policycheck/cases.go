@@ -145,8 +145,9 @@ func (t *tester) judge(program *policy.Program, s suite, c testCase) (path strin
 	if action.Type == spend.Unspecified {
 		resolution = t.classifier.Classify(action.ReasonText)
 	}
-	if c.RepeatedAfter != nil && time.Duration(*c.RepeatedAfter)*time.Minute < program.Window() {
-		return "", program.Duplicate(spend.ID{}, resolution), ""
+	window, _ := program.Guard(action, resolution.Type)
+	if c.RepeatedAfter != nil && time.Duration(*c.RepeatedAfter)*time.Minute < window {
+		return "", program.Duplicate(spend.ID{}, action, resolution), ""
 	}
 	found := program.Evaluate(action, resolution, at)
 	if program.HasBudgets() && found.Effect != spend.Block {

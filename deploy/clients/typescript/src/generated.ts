@@ -277,10 +277,50 @@ export interface components {
             rule_id: components["schemas"]["RuleID"];
             rule_type: string;
             description?: components["schemas"]["OptionalDescription"];
+            when?: components["schemas"]["Conditions"];
             parameters: JsonObject;
         };
         RuleID: string;
         OptionalDescription: string | null;
+        /** @description The action types; all four by default. */
+        OptionalActionTypes: components["schemas"]["ActionType"][] | null;
+        /** @description When the policy has the rule: all conditions must match (S88), at least one is required, and a condition on an absent field does not match. */
+        Conditions: {
+            action_types?: components["schemas"]["OptionalActionTypes"];
+            currencies?: string[] | null;
+            /** @description Compared exactly. */
+            counterparties?: string[] | null;
+            /** @description Compared without regard to case. */
+            payment_methods?: string[] | null;
+            /** @description Of merchant_or_vendor, compared exactly. */
+            merchants?: string[] | null;
+            /** @description Of metadata.category, compared without regard to case. */
+            categories?: string[] | null;
+            /** @description Of metadata.country, as in ISO 3166. */
+            countries?: string[] | null;
+            /** @description Exclusive, in any currency. */
+            amount_above?: (number | ExactNumber) | null;
+            /** @description Inclusive, above amount_above. */
+            amount_up_to?: (number | ExactNumber) | null;
+            /** @description Values or bounds of members of metadata. */
+            metadata?: {
+                [key: string]: (string | (number | ExactNumber) | boolean)[] | {
+                    above?: (number | ExactNumber) | null;
+                    from?: (number | ExactNumber) | null;
+                    up_to?: (number | ExactNumber) | null;
+                    below?: (number | ExactNumber) | null;
+                };
+            } | null;
+            present?: components["schemas"]["Fields"];
+            absent?: components["schemas"]["Fields"];
+            /**
+             * @description What the rule does if a field is absent and all other conditions match; skip by default. Not of a duplicate_guard.
+             * @enum {string|null}
+             */
+            on_missing?: "skip" | "block" | "escalate" | null;
+        } | null;
+        /** @description metadata.NAME, merchant_or_vendor, payment_method or reason_text. Blank text, null, objects and lists are absent. */
+        Fields: string[] | null;
         /** @description Who approves the next version. The greater of required and the sum of from holds. */
         ChangesRequest: {
             /** @description The number of people, in all; 1 if both required and from are absent. */
@@ -790,7 +830,7 @@ export interface components {
             rule_id: string;
             /** @description For whom the counter counts, by the names of the rule's per; empty if the budget has one counter. */
             per: {
-                [key: string]: string;
+                [key: string]: string | number | boolean;
             };
             currency: string | null;
             limit: components["schemas"]["Sum"] | null;
@@ -1194,6 +1234,9 @@ export type SimulationSummary = components['schemas']['SimulationSummary'];
 export type Rule = components['schemas']['Rule'];
 export type RuleId = components['schemas']['RuleID'];
 export type OptionalDescription = components['schemas']['OptionalDescription'];
+export type OptionalActionTypes = components['schemas']['OptionalActionTypes'];
+export type Conditions = components['schemas']['Conditions'];
+export type Fields = components['schemas']['Fields'];
 export type ChangesRequest = components['schemas']['ChangesRequest'];
 export type Changes = components['schemas']['Changes'];
 export type PolicyRequest = components['schemas']['PolicyRequest'];

@@ -33,9 +33,11 @@ function changes(old, rule) {
   if (old.rule_type !== rule.rule_type) return [`${rule.rule_id} was a ${old.rule_type} and is a ${rule.rule_type}: it ${ruleWords(rule)}`];
   const found = [];
   if ((old.description ?? "") !== (rule.description ?? "")) found.push(`${rule.rule_id} says “${rule.description ?? ""}”, no longer “${old.description ?? ""}”`);
-  for (const name of new Set([...Object.keys(old.parameters), ...Object.keys(rule.parameters)])) {
-    const text = (r) => (r.parameters[name] === undefined ? "absent" : print(r.parameters[name]));
-    if (text(old) !== text(rule)) found.push(`${rule.rule_id}: ${name} was ${text(old)} and is ${text(rule)}`);
+  const members = (r) => ({ ...(r.when && { when: r.when }), ...r.parameters });
+  const [was, is] = [members(old), members(rule)];
+  for (const name of new Set([...Object.keys(was), ...Object.keys(is)])) {
+    const text = (of) => (of[name] === undefined ? "absent" : print(of[name]));
+    if (text(was) !== text(is)) found.push(`${rule.rule_id}: ${name} was ${text(was)} and is ${text(is)}`);
   }
   return found;
 }

@@ -51,8 +51,26 @@ export function inCurrency(amount, currency) {
   return [whole, fraction.padEnd(digits, "0")].filter(Boolean).join(".");
 }
 
-// ruleWords says what a rule does.
-export function ruleWords(rule) {
+// ruleWords says what a rule does, and when.
+export const ruleWords = (rule) => parameterWords(rule) + (rule.when ? ` when ${whenWords(rule.when)}` : "");
+
+// whenWords says what has to match. A list of at most five values is shown.
+function whenWords(when) {
+  const any = (values) => (values.length > 5 ? `one of ${values.length} values` : values.map(exact).join(" or "));
+  const bounds = (of) => Object.entries(of).map(([name, value]) => `${name.replaceAll("_", " ")} ${exact(value)}`).join(" and ");
+  const words = {
+    action_types: (v) => `it is a ${any(v)}`, currencies: (v) => `in ${any(v)}`, counterparties: (v) => `it goes to ${any(v)}`, payment_methods: (v) => `by ${any(v)}`,
+    merchants: (v) => `at ${any(v)}`, categories: (v) => `the category is ${any(v)}`, countries: (v) => `the country is ${any(v)}`,
+    amount_above: (v) => `above ${exact(v)}`, amount_up_to: (v) => `up to ${exact(v)}`,
+    metadata: (v) => Object.entries(v).map(([name, of]) => `metadata.${name} is ${Array.isArray(of) ? any(of) : bounds(of)}`).join(" and "),
+    present: (v) => `with ${v.join(" and ")}`, absent: (v) => `without ${v.join(" and ")}`,
+  };
+  const said = Object.entries(when).filter(([name, value]) => value !== null && words[name]).map(([name, value]) => words[name](value));
+  const missing = when.on_missing && when.on_missing !== "skip" ? `, and ${when.on_missing}s what lacks a field of these` : "";
+  return said.join(" and ") + missing;
+}
+
+function parameterWords(rule) {
   const p = rule.parameters ?? {};
   switch (rule.rule_type) {
     case "max_amount": return `blocks above ${money(p.limit, p.currency)}`;
@@ -62,12 +80,18 @@ export function ruleWords(rule) {
     case "blocked_payment_rails": return `blocks payment by ${list(p.rails)}`;
     case "discount_cap": return `blocks discounts above ${exact(p.max_percent)} %`;
     case "geography_block": return `blocks the countries ${list(p.blocked_countries)}`;
-    case "time_restriction": return `blocks outside of ${[list(p.allowed_days), p.allowed_hours_utc && `${p.allowed_hours_utc} UTC`].filter(Boolean).join(", ")}`;
+    case "time_restriction": return `blocks outside of ${[list(p.allowed_days), p.allowed_hours_utc ?? p.allowed_hours, p.time_zone ?? "UTC"].filter(Boolean).join(", ")}`;
     case "duplicate_guard": return `blocks the same action within ${p.window_minutes} min`;
-    case "escalate_if": return `${asks(p)} above ${exact(p.amount_above)}${p.action_types ? ` for ${list(p.action_types)}` : ""}`;
+    case "block_if": return p.message ? `blocks and says "${p.message}"` : "blocks";
+    case "escalate_if": return `${asks(p)}${amounts(p)}${p.action_types ? ` for ${list(p.action_types)}` : ""}`;
     case "budget": return budgetWords(p);
     default: return rule.rule_type;
   }
+}
+
+function amounts(p) {
+  const given = (value) => value !== undefined && value !== null;
+  return (given(p.amount_above) ? ` above ${exact(p.amount_above)}` : "") + (given(p.amount_up_to) ? ` up to ${exact(p.amount_up_to)}` : "");
 }
 
 // asks says whom a rule asks that escalates; without an approval it asks nobody of this service.

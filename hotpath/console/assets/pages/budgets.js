@@ -4,6 +4,7 @@ import { get } from "../lib/api.js";
 import { go, link } from "../lib/route.js";
 import { useLoad, useNow, usePages } from "../lib/load.js";
 import { span } from "../lib/words.js";
+import { exact } from "../lib/json.js";
 import { Amount, Empty, Failure, Field, Head, Loading, Pages, Theirs, Time } from "../lib/parts.js";
 
 // share returns how full a counter is, from 0 to 1 and above. It is drawn, never shown as text.
@@ -54,7 +55,7 @@ export function Counter({ b }) {
   const per = Object.entries(b.per);
   return html`
     <li><div class="row counter">
-      <span class="what"><code>${b.rule_id}</code>${per.map(([name, value]) => html` <span class="hint">${name.replace("_id", "")}</span> <${Theirs} text=${value} />`)}</span>
+      <span class="what"><code>${b.rule_id}</code>${per.map(([name, value]) => html` <span class="hint">${name.replace("_id", "")}</span> <${Theirs} text=${exact(value)} />`)}</span>
       <span class="side-note">${b.window ?? `${b.rolling_minutes} min`}${b.resets_at && html` · resets ${Date.parse(b.resets_at) > now ? `in ${span(Date.parse(b.resets_at) - now)}` : "now"}`}</span>
       <span class="to"><span class="bar" aria-hidden="true"><span class=${full >= 1 ? "full" : full >= 0.8 ? "near" : ""} style=${{ width: `${Math.min(100, full * 100)}%` }}></span></span></span>
       <span class="by">${b.limit !== null && html`<${Amount} value=${b.used} currency=${b.currency} /> of <${Amount} value=${b.limit} currency=${b.currency} /> used, <${Amount} value=${b.remaining} currency=${b.currency} /> left`}

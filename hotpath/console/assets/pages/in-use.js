@@ -11,11 +11,12 @@ import { countersOf, share } from "./budgets.js";
 const given = (value) => value !== undefined && value !== null;
 const budgets = (rules) => (Array.isArray(rules) ? rules : []).filter((r) => r?.rule_type === "budget" && r.parameters && typeof r.parameters === "object");
 
-// meaning is what a counter goes on by: all but the limits.
-function meaning({ per, window, rolling_minutes, time_zone, currency, action_types }) {
+// meaning is what a counter goes on by: all but the limits. The service compares conditions by value.
+function meaning({ when, parameters: { per, window, rolling_minutes, time_zone, currency, action_types } }) {
+  const conditions = Object.entries(when ?? {}).filter(([name, value]) => name !== "on_missing" && given(value)).sort();
   const sorted = (list) => (Array.isArray(list) ? [...list].sort() : []);
   const types = sorted(action_types);
-  return JSON.stringify([sorted(per), window ?? "", exact(rolling_minutes), window && window !== "lifetime" ? time_zone ?? "UTC" : "", String(currency ?? "").toUpperCase(), types.length === 4 ? [] : types]);
+  return JSON.stringify([sorted(per), window ?? "", exact(rolling_minutes), window && window !== "lifetime" ? time_zone ?? "UTC" : "", String(currency ?? "").toUpperCase(), types.length === 4 ? [] : types, conditions]);
 }
 
 const isOver = (b, p) => (given(p.limit) && compare(b.used, p.limit) >= 0) || (given(p.max_count) && b.count >= Number(p.max_count));
@@ -24,7 +25,7 @@ const isOver = (b, p) => (given(p.limit) && compare(b.used, p.limit) >= 0) || (g
 function effect(rule, next, counters, more) {
   const used = counters.filter((b) => b.rule_id === rule.rule_id && (b.count > 0 || compare(b.used, 0) > 0));
   const many = `${more ? "at least " : ""}${plural(used.length, "counter")} in use`;
-  if (!next || meaning(next.parameters) !== meaning(rule.parameters)) {
+  if (!next || meaning(next) !== meaning(rule)) {
     const how = next ? "counts from zero again" : "ends";
     return used.length === 0 && !more ? `${how}; nothing of it is in use` : `${how}: ${many}. The service asks for its rule_id before it lets go of what was used`;
   }
@@ -32,7 +33,7 @@ function effect(rule, next, counters, more) {
   if (over.length === 0) return `goes on with what was used: ${many}, none at its limit`;
   const fullest = over.reduce((a, b) => (share(b) > share(a) ? b : a));
   const whose = Object.values(fullest.per);
-  return html`goes on with what was used: ${many}, ${over.length} without room from then on${whose.length > 0 && html`, the fullest: ${whose.map((v, i) => html`${i > 0 && " "}<${Theirs} text=${v} />`)}`}`;
+  return html`goes on with what was used: ${many}, ${over.length} without room from then on${whose.length > 0 && html`, the fullest: ${whose.map((v, i) => html`${i > 0 && " "}<${Theirs} text=${exact(v)} />`)}`}`;
 }
 
 // InUse has a line for each budget that there is before or after the change.

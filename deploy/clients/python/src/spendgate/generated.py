@@ -31,6 +31,7 @@ __all__ = [
     "DecisionCounts",
     "SimulationSummary",
     "Rule",
+    "Conditions",
     "Policy",
     "Draft",
     "DraftApproval",
@@ -269,7 +270,36 @@ class Rule:
     rule_id: str
     rule_type: str
     description: str | None = None
+    when: Conditions | None = None
     parameters: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """When the policy has the rule: all conditions must match (S88), at least one is required, and a condition on an absent field does not match."""
+
+    action_types: list[ActionType] | None = None
+    currencies: list[str] | None = None
+    # Compared exactly.
+    counterparties: list[str] | None = None
+    # Compared without regard to case.
+    payment_methods: list[str] | None = None
+    # Of merchant_or_vendor, compared exactly.
+    merchants: list[str] | None = None
+    # Of metadata.category, compared without regard to case.
+    categories: list[str] | None = None
+    # Of metadata.country, as in ISO 3166.
+    countries: list[str] | None = None
+    # Exclusive, in any currency.
+    amount_above: Decimal | None = None
+    # Inclusive, above amount_above.
+    amount_up_to: Decimal | None = None
+    # Values or bounds of members of metadata.
+    metadata: dict[str, Any] | None = None
+    present: list[str] | None = None
+    absent: list[str] | None = None
+    # What the rule does if a field is absent and all other conditions match; skip by default. Not of a duplicate_guard.
+    on_missing: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
