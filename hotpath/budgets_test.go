@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/policy"
 )
 
 // budgetRules allow 1,000 a day to each agent, and 16 actions an hour in all.
@@ -288,7 +289,7 @@ func TestBudgetListing(t *testing.T) {
 					t.Fatal(page, err)
 				}
 				for _, c := range page.Counters {
-					rows = append(rows, fmt.Sprint(c.RuleID, c.Values, c.Used, c.Count))
+					rows = append(rows, fmt.Sprint(c.RuleID, valuesOf(c), c.Used, c.Count))
 					q.After = hotpath.BudgetPosition{RuleID: c.RuleID, Subject: c.Subject}
 				}
 				if !page.More {
@@ -346,7 +347,7 @@ func TestUntouchedBudgets(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, c := range page.Counters {
-					rows = append(rows, fmt.Sprint(c.RuleID, c.Values, c.Count))
+					rows = append(rows, fmt.Sprint(c.RuleID, valuesOf(c), c.Count))
 					q.After = hotpath.BudgetPosition{RuleID: c.RuleID, Subject: c.Subject}
 					if c.ResetsAt.IsZero() != (c.RuleID == "both" || c.RuleID == "own" && c.Count == 0) || c.WindowStart.IsZero() {
 						t.Errorf("%s resets at %v, began at %v", c.RuleID, c.ResetsAt, c.WindowStart)
@@ -389,4 +390,12 @@ func TestUntouchedBudgets(t *testing.T) {
 		list(bound, at(a, began.Add(72*time.Hour)), "all[] 0", "both[a c] 1", "own[a] 0")
 		list(bound, at(hotpath.BudgetQuery{}, began.Add(72*time.Hour)), "both[a c] 1")
 	})
+}
+
+// valuesOf returns for whom a counter counts, as text.
+func valuesOf(c hotpath.BudgetCounter) (values []string) {
+	for _, value := range c.Values {
+		values = append(values, policy.TextOf(value))
+	}
+	return values
 }
