@@ -133,6 +133,24 @@ def test_results_that_nobody_understands(failed_if: Any) -> None:
     assert server.close() == []
 
 
+def delivered(client: Any) -> bool:
+    for _ in range(500):
+        if not client.undelivered:
+            break
+        time.sleep(0.01)
+    return not client.undelivered
+
+
+def test_the_refusal_of_another_report() -> None:
+    """An answer that went to the wrong request says nothing: the report is repeated in the background."""
+    latest = {"check_id": "chk_2", "status": "executed"}
+    server = asking({**UNNAMED, "answer": "contrary", "change": {"error": {"latest": latest}}}, UNNAMED)
+    client = gate(server)
+    client._sleep = lambda seconds: None
+    calling(client, lambda order: None)("order-1")
+    assert delivered(client) and server.close() == []
+
+
 @pytest.mark.parametrize("amount", ["x", Decimal("NaN"), 1.5, -1])
 def test_an_amount_that_cannot_be_reported(amount: Any) -> None:
     server = asking(REPORT)
@@ -292,12 +310,7 @@ def test_cancelled_when_its_body_has_ended() -> None:
             await task
         return client
 
-    client = asyncio.run(cancel())
-    for _ in range(500):
-        if not client.undelivered:
-            break
-        time.sleep(0.01)
-    assert client.undelivered == [] and server.close() == []
+    assert delivered(asyncio.run(cancel())) and server.close() == []
 
 
 def test_event_loops_of_their_own() -> None:

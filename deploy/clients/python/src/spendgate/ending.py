@@ -10,6 +10,7 @@ from .errors import APIError, InDoubt, SpendgateError
 from .permit import Permit, log
 from .send import Settings, Steps
 from .types import OutcomeStatus
+from .wire import misunderstood
 
 MOST_CORRECTIONS = 10  # of others while this one is made
 
@@ -49,6 +50,8 @@ def report(gate: Settings, permit: Permit, status: OutcomeStatus, said: dict[str
             if not error.definite or error.temporary:
                 raise
             latest = error.latest if error.code == "outcome_already_reported" else None
+            if latest is not None and latest.check_id != permit.check_id:
+                raise misunderstood("it is the report of another check") from error
             if latest is not None and (latest.status == "executed") == (status == "executed"):
                 return
             if latest is not None and status == "executed":
