@@ -16,7 +16,7 @@ import (
 type Approvals interface {
 	// Approvals returns the approvals of those IDs that exist, in no order.
 	Approvals(ctx context.Context, ids []spend.ID) ([]*Approval, error)
-	// ListApprovals returns a page, newest first.
+	// ListApprovals returns a page, newest first unless the query says otherwise.
 	ListApprovals(ctx context.Context, q ApprovalQuery) (page []*Approval, more bool, err error)
 	// Decide records a person's decision (S44). The count, the separation and the decision are one
 	// transaction, for which a use waits. It raises the generation and records a change.
@@ -140,9 +140,22 @@ type ApprovalQuery struct {
 	PolicyID string
 	AgentID  string
 	Before   spend.ID // only smaller IDs: the position of the cursor
-	Limit    int
+	// Soonest lists those that expire soonest first, and then by ID, instead of the newest first. After is the
+	// position of its cursor. It needs the status pending.
+	Soonest bool
+	After   ApprovalPlace
+	Limit   int
 	Bounds
 }
+
+// ApprovalPlace is the place of an approval among those that expire soonest.
+type ApprovalPlace struct {
+	ExpiresAt time.Time
+	ID        spend.ID
+}
+
+// Place returns the place of the approval among those that expire soonest.
+func (a *Approval) Place() ApprovalPlace { return ApprovalPlace{a.ExpiresAt, a.Check.ID} }
 
 // ApprovalDecisionRequest is a decision to be recorded. A store that has the key of By
 // takes its principal, its owner and its groups as they are then.
@@ -159,7 +172,7 @@ type ApprovalDecisionRequest struct {
 	Email      string
 }
 
-// ApprovalDecisionResult is the result of an ApprovalDecisionRequest or a DraftApprovalRequest.
+// ApprovalDecisionResult is the result of an ApprovalDecisionRequest or a DraftDecisionRequest.
 type ApprovalDecisionResult string
 
 // The results. Any other value is the status of the approval, because of which the decision

@@ -38,6 +38,7 @@ const (
 	DraftDeleted  ChangeKind = "policy.draft_deleted"
 	DraftPromoted ChangeKind = "policy.draft_promoted"
 	DraftApproved ChangeKind = "policy.draft_approved"
+	DraftRejected ChangeKind = "policy.draft_rejected"
 	PolicyForced  ChangeKind = "policy.forced" // the version was created against the one before, by the admin
 	KeyCreated    ChangeKind = "key.created"
 	KeyChanged    ChangeKind = "key.changed"
@@ -60,8 +61,8 @@ const (
 // ChangeKinds returns all kinds.
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
-		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven, ApprovalDenial,
-		ApprovalExpiry, ApprovalWithdrawal, WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
+		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, DraftRejected, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven,
+		ApprovalDenial, ApprovalExpiry, ApprovalWithdrawal, WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
 	}
 }
 

@@ -12,23 +12,27 @@ import (
 // Drafts are possible next versions of policies. A backtest shows what a draft would have made of the
 // checks since it was put (S54). Every draft and its end stay on record.
 type Drafts interface {
-	// PutDraft stores the draft of a policy, in place of the one before, and sets Generation, Hash,
-	// BaseVersion and MadeAt. Like the next two methods it raises the generation and records the
-	// change. It fails with ErrNotFound if there is no such policy, and with ErrPoliciesFull.
+	// PutDraft stores the draft of a policy, in place of the one of d.Replaces, and sets Generation, Hash,
+	// BaseVersion, MadeAt and Submitted. Like the next two methods it raises the generation and records the
+	// change. It fails with ErrNotFound if there is no such policy, with ErrDraftChanged if the policy has
+	// another draft, and with ErrPoliciesFull.
 	PutDraft(ctx context.Context, by Actor, d *Draft, now time.Time) error
-	// DeleteDraft ends the draft of a policy, or fails with ErrNotFound.
-	DeleteDraft(ctx context.Context, by Actor, policyID string, now time.Time) error
+	// DeleteDraft ends the draft of that generation, or fails with ErrNotFound if that is not the policy's draft.
+	DeleteDraft(ctx context.Context, by Actor, policyID string, generation int64, now time.Time) error
 	// PromoteDraft makes the draft of that generation the next version and ends it, in one
 	// transaction. It fails with ErrNotFound if that is not the policy's draft, with a *VersionError
 	// if another version is in force, and as CreatePolicy does. The approvals that the version in
 	// force requires are counted in this transaction (S80): if more are needed it fails with a
 	// *ChangeNeedsApprovalError, unless the admin overrides them, which is recorded.
 	PromoteDraft(ctx context.Context, by Actor, p Promotion, now time.Time) (*Policy, error)
-	// ApproveDraft records that a person approves a draft, or says why not (S80). It fails
+	// DecideDraft records that a person approves or rejects a draft, or says why not (S80, S93). It fails
 	// with ErrNotFound when the policy has no draft.
-	ApproveDraft(ctx context.Context, a DraftApprovalRequest) (ApprovalDecisionResult, error)
+	DecideDraft(ctx context.Context, d DraftDecisionRequest) (ApprovalDecisionResult, error)
 	// Review returns the draft of a policy with its approvals, or ErrNotFound.
 	Review(ctx context.Context, policyID string) (*Review, error)
+	// SubmittedDrafts returns the policies that have a draft and whose version in force asks people about it,
+	// by ID in the order of bytes.
+	SubmittedDrafts(ctx context.Context, q PolicyQuery) (policyIDs []string, more bool, err error)
 	// Draft returns the draft of a policy, or ErrNotFound.
 	Draft(ctx context.Context, policyID string) (*Draft, error)
 }
@@ -48,7 +52,12 @@ type Draft struct {
 	MadeAt      time.Time
 	Note        string // of the draft's author, kept with the record of the change
 	Author      Actor
+	Submitted   bool  // the version that was in force asks people about it
+	Replaces    int64 // the generation of the draft that PutDraft replaces; 0 for none
 }
+
+// ErrDraftChanged says that the draft of a policy, or what people decided about it, is not as it was read.
+var ErrDraftChanged = fmt.Errorf("%w: the draft changed meanwhile", ErrUnavailable)
 
 // BacktestID is the identifier of the draft's backtest: of the time when it was made, and of its hash.
 func (d *Draft) BacktestID() spend.ID {
@@ -91,8 +100,12 @@ func (d *Draft) Change(kind ChangeKind, by Actor, at time.Time) Change {
 	if d.Note != "" {
 		details["note"] = d.Note
 	}
+	c := Change{Seq: d.Generation, Kind: kind, Subject: d.PolicyID, By: by, At: at, Hash: chain.HashDraft(d.Row())}
 	if kind == DraftPut {
 		by.addTo(details)
 	}
-	return newChange(Change{Seq: d.Generation, Kind: kind, Subject: d.PolicyID, By: by, At: at, Hash: chain.HashDraft(d.Row())}, details)
+	if d.Submitted {
+		c.Version = d.BaseVersion
+	}
+	return newChange(c, details)
 }

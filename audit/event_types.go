@@ -25,7 +25,9 @@ const (
 	EventBudgetExhausted       EventType = "budget.exhausted"
 	EventPolicyCreated         EventType = "policy.created"
 	EventPolicyForced          EventType = "policy.forced"
+	EventDraftSubmitted        EventType = "policy.draft_submitted" // a draft that people are asked about
 	EventDraftApproved         EventType = "policy.draft_approved"
+	EventDraftRejected         EventType = "policy.draft_rejected"
 	EventKeyChanged            EventType = "key.changed" // or created
 	EventCheckRedeemed         EventType = "check.redeemed"
 	EventCheckInDoubt          EventType = "check.in_doubt"
@@ -73,7 +75,9 @@ var eventTypes = [...]eventType{
 	{EventBudgetExhausted, 'b', SourceExhaustion, (*eventSources).exhaustion},
 	{EventPolicyCreated, 'c', SourceChange, (*eventSources).change},
 	{EventPolicyForced, 'f', SourceChange, (*eventSources).change},
+	{EventDraftSubmitted, 'j', SourceChange, (*eventSources).change},
 	{EventDraftApproved, 'g', SourceChange, (*eventSources).change},
+	{EventDraftRejected, 'q', SourceChange, (*eventSources).change},
 	{EventKeyChanged, 'k', SourceChange, (*eventSources).change},
 	{EventCheckRedeemed, 'm', SourceOutcome, (*eventSources).outcome},
 	{EventCheckInDoubt, 'n', SourceOutcome, (*eventSources).outcome},

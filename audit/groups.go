@@ -72,6 +72,19 @@ func (m *matching) missing(asked *spend.ApprovalRequest) (ofGroups, anybody int)
 	return asked.Required - anybody - m.counted(), max(0, anybody-(len(m.of)-m.counted()))
 }
 
+// broughtForward reports whether one more person with these groups makes fewer people missing.
+func (m *matching) broughtForward(asked *spend.ApprovalRequest, groups []string) bool {
+	ofGroups, anybody := m.missing(asked)
+	m.add(groups)
+	lessOfGroups, lessAnybody := m.missing(asked)
+	return lessOfGroups+lessAnybody < ofGroups+anybody
+}
+
+// BroughtForward reports whether the approval of a person with these groups makes fewer people missing.
+func (a *Approval) BroughtForward(groups []string) bool {
+	return a.matched().broughtForward(a.Check.Approval, groups)
+}
+
 // matched matches the people who approved with the groups.
 func (a *Approval) matched() *matching {
 	m := newMatching(a.Check.Approval.From)

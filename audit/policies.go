@@ -48,22 +48,27 @@ type Policy struct {
 	// Replaces is the version that must be in force (S54), 0 for none; nil: any version. Only
 	// CreatePolicy uses it.
 	Replaces *int
-	// Note is the author's note about the version. It is not part of the version, and is kept with the
-	// record of the change. Only CreatePolicy uses it and PolicyVersions return it.
+	// Note is the author's note about the version, or else about its draft. It is not part of the version, and is kept
+	// with the record of the change. Only CreatePolicy uses it and PolicyVersions return it.
 	Note    string
 	Author  Actor // only of PolicyVersions
 	Drafter Actor // the author of the draft from which the version was made; zero without a draft. Set only by PolicyVersions
-	// Forced: the admin made it without the approvals that the version before requires. Only
-	// CreatePolicy and PromoteDraft return it.
+	// ApprovedBy are the approvals of that draft as the successor of the version before. Set only by PolicyVersions.
+	ApprovedBy []DraftDecision
+	// Forced: the admin made it without the approvals that the version before requires.
+	// Policy and ListPolicies do not return it.
 	Forced bool
 }
 
 // VersionMade is the record of changes about a version of a policy.
 type VersionMade struct {
-	Version int
-	By      Actor
-	Drafter Actor
-	Note    string
+	Version  int
+	By       Actor
+	Drafter  Actor
+	Note     string
+	Forced   bool
+	Draft    int64 // its generation; 0 without one
+	Approved []DraftDecision
 }
 
 // MaxPageBytes bounds the rules and metadata of a page of policies: the one with
@@ -104,7 +109,8 @@ func (p *PolicyPage) Complete(made []VersionMade) {
 	for _, m := range made {
 		for i := range p.Policies {
 			if p.Policies[i].Version == m.Version {
-				p.Policies[i].Author, p.Policies[i].Drafter, p.Policies[i].Note = m.By, m.Drafter, m.Note
+				v := &p.Policies[i]
+				v.Author, v.Drafter, v.Note, v.Forced, v.ApprovedBy = m.By, m.Drafter, m.Note, m.Forced, m.Approved
 			}
 		}
 	}

@@ -18,13 +18,15 @@ type Review struct {
 	Asked     *spend.ApprovalRequest // of people, by the version in force; nil when nobody is asked
 	Author    Party                  // of the draft, as recorded then; zero if no key put it
 	AuthorNow Party                  // of the key of the draft's author now
-	Approvals []DraftApproval        // of the draft, oldest first
+	Approvals []DraftDecision        // of the draft, oldest first
+	Rejection *DraftDecision         // of the draft; nil while nobody rejected it
 }
 
-// DraftApproval is that a person approves a draft.
-type DraftApproval struct {
+// DraftDecision is that a person approves or rejects a draft.
+type DraftDecision struct {
 	Draft   int64 // its generation
-	Version int   // in force then, which the draft is to replace
+	Rejects bool
+	Version int // in force then, which the draft is to replace
 	By      Party
 	Groups  []string // of the key, as recorded then
 	Drop    []string // budgets that may be emptied
@@ -54,7 +56,7 @@ func ApproverOf(k *Key, policyID string, now time.Time) *Approver {
 }
 
 // people returns the parties of the key, as recorded then and as they are now.
-func (a *DraftApproval) people() []Party {
+func (a *DraftDecision) people() []Party {
 	if a.Now == nil {
 		return []Party{a.By}
 	}
@@ -62,13 +64,13 @@ func (a *DraftApproval) people() []Party {
 }
 
 // isOf reports whether one of these parties may be behind the approval.
-func (a *DraftApproval) isOf(others ...Party) bool {
+func (a *DraftDecision) isOf(others ...Party) bool {
 	return slices.ContainsFunc(a.people(), func(p Party) bool { return slices.ContainsFunc(others, p.Shares) })
 }
 
 // stands reports whether the approval counts for a promotion that drops these budgets,
 // whoever else approved.
-func (a *DraftApproval) stands(r *Review, drop []string) bool {
+func (a *DraftDecision) stands(r *Review, drop []string) bool {
 	for _, id := range drop {
 		if !slices.Contains(a.Drop, id) {
 			return false
@@ -78,7 +80,7 @@ func (a *DraftApproval) stands(r *Review, drop []string) bool {
 }
 
 // groups returns the groups that the key had then and has now.
-func (a *DraftApproval) groups() (both []string) {
+func (a *DraftDecision) groups() (both []string) {
 	if a.Now == nil {
 		return a.Groups
 	}
@@ -91,11 +93,14 @@ func (a *DraftApproval) groups() (both []string) {
 }
 
 // Counted returns the approvals that count for a promotion that drops these budgets:
-// the newest of each person, newest first.
-func (r *Review) Counted(drop []string) (counted []*DraftApproval) {
+// the newest of each person, newest first. Of a draft that somebody rejected none does.
+func (r *Review) Counted(drop []string) (counted []*DraftDecision) {
+	if r.Rejection != nil {
+		return nil
+	}
 	for i := range slices.Backward(r.Approvals) {
 		a := &r.Approvals[i]
-		same := func(b *DraftApproval) bool { return b.isOf(a.people()...) }
+		same := func(b *DraftDecision) bool { return b.isOf(a.people()...) }
 		if a.stands(r, drop) && !slices.ContainsFunc(counted, same) {
 			counted = append(counted, a)
 		}
@@ -118,10 +123,29 @@ func (r *Review) Missing(drop []string) Missing {
 	})
 }
 
-// DraftApprovalRequest is an approval to be recorded. A store that has the key of By takes
+// Add adds a decision about the draft.
+func (r *Review) Add(d DraftDecision) {
+	if d.Rejects {
+		r.Rejection = &d
+	} else {
+		r.Approvals = append(r.Approvals, d)
+	}
+}
+
+// BroughtForward reports whether the approval of a person with these groups makes fewer people missing.
+func (r *Review) BroughtForward(groups []string) bool {
+	m := newMatching(r.Asked.From)
+	for _, a := range r.Counted(nil) {
+		m.add(a.groups())
+	}
+	return m.broughtForward(r.Asked, groups)
+}
+
+// DraftDecisionRequest is a decision to be recorded. A store that has the key of By takes
 // its principal, owner and groups as they are then.
-type DraftApprovalRequest struct {
+type DraftDecisionRequest struct {
 	PolicyID string
+	Rejects  bool
 	Hash     spend.Hash // of the draft
 	Drop     []string
 	Note     string
@@ -135,18 +159,19 @@ type DraftApprovalRequest struct {
 // MaxDraftApprovals is the maximum number of approvals of a draft.
 const MaxDraftApprovals = 100
 
-// The further results of an approval of a draft.
+// The further results of a decision about a draft.
 const (
 	DecisionOtherDraft ApprovalDecisionResult = "other draft" // the policy's draft has another hash
 	DecisionNotAsked   ApprovalDecisionResult = "not asked"   // the version in force requires no approvals
 	DecisionOtherDrop  ApprovalDecisionResult = "other drop"  // the person approved already, for other budgets to be dropped
 	DecisionFull       ApprovalDecisionResult = "full"        // the draft has MaxDraftApprovals
+	DecisionRejected   ApprovalDecisionResult = "rejected"    // somebody rejected the draft
 )
 
-// Takes returns the result of an approval of the draft, judged by the owner and principal that the
-// approver has now. The first approval of each person counts: a second one is recorded only if the person
-// has a group that the first was recorded without, which admins change and not the person.
-func (r *Review) Takes(d *DraftApprovalRequest) ApprovalDecisionResult {
+// Takes returns the result of a decision about the draft, judged by the owner and principal that whoever
+// decides has now. A rejection is never taken back. The first approval of each person counts: a second one is
+// recorded only if the person has a group that the first was recorded without, which admins change and not the person.
+func (r *Review) Takes(d *DraftDecisionRequest) ApprovalDecisionResult {
 	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
 	switch {
 	case r.Draft.Hash != d.Hash:
@@ -157,6 +182,12 @@ func (r *Review) Takes(d *DraftApprovalRequest) ApprovalDecisionResult {
 		return DecisionAuthor
 	case !MayDecide(r.Asked, d.Groups):
 		return DecisionNoGroup
+	case r.Rejection != nil && d.Rejects && (r.Rejection.By.KeyID == by.KeyID || spend.SameName(r.Rejection.By.Principal, by.Principal)):
+		return DecisionReplayed
+	case r.Rejection != nil:
+		return DecisionRejected
+	case d.Rejects:
+		return DecisionRecorded
 	}
 	for _, a := range r.Counted(nil) {
 		if a.By.KeyID != by.KeyID && !spend.SameName(a.By.Principal, by.Principal) {
@@ -180,8 +211,8 @@ func (r *Review) Takes(d *DraftApprovalRequest) ApprovalDecisionResult {
 	return DecisionRecorded
 }
 
-// draftApprovalDetails is the record of an approval of a draft.
-type draftApprovalDetails struct {
+// draftDecisionDetails is the record of a decision about a draft.
+type draftDecisionDetails struct {
 	Draft  int64    `json:"draft"` // its generation
 	Note   string   `json:"note,omitempty"`
 	Owner  string   `json:"owner,omitempty"`
@@ -191,29 +222,38 @@ type draftApprovalDetails struct {
 	Email  string   `json:"email,omitempty"`
 }
 
-// Details returns the record of an approval of a draft, as JSON.
-func (d *DraftApprovalRequest) Details(draft int64) string { return jsonText(d.details(draft)) }
-
-func (d *DraftApprovalRequest) details(draft int64) draftApprovalDetails {
-	return draftApprovalDetails{Draft: draft, Note: d.Note, Owner: d.Owner, Groups: d.Groups, Drop: d.Drop, Name: d.Name, Email: d.Email}
+// Kind returns the kind of the change that records the decision.
+func (d *DraftDecisionRequest) Kind() ChangeKind {
+	if d.Rejects {
+		return DraftRejected
+	}
+	return DraftApproved
 }
 
-// ChangeOfDraftApproval returns the record of an approval, without its head. PostgreSQL
-// makes its own (approve_draft).
-func (r *Review) ChangeOfDraftApproval(d *DraftApprovalRequest, generation int64, at time.Time) Change {
+// Details returns the record of a decision about a draft, as JSON.
+func (d *DraftDecisionRequest) Details(draft int64) string { return jsonText(d.details(draft)) }
+
+func (d *DraftDecisionRequest) details(draft int64) draftDecisionDetails {
+	return draftDecisionDetails{Draft: draft, Note: d.Note, Owner: d.Owner, Groups: d.Groups, Drop: d.Drop, Name: d.Name, Email: d.Email}
+}
+
+// ChangeOfDraftDecision returns the record of a decision, without its head. PostgreSQL
+// makes its own (decide_draft).
+func (r *Review) ChangeOfDraftDecision(d *DraftDecisionRequest, generation int64, at time.Time) Change {
 	return newChange(Change{
-		Seq: generation, Kind: DraftApproved, Subject: d.PolicyID, Version: r.Version, By: d.By, At: at, Hash: r.Draft.Hash,
+		Seq: generation, Kind: d.Kind(), Subject: d.PolicyID, Version: r.Version, By: d.By, At: at, Hash: r.Draft.Hash,
 	}, d.details(r.Draft.Generation))
 }
 
-// DraftApprovalOf returns the approval that a change records.
-func DraftApprovalOf(c *Change) (DraftApproval, error) {
-	var kept draftApprovalDetails
+// DraftDecisionOf returns the decision that a change records.
+func DraftDecisionOf(c *Change) (DraftDecision, error) {
+	var kept draftDecisionDetails
 	if err := json.Unmarshal([]byte(c.Details), &kept); err != nil {
-		return DraftApproval{}, fmt.Errorf("cannot read the approval of a draft: %w", err)
+		return DraftDecision{}, fmt.Errorf("cannot read a decision about a draft: %w", err)
 	}
-	return DraftApproval{
-		Draft: kept.Draft, Version: c.Version, By: Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner},
+	return DraftDecision{
+		Draft: kept.Draft, Rejects: c.Kind == DraftRejected, Version: c.Version,
+		By:     Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner},
 		Groups: kept.Groups, Drop: kept.Drop, Note: kept.Note, At: c.At, Name: kept.Name, Email: kept.Email,
 	}, nil
 }

@@ -60,8 +60,9 @@ type Config struct {
 	WebhooksInFlight int
 	// EventsRetention is for how long events are kept; 0 is for ever.
 	EventsRetention time.Duration
-	Console         bool  // the page for people at /console/
-	OIDC            *OIDC // with whom they sign in; nil when with nobody
+	Console         bool   // the page for people at /console/
+	ConsoleURL      string // where people reach it, without a slash at the end; empty when unknown
+	OIDC            *OIDC  // with whom they sign in; nil when with nobody
 	LogLevel        slog.Level
 	Deployment      string // its name in metrics and logs; may be empty
 	// UnsafeDurability lets Serve start on a database whose settings let a crash
@@ -95,6 +96,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		WebhooksInFlight: read(s, "WEBHOOK_IN_FLIGHT", defaultWebhooksInFlight, parseWebhooksInFlight),
 		EventsRetention:  read(s, "EVENTS_RETENTION", 0, parseEventsRetention),
 		Console:          read(s, "CONSOLE", mode == Dev, parseBool),
+		ConsoleURL:       read(s, "CONSOLE_URL", "", parseAPIURL),
 		OIDC:             readOIDC(s),
 		LogLevel:         read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 		Deployment:       read(s, "DEPLOYMENT", "", parseName),

@@ -75,6 +75,7 @@ func TestEverySetting(t *testing.T) {
 		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_ARCHIVE_DIR=/var/lib/archives", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false",
 		"SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_MAX_POLICY_BYTES=1048576",
 		"SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true", "SPENDGATE_WEBHOOK_IN_FLIGHT=64", "SPENDGATE_EVENTS_RETENTION=90d", "SPENDGATE_CONSOLE=true",
+		"SPENDGATE_CONSOLE_URL=https://spend.example/console/",
 		"SPENDGATE_OIDC_ISSUER=acme=https://id.example/realm", "SPENDGATE_OIDC_CLIENT_ID=spend", "SPENDGATE_OIDC_CLIENT_SECRET=secret",
 		"SPENDGATE_OIDC_ROLES=[]", "SPENDGATE_OIDC_GROUPS_CLAIM=realm_access.roles", "SPENDGATE_OIDC_EMAIL_CLAIM=upn",
 		"SPENDGATE_OIDC_NAME_CLAIM=https://id.example/name",
@@ -85,7 +86,7 @@ func TestEverySetting(t *testing.T) {
 	if c.ListenAddr != "127.0.0.1:80" || c.OpsAddr != "[::1]:81" || c.LogLevel != slog.LevelWarn || c.Deployment != "cell-1" ||
 		c.DataDir != "/var/lib/spendgate" || c.ArchiveDir != "/var/lib/archives" || !c.PProf || !c.UnsafeDurability || c.Demo ||
 		c.MaxRateLimit != 1_000_000 || c.MaxPolicyBytes != 1<<20 || !c.PrivateWebhooks || c.WebhooksInFlight != 64 || !c.Console ||
-		c.EventsRetention != 90*24*time.Hour {
+		c.EventsRetention != 90*24*time.Hour || c.ConsoleURL != "https://spend.example/console" {
 		t.Errorf("got %+v", c)
 	}
 	if want := (OIDC{

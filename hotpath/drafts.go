@@ -15,8 +15,11 @@ var ErrDraftNotFound = errors.New("the policy has no draft")
 
 // PutDraft stores the draft of a policy, in place of the draft before. It judges no check: DraftReport
 // tells what it would have made of them. A draft with the same content and note as the current one
-// changes nothing, so the request may be repeated. Errors: as for CreatePolicy, and ErrPolicyNotFound.
-func (a *Authorizer) PutDraft(ctx context.Context, access Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
+// changes nothing, so the request may be repeated, unless somebody rejected that one: then it is submitted anew. match is the
+// draft that the caller names, nil for none. Errors: as for CreatePolicy, those of mayReplace, and ErrPolicyNotFound.
+func (a *Authorizer) PutDraft(
+	ctx context.Context, access Access, by audit.Actor, d *audit.Draft, match *spend.Hash, faults spend.Faults,
+) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if _, err := a.catalog.compileRules(stored, d.PolicyID, 0, d.Rules, &faults); err != nil {
@@ -27,23 +30,80 @@ func (a *Authorizer) PutDraft(ctx context.Context, access Access, by audit.Actor
 		return err
 	}
 	by = access.actor(a, by)
-	switch before, err := a.store.Draft(stored, d.PolicyID); {
-	case err == nil && sameDraft(before, d):
-		*d = *before
+	put := func(before *audit.Review) error {
+		d.Replaces = 0
+		if before == nil && match != nil {
+			if err := a.noDraft(stored, d.PolicyID, nil); !errors.Is(err, ErrDraftNotFound) {
+				return err
+			}
+			return NotRecordedError{true, audit.DecisionOtherDraft}
+		}
+		if before != nil {
+			if before.Rejection == nil && sameDraft(before.Draft, d) {
+				*d = *before.Draft
+				return nil
+			}
+			d.Replaces = before.Draft.Generation
+		}
+		if err := a.store.PutDraft(stored, by, d, a.now()); err != nil {
+			return err
+		}
+		a.log.Info("draft put", "policy_id", d.PolicyID, "", &by)
 		return nil
-	case err != nil && !errors.Is(err, audit.ErrNotFound):
-		return fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
 	}
-	switch err := a.store.PutDraft(stored, by, d, a.now()); {
+	switch err := a.replacing(stored, access, d.PolicyID, match, put); {
 	case errors.Is(err, audit.ErrNotFound):
 		return &PolicyNotFoundError{d.PolicyID}
-	case errors.Is(err, audit.ErrPoliciesFull):
-		return err
-	case err != nil:
+	case err != nil && !refusesDraft(err) && !errors.Is(err, audit.ErrPoliciesFull):
 		return fmt.Errorf("%w: cannot store the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
+	default:
+		return err
 	}
-	a.log.Info("draft put", "policy_id", d.PolicyID, "", &by)
+}
+
+// replacing calls do with the draft that the caller replaces or deletes, nil without one, and again while do finds that the
+// draft was changed meanwhile.
+func (a *Authorizer) replacing(ctx context.Context, access Access, policyID string, match *spend.Hash, do func(*audit.Review) error) error {
+	for {
+		before, err := a.store.Review(ctx, policyID)
+		if err != nil && !errors.Is(err, audit.ErrNotFound) {
+			return err
+		}
+		if before != nil {
+			if err := access.mayReplace(before, match); err != nil {
+				return err
+			}
+		}
+		if err := do(before); !errors.Is(err, audit.ErrDraftChanged) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// ErrOthersDraft refuses to replace or delete a draft of another author that the caller does not name (S93).
+var ErrOthersDraft = errors.New("the draft is another author's")
+
+// mayReplace refuses to replace or delete a draft: with ErrOthersDraft, or with NotRecordedError if it is not the one that the
+// caller names.
+func (a Access) mayReplace(before *audit.Review, match *spend.Hash) error {
+	switch {
+	case match != nil && before.Draft.Hash != *match:
+		return NotRecordedError{true, audit.DecisionOtherDraft}
+	case match != nil || a.key == nil:
+		return nil
+	}
+	by := audit.Party{KeyID: a.keyID(), Principal: a.principal(), Owner: a.key.Grants.Owner}
+	if !by.Shares(before.Author) {
+		return ErrOthersDraft
+	}
 	return nil
+}
+
+// refusesDraft reports whether the error tells the caller why a draft is not replaced or deleted.
+func refusesDraft(err error) bool {
+	_, refused := errors.AsType[NotRecordedError](err)
+	_, gone := errors.AsType[*PolicyNotFoundError](err)
+	return refused || gone || errors.Is(err, ErrOthersDraft) || errors.Is(err, ErrDraftNotFound)
 }
 
 func sameDraft(a, b *audit.Draft) bool {
@@ -89,15 +149,25 @@ func (a *Authorizer) noDraft(ctx context.Context, policyID string, version *int)
 	return ErrDraftNotFound
 }
 
-// DeleteDraft ends the draft of a policy. Errors as Draft.
-func (a *Authorizer) DeleteDraft(ctx context.Context, access Access, by audit.Actor, policyID string) error {
+// DeleteDraft ends the draft of a policy. Errors as Draft, and those of mayReplace.
+func (a *Authorizer) DeleteDraft(ctx context.Context, access Access, by audit.Actor, policyID string, match *spend.Hash) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	by = access.actor(a, by)
-	switch err := a.store.DeleteDraft(stored, by, policyID, a.now()); {
-	case errors.Is(err, audit.ErrNotFound):
-		return a.noDraft(stored, policyID, nil)
-	case err != nil:
+	err := a.replacing(stored, access, policyID, match, func(before *audit.Review) error {
+		if before == nil {
+			return a.noDraft(stored, policyID, nil)
+		}
+		err := a.store.DeleteDraft(stored, by, policyID, before.Draft.Generation, a.now())
+		if errors.Is(err, audit.ErrNotFound) {
+			return audit.ErrDraftChanged
+		}
+		return err
+	})
+	if err != nil {
+		if refusesDraft(err) {
+			return err
+		}
 		return fmt.Errorf("%w: cannot delete the draft of policy %s: %w", ErrUnavailable, policyID, err)
 	}
 	a.log.Info("draft deleted", "policy_id", policyID, "", &by)

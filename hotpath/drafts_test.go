@@ -20,7 +20,7 @@ import (
 func (f *fleet) draft(node int, policyID, rules string) *audit.Draft {
 	f.t.Helper()
 	d := &audit.Draft{PolicyID: policyID, Name: "next", Rules: rules}
-	if err := f.nodes[node].PutDraft(f.t.Context(), hotpath.Access{}, audit.Actor{}, d, nil); err != nil {
+	if err := f.nodes[node].PutDraft(f.t.Context(), hotpath.Access{}, audit.Actor{}, d, nil, nil); err != nil {
 		f.t.Fatal(err)
 	}
 	return d
@@ -83,7 +83,7 @@ func TestDraftReport(t *testing.T) {
 		if len(known.Budgets) != 1 || known.Budgets[0].Used == nil {
 			t.Errorf("the peaks are %+v", known.Budgets)
 		}
-		if err := f.nodes[0].DeleteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, "p"); err != nil {
+		if err := f.nodes[0].DeleteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, "p", nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.nodes[1].DraftReport(t.Context(), hotpath.Access{}, "p"); !errors.Is(err, hotpath.ErrDraftNotFound) {

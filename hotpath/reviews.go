@@ -115,12 +115,12 @@ func (a *Authorizer) Review(ctx context.Context, policyID string) (*audit.Review
 	return r, nil
 }
 
-// ApproveDraft records that the caller approves the draft with that hash as the successor of the
-// version in force (S80), and returns the draft with its approvals after it. replayed reports that the
-// approval was recorded before. Errors: the errors of Draft, NotRecordedError, and
+// DecideDraft records that the caller approves the draft with that hash as the successor of the
+// version in force (S80), or rejects it (S93), and returns the draft with the decisions after it. replayed reports that the
+// decision was recorded before. Errors: the errors of Draft, NotRecordedError, and
 // spend.Faults for drop_budgets that do not end with the draft.
-func (a *Authorizer) ApproveDraft(
-	ctx context.Context, access Access, d audit.DraftApprovalRequest,
+func (a *Authorizer) DecideDraft(
+	ctx context.Context, access Access, d audit.DraftDecisionRequest,
 ) (r *audit.Review, replayed bool, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -130,16 +130,16 @@ func (a *Authorizer) ApproveDraft(
 	if err := a.dropsEnd(stored, &d); err != nil {
 		return nil, false, err
 	}
-	outcome, err := a.store.ApproveDraft(stored, d)
+	outcome, err := a.store.DecideDraft(stored, d)
 	if errors.Is(err, audit.ErrNotFound) {
 		return nil, false, a.noDraft(stored, d.PolicyID, nil)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: cannot approve the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
+		return nil, false, fmt.Errorf("%w: cannot decide about the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
 	}
 	switch outcome {
 	case audit.DecisionRecorded:
-		a.log.Info("draft approved", "policy_id", d.PolicyID, "", &d.By)
+		a.log.Info("draft decided", "policy_id", d.PolicyID, "approved", !d.Rejects, "", &d.By)
 	case audit.DecisionReplayed:
 	default:
 		return nil, false, NotRecordedError{true, outcome}
@@ -150,7 +150,7 @@ func (a *Authorizer) ApproveDraft(
 
 // dropsEnd refuses drop_budgets that are not of budgets which end when the draft is promoted:
 // an approval is not changed, and one of others would be of no use.
-func (a *Authorizer) dropsEnd(ctx context.Context, approval *audit.DraftApprovalRequest) error {
+func (a *Authorizer) dropsEnd(ctx context.Context, approval *audit.DraftDecisionRequest) error {
 	if len(approval.Drop) == 0 {
 		return nil
 	}

@@ -50,10 +50,10 @@ func TestForcedIsWhatWasForced(t *testing.T) {
 		author, other := f.keyOf("ann", spend.PoliciesWrite), f.keyOf("bob", spend.ApprovalsDecide)
 		post(author, audit.Actor{}, one)
 		d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: plainRules, Changes: one}
-		if err := n.PutDraft(ctx, author, audit.Actor{}, d, nil); err != nil {
+		if err := n.PutDraft(ctx, author, audit.Actor{}, d, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := n.ApproveDraft(ctx, other, audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash}); err != nil {
+		if _, _, err := n.DecideDraft(ctx, other, audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := n.PromoteDraft(ctx, hotpath.Access{}, admin, hotpath.Promotion{PolicyID: "asks", Version: 1}); err != nil {

@@ -188,16 +188,16 @@ func TestSessionsApproveDrafts(t *testing.T) {
 		}
 		author, _ := as("ana", spend.PoliciesWrite)
 		d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: plainRules}
-		if err := n.PutDraft(ctx, author, audit.Actor{}, d, nil); err != nil {
+		if err := n.PutDraft(ctx, author, audit.Actor{}, d, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		ana, _ := as("ana", spend.ApprovalsDecide)
-		if _, _, err := n.ApproveDraft(ctx, ana, audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash}); !errors.Is(err,
+		if _, _, err := n.DecideDraft(ctx, ana, audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash}); !errors.Is(err,
 			hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}) {
 			t.Errorf("who put the draft approves it: %v", err)
 		}
 		bo, session := as("bo", spend.ApprovalsDecide)
-		if _, _, err := n.ApproveDraft(ctx, bo, audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash}); err != nil {
+		if _, _, err := n.DecideDraft(ctx, bo, audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash}); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.EndSession(ctx, audit.Actor{}, session); err != nil {
@@ -271,14 +271,14 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := &audit.Draft{PolicyID: asks.PolicyID, Name: "next", Rules: plainRules}
-			if err := n.PutDraft(ctx, c.author, audit.Actor{}, d, nil); err != nil {
+			if err := n.PutDraft(ctx, c.author, audit.Actor{}, d, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			request := audit.DraftApprovalRequest{PolicyID: asks.PolicyID, Hash: d.Hash}
-			if _, _, err := n.ApproveDraft(ctx, c.same, request); !errors.Is(err, hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}) {
+			request := audit.DraftDecisionRequest{PolicyID: asks.PolicyID, Hash: d.Hash}
+			if _, _, err := n.DecideDraft(ctx, c.same, request); !errors.Is(err, hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}) {
 				t.Errorf("%s: who put the draft approves it: %v", name, err)
 			}
-			if _, _, err := n.ApproveDraft(ctx, c.other, request); err != nil {
+			if _, _, err := n.DecideDraft(ctx, c.other, request); err != nil {
 				t.Errorf("%s: somebody else: %v", name, err)
 			}
 		}

@@ -328,7 +328,7 @@ func mustPendLongest(t *testing.T, s Subject, asked *spend.Check) {
 	}
 }
 
-// approvalListing pages and filters, newest first.
+// approvalListing pages and filters, newest first or soonest to expire first.
 func approvalListing(t *testing.T, s Subject) {
 	f := fence(t, s)
 	var all []*spend.Check
@@ -336,6 +336,7 @@ func approvalListing(t *testing.T, s Subject) {
 		c := asking(f, 1)
 		c.Action.AgentID, c.Action.PolicyID = fmt.Sprint("agent-", i%2), fmt.Sprint("policy-", i/4)
 		c.Principal = fmt.Sprint("team-", i%2)
+		c.Approval.Expires -= time.Duration(i%2) * time.Minute
 		c.Approval.ActionHash = spend.ActionHash(c)
 		mustCommit(t, s, c)
 		all = append([]*spend.Check{c}, all...)
@@ -349,6 +350,7 @@ func approvalListing(t *testing.T, s Subject) {
 		{audit.ApprovalQuery{}, all},
 		{audit.ApprovalQuery{Status: audit.ApprovalApproved}, all[1:2]},
 		{audit.ApprovalQuery{Status: audit.ApprovalPending}, []*spend.Check{all[0], all[2], all[3], all[4]}},
+		{audit.ApprovalQuery{Status: audit.ApprovalPending, Soonest: true}, []*spend.Check{all[3], all[4], all[2], all[0]}},
 		{audit.ApprovalQuery{AgentID: "agent-1"}, []*spend.Check{all[1], all[3]}},
 		{audit.ApprovalQuery{PolicyID: "policy-1"}, all[:1]},
 		{
@@ -367,7 +369,7 @@ func approvalListing(t *testing.T, s Subject) {
 				t.Fatalf("%+v: %d, %v", c.q, len(page), err)
 			}
 			for _, a := range page {
-				got, c.q.Before = append(got, a.Check.ID), a.Check.ID
+				got, c.q.Before, c.q.After = append(got, a.Check.ID), a.Check.ID, a.Place()
 			}
 		}
 		for _, check := range c.want {

@@ -176,7 +176,7 @@ func continued(t *testing.T, s Subject) {
 	if _, err := s.Backtest(ctx, b.ID); err != nil {
 		t.Errorf("the backtest of a draft, after %s: %v", now().Sub(epochStart), err)
 	}
-	must(t, s.DeleteDraft(ctx, actor(), "refunds", epochStart))
+	must(t, s.DeleteDraft(ctx, actor(), "refunds", d.Generation, epochStart))
 	must(t, s.Tidy(ctx, now()))
 	if _, err := s.Backtest(ctx, b.ID); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("after the draft was deleted: %v", err)

@@ -30,13 +30,18 @@ func drafts(t *testing.T, s Subject) {
 	if _, err := s.Draft(ctx, "refunds"); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("there is no draft: %v", err)
 	}
-	if err := s.DeleteDraft(ctx, by, "refunds", epochStart); !errors.Is(err, audit.ErrNotFound) {
+	if err := s.DeleteDraft(ctx, by, "refunds", 1, epochStart); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("deleted none: %v", err)
 	}
 	first, second := newDraft("refunds", `[]`), newDraft("refunds", rules)
 	must(t, s.PutDraft(ctx, by, first, epochStart))
 	seen := first.Generation
+	if err := s.PutDraft(ctx, by, second, epochStart); !errors.Is(err, audit.ErrDraftChanged) {
+		t.Errorf("replaced a draft that it does not name: %v", err)
+	}
+	second.Replaces = first.Generation
 	must(t, s.PutDraft(ctx, by, second, epochStart.Add(time.Hour)))
+	second.Replaces = 0
 	if second.Generation <= first.Generation || first.Hash == second.Hash || second.BaseVersion != 1 {
 		t.Errorf("drafts %+v and %+v", first, second)
 	}
@@ -71,8 +76,12 @@ func drafts(t *testing.T, s Subject) {
 	if _, err := s.PromoteDraft(ctx, by, promotion, epochStart); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("promoted twice: %v", err)
 	}
-	must(t, s.PutDraft(ctx, by, newDraft("refunds", rules), epochStart))
-	must(t, s.DeleteDraft(ctx, by, "refunds", epochStart))
+	last := newDraft("refunds", rules)
+	must(t, s.PutDraft(ctx, by, last, epochStart))
+	if err := s.DeleteDraft(ctx, by, "refunds", second.Generation, epochStart); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("deleted another draft: %v", err)
+	}
+	must(t, s.DeleteDraft(ctx, by, "refunds", last.Generation, epochStart))
 	if _, err := s.Draft(ctx, "refunds"); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("after it was deleted: %v", err)
 	}

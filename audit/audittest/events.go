@@ -131,8 +131,10 @@ func eventsAreThere(t *testing.T, s Subject) {
 	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 32 {
 		t.Errorf("%d events in all: %q", len(all), typesOf(all))
 	} else {
-		// in budgetsExhaust and changesForced
-		elsewhere := []audit.EventType{audit.EventBudgetExhausted, audit.EventPolicyForced, audit.EventDraftApproved}
+		// in budgetsExhaust, changesForced and changesRejected
+		elsewhere := []audit.EventType{
+			audit.EventBudgetExhausted, audit.EventPolicyForced, audit.EventDraftApproved, audit.EventDraftSubmitted, audit.EventDraftRejected,
+		}
 		for _, of := range audit.EventTypes() {
 			if !slices.Contains(typesOf(all), string(of)) && !slices.Contains(elsewhere, of) {
 				t.Errorf("no event of type %s: make one happen here", of)

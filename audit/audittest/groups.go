@@ -257,6 +257,9 @@ func approvalExcludesDrafter(t *testing.T, s Subject, m members, ask func(versio
 	}
 	promote := func(base int, author, promoter audit.Actor) {
 		d := newDraft("written-1", rules)
+		if before, err := s.Draft(ctx, "written-1"); err == nil {
+			d.Replaces = before.Generation
+		}
 		must(t, s.PutDraft(ctx, author, d, epochStart))
 		_, err := s.PromoteDraft(ctx, promoter, audit.Promotion{PolicyID: "written-1", Generation: d.Generation, Version: base}, epochStart)
 		must(t, err)

@@ -131,6 +131,7 @@ func configTests() []test {
 		{"KeyUsesRace", keyUsesRace},
 		{"ConfigChanges", configChanges},
 		{"ChangesForced", changesForced},
+		{"ChangesRejected", changesRejected},
 		{"ChangesByWhom", changesByWhom},
 		{"ChangesBounded", changesBounded},
 		{"ChangesKeyRace", changesKeyRace},

@@ -35,15 +35,21 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 // ListApprovals implements audit.Approvals. The status is derived, so a filter by it is applied to
 // the rows that the other filters leave.
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*audit.Approval, bool, error) {
-	q.Before = cmp.Or(q.Before, audit.MaxID())
 	from := selectApprovals
 	if q.Status == audit.ApprovalPending || q.Status == audit.ApprovalApproved {
 		from = selectOpenApprovals
 	}
-	page, err := s.approvals(ctx, s.list, from+`WHERE a.id < $1 AND ($2 = '' OR a.policy_id = $2) AND ($3 = '' OR a.agent_id = $3)
-		AND ($4::text[] IS NULL OR a.policy_id = ANY ($4)) AND ($5::text[] IS NULL OR a.agent_id = ANY ($5)) AND ($6 = '' OR a.principal = $6)
-		AND ($7 = '' OR s.status = $7) ORDER BY a.id DESC LIMIT $8`,
-		[16]byte(q.Before), q.PolicyID, q.AgentID, q.PolicyIDs, q.AgentIDs, q.Principal, string(q.Status), q.Limit+1)
+	place, order := "a.id < $8", "a.id DESC"
+	args := []any{q.PolicyID, q.AgentID, q.PolicyIDs, q.AgentIDs, q.Principal, string(q.Status), q.Limit + 1}
+	if q.Soonest {
+		place, order = "(d.at, d.approval_id) > ($8, $9)", "d.at, d.approval_id" // the deadline of a pending one is its end
+		args = append(args, q.After.ExpiresAt, [16]byte(q.After.ID))
+	} else {
+		args = append(args, [16]byte(cmp.Or(q.Before, audit.MaxID())))
+	}
+	page, err := s.approvals(ctx, s.list, from+`WHERE ($1 = '' OR a.policy_id = $1) AND ($2 = '' OR a.agent_id = $2)
+		AND ($3::text[] IS NULL OR a.policy_id = ANY ($3)) AND ($4::text[] IS NULL OR a.agent_id = ANY ($4)) AND ($5 = '' OR a.principal = $5)
+		AND ($6 = '' OR s.status = $6) AND `+place+" ORDER BY "+order+" LIMIT $7", args...)
 	page, more := audit.Cut(page, q.Limit)
 	return page, more, err
 }

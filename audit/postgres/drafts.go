@@ -14,9 +14,9 @@ import (
 // PutDraft implements audit.Drafts.
 func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, now time.Time) error {
 	err := s.control(ctx, fmt.Sprintf("cannot put the draft of policy %q", d.PolicyID),
-		[]any{&d.Generation, &d.BaseVersion, hexColumn(&d.Hash)},
-		byActor("SELECT * FROM put_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, ", by, d.PolicyID, d.Name, d.Description, d.Rules,
-			d.Metadata, orNull(d.Redeem.Text()), orNull(d.Changes),
+		[]any{&d.Generation, &d.BaseVersion, hexColumn(&d.Hash), &d.Submitted},
+		byActor("SELECT * FROM put_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, ", by, d.PolicyID, d.Replaces, d.Name,
+			d.Description, d.Rules, d.Metadata, orNull(d.Redeem.Text()), orNull(d.Changes),
 			now.UnixMilli(), s.maxPolicyBytes, d.Note, orNull(by.AuthorText())))
 	if err == nil {
 		d.MadeAt, d.Author = fromMilli(now.UnixMilli()), by
@@ -36,9 +36,9 @@ func hexColumn(into *spend.Hash) textColumn {
 }
 
 // DeleteDraft implements audit.Drafts.
-func (s *Store) DeleteDraft(ctx context.Context, by audit.Actor, policyID string, now time.Time) error {
+func (s *Store) DeleteDraft(ctx context.Context, by audit.Actor, policyID string, generation int64, now time.Time) error {
 	return s.control(ctx, fmt.Sprintf("cannot delete the draft of policy %q", policyID), nil,
-		byActor("SELECT delete_draft($1, $2, ", by, policyID, now.UnixMilli()))
+		byActor("SELECT delete_draft($1, $2, $3, ", by, policyID, generation, now.UnixMilli()))
 }
 
 // PromoteDraft implements audit.Drafts.

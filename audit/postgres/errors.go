@@ -80,7 +80,7 @@ func refusal(err *pgconn.PgError) error {
 		version, _ := strconv.Atoi(err.Detail)
 		return &audit.ChangeNeedsApprovalError{Version: version}
 	case err.Code == codeStaleReview:
-		return errStaleReview
+		return audit.ErrDraftChanged
 	case err.Code == codeNoRoom:
 		return &noRoomError{err.Detail}
 	case err.Code == codeCounters:
@@ -114,10 +114,6 @@ func budgetsRefused(refusal *pgconn.PgError) error {
 	}
 	return &audit.BudgetsInUseError{RuleIDs: ids}
 }
-
-// errStaleReview says that the approvals of a draft, or the keys behind them, have changed since
-// they were judged.
-var errStaleReview = fmt.Errorf("%w: the approvals of a draft changed", audit.ErrUnavailable)
 
 // errCounters says that a commit must be repeated with all rows of its counters: a counter lacks
 // the row that the node remembers, or has room again.

@@ -13,10 +13,10 @@ import (
 	"spendgate/audit/spend"
 )
 
-// seenReview is the state on which a review was judged; approve_draft and promote_draft prove that
+// seenReview is the state on which a review was judged; decide_draft and promote_draft prove that
 // it still holds.
 type seenReview struct {
-	Approvals int              `json:"approvals"`
+	Decisions int              `json:"decisions"`
 	Keys      map[string]int64 `json:"keys"`    // by UUID, the generation of each
 	Version   int              `json:"version"` // in force
 	Missing   int              `json:"missing"` // people who still have to approve a promotion
@@ -33,7 +33,7 @@ func (s *seenReview) text() string {
 }
 
 // reviewed calls do with the review of a policy's draft, and again while do fails with
-// errStaleReview because the review changed meanwhile. Names are compared only here, so that there
+// audit.ErrDraftChanged because the review changed meanwhile. Names are compared only here, so that there
 // is one algorithm.
 func (s *Store) reviewed(ctx context.Context, policyID string, do func(*audit.Review, *seenReview) error) error {
 	for {
@@ -41,7 +41,7 @@ func (s *Store) reviewed(ctx context.Context, policyID string, do func(*audit.Re
 		if err != nil {
 			return err
 		}
-		if err := do(r, seen); !errors.Is(err, errStaleReview) || ctx.Err() != nil {
+		if err := do(r, seen); !errors.Is(err, audit.ErrDraftChanged) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -72,25 +72,28 @@ func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Revi
 		}
 	}
 	changes, err := collect(ctx, s, doing, scanChange, "SELECT "+changeColumns+
-		" FROM changes WHERE subject = $1 AND kind = 'policy.draft_approved' AND seq > $2 ORDER BY seq", policyID, d.Generation)
+		" FROM changes WHERE subject = $1 AND kind IN ('policy.draft_approved', 'policy.draft_rejected') AND seq > $2 ORDER BY seq",
+		policyID, d.Generation)
 	if err != nil {
 		return nil, nil, err
 	}
-	keyIDs := []string{d.Author.KeyID, other}
+	keyIDs, seen := []string{d.Author.KeyID, other}, new(seenReview)
 	for i := range changes {
-		a, err := audit.DraftApprovalOf(&changes[i])
+		a, err := audit.DraftDecisionOf(&changes[i])
 		if err != nil {
 			return nil, nil, err
 		}
 		if a.Draft == d.Generation {
-			r.Approvals, keyIDs = append(r.Approvals, a), append(keyIDs, a.By.KeyID)
+			r.Add(a)
+			seen.Decisions++
+			keyIDs = append(keyIDs, a.By.KeyID)
 		}
 	}
 	keys, err := s.keysNow(ctx, keyIDs)
 	if err != nil {
 		return nil, nil, err
 	}
-	seen := &seenReview{Approvals: len(r.Approvals), Keys: make(map[string]int64, len(keys)), now: keys}
+	seen.Keys, seen.now = make(map[string]int64, len(keys)), keys
 	now := time.Now()
 	for i := range r.Approvals {
 		if k, ok := keys[r.Approvals[i].By.KeyID]; ok {
@@ -140,23 +143,23 @@ func (s *Store) Review(ctx context.Context, policyID string) (*audit.Review, err
 	return r, err
 }
 
-// ApproveDraft implements audit.Drafts.
-func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (result audit.ApprovalDecisionResult, err error) {
+// DecideDraft implements audit.Drafts.
+func (s *Store) DecideDraft(ctx context.Context, d audit.DraftDecisionRequest) (result audit.ApprovalDecisionResult, err error) {
 	for {
-		r, seen, err := s.review(ctx, a.PolicyID, a.By.KeyID)
+		r, seen, err := s.review(ctx, d.PolicyID, d.By.KeyID)
 		if err != nil {
 			return "", err
 		}
-		if k, ok := seen.now[a.By.KeyID]; ok {
-			by := audit.ApproverOf(&k.Key, a.PolicyID, time.Now())
-			a.By.Principal, a.Owner, a.Groups = by.Principal, by.Owner, by.Groups
+		if k, ok := seen.now[d.By.KeyID]; ok {
+			by := audit.ApproverOf(&k.Key, d.PolicyID, time.Now())
+			d.By.Principal, d.Owner, d.Groups = by.Principal, by.Owner, by.Groups
 		}
-		if result = r.Takes(&a); result != audit.DecisionRecorded {
+		if result = r.Takes(&d); result != audit.DecisionRecorded {
 			return result, nil
 		}
-		err = s.control(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), []any{&result},
-			byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, a.PolicyID, r.Draft.Generation, r.Version, seen.text(),
-				a.Details(r.Draft.Generation)))
+		err = s.control(ctx, fmt.Sprintf("cannot decide about the draft of policy %q", d.PolicyID), []any{&result},
+			byActor("SELECT decide_draft($1, $2, $3, $4, $5, $6, ", d.By, string(d.Kind()), d.PolicyID, r.Draft.Generation, r.Version, seen.text(),
+				d.Details(r.Draft.Generation)))
 		if err != nil || result != decisionStale {
 			return result, err
 		}

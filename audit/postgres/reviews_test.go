@@ -25,14 +25,15 @@ func TestKeysAreCounted(t *testing.T) {
 		}
 		return d
 	}
-	// approve records approvals that the node would not have taken.
+	// approve records approvals that the node would not have taken, and a rejection by rita.
 	approve := func(d *audit.Draft, names ...string) {
 		for n, name := range names {
-			a := audit.DraftApprovalRequest{By: by(name)}
-			seen := seenReview{Approvals: n, Keys: map[string]int64{}, Version: 1}
+			a := audit.DraftDecisionRequest{By: by(name), Rejects: name == "rita"}
+			seen := seenReview{Decisions: n, Keys: map[string]int64{}, Version: 1}
 			var result audit.ApprovalDecisionResult
 			err := s.control(t.Context(), "cannot approve", []any{&result},
-				byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, d.PolicyID, d.Generation, 1, seen.text(), a.Details(d.Generation)))
+				byActor("SELECT decide_draft($1, $2, $3, $4, $5, $6, ", a.By, string(a.Kind()), d.PolicyID, d.Generation, 1, seen.text(),
+					a.Details(d.Generation)))
 			if err != nil || result != audit.DecisionRecorded {
 				t.Fatal(result, err)
 			}
@@ -40,7 +41,7 @@ func TestKeysAreCounted(t *testing.T) {
 	}
 	promote := func(d *audit.Draft, who audit.Actor, approvals int) (forced bool, err error) {
 		var version int
-		seen := seenReview{Approvals: approvals, Keys: map[string]int64{}, Version: 1}
+		seen := seenReview{Decisions: approvals, Keys: map[string]int64{}, Version: 1}
 		err = s.control(t.Context(), "cannot promote", []any{&version, &forced},
 			byActor("SELECT new_version, forced FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", who,
 				d.PolicyID, d.Generation, 1, seen.text(), time.Now().UnixMilli(), s.maxPolicyBytes, nil, nil, "", nil))
@@ -48,6 +49,7 @@ func TestKeysAreCounted(t *testing.T) {
 	}
 	for name, approvers := range map[string][]string{
 		"nobody": nil, "one": {"bob"}, "one twice": {"bob", "bob"}, "the author and one": {"ann", "bob"},
+		"two, and rejected": {"bob", "cleo", "rita"},
 	} {
 		d := govern(name)
 		approve(d, approvers...)

@@ -21,12 +21,14 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 			CROSS JOIN LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
 				(CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
 					WHEN 'approval.withdrawn' THEN 'w' WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f'
-					WHEN 'policy.draft_approved' THEN 'g' ELSE 'k' END::"char", CASE c.kind
+					WHEN 'policy.draft_put' THEN 'j' WHEN 'policy.draft_approved' THEN 'g' WHEN 'policy.draft_rejected' THEN 'q'
+					ELSE 'k' END::"char", CASE c.kind
 					WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN c.details::jsonb -> 'completes' = 'true'
 						ELSE a.required = (SELECT count(*) FROM {schema}.changes AS d
 							WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
+					WHEN 'policy.draft_put' THEN c.version IS NOT NULL
 					ELSE c.kind IN ('approval.denied', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced',
-					'policy.draft_approved', 'key.created', 'key.changed') END)) AS n (type, occurred)
+					'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed') END)) AS n (type, occurred)
 		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND n.occurred
 	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true, NULL, u.check_id
 		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id

@@ -211,8 +211,12 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 // ListApprovals implements audit.Approvals. The status is derived, so it is filtered here.
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error) {
 	for {
-		before := cmp.Or(q.Before, audit.MaxID())
+		before, order := cmp.Or(q.Before, audit.MaxID()), "a.id DESC"
 		w := where{"WHERE a.id < ?", []any{before[:]}}
+		if q.Soonest {
+			w = where{"WHERE (a.expires_at, a.id) > (?, ?)", []any{q.After.ExpiresAt.UnixMilli(), q.After.ID[:]}}
+			order = "a.expires_at, a.id"
+		}
 		if q.Status == audit.ApprovalPending || q.Status == audit.ApprovalApproved {
 			w.text += " AND a.id IN (SELECT approval_id FROM approval_deadlines)"
 		}
@@ -221,12 +225,12 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 		w.is("principal", q.Principal)
 		w.in("policy_id", q.PolicyIDs)
 		w.in("agent_id", q.AgentIDs)
-		found, err := approvals(ctx, s.reader, w.text+" ORDER BY a.id DESC LIMIT ?", append(w.args, q.Limit+1)...)
+		found, err := approvals(ctx, s.reader, w.text+" ORDER BY "+order+" LIMIT ?", append(w.args, q.Limit+1)...)
 		if err != nil {
 			return nil, false, err
 		}
 		for _, a := range found {
-			if q.Before = a.Check.ID; q.Status == "" || a.Status == q.Status {
+			if q.Before, q.After = a.Check.ID, a.Place(); q.Status == "" || a.Status == q.Status {
 				page = append(page, a)
 			}
 		}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,11 +16,24 @@ const draftColumns = "policy_id, generation, base_version, name, description, ru
 // PutDraft implements audit.Drafts.
 func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, now time.Time) error {
 	made := *d
-	err := s.write(ctx, fmt.Sprintf("cannot put the draft of policy %q", d.PolicyID), func(tx *sql.Tx) (err error) {
-		made.BaseVersion, err = latestVersion(tx, d.PolicyID)
+	err := s.write(ctx, fmt.Sprintf("cannot put the draft of policy %q", d.PolicyID), func(tx *sql.Tx) error {
+		asked, version, err := asks(tx, d.PolicyID)
 		if err != nil {
 			return err
 		}
+		before, err := sqlstore.ReadDraft(ctx, databaseTx{tx}, d.PolicyID)
+		switch {
+		case version == 0:
+			return audit.ErrNotFound
+		case errors.Is(err, audit.ErrNotFound):
+			before = new(audit.Draft)
+		case err != nil:
+			return err
+		}
+		if before.Generation != d.Replaces {
+			return audit.ErrDraftChanged
+		}
+		made.BaseVersion, made.Submitted = version, asked != nil
 		return recordDraft(tx, &made, audit.DraftPut, by, now)
 	})
 	if err == nil {
@@ -52,11 +66,14 @@ func recordDraft(tx *sql.Tx, d *audit.Draft, kind audit.ChangeKind, by audit.Act
 }
 
 // DeleteDraft implements audit.Drafts.
-func (s *Store) DeleteDraft(ctx context.Context, by audit.Actor, policyID string, now time.Time) error {
+func (s *Store) DeleteDraft(ctx context.Context, by audit.Actor, policyID string, generation int64, now time.Time) error {
 	return s.write(ctx, fmt.Sprintf("cannot delete the draft of policy %q", policyID), func(tx *sql.Tx) error {
 		d, err := sqlstore.ReadDraft(ctx, databaseTx{tx}, policyID)
 		if err != nil {
 			return err
+		}
+		if d.Generation != generation {
+			return audit.ErrNotFound
 		}
 		return recordDraft(tx, &audit.Draft{PolicyID: policyID, BaseVersion: d.BaseVersion}, audit.DraftDeleted, by, now)
 	})

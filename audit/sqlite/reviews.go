@@ -65,12 +65,13 @@ func review(ctx context.Context, from querier, d *audit.Draft, now time.Time) (*
 		r.AuthorNow = author.Party
 	}
 	changes, err := collect(ctx, from, doing, scanChange, "SELECT "+readChangeColumns+
-		" FROM changes WHERE subject = ? AND kind = 'policy.draft_approved' AND seq > ? ORDER BY seq", d.PolicyID, d.Generation)
+		" FROM changes WHERE subject = ? AND kind IN ('policy.draft_approved', 'policy.draft_rejected') AND seq > ? ORDER BY seq",
+		d.PolicyID, d.Generation)
 	if err != nil {
 		return nil, err
 	}
 	for i := range changes {
-		a, err := audit.DraftApprovalOf(&changes[i])
+		a, err := audit.DraftDecisionOf(&changes[i])
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +81,7 @@ func review(ctx context.Context, from querier, d *audit.Draft, now time.Time) (*
 		if a.Now, err = approverOf(ctx, from, a.By.KeyID, d.PolicyID, now); err != nil {
 			return nil, err
 		}
-		r.Approvals = append(r.Approvals, a)
+		r.Add(a)
 	}
 	return r, nil
 }
@@ -117,33 +118,33 @@ func (s *Store) Review(ctx context.Context, policyID string) (r *audit.Review, e
 	return review(ctx, tx, d, time.Now())
 }
 
-// ApproveDraft implements audit.Drafts.
-func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (result audit.ApprovalDecisionResult, err error) {
-	err = s.write(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), func(tx *sql.Tx) error {
-		d, err := sqlstore.ReadDraft(ctx, databaseTx{tx}, a.PolicyID)
+// DecideDraft implements audit.Drafts.
+func (s *Store) DecideDraft(ctx context.Context, d audit.DraftDecisionRequest) (result audit.ApprovalDecisionResult, err error) {
+	err = s.write(ctx, fmt.Sprintf("cannot decide about the draft of policy %q", d.PolicyID), func(tx *sql.Tx) error {
+		draft, err := sqlstore.ReadDraft(ctx, databaseTx{tx}, d.PolicyID)
 		if err != nil {
 			return err
 		}
 		now := time.Now()
-		r, err := review(ctx, tx, d, now)
+		r, err := review(ctx, tx, draft, now)
 		if err != nil {
 			return err
 		}
-		by, err := approverOf(ctx, tx, a.By.KeyID, a.PolicyID, now)
+		by, err := approverOf(ctx, tx, d.By.KeyID, d.PolicyID, now)
 		if err != nil {
 			return err
 		}
 		if by != nil {
-			a.By.Principal, a.Owner, a.Groups = by.Principal, by.Owner, by.Groups
+			d.By.Principal, d.Owner, d.Groups = by.Principal, by.Owner, by.Groups
 		}
-		if result = r.Takes(&a); result != audit.DecisionRecorded {
+		if result = r.Takes(&d); result != audit.DecisionRecorded {
 			return nil
 		}
 		generation, err := raise(tx)
 		if err != nil {
 			return err
 		}
-		return record(tx, r.ChangeOfDraftApproval(&a, generation, now))
+		return record(tx, r.ChangeOfDraftDecision(&d, generation, now))
 	})
 	return result, err
 }

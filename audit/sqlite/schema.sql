@@ -474,10 +474,11 @@ BEGIN
 END;
 CREATE TRIGGER budget_exhaustions_event AFTER INSERT ON budget_exhaustions
 BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, 'budget.exhausted', NEW.policy_id, NEW.agent_id); END;
-CREATE TRIGGER changes_event AFTER INSERT ON changes WHEN NEW.kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'key.created', 'key.changed')
+CREATE TRIGGER changes_event AFTER INSERT ON changes WHEN NEW.kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed')
+    OR NEW.kind = 'policy.draft_put' AND NEW.version IS NOT NULL
 BEGIN
     INSERT INTO events (source, type, policy_id) VALUES (unhex(format('%032x', NEW.seq)),
-        iif(NEW.kind LIKE 'policy.%', NEW.kind, 'key.changed'), iif(NEW.kind LIKE 'policy.%', NEW.subject, NULL));
+        CASE WHEN NEW.kind = 'policy.draft_put' THEN 'policy.draft_submitted' WHEN NEW.kind LIKE 'policy.%' THEN NEW.kind ELSE 'key.changed' END, iif(NEW.kind LIKE 'policy.%', NEW.subject, NULL));
 END;
 -- Every decision; and of those that approve, that with which they are enough.
 CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.expired', 'approval.withdrawn')

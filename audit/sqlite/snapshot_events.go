@@ -96,9 +96,11 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 		JOIN checks AS k ON k.check_id = o.check_id
 		WHERE EXISTS (SELECT 1 FROM json_each(iif(json_valid(o.payment), o.payment, '{}'), '$.flags') WHERE value = 'paid_twice')
 		UNION ALL SELECT id, 'budget.exhausted', policy_id, agent_id, at, NULL FROM budget_exhaustions
-		UNION ALL SELECT unhex(format('%032x', seq)), iif(kind LIKE 'policy.%', kind, 'key.changed'),
+		UNION ALL SELECT unhex(format('%032x', seq)),
+		CASE WHEN kind = 'policy.draft_put' THEN 'policy.draft_submitted' WHEN kind LIKE 'policy.%' THEN kind ELSE 'key.changed' END,
 		iif(kind LIKE 'policy.%', subject, NULL), NULL, at, NULL
-			FROM changes WHERE kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'key.created', 'key.changed')
+			FROM changes WHERE kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'policy.draft_rejected', 'key.created',
+				'key.changed') OR kind = 'policy.draft_put' AND version IS NOT NULL
 		UNION ALL SELECT unhex(format('%032x', c.seq)), 'approval.decided', k.policy_id, k.agent_id, c.at, NULL
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.approved', 'approval.denied')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), c.kind, k.policy_id, k.agent_id, c.at, NULL

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,12 +62,34 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 	}
 	oldest, newest := page.Versions()
 	made, err := list(ctx, s, doing, func(row Row) (m audit.VersionMade, err error) {
-		return m, row.Scan(&m.Version, &m.By.KeyID, &m.By.Principal, &m.By.Credential, parse(&m.Note, parseNote),
-			&m.Drafter.KeyID, &m.Drafter.Principal)
+		var drafted string
+		err = row.Scan(&m.Version, &m.By.KeyID, &m.By.Principal, &m.By.Credential, parse(&m.Note, parseNote), &m.Forced,
+			&m.Draft, &m.Drafter.KeyID, &m.Drafter.Principal, parse(&drafted, parseNote))
+		m.Note = cmp.Or(m.Note, drafted)
+		return m, err
 	}, `SELECT v.version, coalesce(v.key_id, ''), coalesce(v.principal, ''), coalesce(v.credential, ''), v.details,
-			coalesce(d.key_id, ''), coalesce(d.principal, '')
+			EXISTS (SELECT 1 FROM changes AS f WHERE f.subject = v.subject AND f.kind = 'policy.forced' AND f.version = v.version),
+			coalesce(d.seq, 0), coalesce(d.key_id, ''), coalesce(d.principal, ''), coalesce(d.details, '{}')
 		FROM changes AS v LEFT JOIN changes AS d ON d.seq = `+SelectDraftOf+`
 		WHERE v.subject = $1 AND v.kind = 'policy.created' AND v.version BETWEEN $2 AND $3`, q.PolicyID, oldest, newest)
+	if err != nil {
+		return page, err
+	}
+	approved, err := list(ctx, s, doing, func(row Row) (audit.DraftDecision, error) {
+		c := audit.Change{Kind: audit.DraftApproved}
+		if err := row.Scan(&c.Version, &c.By.KeyID, &c.By.Principal, &c.At, &c.Details); err != nil {
+			return audit.DraftDecision{}, err
+		}
+		return audit.DraftDecisionOf(&c)
+	}, `SELECT version, coalesce(key_id, ''), coalesce(principal, ''), at, details FROM changes
+		WHERE subject = $1 AND kind = 'policy.draft_approved' AND version BETWEEN $2 AND $3 ORDER BY seq`, q.PolicyID, oldest-1, newest-1)
+	for i := range made {
+		for _, a := range approved {
+			if a.Draft == made[i].Draft && a.Version == made[i].Version-1 {
+				made[i].Approved = append(made[i].Approved, a)
+			}
+		}
+	}
 	page.Complete(made)
 	return page, err
 }

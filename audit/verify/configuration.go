@@ -91,7 +91,7 @@ func (w *changeWalk) change(c Change) error {
 		w.webhooks[c.Subject] = recorded{c.Seq, c.Hash}
 	case c.Kind == audit.DraftPut, c.Kind == audit.DraftDeleted, c.Kind == audit.DraftPromoted:
 		w.drafts[c.Seq] = draftRecord{c.Subject, c.Hash}
-	case c.Kind == audit.DraftApproved, c.Kind == audit.PolicyForced: // of no row
+	case c.Kind == audit.DraftApproved, c.Kind == audit.DraftRejected, c.Kind == audit.PolicyForced: // of no row
 	case c.Kind == audit.ZonesChanged:
 		w.zonesChanged = append(w.zonesChanged, c.At.UnixMilli())
 	case c.Kind == audit.EventsRemoved:

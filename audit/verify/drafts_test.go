@@ -14,13 +14,14 @@ import (
 func TestTamperedDrafts(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
-	put := func() int64 {
-		d := &audit.Draft{PolicyID: "refunds", Name: "next – ü", Rules: `[{"rule_id":"cap"}]`, Note: "tighter"}
+	put := func(replaces int64) int64 {
+		d := &audit.Draft{PolicyID: "refunds", Name: "next – ü", Rules: `[{"rule_id":"cap"}]`, Note: "tighter", Replaces: replaces}
 		act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
 		return d.Generation
 	}
-	first, second := put(), put()
-	act(t, tr.store.DeleteDraft(t.Context(), audit.Actor{}, "refunds", time.Now()))
+	first := put(0)
+	second := put(first)
+	act(t, tr.store.DeleteDraft(t.Context(), audit.Actor{}, "refunds", second, time.Now()))
 	tr.finds(tr.held)
 	name := func(seq int64) string { return fmt.Sprintf(`draft of policy "refunds" by change %d`, seq) }
 	for _, c := range []struct{ tamper, want string }{
@@ -51,7 +52,7 @@ func TestTamperedReviews(t *testing.T) {
 	ann := by("key_ann")
 	ann.Owner, ann.Email = "Ann@example.com", "ann@example.com"
 	act(t, tr.store.PutDraft(t.Context(), ann, d, time.Now()))
-	outcome, err := tr.store.ApproveDraft(t.Context(), audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash, By: by("key_bob")})
+	outcome, err := tr.store.DecideDraft(t.Context(), audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash, By: by("key_bob")})
 	if act(t, err); outcome != audit.DecisionRecorded {
 		t.Fatal(outcome)
 	}
@@ -59,6 +60,17 @@ func TestTamperedReviews(t *testing.T) {
 		time.Now())
 	act(t, err)
 	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{Credential: "01234567"}, asks, audit.NewBudgets{}, time.Now()))
+	other := &audit.Policy{PolicyID: "rejects", Name: "n", Rules: `[]`, Changes: `{"required":1}`}
+	act(t, tr.store.CreatePolicy(t.Context(), by("key_ann"), other, audit.NewBudgets{}, time.Now()))
+	next := &audit.Draft{PolicyID: "rejects", Name: "next", Rules: `[]`}
+	act(t, tr.store.PutDraft(t.Context(), by("key_ann"), next, time.Now()))
+	for _, name := range []string{"key_bob", "key_cleo"} {
+		_, err = tr.store.DecideDraft(t.Context(), audit.DraftDecisionRequest{PolicyID: "rejects", Hash: next.Hash, By: by(name)})
+		act(t, err)
+	}
+	_, err = tr.store.PromoteDraft(t.Context(), by("key_ann"), audit.Promotion{PolicyID: "rejects", Generation: next.Generation, Version: 1},
+		time.Now())
+	act(t, err)
 	tr.finds(tr.held)
 	change := func(seq int64) string { return fmt.Sprintf("altered change %d of the configuration", seq) }
 	approval, forced := d.Generation+1, d.Generation+5
@@ -71,7 +83,7 @@ func TestTamperedReviews(t *testing.T) {
 		{fmt.Sprintf("UPDATE changes SET version = 7 WHERE seq = %d", approval), []string{change(approval), second}},
 		{
 			fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", approval),
-			[]string{change(approval), fmt.Sprintf(`altered approval of a draft of policy "asks" by change %d`, approval)},
+			[]string{change(approval), fmt.Sprintf(`altered decision about a draft of policy "asks" by change %d`, approval)},
 		},
 		{
 			fmt.Sprintf("UPDATE changes SET version = 9 WHERE seq = %d", forced),
@@ -80,6 +92,10 @@ func TestTamperedReviews(t *testing.T) {
 	} {
 		tr.bothFind("changes", c.tamper, c.want...)
 	}
+	// One of two approvals becomes a rejection, in a chain that is whole.
+	tr.bothFind("changes checks",
+		tr.forged(fmt.Sprintf(`UPDATE changes SET kind = 'policy.draft_rejected' WHERE seq = %d; `, next.Generation+2)),
+		`altered policy "rejects" version 2`)
 	// An approval of who owns the author's keys is the author's, in a chain that is whole.
 	tr.bothFind("changes checks",
 		tr.forged(fmt.Sprintf(`UPDATE changes SET details = (details::jsonb || '{"owner":"ann@EXAMPLE.com"}')::text WHERE seq = %d; `, approval)),

@@ -12,6 +12,7 @@ import (
 // (S80), according to the changes.
 type reviews struct {
 	approved map[int64][]approvedDraft // by the generation of the draft
+	rejected map[int64]bool            // likewise
 	current  map[string]int64          // by policy_id, the current draft; 0 if it has ended
 	promoted map[string]int64          // by policy_id, the draft that the previous change promoted
 	made     map[PolicyVersion]madeOf
@@ -39,7 +40,7 @@ type approvedDraft struct {
 
 func newReviews() reviews {
 	return reviews{
-		make(map[int64][]approvedDraft), make(map[string]int64), make(map[string]int64), make(map[PolicyVersion]madeOf),
+		make(map[int64][]approvedDraft), make(map[int64]bool), make(map[string]int64), make(map[string]int64), make(map[PolicyVersion]madeOf),
 		make(map[PolicyVersion]bool), make(map[int64]audit.Party), make(map[string]askedBy),
 	}
 }
@@ -76,10 +77,14 @@ func (w *changeWalk) reviewed(c Change) error {
 		if w.policies[version].row != c.Hash {
 			w.tally.find(Altered, "force on "+policyName(version), "%s is of no such version as it was created", changeName(c.Seq))
 		}
-	case audit.DraftApproved:
+	case audit.DraftApproved, audit.DraftRejected:
 		draft := member[int64](saidIn(fields[changeDetails]), "draft")
 		if d, ok := w.drafts[draft]; !ok || draft != r.current[c.Subject] || d.row != c.Hash {
-			w.tally.find(Altered, "approval of a "+draftName(c.Subject, c.Seq), "it is of no draft that the policy had then")
+			w.tally.find(Altered, "decision about a "+draftName(c.Subject, c.Seq), "it is of no draft that the policy had then")
+		}
+		if c.Kind == audit.DraftRejected {
+			r.rejected[draft] = true
+			break
 		}
 		r.approved[draft] = append(r.approved[draft], approvedDraft{c.Version, by})
 	default:
@@ -88,7 +93,7 @@ func (w *changeWalk) reviewed(c Change) error {
 }
 
 // consented compares how a version came about with whom the previous version asks. Possible authors
-// do not count. Whether other approvers may be the same person is not checked: keys are counted.
+// do not count, and no approval of a rejected draft does. Whether other approvers may be the same person is not checked: keys are counted.
 func (w *changeWalk) consented(p PolicyVersion, changes string) error {
 	before := w.reviews.asks[p.PolicyID]
 	asked, err := spend.ParseChanges(changes)
@@ -109,7 +114,7 @@ func (w *changeWalk) consented(p PolicyVersion, changes string) error {
 			people = append(people, a.by.KeyID)
 		}
 	}
-	if made.draft == 0 || len(people) < before.asked.Required {
+	if r := w.reviews.rejected[made.draft]; r || made.draft == 0 || len(people) < before.asked.Required {
 		w.tally.find(Altered, policyName(p), "the version before asks %d people about it, of whom %d approved, and nobody forced it",
 			before.asked.Required, len(people))
 	}

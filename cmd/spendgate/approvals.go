@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"iter"
 	"strconv"
 	"strings"
 
@@ -26,7 +25,8 @@ func approvalsCommand() command {
 		sub: []command{
 			{
 				name: "list", summary: "list approvals, newest first", setup: approvalsList,
-				details: approvalsNeed + "\nBy default those that wait for a decision; --status all lists all.",
+				details: approvalsNeed + "\nBy default those that wait for a decision; --status all lists all. --mine lists\n" +
+					"what an approval with this key brings forward, drafts of policies too, soonest to expire first.",
 			},
 			{name: "show", args: "APPROVAL_ID", summary: "print an approval and its action", setup: approvalsShow, details: approvalsNeed},
 			{
@@ -37,7 +37,8 @@ func approvalsCommand() command {
 			},
 			{
 				name: "deny", args: "[APPROVAL_ID]", summary: "deny it, also after it was approved and while it is not used", setup: approvalsDeny,
-				details: approvalsNeed + "\nWithout an APPROVAL_ID, in a terminal, approve and deny list those that wait for this key.",
+				details: approvalsNeed + "\nWithout an APPROVAL_ID, in a terminal, approve and deny list those that wait for this key.\n" +
+					"Both show the action and ask.",
 			},
 		},
 	}
@@ -54,20 +55,47 @@ func approvalsList(flags *flag.FlagSet) action {
 	})
 	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`")
 	flags.StringVar(&q.AgentID, "agent-id", "", "only of the agent `ID`")
-	flags.BoolVar(&q.WaitingForMe, "mine", false, "only those that wait for a decision with this key")
-	return list(flags, keyAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Approval, error] {
-		return api.AllApprovals(ctx, q)
-	}, writeApprovals)
+	mine := flags.Bool("mine", false, "what an approval with this key brings forward, drafts of policies too")
+	asJSON := outputFlag(flags)
+	return func(ctx context.Context, p process, _ []string) error {
+		api, err := keyAPI(p)
+		switch {
+		case err != nil:
+			return err
+		case *mine && q.Status != client.ApprovalPending:
+			return usageError{text: "--mine lists what is pending, without --status"}
+		case *mine:
+			return printAll(p, api.Waiting(ctx, q), *asJSON, writeWaiting)
+		}
+		return printAll(p, api.AllApprovals(ctx, q), *asJSON, writeApprovals)
+	}
+}
+
+var approvalHeadings = []string{"APPROVAL ID", "STATUS", "AGENT", "ACTION", "AMOUNT", "COUNTERPARTY", "APPROVED", "EXPIRES"}
+
+// writeWaiting writes a table of approvals, and lines for the drafts behind them.
+func writeWaiting(w io.Writer, all []client.Waiting) error {
+	return writeTable(w, approvalHeadings, all, func(item *client.Waiting) []string {
+		if item.Draft == nil {
+			return approvalCells(item.Approval)
+		}
+		author := ""
+		if item.Draft.Author != nil {
+			author = item.Draft.Author.Principal
+		}
+		return []string{item.Draft.PolicyID, "draft", author, "policy", "", item.Draft.Note, fmt.Sprintf("%d missing", item.Draft.Missing), ""}
+	})
 }
 
 func writeApprovals(w io.Writer, all []client.Approval) error {
-	headings := []string{"APPROVAL ID", "STATUS", "AGENT", "ACTION", "AMOUNT", "COUNTERPARTY", "APPROVED", "EXPIRES"}
-	return writeTable(w, headings, all, func(a *client.Approval) []string {
-		return []string{
-			a.ApprovalID, string(a.Status), a.Action.AgentID, string(a.Action.ActionType), a.Action.Amount.Money(spend.Printable(a.Action.Currency)),
-			a.Action.Counterparty, fmt.Sprintf("%d of %d", approvedBy(a), a.Required), a.ExpiresAt.String(),
-		}
-	})
+	return writeTable(w, approvalHeadings, all, approvalCells)
+}
+
+func approvalCells(a *client.Approval) []string {
+	return []string{
+		a.ApprovalID, string(a.Status), a.Action.AgentID, string(a.Action.ActionType), a.Action.Amount.Money(spend.Printable(a.Action.Currency)),
+		a.Action.Counterparty, fmt.Sprintf("%d of %d", approvedBy(a), a.Required), a.ExpiresAt.String(),
+	}
 }
 
 // approvedBy returns how many of the people who have to approve have done so: with groups not everybody counts.
@@ -164,6 +192,17 @@ func remainingText(left wire.BudgetRemaining) string {
 }
 
 func approvalsApprove(flags *flag.FlagSet) action {
+	return decideApproval(flags, "Approve", (*client.Client).Approve)
+}
+
+func approvalsDeny(flags *flag.FlagSet) action {
+	return decideApproval(flags, "Deny", (*client.Client).Deny)
+}
+
+// decideApproval returns the action of a command that shows an approval, asks, and sends the decision about it.
+func decideApproval(
+	flags *flag.FlagSet, verb string, send func(_ *client.Client, _ context.Context, id, hash, note string) (*client.Approval, error),
+) action {
 	note := noteFlag(flags)
 	yes := flags.Bool("yes", false, "do not ask")
 	asJSON := outputFlag(flags)
@@ -173,11 +212,11 @@ func approvalsApprove(flags *flag.FlagSet) action {
 			return err
 		}
 		if !*yes {
-			if err := confirm(ctx, p, a, "Approve"); err != nil {
+			if err := confirm(ctx, p, a, verb); err != nil {
 				return err
 			}
 		}
-		decided, err := api.Approve(ctx, a.ApprovalID, a.ActionHash, *note)
+		decided, err := send(api, ctx, a.ApprovalID, a.ActionHash, *note)
 		return writeDecided(p, decided, err, *asJSON)
 	}
 }
@@ -192,16 +231,22 @@ func chosenApproval(ctx context.Context, p process, args []string) (*client.Clie
 	if err != nil {
 		return nil, nil, err
 	}
-	page, err := api.Approvals(ctx, client.ApprovalQuery{WaitingForMe: true, Limit: 20})
-	if err != nil {
-		return nil, nil, err
+	const offered = 20
+	var found []*client.Approval
+	for item, err := range api.Waiting(ctx, client.ApprovalQuery{Limit: offered}) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if item.Approval == nil || len(found) == offered { // drafts are last, and decided by their own commands
+			break
+		}
+		found = append(found, item.Approval)
 	}
-	if len(page.Data) == 0 {
+	if len(found) == 0 {
 		return nil, nil, errors.New("no approval waits for this key")
 	}
 	out := newTable(p.stderr)
-	for i := range page.Data {
-		a := &page.Data[i]
+	for i, a := range found {
 		fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\tuntil %s\n", i+1, spend.Printable(a.Action.AgentID),
 			a.Action.Amount.Money(spend.Printable(a.Action.Currency)),
 			spend.Printable(a.Action.Counterparty), spend.Printable(a.PolicyID), a.ExpiresAt)
@@ -209,16 +254,16 @@ func chosenApproval(ctx context.Context, p process, args []string) (*client.Clie
 	if err := out.Flush(); err != nil {
 		return nil, nil, err
 	}
-	fmt.Fprintf(p.stderr, "\nWhich one? Type 1 to %d: ", len(page.Data)) //nolint:errcheck // a person who does not see it does not answer
+	fmt.Fprintf(p.stderr, "\nWhich one? Type 1 to %d: ", len(found)) //nolint:errcheck // a person who does not see it does not answer
 	line, err := readLine(ctx, p.stdin)
 	if err != nil {
 		return nil, nil, err
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil || n < 1 || n > len(page.Data) {
+	if err != nil || n < 1 || n > len(found) {
 		return nil, nil, errors.New("nothing was decided: the answer was no number of the list")
 	}
-	return readApproval(ctx, p, []string{page.Data[n-1].ApprovalID})
+	return readApproval(ctx, p, []string{found[n-1].ApprovalID})
 }
 
 // writeDecided prints an approval as it was decided.
@@ -253,24 +298,6 @@ func yes(line string, err error) error {
 		err = errors.New("nothing was decided: the answer was not yes")
 	}
 	return err
-}
-
-func approvalsDeny(flags *flag.FlagSet) action {
-	note := noteFlag(flags)
-	asJSON := outputFlag(flags)
-	return func(ctx context.Context, p process, args []string) error {
-		api, a, err := chosenApproval(ctx, p, args)
-		if err != nil {
-			return err
-		}
-		if len(args) == 0 { // an approval chosen from a list was not shown yet
-			if err := confirm(ctx, p, a, "Deny"); err != nil {
-				return err
-			}
-		}
-		decided, err := api.Deny(ctx, a.ApprovalID, a.ActionHash, *note)
-		return writeDecided(p, decided, err, *asJSON)
-	}
 }
 
 func noteFlag(flags *flag.FlagSet) *string {

@@ -113,7 +113,7 @@ func TestApprovalsApprove(t *testing.T) {
 
 // An interrupt ends a question at once, without a decision.
 func TestApprovalsInterrupted(t *testing.T) {
-	waiting := `200 {"data":[` + approvalIs("pending") + `],"pagination":{"has_more":false}}`
+	waiting := `200 {"data":[{"kind":"approval",` + approvalIs("pending")[1:] + `],"pagination":{"has_more":false}}`
 	for question, answers := range map[string][]string{
 		"Type yes: ":           {"200 " + approvalIs("pending"), "approvals", "approve", "apr_1"},
 		"Which one? Type 1 to": {waiting, "approvals", "deny"},
@@ -144,7 +144,9 @@ func TestApprovalsInterrupted(t *testing.T) {
 }
 
 func TestApprovalsDeny(t *testing.T) {
-	n := newFakeNode(t, "200 "+approvalIs("pending"), "200 "+approvalIs("denied"))
-	n.run(t, "", "approvals", "deny", "apr_1").check(t, 0, "status:              denied\n", "")
+	n := newFakeNode(t, "200 "+approvalIs("pending"))
+	n.run(t, "no\n", "approvals", "deny", "apr_1").check(t, 1, "", "nothing was decided") // it asks as approve does
+	n = newFakeNode(t, "200 "+approvalIs("pending"), "200 "+approvalIs("denied"))
+	n.run(t, "", "approvals", "deny", "--yes", "apr_1").check(t, 0, "status:              denied\n", "")
 	n.check(t, "GET /v1/approvals/apr_1 svc ", `POST /v1/approvals/apr_1/deny svc {"action_hash":"ab"}`)
 }

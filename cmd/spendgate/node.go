@@ -130,7 +130,8 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: adminKeys(c), TrustedProxies: c.TrustedProxies,
 		NoDemo: !c.Demo, MaxRateLimit: c.MaxRateLimit,
-		Version: version, Console: newConsole(c, b.links), SignIn: people, Logger: log, Registerer: b.ops.registry, Trace: record,
+		Version: version, Console: newConsole(c, b.links), ConsoleURL: c.ConsoleURL, SignIn: people,
+		Logger: log, Registerer: b.ops.registry, Trace: record,
 	})
 	b.ops.registry.MustRegister(nodeInfo(n.guard.Node))
 	n.startTasks(c)
@@ -372,8 +373,8 @@ func (n *node) startTasks(c config.Config) {
 func (n *node) deliver(ctx context.Context, c config.Config) {
 	everything := hotpath.AccessOf(&audit.Key{})
 	worker := webhook.New(webhook.Options{
-		Store: n.store, Encode: httpapi.AppendEvent, PrivateAddresses: c.PrivateWebhooks, InFlight: c.WebhooksInFlight, Logger: n.log,
-		Registerer: n.ops.registry,
+		Store: n.store, Encode: httpapi.EventEncoder(c.ConsoleURL), PrivateAddresses: c.PrivateWebhooks, InFlight: c.WebhooksInFlight,
+		Logger: n.log, Registerer: n.ops.registry,
 		Events: func(ctx context.Context, q audit.EventQuery) (audit.EventPage, error) {
 			return n.authorizer.Events(ctx, everything, q)
 		},

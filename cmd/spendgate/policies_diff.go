@@ -190,7 +190,7 @@ func compared(body []byte) (map[string]any, error) {
 	if err := decoder.Decode(&p); err != nil {
 		return nil, fmt.Errorf("not a policy: %w", err)
 	}
-	for _, name := range []string{"policy_id", "version", "created_at", "updated_at", "author", "drafted_by", "note", "drop_budgets"} {
+	for _, name := range append(policyfile.ReadOnly(), "policy_id", "note", "drop_budgets") {
 		delete(p, name)
 	}
 	for name, value := range p {

@@ -13,12 +13,12 @@ import (
 
 func policiesDraftCommand() command {
 	return command{
-		name: "draft", summary: "have a draft judge beside the version in force, and make it the next version",
+		name: "draft", summary: "compare a draft with what is decided, and make it the next version",
 		sub: []command{
 			{
 				name: "put", summary: "put the draft of a policy from a file, in place of the one before", setup: policiesDraftPut,
 				details: policiesNeed + "\nThe key needs the scope policies:write. The file has one policy, with its policy_id.\n" +
-					"Every check that starts when the command has returned is judged by the draft as well; no answer says so.",
+					"A draft decides nothing. The draft of another author is replaced only by its hash, in --replaces.",
 			},
 			{name: "get", args: "POLICY_ID", summary: "print the draft of a policy as JSON", setup: policiesDraftGet, details: policiesNeed},
 			{
@@ -31,6 +31,10 @@ func policiesDraftCommand() command {
 				details: policiesNeed + "\nThe key is a person's: role approver, and not of who put the draft. Shows the draft as show does, asks, " +
 					"and sends its hash: a draft\n" +
 					"that is put afterwards was approved by nobody. Only policies whose version in force has changes ask people.",
+			},
+			{
+				name: "reject", args: "POLICY_ID", summary: "reject exactly the draft that is shown", setup: policiesDraftReject,
+				details: policiesNeed + "\nThe key is as for approve. No approval of the draft counts until it is put again.",
 			},
 			{
 				name: "report", args: "POLICY_ID", summary: "compare what the draft makes of checks with what was decided", setup: policiesDraftReport,
@@ -51,6 +55,8 @@ func policiesDraftCommand() command {
 func policiesDraftPut(flags *flag.FlagSet) action {
 	path := fileFlag(flags)
 	note := flags.String("note", "", "a `TEXT` that the draft shows")
+	replaces := ""
+	flags.Func("replaces", "the `HASH` of the draft that is replaced; needed for another author's", notEmpty(&replaces))
 	return func(ctx context.Context, p process, _ []string) error {
 		if *path == "" {
 			return usageError{text: "needs -f FILE"}
@@ -75,7 +81,7 @@ func policiesDraftPut(flags *flag.FlagSet) action {
 		if policy, err = policy.Without("policy_id"); err != nil {
 			return err
 		}
-		d, err := api.PutDraftJSON(ctx, id, policy.Body)
+		d, err := api.PutDraftJSON(ctx, id, replaces, policy.Body)
 		if err != nil {
 			return err
 		}
@@ -144,13 +150,15 @@ func policiesDraftReport(flags *flag.FlagSet) action {
 	}
 }
 
-func policiesDraftDelete(*flag.FlagSet) action {
+func policiesDraftDelete(flags *flag.FlagSet) action {
+	hash := ""
+	flags.Func("draft-hash", "delete only the draft with this `HASH`; needed for another author's", notEmpty(&hash))
 	return func(ctx context.Context, p process, args []string) error {
 		id, api, err := oneID(p, "POLICY_ID", args)
 		if err != nil {
 			return err
 		}
-		return api.DeleteDraft(ctx, id)
+		return api.DeleteDraft(ctx, id, hash)
 	}
 }
 

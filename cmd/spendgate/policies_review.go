@@ -25,9 +25,25 @@ func policiesDraftShow(*flag.FlagSet) action {
 }
 
 func policiesDraftApprove(flags *flag.FlagSet) action {
+	drop := []string(nil)
+	flags.Func("drop-budget", "let the promotion empty the budget `RULE`; may be given again", eachNotEmpty(&drop))
+	approve := func(api *client.Client, ctx context.Context, id string, d client.DraftDecision) (*client.Draft, error) {
+		d.DropBudgets = drop
+		return api.ApproveDraft(ctx, id, d)
+	}
+	return decideDraft(flags, "approve", approve)
+}
+
+func policiesDraftReject(flags *flag.FlagSet) action {
+	return decideDraft(flags, "reject", (*client.Client).RejectDraft)
+}
+
+// decideDraft returns the action of a command that shows a draft, asks, and sends the decision about it.
+func decideDraft(
+	flags *flag.FlagSet, verb string, send func(*client.Client, context.Context, string, client.DraftDecision) (*client.Draft, error),
+) action {
 	decision := client.DraftDecision{}
 	flags.StringVar(&decision.Note, "note", "", "a `TEXT` that the draft and the record show")
-	flags.Func("drop-budget", "let the promotion empty the budget `RULE`; may be given again", eachNotEmpty(&decision.DropBudgets))
 	flags.Func("draft-hash", "the `HASH` of the draft that was looked at: any other is refused, and nothing is asked",
 		notEmpty(&decision.DraftHash))
 	yes := flags.Bool("yes", false, "do not ask")
@@ -42,25 +58,29 @@ func policiesDraftApprove(flags *flag.FlagSet) action {
 				return err
 			}
 			if decision.DraftHash = d.DraftHash; !*yes {
-				if err := confirmDraft(ctx, p, api, d); err != nil {
+				if err := confirmDraft(ctx, p, api, d, verb); err != nil {
 					return err
 				}
 			}
 		}
-		d, err := api.ApproveDraft(ctx, id, decision)
+		d, err := send(api, ctx, id, decision)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.stdout, "%s draft %.12s approved; %s\n", spend.Printable(d.PolicyID), spend.Printable(d.DraftHash), whatIsNext(d))
+		done := "approved; " + whatIsNext(d)
+		if d.Rejection != nil {
+			done = "rejected"
+		}
+		_, err = fmt.Fprintf(p.stdout, "%s draft %.12s %s\n", spend.Printable(d.PolicyID), spend.Printable(d.DraftHash), done)
 		return err
 	}
 }
 
-func confirmDraft(ctx context.Context, p process, api *client.Client, d *client.Draft) error {
+func confirmDraft(ctx context.Context, p process, api *client.Client, d *client.Draft, verb string) error {
 	if err := showDraft(ctx, p.stderr, api, d); err != nil {
 		return err
 	}
-	fmt.Fprint(p.stderr, "\napprove exactly this draft? Type yes: ") //nolint:errcheck // who does not see it does not answer
+	fmt.Fprintf(p.stderr, "\n%s exactly this draft? Type yes: ", verb) //nolint:errcheck // who does not see it does not answer
 	return saidYes(ctx, p)
 }
 
@@ -98,6 +118,9 @@ func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.D
 		}
 		line(name, strings.TrimSpace(text+" "+a.Note))
 	}
+	if r := d.Rejection; r != nil {
+		line("rejected by", strings.TrimSpace(fmt.Sprintf("%s at %s %s", r.Principal, r.At, r.Note)))
+	}
 	line("next", whatIsNext(d))
 	if err := out.Flush(); err != nil {
 		return err
@@ -107,7 +130,9 @@ func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.D
 		return err
 	}
 	policy := policyfile.Policy{Body: d.Body}
-	for _, name := range []string{"draft_hash", "base_version", "policy_version", "required", "missing", "from", "approvals"} {
+	for _, name := range []string{
+		"draft_hash", "base_version", "policy_version", "required", "missing", "from", "approvals", "status", "rejection",
+	} {
 		if policy, err = policy.Without(name); err != nil {
 			return err
 		}
@@ -122,6 +147,9 @@ func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.D
 
 // whatIsNext says what a draft still needs, or how it becomes the next version.
 func whatIsNext(d *client.Draft) string {
+	if d.Rejection != nil {
+		return "put it again, changed or not: spendgate policies draft put -f FILE"
+	}
 	if d.Missing != nil && *d.Missing > 0 {
 		return fmt.Sprintf("%d of %d are missing: somebody else than the author, spendgate policies draft approve %s", *d.Missing, d.Required,
 			d.PolicyID)

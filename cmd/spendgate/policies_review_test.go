@@ -68,6 +68,37 @@ func TestPoliciesDraftApprove(t *testing.T) {
 	n.check(t, `POST /v1/policies/desk/draft/approve svc {"draft_hash":"ff","drop_budgets":["day"]}`)
 }
 
+// A draft is rejected as it was shown, and what waits for a key has drafts, too (S93).
+func TestPoliciesDraftReject(t *testing.T) {
+	rejected := strings.Replace(draftOf3, `"missing":1`, `"missing":2,"status":"rejected","rejection":{"principal":"dan","key_id":"key_1",`+
+		`"note":"no","at":"2026-01-02T03:04:05.000Z","policy_version":3}`, 1)
+	n := newFakeNode(t, draftOf3, stored3, rejected, rejected, stored3)
+	if r := n.run(t, "yes\n", "policies", "draft", "reject", "desk", "--note", "no"); r.code != 0 || !strings.Contains(r.stderr,
+		"reject exactly this draft?") || r.stdout != "desk draft abcdef012345 rejected\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := n.run(t, "", "policies", "draft", "show", "desk"); !strings.Contains(r.stdout,
+		"rejected by:     dan at 2026-01-02T03:04:05.000Z no\n") || !strings.Contains(r.stdout, "put it again") {
+		t.Errorf("%+v", r)
+	}
+	n.check(t, "GET /v1/policies/desk/draft svc ", "GET /v1/policies/desk svc ",
+		`POST /v1/policies/desk/draft/reject svc {"draft_hash":"abcdef0123456789","note":"no"}`, "GET /v1/policies/desk/draft svc ",
+		"GET /v1/policies/desk svc ")
+	n = newFakeNode(t, `200 {"data":[{"kind":"draft","policy_id":"desk","draft_hash":"ab","author":{"principal":"ann","key_id":"key_1"},`+
+		`"note":"tighter","made_at":"2026-01-02T03:04:05.000Z","missing":2}],"pagination":{"next_cursor":null,"has_more":false}}`)
+	if r := n.run(t, "", "approvals", "list", "--mine"); r.code != 0 || !strings.Contains(r.stdout, "desk         draft") ||
+		!strings.Contains(r.stdout, "2 missing") {
+		t.Errorf("%+v", r)
+	}
+	n.run(t, "", "approvals", "list", "--mine", "--status", "used").check(t, 2, "", "--mine lists what is pending")
+	n = newFakeNode(t, draftOf3, "204 ")
+	n.run(t, same3, "policies", "draft", "put", "-f", "-", "--replaces", "ab").check(t, 0, "desk draft", "")
+	n.run(t, "", "policies", "draft", "delete", "desk", "--draft-hash", "ab").check(t, 0, "", "")
+	if !strings.HasSuffix(n.requests[0], " if ab") || !strings.HasSuffix(n.requests[1], " if ab") {
+		t.Errorf("sent %q", n.requests)
+	}
+}
+
 // The other commands of drafts: what they send, print and refuse (S54).
 func TestPoliciesDraft(t *testing.T) {
 	n := newFakeNode(t, draftOf3)

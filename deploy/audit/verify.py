@@ -53,7 +53,7 @@ APPROVAL = (
     "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.by_groups,a.action_hash,a.policy_id,a.agent_id,"
     "a.principal,a.owner,a.payment,u.check_id,d.at"
 )
-OF_CHANGES = "iadewcfgk"  # the types of events whose source is a change
+OF_CHANGES = "iadewcfjgqk"  # the types of events whose source is a change
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -876,7 +876,7 @@ class Verifier:
         return key, fields[6] or b"", owner or (then[0][1][1] if then else b"")
 
     def reviewed(self, number, fields, drafts, created):
-        """Checks an approval of a draft, or the force on a version."""
+        """Checks a decision about a draft, or the force on a version."""
         policy, version = fields[2], fields[3]
         if fields[1] == b"policy.forced":
             self.forced.add((policy, version))
@@ -885,7 +885,10 @@ class Verifier:
             return
         draft = details(fields[11]).get("draft", 0)
         if draft != self.current.get(policy, 0) or drafts.get((policy, draft)) != fields[12]:
-            self.find("altered", f'approval of a draft of policy "{policy.decode()}" by change {number}')
+            self.find("altered", f'decision about a draft of policy "{policy.decode()}" by change {number}')
+        if fields[1] == b"policy.draft_rejected":
+            self.rejected.add(draft)
+            return
         self.approved.setdefault(draft, []).append((integer(version), self.author(number, fields)))
 
     def consented(self, name, fields):
@@ -902,7 +905,7 @@ class Verifier:
         now = self.stood(wrote[0], made)
         wrote = {fold(n) for n in (*wrote, *(now[0][1] if now else ())) if n}
         keys = {names[0] for beside, names in self.approved.get(draft, []) if beside == before and names[0] and not {fold(n) for n in names if n} & wrote}
-        if not draft or len(keys) < required:
+        if not draft or draft in self.rejected or len(keys) < required:
             self.find("altered", name)
 
     def version(self, name, fields, previous):
@@ -932,7 +935,7 @@ class Verifier:
                 self.find("altered", name)
 
     def configuration(self):
-        self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.changes_ask = {}, {}, {}, {}, {}, set(), {}
+        self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.rejected, self.changes_ask = {}, {}, {}, {}, {}, set(), set(), {}
         created, newest, drafts, previous, seq, before = {}, {}, {}, {}, 0, [ZERO]
         promoted = {}  # draft to the version made from it: its name, and what the draft says of it
         for row, fields in self.database.copy(f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
@@ -954,7 +957,7 @@ class Verifier:
                 self.zones_changed.append((integer(fields[10]) + EPOCH) // 1000)
             elif fields[1] == b"events.removed":
                 self.removal(name, fields)
-            elif fields[1] in (b"policy.draft_approved", b"policy.forced"):
+            elif fields[1] in (b"policy.draft_approved", b"policy.draft_rejected", b"policy.forced"):
                 self.reviewed(number, fields, drafts, created)
             elif fields[1].startswith(b"policy.draft"):
                 if fields[1] == b"policy.draft_promoted":
@@ -1263,15 +1266,17 @@ class Verifier:
             note(a, "r", (policy, agent), None, *end)
         for a, *end in rows("approval_id", "approval_uses", "position"):
             note(a, "u", approvals.get(a.hex().encode(), (None, None))[:2], None, *end)
-        for seq, kind, subject, said, *end in sorted(rows("seq, kind, subject, details", "changes", "position")):
+        for seq, kind, subject, version, said, *end in sorted(rows("seq, kind, subject, version, details", "changes", "position"), key=lambda row: row[0]):
             policy, agent, required = approvals.get(subject[4:], (None, None, 0))
-            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
+            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"policy.draft_rejected": "q", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
             if kind == b"approval.approved":
                 counted[subject] = counted.get(subject, 0) + 1
                 completes = counted[subject] == required if required is not None else details(said).get("completes")
                 letter = "a" if completes else ""
+            if kind == b"policy.draft_put" and version is not None:
+                letter = "j"
             letter = "i" * (kind in (b"approval.approved", b"approval.denied")) + letter
-            note(bytes(8) + seq, letter or "k", (subject if letter in ("c", "f", "g") else policy, agent), None, end[0] if letter else b"\0", end[1])
+            note(bytes(8) + seq, letter or "k", (subject if letter in ("c", "f", "j", "g", "q") else policy, agent), None, end[0] if letter else b"\0", end[1])
         for table, letter in ("budget_exhaustions", "b"), ("violations", "v"):
             for source, policy, agent, *end in rows("id, policy_id, agent_id", table):
                 note(source, letter, (policy, agent), None, *end)

@@ -29,11 +29,8 @@ type ApprovalQuery struct {
 	Status   ApprovalStatus
 	PolicyID string
 	AgentID  string
-	// WaitingForMe selects pending approvals that the client's key may decide and has not.
-	WaitingForMe bool
-
-	Limit  int    // a page's, 1 to 100; 0 is the service's default of 20
-	Cursor string // Pagination.NextCursor of a page of the same query
+	Limit    int    // a page's, 1 to 100; 0 is the service's default of 20
+	Cursor   string // Pagination.NextCursor of a page of the same query
 }
 
 // ApprovalPage is one page, newest first. It has no TotalCount.
@@ -86,13 +83,43 @@ func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Appro
 }
 
 func (q ApprovalQuery) request(cursor string) request {
-	waitingFor := ""
-	if q.WaitingForMe {
-		waitingFor = "me"
-	}
 	return get("/v1/approvals", map[string]string{
-		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "waiting_for": waitingFor, "limit": optionalInt(q.Limit),
-		"cursor": cursor,
+		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": cursor,
+	})
+}
+
+// Waiting is something that an approval with the client's key brings forward: an approval, or the draft of a policy (S93).
+type Waiting struct {
+	Kind     string             `json:"kind"` // wire.KindApproval or wire.KindDraft
+	Approval *Approval          `json:"-"`    // nil of a draft
+	Draft    *wire.WaitingDraft `json:"-"`    // nil of an approval
+
+	Raw
+}
+
+func (w *Waiting) accept(from reply) error {
+	w.Body = from.body
+	switch w.Kind {
+	case wire.KindApproval:
+		w.Approval = new(Approval)
+		if err := decode(from.body, w.Approval); err != nil {
+			return err
+		}
+		return w.Approval.accept(from)
+	case wire.KindDraft:
+		w.Draft = new(wire.WaitingDraft)
+		return decode(from.body, w.Draft)
+	}
+	return misunderstood("it waits for nobody")
+}
+
+// Waiting yields what an approval with the client's key brings forward, soonest to expire first, then drafts. The query's
+// status is not used. An error is the last that it yields.
+func (c *Client) Waiting(ctx context.Context, q ApprovalQuery) iter.Seq2[Waiting, error] {
+	return pages[Waiting](ctx, c, q.Cursor, func(cursor string) request {
+		return get("/v1/approvals", map[string]string{
+			"waiting_for": "me", "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": cursor,
+		})
 	})
 }
 

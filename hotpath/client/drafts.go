@@ -56,9 +56,10 @@ type Promotion struct {
 func draftPath(policyID string) string { return "/v1/policies/" + url.PathEscape(policyID) + "/draft" }
 
 // PutDraftJSON stores the draft of a policy, from a JSON body without policy_id, in place of
-// the one before. Storing the same draft again changes nothing.
-func (c *Client) PutDraftJSON(ctx context.Context, policyID string, body []byte) (*Draft, error) {
-	return fetch[Draft](ctx, c, request{method: http.MethodPut, path: draftPath(policyID), body: body, repeatable: true})
+// the one before. Storing the same draft again changes nothing. replaces is the hash of the draft that it replaces; that of
+// another author must be given, else the error has CodeIfMatchRequired.
+func (c *Client) PutDraftJSON(ctx context.Context, policyID, replaces string, body []byte) (*Draft, error) {
+	return fetch[Draft](ctx, c, request{method: http.MethodPut, path: draftPath(policyID), body: body, repeatable: true, ifMatch: replaces})
 }
 
 // Draft reads the draft of a policy.
@@ -80,24 +81,32 @@ func (c *Client) AwaitDraftReport(ctx context.Context, policyID string, each fun
 	return await(ctx, func() (*DraftReport, error) { return c.DraftReport(ctx, policyID) }, each)
 }
 
-// DeleteDraft deletes the draft of a policy. The request is not repeated when it may have been carried
-// out.
-func (c *Client) DeleteDraft(ctx context.Context, policyID string) error {
-	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: draftPath(policyID), status: http.StatusNoContent})
+// DeleteDraft deletes the draft of a policy; that of another author only by its hash. The request is not repeated when it may
+// have been carried out.
+func (c *Client) DeleteDraft(ctx context.Context, policyID, draftHash string) error {
+	_, _, err := c.send(ctx, request{
+		method: http.MethodDelete, path: draftPath(policyID), status: http.StatusNoContent, ifMatch: draftHash,
+	})
 	return err
 }
 
-// DraftDecision is the request to approve a draft.
+// DraftDecision is the request to approve or reject a draft.
 type DraftDecision struct {
 	DraftHash   string   `json:"draft_hash"` // of the draft as it was read
 	Note        string   `json:"note,omitempty"`
-	DropBudgets []string `json:"drop_budgets,omitempty"` // the budgets that the promotion may drop, by this approval
+	DropBudgets []string `json:"drop_budgets,omitempty"` // of an approval: the budgets that the promotion may drop by it
 }
 
 // ApproveDraft approves the draft with that hash beside the version in force (S80), and
 // returns the draft with its approvals. Approving again is a replay.
 func (c *Client) ApproveDraft(ctx context.Context, policyID string, d DraftDecision) (*Draft, error) {
 	return fetch[Draft](ctx, c, request{method: http.MethodPost, path: draftPath(policyID) + "/approve", content: d, repeatable: true})
+}
+
+// RejectDraft rejects the draft with that hash, so that its approvals do not count until it is put again (S93), and returns
+// the draft. Rejecting again is a replay.
+func (c *Client) RejectDraft(ctx context.Context, policyID string, d DraftDecision) (*Draft, error) {
+	return fetch[Draft](ctx, c, request{method: http.MethodPost, path: draftPath(policyID) + "/reject", content: d, repeatable: true})
 }
 
 // PromoteDraft makes the draft of a policy its next version if the given version is in force; else the

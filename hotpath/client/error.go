@@ -33,6 +33,8 @@ const (
 	CodeChangeNeedsApproval   = "change_needs_approval"    // the change needs a draft that people approve
 	CodeChangeNeedsNoApproval = "change_needs_no_approval" // the version in force asks nobody
 	CodeDraftHashMismatch     = "draft_hash_mismatch"      // the draft is another by now
+	CodeDraftRejected         = "draft_rejected"           // until it is put again
+	CodeIfMatchRequired       = "if_match_required"        // the draft is another author's
 
 	CodeApprovalNotFound    = "approval_not_found"
 	CodeApprovalNotApproved = "approval_not_approved"    // pending or denied

@@ -3,6 +3,7 @@ package client_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,11 +79,11 @@ func approvals(t *testing.T, node *fleet.Dev, c *client.Client) {
 	if _, err := person.Deny(t.Context(), asked.ApprovalID, pending.ActionHash, ""); code(err) != client.CodeApprovalNotPending {
 		t.Error(err)
 	}
-	listed(t, c, a, used)
+	listed(t, c, person, a, used)
 }
 
 // listed reads the lists of approvals and budgets after one of each.
-func listed(t *testing.T, c *client.Client, a client.Action, used *client.Result) {
+func listed(t *testing.T, c, person *client.Client, a client.Action, used *client.Result) {
 	for i := range 2 {
 		a.Amount = amount(t, fmt.Sprint(400+i))
 		if r, err := c.Check(t.Context(), a); err != nil || r.ApprovalID == "" {
@@ -98,6 +99,16 @@ func listed(t *testing.T, c *client.Client, a client.Action, used *client.Result
 	}
 	if fmt.Sprint(statuses) != "[pending pending used"+used.CheckID+"]" {
 		t.Error(statuses)
+	}
+	waiting := 0
+	for item, err := range person.Waiting(t.Context(), client.ApprovalQuery{PolicyID: "ask", Limit: 1}) {
+		if waiting++; err != nil || item.Kind != "approval" || item.Approval.Status != client.ApprovalPending || item.Draft != nil ||
+			!strings.Contains(string(item.Body), item.Approval.ApprovalID) {
+			t.Error(item, err)
+		}
+	}
+	if waiting != 2 {
+		t.Errorf("%d wait", waiting)
 	}
 	if page, err := c.Approvals(t.Context(), client.ApprovalQuery{Status: client.ApprovalDenied}); err != nil || len(page.Data) != 0 {
 		t.Error(page, err)

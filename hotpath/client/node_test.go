@@ -139,7 +139,7 @@ func drafts(t *testing.T, c *client.Client) {
 	if _, err := c.Draft(ctx, "d:1"); code(err) != client.CodeDraftNotFound {
 		t.Error(err)
 	}
-	put, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","note":"why","rules":[
+	put, err := c.PutDraftJSON(ctx, "d:1", "", []byte(`{"name":"n","note":"why","rules":[
 		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":20.50}}]}`))
 	if err != nil || put.PolicyID != "d:1" || put.BaseVersion != 1 || put.Note != "why" || put.Author == nil ||
 		!strings.Contains(string(put.Rules), "20.50") {
@@ -166,17 +166,17 @@ func drafts(t *testing.T, c *client.Client) {
 		string(p.Rules[0].Parameters) != `{"limit":20.50}` {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","rules":[],"nope":1}`)); code(err) != client.CodeValidation {
+	if _, err := c.PutDraftJSON(ctx, "d:1", "", []byte(`{"name":"n","rules":[],"nope":1}`)); code(err) != client.CodeValidation {
 		t.Error(err)
 	}
-	if _, err := c.PutDraftJSON(ctx, "d:1", []byte(`{"name":"n","rules":[
+	if _, err := c.PutDraftJSON(ctx, "d:1", "", []byte(`{"name":"n","rules":[
 		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1}}]}`)); err != nil {
 		t.Error(err)
 	}
-	if err := c.DeleteDraft(ctx, "d:1"); err != nil {
+	if err := c.DeleteDraft(ctx, "d:1", ""); err != nil {
 		t.Error(err)
 	}
-	if err := c.DeleteDraft(ctx, "d:1"); code(err) != client.CodeDraftNotFound {
+	if err := c.DeleteDraft(ctx, "d:1", ""); code(err) != client.CodeDraftNotFound {
 		t.Error(err)
 	}
 }

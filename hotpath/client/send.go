@@ -44,7 +44,7 @@ type request struct {
 	nonce string
 	// wait is how long the service may hold its answer (Prefer: wait), in seconds.
 	wait time.Duration
-	// ifMatch is the version that must be in force; empty for none.
+	// ifMatch is the version that must be in force, or the draft that must be the policy's; empty for none.
 	ifMatch string
 }
 

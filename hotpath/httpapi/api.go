@@ -45,17 +45,17 @@ type authorizer interface {
 		waited bool, err error)
 	DecideApproval(ctx context.Context, access hotpath.Access, by audit.Actor, d audit.ApprovalDecisionRequest) (
 		decided *audit.Approval, replayed bool, err error)
-	ApprovalsWaitingFor(ctx context.Context, access hotpath.Access, q audit.ApprovalQuery) (hotpath.ApprovalPage, error)
+	WaitingFor(ctx context.Context, access hotpath.Access, q hotpath.WaitingQuery) (hotpath.WaitingPage, error)
 	BudgetsLeft(ctx context.Context, approval *audit.Approval) ([]hotpath.BudgetLeft, error)
 	AwaitEvents(ctx context.Context, access hotpath.Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (
 		page audit.EventPage, waited bool, err error)
 	EventsFrom(ctx context.Context, from time.Time, cursor int64) (after int64, err error)
 	Budgets(ctx context.Context, access hotpath.Access, q hotpath.BudgetQuery) (hotpath.BudgetPage, error)
 	CreatePolicy(ctx context.Context, access hotpath.Access, by audit.Actor, v hotpath.NewVersion) error
-	PutDraft(ctx context.Context, access hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error
+	PutDraft(ctx context.Context, access hotpath.Access, by audit.Actor, d *audit.Draft, match *spend.Hash, faults spend.Faults) error
 	Review(ctx context.Context, policyID string) (*audit.Review, error)
-	ApproveDraft(ctx context.Context, access hotpath.Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error)
-	DeleteDraft(ctx context.Context, access hotpath.Access, by audit.Actor, policyID string) error
+	DecideDraft(ctx context.Context, access hotpath.Access, d audit.DraftDecisionRequest) (r *audit.Review, replayed bool, err error)
+	DeleteDraft(ctx context.Context, access hotpath.Access, by audit.Actor, policyID string, match *spend.Hash) error
 	PromoteDraft(ctx context.Context, access hotpath.Access, by audit.Actor, p hotpath.Promotion) (*audit.Policy, error)
 	DraftReport(ctx context.Context, access hotpath.Access, policyID string) (*hotpath.DraftReport, error)
 	CreateBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, faults spend.Faults) error
@@ -132,6 +132,7 @@ type Options struct {
 	MaxRateLimit   int              // that a key may have; 0 is the interface's 10,000
 	Version        string           // as in GET /health
 	Console        *console.Console // served at /console/; nil serves none
+	ConsoleURL     string           // where people reach a console, in events (S93); empty for none
 	SignIn         *signin.SignIn   // with which people sign in; nil disables it
 
 	Logger     *slog.Logger          // nil discards
@@ -178,6 +179,7 @@ type API struct {
 	noDemo     bool
 	signIn     *provider // nil when nobody signs in
 	maxRate    int
+	consoleURL string
 	version    string
 	log        *slog.Logger
 	trace      func(*trace.Record) trace.ID // may be nil
@@ -216,6 +218,7 @@ func New(o Options) *API {
 		noDemo:      o.NoDemo,
 		signIn:      newProvider(o.SignIn),
 		maxRate:     o.MaxRateLimit,
+		consoleURL:  o.ConsoleURL,
 		version:     o.Version,
 		log:         o.Logger,
 		trace:       o.Trace,

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -23,25 +25,61 @@ func (a *API) getApprovals(x *exchange) error {
 	query.Bounds = x.access.Bounds()
 	ctx, cancel := x.readContext()
 	defer cancel()
-	var page hotpath.ApprovalPage
+	now := time.Now()
 	if query.waiting {
-		page, err = a.authorizer.ApprovalsWaitingFor(ctx, x.access, query.ApprovalQuery)
-	} else {
-		page.Approvals, page.More, err = a.store.ListApprovals(ctx, query.ApprovalQuery)
+		page, err := a.authorizer.WaitingFor(ctx, x.access, hotpath.WaitingQuery{ApprovalQuery: query.ApprovalQuery, From: query.from})
+		if err != nil {
+			return err
+		}
+		return listing[hotpath.Waiting, json.RawMessage]{
+			page: page.Items, form: waitingForm, more: page.More, filters: filters,
+			record: func(w *hotpath.Waiting) json.RawMessage {
+				if w.Draft != nil {
+					shown := waitingDraftOf(w.Draft)
+					return waitingDraftForm.Append(nil, &shown, x.textAmounts)
+				}
+				shown := approvalOf(w.Approval, nil, now)
+				return approvalForm.Append(nil, &shown, x.textAmounts)
+			},
+			position: func(*hotpath.Waiting) string { return waitingPosition(page.Next) },
+		}.answer(x)
 	}
+	page, more, err := a.store.ListApprovals(ctx, query.ApprovalQuery)
 	if err != nil {
 		return err
 	}
-	record := func(a **audit.Approval) wire.Approval { return approvalOf(*a, nil, time.Now()) }
-	position := func(a **audit.Approval) string {
-		if query.waiting {
-			return string(page.Next[:])
-		}
-		return string((*a).Check.ID[:])
-	}
 	return listing[*audit.Approval, wire.Approval]{
-		page: page.Approvals, form: approvalForm, record: record, position: position, more: page.More, filters: filters,
+		page: page, form: approvalForm, record: func(a **audit.Approval) wire.Approval { return approvalOf(*a, nil, now) },
+		position: func(a **audit.Approval) string { return string((*a).Check.ID[:]) }, more: more, filters: filters,
 	}.answer(x)
+}
+
+var waitingForm = wire.NewForm[json.RawMessage]()
+
+// waitingPosition writes a place for a cursor: of an approval its expiry and its ID, of a draft its policy.
+func waitingPosition(at hotpath.WaitingPlace) string {
+	if at.PolicyID != "" {
+		return "d" + at.PolicyID
+	}
+	ms := binary.BigEndian.AppendUint64([]byte{'a'}, uint64(at.Approval.ExpiresAt.UnixMilli()))
+	return string(append(ms, at.Approval.ID[:]...))
+}
+
+// readWaitingPosition is the inverse.
+func readWaitingPosition(text string) (at hotpath.WaitingPlace, ok bool) {
+	const approval = 1 + 8 + len(spend.ID{})
+	switch {
+	case text == "":
+		return at, true
+	case text[0] == 'd' && spend.ValidPolicyID(text[1:]):
+		at.PolicyID = text[1:]
+		return at, true
+	case text[0] == 'a' && len(text) == approval:
+		at.Approval.ExpiresAt = time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(text[1:]))))
+		at.Approval.ID = spend.ID([]byte(text[9:]))
+		return at, true
+	}
+	return at, false
 }
 
 // getApproval answers GET /v1/approvals/{approval_id}, and holds the answer as Prefer: wait asks.
@@ -139,6 +177,7 @@ func decodeDecision(r *reader, d *audit.ApprovalDecisionRequest) error {
 type approvalQuery struct {
 	audit.ApprovalQuery
 	waiting bool // for the caller's decision
+	from    hotpath.WaitingPlace
 }
 
 // queryApprovals reads the query of GET /v1/approvals.
@@ -163,6 +202,15 @@ func queryApprovals(query []byte) (approvalQuery, filterSum, error) {
 	spend.CheckLength(&faults, "policy_id", q.PolicyID, spend.MaxPolicyID)
 	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
 	filters := sumOf("approvals 1", string(q.Status), q.PolicyID, q.AgentID, who)
-	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
+	if waiting {
+		var position string
+		q.Limit, position = queryPage(values, filters, &faults)
+		var ok bool
+		if q.from, ok = readWaitingPosition(position); !ok {
+			faults.Add("cursor", cursorForm)
+		}
+	} else {
+		q.Limit, q.Before = queryPageBefore(values, filters, &faults)
+	}
 	return q, filters, faults.Err()
 }

@@ -49,7 +49,7 @@ func (a *API) putDraft(x *exchange) error {
 		PolicyID: id, Name: p.Name, Description: p.Description, Rules: p.Rules, Metadata: p.Metadata, Redeem: p.Redeem, Changes: p.Changes,
 		Note: p.Note,
 	}
-	if err := a.authorizer.PutDraft(x.context(), x.access, a.actor(x), d, faults); err != nil {
+	if err := a.authorizer.PutDraft(x.context(), x.access, a.actor(x), d, x.draftMatch(), faults); err != nil {
 		return err
 	}
 	return respond(x, 200, draftForm, draftOf(d))
@@ -82,10 +82,27 @@ func (a *API) deleteDraft(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := a.authorizer.DeleteDraft(x.context(), x.access, a.actor(x), id); err != nil {
+	if err := a.authorizer.DeleteDraft(x.context(), x.access, a.actor(x), id, x.draftMatch()); err != nil {
 		return err
 	}
 	return x.answerNothing()
+}
+
+// draftMatch returns the draft that If-Match names, bare or quoted; nil without the header, or with an empty one. Anything else is
+// the zero hash, which no draft has.
+func (x *exchange) draftMatch() *spend.Hash {
+	sent := x.ctx.Request.Header.PeekAll(headerIfMatch)
+	switch {
+	case !slices.ContainsFunc(sent, func(value []byte) bool { return len(bytes.TrimSpace(value)) > 0 }):
+		return nil
+	case len(sent) > 1:
+		return new(spend.Hash)
+	}
+	text := strings.TrimSpace(string(sent[0]))
+	if n := len(text); n > 1 && text[0] == '"' && text[n-1] == '"' {
+		text = text[1 : n-1]
+	}
+	return new(draftHash(text))
 }
 
 const (
@@ -94,7 +111,7 @@ const (
 )
 
 // errIfMatchRequired answers a promotion that does not say which version it replaces.
-var errIfMatchRequired = &refusal{428, "if_match_required", "the header If-Match with the version that the draft is to replace is required"}
+var errIfMatchRequired = &refusal{428, codeIfMatchRequired, "the header If-Match with the version that the draft is to replace is required"}
 
 // postPromote answers POST /v1/policies/{policy_id}/draft/promote.
 func (a *API) postPromote(x *exchange) error {

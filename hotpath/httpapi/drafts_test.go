@@ -75,8 +75,9 @@ func (d *described) drafts() {
 	d.send("POST", "/v1/policies", `{"policy_id":"d","changes":{},`+with(rules, "10")+`}`, 201, true)
 	approver := "X-API-Key: " + field(d.t, d.send("POST", "/v1/keys", `{"name":"n","role":"approver"}`, 201, true, "X-Admin-Key: "+adminKey),
 		"api_key")
-	d.send("POST", path+"/approve", `{"draft_hash":"`+field(d.t, d.send("PUT", path, draft, 200, true), "draft_hash")+`"}`, 200, true,
-		approver)
+	decision := `{"draft_hash":"` + field(d.t, d.send("PUT", path, draft, 200, true), "draft_hash") + `"}`
+	d.send("POST", path+"/approve", decision, 200, true, approver)
+	d.send("POST", path+"/reject", decision, 200, true, approver)
 	d.send("DELETE", path, "", 204, true)
 	refused("GET", path, "", 404, "draft_not_found", true)
 }

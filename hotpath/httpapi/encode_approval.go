@@ -19,6 +19,7 @@ var approvalForm = wire.NewForm[wire.Approval]()
 func approvalOf(a *audit.Approval, left []hotpath.BudgetLeft, now time.Time) wire.Approval {
 	c := a.Check
 	shown := wire.Approval{
+		Kind:       wire.KindApproval,
 		ApprovalID: c.ID.Text(spend.PrefixApproval), Status: wire.ApprovalStatus(a.Status), CheckID: c.ID.Text(spend.PrefixCheck),
 		Principal: c.PrincipalName(), Action: actionOf(c), ActionHash: hex.EncodeToString(c.Approval.ActionHash[:]),
 		RuleIDs: ruleIDs(c.Approval.Rules), PolicyID: c.Action.PolicyID, PolicyVersion: c.Decision.PolicyVersion,

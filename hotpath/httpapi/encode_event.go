@@ -3,6 +3,8 @@ package httpapi
 import (
 	"encoding/hex"
 	"encoding/json"
+	"net/url"
+	"strconv"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -18,22 +20,49 @@ var (
 	outcomeEventForm  = wire.NewForm[wire.OutcomeEvent]()
 	exhaustionForm    = wire.NewForm[wire.ExhaustionEvent]()
 	newVersionForm    = wire.NewForm[wire.VersionEvent]()
-	draftApprovedForm = wire.NewForm[wire.DraftApprovedEvent]()
+	draftEventForm    = wire.NewForm[wire.DraftEvent]()
 	keyEventForm      = wire.NewForm[wire.KeyEvent]()
 	scopeForm         = wire.NewForm[wire.EventScope]()
 )
 
-// AppendEvent writes an event (S51).
-func AppendEvent(dst []byte, e *audit.Event) []byte {
-	shown := eventOf(e, false)
-	return eventForm.Append(dst, &shown, false)
+// EventEncoder returns what writes an event (S51), with links to the console at that address; empty for none.
+func EventEncoder(console string) func(dst []byte, e *audit.Event) []byte {
+	return func(dst []byte, e *audit.Event) []byte {
+		shown := eventOf(e, false, console)
+		return eventForm.Append(dst, &shown, false)
+	}
 }
 
-func eventOf(e *audit.Event, textAmounts bool) wire.Event {
-	return wire.Event{
-		ID: e.ID.Text(spend.PrefixEvent), Type: string(e.Type), Timestamp: wire.Timestamp{Time: e.At}, Sequence: e.Sequence,
-		Data: eventData(e, textAmounts),
+func eventOf(e *audit.Event, textAmounts bool, console string) wire.Event {
+	data := eventData(e, textAmounts)
+	if place := consolePlace(e); console != "" && place != "" {
+		link, _ := json.Marshal(console + "/#/" + place) // a text is always encoded
+		data = append(append(append(data[:len(data)-1], `,"console_url":`...), link...), '}')
 	}
+	return wire.Event{
+		ID: e.ID.Text(spend.PrefixEvent), Type: string(e.Type), Timestamp: wire.Timestamp{Time: e.At}, Sequence: e.Sequence, Data: data,
+	}
+}
+
+// consolePlace returns where the console shows what an event is about; empty if the caller is not told what that is.
+func consolePlace(e *audit.Event) string {
+	switch {
+	case e.Approval != nil:
+		return "approvals/" + e.Approval.ID.Text(spend.PrefixApproval)
+	case e.Violation != nil:
+		return "checks/" + e.Violation.ID.Text(spend.PrefixCheck)
+	case e.Outcome != nil:
+		return "checks/" + e.Outcome.CheckID.Text(spend.PrefixCheck)
+	case e.Exhaustion != nil:
+		return "budgets?" + url.Values{"policy_id": {e.Exhaustion.PolicyID}}.Encode()
+	case e.Type == audit.EventKeyChanged:
+		return "keys"
+	case e.Change == nil:
+		return ""
+	case e.Change.Kind == audit.DraftPut, e.Change.Kind == audit.DraftApproved, e.Change.Kind == audit.DraftRejected:
+		return "policies/" + url.PathEscape(e.Change.Subject) + "/draft"
+	}
+	return "policies/" + url.PathEscape(e.Change.Subject) + "?version=" + strconv.Itoa(e.Change.Version)
 }
 
 // eventData returns the member data of an event.
@@ -114,10 +143,10 @@ func changeData(c *audit.Change) json.RawMessage {
 	switch c.Kind {
 	case audit.PolicyCreated, audit.PolicyForced:
 		return newVersionForm.Append(nil, &wire.VersionEvent{PolicyID: c.Subject, Version: c.Version, By: by}, false)
-	case audit.DraftApproved:
-		a, _ := audit.DraftApprovalOf(c) // a record that cannot be read has no note
-		return draftApprovedForm.Append(nil, &wire.DraftApprovedEvent{
-			PolicyID: c.Subject, DraftHash: hex.EncodeToString(c.Hash[:]), PolicyVersion: c.Version, Note: a.Note, By: by,
+	case audit.DraftPut, audit.DraftApproved, audit.DraftRejected:
+		d, _ := audit.DraftDecisionOf(c) // a record that cannot be read has no note
+		return draftEventForm.Append(nil, &wire.DraftEvent{
+			PolicyID: c.Subject, DraftHash: hex.EncodeToString(c.Hash[:]), PolicyVersion: c.Version, Note: d.Note, By: by,
 		}, false)
 	default:
 		return keyEventForm.Append(nil, &wire.KeyEvent{

@@ -70,6 +70,12 @@ func termsOf(redeem spend.RedeemTerms, changes string) wire.Terms {
 // versionOf returns a policy with the author of the version and the note (S65).
 func versionOf(p *audit.Policy) wire.PolicyVersion {
 	made := wire.VersionMade{Author: authorOf(p.Author), DraftedBy: authorOf(p.Drafter), Note: p.Note}
+	if made.DraftedBy != nil {
+		made.ApprovedBy, made.Forced = make([]wire.DraftDecision, len(p.ApprovedBy)), &p.Forced
+		for i := range p.ApprovedBy {
+			made.ApprovedBy[i] = draftDecisionOf(&p.ApprovedBy[i])
+		}
+	}
 	return wire.PolicyVersion{Policy: policyOf(p), VersionMade: made}
 }
 

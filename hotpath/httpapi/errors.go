@@ -36,6 +36,7 @@ const (
 	codeApprovalNotApproved = "approval_not_approved"
 	codeNotAnApprover       = "not_an_approver"
 	codeChangeNeedsApproval = "change_needs_approval"
+	codeIfMatchRequired     = "if_match_required"
 	codeInternal            = "internal_error"
 )
 
@@ -103,6 +104,9 @@ var refusals = [...]struct {
 		422, codeValidation, "from must be later: checks of the range are archived, and archived checks are not counted by agent or principal",
 	}},
 	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or it has no such version"}},
+	{hotpath.ErrOthersDraft, &refusal{
+		428, codeIfMatchRequired, "the draft is another author's: read it, and send its draft_hash in the header If-Match",
+	}},
 	{hotpath.ErrDraftNotFound, &refusal{404, "draft_not_found", "the policy has no draft"}},
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
 	{hotpath.NotRecordedError{Why: audit.DecisionOwn}, &refusal{
@@ -118,15 +122,15 @@ var refusals = [...]struct {
 		403, codeNotAnApprover, "the author of the version that escalated does not decide its approvals; nothing is recorded",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionOtherDraft}, &refusal{
-		409, "draft_hash_mismatch", "the policy's draft is not the one of draft_hash: read it with GET .../draft, " +
-			"and approve the draft as it is now",
+		409, "draft_hash_mismatch", "the policy's draft is not the one of that draft_hash: read it with GET .../draft, " +
+			"and decide about the draft as it is now",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionNotAsked}, &refusal{
 		409, "change_needs_no_approval", "the version in force requires no approvals of changes (it has no field changes); " +
 			"nothing is recorded",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}, &refusal{
-		403, codeNotAnApprover, "the author of the draft does not approve it, nor does anybody else whom the author's key stands " +
+		403, codeNotAnApprover, "the author of the draft does not decide about it, nor does anybody else whom the author's key stands " +
 			"or stood for; nothing is recorded",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionNoGroup}, &refusal{
@@ -138,6 +142,9 @@ var refusals = [...]struct {
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionOtherDrop}, &refusal{
 		409, "approval_already_decided", "the same person approved the draft with other drop_budgets, and that approval stands: " +
 			"put the draft again, so that all approve it again",
+	}},
+	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionRejected}, &refusal{
+		409, "draft_rejected", "somebody rejected the draft: it takes no further decision until it is put again",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionFull}, &refusal{
 		409, "approvals_full", "the draft has 100 approvals, which is the maximum: put the draft again",

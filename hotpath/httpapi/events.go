@@ -33,7 +33,7 @@ func (a *API) getEvents(x *exchange) error {
 	}
 	shown := wire.EventPage{Data: make([]wire.Event, len(page.Events)), NextAfter: page.Next, HasMore: page.More}
 	for i := range page.Events {
-		shown.Data[i] = eventOf(&page.Events[i], x.textAmounts)
+		shown.Data[i] = eventOf(&page.Events[i], x.textAmounts, a.consoleURL)
 	}
 	return respond(x, 200, eventPageForm, shown)
 }

@@ -118,8 +118,8 @@ func (f *fake) DecideApproval(context.Context, hotpath.Access, audit.Actor, audi
 	return nil, false, hotpath.ErrApprovalNotFound
 }
 
-func (f *fake) ApprovalsWaitingFor(context.Context, hotpath.Access, audit.ApprovalQuery) (hotpath.ApprovalPage, error) {
-	return hotpath.ApprovalPage{}, nil
+func (f *fake) WaitingFor(context.Context, hotpath.Access, hotpath.WaitingQuery) (hotpath.WaitingPage, error) {
+	return hotpath.WaitingPage{}, nil
 }
 
 func (f *fake) BudgetsLeft(context.Context, *audit.Approval) ([]hotpath.BudgetLeft, error) {
@@ -180,7 +180,7 @@ func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor,
 	return f.workErr
 }
 
-func (f *fake) PutDraft(_ context.Context, _ hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
+func (f *fake) PutDraft(_ context.Context, _ hotpath.Access, by audit.Actor, d *audit.Draft, _ *spend.Hash, faults spend.Faults) error {
 	f.by = append(f.by, by)
 	d.MadeAt = time.UnixMilli(instant)
 	return errors.Join(faults.Err(), f.workErr)
@@ -190,11 +190,11 @@ func (f *fake) Review(context.Context, string) (*audit.Review, error) {
 	return nil, hotpath.ErrDraftNotFound
 }
 
-func (f *fake) ApproveDraft(context.Context, hotpath.Access, audit.DraftApprovalRequest) (*audit.Review, bool, error) {
+func (f *fake) DecideDraft(context.Context, hotpath.Access, audit.DraftDecisionRequest) (*audit.Review, bool, error) {
 	return nil, false, hotpath.ErrDraftNotFound
 }
 
-func (f *fake) DeleteDraft(context.Context, hotpath.Access, audit.Actor, string) error {
+func (f *fake) DeleteDraft(context.Context, hotpath.Access, audit.Actor, string, *spend.Hash) error {
 	return f.workErr
 }
 

@@ -24,6 +24,7 @@ func bodies() map[string]string {
 		"POST /v1/checks/{check_id}/outcome": `{"status":"voided"}`, "POST /v1/checks/{check_id}/redeem": matrixCheck,
 		"POST /v1/backtests":                          `{"policy_id":"p","version":1,"from":"2026-01-01","to":"2026-01-02"}`,
 		"POST /v1/policies/{policy_id}/draft/approve": `{"draft_hash":"00"}`,
+		"POST /v1/policies/{policy_id}/draft/reject":  `{"draft_hash":"00"}`,
 		"PUT /v1/policies/{policy_id}/draft":          `{"name":"n","rules":[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":5}}]}`,
 	}
 }

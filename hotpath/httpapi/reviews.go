@@ -10,16 +10,21 @@ import (
 )
 
 // postApproveDraft answers POST /v1/policies/{policy_id}/draft/approve (S80).
-func (a *API) postApproveDraft(x *exchange) error {
-	d := audit.DraftApprovalRequest{By: a.actor(x)}
-	if err := x.decode(func(r *reader) error { return decodeDraftApproval(r, &d) }); err != nil {
+func (a *API) postApproveDraft(x *exchange) error { return a.decideDraft(x, false) }
+
+// postRejectDraft answers POST /v1/policies/{policy_id}/draft/reject (S93).
+func (a *API) postRejectDraft(x *exchange) error { return a.decideDraft(x, true) }
+
+func (a *API) decideDraft(x *exchange, rejects bool) error {
+	d := audit.DraftDecisionRequest{Rejects: rejects, By: a.actor(x)}
+	if err := x.decode(func(r *reader) error { return decodeDraftDecision(r, &d) }); err != nil {
 		return err
 	}
 	var err error
 	if d.PolicyID, err = x.draftPolicy(); err != nil {
 		return err
 	}
-	r, replayed, err := a.authorizer.ApproveDraft(x.context(), x.access, d)
+	r, replayed, err := a.authorizer.DecideDraft(x.context(), x.access, d)
 	if err != nil {
 		return err
 	}
@@ -35,10 +40,14 @@ func draftHash(text string) (h spend.Hash) {
 	return h
 }
 
-// decodeDraftApproval reads the body of an approval.
-func decodeDraftApproval(r *reader, d *audit.DraftApprovalRequest) error {
+// decodeDraftDecision reads the body of a decision about a draft.
+func decodeDraftDecision(r *reader, d *audit.DraftDecisionRequest) error {
 	given := false
 	for r.next() {
+		if r.name == "drop_budgets" && !d.Rejects {
+			d.Drop = r.dropBudgets()
+			continue
+		}
 		switch r.name {
 		case "draft_hash":
 			text := r.text()
@@ -47,8 +56,6 @@ func decodeDraftApproval(r *reader, d *audit.DraftApprovalRequest) error {
 		case "note":
 			d.Note = r.optionalText()
 			r.checkLength("note", d.Note, spend.MaxNote)
-		case "drop_budgets":
-			d.Drop = r.dropBudgets()
 		default:
 			r.unknown()
 		}
@@ -75,9 +82,31 @@ func reviewOf(r *audit.Review) wire.Draft {
 	for i := range r.Approvals {
 		a := &r.Approvals[i]
 		shown.Approvals[i] = wire.DraftApproval{
-			Principal: a.By.Principal, Name: a.Name, Email: a.Email, KeyID: a.By.KeyID, Note: a.Note, At: wire.Timestamp{Time: a.At},
-			PolicyVersion: a.Version, Counts: slices.Contains(counted, a), Groups: given(a.Groups), DropBudgets: given(a.Drop),
+			DraftDecision: draftDecisionOf(a), Counts: slices.Contains(counted, a), Groups: given(a.Groups), DropBudgets: given(a.Drop),
 		}
 	}
+	shown.Status = "waiting"
+	if r.Rejection != nil {
+		shown.Status, shown.Rejection = "rejected", new(draftDecisionOf(r.Rejection))
+	} else if lacks.People() == 0 {
+		shown.Status = "approved"
+	}
 	return shown
+}
+
+func draftDecisionOf(d *audit.DraftDecision) wire.DraftDecision {
+	return wire.DraftDecision{
+		Principal: d.By.Principal, Name: d.Name, Email: d.Email, KeyID: d.By.KeyID, Note: d.Note, At: wire.Timestamp{Time: d.At},
+		PolicyVersion: d.Version,
+	}
+}
+
+var waitingDraftForm = wire.NewForm[wire.WaitingDraft]()
+
+// waitingDraftOf returns a draft as an item of what waits for a decision (S93).
+func waitingDraftOf(r *audit.Review) wire.WaitingDraft {
+	return wire.WaitingDraft{
+		Kind: wire.KindDraft, PolicyID: r.Draft.PolicyID, DraftHash: hex.EncodeToString(r.Draft.Hash[:]), Author: authorOf(r.Draft.Author),
+		Note: r.Draft.Note, MadeAt: wire.Timestamp{Time: r.Draft.MadeAt}, Missing: r.Missing(nil).People(),
+	}
 }

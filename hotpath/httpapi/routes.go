@@ -66,6 +66,7 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/policies/{policy_id}/draft/report", endpoint{method: "GET", serve: a.getDraftReport, scope: spend.ChecksRead, amounts: true})
 	a.at(r, "/v1/policies/{policy_id}/draft/promote", endpoint{method: "POST", serve: a.postPromote, scope: spend.PoliciesWrite, forced: true})
 	a.at(r, "/v1/policies/{policy_id}/draft/approve", endpoint{method: "POST", serve: a.postApproveDraft, scope: spend.ApprovalsDecide})
+	a.at(r, "/v1/policies/{policy_id}/draft/reject", endpoint{method: "POST", serve: a.postRejectDraft, scope: spend.ApprovalsDecide})
 	a.at(r, "/v1/policies/{policy_id}/versions", endpoint{method: "GET", serve: a.getPolicyVersions, scope: spend.PoliciesRead})
 	a.at(r, "/v1/approvals", endpoint{method: "GET", serve: a.getApprovals, scope: spend.ApprovalsRead, amounts: true})
 	a.at(r, "/v1/approvals/{approval_id}", endpoint{method: "GET", serve: a.getApproval, scope: spend.ApprovalsRead, amounts: true})

@@ -13,8 +13,15 @@ const (
 	ApprovalUsed     ApprovalStatus = "used"
 )
 
+// The kinds of what waits for a decision.
+const (
+	KindApproval = "approval"
+	KindDraft    = "draft"
+)
+
 // Approval is what an escalated check asks of people (S43).
 type Approval struct {
+	Kind       string         `json:"kind"` // approval
 	ApprovalID string         `json:"approval_id"`
 	Status     ApprovalStatus `json:"status"`
 	CheckID    string         `json:"check_id"`

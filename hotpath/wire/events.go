@@ -101,8 +101,8 @@ type VersionEvent struct {
 	By       ChangedBy `json:"by"`
 }
 
-// DraftApprovedEvent is the data of an approval of a draft.
-type DraftApprovedEvent struct {
+// DraftEvent is the data of a draft that people are asked about, and of a decision about it.
+type DraftEvent struct {
 	PolicyID      string    `json:"policy_id"`
 	DraftHash     string    `json:"draft_hash"`
 	PolicyVersion int       `json:"policy_version"`

@@ -29,6 +29,9 @@ type VersionMade struct {
 	Author    *PolicyAuthor `json:"author,omitempty" wire:"null"` // nil for a version made with the admin key
 	DraftedBy *PolicyAuthor `json:"drafted_by,omitzero"`          // the author of the draft that became the version; nil for other versions
 	Note      string        `json:"note,omitempty" wire:"null"`
+	// Of a version that was a draft: who approved it, and whether the admin key forced it.
+	ApprovedBy []DraftDecision `json:"approved_by,omitzero"`
+	Forced     *bool           `json:"forced,omitzero"`
 }
 
 // PolicyVersion is one of the versions of a policy.
@@ -64,6 +67,8 @@ type Draft struct {
 	Note      string        `json:"note,omitempty" wire:"null"`
 
 	// These are present if the version in force requires approvals (S80), except in the answer to a PUT.
+	Status        string          `json:"status,omitzero"`         // waiting, approved or rejected
+	Rejection     *DraftDecision  `json:"rejection,omitzero"`      // of a rejected draft, whose approvals do not count
 	PolicyVersion int             `json:"policy_version,omitzero"` // in force
 	Required      int             `json:"required,omitzero"`       // people, in all
 	Missing       *int            `json:"missing,omitzero"`
@@ -71,8 +76,19 @@ type Draft struct {
 	Approvals     []DraftApproval `json:"approvals,omitzero"`
 }
 
-// DraftApproval is a person's approval of a draft.
-type DraftApproval struct {
+// WaitingDraft is a draft among what waits for a decision (S93).
+type WaitingDraft struct {
+	Kind      string        `json:"kind"`
+	PolicyID  string        `json:"policy_id"`
+	DraftHash string        `json:"draft_hash"`
+	Author    *PolicyAuthor `json:"author" wire:"null"`
+	Note      string        `json:"note" wire:"null"`
+	MadeAt    Timestamp     `json:"made_at"`
+	Missing   int           `json:"missing"` // people
+}
+
+// DraftDecision is a person's approval or rejection of a draft.
+type DraftDecision struct {
 	Principal     string    `json:"principal"`
 	Name          string    `json:"name,omitzero"` // of a person who had signed in (S78), as recorded then
 	Email         string    `json:"email,omitzero"`
@@ -80,7 +96,12 @@ type DraftApproval struct {
 	Note          string    `json:"note,omitempty" wire:"null"`
 	At            Timestamp `json:"at"`
 	PolicyVersion int       `json:"policy_version"` // in force then
-	Counts        bool      `json:"counts"`         // whether it counts for a promotion now
-	Groups        []string  `json:"groups,omitzero"`
-	DropBudgets   []string  `json:"drop_budgets,omitzero"`
+}
+
+// DraftApproval is a person's approval of a draft.
+type DraftApproval struct {
+	DraftDecision
+	Counts      bool     `json:"counts"` // whether it counts for a promotion now
+	Groups      []string `json:"groups,omitzero"`
+	DropBudgets []string `json:"drop_budgets,omitzero"`
 }

@@ -5,7 +5,7 @@
 -- Types: v violation.recorded, r approval.requested, i approval.decided, a
 -- approval.approved, d approval.denied, e approval.expired, w approval.withdrawn, u approval.used, o
 -- outcome.reported, p outcome.release_pending, x outcome.exceeded, b
--- budget.exhausted, c policy.created, f policy.forced, g policy.draft_approved, k key.changed, m check.redeemed, t check.taken_over, n check.in_doubt,
+-- budget.exhausted, c policy.created, f policy.forced, j policy.draft_submitted, g policy.draft_approved, q policy.draft_rejected, k key.changed, m check.redeemed, t check.taken_over, n check.in_doubt,
 -- s payment.paid_twice.
 CREATE TABLE events (
     sequence  bigint PRIMARY KEY,
@@ -47,12 +47,14 @@ AS $$
         FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END,
             LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
                 (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e' WHEN 'approval.withdrawn' THEN 'w'
-                    WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f' WHEN 'policy.draft_approved' THEN 'g' ELSE 'k' END::"char", CASE c.kind
+                    WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f' WHEN 'policy.draft_put' THEN 'j' WHEN 'policy.draft_approved' THEN 'g'
+                    WHEN 'policy.draft_rejected' THEN 'q' ELSE 'k' END::"char", CASE c.kind
                     WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN completes_approval(c.details)
                         ELSE a.required = (SELECT count(*) FROM changes AS d
                             WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
+                    WHEN 'policy.draft_put' THEN c.version IS NOT NULL
                     ELSE c.kind IN ('approval.denied', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced', 'policy.draft_approved',
-                        'key.created', 'key.changed') END)) AS n (type, occurred)
+                        'policy.draft_rejected', 'key.created', 'key.changed') END)) AS n (type, occurred)
         WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending)) AND n.occurred
     UNION ALL
     SELECT u.position, u.xid, 2, u.approval_id, 'u', a.policy_id, a.agent_id

@@ -54,9 +54,11 @@ AS $$ BEGIN
         jsonb_strip_nulls(jsonb_build_object('name', nullif(d.name, ''), 'note', nullif(note, ''))), hash_draft(d));
 END $$;
 
--- Fails with SG015 when there is no such policy, and with SG006 as create_policy. author is that of add_policy.
-CREATE FUNCTION put_draft(policy text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
-    max_bytes bigint, note text, author jsonb, who actor, OUT generation bigint, OUT base_version integer, OUT hash text)
+-- Fails with SG015 when there is no such policy, with SG018 unless replaces is the generation of its draft, 0 without one,
+-- and with SG006 as create_policy. author is that of add_policy. The change of a draft that the version in force asks
+-- people about names that version, and is an event.
+CREATE FUNCTION put_draft(policy text, replaces bigint, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
+    max_bytes bigint, note text, author jsonb, who actor, OUT generation bigint, OUT base_version integer, OUT hash text, OUT submitted boolean)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -69,41 +71,45 @@ BEGIN
     IF base_version IS NULL THEN
         RAISE EXCEPTION 'there is no policy %', policy USING ERRCODE = 'SG015';
     END IF;
+    IF replaces <> coalesce((SELECT d.generation FROM current_draft(policy) AS d), 0) THEN
+        RAISE EXCEPTION 'policy % has another draft', policy USING ERRCODE = 'SG018';
+    END IF;
+    submitted := (SELECT p.changes IS NOT NULL FROM policies AS p WHERE p.policy_id = policy AND p.version = base_version);
     UPDATE config SET policy_bytes = policy_bytes + bytes WHERE policy_bytes + bytes <= max_bytes;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the policies have no room for % bytes', bytes USING ERRCODE = 'SG006';
     END IF;
     made := (policy, generation, base_version, new_name, new_description, new_rules, new_metadata, from_ms(now_ms), new_redeem, new_changes);
     INSERT INTO drafts SELECT made.*;
-    PERFORM record_change(generation, 'policy.draft_put', policy, NULL, who,
+    PERFORM record_change(generation, 'policy.draft_put', policy, CASE WHEN submitted THEN base_version END, who,
         jsonb_strip_nulls(jsonb_build_object('name', nullif(new_name, ''), 'note', nullif(note, ''))) || coalesce(author, '{}'), hash_draft(made));
     hash := encode(hash_draft(made), 'hex');
 END $$;
 
--- Fails with SG015 when the policy has no draft.
-CREATE FUNCTION delete_draft(policy text, now_ms bigint, who actor) RETURNS void
+-- Fails with SG015 when the policy has no such draft.
+CREATE FUNCTION delete_draft(policy text, draft bigint, now_ms bigint, who actor) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
     new_generation bigint := raise_generation();
     ended          drafts;
 BEGIN
-    SELECT * INTO ended FROM current_draft(policy);
+    SELECT * INTO ended FROM current_draft(policy) AS d WHERE d.generation = draft;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'policy % has no draft', policy USING ERRCODE = 'SG015';
+        RAISE EXCEPTION 'policy % has no such draft', policy USING ERRCODE = 'SG015';
     END IF;
     ended := (policy, new_generation, ended.base_version, '', '', '', '', from_ms(now_ms), NULL, NULL);
     PERFORM record_draft('policy.draft_deleted', ended, who, '');
 END $$;
 
--- Whether the approvals of a draft, or the keys behind it and them, are others than a node
--- saw: {"approvals": how many, "keys": {"<uuid>": generation}}. Called under the lock of
--- raise_generation, which whoever approves or changes a key takes.
+-- Whether the decisions about a draft, or the keys behind it and them, are others than a node
+-- saw: {"decisions": how many, "keys": {"<uuid>": generation}}. Called under the lock of
+-- raise_generation, which whoever decides or changes a key takes.
 CREATE FUNCTION review_changed(policy text, draft bigint, seen jsonb) RETURNS boolean
 LANGUAGE sql STABLE
 AS $$
-    SELECT (seen ->> 'approvals')::bigint <> (SELECT count(*) FROM changes AS c
-            WHERE c.subject = policy AND c.seq > draft AND c.kind = 'policy.draft_approved' AND (c.details::jsonb ->> 'draft')::bigint = draft)
+    SELECT (seen ->> 'decisions')::bigint <> (SELECT count(*) FROM changes AS c WHERE c.subject = policy AND c.seq > draft
+            AND c.kind IN ('policy.draft_approved', 'policy.draft_rejected') AND (c.details::jsonb ->> 'draft')::bigint = draft)
         OR EXISTS (SELECT FROM jsonb_each_text(seen -> 'keys') AS s JOIN keys AS k ON k.id = s.key::uuid WHERE k.generation <> s.value::bigint)
 $$;
 
@@ -115,22 +121,22 @@ AS $$
         (SELECT sum((f ->> 'required')::bigint) FROM jsonb_array_elements(changes::jsonb -> 'from') AS f))
 $$;
 
--- Records that a person approves a draft, beside a version in force: outcome is recorded, or stale
--- when there is another draft, version, approval or key than the node saw that judged it
+-- Records that a person approves or rejects a draft, beside a version in force: outcome is recorded, or stale
+-- when there is another draft, version, decision or key than the node saw that judged it
 -- (audit.Review.Takes), since names are folded there alone.
-CREATE FUNCTION approve_draft(policy text, draft bigint, in_force integer, seen jsonb, said text, who actor, OUT outcome text)
+CREATE FUNCTION decide_draft(decision text, policy text, draft bigint, in_force integer, seen jsonb, said text, who actor, OUT outcome text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    approved drafts;
+    decided drafts;
 BEGIN
     PERFORM FROM config FOR NO KEY UPDATE;
-    SELECT * INTO approved FROM current_draft(policy) AS d WHERE d.generation = draft;
+    SELECT * INTO decided FROM current_draft(policy) AS d WHERE d.generation = draft;
     IF NOT FOUND OR in_force <> (SELECT max(p.version) FROM policies AS p WHERE p.policy_id = policy) OR review_changed(policy, draft, seen) THEN
         outcome := 'stale';
         RETURN;
     END IF;
-    PERFORM record_change(raise_generation(), 'policy.draft_approved', policy, in_force, who, said::jsonb, hash_draft(approved));
+    PERFORM record_change(raise_generation(), decision, policy, in_force, who, said::jsonb, hash_draft(decided));
     outcome := 'recorded';
 END $$;
 
@@ -164,9 +170,10 @@ BEGIN
         IF latest <> (seen ->> 'version')::integer OR review_changed(policy, draft, seen) THEN
             RAISE EXCEPTION 'the approvals of the draft changed' USING ERRCODE = 'SG018';
         END IF;
-        IF missing = 0 AND asked_of(asked) > (SELECT count(DISTINCT c.key_id) FROM changes AS c
+        IF missing = 0 AND (EXISTS (SELECT FROM changes AS c WHERE c.subject = policy AND c.seq > draft AND c.kind = 'policy.draft_rejected'
+                AND (c.details::jsonb ->> 'draft')::bigint = draft) OR asked_of(asked) > (SELECT count(DISTINCT c.key_id) FROM changes AS c
                 WHERE c.subject = policy AND c.seq > draft AND c.kind = 'policy.draft_approved' AND c.version = latest
-                    AND (c.details::jsonb ->> 'draft')::bigint = draft AND c.key_id IS DISTINCT FROM (SELECT p.key_id FROM changes AS p WHERE p.seq = draft)) THEN
+                    AND (c.details::jsonb ->> 'draft')::bigint = draft AND c.key_id IS DISTINCT FROM (SELECT p.key_id FROM changes AS p WHERE p.seq = draft))) THEN
             missing := 1;
         END IF;
         IF missing > 0 AND who.kind <> 'admin' THEN

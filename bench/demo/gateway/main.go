@@ -194,14 +194,16 @@ func (s *stage) call(ctx context.Context, agent *sdk.ClientSession, charge strin
 
 // approve is what Ann does.
 func (s *stage) approve(ctx context.Context) error {
-	page, err := s.ann.Approvals(ctx, client.ApprovalQuery{WaitingForMe: true})
-	if err != nil || len(page.Data) != 1 {
-		return fmt.Errorf("%d approvals wait for Ann: %w", len(page.Data), err)
+	for waiting, err := range s.ann.Waiting(ctx, client.ApprovalQuery{}) {
+		if err != nil {
+			return err
+		}
+		a := waiting.Approval
+		_, err = s.ann.Approve(ctx, a.ApprovalID, a.ActionHash, "")
+		s.say("  Ann approves %s %s to %s", a.Action.Amount, a.Action.Currency, a.Action.Counterparty)
+		return err
 	}
-	a := page.Data[0]
-	_, err = s.ann.Approve(ctx, a.ApprovalID, a.ActionHash, "")
-	s.say("  Ann approves %s %s to %s", a.Action.Amount, a.Action.Currency, a.Action.Counterparty)
-	return err
+	return errors.New("no approval waits for Ann")
 }
 
 // compare holds the provider's ledger to the record.

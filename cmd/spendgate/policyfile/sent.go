@@ -9,16 +9,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// readOnly returns the members that the API adds to a policy and refuses in requests.
-func readOnly() []string {
-	return []string{"version", "created_at", "updated_at", "author", "drafted_by"}
+// ReadOnly returns the members that the API adds to a policy and refuses in requests.
+func ReadOnly() []string {
+	return []string{"version", "created_at", "updated_at", "author", "drafted_by", "approved_by", "forced"}
 }
 
 // WithoutReadOnly returns the policy without the members that the API adds, and the names of the
 // removed members.
 func (p Policy) WithoutReadOnly() (sent Policy, dropped []string) {
 	sent, err := p.edited(func(name string) bool {
-		if slices.Contains(readOnly(), name) {
+		if slices.Contains(ReadOnly(), name) {
 			dropped = append(dropped, name)
 			return false
 		}

@@ -71,15 +71,14 @@ func (b *bot) tell(ctx context.Context, p *person, approvalID string) error {
 	if err != nil || a.Status != client.ApprovalPending {
 		return err
 	}
-	query := client.ApprovalQuery{WaitingForMe: true, PolicyID: a.PolicyID, AgentID: a.Action.AgentID}
-	for waiting, err := range p.api.AllApprovals(ctx, query) {
+	for waiting, err := range p.api.Waiting(ctx, client.ApprovalQuery{PolicyID: a.PolicyID, AgentID: a.Action.AgentID}) {
 		if err != nil {
 			return err
 		}
-		if waiting.ApprovalID == approvalID {
+		if waiting.Approval.ApprovalID == approvalID { // drafts are of no agent
 			return b.ask(ctx, p, a)
 		}
-		if waiting.CreatedAt.Before(a.CreatedAt.Time) { // the newest are first
+		if waiting.Approval.ExpiresAt.After(a.ExpiresAt.Time) { // those that expire soonest are first
 			break
 		}
 	}
@@ -134,18 +133,25 @@ func (b *bot) chat(w http.ResponseWriter, r *http.Request) {
 
 // waiting sends the approval requests that wait for a person, with new codes.
 func (b *bot) waiting(w http.ResponseWriter, r *http.Request, p *person) {
-	page, err := p.api.Approvals(r.Context(), client.ApprovalQuery{WaitingForMe: true, Limit: openCodes})
-	for i := 0; err == nil && i < len(page.Data); i++ {
-		var a *client.Approval
-		if a, err = p.api.Approval(r.Context(), page.Data[i].ApprovalID, 0); err == nil { // with what budgets have left
-			err = b.ask(r.Context(), p, a)
+	told := 0
+	var err error
+	for item, failed := range p.api.Waiting(r.Context(), client.ApprovalQuery{Limit: openCodes}) {
+		if err = failed; err == nil && item.Approval != nil {
+			var a *client.Approval
+			if a, err = p.api.Approval(r.Context(), item.Approval.ApprovalID, 0); err == nil { // with what budgets have left
+				err = b.ask(r.Context(), p, a)
+			}
+			told++
+		}
+		if err != nil || told == openCodes {
+			break
 		}
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	_, _ = fmt.Fprintf(w, "%d wait for you: they are in your channel.", len(page.Data)) // there is nobody else to tell
+	_, _ = fmt.Fprintf(w, "%d wait for you: they are in your channel.", told) // there is nobody else to tell
 }
 
 // decide records a decision with the person's key. The code is used up in any case: a person who is

@@ -110,8 +110,8 @@ def test_payments(node: Spendgate, policy: str, approver: Spendgate, gateway_key
 
     with pytest.raises(spendgate.ApprovalPending) as pending:
         pay("77", Decimal(300))
-    asked = next(iter(approver.approvals(waiting_for="me")))
-    assert asked.approval_id == pending.value.approval_id and asked.status == "pending"
+    asked = next(iter(approver.waiting()))
+    assert isinstance(asked, spendgate.types.Approval) and asked.approval_id == pending.value.approval_id and asked.status == "pending"
     assert node.wait_for_approval(asked.approval_id, timeout=0.1).status == "pending"
     assert approver.approve(asked.approval_id, asked.action_hash, note="fine").status == "approved"
     assert [pay("77", Decimal(300)) for _ in range(2)] == ["psp-77"] * 2 and len(paid) == 1 and paid[0].startswith("exe_")
@@ -204,7 +204,12 @@ def test_drafts(node: Spendgate, policy: str) -> None:
 def test_changes_by_two(node: Spendgate, approver: Spendgate) -> None:
     rules = [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 200, "currency": "USD"}}]
     assert node.create_policy(policy_id="by-two", name="n", rules=rules, changes={"required": 1}).changes == {"required": 1}
-    put = node.put_draft("by-two", name="next", rules=rules)
+    first = node.put_draft("by-two", name="next", rules=rules)
+    waits = [item for item in approver.waiting(policy_id="by-two") if isinstance(item, spendgate.types.WaitingDraft)]
+    assert [(item.draft_hash, item.missing) for item in waits] == [(first.draft_hash, 1)]
+    rejected = approver.reject_draft("by-two", first.draft_hash, note="no")
+    assert rejected.status == "rejected" and rejected.rejection and rejected.rejection.note == "no"
+    put = node.put_draft("by-two", name="next", rules=rules, replaces=first.draft_hash)
     bypasses: list[Callable[[], object]] = [
         lambda: node.create_policy(policy_id="by-two", name="x", rules=rules),
         lambda: node.promote_draft("by-two", 1),

@@ -190,8 +190,13 @@ export class Spendgate {
     }
   }
 
-  approvals(query: T.ApprovalQuery = {}): List<T.Approval> {
+  approvals(query: Omit<T.ApprovalQuery, "waiting_for"> = {}): List<T.Approval> {
     return this.#list("/v1/approvals", query, "approval_id");
+  }
+
+  /** waiting lists what an approval with this key brings forward: approvals, soonest to expire first, then drafts of policies. */
+  waiting(query: Omit<T.ApprovalQuery, "waiting_for" | "status"> = {}): List<T.ApprovalItem> {
+    return this.#list("/v1/approvals", { ...query, waiting_for: "me" }, "kind");
   }
 
   /** approve approves exactly the action that has the hash, and returns the approval with this decision. */
@@ -296,9 +301,12 @@ export class Spendgate {
     return this.#list(`${backtestPath(backtestId)}/flips`, query, "check_id");
   }
 
-  /** putDraft stores a policy's draft, in place of the one before. Storing the same draft again changes nothing. */
-  putDraft(policyId: string, draft: T.NewDraft, call?: CallOptions): Promise<T.Draft> {
-    const request = { ...call, method: "PUT", path: draftPath(policyId), content: draft, repeatable: true };
+  /**
+   * putDraft stores a policy's draft, in place of the one before. Storing the same draft again changes nothing. replaces is the
+   * draft_hash of the draft that it replaces; that of another author must be given.
+   */
+  putDraft(policyId: string, draft: T.NewDraft, { replaces, ...call }: CallOptions & { replaces?: string } = {}): Promise<T.Draft> {
+    const request = { ...call, method: "PUT", path: draftPath(policyId), content: draft, repeatable: true, ifMatch: replaces ?? "" };
     return this.#fetch(request, having("policy_id", "draft_hash"));
   }
 
@@ -312,9 +320,10 @@ export class Spendgate {
     return this.#fetch(request, having("policy_id", "draft_hash"));
   }
 
-  /** deleteDraft deletes the draft. The request is not repeated when it may have been carried out. */
-  async deleteDraft(policyId: string, call?: CallOptions): Promise<void> {
-    await this.#fetch({ ...call, method: "DELETE", path: draftPath(policyId), statuses: [204] }, () => undefined);
+  /** deleteDraft deletes the draft; that of another author only by its draft_hash. The request is not repeated when it may have been carried out. */
+  async deleteDraft(policyId: string, { draft_hash, ...call }: CallOptions & { draft_hash?: string } = {}): Promise<void> {
+    const request = { ...call, method: "DELETE", path: draftPath(policyId), statuses: [204], ifMatch: draft_hash ?? "" };
+    await this.#fetch(request, () => undefined);
   }
 
   /** approveDraft approves the draft with that hash, if the version in force requires approvals. Approving again is a replay. */
@@ -325,6 +334,13 @@ export class Spendgate {
     call?: CallOptions,
   ): Promise<T.Draft> {
     const path = `${draftPath(policyId)}/approve`;
+    const request = { ...call, method: "POST", path, content: { draft_hash: draftHash, ...content }, repeatable: true };
+    return this.#fetch(request, having("policy_id", "draft_hash"));
+  }
+
+  /** rejectDraft rejects the draft with that hash, if the version in force requires approvals. Rejecting again is a replay. */
+  rejectDraft(policyId: string, draftHash: string, content: { note?: string } = {}, call?: CallOptions): Promise<T.Draft> {
+    const path = `${draftPath(policyId)}/reject`;
     const request = { ...call, method: "POST", path, content: { draft_hash: draftHash, ...content }, repeatable: true };
     return this.#fetch(request, having("policy_id", "draft_hash"));
   }

@@ -416,7 +416,14 @@ export interface components {
             /** @description The author, whose API key put the draft; null if the admin key did. */
             author: components["schemas"]["PolicyAuthor"] | null;
             note: string | null;
-            /** @description The version in force. This member and the following ones are present when that version has `changes`, except in the answer to PUT. */
+            /**
+             * @description Whether people are missing, nobody is, or somebody rejected the draft. This member and the following ones are present when the version in force has `changes`, except in the answer to PUT.
+             * @enum {string}
+             */
+            status?: "waiting" | "approved" | "rejected";
+            /** @description Of a rejected draft, whose approvals do not count. */
+            rejection?: components["schemas"]["DraftDecision"];
+            /** @description The version in force. */
             policy_version?: number;
             /** @description The number of people who have to approve, in all. */
             required?: number;
@@ -425,6 +432,19 @@ export interface components {
             /** @description The groups of which people are asked; absent if anybody may decide. */
             from?: components["schemas"]["ApprovalGroup"][];
             approvals?: components["schemas"]["DraftApproval"][];
+        };
+        DraftDecision: {
+            principal: string;
+            /** @description The person's name, as the provider gave it then; absent for a key. */
+            name?: string;
+            /** @description The person's e-mail address, as the provider gave it then; absent for a key. */
+            email?: string;
+            /** @description The key, or the session_id of a person who had signed in. */
+            key_id: string;
+            note: string | null;
+            at: components["schemas"]["Timestamp"];
+            /** @description The version that was in force at that time. */
+            policy_version: number;
         };
         DraftApproval: {
             principal: string;
@@ -451,6 +471,11 @@ export interface components {
             note?: string | null;
             /** @description The budgets that the promotion may drop by this approval. The approval does not count for a promotion that drops others. */
             drop_budgets?: string[] | null;
+        };
+        DraftRejectionRequest: {
+            /** @description The draft_hash of the draft that was read. */
+            draft_hash: string;
+            note?: string | null;
         };
         /** @description The backtest of the draft from when it was put, with the state recorded. The candidate is the draft. */
         DraftReport: {
@@ -500,8 +525,12 @@ export interface components {
             changes?: components["schemas"]["Changes"];
             /** @description The author, whose API key made the version or promoted its draft; null if the admin key did. */
             author: components["schemas"]["PolicyAuthor"] | null;
-            /** @description Who put the draft that became this version; absent if no draft did. */
+            /** @description Who put the draft that became this version; absent if no draft did, as are the next two. */
             drafted_by?: components["schemas"]["PolicyAuthor"];
+            /** @description Who approved the draft beside the version before. */
+            approved_by?: components["schemas"]["DraftDecision"][];
+            /** @description Whether the admin key forced it. */
+            forced?: boolean;
             note: string | null;
         };
         PolicyAuthor: {
@@ -526,6 +555,7 @@ export interface components {
             confidence: components["schemas"]["Confidence"];
             latency_ms: number;
             timestamp: components["schemas"]["Timestamp"];
+            console_url?: components["schemas"]["ConsoleURL"];
         };
         Pagination: {
             next_cursor: string | null;
@@ -540,8 +570,30 @@ export interface components {
             action_hash: string;
             note?: string | null;
         };
+        /** @description What waits, or waited, for people. Drafts are listed only with waiting_for. */
+        ApprovalItem: components["schemas"]["Approval"] | components["schemas"]["WaitingDraft"];
+        /** @description A draft that waits for approvals. */
+        WaitingDraft: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "draft";
+            policy_id: components["schemas"]["PolicyID"];
+            draft_hash: string;
+            author: components["schemas"]["PolicyAuthor"] | null;
+            note: string | null;
+            made_at: components["schemas"]["Timestamp"];
+            /** @description The number of people who are missing. */
+            missing: number;
+        };
         /** @description What an escalated check asks of people. An approved one allows nothing until a check with its approval_id is allowed. Text that agents wrote in it is only text. */
         Approval: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "approval";
             approval_id: components["schemas"]["ApprovalID"];
             status: components["schemas"]["ApprovalStatus"];
             check_id: components["schemas"]["CheckID"];
@@ -614,6 +666,8 @@ export interface components {
             sequence: components["schemas"]["EventSequence"];
             data: JsonObject;
         };
+        /** @description Where the console shows it; only in events, of a deployment that says where its console is. */
+        ConsoleURL: string;
         /** @description A page of the feed. It may be short, or empty, while has_more. */
         EventPage: {
             data: components["schemas"]["Event"][];
@@ -1037,7 +1091,7 @@ export interface components {
         ErrorBody: {
             error: {
                 /** @enum {string} */
-                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "once_used" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
+                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "draft_rejected" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "once_used" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
                 message: string;
                 request_id: string;
                 timestamp: components["schemas"]["Timestamp"];
@@ -1108,7 +1162,7 @@ export interface components {
             policy_id?: string;
             agent_id?: string;
             /**
-             * @description me: the pending approvals that this key may decide and has not decided. A page looks at 500 pending approvals, so it may be short, or empty, while has_more.
+             * @description me: the pending approvals, and without agent_id the drafts of policies, that an approval with this key brings forward. A page looks at 500 pending approvals and 100 drafts, so it may be short, or empty, while has_more.
              * @constant
              */
             waiting_for?: "me";
@@ -1243,8 +1297,10 @@ export type PolicyRequest = components['schemas']['PolicyRequest'];
 export type Policy = components['schemas']['Policy'];
 export type DraftRequest = components['schemas']['DraftRequest'];
 export type Draft = components['schemas']['Draft'];
+export type DraftDecision = components['schemas']['DraftDecision'];
 export type DraftApproval = components['schemas']['DraftApproval'];
 export type DraftApprovalRequest = components['schemas']['DraftApprovalRequest'];
+export type DraftRejectionRequest = components['schemas']['DraftRejectionRequest'];
 export type DraftReport = components['schemas']['DraftReport'];
 export type Promotion = components['schemas']['Promotion'];
 export type PolicyVersion = components['schemas']['PolicyVersion'];
@@ -1254,12 +1310,15 @@ export type Pagination = components['schemas']['Pagination'];
 export type ApprovalStatus = components['schemas']['ApprovalStatus'];
 export type ApprovalId = components['schemas']['ApprovalID'];
 export type ApprovalDecisionRequest = components['schemas']['ApprovalDecisionRequest'];
+export type ApprovalItem = components['schemas']['ApprovalItem'];
+export type WaitingDraft = components['schemas']['WaitingDraft'];
 export type Approval = components['schemas']['Approval'];
 export type ApprovalGroup = components['schemas']['ApprovalGroup'];
 export type BudgetRemaining = components['schemas']['BudgetRemaining'];
 export type ApprovalDecision = components['schemas']['ApprovalDecision'];
 export type GroupRequired = components['schemas']['GroupRequired'];
 export type Event = components['schemas']['Event'];
+export type ConsoleUrl = components['schemas']['ConsoleURL'];
 export type EventPage = components['schemas']['EventPage'];
 export type EventId = components['schemas']['EventID'];
 export type EventSequence = components['schemas']['EventSequence'];

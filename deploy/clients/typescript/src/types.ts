@@ -5,10 +5,10 @@ import type { ExactNumber } from "./json.js";
 // The structures of the API are generated from openapi.yaml. Here is what the package adds to them.
 
 export type {
-  ActionType, Approval, ApprovalStatus, BacktestProgress, BacktestState, BacktestStatus, Backtest, BacktestSummary, Budget, Changes,
-  CheckRecord, Decision, DecisionCounts, Delivery, Draft, DraftApproval, DraftReport, Event, EventPage, Flip, Health, Key, KeyChange,
+  ActionType, Approval, ApprovalItem, ApprovalStatus, BacktestProgress, BacktestState, BacktestStatus, Backtest, BacktestSummary, Budget, Changes,
+  CheckRecord, Decision, DecisionCounts, Delivery, Draft, DraftApproval, DraftDecision, DraftReport, Event, EventPage, Flip, Health, Key, KeyChange,
   NewKey, NewWebhook, Outcome, OutcomeStatus, Payment, Policy, PolicyVersion, RecordedAction, RecordedRedemption, Report, ReportCell,
-  ReportEffects, ReportPeak, Rule, Session, Stats, Timestamp, Verdict, Violation, Webhook,
+  ReportEffects, ReportPeak, Rule, Session, Stats, Timestamp, Verdict, Violation, WaitingDraft, Webhook,
   ListChecksQuery as CheckQuery, ListApprovalsQuery as ApprovalQuery, ListBudgetsQuery as BudgetQuery, ListViolationsQuery as ViolationQuery,
   ListEventsQuery as EventQuery, ListBacktestsQuery as BacktestQuery, GetStatsQuery as StatsQuery,
 } from "./generated.js";

@@ -32,6 +32,7 @@ const operations: Record<string, string> = {
   deleteDraft: "deleteDraft",
   getDraftReport: "draftReport",
   approveDraft: "approveDraft",
+  rejectDraft: "rejectDraft",
   promoteDraft: "promoteDraft",
   getStats: "stats",
   createBacktest: "createBacktest",
@@ -234,11 +235,16 @@ describe("a node", { skip, concurrency: true }, () => {
     const rules = [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 10, currency: "USD" } }];
     const { policy_id: id, changes } = await author.createPolicy({ name: "n", rules, changes: { required: 1 } });
     assert.deepEqual(changes, { required: 1 });
-    const draft = await author.putDraft(id, { name: "next", rules });
+    const approver = await as({ role: "approver" });
+    const first = await author.putDraft(id, { name: "next", rules });
+    const [item] = await approver.waiting({ policy_id: id }).all();
+    assert.deepEqual(item?.kind === "draft" && [item.draft_hash, item.missing], [first.draft_hash, 1]);
+    const rejected = await approver.rejectDraft(id, first.draft_hash, { note: "no" });
+    assert.deepEqual([rejected.status, rejected.rejection?.note], ["rejected", "no"]);
+    const draft = await author.putDraft(id, { name: "next", rules }, { replaces: first.draft_hash });
     const refused = (problem: APIError): boolean => problem.code === "change_needs_approval" && problem.message.includes(draft.draft_hash);
     await assert.rejects(author.createPolicy({ policy_id: id, name: "x", rules }), refused);
     await assert.rejects(author.promoteDraft(id, 1), refused);
-    const approver = await as({ role: "approver" });
     const approved = await approver.approveDraft(id, draft.draft_hash, { note: "seen" });
     assert.deepEqual([approved.missing, approved.approvals?.[0]?.note], [0, "seen"]);
     assert.equal((await author.promoteDraft(id, 1)).version, 2);
@@ -274,9 +280,10 @@ describe("a node", { skip, concurrency: true }, () => {
     const asked = { ...action(), amount: 250 };
     const { approval_id = "" } = await agent.check(asked);
     const waiting = agent.waitForApproval(approval_id, { timeout: 20_000 });
-    const pending = await person.approvals({ waiting_for: "me", policy_id: policyId }).all();
-    const approval = pending.find((each) => each.approval_id === approval_id);
-    await person.approve(approval_id, { action_hash: approval?.action_hash ?? "", note: "fine" });
+    const pending = await person.waiting({ policy_id: policyId }).all();
+    const approval = pending.find((each) => each.kind === "approval" && each.approval_id === approval_id);
+    assert.equal(approval?.kind, "approval");
+    await person.approve(approval_id, { action_hash: approval?.kind === "approval" ? approval.action_hash : "", note: "fine" });
     assert.equal((await waiting).status, "approved");
     assert.equal((await agent.check({ ...asked, approval_id })).allowed, true);
 

@@ -61,7 +61,7 @@ export const By = ({ p }) => html`${p.author ? html`<${Who} name=${p.author.prin
 // bodyOf is what makes a version: all but what the service adds to one or to a draft, so that
 // no member is lost by an edit.
 export function bodyOf(p) {
-  const added = ["version", "created_at", "updated_at", "author", "drafted_by", "note", "draft_hash", "base_version", "policy_version", "required", "missing", "from", "approvals"];
+  const added = ["version", "created_at", "updated_at", "author", "drafted_by", "approved_by", "forced", "note", "draft_hash", "base_version", "policy_version", "required", "missing", "from", "approvals", "status", "rejection"];
   return Object.fromEntries(Object.entries(p).filter(([name, value]) => value !== null && !added.includes(name)));
 }
 

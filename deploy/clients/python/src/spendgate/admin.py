@@ -61,10 +61,16 @@ def put_draft(
     redeem_within_minutes: int | None = None,
     changes: Mapping[str, Any] | None = None,
     note: str | None = None,
+    replaces: str | None = None,
 ) -> Steps[t.Draft]:
-    """Stores a policy's draft, in place of the one before. Storing the same draft again changes nothing."""
-    content = {member: value for member, value in _given(locals()).items() if member != "policy_id"}
-    return fetch(settings, Request("PUT", path("policies", policy_id, "draft"), content), t.Draft)
+    """Stores a policy's draft, in place of the one before. Storing the same draft again changes nothing. replaces is the
+    draft_hash of the draft that it replaces; that of another author must be given."""
+    content = {member: value for member, value in _given(locals()).items() if member not in ("policy_id", "replaces")}
+    return fetch(settings, Request("PUT", path("policies", policy_id, "draft"), content, headers=_matching(replaces)), t.Draft)
+
+
+def _matching(draft_hash: str | None) -> dict[str, str]:
+    return {} if draft_hash is None else {"If-Match": draft_hash}
 
 
 def draft(settings: Settings, policy_id: str) -> Steps[t.Draft]:
@@ -77,9 +83,11 @@ def draft_report(settings: Settings, policy_id: str) -> Steps[t.DraftReport]:
     return fetch(settings, Request("GET", path("policies", policy_id, "draft", "report"), again=202), t.DraftReport)
 
 
-def delete_draft(settings: Settings, policy_id: str) -> Steps[None]:
-    """Deletes the draft. The request is not repeated when it may have been carried out."""
-    yield from send(settings, Request("DELETE", path("policies", policy_id, "draft"), status=204, repeatable=False))
+def delete_draft(settings: Settings, policy_id: str, *, draft_hash: str | None = None) -> Steps[None]:
+    """Deletes the draft; that of another author only by its draft_hash. The request is not repeated when it may have been
+    carried out."""
+    where, headers = path("policies", policy_id, "draft"), _matching(draft_hash)
+    yield from send(settings, Request("DELETE", where, status=204, repeatable=False, headers=headers))
 
 
 def approve_draft(
@@ -89,6 +97,12 @@ def approve_draft(
     given = (("draft_hash", draft_hash), ("note", note), ("drop_budgets", drop_budgets))
     content = {name: value for name, value in given if value is not None}
     return fetch(settings, Request("POST", path("policies", policy_id, "draft", "approve"), content), t.Draft)
+
+
+def reject_draft(settings: Settings, policy_id: str, draft_hash: str, *, note: str | None = None) -> Steps[t.Draft]:
+    """Rejects the draft with that hash, if the version in force requires approvals. Rejecting again is a replay."""
+    content = {"draft_hash": draft_hash} if note is None else {"draft_hash": draft_hash, "note": note}
+    return fetch(settings, Request("POST", path("policies", policy_id, "draft", "reject"), content), t.Draft)
 
 
 def promote_draft(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, Union
 
 from . import types as t
@@ -236,7 +237,7 @@ class Query(Generic[T]):
     """A list that is read page by page."""
 
     request: Callable[[str | None], Request]
-    kind: type[T]
+    read: Callable[[Any], T]
 
     def page(self, settings: Settings, cursor: str | None) -> Steps[t.Page[T]]:
         reply = yield from send(settings, self.request(cursor))
@@ -244,7 +245,7 @@ class Query(Generic[T]):
         try:
             found = content["pagination"]
             page = t.Page(
-                [read(self.kind, element) for element in content["data"]],
+                [self.read(element) for element in content["data"]],
                 found["next_cursor"], found["has_more"], found.get("total_count"),
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -256,7 +257,7 @@ class Query(Generic[T]):
 
 def query(kind: type[T], where: str, *, admin: bool = False, **parameters: object) -> Query[T]:
     given = {name: when(p) if isinstance(p, date) else p for name, p in parameters.items()}
-    return Query(lambda cursor: get(where, {**given, "cursor": cursor}, admin=admin), kind)
+    return Query(lambda cursor: get(where, {**given, "cursor": cursor}, admin=admin), partial(read, kind))
 
 
 def when(moment: date) -> str:
@@ -311,12 +312,23 @@ def approvals(
     status: t.ApprovalStatus | None = None,
     policy_id: str | None = None,
     agent_id: str | None = None,
-    waiting_for: Literal["me"] | None = None,
     limit: int | None = None,
 ) -> Query[t.Approval]:
     """Approvals, newest first."""
     given = {name: value for name, value in locals().items() if name != "settings"}
     return query(t.Approval, "/v1/approvals", **given)
+
+
+def waiting(
+    settings: Settings, *, policy_id: str | None = None, agent_id: str | None = None, limit: int | None = None
+) -> Query[t.Approval | t.WaitingDraft]:
+    """What an approval with this key brings forward: approvals, soonest to expire first, then drafts of policies."""
+    given = {"waiting_for": "me", "policy_id": policy_id, "agent_id": agent_id, "limit": limit}
+
+    def item(element: Any) -> t.Approval | t.WaitingDraft:
+        return read(t.WaitingDraft, element) if element["kind"] == "draft" else read(t.Approval, element)
+
+    return Query(lambda cursor: get("/v1/approvals", {**given, "cursor": cursor}), item)
 
 
 def budgets(

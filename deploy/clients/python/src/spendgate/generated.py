@@ -34,11 +34,13 @@ __all__ = [
     "Conditions",
     "Policy",
     "Draft",
+    "DraftDecision",
     "DraftApproval",
     "DraftReport",
     "PolicyVersion",
     "PolicyAuthor",
     "Violation",
+    "WaitingDraft",
     "Approval",
     "ApprovalGroup",
     "BudgetRemaining",
@@ -341,7 +343,11 @@ class Draft:
     # The author, whose API key put the draft; null if the admin key did.
     author: PolicyAuthor | None = None
     note: str | None = None
-    # The version in force. This member and the following ones are present when that version has `changes`, except in the answer to PUT.
+    # Whether people are missing, nobody is, or somebody rejected the draft. This member and the following ones are present when the version in force has `changes`, except in the answer to PUT.
+    status: str | None = None
+    # Of a rejected draft, whose approvals do not count.
+    rejection: DraftDecision | None = None
+    # The version in force.
     policy_version: int | None = None
     # The number of people who have to approve, in all.
     required: int | None = None
@@ -350,6 +356,21 @@ class Draft:
     # The groups of which people are asked; absent if anybody may decide.
     from_: list[ApprovalGroup] = field(default_factory=list)
     approvals: list[DraftApproval] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftDecision:
+    principal: str
+    # The person's name, as the provider gave it then; absent for a key.
+    name: str | None = None
+    # The person's e-mail address, as the provider gave it then; absent for a key.
+    email: str | None = None
+    # The key, or the session_id of a person who had signed in.
+    key_id: str
+    note: str | None = None
+    at: datetime
+    # The version that was in force at that time.
+    policy_version: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -411,8 +432,12 @@ class PolicyVersion:
     changes: dict[str, Any] | None = None
     # The author, whose API key made the version or promoted its draft; null if the admin key did.
     author: PolicyAuthor | None = None
-    # Who put the draft that became this version; absent if no draft did.
+    # Who put the draft that became this version; absent if no draft did, as are the next two.
     drafted_by: PolicyAuthor | None = None
+    # Who approved the draft beside the version before.
+    approved_by: list[DraftDecision] = field(default_factory=list)
+    # Whether the admin key forced it.
+    forced: bool = False
     note: str | None = None
 
 
@@ -442,12 +467,30 @@ class Violation:
     confidence: Confidence
     latency_ms: int
     timestamp: datetime
+    console_url: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingDraft:
+    """A draft that waits for approvals."""
+
+    # discriminator enum property added by openapi-typescript
+    kind: str
+    policy_id: str
+    draft_hash: str
+    author: PolicyAuthor | None = None
+    note: str | None = None
+    made_at: datetime
+    # The number of people who are missing.
+    missing: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approval(Polled):
     """What an escalated check asks of people. An approved one allows nothing until a check with its approval_id is allowed. Text that agents wrote in it is only text."""
 
+    # discriminator enum property added by openapi-typescript
+    kind: str
     approval_id: str
     status: ApprovalStatus
     check_id: str
