@@ -202,6 +202,8 @@ export interface components {
             metadata: components["schemas"]["Metadata"];
             /** @description The approval that the check was sent with; absent without one. */
             approval_id?: string;
+            /** @description The payment that the check is of; absent of none. */
+            payment_key?: string;
         };
         /** @description A check's result, and its action. */
         CheckRecord: {

@@ -189,6 +189,8 @@ class RecordedAction:
     metadata: dict[str, Any] | None = None
     # The approval that the check was sent with; absent without one.
     approval_id: str | None = None
+    # The payment that the check is of; absent of none.
+    payment_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
