@@ -27,6 +27,16 @@ type key struct {
 	session   *audit.Session // nil of a key
 }
 
+// ExpiringKeys returns the active keys that expire within some time from now on, as this node knows them.
+func (a *Authorizer) ExpiringKeys(now time.Time, within time.Duration) (keys []audit.Key) {
+	for _, k := range a.catalog.view().keys {
+		if at := k.Grants.ExpiresAt; k.Active && at.After(now) && at.Sub(now) <= within {
+			keys = append(keys, k.Key)
+		}
+	}
+	return keys
+}
+
 func newKey(k *audit.Key, used *lastUse) *key {
 	name := k.ID.Text(spend.PrefixKey)
 	return &key{

@@ -90,6 +90,22 @@ func (f *fleet) keyed(g spend.Grants) hotpath.Caller {
 	return hotpath.KeyCaller([]byte(raw))
 }
 
+// A key that expires soon is reported by every node, unless it is deactivated or has expired.
+func TestExpiringKeys(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		now, names := time.Now(), make(map[time.Duration]bool)
+		for _, in := range []time.Duration{time.Hour, 6 * 24 * time.Hour, 8 * 24 * time.Hour} {
+			f.checkBy(f.keyed(spend.Grants{ExpiresAt: now.Add(in)}), 1, refundOf(t, "1", in.String()))
+		}
+		for _, k := range f.nodes[1].ExpiringKeys(now.Add(2*time.Hour), 7*24*time.Hour) {
+			names[k.Grants.ExpiresAt.Sub(now).Round(time.Hour)] = true
+		}
+		if len(names) != 1 || !names[6*24*time.Hour] {
+			t.Errorf("within 7 days expire %v", names)
+		}
+	})
+}
+
 // S59: plain API keys share a namespace of idempotency keys. Any other key has the namespace of its
 // principal, in which nobody else can replay or learn anything. Claims in Redis and rows in the
 // store agree.

@@ -360,6 +360,7 @@ func (n *node) startTasks(c config.Config) {
 	if n.peers != nil {
 		every(noteEvery, "cannot compare which redis the nodes use", n.peers.look)
 	}
+	every(readEvery, "", n.keyExpiries())
 	every(readEvery, "cannot read how full budgets are", n.budgetFills())
 	every(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)

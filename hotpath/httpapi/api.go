@@ -230,6 +230,7 @@ func New(o Options) *API {
 	a.SetAdminKeys(o.AdminKeys)
 	a.open.most, a.open.perAddress, a.open.trusted = o.MaxConnections, o.MaxPerAddress, a.trusted
 	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)
+	a.adminFailures.lockouts = a.metrics.lockouts
 	for i, reason := range unauthorizedReasons {
 		a.unauthorized[i].reason, a.unauthorized[i].counter = reason, a.metrics.unauthorized.WithLabelValues(reason)
 	}

@@ -16,6 +16,8 @@ type metrics struct {
 	requests     *prometheus.CounterVec
 	probes       counters // the checks of probes, with the route "probe"
 	unauthorized *prometheus.CounterVec
+	lockouts     prometheus.Counter
+	signIns      prometheus.Counter // that failed
 	checks       prometheus.Histogram
 	durations    *prometheus.HistogramVec // of all other routes
 }
@@ -36,6 +38,14 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metric
 			Namespace: "spendgate", Name: "unauthorized_total",
 			Help: "Requests answered 401, by reason: API key missing, unknown or inactive; admin key missing or wrong; session over.",
 		}, []string{"reason"}),
+		lockouts: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "spendgate", Name: "admin_lockouts_total",
+			Help: "Addresses that sent so many wrong admin keys that all their admin keys are refused for a minute.",
+		}),
+		signIns: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "spendgate", Name: "sign_ins_failed_total",
+			Help: "Sign-ins by OpenID Connect that were refused.",
+		}),
 		checks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "spendgate", Name: "check_duration_seconds",
 			Help:    "From the first byte of a check read to its answer written, whatever the answer.",
@@ -53,7 +63,7 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metric
 		Help: "Requests at work.",
 	}, func() float64 { return float64(inFlight()) })
 	if registerer != nil {
-		registerer.MustRegister(m.requests, m.unauthorized, m.checks, m.durations, busy)
+		registerer.MustRegister(m.requests, m.unauthorized, m.lockouts, m.signIns, m.checks, m.durations, busy)
 	}
 	return m
 }

@@ -218,8 +218,9 @@ func (a *API) failPage(x *exchange, err error) error {
 	return nil
 }
 
-// noteSignIn logs a sign-in that failed.
+// noteSignIn counts and logs a sign-in that failed.
 func (a *API) noteSignIn(x *exchange, err error) {
+	a.metrics.signIns.Inc()
 	if attrs, due := a.refusedLine(x, &a.signIns, err); due {
 		a.log.Warn("sign-in failed", attrs...)
 	}

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"spendgate/hotpath"
 	"spendgate/hotpath/console"
 	"spendgate/hotpath/signin"
@@ -24,6 +27,7 @@ type people struct {
 	idp    *idp
 	logged *lockedBuffer
 	origin string
+	failed prometheus.Counter // sign-ins
 }
 
 func startPeople(t *testing.T) *people { return startPeopleWith(t, func(*signin.Options) {}) }
@@ -45,7 +49,8 @@ func startPeopleWith(t *testing.T, change func(*signin.Options)) *people {
 	}
 	change(&options)
 	o.SignIn = signin.New(options)
-	p.address = serveOn(t, New(o))
+	api := New(o)
+	p.address, p.failed = serveOn(t, api), api.metrics.signIns
 	p.key = field(t, doAt(t, p.address, "POST", "/v1/keys", `{"name":"n"}`, "X-Admin-Key: "+adminKey).body, "api_key")
 	return p
 }
@@ -283,6 +288,9 @@ func TestSignInIsRefused(t *testing.T) {
 	again.cookies[attemptCookie] = attempt
 	if a := again.send("GET", back, ""); a.status != 400 || again.cookies[sessionCookie] != "" {
 		t.Errorf("a code was taken twice: %d", a.status)
+	}
+	if n := testutil.ToFloat64(p.failed); n < 10 {
+		t.Errorf("%v refused sign-ins are counted", n)
 	}
 	for _, secret := range append(p.idp.secrets, idpSecret) {
 		if strings.Contains(p.logged.String(), secret) {

@@ -83,6 +83,8 @@ const (
 
 // adminFailures remembers which addresses sent wrong admin keys.
 type adminFailures struct {
+	lockouts prometheus.Counter
+
 	mu      sync.Mutex
 	clients map[string]failedClient
 }
@@ -107,7 +109,9 @@ func (f *adminFailures) compare(address string, now time.Time, matches func() bo
 	if matches() {
 		return true
 	}
-	c.failures++
+	if c.failures++; c.failures == maxAdminFailures {
+		f.lockouts.Inc()
+	}
 	if f.clients == nil || len(f.clients) >= maxFailedClients {
 		f.clients = make(map[string]failedClient)
 	}

@@ -77,7 +77,7 @@ func TestWrongAdminKeysAreCounted(t *testing.T) {
 }
 
 func TestAdminFailures(t *testing.T) {
-	var f adminFailures
+	f := adminFailures{lockouts: newMetrics(nil, func() int64 { return 0 }).lockouts}
 	now := time.Now()
 	wrong, right := func() bool { return false }, func() bool { return true }
 	for range maxAdminFailures {
@@ -86,6 +86,9 @@ func TestAdminFailures(t *testing.T) {
 	}
 	if f.compare("a", now, right) || !f.compare("b", now, right) {
 		t.Error("the wrong address is barred")
+	}
+	if n := testutil.ToFloat64(f.lockouts); n != 1 {
+		t.Errorf("%v lockouts are counted", n)
 	}
 	if now = now.Add(adminFailuresFor); !f.compare("a", now, right) {
 		t.Error("barred for ever")
