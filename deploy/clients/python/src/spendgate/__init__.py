@@ -21,6 +21,7 @@ from .errors import (
     Unanswered,
 )
 from .permit import Permit
+from .tools import Told, Tool, tool
 from .types import (
     Approval,
     Backtest,
@@ -52,5 +53,5 @@ __all__ = [
     "BadKey", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord", "Delivery", "Denied", "Differs", "Escalated",
     "Event", "Flip", "InDoubt", "Key", "Listing", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome",
     "Page", "Payment", "Permit", "Policy", "Redemption", "Result", "Session", "Simulation", "Spendgate", "SpendgateError",
-    "Stats", "Unanswered", "Violation", "Webhook", "verify_webhook",
+    "Stats", "Told", "Tool", "Unanswered", "Violation", "Webhook", "tool", "verify_webhook",
 ]

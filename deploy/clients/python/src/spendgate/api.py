@@ -127,17 +127,20 @@ def report_outcome(
     supersedes: int | None = None,
     redemption_id: str | None = None,
     unless_in_doubt: bool = False,
+    patience: float | None = None,
 ) -> Steps[t.Outcome]:
     """Reports the outcome of an allowed check. Repeating the same report gives the same outcome.
 
     amount is what was really moved, by default the check's. supersedes is the number of the report that this one corrects,
-    and redemption_id the redemption of a payment whose holder reports. unless_in_doubt refuses the report of a check that is in doubt.
+    and redemption_id the redemption of a payment whose holder reports. unless_in_doubt refuses the report of a check that is in doubt. patience is for
+    how many seconds the request is repeated, instead of a number of attempts.
     """
     moved = None if amount is None else money(amount)
     given: dict[str, Any] = {"status": status, "amount": moved, "reference": reference, "note": note, "supersedes": supersedes}
     given.update(redemption_id=redemption_id, unless_in_doubt=unless_in_doubt or None)
     content = {name: member for name, member in given.items() if member is not None}
-    reply = yield from send(settings, Request("POST", path("checks", check_id, "outcome"), content, status=201, again=200))
+    until = None if patience is None else settings._clock() + patience
+    reply = yield from send(settings, Request("POST", path("checks", check_id, "outcome"), content, status=201, again=200, until=until))
     outcome = read(t.Outcome, decode(reply.body))
     if outcome.check_id != check_id:
         raise misunderstood("it is the outcome of another check")

@@ -12,6 +12,7 @@ from .send import Settings, Steps
 from .types import OutcomeStatus
 from .wire import misunderstood
 
+PATIENCE = 15  # seconds for which the caller waits: a node that is restarted is back
 MOST_CORRECTIONS = 10  # of others while this one is made
 
 
@@ -43,7 +44,7 @@ def report(gate: Settings, permit: Permit, status: OutcomeStatus, said: dict[str
     for _ in range(MOST_CORRECTIONS):
         try:
             yield from api.report_outcome(
-                gate, permit.check_id, status, supersedes=supersedes, redemption_id=permit.redemption_id, **said
+                gate, permit.check_id, status, supersedes=supersedes, redemption_id=permit.redemption_id, patience=PATIENCE, **said
             )
             return
         except APIError as error:
