@@ -79,6 +79,16 @@ def test_a_tool_tells(answer: str, told: Told) -> None:
         assert ran == (["order-1"] if answer == "proceed" else []) and server.close() == []
 
 
+def test_a_tool_of_what_is_frozen() -> None:
+    refused = {"request": "ask", "answer": "refused", "status": 409, "change": {"error": {"code": "frozen"}}}
+    server = GuardServer({"exchanges": [refused, refused]})
+    pay = refund(server, [])
+    assert tool(pay).call(ARGUMENTS) == Told("refused", "Not carried out. frozen: amount: too large (409, req_1)")
+    with pytest.raises(spendgate.Frozen):
+        pay(**ARGUMENTS)
+    assert server.close() == []
+
+
 def test_a_tool_of_what_is_in_doubt() -> None:
     server = playing("redeemed")
     told = tool(refund(server, [])).call(ARGUMENTS)

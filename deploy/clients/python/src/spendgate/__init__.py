@@ -13,6 +13,7 @@ from .errors import (
     Denied,
     Differs,
     Escalated,
+    Frozen,
     InDoubt,
     NoAnswer,
     NoDecision,
@@ -51,7 +52,7 @@ from .webhooks import verify_webhook
 __all__ = [
     "APIError", "ActionChanged", "Approval", "ApprovalExpired", "ApprovalPending", "AsyncListing", "AsyncSpendgate", "Backtest",
     "BadKey", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord", "Delivery", "Denied", "Differs", "Escalated",
-    "Event", "Flip", "InDoubt", "Key", "Listing", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome",
+    "Event", "Flip", "Frozen", "InDoubt", "Key", "Listing", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome",
     "Page", "Payment", "Permit", "Policy", "Redemption", "Result", "Session", "Simulation", "Spendgate", "SpendgateError",
     "Stats", "Told", "Tool", "Unanswered", "Violation", "Webhook", "tool", "verify_webhook",
 ]

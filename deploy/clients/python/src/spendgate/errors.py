@@ -106,6 +106,10 @@ class Differs(APIError):
     check_id: str
 
 
+class Frozen(APIError):
+    """Somebody froze what the request is about. Nothing was carried out by this call; after the release it may be made again."""
+
+
 class ActionChanged(SpendgateError, ValueError):
     """The arguments changed after the action was allowed. Nothing was carried out, and that is reported."""
 

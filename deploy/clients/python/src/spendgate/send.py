@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any, TypeVar, Union
 from urllib.parse import quote, urlencode
 
-from .errors import APIError, Differs, NoAnswer, SpendgateError
+from .errors import APIError, Differs, Frozen, NoAnswer, SpendgateError
 from .types import Outcome
 from .wire import decode, encode, read
 
@@ -192,7 +192,7 @@ def refusal(reply: Reply) -> APIError:
         pass  # the answer is not the service's
     code, message, request_id = (str(members.get(name) or "") for name in ("code", "message", "request_id"))
     after = members.get("next_after")
-    kind = Differs if code == "payment_differs" else APIError
+    kind = {"payment_differs": Differs, "frozen": Frozen}.get(code, APIError)
     error = kind(reply.status, code, message, request_id, reply.retry_after, after if isinstance(after, int) else 0, latest)
     if isinstance(error, Differs):
         error.check_id, error.differs = str(members.get("check_id") or ""), [str(name) for name in members.get("differs") or []]
