@@ -174,7 +174,7 @@ func TestLogLines(t *testing.T) {
 }
 
 // notOfNodes are the commands with a log of their own.
-var notOfNodes = regexp.MustCompile(`^cmd/spendgate/(mcp|gateway|probe|console)(/|\.go$)`)
+var notOfNodes = regexp.MustCompile(`^(cmd/spendgate/(mcp|gateway|probe|console)|hotpath/client/pay)(/|\.go$)`)
 
 // loggedLines returns the messages that nodes log above debug, as the source has them.
 func loggedLines(t *testing.T) (lines []string) {

@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"spendgate/cmd/spendgate/gateway"
@@ -31,7 +33,10 @@ SPENDGATE_URL      the service, where FILE does not name it
 SPENDGATE_API_KEY  an API key of role gateway, where FILE does not name it
 
 FILE.lock has the definitions of tools that were accepted: gateway check --accept writes it.`,
-		setup: func(*flag.FlagSet) action { return runGateway },
+		setup: func(flags *flag.FlagSet) action {
+			upstream := flags.String("upstream", "", "serve this upstream over standard input and output, if FILE names `NAME` and others")
+			return func(ctx context.Context, p process, args []string) error { return runGateway(ctx, p, args, *upstream) }
+		},
 		sub: []command{
 			{
 				name: "init", args: "[-- COMMAND...]", summary: "write a file for a server, to be redirected to FILE, and FILE.lock",
@@ -55,7 +60,7 @@ func oneFile(args []string) (string, error) {
 	return args[0], nil
 }
 
-func runGateway(ctx context.Context, p process, args []string) error {
+func runGateway(ctx context.Context, p process, args []string, upstream string) error {
 	path, err := oneFile(args)
 	if err != nil {
 		return err
@@ -99,9 +104,28 @@ func runGateway(ctx context.Context, p process, args []string) error {
 	}
 	go g.AdviseOnKey(ctx)
 	if file.Listen == "" {
-		return g.ServeStdio(ctx, p.stdin, p.stdout)
+		return g.ServeStdio(ctx, upstream, p.stdin, p.stdout)
 	}
+	if upstream != "" {
+		return usageError{text: "--upstream is for standard input and output; over HTTP each upstream has its path"}
+	}
+	go reloadAtHangup(ctx, g)
 	return serveGateway(ctx, gateway.NewServer(g), file.Listen, log)
+}
+
+// reloadAtHangup reads the agents' tokens again at SIGHUP.
+func reloadAtHangup(ctx context.Context, g *gateway.Gateway) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	for {
+		select {
+		case <-hangups:
+			g.Reload()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // gatewayReady reports whether the service answers the gateway's key.

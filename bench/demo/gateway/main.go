@@ -96,7 +96,7 @@ func (s *stage) prepare(ctx context.Context) error {
 		return err
 	}
 	for role, c := range map[string]**client.Client{"author": &s.author, "approver": &s.ann, "gateway": nil} {
-		made, err := admin.CreateKey(ctx, client.KeyRequest{Name: role, Grants: client.Grants{Role: role}})
+		made, err := admin.CreateKey(ctx, client.KeyRequest{Name: role, Grants: client.Grants{Role: role, Principal: role}})
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ upstreams:
         amount: {argument: amount, minor_units: true}
         currency: {value: USD}
         counterparty: {argument: charge}
-        same: [charge, amount]
+        same: [charge]
         reference: {result: id}
         wait_seconds: 1
 `, s.API, self, s.ledger)

@@ -1,303 +1,71 @@
 package gateway
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/base64"
+	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/text/unicode/norm"
-
-	"spendgate/audit/spend"
-	"spendgate/hotpath/client"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 )
 
-// at returns the value of the argument at a path, whose dots separate nested names; nil if
-// it is absent or null. A member whose name differs only by case is refused: the server
-// could take it for the named one.
-func at(value jsontext.Value, path string) (jsontext.Value, error) {
-	for name := range strings.SplitSeq(path, ".") {
-		if len(value) == 0 || value.Kind() == 'n' {
-			return nil, nil
-		}
-		o, err := parseObject(value)
-		if err != nil {
-			return nil, fmt.Errorf("argument %s: what holds %s %w", path, name, err)
-		}
-		value = o.get(name)
-		if similar := slices.IndexFunc(o, func(m member) bool { return strings.EqualFold(m.name, name) }); value == nil && similar >= 0 {
-			return nil, fmt.Errorf("argument %s is written %q", path, o[similar].name)
-		}
+// reads returns the paths of the arguments that the gateway reads from a call, by the members
+// of the file that name them.
+func (t *tool) reads() map[string]string {
+	read := make(map[string]string)
+	if t.Amount != nil {
+		read["amount"] = t.Amount.Argument
 	}
-	if value.Kind() == 'n' {
-		return nil, nil
+	if t.Currency != nil {
+		read["currency"] = t.Currency.Argument
 	}
-	return value, nil
-}
-
-// required is like at, but fails if the argument is absent or null.
-func required(arguments jsontext.Value, path string) (jsontext.Value, error) {
-	value, err := at(arguments, path)
-	if err == nil && value == nil {
-		err = fmt.Errorf("argument %s is missing", path)
-	}
-	return value, err
-}
-
-// action reads the action of a call. schema is the schema of the tool's arguments.
-func (t *tool) action(agent string, arguments, schema jsontext.Value) (client.Action, error) {
-	a := client.Action{AgentID: agent, PolicyID: t.PolicyID, ActionType: client.ActionType(t.ActionType)}
-	if strings.TrimSpace(agent) == "" {
-		return a, errors.New("it is not known which agent calls")
-	}
-	var err error
-	if a.Currency, err = t.currency(arguments); err != nil {
-		return a, err
-	}
-	if a.Amount, err = t.amount(arguments, schema, a.Currency); err != nil {
-		return a, err
-	}
-	if a.Counterparty, err = t.counterparty(arguments); err != nil {
-		return a, err
+	if t.Counterparty != nil {
+		read["counterparty"] = t.Counterparty.Argument
 	}
 	for name, from := range t.Metadata {
-		value := from.Value
-		if from.Argument != "" {
-			if value, err = at(arguments, from.Argument); err != nil {
-				return a, err
-			}
-		}
-		if value == nil {
-			continue
-		}
-		if a.Metadata == nil {
-			a.Metadata = make(map[string]any)
-		}
-		a.Metadata[name] = value
+		read["metadata."+name] = from.Argument
 	}
-	return a, nil
-}
-
-// currency returns the currency's ISO 4217 code, in upper case.
-func (t *tool) currency(arguments jsontext.Value) (string, error) {
-	value := t.Currency.Value
-	if t.Currency.Argument != "" {
-		var err error
-		if value, err = required(arguments, t.Currency.Argument); err != nil {
-			return "", err
+	if t.Same != nil {
+		for i, argument := range t.Same.paths {
+			read[fmt.Sprintf("same[%d]", i)] = argument
 		}
 	}
-	text, ok := textOf(value)
-	if !ok || len(text) != 3 || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) }) {
-		return "", fmt.Errorf("the currency must be three letters, not %s", excerpt(value))
-	}
-	return strings.ToUpper(text), nil
+	return read
 }
 
-// counterparty returns who gets the money. Text that could be mistaken for other text is refused.
-func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
-	path := t.Counterparty.Argument
-	value, err := required(arguments, path)
-	if err != nil {
-		return "", err
-	}
-	text, ok := textOf(value)
-	if !ok {
-		return "", fmt.Errorf("argument %s must be text, not %s", path, kindOf(value))
-	}
-	return text, checkVisible(path, text)
+// known returns the paths of all arguments that a call may have.
+func (t *tool) known() []string {
+	return slices.Concat(slices.Sorted(maps.Values(t.reads())), t.Pass, []string{t.IdempotencyArgument})
 }
 
-// checkVisible refuses text that people could take for another one.
-func checkVisible(path, text string) error {
-	if spend.Blank(text) {
-		return fmt.Errorf("argument %s is blank", path)
-	}
-	if fault := spend.VisibleFault(text); fault != "" {
-		return fmt.Errorf("argument %s %s", path, fault)
-	}
-	return nil
-}
-
-// amount returns the amount in the currency's major unit.
-func (t *tool) amount(arguments, schema jsontext.Value, currency string) (client.Amount, error) {
-	path := t.Amount.Argument
-	value, err := required(arguments, path)
-	if err != nil {
-		return client.Amount{}, err
-	}
-	number, err := numberOf(value, typesAt(schema, path))
-	if err != nil {
-		return client.Amount{}, fmt.Errorf("argument %s %w", path, err)
-	}
-	if t.Amount.MinorUnits {
-		digits, known := spend.MinorDigits(currency)
-		if !known {
-			return client.Amount{}, fmt.Errorf("the minor unit of the currency %s is not known", currency)
-		}
-		mantissa, exponent := splitNumber(plainNumber(number))
-		if exponent < 0 {
-			return client.Amount{}, fmt.Errorf("argument %s must be a whole number of minor units, not %s", path, excerpt(value))
-		}
-		number = mantissa + "e" + strconv.Itoa(exponent-digits)
-	}
-	amount, err := client.ParseAmount(number)
-	switch {
-	case err != nil:
-		return amount, fmt.Errorf("argument %s: %w", path, err)
-	case plainNumber(number) == "0":
-		return amount, fmt.Errorf("argument %s is 0, which some servers take for no amount, and then for all that there is", path)
-	}
-	return amount, nil
-}
-
-func splitNumber(plain string) (mantissa string, exponent int) {
-	mantissa, power, _ := strings.Cut(plain, "e")
-	exponent, _ = strconv.Atoi(power) // of plainNumber; without one it is 0
-	return mantissa, exponent
-}
-
-// numberOf returns a number as it is written. A string counts as a number if it has only plain
-// decimal digits and the tool's schema does not rule strings out. A number with more digits
-// than a binary float keeps is refused: many servers would read another number.
-func numberOf(value jsontext.Value, types []string) (string, error) {
-	switch value.Kind() {
-	case '0':
-		return string(value), cmp.Or(checkType(value, types), checkDigits(value))
-	case '"':
-		if err := checkType(value, types); err != nil {
-			return "", err
-		}
-		text, ok := textOf(value)
-		if !ok || strings.ContainsAny(text, "eE+- \t\r\n") || jsontext.Value(text).Kind() != '0' || !jsontext.Value(text).IsValid() {
-			return "", fmt.Errorf("must be a number in plain decimal digits, not %s", excerpt(value))
-		}
-		return text, nil
-	default:
-		return "", fmt.Errorf("must be a number, not %s", kindOf(value))
-	}
-}
-
-// checkDigits refuses a number with more digits than a binary float keeps.
-func checkDigits(number jsontext.Value) error {
-	float, err := strconv.ParseFloat(string(number), 64)
-	if err != nil || plainNumber(strconv.FormatFloat(float, 'e', -1, 64)) != plainNumber(string(number)) {
-		return fmt.Errorf("has more digits than programs agree on: %s", excerpt(number))
-	}
-	return nil
-}
-
-// excerpt returns a value for a message, shortened.
-func excerpt(value jsontext.Value) string {
-	const most = 40
-	if len(value) > most {
-		return strings.ToValidUTF8(string(value[:most]), "") + "..."
-	}
-	return string(value)
-}
-
-// identity returns what all attempts of the same call have in common: a hash of the
-// server, the tool, the agent and the arguments that make two calls the same. Numbers
-// are compared by value, text in its normal form NFC, and the amount as it was understood.
-func (t *tool) identity(upstream, name, agent string, a client.Action, arguments jsontext.Value) (string, error) {
-	understood := map[string]jsontext.Value{t.Amount.Argument: jsontext.Value(a.Amount.String())}
-	if t.Currency.Argument != "" {
-		understood[t.Currency.Argument] = quote(a.Currency)
-	}
+// closed refuses a call that has an argument which the file neither maps nor passes: the server could take it for something
+// that decides.
+func closed(arguments jsontext.Value, known []string, prefix string) error {
 	o, err := parseObject(arguments)
 	if err != nil {
-		return "", fmt.Errorf("arguments %w", err)
+		return fmt.Errorf("the arguments %w", err)
 	}
-	same := o.text()
-	if t.IdempotencyArgument != "" {
-		same = o.without(t.IdempotencyArgument).text()
-	}
-	if t.Same == nil {
-		for path, value := range understood {
-			same = placed(same, path, value)
-		}
-	} else if same, err = t.named(arguments, understood); err != nil {
-		return "", err
-	}
-	text, err := canonical(encode([]any{upstream, name, agent, same}))
-	if err != nil {
-		return "", fmt.Errorf("arguments cannot be understood: %w", err)
-	}
-	sum := sha256.Sum256(append([]byte("spendgate gateway 1\n"), norm.NFC.Bytes(text)...))
-	return "gw-" + base64.RawURLEncoding.EncodeToString(sum[:]), nil
-}
-
-// named returns the arguments that the file names, by their paths.
-func (t *tool) named(arguments jsontext.Value, understood map[string]jsontext.Value) (jsontext.Value, error) {
-	var named object
-	for _, path := range t.Same {
-		value, err := at(arguments, path)
-		if err != nil {
-			return nil, err
-		}
-		if known := understood[path]; known != nil {
-			value = known
-		}
-		if value != nil {
-			named = named.with(path, value)
+	for _, m := range o {
+		path := prefix + m.name
+		plain := m.name != "" && !strings.Contains(m.name, ".") // a.b is not b inside a
+		inside := func(k string) bool { return strings.HasPrefix(k, path+".") }
+		switch {
+		case plain && slices.Contains(known, path):
+		case plain && m.value.Kind() == '{' && slices.ContainsFunc(known, inside):
+			if err := closed(m.value, known, path+"."); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("argument %s is neither mapped nor passed on by the gateway's file (pass): call again without it", printable(path))
 		}
 	}
-	if named == nil {
-		return nil, fmt.Errorf("none of the arguments %s is given, which say what payment this is", strings.Join(t.Same, ", "))
-	}
-	return named.text(), nil
-}
-
-// lasting returns the identity of a payment that is made only once, whichever agent calls.
-// It is kept longer than anybody remembers how a value was spelt. So all arguments of same
-// are needed; text that can be spelt in another way is refused, as are objects and lists; and
-// a whole number is the same as text and as a number.
-func (t *tool) lasting(upstream, name string, a client.Action, arguments jsontext.Value) (string, error) {
-	for _, path := range t.Same {
-		value, err := required(arguments, path)
-		if err != nil {
-			return "", fmt.Errorf("%w, and once needs all of same", err)
-		}
-		if kind := value.Kind(); kind == '{' || kind == '[' {
-			// Values inside it can be spelt in several ways: {"id": 77} and {"id": "77"} would be two payments.
-			return "", fmt.Errorf("argument %s is %s, and once needs text, a number, true or false: same must name such a value inside it, "+
-				"by its path", path, kindOf(value))
-		}
-		text, ok := textOf(value)
-		if !ok {
-			continue
-		}
-		if err := checkVisible(path, text); err != nil {
-			return "", err
-		}
-		if !norm.NFKC.IsNormalString(text) {
-			return "", fmt.Errorf("argument %s has characters that are others in their plain form", path)
-		}
-		if number := jsontext.Value(text); number.Kind() == '0' && number.IsValid() && !strings.ContainsAny(text, ".eE ") {
-			arguments = placed(arguments, path, number)
-		}
-	}
-	return t.identity(upstream, name, "", a, arguments)
-}
-
-// placed returns an object with the value at an existing path replaced.
-func placed(text jsontext.Value, path string, value jsontext.Value) jsontext.Value {
-	name, rest, inside := strings.Cut(path, ".")
-	if inside {
-		o, err := parseObject(text)
-		if err != nil || o.get(name) == nil {
-			return text
-		}
-		value = placed(o.get(name), rest, value)
-	}
-	return replaced(text, name, value)
+	return nil
 }
 
 // sent returns the arguments for the server: exactly those of the call, with the
@@ -310,39 +78,153 @@ func (t *tool) sent(arguments jsontext.Value, key string) (jsontext.Value, error
 	if err != nil {
 		return nil, fmt.Errorf("arguments %w", err)
 	}
-	return append(o.without(t.IdempotencyArgument), member{t.IdempotencyArgument, quote(key)}).text(), nil
+	return append(o.without(t.IdempotencyArgument), member{t.IdempotencyArgument, encode(key)}).text(), nil
 }
 
-// reference returns the server's reference for what it did, such as a payment number; empty if it gives none.
-func (t *tool) reference(result jsontext.Value) string {
-	if t.Reference == nil {
-		return ""
+// noLoader reads no schema from anywhere.
+type noLoader struct{}
+
+func (noLoader) Load(string) (any, error) { return nil, errors.New("it refers to another document") }
+
+// compile reads the schema of a tool's arguments. One that cannot be read permits no call.
+func compile(text jsontext.Value) (*jsonschema.Schema, error) {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
 	}
-	var r struct {
-		Structured jsontext.Value `json:"structuredContent"`
-		Content    []struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-		} `json:"content"`
+	const name = "tool.json"
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(name, document); err != nil {
+		return nil, err
 	}
-	_ = json.Unmarshal(result, &r, lax()) // what cannot be read has no reference
-	within := []jsontext.Value{r.Structured}
-	var texts []jsontext.Value
-	for _, c := range r.Content {
-		if text := jsontext.Value(c.Text); c.Type == "text" && text.IsValid(lax()) && text.Kind() == '{' {
-			texts = append(texts, text)
+	return c.Compile(name)
+}
+
+// validate checks arguments by a tool's schema.
+func validate(text, arguments jsontext.Value) error {
+	s, err := compile(text)
+	if err != nil {
+		return fmt.Errorf("the tool's schema cannot be read, so that no call of it can be checked: %w", err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(arguments))
+	if err != nil {
+		return fmt.Errorf("the arguments cannot be read: %w", err)
+	}
+	err = s.Validate(value)
+	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		for len(invalid.Causes) > 0 {
+			invalid = invalid.Causes[0]
+		}
+		what := invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+		return fmt.Errorf("the tool's schema does not permit the arguments: %s %s", strings.Join(invalid.InstanceLocation, "."), what)
+	}
+	return err
+}
+
+// properties returns the names of the arguments that a schema names, with those of its parts.
+func properties(s *jsonschema.Schema) []string {
+	names, seen := make(map[string]bool), make(map[*jsonschema.Schema]bool)
+	var add func(*jsonschema.Schema)
+	add = func(s *jsonschema.Schema) {
+		if s == nil || seen[s] {
+			return
+		}
+		seen[s] = true
+		for name := range s.Properties {
+			names[name] = true
+		}
+		for _, part := range slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{s.Ref, s.If, s.Then, s.Else}) {
+			add(part)
 		}
 	}
-	if len(texts) == 1 {
-		within = append(within, texts[0])
+	add(s)
+	return slices.Sorted(maps.Keys(names))
+}
+
+// checkFilled refuses a tool whose schema names its arguments, but not the one that is to take
+// the idempotency key: a server that ignores the key would carry a call out twice that is taken over.
+func (t *tool) checkFilled(schema jsontext.Value) error {
+	s, err := compile(schema)
+	if t.IdempotencyArgument == "" || err != nil {
+		return nil //nolint:nilerr // validate says what is wrong
 	}
-	for _, value := range within {
-		found, err := at(value, t.Reference.Result)
-		if text, ok := textOf(found); err == nil && ok {
-			return text
-		} else if err == nil && found.Kind() == '0' {
-			return string(found)
+	if names := properties(s); len(names) == 0 || slices.Contains(names, t.IdempotencyArgument) {
+		return nil
+	}
+	return fmt.Errorf("the tool's schema has no argument %q, which the gateway's file says takes the idempotency key: somebody must correct "+
+		"the file (idempotency_argument)", t.IdempotencyArgument)
+}
+
+// notes returns what the author of a mapping should know about the tool's schema.
+func (t *tool) notes(schema jsontext.Value) (notes []string) {
+	s, err := compile(schema)
+	if err != nil {
+		return []string{fmt.Sprintf("the tool's schema cannot be read, and every call is refused: %v", err)}
+	}
+	if err := t.checkFilled(schema); err != nil {
+		notes = append(notes, err.Error())
+	}
+	if t.Same == nil {
+		notes = append(notes, "same is not given: it is needed to enforce")
+	}
+	names, known := properties(s), t.known()
+	if len(names) == 0 {
+		return notes
+	}
+	for _, path := range slices.Compact(slices.Sorted(slices.Values(known))) {
+		if name, _, _ := strings.Cut(path, "."); name != "" && !slices.Contains(names, name) {
+			notes = append(notes, fmt.Sprintf("the tool's schema has no argument %s, which the file names", path))
 		}
 	}
-	return ""
+	for _, name := range names {
+		if !slices.ContainsFunc(known, func(k string) bool { return k == name || strings.HasPrefix(k, name+".") }) {
+			notes = append(notes, fmt.Sprintf("a call with the argument %s is refused: it is neither mapped nor in pass", printable(name)))
+		}
+	}
+	return notes
+}
+
+// hide removes an argument from a schema's properties and from what it requires, wherever the schema has it.
+func hide(text jsontext.Value, argument string) jsontext.Value {
+	o, err := parseObject(text)
+	if err != nil || text.Kind() != '{' {
+		return text
+	}
+	hideEach := func(within jsontext.Value) jsontext.Value {
+		each, err := parseObject(within)
+		if err != nil {
+			return within
+		}
+		for i := range each {
+			each[i].value = hide(each[i].value, argument)
+		}
+		return each.text()
+	}
+	for i, m := range o {
+		switch m.name {
+		case "properties":
+			if inner, err := parseObject(m.value); err == nil {
+				o[i].value = inner.without(argument).text()
+			}
+		case "required":
+			var names []string
+			if json.Unmarshal(m.value, &names) == nil {
+				o[i].value = encode(append([]string{}, slices.DeleteFunc(names, func(n string) bool { return n == argument })...))
+			}
+		case "$defs", "definitions":
+			o[i].value = hideEach(m.value)
+		case "allOf", "anyOf", "oneOf":
+			var parts []jsontext.Value
+			if json.Unmarshal(m.value, &parts, lax()) == nil {
+				for j := range parts {
+					parts[j] = hide(parts[j], argument)
+				}
+				o[i].value = encode(parts)
+			}
+		case "if", "then", "else":
+			o[i].value = hide(m.value, argument)
+		}
+	}
+	return o.text()
 }

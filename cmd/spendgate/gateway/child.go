@@ -2,28 +2,67 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // childGrace is how long a server may take to end once its input is closed, and
 // again once it was asked to by a signal.
 const childGrace = 2 * time.Second
 
-// startChild starts a server as a child process, which communicates over its standard
-// streams. The child gets this process' environment without the settings of spendgate,
+// child is the transport to a server that is a child process, over its standard streams.
+type child struct {
+	u       *upstream
+	environ []string
+	log     *slog.Logger
+}
+
+// childConn is the connection to a child. Requests are watched as they are written.
+type childConn struct {
+	mcp.Connection
+	input *queue
+}
+
+// Write queues a message.
+func (c *childConn) Write(ctx context.Context, m jsonrpc.Message) error {
+	text, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return fmt.Errorf("cannot write a message: %w", err)
+	}
+	return c.input.write(append(text, '\n'), watched(ctx))
+}
+
+// pipes are the streams of a child as one.
+type pipes struct {
+	io.Reader
+	end func()
+}
+
+// Close ends the child.
+func (p pipes) Close() error { p.end(); return nil }
+
+// Connect starts the child. It gets this process' environment without the settings of spendgate,
 // which have keys that the child must not know.
-func startChild(u *upstream, environ []string, log *slog.Logger) (conn, error) {
+func (c *child) Connect(ctx context.Context) (mcp.Connection, error) {
+	u := c.u
 	cmd := exec.Command(u.Command[0], u.Command[1:]...) //nolint:noctx // it ends with its conn
 	cmd.Dir = u.folder
 	cmd.Env = []string{} // with nil, the child would get everything
-	for _, entry := range environ {
+	for _, entry := range c.environ {
 		if !strings.HasPrefix(entry, "SPENDGATE_") {
 			cmd.Env = append(cmd.Env, entry)
 		}
@@ -40,20 +79,20 @@ func startChild(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a pipe: %w", err)
 	}
-	stderr, errors, err := os.Pipe()
+	stderr, complaints, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a pipe: %w", err)
 	}
-	cmd.Stdout, cmd.Stderr = output, errors
+	cmd.Stdout, cmd.Stderr = output, complaints
 	err = cmd.Start()
-	output.Close() //nolint:errcheck // the child has it
-	errors.Close() //nolint:errcheck // the child has it
+	output.Close()     //nolint:errcheck // the child has it
+	complaints.Close() //nolint:errcheck // the child has it
 	if err != nil {
 		stdout.Close() //nolint:errcheck // nothing was read
 		stderr.Close() //nolint:errcheck // nothing was read
 		return nil, fmt.Errorf("%w: cannot start %s: %w", errNotSent, u.Command[0], err)
 	}
-	go logLines(stderr, u.name, log)
+	go logLines(stderr, u.name, c.log)
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait() // the end of its output is noticed anyway
@@ -62,10 +101,42 @@ func startChild(u *upstream, environ []string, log *slog.Logger) (conn, error) {
 		stdout.Close()         //nolint:errcheck // a child of the child may have it still
 	}()
 	input := newQueue(stdin)
-	return newLines(stdout, input, maxServerMessage, func() {
+	streams := pipes{&messages{in: bufio.NewReaderSize(stdout, 64<<10)}, sync.OnceFunc(func() {
 		input.Close() //nolint:errcheck // it may have ended before
 		go stop(cmd.Process, ended)
-	}), nil
+	})}
+	over, err := (&mcp.IOTransport{Reader: streams, Writer: input}).Connect(ctx)
+	return &childConn{over, input}, err
+}
+
+// messages reads the lines of a child that are messages: servers write other things to standard output, too.
+type messages struct {
+	in   *bufio.Reader
+	rest []byte
+}
+
+func (m *messages) Read(to []byte) (int, error) {
+	for len(m.rest) == 0 {
+		var line []byte
+		for {
+			piece, err := m.in.ReadSlice('\n')
+			if line = append(line, piece...); len(line) > maxServerMessage {
+				return 0, errors.New("the server's message is too long")
+			}
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, bufio.ErrBufferFull) {
+				return 0, err
+			}
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
+			m.rest = append(line, '\n')
+		}
+	}
+	n := copy(to, m.rest)
+	m.rest = m.rest[n:]
+	return n, nil
 }
 
 // stop ends a process: by itself, by SIGTERM, by SIGKILL.

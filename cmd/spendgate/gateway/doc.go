@@ -1,11 +1,11 @@
 // Package gateway is a proxy between agents and the servers of the Model Context Protocol
-// whose tools move money. It passes messages on unchanged, with connections to all servers
-// for each session. It interprets only the lists of tools and the calls of mapped
-// tools. A mapped call is checked, redeemed, carried out
-// and reported; decisions and outcomes are stored only in the service.
+// whose tools move money. A call of a mapped tool is checked, redeemed, carried out and
+// reported by the guard of payments; decisions and outcomes are stored only in the service.
+// Everything else is passed on.
 //
-// The transports are the package's own, because the SDK's typed servers and clients drop messages that
-// they do not know, and its connections do not show which request a message belongs to.
+// The protocol, in both eras, is the SDK's: a session is a server of it for agents, and a link
+// a client of it for an upstream. What reaches an upstream is made anew from what was read.
+// The package knows whether a call was sent, by watching what its transports write.
 //
 // README.md has the interleavings and crash points with the defence of each.
 package gateway

@@ -24,7 +24,7 @@ func TestEverything(t *testing.T) {
 		t.Skip("NOTICE: TEST_NODE_MODULES has no server-everything; deploy/npm/install.sh installs it and prints its value")
 	}
 	direct := transcript(t, func(client *sdk.Client) *sdk.ClientSession {
-		return connect(t, client, &sdk.CommandTransport{Command: exec.Command("node", server)})
+		return connect(t, client, &sdk.CommandTransport{Command: exec.Command("node", server)}, legacyVersion)
 	})
 	for _, want := range []string{
 		"Echo: hé", "sampled", "step 2 of 2", "file:///root", "accepted", "simple-prompt", "demo://resource/dynamic/text",
@@ -33,10 +33,11 @@ func TestEverything(t *testing.T) {
 			t.Errorf("the server itself does not say %q", want)
 		}
 	}
-	for transport, open := range map[string]func(*testing.T, *Gateway, *sdk.Client) *sdk.ClientSession{"stdio": overStdio, "http": overHTTP} {
+	for _, transport := range []string{"stdio", "http"} {
 		t.Run(transport, func(t *testing.T) {
-			g := load(t, fmt.Sprintf("agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    command: [node, %q]\n", server))
-			through := transcript(t, func(client *sdk.Client) *sdk.ClientSession { return open(t, g, client) })
+			listen := map[string]string{"stdio": "", "http": "listen: 127.0.0.1:0\n"}[transport]
+			g := load(t, fmt.Sprintf("agent_id: a\nshadow: true\n%supstreams:\n  one:\n    command: [node, %q]\n", listen, server))
+			through := transcript(t, func(client *sdk.Client) *sdk.ClientSession { return era{legacyVersion, transport}.reach(t, g, client) })
 			for i := range max(len(direct), len(through)) {
 				if i >= len(direct) || i >= len(through) || direct[i] != through[i] {
 					t.Fatalf("line %d differs:\n%s\n%s", i, append(direct, "")[min(i, len(direct))], append(through, "")[min(i, len(through))])

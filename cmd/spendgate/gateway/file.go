@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/cmd/spendgate/policyfile"
-	"spendgate/config"
 )
 
 // File is a gateway's file as its author wrote it.
@@ -25,8 +22,9 @@ type File struct {
 		KeyFile string `json:"key_file"`
 	} `json:"spendgate"`
 	AgentID   agentID              `json:"agent_id"`
-	Agents    map[string]agent     `json:"agents"`
+	Tokens    string               `json:"tokens"` // a folder
 	Listen    string               `json:"listen"`
+	Console   string               `json:"console_url"`
 	Metrics   string               `json:"metrics"`
 	Default   string               `json:"default"`
 	Shadow    bool                 `json:"shadow"`
@@ -38,12 +36,6 @@ type File struct {
 
 // agentID is who asks: a name, or the header of an HTTP request that has it.
 type agentID struct{ fixed, header string }
-
-type agent struct {
-	TokenFile string `json:"token_file"`
-
-	token string
-}
 
 // upstream is a server behind the gateway.
 type upstream struct {
@@ -80,12 +72,25 @@ type tool struct {
 	Currency            *source           `json:"currency"`
 	Counterparty        *source           `json:"counterparty"`
 	Metadata            map[string]source `json:"metadata"`
-	Same                []string          `json:"same"`
+	Same                *same             `json:"same"`
 	Once                bool              `json:"once"`
+	Pass                []string          `json:"pass"`
 	IdempotencyArgument string            `json:"idempotency_argument"`
 	Reference           *resultSource     `json:"reference"`
+	DeclinedIf          *declined         `json:"declined_if"`
 	WaitSeconds         *int              `json:"wait_seconds"`
-	OnError             string            `json:"on_error"`
+}
+
+// same has the arguments that name a payment.
+type same struct {
+	all   bool
+	paths []string
+}
+
+// declined names the results that mean that nothing moved.
+type declined struct {
+	Result string           `json:"result"`
+	In     []jsontext.Value `json:"in"`
 }
 
 // source is where a field of an action comes from: an argument of the call, with dots
@@ -98,6 +103,7 @@ type source struct {
 type amountSource struct {
 	Argument   string `json:"argument"`
 	MinorUnits bool   `json:"minor_units"`
+	Digits     *int   `json:"digits"` // of the currency's unit behind the point that the argument counts in
 }
 
 type resultSource struct {
@@ -117,6 +123,17 @@ func (a *agentID) UnmarshalJSON(text []byte) error {
 		return errors.New(`must be text, or {header: NAME}`)
 	}
 	return err
+}
+
+// UnmarshalJSON reads a list of arguments, or all.
+func (s *same) UnmarshalJSON(text []byte) error {
+	if text[0] == '[' {
+		return json.Unmarshal(text, &s.paths)
+	}
+	if s.all = string(text) == `"all"`; !s.all {
+		return errors.New(`must be a list of arguments, or all`)
+	}
+	return nil
 }
 
 // UnmarshalJSON reads a text or {file: PATH}.
@@ -191,7 +208,7 @@ func faultOf(err error) (path, text string) {
 	switch {
 	case errors.Is(err, json.ErrUnknownName):
 		return path, fmt.Sprintf("the member %q is not known", path)
-	case semantic.Err != nil && semantic.JSONKind == 0:
+	case semantic.Err != nil:
 		return path, path + " " + semantic.Err.Error()
 	default:
 		return path, fmt.Sprintf("%s cannot be %s", path, kindOf(jsontext.Value{byte(semantic.JSONKind)}))
@@ -215,6 +232,9 @@ func namesIn(body jsontext.Value, name string) []string {
 	return names
 }
 
+// Several reports whether the file names more than one server.
+func (f *File) Several() bool { return len(f.order) > 1 }
+
 // readSecrets reads the files that the file names; their paths are relative to it.
 func (f *File) readSecrets() error {
 	var failed []error
@@ -224,20 +244,6 @@ func (f *File) readSecrets() error {
 			failed = append(failed, fmt.Errorf("%s: %s: %w", f.path, what, err))
 		}
 		return text
-	}
-	owners := make(map[string]string, len(f.Agents)) // by token
-	for _, name := range slices.Sorted(maps.Keys(f.Agents)) {
-		a := f.Agents[name]
-		if a.token = read("agents."+name+".token_file", a.TokenFile); a.token != "" {
-			if _, err := config.ParseToken(a.token); err != nil {
-				failed = append(failed, fmt.Errorf("%s: agents.%s.token_file: %s %w", f.path, name, a.TokenFile, err))
-			}
-		}
-		f.Agents[name] = a
-		if other, taken := owners[a.token]; taken && a.token != "" {
-			failed = append(failed, fmt.Errorf("%s: agents %s and %s have the same token: who asks would not be known", f.path, other, name))
-		}
-		owners[a.token] = name
 	}
 	for _, u := range f.Upstreams {
 		for member, values := range map[string]map[string]value{"env": u.Env, "headers": u.Headers} {

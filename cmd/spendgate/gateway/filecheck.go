@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	separator   = "__" // between an upstream's name and a tool's
-	maxWait     = 600  // seconds
+	maxWait     = 600 // seconds
 	defaultWait = 30
+	maxDigits   = 18
 )
 
 // checker finds what is wrong with a file whose members are all known.
@@ -44,19 +44,14 @@ func (c *checker) document() {
 	if _, _, err := net.SplitHostPort(f.Metrics); f.Metrics != "" && err != nil {
 		c.fault("metrics", "must be host:port")
 	}
-	if f.AgentID == (agentID{}) && len(f.Agents) == 0 {
-		c.fault("agent_id", "is required, or agents with tokens: who asks is part of every check")
+	if f.AgentID == (agentID{}) && f.Tokens == "" {
+		c.fault("agent_id", "is required, or tokens: who asks is part of every check")
+	}
+	if u, err := url.Parse(f.Console); f.Console != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+		c.fault("console_url", "must be https://host, where people decide about approvals")
 	}
 	if f.AgentID.header == "" && f.AgentID.fixed != "" && strings.TrimSpace(f.AgentID.fixed) == "" {
 		c.fault("agent_id", "must not be blank")
-	}
-	for name, a := range f.Agents {
-		if a.TokenFile == "" {
-			c.fault("agents."+name, "needs a token_file")
-		}
-		if strings.TrimSpace(name) == "" {
-			c.fault("agents", "must have names that are not blank")
-		}
 	}
 	if len(f.order) == 0 {
 		c.fault("upstreams", "must name at least one server")
@@ -72,8 +67,8 @@ func (c *checker) listen() {
 		if f.AgentID.header != "" {
 			c.fault("agent_id", "can come from a header only where listen is given")
 		}
-		if len(f.Agents) > 0 {
-			c.fault("agents", "have tokens only where listen is given")
+		if f.Tokens != "" {
+			c.fault("tokens", "are for agents over HTTP: give listen, too")
 		}
 		return
 	}
@@ -81,8 +76,8 @@ func (c *checker) listen() {
 	switch {
 	case err != nil:
 		c.fault("listen", "must be host:port")
-	case len(f.Agents) == 0 && !config.IsLoopback(host):
-		c.fault("listen", "can be reached from other machines: give the agents tokens (agents), or listen on 127.0.0.1")
+	case f.Tokens == "" && !config.IsLoopback(host):
+		c.fault("listen", "can be reached from other machines: give the agents tokens, or listen on 127.0.0.1")
 	}
 }
 
@@ -91,8 +86,8 @@ func (c *checker) upstream(path, name string, u *upstream) {
 	case u == nil:
 		c.fault(path, "must have a command or a url")
 		return
-	case !regexp.MustCompile(`^[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*$`).MatchString(name):
-		c.fault(path, "must be a name of letters, digits, - and single _")
+	case !regexp.MustCompile(`^[A-Za-z0-9_-]+$`).MatchString(name):
+		c.fault(path, "must be a name of letters, digits, - and _: it is a part of the address")
 	case (len(u.Command) > 0) == (u.URL != ""):
 		c.fault(path, "must have a command or a url, one of them")
 	case u.URL != "" && u.Env != nil:
@@ -134,6 +129,12 @@ func (c *checker) tool(path string, t *tool) {
 	}
 	if t.Amount != nil {
 		c.argument(path+".amount", t.Amount.Argument)
+		switch d := t.Amount.Digits; {
+		case d != nil && (*d < 0 || *d > maxDigits):
+			c.fault(path+".amount.digits", "must be 0 to %d", maxDigits)
+		case d != nil && t.Amount.MinorUnits:
+			c.fault(path+".amount", "has minor_units or digits, one of them")
+		}
 	}
 	if t.Counterparty != nil {
 		c.argument(path+".counterparty", t.Counterparty.Argument)
@@ -151,14 +152,29 @@ func (c *checker) tool(path string, t *tool) {
 	for name, from := range t.Metadata {
 		c.source(path+".metadata."+name, from)
 	}
-	for i, argument := range t.Same {
-		c.argument(fmt.Sprintf("%s.same[%d]", path, i), argument)
-	}
-	if t.Same != nil && len(t.Same) == 0 {
-		c.fault(path+".same", "must name arguments; without it all arguments count")
+	c.same(path+".same", t)
+	for i, argument := range t.Pass {
+		c.argument(fmt.Sprintf("%s.pass[%d]", path, i), argument)
 	}
 	c.rest(path, t)
 	c.filled(path, t)
+}
+
+// same checks which arguments name a payment. Without any, nothing tells a repeated call from another payment.
+func (c *checker) same(path string, t *tool) {
+	switch {
+	case t.Same == nil && !c.file.Shadow:
+		c.fault(path, "is required to enforce: a list of the arguments that name the payment, or all")
+	case t.Same == nil && t.Once:
+		c.fault(path, "is required with once: which arguments name the payment for good")
+	case t.Same == nil:
+	case !t.Same.all && len(t.Same.paths) == 0:
+		c.fault(path, "must name arguments")
+	default:
+		for i, argument := range t.Same.paths {
+			c.argument(fmt.Sprintf("%s[%d]", path, i), argument)
+		}
+	}
 }
 
 // filled finds fields that are read from the argument that the gateway fills: the server
@@ -167,7 +183,7 @@ func (c *checker) filled(path string, t *tool) {
 	read := t.reads()
 	for _, member := range slices.Sorted(maps.Keys(read)) {
 		if first, _, _ := strings.Cut(read[member], "."); first != "" && strings.EqualFold(first, t.IdempotencyArgument) {
-			c.fault(path+"."+member, "cannot be the idempotency_argument, which is filled with the check_id")
+			c.fault(path+"."+member, "cannot be the idempotency_argument, which the gateway fills")
 		}
 	}
 }
@@ -191,8 +207,16 @@ func (c *checker) rest(path string, t *tool) {
 	if strings.Contains(t.IdempotencyArgument, ".") {
 		c.fault(path+".idempotency_argument", "must be an argument itself, not one inside another")
 	}
-	if t.Once && t.Same == nil {
-		c.fault(path+".once", "needs same: which arguments name the payment for good")
+	if t.DeclinedIf != nil {
+		c.argument(path+".declined_if", t.DeclinedIf.Result)
+		if len(t.DeclinedIf.In) == 0 {
+			c.fault(path+".declined_if.in", "must have the values that mean that nothing moved")
+		}
+		for i, v := range t.DeclinedIf.In {
+			if k := v.Kind(); k != '"' && k != '0' {
+				c.fault(fmt.Sprintf("%s.declined_if.in[%d]", path, i), "must be text or a number")
+			}
+		}
 	}
 	if t.Reference != nil {
 		c.argument(path+".reference", t.Reference.Result)
@@ -201,13 +225,6 @@ func (c *checker) rest(path string, t *tool) {
 		t.WaitSeconds = new(defaultWait)
 	} else if *t.WaitSeconds < 0 || *t.WaitSeconds > maxWait {
 		c.fault(path+".wait_seconds", "must be 0 to %d", maxWait)
-	}
-	switch t.OnError {
-	case "":
-		t.OnError = onErrorInDoubt
-	case onErrorInDoubt, onErrorFailed:
-	default:
-		c.fault(path+".on_error", "must be in_doubt or failed")
 	}
 }
 

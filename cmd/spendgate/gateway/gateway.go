@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/client/pay"
 )
 
 // stopTimeout is how long calls in flight may take when the gateway is stopped.
@@ -33,13 +37,13 @@ type Gateway struct {
 	file    *File
 	locked  locked
 	api     *client.Client
+	guard   *pay.Guard
 	version string
 	log     *slog.Logger
 	metrics *metrics
-	dial    func(*upstream) (conn, error)
-
-	attempts    attempts
-	redemptions redemptions
+	dial    func(*upstream) mcp.Transport
+	tokens  *tokens        // nil if agents have none
+	calls   sync.WaitGroup // mapped calls
 
 	// stopping ends the waiting of mapped calls, but not what a server is carrying out.
 	stopping context.Context //nolint:containedctx // of the process
@@ -57,24 +61,22 @@ func New(o Options) (*Gateway, error) {
 			"then run spendgate gateway check --accept %s", lockPath(o.File.path), o.File.path)
 	}
 	g := &Gateway{file: o.File, api: o.Client, version: o.Version, log: o.Logger, metrics: newMetrics(o.Registerer)}
+	g.guard = pay.New(pay.Options{Client: o.Client, Logger: o.Logger, Unanswered: checkTimeout, Unreported: g.metrics.unrecorded.Inc})
+	if o.File.Tokens != "" {
+		if g.tokens, err = readTokens(o.File.beside(o.File.Tokens), o.Logger); err != nil {
+			return nil, fmt.Errorf("%s: tokens: %w", o.File.path, err)
+		}
+	}
 	g.locked = locked{path: o.File.path, pins: pins}
 	g.stopping, g.stop = context.WithCancel(context.Background())
-	g.dial = func(u *upstream) (conn, error) { return dial(u, o.Environ, o.Logger) }
+	g.dial = func(u *upstream) mcp.Transport { return dialer(u, o.Environ, o.Logger) }
 	return g, nil
-}
-
-// dial starts or reaches a server.
-func dial(u *upstream, environ []string, log *slog.Logger) (conn, error) {
-	if u.URL != "" {
-		return newRemote(u), nil
-	}
-	return startChild(u, environ, log)
 }
 
 // tool returns the definition of a tool as its server gave it at most age ago, and the
 // connection over which it came. It fails with an offError if the tool is off.
-func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Duration) (definition, conn, error) {
-	tools, over, err := l.tools(ctx, age)
+func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Duration) (definition, *mcp.ClientSession, error) {
+	tools, over, err := l.definitions(ctx, age)
 	if err != nil {
 		return definition{}, nil, fmt.Errorf("the server cannot be asked for its tools (%w); call again later", err)
 	}
@@ -107,29 +109,61 @@ func (g *Gateway) permitted(pins *lock, u *upstream, name string, d definition) 
 	}
 }
 
-// ServeStdio serves one agent over a pair of streams until the input or the context
-// ends. Mapped calls in flight are finished.
-func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	input, end := io.Pipe()
+// ServeStdio serves one agent over a pair of streams until the input or the context ends. name is the upstream; empty
+// where the file has only one. Mapped calls in flight are finished.
+func (g *Gateway) ServeStdio(ctx context.Context, name string, in io.Reader, out io.Writer) error {
+	if name == "" && !g.file.Several() {
+		name = g.file.order[0]
+	}
+	u := g.file.Upstreams[name]
+	if u == nil {
+		return fmt.Errorf("--upstream must name one of the file's upstreams: %s", strings.Join(g.file.order, ", "))
+	}
+	g.metrics.sessions.Inc()
+	defer g.metrics.sessions.Dec()
+	s := newSession(g, u)
+	defer s.close()
+	input, feed := io.Pipe()
 	go func() {
-		_, err := io.Copy(end, in)
-		end.CloseWithError(errors.Join(err, io.EOF))
+		_, err := io.Copy(feed, in)
+		feed.CloseWithError(err)
 	}()
-	agent := newLines(input, out, maxAgentMessage, func() { input.Close() }) //nolint:errcheck // a pipe's Close does not fail
-	agent.refuse = true
-	defer context.AfterFunc(ctx, func() { g.stop(); end.Close() })() //nolint:errcheck // likewise
-	s := newSession(g, agent)
+	agent, err := s.server.Connect(ctx, &mcp.IOTransport{Reader: input, Writer: unclosed{out}}, nil)
+	if err != nil {
+		return fmt.Errorf("cannot serve the agent: %w", err)
+	}
 	ended := make(chan struct{})
-	go func() { s.run(); close(ended) }()
+	go func() { _ = agent.Wait(); close(ended) }()
 	select {
 	case <-ended:
-		return nil
 	case <-ctx.Done():
 	}
+	err = g.finish()
+	feed.Close() //nolint:errcheck // a pipe's Close does not fail
+	return err
+}
+
+// unclosed is an output that the process closes.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
+
+// finish ends the waiting of mapped calls, and waits for those that a server is carrying out.
+func (g *Gateway) finish() error {
+	g.stop()
+	ended := make(chan struct{})
+	go func() { g.calls.Wait(); close(ended) }()
 	select {
 	case <-ended:
 		return nil
 	case <-time.After(stopTimeout):
 		return errors.New("calls in flight did not end; what became of them is in doubt")
+	}
+}
+
+// Reload reads the agents' tokens again.
+func (g *Gateway) Reload() {
+	if g.tokens != nil {
+		g.tokens.reload()
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // InitOptions are what Init uses.
@@ -39,7 +36,7 @@ func Init(ctx context.Context, o InitOptions) error {
 	b.WriteString(initHead)
 	fmt.Fprintf(&b, "upstreams:\n  %s:\n", yamlName(u.name))
 	if o.URL != "" {
-		fmt.Fprintf(&b, "    url: %s\n    # headers: {Authorization: {file: token}}\n", quote(o.URL))
+		fmt.Fprintf(&b, "    url: %s\n    # headers: {Authorization: {file: token}}\n", encode(o.URL))
 	} else {
 		fmt.Fprintf(&b, "    command: %s\n    # env: {PROVIDER_KEY: {file: provider.key}}\n", encode(o.Command))
 	}
@@ -104,7 +101,7 @@ func upstreamName(name string) string {
 func yamlName(name string) string {
 	plain := strings.IndexFunc(name, func(r rune) bool { return r < 'a' || r > 'z' }) // no number, no -
 	if plain >= 0 || slices.Contains([]string{"null", "true", "false", "y", "n", "yes", "no", "on", "off"}, name) {
-		return string(quote(name))
+		return string(encode(name))
 	}
 	return name
 }
@@ -112,19 +109,15 @@ func yamlName(name string) string {
 // guess suggests a mapping for a tool that has an amount among its arguments. It returns
 // nothing for other tools.
 func guess(name string, d definition) string {
-	var definition struct {
-		InputSchema struct {
-			Properties map[string]jsontext.Value `json:"properties"`
-		} `json:"inputSchema"`
-	}
-	if err := json.Unmarshal(d.text, &definition, lax()); err != nil {
+	s, err := compile(d.schema)
+	if err != nil {
 		return ""
 	}
-	arguments := slices.Sorted(maps.Keys(definition.InputSchema.Properties))
+	arguments := slices.DeleteFunc(properties(s), func(name string) bool { return strings.ContainsAny(name, ".\n") })
 	find := func(words ...string) string {
 		for _, word := range words {
 			for _, argument := range arguments {
-				if strings.Contains(strings.ToLower(argument), word) && !strings.ContainsAny(argument, ".\n") {
+				if strings.Contains(strings.ToLower(argument), word) {
 					return argument
 				}
 			}
@@ -141,21 +134,39 @@ func guess(name string, d definition) string {
 			kind = known
 		}
 	}
-	currency := "{value: USD}    # or {argument: ...}"
-	if argument := find("currency"); argument != "" {
-		currency = fmt.Sprintf("{argument: %s}", quote(argument))
+	currency, key := find("currency"), find("idempotency")
+	from := "{value: USD}    # or {argument: ...}"
+	if currency != "" {
+		from = fmt.Sprintf("{argument: %s}", encode(currency))
 	}
 	to := find("counterparty", "charge", "payment_intent", "payee", "recipient", "customer", "account", "vendor", "merchant", "id")
+	same := nameLike(arguments, amount, to, key)
+	used := slices.Concat([]string{amount, currency, to, key}, same)
+	pass := slices.DeleteFunc(arguments, func(name string) bool { return slices.Contains(used, name) })
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n      %s:\n        policy_id: change-me\n        action_type: %s\n", quote(name), kind)
-	fmt.Fprintf(&b, "        amount: {argument: %s}    # with minor_units: true if it is in cents\n", quote(amount))
-	fmt.Fprintf(&b, "        currency: %s\n", currency)
-	fmt.Fprintf(&b, "        counterparty: {argument: %s}\n", quote(cmp.Or(to, "change-me")))
-	if key := find("idempotency"); key != "" {
-		fmt.Fprintf(&b, "        idempotency_argument: %s\n", quote(key))
+	fmt.Fprintf(&b, "\n      %s:\n        policy_id: change-me\n        action_type: %s\n", encode(name), kind)
+	fmt.Fprintf(&b, "        amount: {argument: %s}    # with minor_units: true if it is in cents, or digits: N\n", encode(amount))
+	fmt.Fprintf(&b, "        currency: %s\n", from)
+	fmt.Fprintf(&b, "        counterparty: {argument: %s}\n", encode(cmp.Or(to, "change-me")))
+	fmt.Fprintf(&b, "        same: %s    # names the payment: a repeated call has the same values\n", encode(same))
+	if len(pass) > 0 {
+		fmt.Fprintf(&b, "        pass: %s    # none of these may decide what is paid, or to whom\n", encode(pass))
 	}
-	b.WriteString("        # same: [...]           # which arguments name the payment; without it, another note is another payment\n")
+	if key != "" {
+		fmt.Fprintf(&b, "        idempotency_argument: %s    # if the server carries no key out twice, for a day\n", encode(key))
+	}
 	b.WriteString("        # once: true            # if same names it for good; without it, the same call pays again after a day\n")
+	b.WriteString("        # declined_if: {result: code, in: [declined]}    # the server's errors that mean that nothing moved\n")
 	b.WriteString("        # reference: {result: id}")
 	return b.String()
+}
+
+// nameLike returns the arguments that look like names of a payment, with the amount and who gets it.
+func nameLike(arguments []string, amount, to, key string) []string {
+	words := []string{"id", "invoice", "order", "charge", "payment", "reference", "number", "intent"}
+	names := slices.DeleteFunc(slices.Clone(arguments), func(name string) bool {
+		like := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
+		return name == key || name != amount && name != to && !like
+	})
+	return names
 }

@@ -11,23 +11,42 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/fleet"
 )
 
 // TestMain runs the test binary as a server if it is started as one.
 func TestMain(m *testing.M) {
 	switch os.Getenv("GATEWAY_TEST_SERVER") {
 	case "features":
-		if err := features().Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+		if err := features(os.Getenv("GATEWAY_TEST_ERA")).Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	case "":
-		os.Exit(m.Run())
+		code := m.Run()
+		if node != nil {
+			_ = node.Kill()
+			_ = os.RemoveAll(node.Data)
+		}
+		os.Exit(code)
 	}
 }
+
+// node serves all tests that need the service, each with keys and a policy of its own.
+var node *fleet.Dev
+
+var startNode = sync.OnceValues(func() (*fleet.Dev, error) {
+	dir, err := os.MkdirTemp("", "gateway-test")
+	if err == nil {
+		node, err = fleet.StartDev(context.Background(), dir)
+	}
+	return node, err
+})
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
@@ -41,14 +60,14 @@ func write(t *testing.T, folder, name, content string) string {
 	return path
 }
 
-// child is a server of the file that is the test binary itself.
-func child(t *testing.T, kind string) string {
+// ownChild is a server of the file that is the test binary itself, of one era.
+func ownChild(t *testing.T, kind, version string) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("command: [%q]\n    env: {GATEWAY_TEST_SERVER: %s}", self, kind)
+	return fmt.Sprintf("command: [%q]\n    env: {GATEWAY_TEST_SERVER: %s, GATEWAY_TEST_ERA: %q}", self, kind, version)
 }
 
 // load reads a file and makes a gateway of it, with a lock of the tools that its servers offer now.
@@ -74,24 +93,24 @@ func testLog(t *testing.T) *slog.Logger {
 	return quiet()
 }
 
-// overHTTP connects a client to the gateway over Streamable HTTP.
-func overHTTP(t *testing.T, g *Gateway, client *sdk.Client) *sdk.ClientSession {
-	t.Helper()
-	server := NewServer(g)
-	web := httptest.NewServer(server.Handler())
-	t.Cleanup(web.Close)
-	t.Cleanup(server.Stop)
-	return connect(t, client, &sdk.StreamableClientTransport{Endpoint: web.URL + Path, HTTPClient: http.DefaultClient})
+// era is a version of the protocol that an agent speaks, and how it reaches the gateway.
+type era struct{ version, transport string }
+
+func eras() []era {
+	return []era{{legacyVersion, "stdio"}, {legacyVersion, "http"}, {latestVersion, "stdio"}, {latestVersion, "http"}}
 }
 
-// overStdio connects a client to the gateway over a pair of streams.
-func overStdio(t *testing.T, g *Gateway, client *sdk.Client) *sdk.ClientSession {
+// reach connects an agent to the gateway.
+func (e era) reach(t *testing.T, g *Gateway, client *sdk.Client) *sdk.ClientSession {
 	t.Helper()
+	if e.transport == "http" {
+		return connect(t, client, &sdk.StreamableClientTransport{Endpoint: served(t, g) + Path}, e.version)
+	}
 	in, toGateway := io.Pipe()
 	fromGateway, out := io.Pipe()
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { ended <- g.ServeStdio(ctx, in, out) }()
+	go func() { ended <- g.ServeStdio(ctx, "", in, out) }()
 	t.Cleanup(func() {
 		_ = toGateway.Close()
 		cancel()
@@ -104,12 +123,22 @@ func overStdio(t *testing.T, g *Gateway, client *sdk.Client) *sdk.ClientSession 
 			t.Error("the gateway does not end")
 		}
 	})
-	return connect(t, client, &sdk.IOTransport{Reader: fromGateway, Writer: toGateway})
+	return connect(t, client, &sdk.IOTransport{Reader: fromGateway, Writer: toGateway}, e.version)
 }
 
-func connect(t *testing.T, client *sdk.Client, transport sdk.Transport) *sdk.ClientSession {
+// served serves a gateway over HTTP, and returns the address.
+func served(t *testing.T, g *Gateway) string {
 	t.Helper()
-	session, err := client.Connect(t.Context(), transport, nil)
+	server := NewServer(g)
+	web := httptest.NewServer(server.Handler())
+	t.Cleanup(web.Close)
+	t.Cleanup(server.Stop)
+	return web.URL
+}
+
+func connect(t *testing.T, client *sdk.Client, transport sdk.Transport, version string) *sdk.ClientSession {
+	t.Helper()
+	session, err := client.Connect(t.Context(), transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,12 +157,28 @@ func textIn(r *sdk.CallToolResult) string {
 	return strings.Join(all, "\n")
 }
 
-// streamable serves servers over Streamable HTTP, one for each session, and returns
-// the address.
-func streamable(t *testing.T, newServer func() *sdk.Server) string {
+// streamable serves servers over Streamable HTTP, one for each session or, in the era without sessions, for each request, and
+// returns the address.
+func streamable(t *testing.T, newServer func() *sdk.Server, version string) string {
 	t.Helper()
-	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return newServer() }, nil)
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return newServer() },
+		&sdk.StreamableHTTPOptions{Stateless: version == latestVersion})
 	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)
 	return web.URL
+}
+
+// within waits until a condition holds.
+func within(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("not in time: %s", what)
+			return
+		}
+	}
+}
+
+func agentClient() *sdk.Client {
+	return sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil)
 }

@@ -44,7 +44,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 }
 
 // ended counts a mapped call.
-func (m *metrics) ended(upstream, tool string, r result, took time.Duration) {
+func (m *metrics) ended(upstream, tool string, r end, took time.Duration) {
 	m.calls.WithLabelValues(upstream, tool, r.state, r.shadow).Inc()
 	m.seconds.WithLabelValues(upstream, tool).Observe(took.Seconds())
 }

@@ -1,355 +1,287 @@
 package gateway
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"time"
+	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 )
 
-const (
-	outcomeExecuted = "executed"
-	outcomeFailed   = "failed"
-	outcomeVoided   = "voided"
-
-	checkTimeout  = 20 * time.Second // of a request to the service, including its repetitions
-	selfTimeout   = 5 * time.Second  // of asking the service whose key it is
-	callTimeout   = 14 * time.Minute // of a call of a server: after 15 minutes the service records it as in doubt
-	fresh         = time.Second      // how old a tool's definition may be when it is compared again
-	toAnswer      = 2 * time.Second  // the client ends a wait for an approval this long before its deadline
-	cancelGrace   = 3 * time.Second  // for the result of a call that is cancelled
-	hurry         = 3 * time.Second  // for calls in flight when the gateway is stopped, and for a report before the agent gets its answer
-	reportTimeout = 15 * time.Minute // of repeating a report
-	pollLeast     = 200 * time.Millisecond
-	pollMost      = 2 * time.Second
-)
-
-// allowed redeems an allow and carries the call out.
-func (c *mappedCall) allowed(check *client.Result) (result, bool) {
-	// This is needed for a replayed allow, too: the gateway that got it first may have been killed before it looked.
-	if later, err := c.laterAttempt(check); err != nil {
-		return c.failureOf(check, "earlier attempts cannot be looked for: %v. Call again later with exactly the same arguments.", err), false
-	} else if later {
-		return c.outdated(check)
-	}
-	if r, ok := c.stillOn(check); !ok {
-		return r, false
-	}
-	if earlier, err := c.corrected(); earlier != nil || err != nil { // again, since people may have taken long to approve
-		return c.carriedOutBefore(check, c.endedBefore(earlier, err))
-	}
-	of, err := c.redeem(check.CheckID)
-	refused, definite := errors.AsType[*client.Error](err)
-	switch {
-	case err == nil:
-		return c.redeemed(check, of), false
-	case !definite || refused.Status/100 != 4:
-		unsaid := openText("the service did not say whether check %s was redeemed, and nothing was sent: %v", check.CheckID, err)
-		return c.said(check, stateInDoubt, unsaid), false
-	}
-	switch refused.Code {
-	case client.CodeCheckAlreadyRedeemed:
-		return c.redeemedBefore(check)
-	case client.CodeOnceUsed:
-		return c.redeemedOnce(check, refused.CheckID)
-	case client.CodeCheckReleased:
-		return c.released(check)
-	case client.CodeCheckExpired:
-		return c.tooLate(check)
-	default:
-		return c.failureOf(check, "the check was not redeemed: %s", refused.Message), false
-	}
-}
-
-// redeemed carries out a check that this call redeemed, unless an earlier attempt turns out to
-// have been carried out: any correction that was made before the redemption is visible now.
-func (c *mappedCall) redeemed(check *client.Result, of redemption) result {
-	if c.ctx.Err() != nil {
-		voided := client.OutcomeReport{Status: outcomeVoided, Note: "cancelled before the call was made"}
-		return c.giveUp(check, of, voided, c.said(check, stateError, "Cancelled before anything was carried out."))
-	}
-	switch earlier, err := c.corrected(); {
-	case err != nil: // the next call uses this redemption, and reads again
-		c.gw.redemptions.keep(check.CheckID, of)
-		return c.said(check, stateInDoubt, openText("check %s is redeemed, and nothing was sent: %v", check.CheckID, err))
-	case earlier != nil: // a gateway that would repeat the call sees this, too
-		r := c.endedBefore(earlier, nil)
-		c.giveUp(check, of, client.OutcomeReport{Status: outcomeVoided, Note: earlierNote}, r)
-		return r
-	}
-	of.again = c.t.IdempotencyArgument != "" && of.again
-	return c.carryOut(check, of)
-}
-
-// stillOn reports whether the tool's definition is still an accepted one: people may have taken
-// long to approve, or the server may be another by now.
-func (c *mappedCall) stillOn(check *client.Result) (r result, ok bool) {
-	_, err := c.definition(fresh)
-	if off, isOff := errors.AsType[*offError](err); isOff {
-		r = refusedTool(off)
-	} else if err != nil {
-		r = c.failure("%v.", err)
-	}
-	r.checkID, r.decision = check.CheckID, check.Decision.String()
-	return r, err == nil
-}
-
-// released handles a check that was given back meanwhile.
-func (c *mappedCall) released(check *client.Result) (result, bool) {
-	now, err := c.now(check.CheckID)
-	if err != nil || !now.Outcome.Reported() {
-		return c.failureOf(check, "check %s cannot be used any more. Call again later with exactly the same arguments.", check.CheckID), false
-	}
-	return c.over(now)
-}
-
-// awaited waits for wait_seconds for the outcome of a check that another call redeemed: that
-// call may be carrying the check out, or its gateway may have been killed, which only waiting
-// shows. It returns the check as it is then, nil if it cannot be read.
-func (c *mappedCall) awaited(checkID string) *client.Result {
-	repeated := c.t.IdempotencyArgument != "" && !c.t.Once // another gateway may have recorded it as in doubt in order to repeat the call
-	end := time.Now().Add(c.wait())
-	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
-		now, err := c.now(checkID)
-		if err == nil && (now.Outcome.Reported() || now.Redemption.InDoubt && !repeated) {
-			return now
+// at returns the value of the argument at a path, whose dots separate nested names; nil if
+// it is absent or null.
+func at(value jsontext.Value, path string) (jsontext.Value, error) {
+	for name := range strings.SplitSeq(path, ".") {
+		if len(value) == 0 || value.Kind() == 'n' {
+			return nil, nil
 		}
-		if time.Now().After(end) || c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
-			if err != nil {
-				return nil
-			}
-			return now
-		}
-		select {
-		case <-time.After(min(pause, max(time.Until(end), time.Millisecond))):
-		case <-c.ctx.Done():
-		case <-c.gw.stopping.Done():
-		}
-	}
-}
-
-// redeemedBefore handles a check that was redeemed before, by another gateway that is carrying it
-// out, or by one that was killed.
-func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
-	now := c.awaited(check.CheckID)
-	if now != nil && now.Outcome.Reported() {
-		return c.over(now)
-	}
-	if c.shadowed() || c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
-		return c.said(check, stateInDoubt, underWayText(check.CheckID)), false
-	}
-	unreturned := c.toReturn(check)
-	if unreturned == nil { // a gateway was killed while giving it back
-		if !c.void(check, client.OutcomeReport{Note: unusedNote}) {
-			return c.unrecorded(check), false
-		}
-		return result{}, true
-	}
-	if refused, ok := errors.AsType[*client.Error](unreturned); ok && refused.Code == client.CodeCheckAlreadyRedeemed {
-		// A check with an outcome that was reported since the wait is refused in the same way.
-		now, err := c.now(check.CheckID)
+		o, err := parseObject(value)
 		if err != nil {
-			return c.said(check, stateInDoubt, underWayText(check.CheckID)), false
+			return nil, fmt.Errorf("argument %s: what holds %s %w", path, name, err)
 		}
-		if now.Outcome.Reported() {
-			return c.over(now)
+		value = o.get(name)
+	}
+	if value.Kind() == 'n' {
+		return nil, nil
+	}
+	return value, nil
+}
+
+// required is like at, but fails if the argument is absent or null.
+func required(arguments jsontext.Value, path string) (jsontext.Value, error) {
+	value, err := at(arguments, path)
+	if err == nil && value == nil {
+		err = fmt.Errorf("argument %s is missing", path)
+	}
+	return value, err
+}
+
+// action reads the action of a call.
+func (t *tool) action(agent string, arguments jsontext.Value) (client.Action, error) {
+	a := client.Action{AgentID: agent, PolicyID: t.PolicyID, ActionType: client.ActionType(t.ActionType)}
+	if strings.TrimSpace(agent) == "" {
+		return a, errors.New("it is not known which agent calls")
+	}
+	var err error
+	if a.Currency, err = t.currency(arguments); err != nil {
+		return a, err
+	}
+	if a.Amount, err = t.amount(arguments, a.Currency); err != nil {
+		return a, err
+	}
+	if a.Counterparty, err = t.counterparty(arguments); err != nil {
+		return a, err
+	}
+	for name, from := range t.Metadata {
+		value := from.Value
+		if from.Argument != "" {
+			if value, err = at(arguments, from.Argument); err != nil {
+				return a, err
+			}
+		}
+		if value == nil {
+			continue
+		}
+		if a.Metadata == nil {
+			a.Metadata = make(map[string]any)
+		}
+		a.Metadata[name] = value
+	}
+	return a, nil
+}
+
+// currency returns the currency's ISO 4217 code, in upper case.
+func (t *tool) currency(arguments jsontext.Value) (string, error) {
+	value := t.Currency.Value
+	if t.Currency.Argument != "" {
+		var err error
+		if value, err = required(arguments, t.Currency.Argument); err != nil {
+			return "", err
 		}
 	}
-	if c.t.IdempotencyArgument != "" && c.mayRepeat(check, unreturned) {
-		earlier, err := c.corrected()
-		// Once the check is in doubt, the gateway that redeemed it gives nothing back any more.
-		if _, ok := c.stillOn(check); ok && earlier == nil && err == nil && c.doubted(check.CheckID) {
-			return c.carryOut(check, redemption{again: true}), false
-		}
+	text, ok := textOf(value)
+	if !ok || len(text) != 3 || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) }) {
+		return "", fmt.Errorf("the currency must be three letters, not %s", excerpt(value))
 	}
-	return c.inDoubt(check, answered{}), false
+	return strings.ToUpper(text), nil
 }
 
-// now returns a check as it is now.
-func (c *mappedCall) now(checkID string) (*client.Result, error) {
-	ctx, cancel := c.asking(c.ctx)
-	defer cancel()
-	return c.gw.api.GetCheck(ctx, checkID)
-}
-
-// redeemedOnce handles a payment that is made only once, for which another check was redeemed,
-// perhaps long ago. The present check is given back.
-func (c *mappedCall) redeemedOnce(check *client.Result, other string) (result, bool) {
-	if other == "" {
-		return c.failureOf(check, "this payment was redeemed under another check, which the service does not name"), false
-	}
-	r, next, returned := c.giveBack(check, client.OutcomeReport{Reference: other, Note: paidNote})
-	if stuck := r.state == stateError || r.state == stateInDoubt; !returned && (next || !stuck) {
-		return r, next
-	}
-	end, next := c.otherPayment(check, other)
-	if next && !returned { // the present check is not over
-		return r, false
-	}
-	return end, next
-}
-
-// otherPayment returns how a call ends whose payment is made only once, under another check.
-func (c *mappedCall) otherPayment(check *client.Result, other string) (result, bool) {
-	earlier := c.awaited(other)
-	switch {
-	case earlier == nil:
-		r := c.said(check, stateInDoubt, underWayText(other))
-		r.checkID = other
-		return r, false
-	case earlier.Outcome.Reported():
-		return c.settled(earlier)
-	case earlier.Redemption.InDoubt:
-		return c.said(earlier, stateInDoubt, inDoubtText(other)), false
-	default:
-		return c.said(earlier, stateInDoubt, underWayText(other)), false
-	}
-}
-
-// inDoubtText returns the text about a check that is recorded as in doubt.
-func inDoubtText(checkID string) string {
-	return "In doubt, and people are told: the action may have been carried out, under check " + checkID + ". It is not carried out again " +
-		"until they have looked. Do not try it another way."
-}
-
-// underWayText returns the text about a redeemed check that is not recorded as in doubt.
-func underWayText(checkID string) string {
-	return "In doubt: another call redeemed check " + checkID + " and may be carrying the action out now, or was broken off. It is not " +
-		"carried out again. Call again later with exactly the same arguments to see how it ended. Do not try it another way."
-}
-
-// openText returns the text about a redemption that the next call will use, in this gateway or in
-// another one that may repeat the call.
-func openText(format string, args ...any) string {
-	return "In doubt: " + fmt.Sprintf(format, args...) + ". Another call may be carrying the action out now. Call again later with exactly " +
-		"the same arguments: that finds how it ended, or goes on. Do not try it another way."
-}
-
-// inDoubt records that a check is in doubt, and returns the result of its call.
-func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
-	timeout := checkTimeout
-	if c.shadowed() {
-		timeout = shadowTimeout
-	}
-	if c.gw.stopping.Err() != nil {
-		timeout = time.Second // the agent is to be answered before stopTimeout
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), timeout)
-	defer cancel()
-	text := underWayText(check.CheckID)
-	if c.gw.doubt(ctx, check.CheckID, "") {
-		text = inDoubtText(check.CheckID)
-	}
-	if a.problem != "" {
-		text += " What happened: " + a.problem
-	}
-	r := c.said(check, stateInDoubt, text)
-	r.server = flagged(a.result)
-	return r
-}
-
-// flagged returns a server's result, marked as an error.
-func flagged(server jsontext.Value) jsontext.Value {
-	if server == nil {
-		return nil
-	}
-	o, err := parseObject(server)
+// counterparty returns who gets the money. Text that could be mistaken for other text is refused.
+func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
+	path := t.Counterparty.Argument
+	value, err := required(arguments, path)
 	if err != nil {
-		return nil
+		return "", err
 	}
-	return o.without("structuredContent").with("isError", jsontext.Value("true")).text()
+	text, ok := textOf(value)
+	if !ok {
+		return "", fmt.Errorf("argument %s must be text, not %s", path, kindOf(value))
+	}
+	return text, checkVisible(path, text)
 }
 
-// answered is how a server's call ended.
-type answered struct {
-	result  jsontext.Value
-	isError bool   // the result says so, or there was an error of JSON-RPC, or the call was cancelled
-	problem string // why there is no result
-	lost    bool   // it is unknown how the call ended
-	unsent  bool   // nothing was sent
-	moved   bool   // nothing was sent: the server may be another than the one whose tools were compared
+// checkVisible refuses text that people could take for another one.
+func checkVisible(path, text string) error {
+	if spend.Blank(text) {
+		return fmt.Errorf("argument %s is blank", path)
+	}
+	if fault := spend.VisibleFault(text); fault != "" {
+		return fmt.Errorf("argument %s %s", path, fault)
+	}
+	return nil
 }
 
-// ask calls the tool on its server.
-func (c *mappedCall) ask(arguments jsontext.Value) answered {
-	params := c.params.without("arguments").with("arguments", arguments).with("name", quote(c.name))
-	ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
-	defer cancel()
-	defer context.AfterFunc(c.gw.stopping, func() { time.AfterFunc(hurry, cancel) })()
-	over := c.compared
-	if c.shadowed() { // any connection will do
-		over = nil
+// amount returns the amount in the currency's major unit.
+func (t *tool) amount(arguments jsontext.Value, currency string) (client.Amount, error) {
+	path := t.Amount.Argument
+	value, err := required(arguments, path)
+	if err != nil {
+		return client.Amount{}, err
 	}
-	m, err := c.l.call(ctx, over, message{Method: methodCallTool, Params: params.text(), about: c.id}, cancelGrace)
-	var head struct {
-		IsError bool `json:"isError"`
+	number, err := numberOf(value)
+	if err != nil {
+		return client.Amount{}, fmt.Errorf("argument %s %w", path, err)
 	}
+	digits, counts := 0, t.Amount.Digits != nil || t.Amount.MinorUnits
 	switch {
-	case errors.Is(err, errMoved):
-		return answered{unsent: true, moved: true, problem: "the connection to the server is another by now"}
-	case errors.Is(err, errNotSent):
-		return answered{unsent: true, problem: "the server could not be reached"}
-	case errors.Is(err, errLost):
-		return answered{lost: true, problem: "the connection to the server was lost"}
-	case err != nil && c.ctx.Err() == nil:
-		return answered{lost: true, problem: err.Error()}
+	case t.Amount.Digits != nil:
+		digits = *t.Amount.Digits
+	case t.Amount.MinorUnits:
+		known, ok := spend.MinorDigits(currency)
+		if !ok {
+			return client.Amount{}, fmt.Errorf("the minor unit of the currency %s is not known", currency)
+		}
+		digits = known
+	}
+	if counts {
+		mantissa, exponent := splitNumber(plainNumber(number))
+		if exponent < 0 {
+			return client.Amount{}, fmt.Errorf("argument %s must be a whole number of the smallest unit, not %s", path, excerpt(value))
+		}
+		number = mantissa + "e" + strconv.Itoa(exponent-digits)
+	}
+	amount, err := client.ParseAmount(number)
+	switch {
 	case err != nil:
-		return answered{isError: true, problem: "the call was cancelled"}
-	case m.Error != nil:
-		return answered{isError: true, problem: "the server's error: " + m.errorOf().Error()}
+		return amount, fmt.Errorf("argument %s: %w", path, err)
+	case plainNumber(number) == "0":
+		return amount, fmt.Errorf("argument %s is 0, which some servers take for no amount, and then for all that there is", path)
 	}
-	if m.Result.Kind() != '{' || json.Unmarshal(m.Result, &head, lax()) != nil {
-		return answered{lost: true, problem: "the server's answer cannot be understood"}
-	}
-	return answered{result: m.Result, isError: head.IsError}
+	return amount, nil
 }
 
-// carryOut calls the server whose tool was compared, and reports the outcome. The check was
-// redeemed by this call or, if of.again is set, perhaps by an earlier call whose end is in doubt.
-func (c *mappedCall) carryOut(check *client.Result, of redemption) result {
-	again := of.again
-	arguments, err := c.t.sent(c.arguments, check.CheckID)
-	if err != nil {
-		return c.inDoubt(check, answered{}) // does not happen: read has refused such arguments
-	}
-	a := c.ask(arguments)
-	const repeats = 2
-	for i := 0; i < repeats && (a.moved || (a.lost || a.unsent && again) && c.t.IdempotencyArgument != ""); i++ {
-		// Either nothing was sent, or the server gets the same key again and carries the call out once.
-		if c.gw.stopping.Err() != nil || c.ctx.Err() != nil || c.l.wait(c.ctx) != nil {
-			break
+func splitNumber(plain string) (mantissa string, exponent int) {
+	mantissa, power, _ := strings.Cut(plain, "e")
+	exponent, _ = strconv.Atoi(power) // of plainNumber; without one it is 0
+	return mantissa, exponent
+}
+
+// numberOf returns a number as it is written. A string counts as a number if it has only plain
+// decimal digits. A number with more digits than a binary float keeps is refused: many servers
+// would read another number.
+func numberOf(value jsontext.Value) (string, error) {
+	switch value.Kind() {
+	case '0':
+		return string(value), checkDigits(value)
+	case '"':
+		text, ok := textOf(value)
+		if !ok || strings.ContainsAny(text, "eE+- \t\r\n") || jsontext.Value(text).Kind() != '0' || !jsontext.Value(text).IsValid() {
+			return "", fmt.Errorf("must be a number in plain decimal digits, not %s", excerpt(value))
 		}
-		r, on := c.stillOn(check)
-		if !on && !again && a.unsent {
-			return c.giveUp(check, of, client.OutcomeReport{Status: outcomeFailed, Note: a.problem}, r)
-		}
-		if !on {
-			break
-		}
-		again = again || !a.moved
-		a = c.ask(arguments)
+		return text, nil
+	default:
+		return "", fmt.Errorf("must be a number, not %s", kindOf(value))
 	}
-	c.answer = &a
-	switch {
-	case a.unsent && !again:
-		failed := client.OutcomeReport{Status: outcomeFailed, Note: a.problem}
-		return c.giveUp(check, of, failed, c.failureOf(check, "%s. Call again later.", a.problem))
-	case a.lost || a.unsent || a.isError && (again || c.t.OnError == onErrorInDoubt):
-		// An error of a repeated call says nothing about the first call.
-		return c.inDoubt(check, a)
-	case a.isError:
-		r := c.said(check, stateError, "Error, which counts as not carried out: "+cmp.Or(a.problem, "the server says so")+"\nCheck: "+
-			check.CheckID)
-		r.server = flagged(a.result)
-		failed := client.OutcomeReport{Status: outcomeFailed, Note: cmp.Or(a.problem, "the server said that it failed")}
-		return c.giveUp(check, of, failed, r)
+}
+
+// checkDigits refuses a number with more digits than a binary float keeps.
+func checkDigits(number jsontext.Value) error {
+	float, err := strconv.ParseFloat(string(number), 64)
+	if err != nil || plainNumber(strconv.FormatFloat(float, 'e', -1, 64)) != plainNumber(string(number)) {
+		return fmt.Errorf("has more digits than programs agree on: %s", excerpt(number))
 	}
-	c.report(check.CheckID, client.OutcomeReport{Status: outcomeExecuted, Reference: cut(c.t.reference(a.result))})
-	return result{state: stateExecuted, checkID: check.CheckID, decision: check.Decision.String(), server: a.result}
+	return nil
+}
+
+// excerpt returns a value for a message, shortened.
+func excerpt(value jsontext.Value) string {
+	const most = 40
+	if len(value) > most {
+		return strings.ToValidUTF8(string(value[:most]), "") + "..."
+	}
+	return string(value)
+}
+
+// resultAt returns the value at a path of a result: of structuredContent, or of the one text that is JSON; empty if there is
+// no text or number.
+func resultAt(result jsontext.Value, path string) string {
+	var r struct {
+		Structured jsontext.Value `json:"structuredContent"`
+		Content    []struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		} `json:"content"`
+	}
+	_ = json.Unmarshal(result, &r, lax()) // what cannot be read has no such value
+	within := []jsontext.Value{r.Structured}
+	var texts []jsontext.Value
+	for _, c := range r.Content {
+		if text := jsontext.Value(c.Text); c.Type == "text" && text.IsValid(lax()) && text.Kind() == '{' {
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 1 {
+		within = append(within, texts[0])
+	}
+	for _, value := range within {
+		found, err := at(value, path)
+		if text, ok := textOf(found); err == nil && ok {
+			return text
+		} else if err == nil && found.Kind() == '0' {
+			return string(found)
+		}
+	}
+	return ""
+}
+
+// reference returns the server's reference for what it did, such as a payment number; empty if it gives none.
+func (t *tool) reference(result jsontext.Value) string {
+	if t.Reference == nil {
+		return ""
+	}
+	return resultAt(result, t.Reference.Result)
+}
+
+// declined reports whether a result is one of those that the file says mean that nothing moved.
+func (t *tool) declined(result jsontext.Value) bool {
+	if t.DeclinedIf == nil {
+		return false
+	}
+	got := resultAt(result, t.DeclinedIf.Result)
+	for _, value := range t.DeclinedIf.In {
+		text, ok := textOf(value)
+		if !ok {
+			text = string(value)
+		}
+		if got != "" && got == text {
+			return true
+		}
+	}
+	return false
+}
+
+// plainNumber writes a JSON number as its significant digits and an exponent of
+// ten: 42.5, 42.50 and 4.25e1 become 425e-1. A number whose exponent is too long to be
+// read stays as it is.
+func plainNumber(s string) string {
+	digits, exponent, _ := strings.Cut(strings.ToLower(s), "e")
+	sign := ""
+	if rest, negative := strings.CutPrefix(digits, "-"); negative {
+		sign, digits = "-", rest
+	}
+	scale := 0
+	if exponent != "" {
+		var err error
+		if scale, err = strconv.Atoi(exponent); err != nil {
+			return s
+		}
+	}
+	whole, fraction, _ := strings.Cut(digits, ".")
+	digits = strings.TrimLeft(whole+fraction, "0")
+	scale -= len(fraction)
+	trimmed := strings.TrimRight(digits, "0")
+	scale += len(digits) - len(trimmed)
+	if trimmed == "" {
+		return "0"
+	}
+	if scale == 0 {
+		return sign + trimmed
+	}
+	return sign + trimmed + "e" + strconv.Itoa(scale)
 }

@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"bytes"
+	jsonv1 "encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -74,19 +76,6 @@ func (o object) get(name string) jsontext.Value {
 	return nil
 }
 
-// with returns the object with a member set to a value: the existing one of that name, or a
-// new one.
-func (o object) with(name string, value jsontext.Value) object {
-	o = slices.Clone(o)
-	for i := range o {
-		if o[i].name == name {
-			o[i].value = value
-			return o
-		}
-	}
-	return append(o, member{name, value})
-}
-
 // without returns the object without the members of these names, whatever their case.
 func (o object) without(names ...string) object {
 	return slices.DeleteFunc(slices.Clone(o), func(m member) bool {
@@ -119,8 +108,6 @@ func textOf(value jsontext.Value) (string, bool) {
 	return string(text), err == nil
 }
 
-func quote(s string) jsontext.Value { return encode(s) }
-
 func kindOf(value jsontext.Value) string {
 	switch value.Kind() {
 	case '"':
@@ -138,4 +125,18 @@ func kindOf(value jsontext.Value) string {
 	default:
 		return "nothing"
 	}
+}
+
+// lax are the options to accept everything that programs in other languages accept as JSON.
+func lax() json.Options {
+	return json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// encode writes a value as JSON; null if that fails.
+func encode(v any) jsontext.Value {
+	text, err := jsonv1.Marshal(v) // the SDK's types have its methods
+	if err != nil {
+		return jsontext.Value("null")
+	}
+	return text
 }

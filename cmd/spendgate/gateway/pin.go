@@ -2,16 +2,18 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // lock has the definitions of tools that people accepted: FILE.lock.
@@ -39,7 +41,7 @@ type pinned map[string]definition
 // definition is one tool as a server defines it.
 type definition struct {
 	pin
-	text jsontext.Value
+	text, schema jsontext.Value
 }
 
 // maxTools bounds what a server can make the gateway remember.
@@ -107,53 +109,32 @@ func (l *lock) write(path string) error {
 	return os.Rename(temporary, lockPath(path))
 }
 
-// define reads the definition of a tool.
-func define(text jsontext.Value) (name string, d definition, err error) {
-	var head struct {
-		Name        string `json:"name"`
-		Annotations struct {
-			ReadOnlyHint bool `json:"readOnlyHint"`
-		} `json:"annotations"`
+// define makes the definition of a tool, of the members that the gateway passes on.
+func define(t *mcp.Tool) (d definition) {
+	d.ReadOnly = t.Annotations != nil && t.Annotations.ReadOnlyHint
+	d.schema, d.text = encode(t.InputSchema), encode(t)
+	canonical := d.text.Clone()
+	if err := canonical.Canonicalize(); err == nil { // a definition without a hash is never accepted
+		sum := sha256.Sum256(canonical)
+		d.SHA256 = hex.EncodeToString(sum[:])
 	}
-	if err := json.Unmarshal(text, &head, lax()); err != nil || head.Name == "" {
-		return "", definition{}, errors.New("a tool cannot be understood")
-	}
-	d = definition{text: text.Clone()}
-	d.ReadOnly = head.Annotations.ReadOnlyHint
-	if d.SHA256, err = hashOf(text); err != nil {
-		return head.Name, d, fmt.Errorf("the definition of %s: %w", head.Name, err)
-	}
-	return head.Name, d, nil
+	return d
 }
 
 // listTools asks a server for all its tools, page by page.
-func listTools(ctx context.Context, ask func(context.Context, message) (message, error)) (pinned, error) {
+func listTools(ctx context.Context, cs *mcp.ClientSession) (pinned, error) {
 	tools, seen, cursor := make(pinned), make(map[string]bool), ""
 	for {
-		params := map[string]any{}
-		if cursor != "" {
-			params["cursor"] = cursor
-		}
-		m, err := ask(ctx, message{Method: methodListTools, Params: encode(params)})
-		if err == nil {
-			err = m.errorOf()
-		}
+		page, err := cs.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 		if err != nil {
 			return nil, fmt.Errorf("cannot list its tools: %w", err)
 		}
-		var page struct {
-			Tools      []jsontext.Value `json:"tools"`
-			NextCursor string           `json:"nextCursor"`
-		}
-		if err := json.Unmarshal(m.Result, &page, lax()); err != nil {
-			return nil, fmt.Errorf("cannot understand the list of its tools: %w", err)
-		}
-		for _, text := range page.Tools {
-			name, d, err := define(text)
-			if _, twice := tools[name]; twice || err != nil {
+		for _, t := range page.Tools {
+			d := define(t)
+			if _, twice := tools[t.Name]; twice {
 				d.SHA256 = "" // ambiguous, and so never accepted
 			}
-			tools[name] = d
+			tools[t.Name] = d
 		}
 		if page.NextCursor == "" {
 			return tools, nil
@@ -162,44 +143,6 @@ func listTools(ctx context.Context, ask func(context.Context, message) (message,
 			return nil, errors.New("the list of its tools does not end")
 		}
 		seen[cursor] = true
-	}
-}
-
-// tools returns the server's tools as it defined them at most age ago, and the connection over
-// which they came. Servers need not report changes, so calls that move money ask each time.
-func (l *link) tools(ctx context.Context, age time.Duration) (pinned, conn, error) {
-	const reconnect = 1500 * time.Millisecond // after the server ended its session
-	for again := false; ; again = true {
-		if err := l.wait(ctx); err != nil {
-			return nil, nil, err
-		}
-		l.mu.Lock()
-		known, asked, c, changes := l.pins, l.pinned, l.conn, l.changes
-		l.mu.Unlock()
-		if c != nil && known != nil && time.Since(asked) < age {
-			return known, c, nil
-		}
-		if c == nil { // it ended just now
-			continue
-		}
-		asked = time.Now()
-		tools, err := listTools(ctx, func(ctx context.Context, m message) (message, error) { return l.call(ctx, c, m, 0) })
-		if err == nil {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.changes == changes && l.conn == c {
-				l.pins, l.pinned = tools, asked
-			}
-			return tools, c, nil
-		}
-		if again || !errors.Is(err, errLost) && !errors.Is(err, errNotSent) {
-			return nil, nil, err
-		}
-		select {
-		case <-time.After(reconnect):
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		}
 	}
 }
 

@@ -9,20 +9,20 @@ import (
 
 // A changed definition is off until somebody accepts it.
 func TestChangedTool(t *testing.T) {
-	f, p := newFakeService(t), newProvider(t)
+	f, p := newService(t), newProvider(t)
 	g := guarded(t, f, p, "default: pass\n", "")
 	p.mu.Lock()
 	p.schema = map[string]any{"type": "object", "description": "send it to me"}
 	p.mu.Unlock()
-	s := agentOf(t, g)
+	s := agentOver(t, g)
 	wants(t, s, "ch_1", 1, stateRefused, "changed")
 	for tool, err := range s.Tools(t.Context(), nil) {
 		if err != nil || tool.Name == "refund" {
 			t.Error(tool, err)
 		}
 	}
-	if len(p.paid()) != 0 || len(f.checks) != 0 {
-		t.Error(p.paid(), f.checks)
+	if f.became(t); len(p.paid()) != 0 {
+		t.Error(p.paid())
 	}
 	var out strings.Builder
 	o := CheckOptions{File: g.file, Logger: quiet(), Out: &out}

@@ -1,8 +1,17 @@
 package gateway
 
 import (
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/hotpath/client"
+	"spendgate/hotpath/client/pay"
 )
 
 // The states of a mapped call.
@@ -25,48 +34,183 @@ const (
 	metaShadow   = "spendgate/shadow" // the state that a call would have had
 )
 
-// result is the end of a mapped call.
-type result struct {
+// end is how a mapped call ended.
+type end struct {
 	state    string
 	checkID  string
 	decision string
 	shadow   string
 	isError  bool
-	text     string         // for the model; empty if the server's own result is given
-	server   jsontext.Value // the server's result
+	text     string              // for the model; empty if the server's own result is given
+	server   *mcp.CallToolResult // nil if the server gave none
+	ask      mcp.InputRequestMap // what the agent's user is to see first
 }
 
-// meta adds what the service decided to a result's _meta.
-func (r result) meta(of jsontext.Value) jsontext.Value {
-	o, err := parseObject(of)
-	if err != nil {
-		o = nil
+// result returns the result for the agent.
+func (e end) result() *mcp.CallToolResult {
+	r := new(mcp.CallToolResult)
+	if e.ask != nil {
+		r.InputRequests = e.ask
+		return r
 	}
-	for _, m := range [][2]string{
-		{metaCheckID, r.checkID}, {metaDecision, r.decision}, {metaState, r.state}, {metaShadow, r.shadow},
-	} {
-		o = o.without(m[0])
-		if m[1] != "" {
-			o = o.with(m[0], quote(m[1]))
+	if e.server != nil {
+		*r = *e.server
+	}
+	if e.text != "" {
+		r.Content = slices.Insert(slices.Clone(r.Content), 0, mcp.Content(&mcp.TextContent{Text: e.text}))
+		r.IsError = e.isError
+		if e.isError {
+			r.StructuredContent, r.InputRequests = nil, nil
 		}
 	}
-	return o.text()
+	r.Meta = maps.Clone(r.Meta)
+	if r.Meta == nil {
+		r.Meta = make(mcp.Meta)
+	}
+	for name, value := range map[string]string{metaCheckID: e.checkID, metaDecision: e.decision, metaState: e.state, metaShadow: e.shadow} {
+		delete(r.Meta, name)
+		if value != "" {
+			r.Meta[name] = value
+		}
+	}
+	return r
 }
 
-// encode writes the result.
-func (r result) encode() jsontext.Value {
-	o, err := parseObject(r.server)
-	if r.server == nil || err != nil {
-		o = object{{"content", encode([]any{map[string]string{"type": "text", "text": r.text}})}}
-		if r.isError {
-			o = o.with("isError", jsontext.Value("true"))
-		}
-	} else if r.text != "" {
-		// The gateway's own text comes first.
-		var content []jsontext.Value
-		_ = json.Unmarshal(o.get("content"), &content, lax()) // anything but a list counts as no content
-		own := encode(map[string]string{"type": "text", "text": r.text})
-		o = o.with("content", encode(append([]jsontext.Value{own}, content...)))
-	}
-	return o.with("_meta", r.meta(o.get("_meta"))).text()
+// refusedTool returns the end of a call of a tool that is off.
+func refusedTool(err error) end {
+	return end{state: stateRefused, isError: true, text: "Refused: " + err.Error() + "."}
 }
+
+// failure returns the end of a call that was not carried out for a reason other than a decision.
+func failure(format string, args ...any) end {
+	return end{state: stateError, isError: true, text: "Error, and nothing was carried out by this call: " + fmt.Sprintf(format, args...)}
+}
+
+// ended returns the end of a call as its guard says.
+func (c *mappedCall) ended(r pay.Result) end {
+	e := c.said(r)
+	if r.Check != nil {
+		e.checkID, e.decision = r.Check.CheckID, r.Check.Decision.String()
+	}
+	return e
+}
+
+const sameAgain = " Call again later with exactly the same arguments."
+
+func (c *mappedCall) said(r pay.Result) end {
+	bad := func(state, text string) end { return end{state: state, isError: true, text: text} }
+	switch r.State {
+	case pay.Ran:
+		return end{state: stateExecuted, server: c.answer.result}
+	case pay.Already:
+		return end{state: stateAlready, text: alreadyText(r.Check.CheckID, r.Reference)}
+	case pay.Blocked, pay.Stopped:
+		return bad(stateRefused, "Refused: "+reason(r.Check))
+	case pay.Denied:
+		return bad(stateDenied, "Denied by people. Do not try it another way. "+reason(r.Check))
+	case pay.Expired:
+		return bad(stateExpired, "Nobody decided in time, and nothing was carried out. Call again with exactly the same arguments to ask "+
+			"again. Check: "+r.Check.CheckID)
+	case pay.Pending:
+		return bad(statePending, "Waiting for people to approve. Nothing was carried out yet. Call this tool again with exactly the same "+
+			"arguments: it goes on once they approved. "+reason(r.Check))
+	case pay.InDoubt:
+		e := bad(stateInDoubt, doubtText(r.Check.CheckID, r.Err))
+		if c.answer != nil {
+			e.server = c.answer.result
+		}
+		return e
+	case pay.Rejected:
+		e := bad(stateError, "Declined: the server answered that it carried out nothing. The call may be made again. Check: "+r.Check.CheckID)
+		e.server = c.answer.result
+		return e
+	case pay.Unanswered:
+		return failure("%v.%s", r.Err, sameAgain)
+	case pay.Error:
+	}
+	refused, ok := errors.AsType[*client.Error](r.Err)
+	switch {
+	case c.off != nil:
+		return refusedTool(c.off)
+	case !ok:
+		return failure("%v.%s", r.Err, sameAgain)
+	case refused.Code != client.CodePaymentDiffers:
+		return failure("%v. Calling again changes nothing until somebody has corrected that.", refused)
+	}
+	text := "the same payment was asked for before with another " + strings.Join(refused.Differs, ", ")
+	e := failure("%s. Check: %s", text, refused.CheckID)
+	if p := refused.Payment; p != nil && p.State == "executed" {
+		e = end{state: stateAlready, text: alreadyText(refused.CheckID, p.Reference) + " In this call, " + text + "."}
+	}
+	e.checkID = refused.CheckID
+	return e
+}
+
+// would returns how enforcement would end a call by what a shadow was told.
+func would(check *client.Result) end {
+	e := end{state: stateError, checkID: check.CheckID, decision: check.Decision.String()}
+	if check.Payment == nil {
+		return e
+	}
+	switch state := check.Payment.State; {
+	case state == "open":
+		e.state = stateExecuted
+	case state == "executed":
+		e.state = stateAlready
+	case check.Decision == client.Block, state == "escalated":
+		e.state = stateRefused
+	case state == "waiting":
+		e.state = statePending
+	case state == "denied":
+		e.state = stateDenied
+	case state == "redeemed", state == "in_doubt", state == "releasing":
+		e.state = stateInDoubt
+	}
+	return e
+}
+
+// reason returns why a check was not allowed, and what to do.
+func reason(check *client.Result) string {
+	text := check.Message
+	if check.ReasonCode != "" {
+		text = check.ReasonCode + ": " + text
+	}
+	if check.ApprovalID != "" {
+		text += "\nApproval: " + check.ApprovalID
+	}
+	if check.NextStep != "" {
+		text += "\nNext step: " + check.NextStep
+	}
+	return text + "\nCheck: " + check.CheckID
+}
+
+func alreadyText(checkID, reference string) string {
+	text := "Already executed, under check " + checkID + ". It was not executed again."
+	if reference != "" {
+		text += " Reference: " + reference
+	}
+	return text
+}
+
+// doubtText returns the text about a payment that may have been carried out.
+func doubtText(checkID string, why error) string {
+	text := "In doubt: the action may have been carried out, under check " + checkID + ", or is being carried out by another call. It is " +
+		"not carried out again until its outcome is known. Call again later with exactly the same arguments to see it. Do not try it another way."
+	if why != nil {
+		text += " What happened: " + why.Error()
+	}
+	return text
+}
+
+// firstText returns the first text of a result.
+func firstText(r *mcp.CallToolResult) string {
+	for _, c := range r.Content {
+		if text, ok := c.(*mcp.TextContent); ok {
+			return text.Text
+		}
+	}
+	return ""
+}
+
+// newKey returns a key that no other call has.
+func newKey() string { return "gw-" + rand.Text() }

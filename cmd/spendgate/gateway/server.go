@@ -2,108 +2,227 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/config"
 )
 
 const (
-	// Path is where Streamable HTTP is served.
-	Path        = "/mcp"
-	maxSessions = 256
-	// reserved is the number of sessions that are kept for agents with a token that have fewer
-	// sessions than this: the other agents must not keep them out.
-	reserved    = maxSessions / 4
-	idleSession = 30 * time.Minute
-	leastIdle   = time.Minute // of a session that ends so that another one fits
-	heartbeat   = 15 * time.Second
-	bodyTimeout = 30 * time.Second
+	// Path is where Streamable HTTP is served: of the only upstream, or of each under its name.
+	Path            = "/mcp"
+	headerSession   = "Mcp-Session-Id"
+	headerVersion   = "Mcp-Protocol-Version"
+	maxSessions     = 4096
+	maxOfAgent      = 64 // sessions
+	idleSession     = time.Hour
+	leastIdle       = time.Minute // of a session that ends so that another one fits
+	maxAgentMessage = 4 << 20
 )
 
-// Server serves agents over Streamable HTTP, each session with connections of its own
-// to the servers.
+// Server serves agents over Streamable HTTP, in both eras of the protocol.
 type Server struct {
-	gw *Gateway
+	gw     *Gateway
+	shared map[string]*session // by upstream, for agents without sessions
 
 	mu       sync.Mutex
-	sessions map[string]*remoteAgent
-	running  sync.WaitGroup
+	sessions map[*session]string // the agents of the others
 }
 
 // NewServer makes a Server.
-func NewServer(g *Gateway) *Server { return &Server{gw: g, sessions: make(map[string]*remoteAgent)} }
+func NewServer(g *Gateway) *Server {
+	s := &Server{gw: g, shared: make(map[string]*session), sessions: make(map[*session]string)}
+	for name, u := range g.file.Upstreams {
+		s.shared[name] = newSession(g, u)
+	}
+	return s
+}
 
-// Handler serves Path to agents that are known, and refuses pages of other origins.
+// Handler serves the paths to agents that are known, and refuses pages of other origins.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(Path, func(w http.ResponseWriter, r *http.Request) {
-		name, ok := s.agentOf(r)
-		switch {
-		case foreign(r):
+	for _, name := range s.gw.file.order {
+		h := s.upstream(name)
+		mux.Handle(Path+"/"+name, h)
+		if !s.gw.file.Several() {
+			mux.Handle(Path, h)
+		}
+	}
+	var known http.Handler = mux
+	if s.gw.tokens != nil {
+		known = auth.RequireBearerToken(s.gw.tokens.verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(mux)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if foreign(r) {
 			http.Error(w, "requests of other hosts and origins are refused", http.StatusForbidden)
-		case !ok:
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "missing or wrong token; send Authorization: Bearer", http.StatusUnauthorized)
+			return
+		}
+		if s.gw.tokens != nil {
+			w = challenged{w}
+		}
+		known.ServeHTTP(w, r)
+	})
+}
+
+// challenged is a response that says how to authenticate.
+type challenged struct{ http.ResponseWriter }
+
+// WriteHeader adds the challenge to a 401.
+func (w challenged) WriteHeader(status int) {
+	if status == http.StatusUnauthorized && w.Header().Get("WWW-Authenticate") == "" {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets the response be flushed.
+func (w challenged) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush sends what is written.
+func (w challenged) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() } // without flushing it is sent later
+
+type sessionKey struct{}
+
+// upstream serves an upstream: a request says by its header of which era it is.
+func (s *Server) upstream(name string) http.Handler {
+	options := mcp.StreamableHTTPOptions{MaxRequestBodyBytes: maxAgentMessage, DisableLocalhostProtection: true, SessionTimeout: idleSession}
+	stateful := mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
+		if own, ok := r.Context().Value(sessionKey{}).(*session); ok {
+			return own.server
+		}
+		return s.shared[name].server // only its versions are asked for
+	}, &options)
+	options.Stateless, options.SessionTimeout, options.PropagateRequestCancellation = true, 0, true
+	stateless := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.shared[name].server }, &options)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get(headerVersion) >= latestVersion:
+			stateless.ServeHTTP(w, r)
+		case r.Method != http.MethodPost || r.Header.Get(headerSession) != "":
+			stateful.ServeHTTP(w, r)
 		default:
-			s.serve(w, r, name)
+			own, full := s.open(agentOf(s.gw, r), name)
+			if full != "" {
+				http.Error(w, full, http.StatusServiceUnavailable)
+				return
+			}
+			stateful.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, own)))
+			s.watch(own)
 		}
 	})
-	return mux
+}
+
+func agentOf(g *Gateway, r *http.Request) string {
+	return (&session{gw: g}).agentOf(&mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header})
+}
+
+// open makes room for a session of an agent. If there is none, full says why.
+func (s *Server) open(agent, upstream string) (own *session, full string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gw.stopping.Err() != nil {
+		return nil, "the gateway is being stopped"
+	}
+	if s.gw.tokens == nil {
+		agent = "" // it can call itself anything
+	}
+	count := 0
+	var idle *session
+	for other, of := range s.sessions {
+		if of != agent {
+			continue
+		}
+		count++
+		if since := other.lastUsed(); time.Since(since) > leastIdle && (idle == nil || since.Before(idle.lastUsed())) {
+			idle = other
+		}
+	}
+	switch most := s.most(); {
+	case count >= most && idle != nil: // not all agents say when they go
+		delete(s.sessions, idle)
+		go idle.close()
+	case count >= most:
+		return nil, fmt.Sprintf("too many sessions: %d of this agent; clients of version %s need none", count, latestVersion)
+	case len(s.sessions) >= maxSessions:
+		return nil, fmt.Sprintf("too many sessions: %d of all agents; clients of version %s need none", maxSessions, latestVersion)
+	}
+	own = newSession(s.gw, s.gw.file.Upstreams[upstream])
+	s.sessions[own] = agent
+	s.gw.metrics.sessions.Inc()
+	return own, ""
+}
+
+// most returns how many sessions an agent may have. Without tokens all agents are one.
+func (s *Server) most() int {
+	if s.gw.tokens == nil {
+		return maxSessions
+	}
+	return maxOfAgent
+}
+
+// watch waits in the background until a session has ended. One that the agent did not begin ends at once.
+func (s *Server) watch(own *session) {
+	ended := func() {
+		own.close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.sessions, own)
+		s.gw.metrics.sessions.Dec()
+	}
+	own.mu.Lock()
+	agent := own.agent
+	own.mu.Unlock()
+	if agent == nil {
+		ended()
+		return
+	}
+	go func() { _ = agent.Wait(); ended() }()
+}
+
+// lastUsed returns when the agent asked for something last.
+func (s *session) lastUsed() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
 }
 
 // Stop ends all sessions, once their mapped calls are finished or the time is over.
 func (s *Server) Stop() {
-	s.gw.stop()
-	s.mu.Lock()
-	for _, a := range s.sessions {
-		a.hangUp()
+	err := s.gw.finish()
+	if err != nil {
+		s.gw.log.Warn("stopping", "error", err)
 	}
+	s.mu.Lock()
+	all := slices.Collect(func(yield func(*session) bool) {
+		for own := range s.sessions {
+			if !yield(own) {
+				return
+			}
+		}
+	})
 	s.mu.Unlock()
+	for _, own := range s.shared {
+		all = append(all, own)
+	}
+	var ending sync.WaitGroup
+	for _, own := range all {
+		ending.Go(own.close)
+	}
 	ended := make(chan struct{})
-	go func() { s.running.Wait(); close(ended) }()
+	go func() { ending.Wait(); close(ended) }()
 	select {
 	case <-ended:
-	case <-time.After(stopTimeout):
+	case <-time.After(hurry):
 	}
-}
-
-// agentOf returns the agent of a request, by its token, and whether the request may be served.
-func (s *Server) agentOf(r *http.Request) (string, bool) {
-	file := s.gw.file
-	if len(file.Agents) == 0 {
-		if file.AgentID.header != "" {
-			values := r.Header.Values(file.AgentID.header)
-			if len(values) != 1 { // with several it is unknown which one is meant
-				return "", true
-			}
-			return strings.TrimSpace(values[0]), true
-		}
-		return file.AgentID.fixed, true
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return "", false
-	}
-	got, found := sha256.Sum256([]byte(strings.TrimSpace(token))), ""
-	for name, a := range file.Agents {
-		want := sha256.Sum256([]byte(a.token))
-		if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
-			found = name
-		}
-	}
-	return found, found != ""
 }
 
 // foreign reports whether a request comes from a page of another origin, or was sent to this
@@ -127,160 +246,4 @@ func foreign(r *http.Request) bool {
 	// The owner of a name can make it lead here; with an address nobody can do that.
 	named := net.ParseIP(host) == nil && !config.IsLoopback(host)
 	return err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) || named
-}
-
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, agent string) {
-	var a *remoteAgent
-	if id := r.Header.Get(headerSession); id != "" {
-		s.mu.Lock()
-		a = s.sessions[id]
-		s.mu.Unlock()
-		if a == nil || len(s.gw.file.Agents) > 0 && a.owner != agent {
-			http.Error(w, "there is no such session", http.StatusNotFound)
-			return
-		}
-		if version := r.Header.Get(headerVersion); version != "" && !spoken(version) {
-			text := fmt.Sprintf("%s %q is not supported; the newest one is %s", headerVersion, version, latestVersion)
-			http.Error(w, text, http.StatusBadRequest)
-			return
-		}
-		a.touch()
-	}
-	switch {
-	case r.Method == http.MethodPost:
-		s.post(w, r, a, agent)
-	case r.Method == http.MethodGet && a != nil:
-		a.listen(w, r)
-	case r.Method == http.MethodDelete && a != nil:
-		a.hangUp()
-		w.WriteHeader(http.StatusNoContent)
-	case a == nil && (r.Method == http.MethodGet || r.Method == http.MethodDelete):
-		http.Error(w, headerSession+" is required", http.StatusBadRequest)
-	default:
-		w.Header().Set("Allow", "GET, POST, DELETE")
-		http.Error(w, "use GET, POST or DELETE", http.StatusMethodNotAllowed)
-	}
-}
-
-// post takes a message, and answers a request when its response is there.
-func (s *Server) post(w http.ResponseWriter, r *http.Request, a *remoteAgent, agent string) {
-	in := http.NewResponseController(w)
-	_ = in.SetReadDeadline(time.Now().Add(bodyTimeout)) // without deadlines it is read all the same
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAgentMessage))
-	_ = in.SetReadDeadline(time.Time{})
-	if err != nil {
-		http.Error(w, fmt.Sprintf("a message has at most %d bytes", maxAgentMessage), http.StatusRequestEntityTooLarge)
-		return
-	}
-	m, err := decodeMessage(text)
-	if err != nil {
-		refuse(w, http.StatusBadRequest, unread(err))
-		return
-	}
-	m.agent = agent
-	if a == nil {
-		if m.Method != methodInitialize || !m.hasID() {
-			// Newer clients first send another request, and then work without it.
-			refuse(w, http.StatusBadRequest, failed(m.ID, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "initialize comes first"}))
-			return
-		}
-		var full string
-		if a, full = s.open(agent); full != "" {
-			http.Error(w, full, http.StatusServiceUnavailable)
-			return
-		}
-		w.Header().Set(headerSession, a.id)
-	}
-	if !m.isCall() {
-		if !a.receive(r.Context(), m) {
-			http.Error(w, "the session is over", http.StatusNotFound)
-			return
-		}
-		w.WriteHeader(http.StatusAccepted)
-		return
-	}
-	a.exchange(w, r, m)
-}
-
-func refuse(w http.ResponseWriter, status int, m message) {
-	text, err := encodeMessage(m)
-	if err != nil {
-		http.Error(w, "", status)
-		return
-	}
-	w.Header().Set("Content-Type", typeJSON)
-	w.WriteHeader(status)
-	_, _ = w.Write(text) // whoever asked may be gone
-}
-
-// open begins a session. If there cannot be another one, full says why.
-func (s *Server) open(agent string) (a *remoteAgent, full string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if full = s.full(agent); full != "" && s.endUnused(agent) {
-		full = s.full(agent)
-	}
-	if full != "" {
-		return nil, full
-	}
-	a = &remoteAgent{id: rand.Text(), owner: agent, in: make(chan message), used: time.Now(), streams: make(map[string]*stream)}
-	a.ended, a.end = context.WithCancel(context.Background())
-	a.idle = time.AfterFunc(idleSession, a.end)
-	s.sessions[a.id] = a
-	s.running.Go(func() {
-		newSession(s.gw, a).run()
-		a.close()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.sessions, a.id)
-	})
-	return a, ""
-}
-
-// endUnused ends the agent's session that was not used for the longest time, if that is long enough, and reports whether
-// it did: not all agents say when they go. Another agent's session ends only where none is free for anybody. The mutex
-// is held.
-func (s *Server) endUnused(agent string) bool {
-	longest := s.unused(func(owner string) bool { return owner == agent })
-	if longest == nil && len(s.sessions) >= maxSessions {
-		longest = s.unused(func(string) bool { return true })
-	}
-	if longest == nil {
-		return false
-	}
-	longest.hangUp()
-	delete(s.sessions, longest.id)
-	return true
-}
-
-// unused returns the session, of certain owners, that was not used for the longest time; nil if there is none, or the
-// time is short. The mutex is held.
-func (s *Server) unused(of func(owner string) bool) (longest *remoteAgent) {
-	least := time.Now().Add(-leastIdle)
-	for _, a := range s.sessions {
-		if since, so := a.unused(); so && since.Before(least) && of(a.owner) {
-			longest, least = a, since
-		}
-	}
-	return longest
-}
-
-// full returns why there cannot be another session of an agent, empty if there can. The mutex is held.
-func (s *Server) full(agent string) string {
-	own := 0
-	for _, a := range s.sessions {
-		if a.owner == agent && len(s.gw.file.Agents) > 0 {
-			own++
-		}
-	}
-	switch {
-	case s.gw.stopping.Err() != nil:
-		return "the gateway is being stopped"
-	case len(s.sessions) >= maxSessions:
-		return fmt.Sprintf("too many sessions: %d of all agents", maxSessions)
-	case own >= reserved && maxSessions-len(s.sessions) <= reserved:
-		return fmt.Sprintf("too many sessions: %d of this agent, and the last %d are for agents with fewer than %d", own, reserved, reserved)
-	default:
-		return ""
-	}
 }

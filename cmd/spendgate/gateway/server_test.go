@@ -2,47 +2,86 @@ package gateway
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/hotpath/client"
 )
 
-// Requests without a token, from a page of another origin, that name another agent's session, or have a version of the protocol
-// that is none, are refused.
-func TestServed(t *testing.T) {
-	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
-	g.file.Agents = map[string]agent{"a": {token: "x"}, "b": {token: "y"}}
-	s := NewServer(g)
-	web := httptest.NewServer(s.Handler())
-	t.Cleanup(web.Close)
-	t.Cleanup(s.Stop)
-	own, full := s.open("a")
-	if full != "" {
-		t.Fatal(full)
+// withToken is an HTTP client of an agent.
+type withToken string
+
+func (token withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(token))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+const (
+	tokenA = "token-of-agent-a"
+	tokenB = "token-of-agent-b"
+)
+
+// tokenFolder makes a folder with the tokens of two agents.
+func tokenFolder(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	write(t, folder, "a", tokenA+"\n")
+	write(t, folder, "b", tokenB)
+	write(t, folder, ".hidden", "x")
+	return folder
+}
+
+func agentWith(t *testing.T, address, token, version string) *sdk.ClientSession {
+	t.Helper()
+	web := &http.Client{Transport: withToken(token)}
+	return connect(t, agentClient(), &sdk.StreamableClientTransport{Endpoint: address, HTTPClient: web}, version)
+}
+
+// TestWhoAsks: the token says which agent asks, in both eras; who has none, or has another one's session, is refused.
+func TestWhoAsks(t *testing.T) {
+	s, p := newService(t), newProvider(t)
+	address := served(t, guarded(t, s, p, "listen: 127.0.0.1:0\ntokens: "+tokenFolder(t)+"\n", ""))
+	for _, version := range []string{legacyVersion, latestVersion} {
+		wants(t, agentWith(t, address+Path, tokenA, version), "ch_"+version, 1, stateExecuted, "")
 	}
+	for c, err := range s.api.AllChecks(t.Context(), client.CheckQuery{PolicyID: s.policy}) {
+		if err != nil || c.Action.AgentID != "a" {
+			t.Error(c.Action.AgentID, err)
+		}
+	}
+	own := agentWith(t, address+Path, tokenA, legacyVersion)
 	for _, c := range []struct {
-		token, origin, session, version string
-		want                            int
+		token, origin, session, version, path string
+		want                                  int
 	}{
-		{"", "", own.id, "", http.StatusUnauthorized},
-		{"z", "", own.id, "", http.StatusUnauthorized},
-		{"x", "http://evil.example", own.id, "", http.StatusForbidden},
-		{"y", "", own.id, "", http.StatusNotFound},
-		{"x", "", "", "", http.StatusBadRequest},
-		{"x", "", own.id, "2025-06-19", http.StatusBadRequest},
-		{"x", web.URL, own.id, "2025-06-18", http.StatusNoContent},
+		{"", "", "", "", Path, http.StatusUnauthorized},
+		{"z", "", "", latestVersion, Path, http.StatusUnauthorized},
+		{tokenA, "http://evil.example", own.ID(), "", Path, http.StatusForbidden},
+		{tokenB, "", own.ID(), "", Path, http.StatusForbidden},
+		{tokenA, "", own.ID(), "2025-06-19", Path, http.StatusBadRequest},
+		{tokenA, "", "none", "", Path, http.StatusNotFound},
+		{tokenA, "", own.ID(), "", Path + "/other", http.StatusNotFound},
+		{tokenA, "", own.ID(), "2025-06-18", Path + "/psp", http.StatusNoContent},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, web.URL+Path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, address+c.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, value := range map[string]string{
 			"Authorization": "Bearer " + c.token, "Origin": c.origin, headerSession: c.session, headerVersion: c.version,
 		} {
-			if value != "" {
+			if value != "" && value != "Bearer " {
 				r.Header.Set(name, value)
 			}
 		}
@@ -53,113 +92,118 @@ func TestServed(t *testing.T) {
 		if _ = response.Body.Close(); response.StatusCode != c.want {
 			t.Errorf("%+v: %d", c, response.StatusCode)
 		}
+		if c.want == http.StatusUnauthorized && response.Header.Get("WWW-Authenticate") == "" {
+			t.Error("nothing says how to authenticate")
+		}
 	}
 }
 
-// Two names of the agent in one request are ambiguous, so the request has no agent.
-func TestTwoAgents(t *testing.T) {
-	s := NewServer(&Gateway{file: &File{AgentID: agentID{header: "X-Agent-Id"}}})
-	r := httptest.NewRequestWithContext(t.Context(), "POST", Path, nil)
-	r.Header.Add("X-Agent-Id", "a")
-	if name, ok := s.agentOf(r); name != "a" || !ok {
-		t.Error(name, ok)
+// TestTokens: the folder is read again when it has changed; a fault changes nothing.
+func TestTokens(t *testing.T) {
+	folder := tokenFolder(t)
+	tokens, err := readTokens(folder, quiet())
+	if err != nil {
+		t.Fatal(err)
 	}
-	r.Header.Add("X-Agent-Id", "b")
-	if name, ok := s.agentOf(r); name != "" || !ok {
-		t.Error(name, ok)
+	wants := func(token, agent string) {
+		t.Helper()
+		tokens.reload()
+		info, err := tokens.verify(t.Context(), token, nil)
+		if agent == "" && !strings.Contains(fmt.Sprint(err), "no agent has this token") || agent != "" && (err != nil || info.UserID != agent) {
+			t.Errorf("%s: %v %v", token, info, err)
+		}
 	}
-}
-
-// An agent with a token does not keep the others out.
-func TestSessionsOfAnAgent(t *testing.T) {
-	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
-	for agents, want := range map[string]int{"without tokens": maxSessions, "with tokens": maxSessions - reserved} {
-		limit := "of all agents"
-		if g.file.Agents = nil; want != maxSessions {
-			limit = "of this agent"
-			g.file.Agents = map[string]agent{"a": {token: "x"}, "b": {token: "y"}}
+	wants(tokenA, "a")
+	wants("x", "")
+	write(t, folder, "c", "another-token-of-c")
+	wants("another-token-of-c", "c")
+	if err := os.Remove(filepath.Join(folder, "a")); err != nil {
+		t.Fatal(err)
+	}
+	wants(tokenA, "")
+	write(t, folder, "d", tokenB) // two agents with one token
+	wants(tokenB, "b")
+	for want, name := range map[string]string{"have the same token": "d", "must have at least 16 characters": "short"} {
+		write(t, folder, "short", map[string]string{"d": "long-enough-to-be-a-token", "short": "short"}[name])
+		if name == "short" {
+			_ = os.Remove(filepath.Join(folder, "d"))
 		}
-		s := NewServer(g)
-		for range want {
-			if _, full := s.open("a"); full != "" {
-				t.Fatal(agents, ": too few sessions: ", full)
-			}
+		if _, err := readTokens(folder, quiet()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), tokenB) {
+			t.Error(err)
 		}
-		if _, full := s.open("a"); !strings.Contains(full, limit) {
-			t.Error(agents, full)
-		}
-		for range maxSessions - want {
-			if _, full := s.open("b"); full != "" {
-				t.Fatal(agents, ": kept out: ", full)
-			}
-		}
-		if _, full := s.open("b"); !strings.Contains(full, "of all agents") {
-			t.Error(agents, full)
-		}
-		s.mu.Lock()
-		for _, a := range s.sessions {
-			a.hangUp()
-		}
-		s.mu.Unlock()
+		write(t, folder, "d", tokenB)
 	}
 }
 
-// Agents that went without a word keep nobody out: where no session fits, the longest idle one ends.
-func TestIdleSessions(t *testing.T) {
-	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
+// TestSessions: an agent's sessions are bounded, and keep no other agent out. The one that was not used for the longest time ends.
+func TestSessions(t *testing.T) {
+	g := load(t, "shadow: true\nlisten: 127.0.0.1:0\ntokens: "+tokenFolder(t)+"\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n")
 	s := NewServer(g)
-	var all []*remoteAgent
-	for range maxSessions {
-		a, full := s.open("a")
+	t.Cleanup(s.Stop)
+	var all []*session
+	for range maxOfAgent {
+		own, full := s.open("a", "one")
 		if full != "" {
 			t.Fatal(full)
 		}
-		all = append(all, a)
+		all = append(all, own)
 	}
-	idle := func(i int, since time.Duration) { all[i].used = time.Now().Add(-since) }
-	idle(1, 2*leastIdle)
-	idle(2, 3*leastIdle)
-	idle(3, 4*leastIdle)
-	all[3].general = new(stream) // it listens
-	for _, want := range []int{2, 1} {
-		if _, full := s.open("a"); full != "" || all[want].ended.Err() == nil {
-			t.Errorf("session %d keeps others out: %s", want, full)
+	if _, full := s.open("a", "one"); !strings.Contains(full, "of this agent") {
+		t.Error(full)
+	}
+	if _, full := s.open("b", "one"); full != "" {
+		t.Error(full)
+	}
+	all[3].used, all[5].used = time.Now().Add(-2*leastIdle), time.Now().Add(-3*leastIdle)
+	for _, ended := range []int{5, 3} {
+		if _, full := s.open("a", "one"); full != "" {
+			t.Error(full)
+		}
+		if _, there := s.sessions[all[ended]]; there {
+			t.Errorf("session %d was not ended", ended)
 		}
 	}
-	if _, full := s.open("a"); full == "" || all[3].ended.Err() != nil {
-		t.Error("a session that is in use is ended for another one")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range s.sessions {
-		a.hangUp()
+	g.stop()
+	if _, full := s.open("b", "one"); !strings.Contains(full, "stopped") {
+		t.Error(full)
 	}
 }
 
-// An agent that has all the sessions that it may have ends none of another agent's.
-func TestIdleSessionsOfOthers(t *testing.T) {
-	g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n    tools: {}\n")
-	g.file.Agents = map[string]agent{"a": {token: "x"}, "b": {token: "y"}}
-	s := NewServer(g)
-	t.Cleanup(s.Stop)
-	open := func(agent string, idle time.Duration) *remoteAgent {
-		a, full := s.open(agent)
-		if full != "" {
-			t.Fatal(agent, full)
+// TestSeveral: each upstream has a path, and its tools keep their names.
+func TestSeveral(t *testing.T) {
+	one := streamable(t, func() *sdk.Server { return features(legacyVersion) }, legacyVersion)
+	_, plain := newPlain(t)
+	g := load(t, "shadow: true\nagent_id: a\nlisten: 127.0.0.1:0\n"+
+		"upstreams:\n  one:\n    url: "+one+"\n  two:\n    url: "+plain.url+"\n")
+	address := served(t, g)
+	for path, tool := range map[string]string{"/one": "echo", "/two": "refund"} {
+		for _, version := range []string{legacyVersion, latestVersion} {
+			a := connect(t, agentClient(), &sdk.StreamableClientTransport{Endpoint: address + Path + path}, version)
+			if _, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: tool}); err != nil {
+				t.Error(path, version, err)
+			}
 		}
-		a.used = time.Now().Add(-idle)
-		return a
 	}
-	other := open("b", 3*leastIdle)
-	for range maxSessions - reserved - 2 {
-		open("a", 0)
+	if _, err := agentClient().Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: address + Path}, nil); err == nil {
+		t.Error("no upstream is meant")
 	}
-	own := open("a", 2*leastIdle)
-	if open("a", 0); own.ended.Err() == nil || other.ended.Err() != nil {
-		t.Error("another session than its own unused one was ended")
+	if err := g.ServeStdio(t.Context(), "", strings.NewReader(""), t.Output()); err == nil || !strings.Contains(err.Error(), "one, two") {
+		t.Error(err)
 	}
-	if _, full := s.open("a"); full == "" || other.ended.Err() != nil {
-		t.Error("another agent's session was ended for it")
+}
+
+// TestNeitherEra: an upstream that speaks no version of the protocol is reported as such.
+func TestNeitherEra(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	t.Cleanup(web.Close)
+	g := load(t, "shadow: true\nagent_id: a\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: "+web.URL+"\n")
+	address := served(t, g)
+	for _, version := range []string{legacyVersion, latestVersion} {
+		over, options := &sdk.StreamableClientTransport{Endpoint: address + Path}, &sdk.ClientSessionOptions{ProtocolVersion: version}
+		_, err := agentClient().Connect(t.Context(), over, options)
+		if err == nil || !strings.Contains(err.Error(), "it speaks none of the versions of the protocol") {
+			t.Error(version, err)
+		}
 	}
 }
 
@@ -190,5 +234,51 @@ func TestForeign(t *testing.T) {
 		if got := foreign(r); got != c.want {
 			t.Errorf("%v: %v", c, got)
 		}
+	}
+}
+
+// TestStrayMessages (P11): no call without an identifier reaches a server, and nothing but what was read.
+func TestStrayMessages(t *testing.T) {
+	s, p := newPlain(t)
+	f := newService(t)
+	address := served(t, guarded(t, f, p, "listen: 127.0.0.1:0\n", "")) + Path
+	own := connect(t, agentClient(), &sdk.StreamableClientTransport{Endpoint: address}, legacyVersion)
+	post := func(text string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			headerSession: own.ID(), headerVersion: legacyVersion,
+		} {
+			r.Header.Set(name, value)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+	}
+	const arguments = `"arguments":{"charge":"ch_1","amount":1}`
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"refund",` + arguments + `}}`,
+		`{"jsonrpc":"2.0","method":"notifications/tools/call","params":{"name":"refund",` + arguments + `}}`,
+		`{"jsonrpc":"2.0","id":7,"method":"Tools/Call","params":{"name":"refund",` + arguments + `}}`,
+		`{"jsonrpc":"2.0","id":8,"method":"x/tools/call","params":{"name":"refund",` + arguments + `}}`,
+		`[{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"refund",` + arguments + `}}]`,
+		`{"jsonrpc":"2.0","id":10,"method":"tools/call","params":{"Name":"refund",` + arguments + `}}`,
+	} {
+		post(text)
+	}
+	if f.became(t); s.paid != 0 {
+		t.Errorf("%d payments: %s", s.paid, s.params)
+	}
+	post(`{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"refund","task":{},"Arguments":{"amount":9},` + arguments + `}}`)
+	f.became(t, "executed")
+	if got := strings.Join(s.params, ""); got != `{"name":"refund","arguments":{"charge":"ch_1","amount":1}}` {
+		t.Error(got)
 	}
 }

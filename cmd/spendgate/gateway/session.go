@@ -2,340 +2,374 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// session is one agent's connection, with connections of its own to all servers. It passes
-// on every message that it does not interpret.
+// session is what agents meet: a server of the protocol that passes what it is asked to an upstream. In the era with
+// sessions each session of an agent has one, with a connection of its own; in the other one all agents share it.
 type session struct {
 	gw     *Gateway
-	agent  conn
 	log    *slog.Logger
-	ctx    context.Context //nolint:containedctx // ends with the session
-	cancel context.CancelFunc
-	links  []*link
+	server *mcp.Server
+	l      *link
+
+	begin sync.Once
 
 	mu       sync.Mutex
-	started  bool                // initialize came
-	flight   map[string]*flying  // the agent's requests, by their identifiers
-	asked    map[string]question // the servers' requests to the agent, by our identifiers
-	progress map[string]string   // which of the agent's requests has a progress token
-	tokens   map[string]question // the servers' progress tokens, by our tokens
-	homes    map[string]*link    // which server listed a resource
-	number   int64               // the last one used in asked and tokens
-	calls    sync.WaitGroup      // mapped calls
+	agent    *mcp.ServerSession // of the era with sessions
+	used     time.Time          // when the agent asked for something last
+	next     int
+	progress map[string]origin        // by our progress tokens
+	flight   map[*int]context.Context // of requests that are not answered, for a server's questions
 }
 
-// flying is a request of the agent's that is not answered.
-type flying struct{ cancel func(reason jsontext.Value) }
+const lateProgress = 20 * time.Millisecond
 
-// question is a request or a progress token of a server's, by the server's own identifier.
-type question struct {
-	link *link
-	id   jsontext.Value
+// origin is which request of an agent a progress token belongs to.
+type origin struct {
+	ctx   context.Context //nolint:containedctx // of the request, which routes the notification
+	agent *mcp.ServerSession
+	token any
 }
 
-func newSession(gw *Gateway, agent conn) *session {
-	s := &session{
-		gw: gw, agent: agent, log: gw.log, flight: make(map[string]*flying), asked: make(map[string]question),
-		progress: make(map[string]string), tokens: make(map[string]question), homes: make(map[string]*link),
-	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	for _, name := range gw.file.order {
-		s.links = append(s.links, newLink(gw.file.Upstreams[name], s))
-	}
+func newSession(g *Gateway, u *upstream) *session {
+	s := &session{gw: g, log: g.log.With("upstream", u.name), progress: make(map[string]origin), flight: make(map[*int]context.Context)}
+	s.used = time.Now()
+	s.l = &link{u: u, log: s.log, dial: func() mcp.Transport { return g.dial(u) }, failed: g.metrics.ends.WithLabelValues(u.name).Inc}
+	s.server = mcp.NewServer(&mcp.Implementation{Name: "spendgate-gateway", Version: g.version}, &mcp.ServerOptions{
+		Capabilities: &mcp.ServerCapabilities{ // what the server itself has is said in its place
+			Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
+			Resources:   &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
+			Completions: &mcp.CompletionCapabilities{}, Logging: &mcp.LoggingCapabilities{},
+		},
+		SubscribeHandler: func(ctx context.Context, r *mcp.SubscribeRequest) error {
+			return s.each(ctx, func(cs *mcp.ClientSession) error { return cs.Subscribe(ctx, &mcp.SubscribeParams{URI: r.Params.URI}) })
+		},
+		UnsubscribeHandler: func(ctx context.Context, r *mcp.UnsubscribeRequest) error {
+			return s.each(ctx, func(cs *mcp.ClientSession) error {
+				return cs.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: r.Params.URI})
+			})
+		},
+		RootsListChangedHandler: func(context.Context, *mcp.RootsListChangedRequest) {
+			s.l.client.AddRoots(&mcp.Root{URI: "file:///changed"})
+		},
+	})
+	s.changed("tools")
+	s.server.AddReceivingMiddleware(s.receive)
 	return s
 }
 
-// run serves the agent until its connection ends, and then finishes what is in flight:
-// mapped calls, and for a while the others.
-func (s *session) run() {
-	s.gw.metrics.sessions.Inc()
-	defer s.gw.metrics.sessions.Dec()
-	for {
-		m, err := s.agent.read()
-		if err != nil {
-			break
+// unnamed is the name of the tool under which the SDK calls callTool, whatever tool is called.
+const unnamed = "tool"
+
+type toolKey struct{}
+
+// changed tells agents that a list of the server may have changed. The SDK says so when a list of its own has.
+func (s *session) changed(list string) {
+	switch list {
+	case "tools":
+		s.server.AddTool(&mcp.Tool{Name: unnamed, InputSchema: map[string]any{"type": "object"}}, s.callTool)
+	case "prompts":
+		s.server.AddPrompt(&mcp.Prompt{Name: unnamed}, nil)
+	case "resources":
+		s.server.AddResource(&mcp.Resource{Name: unnamed, URI: "spendgate:" + unnamed}, nil)
+	}
+}
+
+// connect makes the client that is connected to the server, once. In the era with sessions it is one for the agent: it has the agent's
+// capabilities, and passes the server's questions to the agent.
+func (s *session) connect(info *mcp.Implementation, capabilities *mcp.ClientCapabilities, agent *mcp.ServerSession) {
+	s.begin.Do(func() {
+		s.mu.Lock()
+		s.agent = agent
+		s.mu.Unlock()
+		if capabilities == nil {
+			capabilities = new(mcp.ClientCapabilities)
 		}
-		s.fromAgent(m)
-	}
-	for end := time.Now().Add(patience); s.busy() && time.Now().Before(end) && s.gw.stopping.Err() == nil; {
-		time.Sleep(10 * time.Millisecond)
-	}
-	s.calls.Wait()
-	s.cancel()
-	s.agent.close()
-}
-
-func (s *session) busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.flight) > 0
-}
-
-// several reports whether there is more than one server, so that names have prefixes.
-func (s *session) several() bool { return len(s.links) > 1 }
-
-// fromAgent handles a message of the agent's.
-func (s *session) fromAgent(m message) {
-	switch {
-	case m.isResponse():
-		s.answerServer(m)
-	case !m.hasID():
-		s.noteFromAgent(m)
-	case m.Method == methodPing:
-		s.reply(message{ID: m.ID, Result: jsontext.Value("{}")})
-	case m.Method == methodInitialize:
-		s.initialize(m)
-	case !s.ready():
-		s.reply(failed(m.ID, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "initialize comes first"}))
-	default:
-		s.requestFromAgent(m)
-	}
-}
-
-func (s *session) ready() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.started
-}
-
-// reply sends a response to the agent, whose request is over then.
-func (s *session) reply(m message) {
-	s.landed(string(m.ID))
-	s.send(m)
-}
-
-// landed forgets a request of the agent's, and returns it; nil if there is none.
-func (s *session) landed(id string) *flying {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.progress, func(_, of string) bool { return of == id })
-	request := s.flight[id]
-	delete(s.flight, id)
-	return request
-}
-
-func (s *session) send(m message) {
-	if err := s.agent.write(m); err != nil && s.ctx.Err() == nil {
-		s.log.Debug("a message did not reach the agent", "error", err)
-	}
-}
-
-// fly registers a request of the agent's. It refuses the request, and returns false, if its
-// identifier is in use or there are too many requests.
-func (s *session) fly(m message, cancel func(reason jsontext.Value)) bool {
-	s.mu.Lock()
-	_, twice := s.flight[string(m.ID)]
-	full := len(s.flight) >= maxRequestsFlight
-	if !twice && !full {
-		s.flight[string(m.ID)] = &flying{cancel}
-		if token := tokenOf(m.Params); token != nil {
-			s.progress[string(token)] = string(m.ID)
+		if info == nil {
+			info = &mcp.Implementation{Name: "spendgate-gateway", Version: s.gw.version}
 		}
-	}
-	s.mu.Unlock()
-	switch {
-	case twice:
-		s.send(failed(m.ID, &fault{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in flight"}))
-	case full:
-		s.send(failed(m.ID, &fault{Code: codeUnavailable, Message: "too many requests in flight; try again when some were answered"}))
-	}
-	return !twice && !full
-}
-
-// flyOn registers a request that servers are asked for. Over HTTP an exchange ends with a response, which a server owes nobody
-// for a request that was cancelled.
-func (s *session) flyOn(at *route, m message) bool {
-	return s.fly(m, func(reason jsontext.Value) {
-		at.cancel(reason)
-		if a, exchanges := s.agent.(*remoteAgent); exchanges {
-			a.answerLater(failed(m.ID, &fault{Code: codeUnavailable, Message: errCancelled.Error()}))
-		}
+		s.l.old = agent != nil
+		s.l.client = mcp.NewClient(info, &mcp.ClientOptions{
+			Capabilities: capabilities, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
+			ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { s.l.forgetTools(); s.changed("tools") },
+			PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { s.changed("prompts") },
+			ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { s.changed("resources") },
+			ResourceUpdatedHandler: func(ctx context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+				_ = s.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: r.Params.URI}) // agents may be gone
+			},
+			ProgressNotificationHandler: s.progressed,
+			LoggingMessageHandler: func(ctx context.Context, r *mcp.LoggingMessageRequest) {
+				if agent != nil { // which of several agents it is for is not known
+					_ = agent.Log(s.within(ctx), r.Params)
+				}
+			},
+			ElicitationCompleteHandler: func(ctx context.Context, r *mcp.ElicitationCompleteNotificationRequest) {
+				if agent != nil {
+					_ = agent.NotifyElicitationComplete(ctx, r.Params)
+				}
+			},
+		})
+		s.l.client.AddSendingMiddleware(dropTTL)
+		s.l.client.AddReceivingMiddleware(s.question)
 	})
 }
 
-// tokenOf returns the progress token of parameters, nil if there is none.
-func tokenOf(params jsontext.Value) jsontext.Value {
-	var with struct {
-		Meta struct {
-			Token jsontext.Value `json:"progressToken"`
-		} `json:"_meta"`
-	}
-	_ = json.Unmarshal(params, &with, lax()) // the receiver reports what is wrong
-	return with.Meta.Token
-}
-
-// noteFromAgent passes on a notification.
-func (s *session) noteFromAgent(m message) {
-	switch m.Method {
-	case noteInitialized: // each server was told when it was ready
-	case noteCancelled:
-		s.cancelled(m)
-	case noteProgress:
-		s.mu.Lock()
-		to, ours := s.tokens[string(progressOf(m.Params))]
-		s.mu.Unlock()
-		if ours {
-			to.link.notify(message{Method: m.Method, Params: replaced(m.Params, "progressToken", to.id)})
-			return
-		}
-		s.broadcast(message{Method: m.Method, Params: m.Params})
-	default:
-		// Some servers carry out a request without an identifier (G15).
-		if !strings.HasPrefix(m.Method, "notifications/") || likeCall(m.Method) {
-			s.log.Debug("a message that is neither a request nor a notification is dropped", "method", m.Method)
-			return
-		}
-		s.broadcast(message{Method: m.Method, Params: m.Params})
-	}
-}
-
-func (s *session) broadcast(m message) {
-	for _, l := range s.links {
-		l.notify(m)
-	}
-}
-
-// cancelled cancels a request of the agent's at the server that has it.
-func (s *session) cancelled(m message) {
-	var params struct {
-		RequestID jsontext.Value `json:"requestId"`
-		Reason    jsontext.Value `json:"reason"`
-	}
-	if err := json.Unmarshal(m.Params, &params, lax()); err != nil {
-		return
-	}
-	if request := s.landed(string(params.RequestID)); request != nil {
-		request.cancel(params.Reason)
-	}
-}
-
-// answerServer passes the agent's response to the server that asked.
-func (s *session) answerServer(m message) {
+func (s *session) progressed(ctx context.Context, r *mcp.ProgressNotificationClientRequest) {
+	token, _ := r.Params.ProgressToken.(string)
 	s.mu.Lock()
-	to, known := s.asked[string(m.ID)]
-	delete(s.asked, string(m.ID))
-	delete(s.tokens, string(m.ID))
+	of, known := s.progress[token]
 	s.mu.Unlock()
 	if known {
-		to.link.notify(message{ID: to.id, Result: m.Result, Error: m.Error})
+		p := *r.Params
+		p.ProgressToken = of.token
+		_ = of.agent.NotifyProgress(routed{ctx, of.ctx}, &p) // the agent may be gone
 	}
 }
 
-// fromServer passes a request or notification of a server on to the agent.
-func (s *session) fromServer(l *link, m message) {
-	about := m.about
-	m.about = ""
-	switch {
-	case m.hasID() && m.Method == methodPing:
-		l.notify(message{ID: m.ID, Result: jsontext.Value("{}")})
-		return
-	case m.hasID():
-		s.ask(l, &m)
-	case m.Method == noteCancelled:
-		if !s.cancelQuestion(l, &m) {
-			return
+// carry prepares the parameters of a request to the server: its _meta is the agent's, without what only the agent's own era has, and
+// with a progress token of ours. done is called when the request has ended.
+func (s *session) carry(ctx context.Context, cs *mcp.ClientSession, agent *mcp.ServerSession, from, to mcp.Params) (done func()) {
+	meta := maps.Clone(from.GetMeta())
+	if agentVersion, _ := meta[mcp.MetaKeyProtocolVersion].(string); agentVersion != cs.InitializeResult().ProtocolVersion {
+		maps.DeleteFunc(meta, func(name string, _ any) bool { return strings.HasPrefix(name, "io.modelcontextprotocol/") })
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	flying, token := new(int), meta["progressToken"]
+	s.flight[flying] = ctx //nolint:fatcontext // of each request
+	ours := ""
+	if token != nil {
+		s.next++
+		ours = fmt.Sprintf("gateway-%d", s.next)
+		s.progress[ours] = origin{ctx, agent, token}
+		meta["progressToken"] = ours
+	}
+	to.SetMeta(meta)
+	return func() {
+		if token != nil { // the SDK hands the server's last notifications over a moment after its answer
+			time.Sleep(lateProgress)
 		}
-	case m.Method == noteProgress:
 		s.mu.Lock()
-		m.about = s.progress[string(progressOf(m.Params))]
-		s.mu.Unlock()
-	}
-	if m.about == "" && about != "" {
-		m.about = l.requester(about)
-	}
-	s.send(m)
-}
-
-// ask gives a server's request an identifier that no other server's has.
-func (s *session) ask(l *link, m *message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.number++
-	id := quote("gateway-" + strconv.FormatInt(s.number, 10))
-	s.asked[string(id)] = question{l, m.ID}
-	m.ID = id
-	if token := tokenOf(m.Params); token != nil && len(s.links) > 1 {
-		s.tokens[string(id)] = question{l, token}
-		m.Params = replacedIn(m.Params, "_meta", "progressToken", id)
+		defer s.mu.Unlock()
+		delete(s.flight, flying)
+		delete(s.progress, ours)
 	}
 }
 
-// cancelQuestion handles a notification by which a server cancels its request to the agent: it
-// replaces the request's identifier by ours. It returns false if there is no such request.
-func (s *session) cancelQuestion(l *link, m *message) bool {
-	var params struct {
-		RequestID jsontext.Value `json:"requestId"`
+// each runs a request that has no result.
+func (s *session) each(ctx context.Context, do func(*mcp.ClientSession) error) error {
+	cs, err := s.l.session(ctx)
+	if err == nil {
+		err = do(cs)
 	}
-	_ = json.Unmarshal(m.Params, &params, lax()) // a notification that names no request cancels nothing
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, q := range s.asked {
-		if q.link == l && string(q.id) == string(params.RequestID) {
-			delete(s.asked, id)
-			delete(s.tokens, id)
-			m.Params = replaced(m.Params, "requestId", jsontext.Value(id))
-			return true
+	if err != nil {
+		return s.l.fault(err)
+	}
+	return nil
+}
+
+// forward passes a request to the server.
+func forward[T any, P interface {
+	*T
+	mcp.Params
+}, R mcp.Result](ctx context.Context, s *session, r mcp.Request, from P, do func(*mcp.ClientSession, context.Context, P) (R, error),
+) (mcp.Result, error) {
+	if from == nil { // the request has no params
+		from = new(T)
+	}
+	p := P(new(*from))
+	cs, err := s.l.session(ctx)
+	if err != nil {
+		return nil, s.l.fault(err)
+	}
+	agent, _ := r.GetSession().(*mcp.ServerSession)
+	defer s.carry(ctx, cs, agent, from, p)()
+	result, err := do(cs, ctx, p)
+	if err != nil {
+		return nil, s.l.fault(err)
+	}
+	if asks, ok := any(result).(interface{ NeedsInput() bool }); ok && asks.NeedsInput() && s.l.old {
+		return nil, &jsonrpc.Error{
+			Code: codeUnavailable, Message: "the server asks a question in a way that version " + legacyVersion + " does not have",
 		}
 	}
-	return false
+	return result, nil
 }
 
-// forget drops the requests and progress tokens of a server that is gone.
-func (s *session) forget(l *link) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, of := range []map[string]question{s.asked, s.tokens} {
-		for id, q := range of {
-			if q.link == l {
-				delete(of, id)
+// receive is middleware that passes what agents ask to the server. What it does not name is answered by the SDK, or refused.
+func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		s.mu.Lock()
+		s.used = time.Now()
+		s.mu.Unlock()
+		if p, ok := r.GetParams().(*mcp.InitializeParams); ok {
+			result, err := next(ctx, method, r)
+			if err != nil {
+				return nil, err
+			}
+			agent, _ := r.GetSession().(*mcp.ServerSession)
+			s.connect(p.ClientInfo, p.Capabilities, agent)
+			return s.greet(ctx, result)
+		}
+		s.connect(nil, nil, nil)
+		switch p := r.GetParams().(type) {
+		case *mcp.DiscoverParams:
+			result, err := next(ctx, method, r)
+			if err != nil {
+				return nil, err
+			}
+			return s.greet(ctx, result)
+		case *mcp.ListToolsParams:
+			result, err := forward(ctx, s, r, p, (*mcp.ClientSession).ListTools)
+			if tools, ok := result.(*mcp.ListToolsResult); ok && err == nil {
+				s.offer(tools)
+			}
+			return result, err
+		case *mcp.CallToolParamsRaw:
+			named := *p
+			named.Name = unnamed
+			extra, _ := r.(*mcp.CallToolRequest)
+			return next(context.WithValue(ctx, toolKey{}, p.Name), method,
+				&mcp.CallToolRequest{Session: extra.Session, Params: &named, Extra: extra.Extra})
+		case *mcp.ListPromptsParams:
+			return forward(ctx, s, r, p, (*mcp.ClientSession).ListPrompts)
+		case *mcp.GetPromptParams:
+			return forward(ctx, s, r, p, (*mcp.ClientSession).GetPrompt)
+		case *mcp.ListResourcesParams:
+			return forward(ctx, s, r, p, (*mcp.ClientSession).ListResources)
+		case *mcp.ListResourceTemplatesParams:
+			return forward(ctx, s, r, p, (*mcp.ClientSession).ListResourceTemplates)
+		case *mcp.ReadResourceParams:
+			return forward(ctx, s, r, p, (*mcp.ClientSession).ReadResource)
+		case *mcp.CompleteParams:
+			return forward(ctx, s, r, p, (*mcp.ClientSession).Complete)
+		case *mcp.SetLoggingLevelParams:
+			cs, err := s.l.session(ctx)
+			if err == nil && cs.InitializeResult().ProtocolVersion <= legacyVersion { // the other era says the level in each request
+				err = cs.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: p.Level})
+			}
+			if err != nil {
+				return nil, s.l.fault(err)
 			}
 		}
+		return next(ctx, method, r)
 	}
 }
 
-func progressOf(params jsontext.Value) jsontext.Value {
-	var with struct {
-		Token jsontext.Value `json:"progressToken"`
-	}
-	_ = json.Unmarshal(params, &with, lax()) // without a token it belongs to no request
-	return with.Token
-}
-
-// replaced returns an object with the value of a member replaced. Anything but an object stays
-// as it is.
-func replaced(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
-	o, err := parseObject(text)
+// greet puts what the server said of itself into the answer to an agent that connects.
+func (s *session) greet(ctx context.Context, result mcp.Result) (mcp.Result, error) {
+	cs, err := s.l.session(ctx)
 	if err != nil {
-		return text
+		return nil, s.l.fault(err)
 	}
-	return o.with(name, value).text()
+	own := cs.InitializeResult()
+	switch r := result.(type) {
+	case *mcp.InitializeResult:
+		r.Capabilities, r.Instructions, r.ServerInfo = own.Capabilities, own.Instructions, own.ServerInfo
+	case *mcp.DiscoverResult:
+		r.Capabilities, r.Instructions = own.Capabilities, own.Instructions
+		r.Meta = mcp.Meta{mcp.MetaKeyServerInfo: own.ServerInfo}
+	}
+	return result, nil
 }
 
-func replacedIn(text jsontext.Value, outer, name string, value jsontext.Value) jsontext.Value {
-	o, err := parseObject(text)
+// callTool handles a call of a tool. For a mapped tool the service is asked; a call of another
+// tool is passed on if the file allows that.
+func (s *session) callTool(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	name, _ := ctx.Value(toolKey{}).(string)
+	if s.l.u.Tools[name] != nil {
+		return s.callMapped(ctx, r, name)
+	}
+	if err := s.mayPass(ctx, name); err != nil {
+		return refusedTool(err).result(), nil
+	}
+	cs, err := s.l.session(ctx)
 	if err != nil {
-		return text
+		return nil, s.l.fault(err)
 	}
-	return o.with(outer, replaced(o.get(outer), name, value)).text()
+	p := &mcp.CallToolParams{
+		Name: name, Arguments: r.Params.Arguments, InputResponses: r.Params.InputResponses, RequestState: r.Params.RequestState,
+	}
+	if len(r.Params.Arguments) == 0 {
+		p.Arguments = nil
+	}
+	defer s.carry(ctx, cs, r.Session, r.Params, p)()
+	result, err := cs.CallTool(ctx, p)
+	if err != nil {
+		return nil, s.l.fault(err)
+	}
+	return result, nil
 }
 
-// failure returns the error of JSON-RPC for a request that no server answered.
-func failure(u *upstream, err error) error {
-	if errors.Is(err, errNotSent) {
-		return &fault{Code: codeUnavailable, Message: fmt.Sprintf("the server %s cannot be reached; it is started again", u.name)}
+// mayPass returns why a tool that is not mapped is off.
+func (s *session) mayPass(ctx context.Context, name string) error {
+	if s.gw.file.Shadow && s.gw.locked.now() == nil {
+		return nil
 	}
-	return &fault{Code: codeUnavailable, Message: fmt.Sprintf("the connection to the server %s was lost during the request", u.name)}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	_, _, err := s.gw.tool(ctx, s.l, name, fresh)
+	if err != nil && s.gw.file.Shadow {
+		s.log.Warn("a shadow passes what would be refused", "tool", name, "reason", err)
+		return nil
+	}
+	return err
+}
+
+// offer leaves those tools in a list that are not off, as the model sees them.
+func (s *session) offer(list *mcp.ListToolsResult) {
+	pins, offered := s.gw.locked.now(), []*mcp.Tool{}
+	for _, t := range list.Tools {
+		if err := s.gw.permitted(pins, s.l.u, t.Name, define(t)); err != nil {
+			s.log.Debug("a tool is not offered", "tool", t.Name, "reason", err)
+			if !s.gw.file.Shadow {
+				continue
+			}
+		}
+		if m := s.l.u.Tools[t.Name]; m != nil {
+			shown := *t
+			shown.OutputSchema = nil // a refusal does not conform to it
+			if m.IdempotencyArgument != "" {
+				shown.InputSchema = hide(encode(t.InputSchema), m.IdempotencyArgument)
+			}
+			t = &shown
+		}
+		offered = append(offered, t)
+	}
+	list.Tools = offered
+}
+
+// agentOf returns which agent sent a request.
+func (s *session) agentOf(extra *mcp.RequestExtra) string {
+	switch header := s.gw.file.AgentID.header; {
+	case extra != nil && extra.TokenInfo != nil:
+		return extra.TokenInfo.UserID
+	case header == "":
+		return s.gw.file.AgentID.fixed
+	case extra != nil && len(extra.Header.Values(header)) == 1: // with several it is unknown which one is meant
+		return strings.TrimSpace(extra.Header.Get(header))
+	default:
+		return ""
+	}
+}
+
+// close ends the session.
+func (s *session) close() {
+	s.connect(nil, nil, nil)
+	s.l.close()
+	s.mu.Lock()
+	agent := s.agent
+	s.mu.Unlock()
+	if agent != nil {
+		_ = agent.Close() // it may have ended before
+	}
 }

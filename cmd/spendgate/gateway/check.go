@@ -13,8 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/hotpath/client"
 )
@@ -28,10 +27,10 @@ type looked struct {
 // lookedAs returns the capabilities that the gateway declares when it looks at a server's tools,
 // one set after the other: some servers offer tools only to agents with certain capabilities, or
 // define them differently for agents without them.
-func lookedAs() []map[string]any {
-	type none struct{}
-	return []map[string]any{{
-		"roots": map[string]bool{"listChanged": true}, "sampling": none{}, "elicitation": map[string]any{"form": none{}, "url": none{}},
+func lookedAs() []*mcp.ClientCapabilities {
+	return []*mcp.ClientCapabilities{{
+		RootsV2: &mcp.RootCapabilities{ListChanged: true}, Sampling: &mcp.SamplingCapabilities{},
+		Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
 	}, {}}
 }
 
@@ -42,18 +41,20 @@ type looker struct {
 	version string
 }
 
-// look reads a server's tools, in all the forms that it offers to agents.
+// look reads a server's tools, in all the forms that it offers to agents of both eras.
 func (o looker) look(ctx context.Context, u *upstream) (all looked, err error) {
-	for _, capabilities := range lookedAs() {
-		seen, err := o.lookAs(ctx, u, capabilities)
-		if err != nil {
-			return looked{}, err
+	for _, old := range []bool{true, false} {
+		for _, capabilities := range lookedAs() {
+			seen, err := o.lookAs(ctx, u, old, capabilities)
+			if err != nil {
+				return looked{}, fmt.Errorf("the server %s: %w", u.name, err)
+			}
+			if all.tools == nil {
+				all = seen
+				continue
+			}
+			all.tools.add(seen.tools)
 		}
-		if all.tools == nil {
-			all = seen
-			continue
-		}
-		all.tools.add(seen.tools)
 	}
 	return all, nil
 }
@@ -67,7 +68,7 @@ func (p pinned) add(others pinned) {
 			d = other
 		case d.SHA256 == "" || other.SHA256 == "":
 			d.SHA256 = "" // ambiguous
-		case d.SHA256 != other.SHA256:
+		case !slices.Contains(append(d.Also, d.SHA256), other.SHA256):
 			d.Also = append(d.Also, other.SHA256)
 			d.ReadOnly = d.ReadOnly && other.ReadOnly
 		}
@@ -76,50 +77,41 @@ func (p pinned) add(others pinned) {
 }
 
 // lookAs connects to a server as an agent with those capabilities, reads its tools and disconnects.
-func (o looker) lookAs(ctx context.Context, u *upstream, capabilities map[string]any) (looked, error) {
-	g := &Gateway{
-		file: &File{order: []string{u.name}, Upstreams: map[string]*upstream{u.name: u}},
-		log:  o.log, version: o.version, metrics: newMetrics(nil),
-	}
-	g.stopping, g.stop = context.WithCancel(context.WithoutCancel(ctx))
-	defer g.stop()
-	g.dial = func(u *upstream) (conn, error) { return dial(u, o.environ, o.log) }
-	agent := new(nobody)
-	s := newSession(g, agent)
-	agent.s = s
-	defer s.cancel()
-	l := s.links[0]
-	c, err := l.connect(encode(map[string]any{
-		"protocolVersion": latestVersion, "capabilities": capabilities,
-		"clientInfo": map[string]string{"name": "spendgate-gateway", "version": o.version},
-	}))
-	if err != nil {
-		return looked{}, fmt.Errorf("the server %s: %w", u.name, err)
-	}
-	defer c.close()
-	go l.serve(c, func() {})
+func (o looker) lookAs(ctx context.Context, u *upstream, old bool, capabilities *mcp.ClientCapabilities) (looked, error) {
+	l := &link{u: u, log: o.log, old: old, failed: func() {}, dial: func() mcp.Transport { return dialer(u, o.environ, o.log) }}
+	l.client = mcp.NewClient(&mcp.Implementation{Name: "spendgate-gateway", Version: o.version}, &mcp.ClientOptions{
+		Capabilities:           capabilities,
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { l.forgetTools() },
+	})
+	l.client.AddSendingMiddleware(dropTTL)
+	defer l.close()
 	tools, err := l.settledTools(ctx)
 	if err != nil {
-		return looked{}, fmt.Errorf("the server %s: %w", u.name, err)
+		return looked{}, err
 	}
-	var greeting struct {
-		ServerInfo struct {
-			Name string `json:"name"`
-		} `json:"serverInfo"`
+	cs, err := l.session(ctx)
+	if err != nil {
+		return looked{}, err
 	}
-	_ = json.Unmarshal(l.first.Result, &greeting, lax()) // the name may be missing
-	return looked{tools, greeting.ServerInfo.Name}, nil
+	seen := looked{tools: tools}
+	if info := cs.InitializeResult().ServerInfo; info != nil { // the name may be missing
+		seen.name = info.Name
+	}
+	return seen, nil
 }
 
 // settledTools returns the server's tools once they have not changed for a moment: some
 // servers add tools only when they know the capabilities of the agent.
 func (l *link) settledTools(ctx context.Context) (pinned, error) {
 	const moment, rounds = 300 * time.Millisecond, 10
-	for round := 1; ; round++ {
+	count := func() int {
 		l.mu.Lock()
-		before := l.changes
-		l.mu.Unlock()
-		tools, _, err := l.tools(ctx, 0)
+		defer l.mu.Unlock()
+		return l.changes
+	}
+	for round := 1; ; round++ {
+		before := count()
+		tools, _, err := l.definitions(ctx, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -128,26 +120,10 @@ func (l *link) settledTools(ctx context.Context) (pinned, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		l.mu.Lock()
-		settled := l.changes == before
-		l.mu.Unlock()
-		if settled || round == rounds {
+		if count() == before || round == rounds {
 			return tools, nil
 		}
 	}
-}
-
-// nobody is the conn of an agent that does not exist. It answers requests of servers with an error.
-type nobody struct{ s *session }
-
-func (*nobody) read() (message, error) { return message{}, io.EOF }
-func (*nobody) close()                 {}
-
-func (n *nobody) write(m message) error {
-	if m.isCall() {
-		n.s.answerServer(failed(m.ID, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "the gateway only looks at the tools"}))
-	}
-	return nil
 }
 
 // pins returns the lock's entries for tools; an ambiguous definition has none.
@@ -289,8 +265,8 @@ func (u *upstream) notes(known map[string]pin, now pinned) (notes []string) {
 			notes = append(notes, fmt.Sprintf("%s: %s has another definition that was accepted, and that the server has for no agent now; "+
 				"--accept forgets it", u.name, printable(name)))
 		}
-		if o, err := parseObject(d.text); err == nil && u.Tools[name] != nil {
-			for _, note := range u.Tools[name].notes(o.get("inputSchema")) {
+		if t := u.Tools[name]; t != nil {
+			for _, note := range t.notes(d.schema) {
 				notes = append(notes, fmt.Sprintf("%s: %s: %s", u.name, name, note))
 			}
 		}
@@ -305,4 +281,30 @@ func printable(name string) string {
 		return strconv.QuoteToASCII(name)
 	}
 	return name
+}
+
+// keyAdvice returns what the owner of the gateway's key should know; empty if that is nothing.
+func keyAdvice(ctx context.Context, api *client.Client) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, selfTimeout)
+	defer cancel()
+	self, err := api.Self(ctx)
+	if err != nil {
+		return "", fmt.Errorf("the service does not say whose key it is: %w", err)
+	}
+	if self.Principal == "" {
+		return "the key has no principal of its own: a payment made under another key would not be recognised, and the service refuses every " +
+			"mapped call. Make a key of role gateway with a principal", nil
+	}
+	return "", nil
+}
+
+// AdviseOnKey logs what the owner of the gateway's key should know.
+func (g *Gateway) AdviseOnKey(ctx context.Context) {
+	advice, err := keyAdvice(ctx, g.api)
+	switch {
+	case err != nil:
+		g.log.Warn("the gateway's key was not looked at", "error", err)
+	case advice != "":
+		g.log.Warn(advice)
+	}
 }
