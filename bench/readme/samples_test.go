@@ -106,6 +106,8 @@ func TestPaymentSamples(t *testing.T) {
 			}{
 				{"paid ", "", []http.HandlerFunc{refuses(503, "unavailable"), refuses(429, "rate_limited"), says(200, redeemed)}},
 				{notKnown + "no answer", "", []http.HandlerFunc{refuses(500, "internal_error")}},
+				{notKnown + "no answer", "", []http.HandlerFunc{says(200, `{"check_id":"chk_1"}`)}},
+				{notKnown + "no answer", "", []http.HandlerFunc{says(200, strings.Replace(redeemed, "true", "false", 1))}},
 				{notKnown + "no answer", "", []http.HandlerFunc{
 					says(302, "", "Location", "/page"), says(200, `{"check_id":"chk_2"}`), says(200, `{}`),
 				}},
