@@ -75,12 +75,12 @@ function payment(member: unknown, key: string): Payment {
   return members as unknown as Payment;
 }
 
-/** recordOf accepts only the record of the check with this identifier. */
-export function recordOf(checkId: string): Accept<CheckResult> {
+/** of accepts only what speaks of the check with this identifier. */
+export function of<T extends { check_id: string }>(checkId: string, accept: Accept<T>): Accept<T> {
   return (body, reply) => {
-    const result = checkResult(false)(body, reply);
-    if (result.check_id !== checkId) throw new TypeError("it is another check");
-    return result;
+    const found = accept(body, reply);
+    if (found.check_id !== checkId) throw new TypeError("it is about another check");
+    return found;
   };
 }
 

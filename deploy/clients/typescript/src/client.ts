@@ -1,6 +1,6 @@
 import { Admin } from "./admin.js";
 import { amount } from "./amount.js";
-import { type Accept, approval, checkResult, events, having, object, page, recordOf, replayable, results } from "./accept.js";
+import { type Accept, approval, checkResult, events, having, object, of, page, replayable, results } from "./accept.js";
 import { APIError, NoDecision } from "./errors.js";
 import { List } from "./list.js";
 import { type CallOptions, type Options, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
@@ -90,7 +90,7 @@ export class Spendgate {
 
   /** getCheck reads an earlier check and its outcome. The result is a record, not a permission. */
   getCheck(checkId: string, call?: CallOptions): Promise<T.CheckResult> {
-    return this.#get(checkPath(checkId), {}, recordOf(checkId), call);
+    return this.#get(checkPath(checkId), {}, of(checkId, checkResult(false)), call);
   }
 
   checks(query: T.CheckQuery = {}): List<T.CheckRecord> {
@@ -126,12 +126,12 @@ export class Spendgate {
       statuses: [200, 201],
       repeatable: true,
     };
-    return this.#fetch(request, replayable("check_id", "status", "release"));
+    return this.#fetch(request, of(checkId, replayable<T.Outcome>("check_id", "status", "release")));
   }
 
   /** getOutcome reads the last report about a check. */
   getOutcome(checkId: string, call?: CallOptions): Promise<T.Outcome> {
-    return this.#get(`${checkPath(checkId)}/outcome`, {}, having("check_id", "status", "release"), call);
+    return this.#get(`${checkPath(checkId)}/outcome`, {}, of(checkId, having<T.Outcome>("check_id", "status", "release")), call);
   }
 
   /**
@@ -144,18 +144,14 @@ export class Spendgate {
     const content = what.amount === undefined ? what : sent(what as T.Action);
     return this.#fetch(
       { ...rest, method: "POST", path: `${checkPath(checkId)}/redeem`, content, idempotencyKey, repeatable: true },
-      (body, reply) => {
-        const redemption = replayable<T.Redemption>("check_id", "redemption_id", "action_hash")(body, reply);
-        if (redemption.check_id !== checkId) throw new TypeError("it is the redemption of another check");
-        return redemption;
-      },
+      of(checkId, replayable<T.Redemption>("check_id", "redemption_id", "action_hash")),
     );
   }
 
   /** reportInDoubt reports that it is unknown whether the action of a redeemed check was carried out. */
   reportInDoubt(checkId: string, content: T.DoubtReport = {}, call?: CallOptions): Promise<T.RecordedRedemption> {
     const request = { ...call, method: "POST", path: `${checkPath(checkId)}/in-doubt`, content, statuses: [200, 201], repeatable: true };
-    return this.#fetch(request, having("check_id", "redemption_id"));
+    return this.#fetch(request, of(checkId, having<T.RecordedRedemption>("check_id", "redemption_id")));
   }
 
   /** approval reads an approval. While it is pending, the service holds the answer for up to `wait` milliseconds, at most 30,000. */

@@ -68,6 +68,9 @@ export class APIError extends SpendgateError {
 /** The payment was asked for before with another action, from which this one differs in the members `differs`. */
 export class Differs extends APIError {}
 
+/** The action is in the scope of a freeze, which stops it until it is released. */
+export class Frozen extends APIError {}
+
 /** There was no answer, or none that can be understood. The request may have been carried out. */
 export class NoAnswer extends SpendgateError {}
 

@@ -90,6 +90,7 @@ export class Reports {
         const isRefusal = problem instanceof APIError && problem.definite && problem.status !== 429;
         if (!isRefusal && problem instanceof SpendgateError) return problem;
         const { latest, status: code = 0 } = problem as Partial<APIError>;
+        if (latest && latest.check_id !== check_id) return problem; // the answer is to another request
         const { status, supersedes } = sent;
         if (latest && (latest.status === "executed") === (status === "executed")) return undefined; // the record has it
         // The money was moved, whatever was reported before.

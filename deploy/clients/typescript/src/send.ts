@@ -1,4 +1,4 @@
-import { APIError, Differs, NoAnswer, type SpendgateError } from "./errors.js";
+import { APIError, Differs, Frozen, NoAnswer, type SpendgateError } from "./errors.js";
 import { decode, encode } from "./json.js";
 
 export interface Options {
@@ -204,6 +204,9 @@ function neverSent(problem: unknown): boolean {
   );
 }
 
+/** The refusals that have a class of their own, by their codes. */
+const kinds: Record<string, typeof APIError | undefined> = { payment_differs: Differs, frozen: Frozen };
+
 function refusal(response: Response, text: string): APIError {
   let envelope: Record<string, unknown> = {};
   try {
@@ -214,7 +217,7 @@ function refusal(response: Response, text: string): APIError {
   }
   const member = (name: string) => (typeof envelope[name] === "string" ? envelope[name] : "");
   const code = member("code");
-  return new (code === "payment_differs" ? Differs : APIError)({
+  return new (kinds[code] ?? APIError)({
     status: response.status,
     code,
     message: member("message"),

@@ -1,4 +1,4 @@
-import { ActionChanged, ApprovalExpired, ApprovalPending, BadKey, Blocked, Denied, Differs, Escalated, InDoubt, SpendgateError, Unanswered } from "./errors.js";
+import { ActionChanged, ApprovalExpired, ApprovalPending, BadKey, Blocked, Denied, Differs, Escalated, Frozen, InDoubt, SpendgateError, Unanswered } from "./errors.js";
 import type { Guarded } from "./guard-types.js";
 
 /** What a call of a tool came to. It is plain JSON, for a model and for a library that stores it. */
@@ -96,6 +96,7 @@ const states: [new (...args: never[]) => SpendgateError, Told["state"], string][
   [Blocked, "refused", "Not carried out."],
   [Escalated, "refused", "Not carried out."],
   [Differs, "refused", "Not carried out."],
+  [Frozen, "refused", "Not carried out."],
   [ActionChanged, "refused", ""],
   [ApprovalPending, "pending", "Not carried out yet."],
   [ApprovalExpired, "expired", "Not carried out."],
