@@ -20,7 +20,8 @@ function serving(...answers: Answer[]) {
       return new Response(JSON.stringify(body), { status });
     },
   });
-  client.pause = async () => undefined;
+  let pauses = 0;
+  client.pause = async () => assert.ok(++pauses < 20, "it goes on without end");
   const pay = <R>(body: () => R, options?: CarryOptions<Awaited<R>>, key = "order-1", amount = "10", currency = "USD") =>
     gate.check({ payment_key: key, amount, currency, agent_id: "a", policy_id: "p", counterparty: "c" }, body as never, options as never);
   const onUnreported = () => {
