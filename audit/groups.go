@@ -24,11 +24,16 @@ func inGroup(groups []string, group string) bool {
 	return slices.ContainsFunc(groups, func(g string) bool { return spend.SameName(g, group) })
 }
 
+// counts reports whether somebody in these groups counts for the entry.
+func counts(groups []string, entry *spend.GroupRequired) bool {
+	return slices.ContainsFunc(entry.Groups(), func(asked string) bool { return inGroup(groups, asked) })
+}
+
 // add takes one more person, and reports whether one more counts than before.
 func (m *matching) add(groups []string) bool {
 	var fits []int
 	for e := range m.from {
-		if inGroup(groups, m.from[e].Group) {
+		if counts(groups, &m.from[e]) {
 			fits = append(fits, e)
 		}
 	}
@@ -116,7 +121,7 @@ func missingOf(asked *spend.ApprovalRequest, matched func() *matching) (lacks Mi
 	lacks.OfGroups, lacks.Anybody = matched().missing(asked)
 	for _, entry := range asked.From {
 		m, more := matched(), 0
-		for m.add([]string{entry.Group}) {
+		for m.add(entry.Groups()[:1]) {
 			more++
 		}
 		lacks.Of = append(lacks.Of, more)
@@ -138,5 +143,5 @@ func (a *Approval) Completes(d ApprovalDecisionRequest) bool {
 
 // MayDecide reports whether a person with these groups is among those who are asked.
 func MayDecide(asked *spend.ApprovalRequest, groups []string) bool {
-	return asked.Anybody() > 0 || slices.ContainsFunc(asked.From, func(g spend.GroupRequired) bool { return inGroup(groups, g.Group) })
+	return asked.Anybody() > 0 || slices.ContainsFunc(asked.From, func(g spend.GroupRequired) bool { return counts(groups, &g) })
 }

@@ -392,7 +392,6 @@ func TestUntouchedBudgets(t *testing.T) {
 	})
 }
 
-// valuesOf returns for whom a counter counts, as text.
 func valuesOf(c hotpath.BudgetCounter) (values []string) {
 	for _, value := range c.Values {
 		values = append(values, policy.TextOf(value))

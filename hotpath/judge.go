@@ -210,7 +210,7 @@ func whatPeopleSaw(approval *audit.Approval) string {
 func peopleOf(asked *spend.ApprovalRequest) string {
 	var of []string
 	for _, g := range asked.From {
-		of = append(of, fmt.Sprintf("%d of %s", g.Required, g.Group))
+		of = append(of, fmt.Sprintf("%d of %s", g.Required, g.Name()))
 	}
 	if n := asked.Anybody(); n > 0 {
 		of = append(of, people(n))

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,10 +24,30 @@ type ApprovalRequest struct {
 	Rules         []EscalatedRule // all that escalated, in the policy's order
 }
 
-// GroupRequired is how many people of a group must approve (S79).
+// GroupRequired is how many people of a group must approve (S79), or of any of several groups (S89).
 type GroupRequired struct {
-	Group    string `json:"group"`
-	Required int    `json:"required"`
+	Group    string   `json:"group,omitempty"`
+	AnyOf    []string `json:"any_of,omitempty"` // in place of Group
+	Required int      `json:"required"`
+}
+
+// Groups are the groups of which people count.
+func (g *GroupRequired) Groups() []string {
+	if g.AnyOf != nil {
+		return g.AnyOf
+	}
+	return []string{g.Group}
+}
+
+// Name names the groups for people: "finance", "directors or finance".
+func (g *GroupRequired) Name() string { return strings.Join(g.Groups(), " or ") }
+
+// Same reports whether people of the same groups count.
+func (g *GroupRequired) Same(other *GroupRequired) bool {
+	a, b := g.Groups(), other.Groups()
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(name string) bool {
+		return !slices.ContainsFunc(b, func(n string) bool { return SameName(n, name) })
+	})
 }
 
 // Anybody is how many of the people required may be of any group.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -144,7 +145,7 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 	}
 	line("approved by", fmt.Sprintf("%d of %d", approvedBy(a), a.Required))
 	for _, g := range a.From {
-		line("of "+spend.Printable(g.Group), fmt.Sprintf("%d, of which %d missing", g.Required, g.Missing))
+		line("of "+spend.Printable(cmp.Or(g.Group, strings.Join(g.AnyOf, " or "))), fmt.Sprintf("%d, of which %d missing", g.Required, g.Missing))
 	}
 	if a.ExcludeAuthor {
 		line("not by", "who wrote the version")

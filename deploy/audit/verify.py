@@ -64,7 +64,7 @@ def enough_of(wanted, anybody, people):
 
     def seat(person, tried):
         for place, group in enumerate(places):
-            if group in people[person] and place not in tried:
+            if group & people[person] and place not in tried:
                 tried.add(place)
                 if place not in taken or seat(taken[place], tried):
                     taken[place] = person
@@ -798,7 +798,7 @@ class Verifier:
                 self.find("altered", name)
             by, people, approved, ended = [], [], None, False
             asks, version = self.asks.get(a, ({}, None))
-            wanted = [(fold(g["group"].encode()), g["required"]) for g in asks.get("from", ())]
+            wanted = [({fold(n.encode()) for n in g.get("any_of") or [g["group"]]}, g["required"]) for g in asks.get("from", ())]
             anybody = required - sum(n for _, n in wanted)
             for number, fields in self.rulings.pop(f"apr_{a.hex()}", []):
                 kind, who, at, digest = fields[1], fields[6] or b"", integer(fields[10]), fields[12]
@@ -823,7 +823,7 @@ class Verifier:
                     pass
                 elif not expiry and own and own[0][2] != said.get("groups", []):
                     pass
-                elif not expiry and asks and wanted and anybody <= 0 and not of & {g for g, _ in wanted}:
+                elif not expiry and asks and wanted and anybody <= 0 and not any(of & g for g, _ in wanted):
                     pass
                 elif expiry or kind == b"approval.denied":
                     ended = True

@@ -3,6 +3,7 @@ package policies_test
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -70,11 +71,18 @@ func TestReadyPoliciesShowEveryRuleType(t *testing.T) {
 
 // The policies decide as their cases say, which have all three decisions.
 func TestReadyPoliciesDecide(t *testing.T) {
-	files, err := policyfile.Read(".", nil)
+	for _, folder := range []string{".", "companies"} {
+		decide(t, folder)
+	}
+}
+
+func decide(t *testing.T, folder string) {
+	t.Helper()
+	files, err := policyfile.Read(folder, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	suites, err := policyfile.Read("cases", nil)
+	suites, err := policyfile.Read(filepath.Join(folder, "cases"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +108,13 @@ func TestReadyPoliciesAreClean(t *testing.T) {
 	files, err := policyfile.Read(".", nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	companies, err := policyfile.Read("companies", nil)
+	if err != nil || len(companies) < 8 {
+		t.Fatal(len(companies), err)
+	}
+	for _, warning := range policycheck.Lint(companies) {
+		t.Error(warning)
 	}
 	found := policycheck.Lint(files)
 	if len(found) != 1 || found[0].File != "employee-expenses.yaml" || found[0].Text != "rules[6] never fires: it allows every time" {

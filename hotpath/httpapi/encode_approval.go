@@ -63,7 +63,7 @@ func decisionOf(d *audit.ApprovalDecision) *wire.ApprovalDecision {
 func groupsOf(from []spend.GroupRequired, missing []int) []wire.ApprovalGroup {
 	groups := make([]wire.ApprovalGroup, len(from))
 	for i, g := range from {
-		groups[i] = wire.ApprovalGroup{Group: g.Group, Required: g.Required, Missing: missing[i]}
+		groups[i] = wire.ApprovalGroup{Group: g.Group, AnyOf: g.AnyOf, Required: g.Required, Missing: missing[i]}
 	}
 	return groups
 }
@@ -96,7 +96,7 @@ func missingFrom(a *audit.Approval) string {
 	sum := 0
 	for i, n := range lacks.Of {
 		if n > 0 {
-			group := a.Check.Approval.From[i].Group
+			group := a.Check.Approval.From[i].Name()
 			groups, each = append(groups, group), append(each, strconv.Itoa(n)+" of "+group)
 		}
 		sum += n

@@ -110,7 +110,7 @@ func approvalEvent(e *audit.Event, scope wire.EventScope) *wire.ApprovalEvent {
 		asked := a.Check.Approval
 		shown.Action, shown.RuleIDs, shown.ExcludeAuthor = new(actionOf(a.Check)), ruleIDs(asked.Rules), asked.ExcludeAuthor
 		for _, g := range asked.From {
-			shown.From = append(shown.From, wire.GroupRequired{Group: g.Group, Required: g.Required})
+			shown.From = append(shown.From, wire.GroupRequired{Group: g.Group, AnyOf: g.AnyOf, Required: g.Required})
 		}
 	}
 	if a.Decision != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -22,15 +23,17 @@ type ApprovalTerms struct {
 }
 
 const (
-	maxRequired = 5 // people, of any group or of one
-	maxGroups   = 5 // that a rule asks
+	maxRequired      = 5 // people, of any group or of one
+	maxGroups        = 5 // that a rule asks
+	maxGroupsOfEntry = spend.MaxGroups
 	// groupOverhead is the most memory that an entry takes beside its own struct and text.
 	groupOverhead = 32
 )
 
 // groupMembers are the members of an entry of from.
 var groupMembers = []Parameter{
-	{Name: "group", Required: true, Max: spend.MaxPrincipal},
+	{Name: "group", Max: spend.MaxPrincipal},
+	{Name: "any_of", Max: maxGroups},
 	{Name: "required", Min: 1, Max: maxRequired},
 }
 
@@ -62,7 +65,7 @@ func (o *objectReader) approval(escalates bool, why string) *ApprovalTerms {
 		a.Required = int(n)
 	}
 	if p.value("from") != nil {
-		if a.From = p.groups(); given {
+		if a.From = p.groups(true); given {
 			p.fault("required", "and from exclude each other")
 		}
 		a.Required = 0
@@ -87,13 +90,13 @@ func (a *ApprovalTerms) size() (size int) {
 		return 0
 	}
 	for _, g := range a.From {
-		size += int(unsafe.Sizeof(g)) + groupOverhead + len(g.Group)
+		size += int(unsafe.Sizeof(g)) + groupOverhead + len(g.Name()) + len(g.AnyOf)*(groupOverhead/2)
 	}
 	return size
 }
 
 // groups returns how many people of which groups are asked (S79).
-func (o *objectReader) groups() (from []spend.GroupRequired) {
+func (o *objectReader) groups(anyOf bool) (from []spend.GroupRequired) {
 	entries, ok := o.array("from", maxGroups)
 	if ok && len(entries) == 0 {
 		o.fault("from", "must have at least one entry")
@@ -104,13 +107,23 @@ func (o *objectReader) groups() (from []spend.GroupRequired) {
 		if !ok {
 			continue
 		}
-		g := spend.GroupRequired{Group: e.text("group"), Required: 1}
+		g := spend.GroupRequired{Group: e.text("group"), AnyOf: e.anyOf(), Required: 1}
 		if n, given := e.integer("required"); given {
 			g.Required = int(n)
 		}
 		e.refuseOthers()
-		switch same := func(other spend.GroupRequired) bool { return spend.SameName(other.Group, g.Group) }; {
+		switch same := func(other spend.GroupRequired) bool { return other.Same(&g) }; {
+		case e.member("any_of") != nil && !anyOf:
+			e.fault("any_of", "is accepted only in an approval of a rule")
+		case e.member("any_of") != nil && g.Group != "":
+			e.fault("any_of", "and group exclude each other")
+		case e.member("any_of") != nil && !slices.ContainsFunc(from, same):
+		case e.member("any_of") != nil:
+			e.fault("any_of", "is there twice")
 		case g.Group == "":
+			if e.member("group") == nil {
+				e.fault("group", isRequired)
+			}
 		case !spend.ValidName(g.Group):
 			e.fault("group", spend.NameForm)
 		case slices.ContainsFunc(from, same):
@@ -121,13 +134,35 @@ func (o *objectReader) groups() (from []spend.GroupRequired) {
 	return from
 }
 
+// anyOf returns the groups of which any counts, nil when absent.
+func (o *objectReader) anyOf() (groups []string) {
+	o.list("any_of", func(entry string) string {
+		switch same := func(other string) bool { return spend.SameName(other, entry) }; {
+		case !spend.ValidName(entry):
+			return spend.NameForm
+		case slices.ContainsFunc(groups, same):
+			return repeated
+		case len(groups) == maxGroupsOfEntry:
+			return "must be one of at most 20 groups"
+		}
+		groups = append(groups, entry)
+		return ""
+	})
+	return groups
+}
+
 // text describes the terms by their meaning: groups in any order give the same text, as their names
 // are compared.
 func (a *ApprovalTerms) text() string {
 	text := fmt.Sprintf("approval %d %d %d", a.Required, a.Expires/time.Minute, a.UseWithin/time.Minute)
 	var groups []string
 	for _, g := range a.From {
-		groups = append(groups, fmt.Sprintf(" from %d %q", g.Required, spend.FoldName(g.Group)))
+		var names []string
+		for _, name := range g.Groups() {
+			names = append(names, strconv.Quote(spend.FoldName(name)))
+		}
+		slices.Sort(names)
+		groups = append(groups, fmt.Sprintf(" from %d %s", g.Required, strings.Join(names, " or ")))
 	}
 	slices.Sort(groups)
 	text += strings.Join(groups, "")
@@ -246,7 +281,7 @@ func (p *Program) Asks(
 func (a *ApprovalTerms) join(asked *spend.ApprovalRequest) (anybody int) {
 	asked.ExcludeAuthor = asked.ExcludeAuthor || a.ExcludeAuthor
 	for _, g := range a.From {
-		i := slices.IndexFunc(asked.From, func(other spend.GroupRequired) bool { return spend.SameName(other.Group, g.Group) })
+		i := slices.IndexFunc(asked.From, func(other spend.GroupRequired) bool { return other.Same(&g) })
 		if i < 0 {
 			asked.From = append(asked.From, g)
 		} else {

@@ -23,7 +23,11 @@ func TestGroups(t *testing.T) {
 	f(`"from":[{"required":1},{"group":"b","required":6},{"group":"c","required":0},{"group":"B"},{"group":"d","who":1}]`,
 		".approval.from[0].group is required", ".approval.from[1].required must be an integer from 1 to 5",
 		".approval.from[2].required must be an integer from 1 to 5", ".approval.from[3].group is there twice",
-		".approval.from[4].who is not accepted here: accepted are group, required")
+		".approval.from[4].who is not accepted here: accepted are group, any_of, required")
+	f(`"from":[{"any_of":[]},{"any_of":["a","A"," b"]},{"any_of":["a","b"],"group":"c"},{"any_of":["x","y"]},{"any_of":["Y","x"]}]`,
+		".approval.from[0].any_of must have at least one entry", ".approval.from[1].any_of[1] "+repeated,
+		".approval.from[1].any_of[2] "+spend.NameForm, ".approval.from[2].any_of and group exclude each other",
+		".approval.from[4].any_of is there twice")
 	for _, bad := range []string{`" a"`, `"\uff41"`, `"a\u200b"`, `"a\n"`} {
 		f(`"from":[{"group":`+bad+`}]`, ".approval.from[0].group "+spend.NameForm)
 	}
@@ -46,6 +50,9 @@ func TestGroupsAreParameters(t *testing.T) {
 		return mustCompile(t, rule1("escalate_if", `{"amount_above":1,"approval":`+approval+`}`)).rules[0].identity
 	}
 	one := identity(`{"from":[{"group":"a"},{"group":"b","required":2}]}`)
+	if identity(`{"from":[{"any_of":["b","A"]}]}`) != identity(`{"from":[{"any_of":["a","B"],"required":1}]}`) {
+		t.Error("the same groups of an entry differ")
+	}
 	if one != identity(`{"exclude_author":false,"from":[{"group":"B","required":2},{"group":"A","required":1}]}`) {
 		t.Error("the same groups differ")
 	}

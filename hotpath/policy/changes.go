@@ -33,7 +33,7 @@ func CompileChanges(changes string, faults *spend.Faults) string {
 		t.Required = int(n)
 	}
 	if o.value("from") != nil {
-		t.From = o.groups()
+		t.From = o.groups(false)
 	}
 	o.refuseOthers()
 	if log.failed() {

@@ -48,10 +48,11 @@ type Approval struct {
 	NextStep      string             `json:"next_step"`
 }
 
-// ApprovalGroup is how many people of a group have to approve.
+// ApprovalGroup is how many people of a group, or of any of several groups, have to approve.
 type ApprovalGroup struct {
-	Group    string `json:"group"`
-	Required int    `json:"required"`
+	Group    string   `json:"group,omitempty"`
+	AnyOf    []string `json:"any_of,omitempty"`
+	Required int      `json:"required"`
 	// Missing is how many more approvals would count. With several groups the sum may exceed what the
 	// approval lacks in all, since one person can count for either group.
 	Missing int `json:"missing"`

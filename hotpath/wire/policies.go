@@ -46,10 +46,11 @@ type PolicyAuthor struct {
 	KeyID     string `json:"key_id"`
 }
 
-// GroupRequired is how many people of a group have to approve.
+// GroupRequired is how many people of a group have to approve; an approval may name several groups in AnyOf instead.
 type GroupRequired struct {
-	Group    string `json:"group"`
-	Required int    `json:"required,omitempty"` // 0 is 1
+	Group    string   `json:"group,omitempty"`
+	AnyOf    []string `json:"any_of,omitempty"`
+	Required int      `json:"required,omitempty"` // 0 is 1
 }
 
 // Draft is a possible next version of a policy (S54).

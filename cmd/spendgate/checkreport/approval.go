@@ -58,7 +58,7 @@ func (r *Report) writeApproval(p *printer) {
 func groupsAsked(asked *spend.ApprovalRequest) string {
 	var text strings.Builder
 	for _, g := range asked.From {
-		fmt.Fprintf(&text, ", %d of %s", g.Required, printable(g.Group))
+		fmt.Fprintf(&text, ", %d of %s", g.Required, printable(g.Name()))
 	}
 	return text.String()
 }

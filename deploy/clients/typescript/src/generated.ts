@@ -625,9 +625,10 @@ export interface components {
             remaining?: components["schemas"]["BudgetRemaining"][];
             next_step: string;
         };
-        /** @description How many people of a group have to approve. */
+        /** @description How many people of a group, or of any_of several groups, have to approve. */
         ApprovalGroup: {
-            group: string;
+            group?: string;
+            any_of?: string[];
             required: number;
             /** @description How many more people of the group would count. A person in two groups counts for either, so the sum may be greater than missing. */
             missing: number;
@@ -657,7 +658,9 @@ export interface components {
             groups?: string[];
         };
         GroupRequired: {
-            group: string;
+            group?: string;
+            /** @description In place of group, of approvals that rules ask for. */
+            any_of?: string[];
             required: number;
         };
         /** @description Something that happened. Its sequence is the after of the next request. The members of data depend on the type. */

@@ -98,8 +98,11 @@ function amounts(p) {
 function asks({ approval }) {
   if (!approval) return "escalates, without an approval,";
   if (!approval.from) return `asks ${approval.required > 1 ? `${approval.required} people` : "a person"}`;
-  return `asks ${approval.from.map((g) => `${g.required ?? 1} of ${g.group}`).join(" and ")}`;
+  return `asks ${approval.from.map((g) => `${g.required ?? 1} of ${groupWords(g)}`).join(" and ")}`;
 }
+
+// groupWords names the groups of which people count.
+export const groupWords = ({ group, any_of }) => group ?? any_of.join(" or ");
 
 function budgetWords(p) {
   const most = [p.limit !== undefined && p.limit !== null && money(p.limit, p.currency), p.max_count !== undefined && p.max_count !== null && plural(p.max_count, "action")];

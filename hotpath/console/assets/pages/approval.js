@@ -6,7 +6,7 @@ import { exact } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may, session } from "../lib/session.js";
 import { useLoad, useNow } from "../lib/load.js";
-import { money, plural, ruleWords, span } from "../lib/words.js";
+import { groupWords, money, plural, ruleWords, span } from "../lib/words.js";
 import { Amount, Badge, Decided, Facts, Failure, ID, Linked, Loading, PlainTime, Sent, Theirs, Time, Who } from "../lib/parts.js";
 
 const pause = (ms, signal) => new Promise((done) => {
@@ -145,8 +145,8 @@ function missingWords(a) {
   const groups = a.from?.filter((g) => g.missing > 0) ?? [];
   const anybody = missing - groups.reduce((n, g) => n + g.missing, 0);
   let of = "";
-  if (anybody < 0) of = `, of ${groups.map((g) => g.group).join(" or ")}`; // somebody counts for either
-  else if (groups.length > 0) of = `: ${[...groups.map((g) => `${g.missing} of ${g.group}`), anybody > 0 && `${anybody} of anybody`].filter(Boolean).join(", ")}`;
+  if (anybody < 0) of = `, of ${groups.map(groupWords).join(" or ")}`; // somebody counts for either
+  else if (groups.length > 0) of = `: ${[...groups.map((g) => `${g.missing} of ${groupWords(g)}`), anybody > 0 && `${anybody} of anybody`].filter(Boolean).join(", ")}`;
   return `${plural(missing, "approval")} missing${a.required > 1 ? ` of ${a.required}, from different people` : ""}${of}.${a.exclude_author ? " Who wrote the version does not decide." : ""}`;
 }
 

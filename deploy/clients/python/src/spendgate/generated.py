@@ -522,9 +522,10 @@ class Approval(Polled):
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalGroup:
-    """How many people of a group have to approve."""
+    """How many people of a group, or of any_of several groups, have to approve."""
 
-    group: str
+    group: str | None = None
+    any_of: list[str] = field(default_factory=list)
     required: int
     # How many more people of the group would count. A person in two groups counts for either, so the sum may be greater than missing.
     missing: int
