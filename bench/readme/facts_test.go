@@ -146,11 +146,11 @@ func compareSets(t *testing.T, nameA string, a []string, nameB string, b []strin
 	}
 }
 
-// The runbook explains every line that a node logs, except debug lines, and no other.
+// METRICS.md explains every line that a node logs, except debug lines, and no other.
 func TestLogLines(t *testing.T) {
 	logged := loggedLines(t)
 	var explained []string
-	for _, row := range rowsOf(section(t, runbook, "## Log lines"))[1:] {
+	for _, row := range rowsOf(section(t, metrics, "## Log lines"))[1:] {
 		for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[0], -1) {
 			explained = append(explained, found[1])
 		}
@@ -160,12 +160,12 @@ func TestLogLines(t *testing.T) {
 	}
 	for _, begin := range explained {
 		if !slices.ContainsFunc(logged, func(line string) bool { return alike(line, begin) }) {
-			t.Errorf("%s explains %q, which is not logged", runbook, begin)
+			t.Errorf("%s explains %q, which is not logged", metrics, begin)
 		}
 	}
 	for _, line := range logged {
 		if !slices.ContainsFunc(explained, func(begin string) bool { return alike(line, begin) }) {
-			t.Errorf("%s does not explain %q", runbook, line)
+			t.Errorf("%s does not explain %q", metrics, line)
 		}
 	}
 	if len(logged) < 40 {
