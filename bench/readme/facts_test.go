@@ -15,10 +15,12 @@ import (
 )
 
 const (
-	runbook  = "deploy/RUNBOOK.md"
-	metrics  = "deploy/METRICS.md"
-	settings = "config/README.md"
-	commands = "cmd/spendgate/README.md"
+	runbook = "deploy/RUNBOOK.md"
+
+	maintenance = "deploy/MAINTENANCE.md"
+	metrics     = "deploy/METRICS.md"
+	settings    = "config/README.md"
+	commands    = "cmd/spendgate/README.md"
 )
 
 // No example leaves a key where git would add it.
