@@ -23,6 +23,7 @@ type File struct {
 	} `json:"spendgate"`
 	AgentID   agentID              `json:"agent_id"`
 	Tokens    string               `json:"tokens"` // a folder
+	Issuers   []issuer             `json:"issuers"`
 	Listen    string               `json:"listen"`
 	Console   string               `json:"console_url"`
 	Metrics   string               `json:"metrics"`
@@ -36,6 +37,13 @@ type File struct {
 
 // agentID is who asks: a name, or the header of an HTTP request that has it.
 type agentID struct{ fixed, header string }
+
+// issuer signs tokens of agents.
+type issuer struct {
+	URL        string `json:"url"`
+	Audience   string `json:"audience"`
+	AgentClaim string `json:"agent_claim"`
+}
 
 // upstream is a server behind the gateway.
 type upstream struct {

@@ -44,8 +44,11 @@ func (c *checker) document() {
 	if _, _, err := net.SplitHostPort(f.Metrics); f.Metrics != "" && err != nil {
 		c.fault("metrics", "must be host:port")
 	}
-	if f.AgentID == (agentID{}) && f.Tokens == "" {
-		c.fault("agent_id", "is required, or tokens: who asks is part of every check")
+	if f.AgentID == (agentID{}) && !f.known() {
+		c.fault("agent_id", "is required, or tokens or issuers: who asks is part of every check")
+	}
+	for i := range f.Issuers {
+		c.issuer(fmt.Sprintf("issuers[%d]", i), &f.Issuers[i])
 	}
 	if u, err := url.Parse(f.Console); f.Console != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		c.fault("console_url", "must be https://host, where people decide about approvals")
@@ -61,14 +64,30 @@ func (c *checker) document() {
 	}
 }
 
+// known reports whether agents say by a token who they are.
+func (f *File) known() bool { return f.Tokens != "" || f.Issuers != nil }
+
+// issuer checks an issuer. Clients compare the audience with the address that they use.
+func (c *checker) issuer(path string, i *issuer) {
+	for member, address := range map[string]string{"url": i.URL, "audience": i.Audience} {
+		u, err := url.Parse(address)
+		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !config.IsLoopback(u.Hostname())) {
+			c.fault(path+"."+member, "must be https://host/path")
+		}
+	}
+	if i.AgentClaim == "" {
+		i.AgentClaim = "sub"
+	}
+}
+
 func (c *checker) listen() {
 	f := c.file
 	if f.Listen == "" {
 		if f.AgentID.header != "" {
 			c.fault("agent_id", "can come from a header only where listen is given")
 		}
-		if f.Tokens != "" {
-			c.fault("tokens", "are for agents over HTTP: give listen, too")
+		if f.known() {
+			c.fault("tokens", "and issuers are for agents over HTTP: give listen, too")
 		}
 		return
 	}
@@ -76,7 +95,7 @@ func (c *checker) listen() {
 	switch {
 	case err != nil:
 		c.fault("listen", "must be host:port")
-	case f.Tokens == "" && !config.IsLoopback(host):
+	case !f.known() && !config.IsLoopback(host):
 		c.fault("listen", "can be reached from other machines: give the agents tokens, or listen on 127.0.0.1")
 	}
 }

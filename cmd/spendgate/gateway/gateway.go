@@ -62,8 +62,8 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{file: o.File, api: o.Client, version: o.Version, log: o.Logger, metrics: newMetrics(o.Registerer)}
 	g.guard = pay.New(pay.Options{Client: o.Client, Logger: o.Logger, Unanswered: checkTimeout, Unreported: g.metrics.unrecorded.Inc})
-	if o.File.Tokens != "" {
-		if g.tokens, err = readTokens(o.File.beside(o.File.Tokens), o.Logger); err != nil {
+	if o.File.known() {
+		if g.tokens, err = readTokens(o.File, o.Logger); err != nil {
 			return nil, fmt.Errorf("%s: tokens: %w", o.File.path, err)
 		}
 	}

@@ -164,9 +164,8 @@ func guess(name string, d definition) string {
 // nameLike returns the arguments that look like names of a payment, with the amount and who gets it.
 func nameLike(arguments []string, amount, to, key string) []string {
 	words := []string{"id", "invoice", "order", "charge", "payment", "reference", "number", "intent"}
-	names := slices.DeleteFunc(slices.Clone(arguments), func(name string) bool {
+	return slices.DeleteFunc(slices.Clone(arguments), func(name string) bool {
 		like := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
 		return name == key || name != amount && name != to && !like
 	})
-	return names
 }

@@ -208,17 +208,8 @@ func (l *link) fault(err error) error {
 func dropTTL(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, r)
-		switch r := result.(type) {
-		case *mcp.ListToolsResult:
-			r.Cacheable = mcp.Cacheable{}
-		case *mcp.ListPromptsResult:
-			r.Cacheable = mcp.Cacheable{}
-		case *mcp.ListResourcesResult:
-			r.Cacheable = mcp.Cacheable{}
-		case *mcp.ListResourceTemplatesResult:
-			r.Cacheable = mcp.Cacheable{}
-		case *mcp.ReadResourceResult:
-			r.Cacheable = mcp.Cacheable{}
+		if tools, ok := result.(*mcp.ListToolsResult); ok {
+			tools.Cacheable = mcp.Cacheable{}
 		}
 		return result, err
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"spendgate/config"
 )
@@ -59,7 +61,17 @@ func (s *Server) Handler() http.Handler {
 	}
 	var known http.Handler = mux
 	if s.gw.tokens != nil {
-		known = auth.RequireBearerToken(s.gw.tokens.verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(mux)
+		about, address := metadata(s.gw.file.Issuers)
+		known = auth.RequireBearerToken(s.gw.tokens.verify, &auth.RequireBearerTokenOptions{
+			AllowMissingExpiration: true, ResourceMetadataURL: address,
+		})(mux)
+		if about != nil {
+			open := http.NewServeMux() // clients read it to find out where to sign in
+			open.Handle(wellKnown, about)
+			open.Handle(wellKnown+"/", about)
+			open.Handle("/", known)
+			known = open
+		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if foreign(r) {
@@ -71,6 +83,25 @@ func (s *Server) Handler() http.Handler {
 		}
 		known.ServeHTTP(w, r)
 	})
+}
+
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// metadata serves where agents sign in (RFC 9728), and returns its address; nothing if no issuer signs tokens.
+func metadata(issuers []issuer) (http.Handler, string) {
+	if len(issuers) == 0 {
+		return nil, ""
+	}
+	about := &oauthex.ProtectedResourceMetadata{Resource: issuers[0].Audience, BearerMethodsSupported: []string{"header"}}
+	for _, i := range issuers {
+		about.AuthorizationServers = append(about.AuthorizationServers, i.URL)
+	}
+	u, err := url.Parse(issuers[0].Audience)
+	if err != nil { // the file has been checked
+		return nil, ""
+	}
+	at := url.URL{Scheme: u.Scheme, Host: u.Host, Path: wellKnown}
+	return auth.ProtectedResourceMetadataHandler(about), at.String()
 }
 
 // challenged is a response that says how to authenticate.
@@ -197,18 +228,11 @@ func (s *session) lastUsed() time.Time {
 
 // Stop ends all sessions, once their mapped calls are finished or the time is over.
 func (s *Server) Stop() {
-	err := s.gw.finish()
-	if err != nil {
+	if err := s.gw.finish(); err != nil {
 		s.gw.log.Warn("stopping", "error", err)
 	}
 	s.mu.Lock()
-	all := slices.Collect(func(yield func(*session) bool) {
-		for own := range s.sessions {
-			if !yield(own) {
-				return
-			}
-		}
-	})
+	all := slices.Collect(maps.Keys(s.sessions))
 	s.mu.Unlock()
 	for _, own := range s.shared {
 		all = append(all, own)

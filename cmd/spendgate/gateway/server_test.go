@@ -101,7 +101,8 @@ func TestWhoAsks(t *testing.T) {
 // TestTokens: the folder is read again when it has changed; a fault changes nothing.
 func TestTokens(t *testing.T) {
 	folder := tokenFolder(t)
-	tokens, err := readTokens(folder, quiet())
+	file := &File{Tokens: folder}
+	tokens, err := readTokens(file, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestTokens(t *testing.T) {
 		if name == "short" {
 			_ = os.Remove(filepath.Join(folder, "d"))
 		}
-		if _, err := readTokens(folder, quiet()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), tokenB) {
+		if _, err := readTokens(file, quiet()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), tokenB) {
 			t.Error(err)
 		}
 		write(t, folder, "d", tokenB)

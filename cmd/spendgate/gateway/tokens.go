@@ -17,12 +17,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
 	"spendgate/config"
+	"spendgate/hotpath/signin"
 )
 
-// tokens are those of the agents: a folder with one file for each agent, whose name is the agent's.
+// tokens are those of the agents: a folder with one file for each agent, whose name is the agent's, and those that issuers sign.
 type tokens struct {
-	folder string
-	log    *slog.Logger
+	folder  string // empty if there is none
+	bearers []*signin.Bearer
+	log     *slog.Logger
 
 	mu     sync.Mutex
 	looked time.Time
@@ -36,10 +38,19 @@ type stamp struct {
 	mtime time.Time
 }
 
-const lookEvery = time.Second
+const (
+	lookEvery = time.Second
+	clockSkew = time.Minute // between an issuer's clock and this one, which Who allows for
+)
 
-func readTokens(folder string, log *slog.Logger) (*tokens, error) {
-	t := &tokens{folder: folder, log: log}
+func readTokens(f *File, log *slog.Logger) (*tokens, error) {
+	t := &tokens{log: log}
+	if f.Tokens != "" {
+		t.folder = f.beside(f.Tokens)
+	}
+	for _, i := range f.Issuers {
+		t.bearers = append(t.bearers, signin.NewBearer(i.URL, i.Audience, i.AgentClaim, log, time.Now))
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t, t.read()
@@ -48,6 +59,9 @@ func readTokens(folder string, log *slog.Logger) (*tokens, error) {
 // read reads the folder if something in it has changed. If it is at fault, the tokens stay as they were. The mutex is held.
 func (t *tokens) read() error {
 	t.looked = time.Now()
+	if t.folder == "" {
+		return nil
+	}
 	entries, err := os.ReadDir(t.folder)
 	if err != nil {
 		return err
@@ -95,18 +109,29 @@ func (t *tokens) reload() {
 }
 
 // verify returns the agent of a token.
-func (t *tokens) verify(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+func (t *tokens) verify(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 	if t.stale() {
 		t.reload()
 	}
 	sum := sha256.Sum256([]byte(token)) // comparing hashes tells nothing of a token
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	agent, known := t.agents[sum]
-	if !known {
-		return nil, errors.Join(auth.ErrInvalidToken, errors.New("no agent has this token"))
+	t.mu.Unlock()
+	if known {
+		return &auth.TokenInfo{UserID: agent}, nil
 	}
-	return &auth.TokenInfo{UserID: agent}, nil
+	refusal := errors.New("no agent has this token")
+	for _, b := range t.bearers {
+		who, until, err := b.Who(ctx, token)
+		if err == nil {
+			return &auth.TokenInfo{UserID: who, Expiration: until.Add(clockSkew)}, nil
+		}
+		if !errors.Is(err, signin.ErrToken) {
+			return nil, err
+		}
+		refusal = err
+	}
+	return nil, errors.Join(auth.ErrInvalidToken, refusal)
 }
 
 func (t *tokens) stale() bool {

@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"spendgate/hotpath/client"
+)
+
+// idp is an issuer of access tokens.
+type idp struct {
+	t   *testing.T
+	url string
+	key *ecdsa.PrivateKey
+	kid string
+	// audience is of the tokens that it makes.
+	audience string
+}
+
+func newIDP(t *testing.T) *idp {
+	p := &idp{t: t}
+	p.rotate("k1")
+	mux := http.NewServeMux()
+	about := func(w http.ResponseWriter, _ *http.Request) {
+		p.write(w, map[string]any{
+			"issuer": p.url, "authorization_endpoint": p.url + "/authorize", "token_endpoint": p.url + "/token", "jwks_uri": p.url + "/keys",
+			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+		})
+	}
+	mux.HandleFunc("/.well-known/openid-configuration", about)
+	mux.HandleFunc("/.well-known/oauth-authorization-server", about)
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		x, y := make([]byte, 32), make([]byte, 32)
+		p.write(w, map[string]any{"keys": []any{map[string]any{
+			"kty": "EC", "crv": "P-256", "kid": p.kid, "alg": "ES256", "use": "sig", "x": b64(p.key.X.FillBytes(x)), "y": b64(p.key.Y.FillBytes(y)),
+		}}})
+	})
+	mux.HandleFunc("/token", func(w http.ResponseWriter, _ *http.Request) {
+		p.write(w, map[string]any{"access_token": p.sign(nil), "token_type": "Bearer", "expires_in": 300})
+	})
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.Close)
+	p.url = web.URL
+	return p
+}
+
+func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+func (p *idp) write(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(value); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// rotate has the issuer sign with a new key.
+func (p *idp) rotate(kid string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.key, p.kid = key, kid
+}
+
+// sign makes a token for support-bot, with other claims.
+func (p *idp) sign(more map[string]any) string {
+	claims := map[string]any{
+		"iss": p.url, "aud": p.audience, "sub": "7", "client_id": "support-bot",
+		"exp": time.Now().Add(time.Minute).Unix(), "iat": time.Now().Unix(),
+	}
+	maps.Copy(claims, more)
+	text := b64([]byte(encode(map[string]string{"alg": "ES256", "kid": p.kid}))) + "." + b64([]byte(encode(claims)))
+	sum := sha256.Sum256([]byte(text))
+	r, s, err := ecdsa.Sign(rand.Reader, p.key, sum[:])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return text + "." + b64(signature)
+}
+
+// behindIssuer serves a gateway whose agents have tokens of an issuer, and returns its address.
+func behindIssuer(t *testing.T, s *service, p *idp) string {
+	t.Helper()
+	var handler http.Handler
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	t.Cleanup(web.Close)
+	p.audience = web.URL + Path
+	g := guarded(t, s, newProvider(t), "agent_id: nobody\nlisten: 127.0.0.1:0\nissuers: [{url: \""+p.url+"\", audience: \""+p.audience+
+		"\", agent_claim: client_id}]\n", "")
+	server := NewServer(g)
+	t.Cleanup(server.Stop)
+	handler = server.Handler()
+	return p.audience
+}
+
+// TestIssuers: a token says who asks if its issuer signed it for the gateway, and it is valid.
+func TestIssuers(t *testing.T) {
+	p := newIDP(t)
+	address := behindIssuer(t, newService(t), p)
+	post := func(token string) int {
+		t.Helper()
+		const text = `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+			`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	in := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+	none := func(token string) string {
+		parts := strings.Split(token, ".")
+		return b64([]byte(`{"alg":"none"}`)) + "." + parts[1] + "."
+	}
+	other := newIDP(t)
+	other.audience = p.audience
+	for name, c := range map[string]struct {
+		token string
+		want  int
+	}{
+		"good":              {p.sign(nil), http.StatusOK},
+		"several":           {p.sign(map[string]any{"aud": []string{"x", p.audience}}), http.StatusOK},
+		"within the skew":   {p.sign(map[string]any{"exp": in(-30 * time.Second), "nbf": in(30 * time.Second)}), 200},
+		"expired":           {p.sign(map[string]any{"exp": in(-2 * time.Minute)}), http.StatusUnauthorized},
+		"without end":       {p.sign(map[string]any{"exp": nil}), http.StatusUnauthorized},
+		"later":             {p.sign(map[string]any{"nbf": in(2 * time.Minute)}), http.StatusUnauthorized},
+		"for another":       {p.sign(map[string]any{"aud": "https://other.example/mcp"}), http.StatusUnauthorized},
+		"of nobody":         {p.sign(map[string]any{"client_id": " "}), http.StatusUnauthorized},
+		"of a number":       {p.sign(map[string]any{"client_id": 7}), http.StatusUnauthorized},
+		"resembling":        {p.sign(map[string]any{"client_id": nil, "Client_ID": "x"}), http.StatusUnauthorized},
+		"another issuer":    {p.sign(map[string]any{"iss": other.url}), http.StatusUnauthorized},
+		"of another issuer": {other.sign(nil), http.StatusUnauthorized},
+		"alg none":          {none(p.sign(nil)), http.StatusUnauthorized},
+		"changed":           {p.sign(nil) + "x", http.StatusUnauthorized},
+		"none":              {"x", http.StatusUnauthorized},
+	} {
+		if got := post(c.token); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	p.rotate("k2")
+	// Tokens that nobody knows make the issuer's keys be read only now and then.
+	within(t, "a rotated key is read", func() bool { return post(p.sign(nil)) == http.StatusOK })
+}
+
+// TestSignIn: a client of the SDK finds out where to sign in, and does.
+func TestSignIn(t *testing.T) {
+	s, p := newService(t), newIDP(t)
+	address := behindIssuer(t, s, p)
+	for _, version := range []string{legacyVersion, latestVersion} {
+		handler, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
+			PreregisteredClient: &oauthex.ClientCredentials{ClientID: "support-bot"}, RedirectURL: "http://127.0.0.1:1/back",
+			AuthorizationCodeFetcher: func(_ context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+				u, err := url.Parse(args.URL)
+				if err != nil || !strings.HasPrefix(args.URL, p.url+"/authorize?") || u.Query().Get("resource") != p.audience {
+					t.Error(args.URL)
+				}
+				return &auth.AuthorizationResult{Code: "c", State: u.Query().Get("state")}, err
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent := connect(t, agentClient(), &sdk.StreamableClientTransport{Endpoint: address, OAuthHandler: handler}, version)
+		wants(t, agent, "ch_"+version, 1, stateExecuted, "")
+	}
+	for c, err := range s.api.AllChecks(t.Context(), client.CheckQuery{PolicyID: s.policy}) {
+		if err != nil || c.Action.AgentID != "support-bot" {
+			t.Error(c.Action.AgentID, err)
+		}
+	}
+}
