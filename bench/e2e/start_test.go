@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -55,6 +56,7 @@ func testStart(t *testing.T, binary string) {
 	t.Run("waiting", s.waiting)
 	t.Run("durability", s.durability)
 	t.Run("another Redis", s.otherRedis)
+	t.Run("doctor", s.doctor)
 	t.Run("SIGHUP", s.hangup)
 	t.Run("a connection too few", s.connections)
 	t.Run("outage", s.outage)
@@ -269,6 +271,32 @@ func (s *start) parts(t *testing.T) {
 	}
 	if r := readyOf(t, s.node); r.Status != "ready" {
 		t.Errorf("the node that was there: %+v", r)
+	}
+}
+
+// doctor finds a node at work well, and says of each part that is not what to do.
+func (s *start) doctor(t *testing.T) {
+	said := s.run(t, 0, nil, "doctor", "--balancer", s.node.API)
+	for _, part := range []string{
+		"ok    redis\n", "ok    store\n", "ok    schema\n", "ok    rights of the role\n", "ok    a commit\n", "ok    time zones\n",
+		"ok    nodes at work: 1\n", "ok    the same redis as the nodes at work\n", "ok    balancer\n", "ok    port SPENDGATE_LISTEN_ADDR\n",
+	} {
+		if !strings.Contains(said, part) {
+			t.Errorf("no %q in\n%s", part, said)
+		}
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	act(t, err)
+	defer taken.Close() //nolint:errcheck // the test is over
+	said = s.run(t, 1, fleet.Settings{"LISTEN_ADDR": taken.Addr().String(), "REDIS_KEY_PREFIX": "none:"},
+		"doctor", "--balancer", "http://127.0.0.1:1", "--prometheus", "http://127.0.0.1:1")
+	for _, part := range []string{
+		"FAIL  port SPENDGATE_LISTEN_ADDR: ", "FAIL  balancer: ", "FAIL  the rules: ", "FAIL  the same redis as the nodes at work: ", "; node ",
+		" Remedy: give this node their SPENDGATE_REDIS_URL", "ok    redis\n",
+	} {
+		if !strings.Contains(said, part) {
+			t.Errorf("no %q in\n%s", part, said)
+		}
 	}
 }
 

@@ -95,6 +95,11 @@ func root() command {
 					"while older nodes are running. With --service it also does what deploy/postgres/grants.sql says, as the owner.",
 			},
 			{
+				name: "doctor", summary: "look at all that a fleet needs, and say what to do about what is not well", setup: doctorCommand,
+				details: "Run it with the settings of a node. It changes nothing, and prints a line for each part: settings, checkpoints, sign-in,\n" +
+					"ports, Redis, PostgreSQL, schema, rights, time zones, each node that runs; with --balancer and --prometheus these, too.",
+			},
+			{
 				name: "healthcheck", summary: "ask a node on this machine whether it is ready", setup: noFlags(healthcheck),
 				details: "Asks /readyz at SPENDGATE_OPS_ADDR (:9090). The exit code is 0 when the node is ready and 1 when it is not.",
 			},
