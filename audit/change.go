@@ -49,6 +49,12 @@ const (
 	// ApprovalWithdrawal ends an unused approval of a payment (S84).
 	ApprovalWithdrawal ChangeKind = "approval.withdrawn"
 
+	FreezeCreated         ChangeKind = "freeze.created"
+	FreezeReleaseApproved ChangeKind = "freeze.release_approved" // by one of the people who are required
+	FreezeIsReleased      ChangeKind = "freeze.released"
+	FreezeForced          ChangeKind = "freeze.forced" // released by the admin alone
+	FreezeEnded           ChangeKind = "freeze.ended"  // its time is over
+
 	WebhookCreated ChangeKind = "webhook.created"
 	WebhookChanged ChangeKind = "webhook.changed"
 	WebhookDeleted ChangeKind = "webhook.deleted"
@@ -62,7 +68,8 @@ const (
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
 		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, DraftRejected, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven,
-		ApprovalDenial, ApprovalExpiry, ApprovalWithdrawal, WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
+		ApprovalDenial, ApprovalExpiry, ApprovalWithdrawal, FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded,
+		WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
 	}
 }
 

@@ -33,6 +33,11 @@ const (
 	EventCheckInDoubt          EventType = "check.in_doubt"
 	EventCheckTakenOver        EventType = "check.taken_over"
 	EventPaymentPaidTwice      EventType = "payment.paid_twice"
+	EventFreezeCreated         EventType = "freeze.created"
+	EventFreezeReleaseApproved EventType = "freeze.release_approved"
+	EventFreezeReleased        EventType = "freeze.released"
+	EventFreezeForced          EventType = "freeze.forced"
+	EventFreezeEnded           EventType = "freeze.ended"
 )
 
 // EventSource is a kind of rows that events are about.
@@ -83,6 +88,11 @@ var eventTypes = [...]eventType{
 	{EventCheckInDoubt, 'n', SourceOutcome, (*eventSources).outcome},
 	{EventCheckTakenOver, 't', SourceOutcome, (*eventSources).outcome},
 	{EventPaymentPaidTwice, 's', SourceOutcome, (*eventSources).outcome},
+	{EventFreezeCreated, 'h', SourceChange, (*eventSources).change},
+	{EventFreezeReleaseApproved, 'z', SourceChange, (*eventSources).change},
+	{EventFreezeReleased, 'l', SourceChange, (*eventSources).change},
+	{EventFreezeForced, 'F', SourceChange, (*eventSources).change},
+	{EventFreezeEnded, 'y', SourceChange, (*eventSources).change},
 }
 
 // EventTypes returns all there are, in the interface's order.

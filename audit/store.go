@@ -33,6 +33,7 @@ type Store interface {
 	Sessions
 	History
 	Zones
+	Freezes
 
 	// ConfigChanges returns the changes after generation since; 0 returns all keys. It is one
 	// consistent reading, so that everything up to Generation is in it.
@@ -65,6 +66,7 @@ type Trail interface {
 	//
 	//	ErrStaleEpoch    the fence's epoch is over: claim again
 	//	ErrFencedNode    the fence's node was fenced: claim again as a new one
+	//	ErrStaleStops    something was stopped since the fence's Stops: judge again
 	//	ErrForked        the chain has another link of that number
 	//	*KeysTakenError  these idempotency keys are recorded: commit the rest
 	//	*PaymentsMovedError  these payments have another version: commit the rest
@@ -112,6 +114,8 @@ type Fences interface {
 type ConfigChanges struct {
 	Generation int64
 	Keys       []Key    // created or changed since
+	Freezes    []Change // of freezes, since; of 0 those of active freezes
+	Stops      int64    // the last change that stops something
 	PolicyIDs  []string // with a version or a draft, or the end of one, newer than since
 }
 

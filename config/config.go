@@ -51,9 +51,11 @@ type Config struct {
 	DatabaseURL    Secret // postgres://...; empty in mode Dev
 	AdminKeys      []Secret
 	TrustedProxies []netip.Prefix
-	Demo           bool  // simulations without a key
-	MaxRateLimit   int   // requests a minute that an admin may give a key
-	MaxPolicyBytes int64 // of all versions of all policies
+	Demo           bool // simulations without a key
+	// ReleasesRequired is how many people must release a freeze.
+	ReleasesRequired int
+	MaxRateLimit     int   // requests a minute that an admin may give a key
+	MaxPolicyBytes   int64 // of all versions of all policies
 	// PrivateWebhooks lets events be delivered to private and loopback addresses.
 	PrivateWebhooks bool
 	// WebhooksInFlight is how many events are sent to a webhook at once, at most.
@@ -90,6 +92,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		AdminKeys:        read(s, "ADMIN_KEY", nil, parseAdminKeys),
 		TrustedProxies:   read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
 		Demo:             read(s, "DEMO", true, parseBool),
+		ReleasesRequired: read(s, "FREEZE_RELEASE_REQUIRED", 1, parseReleasesRequired),
 		MaxRateLimit:     read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, parseMaxRateLimit),
 		MaxPolicyBytes:   read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
 		PrivateWebhooks:  read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),

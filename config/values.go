@@ -48,6 +48,15 @@ func parseBool(s string) (bool, error) {
 	return b, nil
 }
 
+// parseReleasesRequired reads how many people must release a freeze.
+func parseReleasesRequired(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > 5 {
+		return 0, fmt.Errorf("must be a number from 1 to 5, not %q", s)
+	}
+	return n, nil
+}
+
 // parseMaxRateLimit refuses less than the interface lets an admin set.
 func parseMaxRateLimit(s string) (int, error) {
 	n, err := strconv.Atoi(s)

@@ -23,6 +23,7 @@ type key struct {
 	namespace string // of its idempotency keys
 	counter   string // the name of its rate counter
 	scopes    spend.Scopes
+	people    []string       // the folded names of who is behind it (S62)
 	used      *lastUse       // nil of a session
 	session   *audit.Session // nil of a key
 }
@@ -39,8 +40,9 @@ func (a *Authorizer) ExpiringKeys(now time.Time, within time.Duration) (keys []a
 
 func newKey(k *audit.Key, used *lastUse) *key {
 	name := k.ID.Text(spend.PrefixKey)
+	people := namesOf(audit.Party{KeyID: name, Principal: k.Grants.Principal, Owner: k.Grants.Owner})
 	return &key{
-		Key: *k, name: name, counter: k.ID.Text(ratelimit.KeyPrefix), namespace: k.Grants.Namespace(name),
+		Key: *k, people: people, name: name, counter: k.ID.Text(ratelimit.KeyPrefix), namespace: k.Grants.Namespace(name),
 		scopes: k.Grants.Permitted(), used: used,
 	}
 }

@@ -70,6 +70,7 @@ func (a *Authorizer) admit(ctx context.Context, c Caller, scope spend.Scopes, ad
 	for range maxReclaims {
 		view := a.catalog.view()
 		id := view.identify(c, a.now)
+		id.hit = id.hitOf(scope)
 		hit := id.hit
 		if ad.paid != nil {
 			hit = ratelimit.Hit{}

@@ -62,6 +62,7 @@ type Store interface {
 	audit.Events
 	audit.Webhooks
 	audit.Backtests
+	audit.Freezes
 	ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error)
 	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
 	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
@@ -96,7 +97,8 @@ type Authorizer struct {
 	now          func() time.Time
 	checkings    sync.Pool // that ended
 
-	privateWebhooks bool
+	privateWebhooks  bool
+	releasesRequired int // people, of a freeze
 }
 
 // Components are the parts of an Authorizer.
@@ -110,6 +112,8 @@ type Components struct {
 
 	// PrivateWebhooks lets events be delivered to private and loopback addresses.
 	PrivateWebhooks bool
+	// ReleasesRequired is how many people must release a freeze; 0 is one (S87).
+	ReleasesRequired int
 	// NoteUsesEvery is the interval at which the uses of keys are written to the store; 0 is once a
 	// minute.
 	NoteUsesEvery time.Duration
@@ -125,6 +129,7 @@ func New(c Components) *Authorizer {
 		approvals: newApprovals(c.Store), became: newBecame(c.Store), toRedeem: guard.NewChecks(c.Store.Untouched),
 		payments: guard.NewLookup(c.Store.Payments), toShow: guard.NewChecks(c.Store.Checks),
 		metrics: m, log: c.Logger, now: c.Now, sessionReads: make(permits, sessionReads), privateWebhooks: c.PrivateWebhooks,
+		releasesRequired: max(c.ReleasesRequired, 1),
 	}
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store
 	a.checkings.New = func() any { return new(checking) }

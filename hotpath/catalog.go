@@ -62,6 +62,8 @@ type view struct {
 	generation string // as the guard reads it
 	number     int64  // the store's
 	keys       map[spend.Hash]*key
+	freezes    freezes
+	stops      int64 // the last change that stops something (S87)
 }
 
 func newCatalog(store Store, log *slog.Logger, m *metrics) *catalog {
@@ -91,6 +93,16 @@ func (c *catalog) load(ctx context.Context, generation string) error {
 		return nil
 	}
 	_, err := c.loads.Do(ctx, func(read *string) { *read = generation })
+	return err
+}
+
+// reload makes the view at least as new as the store is now.
+func (c *catalog) reload(ctx context.Context) error {
+	_, err := c.loads.Do(ctx, func(read *string) { // a generation that a waiting request read is newer
+		if *read == "" {
+			*read = c.view().generation
+		}
+	})
 	return err
 }
 
@@ -124,6 +136,11 @@ func (c *catalog) refresh(generation string) error {
 			}
 			next.keys[k.Hash] = newKey(&k, used)
 		}
+	}
+	next.stops = changes.Stops
+	if next.freezes, err = old.freezes.with(changes.Freezes); err != nil {
+		c.metrics.reloadFailures.Inc()
+		return fmt.Errorf("%w: cannot load the freezes: %w", ErrUnavailable, err)
 	}
 	c.drop(changes.PolicyIDs, old.number == 0)
 	c.current.Store(next)
@@ -264,12 +281,7 @@ func (c *catalog) poll(ctx context.Context) {
 		if c.view().keys == nil {
 			continue // nothing was asked of this node yet
 		}
-		_, err := c.loads.Do(context.WithoutCancel(ctx), func(read *string) {
-			if *read == "" { // else waiting requests report it
-				*read = c.view().generation
-			}
-		})
-		if err != nil && ctx.Err() == nil {
+		if err := c.reload(context.WithoutCancel(ctx)); err != nil && ctx.Err() == nil {
 			c.log.Warn("cannot follow the configuration", "error", err)
 		}
 	}

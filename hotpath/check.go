@@ -89,7 +89,7 @@ func (a *Authorizer) judged(ctx context.Context, c *checking, live *policy.Progr
 	case guard.KeyReused:
 		return Answer{}, &KeyReusedError{out.Of}
 	case guard.Replay:
-		return a.replay(inTime, out.Check)
+		return a.replay(inTime, c, out.Check)
 	case guard.Pass, guard.Duplicate, guard.Gone:
 	}
 	check, err := a.judge(inTime, c, live, action, out)
@@ -104,6 +104,7 @@ type checking struct {
 	request    Request
 	soFar      int64 // how many were recorded when it began
 	attempt    guard.Attempt
+	view       *view // by which it is judged
 	identity   identity
 	admission  admission
 	resolution spend.Resolution
@@ -144,7 +145,8 @@ func (a *Authorizer) end(c *checking) {
 // it refuses a request it proves the configuration current and counts the request; the same holds for
 // a policy that is not in memory, so that the store is asked only within the caller's rate limit.
 func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*policy.Program, error) {
-	view, live := a.look(c, action)
+	var live *policy.Program
+	c.view, live = a.look(c, action)
 	if live == nil {
 		if paid := c.last; c.admission.paid == nil && paid.Counted {
 			c.admission.paid = &paid
@@ -155,7 +157,7 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 		if err != nil {
 			return nil, err
 		}
-		if view, live = a.look(c, action); c.identity.err != nil {
+		if c.view, live = a.look(c, action); c.identity.err != nil {
 			return nil, c.identity.err
 		}
 		if live == nil {
@@ -172,7 +174,7 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 	at.KeyHash = action.KeyHash(at.Namespace)
 	at.Fingerprint = spend.FingerprintOf(action, c.resolution.Type)
 	at.Window, at.JudgesAgain = live.Guard(action, c.resolution.Type)
-	if at.Generation = view.generation; c.admission.fresh {
+	if at.Generation = c.view.generation; c.admission.fresh {
 		at.Generation = ""
 	}
 	if at.Hit = c.identity.hit; c.admission.paid != nil {
@@ -259,6 +261,12 @@ func (a *Authorizer) record(ctx context.Context, c *checking, p *policy.Program,
 			check.RedeemBy = check.Timestamp().Add(terms.Within())
 		}
 		answer, err := a.commit(ctx, c, check)
+		if errors.Is(err, audit.ErrStaleStops) {
+			if check, err = a.judgeStopped(ctx, c, check); err != nil {
+				return Answer{}, err
+			}
+			continue
+		}
 		exceeded, ok := errors.AsType[*audit.ExceededError](err)
 		if !ok {
 			return answer, err
@@ -290,6 +298,9 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 		c.done = true
 		a.metrics.count(check)
 		a.fullest.note(check)
+		if check.Decision.Effect == spend.Allow {
+			return Answer{Check: check}, a.mayAnswer(ctx, c.request.Started, c.identity.access, check)
+		}
 		return Answer{Check: check}, nil
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
 		if a.now().After(c.deadline) {
@@ -330,7 +341,7 @@ func (a *Authorizer) keyTaken(ctx context.Context, c *checking) (Answer, error) 
 	case out.Kind == guard.KeyReused:
 		return Answer{}, &KeyReusedError{out.Of}
 	default:
-		return a.replay(ctx, out.Check)
+		return a.replay(ctx, c, out.Check)
 	}
 }
 

@@ -27,7 +27,14 @@ func (a *Authorizer) judge(
 		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
 	}
 	a.guard.Stamp(&c.attempt, out, check)
+	check.Fence.Stops = c.view.stops
 	c.budgets, c.approved, c.lift = nil, nil, nil
+	if f := a.frozenAction(c.view, c.identity.access, action); f != nil {
+		check.Decision.PolicyVersion = p.Version()
+		freeze(c, check, f)
+		check.LatencyMS = a.now().Sub(c.request.Started).Milliseconds()
+		return check, nil
+	}
 	if !action.ApprovalID.IsZero() {
 		var err error
 		if c.approved, err = a.approvedFor(ctx, check); err != nil {

@@ -306,6 +306,13 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 			return err
 		}
 	}
+	view := r.a.catalog.view()
+	o.Fence.Stops = view.stops
+	if o.Status == spend.Redeemed || o.Status == spend.TakenOver {
+		if f := r.a.frozenCheck(view, r.access, o.Check); f != nil {
+			return f.err(nil)
+		}
+	}
 	with, err := r.payStep(ctx, o)
 	if err != nil {
 		r.settle(at, held, err)
@@ -326,6 +333,11 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 	case errors.Is(err, commit.ErrReported), errors.Is(err, commit.ErrLate), errors.Is(err, commit.ErrPaymentMoved):
 		r.refused = err
 		return errOvertaken
+	case errors.Is(err, audit.ErrStaleStops):
+		if r.a.now().After(r.deadline) {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		return cmp.Or(r.a.catalog.reload(ctx), errOvertaken)
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
 		if r.a.now().After(r.deadline) {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -360,11 +372,14 @@ func newBecame(store Store) *guard.Lookup[spend.ID, spend.Course] {
 }
 
 // replay answers with a recorded check and its outcome (S57).
-func (a *Authorizer) replay(ctx context.Context, check *spend.Check) (answer Answer, err error) {
+func (a *Authorizer) replay(ctx context.Context, c *checking, check *spend.Check) (answer Answer, err error) {
 	a.metrics.replays.Inc()
 	answer = Answer{Check: check, Replayed: true}
 	if check.TakesOutcome() {
 		answer.Became, _, err = a.became.Get(ctx, check.ID)
+	}
+	if err == nil && check.Decision.Effect == spend.Allow {
+		err = a.mayAnswer(ctx, c.request.Started, c.identity.access, check)
 	}
 	return answer, err
 }

@@ -80,6 +80,12 @@ func (a *Authorizer) checkPayment(ctx context.Context, c *checking, action *spen
 			}
 		default:
 			answer.Waited = !c.payment.unheld
+			if err == nil && answer.Payment.Proceed {
+				err = a.mayAnswer(ctx, c.request.Started, c.identity.access, answer.Check)
+				if _, frozen := errors.AsType[*FrozenError](err); frozen {
+					answer.Payment.Proceed, answer.Payment.Nonce, err = false, "", nil
+				}
+			}
 			return answer, err
 		}
 	}
@@ -149,6 +155,9 @@ func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.
 	}
 	if p.approved, err = a.approvedOf(inTime, c, action); err != nil {
 		return Answer{}, err
+	}
+	if answer, done, err := a.frozenPayment(c, action, live.Version() > facts.Check.Decision.PolicyVersion); done || err != nil {
+		return answer, err
 	}
 	if answer, done, err := a.answerPayment(inTime, c, live); done || err != nil {
 		return answer, err
@@ -291,6 +300,10 @@ func (a *Authorizer) replaceAsked(ctx context.Context, c *checking) error {
 func (a *Authorizer) judgePayment(ctx context.Context, c *checking, live *policy.Program, action *spend.Action) (Answer, error) {
 	c.attempt.Approved = !action.ApprovalID.IsZero()
 	answer, err := a.judged(ctx, c, live, action)
+	if _, frozen := errors.AsType[*FrozenError](err); frozen { // it was recorded
+		c.done = false
+		return Answer{}, errOvertaken
+	}
 	refused, unapproved := errors.AsType[*audit.ApprovalError](err)
 	if unapproved && refused.Status != audit.ApprovalAbsent || errors.Is(err, commit.ErrPaymentMoved) {
 		a.guard.Release(&c.attempt)

@@ -221,8 +221,7 @@ func (a *Authorizer) redeemOpen(ctx context.Context, c *checking) (Answer, error
 func (a *Authorizer) showOrTakeOver(ctx context.Context, c *checking) (Answer, error) {
 	p := c.payment
 	course := &p.facts.Course
-	under := course.Redeemed.Payment.Step(p.namespace, p.Key)
-	if p.TakeOver == 0 || under == nil || !under.ByNonce || a.now().After(course.Redeemed.ID.Time().Add(p.TakeOver)) {
+	if !a.takesOver(c) {
 		return a.showPayment(c), nil
 	}
 	o := redeemNow(c, p.facts.Check)
@@ -230,16 +229,25 @@ func (a *Authorizer) showOrTakeOver(ctx context.Context, c *checking) (Answer, e
 	return a.stepAndShow(ctx, c, o)
 }
 
+// takesOver reports whether the request takes the redemption of its payment over.
+func (a *Authorizer) takesOver(c *checking) bool {
+	p := c.payment
+	redeemed := p.facts.Course.Redeemed
+	under := redeemed.Payment.Step(p.namespace, p.Key)
+	return p.TakeOver > 0 && under != nil && under.ByNonce && !a.now().After(redeemed.ID.Time().Add(p.TakeOver))
+}
+
 // stepAndShow records a step of the current check's course and shows the payment after it.
 func (a *Authorizer) stepAndShow(ctx context.Context, c *checking, o *spend.Outcome) (Answer, error) {
-	r := reporting{a: a, deadline: c.deadline, byNonce: true, redeemed: c.payment.facts.Course.Redeemed}
+	r := reporting{a: a, access: c.identity.access, deadline: c.deadline, byNonce: true, redeemed: c.payment.facts.Course.Redeemed}
 	defer func() { c.handedOver = c.handedOver || r.handedOver }()
 	p := c.payment
 	if err := r.record(ctx, o); err != nil {
 		if errors.Is(r.refused, commit.ErrLate) { // by the store's clock, or since it was restored
 			return Answer{}, cmp.Or(a.giveBack(ctx, o.Check, spend.FlagLapsed), errOvertaken)
 		}
-		if _, taken := errors.AsType[*PaymentTakenError](err); taken {
+		_, taken := errors.AsType[*PaymentTakenError](err)
+		if _, frozen := errors.AsType[*FrozenError](err); taken || frozen {
 			return Answer{}, errOvertaken
 		}
 		return Answer{}, err
@@ -289,6 +297,9 @@ func (a *Authorizer) awaitPeople(ctx context.Context, c *checking) error {
 	}
 	if p.Gone != nil && p.Gone() { // nobody would carry out what it redeems
 		return fmt.Errorf("%w: the caller has closed the connection", ErrUnavailable)
+	}
+	if err := a.prove(ctx); err != nil {
+		return err
 	}
 	now := a.now()
 	p.unheld = !absent && !held

@@ -41,7 +41,8 @@ func (a *Authorizer) viewOf(access Access, f *audit.PaymentFacts) *PaymentView {
 // viewOwn shows the payment to the request that pays: with proceed, if its nonce holds the current check.
 func (a *Authorizer) viewOwn(c *checking, f *audit.PaymentFacts) *PaymentView {
 	v := a.viewOf(c.identity.access, f)
-	if p := c.payment; v.Status == audit.PaymentRedeemed && !v.Hidden && p.Nonce != "" && v.Redemption.Replay == p.nonce {
+	if p := c.payment; v.Status == audit.PaymentRedeemed && !v.Hidden && p.Nonce != "" && v.Redemption.Replay == p.nonce &&
+		a.stopped(c.identity.access, f.Check) == nil {
 		v.Proceed, v.Nonce = true, p.Nonce
 	}
 	return v

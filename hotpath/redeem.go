@@ -136,7 +136,7 @@ func (a *Authorizer) Redeem(
 		return nil, false, err
 	}
 	mismatch := a.mismatch(r.Access, check, &asked)
-	return a.take(ctx, r, check, untouched, func(course *spend.Course, refused error) (*spend.Outcome, bool, error) {
+	o, replayed, err = a.take(ctx, r, check, untouched, func(course *spend.Course, refused error) (*spend.Outcome, bool, error) {
 		if refused != nil {
 			if asked.Once != "" {
 				a.unread.refuse(r.Access.key.name, a.now())
@@ -151,8 +151,6 @@ func (a *Authorizer) Redeem(
 			!o.Replay.IsZero() && course.Redeemed.Replay == o.Replay && course.Redeemed.Once == o.Once && course.Taken == nil &&
 			(r.Payment == nil || course.Redeemed.Payment.Step(r.Access.namespace(), r.Payment.Key) != nil)
 		switch {
-		case again && mismatch == nil:
-			return course.Redeemed, true, nil
 		case course.Redeemed != nil && !again:
 			under, err := a.redeemedUnder(ctx, o.Once)
 			return nil, false, cmp.Or[error](err, &AlreadyRedeemedError{By: course.Holder(), Last: course.Last(), Once: under})
@@ -169,6 +167,12 @@ func (a *Authorizer) Redeem(
 			}
 			return nil, false, &CheckExpiredError{Within: terms.Within(), Restored: o.RedeemBy.Sub(a.now()) > aheadBy}
 		}
+		if err := a.stopped(r.Access, check); err != nil {
+			return nil, false, err
+		}
+		if again && mismatch == nil {
+			return course.Redeemed, true, nil
+		}
 		if err := a.payable(ctx, r.Access, r.ownPayment(), check); err != nil && !again {
 			return nil, false, err
 		}
@@ -180,6 +184,10 @@ func (a *Authorizer) Redeem(
 		}
 		return o, false, a.onceUsed(ctx, o)
 	})
+	if err == nil {
+		err = a.mayAnswer(ctx, r.Started, r.Access, check)
+	}
+	return o, replayed, err
 }
 
 // redemptionOf returns the redemption of a check, without its step.

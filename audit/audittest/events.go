@@ -127,8 +127,9 @@ func eventsAreThere(t *testing.T, s Subject) {
 		t.Errorf("redeemed: %+v, %+v", redeemed[0], redeemed[1])
 	}
 	paymentEvents(t, s, f, news)
+	freezeEvents(t, s, news)
 	news("at last")
-	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 32 {
+	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 40 {
 		t.Errorf("%d events in all: %q", len(all), typesOf(all))
 	} else {
 		// in budgetsExhaust, changesForced and changesRejected

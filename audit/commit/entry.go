@@ -137,6 +137,7 @@ func (w *Writer) enqueue(e *Entry) *Entry {
 // more, except after ErrPending:
 //
 //	audit.ErrStaleEpoch, audit.ErrFencedNode  claim again
+//	audit.ErrStaleStops                       judge again
 //	ErrKeyTaken                               another check has the idempotency key
 //	ErrReported                               another outcome of the check is recorded, or an unread
 //	                                          redemption is to read the check first

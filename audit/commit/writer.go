@@ -280,7 +280,7 @@ func (w *Writer) commit(batch []*Entry) {
 			w.durable = batch
 		default:
 			nodeChain.ended = errors.Is(err, audit.ErrFencedNode)
-			if !errors.Is(err, audit.ErrStaleEpoch) && !nodeChain.ended {
+			if !errors.Is(err, audit.ErrStaleEpoch) && !errors.Is(err, audit.ErrStaleStops) && !nodeChain.ended {
 				w.logRefused(len(batch), err)
 				if row == nil {
 					w.failing.add(err)

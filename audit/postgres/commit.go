@@ -127,11 +127,11 @@ const (
 // query returns the call's text, which is prepared with the first such commit of a connection.
 func (c call) query() string {
 	return [calls]string{
-		callRecord:   "SELECT record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13)",
-		callCalendar: "SELECT take_from_calendar(record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13),$14)",
-		callRedeem:   "SELECT record_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9)",
-		callKeyed:    "SELECT record_keyed_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9)",
-		callWhole:    "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)",
+		callRecord:   "SELECT record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)",
+		callCalendar: "SELECT take_from_calendar(record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14),$15)",
+		callRedeem:   "SELECT record_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)",
+		callKeyed:    "SELECT record_keyed_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)",
+		callWhole:    "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
 	}[c]
 }
 
@@ -225,6 +225,7 @@ func (p *parameters) commit(
 	fence := fenceOf(checks, outcomes)
 	p.bytes(fence.Node[:])
 	p.bytes(fence.Epoch[:])
+	p.int64(fence.Stops)
 	if c == callRedeem || c == callKeyed {
 		array(p, 0, outcomes, nil, chain.AppendOutcomeRecord)
 		p.batch(link)

@@ -35,6 +35,8 @@ const (
 	codeStaleReview   = "SG018"
 	codeNotCalendar   = "SG019"
 	codePaymentsMoved = "SG020"
+	codeStaleStops    = "SG021"
+	codeStaleFreeze   = "SG022"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -63,6 +65,10 @@ func refusal(err *pgconn.PgError) error {
 		return audit.ErrStaleEpoch
 	case err.Code == codeFencedNode:
 		return audit.ErrFencedNode
+	case err.Code == codeStaleStops:
+		return audit.ErrStaleStops
+	case err.Code == codeStaleFreeze:
+		return audit.ErrStaleFreeze
 	case err.Code == codeUnique && err.ConstraintName == "batches_pkey":
 		return fmt.Errorf("%w: %w", audit.ErrForked, err)
 	case err.Code == codePoliciesFull:

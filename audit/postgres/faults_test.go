@@ -240,10 +240,10 @@ func beginsBehindTheLock(t *testing.T, url string, s *Store, commit func(spend.F
 
 // Each commits a batch of nothing.
 const (
-	emptyRecord = "SELECT record_checks($1, $2, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL)"
-	emptyRedeem = "SELECT record_redemptions($1, $2, NULL, 1::bigint, 1::smallint, $1, $1, '', '')"
-	emptyKeyed  = "SELECT record_keyed_redemptions($1, $2, NULL, 1::bigint, 1::smallint, $1, $1, '', '')"
-	emptyCommit = "SELECT commit_checks($1, $2, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL, NULL)"
+	emptyRecord = "SELECT record_checks($1, $2, 0::bigint, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL)"
+	emptyRedeem = "SELECT record_redemptions($1, $2, 0::bigint, NULL, 1::bigint, 1::smallint, $1, $1, '', '')"
+	emptyKeyed  = "SELECT record_keyed_redemptions($1, $2, 0::bigint, NULL, 1::bigint, 1::smallint, $1, $1, '', '')"
+	emptyCommit = "SELECT commit_checks($1, $2, 0::bigint, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL, NULL)"
 )
 
 // TestStricterIsolation refuses commits whose snapshot could be older than the

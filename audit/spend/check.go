@@ -110,8 +110,9 @@ type Pass struct {
 func (p Pass) Passed() bool { return p.ClaimedMS != 0 }
 
 // Fence proves, inside a commit, that the claims of its checks are still valid: the store refuses a
-// commit whose epoch has ended or whose node was fenced.
+// commit whose epoch has ended or whose node was fenced, or that was judged before the last stop.
 type Fence struct {
-	Node  ID // the incarnation of the node that claimed
-	Epoch ID // the epoch of Redis' windows in which it claimed
+	Node  ID    // the incarnation of the node that claimed
+	Epoch ID    // the epoch of Redis' windows in which it claimed
+	Stops int64 // the last change that stops something, of those that the node knows (S87); not stored
 }

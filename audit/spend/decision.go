@@ -89,6 +89,7 @@ const (
 	ReasonBudgetExceeded        Reason = "budget_exceeded"
 	ReasonCountLimitExceeded    Reason = "count_limit_exceeded"
 	ReasonConditionMet          Reason = "condition_met"
+	ReasonFrozen                Reason = "frozen"
 )
 
 // Decision is the answer to one action and why.
@@ -106,6 +107,15 @@ type Decision struct {
 // Exceeded reports a block because a budget has no room (S36).
 func (d *Decision) Exceeded() bool {
 	return d.Effect == Block && (d.Reason == ReasonBudgetExceeded || d.Reason == ReasonCountLimitExceeded)
+}
+
+// Frozen is the decision about a check that a freeze stops (S87). why is what the asker is told beyond that.
+func Frozen(policyVersion int, why string) Decision {
+	return Decision{
+		Effect: Block, Confidence: High, Reason: ReasonFrozen, RuleID: "freeze", PolicyVersion: policyVersion,
+		RuleDescription: "Actions in the scope of a freeze are blocked until people release it", Message: "frozen" + why,
+		NextStep: "Stop. Do not try the action another way.",
+	}
 }
 
 // Resolution is an action's type as the rules see it. Confidence is High when

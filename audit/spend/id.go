@@ -26,6 +26,7 @@ const (
 	PrefixRedemption = "rdm_"
 	PrefixBacktest   = "bt_"
 	PrefixSession    = "ses_"
+	PrefixFreeze     = "frz_"
 )
 
 // ErrBadID is the error of ParseID for anything but a prefix and 32 lower-case hexadecimal digits.

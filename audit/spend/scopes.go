@@ -7,7 +7,7 @@ import (
 )
 
 // Scopes are the set of rights of an API key (S30).
-type Scopes uint16
+type Scopes uint32
 
 // The scopes.
 const (
@@ -23,17 +23,20 @@ const (
 	BacktestsWrite
 	EventsRead
 	ChecksRedeem
+	FreezesWrite
+	FreezesRead
+	FreezesRelease
 
 	// unknownScope stands for a scope in a stored key that this build does not know: it permits
 	// nothing, but the set is not empty.
-	unknownScope Scopes = 1 << 15
+	unknownScope Scopes = 1 << 31
 )
 
 // scopeNames has the name of each scope, at the number of its bit.
 var scopeNames = [...]string{
 	"checks:write", "checks:read", "policies:read", "policies:write", "budgets:read", "outcomes:write",
 	"outcomes:release", "approvals:read", "approvals:decide", "backtests:write", "events:read",
-	"checks:redeem",
+	"checks:redeem", "freezes:write", "freezes:read", "freezes:release",
 }
 
 // ScopeForm describes what ParseScope accepts, for messages.
@@ -86,8 +89,8 @@ func (s *Scopes) UnmarshalJSON(b []byte) error {
 }
 
 // checksAlone are the scopes that must not be combined with checks:write: a key that asks for money
-// writes no rules, decides no approval, refills no budget and does not redeem.
-const checksAlone = PoliciesWrite | ApprovalsDecide | OutcomesRelease | ChecksRedeem
+// writes no rules, decides no approval, refills no budget, does not redeem and releases no freeze.
+const checksAlone = PoliciesWrite | ApprovalsDecide | OutcomesRelease | ChecksRedeem | FreezesRelease
 
 // Conflict returns the scopes of the set that must not be given together with
 // checks:write, if that is in it (S30).
@@ -97,6 +100,8 @@ func (s Scopes) Conflict() Scopes {
 	}
 	return s & checksAlone
 }
+
+const freezes = FreezesWrite | FreezesRead
 
 // Role is a name for a set of scopes.
 type Role string
@@ -122,19 +127,19 @@ func (r Role) Known() bool { return r.Scopes() != unknownScope }
 func (r Role) Scopes() Scopes {
 	switch r {
 	case Agent:
-		return ChecksWrite | PoliciesRead | OutcomesWrite | ChecksRead | BudgetsRead | ApprovalsRead
+		return ChecksWrite | PoliciesRead | OutcomesWrite | ChecksRead | BudgetsRead | ApprovalsRead | FreezesWrite
 	case Author:
-		return PoliciesRead | PoliciesWrite | ChecksRead | BudgetsRead | BacktestsWrite
+		return PoliciesRead | PoliciesWrite | ChecksRead | BudgetsRead | BacktestsWrite | freezes
 	case Approver:
-		return ApprovalsRead | ApprovalsDecide | ChecksRead | PoliciesRead | BudgetsRead
+		return ApprovalsRead | ApprovalsDecide | ChecksRead | PoliciesRead | BudgetsRead | freezes | FreezesRelease
 	case Executor:
-		return ChecksRedeem | OutcomesWrite | OutcomesRelease | ChecksRead
+		return ChecksRedeem | OutcomesWrite | OutcomesRelease | ChecksRead | freezes
 	case Gateway:
-		return ChecksWrite | ChecksRedeem | OutcomesWrite | OutcomesRelease | PoliciesRead | ChecksRead | BudgetsRead | ApprovalsRead
+		return ChecksWrite | ChecksRedeem | OutcomesWrite | OutcomesRelease | PoliciesRead | ChecksRead | BudgetsRead | ApprovalsRead | freezes
 	case Auditor:
-		return ChecksRead | PoliciesRead | BudgetsRead | ApprovalsRead | EventsRead
+		return ChecksRead | PoliciesRead | BudgetsRead | ApprovalsRead | EventsRead | FreezesRead
 	case Full: // what every key could do before there were scopes, and later scopes except for deciding, releasing and redeeming
-		return 1<<len(scopeNames) - 1 - ApprovalsDecide - OutcomesRelease - ChecksRedeem
+		return 1<<len(scopeNames) - 1 - ApprovalsDecide - OutcomesRelease - ChecksRedeem - FreezesRelease
 	}
 	return unknownScope
 }

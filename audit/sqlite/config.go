@@ -205,7 +205,15 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+keyColumns+" FROM keys WHERE generation > ?", since); err != nil {
 		return changes, err
 	}
-	changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string],
-		"SELECT DISTINCT policy_id FROM policies WHERE generation > ?", since)
+	if changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string],
+		"SELECT DISTINCT policy_id FROM policies WHERE generation > ?", since); err != nil {
+		return changes, err
+	}
+	if changes.Stops, err = one(ctx, tx, doing, scalar[int64], "SELECT stops FROM epoch"); err != nil {
+		return changes, err
+	}
+	changes.Freezes, err = collect(ctx, tx, doing, scanChange, `SELECT `+readChangeColumns+` FROM changes AS c
+		WHERE kind LIKE 'freeze.%' AND seq > ?1 AND (?1 > 0 OR kind = 'freeze.created' AND NOT EXISTS (
+			SELECT 1 FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))) ORDER BY seq`, since)
 	return changes, err
 }

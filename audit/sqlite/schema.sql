@@ -245,8 +245,9 @@ CREATE INDEX approval_deadlines_at ON approval_deadlines (at);
 CREATE TABLE deployment (id BLOB NOT NULL) STRICT;
 INSERT INTO deployment VALUES (randomblob(16));
 
-CREATE TABLE epoch (id BLOB NOT NULL) STRICT;
-INSERT INTO epoch VALUES (randomblob(16));
+-- stops is the last change that stops something, as in PostgreSQL.
+CREATE TABLE epoch (id BLOB NOT NULL, stops INTEGER NOT NULL) STRICT;
+INSERT INTO epoch VALUES (randomblob(16), 0);
 
 -- Checks from before it are not redeemed: the file was restored then.
 CREATE TABLE redeemable (from_ms INTEGER NOT NULL) STRICT;
@@ -436,6 +437,8 @@ CREATE TABLE changes (
     head       BLOB NOT NULL
 ) STRICT;
 
+CREATE INDEX changes_subject ON changes (subject, seq);
+CREATE INDEX changes_freezes ON changes (seq) WHERE kind LIKE 'freeze.%';
 CREATE INDEX changes_events ON changes (seq) WHERE kind = 'events.removed';
 
 -- The feed of what happened (S51). Transactions write one after the other here, so
@@ -479,6 +482,11 @@ CREATE TRIGGER changes_event AFTER INSERT ON changes WHEN NEW.kind IN ('policy.c
 BEGIN
     INSERT INTO events (source, type, policy_id) VALUES (unhex(format('%032x', NEW.seq)),
         CASE WHEN NEW.kind = 'policy.draft_put' THEN 'policy.draft_submitted' WHEN NEW.kind LIKE 'policy.%' THEN NEW.kind ELSE 'key.changed' END, iif(NEW.kind LIKE 'policy.%', NEW.subject, NULL));
+END;
+CREATE TRIGGER changes_freeze_event AFTER INSERT ON changes WHEN NEW.kind IN ('freeze.created', 'freeze.release_approved', 'freeze.released', 'freeze.forced', 'freeze.ended')
+BEGIN
+    INSERT INTO events (source, type, policy_id, agent_id) VALUES (unhex(format('%032x', NEW.seq)), NEW.kind,
+        NEW.details ->> '$.scope.policy_id', NEW.details ->> '$.scope.agent_id');
 END;
 -- Every decision; and of those that approve, that with which they are enough.
 CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.expired', 'approval.withdrawn')

@@ -101,6 +101,9 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 		iif(kind LIKE 'policy.%', subject, NULL), NULL, at, NULL
 			FROM changes WHERE kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'policy.draft_rejected', 'key.created',
 				'key.changed') OR kind = 'policy.draft_put' AND version IS NOT NULL
+		UNION ALL SELECT unhex(format('%032x', seq)), kind, iif(json_valid(details), details, '{}') ->> '$.scope.policy_id',
+			iif(json_valid(details), details, '{}') ->> '$.scope.agent_id', at, NULL FROM changes
+			WHERE kind IN ('freeze.created', 'freeze.release_approved', 'freeze.released', 'freeze.forced', 'freeze.ended')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), 'approval.decided', k.policy_id, k.agent_id, c.at, NULL
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.approved', 'approval.denied')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), c.kind, k.policy_id, k.agent_id, c.at, NULL

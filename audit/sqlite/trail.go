@@ -87,8 +87,9 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 // the fence valid until the commit.
 func enter(tx *sql.Tx, f spend.Fence) error {
 	var current, fenced bool
-	err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM epoch WHERE id = ?), EXISTS (SELECT 1 FROM fenced_nodes WHERE node = ?)`,
-		f.Epoch[:], f.Node[:]).Scan(&current, &fenced)
+	var stops int64
+	err := tx.QueryRow(`SELECT id = ?, stops, EXISTS (SELECT 1 FROM fenced_nodes WHERE node = ?) FROM epoch`,
+		f.Epoch[:], f.Node[:]).Scan(&current, &stops, &fenced)
 	switch {
 	case err != nil:
 		return err
@@ -96,6 +97,8 @@ func enter(tx *sql.Tx, f spend.Fence) error {
 		return audit.ErrStaleEpoch
 	case fenced:
 		return audit.ErrFencedNode
+	case stops != f.Stops:
+		return audit.ErrStaleStops
 	}
 	return nil
 }

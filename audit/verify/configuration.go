@@ -98,6 +98,10 @@ func (w *changeWalk) change(c Change) error {
 		if err := w.eventsRemoved(c); err != nil {
 			return err
 		}
+	case c.Kind.IsFreeze():
+		if err := w.freeze(c); err != nil {
+			return err
+		}
 	case c.Kind == audit.WebhookDeleted:
 		delete(w.webhooks, c.Subject)
 	case c.Kind != audit.PolicyCreated:

@@ -290,6 +290,7 @@ func (s *slice) row(row []byte) error {
 	c := s.courseOf(id)
 	if listed && intact {
 		s.held(c)
+		s.passesFreezes(id, &c)
 	}
 	return s.take(s.fields, &c, listed, intact)
 }

@@ -109,6 +109,7 @@ type verifier struct {
 	bounds   bounds
 
 	zonesChanged []int64 // when, in Unix milliseconds
+	freezes      []frozenTime
 
 	approvals approvals
 	feed      keptFeed

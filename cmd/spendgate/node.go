@@ -125,7 +125,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	}
 	n.authorizer = hotpath.New(hotpath.Components{
 		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.ops.registry, Now: time.Now,
-		PrivateWebhooks: c.PrivateWebhooks,
+		PrivateWebhooks: c.PrivateWebhooks, ReleasesRequired: c.ReleasesRequired,
 	})
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: adminKeys(c), TrustedProxies: c.TrustedProxies,
@@ -361,6 +361,7 @@ func (n *node) startTasks(c config.Config) {
 		every(noteEvery, "cannot compare which redis the nodes use", n.peers.look)
 	}
 	every(readEvery, "", n.keyExpiries())
+	every(expireEvery, "cannot record which freezes are over", n.authorizer.EndFreezes)
 	every(readEvery, "cannot read how full budgets are", n.budgetFills())
 	every(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)

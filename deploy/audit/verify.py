@@ -53,7 +53,7 @@ APPROVAL = (
     "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.by_groups,a.action_hash,a.policy_id,a.agent_id,"
     "a.principal,a.owner,a.payment,u.check_id,d.at"
 )
-OF_CHANGES = "iadewcfjgqk"  # the types of events whose source is a change
+OF_CHANGES = "iadewcfjgqkhzlFy"  # the types of events whose source is a change
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -238,6 +238,11 @@ def shown(finding):
     return "".join(c if c.isprintable() and unicodedata.category(c)[0] != "M" and c not in blank else ascii(c)[1:-1] for c in finding)
 
 
+def nfc(name):
+    """Returns an identifier in the form in which it is compared with another."""
+    return unicodedata.normalize("NFC", (name or b"").decode())
+
+
 def fold(name):
     """Returns a text that is equal for names of principals or owners that count as one (S62)."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", (name or b"").decode()).casefold())
@@ -268,6 +273,7 @@ class Verifier:
         self.asked = {}  # check that asks for an approval to what it asks for, None if the check is altered
         self.actions = {}  # check that asks for an approval to its action
         self.uses = {}  # approval to the checks that were allowed with it, and their actions
+        self.freezes = {}  # freeze_id to what is frozen, since when and until when
         self.rulings = {}  # approval_id to its changes
         self.met = {}  # (counter_id, principal) to what is known of the budget, and the latest end
         self.reports = {}  # check to the number of its last report, and the largest excess that counts
@@ -542,6 +548,8 @@ class Verifier:
             if says := object_of((fields[37:] or [None])[0] or b""):
                 says = {"namespace": (fields[36] or b"").decode(), **says}
                 self.soundly("the payments", self.pay, says, (check, check, "c", says, fields))
+            if stored and intact and fields[10] == b"a" and self.freezes:
+                self.passes_freezes(fields)
             if stored is None or not intact:
                 self.lost.add(check)
             elif fields[22]:
@@ -565,6 +573,25 @@ class Verifier:
             self.find("removed", f"check chk_{check.hex()}")
         for check in [v for v in violations if int.from_bytes(v[:6], "big") // 86400000 not in self.away]:
             self.find("unchecked" if check in listed else "inserted", f"violation viol_{check.hex()}")
+
+    def passes_freezes(self, fields):
+        """Finds an allow, a redemption and a take-over that a freeze stopped (G17)."""
+        def frozen(row, *names):
+            at, margin = int.from_bytes(row[:6], "big") * 1000 - EPOCH, 3000000
+            what = {"policy_id": fields[17].decode(), "agent_id": nfc(fields[16]), "counterparty": nfc(fields[18])}
+            for kind, value, since, until in self.freezes.values():
+                if at >= since + margin and (not until or at <= until - margin):
+                    named = kind == "principal" and fold(value.encode()) in [fold(n) for n in names if n]
+                    if kind == "all" or named or kind in what and what[kind] == (value if kind == "policy_id" else nfc(value.encode())):
+                        return True
+            return False
+
+        asked = fields[29], fields[31], fields[32]
+        if frozen(fields[0], *asked):
+            self.find("inserted", f"check chk_{fields[0].hex()}")
+        for o in self.steps.get(fields[0], ()):
+            if o[6] in (b"r", b"t") and frozen(o[0], *asked, o[12], o[13]):
+                self.find("inserted", f"outcome {o[0].hex()}")
 
     def take(self, fields, proved):
         for charge in json.loads(fields[33] or b"[]", parse_float=Decimal):
@@ -934,6 +961,17 @@ class Verifier:
             if version == before + 1 and b != since:
                 self.find("altered", name)
 
+    def freeze(self, fields):
+        """Notes since when, and until when, what a freeze is of was frozen (S87)."""
+        said = details(fields[11])
+        scope = list((said.get("scope") or {}).items()) or [("all", True)]
+        if fields[1] == b"freeze.created":
+            until = said.get("until_ms")
+            self.freezes[fields[2]] = [*scope[0], integer(fields[10]), until and until * 1000 - EPOCH]
+        elif fields[1] in (b"freeze.released", b"freeze.ended") and fields[2] in self.freezes:
+            frozen = self.freezes[fields[2]]
+            frozen[3] = min(frozen[3] or integer(fields[10]), integer(fields[10]))
+
     def configuration(self):
         self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.rejected, self.changes_ask = {}, {}, {}, {}, {}, set(), set(), {}
         created, newest, drafts, previous, seq, before = {}, {}, {}, {}, 0, [ZERO]
@@ -951,6 +989,8 @@ class Verifier:
                 self.find("altered", name)
             if fields[1].startswith(b"approval."):
                 self.rulings.setdefault(fields[2].decode(), []).append((number, fields))
+            elif fields[1].startswith(b"freeze."):
+                self.freeze(fields)
             elif fields[1] == b"webhook.deleted":
                 newest.pop(fields[2], None)
             elif fields[1] == b"zones.changed":
@@ -1268,7 +1308,10 @@ class Verifier:
             note(a, "u", approvals.get(a.hex().encode(), (None, None))[:2], None, *end)
         for seq, kind, subject, version, said, *end in sorted(rows("seq, kind, subject, version, details", "changes", "position"), key=lambda row: row[0]):
             policy, agent, required = approvals.get(subject[4:], (None, None, 0))
-            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"policy.draft_rejected": "q", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
+            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"policy.draft_rejected": "q", b"key.created": "k", b"key.changed": "k", b"freeze.created": "h", b"freeze.release_approved": "z", b"freeze.released": "l", b"freeze.forced": "F", b"freeze.ended": "y"}.get(kind, "")
+            if kind.startswith(b"freeze."):
+                scope = details(said).get("scope") or {}
+                policy, agent = (scope[n].encode() if n in scope else None for n in ("policy_id", "agent_id"))
             if kind == b"approval.approved":
                 counted[subject] = counted.get(subject, 0) + 1
                 completes = counted[subject] == required if required is not None else details(said).get("completes")

@@ -60,6 +60,12 @@ type authorizer interface {
 	DraftReport(ctx context.Context, access hotpath.Access, policyID string) (*hotpath.DraftReport, error)
 	CreateBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, faults spend.Faults) error
 	CancelBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, forced bool) (*audit.Backtest, error)
+	Freeze(ctx context.Context, access hotpath.Access, by audit.Actor, asked hotpath.FreezeAsked) (
+		shown hotpath.FreezeView, replayed bool, err error)
+	FreezeOf(ctx context.Context, access hotpath.Access, id spend.ID) (hotpath.FreezeView, error)
+	ListFreezes(ctx context.Context, access hotpath.Access, q audit.FreezeQuery) (page []hotpath.FreezeView, more bool, err error)
+	ReleaseFreeze(ctx context.Context, access hotpath.Access, by audit.Actor, id spend.ID, note string) (
+		shown hotpath.FreezeView, replayed bool, err error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)
 	CreateWebhook(ctx context.Context, by audit.Actor, change audit.WebhookChange) (*audit.Webhook, audit.Secret, error)

@@ -22,6 +22,7 @@ var (
 	newVersionForm    = wire.NewForm[wire.VersionEvent]()
 	draftEventForm    = wire.NewForm[wire.DraftEvent]()
 	keyEventForm      = wire.NewForm[wire.KeyEvent]()
+	freezeEventForm   = wire.NewForm[wire.FreezeEvent]()
 	scopeForm         = wire.NewForm[wire.EventScope]()
 )
 
@@ -137,7 +138,7 @@ func exhaustionOf(e *audit.Exhaustion) *wire.ExhaustionEvent {
 	return shown
 }
 
-// changeData says what changed of a policy or a key, and who changed it.
+// changeData says what changed of a policy, a freeze or a key, and who changed it.
 func changeData(c *audit.Change) json.RawMessage {
 	by := wire.ChangedBy{Kind: c.By.Kind(), KeyID: c.By.KeyID, Principal: c.By.Principal, Credential: c.By.Credential}
 	switch c.Kind {
@@ -148,6 +149,13 @@ func changeData(c *audit.Change) json.RawMessage {
 		return draftEventForm.Append(nil, &wire.DraftEvent{
 			PolicyID: c.Subject, DraftHash: hex.EncodeToString(c.Hash[:]), PolicyVersion: c.Version, Note: d.Note, By: by,
 		}, false)
+	case audit.FreezeCreated, audit.FreezeReleaseApproved, audit.FreezeIsReleased, audit.FreezeForced, audit.FreezeEnded:
+		f, _ := audit.FreezeOf(c) // a record that cannot be read has no scope
+		shown := &wire.FreezeEvent{FreezeID: c.Subject, Scope: scopeOf(f.Scope), Reason: f.Reason, By: by}
+		if !f.Until.IsZero() {
+			shown.Until = &wire.Timestamp{Time: f.Until}
+		}
+		return freezeEventForm.Append(nil, shown, false)
 	default:
 		return keyEventForm.Append(nil, &wire.KeyEvent{
 			KeyID: c.Subject, Created: c.Kind == audit.KeyCreated, Key: wire.Text(c.Details), By: by,

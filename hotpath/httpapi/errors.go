@@ -162,6 +162,12 @@ var refusals = [...]struct {
 	{hotpath.ErrCheckTakenOver, &refusal{409, "check_taken_over", "the redemption of the check was taken over: its present holder reports"}},
 	{hotpath.ErrOtherPayment, &refusal{422, codeValidation, "payment_key is not that of the check, which has a payment of this principal"}},
 	{hotpath.ErrUnknownRedemption, &refusal{422, codeValidation, "redemption_id is not that of a redemption of the check"}},
+	{hotpath.ErrFreezeNotFound, &refusal{404, "freeze_not_found", "there is no such freeze"}},
+	{hotpath.ErrFreezeNotActive, &refusal{409, "freeze_not_active", "the freeze is released or over"}},
+	{hotpath.ErrFreezeOwn, &refusal{
+		409, "freeze_own", "the freeze is of a principal that the API key is not told apart from: somebody else must release it",
+	}},
+	{hotpath.ErrTooManyFreezes, &refusal{409, "too_many_freezes", "too many freezes are active: release some first"}},
 	{hotpath.ErrCheckNotRedeemed, &refusal{409, "check_not_redeemed", "the check was not redeemed"}},
 
 	{hotpath.ErrOverloaded, overloaded},
@@ -201,6 +207,9 @@ func refusalOf(err error) *refusal {
 	}
 	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
 		return &refusal{409, "outcome_already_reported", reported.Error()}
+	}
+	if frozen, ok := errors.AsType[*hotpath.FrozenError](err); ok {
+		return &refusal{409, "frozen", frozen.Error()}
 	}
 	if refused := refusalOfRedemption(err); refused != nil {
 		return refused

@@ -269,6 +269,9 @@ func (a *API) fail(x *exchange, err error) {
 	if differs, ok := errors.AsType[*hotpath.PaymentDiffersError](err); ok {
 		body.differs, body.payment = differs.Differs, differs.Payment
 	}
+	if frozen, ok := errors.AsType[*hotpath.FrozenError](err); ok {
+		body.payment = frozen.Payment
+	}
 	x.failure, x.refusal = err, refusalOf(err)
 	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
 		body.latest = reported.Last

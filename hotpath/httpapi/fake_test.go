@@ -214,6 +214,22 @@ func (f *fake) CancelBacktest(context.Context, hotpath.Access, *audit.Backtest, 
 	return new(audit.Backtest), f.workErr
 }
 
+func (f *fake) Freeze(context.Context, hotpath.Access, audit.Actor, hotpath.FreezeAsked) (hotpath.FreezeView, bool, error) {
+	return hotpath.FreezeView{}, false, f.workErr
+}
+
+func (f *fake) FreezeOf(context.Context, hotpath.Access, spend.ID) (hotpath.FreezeView, error) {
+	return hotpath.FreezeView{}, hotpath.ErrFreezeNotFound
+}
+
+func (f *fake) ListFreezes(context.Context, hotpath.Access, audit.FreezeQuery) ([]hotpath.FreezeView, bool, error) {
+	return nil, false, f.workErr
+}
+
+func (f *fake) ReleaseFreeze(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.FreezeView, bool, error) {
+	return hotpath.FreezeView{}, false, hotpath.ErrFreezeNotFound
+}
+
 func (f *fake) CreateKey(_ context.Context, by audit.Actor, n hotpath.NewKey) (string, *audit.Key, error) {
 	f.by = append(f.by, by)
 	f.keys++

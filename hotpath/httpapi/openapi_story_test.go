@@ -326,6 +326,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("DELETE", "/v1/sessions/"+session.ID.Text(spend.PrefixSession), "", 204, true, admin)
 	d.backtests()
 	d.drafts()
+	d.freezes(admin)
 
 	d.send("PATCH", keyPath, `{"rate_limit_rpm":1}`, 200, true, admin)
 	d.send("GET", "/v1/violations", "", 429, true)

@@ -27,7 +27,7 @@ type endpoint struct {
 	anyKey bool
 	scope  spend.Scopes
 	demo   bool // or, where that is offered, anybody without a key
-	forced bool // or the admin, to override approvals (S80) or who began something (S53)
+	forced bool // or the admin, to override approvals (S80) or who began something (S53), or to freeze and release (S87)
 
 	amounts bool // of actions or outcomes are in its requests or responses, as Prefer says
 
@@ -73,6 +73,11 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/approvals/{approval_id}/approve", endpoint{method: "POST", serve: a.postApprove, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/approvals/{approval_id}/deny", endpoint{method: "POST", serve: a.postDeny, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
+	a.at(r, "/v1/freezes",
+		endpoint{method: "GET", serve: a.getFreezes, scope: spend.FreezesRead, forced: true},
+		endpoint{method: "POST", serve: a.postFreeze, scope: spend.FreezesWrite, forced: true})
+	a.at(r, "/v1/freezes/{freeze_id}", endpoint{method: "GET", serve: a.getFreeze, scope: spend.FreezesRead, forced: true})
+	a.at(r, "/v1/freezes/{freeze_id}/release", endpoint{method: "POST", serve: a.postReleaseFreeze, scope: spend.FreezesRelease, forced: true})
 	a.at(r, "/v1/backtests",
 		endpoint{method: "GET", serve: a.getBacktests, scope: spend.BacktestsWrite},
 		endpoint{method: "POST", serve: a.postBacktest, scope: spend.BacktestsWrite})

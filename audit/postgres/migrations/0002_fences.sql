@@ -4,7 +4,10 @@
 CREATE TABLE deployment (id uuid NOT NULL);
 INSERT INTO deployment VALUES (gen_random_uuid());
 
-CREATE TABLE epoch (id uuid NOT NULL);
+CREATE TABLE epoch (
+    id    uuid   NOT NULL,
+    stops bigint NOT NULL DEFAULT 0 -- the last change that stops something (S87): commits that were judged before it are refused
+);
 INSERT INTO epoch VALUES (gen_random_uuid());
 
 CREATE TABLE fenced_nodes (node uuid PRIMARY KEY, fenced_at timestamptz NOT NULL);

@@ -61,6 +61,8 @@ CREATE TABLE changes (
 
 CREATE INDEX changes_subject ON changes (subject, seq);
 CREATE INDEX changes_position ON changes (position) WHERE position > '0';
+CREATE INDEX changes_freezes ON changes (seq) WHERE kind = 'freeze.created';
+CREATE INDEX changes_of_freezes ON changes (seq) WHERE kind LIKE 'freeze.%';
 
 -- No policy without the record of its creation.
 CREATE FUNCTION require_recorded_policy() RETURNS trigger
@@ -321,4 +323,60 @@ BEGIN
         WHERE k.id = changed RETURNING k.* INTO made;
     PERFORM record_key('key.changed', made, who);
     RETURN NEXT made;
+END $$;
+
+-- Stops what was judged before (S87): when the transaction ends, each commit that was judged before this change is recorded,
+-- and no other will be. It takes the lock of the epoch alone, and comes before the change takes its number: commits take
+-- their locks in that order, too.
+CREATE FUNCTION begin_stop() RETURNS void
+LANGUAGE plpgsql
+AS $$ BEGIN
+    PERFORM pg_advisory_xact_lock('epoch'::regclass::oid::integer, 0);
+END $$;
+
+-- Records a freeze, and returns whether it was there. Fails with SG021 if another stop than seen came last, unless seen is
+-- negative.
+CREATE FUNCTION create_freeze(name text, scope text, seen bigint, details jsonb, who actor) RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    generation bigint;
+BEGIN
+    PERFORM begin_stop();
+    PERFORM FROM config FOR NO KEY UPDATE;
+    IF EXISTS (SELECT FROM changes AS c WHERE c.subject = create_freeze.name) THEN
+        RETURN true;
+    END IF;
+    IF seen >= 0 AND seen <> (SELECT e.stops FROM epoch AS e) THEN
+        RAISE EXCEPTION 'something was stopped meanwhile' USING ERRCODE = 'SG021';
+    END IF;
+    generation := raise_generation();
+    UPDATE epoch SET stops = generation;
+    PERFORM record_change(generation, 'freeze.created', name, NULL, who, details, decode(scope, 'hex'));
+    RETURN false;
+END $$;
+
+-- Records the changes of a release, of which the first has the details; the others have those of the creation. Fails with SG022 unless the freeze's last
+-- change is seen, and no key was changed since.
+CREATE FUNCTION release_freeze(name text, scope text, seen bigint, keys_seen bigint, kinds text[], details jsonb, plain jsonb, who actor) RETURNS void
+LANGUAGE plpgsql
+AS $$ BEGIN
+    PERFORM FROM config FOR NO KEY UPDATE;
+    IF seen <> (SELECT max(c.seq) FROM changes AS c WHERE c.subject = release_freeze.name) OR EXISTS (SELECT FROM keys AS k WHERE k.generation > keys_seen) THEN
+        RAISE EXCEPTION 'the freeze was changed meanwhile' USING ERRCODE = 'SG022';
+    END IF;
+    FOR i IN 1 .. cardinality(kinds) LOOP
+        PERFORM record_change(raise_generation(), kinds[i], name, NULL, who, CASE WHEN i = 1 THEN details ELSE plain END, decode(scope, 'hex'));
+    END LOOP;
+END $$;
+
+-- Records that the time of a freeze is over, unless it ended before.
+CREATE FUNCTION end_freeze(name text, scope text, until_ms bigint, details jsonb, who actor) RETURNS void
+LANGUAGE plpgsql
+AS $$ BEGIN
+    PERFORM FROM config FOR NO KEY UPDATE;
+    IF clock_timestamp() >= from_ms(until_ms)
+            AND NOT EXISTS (SELECT FROM changes AS c WHERE c.subject = end_freeze.name AND c.kind IN ('freeze.released', 'freeze.ended')) THEN
+        PERFORM record_change(raise_generation(), 'freeze.ended', name, NULL, who, details, decode(scope, 'hex'));
+    END IF;
 END $$;

@@ -6,7 +6,7 @@
 -- approval.approved, d approval.denied, e approval.expired, w approval.withdrawn, u approval.used, o
 -- outcome.reported, p outcome.release_pending, x outcome.exceeded, b
 -- budget.exhausted, c policy.created, f policy.forced, j policy.draft_submitted, g policy.draft_approved, q policy.draft_rejected, k key.changed, m check.redeemed, t check.taken_over, n check.in_doubt,
--- s payment.paid_twice.
+-- s payment.paid_twice, h freeze.created, z freeze.release_approved, l freeze.released, F freeze.forced, y freeze.ended.
 CREATE TABLE events (
     sequence  bigint PRIMARY KEY,
     source    uuid   NOT NULL, -- of a change its number
@@ -43,18 +43,20 @@ CREATE FUNCTION event_sources(low xid8, high xid8, pending xid8[]) RETURNS TABLE
 LANGUAGE sql STABLE
 AS $$
     SELECT c.position, c.xid, 1, lpad(to_hex(c.seq), 32, '0')::uuid, n.type,
-            CASE WHEN c.kind LIKE 'policy.%' THEN c.subject ELSE a.policy_id END, a.agent_id
+            CASE WHEN c.kind LIKE 'policy.%' THEN c.subject WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'policy_id' ELSE a.policy_id END,
+            CASE WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'agent_id' ELSE a.agent_id END
         FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END,
             LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
                 (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e' WHEN 'approval.withdrawn' THEN 'w'
                     WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f' WHEN 'policy.draft_put' THEN 'j' WHEN 'policy.draft_approved' THEN 'g'
-                    WHEN 'policy.draft_rejected' THEN 'q' ELSE 'k' END::"char", CASE c.kind
+                    WHEN 'policy.draft_rejected' THEN 'q' WHEN 'freeze.created' THEN 'h' WHEN 'freeze.release_approved' THEN 'z' WHEN 'freeze.released' THEN 'l'
+                    WHEN 'freeze.forced' THEN 'F' WHEN 'freeze.ended' THEN 'y' ELSE 'k' END::"char", CASE c.kind
                     WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN completes_approval(c.details)
                         ELSE a.required = (SELECT count(*) FROM changes AS d
                             WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
                     WHEN 'policy.draft_put' THEN c.version IS NOT NULL
                     ELSE c.kind IN ('approval.denied', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced', 'policy.draft_approved',
-                        'policy.draft_rejected', 'key.created', 'key.changed') END)) AS n (type, occurred)
+                        'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%' END)) AS n (type, occurred)
         WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending)) AND n.occurred
     UNION ALL
     SELECT u.position, u.xid, 2, u.approval_id, 'u', a.policy_id, a.agent_id
@@ -211,7 +213,7 @@ CREATE FUNCTION event_at(source uuid, type "char") RETURNS timestamptz
 LANGUAGE sql STABLE
 AS $$
     SELECT CASE
-        WHEN type IN ('i', 'a', 'd', 'e', 'c', 'f', 'g', 'k') THEN
+        WHEN type IN ('i', 'a', 'd', 'e', 'w', 'c', 'f', 'j', 'g', 'q', 'k', 'h', 'z', 'l', 'F', 'y') THEN
             (SELECT c.at FROM changes AS c WHERE c.seq = ('x' || right(replace(source::text, '-', ''), 16))::bit(64)::bigint)
         WHEN type = 'b' THEN (SELECT b.at FROM budget_exhaustions AS b WHERE b.id = source)
         ELSE from_ms(('x' || left(replace((CASE WHEN type = 'u' THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = source)

@@ -3,6 +3,7 @@
 -- of is not asked about: the common commits have functions of their own, and commit_checks is
 -- for all others. An array without elements is null.
 --
+-- SG021: something was stopped since the checks were judged.
 -- SG020: payments have another version than was seen.
 -- SG019: what a commit takes from counters is more than take_from_calendar can do. The commit
 -- is to be made again by commit_checks.
@@ -12,7 +13,7 @@ CREATE FUNCTION refused_commit(node uuid, epoch uuid) RETURNS uuid
 LANGUAGE plpgsql
 AS $$ BEGIN
     PERFORM begin_commit(node, epoch); -- which says what is over
-    RAISE EXCEPTION 'the epoch is over' USING ERRCODE = 'SG001';
+    RAISE EXCEPTION 'something was stopped meanwhile' USING ERRCODE = 'SG021';
 END $$;
 
 -- A commit of checks alone: the keys and the checks, hash by hash and check by check, the place
@@ -21,7 +22,7 @@ END $$;
 -- in force and the node not fenced, is inserted by a statement of its own: only a snapshot
 -- taken under the locks shows a fence that was committed while this waited. What it returns is
 -- null: it is there so that take_from_calendar comes after it.
-CREATE FUNCTION record_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], has_violations boolean, rows check_record[],
+CREATE FUNCTION record_checks(node uuid, epoch uuid, stops bigint, key_hashes bytea[], key_ids uuid[], has_violations boolean, rows check_record[],
     seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea, counts check_count[], OUT recorded boolean)
 LANGUAGE plpgsql
 AS $$
@@ -37,7 +38,7 @@ BEGIN
         PERFORM begin_commit(node, epoch);
     END IF;
     INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries, counts)
-        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e) = record_checks.epoch
+        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e WHERE e.stops = record_checks.stops) = record_checks.epoch
                     AND NOT EXISTS (SELECT FROM fenced_nodes AS f WHERE f.node = record_checks.node)
                 THEN record_checks.node ELSE refused_commit(record_checks.node, record_checks.epoch) END,
             record_checks.seq, record_checks.first_id, record_checks.last_id, record_checks.version,
@@ -186,12 +187,12 @@ END $$;
 
 -- A commit of anything. Budgets come last, so that their rows are locked for no longer than the
 -- commit itself takes.
-CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], has_violations boolean, rows check_record[],
+CREATE FUNCTION commit_checks(node uuid, epoch uuid, stops bigint, key_hashes bytea[], key_ids uuid[], has_violations boolean, rows check_record[],
     seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea, counts check_count[], extra commit_extra) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    done boolean := record_checks(node, epoch, key_hashes, key_ids, has_violations, rows, seq, version, first_id, last_id, entries, head, counts);
+    done boolean := record_checks(node, epoch, stops, key_hashes, key_ids, has_violations, rows, seq, version, first_id, last_id, entries, head, counts);
 BEGIN
     IF NOT extra IS NULL THEN
         done := record_extra(node, epoch, rows, extra) IS NULL;
@@ -200,7 +201,7 @@ END $$;
 
 -- A commit of redemptions alone, without lasting keys.
 -- What is not recorded insert_outcomes refuses, as what it does not record itself.
-CREATE FUNCTION record_redemptions(node uuid, epoch uuid, redemptions outcome_row[], seq bigint, version smallint, first_id uuid, last_id uuid,
+CREATE FUNCTION record_redemptions(node uuid, epoch uuid, stops bigint, redemptions outcome_row[], seq bigint, version smallint, first_id uuid, last_id uuid,
     entries bytea, head bytea) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -215,7 +216,7 @@ BEGIN
         PERFORM begin_commit(node, epoch);
     END IF;
     INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries)
-        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e) = record_redemptions.epoch
+        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e WHERE e.stops = record_redemptions.stops) = record_redemptions.epoch
                     AND NOT EXISTS (SELECT FROM fenced_nodes AS f WHERE f.node = record_redemptions.node)
                 THEN record_redemptions.node ELSE refused_commit(record_redemptions.node, record_redemptions.epoch) END,
             record_redemptions.seq, record_redemptions.first_id, record_redemptions.last_id, record_redemptions.version,
@@ -240,7 +241,7 @@ END $$;
 
 -- A commit of redemptions alone, some of which have lasting keys. A lasting key that is there already is
 -- another check's, or this one's, which then is redeemed.
-CREATE FUNCTION record_keyed_redemptions(node uuid, epoch uuid, redemptions outcome_row[], seq bigint, version smallint, first_id uuid,
+CREATE FUNCTION record_keyed_redemptions(node uuid, epoch uuid, stops bigint, redemptions outcome_row[], seq bigint, version smallint, first_id uuid,
     last_id uuid, entries bytea, head bytea) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -255,7 +256,7 @@ BEGIN
         PERFORM begin_commit(node, epoch);
     END IF;
     INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries)
-        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e) = record_keyed_redemptions.epoch
+        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e WHERE e.stops = record_keyed_redemptions.stops) = record_keyed_redemptions.epoch
                     AND NOT EXISTS (SELECT FROM fenced_nodes AS f WHERE f.node = record_keyed_redemptions.node)
                 THEN record_keyed_redemptions.node ELSE refused_commit(record_keyed_redemptions.node, record_keyed_redemptions.epoch) END,
             record_keyed_redemptions.seq, record_keyed_redemptions.first_id, record_keyed_redemptions.last_id, record_keyed_redemptions.version,

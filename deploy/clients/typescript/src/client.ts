@@ -273,6 +273,27 @@ export class Spendgate {
     return this.#list(`${policyPath(policyId)}/versions`, query, "policy_id");
   }
 
+  /** createFreeze stops everything in a scope until people release it. It is repeated only with an idempotency_key. */
+  createFreeze(asked: T.NewFreeze, call?: CallOptions): Promise<T.Freeze> {
+    const repeatable = asked.idempotency_key !== undefined;
+    return this.#fetch({ ...call, method: "POST", path: "/v1/freezes", content: asked, statuses: [200, 201], repeatable }, freeze);
+  }
+
+  freeze(freezeId: string, call?: CallOptions): Promise<T.Freeze> {
+    return this.#get(freezePath(freezeId), {}, freeze, call);
+  }
+
+  /** freezes lists freezes, newest first. */
+  freezes(query: T.FreezeQuery = {}): List<T.Freeze> {
+    return this.#list("/v1/freezes", query, "freeze_id");
+  }
+
+  /** releaseFreeze releases a freeze, alone or as one of the people who are required. Releasing again is a replay. */
+  releaseFreeze(freezeId: string, note: string, call?: CallOptions): Promise<T.Freeze> {
+    const path = `${freezePath(freezeId)}/release`;
+    return this.#fetch({ ...call, method: "POST", path, content: { note }, repeatable: true }, freeze);
+  }
+
   /** createBacktest starts a backtest, by other rules or another version. It is not repeated when it may have been stored. */
   createBacktest(asked: T.NewBacktest, call?: CallOptions): Promise<T.Backtest> {
     return this.#fetch({ ...call, method: "POST", path: "/v1/backtests", content: asked, statuses: [202] }, backtest);
@@ -382,6 +403,9 @@ function held(wait: number): number {
   return Math.floor(Math.max(0, Math.min(wait, longestHold)) / 1000);
 }
 
+const freeze = having<T.Freeze>("freeze_id", "status");
+
+const freezePath = (freezeId: string) => `/v1/freezes/${encodeURIComponent(freezeId)}`;
 const backtest = having<T.Backtest>("backtest_id", "status");
 
 const backtestPath = (backtestId: string) => `/v1/backtests/${encodeURIComponent(backtestId)}`;

@@ -684,6 +684,56 @@ export interface components {
             /** @description Whether there may be events after next_after already. */
             has_more: boolean;
         };
+        FreezeID: string;
+        /** @description What is frozen: exactly one member. Agents and counterparties are compared exactly, principals as names. */
+        FreezeScope: {
+            /** @constant */
+            all?: true;
+            policy_id?: components["schemas"]["PolicyID"];
+            agent_id?: string;
+            principal?: string;
+            counterparty?: string;
+        };
+        FreezeRequest: {
+            scope: components["schemas"]["FreezeScope"];
+            reason: string;
+            /** @description When it ends by itself; in the future. */
+            until?: string | null;
+            idempotency_key?: string | null;
+        };
+        FreezeReleaseRequest: {
+            note: string;
+        };
+        Freeze: {
+            freeze_id: components["schemas"]["FreezeID"];
+            scope: components["schemas"]["FreezeScope"];
+            reason: string;
+            until: components["schemas"]["Timestamp"] | null;
+            created_at: components["schemas"]["Timestamp"];
+            /** @description Null for the admin key. */
+            created_by: components["schemas"]["PolicyAuthor"] | null;
+            /** @enum {string} */
+            status: "active" | "released" | "over";
+            released_at: components["schemas"]["Timestamp"] | null;
+            releases: components["schemas"]["FreezeRelease"][];
+            /** @description How many people must release it. */
+            required: number;
+            /** @description How many of them are missing. */
+            missing: number;
+            /** @description What it reaches of the last 24 hours; only of a new freeze, and only if it was counted in time. */
+            reaches: components["schemas"]["FreezeReaches"] | null;
+        };
+        FreezeRelease: {
+            /** @description Null for the admin key, like key_id. */
+            principal: string | null;
+            key_id: string | null;
+            note: string;
+            at: components["schemas"]["Timestamp"];
+        };
+        FreezeReaches: {
+            checks: number;
+            principals: number;
+        };
         EventID: string;
         /** Format: int64 */
         EventSequence: number;
@@ -1005,19 +1055,20 @@ export interface components {
             groups?: string[];
         };
         /**
-         * @description agent asks (checks:write, policies:read, outcomes:write, and checks:read, budgets:read, approvals:read of its
-         *     own principal's checks); author writes rules (policies:read, policies:write, checks:read, budgets:read,
-         *     backtests:write); approver (approvals:read, approvals:decide, checks:read, policies:read, budgets:read);
-         *     executor (checks:redeem, outcomes:write, outcomes:release, checks:read); gateway (checks:write, checks:redeem,
-         *     outcomes:write, outcomes:release, policies:read, checks:read, budgets:read, approvals:read); auditor
-         *     (checks:read, policies:read, budgets:read, approvals:read, events:read); full (all but approvals:decide,
-         *     outcomes:release and checks:redeem).
+         * @description agent asks (checks:write, policies:read, outcomes:write, checks:read, budgets:read, approvals:read of its
+         *     own principal's checks, and freezes:write of its own principal); author writes rules (policies:read, policies:write,
+         *     checks:read, budgets:read, backtests:write, freezes:write, freezes:read); approver (approvals:read, approvals:decide,
+         *     checks:read, policies:read, budgets:read, freezes:write, freezes:read, freezes:release); executor (checks:redeem,
+         *     outcomes:write, outcomes:release, checks:read, freezes:write, freezes:read); gateway (checks:write, checks:redeem,
+         *     outcomes:write, outcomes:release, policies:read, checks:read, budgets:read, approvals:read, freezes:write,
+         *     freezes:read); auditor (checks:read, policies:read, budgets:read, approvals:read, events:read, freezes:read); full
+         *     (all but approvals:decide, outcomes:release, checks:redeem and freezes:release).
          */
         Role: string;
         Scope: string;
         /** @description A role, instead of scopes. A key with neither has the role full. */
         RoleChange: components["schemas"]["Role"] | null;
-        /** @description Scopes, instead of a role. checks:write cannot be combined with approvals:decide, outcomes:release, policies:write or checks:redeem. */
+        /** @description Scopes, instead of a role. checks:write cannot be combined with approvals:decide, outcomes:release, policies:write, checks:redeem or freezes:release. */
         ScopesChange: components["schemas"]["Scope"][] | null;
         /** @description The policies that the key is restricted to. They need not exist. */
         PolicyIDsChange: components["schemas"]["PolicyID"][] | null;
@@ -1096,7 +1147,7 @@ export interface components {
         ErrorBody: {
             error: {
                 /** @enum {string} */
-                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "draft_rejected" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "once_used" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
+                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "freeze_not_found" | "freeze_not_active" | "freeze_own" | "too_many_freezes" | "frozen" | "check_stopped" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "draft_rejected" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "once_used" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
                 message: string;
                 request_id: string;
                 timestamp: components["schemas"]["Timestamp"];
@@ -1116,7 +1167,7 @@ export interface components {
                 differs?: string[];
                 /** @description The state of the payment; only with payment_taken. */
                 state?: string;
-                /** @description The payment; only with payment_differs and payment_taken. */
+                /** @description The payment; only with payment_differs, payment_taken and frozen. */
                 payment?: components["schemas"]["Payment"];
             };
         };
@@ -1171,6 +1222,20 @@ export interface components {
              * @constant
              */
             waiting_for?: "me";
+            /** @default 20 */
+            limit?: number;
+        };
+        ListFreezesQuery: {
+            active?: boolean;
+            /**
+             * @description Only freezes of everything.
+             * @constant
+             */
+            all?: true;
+            policy_id?: components["schemas"]["PolicyID"];
+            agent_id?: string;
+            principal?: string;
+            counterparty?: string;
             /** @default 20 */
             limit?: number;
         };
@@ -1325,6 +1390,13 @@ export type GroupRequired = components['schemas']['GroupRequired'];
 export type Event = components['schemas']['Event'];
 export type ConsoleUrl = components['schemas']['ConsoleURL'];
 export type EventPage = components['schemas']['EventPage'];
+export type FreezeId = components['schemas']['FreezeID'];
+export type FreezeScope = components['schemas']['FreezeScope'];
+export type FreezeRequest = components['schemas']['FreezeRequest'];
+export type FreezeReleaseRequest = components['schemas']['FreezeReleaseRequest'];
+export type Freeze = components['schemas']['Freeze'];
+export type FreezeRelease = components['schemas']['FreezeRelease'];
+export type FreezeReaches = components['schemas']['FreezeReaches'];
 export type EventId = components['schemas']['EventID'];
 export type EventSequence = components['schemas']['EventSequence'];
 export type PaginationWithoutTotal = components['schemas']['PaginationWithoutTotal'];
@@ -1371,6 +1443,7 @@ export type ListPoliciesQuery = components['schemas']['ListPoliciesQuery'];
 export type GetPolicyQuery = components['schemas']['GetPolicyQuery'];
 export type ListPolicyVersionsQuery = components['schemas']['ListPolicyVersionsQuery'];
 export type ListApprovalsQuery = components['schemas']['ListApprovalsQuery'];
+export type ListFreezesQuery = components['schemas']['ListFreezesQuery'];
 export type ListBacktestsQuery = components['schemas']['ListBacktestsQuery'];
 export type ListFlipsQuery = components['schemas']['ListFlipsQuery'];
 export type ListBudgetsQuery = components['schemas']['ListBudgetsQuery'];

@@ -7,7 +7,7 @@ import { Check } from "./check.js";
 
 export const reasons = ["max_amount_exceeded", "currency_not_covered", "refund_age_limit_exceeded", "blocked_category", "vendor_not_on_allowlist",
   "blocked_payment_rail", "discount_cap_exceeded", "blocked_geography", "time_restriction_violated", "duplicate_action_detected",
-  "escalation_threshold_exceeded", "required_context_missing", "budget_exceeded", "count_limit_exceeded", "condition_met"];
+  "escalation_threshold_exceeded", "required_context_missing", "budget_exceeded", "count_limit_exceeded", "condition_met", "frozen"];
 
 const filters = [
   ["decision", "Decision", ["allow", "block", "escalate"]],

@@ -122,6 +122,46 @@ def promote_draft(
     return fetch(settings, Request("POST", where, content, status=201, repeatable=False, headers={"If-Match": str(version)}), t.Policy)
 
 
+def create_freeze(
+    settings: Settings,
+    scope: Mapping[str, Any],
+    reason: str,
+    *,
+    until: str | datetime | None = None,
+    idempotency_key: str | None = None,
+) -> Steps[t.Freeze]:
+    """Stops everything in a scope, such as {"agent_id": "a"}, until people release it. It is repeated only with an idempotency_key."""
+    given = (("scope", scope), ("reason", reason), ("until", until), ("idempotency_key", idempotency_key))
+    content = {name: value for name, value in given if value is not None}
+    repeatable = idempotency_key is not None
+    return fetch(settings, Request("POST", "/v1/freezes", content, status=201, again=200, repeatable=repeatable), t.Freeze)
+
+
+def freeze(settings: Settings, freeze_id: str) -> Steps[t.Freeze]:
+    return fetch(settings, get(path("freezes", freeze_id)), t.Freeze)
+
+
+def freezes(
+    settings: Settings,
+    *,
+    active: bool | None = None,
+    policy_id: str | None = None,
+    agent_id: str | None = None,
+    principal: str | None = None,
+    counterparty: str | None = None,
+    limit: int | None = None,
+) -> Query[t.Freeze]:
+    """The freezes, newest first."""
+    text = None if active is None else str(active).lower()
+    scope = {"policy_id": policy_id, "agent_id": agent_id, "principal": principal, "counterparty": counterparty}
+    return query(t.Freeze, "/v1/freezes", active=text, limit=limit, **scope)
+
+
+def release_freeze(settings: Settings, freeze_id: str, note: str) -> Steps[t.Freeze]:
+    """Releases a freeze, alone or as one of the people who are required. Releasing again is a replay."""
+    return fetch(settings, Request("POST", path("freezes", freeze_id, "release"), {"note": note}), t.Freeze)
+
+
 def create_backtest(
     settings: Settings,
     *,

@@ -47,6 +47,10 @@ __all__ = [
     "ApprovalDecision",
     "Event",
     "EventPage",
+    "FreezeScope",
+    "Freeze",
+    "FreezeRelease",
+    "FreezeReaches",
     "BacktestProgress",
     "BacktestSummary",
     "Backtest",
@@ -580,6 +584,53 @@ class EventPage:
     next_after: int
     # Whether there may be events after next_after already.
     has_more: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreezeScope:
+    """What is frozen: exactly one member. Agents and counterparties are compared exactly, principals as names."""
+
+    all: bool = False
+    policy_id: str | None = None
+    agent_id: str | None = None
+    principal: str | None = None
+    counterparty: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freeze:
+    freeze_id: str
+    scope: FreezeScope
+    reason: str
+    until: datetime | None = None
+    created_at: datetime
+    # Null for the admin key.
+    created_by: PolicyAuthor | None = None
+    # active, released, over
+    status: str
+    released_at: datetime | None = None
+    releases: list[FreezeRelease]
+    # How many people must release it.
+    required: int
+    # How many of them are missing.
+    missing: int
+    # What it reaches of the last 24 hours; only of a new freeze, and only if it was counted in time.
+    reaches: FreezeReaches | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreezeRelease:
+    # Null for the admin key, like key_id.
+    principal: str | None = None
+    key_id: str | None = None
+    note: str
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreezeReaches:
+    checks: int
+    principals: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,41 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// CreateFreeze implements audit.Freezes.
+func (s *Store) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFreeze) (created *audit.Freeze, replayed bool, err error) {
+	scope := f.Scope.Hash()
+	err = s.control(ctx, "cannot create a freeze", []any{&replayed}, byActor("SELECT create_freeze($1, $2, $3, $4, ", by,
+		f.ID.Text(spend.PrefixFreeze), scope[:], f.Seen, f.Details(&by)))
+	if err != nil {
+		return nil, false, err
+	}
+	created, err = s.Freeze(ctx, f.ID)
+	return created, replayed, err
+}
+
+// ReleaseFreeze implements audit.Freezes.
+func (s *Store) ReleaseFreeze(ctx context.Context, by audit.Actor, r audit.FreezeRelease) error {
+	scope := r.Freeze.Scope.Hash()
+	id := r.Freeze.ID.Text(spend.PrefixFreeze)
+	kinds := ""
+	for _, kind := range r.Kinds(&by) {
+		kinds += "," + string(kind)
+	}
+	return s.control(ctx, "cannot release freeze "+id, nil, byActor("SELECT release_freeze($1, $2, $3, $4, $5, $6, $7, ", by,
+		id, scope[:], r.Freeze.Last, r.Keys, fmt.Sprintf("{%s}", kinds[1:]), r.Details(&by), r.Freeze.EndDetails()))
+}
+
+// EndFreeze implements audit.Freezes.
+func (s *Store) EndFreeze(ctx context.Context, f *audit.Freeze) error {
+	scope := f.Scope.Hash()
+	id := f.ID.Text(spend.PrefixFreeze)
+	return s.control(ctx, "cannot end freeze "+id, nil, byActor("SELECT end_freeze($1, $2, $3, $4, ", audit.Actor{},
+		id, scope[:], f.Until.UnixMilli(), f.EndDetails()))
+}

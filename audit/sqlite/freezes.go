@@ -1,0 +1,88 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// CreateFreeze implements audit.Freezes. Taking its turn on the one writing connection is the wait for the commits in
+// progress.
+func (s *Store) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFreeze) (created *audit.Freeze, replayed bool, err error) {
+	err = s.write(ctx, "cannot create a freeze", func(tx *sql.Tx) error {
+		var stops int64
+		err := tx.QueryRow("SELECT EXISTS (SELECT 1 FROM changes WHERE subject = ?), (SELECT stops FROM epoch)",
+			f.ID.Text(spend.PrefixFreeze)).Scan(&replayed, &stops)
+		switch {
+		case err != nil || replayed:
+			return err
+		case f.Seen >= 0 && f.Seen != stops:
+			return audit.ErrStaleStops
+		}
+		seq, err := recordFreeze(tx, audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), by)
+		if err != nil {
+			return err
+		}
+		return stopAt(tx, seq)
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	created, err = s.Freeze(ctx, f.ID)
+	return created, replayed, err
+}
+
+// stopAt refuses commits that were judged before a change.
+func stopAt(tx *sql.Tx, seq int64) error {
+	_, err := tx.Exec("UPDATE epoch SET stops = ?", seq)
+	return err
+}
+
+func recordFreeze(tx *sql.Tx, kind audit.ChangeKind, id spend.ID, scope audit.FreezeScope, details string, by audit.Actor) (int64, error) {
+	seq, err := raise(tx)
+	if err != nil {
+		return 0, err
+	}
+	return seq, record(tx, audit.ChangeOfFreeze(kind, id, scope, details, seq, by, time.Now()))
+}
+
+// ReleaseFreeze implements audit.Freezes.
+func (s *Store) ReleaseFreeze(ctx context.Context, by audit.Actor, r audit.FreezeRelease) error {
+	f := r.Freeze
+	return s.write(ctx, "cannot release freeze "+f.ID.Text(spend.PrefixFreeze), func(tx *sql.Tx) error {
+		var stale bool
+		err := tx.QueryRow("SELECT ?2 <> (SELECT max(seq) FROM changes WHERE subject = ?1) OR EXISTS (SELECT 1 FROM keys WHERE generation > ?3)",
+			f.ID.Text(spend.PrefixFreeze), f.Last, r.Keys).Scan(&stale)
+		switch {
+		case err != nil:
+			return err
+		case stale:
+			return audit.ErrStaleFreeze
+		}
+		details := r.Details(&by)
+		for _, kind := range r.Kinds(&by) {
+			if _, err := recordFreeze(tx, kind, f.ID, f.Scope, details, by); err != nil {
+				return err
+			}
+			details = f.EndDetails()
+		}
+		return nil
+	})
+}
+
+// EndFreeze implements audit.Freezes.
+func (s *Store) EndFreeze(ctx context.Context, f *audit.Freeze) error {
+	return s.write(ctx, "cannot end freeze "+f.ID.Text(spend.PrefixFreeze), func(tx *sql.Tx) error {
+		var ended bool
+		err := tx.QueryRow("SELECT EXISTS (SELECT 1 FROM changes WHERE subject = ? AND kind IN ('freeze.released', 'freeze.ended'))",
+			f.ID.Text(spend.PrefixFreeze)).Scan(&ended)
+		if err != nil || ended || time.Now().Before(f.Until) {
+			return err
+		}
+		_, err = recordFreeze(tx, audit.FreezeEnded, f.ID, f.Scope, f.EndDetails(), audit.Actor{})
+		return err
+	})
+}

@@ -1,0 +1,96 @@
+package verify
+
+import (
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// frozenMargin is how close to the ends of a freeze a check or a redemption may be by its node's clock: the time of a commit, and
+// what clocks differ by.
+const frozenMargin = 3 * time.Second
+
+// frozenTime is a scope, and the time in which it was frozen.
+type frozenTime struct {
+	id    string
+	scope audit.FreezeScope // folded
+	from  time.Time
+	until time.Time // zero: still
+}
+
+// freeze follows the changes of freezes.
+func (w *changeWalk) freeze(c Change) error {
+	fields, err := chain.ParseFields(nil, c.Row)
+	if err != nil {
+		return err
+	}
+	f, err := audit.FreezeOf(&audit.Change{Subject: c.Subject, Details: string(fields[changeDetails])})
+	if err != nil {
+		return nil //nolint:nilerr // its head, or what it says, is named
+	}
+	switch c.Kind {
+	case audit.FreezeCreated:
+		w.freezes = append(w.freezes, frozenTime{c.Subject, f.Scope.Folded(), c.At, f.Until})
+	case audit.FreezeIsReleased, audit.FreezeEnded:
+		for i := range w.freezes {
+			if known := &w.freezes[i]; known.id == c.Subject && (known.until.IsZero() || c.At.Before(known.until)) {
+				known.until = c.At
+			}
+		}
+	default:
+	}
+	return nil
+}
+
+// frozen returns the freeze that stopped the current row's action of these people at that time; empty if none did.
+func (s *slice) frozen(at time.Time, people ...audit.Party) string {
+	for i := range s.freezes {
+		f := &s.freezes[i]
+		if at.Before(f.from.Add(frozenMargin)) || !f.until.IsZero() && at.After(f.until.Add(-frozenMargin)) {
+			continue
+		}
+		is := func(place int) bool { return spend.NFC(string(s.fields[place])) == f.scope.Value }
+		stops := false
+		switch f.scope.Kind {
+		case audit.FreezeAll:
+			stops = true
+		case audit.FreezePolicy:
+			stops = string(s.fields[chain.FieldPolicyID]) == f.scope.Value
+		case audit.FreezeAgent:
+			stops = is(chain.FieldAgentID)
+		case audit.FreezeCounterparty:
+			stops = is(chain.FieldCounterparty)
+		case audit.FreezePrincipal:
+			for _, p := range people {
+				stops = stops || p.Shares(audit.Party{Principal: f.scope.Value})
+			}
+		}
+		if stops {
+			return f.id
+		}
+	}
+	return ""
+}
+
+// passesFreezes names an allow, a redemption and a take-over of the current row that a freeze stopped (G17).
+func (s *slice) passesFreezes(id spend.ID, c *course) {
+	if s.freezes == nil || string(s.fields[chain.FieldDecision]) != "a" {
+		return
+	}
+	asked := audit.Party{
+		KeyID: string(s.fields[chain.FieldKeyID]), Principal: string(s.fields[chain.FieldPrincipal]), Owner: string(s.fields[chain.FieldOwner]),
+	}
+	if by := s.frozen(id.Time(), asked); by != "" {
+		s.tally.find(Inserted, checkName(id), "it is recorded as allowed while %s was active", by)
+	}
+	for _, o := range []*spend.Outcome{c.redeemed, c.taken} {
+		if o == nil {
+			continue
+		}
+		if by := s.frozen(o.ID.Time(), asked, audit.Party{KeyID: o.KeyID, Principal: o.Reporter()}); by != "" {
+			s.stray(o, by+" was active")
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"spendgate/hotpath/wire"
+)
+
+// FreezeScope is what a freeze stops. Exactly one member is set.
+type FreezeScope = wire.FreezeScope
+
+// NewFreeze is a freeze to be created. Under an IdempotencyKey it is created once.
+type NewFreeze struct {
+	Scope          FreezeScope `json:"scope"`
+	Reason         string      `json:"reason"`
+	Until          time.Time   `json:"until,omitzero"` // zero: until it is released
+	IdempotencyKey string      `json:"idempotency_key,omitempty"`
+}
+
+// Freeze stops everything in its scope while it is active (S87).
+type Freeze struct {
+	wire.Freeze
+	Raw
+}
+
+func (f *Freeze) accept(from reply) error {
+	if f.FreezeID == "" || f.Status == "" {
+		return misunderstood("it is no freeze")
+	}
+	f.Body = from.body
+	return nil
+}
+
+// CreateFreeze stops everything in a scope. It is repeated only with an IdempotencyKey: without one, look with AllFreezes after
+// an error other than an *Error with a 4xx status.
+func (c *Client) CreateFreeze(ctx context.Context, f NewFreeze) (*Freeze, error) {
+	return fetch[Freeze](ctx, c, request{
+		method: http.MethodPost, path: "/v1/freezes", content: f, status: http.StatusCreated, again: http.StatusOK,
+		repeatable: f.IdempotencyKey != "",
+	})
+}
+
+func freezePath(id string) string { return "/v1/freezes/" + url.PathEscape(id) }
+
+// Freeze reads a freeze.
+func (c *Client) Freeze(ctx context.Context, freezeID string) (*Freeze, error) {
+	return fetch[Freeze](ctx, c, get(freezePath(freezeID), nil))
+}
+
+// ReleaseFreeze releases a freeze, alone or as one of the people who are required. Releasing again is a replay.
+func (c *Client) ReleaseFreeze(ctx context.Context, freezeID, note string) (*Freeze, error) {
+	return fetch[Freeze](ctx, c, request{
+		method: http.MethodPost, path: freezePath(freezeID) + "/release", content: map[string]string{"note": note}, repeatable: true,
+	})
+}
+
+// FreezeQuery selects freezes; all fields may be empty.
+type FreezeQuery struct {
+	Active bool        // only active ones
+	Scope  FreezeScope // one member at most
+}
+
+// AllFreezes reads freezes page by page, newest first. An error is the last that it yields.
+func (c *Client) AllFreezes(ctx context.Context, q FreezeQuery) iter.Seq2[Freeze, error] {
+	set := func(is bool) string {
+		if is {
+			return "true"
+		}
+		return ""
+	}
+	return pages[Freeze](ctx, c, "", func(cursor string) request {
+		return get("/v1/freezes", map[string]string{
+			"active": set(q.Active), "all": set(q.Scope.All), "policy_id": q.Scope.PolicyID, "agent_id": q.Scope.AgentID,
+			"principal": q.Scope.Principal, "counterparty": q.Scope.Counterparty, "limit": "100", "cursor": cursor,
+		})
+	})
+}

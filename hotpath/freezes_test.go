@@ -1,0 +1,157 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+)
+
+// freeze freezes a scope with the admin key.
+func (f *fleet) freeze(node int, kind audit.FreezeKind, value string) *audit.Freeze {
+	f.t.Helper()
+	asked := hotpath.FreezeAsked{NewFreeze: audit.NewFreeze{Scope: audit.FreezeScope{Kind: kind, Value: value}, Reason: "it runs wild"}}
+	made, _, err := f.nodes[node].Freeze(context.Background(), hotpath.Access{}, audit.Actor{Credential: "01234567"}, asked)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return made.Freeze
+}
+
+func (f *fleet) thaw(node int, frozen *audit.Freeze) {
+	f.t.Helper()
+	_, _, err := f.nodes[node].ReleaseFreeze(context.Background(), hotpath.Access{}, audit.Actor{Credential: "01234567"}, frozen.ID, "mended")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func isFrozen(err error) bool {
+	_, ok := errors.AsType[*hotpath.FrozenError](err)
+	return ok
+}
+
+func (o outcome) frozen() bool {
+	return o.err == nil && o.answer.Check.Decision.Reason == spend.ReasonFrozen && o.answer.Check.Decision.RuleID == "freeze" &&
+		!o.answer.Check.Pass.Passed()
+}
+
+// lateCommit has the node's next commit be answered only once release is called; done is closed when it is recorded.
+func (n *node) lateCommit() (done chan struct{}, release func()) {
+	done, gate := make(chan struct{}), make(chan struct{})
+	n.faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+		n.faults.onCommit(nil)
+		err := commit(ctx, checks)
+		close(done)
+		<-gate
+		return err
+	})
+	return done, func() { close(gate) }
+}
+
+// S87, G17: what is in flight when a freeze is answered passes it nowhere.
+func TestNothingPassesAFreeze(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		allowed := f.check(0, keyed(refundOf(t, "10", "before"), "replayed"))
+		redeemable := f.check(0, refundOf(t, "10", "redeemed")).answer.Check
+		inFlight := func(what string, hold func(*node) (chan struct{}, func()), do func() error) *audit.Freeze {
+			t.Helper()
+			held, release := hold(f.nodes[0])
+			result := make(chan error, 1)
+			go func() { result <- do() }()
+			<-held
+			frozen := f.freeze(1, audit.FreezeAgent, "agent-1")
+			release()
+			if err := <-result; !isFrozen(err) {
+				t.Errorf("%s: %v", what, err)
+			}
+			return frozen
+		}
+		hold := func(n *node) (chan struct{}, func()) { return n.holdCommit(nil) }
+		asFrozen := func(o outcome) error {
+			if o.frozen() {
+				return new(hotpath.FrozenError)
+			}
+			return fmt.Errorf("%v", o)
+		}
+		frozen := inFlight("a check that is judged", hold, func() error { return asFrozen(f.check(0, refundOf(t, "10", "judged"))) })
+		if o := f.check(0, keyed(refundOf(t, "10", "before"), "replayed")); !isFrozen(o.err) {
+			t.Errorf("a replay: %v", o)
+		}
+		f.flush()
+		for node := range 2 {
+			if o := f.check(node, refundOf(t, "10", "other")); !o.frozen() {
+				t.Errorf("another check: %v", o)
+			}
+		}
+		f.thaw(0, frozen)
+		if o := f.check(0, refundOf(t, "10", "judged")); !o.passed() {
+			t.Errorf("after the release: %v", o)
+		}
+		if o := f.check(1, keyed(refundOf(t, "10", "before"), "replayed")); o.err != nil || o.answer.Check.ID != allowed.answer.Check.ID {
+			t.Errorf("a replay after the release: %v", o)
+		}
+		f.thaw(0, inFlight("a check that is recorded", (*node).lateCommit, func() error { return f.check(0, refundOf(t, "10", "recorded")).err }))
+		f.thaw(0, inFlight("a redemption", hold, func() error { return f.redeem(0, redeemable, "") }))
+		f.thaw(0, inFlight("a redemption that is recorded", (*node).lateCommit, func() error { return f.redeem(0, redeemable, "") }))
+	})
+}
+
+// S87: what each state of a payment answers while it is frozen.
+func TestFrozenPayments(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		of := func(key string, asked hotpath.PaymentRequest) hotpath.PaymentRequest {
+			asked.Key = key
+			return asked
+		}
+		p.must("open", refundOf(t, "10", "open"), of("open", hotpath.PaymentRequest{}), audit.PaymentOpen, false)
+		redeemed := p.must("redeemed", refundOf(t, "11", "taken"), of("taken", nonce(1)), audit.PaymentRedeemed, true)
+		held, release := f.nodes[0].holdCommit(nil)
+		result := make(chan error, 1)
+		go func() {
+			answer, err := p.pay(0, refundOf(t, "12", "flying"), of("flying", nonce(2)))
+			if err == nil && answer.Payment.Proceed {
+				err = errors.New("it proceeds")
+			} else if err == nil && answer.Check.Decision.Reason != spend.ReasonFrozen {
+				err = errors.New("it is not blocked")
+			}
+			result <- err
+		}()
+		<-held
+		frozen := f.freeze(1, audit.FreezePrincipal, "BOT")
+		release()
+		if err := <-result; err != nil {
+			t.Errorf("in flight: %v", err)
+		}
+		for what, asked := range map[string]hotpath.PaymentRequest{
+			"shown": {}, "redeemed": nonce(3), "replaced": {Nonce: nonce(4).Nonce, Replace: true},
+		} {
+			for node := range 2 {
+				_, err := p.pay(node, refundOf(t, "10", "open"), of("open", asked))
+				refused, ok := errors.AsType[*hotpath.FrozenError](err)
+				if !ok || refused.Payment == nil || refused.Payment.Status != audit.PaymentOpen || refused.Payment.Proceed {
+					t.Errorf("open, %s: %+v, %v", what, refused, err)
+				}
+			}
+		}
+		p.must("its own nonce", refundOf(t, "11", "taken"), of("taken", nonce(1)), audit.PaymentRedeemed, false)
+		over := nonce(5)
+		over.TakeOver = time.Hour
+		if _, err := p.pay(0, refundOf(t, "11", "taken"), of("taken", over)); !isFrozen(err) {
+			t.Errorf("a take-over: %v", err)
+		}
+		if err := p.ended(redeemed, spend.Gateway, spend.Executed, 0); err != nil {
+			t.Errorf("an outcome: %v", err)
+		}
+		p.must("executed", refundOf(t, "11", "taken"), of("taken", nonce(6)), audit.PaymentExecuted, false)
+		f.thaw(0, frozen)
+		p.must("redeemed at last", refundOf(t, "10", "open"), of("open", nonce(7)), audit.PaymentRedeemed, true)
+		p.must("judged again", refundOf(t, "12", "flying"), of("flying", nonce(8)), audit.PaymentRedeemed, true)
+	})
+}
