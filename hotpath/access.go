@@ -40,10 +40,10 @@ func (a *Authorizer) ExpiringKeys(now time.Time, within time.Duration) (keys []a
 
 func newKey(k *audit.Key, used *lastUse) *key {
 	name := k.ID.Text(spend.PrefixKey)
-	people := namesOf(audit.Party{KeyID: name, Principal: k.Grants.Principal, Owner: k.Grants.Owner})
 	return &key{
-		Key: *k, people: people, name: name, counter: k.ID.Text(ratelimit.KeyPrefix), namespace: k.Grants.Namespace(name),
+		Key: *k, name: name, counter: k.ID.Text(ratelimit.KeyPrefix), namespace: k.Grants.Namespace(name),
 		scopes: k.Grants.Permitted(), used: used,
+		people: namesOf(audit.Party{KeyID: name, Principal: k.Grants.Principal, Owner: k.Grants.Owner}),
 	}
 }
 
