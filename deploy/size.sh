@@ -21,7 +21,7 @@ row "generated for the packages" "$(tracked 'deploy/clients/*/src/*' | grep /gen
 row "Python of the second verifier" "$(tracked 'deploy/audit/*.py' | lines)"
 row "openapi.yaml" "$(lines <<< hotpath/httpapi/openapi.yaml)"
 row "tests in Go" "$(tracked '*_test.go' | lines)"
-row "tests in other languages" "$(tracked '*/tests/*' '*/test/*' 'deploy/clients/cases.json' | lines)"
+row "tests in other languages" "$(tracked '*/tests/*' '*/test/*' 'deploy/clients/*cases.json' | lines)"
 row "proof and measurement (bench, audittest)" "$(tracked 'bench/*.go' 'audit/audittest/*.go' ':!*_test.go' | lines)"
 row "pages, in KB" "$(($(tracked '*.md' | xargs cat | wc -c) / 1000))"
 row "files of the product that name $field" "$(git grep -liE "${field//_/_?}" -- ':!*_test.go' ':!*.md' ':!*testdata*' \

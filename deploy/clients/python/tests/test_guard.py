@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import copy
 import decimal
 import enum
@@ -311,6 +312,24 @@ def test_cancelled_when_its_body_has_ended() -> None:
         return client
 
     assert delivered(asyncio.run(cancel())) and server.close() == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_body_that_closes_the_client(fails: bool) -> None:
+    """The report is made in the background; a doubt comes by itself."""
+    server = asking(*([] if fails else [UNNAMED]))
+    client = gate(server)
+
+    def pay(order: str) -> None:
+        client.close()
+        if fails:
+            raise OSError
+
+    with contextlib.ExitStack() as expected:
+        if fails:
+            expected.enter_context(pytest.raises(spendgate.InDoubt))
+        guarding(client)(pay)("order-1")
+    assert delivered(client) and server.close() == []
 
 
 def test_event_loops_of_their_own() -> None:

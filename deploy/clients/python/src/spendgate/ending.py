@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from . import api
-from .errors import APIError, InDoubt, SpendgateError
+from .errors import APIError, InDoubt
 from .permit import Permit, log
 from .send import Settings, Steps
 from .types import OutcomeStatus
@@ -31,7 +31,7 @@ def reported(
     except Contrary as refused:
         why = f"it ended, {status}, which the service does not take: {refused}"
         raise InDoubt(permit.payment_key, permit.check_id, why) from error or refused
-    except (SpendgateError, GeneratorExit) as problem:
+    except (Exception, GeneratorExit) as problem:  # any, such as that of a closed client: the body has ended
         log.warning("%s is not reported as %s: %r. That is repeated in the background", permit.check_id, status, problem)
         gate.process().later(deliver, f"{permit.check_id}, {status}")
         if isinstance(problem, GeneratorExit):
@@ -68,5 +68,5 @@ def doubt(gate: Settings, permit: Permit) -> Steps[None]:
     """Says that the payment is in doubt, which the service would otherwise find out later."""
     try:
         yield from api.in_doubt(gate, permit.check_id, redemption_id=permit.redemption_id)
-    except SpendgateError as refused:
+    except Exception as refused:
         log.warning("%s is not said to be in doubt: %s", permit.check_id, refused)

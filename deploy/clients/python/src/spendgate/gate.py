@@ -82,8 +82,8 @@ class Gate(Settings):
         return Process(http, self._deliver, lambda seconds: self._sleep(seconds))
 
     def _deliver(self, steps: Steps[None]) -> None:
-        """Takes steps in a thread of the background, which has an httpx client of its own if this one's belongs to an event loop."""
-        if isinstance(self._http, httpx.Client):
+        """Takes steps in a thread of the background, with an httpx client of its own if this one is closed, or belongs to an event loop."""
+        if isinstance(self._http, httpx.Client) and not self._http.is_closed:
             return drive(steps, blocking(self._http, self._sleep))
         with httpx.Client() as http:
             return drive(steps, blocking(http, self._sleep))
