@@ -77,6 +77,9 @@ func (w *warner) one(i int) {
 			return
 		}
 	}
+	if w.conditions(i) {
+		return
+	}
 	for j := range w.rules {
 		if j != i && w.rules[j].hides(&r.rule, j < i) {
 			w.add(i, "", "is never reported: whenever it fires, so does "+w.named(j)+", which is reported instead")

@@ -116,6 +116,35 @@ func TestWarningsOfDescriptions(t *testing.T) {
 	}
 }
 
+// Warnings about conditions, of the last rule.
+func TestWarningsOfConditions(t *testing.T) {
+	const usd = `{"rule_id":"usd","rule_type":"max_amount","parameters":{"limit":9,"currency":"USD"}},`
+	f := func(before, rule, want string) {
+		t.Helper()
+		var got string
+		for _, w := range Warnings("[" + before + strings.TrimPrefix(rule, "[")) {
+			if strings.HasPrefix(w.Path, fmt.Sprintf("rules[%d]", strings.Count(before, "rule_id"))) {
+				got += w.Problem
+			}
+		}
+		if !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", rule, got, want)
+		}
+	}
+	tier := rule1("escalate_if", `{"amount_above":1,"amount_up_to":5}`)
+	f("", tier, "compares amounts in any currency")
+	f(usd, tier, "")
+	f("", ruleWhen("escalate_if", `{"amount_above":1,"amount_up_to":5}`, `{"currencies":["EUR"]}`), "")
+	f(usd, ruleWhen("max_amount", `{"limit":5,"currency":"EUR"}`, `{"categories":["a"]}`), "takes the limit away")
+	f(usd, ruleWhen("max_amount", `{"limit":5,"currency":"USD"}`, `{"categories":["a"]}`), "")
+	const never = "never fires: its conditions and parameters exclude each other"
+	f(usd, ruleWhen("refund_age_limit", `{"max_days":5,"on_missing":"skip"}`, `{"action_types":["spend"]}`), never)
+	f(usd, ruleWhen("block_if", `{}`, `{"present":["metadata.a"],"absent":["metadata.a"]}`), never)
+	f(usd, ruleWhen("block_if", `{}`, `{"metadata":{"a":[1]},"absent":["metadata.a"]}`), never)
+	f(usd, ruleWhen("escalate_if", `{"amount_above":5}`, `{"amount_up_to":5}`), never)
+	f(usd, ruleWhen("escalate_if", `{"amount_above":4}`, `{"amount_up_to":5}`), "")
+}
+
 // A rule that Warnings calls never reported is reported for no action, over random policies and
 // actions.
 func TestWarningsAreTrue(t *testing.T) {
