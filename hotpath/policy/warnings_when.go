@@ -76,12 +76,12 @@ func (w *warned) contradicts() bool {
 		}
 		return paths
 	}
-	absent := given(isAbsent)
-	if w.when.onMissing == spend.Allow && slices.ContainsFunc(given(isPresent), func(path string) bool { return slices.Contains(absent, path) }) {
-		return true
-	}
 	if w.firesIfMissing() {
 		return false
+	}
+	absent := given(isAbsent)
+	if slices.ContainsFunc(given(isPresent), func(path string) bool { return slices.Contains(absent, path) }) {
+		return true
 	}
 	above, upTo := w.when.above, w.when.upTo
 	switch c := w.condition.(type) {
