@@ -153,8 +153,10 @@ def freezes(
 ) -> Query[t.Freeze]:
     """The freezes, newest first."""
     text = None if active is None else str(active).lower()
-    scope = {"policy_id": policy_id, "agent_id": agent_id, "principal": principal, "counterparty": counterparty}
-    return query(t.Freeze, "/v1/freezes", active=text, limit=limit, **scope)
+    return query(
+        t.Freeze, "/v1/freezes", active=text, limit=limit,
+        policy_id=policy_id, agent_id=agent_id, principal=principal, counterparty=counterparty,
+    )
 
 
 def release_freeze(settings: Settings, freeze_id: str, note: str) -> Steps[t.Freeze]:
