@@ -20,12 +20,12 @@ var ErrPrincipalRequired = errors.New("a payment needs an API key with a princip
 
 // PaymentRequest is what the request of a check says of its payment (S84).
 type PaymentRequest struct {
-	Key      string        // in the form of spend.PaymentKey
-	Nonce    string        // of `redeem`; empty: the request redeems nothing
-	Replace  bool          // judge another action, where nothing can have moved
-	TakeOver time.Duration // take the redemption of another nonce over if it is at most that old; 0: do not
-	Hours    int           // again_after_hours; 0: not said
-	Wait     time.Duration // for a decision of people
+	Key      string          // in the form of spend.PaymentKey
+	Nonce    string          // of `redeem`; empty: the request redeems nothing
+	Replace  bool            // judge another action, where nothing can have moved
+	TakeOver time.Duration   // take the redemption of another nonce over if it is at most that old; 0: do not
+	Hours    int             // again_after_hours; 0: not said
+	Wait     time.Duration   // for a decision of people
 	Stop     <-chan struct{} // ends the wait
 	Gone     func() bool     // the caller has closed the connection; nil if that is not known
 }

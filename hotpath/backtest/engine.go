@@ -120,6 +120,9 @@ type judgement struct {
 func (e *Engine) Feed(r *Record) error {
 	c := r.Check
 	e.reportUntil(order(c.ID))
+	if c.Decision.Reason == spend.ReasonFrozen { // it was judged by no rule, and left nothing
+		return nil
+	}
 	if r.Foreign {
 		left := held{until: c.Pass.UntilMS, effect: c.Decision.Effect}
 		if r.Approval != nil {

@@ -73,6 +73,9 @@ func TestExpiredApprovals(t *testing.T) {
 	} {
 		records = append(records, Record{Check: later})
 	}
+	frozen := check(124*time.Second, 'z', spend.Block) // left out (S87)
+	frozen.Decision = spend.Frozen(1, "")
+	records = append(records, Record{Check: frozen})
 	for name, c := range map[string]struct {
 		candidate *policy.Program
 		recorded  bool
@@ -91,7 +94,7 @@ func TestExpiredApprovals(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r := e.Report(); r.Coverage.Compared != int64(len(records)-1) || r.Flips.Total != c.flips {
+		if r := e.Report(); r.Coverage.Compared != int64(len(records)-2) || r.Coverage.Checks != r.Coverage.Compared || r.Flips.Total != c.flips {
 			t.Errorf("%s: %s", name, r.JSON())
 		}
 	}

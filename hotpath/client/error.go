@@ -55,7 +55,6 @@ const (
 	CodeOnceUsed             = "once_used"              // another check was redeemed under the lasting key
 
 	CodeFrozen         = "frozen"        // a freeze stops what was allowed
-	CodeCheckStopped   = "check_stopped" // the key that was allowed it was deactivated
 	CodeFreezeNotFound = "freeze_not_found"
 	CodeFreezeOwn      = "freeze_own" // somebody who is told apart from the frozen principal must release it
 	CodeTooManyFreezes = "too_many_freezes"

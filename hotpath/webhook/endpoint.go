@@ -168,7 +168,9 @@ func (e *endpoint) noteOldest(task *audit.WebhookTask) {
 }
 
 // isUrgent reports whether somebody waits for such an event.
-func isUrgent(t audit.EventType) bool { return strings.HasPrefix(string(t), "approval.") || t == audit.EventDraftSubmitted }
+func isUrgent(t audit.EventType) bool {
+	return strings.HasPrefix(string(t), "approval.") || t == audit.EventDraftSubmitted
+}
 
 // lookAhead reads urgent events that come after more than is tried at once.
 func (e *endpoint) lookAhead(ctx context.Context, most int) error {
