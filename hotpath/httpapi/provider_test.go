@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,11 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/hotpath"
+	"spendgate/hotpath/console"
+	"spendgate/hotpath/signin"
 )
 
 // idp is an OpenID provider that does as it is told, which may be wrong.
@@ -245,4 +251,38 @@ func (p *idp) logoutToken(change map[string]any) string {
 		}
 	}
 	return p.signed(claims)
+}
+
+// people is a node that people sign in to.
+type people struct {
+	*described
+	idp    *idp
+	logged *lockedBuffer
+	origin string
+	failed prometheus.Counter // sign-ins
+}
+
+func startPeople(t *testing.T) *people { return startPeopleWith(t, func(*signin.Options) {}) }
+
+func startPeopleWith(t *testing.T, change func(*signin.Options)) *people {
+	p := &people{described: describe(t), idp: newIDP(t), logged: new(lockedBuffer)}
+	roles, err := signin.ParseRoles(idpRoles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(p.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o := realOptions(t, func(c *hotpath.Components) { c.Logger = log })
+	o.Logger = log
+	o.Console = console.New(nil)
+	p.origin = "http://localhost:1"
+	options := signin.Options{
+		Label: "acme", Issuer: p.idp.server.URL, ClientID: "spend", ClientSecret: idpSecret, RedirectURL: p.origin + "/console/callback",
+		Roles: roles, GroupsClaim: "groups", EmailClaim: "email", NameClaim: "name", Logger: log, Now: time.Now,
+	}
+	change(&options)
+	o.SignIn = signin.New(options)
+	api := New(o)
+	p.address, p.failed = serveOn(t, api), api.metrics.signIns
+	p.key = field(t, doAt(t, p.address, "POST", "/v1/keys", `{"name":"n"}`, "X-Admin-Key: "+adminKey).body, "api_key")
+	return p
 }

@@ -2,58 +2,18 @@ package httpapi
 
 import (
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"spendgate/hotpath"
-	"spendgate/hotpath/console"
-	"spendgate/hotpath/signin"
 )
 
 const idpRoles = `[{"group":"finance","role":"approver","groups":["Finance"]},{"group":"eng","role":"author"},` +
 	`{"group":"eng","groups":["Engineering"]},
 	{"group":"ops","scopes":["checks:read"],"policy_ids":["elsewhere"]}]`
-
-// people is a node that people sign in to.
-type people struct {
-	*described
-	idp    *idp
-	logged *lockedBuffer
-	origin string
-	failed prometheus.Counter // sign-ins
-}
-
-func startPeople(t *testing.T) *people { return startPeopleWith(t, func(*signin.Options) {}) }
-
-func startPeopleWith(t *testing.T, change func(*signin.Options)) *people {
-	p := &people{described: describe(t), idp: newIDP(t), logged: new(lockedBuffer)}
-	roles, err := signin.ParseRoles(idpRoles)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.NewTextHandler(p.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	o := realOptions(t, func(c *hotpath.Components) { c.Logger = log })
-	o.Logger = log
-	o.Console = console.New(nil)
-	p.origin = "http://localhost:1"
-	options := signin.Options{
-		Label: "acme", Issuer: p.idp.server.URL, ClientID: "spend", ClientSecret: idpSecret, RedirectURL: p.origin + "/console/callback",
-		Roles: roles, GroupsClaim: "groups", EmailClaim: "email", NameClaim: "name", Logger: log, Now: time.Now,
-	}
-	change(&options)
-	o.SignIn = signin.New(options)
-	api := New(o)
-	p.address, p.failed = serveOn(t, api), api.metrics.signIns
-	p.key = field(t, doAt(t, p.address, "POST", "/v1/keys", `{"name":"n"}`, "X-Admin-Key: "+adminKey).body, "api_key")
-	return p
-}
 
 // browser is one, with its cookies.
 type browser struct {
