@@ -2,9 +2,10 @@ package gateway
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // TestStates: each end of a call.
@@ -36,12 +37,34 @@ func TestStates(t *testing.T) {
 			p.behave = func(int) (bool, string, error) { return true, "", errors.New("timeout") }
 			wants(t, a, "ch_6", 1000, stateInDoubt, "In doubt")
 			wants(t, a, "ch_6", 1000, stateInDoubt, "In doubt")
-			if got := strings.Join(p.paid(), ", "); got != "ch_1 1000, ch_3 45000, ch_5 1000, ch_6 1000" {
+			p.behave = func(int) (bool, string, error) { return true, "unknown_error", nil }
+			wants(t, a, "ch_7", 1000, stateInDoubt, "the server said that it failed")
+			if got := strings.Join(p.paid(), ", "); got != "ch_1 1000, ch_3 45000, ch_5 1000, ch_6 1000, ch_7 1000" {
 				t.Error(got)
 			}
-			s.became(t, "executed", "block", "escalate", "executed", "escalate", "failed", "executed", "in_doubt")
+			s.became(t, "executed", "block", "escalate", "executed", "escalate", "failed", "executed", "in_doubt", "in_doubt")
 		})
 	}
 }
 
-var _ http.RoundTripper = (*service)(nil)
+// TestOffered: an agent sees the tools that are on, a mapped one without the argument that the gateway fills.
+func TestOffered(t *testing.T) {
+	s, p := newService(t), newProvider(t)
+	a := agentOver(t, guarded(t, s, p, "", withKey))
+	var names []string
+	for tool, err := range a.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, tool.Name)
+		if schema := string(encode(tool.InputSchema)); strings.Contains(schema, "idempotency_key") {
+			t.Error(schema)
+		}
+	}
+	if got := strings.Join(names, " "); got != "look refund" {
+		t.Error(got)
+	}
+	if r, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "wipe"}); err != nil || !r.IsError || len(p.paid()) != 0 {
+		t.Error(r, err)
+	}
+}
