@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"spendgate/audit/spend"
 )
 
 // S12: every minute of a week against the calendar of package time.
@@ -43,4 +45,28 @@ func TestParseHours(t *testing.T) {
 	} {
 		f(s, errHoursForm)
 	}
+}
+
+// S89: when clocks are set back, a window ends at its end's first showing; when they skip its ends, at the change.
+func TestHoursWhenClocksChange(t *testing.T) {
+	f := func(hours, at string, open bool) {
+		t.Helper()
+		now, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := mustCompile(t, rule1("time_restriction", `{"allowed_hours":"`+hours+`","time_zone":"Europe/Berlin"}`))
+		if found := p.Evaluate(action(t), named(spend.Spend), now); (found.Effect == spend.Allow) != open {
+			t.Errorf("%s at %s: open is %t", hours, at, !open)
+		}
+	}
+	f("00:00-02:30", "2026-10-25T00:29:59Z", true)
+	f("00:00-02:30", "2026-10-25T00:30:00Z", false)
+	f("00:00-02:30", "2026-10-25T01:10:00Z", false) // 02:10 again
+	f("02:30-04:00", "2026-10-25T01:10:00Z", true)  // 02:30 was shown
+	f("03:00-04:00", "2026-10-25T01:59:59Z", false)
+	f("03:00-04:00", "2026-10-25T02:00:00Z", true)
+	f("02:30-03:30", "2026-03-29T00:59:59Z", false)
+	f("02:30-03:30", "2026-03-29T01:00:00Z", true) // 03:00, and 02:30 was skipped
+	f("02:15-02:45", "2026-03-29T01:00:00Z", false)
 }
