@@ -272,10 +272,10 @@ func TestComposeMountsRules(t *testing.T) {
 	}
 }
 
-// The runbook's command makes every runbook_url an address, and nothing else
+// The command of METRICS.md makes every runbook_url an address, and nothing else
 // of the rules another.
 func TestRunbookAddress(t *testing.T) {
-	page, err := os.ReadFile("RUNBOOK.md")
+	page, err := os.ReadFile("METRICS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestRunbookAddress(t *testing.T) {
 		`(?m)^RUNBOOK=.*\nsed .* deploy/prometheus/rules\.yaml >rules\.yaml\nsed .* deploy/prometheus/dependencies\.yaml >dependencies\.yaml$`).
 		FindString(string(page))
 	if command == "" {
-		t.Fatal("RUNBOOK.md has no command for it")
+		t.Fatal("METRICS.md has no command for it")
 	}
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "deploy/prometheus"), os.DirFS("prometheus")); err != nil {

@@ -138,8 +138,7 @@ func TestCheckpointFiles(t *testing.T) {
 	}
 }
 
-// TestVerifyUnit: the systemd unit calls verify with valid arguments, and may write where verify
-// writes.
+// TestVerifyUnit: the systemd unit calls verify with valid arguments, and verify writes where the unit copies from.
 func TestVerifyUnit(t *testing.T) {
 	unit, err := os.ReadFile("../../deploy/systemd/spendgate-verify.service")
 	if err != nil {
@@ -147,13 +146,14 @@ func TestVerifyUnit(t *testing.T) {
 	}
 	_, line, _ := strings.Cut(string(unit), "\nExecStart=/usr/local/bin/spendgate ")
 	line, _, _ = strings.Cut(line, "\n")
-	_, writable, _ := strings.Cut(string(unit), "\nReadWritePaths=")
+	_, writable, _ := strings.Cut(string(unit), "\nRuntimeDirectory=")
+	writable, _, _ = strings.Cut(writable, "\n")
 	dir := t.TempDir()
 	lines := filepath.Join(dir, "lines.jsonl")
 	if err := os.WriteFile(lines, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	line = strings.NewReplacer("${CHECKPOINTS}", lines, "${PUBLIC_KEY}", strings.Repeat("ab", 32), strings.TrimSpace(writable), dir).
+	line = strings.NewReplacer("${CHECKPOINTS}", lines, "${PUBLIC_KEY}", strings.Repeat("ab", 32), "/run/"+writable, dir).
 		Replace(line)
 	r := runWith(t, []string{"SPENDGATE_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}, "", strings.Fields(line)...)
 	if r.code != 1 || !strings.Contains(r.stderr, "cannot read the audit trail") {
