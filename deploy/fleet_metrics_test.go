@@ -149,6 +149,7 @@ func (f *localFleet) seldom(t *testing.T) {
 		first = cmp.Or(first, answer.Result().CheckID)
 	}
 	do(c, "/v1/checks/"+first+"/outcome", map[string]any{"status": "executed"}, http.StatusCreated)
+	do(c, "/v1/checks", map[string]any{}, http.StatusUnprocessableEntity)
 }
 
 // Every metric that the dashboard and the rules name is one of a loaded node,

@@ -225,7 +225,7 @@ func (l *Local) prepare(ctx context.Context) error {
 		n, err := NewNode(l.binary, "serve", fmt.Sprintf("node%d", i+1), l.Dir, Settings{
 			"LISTEN_ADDR": at.API, "OPS_ADDR": at.Ops, "TRUSTED_PROXIES": "127.0.0.1",
 			"REDIS_URL_FILE": l.path("redis.url"), "DATABASE_URL_FILE": l.path("database.url"), "ADMIN_KEY_FILE": l.path("admin.key"),
-			"CHECKPOINT_KEY_FILE": l.path("checkpoint.key"), "CHECKPOINT_FILE": l.path("checkpoints.jsonl"),
+			"CHECKPOINT_KEY_FILE": l.path("checkpoint.key"), "CHECKPOINT_FILE": l.path("checkpoints.jsonl"), "DEPLOYMENT": "local",
 		})
 		if err != nil {
 			return err
