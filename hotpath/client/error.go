@@ -54,7 +54,7 @@ const (
 	CodeActionMismatch       = "action_mismatch"        // the check allowed another action
 	CodeOnceUsed             = "once_used"              // another check was redeemed under the lasting key
 
-	CodeFrozen         = "frozen"        // a freeze stops what was allowed
+	CodeFrozen         = "frozen" // a freeze stops what was allowed
 	CodeFreezeNotFound = "freeze_not_found"
 	CodeFreezeOwn      = "freeze_own" // somebody who is told apart from the frozen principal must release it
 	CodeTooManyFreezes = "too_many_freezes"
