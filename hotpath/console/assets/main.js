@@ -56,8 +56,8 @@ function Navigation({ open, page, waiting }) {
     signOut();
     go("#/", true);
   };
-  const links = open.map((p) => html`
-    <li><a href=${link(p.path)} aria-current=${p === page ? "page" : undefined} onClick=${close}>${p.title}${p.path === "approvals" && waiting > 0
+  const links = open.filter((p) => !p.within).map((p) => html`
+    <li><a href=${link(p.path)} aria-current=${p === page || p.path === page?.within ? "page" : undefined} onClick=${close}>${p.title}${p.path === "approvals" && waiting > 0
       && html` <span class="count"><span class="sr">, </span>${waiting}<span class="sr"> waiting for you</span></span>`}</a></li>`);
   const who = !key ? "admin" : cookie ? key.name || key.principal : key.principal ?? key.name;
   const leave = html`<div class="who"><span class="hint">Signed in as</span> <bdi title=${key?.principal}>${who}</bdi>${key?.email && html` <span class="hint"><bdi>${key.email}</bdi></span>`}${key?.role && html` <span class="hint">${key.role}</span>`}

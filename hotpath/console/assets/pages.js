@@ -1,5 +1,5 @@
 // The pages in their order: the path after #/, the title, the scope of the API that it
-// needs ("admin": the admin key), and what shows it. A new page is a row and a file.
+// needs ("admin": the admin key), what shows it, and of which page it is a tab. A new page is a row and a file.
 import { Approvals } from "./pages/approvals.js";
 import { Overview } from "./pages/overview.js";
 import { Checks } from "./pages/checks.js";
@@ -15,7 +15,7 @@ export const pages = [
   { path: "approvals", title: "Approvals", scope: "approvals:read", show: Approvals },
   { path: "overview", title: "Overview", scope: "checks:read", show: Overview },
   { path: "checks", title: "Checks", scope: "checks:read", show: Checks },
-  { path: "violations", title: "Violations", scope: "checks:read", show: Violations },
+  { path: "violations", title: "Violations", scope: "checks:read", show: Violations, within: "checks" },
   { path: "policies", title: "Policies", scope: "policies:read", show: Policies },
   { path: "backtests", title: "Backtests", scope: "backtests:write", show: Backtests },
   { path: "budgets", title: "Budgets", scope: "budgets:read", show: Budgets },

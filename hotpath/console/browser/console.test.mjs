@@ -325,7 +325,7 @@ test("a backtest of a tighter limit, the draft beside, its promotion", async () 
   await page.waitForSelector("text=Nothing was compared.", { timeout: 60000 });
   assert.equal((await of(250)).decision, "allow");
   await new Promise((done) => setTimeout(done, 5100)); // then it is continued
-  await page.click("text=Read again");
+  await page.click("text=Refresh");
   await page.waitForSelector("text=1 check would be decided otherwise: 1 stricter", { timeout: 60000 });
   await page.click("text=Promote it to version 2");
   await page.waitForFunction(() => location.hash === "#/policies/tried"); // the draft's page shows the difference, too
@@ -344,17 +344,32 @@ test("a policy that changes by two keeps what it asks, and a draft waits for som
   await area.fill(JSON.stringify({ ...JSON.parse(written), redeem: undefined })); // as a pasted file without it
   await page.waitForSelector("section:has(h2:text-is('What changes')) li:has-text('redeem was \"required\" and is absent')");
   await area.fill(written.replace("500", "200"));
-  await page.click("text=Store as the newest version");
-  await page.waitForSelector("text=asks people before it changes");
-  await page.click("text=Store as a draft");
+  await page.reload();
+  assert.match(await area.inputValue(), /200/, "a reload forgets the text");
+  await page.click("text=Submit for approval");
   await page.waitForSelector("text=Missing: 1.");
   assert.equal(await page.locator("text=changes was").count(), 0);
+  const other = await open((await person("mia", { role: "author" })).api_key); // who replaces it is told whose it is
+  await show(other, "#/policies/two/edit");
+  await other.locator("textarea").fill(written.replace("500", "300"));
+  await other.click("text=Submit for approval");
+  await other.waitForSelector("[role=alert]:has-text('lena stored a draft')");
+  await other.close();
   const reader = await open((await person("omar", { role: "approver" })).api_key);
-  await show(reader, "#/policies/two/draft");
+  await reader.click("a.row:has-text('Change of two')");
+  await reader.fill("input", "not yet");
+  await reader.click("text=Reject it");
+  await reader.waitForSelector("text=Rejected by omar");
+  await show(page, "#/policies/two/edit?draft=1");
+  await page.waitForFunction(() => document.querySelector("textarea")?.value.includes("200"));
+  await page.click("text=Submit for approval"); // unchanged: submitted anew
+  await page.waitForSelector("text=Missing: 1.");
+  await show(reader, "#/approvals");
+  await reader.click("a.row:has-text('Change of two')");
   await reader.fill("input", "seen");
   await reader.click("text=Approve exactly this draft");
   await reader.waitForSelector("text=Nobody is missing.");
-  await page.click("text=Read again");
+  await page.click("text=Refresh");
   await page.waitForSelector("text=Nobody is missing.");
   await page.click("text=Promote it to version 2");
   await page.waitForFunction(() => location.hash === "#/policies/two"); // the draft's page shows the difference, too

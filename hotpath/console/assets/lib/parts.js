@@ -123,26 +123,37 @@ export function Field({ label, hint, children, wide }) {
   return html`<label class=${wide ? "field wide" : "field"}><span class="label">${label}</span>${children}${hint && html`<span class="hint">${hint}</span>`}</label>`;
 }
 
-// Filters is a form of filters that are part of the address. Each is [name, label, options
-// or null for text].
+// A day in the viewer's zone, as a control has it, and the instants of its beginning and its end.
+const dayOf = (instant) => { const at = new Date(instant); return Number.isNaN(at.getTime()) ? "" : `${at.getFullYear()}-${String(at.getMonth() + 1).padStart(2, "0")}-${String(at.getDate()).padStart(2, "0")}`; };
+const begins = (day) => new Date(`${day}T00:00:00`).toISOString();
+const ends = (day) => { const at = new Date(`${day}T00:00:00`); at.setDate(at.getDate() + 1); return new Date(at.getTime() - 1).toISOString(); };
+const ago = (days) => { const at = new Date(); at.setDate(at.getDate() - days); return dayOf(at); };
+const ranges = [["Today", 0, 0], ["Yesterday", 1, 1], ["Last 7 days", 6, 0]];
+
+// wide reports whether a list is a table: see the style sheet.
+export const wide = () => matchMedia("(min-width: 900px)").matches;
+
+// Filters is a form of filters that are part of the address. Each is [name, label, options, "day" for
+// one in the viewer's zone, or nothing for text]. Where there is room they are in sight.
 export function Filters({ of, values, change }) {
-  const submit = (e) => { e.preventDefault(); if (e.submitter) e.currentTarget.parentElement.open = false; change(Object.fromEntries(new FormData(e.currentTarget))); };
+  const instants = (form) => Object.fromEntries(Object.entries(form).map(([name, value]) => [name, !value || of.find(([n]) => n === name)[2] !== "day" ? value : name === "from" ? begins(value) : ends(value)]));
+  const submit = (e) => { e.preventDefault(); if (e.submitter && !wide()) e.currentTarget.parentElement.open = false; change(instants(Object.fromEntries(new FormData(e.currentTarget)))); };
   const given = of.filter(([name]) => values[name]);
   return html`
-    <details class="filters">
-      <summary>Filters${given.map(([name, label]) => html` <span class="given">${label}: <bdi>${visible(values[name])}</bdi></span>`)}</summary>
+    <details class="filters" open=${wide()}>
+      <summary>Filters${given.map(([name, label, options]) => html` <span class="given">${label}: <bdi>${options === "day" ? localTime(values[name]) : visible(values[name])}</bdi></span>`)}</summary>
       <form onSubmit=${submit} key=${JSON.stringify(values)}>
         ${of.map(([name, label, options, hint]) => html`
-          <${Field} label=${label} hint=${hint}>${options
+          <${Field} label=${label} hint=${hint}>${options === "day" ? html`<input type="date" name=${name} value=${values[name] ? dayOf(values[name]) : ""} />` : options
             ? html`<select name=${name} onChange=${(e) => e.currentTarget.form.requestSubmit()}><option value="">any</option>${options.map((o) => html`<option selected=${values[name] === o}>${o}</option>`)}</select>`
             : html`<input name=${name} value=${values[name] ?? ""} autocomplete="off" spellcheck="false" />`}<//>`)}
-        <div class="buttons"><button class="primary">Show</button>${given.length > 0 && html`<button type="button" onClick=${() => change({})}>Show everything</button>`}</div>
+        <div class="buttons">${of.some(([, , options]) => options === "day") && ranges.map(([title, from, to]) => html`<button type="button" onClick=${() => change({ ...values, from: begins(ago(from)), to: ends(ago(to)) })}>${title}</button>`)}<button class="primary">Show</button>${given.length > 0 && html`<button type="button" onClick=${() => change({})}>Show everything</button>`}</div>
       </form>
     </details>`;
 }
 
 // Pages shows pages of a list. A page that is shown is not looked at again.
-export function Pages({ list, row, empty, label }) {
+export function Pages({ list, row, empty, label, columns }) {
   const end = useRef(null);
   const { loading, next, more, error } = list;
   useEffect(() => {
@@ -154,6 +165,7 @@ export function Pages({ list, row, empty, label }) {
   const parts = list.pages.flatMap((page) => Array.from({ length: Math.ceil(page.length / 100) }, (_, i) => [page, i * 100]));
   const count = list.pages.reduce((n, page) => n + page.length, 0);
   return html`
+    ${columns && count > 0 && html`<p class="columns" aria-hidden="true">${columns.map((title) => html`<span>${title}</span>`)}</p>`}
     ${parts.map(([page, from], i) => html`<${Part} key=${i} page=${page} from=${from} row=${row} label=${i ? `${label}, part ${i + 1}` : label} />`)}
     ${count === 0 && !loading && !error && !next && empty}
     <${Failure} error=${error} retry=${count ? more : list.reload} />
@@ -168,7 +180,7 @@ function Part({ page, from, row, label }) {
   const kept = useRef({});
   if (kept.current.page !== page) kept.current = { page, rows: page.slice(from, from + 100).map(row) };
   const { rows } = kept.current;
-  return html`<ul class="rows" aria-label=${label} style=${{ containIntrinsicHeight: `auto ${rows.length * 5.2}rem` }}>${rows}</ul>`;
+  return html`<ul class="rows" aria-label=${label} style=${`--rows: ${rows.length}`}>${rows}</ul>`;
 }
 
 // Said is what was done a moment ago, read out to who does not see it.

@@ -2,7 +2,7 @@
 import { useLoad } from "./load.js";
 import { get } from "./api.js";
 
-// useWaiting reads the approvals that wait, oldest first, every few seconds. Pages may be
+// useWaiting reads what waits, approvals that expire soonest first and then drafts, every few seconds. Pages may be
 // short while there are more: a few are read.
 export function useWaiting(decides) {
   const { data, error, loading, reload } = useLoad(async (signal) => {
@@ -14,7 +14,7 @@ export function useWaiting(decides) {
       list.push(...read.data);
       ({ next_cursor: cursor, has_more: more } = read.pagination);
     }
-    return { list: list.reverse(), more };
+    return { list, more };
   }, [decides], decides ? 5000 : 0);
   return { list: data?.list, more: data?.more, count: data?.list.length ?? 0, error, loading, reload };
 }

@@ -4,7 +4,7 @@ import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { usePages, useNow } from "../lib/load.js";
 import { plural, span } from "../lib/words.js";
-import { Amount, Badge, Empty, Failure, Head, Loading, Pages, PlainTime, Said, Theirs } from "../lib/parts.js";
+import { Amount, Badge, Empty, Failure, Head, Loading, Pages, PlainTime, Said, Theirs, Who } from "../lib/parts.js";
 import { Approval, missingOf } from "./approval.js";
 
 const states = ["pending", "approved", "denied", "expired", "used"];
@@ -19,7 +19,7 @@ export function Approvals({ route, waiting }) {
     return () => clearTimeout(timer);
   }, [said]);
   const [followed, follow] = useState(false); // the approval that is shown came after a decision
-  const queue = all ? [] : waiting.list ?? [];
+  const queue = all ? [] : (waiting.list ?? []).filter((a) => a.kind === "approval");
   const chosen = route.part || (wide() ? queue[0]?.approval_id : "");
   // The next one takes the place of the one that was decided.
   const decided = (id, words) => {
@@ -60,10 +60,18 @@ function Queue({ waiting, chosen }) {
   if (!waiting.list) return waiting.error ? html`<${Failure} error=${waiting.error} retry=${waiting.reload} />` : html`<${Loading} />`;
   return html`
     <${Failure} error=${waiting.error} retry=${waiting.reload} />
-    ${waiting.list.length === 0 ? html`<${Empty} title="Nothing waits for you.">When a rule asks for an approval that you may decide, it appears here by itself. Rules ask with the parameter <code>approval</code>.<//>`
-      : html`<ul class="rows" aria-label="Waiting for you, the oldest first">${waiting.list.map((a) => html`<${Row} key=${a.approval_id} a=${a} now=${now} current=${a.approval_id === chosen} />`)}</ul>`}
+    ${waiting.list.length === 0 ? html`<${Empty} title="Nothing waits for you.">When a rule asks for an approval that yours would bring forward, or somebody submits a draft of a policy, it appears here by itself. Rules ask with the parameter <code>approval</code>.<//>`
+      : html`<ul class="rows" aria-label="Waiting for you, soonest to expire first">${waiting.list.map((a) => (a.kind === "draft" ? html`<${DraftRow} key=${a.draft_hash} d=${a} />`
+        : html`<${Row} key=${a.approval_id} a=${a} now=${now} current=${a.approval_id === chosen} />`))}</ul>`}
     ${waiting.more && html`<p class="hint">There are more; they come as you decide.</p>`}`;
 }
+
+// DraftRow is a draft of a policy that waits.
+const DraftRow = ({ d }) => html`
+  <li><a class="row" href=${link("policies", [d.policy_id, "draft"])}>
+    <span class="what">Change of ${d.policy_id}</span><span class="side-note"><${Badge} of="pending">draft<//></span>
+    ${d.note && html`<span class="to"><bdi>${d.note}</bdi></span>`}
+    <span class="by">${d.author && html`<${Who} name=${d.author.principal} /> · `}<${PlainTime} at=${d.made_at} /> · ${plural(d.missing, "approval")} missing</span></a></li>`;
 
 function Row({ a, now, current, query }) {
   const left = Date.parse(a.expires_at) - now;

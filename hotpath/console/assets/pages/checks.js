@@ -15,8 +15,12 @@ const filters = [
   ["action_type", "Type", ["refund", "credit", "discount", "spend"]],
   ["reason_code", "Reason", reasons],
   ["agent_id", "Agent"], ["policy_id", "Policy"], ["counterparty", "Counterparty"], ["idempotency_key", "Idempotency key"], ["approval_id", "Approval"],
-  ["from", "From", null, "UTC: 2026-07-04, or with a time"], ["to", "To", null, "UTC, inclusive"],
+  ["from", "From", "day"], ["to", "To", "day"],
 ];
+
+// Tabs are the lists of checks: all of them, and those that were blocked or escalated.
+export const Tabs = ({ page, query }) => html`<div class="tabs" role="group" aria-label="Which checks">${[["checks", "All"], ["violations", "Blocked or escalated"]].map(([path, title]) => html`
+  <a href=${link(path, "", Object.fromEntries(["agent_id", "policy_id", "from", "to"].map((name) => [name, query[name]])))} aria-current=${path === page ? "true" : undefined}>${title}</a>`)}</div>`;
 
 export function Checks({ route }) {
   if (route.part) return html`<${Check} key=${route.part} id=${route.part} />`;
@@ -26,16 +30,19 @@ export function Checks({ route }) {
 function List({ route }) {
   const list = usePages("/v1/checks", { limit: 100, ...route.query });
   return html`
-    <${Head} title="Checks"><button onClick=${list.reload}>Read again</button><//>
+    <${Head} title="Checks"><button onClick=${list.reload}>Refresh</button><//>
+    <${Tabs} page="checks" query=${route.query} />
     <${Filters} of=${filters} values=${route.query} change=${(values) => go(link("checks", "", values))} />
-    <${Pages} list=${list} row=${row} label="Checks, the newest first" empty=${html`<${Empty} title="No checks.">${Object.keys(route.query).length
+    <${Pages} list=${list} row=${row} columns=${columns} label="Checks, the newest first" empty=${html`<${Empty} title="No checks.">${Object.keys(route.query).length
       ? "None is as the filters say." : html`An agent asks with <code>POST /v1/checks</code>. What it asks appears here.`}<//>`} />`;
 }
+
+export const columns = ["Amount", "Decision", "Type", "Counterparty", "Agent", "Policy", "Rule", "Time"];
 
 export const row = (c) => html`
   <li key=${c.check_id}><a class="row check" href=${link("checks", c.check_id)}>
     <span class="what"><${Amount} value=${c.action.amount} currency=${c.action.currency} /></span>
     <span class="side-note"><${Badge} of=${c.decision} />${c.outcome && html` <${Badge} of=${c.outcome.status} />`}</span>
-    <span class="to">${c.action.action_type} to <${Theirs} text=${c.action.counterparty} /></span>
-    <span class="by"><${Theirs} text=${c.action.agent_id} /> · ${c.action.policy_id}${c.violated_rule_id && ` · ${c.violated_rule_id}`} · <${PlainTime} at=${c.timestamp} /></span>
+    <span class="to"><span>${c.action.action_type}</span><i> to </i><${Theirs} text=${c.action.counterparty} /></span>
+    <span class="by"><${Theirs} text=${c.action.agent_id} /><i> · </i><span>${c.action.policy_id}</span>${c.violated_rule_id && html`<i> · </i>`}<span>${c.violated_rule_id}</span><i> · </i><${PlainTime} at=${c.timestamp} /></span>
   </a></li>`;

@@ -18,7 +18,8 @@ export const draftOf = (id, signal) => get(path(id), { signal }).catch((e) => {
   throw e;
 });
 
-export const putDraft = (id, body) => call("PUT", path(id), { body });
+// putDraft stores a draft in place of the one that was read; null for none.
+export const putDraft = (id, body, replaces) => call("PUT", path(id), { body, ifMatch: replaces?.draft_hash });
 
 export function Draft({ id }) {
   const [done, setDone] = useState(true);
@@ -33,7 +34,7 @@ export function Draft({ id }) {
   if (!draft) return html`${back}<${Head} title=${`Draft of ${id}`} /><${Empty} title="There is no draft.">Store one from the policy's editor: it decides nothing, and is compared with what is decided from then on.<//>`;
   return html`
     ${back}
-    <${Head} title=${`Draft of ${id}`}><button onClick=${reload}>Read again</button><//>
+    <${Head} title=${`Draft of ${id}`}><button onClick=${reload}>Refresh</button>${may("policies:write") && html` <a class="button" href=${link("policies", [id, "edit"], { draft: 1 })}>Edit</a>`}<//>
     <p class="hint">It decides nothing.${report && " The report tells what it would have made of the checks since it was put."}</p>
     <p>By ${draft.author ? html`<${Who} name=${draft.author.principal} />` : "an admin"}, <${Time} at=${draft.created_at} />${draft.note && html`: <bdi>${draft.note}</bdi>`}</p>
     <section><h2>Rules</h2><ul class="rules">${draft.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
@@ -55,9 +56,9 @@ function Approvals({ id, draft, reload }) {
   const [failure, setFailure] = useState(null);
   const [note, setNote] = useState("");
   const [drop, setDrop] = useState("");
-  const approve = async () => {
+  const decide = (verb, more) => async () => {
     try {
-      await post(path(id, "/approve"), { draft_hash: draft.draft_hash, ...(note.trim() && { note: note.trim() }), ...(entries(drop).length && { drop_budgets: entries(drop) }) });
+      await post(path(id, verb), { draft_hash: draft.draft_hash, ...(note.trim() && { note: note.trim() }), ...more });
       setFailure(null);
       reload();
     } catch (e) {
@@ -68,10 +69,11 @@ function Approvals({ id, draft, reload }) {
   return html`
     <section><h2>Approvals</h2>
       ${draft.approvals.length > 0 && html`<ul class="decisions">${draft.approvals.map((a) => html`<li><bdi title=${a.principal}>${a.name || a.principal}</bdi>${a.email && html` <span class="hint"><bdi>${a.email}</bdi></span>`}${a.groups && html` <span class="hint"><bdi>${a.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${a.at} />${!a.counts && ", does not count"}${a.drop_budgets?.length > 0 && `, budgets that may end: ${a.drop_budgets.join(", ")}`}</span>${a.note && html`<p><bdi>${a.note}</bdi></p>`}</li>`)}</ul>`}
-      <p class="hint">Version ${draft.policy_version}, which is in force, asks ${draft.required} others than the author. ${draft.missing > 0 ? `Missing: ${draft.missing}${groups.length > 0 ? ` (${groups.join(", ")})` : ""}.` : "Nobody is missing."}</p>
-      ${may("approvals:decide") && html`<${Field} label="Note for those who read the record"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
+      <p class="hint">Version ${draft.policy_version}, which is in force, asks ${draft.required} others than the author. ${draft.rejection ? "It was rejected: no approval counts until it is stored again." : draft.missing > 0 ? `Missing: ${draft.missing}${groups.length > 0 ? ` (${groups.join(", ")})` : ""}.` : "Nobody is missing."}</p>
+      ${draft.rejection && html`<div class="failure"><p>Rejected by <bdi title=${draft.rejection.principal}>${draft.rejection.name || draft.rejection.principal}</bdi>, <${Time} at=${draft.rejection.at} />${draft.rejection.note && html`: <bdi>${draft.rejection.note}</bdi>`}</p></div>`}
+      ${may("approvals:decide") && !draft.rejection && html`<${Field} label="Note for those who read the record"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
         <${Field} label="Budgets that may end though they are in use" hint="Their rule_ids, with commas between them; none as a rule."><input value=${drop} onInput=${(e) => setDrop(e.currentTarget.value)} /><//>
-        <div class="buttons"><button class="primary" onClick=${approve}>Approve exactly this draft</button></div>`}
+        <div class="buttons"><button class="deny" onClick=${decide("/reject")}>Reject it</button> <button class="primary" onClick=${decide("/approve", entries(drop).length && { drop_budgets: entries(drop) })}>Approve exactly this draft</button></div>`}
       <${Failure} error=${failure} doing /></section>`;
 }
 
@@ -90,7 +92,7 @@ function End({ id, draft, live }) {
   };
   const dropped = entries(drop);
   const promote = act(() => post(path(id, "/promote"), { draft_hash: draft.draft_hash, ...(dropped.length && { drop_budgets: dropped }) }, { ifMatch: live.version }));
-  const end = act(() => call("DELETE", path(id)));
+  const end = act(() => call("DELETE", path(id), { ifMatch: draft.draft_hash }));
   return html`
     <section><h2>Decide</h2>
       <p class="hint">Promoted, it decides from then on, as version ${live.version + 1}. ${live.version !== draft.base_version && `It was put when version ${draft.base_version} was in force.`}</p>

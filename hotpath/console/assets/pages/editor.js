@@ -5,24 +5,47 @@ import { faultsOf, parse, print, syntaxFault } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { useLoad } from "../lib/load.js";
 import { differences } from "../lib/diff.js";
-import { Badge, Failure, Field, Head, Linked, Loading, Time } from "../lib/parts.js";
+import { Badge, Failure, Field, Head, Linked, Loading, Time, Who } from "../lib/parts.js";
 import { Begin } from "./backtests.js";
-import { putDraft } from "./draft.js";
+import { draftOf, putDraft } from "./draft.js";
 import { InUse } from "./in-use.js";
 import { bodyOf, By, Difference } from "./policies.js";
 
 const blank = { policy_id: "refunds", name: "Refunds", rules: [{ rule_id: "cap", rule_type: "max_amount", description: "No refund over 500 USD", parameters: { limit: 500, currency: "USD" } }] };
 
-export function Editor({ id }) {
-  const { data, error, reload } = useLoad((signal) => (id ? get(`/v1/policies/${segment(id)}`, { signal }) : blank), [id]);
-  if (!data) return html`<${Head} title="Edit" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
-  return html`<${Form} opened=${data} id=${id} />`;
+// A text is kept in the session of the tab until it is stored, for the version or the draft that it was made of.
+const place = (id) => `spendgate.text.${id ?? ""}`;
+function kept(id, of) {
+  try {
+    const found = JSON.parse(sessionStorage.getItem(place(id)));
+    return found?.of === of ? found.text : null;
+  } catch {
+    return null;
+  }
+}
+function keep(id, of, text) {
+  try {
+    if (text === null) sessionStorage.removeItem(place(id));
+    else sessionStorage.setItem(place(id), JSON.stringify({ of, text }));
+  } catch { /* then a reload forgets it */ }
 }
 
-function Form({ opened, id }) {
+export function Editor({ id, ofDraft }) {
+  const { data, error, reload } = useLoad(async (signal) => {
+    if (!id) return { live: blank };
+    const [live, draft] = await Promise.all([get(`/v1/policies/${segment(id)}`, { signal }), ofDraft && draftOf(id, signal)]);
+    return { live, draft: draft || undefined };
+  }, [id, ofDraft]);
+  if (!data) return html`<${Head} title="Edit" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
+  return html`<${Form} opened=${data.live} draft=${data.draft} id=${id} />`;
+}
+
+function Form({ opened, draft: drafted, id }) {
   const [before, setBefore] = useState(opened); // the version that the text changes
+  const [replaced, setReplaced] = useState(drafted); // the draft that one stored here replaces, if it is another author's
+  const of = drafted?.draft_hash ?? opened.version ?? 0;
   const [newer, setNewer] = useState(null); // what somebody stored meanwhile
-  const [text, setText] = useState(() => print(id ? bodyOf(before) : before));
+  const [text, setText] = useState(() => kept(id, of) ?? print(id ? bodyOf(drafted ?? before) : before));
   const [note, setNote] = useState("");
   const [faults, setFaults] = useState([]);
   const [error, setError] = useState(null);
@@ -37,8 +60,11 @@ function Form({ opened, id }) {
     setNewer(null);
     setFaults([]);
     try {
-      go(where(await request(note.trim() ? { note: note.trim() } : {})));
+      const to = where(await request(note.trim() ? { note: note.trim() } : {}));
+      keep(id, of, null);
+      go(to);
     } catch (e) {
+      if (e.code === "if_match_required") setReplaced(await draftOf(id).catch(() => undefined));
       if (e.status === 422) setFaults(faultsOf(e.message, text));
       if (e.code === "policy_version_mismatch") setNewer(await newest(parse(text).policy_id));
       setError(e);
@@ -54,7 +80,7 @@ function Form({ opened, id }) {
   }, (stored) => link("policies", stored.policy_id));
   const draft = () => send((extra) => {
     const { policy_id: _, ...body } = parse(text);
-    return putDraft(id, print({ ...body, ...extra }));
+    return putDraft(id, print({ ...body, ...extra }), replaced);
   }, () => link("policies", [id, "draft"]));
   const to = (line) => {
     const begin = text.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
@@ -66,15 +92,18 @@ function Form({ opened, id }) {
     <${Head} title=${id ? `A new version of ${id}` : "A new policy"} />
     <div class="editor"><${Lines} text=${text} faults=${shown} area=${area} />
       <textarea ref=${area} class="code" wrap="off" spellcheck="false" autocapitalize="off" aria-label="The policy as JSON" aria-invalid=${shown.length > 0} aria-describedby="faults"
-        value=${text} onInput=${(e) => { setText(e.currentTarget.value); setFaults([]); }}></textarea></div>
+        value=${text} onInput=${(e) => { setText(e.currentTarget.value); keep(id, of, e.currentTarget.value); setFaults([]); }}></textarea></div>
     <div id="faults" role="status">${shown.length > 0 && html`<ul class="faults">${shown.map((f) => html`<li><button class="plain" onClick=${() => to(f.line)}>Line ${f.line}</button> <bdi>${f.text}</bdi></li>`)}</ul>`}</div>
-    <${Failure} error=${newer || (error?.status === 422 && faults.length) ? null : error} doing />
+    ${error?.code === "if_match_required" && replaced && html`<div class="failure" role="alert"><p>Nothing is stored: <${Who} name=${replaced.author?.principal ?? "an admin"} /> stored a draft, <${Time} at=${replaced.created_at} />${replaced.note && html`: <bdi>${replaced.note}</bdi>`}.</p>
+      <p>Your text is kept. <a href=${link("policies", [id, "draft"])}>Look at that draft</a>, or store yours in its place.</p></div>`}
+    <${Failure} error=${newer || error?.code === "if_match_required" || (error?.status === 422 && faults.length) ? null : error} doing />
     ${newer && html`<${Meanwhile} newer=${newer} before=${newer.policy_id === id ? before : null} over=${() => { setBefore(newer); setNewer(null); }} />`}
     ${(error?.code === "budget_in_use" || drop) && html`<${Field} label="Budgets that end though they are in use" hint="Their rule_ids, with commas between them. What was used of them is counted no longer."><input value=${drop} onInput=${(e) => setDrop(e.currentTarget.value)} /><//>`}
     ${!syntax && id && html`<section><h2>What changes</h2><ul class="rules">${changed(before, text).map((d) => html`<li>${d}</li>`)}</ul></section><${InUse} id=${id} before=${before.rules} after=${rulesIn(text)} />`}
     <${Field} label="Note: why, for those who read the versions"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
-    <p class="buttons"><button class="primary" disabled=${busy || Boolean(syntax)} onClick=${store}>${busy ? "Storing…" : "Store as the newest version"}</button>
-      ${id && html` <button disabled=${busy || Boolean(syntax)} onClick=${draft}>Store as a draft</button>`}</p>
+    <p class="buttons">${before.changes && id ? html`<button class="primary" disabled=${busy || Boolean(syntax)} onClick=${draft}>${busy ? "Storing…" : "Submit for approval"}</button>`
+      : html`<button class="primary" disabled=${busy || Boolean(syntax)} onClick=${store}>${busy ? "Storing…" : "Store as the newest version"}</button>
+      ${id && html` <button disabled=${busy || Boolean(syntax)} onClick=${draft}>Store as a draft</button>`}`}</p>
     ${id && !syntax && html`<${Begin} id=${id} rules=${() => parse(text).rules} />`}
     ${!syntax && html`<${TryOut} policy=${() => parse(text)} id=${id} />`}`;
 }

@@ -20,7 +20,7 @@ export function Overview({ route, waiting }) {
   }, [range], 30000);
   return html`
     <${Head} title="Overview" />
-    ${may("approvals:decide") && html`<p class="lead">${waiting.count ? html`<a href=${link("approvals")}>${plural(waiting.count, "approval")} waiting for you</a>` : "Nothing waits for you."}</p>`}
+    ${may("approvals:decide") && html`<p class="lead">${waiting.count ? html`<a href=${link("approvals")}>${plural(waiting.count, "decision")} waiting for you</a>` : "Nothing waits for you."}</p>`}
     ${may("approvals:read") && html`<${Pending} />`}
     <section><h2>Decisions</h2>
       <div class="tabs" role="group" aria-label="How long">${Object.keys(ranges).map((name) => html`<a href=${link("overview", "", { range: name })} aria-current=${name === range ? "true" : undefined}>${name}</a>`)}</div>

@@ -7,13 +7,13 @@ import { may } from "../lib/session.js";
 import { useLoad, usePages } from "../lib/load.js";
 import { plural, ruleWords } from "../lib/words.js";
 import { differences, lines } from "../lib/diff.js";
-import { Empty, Failure, Head, Loading, Pages, PlainTime, Time, Who } from "../lib/parts.js";
+import { Badge, Empty, Failure, Head, Loading, Pages, PlainTime, Time, Who } from "../lib/parts.js";
 import { Draft, draftOf } from "./draft.js";
 import { Editor } from "./editor.js";
 
 export function Policies({ route }) {
   if (!route.part && route.query.make) return html`<${Editor} />`;
-  if (route.part && route.rest[0] === "edit") return html`<${Editor} key=${route.part} id=${route.part} />`;
+  if (route.part && route.rest[0] === "edit") return html`<${Editor} key=${route.part} id=${route.part} ofDraft=${Boolean(route.query.draft)} />`;
   if (route.part && route.rest[0] === "draft") return html`<${Draft} key=${route.part} id=${route.part} />`;
   if (route.part) return html`<${Policy} key=${route.part} id=${route.part} route=${route} />`;
   const list = usePages("/v1/policies", { limit: 100 });
@@ -45,18 +45,18 @@ function Policy({ id, route }) {
     <p class="crumbs"><a class="back" href=${link("policies")}>All policies</a></p>
     <${Head} title=${p.name}>${may("policies:write") && html`<a class="button primary" href=${link("policies", [id, "edit"])}>Edit</a>`}<//>
     <p class="hint">${id}${p.description && ` · ${p.description}`}</p>
-    ${draft && html`<p><a class="button" href=${link("policies", [id, "draft"])}>A draft judges beside it</a></p>`}
+    ${draft && html`<p><a class="button" href=${link("policies", [id, "draft"])}>There is a draft${draft.status ? `: ${draft.status}` : ""}</a></p>`}
     <p>Version\u00a0${p.version}${made && html`, by <${By} p=${made} />`}, <${Time} at=${p.updated_at} />${made?.note && html`: <bdi>${made.note}</bdi>`}</p>
     <section><h2>Rules</h2><ul class="rules">${p.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
     ${before && html`<${Difference} from=${before} to=${p} />`}
     ${before && others.length > 1 && html`<${Choice} label="Compared with" of=${others} value=${before.version} change=${compare} />`}
     <details class="exactly"><summary>As the API has it</summary><pre class="json">${print(bodyOf(p))}</pre></details>
     <section><h2>Versions</h2><${Pages} list=${list} label="Versions, the newest first" row=${(v) => html`<li key=${v.version}><a class="row" href=${link("policies", id, { version: v.version })}>
-      <span class="what">version ${v.version}</span><span class="side-note"><${PlainTime} at=${v.updated_at} /></span>
+      <span class="what">version ${v.version}${v.version === list.total && html` <${Badge} of="active">in force<//>`}</span><span class="side-note"><${PlainTime} at=${v.updated_at} /></span>
       ${v.note && html`<span class="to"><bdi>${v.note}</bdi></span>`}<span class="by"><${By} p=${v} /></span></a></li>`} /></section>`;
 }
 
-export const By = ({ p }) => html`${p.author ? html`<${Who} name=${p.author.principal} />` : "spendgate itself"}${p.drafted_by && html`, drafted by <${Who} name=${p.drafted_by.principal} />`}`;
+export const By = ({ p }) => html`${p.author ? html`<${Who} name=${p.author.principal} />` : "spendgate itself"}${p.drafted_by && html`, drafted by <${Who} name=${p.drafted_by.principal} />`}${p.approved_by?.length > 0 && html`, approved by ${p.approved_by.map((a, i) => html`${i > 0 && ", "}<bdi title=${a.principal}>${a.name || a.principal}</bdi>`)}`}${p.forced && ", forced by an admin"}`;
 
 // bodyOf is what makes a version: all but what the service adds to one or to a draft, so that
 // no member is lost by an edit.

@@ -58,7 +58,7 @@ function Peak({ b }) {
 const side = (d) => html`<${Badge} of=${d.decision} />${d.rule_id && html` <code>${d.rule_id}</code>`}`;
 
 export const flipRow = (f) => html`
-  <li key=${f.check_id}><a class="row check" href=${link("checks", f.check_id)}>
+  <li key=${f.check_id}><a class="row" href=${link("checks", f.check_id)}>
     <span class="what">${f.action ? html`<${Amount} value=${f.action.amount} currency=${f.action.currency} />` : "A check"}</span>
     <span class="side-note">${side(f.recorded)} → ${side(f.candidate)}</span>
     ${f.action && html`<span class="to">${f.action.action_type} to <${Theirs} text=${f.action.counterparty} /></span>`}

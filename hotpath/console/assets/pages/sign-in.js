@@ -13,6 +13,19 @@ async function enter(apiKey, adminKey) {
   setSession({ ...keys, key });
 }
 
+// The address that somebody wanted, kept while the provider has the tab.
+const wanted = "spendgate.wanted";
+function keepWanted() {
+  try { sessionStorage.setItem(wanted, location.hash); } catch { /* then the way leads to the first page */ }
+}
+function goWanted() {
+  try {
+    const address = sessionStorage.getItem(wanted);
+    sessionStorage.removeItem(wanted);
+    if (address && !location.hash.replace(/^#\/?/, "")) go(address, true);
+  } catch { /* nothing was kept */ }
+}
+
 export function SignIn({ route }) {
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
@@ -36,7 +49,9 @@ export function SignIn({ route }) {
       setProvider(is?.sign_in ?? null);
       if (!is?.session) return;
       const key = await get("/v1/keys/self", { keys }).catch((e) => e.status !== 401 && setError(e));
-      if (key) setSession({ ...keys, key });
+      if (!key) return;
+      goWanted();
+      setSession({ ...keys, key });
     });
   }, [code]);
   useEffect(() => {
@@ -60,7 +75,7 @@ export function SignIn({ route }) {
       ${ended && !error && html`<div class="failure" role="alert"><p>You were signed out: ${ended.message}</p>${ended.requestID && html`<p class="hint">${ended.requestID}</p>`}</div>`}
       <${Failure} error=${error} />
       ${busy ? html`<${Loading} />` : html`
-      ${provider && html`<p><a class="button primary" href="/console/sign-in"><span>Sign in with <bdi>${provider}</bdi></span></a></p><p class="hint">Or with a key:</p>`}
+      ${provider && html`<p><a class="button primary" href="/console/sign-in" onClick=${keepWanted}><span>Sign in with <bdi>${provider}</bdi></span></a></p><p class="hint">Or with a key:</p>`}
       <form onSubmit=${submit}>
         <${Field} label="Your API key" hint="It begins with svc_live_. An admin makes one for each person.">
           <input name="api_key" type="password" autocomplete="off" spellcheck="false" autofocus /><//>
