@@ -15,9 +15,6 @@ type Redemptions interface {
 	// Unread reports whether a redemption of the check is better committed as spend.Outcome.Unread than
 	// behind Untouched, which would have to read the check.
 	Unread(check spend.ID) bool
-	// RedeemedUnder returns the check that was redeemed under a lasting key, or
-	// ErrNotFound.
-	RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error)
 	// Doubts looks for redeemed checks about which nothing was reported.
 	Doubts(ctx context.Context, limit int) (Doubts, error)
 }

@@ -72,7 +72,7 @@ type Trail interface {
 	//	*PaymentsMovedError  these payments have another version: commit the rest
 	//	*ApprovalsError  these checks may not use, or withdraw, their approvals: commit the rest
 	//	*ReportedError   these checks have other outcomes, or may not be redeemed any
-	//	                 more, or under that lasting key, or are not what an unread
+	//	                 more, or are not what an unread
 	//	                 redemption says; others may be refused, too: commit the rest
 	//	*ExceededError   these budgets have no room: commit what fits
 	//	*RowError        a row's own data was refused; with several checks any

@@ -97,8 +97,8 @@ func TestNothingPassesAFreeze(t *testing.T) {
 			t.Errorf("a replay after the release: %v", o)
 		}
 		f.thaw(0, inFlight("a check that is recorded", (*node).lateCommit, func() error { return f.check(0, refundOf(t, "10", "recorded")).err }))
-		f.thaw(0, inFlight("a redemption", hold, func() error { return f.redeem(0, redeemable, "") }))
-		f.thaw(0, inFlight("a redemption that is recorded", (*node).lateCommit, func() error { return f.redeem(0, redeemable, "") }))
+		f.thaw(0, inFlight("a redemption", hold, func() error { return f.redeem(0, redeemable) }))
+		f.thaw(0, inFlight("a redemption that is recorded", (*node).lateCommit, func() error { return f.redeem(0, redeemable) }))
 	})
 }
 

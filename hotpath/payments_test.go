@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
 )
@@ -335,6 +336,58 @@ func TestKilledFleetGivesBack(t *testing.T) {
 		answer, err := p.pay(1, under(refundOf(t, "80", "c"), "days"), nonce(1))
 		if err != nil || !answer.Payment.Proceed {
 			t.Errorf("%+v, %v", answer.Payment, err)
+		}
+	})
+}
+
+// S84: a correction of a round before voids nothing of the present one.
+func TestRoundBefore(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		f.now = func() time.Time { return time.Now().Add(2 * time.Hour) } // when the first round is over
+		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
+		a, asked := refundOf(t, "10", "c"), nonce(1)
+		asked.Hours = 1
+		first := p.must("the first round", a, asked, audit.PaymentRedeemed, true)
+		if err := p.ended(first, spend.Gateway, spend.Executed, 0); err != nil {
+			t.Fatal(err)
+		}
+		next, err := p.pay(1, a, hotpath.PaymentRequest{})
+		if err != nil || next.Check.ID == first.Check.ID || next.Check.Payment.Round != 1 {
+			t.Fatalf("the next round: %+v, %v", next.Payment, err)
+		}
+		for number, status := range []spend.Status{spend.Failed, spend.Executed} {
+			if err := p.ended(first, spend.Executor, status, number+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.must("the present round", a, hotpath.PaymentRequest{}, audit.PaymentOpen, false)
+	})
+}
+
+// S84: a payment's check that only the store finds too old is given back, and the action is judged again.
+func TestPaymentLateByTheStoresClock(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		f.now = func() time.Time { return time.Now().Add(-20 * time.Minute) }
+		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
+		a := refundOf(t, "10", "c")
+		old := *p.must("a check", a, hotpath.PaymentRequest{Key: "another"}, audit.PaymentOpen, false).Check
+		old.ID, old.Pass = spend.NewID(f.now()), spend.Pass{}
+		old.Fence.Node = spend.NewID(time.Now()) // with a chain of its own
+		payment := spend.Payment{Namespace: old.Namespace, Key: "order"}
+		payment, old.Payment = payment.WithCheck(&old, 0, spend.Hash{})
+		old.Payments = []spend.PaymentChange{{To: payment}}
+		if err := audittest.Record(t.Context(), f.store, &old); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := p.pay(1, old.Action, nonce(1))
+		if err != nil || answer.Check.ID == old.ID || answer.Payment.Attempt != 2 {
+			t.Errorf("%+v, %v", answer.Payment, err)
+		}
+		steps, err := f.store.Outcomes(t.Context(), []spend.ID{old.ID})
+		if err != nil || len(steps) != 1 || !slices.Contains(steps[0].Payment.Flags, spend.FlagLapsed) {
+			t.Errorf("%+v, %v", steps, err)
 		}
 	})
 }

@@ -33,7 +33,6 @@ type AlreadyRedeemedError struct {
 	Last    *spend.Outcome // the last report; nil before there is one
 	InDoubt bool           // that is why
 	Report  bool           // a report is refused
-	Once    spend.ID       // the check that was redeemed under the lasting key that was asked for; zero without one
 }
 
 func (e *AlreadyRedeemedError) Error() string {
@@ -46,9 +45,6 @@ func (e *AlreadyRedeemedError) Error() string {
 	}
 	if e.Report {
 		text += "; only its redeemer reports, and once it is in doubt or reported a key with outcomes:release of somebody who did not ask for it"
-	}
-	if !e.Once.IsZero() {
-		text += "; under this once, check " + e.Once.Text(spend.PrefixCheck) + " was redeemed"
 	}
 	return text
 }
@@ -97,17 +93,9 @@ func (e *ActionMismatchError) Error() string {
 	return text
 }
 
-// OnceUsedError refuses a lasting key under which another check was redeemed.
-type OnceUsedError struct{ Check spend.ID }
-
-func (e *OnceUsedError) Error() string {
-	return "check " + e.Check.Text(spend.PrefixCheck) + " was redeemed under this once, which does not expire: look at its outcome"
-}
-
 // Redemption is a request to redeem a check.
 type Redemption struct {
 	IdempotencyKey string
-	Once           string        // a lasting key; empty: none
 	ActionHash     *spend.Hash   // of the action that is about to be carried out, or
 	Action         *spend.Action // the action itself; where empty, agent, policy and type are the check's
 }
@@ -122,7 +110,7 @@ func (a *Authorizer) Untouched(ctx context.Context, id spend.ID) (*spend.Check, 
 // Redeem records that the action of a check, which the caller may see, is about to be carried out; it
 // succeeds once (S74). untouched says that the check had no outcome a moment ago. The request has the
 // caller's access. Errors: ErrCheckNotAllowed, *AlreadyRedeemedError, *CheckReleasedError,
-// *CheckExpiredError, *ActionMismatchError, *OnceUsedError, audit.ErrNotFound, ErrOverloaded, or
+// *CheckExpiredError, *ActionMismatchError, audit.ErrNotFound, ErrOverloaded, or
 // ErrUnavailable: then the redemption may be recorded all the same, and repeating it under the same
 // idempotency key shows that.
 func (a *Authorizer) Redeem(
@@ -138,9 +126,6 @@ func (a *Authorizer) Redeem(
 	mismatch := a.mismatch(r.Access, check, &asked)
 	o, replayed, err = a.take(ctx, r, check, untouched, func(course *spend.Course, refused error) (*spend.Outcome, bool, error) {
 		if refused != nil {
-			if asked.Once != "" {
-				a.unread.refuse(r.Access.key.name, a.now())
-			}
 			if err := a.stillThere(ctx, check); err != nil {
 				return nil, false, err
 			}
@@ -148,12 +133,11 @@ func (a *Authorizer) Redeem(
 		o := redemptionOf(r, check, &asked, terms)
 		o.Step = course.Next()
 		again := course.Redeemed != nil && course.Doubt == nil && course.Reports == nil &&
-			!o.Replay.IsZero() && course.Redeemed.Replay == o.Replay && course.Redeemed.Once == o.Once && course.Taken == nil &&
+			!o.Replay.IsZero() && course.Redeemed.Replay == o.Replay && course.Taken == nil &&
 			(r.Payment == nil || course.Redeemed.Payment.Step(r.Access.namespace(), r.Payment.Key) != nil)
 		switch {
 		case course.Redeemed != nil && !again:
-			under, err := a.redeemedUnder(ctx, o.Once)
-			return nil, false, cmp.Or[error](err, &AlreadyRedeemedError{By: course.Holder(), Last: course.Last(), Once: under})
+			return nil, false, &AlreadyRedeemedError{By: course.Holder(), Last: course.Last()}
 		case course.Reports != nil:
 			if slices.Contains(course.Last().Payment.Flags, spend.FlagSuperseded) {
 				if err := a.payable(ctx, r.Access, r.ownPayment(), check); err != nil {
@@ -162,9 +146,6 @@ func (a *Authorizer) Redeem(
 			}
 			return nil, false, &CheckReleasedError{course.Last()}
 		case !again && (a.now().After(o.RedeemBy) || errors.Is(refused, commit.ErrLate)):
-			if err := a.onceUsed(ctx, o); err != nil {
-				return nil, false, err
-			}
 			return nil, false, &CheckExpiredError{Within: terms.Within(), Restored: o.RedeemBy.Sub(a.now()) > aheadBy}
 		}
 		if err := a.stopped(r.Access, check); err != nil {
@@ -176,13 +157,7 @@ func (a *Authorizer) Redeem(
 		if err := a.payable(ctx, r.Access, r.ownPayment(), check); err != nil && !again {
 			return nil, false, err
 		}
-		switch {
-		case mismatch != nil:
-			return nil, false, mismatch
-		case asked.Once != "" && untouched && refused == nil && a.unread.may(o.KeyID, a.now()):
-			return o, false, nil // its commit refuses a lasting key that is used
-		}
-		return o, false, a.onceUsed(ctx, o)
+		return o, false, mismatch
 	})
 	if err == nil {
 		err = a.mayAnswer(ctx, r.Started, r.Access, check)
@@ -196,7 +171,7 @@ func redemptionOf(r Request, check *spend.Check, asked *Redemption, terms spend.
 	return &spend.Outcome{
 		ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Status: spend.Redeemed, Release: spend.ReleaseNone,
 		KeyID: key.name, Principal: key.Grants.Principal, RequestID: r.ID, Check: check, RedeemBy: check.Timestamp().Add(terms.Within()),
-		Replay: spend.RedemptionReplay(key.name, asked.IdempotencyKey), Once: spend.OnceHash(key.namespace, asked.Once),
+		Replay: spend.RedemptionReplay(key.name, asked.IdempotencyKey),
 	}
 }
 
@@ -210,28 +185,6 @@ func (a *Authorizer) stillThere(ctx context.Context, check *spend.Check) error {
 		return audit.ErrNotFound
 	}
 	return nil
-}
-
-// onceUsed fails with an OnceUsedError if another check was redeemed under the lasting
-// key of a redemption.
-func (a *Authorizer) onceUsed(ctx context.Context, o *spend.Outcome) error {
-	other, err := a.redeemedUnder(ctx, o.Once)
-	if err == nil && !other.IsZero() && other != o.CheckID {
-		err = &OnceUsedError{other}
-	}
-	return err
-}
-
-// redeemedUnder returns the check that was redeemed under a lasting key, zero if none was.
-func (a *Authorizer) redeemedUnder(ctx context.Context, once spend.Hash) (check spend.ID, err error) {
-	if once.IsZero() {
-		return check, nil
-	}
-	check, err = a.store.RedeemedUnder(ctx, once)
-	if err != nil && !errors.Is(err, audit.ErrNotFound) {
-		return spend.ID{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return check, nil
 }
 
 // mismatch returns why the action is not the check's; nil if it is.

@@ -14,7 +14,7 @@ import (
 const (
 	// unreadBytes bounds the metadata of an unread redemption, which its commit sends once more.
 	unreadBytes = 4096
-	// unreadPause is how long an API key's redemptions read their checks and lasting keys first after a
+	// unreadPause is how long an API key's redemptions read their checks first after a
 	// commit was refused because of one that did not: that commit was made again for all others in it.
 	unreadPause = time.Minute
 	// aheadBy is by how much the clock of another node, or the store's, may be ahead.
@@ -108,8 +108,8 @@ func (a *Authorizer) readUnread(ctx context.Context, o *spend.Outcome) error {
 	return nil
 }
 
-// unread are the API keys of which a commit refused a redemption lately whose check, or whose lasting
-// key, was not read before. Their number bounds how often the commit of other requests is made again
+// unread are the API keys of which a commit refused a redemption lately whose check
+// was not read before. Their number bounds how often the commit of other requests is made again
 // because of them.
 type unread struct {
 	mu      sync.Mutex

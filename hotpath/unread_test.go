@@ -16,10 +16,10 @@ import (
 )
 
 // redeemUnread redeems a check as an action, by an API key that may be bound to agents, without reading it.
-func (f *fleet) redeemUnread(node int, key byte, id spend.ID, action spend.Action, once string, agents ...string) (*spend.Outcome, error) {
+func (f *fleet) redeemUnread(node int, key byte, id spend.ID, action spend.Action, agents ...string) (*spend.Outcome, error) {
 	k := &audit.Key{ID: spend.ID{6: 0x70, 15: key}, Grants: spend.Grants{Role: spend.Executor, Principal: "till", AgentIDs: agents}}
 	r := hotpath.Request{Access: hotpath.AccessOf(k), ID: "req_000000000000", Started: time.Now()}
-	return f.nodes[node].RedeemUnread(f.t.Context(), r, id, hotpath.Redemption{Action: &action, IdempotencyKey: "k", Once: once})
+	return f.nodes[node].RedeemUnread(f.t.Context(), r, id, hotpath.Redemption{Action: &action, IdempotencyKey: "k"})
 }
 
 // F136: a check of another node is redeemed without being read, once, and only as what it is; who
@@ -37,19 +37,19 @@ func TestRedeemUnread(t *testing.T) {
 			return f.check(0, refundOf(t, "10", name)).answer.Check, refundOf(t, "10", name)
 		}
 		known, _ := check("so that its version is known")
-		if err := f.redeem(1, known, ""); err != nil {
+		if err := f.redeem(1, known); err != nil {
 			t.Fatal(err)
 		}
 		first, action := check("first")
 		action.AgentID = ""
-		if o, err := f.redeemUnread(1, 3, first.ID, action, "", first.Action.AgentID); o != nil || err != nil {
+		if o, err := f.redeemUnread(1, 3, first.ID, action, first.Action.AgentID); o != nil || err != nil {
 			t.Errorf("by a key that is bound to agents, without one: %+v, %v", o, err)
 		}
-		o, err := f.redeemUnread(1, 1, first.ID, action, "")
+		o, err := f.redeemUnread(1, 1, first.ID, action)
 		if err != nil || o == nil || o.CheckID != first.ID || o.Unread || !o.Check.Carries(first) || o.Check.KeyID != first.KeyID {
 			t.Fatalf("%+v, %v", o, err)
 		}
-		if again, err := f.redeemUnread(1, 2, first.ID, action, ""); again != nil || err != nil {
+		if again, err := f.redeemUnread(1, 2, first.ID, action); again != nil || err != nil {
 			t.Errorf("again: %+v, %v", again, err)
 		}
 		for name, differ := range map[string]func(*spend.Action){
@@ -61,7 +61,7 @@ func TestRedeemUnread(t *testing.T) {
 		} {
 			c, action := check(name)
 			differ(&action)
-			if o, err := f.redeemUnread(1, byte(10+len(name)), c.ID, action, ""); o != nil || err != nil {
+			if o, err := f.redeemUnread(1, byte(10+len(name)), c.ID, action); o != nil || err != nil {
 				t.Errorf("%s: %+v, %v", name, o, err)
 			}
 		}
@@ -73,10 +73,10 @@ func TestRedeemUnread(t *testing.T) {
 		wrong.Counterparty = "other"
 		for i := range good {
 			c, action := check(fmt.Sprint("good ", i))
-			all.Go(func() { good[i], errs[i] = f.redeemUnread(1, byte(100+i), c.ID, action, "") })
+			all.Go(func() { good[i], errs[i] = f.redeemUnread(1, byte(100+i), c.ID, action) })
 		}
 		all.Go(func() {
-			if o, err := f.redeemUnread(1, 99, bad.ID, wrong, ""); o != nil || err != nil {
+			if o, err := f.redeemUnread(1, 99, bad.ID, wrong); o != nil || err != nil {
 				t.Errorf("another action: %+v, %v", o, err)
 			}
 		})
@@ -87,47 +87,11 @@ func TestRedeemUnread(t *testing.T) {
 			}
 		}
 		before := commits.Load()
-		if o, err := f.redeemUnread(1, 99, bad.ID, refundOf(t, "10", "bad"), ""); o != nil || err != nil || commits.Load() != before {
+		if o, err := f.redeemUnread(1, 99, bad.ID, refundOf(t, "10", "bad")); o != nil || err != nil || commits.Load() != before {
 			t.Errorf("behind a refusal: %+v, %v, %d commits", o, err, commits.Load()-before)
 		}
-		if o, err := f.redeemUnread(1, 98, bad.ID, refundOf(t, "10", "bad"), ""); o == nil || err != nil {
+		if o, err := f.redeemUnread(1, 98, bad.ID, refundOf(t, "10", "bad")); o == nil || err != nil {
 			t.Errorf("by another key: %+v, %v", o, err)
-		}
-	})
-}
-
-// F136, S74: of unread redemptions under one lasting key one is recorded, and behind one that the commit
-// refused those of its API key look the lasting key up.
-func TestRedeemUnreadOnce(t *testing.T) {
-	eachBackend(t, 2, func(t *testing.T, f *fleet) {
-		var commits atomic.Int32
-		f.check(1, refundOf(t, "10", "so that the policy is known"))
-		f.nodes[1].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
-			commits.Add(1)
-			return commit(ctx, checks)
-		})
-		var checks [4]*spend.Check
-		for i := range checks {
-			checks[i] = f.check(0, refundOf(t, "10", fmt.Sprint(i))).answer.Check
-		}
-		o, err := f.redeemUnread(1, 1, checks[0].ID, checks[0].Action, "order 1")
-		if err != nil || o == nil || o.CheckID != checks[0].ID || !o.Check.Carries(checks[0]) {
-			t.Fatalf("%+v, %v", o, err)
-		}
-		if o, err := f.redeemUnread(1, 2, checks[1].ID, checks[1].Action, "order 1"); o != nil || err != nil {
-			t.Errorf("another check: %+v, %v", o, err)
-		}
-		for i, want := range []int32{1, 1, 1} {
-			err := f.redeem(1, checks[1+i], "order 1")
-			if used, ok := errors.AsType[*hotpath.OnceUsedError](err); !ok || used.Check != checks[0].ID {
-				t.Errorf("check %d: %v", 1+i, err)
-			}
-			if n := commits.Load() - 2; n != want {
-				t.Errorf("check %d: %d commits of redemptions that were read, want %d", 1+i, n, want)
-			}
-		}
-		if err := f.redeem(1, checks[1], "order 2"); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -142,7 +106,7 @@ func TestRedeemUnreadUnanswered(t *testing.T) {
 			f.nodes[1].faults.onCommit(nil)
 			return errors.Join(commit(ctx, checks), audit.ErrUnknown)
 		})
-		o, err := f.redeemUnread(1, 1, c.ID, action, "")
+		o, err := f.redeemUnread(1, 1, c.ID, action)
 		if err != nil || o == nil || o.Unread || !o.Check.Carries(c) {
 			t.Fatalf("%+v, %v", o, err)
 		}

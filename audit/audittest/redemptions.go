@@ -2,7 +2,6 @@ package audittest
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -40,17 +39,13 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	mustCommit(t, s, checks...)
 	mustBeUntouched(t, s, checks, checks)
 	redeemed := redemption(f, checks[0])
-	redeemed.Once = spend.OnceHash("", "order 1")
 	mustReport(t, s, redeemed, report(f, checks[1], 1, spend.Voided, false))
 	late := redemption(f, checks[2])
 	late.RedeemBy = now().Add(-time.Minute)
-	another := redemption(f, checks[3])
-	another.Once = redeemed.Once
 	skips := step(f, checks[0], 2, spend.Voided)
 	skips.Number = 2
 	for _, refused := range []*spend.Outcome{
 		redemption(f, checks[0]), redemption(f, checks[1]), step(f, checks[0], 2, spend.Redeemed), step(f, checks[1], 2, spend.Redeemed), late,
-		another,
 		step(f, checks[0], 1, spend.Voided), step(f, checks[0], 3, spend.Voided), skips, step(f, checks[1], 2, spend.InDoubt),
 		step(f, checks[2], 1, spend.InDoubt),
 	} {
@@ -58,12 +53,6 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	}
 	mustBeUntouched(t, s, checks, checks[2:])
 	onlyLate(t, s, f)
-	if found, err := s.RedeemedUnder(t.Context(), redeemed.Once); err != nil || found != checks[0].ID {
-		t.Errorf("under the lasting key: %v, %v", found, err)
-	}
-	if _, err := s.RedeemedUnder(t.Context(), spend.OnceHash("", "order 2")); !errors.Is(err, audit.ErrNotFound) {
-		t.Errorf("under another: %v", err)
-	}
 
 	doubt := step(f, checks[0], 2, spend.InDoubt)
 	mustReport(t, s, doubt)
@@ -82,17 +71,14 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	}
 }
 
-// onlyLate: of two redemptions under one lasting key in one commit, one of which is too late, only
-// that one is refused as late, and the other is recorded, in either order.
+// onlyLate: of two redemptions in one commit, one of which is too late, only that one is refused, in either order.
 func onlyLate(t *testing.T, s Subject, f spend.Fence) {
 	for i := range 2 {
 		checks := []*spend.Check{newCheck(f), newCheck(f)}
 		mustCommit(t, s, checks...)
 		var both []*spend.Outcome
 		for _, c := range checks {
-			o := redemption(f, c)
-			o.Once = spend.OnceHash("", fmt.Sprint("late ", i))
-			both = append(both, o)
+			both = append(both, redemption(f, c))
 		}
 		both[i].RedeemBy = now().Add(-time.Minute)
 		err := RecordAll(t.Context(), s, nil, both...)
@@ -135,10 +121,8 @@ func redemptionsTogether(t *testing.T, s Subject) {
 	open, due, closed, plain, under, last := checks[0], checks[1], checks[2], checks[3], checks[4], checks[5]
 	settled := checks[6]
 	mustReport(t, s, redemption(f, open), redemption(f, due), redemption(f, closed), report(f, settled, 1, spend.Failed, true))
-	redeemed := redemption(f, under)
-	redeemed.Once = spend.OnceHash("", "order 1")
-	mustReport(t, s, step(f, due, 2, spend.InDoubt), step(f, closed, 2, spend.Voided), report(f, plain, 1, spend.Voided, true), redeemed,
-		redemption(f, last),
+	mustReport(t, s, step(f, due, 2, spend.InDoubt), step(f, closed, 2, spend.Voided), report(f, plain, 1, spend.Voided, true),
+		redemption(f, under), redemption(f, last),
 		report(f, settled, 2, spend.Voided, true))
 	if d, err := s.Doubts(t.Context(), 9); err != nil || d.InDoubt != 1 || len(d.Due) != 0 {
 		t.Errorf("%+v, %v", d, err)
@@ -146,12 +130,9 @@ func redemptionsTogether(t *testing.T, s Subject) {
 	if n := s.Count(t, "SELECT count(*) FROM redemptions_open"); n != 4 {
 		t.Errorf("%d are noted to be without an outcome, want 4", n)
 	}
-	if n := s.Count(t, "SELECT count(*) FROM redemption_keys"); n != 1 {
-		t.Errorf("%d lasting keys, want 1", n)
-	}
 }
 
-// redemptionsAlone: a commit of redemptions without lasting keys is recorded completely or not at
+// redemptionsAlone: a commit of redemptions is recorded completely or not at
 // all: it is refused because of checks that were already redeemed or come too late.
 func redemptionsAlone(t *testing.T, s Subject) {
 	f := fence(t, s)

@@ -45,7 +45,7 @@ func WithTexts(b []byte, fields [][]byte, reference, note *string) []byte {
 }
 
 // outcomeFields is how many columns an outcome has.
-const outcomeFields = 19
+const outcomeFields = 18
 
 // The values at the index of their letters.
 var (
@@ -122,7 +122,6 @@ func (w *Writer) outcome(o *spend.Outcome) {
 	w.Text(o.RequestID)
 	w.Bool(o.MayRelease)
 	w.OptionalHash(o.Replay)
-	w.OptionalHash(o.Once)
 	w.Optional(o.Payment.Text())
 }
 
@@ -160,7 +159,7 @@ func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 		*text = r.text()
 	}
 	o.MayRelease = r.boolean()
-	o.Replay, o.Once = r.hash(), r.hash()
+	o.Replay = r.hash()
 	var err error
 	if o.Payment, err = spend.ParseOutcomePayment(r.text()); err != nil {
 		r.wrong = err

@@ -42,7 +42,6 @@ func Outcomes() Table {
 		{"request_id", Text},
 		{"may_release", Bool},
 		{"replay", Bytes},
-		{"once", Bytes},
 		{"payment", Text},
 	}}
 }
@@ -131,11 +130,6 @@ func Changes() Table {
 // IdempotencyKeys is the table of idempotency keys.
 func IdempotencyKeys() Table {
 	return Table{"idempotency_keys", []Field{{"key_hash", Bytes}, {"check_id", UUID}, {"expires_at", Instant}}}
-}
-
-// RedemptionKeys is the table of lasting keys of redemptions.
-func RedemptionKeys() Table {
-	return Table{"redemption_keys", []Field{{"key_hash", Bytes}, {"check_id", UUID}}}
 }
 
 // Payments is the table of payments: all but when they changed.

@@ -67,7 +67,6 @@ func benchmarkBytes(b *testing.B, size int) {
 			RedeemBy: time.Now().Add(time.Hour),
 		}
 		copy(o.Replay[:], fmt.Sprintf("replay of %020d", i))
-		copy(o.Once[:], fmt.Sprintf("once of %022d", i))
 		redeemed = append(redeemed, &o)
 		reported = append(reported, &spend.Outcome{
 			CheckID: c.ID, Status: spend.Executed, Step: 2, Number: 1, Check: c, KeyID: c.KeyID, RequestID: c.RequestID, Fence: f,

@@ -45,7 +45,6 @@ func TestCallOf(t *testing.T) {
 		"outcomes alone":  {outcomes: []*spend.Outcome{redeemed, {Status: spend.Executed}}, want: callWhole},
 		"redemptions":     {outcomes: []*spend.Outcome{redeemed, redeemed}, want: callRedeem},
 		"beside a check":  {check: plain, outcomes: []*spend.Outcome{redeemed}, want: callWhole},
-		"a lasting key":   {outcomes: []*spend.Outcome{redeemed, {Status: spend.Redeemed, Once: spend.Hash{1}}}, want: callKeyed},
 		"a horizon":       {check: plain, horizon: 1, want: callWhole},
 		"asks for people": {check: asks, budgets: none, want: callWhole},
 		"an approval":     {check: approved, want: callWhole},

@@ -117,8 +117,7 @@ type call int
 const (
 	callRecord   call = iota // only checks
 	callCalendar             // checks that take from counters of calendar windows which have rows
-	callRedeem               // only redemptions, without lasting keys
-	callKeyed                // only redemptions
+	callRedeem               // only redemptions
 	callWhole                // anything
 
 	calls int = iota
@@ -130,7 +129,6 @@ func (c call) query() string {
 		callRecord:   "SELECT record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)",
 		callCalendar: "SELECT take_from_calendar(record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14),$15)",
 		callRedeem:   "SELECT record_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)",
-		callKeyed:    "SELECT record_keyed_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)",
 		callWhole:    "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
 	}[c]
 }
@@ -140,7 +138,7 @@ func (c call) name(statement string) string {
 	if statement == "" {
 		return ""
 	}
-	return statement + [calls]string{callCalendar: "_calendar", callRedeem: "_redeem", callKeyed: "_keyed", callWhole: "_whole"}[c]
+	return statement + [calls]string{callCalendar: "_calendar", callRedeem: "_redeem", callWhole: "_whole"}[c]
 }
 
 // callOf returns the call for a commit. A pooler's session lacks the settings that
@@ -148,14 +146,10 @@ func (c call) name(statement string) string {
 func (s *Store) callOf(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, whole bool) call {
 	more := func(c *spend.Check) bool { return c.Approval != nil || c.UsesApproval() }
 	other := func(o *spend.Outcome) bool { return o.Status != spend.Redeemed }
-	keyed := func(o *spend.Outcome) bool { return !o.Once.IsZero() }
 	switch {
 	case whole, horizonMS > 0, slices.ContainsFunc(checks, more), changesPayments(checks, outcomes):
 		return callWhole
 	case len(checks) == 0 && budgets.none() && !slices.ContainsFunc(outcomes, other):
-		if slices.ContainsFunc(outcomes, keyed) {
-			return callKeyed
-		}
 		return callRedeem
 	case len(checks) == 0, len(outcomes) > 0:
 		return callWhole
@@ -226,7 +220,7 @@ func (p *parameters) commit(
 	p.bytes(fence.Node[:])
 	p.bytes(fence.Epoch[:])
 	p.int64(fence.Stops)
-	if c == callRedeem || c == callKeyed {
+	if c == callRedeem {
 		array(p, 0, outcomes, nil, chain.AppendOutcomeRecord)
 		p.batch(link)
 		return
@@ -237,7 +231,7 @@ func (p *parameters) commit(
 	p.batch(link)
 	p.countChecks(checks)
 	switch c {
-	case callRecord, callRedeem, callKeyed: // they have no more parameters
+	case callRecord, callRedeem: // they have no more parameters
 	case callCalendar:
 		array(p, 0, budgets.takes, nil, appendChange)
 	case callWhole:

@@ -147,11 +147,6 @@ func untouchedQuery() string {
 		AND CASE WHEN EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = c.check_id) THEN false ELSE true END`
 }
 
-// RedeemedUnder implements audit.Redemptions.
-func (s *Store) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
-	return one(ctx, s, "cannot look up a lasting key", scanID, "SELECT check_id FROM redemption_keys WHERE key_hash = $1", once[:])
-}
-
 // Doubts implements audit.Redemptions.
 func (s *Store) Doubts(ctx context.Context, limit int) (d audit.Doubts, err error) {
 	const doing = "cannot look for redeemed checks without an outcome"

@@ -305,10 +305,10 @@ func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 		return tx.QueryRow(ctx, s.in(`SELECT (SELECT count(*) FROM {schema}.checks), (SELECT count(*) FROM {schema}.violations),
 			(SELECT count(*) FROM {schema}.outcomes), (SELECT count(*) FROM {schema}.batches), (SELECT count(*) FROM {schema}.policies),
 			(SELECT count(*) FROM {schema}.keys), (SELECT count(*) FROM {schema}.changes), (SELECT count(*) FROM {schema}.events),
-			(SELECT count(*) FROM {schema}.idempotency_keys), (SELECT count(*) FROM {schema}.redemption_keys),
+			(SELECT count(*) FROM {schema}.idempotency_keys),
 			(SELECT count(*) FROM {schema}.redemptions_open), (SELECT count(*) FROM {schema}.payments)`)).
 			Scan(&t.Checks, &t.Violations, &t.Outcomes, &t.Batches, &t.Policies, &t.Keys, &t.Changes, &t.Events, &t.IdempotencyKeys,
-				&t.RedemptionKeys, &t.OpenRedemptions, &t.Payments)
+				&t.OpenRedemptions, &t.Payments)
 	})
 	return t, err
 }

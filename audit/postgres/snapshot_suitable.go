@@ -60,7 +60,6 @@ func verifiedTables() []verified {
 		encoded(chain.Keys(), "id"),
 		encoded(chain.Webhooks(), "id"),
 		encoded(chain.Changes(), "seq", "kind", "subject"),
-		encoded(chain.RedemptionKeys(), "key_hash", "check_id"),
 		encoded(chain.OpenRedemptions(), "check_id", "redeemed_at"),
 		encoded(chain.Payments(), "payment_hash", "version", "state"),
 		written("batches", "chain_id uuid, seq bigint, first_id uuid, last_id uuid, version smallint, head bytea, entries bytea",

@@ -30,7 +30,6 @@ type Outcome struct {
 	Fence     Fence // under which the outcome is committed
 
 	Replay Hash // of a redemption or a take-over: its API key and its nonce, or Idempotency-Key; zero without one
-	Once   Hash // of a redemption: its lasting key; zero without one
 	// Payment says which payments the step changed, and what is unusual about the step (S84).
 	Payment OutcomePayment
 	// Payments are changed by the step's commit. Stores that read outcomes do not set them.

@@ -76,14 +76,6 @@ func NonceHash(keyID, nonce string) Hash {
 	return hashPair("spendgate nonce 1\n", keyID, nonce)
 }
 
-// OnceHash returns the hash of a lasting key in a namespace (S59).
-func OnceHash(namespace, once string) Hash {
-	if once == "" {
-		return Hash{}
-	}
-	return hashPair("spendgate once 1\n", namespace, once)
-}
-
 func hashPair(domain, first, second string) Hash {
 	b := append(make([]byte, 0, 512), domain...)
 	b = append(binary.BigEndian.AppendUint32(b, uint32(len(first))), first...)

@@ -24,8 +24,8 @@ const released = `(c.approval IS NOT NULL AND EXISTS (
 func outcomeColumns() string { return strings.Join(chain.Outcomes().Columns(), ", ") }
 
 // insertOutcomes records outcomes, or names the refused checks: those whose last step has another
-// number than the outcome expects, whose redemption is too late, or whose lasting key is another
-// check's, or whose unread check is another one. It adds the checks that it read.
+// number than the outcome expects, whose redemption is too late, or
+// whose unread check is another one. It adds the checks that it read.
 func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 	known := new(audit.ReportedError)
 	for _, o := range outcomes {
@@ -45,14 +45,8 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 			known.CheckIDs = append(known.CheckIDs, o.CheckID)
 			continue
 		}
-		if ok, err := takeOnce(tx, o); err != nil {
-			return err
-		} else if !ok {
-			known.CheckIDs = append(known.CheckIDs, o.CheckID)
-			continue
-		}
 		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-			?14, ?15, ?16, ?17, ?18, ?19
+			?14, ?15, ?16, ?17, ?18
 			WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5)
 				AND CASE WHEN ?5 = 1 THEN ?6 = 1 OR ?7 = 'redeemed'
 					ELSE EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5 - 1 AND CASE ?7
@@ -62,7 +56,7 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 						ELSE number = ?6 - 1 AND (?6 = 1 OR ?16) END) END`,
 			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Step, o.Number, string(o.Status), string(o.Release),
 			orNull(string(o.Excess)), amount,
-			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease, hashOrNull(o.Replay), hashOrNull(o.Once),
+			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease, hashOrNull(o.Replay),
 			orNull(o.Payment.Text()))
 		if err != nil {
 			return err
@@ -108,7 +102,7 @@ func scanOutcome(row scanner) (*spend.Outcome, error) {
 	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Step, &o.Number, (*string)(&o.Status),
 		(*string)(&o.Release),
 		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID,
-		&o.MayRelease, blob(o.Replay[:]), blob(o.Once[:]), parse(&o.Payment, spend.ParseOutcomePayment))
+		&o.MayRelease, blob(o.Replay[:]), parse(&o.Payment, spend.ParseOutcomePayment))
 	if err == nil && !o.Status.Known() && o.Status != spend.Redeemed && o.Status != spend.InDoubt && o.Status != spend.TakenOver {
 		err = fmt.Errorf("unknown status %q", o.Status)
 	}

@@ -20,21 +20,6 @@ func late(tx *sql.Tx, o *spend.Outcome) (bool, error) {
 	return o.CheckID.Compare(audit.FirstID(fromMS)) < 0, err
 }
 
-// takeOnce takes a redemption's lasting key, and reports whether the redemption has it. For any
-// other outcome it returns true.
-func takeOnce(tx *sql.Tx, o *spend.Outcome) (bool, error) {
-	if o.Status != spend.Redeemed || o.Once.IsZero() {
-		return true, nil
-	}
-	result, err := tx.Exec(`INSERT INTO redemption_keys (key_hash, check_id) SELECT ?1, ?2
-		WHERE NOT EXISTS (SELECT 1 FROM redemption_keys WHERE key_hash = ?1)`, o.Once[:], o.CheckID[:])
-	if err != nil {
-		return false, err
-	}
-	rows, err := result.RowsAffected()
-	return rows > 0, err
-}
-
 // noteStep maintains redemptions_open and allows_open.
 func noteStep(tx *sql.Tx, o *spend.Outcome) (err error) {
 	if o.Step == 1 {
@@ -91,11 +76,6 @@ func (u unread) give() {
 	for o, check := range u {
 		o.Check, o.Unread = check, false
 	}
-}
-
-// RedeemedUnder implements audit.Redemptions.
-func (s *Store) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
-	return one(ctx, s.reader, "cannot look up a lasting key", scanID, "SELECT check_id FROM redemption_keys WHERE key_hash = ?", once[:])
 }
 
 // Doubts implements audit.Redemptions.

@@ -64,18 +64,11 @@ CREATE TABLE outcomes (
     request_id TEXT    NOT NULL,
     may_release INTEGER NOT NULL, -- who reported
     replay     BLOB,
-    once       BLOB,
     payment    TEXT,              -- JSON: the payments that it changed (S84); null without one
     PRIMARY KEY (check_id, step)
 ) STRICT;
 
--- Lasting keys of redemptions, and the redeemed checks of which nothing was reported, as in
--- PostgreSQL.
-CREATE TABLE redemption_keys (
-    key_hash BLOB PRIMARY KEY,
-    check_id BLOB NOT NULL
-) STRICT;
-
+-- The redeemed checks of which nothing was reported, as in PostgreSQL.
 CREATE TABLE redemptions_open (
     check_id    BLOB    PRIMARY KEY,
     redeemed_at INTEGER NOT NULL,

@@ -251,12 +251,12 @@ func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, 
 func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 	err = s.stream(ctx, "how many rows there are", func(row scanner) error {
 		return row.Scan(&t.Checks, &t.Violations, &t.Outcomes, &t.Batches, &t.Policies, &t.Keys, &t.Changes, &t.Events, &t.IdempotencyKeys,
-			&t.RedemptionKeys, &t.OpenRedemptions, &t.Payments)
+			&t.OpenRedemptions, &t.Payments)
 	}, `SELECT (SELECT count(*) FROM checks NOT INDEXED), (SELECT count(*) FROM violations NOT INDEXED),
 		(SELECT count(*) FROM outcomes NOT INDEXED),
 		(SELECT count(*) FROM batches), (SELECT count(*) FROM policies NOT INDEXED), (SELECT count(*) FROM keys NOT INDEXED),
 		(SELECT count(*) FROM changes), (SELECT count(*) FROM events NOT INDEXED), (SELECT count(*) FROM idempotency_keys),
-		(SELECT count(*) FROM redemption_keys NOT INDEXED), (SELECT count(*) FROM redemptions_open),
+		(SELECT count(*) FROM redemptions_open),
 		(SELECT count(*) FROM payments)`)
 	return t, err
 }

@@ -192,7 +192,6 @@ func makeImmutable(tx *sql.Tx) error {
 		"drafts":             "policy_id = NEW.policy_id AND generation = NEW.generation OR rowid = NEW.rowid",
 		"events":             "sequence = NEW.sequence OR source = NEW.source AND type = NEW.type",
 		"outcomes":           "check_id = NEW.check_id AND step = NEW.step OR outcome_id = NEW.outcome_id OR rowid = NEW.rowid",
-		"redemption_keys":    "key_hash = NEW.key_hash OR rowid = NEW.rowid",
 		"policies":           "policy_id = NEW.policy_id AND version = NEW.version OR rowid = NEW.rowid",
 		"violations":         "id = NEW.id OR rowid = NEW.rowid",
 	} {

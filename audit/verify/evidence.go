@@ -80,7 +80,7 @@ type Evidence interface {
 // Totals are the numbers of rows of the tables.
 type Totals struct {
 	Checks, Violations, Outcomes, Batches, Policies, Keys, Changes, Events, IdempotencyKeys int64
-	RedemptionKeys, OpenRedemptions, Payments                                               int64
+	OpenRedemptions, Payments                                                               int64
 }
 
 // SchemaObject is a table, trigger, constraint, index or function of the schema, the

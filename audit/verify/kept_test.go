@@ -97,9 +97,9 @@ func writeRecord(t *testing.T, dir string) {
 	tr.recordCharged(2)
 	tr.recordCapped(1, time.Now())
 	paid := newRedemptionTrailIn(t, tr)
-	paid.steps(paid.check(spend.Allow, 0), 0, "invoice-1", "redeemed by gw", "executed by gw+")
-	paid.steps(paid.check(spend.Allow, 0), 0, "", "redeemed by gw", "in_doubt by gw")
-	paid.steps(paid.check(spend.Allow, 0), 0, "", "redeemed by gw")
+	paid.steps(paid.check(spend.Allow, 0), 0, "redeemed by gw", "executed by gw+")
+	paid.steps(paid.check(spend.Allow, 0), 0, "redeemed by gw", "in_doubt by gw")
+	paid.steps(paid.check(spend.Allow, 0), 0, "redeemed by gw")
 	d := &audit.Draft{PolicyID: "refunds", Name: "next – ü", Rules: `[{"rule_id":"cap"}]`, Note: "tighter"}
 	act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
 	tr.exec("SELECT sequence_events(1000)")

@@ -130,9 +130,6 @@ func (s *slice) loadCourses(ctx context.Context) error {
 			return err
 		}
 		s.follow(&c, o)
-		if o.Status == spend.Redeemed && !o.Once.IsZero() && s.whole() {
-			return s.verifier.once.add(o.Once, o.CheckID)
-		}
 		return nil
 	})
 	if err != nil {
@@ -268,9 +265,8 @@ func (s *slice) held(c course) {
 	}
 }
 
-// redemptions names the suspects that the walk over the checks found, and compares the lasting keys
-// with the redemptions (G14).
-func (v *verifier) redemptions(ctx context.Context) error {
+// redemptions names the suspects that the walk over the checks found (G14).
+func (v *verifier) redemptions(context.Context) error {
 	named := make(map[string]bool)
 	for _, s := range v.courses.suspects {
 		if _, lost := v.courses.lost[s.check]; !lost && !named[s.Subject] {
@@ -278,38 +274,7 @@ func (v *verifier) redemptions(ctx context.Context) error {
 			v.tally.find(s.Kind, s.Subject, "%s", s.Detail)
 		}
 	}
-	if !v.whole() {
-		return nil
-	}
-	find := func(kind Kind, check spend.ID, detail string, args ...any) {
-		if _, lost := v.courses.lost[check]; !lost {
-			v.tally.find(kind, onceName(check), detail, args...)
-		}
-	}
-	w := keyWalk{cursor: newCursor(v.once.all()), again: func(first, second spend.ID) {
-		if first != second {
-			find(Removed, first, "%s was redeemed under it as well", checkName(second))
-		}
-	}, removed: func(check spend.ID) { find(Removed, check, "the check was redeemed under it") }}
-	defer w.stop()
-	err := walkFields(ctx, v.o.Evidence, Walk{Table: chain.RedemptionKeys(), Order: "key_hash"}, func(f [][]byte, _ []byte) error {
-		v.tally.redemptionKeys++
-		noted := identifier(f[1])
-		check, err := w.newest(hashIn(f[0]))
-		switch {
-		case err != nil || check == noted:
-		case check.IsZero():
-			find(Inserted, noted, "the check was not redeemed under it")
-		default:
-			find(Altered, check, "it is noted as that of %s", checkName(noted))
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return w.rest()
+	return nil
 }
 
 func openName(check spend.ID) string { return "open redemption of " + checkName(check) }
-func onceName(check spend.ID) string { return "lasting key of " + checkName(check) }

@@ -1,7 +1,6 @@
 package verify_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +47,7 @@ func (tr *redemptionTrail) check(effect spend.Effect, ago time.Duration) *spend.
 
 // steps records what became of a check: each "status by key", with a + for who may release,
 // and the principal behind a = if it is not the key's name.
-func (tr *redemptionTrail) steps(of *spend.Check, ago time.Duration, once string, steps ...string) (all []*spend.Outcome) {
+func (tr *redemptionTrail) steps(of *spend.Check, ago time.Duration, steps ...string) (all []*spend.Outcome) {
 	tr.t.Helper()
 	number := 0
 	for i, step := range steps {
@@ -69,9 +68,6 @@ func (tr *redemptionTrail) steps(of *spend.Check, ago time.Duration, once string
 		if o.Status == spend.Executed {
 			o.Amount = of.Action.Amount
 		}
-		if o.Status == spend.Redeemed {
-			o.Once = spend.OnceHash("", once)
-		}
 		act(tr.t, tr.writer.AppendOutcome(o).Final())
 		all = append(all, o)
 	}
@@ -82,24 +78,19 @@ func opened(kind string, c *spend.Check) string {
 	return kind + " open redemption of " + check("", c)[1:]
 }
 
-func lasting(kind string, c *spend.Check) string {
-	return kind + " lasting key of " + check("", c)[1:]
-}
-
-// TestTamperedRedemptions: lasting keys, and which redemptions have no outcome, follow from
-// the steps of checks (S74, G14).
+// TestTamperedRedemptions: which redemptions have no outcome follows from the steps of checks (S74, G14).
 func TestTamperedRedemptions(t *testing.T) {
 	t.Parallel()
 	tr := newRedemptionTrail(t)
 	open, doubted, done := tr.check(spend.Allow, 0), tr.check(spend.Allow, 0), tr.check(spend.Allow, 0)
 	untouched, helped := tr.check(spend.Allow, 0), tr.check(spend.Allow, 16*time.Minute)
-	first := tr.steps(open, 0, "order 1", "redeemed by psp")[0]
-	tr.steps(doubted, 0, "order 2", "redeemed by psp", "in_doubt by PSP 2")
-	tr.steps(done, 0, "order 3", "redeemed by psp", "executed by psp 2", "voided by treasury+")
-	tr.steps(helped, 16*time.Minute, "", "redeemed by psp", "in_doubt by system", "executed by treasury+")
-	tr.steps(tr.check(spend.Allow, 0), 0, "", "redeemed by psp", "failed by psp=psp of later")
-	tr.steps(untouched, 0, "", "voided by agent")
-	tr.steps(tr.find(isAllowed), 0, "", "executed by agent") // its policy says nothing of redemptions
+	first := tr.steps(open, 0, "redeemed by psp")[0]
+	tr.steps(doubted, 0, "redeemed by psp", "in_doubt by PSP 2")
+	tr.steps(done, 0, "redeemed by psp", "executed by psp 2", "voided by treasury+")
+	tr.steps(helped, 16*time.Minute, "redeemed by psp", "in_doubt by system", "executed by treasury+")
+	tr.steps(tr.check(spend.Allow, 0), 0, "redeemed by psp", "failed by psp=psp of later")
+	tr.steps(untouched, 0, "voided by agent")
+	tr.steps(tr.find(isAllowed), 0, "executed by agent") // its policy says nothing of redemptions
 	id := func(c *spend.Check) string { return "'" + c.ID.Text("") + "'" }
 	for _, size := range []int64{1, 7} {
 		tr.finds(func(o *verify.Options) { o.SliceSize = size })
@@ -107,14 +98,6 @@ func TestTamperedRedemptions(t *testing.T) {
 	last := spend.ID{0xff, 0xff}
 	for tamper, want := range map[string][]string{
 		"SELECT": nil,
-		"DELETE FROM redemption_keys WHERE check_id = " + id(open):                              {lasting("removed", open)},
-		"UPDATE redemption_keys SET check_id = " + id(done) + " WHERE check_id = " + id(open):   {lasting("altered", open)},
-		"UPDATE redemption_keys SET check_id = " + id(helped) + " WHERE check_id = " + id(done): {lasting("altered", done)},
-		"UPDATE redemption_keys SET key_hash = set_byte(key_hash, 31, 255 - get_byte(key_hash, 31)) WHERE check_id = " + id(done): {
-			lasting("removed", done), lasting("inserted", done),
-		},
-		fmt.Sprintf("INSERT INTO redemption_keys VALUES ('\\x%s', %s)", strings.Repeat("ee", 32), id(helped)): {lasting("inserted", helped)},
-
 		"DELETE FROM redemptions_open WHERE check_id = " +
 			id(open): {opened("removed", open)},
 		"DELETE FROM redemptions_open WHERE check_id = " +
@@ -138,17 +121,15 @@ func TestTamperedRedemptions(t *testing.T) {
 		"UPDATE redemptions_open SET check_id = " + id(helped) + " WHERE check_id = " +
 			id(open): {opened("removed", open), opened("inserted", helped)},
 		"DELETE FROM outcomes WHERE check_id = " +
-			id(open): {outcome("removed", first), opened("inserted", open), lasting("inserted", open)},
-		"UPDATE outcomes SET once = NULL WHERE check_id = " +
-			id(open): {outcome("altered", first)},
+			id(open): {outcome("removed", first), opened("inserted", open)},
 		"UPDATE outcomes SET status = 'v' WHERE check_id = " +
 			id(open): {outcome("altered", first)},
-		"DELETE FROM redemption_keys; DELETE FROM redemptions_open; UPDATE outcomes SET note = 'x' WHERE check_id = " + id(open) +
-			";": {outcome("altered", first), lasting("removed", doubted), lasting("removed", done), opened("removed", doubted)},
+		"DELETE FROM redemptions_open; UPDATE outcomes SET note = 'x' WHERE check_id = " + id(open) +
+			";": {outcome("altered", first), opened("removed", doubted)},
 	} {
-		tr.bothFind("outcomes redemption_keys redemptions_open", tamper, want...)
+		tr.bothFind("outcomes redemptions_open", tamper, want...)
 	}
-	tr.exec("DELETE FROM redemption_keys; DELETE FROM redemptions_open")
+	tr.exec("DELETE FROM redemptions_open")
 	tr.finds(func(o *verify.Options) { o.From = open.ID.Time() }, opened("removed", open), opened("removed", doubted))
 }
 
@@ -160,42 +141,37 @@ func TestForgedRedemptions(t *testing.T) {
 	replace := func(from, to string) {
 		tr.exec(`DO $$ BEGIN EXECUTE replace(pg_get_functiondef('insert_outcomes'::regproc), '%s', '%s'); END $$`, from, to)
 	}
-	// The guards of the order of steps, of the time to redeem, and of the owners of lasting keys.
-	guards, none := []string{"WHERE a.step", "WHERE a.once"}, "WHERE true OR a."
-	for _, guard := range guards {
-		replace(guard, strings.Replace(guard, "WHERE a.", none, 1))
-	}
+	// The guards of the order of steps and of the time to redeem.
+	const guard, none = "WHERE a.step", "WHERE true OR a.step"
+	replace(guard, none)
 	var want []string
-	forge := func(c *spend.Check, once string, stray int, steps ...string) {
+	forge := func(c *spend.Check, stray int, steps ...string) {
 		t.Helper()
-		o := tr.steps(c, 0, once, steps...)
+		o := tr.steps(c, 0, steps...)
 		want = append(want, outcome("inserted", o[stray]))
 	}
 	allowed := func() *spend.Check { return tr.check(spend.Allow, 0) }
-	forge(tr.check(spend.Block, 0), "", 0, "redeemed by psp", "executed by psp")
-	forge(tr.check(spend.Escalate, 0), "", 0, "redeemed by psp", "executed by psp")
-	forge(tr.check(spend.Allow, 22*time.Minute), "", 0, "redeemed by psp", "executed by psp")
-	forge(allowed(), "", 0, "executed by psp")
-	forge(allowed(), "", 1, "voided by psp", "executed by treasury+")
-	forge(allowed(), "", 1, "redeemed by psp", "executed by treasury+")
-	forge(allowed(), "", 1, "redeemed by psp", "voided by agent")
-	forge(allowed(), "", 2, "redeemed by psp", "in_doubt by psp", "voided by treasury")
-	forge(allowed(), "", 2, "redeemed by psp", "in_doubt by psp", "voided by key_of_agent+")
-	forge(allowed(), "", 2, "redeemed by psp", "in_doubt by psp", "voided by AGENT+")
-	forge(allowed(), "", 2, "redeemed by psp", "executed by psp", "voided by agent+")
-	forge(allowed(), "", 1, "redeemed by psp", "in_doubt by treasury+", "executed by psp")
-	forge(allowed(), "", 1, "redeemed by psp", "in_doubt by system", "executed by psp")
-	forge(allowed(), "", 2, "redeemed by psp", "executed by psp", "in_doubt by psp")
-	forge(allowed(), "", 2, "redeemed by psp", "in_doubt by psp", "in_doubt by psp", "executed by psp")
-	forge(allowed(), "", 0, "in_doubt by psp", "voided by psp")
+	forge(tr.check(spend.Block, 0), 0, "redeemed by psp", "executed by psp")
+	forge(tr.check(spend.Escalate, 0), 0, "redeemed by psp", "executed by psp")
+	forge(tr.check(spend.Allow, 22*time.Minute), 0, "redeemed by psp", "executed by psp")
+	forge(allowed(), 0, "executed by psp")
+	forge(allowed(), 1, "voided by psp", "executed by treasury+")
+	forge(allowed(), 1, "redeemed by psp", "executed by treasury+")
+	forge(allowed(), 1, "redeemed by psp", "voided by agent")
+	forge(allowed(), 2, "redeemed by psp", "in_doubt by psp", "voided by treasury")
+	forge(allowed(), 2, "redeemed by psp", "in_doubt by psp", "voided by key_of_agent+")
+	forge(allowed(), 2, "redeemed by psp", "in_doubt by psp", "voided by AGENT+")
+	forge(allowed(), 2, "redeemed by psp", "executed by psp", "voided by agent+")
+	forge(allowed(), 1, "redeemed by psp", "in_doubt by treasury+", "executed by psp")
+	forge(allowed(), 1, "redeemed by psp", "in_doubt by system", "executed by psp")
+	forge(allowed(), 2, "redeemed by psp", "executed by psp", "in_doubt by psp")
+	forge(allowed(), 2, "redeemed by psp", "in_doubt by psp", "in_doubt by psp", "executed by psp")
+	forge(allowed(), 0, "in_doubt by psp", "voided by psp")
 	released, twice := allowed(), allowed()
-	forge(released, "", 1, "voided by psp", "redeemed by psp")
-	forge(twice, "", 2, "redeemed by psp", "executed by psp", "redeemed by psp")
-	one, other := allowed(), allowed()
-	tr.steps(one, 0, "order 1", "redeemed by psp", "executed by psp")
-	tr.steps(other, 0, "order 1", "redeemed by psp", "executed by psp")
-	want = append(want, opened("inserted", released), opened("inserted", twice), lasting("removed", one), lasting("altered", other))
-	replace(none, "WHERE a.")
+	forge(released, 1, "voided by psp", "redeemed by psp")
+	forge(twice, 2, "redeemed by psp", "executed by psp", "redeemed by psp")
+	want = append(want, opened("inserted", released), opened("inserted", twice))
+	replace(none, guard)
 	for _, size := range []int64{1, 7, 0} {
 		tr.finds(func(o *verify.Options) { o.SliceSize = size }, want...)
 	}

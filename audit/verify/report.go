@@ -69,7 +69,7 @@ type tally struct {
 	storedViolations atomic.Int64
 	openRedemptions  atomic.Int64
 
-	counters, countersBeyond, approvals, events, idempotencyKeys, redemptionKeys, payments int64
+	counters, countersBeyond, approvals, events, idempotencyKeys, payments int64
 
 	lastCheckpoint time.Time
 	torn           int64

@@ -139,7 +139,7 @@ func TestInfiniteTimes(t *testing.T) {
 	tr, _ := newFeed(t)
 	redeemed := newRedemptionTrailIn(t, tr.trail)
 	paid := redeemed.check(spend.Allow, 0)
-	redeemed.steps(paid, 0, "order 1", "redeemed by psp")
+	redeemed.steps(paid, 0, "redeemed by psp")
 	tr.exec("SELECT sequence_events(1000)")
 	const tables = "approvals approval_deadlines idempotency_keys redemptions_open budget_exhaustions changes policies"
 	for _, sign := range []string{"", "-"} {

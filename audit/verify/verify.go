@@ -59,7 +59,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		v.o.SliceSize = defaultSliceSize
 	}
 	most := int(v.o.SliceSize)
-	v.counts.most, v.met.most, v.keys.most, v.once.most, v.paid.most = most, most, most, most, most
+	v.counts.most, v.met.most, v.keys.most, v.paid.most = most, most, most, most
 	v.all.Low, v.all.High = audit.ViolationQuery{From: o.From, To: o.To}.IDRange()
 	var err error
 	v.unfolded, err = Unfold(ctx, o, v.all, v.tally.add)
@@ -88,7 +88,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 			err = compare(ctx)
 		}
 	}
-	return v.tally.summary(), errors.Join(err, v.counts.close(), v.met.close(), v.keys.close(), v.once.close(), v.paid.close())
+	return v.tally.summary(), errors.Join(err, v.counts.close(), v.met.close(), v.keys.close(), v.paid.close())
 }
 
 type verifier struct {
@@ -100,7 +100,6 @@ type verifier struct {
 	known    known  // from the checkpoints
 	counts   counts // from the charges of checks
 	keys     keys
-	once     keys // lasting keys of redemptions
 	paid     payments
 	courses  courses
 	met      counts // the principals whose checks took from counters
@@ -176,7 +175,6 @@ func (v *verifier) totals(ctx context.Context) error {
 		{"changes", t.changes.Load(), held.Changes},
 		{"events", t.events, held.Events},
 		{"idempotency_keys", t.idempotencyKeys, held.IdempotencyKeys},
-		{"redemption_keys", t.redemptionKeys, held.RedemptionKeys},
 		{"payments", t.payments, held.Payments},
 		{"redemptions_open", t.openRedemptions.Load(), held.OpenRedemptions},
 	} {

@@ -102,7 +102,7 @@ const (
 	ORDER BY check_id, number`
 
 	redemptionsSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
-	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, step, status = 'd', key_id, encode(once, 'hex')
+	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, step, status = 'd', key_id
 	FROM outcomes WHERE number = 0 ORDER BY check_id, step`
 
 	violationsSQL = `SELECT 'chk_' || replace(id::text, '-', ''), policy_id, policy_version, latency_ms, ` + actionType + `, ` + decision + `,

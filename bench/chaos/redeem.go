@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"time"
 
 	"spendgate/bench/chaos/judge"
 )
@@ -18,10 +17,6 @@ func (a *agent) redeem() {
 	post := func(kind judge.Kind, key apiKey, to string, body map[string]any) outgoing {
 		return outgoing{kind: kind, key: key, method: http.MethodPost, path: "/v1/checks/" + c.id + "/" + to, subject: c.id, body: body}
 	}
-	once := ""
-	if a.rng.IntN(2) == 0 { // the order that others pay, too
-		once = fmt.Sprintf("order-%d", a.rec.now()/(200*time.Millisecond))
-	}
 	redeem := func(key apiKey) outgoing {
 		body := map[string]any{"amount": c.action.Amount, "currency": c.action.Currency, "counterparty": c.action.Counterparty}
 		if c.action.ActionType == "spend" {
@@ -29,9 +24,6 @@ func (a *agent) redeem() {
 		}
 		if a.rng.IntN(4) > 0 {
 			body["idempotency_key"] = fmt.Sprint("try-", a.rng.IntN(6)/5)
-		}
-		if once != "" {
-			body["once"] = once
 		}
 		return post(judge.Redeem, key, "redeem", body)
 	}

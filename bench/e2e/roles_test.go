@@ -181,8 +181,8 @@ var may = map[string][]string{
 	"budget_counters": {"INSERT", "UPDATE", "DELETE"}, "budget_principals": {"INSERT", "UPDATE", "DELETE"},
 	// Decisions and uses only by functions that prove them.
 	"approvals": {"INSERT"}, "approval_deadlines": {"INSERT"}, "outcomes": {"INSERT"}, "budget_exhaustions": {"INSERT"},
-	// Lasting keys are never freed; open redemptions are derived from outcomes.
-	"redemption_keys": {"INSERT"}, "redemptions_open": {"INSERT", "UPDATE", "DELETE"},
+	// Derived from outcomes.
+	"redemptions_open": {"INSERT", "UPDATE", "DELETE"},
 	// Derived from the record, and made again by audit verify.
 	"payments": {"INSERT", "UPDATE"}, "payment_checks": {"INSERT"}, "allows_open": {"INSERT", "UPDATE", "DELETE"},
 	// Webhooks change by functions that record it; how far deliveries are does not count

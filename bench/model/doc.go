@@ -24,7 +24,7 @@
 //   - an approval lets at most one check pass, by the rules that people saw, and is
 //     neither denied nor expired (G13)
 //   - a check is redeemed for one at most, in time, before any report; from then on its
-//     redeemer alone reports, until it is in doubt; two checks have no lasting key in common (G14)
+//     redeemer alone reports, until it is in doubt (G14)
 //   - every check can end, from every state, if nothing more fails (G7)
 //
 // States are distinguished by a hash of 128 bits. Objects without references are forgotten and

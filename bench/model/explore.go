@@ -28,7 +28,6 @@ type Check struct {
 	Compared bool // first by a commit that compares the action: the check is not read before
 	Differs  bool // the redemption is for another action than the check's
 	Replay   int  // its Idempotency-Key; 0 means no key
-	Once     int  // its lasting key; 0 means no key
 	Doubts   int  // makes it a statement that that check is in doubt
 	System   bool // made by the service, by the clock
 	Executes int  // makes it a report that that check was carried out

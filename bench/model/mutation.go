@@ -73,8 +73,6 @@ const (
 	ReplayAfterDoubt                      // F126: a redemption in doubt is replayed, too
 	LatenessLookedUp                      // F127: how old the check is, is judged before the commit
 	ActionNotProved                       // F136: the commit of a redemption whose check was not read compares no action
-	OnceLookedUp                          // F128: whether the lasting key is free is judged before the commit
-	OnceInAnotherTransaction              // F128: the lasting key is taken before the redemption's own transaction
 	ApprovalUsedAgain                     // F72: a use does not look for an earlier one
 	ApprovalReadBeforeCommit              // F73: the commit does not look at the approval's state, but at its uses
 	LiftedUnderAnyRules                   // F76: the approval lifts whatever escalates now

@@ -121,8 +121,6 @@ func TestMutations(t *testing.T) {
 		{"LatenessLookedUp, not read", LatenessLookedUp, "a late redemption of what was not read"},
 		{"StepsNotUnique, not read", StepsNotUnique, "redemptions of what was not read"},
 		{"ActionNotProved", ActionNotProved, "redemptions of what was not read"},
-		{"OnceLookedUp", OnceLookedUp, "a lasting key"},
-		{"OnceInAnotherTransaction", OnceInAnotherTransaction, "a lasting key of what is late or voided"},
 		{"BlockUnverified, used", BlockUnverified, "two uses, one fenced"},
 		{"NoLazyLookup, used", NoLazyLookup, "a use and a flush"},
 		{"ReplacedNotRemembered, used", ReplacedNotRemembered, "a use that is refused by a denial"},

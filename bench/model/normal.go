@@ -31,7 +31,7 @@ func (u *use) label(l label) {
 // references returns all references but the names in Redis, which matter only in epochs that
 // something refers to.
 func (s *state) references() use {
-	u := use{ids: 1<<s.approval.used | 1<<s.once, epochs: 1 | 1<<s.epoch}
+	u := use{ids: 1 << s.approval.used, epochs: 1 | 1<<s.epoch}
 	for i := range s.rows {
 		u.ids |= 1<<s.rows[i].check | 1<<s.rows[i].of
 	}

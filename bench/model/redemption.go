@@ -101,12 +101,6 @@ func (x *explorer) lookToRedeem(t *state, i int, r *row, k known) (string, bool)
 	case c.Differs:
 		x.endStep(t, i, answeredRefused, r)
 		return "Redeem: is for another action", false
-	case c.Once > 0 && t.once != 0 && t.once != r.check:
-		x.endStep(t, i, answeredRefused, r)
-		return "Redeem: another is redeemed under its lasting key", false
-	}
-	if c.Once > 0 && x.is(OnceInAnotherTransaction) {
-		t.once = r.check
 	}
 	return "Redeem: is appended", true
 }
@@ -144,8 +138,7 @@ func (x *explorer) proved(t *state, c *txn, r *row) bool {
 	if c.compare && of.Differs && !x.is(ActionNotProved) {
 		return false
 	}
-	taken := of.Once > 0 && t.once != 0 && t.once != r.check && !x.is(OnceLookedUp)
-	return !taken && (!x.late(t, r) || x.is(LatenessLookedUp))
+	return !x.late(t, r) || x.is(LatenessLookedUp)
 }
 
 // commitStep records a step. For a report it then does what any report does.
@@ -159,9 +152,6 @@ func (x *explorer) commitStep(t *state, c *txn) string {
 	switch {
 	case of.Redeems > 0:
 		r.course.redeemed = t.now
-		if of.Once > 0 {
-			t.once = r.check
-		}
 	case of.Doubts > 0:
 		r.course.doubted = t.now
 	}
@@ -185,21 +175,11 @@ func (x *explorer) endStep(t *state, i int, kind answer, r *row) {
 
 // brokenCourse checks G14.
 func (x *explorer) brokenCourse(s *state) string {
-	under := 0 // checks that are redeemed under the lasting key
 	for i := range s.rows {
 		r := &s.rows[i]
 		if text := x.brokenSteps(r); r.check != 0 && text != "" {
 			return text
 		}
-		if slices.ContainsFunc(r.course.steps[:], func(by uint8) bool { return by > 0 && x.Checks[by-1].Once > 0 }) {
-			under++
-		}
-	}
-	if under > 1 {
-		return "S74: two checks are redeemed under one lasting key"
-	}
-	if s.once != 0 && x.lastingKeyIsLost(s) {
-		return "G14: the lasting key of a check that is not redeemed is taken"
 	}
 	for i, c := range x.Checks {
 		a := &s.attempts[i]
@@ -222,24 +202,6 @@ func (x *explorer) brokenCourse(s *state) string {
 		}
 	}
 	return ""
-}
-
-// lastingKeyIsLost reports whether the check noted for a lasting key is neither redeemed nor about
-// to be.
-func (x *explorer) lastingKeyIsLost(s *state) bool {
-	r := s.row(s.once)
-	for i, c := range x.Checks {
-		if pc := s.attempts[i].pc; c.Redeems > 0 && c.Once > 0 &&
-			(r.hasStep(i) || s.attempts[i].target == s.once && pc != pcEnd && pc != pcDead) {
-			return false
-		}
-	}
-	for i := range s.txns {
-		if c := &s.txns[i]; c.present && c.by > 0 && c.row.check == s.once {
-			return false
-		}
-	}
-	return true
 }
 
 // brokenSteps names what the steps of a check, in order, break.

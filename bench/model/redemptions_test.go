@@ -15,7 +15,6 @@ func redemptionScenarios() []Model {
 	}
 	after := func(c Check, first int) Check { c.After = first; return c }
 	pending := func(c Check) Check { c.Pending = true; return c }
-	once := func(c Check) Check { c.Once = 1; return c }
 	compared := func(c Check) Check { c.Compared = true; return c }
 	differing := func(c Check) Check { c.Differs = true; return c }
 	elsewhere := Check{Window: long, Fingerprint: 1}
@@ -82,20 +81,6 @@ func redemptionScenarios() []Model {
 			Name:         "a late redemption of what was not read",
 			Checks:       []Check{compared(redeem(of, gateway, 1, 0)), differing(redeem(of, other, 0, 1)), pending(void(of, requester, 1))},
 			RedeemWithin: 1, Ticks: 2, LostCommits: 1, Reclaims: 1,
-		}),
-		allowed(Model{
-			Name: "a lasting key",
-			Checks: []Check{
-				{Window: long, Fingerprint: 1}, once(redeem(of, gateway, 1, 0)), once(redeem(1, gateway, 2, 1)), once(redeem(1, gateway, 2, 1)),
-			},
-			Crashes: 1, LostCommits: 1, Reclaims: 1,
-		}),
-		allowed(Model{
-			Name: "a lasting key of what is late or voided",
-			Checks: []Check{
-				{Window: long, Fingerprint: 1}, once(redeem(of, gateway, 1, 0)), void(of, requester, 1), once(redeem(1, gateway, 2, 1)),
-			},
-			RedeemWithin: 1, Ticks: 2,
 		}),
 		{
 			Name: "a redemption of a use",

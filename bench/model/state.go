@@ -331,7 +331,6 @@ type state struct {
 	rows     [maxRows]row
 	used     usage // of the counters
 	approval approval
-	once     id // the check under the lasting key
 	txns     [maxTxns]txn
 	deferred [maxDeferred]deferred
 	nodes    [maxNodes]node

@@ -211,10 +211,6 @@ func (s *flaky) Unread(spend.ID) bool {
 	return s.rand.IntN(4) > 0
 }
 
-func (s *flaky) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
-	return called(ctx, s, func() (spend.ID, error) { return s.store.RedeemedUnder(ctx, once) })
-}
-
 func (s *flaky) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error) {
 	return called(ctx, s, func() (map[spend.Hash]*spend.Payment, error) { return s.store.Payments(ctx, hashes) })
 }

@@ -32,12 +32,6 @@ func gateway(name string) hotpath.Access {
 	return hotpath.AccessOf(&audit.Key{ID: spend.ID{6: 0x70, 15: name[0]}, Grants: spend.Grants{Role: spend.Gateway, Principal: name}})
 }
 
-// onceOf is the hash of a gateway's lasting key.
-func onceOf(by, once string) spend.Hash {
-	g := spend.Grants{Role: spend.Gateway, Principal: by}
-	return spend.OnceHash(g.Namespace(""), once)
-}
-
 // redeemOne redeems some allowed check by several gateways at once, with and without the
 // same idempotency key, while others report it, say that it is in doubt and ask anew.
 func (f *simulation) redeemOne(r *rand.Rand) {
@@ -45,10 +39,6 @@ func (f *simulation) redeemOne(r *rand.Rand) {
 	c := f.someAllowed(r)
 	if c == nil {
 		return
-	}
-	once := ""
-	if r.IntN(2) == 0 {
-		once = "order " + c.Action.Counterparty
 	}
 	f.several(r, 2+r.IntN(3), func(r *rand.Rand, _ int) {
 		name := gateways[r.IntN(8)/7]
@@ -62,17 +52,17 @@ func (f *simulation) redeemOne(r *rand.Rand) {
 		case 3:
 			f.insist(r, again(c))
 		default:
-			f.redeem(r, c, name, once)
+			f.redeem(r, c, name)
 		}
 	})
 	if r.IntN(2) == 0 {
 		f.doubt(r, c, gateways[r.IntN(8)/7])
-		f.redeem(r, c, gateways[0], once)
+		f.redeem(r, c, gateways[0])
 		f.report(r, c, spend.Executor, drawReport(r))
 	}
 	if r.IntN(2) == 0 {
 		f.reportBy(r, c, gateway(gateways[0]), gateways[0], spend.Gateway, drawReport(r))
-		f.redeem(r, c, gateways[0], once)
+		f.redeem(r, c, gateways[0])
 	}
 }
 
@@ -93,9 +83,9 @@ func (f *simulation) someAllowed(r *rand.Rand) *spend.Check {
 }
 
 // redeem redeems a check and retries if that fails, mostly with the same idempotency key.
-func (f *simulation) redeem(r *rand.Rand, c *spend.Check, by, once string) {
+func (f *simulation) redeem(r *rand.Rand, c *spend.Check, by string) {
 	hash := spend.ActionHash(c)
-	asked := hotpath.Redemption{Once: once, ActionHash: &hash}
+	asked := hotpath.Redemption{ActionHash: &hash}
 	if r.IntN(4) > 0 {
 		asked.IdempotencyKey = fmt.Sprint("try ", r.IntN(8)/7)
 	}
@@ -154,7 +144,6 @@ type course struct {
 // what gateways and reporters saw with the records.
 func (f *simulation) judgeRedemptions(fail func(string, ...any), byID map[spend.ID]*spend.Check) {
 	all := make(map[spend.ID]*course)
-	under := make(map[spend.Hash]spend.ID) // lasting keys
 	for _, e := range f.record.events {
 		if e.outcome == nil {
 			continue
@@ -167,12 +156,6 @@ func (f *simulation) judgeRedemptions(fail func(string, ...any), byID map[spend.
 		if why := c.follow(e.outcome, e.at); why != "" {
 			fail("G14: %s of %s by %s is recorded: %s", e.outcome.Status, e.outcome.CheckID.Text("chk_"), e.outcome.Reporter(), why)
 		}
-		if once := e.outcome.Once; !once.IsZero() {
-			if _, used := under[once]; used {
-				fail("S74: %s and %s are redeemed under one lasting key", under[once].Text("chk_"), e.outcome.CheckID.Text("chk_"))
-			}
-			under[once] = e.outcome.CheckID
-		}
 	}
 	fresh := make(map[spend.ID]bool)
 	for _, r := range f.redeemed {
@@ -183,7 +166,7 @@ func (f *simulation) judgeRedemptions(fail func(string, ...any), byID map[spend.
 		if c == nil {
 			c = new(course)
 		}
-		if why := c.answered(r, under); why != "" {
+		if why := c.answered(r); why != "" {
 			fail("G14: %s was told %+v, replayed %t, %v of %s: %s; recorded is %+v", r.by, r.outcome, r.replayed, r.err, r.check.ID.Text("chk_"),
 				why, c)
 		}
@@ -242,11 +225,11 @@ func (c *course) follow(o *spend.Outcome, at time.Time) string {
 }
 
 // answered says why a gateway may not have got its answer.
-func (c *course) answered(r *redeemed, under map[spend.Hash]spend.ID) string {
+func (c *course) answered(r *redeemed) string {
 	replay := r.asked.IdempotencyKey != "" && c.redeemed != nil && c.redeemed.Principal == r.by &&
-		c.redeemed.Replay == spend.RedemptionReplay(c.redeemed.KeyID, r.asked.IdempotencyKey) && c.redeemed.Once == onceOf(r.by, r.asked.Once)
+		c.redeemed.Replay == spend.RedemptionReplay(c.redeemed.KeyID, r.asked.IdempotencyKey)
 	other, mismatch := *r.asked.ActionHash != spend.ActionHash(r.check), new(hotpath.ActionMismatchError)
-	once, released := new(hotpath.OnceUsedError), new(hotpath.CheckReleasedError)
+	released := new(hotpath.CheckReleasedError)
 	switch {
 	case r.err == nil && (c.redeemed == nil || c.redeemed.ID != r.outcome.ID || c.redeemed.Principal != r.by):
 		return "that is not recorded"
@@ -264,10 +247,6 @@ func (c *course) answered(r *redeemed, under map[spend.Hash]spend.ID) string {
 	case errors.As(r.err, &released):
 		if c.reported.IsZero() || c.reported.After(r.ended) {
 			return "nothing was reported"
-		}
-	case errors.As(r.err, &once):
-		if holder := under[onceOf(r.by, r.asked.Once)]; holder != once.Check || holder == r.check.ID {
-			return "the lasting key is not of another"
 		}
 	default:
 		if _, already := errors.AsType[*hotpath.AlreadyRedeemedError](r.err); !already {

@@ -51,7 +51,7 @@ func auditRestored(flags *flag.FlagSet) action {
 				r.Last.Text(spend.PrefixCheck), spend.TimeText(r.Last.Time()))
 		}
 		_, err = fmt.Fprintf(p.stdout, "%s\na new epoch began: what was claimed before cannot be recorded any more\n"+
-			"checks from before are not redeemed any more; lasting keys (once) taken after the backup are lost\n"+
+			"checks from before are not redeemed any more; payments that were redeemed after the backup may begin again\n"+
 			"open approvals expired: %d\nwebhooks disabled: %d\n", ends, r.Approvals, r.Webhooks)
 		return err
 	}

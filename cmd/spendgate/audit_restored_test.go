@@ -41,7 +41,7 @@ func TestRestoredDev(t *testing.T) {
 	if r := restored(t.TempDir()); r.code == 0 {
 		t.Errorf("of nothing: %+v", r)
 	}
-	restored(copied).has(t, 0, "the record ends with "+s.checks["c-approved"], "open approvals expired: 1", "webhooks disabled: 1", "once")
+	restored(copied).has(t, 0, "the record ends with "+s.checks["c-approved"], "open approvals expired: 1", "webhooks disabled: 1", "payments")
 	restored(copied).has(t, 0, "open approvals expired: 0", "webhooks disabled: 0")
 
 	restored(damaged(t, copied)).has(t, 1, "the file is damaged")
@@ -63,7 +63,7 @@ func TestRestoredDev(t *testing.T) {
 	n.verify(t).has(t, 0, "clean as far as it can be told")
 }
 
-// damaged returns a copy of a folder in whose store a page of the lasting keys is lost.
+// damaged returns a copy of a folder in whose store the page of idempotency keys is lost.
 func damaged(t *testing.T, folder string) string {
 	t.Helper()
 	copied := t.TempDir()
@@ -76,7 +76,7 @@ func damaged(t *testing.T, folder string) string {
 		t.Fatal(err)
 	}
 	var page, size int64
-	const root = "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'redemption_keys'"
+	const root = "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'idempotency_keys'"
 	if err := errors.Join(db.QueryRowContext(t.Context(), root).Scan(&page, &size), db.Close()); err != nil {
 		t.Fatal(err)
 	}

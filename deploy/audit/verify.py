@@ -32,7 +32,7 @@ CHECK = (
 )
 WIDTHS = {1: 37, 2: 38}  # of CHECK, the columns of a row by its format
 OUTCOME = (
-    "outcome_id,check_id,node,epoch,step,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release,replay,once,"
+    "outcome_id,check_id,node,epoch,step,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release,replay,"
     "payment"
 )
 BATCH = "chain_id,seq,version,first_id,last_id,head,entries"
@@ -1095,7 +1095,7 @@ class Verifier:
 
     def redemptions(self):
         """Checks what follows from the steps of checks: see Redemptions in the document."""
-        minute, quarter, found, keys = 60 * 1000000, 15 * 60 * 1000000, [], {}
+        minute, quarter, found = 60 * 1000000, 15 * 60 * 1000000, []
 
         def at(identifier):
             return int.from_bytes(identifier[:6], "big") * 1000 - EPOCH
@@ -1108,7 +1108,7 @@ class Verifier:
             redeemed, doubt, reported, unredeemed, other = None, None, False, None, None
             taken, lapsed = None, None  # the step by which it is redeemed
             for o in sorted(self.steps.get(check, ()), key=lambda o: o[4] or b""):
-                status, stray, said = o[6], False, object_of(o[18] or b"") or {}
+                status, stray, said = o[6], False, object_of(o[17] or b"") or {}
                 flags = set(said.get("flags", ()))
                 void = flags & {"lapsed", "replaced", "superseded"}
                 if void:
@@ -1118,8 +1118,6 @@ class Verifier:
                     stray = redeemed is not None or integer(o[4]) != 1
                     redeemed = redeemed or (None if stray else o)
                     taken = redeemed
-                    if o[17]:
-                        keys.setdefault(o[17], set()).add(check)
                 elif status == b"t":
                     stray = redeemed is None or reported
                     if not stray:
@@ -1158,14 +1156,6 @@ class Verifier:
                 found.append((check, "inserted", f"outcome {redeemed[0].hex()}"))
             elif other and {fold(n) for n in (fields[29], fields[31], fields[32]) if n} & {fold(n) for n in (other[12], other[13]) if n}:
                 found.append((check, "inserted", f"outcome {other[0].hex()}"))
-        for _, (key, check) in self.database.copy("SELECT key_hash, check_id FROM redemption_keys"):
-            under = sorted(keys.pop(key, ()))
-            found += [(first, "removed", f"lasting key of check chk_{first.hex()}") for first in under[:-1]]
-            if not under:
-                found.append((check, "inserted", f"lasting key of check chk_{check.hex()}"))
-            elif check != under[-1]:
-                found.append((under[-1], "altered", f"lasting key of check chk_{under[-1].hex()}"))
-        found += [(check, "removed", f"lasting key of check chk_{check.hex()}") for under in keys.values() for check in under]
         for check, kind, subject in found:
             if check not in self.stray:
                 self.find(kind, subject)
@@ -1179,7 +1169,7 @@ class Verifier:
         for check, steps in self.steps.items():
             before = None  # the status of the report before
             for o in sorted(steps, key=lambda o: o[4] or b""):
-                of = (object_of(o[18] or b"") or {}).get("of") or []
+                of = (object_of(o[17] or b"") or {}).get("of") or []
                 for says in of:
                     self.pay(says, (o[0], check, o[6].decode(), says, (o, before, len(of) == 1)))
                 before = o[6] if o[6] in (b"x", b"f", b"v") else before
@@ -1234,7 +1224,7 @@ class Verifier:
                 stray = stray or any(says.get(member, 0) != value for member, value in made.items())
             elif not stray:
                 (o, before, alone), version = more, number
-                flags, nonce, named = set((object_of(o[18]) or {}).get("flags") or ()), (o[16] or b"").hex(), says.get("by_nonce", False)
+                flags, nonce, named = set((object_of(o[17]) or {}).get("flags") or ()), (o[16] or b"").hex(), says.get("by_nonce", False)
                 shown, first, own = executions()[0]["check"] if executions() else current, integer(o[5]) == 1, rounds.setdefault(check, says.get("round", 0))
                 stray = named and nonce in nonces
                 if status == "r" and check not in asked:

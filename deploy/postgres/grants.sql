@@ -19,7 +19,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
 GRANT USAGE ON SCHEMA :"schema" TO :"service";
 
 -- The record.
-GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approval_deadlines, budget_exhaustions, redemption_keys TO :"service";
+GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approval_deadlines, budget_exhaustions TO :"service";
 
 -- The configuration changes by functions that record each change; the use of a key
 -- is no change.

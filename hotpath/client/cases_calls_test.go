@@ -147,7 +147,7 @@ func ofResult(t *testing.T, r *Result) any {
 		return nil
 	}
 	wire := asWire(t, r).(map[string]any)
-	wire["allowed"], wire["replayed"], wire["first"], wire["outcome"] = r.Allowed(), r.Replayed, r.First, nil
+	wire["allowed"], wire["replayed"], wire["outcome"] = r.Allowed(), r.Replayed, nil
 	if r.Outcome.Reported() {
 		wire["outcome"] = map[string]any{"status": r.Outcome.Status, "release_pending": r.Outcome.ReleasePending}
 	}

@@ -253,8 +253,8 @@ func parsedAmount(text string) string {
 
 // sentRequest is the part of a request that repetitions have byte for byte.
 type sentRequest struct {
-	method, uri, nonce string
-	body               []byte
+	method, uri string
+	body        []byte
 }
 
 // scripted is a server that plays the exchanges of a case.
@@ -279,7 +279,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x := s.exchanges[s.next]
 	s.next++
-	sent := sentRequest{r.Method, r.RequestURI, r.Header.Get("Request-Nonce"), body}
+	sent := sentRequest{r.Method, r.RequestURI, body}
 	if x.Expect != nil {
 		s.expect(x, r, body)
 	} else if !reflect.DeepEqual(sent, s.last) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -49,11 +48,6 @@ type Action struct {
 	// Wait is how long the service may hold its answer while people decide; the service waits for 30 s at most.
 	Wait time.Duration `json:"-"`
 
-	// Nonce is a secret of 16 to 128 visible ASCII characters by which the service recognizes repeated
-	// attempts of this request (S83). A caller that stores a nonce before the first attempt, and sends
-	// it again after a crash, learns from First whether its own request made the check. Check
-	// generates a nonce when it is empty.
-	Nonce string `json:"-"`
 	// Metadata is context for rules. json.Number and strings keep decimals exact.
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
@@ -65,10 +59,6 @@ type Result struct {
 	// Replayed reports that the service repeated an earlier answer, because it knew the
 	// idempotency key. The action may have been carried out even if there is no Outcome.
 	Replayed bool `json:"-"`
-	// First reports that the request made the check: its answer was not given before, or it was
-	// Replayed for the same Nonce. It is false for any other request under the idempotency key, for a
-	// check that was read later, and for every replay by a service that does not know nonces.
-	First bool `json:"-"`
 	// RedeemRequired reports that the party that moves the money must redeem the check before it
 	// carries the action out. Otherwise the action cannot be reported as executed.
 	RedeemRequired bool `json:"-"`
@@ -99,7 +89,7 @@ func (r *Result) Allowed() bool {
 }
 
 // Check asks whether an action may be carried out. Repetitions carry one
-// idempotency key and one nonce, the action's or new ones. Errors: *Error when the service
+// idempotency key, the action's or a new one. Errors: *Error when the service
 // refused the request, and then decided and recorded nothing; *UndecidedError
 // when it did not answer or may have decided. On every error the result is nil.
 func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
@@ -111,9 +101,8 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	nonce := cmp.Or(a.Nonce, NewIdempotencyKey())
 	from, unknown, err := c.send(ctx, request{
-		method: http.MethodPost, path: "/v1/checks", body: body, nonce: nonce, repeatable: true, wait: a.Wait,
+		method: http.MethodPost, path: "/v1/checks", body: body, repeatable: true, wait: a.Wait,
 	})
 	answered := err == nil
 	if answered {
@@ -121,7 +110,7 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 		if r, err = read[Result](from); err == nil {
 			r.payment = payment != ""
 			r.proceeds = r.payment && r.proceedsFor(payment, a.Redeem)
-			r.checked, r.First = true, !r.Replayed || slices.Equal(from.header.Values("First-Request"), []string{"same"})
+			r.checked = true
 			return r, nil
 		}
 	}

@@ -52,7 +52,6 @@ const (
 	CodeCheckReleased        = "check_released"         // an outcome was reported
 	CodeCheckExpired         = "check_expired"          // the check is too old to be redeemed
 	CodeActionMismatch       = "action_mismatch"        // the check allowed another action
-	CodeOnceUsed             = "once_used"              // another check was redeemed under the lasting key
 
 	CodeFrozen         = "frozen" // a freeze stops what was allowed
 	CodeFreezeNotFound = "freeze_not_found"
@@ -76,8 +75,8 @@ type Error struct {
 	RequestID  string // names the request in the service's log
 	RetryAfter time.Duration
 	NextAfter  int64 // with CodeEventsRemoved, where a reader of events goes on
-	// CheckID is the check that has the idempotency key (CodeValidation), the lasting key (CodeOnceUsed,
-	// CodeCheckAlreadyRedeemed) or the approval (CodeApprovalUsed) of the request; else empty.
+	// CheckID is the check that has the idempotency key (CodeValidation), the payment (CodePaymentDiffers) or the approval
+	// (CodeApprovalUsed) of the request; else empty.
 	CheckID string
 	// Payment and Differs say of which payment the request is, and in which members of the action it differs (CodePaymentDiffers).
 	Payment *wire.Payment

@@ -56,9 +56,6 @@ type RedeemRequest struct {
 	PaymentMethod    string         `json:"payment_method,omitempty"`
 	MerchantOrVendor string         `json:"merchant_or_vendor,omitempty"`
 	Metadata         map[string]any `json:"metadata,omitempty"`
-	// Once is a lasting key, such as the number of the order that is paid: only one check can
-	// ever be redeemed under it.
-	Once string `json:"once,omitempty"`
 	// IdempotencyKey makes repetitions one redemption. Redeem generates one when it is empty.
 	IdempotencyKey string `json:"-"`
 }

@@ -40,8 +40,6 @@ type request struct {
 	admin      bool // needs the admin key only
 	// idempotencyKey is sent as a header, unless it is empty.
 	idempotencyKey string
-	// nonce is sent as a header, unless it is empty.
-	nonce string
 	// wait is how long the service may hold its answer (Prefer: wait), in seconds.
 	wait time.Duration
 	// ifMatch is the version that must be in force, or the draft that must be the policy's; empty for none.
@@ -55,12 +53,8 @@ type reply struct {
 	listed bool // the value is an element of a list
 }
 
-// replayed reports that an earlier answer was repeated: the header is present and does not deny it,
-// or a proxy has removed it and left First-Request, which only replays have.
+// replayed reports that an earlier answer was repeated: the header is present and does not deny it.
 func (r reply) replayed() bool {
-	if len(r.header.Values("First-Request")) > 0 {
-		return true
-	}
 	for _, value := range r.header.Values("Idempotent-Replayed") {
 		if !strings.EqualFold(value, "false") && value != "?0" {
 			return true
@@ -152,9 +146,6 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	}
 	if r.idempotencyKey != "" {
 		sent.Header.Set("Idempotency-Key", r.idempotencyKey)
-	}
-	if r.nonce != "" {
-		sent.Header.Set("Request-Nonce", r.nonce)
 	}
 	if r.wait > 0 {
 		sent.Header.Set("Prefer", "wait="+strconv.Itoa(int(r.wait/time.Second)))

@@ -252,12 +252,10 @@ func TestErrorTable(t *testing.T) {
 	}
 	holder := spend.ID{15: 7}
 	for refused, want := range map[error]string{
-		&hotpath.KeyReusedError{Check: holder}:                              holder.Text(spend.PrefixCheck),
-		&hotpath.OnceUsedError{Check: holder}:                               holder.Text(spend.PrefixCheck),
-		&hotpath.AlreadyRedeemedError{By: new(spend.Outcome), Once: holder}: holder.Text(spend.PrefixCheck),
-		&audit.ApprovalError{Status: audit.ApprovalUsed, UsedBy: holder}:    holder.Text(spend.PrefixCheck),
-		&hotpath.AlreadyRedeemedError{By: new(spend.Outcome)}:               "",
-		&audit.ApprovalError{Status: audit.ApprovalPending}:                 "",
+		&hotpath.KeyReusedError{Check: holder}:                           holder.Text(spend.PrefixCheck),
+		&audit.ApprovalError{Status: audit.ApprovalUsed, UsedBy: holder}: holder.Text(spend.PrefixCheck),
+		&hotpath.AlreadyRedeemedError{By: new(spend.Outcome)}:            "",
+		&audit.ApprovalError{Status: audit.ApprovalPending}:              "",
 	} {
 		s.fake.workErr = refused
 		var body struct {

@@ -22,9 +22,7 @@ func (a *API) postCheck(x *exchange) error {
 		x.quota = quota
 		return err // a stranger's body is not parsed
 	}
-	fault := x.decode(x.decodeCheckRequest)
-	a.nameByNonce(x)
-	if fault != nil {
+	if fault := x.decode(x.decodeCheckRequest); fault != nil {
 		if err := a.admit(x, x.caller); err != nil {
 			return err
 		}
@@ -55,7 +53,6 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 		x.trace.Check, x.trace.Replayed = answer.Check, answer.Replayed
 	}
 	x.setReplayed(answer.Replayed)
-	x.setFirst(&answer)
 	x.setRedeem(answer.Check)
 	x.setBecame(&answer.Became)
 	x.out = appendPayment(AppendCheckResult(x.out, answer.Check), answer.Payment)

@@ -272,9 +272,6 @@ func refusalOfRedemption(err error) *refusal {
 	if mismatch, ok := errors.AsType[*hotpath.ActionMismatchError](err); ok {
 		return &refusal{409, "action_mismatch", mismatch.Error()}
 	}
-	if used, ok := errors.AsType[*hotpath.OnceUsedError](err); ok {
-		return &refusal{409, "once_used", used.Error()}
-	}
 	return nil
 }
 
@@ -296,17 +293,11 @@ func refusalOfApproval(refused *audit.ApprovalError) *refusal {
 	}
 }
 
-// holderOf returns the check that has what a refused request asked for: its idempotency key, its lasting
-// key or its approval. It is zero for other errors.
+// holderOf returns the check that has what a refused request asked for: its idempotency key, its payment
+// or its approval. It is zero for other errors.
 func holderOf(err error) spend.ID {
 	if reused, ok := errors.AsType[*hotpath.KeyReusedError](err); ok {
 		return reused.Check
-	}
-	if redeemed, ok := errors.AsType[*hotpath.AlreadyRedeemedError](err); ok {
-		return redeemed.Once
-	}
-	if used, ok := errors.AsType[*hotpath.OnceUsedError](err); ok {
-		return used.Check
 	}
 	if taken, ok := errors.AsType[*hotpath.PaymentTakenError](err); ok {
 		return taken.Check

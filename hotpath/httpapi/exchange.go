@@ -25,7 +25,7 @@ import (
 // exchange is one request and its answer while they are at work.
 type exchange struct {
 	ctx       *fasthttp.RequestCtx
-	id        string    // req_ + 12 hex; for a check with a nonce derived from that
+	id        string    // req_ + 12 hex
 	started   time.Time // when the first byte was read (S20)
 	endpoint  *endpoint
 	quota     ratelimit.Quota // Limit is 0 while no limit governs the answer
@@ -44,8 +44,7 @@ type exchange struct {
 	demo   bool           // the caller has no key and needs none
 	access hotpath.Access // of the caller, once it was admitted
 
-	nonce       []byte // of a check that sent one; in the request's buffer
-	textAmounts bool   // amounts may be strings in the request, and are in the response
+	textAmounts bool // amounts may be strings in the request, and are in the response
 
 	shown   *hotpath.PaymentView // by a refusal; nil for none
 	failure error                // the error that fail was called with

@@ -30,7 +30,6 @@ type fake struct {
 	admitErr error // of Admit, Check and Simulate, once the caller is known
 	workErr  error // of what comes after admission
 	replayed bool
-	first    string // request of the check that is replayed
 	quota    ratelimit.Quota
 	hold     chan struct{} // Check waits for it when it is not nil
 	panics   bool
@@ -82,7 +81,6 @@ func (f *fake) Check(_ context.Context, r hotpath.Request, action *spend.Action)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := allowedCheck()
-	c.RequestID = f.first
 	c.Action = *action // which is the caller's again afterwards
 	f.checked, f.requests = append(f.checked, &c.Action), append(f.requests, r)
 	return hotpath.Answer{Check: c, Replayed: f.replayed}, q, f.workErr

@@ -11,21 +11,14 @@ import (
 // headerIdempotency is the header's name in fasthttp's spelling.
 const headerIdempotency = "Idempotency-Key"
 
-// decodeCheckRequest reads the body of a check, its nonce, and the header that may replace the body's
+var nameIdempotency = []byte(headerIdempotency)
+
+// decodeCheckRequest reads the body of a check, and the header that may replace the body's
 // idempotency_key (S58).
 func (x *exchange) decodeCheckRequest(r *reader) error {
 	r.action(&x.action, false, &x.payment)
-	h := &x.ctx.Request.Header
-	keyed, named := false, false
-	for name := range h.All() { // one look at the names: few requests have either
-		keyed = keyed || string(name) == headerIdempotency
-		named = named || string(name) == headerNonce
-	}
-	if keyed {
+	if h := &x.ctx.Request.Header; h.PeekCanonical(nameIdempotency) != nil {
 		r.takeIdempotencyKey(h.PeekAll(headerIdempotency), &x.action.IdempotencyKey)
-	}
-	if named {
-		x.takeNonce(r)
 	}
 	if x.payment.Key != "" || x.payment.members != nil {
 		r.validatePayment(&x.payment, &x.action)

@@ -225,6 +225,15 @@ func TestPayments(t *testing.T) {
 			paid{"is listed", "full", "GET /v1/checks?payment_key=k&principal=BOT", 200, said{"data.0.action.counterparty": "d", "data.1": ""}, ""},
 		)
 	})
+	t.Run("beyond a binding", func(t *testing.T) {
+		newPaying(t).runs(
+			paid{"redeemed", "gateway", `"payment_key":"k",` + nonceA, 200, said{"payment.execution_id": "*"}, ""},
+			paid{"by a key of another agent", "bound", `"payment_key":"k","agent_id":"b","amount":41,` + nonceB, 409, said{
+				"error.code": "payment_differs", "error.differs": "[agent_id]", "error.check_id": "", "error.payment.state": "redeemed",
+				"error.payment.execution_id": "", "error.payment.redemption_id": "",
+			}, ""},
+		)
+	})
 	t.Run("blocked", func(t *testing.T) {
 		p := newPaying(t)
 		p.runs(

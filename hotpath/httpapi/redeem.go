@@ -102,8 +102,6 @@ func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error 
 		switch r.name {
 		case "action_hash":
 			asked.ActionHash = r.hash("action_hash")
-		case "once":
-			asked.Once = r.optionalText()
 		case "payment_key":
 			x.payment.Key = r.paymentKey()
 		case "idempotency_key":
@@ -120,7 +118,6 @@ func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error 
 			members = append(members, name)
 		}
 	}
-	r.checkLength("once", asked.Once, spend.MaxIdempotencyKey)
 	r.checkLength("idempotency_key", asked.IdempotencyKey, spend.MaxIdempotencyKey)
 	switch {
 	case asked.ActionHash == nil && !faulted(r.faults, "action_hash"):

@@ -22,7 +22,6 @@ CREATE TABLE outcomes (
     request_id text     NOT NULL,
     may_release boolean NOT NULL, -- who reported
     replay     bytea,             -- of a redemption: its API key and its Idempotency-Key
-    once       bytea,             -- of a redemption: its lasting key
     payment    text,              -- JSON: the payments that the step changed (S84), and what is unusual about it
     xid        xid8     NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
     PRIMARY KEY (check_id, step)
@@ -49,14 +48,13 @@ CREATE TYPE outcome_row AS (
     request_id text,
     may_release boolean,
     replay     bytea,
-    once       bytea,
     payment    text,
     redeem_by  bigint   -- until when a redemption may be recorded, in milliseconds
 );
 
 -- Records outcomes or raises SG008 with the checks whose last step has another number
--- than the one before, whose redemption comes too late (HINT lists those), or has a lasting key
--- of another. Which of them may follow what is recorded, and have their lasting keys, is asked
+-- than the one before, whose redemption comes too late (HINT lists those).
+-- Which of them may follow what is recorded is asked
 -- before they are inserted: what is recorded stays. What a commit has none of is not asked
 -- about. Sorted, so that two batches do not deadlock.
 CREATE FUNCTION insert_outcomes(node uuid, epoch uuid, reports outcome_row[]) RETURNS void
@@ -70,7 +68,6 @@ DECLARE
     late     text;
     at       bigint;
     redeems  boolean := false;
-    keyed    boolean := false;
     follows  boolean := false;
     doubts   boolean := false;
     takes    boolean := false;
@@ -79,7 +76,6 @@ DECLARE
 BEGIN
     FOREACH r IN ARRAY reports LOOP
         redeems := redeems OR r.status = 'r';
-        keyed := keyed OR r.once IS NOT NULL;
         IF r.step > 1 THEN
             follows := true;
             doubts := doubts OR r.status = 'd';
@@ -89,11 +85,6 @@ BEGIN
             opens := opens OR r.payment IS NOT NULL;
         END IF;
     END LOOP;
-    IF keyed THEN
-        PERFORM insert_redemption_keys(reports);
-        accepted := ARRAY(SELECT a FROM unnest(accepted) AS a
-            WHERE a.once IS NULL OR EXISTS (SELECT FROM redemption_keys AS k WHERE k.key_hash = a.once AND k.check_id = a.check_id));
-    END IF;
     IF follows THEN
         accepted := ARRAY(SELECT a FROM unnest(accepted) AS a
             WHERE a.step = 1 OR EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = a.check_id AND o.step = a.step - 1 AND CASE a.status
@@ -104,9 +95,9 @@ BEGIN
     END IF;
     at := extract(epoch FROM clock_timestamp()) * 1000;
     INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, excess, amount, reference, note, key_id, principal, request_id,
-            may_release, replay, once, payment)
+            may_release, replay, payment)
         SELECT a.outcome_id, a.check_id, insert_outcomes.node, insert_outcomes.epoch, a.step, a.number, a.status, a.release, a.excess, a.amount,
-            a.reference, a.note, a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.once, a.payment
+            a.reference, a.note, a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.payment
         FROM unnest(accepted) AS a
         WHERE a.step > 1 OR a.number = 1 OR a.status = 'r' AND at <= a.redeem_by
             AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE

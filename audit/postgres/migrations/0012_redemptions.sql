@@ -1,11 +1,5 @@
 -- Redemptions: steps of outcomes, and what finds them. Payments.
 
--- The lasting keys of redemptions (S74): none is ever free again.
-CREATE TABLE redemption_keys (
-    key_hash bytea PRIMARY KEY,
-    check_id uuid  NOT NULL
-);
-
 -- The redeemed checks of which nothing was reported, so that those in doubt are found:
 -- derived from outcomes.
 CREATE TABLE redemptions_open (
@@ -21,18 +15,6 @@ CREATE INDEX redemptions_open_doubted ON redemptions_open (doubted_at) WHERE dou
 -- the backup. Set by `spendgate audit restored`.
 CREATE TABLE redeemable (from_ms bigint NOT NULL);
 INSERT INTO redeemable VALUES (0);
-
--- Records the lasting keys that are free, which other transactions may be about to take, of redemptions in time.
-CREATE FUNCTION insert_redemption_keys(reports outcome_row[]) RETURNS void
-LANGUAGE plpgsql
-AS $$ BEGIN
-    INSERT INTO redemption_keys (key_hash, check_id)
-        SELECT r.once, r.check_id FROM unnest(reports) AS r WHERE r.status = 'r' AND r.once IS NOT NULL
-            AND (extract(epoch FROM clock_timestamp()) * 1000)::bigint <= r.redeem_by
-            AND (r.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
-        ORDER BY r.once
-    ON CONFLICT DO NOTHING;
-END $$;
 
 -- A redemption whose check the node has not read is compared with the check by the commit.
 -- What a request says of a check that it redeems.

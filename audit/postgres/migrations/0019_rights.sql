@@ -7,7 +7,7 @@ DECLARE
 BEGIN
     FOR name, refuses IN VALUES ('outcomes', 'refuse_change_of_outcome'), ('batches', 'refuse_change_of_batch'), ('events', 'refuse_change_of_event'),
             ('budget_exhaustions', 'refuse_change'), ('approvals', 'refuse_change'), ('approval_uses', 'refuse_change'), ('policies', 'refuse_change'),
-            ('drafts', 'refuse_change'), ('changes', 'refuse_change'), ('redemption_keys', 'refuse_change'), ('archived_days', 'refuse_change'),
+            ('drafts', 'refuse_change'), ('changes', 'refuse_change'), ('archived_days', 'refuse_change'),
             ('archived_violations', 'refuse_change'), ('kept_checks', 'refuse_change'), ('folded_chains', 'refuse_change') LOOP
         EXECUTE format('CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON %I FOR EACH ROW EXECUTE FUNCTION %I()', name, refuses);
         EXECUTE format('CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON %I EXECUTE FUNCTION refuse_change()', name);

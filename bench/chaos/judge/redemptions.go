@@ -3,20 +3,18 @@ package judge
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 )
 
 // Redemption is a recorded step other than a report: a check was redeemed, or has come into doubt.
 type Redemption struct {
-	ID      string  `json:"id"`
-	CheckID string  `json:"check_id"`
-	AtMS    int64   `json:"at_ms"`
-	Step    int     `json:"step"` // its number among these and the reports of the check
-	InDoubt bool    `json:"in_doubt"`
-	KeyID   string  `json:"key_id"`
-	Once    *string `json:"once"` // a hash of its lasting key; nil without one
+	ID      string `json:"id"`
+	CheckID string `json:"check_id"`
+	AtMS    int64  `json:"at_ms"`
+	Step    int    `json:"step"` // its number among these and the reports of the check
+	InDoubt bool   `json:"in_doubt"`
+	KeyID   string `json:"key_id"`
 }
 
 // redeemIn is the maximum age of a check that is redeemed (S74).
@@ -25,11 +23,10 @@ const redeemIn = 15 * time.Minute
 // course is what became of a check apart from its reports.
 type course struct{ redeemed, doubt *Redemption }
 
-// redemptionsAreSteps: a check is redeemed at most once, before any report, while it is an allow; a
-// lasting key redeems one check. After that only the redeemer reports on the check, until it is in
+// redemptionsAreSteps: a check is redeemed at most once, before any report, while it is an allow.
+// After that only the redeemer reports on the check, until it is in
 // doubt (S74; G14).
 func (e *evidence) redemptionsAreSteps() {
-	under := make(map[string]string)
 	for i := range e.Redemptions {
 		r := &e.Redemptions[i]
 		c := e.courses[r.CheckID]
@@ -51,12 +48,6 @@ func (e *evidence) redemptionsAreSteps() {
 			why = "of a check that is too old"
 		default:
 			c.redeemed = r
-		}
-		if once := deref(r.Once); once != "" {
-			if other := under[once]; other != "" {
-				why = "under the lasting key of " + other
-			}
-			under[once] = r.CheckID
 		}
 		if why != "" {
 			e.findings = append(e.findings, Finding{Rule: "G14", Text: fmt.Sprintf("%s has step %d by %s: %s", r.CheckID, r.Step, r.KeyID, why)})
@@ -144,11 +135,6 @@ func (e *evidence) wronglyRefused(r redemption, told []redemption) string {
 	case "check_released":
 		if !closed || e.redeemedBefore(r.Subject, r.Done) {
 			return "nothing was reported"
-		}
-	case "once_used":
-		id := regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(r.Answer)
-		if c := e.courses[id]; id == r.Subject || c == nil || c.redeemed == nil || c.redeemed.Once == nil {
-			return "no other is redeemed under a lasting key"
 		}
 	default:
 		return "nothing is wrong with it"

@@ -63,12 +63,6 @@ func TestRedemptions(t *testing.T) {
 			s.report(row, executorKey, "executed", "10")
 			s.refusedRedeem(row, gatewayKey, "k", "check_released", "")
 		}, "", ""},
-		"another has the lasting key": {func(s *builder, row *judge.Row) {
-			_, other := s.decided(action{to: "b", amount: "10"})
-			once := "0a"
-			s.step(row, 1, false, gatewayKey).Once = &once
-			s.refusedRedeem(other, gatewayKey, "k", "once_used", row.CheckID)
-		}, "", ""},
 		"redeemed twice": {func(s *builder, row *judge.Row) {
 			s.step(row, 1, false, gatewayKey)
 			s.step(row, 2, false, gatewayKey)
@@ -90,12 +84,6 @@ func TestRedemptions(t *testing.T) {
 			s.step(row, 2, true, otherKey)
 		}, "G14", "not redeemed by it"},
 		"in doubt and never redeemed": {func(s *builder, row *judge.Row) { s.step(row, 1, true, gatewayKey) }, "G14", "not redeemed by it"},
-		"two under one lasting key": {func(s *builder, row *judge.Row) {
-			_, other := s.decided(action{to: "b", amount: "10"})
-			once := "0a"
-			s.step(row, 1, false, gatewayKey).Once = &once
-			s.step(other, 1, false, gatewayKey).Once = &once
-		}, "G14", "lasting key"},
 		"reported by another": {func(s *builder, row *judge.Row) {
 			s.step(row, 1, false, gatewayKey)
 			s.report(row, executorKey, "executed", "10")
@@ -131,9 +119,6 @@ func TestRedemptions(t *testing.T) {
 		"refused as reported by nobody": {func(s *builder, row *judge.Row) {
 			s.refusedRedeem(row, gatewayKey, "k", "check_released", "")
 		}, "G14", "nothing was reported"},
-		"refused for a lasting key of nobody": {func(s *builder, row *judge.Row) {
-			s.refusedRedeem(row, gatewayKey, "k", "once_used", row.CheckID)
-		}, "G14", "no other is redeemed"},
 		"refused for nothing": {func(s *builder, row *judge.Row) {
 			s.refusedRedeem(row, gatewayKey, "k", "check_expired", "")
 		}, "G14", "nothing is wrong"},

@@ -26,8 +26,6 @@ export interface components {
         RedeemRequest: {
             /** @description 64 hexadecimal digits; anything else is refused with 422. */
             action_hash?: string | null;
-            /** @description A lasting key of the payment itself, such as its order. One check is redeemed under this key, for ever. */
-            once?: string | null;
             /** @description A payment of the caller's own that the check belongs to from then on. It must be free. */
             payment_key?: string | null;
             /** @description The key of the redemption, not of the check. */
@@ -1147,7 +1145,7 @@ export interface components {
         ErrorBody: {
             error: {
                 /** @enum {string} */
-                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "freeze_not_found" | "freeze_not_active" | "freeze_own" | "too_many_freezes" | "frozen" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "draft_rejected" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "once_used" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
+                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "freeze_not_found" | "freeze_not_active" | "freeze_own" | "too_many_freezes" | "frozen" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "draft_rejected" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
                 message: string;
                 request_id: string;
                 timestamp: components["schemas"]["Timestamp"];
@@ -1159,7 +1157,7 @@ export interface components {
                  */
                 next_after?: number;
                 /**
-                 * @description The check that has the idempotency key (validation_error), the lasting key (once_used, check_already_redeemed)
+                 * @description The check that has the idempotency key (validation_error), the payment (payment_taken, payment_differs)
                  *     or the approval (approval_already_used) of the request, or that the payment shows (payment_differs, payment_taken).
                  */
                 check_id?: components["schemas"]["CheckID"];
