@@ -225,9 +225,9 @@ func (r *FreezeRelease) Kinds(by *Actor) []ChangeKind {
 }
 
 // ChangeOfFreeze returns the record of a change of a freeze, without its head. PostgreSQL makes its own (record_freeze).
-func ChangeOfFreeze(kind ChangeKind, id spend.ID, scope FreezeScope, details string, generation int64, by Actor, at time.Time) Change {
+func ChangeOfFreeze(kind ChangeKind, id spend.ID, scope FreezeScope, details string, generation int64, by Actor) Change {
 	return newChange(Change{
-		Seq: generation, Kind: kind, Subject: id.Text(spend.PrefixFreeze), By: by, At: at, Hash: scope.Hash(),
+		Seq: generation, Kind: kind, Subject: id.Text(spend.PrefixFreeze), By: by, At: time.Now(), Hash: scope.Hash(),
 	}, json.RawMessage(details))
 }
 

@@ -73,7 +73,8 @@ func TestEverySetting(t *testing.T) {
 	c := mustLoad(t, Serve, redisURL, databaseURL,
 		"SPENDGATE_LISTEN_ADDR=127.0.0.1:80", "SPENDGATE_OPS_ADDR=[::1]:81", "SPENDGATE_LOG_LEVEL=WARN", "SPENDGATE_DEPLOYMENT=cell-1",
 		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_ARCHIVE_DIR=/var/lib/archives", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false",
-		"SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_FREEZE_RELEASE_REQUIRED=2", "SPENDGATE_MAX_POLICY_BYTES=1048576",
+		"SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_FREEZE_RELEASE_REQUIRED=2",
+		"SPENDGATE_MAX_POLICY_BYTES=1048576",
 		"SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true", "SPENDGATE_WEBHOOK_IN_FLIGHT=64", "SPENDGATE_EVENTS_RETENTION=90d", "SPENDGATE_CONSOLE=true",
 		"SPENDGATE_CONSOLE_URL=https://spend.example/console/",
 		"SPENDGATE_OIDC_ISSUER=acme=https://id.example/realm", "SPENDGATE_OIDC_CLIENT_ID=spend", "SPENDGATE_OIDC_CLIENT_SECRET=secret",
@@ -85,7 +86,8 @@ func TestEverySetting(t *testing.T) {
 		"SPENDGATE_API_URL=http://x", "SPENDGATE_API_KEY=k")
 	if c.ListenAddr != "127.0.0.1:80" || c.OpsAddr != "[::1]:81" || c.LogLevel != slog.LevelWarn || c.Deployment != "cell-1" ||
 		c.DataDir != "/var/lib/spendgate" || c.ArchiveDir != "/var/lib/archives" || !c.PProf || !c.UnsafeDurability || c.Demo ||
-		c.MaxRateLimit != 1_000_000 || c.ReleasesRequired != 2 || c.MaxPolicyBytes != 1<<20 || !c.PrivateWebhooks || c.WebhooksInFlight != 64 || !c.Console ||
+		c.MaxRateLimit != 1_000_000 || c.ReleasesRequired != 2 || c.MaxPolicyBytes != 1<<20 ||
+		!c.PrivateWebhooks || c.WebhooksInFlight != 64 || !c.Console ||
 		c.EventsRetention != 90*24*time.Hour || c.ConsoleURL != "https://spend.example/console" {
 		t.Errorf("got %+v", c)
 	}
@@ -227,7 +229,8 @@ func TestBadValues(t *testing.T) {
 		"TRUSTED_PROXIES=10.0.0.0/33", "TRUSTED_PROXIES=10.0.0.0/8,", "TRUSTED_PROXIES=::ffff:10.0.0.0/104",
 		"PPROF=2", "LOG_LEVEL=warning", "DEMO=off", "DEPLOYMENT=two words", "DEPLOYMENT=" + strings.Repeat("x", 65),
 		"ADMIN_KEY=fifteen-letters", "ADMIN_KEY=0123456789abcdef,fifteen-letters", "ADMIN_KEY=fifteen-letters,fifteen-letters",
-		"FREEZE_RELEASE_REQUIRED=0", "FREEZE_RELEASE_REQUIRED=6", "MAX_RATE_LIMIT_RPM=9999", "MAX_RATE_LIMIT_RPM=1000001", "MAX_RATE_LIMIT_RPM=1e5", "MAX_POLICY_BYTES=1048575", "MAX_POLICY_BYTES=1GiB",
+		"FREEZE_RELEASE_REQUIRED=0", "FREEZE_RELEASE_REQUIRED=6", "MAX_RATE_LIMIT_RPM=9999", "MAX_RATE_LIMIT_RPM=1000001", "MAX_RATE_LIMIT_RPM=1e5",
+		"MAX_POLICY_BYTES=1048575", "MAX_POLICY_BYTES=1GiB",
 	} {
 		if got := faults(t, Dev, "SPENDGATE_"+setting); len(got) != 1 {
 			t.Errorf("%s: %q", setting, got)

@@ -85,15 +85,20 @@ func drafts(t *testing.T, s Subject) {
 	if _, err := s.Draft(ctx, "refunds"); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("after it was deleted: %v", err)
 	}
-	changes, err := s.Changes(ctx, audit.ChangeQuery{PolicyID: "refunds", Limit: 100})
+	recordedOf(t, s, "refunds",
+		audit.PolicyCreated, audit.DraftPut, audit.DraftPut, audit.DraftPromoted, audit.PolicyCreated, audit.DraftPut, audit.DraftDeleted)
+}
+
+// recordedOf compares the changes of a policy.
+func recordedOf(t *testing.T, s Subject, policyID string, want ...audit.ChangeKind) {
+	t.Helper()
+	changes, err := s.Changes(t.Context(), audit.ChangeQuery{PolicyID: policyID, Limit: 100})
 	must(t, err)
 	var kinds []audit.ChangeKind
 	for _, c := range changes {
 		kinds = append(kinds, c.Kind)
 	}
-	if want := []audit.ChangeKind{
-		audit.PolicyCreated, audit.DraftPut, audit.DraftPut, audit.DraftPromoted, audit.PolicyCreated, audit.DraftPut, audit.DraftDeleted,
-	}; !slices.Equal(kinds, want) {
+	if !slices.Equal(kinds, want) {
 		t.Errorf("recorded %q", kinds)
 	}
 }

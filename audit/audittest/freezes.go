@@ -143,7 +143,8 @@ func freezeEnds(t *testing.T, s Subject) {
 
 func freezesAreListed(t *testing.T, s Subject) {
 	ctx := t.Context()
-	straße, agent := audit.FreezeScope{Kind: audit.FreezePrincipal, Value: "Straße"}, audit.FreezeScope{Kind: audit.FreezeAgent, Value: "Straße"}
+	straße := audit.FreezeScope{Kind: audit.FreezePrincipal, Value: "Straße"}
+	agent := audit.FreezeScope{Kind: audit.FreezeAgent, Value: "Straße"}
 	var all []*audit.Freeze
 	for _, scope := range []audit.FreezeScope{straße, agent, {Kind: audit.FreezePrincipal, Value: "STRASSE"}, {Kind: audit.FreezeAll}} {
 		all = append(all, mustFreeze(t, s, newFreeze(scope)))
@@ -191,8 +192,8 @@ func freezeEvents(t *testing.T, s Subject, news func(string, ...audit.EventType)
 	scope := audit.FreezeScope{Kind: audit.FreezePolicy, Value: "refunds"}
 	f := mustFreeze(t, s, newFreeze(scope))
 	e := news("a freeze", audit.EventFreezeCreated)[0]
-	if said, err := audit.FreezeOf(e.Change); err != nil || said.ID != f.ID || said.Scope != scope || e.PolicyID != "refunds" || e.AgentID != "" ||
-		!e.At.Equal(f.CreatedAt) {
+	if said, err := audit.FreezeOf(e.Change); err != nil || said.ID != f.ID || said.Scope != scope ||
+		e.PolicyID != "refunds" || e.AgentID != "" || !e.At.Equal(f.CreatedAt) {
 		t.Errorf("frozen: %+v, %v", e, err)
 	}
 	must(t, s.ReleaseFreeze(t.Context(), person("key_1"), audit.FreezeRelease{Freeze: f, Keys: f.Seq, Note: "fixed", Completes: true}))

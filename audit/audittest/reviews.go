@@ -190,7 +190,8 @@ func changesForced(t *testing.T, s Subject) {
 		made = append(made, fmt.Sprintf("%d forced %t note %q by %d", v.Version, v.Forced, v.Note, len(v.ApprovedBy)))
 	}
 	if got := strings.Join(made, ", "); got != `5 forced false note "tighter" by 1, 4 forced false note "" by 0, `+
-		`3 forced true note "tighter" by 0, 2 forced true note "" by 0, 1 forced false note "" by 0` || versions.Policies[0].ApprovedBy[0].By.Principal != "bob" {
+		`3 forced true note "tighter" by 0, 2 forced true note "" by 0, 1 forced false note "" by 0` ||
+		versions.Policies[0].ApprovedBy[0].By.Principal != "bob" {
 		t.Errorf("versions %s", got)
 	}
 	page, err := s.Events(ctx, audit.EventQuery{Limit: 100, Types: []audit.EventType{audit.EventPolicyForced, audit.EventDraftApproved}})

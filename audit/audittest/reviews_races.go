@@ -124,7 +124,13 @@ func changesRace(t *testing.T, s Subject) {
 		})
 	}
 	racing.Wait()
-	changes, err := s.Changes(ctx, audit.ChangeQuery{PolicyID: d.PolicyID, Limit: 1000})
+	promotesApproved(t, s, d.PolicyID)
+}
+
+// promotesApproved: each draft that was promoted was approved before.
+func promotesApproved(t *testing.T, s Subject, policyID string) {
+	t.Helper()
+	changes, err := s.Changes(t.Context(), audit.ChangeQuery{PolicyID: policyID, Limit: 1000})
 	must(t, err)
 	var draft int64
 	approved := make(map[int64]bool)

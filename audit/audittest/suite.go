@@ -41,7 +41,8 @@ type test struct {
 
 // Run tests the stores that open makes against the contract of audit.Store.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
-	run(t, open, slices.Concat(checkTests(), configTests(), listTests(), paymentTests(), freezeTests(), webhookTests(), eventTests(), retentionTests()))
+	run(t, open, slices.Concat(checkTests(), configTests(), listTests(), paymentTests(), freezeTests(),
+		webhookTests(), eventTests(), retentionTests()))
 }
 
 func run(t *testing.T, open func(t *testing.T) Subject, tests []test) {

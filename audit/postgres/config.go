@@ -101,7 +101,8 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 // selectChanges reads the generation, the policies, the keys and freezes in one statement, so that they are
 // of one moment, and in one round trip, which a distant database must answer before checks are
 // refused. Each row begins with its kind.
-const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text, '', ''
+const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false,
+		NULL::timestamptz, NULL::timestamptz, NULL::text, '', ''
 	FROM config
 	UNION ALL SELECT 's', stops, NULL, NULL, '', 0, false, NULL, NULL, NULL, '', '' FROM epoch
 	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, '', ''
@@ -134,7 +135,8 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 				changes.Keys = append(changes.Keys, k)
 			default:
 				changes.Freezes = append(changes.Freezes, audit.Change{
-					Seq: generation, Kind: audit.ChangeKind(kind), Subject: k.Name, At: k.CreatedAt, By: audit.Actor{Principal: principal}, Details: details,
+					Seq: generation, Kind: audit.ChangeKind(kind), Subject: k.Name, At: k.CreatedAt,
+					By: audit.Actor{Principal: principal}, Details: details,
 				})
 			}
 			return nil

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"strings"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -24,12 +24,12 @@ func (s *Store) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFre
 func (s *Store) ReleaseFreeze(ctx context.Context, by audit.Actor, r audit.FreezeRelease) error {
 	scope := r.Freeze.Scope.Hash()
 	id := r.Freeze.ID.Text(spend.PrefixFreeze)
-	kinds := ""
+	var kinds []string
 	for _, kind := range r.Kinds(&by) {
-		kinds += "," + string(kind)
+		kinds = append(kinds, string(kind))
 	}
 	return s.control(ctx, "cannot release freeze "+id, nil, byActor("SELECT release_freeze($1, $2, $3, $4, $5, $6, $7, ", by,
-		id, scope[:], r.Freeze.Last, r.Keys, fmt.Sprintf("{%s}", kinds[1:]), r.Details(&by), r.Freeze.EndDetails()))
+		id, scope[:], r.Freeze.Last, r.Keys, "{"+strings.Join(kinds, ",")+"}", r.Details(&by), r.Freeze.EndDetails()))
 }
 
 // EndFreeze implements audit.Freezes.

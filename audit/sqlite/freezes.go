@@ -46,7 +46,7 @@ func recordFreeze(tx *sql.Tx, kind audit.ChangeKind, id spend.ID, scope audit.Fr
 	if err != nil {
 		return 0, err
 	}
-	return seq, record(tx, audit.ChangeOfFreeze(kind, id, scope, details, seq, by, time.Now()))
+	return seq, record(tx, audit.ChangeOfFreeze(kind, id, scope, details, seq, by))
 }
 
 // ReleaseFreeze implements audit.Freezes.

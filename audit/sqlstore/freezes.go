@@ -10,8 +10,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-const selectFreezeChanges = `SELECT c.seq, c.kind, c.subject, coalesce(c.key_id, ''), coalesce(c.principal, ''), coalesce(c.credential, ''), c.at,
-	c.details FROM changes AS c `
+const selectFreezeChanges = `SELECT c.seq, c.kind, c.subject, coalesce(c.key_id, ''), coalesce(c.principal, ''),
+	coalesce(c.credential, ''), c.at, c.details FROM changes AS c `
 
 func scanFreezeChange(row Row) (c audit.Change, err error) {
 	return c, row.Scan(&c.Seq, &c.Kind, &c.Subject, &c.By.KeyID, &c.By.Principal, &c.By.Credential, &c.At, &c.Details)
@@ -19,8 +19,9 @@ func scanFreezeChange(row Row) (c audit.Change, err error) {
 
 // Freeze implements audit.Freezes.
 func (s *Store) Freeze(ctx context.Context, id spend.ID) (*audit.Freeze, error) {
-	doing := "cannot read freeze " + id.Text(spend.PrefixFreeze)
-	changes, err := list(ctx, s, doing, scanFreezeChange, selectFreezeChanges+"WHERE c.subject = $1 ORDER BY c.seq", id.Text(spend.PrefixFreeze))
+	name := id.Text(spend.PrefixFreeze)
+	doing := "cannot read freeze " + name
+	changes, err := list(ctx, s, doing, scanFreezeChange, selectFreezeChanges+"WHERE c.subject = $1 ORDER BY c.seq", name)
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +46,12 @@ func (s *Store) ListFreezes(ctx context.Context, q audit.FreezeQuery) (page []au
 	}
 	if q.Active != nil {
 		not := map[bool]string{true: "NOT "}[*q.Active]
-		w.text += " AND " + not + "EXISTS (SELECT 1 FROM changes AS e WHERE e.subject = b.subject AND e.kind IN ('freeze.released', 'freeze.ended'))"
+		w.text += " AND " + not + `EXISTS (SELECT 1 FROM changes AS e
+			WHERE e.subject = b.subject AND e.kind IN ('freeze.released', 'freeze.ended'))`
 	}
 	changes, err := list(ctx, s, "cannot list freezes", scanFreezeChange, selectFreezeChanges+
-		"WHERE c.subject IN (SELECT subject FROM changes AS b WHERE kind = 'freeze.created'"+w.text+fmt.Sprintf(" ORDER BY seq DESC LIMIT %d) ORDER BY c.seq", q.Limit+1), w.args...)
+		"WHERE c.subject IN (SELECT subject FROM changes AS b WHERE kind = 'freeze.created'"+w.text+
+		fmt.Sprintf(" ORDER BY seq DESC LIMIT %d) ORDER BY c.seq", q.Limit+1), w.args...)
 	if err != nil {
 		return nil, false, err
 	}

@@ -25,7 +25,8 @@ func TestForgedFreezes(t *testing.T) {
 	const later = -20 * time.Second
 	before := tr.check(spend.Allow, 0)
 	over := frozen(audit.FreezeAll, "", time.Time{})
-	act(t, tr.store.ReleaseFreeze(t.Context(), audit.Actor{Credential: "0a1b2c3d"}, audit.FreezeRelease{Freeze: over, Keys: over.Seq, Note: "n"}))
+	act(t, tr.store.ReleaseFreeze(t.Context(), audit.Actor{Credential: "0a1b2c3d"},
+		audit.FreezeRelease{Freeze: over, Keys: over.Seq, Note: "n"}))
 	after := tr.check(spend.Allow, 0)
 	frozen(audit.FreezeAgent, after.Action.AgentID, time.Now().Add(30*time.Second))
 	inTime := tr.check(spend.Allow, later)

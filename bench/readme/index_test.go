@@ -45,7 +45,8 @@ func TestIndex(t *testing.T) {
 func titleOf(t *testing.T, page, anchor string) string {
 	t.Helper()
 	text := readPage(t, page)
-	if found := regexp.MustCompile(`<a id="` + regexp.QuoteMeta(anchor) + `"></a>\*\*\w+\*\* \*([^*]+)\*`).FindStringSubmatch(text); found != nil {
+	clause := regexp.MustCompile(`<a id="` + regexp.QuoteMeta(anchor) + `"></a>\*\*\w+\*\* \*([^*]+)\*`)
+	if found := clause.FindStringSubmatch(text); found != nil {
 		return strings.TrimRight(found[1], ".:")
 	}
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(withoutBlocks(text), -1) {

@@ -54,7 +54,8 @@ func TestRolesAndRoutes(t *testing.T) {
 	backtest := field(t, doAt(t, address, "POST", "/v1/backtests", bodies()["POST /v1/backtests"], full).body, "backtest_id")
 	paths := strings.NewReplacer("{backtest_id}", backtest, "/v1/budgets", "/v1/budgets?policy_id=p", "/v1/stats",
 		"/v1/stats?from=2026-01-31&to=2026-01-31&step=day", "{approval_id}", "apr_00000000000000000000000000000000",
-		"{check_id}/outcome", recorded("5")+"/outcome", "{check_id}", recorded("7"), "{policy_id}", "p", "{freeze_id}", "frz_00000000000000000000000000000000", "{key_id}",
+		"{check_id}/outcome", recorded("5")+"/outcome", "{check_id}", recorded("7"), "{policy_id}", "p",
+		"{freeze_id}", "frz_00000000000000000000000000000000", "{key_id}",
 		"key_00000000000000000000000000000000",
 		"{webhook_id}", "whk_00000000000000000000000000000000", "{delivery_id}", "dlv_00000000000000000000000000000000")
 	roles := []string{"agent", "author", "approver", "executor", "gateway", "auditor", "full"}

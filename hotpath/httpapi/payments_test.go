@@ -260,7 +260,8 @@ func TestPaymentOfAClosedConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = fmt.Fprintf(conn, "POST /v1/checks HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nPrefer: wait=20\r\nContent-Type: application/json\r\n"+
+		_, err = fmt.Fprintf(conn, "POST /v1/checks HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nPrefer: wait=20\r\n"+
+			"Content-Type: application/json\r\n"+
 			"Content-Length: %d\r\n\r\n%s", p.keys["gateway"], len(body), body)
 		if err != nil {
 			t.Fatal(err)

@@ -44,7 +44,8 @@ func TestFormRoundTrip(t *testing.T) {
 	missing := 2
 	was := Approval{
 		ApprovalID: "apr_1", Status: ApprovalPending, RuleIDs: []string{"r"}, Missing: &missing,
-		From: []ApprovalGroup{{Group: "finance", Required: 2, Missing: 2}}, Decisions: []ApprovalDecision{{Principal: "ü\n", Decision: "approve"}},
+		From: []ApprovalGroup{{Group: "finance", Required: 2, Missing: 2}},
+		Decisions: []ApprovalDecision{{Principal: "ü\n", Decision: "approve"}},
 		Remaining: []BudgetRemaining{{RuleID: "b", Remaining: new(Number("-1.5"))}},
 	}
 	text := appended(was, false)

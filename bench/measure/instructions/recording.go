@@ -132,7 +132,8 @@ func newReplay(server string) *replay {
 // by the clock.
 func recorders(said []exchange) (conns []int) {
 	for _, e := range said {
-		if (bytes.Contains(e.text, []byte("commit_checks")) || bytes.Contains(e.text, []byte("FROM payments"))) && !slices.Contains(conns, e.conn) {
+		counts := bytes.Contains(e.text, []byte("commit_checks")) || bytes.Contains(e.text, []byte("FROM payments"))
+		if counts && !slices.Contains(conns, e.conn) {
 			conns = append(conns, e.conn)
 		}
 	}
