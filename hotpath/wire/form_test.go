@@ -44,7 +44,7 @@ func TestFormRoundTrip(t *testing.T) {
 	missing := 2
 	was := Approval{
 		ApprovalID: "apr_1", Status: ApprovalPending, RuleIDs: []string{"r"}, Missing: &missing,
-		From: []ApprovalGroup{{Group: "finance", Required: 2, Missing: 2}},
+		From:      []ApprovalGroup{{Group: "finance", Required: 2, Missing: 2}},
 		Decisions: []ApprovalDecision{{Principal: "ü\n", Decision: "approve"}},
 		Remaining: []BudgetRemaining{{RuleID: "b", Remaining: new(Number("-1.5"))}},
 	}
