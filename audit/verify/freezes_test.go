@@ -38,6 +38,6 @@ func TestForgedFreezes(t *testing.T) {
 		frozen(scope.Kind, scope.Value, time.Time{})
 	}
 	tr.check(spend.Allow, -2*time.Minute)
-	redeemed := tr.steps(before, later, "", "redeemed by psp", "executed by psp")
+	redeemed := tr.steps(before, later, "redeemed by psp", "executed by psp")
 	tr.finds(nil, check("inserted", inTime), outcome("inserted", redeemed[0]))
 }

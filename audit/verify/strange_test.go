@@ -102,7 +102,7 @@ func TestStrangeNames(t *testing.T) {
 	tr.exec("%s", named("'no ' || key"))
 	found, _, err := tr.verify(nil)
 	tr.exec("DELETE FROM changes; INSERT INTO changes TABLE was")
-	if err != nil || !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, "altered approval of a draft") }) {
+	if err != nil || !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, "altered decision about a draft") }) {
 		t.Fatalf("%q, %v", found, err)
 	}
 	for _, key := range []string{"'no ' || key", "initcap(key)", "upper(key)"} {

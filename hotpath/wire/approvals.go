@@ -50,8 +50,8 @@ type Approval struct {
 
 // ApprovalGroup is how many people of a group, or of any of several groups, have to approve.
 type ApprovalGroup struct {
-	Group    string   `json:"group,omitempty"`
-	AnyOf    []string `json:"any_of,omitempty"`
+	Group    string   `json:"group,omitzero"`
+	AnyOf    []string `json:"any_of,omitzero"`
 	Required int      `json:"required"`
 	// Missing is how many more approvals would count. With several groups the sum may exceed what the
 	// approval lacks in all, since one person can count for either group.

@@ -48,8 +48,8 @@ type PolicyAuthor struct {
 
 // GroupRequired is how many people of a group have to approve; an approval may name several groups in AnyOf instead.
 type GroupRequired struct {
-	Group    string   `json:"group,omitempty"`
-	AnyOf    []string `json:"any_of,omitempty"`
+	Group    string   `json:"group,omitzero"`
+	AnyOf    []string `json:"any_of,omitzero"`
 	Required int      `json:"required,omitempty"` // 0 is 1
 }
 

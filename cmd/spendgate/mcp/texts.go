@@ -72,6 +72,7 @@ func reportTexts() map[string]string {
 		"reference":       "The payment system's name for it, if there is one.",
 		"note":            "Anything that people should know of it.",
 		"supersedes":      "Only to correct an earlier report, if you may: the number of the last, which the refusal names.",
+		"redemption_id":   "Of a payment: the redemption_id of whoever carried it out, if you know it.",
 		"unless_in_doubt": "True refuses the report if the check is in doubt.",
 	}
 }
@@ -130,6 +131,7 @@ func policyTexts() map[string]string {
 		"required":              "How many people.",
 		"from":                  "The groups that they are of.",
 		"group":                 "Its name.",
+		"any_of":                "Names of groups of which anybody counts, in place of group.",
 		"note":                  "Why, for people who read the versions. No part of the policy.",
 		"replaces": "The version that you read and changed: nothing is stored if another is in force. 0: only if " +
 			"there is no such policy.",
@@ -290,6 +292,8 @@ func approvalTexts() map[string]string {
 		"required":           "How many people have to approve.",
 		"from":               "The groups whose people have to approve.",
 		"group":              "Its name.",
+		"any_of":             "Names of groups of which anybody counts, in place of group.",
+		"kind":               "approval.",
 		"groups":             "The groups of who decided, as of then.",
 		"missing":            "How many are missing.",
 		"exclude_author":     "Who wrote the version of the policy decides nothing.",

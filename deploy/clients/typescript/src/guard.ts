@@ -111,7 +111,7 @@ export class Gate {
       if (proceed && performance.now() - asked > latest)
         throw new InDoubt(key, answer.check_id, "the permission came too late, and this call began nothing");
       if (proceed || state === "executed") return answer;
-      const isAwaited = state === "waiting" && began + wait - performance.now() >= 1_000;
+      const isAwaited = state === "waiting" && answer.decision !== "block" && began + wait - performance.now() >= 1_000;
       if (!isAwaited && !(state === "releasing" && releasing++ < 5)) throw refusal(key, answer);
       // The service holds its answer for some time. An answer that came at once is not asked for at once again.
       await this.#client.pause(Math.max(0, 1_000 - (performance.now() - asked)));
@@ -140,10 +140,10 @@ function refusal(key: string, answer: Answer): SpendgateError {
   const { payment: { state }, decision, check_id } = answer;
   if (state === "redeemed" || state === "in_doubt") return new InDoubt(key, check_id, "a call began it, and nobody has reported how it ended");
   if (state === "releasing") return new InDoubt(key, check_id, "an attempt was given back, and is not released yet");
+  if (decision === "block" && (state === "free" || state === "waiting")) return new Blocked(answer); // waiting: an approval of it is unused
   if (state === "waiting") return new ApprovalPending(answer);
   if (state === "denied") return new Denied(answer);
   if (state === "escalated") return new Escalated(answer);
-  if (state === "free" && decision === "block") return new Blocked(answer);
   if (state === "free" && decision === "escalate") return new ApprovalExpired(answer);
   return new Unanswered(key, new NoAnswer(`the payment is ${state}, and this call may not make it`));
 }

@@ -92,7 +92,7 @@ def ask(gate: Settings, intent: Intent) -> Steps[tuple[Result, Payment, float]]:
         result, payment = yield from answer(gate, intent, request)
         now = gate._clock()
         released = released or now + RELEASE
-        if payment.state == "waiting" and waits - now >= 1:
+        if payment.state == "waiting" and result.decision != "block" and waits - now >= 1:
             yield Pause(max(0, asked + 1 - now))
         elif payment.state == "releasing" and now < released:
             yield Pause(0.5)
@@ -135,11 +135,12 @@ def recorded(intent: Intent, result: Result, payment: Payment) -> str | None:
     if payment.state in ("redeemed", "in_doubt", "releasing"):
         whys = {"redeemed": "another call has begun it", "in_doubt": "nobody knows how it ended", "releasing": "it is being given back"}
         raise InDoubt(intent.key, result.check_id, whys[payment.state])
+    if result.decision == "block" and payment.state in ("free", "waiting"):  # waiting: an approval of it is left unused
+        raise Blocked(result)
     kinds: dict[str, type[NotCarriedOut]] = {"waiting": ApprovalPending, "denied": Denied, "escalated": Escalated}
-    if payment.state == "free":
-        expired = payment.approval is not None and payment.approval.status == "expired"
-        kinds["free"] = ApprovalExpired if expired else Blocked
-    if payment.state not in kinds or (kinds[payment.state] is Blocked and result.decision != "block"):
+    if payment.state == "free" and payment.approval is not None and payment.approval.status == "expired":
+        kinds["free"] = ApprovalExpired
+    if payment.state not in kinds:
         raise Unanswered(intent.key, f"the payment is {payment.state}, and the service did not redeem it")
     raise kinds[payment.state](result)
 
