@@ -87,6 +87,11 @@ go run -exec true ./cmd/spendgate
 # shellcheck disable=SC2086 # words, or none
 with_race go run -exec true $race ./cmd/spendgate
 
+# Nor do others compile while tests of whole nodes wait for answers.
+go test -vet=off -run '^$' -exec true ./bench/e2e ./deploy/clients ./hotpath/console > /dev/null || true
+# shellcheck disable=SC2086
+with_race go test -vet=off $race -run '^$' -exec true ./hotpath ./cmd/spendgate/gateway ./hotpath/httpapi ./cmd/spendgate/mcp > /dev/null || true
+
 # A node answers 503 after 1.7 s, so the tests of whole nodes have the processors first, one package of each
 # lane at a time. The slowest packages are listed first. Packages that run again with other flags follow those
 # with the same compilation.
