@@ -229,7 +229,8 @@ func TestBadValues(t *testing.T) {
 		"TRUSTED_PROXIES=10.0.0.0/33", "TRUSTED_PROXIES=10.0.0.0/8,", "TRUSTED_PROXIES=::ffff:10.0.0.0/104",
 		"PPROF=2", "LOG_LEVEL=warning", "DEMO=off", "DEPLOYMENT=two words", "DEPLOYMENT=" + strings.Repeat("x", 65),
 		"ADMIN_KEY=fifteen-letters", "ADMIN_KEY=0123456789abcdef,fifteen-letters", "ADMIN_KEY=fifteen-letters,fifteen-letters",
-		"FREEZE_RELEASE_REQUIRED=0", "FREEZE_RELEASE_REQUIRED=6", "MAX_RATE_LIMIT_RPM=9999", "MAX_RATE_LIMIT_RPM=1000001", "MAX_RATE_LIMIT_RPM=1e5",
+		"FREEZE_RELEASE_REQUIRED=0", "FREEZE_RELEASE_REQUIRED=6", "MAX_RATE_LIMIT_RPM=9999",
+		"MAX_RATE_LIMIT_RPM=1000001", "MAX_RATE_LIMIT_RPM=1e5",
 		"MAX_POLICY_BYTES=1048575", "MAX_POLICY_BYTES=1GiB",
 	} {
 		if got := faults(t, Dev, "SPENDGATE_"+setting); len(got) != 1 {
