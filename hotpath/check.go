@@ -294,14 +294,17 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 	}
 	switch {
 	case err == nil:
+		var refused error
+		if check.Decision.Effect == spend.Allow {
+			if refused = a.mayAnswer(ctx, c.request.Started, c.identity.access, check); refused != nil {
+				a.guard.Abandon(&c.attempt) // the next equal request gets it
+			}
+		}
 		a.guard.Committed(&c.attempt, check)
 		c.done = true
 		a.metrics.count(check)
 		a.fullest.note(check)
-		if check.Decision.Effect == spend.Allow {
-			return Answer{Check: check}, a.mayAnswer(ctx, c.request.Started, c.identity.access, check)
-		}
-		return Answer{Check: check}, nil
+		return Answer{Check: check}, refused
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
 		if a.now().After(c.deadline) {
 			return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -80,7 +80,7 @@ func (a *Authorizer) Freeze(
 		sum := sha256.Sum256([]byte("spendgate freeze\n" + access.slot() + "\n" + asked.IdempotencyKey))
 		asked.ID = spend.ID(sum[:len(asked.ID)])
 		if known, err := a.store.Freeze(stored, asked.ID); err == nil {
-			return a.sameFreeze(asked, known)
+			return a.sameFreeze(ctx, asked, known)
 		} else if !errors.Is(err, audit.ErrNotFound) {
 			return shown, false, err
 		}
@@ -88,7 +88,7 @@ func (a *Authorizer) Freeze(
 	created, replayed, err := a.createFreeze(stored, access, by, asked)
 	if err != nil || replayed {
 		if replayed {
-			return a.sameFreeze(asked, created)
+			return a.sameFreeze(ctx, asked, created)
 		}
 		return shown, false, err
 	}
@@ -147,12 +147,18 @@ func (a *Authorizer) createFreeze(
 	return nil, false, fmt.Errorf("%w: a freeze was overtaken too often", ErrUnavailable)
 }
 
-// sameFreeze answers a repeated request with the freeze as it is now.
-func (a *Authorizer) sameFreeze(asked FreezeAsked, known *audit.Freeze) (FreezeView, bool, error) {
+// sameFreeze answers a repeated request with the freeze as it is now. The first request may not have raised the generation yet.
+func (a *Authorizer) sameFreeze(ctx context.Context, asked FreezeAsked, known *audit.Freeze) (FreezeView, bool, error) {
 	if !asked.Same(known) {
 		var faults spend.Faults
 		faults.Add("idempotency_key", "was used for a different request, that of "+known.ID.Text(spend.PrefixFreeze))
 		return FreezeView{}, false, faults
+	}
+	if known.Status == audit.FreezeActive {
+		if err := a.guard.RaiseGeneration(ctx); err != nil {
+			return FreezeView{}, false, err
+		}
+		time.Sleep(answerWithin)
 	}
 	return a.viewFreeze(known), true, nil
 }

@@ -99,6 +99,11 @@ func (a *Authorizer) admitPayment(ctx context.Context, c *checking) (err error) 
 	}
 	access := c.admission.access
 	access.used().note(a.now())
+	return p.permitted(access)
+}
+
+// permitted refuses a key that may not redeem, where the request does, and one that is nobody's.
+func (p *paying) permitted(access Access) error {
 	if p.Nonce != "" {
 		if err := access.permit(spend.ChecksRedeem); err != nil {
 			return err
@@ -120,6 +125,9 @@ func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.
 	defer cancel()
 	live, err := a.prepare(inTime, c, action)
 	if err != nil {
+		return Answer{}, err
+	}
+	if err := p.permitted(c.identity.access); err != nil { // the key may have been changed while people decided
 		return Answer{}, err
 	}
 	key := c.identity.access.key

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -111,6 +113,9 @@ func validate(text, arguments jsontext.Value) error {
 	if err != nil {
 		return fmt.Errorf("the arguments cannot be read: %w", err)
 	}
+	if err := bounded(value); err != nil {
+		return err
+	}
 	err = s.Validate(value)
 	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		for len(invalid.Causes) > 0 {
@@ -118,6 +123,26 @@ func validate(text, arguments jsontext.Value) error {
 		}
 		what := invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English))
 		return fmt.Errorf("the tool's schema does not permit the arguments: %s %s", strings.Join(invalid.InstanceLocation, "."), what)
+	}
+	return err
+}
+
+// bounded refuses numbers whose exponents are so large that comparing them is costly, or that the validator cannot read.
+func bounded(value any) (err error) {
+	const most = 4 // digits
+	switch v := value.(type) {
+	case map[string]any:
+		for _, inner := range v {
+			err = cmp.Or(err, bounded(inner))
+		}
+	case []any:
+		for _, inner := range v {
+			err = cmp.Or(err, bounded(inner))
+		}
+	case stdjson.Number:
+		if at := strings.IndexAny(string(v), "eE"); at >= 0 && len(strings.TrimLeft(string(v)[at+1:], "+-0")) > most {
+			return fmt.Errorf("the arguments have a number whose exponent has more than %d digits", most)
+		}
 	}
 	return err
 }

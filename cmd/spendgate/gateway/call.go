@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -193,12 +195,21 @@ func (c *mappedCall) outcome(everSent bool) pay.End {
 	return pay.End{Outcome: pay.Executed, Reference: reference}
 }
 
+// judgedMeta returns what a mapped call passes of its _meta: nothing that a server could take for a part of the payment.
+func judgedMeta(meta map[string]any) map[string]any {
+	kept := maps.Clone(meta)
+	maps.DeleteFunc(kept, func(name string, _ any) bool {
+		return name != "progressToken" && name != "traceparent" && name != "tracestate" && !strings.HasPrefix(name, "io.modelcontextprotocol/")
+	})
+	return kept
+}
+
 // ask calls the tool on its server, over the connection over which its definition was compared.
 func (c *mappedCall) ask(ctx context.Context, arguments jsontext.Value) answered {
 	cs := c.over
 	p := &mcp.CallToolParams{Name: c.name, Arguments: arguments}
 	watching, sent := watch(ctx)
-	done := c.s.carry(watching, cs, c.request.Session, c.request.Params, p)
+	done := c.s.carry(watching, cs, c.request.Session, &mcp.CallToolParams{Meta: judgedMeta(c.request.Params.GetMeta())}, p)
 	defer done()
 	result, err := cs.CallTool(watching, p)
 	if err == nil {

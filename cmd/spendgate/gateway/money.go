@@ -198,8 +198,8 @@ func excerpt(value jsontext.Value) string {
 	return string(value)
 }
 
-// resultAt returns the value at a path of a result: of structuredContent, or of the one text that is JSON; empty if there is
-// no text or number.
+// resultAt returns the value at a path of a result: of structuredContent, or without that of the one text, which is JSON; empty if
+// there is no text or number. A server may repeat arguments in further texts: what an agent wrote says nothing of the payment.
 func resultAt(result jsontext.Value, path string) string {
 	var r struct {
 		Structured jsontext.Value `json:"structuredContent"`
@@ -209,23 +209,18 @@ func resultAt(result jsontext.Value, path string) string {
 		} `json:"content"`
 	}
 	_ = json.Unmarshal(result, &r, lax()) // what cannot be read has no such value
-	within := []jsontext.Value{r.Structured}
-	var texts []jsontext.Value
-	for _, c := range r.Content {
-		if text := jsontext.Value(c.Text); c.Type == "text" && text.IsValid(lax()) && text.Kind() == '{' {
-			texts = append(texts, text)
-		}
+	within := r.Structured
+	if len(within) == 0 && len(r.Content) == 1 && r.Content[0].Type == "text" {
+		within = jsontext.Value(r.Content[0].Text)
 	}
-	if len(texts) == 1 {
-		within = append(within, texts[0])
+	if !within.IsValid(lax()) || within.Kind() != '{' {
+		return ""
 	}
-	for _, value := range within {
-		found, err := at(value, path)
-		if text, ok := textOf(found); err == nil && ok {
-			return text
-		} else if err == nil && found.Kind() == '0' {
-			return string(found)
-		}
+	found, err := at(within, path)
+	if text, ok := textOf(found); err == nil && ok {
+		return text
+	} else if err == nil && found.Kind() == '0' {
+		return string(found)
 	}
 	return ""
 }

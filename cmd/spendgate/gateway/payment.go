@@ -74,8 +74,17 @@ func (t *tool) named(a client.Action, arguments jsontext.Value) (values []string
 	return values, nil
 }
 
+// The most arguments that may name a payment, and how deep objects may be in each other.
+const (
+	mostLeaves = 256
+	mostDepth  = 16
+)
+
 // leaves returns the paths of all values inside an object that are no objects.
 func leaves(value jsontext.Value, prefix string) (paths []string, err error) {
+	if strings.Count(prefix, ".") > mostDepth {
+		return nil, fmt.Errorf("the arguments have objects in each other more than %d deep", mostDepth)
+	}
 	o, err := parseObject(value)
 	if err != nil {
 		return nil, err
@@ -87,7 +96,9 @@ func leaves(value jsontext.Value, prefix string) (paths []string, err error) {
 				return nil, err
 			}
 		}
-		paths = append(paths, inner...)
+		if paths = append(paths, inner...); len(paths) > mostLeaves {
+			return nil, fmt.Errorf("the arguments have more than %d values, all of which name the payment", mostLeaves)
+		}
 	}
 	return paths, nil
 }

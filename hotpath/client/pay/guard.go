@@ -151,7 +151,7 @@ func (g *Guard) Run(ctx context.Context, p Payment, body func(context.Context, P
 		return ended
 	}
 	switch {
-	case time.Since(c.asked) > fresh:
+	case age(c.asked) > fresh:
 		return Result{State: InDoubt, Check: c.last, Err: errors.New("the service's permission came too late: this call carried out nothing")}
 	case ctx.Err() != nil:
 		r := c.report(ctx, *permit, End{Outcome: Unsent, Note: "given up before it was carried out"})
@@ -162,6 +162,11 @@ func (g *Guard) Run(ctx context.Context, p Payment, body func(context.Context, P
 	r := c.report(ctx, *permit, end)
 	r.Check, r.Reference = c.last, end.Reference
 	return r
+}
+
+// age returns how long ago a moment was, also on a machine that slept, whose monotonic clock stood still.
+func age(moment time.Time) time.Duration {
+	return max(time.Since(moment), time.Now().Round(0).Sub(moment.Round(0)))
 }
 
 // ask asks until there is a permission or another end.

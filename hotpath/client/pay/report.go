@@ -85,7 +85,7 @@ func (c *call) send(ctx context.Context, checkID string, report client.OutcomeRe
 		return false, nil
 	}
 	refused, ok := errors.AsType[*client.Error](err)
-	final := ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests
+	final := ok && refused.Definite() && refused.Status != http.StatusTooManyRequests
 	plain := client.OutcomeReport{Status: report.Status, RedemptionID: report.RedemptionID, Supersedes: report.Supersedes}
 	switch {
 	case final && refused.Latest != nil && refused.Latest.Status == report.Status:

@@ -86,7 +86,14 @@ export class Gate {
     }
     if (isUnfinished(value)) return reports.doubt(held, "what carries it out returned a generator, which runs after its call");
     if (!options.failedIf && looksFailed(value)) return reports.doubt(held, "what carries it out returned what looks like an error", value);
-    if (!isTrue(options.failedIf, value))
+    let failed: unknown;
+    try {
+      failed = options.failedIf?.(value);
+    } catch (problem) {
+      return reports.doubt(held, "failedIf threw", problem);
+    }
+    if (failed instanceof Promise) return reports.doubt(held, "failedIf returned a promise", value);
+    if (failed !== true)
       return { state: "executed", isNew: true, value, reference: await reports.executed(held, value, options.report) };
     await reports.returned(held, "failed", value);
     return { state: "failed", isNew: true, value, reference: null };
@@ -101,14 +108,15 @@ export class Gate {
     const began = performance.now();
     let releasing = 0;
     for (;;) {
-      const asked = performance.now(); // the answers before showed that this call had redeemed nothing
+      const [asked, clock] = [performance.now(), Date.now()]; // the answers before showed that this call had redeemed nothing
       const rest = began + wait - asked;
       const answer = (await this.#client.check(action, { persist, wait: rest }).catch((problem: unknown) => {
         throw withoutAnswer(key, problem);
       })) as Answer;
       const { state, proceed, nonce: given } = answer.payment;
       if (proceed && given !== nonce) throw new Unanswered(key, new NoAnswer("the answer permits another call"));
-      if (proceed && performance.now() - asked > latest)
+      const age = Math.max(performance.now() - asked, Date.now() - clock); // one clock stands still while a machine sleeps
+      if (proceed && age > latest)
         throw new InDoubt(key, answer.check_id, "the permission came too late, and this call began nothing");
       if (proceed || state === "executed") return answer;
       const isAwaited = state === "waiting" && answer.decision !== "block" && began + wait - performance.now() >= 1_000;

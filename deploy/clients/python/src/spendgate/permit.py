@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -62,7 +63,10 @@ class Terms:
         predicates = [one for one in self._failures if not isinstance(one, type)]
         if not predicates:
             return None if _looks_like_an_error(value) else False
-        return any(predicate(value) for predicate in predicates)
+        answers = [predicate(value) for predicate in predicates]
+        if any(inspect.isawaitable(answer) for answer in answers):
+            raise TypeError("a predicate of failed_if is a coroutine function: its answer is not known")
+        return any(answers)
 
 
 def _looks_like_an_error(value: Any) -> bool:
