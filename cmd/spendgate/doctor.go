@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
 	"spendgate/audit/postgres"
@@ -37,13 +36,7 @@ func doctorCommand(flags *flag.FlagSet) action {
 	balancer := flags.String("balancer", "", "ask the load balancer at `URL`")
 	metrics := flags.String("prometheus", "", "ask the Prometheus at `URL` for what the alerts need")
 	return func(ctx context.Context, p process, _ []string) error {
-		c, err := p.load(config.Serve)
-		if err != nil {
-			return err
-		}
-		log := slog.New(slog.DiscardHandler)
-		redis.SetLogger(redisLog{log}) // before there is a client
-		store, err := postgres.Open(ctx, postgres.Options{URL: string(c.DatabaseURL), Logger: log})
+		c, store, err := openQuietly(ctx, p)
 		if err != nil {
 			return err
 		}

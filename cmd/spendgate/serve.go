@@ -193,20 +193,25 @@ func hopeless(err error) bool {
 	return errors.As(err, new(unsafeError)) || redis.IsAuthError(err) || postgres.Refused(err)
 }
 
-// checkServe checks everything that serve needs.
-func checkServe(ctx context.Context, p process) error {
-	c, err := p.load(config.Serve)
-	if err != nil {
-		return err
+// openQuietly loads the settings of serve and opens its store, for a command that looks at what serve needs and logs nothing.
+func openQuietly(ctx context.Context, p process) (c config.Config, store *postgres.Store, err error) {
+	if c, err = p.load(config.Serve); err != nil {
+		return c, nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
 	redis.SetLogger(redisLog{log}) // before there is a client
-	store, err := postgres.Open(ctx, postgres.Options{URL: string(c.DatabaseURL), Logger: log})
+	store, err = postgres.Open(ctx, postgres.Options{URL: string(c.DatabaseURL), Logger: log})
+	return c, store, err
+}
+
+// checkServe checks everything that serve needs.
+func checkServe(ctx context.Context, p process) error {
+	c, store, err := openQuietly(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	_, err = newCheckpoints(c, store, prometheus.NewRegistry(), log)
+	_, err = newCheckpoints(c, store, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	faults := []error{err}
 	f := lookAhead(ctx, c, store)
 	for _, d := range f.dependencies {
