@@ -37,7 +37,8 @@ func TestKinds(t *testing.T) {
 	always := []string{"Deployment spendgate", "PodDisruptionBudget spendgate", "Service spendgate", "Service spendgate-operations"}
 	usual := []string{"HorizontalPodAutoscaler spendgate", "Job spendgate-migrate", "NetworkPolicy spendgate"}
 	optional := []string{
-		"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Ingress spendgate", "PrometheusRule spendgate", "ServiceMonitor spendgate",
+		"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Deployment spendgate-probe", "Ingress spendgate", "PrometheusRule spendgate",
+		"PrometheusRule spendgate-dependencies", "Service spendgate-probe", "ServiceMonitor spendgate", "ServiceMonitor spendgate-probe",
 	}
 	for name, c := range map[string]struct {
 		v    values
@@ -68,7 +69,10 @@ func TestValues(t *testing.T) {
 		"301 seconds":     {"checkpoints": values{"interval": "301s"}},
 		"no interval":     {"checkpoints": values{"interval": "0s"}},
 		"verify unkeyed":  {"checkpoints": values{"claim": "proofs"}, "verify": values{"enabled": true}},
-		"no host":         {"ingress": values{"enabled": true}},
+		"no host":         {"ingress": values{"enabled": true}, "trustedProxies": []any{"10.0.0.0/8"}},
+		"one address":     {"ingress": values{"enabled": true, "host": "spend.example.com"}},
+		"no console":      {"signIn": everything()["signIn"]},
+		"no client":       {"signIn": values{"issuer": "https://id.example.com"}, "console": values{"enabled": true}},
 		"no digest":       {"image": values{"digest": "latest"}},
 		"nowhere to sign": {"checkpoints": values{"schedule": "5 * * * *"}},
 		"no egress":       {"networkPolicy": values{"egressPorts": []any{}}},
@@ -151,7 +155,7 @@ func TestPods(t *testing.T) {
 			if strings.HasSuffix(variable.Name, "_FILE") && !strings.HasPrefix(variable.Value, mount.MountPath+"/") {
 				t.Errorf("%s: %s is not in %s", name, variable.Value, mount.MountPath)
 			}
-			if secret := regexp.MustCompile(`_(KEY|URL)$`); secret.MatchString(variable.Name) {
+			if secret := regexp.MustCompile(`_(KEY|SECRET|REDIS_URL|DATABASE_URL)$`); secret.MatchString(variable.Name) {
 				t.Errorf("%s: %s is a secret and not a file", name, variable.Name)
 			}
 		}
@@ -212,6 +216,7 @@ func TestSelectors(t *testing.T) {
 	d := get[apps.Deployment](t, m, "Deployment spendgate")
 	usual := get[apps.Deployment](t, render(t, "spendgate", nil), "Deployment spendgate").Spec.Template.Spec
 	node, migration := d.Spec.Template.Labels, get[batch.Job](t, m, "Job spendgate-migrate").Spec.Template.Labels
+	probe := get[apps.Deployment](t, m, "Deployment spendgate-probe").Spec.Template.Labels
 	spread := d.Spec.Template.Spec.TopologySpreadConstraints[0]
 	apart := usual.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm
 	operations := get[core.Service](t, m, "Service spendgate-operations")
@@ -224,8 +229,9 @@ func TestSelectors(t *testing.T) {
 		"the disruptions":     get[policy.PodDisruptionBudget](t, m, "PodDisruptionBudget spendgate").Spec.Selector.MatchLabels,
 		"the network's rules": get[networking.NetworkPolicy](t, m, "NetworkPolicy spendgate").Spec.PodSelector.MatchLabels,
 	} {
-		if !selects(selector, node) || selects(selector, migration) {
-			t.Errorf("%s: %v selects nodes: %v, the migration: %v", what, selector, selects(selector, node), selects(selector, migration))
+		if !selects(selector, node) || selects(selector, migration) || selects(selector, probe) {
+			t.Errorf("%s: %v selects nodes: %v, the migration: %v, the probe: %v", what, selector,
+				selects(selector, node), selects(selector, migration), selects(selector, probe))
 		}
 	}
 
@@ -236,6 +242,17 @@ func TestSelectors(t *testing.T) {
 	}
 	if operations.Labels[monitor.JobLabel] != "spendgate" || monitor.Endpoints[0].Port != operations.Spec.Ports[0].Name {
 		t.Errorf("scrapes %q as job %q", monitor.Endpoints[0].Port, operations.Labels[monitor.JobLabel])
+	}
+	// The probe is scraped as the job of its alert, and the network's rules let it reach the API.
+	monitor = get[monitoring.ServiceMonitor](t, m, "ServiceMonitor spendgate-probe").Spec
+	metrics := get[core.Service](t, m, "Service spendgate-probe")
+	if !selects(monitor.Selector.MatchLabels, metrics.Labels) || selects(monitor.Selector.MatchLabels, operations.Labels) ||
+		!selects(metrics.Spec.Selector, probe) || *monitor.Endpoints[0].RelabelConfigs[0].Replacement != "spendgate-probe" {
+		t.Errorf("the probe is scraped by %+v, as %+v", monitor.Selector.MatchLabels, monitor.Endpoints[0].RelabelConfigs[0])
+	}
+	from := get[networking.NetworkPolicy](t, m, "NetworkPolicy spendgate").Spec.Ingress[0].From
+	if last := from[len(from)-1].PodSelector; last == nil || !selects(last.MatchLabels, probe) {
+		t.Errorf("the probe does not reach the API: %+v", from)
 	}
 
 	scale := get[autoscaling.HorizontalPodAutoscaler](t, m, "HorizontalPodAutoscaler spendgate")
@@ -282,9 +299,9 @@ func TestPorts(t *testing.T) {
 		get[core.Service](t, m, "Service spendgate-operations").Spec.Ports[0].TargetPort.StrVal,
 	}
 	rules := get[networking.NetworkPolicy](t, m, "NetworkPolicy spendgate").Spec
-	for _, rule := range rules.Ingress {
+	for i, rule := range rules.Ingress {
 		uses = append(uses, rule.Ports[0].Port.StrVal)
-		if len(rule.From) != 1 {
+		if len(rule.From) != 2-i { // the probe asks the API, too
 			t.Errorf("%s is open to %v", rule.Ports[0].Port.StrVal, rule.From)
 		}
 	}
@@ -332,32 +349,34 @@ func TestMigration(t *testing.T) {
 // The rules and the dashboard are the files of deploy, with the runbook's address.
 func TestMonitoring(t *testing.T) {
 	m := render(t, "spendgate", everything())
-	var want monitoring.PrometheusRuleSpec
-	content, err := os.ReadFile("../prometheus/rules.yaml")
-	if err == nil {
-		err = yaml.UnmarshalStrict(content, &want)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := get[monitoring.PrometheusRule](t, m, "PrometheusRule spendgate").Spec
-	alerts := 0
-	for i, group := range want.Groups {
-		for j, rule := range group.Rules {
-			made := got.Groups[i].Rules[j]
-			if made.Expr != rule.Expr || made.Alert != rule.Alert {
-				t.Errorf("got %v, want %v", made, rule)
-			}
-			if url := made.Annotations["runbook_url"]; rule.Alert != "" {
-				alerts++
-				if url != "https://runbooks.internal/spendgate/RUNBOOK.md#"+strings.ToLower(rule.Alert) {
-					t.Errorf("%s leads to %s", rule.Alert, url)
+	for file, name := range map[string]string{"rules": "spendgate", "dependencies": "spendgate-dependencies"} {
+		var want monitoring.PrometheusRuleSpec
+		content, err := os.ReadFile("../prometheus/" + file + ".yaml")
+		if err == nil {
+			err = yaml.UnmarshalStrict(content, &want)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := get[monitoring.PrometheusRule](t, m, "PrometheusRule "+name).Spec
+		alerts := 0
+		for i, group := range want.Groups {
+			for j, rule := range group.Rules {
+				made := got.Groups[i].Rules[j]
+				if made.Expr != rule.Expr || made.Alert != rule.Alert {
+					t.Errorf("got %v, want %v", made, rule)
+				}
+				if url := made.Annotations["runbook_url"]; rule.Alert != "" {
+					alerts++
+					if url != "https://runbooks.internal/spendgate/RUNBOOK.md#"+strings.ToLower(rule.Alert) {
+						t.Errorf("%s leads to %s", rule.Alert, url)
+					}
 				}
 			}
 		}
-	}
-	if alerts == 0 {
-		t.Error("no alerts")
+		if alerts == 0 {
+			t.Errorf("%s: no alerts", file)
+		}
 	}
 	dashboard, err := os.ReadFile("../grafana/spendgate.json")
 	if err != nil {

@@ -49,9 +49,16 @@ func everything() values {
 		"monitoring": values{
 			"serviceMonitor": values{"enabled": true, "labels": values{"release": "prometheus"}},
 			"rules":          values{"enabled": true, "labels": values{"release": "prometheus"}},
+			"dependencies":   values{"enabled": true},
 			"dashboard":      values{"enabled": true},
 			"runbookURL":     "https://runbooks.internal/spendgate/",
 		},
+		"console": values{"enabled": true, "url": "https://spend.example.com/console/"},
+		"signIn": values{
+			"issuer": "https://id.example.com", "clientId": "spendgate", "redirectUrl": "https://spend.example.com/console/callback",
+			"roles": []any{values{"group": "approvers", "role": "approver"}},
+		},
+		"probe":          values{"enabled": true},
 		"verify":         values{"enabled": true, "textfileDir": "/var/lib/node-exporter"},
 		"podAnnotations": values{"a": "b"},
 		"env": []any{
