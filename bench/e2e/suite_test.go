@@ -66,6 +66,7 @@ func TestEndToEnd(t *testing.T) {
 	aside(t, "roles", plain, testRoles)
 	aside(t, "pooler", plain, testPooler)
 	aside(t, "start", plain, testStart)
+	aside(t, "cells", plain, testCells)
 	aside(t, "dev", plain, testDev)
 }
 

@@ -37,6 +37,23 @@ func StartBalancer(ctx context.Context, dir string, nodes []*Node) (*Balancer, e
 }
 
 func newBalancer(dir, addr string, nodes []*Node) (*Balancer, error) {
+	stats, err := FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	env := []string{"STATS=" + stats}
+	for i, n := range nodes {
+		ops, err := url.Parse(n.Ops)
+		if err != nil {
+			return nil, fmt.Errorf("cannot start haproxy: %w", err)
+		}
+		env = append(env, fmt.Sprintf("NODE%d=%s", i+1, n.Addr), fmt.Sprintf("NODE%d_OPS=%s", i+1, ops.Port()))
+	}
+	return configured(dir, addr, "haproxy.cfg", nodes[0].Seen, env...)
+}
+
+// configured is an HAProxy at an address with a file of deploy/haproxy.
+func configured(dir, addr, file string, seen Seen, env ...string) (*Balancer, error) {
 	root, err := ModuleRoot()
 	if err != nil {
 		return nil, err
@@ -45,25 +62,26 @@ func newBalancer(dir, addr string, nodes []*Node) (*Balancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	stats, err := FreeAddr()
+	return &Balancer{
+		Process: &Process{
+			name: "haproxy", path: path, env: append(append(os.Environ(), "BIND="+addr), env...),
+			args: []string{"-db", "-f", filepath.Join(root, "deploy", "haproxy", file)}, logPath: filepath.Join(dir, "haproxy.log"),
+		},
+		API: "http://" + addr, Seen: seen, http: newHTTPClient(),
+	}, nil
+}
+
+// LaunchCells puts an HAProxy before the nodes of two cells, with its log in dir. It may answer a moment later.
+func LaunchCells(dir string, a, b *Node) (*Balancer, error) {
+	addr, err := FreeAddr()
 	if err != nil {
 		return nil, err
 	}
-	env := append(os.Environ(), "BIND="+addr, "STATS="+stats)
-	for i, n := range nodes {
-		ops, err := url.Parse(n.Ops)
-		if err != nil {
-			return nil, fmt.Errorf("cannot start haproxy: %w", err)
-		}
-		env = append(env, fmt.Sprintf("NODE%d=%s", i+1, n.Addr), fmt.Sprintf("NODE%d_OPS=%s", i+1, ops.Port()))
+	cells, err := configured(dir, addr, "cells.cfg", a.Seen, "CELL_A="+a.Addr, "CELL_B="+b.Addr)
+	if err != nil {
+		return nil, err
 	}
-	return &Balancer{
-		Process: &Process{
-			name: "haproxy", path: path, env: env, args: []string{"-db", "-f", filepath.Join(root, "deploy", "haproxy", "haproxy.cfg")},
-			logPath: filepath.Join(dir, "haproxy.log"),
-		},
-		API: "http://" + addr, Seen: nodes[0].Seen, http: newHTTPClient(),
-	}, nil
+	return cells, cells.Launch()
 }
 
 // Start starts HAProxy, again after its end, and waits until it answers.
