@@ -191,7 +191,7 @@ func (d *doctor) alerts(ctx context.Context, prometheus string) {
 		"metrics of redis":            {"redis_up == 1", "run redis_exporter, as job spendgate-redis"},
 		"metrics of PostgreSQL":       {"pg_up == 1", "run postgres_exporter, as job spendgate-postgres"},
 		"the rules":                   {"spendgate:checks:rate5m", "load deploy/prometheus/rules.yaml"},
-		"one version":                 {"count(count by (version) (spendgate_build_info)) == 1", "end the upgrade: replace the nodes of the other version"},
+		"one version":                 {"count(count by (version) (spendgate_build_info)) == 1", "end the upgrade"},
 	} {
 		var answer struct {
 			Data struct{ Result []any }
