@@ -99,13 +99,17 @@ declare -a lanes
 {
   # shellcheck disable=SC2086
   TEST_RACE=${race:+1} run_tests 1 ${TEST_FLAGS:-} \
-    ./bench/e2e ./deploy/clients ./hotpath/console ./bench/readme ./deploy $plain
+    ./bench/e2e ./deploy/clients ./hotpath/console ./bench/readme $(grep -v /deploy$ <<< "$plain")
 } &
 lanes+=($!)
 {
+  code=0
   # shellcheck disable=SC2086
   with_race run_tests 1 $race ${TEST_FLAGS:-} \
-    ./hotpath ./cmd/spendgate/gateway ./hotpath/httpapi ./cmd/spendgate/mcp $rest
+    ./hotpath ./cmd/spendgate/gateway ./hotpath/httpapi ./cmd/spendgate/mcp $rest || code=$?
+  # shellcheck disable=SC2086
+  run_tests 1 ${TEST_FLAGS:-} ./deploy || code=$?
+  exit "$code"
 } &
 lanes+=($!)
 # The stores alone are patient.
