@@ -32,7 +32,7 @@ type Backtest struct {
 	Status    BacktestStatus
 	CreatedAt time.Time
 	StartedAt time.Time // first; zero until then
-	EndedAt   time.Time // likewise
+	EndedAt   time.Time // zero until then
 	Attempts  int       // how often the backtest was begun: if a node is killed, another begins it again
 	Checks    int64     // replayed so far
 	Reached   time.Time // to where, in the time of records; zero before the first
@@ -81,7 +81,7 @@ type Backtests interface {
 	// HoldBacktest renews a lease and records progress. It fails with ErrNotFound, and writes nothing,
 	// if the node does not hold the lease, or the backtest was canceled.
 	HoldBacktest(ctx context.Context, holder, id spend.ID, p BacktestProgress, lease time.Duration) error
-	// EndBacktest records the end, likewise.
+	// EndBacktest records the end, if the holder still holds it.
 	EndBacktest(ctx context.Context, holder, id spend.ID, end BacktestEnd) error
 	// ReleaseBacktest ends the leases of the node.
 	ReleaseBacktest(ctx context.Context, holder spend.ID) error

@@ -18,7 +18,7 @@ type EventRow struct {
 	Source   spend.ID
 	Type     EventType
 	PolicyID string // empty for an event without policy
-	AgentID  string // likewise
+	AgentID  string // empty for an event without agent
 }
 
 // examinedEvents bounds the rows that a page with a rare filter examines.

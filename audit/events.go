@@ -58,7 +58,7 @@ type Event struct {
 	Type     EventType
 	At       time.Time
 	PolicyID string // empty for an event without policy, or if its check is archived
-	AgentID  string // likewise
+	AgentID  string // empty in the same cases
 
 	Violation  *Violation // nil when the violation is archived
 	Approval   *ApprovalEvent
@@ -98,14 +98,14 @@ type Exhaustion struct {
 	Limit    spend.Amount
 	Counted  bool
 	MaxCount int64
-	Usage    spend.Usage // the usage by then
+	Usage    spend.Usage // at that moment
 
 	// The policy's parameters of the budget. Stores leave them out.
 	Per            []string
 	Values         []jsontext.Value // of Per
 	Currency       string           // empty: all
 	WindowName     string           // empty of a rolling window
-	TimeZone       string           // likewise
+	TimeZone       string           // empty of a rolling window
 	RollingMinutes int64            // 0 of a calendar window
 	WindowStart    time.Time
 

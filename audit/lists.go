@@ -10,7 +10,7 @@ import (
 // Bounds limit a list to the records that the asking key may see (S31).
 type Bounds struct {
 	PolicyIDs []string // nil: any
-	AgentIDs  []string // likewise
+	AgentIDs  []string // nil: any
 	Principal string   // of the check's key: the principal in the key's record, else the key's ID; empty: any
 }
 

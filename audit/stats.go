@@ -20,7 +20,7 @@ type CountQuery struct {
 	From, Until time.Time     // whole steps, Until exclusive
 	Step        time.Duration // a minute, an hour or a day
 	PolicyID    string        // empty: any
-	AgentID     string        // likewise
+	AgentID     string        // empty: any
 	// Examine is how many checks of the range there may be where they are looked at
 	// one by one: the counts of agents and of principals.
 	Examine int

@@ -239,7 +239,7 @@ func TestPolicyPostedToPromotedReplica(t *testing.T) {
 }
 
 // A check is counted, found to be judged by an old configuration, and admitted
-// again before the policy is loaded. It is one request all the same (G6).
+// again before the policy is loaded. It counts as one request (G6).
 func TestCountedOnceThoughThePolicyIsLoadedMeanwhile(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 2)
 	before := f.quota("a").Remaining

@@ -31,7 +31,7 @@ const (
 // the action's strings, but not the action. The quota is as with Admit.
 // With ErrUnauthorized, ErrKeyInactive, ErrRateLimited, a ForbiddenError, ErrPolicyNotFound,
 // a KeyReusedError, ErrApprovalNotFound, an audit.ApprovalError and ErrOverloaded nothing was
-// decided; with ErrUnavailable the check may be recorded all the same (G7).
+// decided; with ErrUnavailable the check may have been recorded (G7).
 func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
 	soFar, ok := a.writer.Reserve() // before any claim (G9)
 	if !ok {

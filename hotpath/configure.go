@@ -30,7 +30,7 @@ type NewVersion struct {
 // refused by a ForbiddenError, a version that replaces another than the one in force (S54) by an
 // audit.VersionError, and a version that would empty budgets by a BudgetsInUseError, unless it drops
 // them. A version after one that requires approvals (S80) is refused by a ChangeNeedsApprovalError.
-// After any other error the version may exist all the same; versions stay consecutive. The caller must
+// After any other error the version may exist; versions stay consecutive. The caller must
 // have been admitted with that access. by names the address of the request and, for an admin, the
 // admin key, which overrides required approvals and nothing else.
 func (a *Authorizer) CreatePolicy(ctx context.Context, access Access, by audit.Actor, v NewVersion) error {

@@ -43,7 +43,7 @@ type fleet struct {
 	log           io.Writer        // of nodes that start; nil for none
 	prefix        string           // of the names of the nodes to start
 	noteUsesEvery time.Duration    // of the nodes to start
-	now           func() time.Time // likewise; nil is time.Now
+	now           func() time.Time // of the nodes to start; nil is time.Now
 }
 
 // node is one Authorizer with a store that can be made to fail.

@@ -48,7 +48,7 @@ type Report struct {
 
 // Report records the outcome of a check, which the caller may see, or finds the report that says the
 // same. The request has the caller's access. It fails with ErrNotAllowed, an AlreadyReportedError,
-// ErrOverloaded, or ErrUnavailable: then the report may be recorded all the same, and sending it again
+// ErrOverloaded, or ErrUnavailable: then the report may have been recorded, and sending it again
 // shows that.
 func (a *Authorizer) Report(
 	ctx context.Context, r Request, check *spend.Check, report Report,

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// maxWaiters bounds the requests of a node that wait for approvals to change, and likewise those
+	// maxWaiters bounds the requests of a node that wait for approvals to change, and of those
 	// that wait for events.
 	maxWaiters = 2000
 	// maxWaitersOfKey bounds the waiters of one API key among them, so that no key takes

@@ -111,7 +111,7 @@ func (a *Authorizer) Untouched(ctx context.Context, id spend.ID) (*spend.Check, 
 // succeeds once (S74). untouched says that the check had no outcome a moment ago. The request has the
 // caller's access. Errors: ErrCheckNotAllowed, *AlreadyRedeemedError, *CheckReleasedError,
 // *CheckExpiredError, *ActionMismatchError, audit.ErrNotFound, ErrOverloaded, or
-// ErrUnavailable: then the redemption may be recorded all the same, and repeating it under the same
+// ErrUnavailable: then the redemption may have been recorded, and repeating it under the same
 // idempotency key shows that.
 func (a *Authorizer) Redeem(
 	ctx context.Context, r Request, check *spend.Check, untouched bool, asked Redemption,

@@ -55,7 +55,7 @@ func (e *ChangeNeedsApprovalError) Error() string {
 // caller, and if approvals are missing as the admin, if the caller is one. It returns the actor of the
 // change. An admin key without an API key can only override: it gets ErrUnauthorized if no approvals
 // are required. The store records what was overridden, by the version that it replaced, which may be
-// another one by then.
+// another one.
 func (a *Authorizer) unlessForced(
 	ctx context.Context, access Access, by audit.Actor, policyID string, do func(audit.Actor) (forced bool, err error),
 ) (audit.Actor, error) {

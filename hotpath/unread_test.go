@@ -23,7 +23,7 @@ func (f *fleet) redeemUnread(node int, key byte, id spend.ID, action spend.Actio
 }
 
 // F136: a check of another node is redeemed without being read, once, and only as what it is; who
-// was refused reads first for a while, and what is committed with it is recorded all the same.
+// was refused reads first for a while, and what is committed with it is recorded.
 func TestRedeemUnread(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		var commits atomic.Int32

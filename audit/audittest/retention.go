@@ -166,7 +166,7 @@ func noneWaits(t *testing.T, s Subject, id spend.ID) {
 }
 
 // eventsAreKeptLonger: a removal never goes back before the day of the previous one, even if events
-// are to be kept longer by then.
+// were to be kept longer since.
 func eventsAreKeptLonger(t *testing.T, s Subject) {
 	afterMidnight()
 	mustHappenAgo(t, s, 100, 95, 40)

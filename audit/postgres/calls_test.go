@@ -121,7 +121,7 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
-// An escalated check takes nothing, and must have room all the same (S35).
+// An escalated check takes nothing, but must have room (S35).
 func TestCalendarEscalated(t *testing.T) {
 	s := open(t, migrated(t), true)
 	check := calendar(t, s, "a", "6") // three of which are taken

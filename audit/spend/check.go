@@ -17,7 +17,7 @@ type Check struct {
 
 	KeyID       string // the API key's key_id
 	Principal   string // of the API key; empty if the key's record names none
-	Owner       string // the person or team that runs the agent; likewise
+	Owner       string // the person or team that runs the agent; empty if the key's record names none
 	Namespace   string // of its idempotency keys (S59); empty: the one that plain API keys share
 	RequestID   string
 	Fingerprint Hash

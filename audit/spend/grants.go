@@ -36,7 +36,7 @@ const (
 const (
 	MaxBindings  = 100 // entries of policy_ids or agent_ids
 	MaxGroups    = 20
-	MaxPrincipal = 128 // characters; likewise of an owner or a group
+	MaxPrincipal = 128 // characters, also of an owner or a group
 )
 
 // Permitted returns the scopes that a key with these grants has.

@@ -15,7 +15,7 @@ const lastRemoval = " FROM changes WHERE kind = 'events.removed' ORDER BY seq DE
 const eventsFloor = "coalesce((SELECT details ->> 'up_to'" + lastRemoval + "0)"
 
 // removedBefore is the day of the newest removal. The next removal is not before that day, even if
-// events are to be kept longer by then.
+// events were to be kept longer since.
 const removedBefore = "coalesce((SELECT details ->> 'before'" + lastRemoval + "'')"
 
 // removedAtOnce bounds a transaction that removes events, because commits wait for it.

@@ -33,7 +33,7 @@ const clocksAhead = time.Hour
 // window is not recorded; that end may differ by this much from the ends of recorded checks. The
 // end decides only when the row may be removed and until when a budget is in use (S63). So moving
 // it by less can only hide that the row was removed up to a day sooner or later. A row missing
-// within a day of its window's end is named all the same, and after that no check is judged by the
+// within a day of its window's end is named, too, and after that no check is judged by the
 // window.
 const movedEnd = 24 * time.Hour
 

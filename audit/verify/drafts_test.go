@@ -10,7 +10,7 @@ import (
 )
 
 // TestTamperedDrafts: both verifiers find a draft that was altered, inserted or removed,
-// and the end of one likewise.
+// or whose end was.
 func TestTamperedDrafts(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

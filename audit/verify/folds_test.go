@@ -72,7 +72,7 @@ func newFolded(t *testing.T) *folded {
 	for _, c := range checksOfAllSorts(fence) {
 		act(t, tr.writer.Append(c).Final())
 	}
-	act(t, os.Remove(tr.file)) // it would have the checks recorded by then
+	act(t, os.Remove(tr.file)) // it would have the checks recorded until now
 	tr.checkpoints = tr.newCheckpoints()
 	tr.sign()
 	f.detach(day.AddDate(0, 0, 2), nil)

@@ -190,7 +190,7 @@ func (v *verifier) holds(check spend.ID) bool {
 // keyAgain compares two checks with one key.
 func (v *verifier) keyAgain(first, second spend.ID) {
 	if second.Time().Sub(first.Time()) < keptKeys-lateCommit {
-		v.tally.find(Removed, keyOf(first), "%s has it as well: it was gone by then", checkName(second))
+		v.tally.find(Removed, keyOf(first), "%s has it as well: it had been removed before", checkName(second))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // (S80), according to the changes.
 type reviews struct {
 	approved map[int64][]approvedDraft // by the generation of the draft
-	rejected map[int64]bool            // likewise
+	rejected map[int64]bool            // by the generation of the draft
 	current  map[string]int64          // by policy_id, the current draft; 0 if it has ended
 	promoted map[string]int64          // by policy_id, the draft that the previous change promoted
 	made     map[PolicyVersion]madeOf

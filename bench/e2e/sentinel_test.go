@@ -68,7 +68,7 @@ func (s *suite) masterReplaced(t *testing.T) {
 	after()
 }
 
-// G5: likewise without commits, by which the nodes would notice it. New keys are
+// G5: the same without commits, by which the nodes would notice it. New keys are
 // valid on both nodes from the first moment on.
 func (s *suite) masterReplacedIdle(t *testing.T) {
 	after := s.before(t)

@@ -179,7 +179,7 @@ func (s *suite) resumesInVain(t *testing.T, paused *distantNode, action fleet.Ac
 	}
 }
 
-// G2: likewise for the key of a stopped node: one row, one answer.
+// G2: the same for the key of a stopped node: one row, one answer.
 func (s *suite) keyOfStoppedNode(t *testing.T) {
 	action := s.keyed("78")
 	paused := s.pauseWith(t, action)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A server that is down for a moment keeps its port, for which other programs reserve theirs likewise.
+// A server that is down for a moment keeps its port, for which other programs reserve theirs, too.
 func TestPortIsReserved(t *testing.T) {
 	port, err := freePort()
 	if err != nil {

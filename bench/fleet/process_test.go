@@ -53,7 +53,7 @@ func TestAdopt(t *testing.T) {
 	if err := first.Launch(); err != nil {
 		t.Fatal(err)
 	}
-	defer first.Kill() //nolint:errcheck // it has ended by then
+	defer first.Kill() //nolint:errcheck // it has ended before
 	later := process()
 	if !later.adopt() || later.PID() != first.PID() || !later.Running() {
 		t.Fatal("it was not found")

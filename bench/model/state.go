@@ -120,7 +120,7 @@ type attempt struct {
 	target           id    // the subject of a report
 	full             uint8 // windows of its counters, a bit each, in which it did not fit at some moment
 	withdrawn        uint8 // checks, by owner, whose release was answered before it began
-	restored         uint8 // likewise, checks whose correction was answered before it began
+	restored         uint8 // checks, by owner, whose correction was answered before it began
 
 	txn      id
 	settling bool // the client was answered 500
@@ -142,7 +142,7 @@ const (
 	answeredRefused // 409: the approval cannot be used, or the step does not follow
 	answeredRedeemed
 	answeredReplayed     // the redemption of another request
-	answeredReplayedLate // likewise, of a check that is in doubt or has an outcome
+	answeredReplayedLate // that of a check that is in doubt or has an outcome
 	answeredShut         // refused a report that is to end a doubt
 )
 

@@ -31,19 +31,31 @@ func TestNothingDecidesByWords(t *testing.T) {
 		"cmd/spendgate/checkreport/report.go":    "the record names the original of a duplicate only in its message",
 		"audit/postgres/migrate.go":              "an error that quotes the database's URL is shortened",
 	}
+	eachLine(t, tests, func(path string, number int, line []byte) {
+		pattern := decides[filepath.Ext(path)]
+		if pattern == nil || strings.Contains(path, "_test.") || strings.Contains(path, ".test.") || excepted[path] != "" {
+			return
+		}
+		if pattern.Match(line) {
+			t.Errorf("%s:%d decides by words: %s", path, number, line)
+		}
+	})
+}
+
+// eachLine visits each line of the tree, but for those below folders of some names.
+func eachLine(t *testing.T, without []string, visit func(path string, number int, line []byte)) {
+	t.Helper()
 	err := filepath.WalkDir(root(), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		name := entry.Name()
 		if entry.IsDir() {
-			if strings.HasPrefix(name, ".") && path != root() || slices.Contains(tests, name) {
+			if strings.HasPrefix(entry.Name(), ".") && path != root() || slices.Contains(without, entry.Name()) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		pattern := decides[filepath.Ext(name)]
-		if pattern == nil || strings.Contains(name, "_test.") || strings.Contains(name, ".test.") {
+		if !slices.Contains([]string{".go", ".js", ".md", ".mjs", ".py", ".sql", ".ts", ".yaml"}, filepath.Ext(path)) {
 			return nil
 		}
 		content, err := os.ReadFile(path)
@@ -52,13 +64,21 @@ func TestNothingDecidesByWords(t *testing.T) {
 		}
 		within, err := filepath.Rel(root(), path)
 		for i, line := range bytes.Split(content, []byte("\n")) {
-			if pattern.Match(line) && excepted[filepath.ToSlash(within)] == "" {
-				t.Errorf("%s:%d decides by words: %s", within, i+1, bytes.TrimSpace(line))
-			}
+			visit(filepath.ToSlash(within), i+1, bytes.TrimSpace(line))
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestPlainWords: a text says what it means also to somebody who reads one sentence alone.
+func TestPlainWords(t *testing.T) {
+	unplain := regexp.MustCompile(`(?i)\b(like` + `wise|by t` + `hen|as e` + `ver|all the s` + `ame)\b`)
+	eachLine(t, []string{"node_modules", "testdata", "vendor"}, func(path string, number int, line []byte) {
+		if unplain.Match(line) {
+			t.Errorf("%s:%d: %s", path, number, line)
+		}
+	})
 }

@@ -14,7 +14,7 @@ import (
 // record is what the store's file has in the end.
 type record struct {
 	events   []event        // in the order of their commits
-	checks   []*spend.Check // likewise
+	checks   []*spend.Check // in the order of their commits
 	byID     map[spend.ID]*spend.Check
 	outcomes map[spend.ID][]*spend.Outcome // by check
 	counters map[string]spend.Usage        // by rule, subject and bucket

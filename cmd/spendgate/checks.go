@@ -40,7 +40,7 @@ func checksList(flags *flag.FlagSet) action {
 	flags.StringVar(&q.Principal, "principal", "", "whose payment --payment-key is: `NAME`")
 	flags.StringVar(&q.ApprovalID, "approval-id", "", "only those that were sent with the approval `ID`")
 	flags.StringVar(&q.From, "from", "", "only from `TIME` on: RFC 3339, or a date")
-	flags.StringVar(&q.To, "to", "", "only until `TIME`, likewise")
+	flags.StringVar(&q.To, "to", "", "only until `TIME`: RFC 3339, or a date")
 	limit := limitFlag(flags)
 	return list(flags, keyAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.CheckRecord, error] {
 		return first(api.AllChecks(ctx, q), *limit)

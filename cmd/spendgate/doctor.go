@@ -66,7 +66,7 @@ func (d *doctor) say(part string, err error, remedy string) bool {
 		return true
 	}
 	d.ill++
-	fmt.Fprintf(d.out, "FAIL  %s: %v. Remedy: %s\n", part, err, remedy) //nolint:errcheck // likewise
+	fmt.Fprintf(d.out, "FAIL  %s: %v. Remedy: %s\n", part, err, remedy) //nolint:errcheck // nobody reads it then
 	return false
 }
 

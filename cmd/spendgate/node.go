@@ -74,7 +74,7 @@ type node struct {
 	guard      *guard.Guard
 	writer     *commit.Writer
 	recording  *recording // nil if there are no other nodes
-	peers      *peers     // likewise
+	peers      *peers     // nil if there are no other nodes
 	zones      *zones
 	authorizer *hotpath.Authorizer
 	api        *httpapi.API

@@ -31,7 +31,7 @@ var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hol
 // Why a check is not compared.
 const (
 	DuplicateOrder    = "duplicate_order"     // identical checks at once were decided in another order than they are recorded
-	BudgetOrder       = "budget_order"        // likewise checks that a budget had no room for together, or whose approvals differ
+	BudgetOrder       = "budget_order"        // so were checks that a budget had no room for together, or whose approvals differ
 	OtherDecision     = "other_decision"      // the version that judged the check decides otherwise today
 	VersionUnknown    = "version_unknown"     // the version that judged the check does not compile any more
 	ApprovalUnknown   = "approval_unknown"    // the check used the approval of a check that is not at hand

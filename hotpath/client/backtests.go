@@ -17,7 +17,7 @@ type NewBacktest struct {
 	Rules    json.RawMessage `json:"rules,omitempty"` // an array
 	Version  int             `json:"version,omitzero"`
 	From     string          `json:"from"` // a time or a UTC date, included
-	To       string          `json:"to"`   // likewise
+	To       string          `json:"to"`   // a time or a UTC date, included
 	// State selects whose decisions fill windows and budgets: "counterfactual" (the default) selects
 	// the candidate's decisions, "recorded" the recorded ones.
 	State string `json:"state,omitempty"`

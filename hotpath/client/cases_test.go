@@ -354,7 +354,7 @@ func (s *scripted) answer(w http.ResponseWriter, r *http.Request, x exchange) {
 	w.WriteHeader(cmp.Or(x.Status, http.StatusOK))
 	io.WriteString(w, text) //nolint:errcheck // the client would notice
 	if x.Cut > 0 {
-		http.NewResponseController(w).Flush() //nolint:errcheck // likewise
+		http.NewResponseController(w).Flush() //nolint:errcheck // the answer is cut anyway
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -36,7 +36,7 @@ type CheckQuery struct {
 	Principal      string // needs PaymentKey
 
 	From   string // an RFC 3339 time or a date, which is its whole UTC day; inclusive
-	To     string // likewise
+	To     string // a time or a date, as From; inclusive
 	Before string // exclusive; a date is the start of its UTC day
 	Limit  int    // a page's, 1 to 100; 0 is the service's default of 20
 	Cursor string // Pagination.NextCursor of a page of the same query
@@ -88,7 +88,7 @@ type PolicyQuery struct {
 // PolicyPage is one page. It may be short where policies are large.
 type PolicyPage = Page[Policy]
 
-// PolicyVersionPage is one page, and may be short likewise.
+// PolicyVersionPage is one page, and may be short.
 type PolicyVersionPage = Page[PolicyVersion]
 
 func (q PolicyQuery) of(path string) func(cursor string) request {

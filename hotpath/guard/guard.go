@@ -73,7 +73,7 @@ type Guard struct {
 	mu         sync.Mutex // renewing, endedEpoch, and changes of node
 	renewing   *renewal   // in progress
 	superseded superseded // belongs to the renewal in progress
-	refused    string     // likewise: the error last logged by notOurs
+	refused    string     // belongs to it, too: the error last logged by notOurs
 	endedEpoch time.Time  // when this node last ended an epoch
 
 	load chan struct{} // nudges the loader

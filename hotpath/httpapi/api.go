@@ -151,9 +151,9 @@ type Options struct {
 	// need not be decoded; nil never does.
 	Full           func() bool
 	MaxInFlight    int           // requests at work at once; beyond, 500 with Retry-After (G9)
-	MaxConnections int           // at once; beyond, requests are refused likewise, except those without work, such as /health
-	MaxPerAddress  int           // connections of one address that is no trusted proxy; beyond, likewise
-	MaxBodies      int           // bytes of larger bodies that are received or worked on; beyond, likewise
+	MaxConnections int           // at once; beyond, requests are refused in the same way, except those without work, such as /health
+	MaxPerAddress  int           // connections of one address that is no trusted proxy; beyond, they are refused in the same way
+	MaxBodies      int           // bytes of larger bodies that are received or worked on; beyond, requests are refused in the same way
 	ReadTimeout    time.Duration // from a request's first byte to its last
 	WriteTimeout   time.Duration
 	IdleTimeout    time.Duration // between requests on a connection

@@ -13,7 +13,7 @@ import (
 // request.
 type openConns struct {
 	most       int                   // beyond which each is refused; 0 is any number
-	perAddress int                   // likewise, for one address
+	perAddress int                   // the same for one address
 	trusted    func(netip.Addr) bool // addresses without a limit
 
 	failed  tally       // connections that the system could not give

@@ -6,7 +6,7 @@ import (
 )
 
 // TestPolicyReplaces: with If-Match a version is stored only over the one that it names, and
-// nothing is stored else; without it as ever (S54).
+// nothing is stored else; without it a version is always stored (S54).
 func TestPolicyReplaces(t *testing.T) {
 	d := describe(t)
 	d.address = serveOn(t, New(realOptions(t)))

@@ -74,7 +74,7 @@ func (t *tally) add(now time.Time) (n int64, due bool) {
 
 const (
 	// maxAdminFailures is how many wrong admin keys of one address are compared
-	// in adminFailuresFor. The others are refused likewise, unseen.
+	// in adminFailuresFor. The others are refused without a comparison.
 	maxAdminFailures = 10
 	adminFailuresFor = time.Minute
 	// maxFailedClients bounds the number of addresses in memory; beyond it all are forgotten.

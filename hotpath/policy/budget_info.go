@@ -20,7 +20,7 @@ type BudgetInfo struct {
 	MaxCount int64
 
 	WindowName     string // empty of a rolling window
-	TimeZone       string // likewise
+	TimeZone       string // empty of a rolling window
 	RollingMinutes int64  // 0 of a calendar window
 	Since          spend.BudgetSince
 

@@ -37,7 +37,7 @@ const (
 	// ruleOverhead is the most memory that a rule takes beside its own struct and texts: its
 	// condition, and the rounding of each allocation.
 	ruleOverhead = 256
-	// programOverhead likewise.
+	// programOverhead is the same for a whole program.
 	programOverhead = 512
 )
 

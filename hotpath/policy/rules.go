@@ -142,7 +142,7 @@ type rule struct {
 	reads       string         // the optional field its condition reads, by path
 	unlisted    string         // as in RuleType
 	window      time.Duration  // of a duplicate_guard only
-	judgesAgain bool           // likewise: after_block is judge_again
+	judgesAgain bool           // of a duplicate_guard only: after_block is judge_again
 	budget      *budget        // of a budget only
 	approval    *ApprovalTerms // of a rule that escalates; nil if it requires none
 	identity    spend.Hash     // of its parameters by meaning, if it has an approval

@@ -82,7 +82,7 @@ func (f *addressFilter) check(a netip.Addr) error {
 }
 
 // control is called with each resolved address before it is dialled: a name that resolves to another
-// address by then is refused all the same.
+// address now is still refused.
 func (f *addressFilter) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	host, err := netip.ParseAddrPort(address)
 	if err != nil {

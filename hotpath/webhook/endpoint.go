@@ -238,7 +238,7 @@ func (e *endpoint) retry(ctx context.Context, task *audit.WebhookTask, most int)
 			return err
 		})
 		if _, gone := errors.AsType[*audit.EventsRemovedError](err); gone {
-			continue // likewise; the next task does not have it
+			continue // the next task does not have it
 		}
 		if err != nil {
 			return err

@@ -6,7 +6,7 @@ type Grants struct {
 	Role      string     `json:"role,omitzero"`       // agent, author, approver, executor, gateway, auditor or full
 	Scopes    []string   `json:"scopes,omitzero"`     // instead of a role: checks:write and so on
 	PolicyIDs []string   `json:"policy_ids,omitzero"` // nil: any; a list that is empty is refused
-	AgentIDs  []string   `json:"agent_ids,omitzero"`  // likewise
+	AgentIDs  []string   `json:"agent_ids,omitzero"`  // nil: any; a list that is empty is refused
 	Principal string     `json:"principal,omitzero"`  // if empty, the service uses KeyID
 	Owner     string     `json:"owner,omitzero"`
 	Groups    []string   `json:"groups,omitzero"` // of the person who decides with the key; an empty list is refused

@@ -35,7 +35,7 @@ INSERT INTO violation_counts (agent_id, start_id, max_id)
 -- ended, so no violation joins them any more. A transaction's number decides,
 -- not the row's identifier: a node's clock may be behind and a commit may be
 -- late, but what a snapshot shows is final for every transaction that had ended
--- by then.
+-- before it.
 --
 -- While violations are recounted, recounted_to is the greatest identifier that
 -- is; null when all are.

@@ -30,7 +30,7 @@ CREATE TABLE budget_exhaustions (
     bucket_ms    bigint      NOT NULL,
     id           uuid        NOT NULL DEFAULT gen_random_uuid(),
     at           timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
-    count        bigint      NOT NULL, -- what was taken by then
+    count        bigint      NOT NULL, -- what had been taken
     max_count    bigint,
     since        integer     NOT NULL,
     used         numeric     NOT NULL,

@@ -12,7 +12,7 @@ CREATE TABLE events (
     source    uuid   NOT NULL, -- of a change its number
     type      "char" NOT NULL,
     policy_id text,            -- null when it is of none, or its check was archived before it had a number
-    agent_id  text,            -- likewise
+    agent_id  text,            -- null in the same cases
     UNIQUE (source, type)
 );
 
@@ -20,7 +20,7 @@ CREATE TABLE events (
 -- was pending when the bound was drawn (see violation_count_state). The position of
 -- a row is the number of its transaction. Where a transaction may have waited for
 -- another after it had its number, in changes and uses of approvals, it is the number
--- of the latest that had ended by then, if that is greater.
+-- of the latest that had ended when it was written, if that is greater.
 CREATE TABLE event_state (
     below    xid8   NOT NULL,
     pending  xid8[] NOT NULL, -- ascending

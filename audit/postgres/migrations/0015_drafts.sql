@@ -12,7 +12,7 @@ CREATE TABLE drafts (
     metadata     text        NOT NULL,
     made_at      timestamptz NOT NULL,
     redeem       text,                 -- as of policies
-    changes      text,                 -- likewise
+    changes      text,                 -- as of policies
     PRIMARY KEY (policy_id, generation)
 );
 

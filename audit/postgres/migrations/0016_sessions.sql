@@ -26,6 +26,6 @@ CREATE TABLE session_logouts (
     request      uuid   NOT NULL,    -- that brought it, made then
     issuer       text   NOT NULL,
     subject      text   NOT NULL,    -- empty when the token names none
-    provider_sid text   NOT NULL,    -- likewise
+    provider_sid text   NOT NULL,    -- empty when the token names none
     at           bigint NOT NULL     -- when it came, by this server's clock
 );

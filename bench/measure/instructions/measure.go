@@ -75,8 +75,8 @@ type trial struct {
 	sequence load.Sequence
 }
 
-// measure counts what a build takes: the node first, beside a PostgreSQL that is as fast
-// as ever, then PostgreSQL, which is told what a node at full speed said.
+// measure counts what a build takes: the node first, beside a PostgreSQL at full
+// speed, then PostgreSQL, which is told what a node at full speed said.
 func (m *measurement) measure(ctx context.Context, build string) (c cost, err error) {
 	name, budgeted := strings.CutSuffix(build, budgets)
 	name, pays := strings.CutSuffix(name, payments)

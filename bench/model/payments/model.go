@@ -29,7 +29,7 @@ type Model struct {
 	Recorded []set
 	Earlier  bool    // the first of them was redeemed, and given back
 	Asks     verdict // what the policy may say; 0 means that it allows
-	Uses     verdict // likewise of a check that uses an approval
+	Uses     verdict // what it may say of a check that uses an approval
 
 	// How often each fault may happen.
 	LostAnswers int // the caller repeats its request, or gives up; the first may be carried out at any time

@@ -9,11 +9,11 @@ const None Mutation = 0
 // The mutations. Each leaves out one defence. The first are in the order of operations.
 const (
 	CheckUncompared        Mutation = 1 << iota // the commit of a check does not compare the payment's version
-	RedemptionUncompared                        // likewise of a redemption
-	TakeOverUncompared                          // likewise of a take-over
-	ReportUncompared                            // likewise of a report
-	LapseUncompared                             // likewise of a void of what nobody redeemed in time
-	DoubtUncompared                             // likewise of a doubt
+	RedemptionUncompared                        // nor that of a redemption
+	TakeOverUncompared                          // nor that of a take-over
+	ReportUncompared                            // nor that of a report
+	LapseUncompared                             // nor that of a void of what nobody redeemed in time
+	DoubtUncompared                             // nor that of a doubt
 	OwnUncompared                               // the commit of a redemption by id does not compare the executor's payment
 	StepsNotUnique                              // a step of a check is recorded beside another
 	NonceRedeemsAgain                           // a nonce that redeemed an attempt redeems the next one

@@ -96,7 +96,7 @@ func TestWaitSeconds(t *testing.T) {
 	}
 }
 
-// When the server stops, calls that wait end with what is known by then.
+// When the server stops, calls that wait end with what is known.
 func TestStopEndsWaits(t *testing.T) {
 	s, held := holding(t)
 	stopping := make(chan struct{})

@@ -29,7 +29,7 @@ func failure(t tool, err error) *sdk.CallToolResult {
 		text += "\n" + t.onError
 	}
 	if undecided, ok := errors.AsType[*client.UndecidedError](err); ok {
-		text += "\nIt may have been decided all the same. To find out, call again with exactly the same arguments; " +
+		text += "\nIt may still have been decided. To find out, call again with exactly the same arguments; " +
 			"from elsewhere, add idempotency_key " + undecided.IdempotencyKey + "."
 	}
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}}

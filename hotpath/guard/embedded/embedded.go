@@ -78,7 +78,7 @@ func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// Advance moves the server's clock and ends the lives that are over by then.
+// Advance moves the server's clock and ends the lives that are over.
 func (r *Redis) Advance(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
