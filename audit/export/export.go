@@ -27,9 +27,16 @@ type Options struct {
 	Format   Format
 	BOM      bool    // a CSV file begins with a byte order mark
 	Sample   *Sample // nil for all checks
-	Archives string  // the folder of the archives; empty for none
+	Sums     SumsOf
+	Archives string // the folder of the archives; empty for none
 	// Batches is the record including the batches that left; nil if none did.
 	Batches *verify.Unfolded
+}
+
+// SumsOf selects the lines of Sums.
+type SumsOf struct {
+	PolicyID, AgentID string         // empty: any
+	Zone              *time.Location // whose days they are; nil: UTC
 }
 
 // Sample is a reproducible choice of checks: the N checks for which SHA-256(seed, a newline,

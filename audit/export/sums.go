@@ -19,7 +19,7 @@ import (
 // Sum is what one agent's checks passed under one policy on one day, in total or as taken from one
 // window of a budget.
 type Sum struct {
-	Day         string // UTC
+	Day         string // of the zone of SumsOf
 	AgentID     string
 	PolicyID    string
 	RuleID      string    // of the budget; empty for the policy as a whole
@@ -119,9 +119,11 @@ func Sums(ctx context.Context, o Options, each func(*Sum) error) error {
 	whole := o
 	whole.From = time.Time{}
 	g := newReading(whole, heads)
-	s := &summing{limits: make(map[budgetVersion]limit), lines: make(map[sumKey]*Sum), windows: make(map[spend.Counter]*held), write: each}
+	s := &summing{
+		limits: make(map[budgetVersion]limit), lines: make(map[sumKey]*Sum), windows: make(map[spend.Counter]*held), of: o.Sums, write: each,
+	}
 	if !o.From.IsZero() {
-		s.from = verify.Day(o.From.Unix() / 86400)
+		s.from = s.of.day(o.From)
 	}
 	if err := verify.Policies(ctx, o.Record, s.policy); err != nil {
 		return err
@@ -181,7 +183,22 @@ type summing struct {
 	day, from verify.Day
 	lines     map[sumKey]*Sum
 	windows   map[spend.Counter]*held
+	of        SumsOf
 	write     func(*Sum) error
+}
+
+// day is the date in the zone.
+func (o SumsOf) day(t time.Time) verify.Day {
+	if o.Zone == nil {
+		return verify.DayAt(t)
+	}
+	year, month, day := t.In(o.Zone).Date()
+	return verify.DayAt(time.Date(year, month, day, 0, 0, 0, 0, time.UTC))
+}
+
+// has reports whether a line is selected.
+func (o SumsOf) has(k sumKey) bool {
+	return (o.PolicyID == "" || k.policyID == o.PolicyID) && (o.AgentID == "" || k.agentID == o.AgentID)
 }
 
 // policy notes the limits of a version.
@@ -209,7 +226,7 @@ func (s *summing) policy(p verify.PolicyVersion, encoded []byte) error {
 // take adds a check.
 func (s *summing) take(r *row) error {
 	c, last := r.check, r.course.Last()
-	if day := verify.DayOf(c.ID); day != s.day {
+	if day := s.of.day(c.ID.Time()); day > s.day { // clocks that go back over midnight begin no day again
 		if err := s.endDay(); err != nil {
 			return err
 		}
@@ -335,7 +352,7 @@ func (s *summing) endDay() error {
 			}
 			one.WindowAmount, one.WindowChecks, one.Limit, one.MaxCount = u.Used, u.Count, h.by.used, h.by.count
 		}
-		if s.day < s.from {
+		if s.day < s.from || !s.of.has(k) {
 			continue
 		}
 		if err := s.write(one); err != nil {

@@ -71,7 +71,19 @@ func TestSumsOfWindows(t *testing.T) {
 		act(t, export.WriteSums(t.Context(), &b, export.Options{Record: record, Format: export.CSV}))
 		var later bytes.Buffer
 		act(t, export.WriteSums(t.Context(), &later, export.Options{Record: record, Format: export.CSV, From: monday.AddDate(0, 0, 1)}))
+		// In a zone that is an hour ahead all checks of agent b are of one day.
+		var zoned bytes.Buffer
+		act(t, export.WriteSums(t.Context(), &zoned, export.Options{
+			Record: record, Format: export.CSV, Sums: export.SumsOf{PolicyID: "p", AgentID: "b", Zone: time.FixedZone("", 3600)},
+		}))
+		var none bytes.Buffer
+		act(t, export.WriteSums(t.Context(), &none, export.Options{Record: record, Format: export.CSV, Sums: export.SumsOf{PolicyID: "other"}}))
 		done()
+		days := `"` + monday.AddDate(0, 0, 1).Format(time.DateOnly) + `","p",`
+		if lines := strings.Split(zoned.String(), "\n"); strings.Count(zoned.String(), days) != len(lines)-2 ||
+			!strings.Contains(zoned.String(), ",61.5,") || strings.Contains(zoned.String(), `,"a",`) || strings.Count(none.String(), "\n") != 1 {
+			t.Errorf("of agent b by another zone\n%s\nof another policy\n%s", zoned.String(), none.String())
+		}
 		if header, rest, _ := strings.Cut(later.String(), "\n"); !strings.HasPrefix(b.String(), header) || !strings.HasSuffix(b.String(), rest) ||
 			rest == "" {
 			t.Errorf("of the second day\n%s", later.String())

@@ -11,7 +11,6 @@ import (
 	"io"
 	"iter"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -124,23 +123,6 @@ func printAll[T interface{ JSON() []byte }](
 	}
 	return writeJSON(p.stdout, slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]")))
 }
-
-// writeTable writes a line of headings, and a line of cells for each item.
-func writeTable[T any](w io.Writer, headings []string, all []T, cells func(*T) []string) error {
-	out := newTable(w)
-	fmt.Fprintln(out, strings.Join(headings, "\t"))
-	for i := range all {
-		row := cells(&all[i])
-		for j, cell := range row {
-			row[j] = spend.Printable(cell)
-		}
-		fmt.Fprintln(out, strings.Join(row, "\t"))
-	}
-	return out.Flush()
-}
-
-// newTable returns a writer that aligns columns when it is flushed.
-func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
 // namedLines returns a function that writes a named value in a line of a table.
 func namedLines(out *tabwriter.Writer) func(name, value string) {

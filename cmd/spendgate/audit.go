@@ -126,21 +126,32 @@ func writeCheckpoint(ctx context.Context, p process, reason string) error {
 type timeFlag struct {
 	at   time.Time
 	last bool // of a day the last millisecond counts
+	date bool // it was given as a date
 }
 
 func (f *timeFlag) String() string { return "" }
 
 func (f *timeFlag) Set(text string) (err error) {
 	if f.at, err = time.Parse(time.DateOnly, text); err == nil {
-		if f.last {
-			f.at = f.at.AddDate(0, 0, 1).Add(-time.Millisecond)
-		}
+		f.date = true
+		f.in(time.UTC)
 		return nil
 	}
 	if f.at, err = time.Parse(time.RFC3339, text); err != nil {
 		return errors.New("must be a date (2026-03-01) or a time (2026-03-01T12:00:00Z)")
 	}
 	return nil
+}
+
+// in has a date be one of a zone.
+func (f *timeFlag) in(zone *time.Location) {
+	if !f.date {
+		return
+	}
+	year, month, day := f.at.Date()
+	if f.at = time.Date(year, month, day, 0, 0, 0, 0, zone); f.last {
+		f.at = time.Date(year, month, day+1, 0, 0, 0, 0, zone).Add(-time.Millisecond)
+	}
 }
 
 var _ flag.Value = (*timeFlag)(nil)

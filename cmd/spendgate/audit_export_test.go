@@ -262,6 +262,8 @@ func TestSums(t *testing.T) {
 	compare("90.1", "2", "50", "within")
 	s.audit(t, "sums").has(t, 0, "DAY", "POLICY", `["bot"]`, "90.10 USD", "90.10 USD in 2", "within")
 	s.audit(t, "sums", "--from", "2999-01-01", "--format", "csv").has(t, 0, "day,policy_id")
+	s.audit(t, "sums", "--policy-id", "p", "--agent-id", "bot", "--time-zone", "Asia/Tokyo", "--from", "2020-01-01").has(t, 0, "90.10 USD")
+	s.audit(t, "sums", "--time-zone", "Europe/Nowhere").has(t, 2, "must be the name of a time zone")
 	s.audit(t, "sums", "--format", "xls").has(t, 2, "must be table, csv or jsonl")
 }
 

@@ -13,6 +13,7 @@ import (
 	"spendgate/audit/export"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/hotpath/policy"
 )
 
 func auditSumsCommand() command {
@@ -20,15 +21,24 @@ func auditSumsCommand() command {
 		name: "sums", summary: "sum up what passed, by policy, budget, agent and day, against the limits", setup: auditSums,
 		details: "Recomputed from the recorded checks and their outcomes, not read from counters: what was given back is not in it. Lines\n" +
 			"without a budget are of the policy as a whole. WINDOW is what the budget's window holds at the end of the day, over all\n" +
-			"agents; of a rolling window the most that it held on the day. APPROVED passed by an approval. Days are UTC. Reads the database\n" +
-			"of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, from its beginning. Fails, having printed, if archived days\n" +
-			"are absent or the record is not as it was written.",
+			"agents; of a rolling window the most that it held on the day. APPROVED passed by an approval. Days are UTC, or of --time-zone.\n" +
+			"Reads the database of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, from its beginning.\n" +
+			"Fails, having printed, if archived days are absent or the record is not as it was written.",
 	}
 }
 
 func auditSums(flags *flag.FlagSet) action {
+	var of export.SumsOf
 	from, to := timeFlag{}, timeFlag{last: true}
 	format := ""
+	flags.Func("policy-id", "only of the policy `ID`", notEmpty(&of.PolicyID))
+	flags.Func("agent-id", "only of the agent `ID`", notEmpty(&of.AgentID))
+	flags.Func("time-zone", "days of the `ZONE`, such as Europe/Berlin, also in --from and --to", func(name string) (err error) {
+		if of.Zone, err = policy.LoadZone(name); err != nil {
+			return errors.New("must be the name of a time zone, such as Europe/Berlin")
+		}
+		return nil
+	})
 	flags.Var(&from, "from", "only days from this `DATE` on; of a time its whole day")
 	flags.Var(&to, "to", "only days up to this `DATE`, all of it, or up to a time")
 	flags.Func("format", "`FORMAT`: table, which is the default, csv or jsonl", func(text string) error {
@@ -41,6 +51,10 @@ func auditSums(flags *flag.FlagSet) action {
 	archives := flags.String("archive", "", "the archives of what was detached are in `DIR`")
 	dataDir := flags.String("data-dir", "", "read the single node whose SPENDGATE_DATA_DIR is `DIR`, which may be running")
 	return func(ctx context.Context, p process, _ []string) error {
+		if of.Zone != nil {
+			from.in(of.Zone)
+			to.in(of.Zone)
+		}
 		if *bom && format != string(export.CSV) {
 			return usageError{text: "--bom goes with --format csv"}
 		}
@@ -52,13 +66,13 @@ func auditSums(flags *flag.FlagSet) action {
 			return err
 		}
 		defer done()
-		var of verify.Range
-		of.Low, of.High = audit.ViolationQuery{From: from.at, To: to.at}.IDRange()
-		left, err := unfold(ctx, record, *archives, of)
+		var days verify.Range
+		days.Low, days.High = audit.ViolationQuery{From: from.at, To: to.at}.IDRange()
+		left, err := unfold(ctx, record, *archives, days)
 		if err != nil {
 			return err
 		}
-		o := export.Options{Record: left, From: from.at, To: to.at, Format: export.Format(format), BOM: *bom, Archives: *archives}
+		o := export.Options{Record: left, From: from.at, To: to.at, Format: export.Format(format), BOM: *bom, Archives: *archives, Sums: of}
 		o.Batches = left.batches
 		if format == "" || format == "table" {
 			return writeSums(ctx, p, o)

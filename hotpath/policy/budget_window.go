@@ -49,7 +49,7 @@ func compilePeriod(o *objectReader) period {
 	case rolling:
 		return period{rolling: minutes}
 	}
-	location, err := loadZone(zone)
+	location, err := LoadZone(zone)
 	if err != nil {
 		o.fault("time_zone", mustBeZone)
 	}

@@ -10,7 +10,7 @@ import (
 
 func mustZone(tb testing.TB, name string) *time.Location {
 	tb.Helper()
-	zone, err := loadZone(name)
+	zone, err := LoadZone(name)
 	if err != nil {
 		tb.Fatalf("zone %q: %v", name, err)
 	}
@@ -186,7 +186,7 @@ func TestZones(t *testing.T) {
 	for _, name := range []string{
 		"europe/berlin", "Local", "Europe", "Europe/", "../Europe/Berlin", "/Europe/Berlin", "CEST", "+01:00", "utc",
 	} {
-		if zone, err := loadZone(name); err == nil {
+		if zone, err := LoadZone(name); err == nil {
 			t.Errorf("S33: %q is the zone %q", name, zone)
 		}
 	}

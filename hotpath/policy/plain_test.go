@@ -245,7 +245,7 @@ func (r plainRule) listed(value string, reason spend.Reason) (spend.Reason, bool
 // open reports whether a window that opened today or yesterday is open now.
 func (r plainRule) open(now time.Time) bool {
 	if r.zone != "" {
-		zone, err := loadZone(r.zone)
+		zone, err := LoadZone(r.zone)
 		if err != nil {
 			panic("BUG: no zone: " + r.zone)
 		}

@@ -51,7 +51,7 @@ func compileTimeRestriction(o *objectReader, r *rule) string {
 		o.fault("allowed_days", "is required unless allowed_hours_utc or allowed_hours is given")
 	}
 	if zoned {
-		zone, err := loadZone(o.text("time_zone"))
+		zone, err := LoadZone(o.text("time_zone"))
 		if err != nil || o.blank("time_zone") {
 			o.fault("time_zone", mustBeZone)
 		}

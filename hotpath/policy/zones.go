@@ -45,8 +45,8 @@ func Zones() ZoneData { return zoneData() }
 
 const utc = "UTC"
 
-// loadZone returns the zone of exactly that name, UTC when it is empty.
-func loadZone(name string) (*time.Location, error) {
+// LoadZone returns the zone of exactly that name, UTC when it is empty.
+func LoadZone(name string) (*time.Location, error) {
 	if name == "" || name == utc {
 		return time.UTC, nil
 	}
@@ -61,7 +61,7 @@ func loadZone(name string) (*time.Location, error) {
 var zonesAlike = sync.OnceValue(func() map[string][]string {
 	byRules := make(map[string][]string)
 	for _, file := range zoneFiles().File {
-		zone, err := loadZone(file.Name)
+		zone, err := LoadZone(file.Name)
 		if err != nil {
 			continue // a folder, or no zone
 		}
