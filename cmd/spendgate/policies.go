@@ -40,6 +40,10 @@ func policiesCommand() command {
 				details: policiesNeed + "\nWith -f STATE says whether a policy is on the server as it is in the file.",
 			},
 			{
+				name: "versions", args: "POLICY_ID", summary: "list the versions of a policy, newest first, with who made and approved them",
+				setup: policiesVersions, details: policiesNeed,
+			},
+			{
 				name: "lint", summary: "name everything wrong with policies in files, by file and line", setup: policiesLint,
 				details: policiesOffline +
 					"\nFaults are what the API would refuse. Warnings are what is legal and probably not meant, such as a rule that\n" +

@@ -111,6 +111,35 @@ func writePolicies(w io.Writer, all []client.Policy) error {
 	})
 }
 
+// policiesVersions prints the versions of a policy.
+func policiesVersions(flags *flag.FlagSet) action {
+	asJSON := outputFlag(flags)
+	return func(ctx context.Context, p process, args []string) error {
+		id, api, err := oneID(p, "POLICY_ID", args)
+		if err != nil {
+			return err
+		}
+		return printAll(p, api.AllPolicyVersions(ctx, id, client.PolicyQuery{Limit: 100}), *asJSON, writeVersions)
+	}
+}
+
+func writeVersions(w io.Writer, all []client.PolicyVersion) error {
+	return writeTable(w, []string{"VERSION", "CREATED", "AUTHOR", "APPROVED BY", "NOTE"}, all, func(v *client.PolicyVersion) []string {
+		author := "admin key"
+		if by := cmp.Or(v.DraftedBy, v.Author); by != nil {
+			author = by.Principal
+		}
+		var approved []string
+		for _, d := range v.ApprovedBy {
+			approved = append(approved, d.Principal)
+		}
+		if v.Forced != nil && *v.Forced {
+			approved = append(approved, "forced by the admin key")
+		}
+		return []string{strconv.Itoa(v.Version), v.UpdatedAt.String(), author, cmp.Or(strings.Join(approved, ", "), "-"), v.Note}
+	})
+}
+
 // differences returns what would change if the policy were stored, nil if nothing would.
 func differences(ctx context.Context, api *client.Client, policy policyfile.Policy) ([]byte, error) {
 	current, err := onServer(ctx, api, policy)

@@ -77,6 +77,18 @@ func TestPoliciesList(t *testing.T) {
 		`desk       3        2026-01-02T03:04:05.000Z  2      "Desk\x1b"`+"\n", "")
 }
 
+func TestPoliciesVersions(t *testing.T) {
+	n := newFakeNode(t, `200 {"data":[{"policy_id":"desk","version":3,"updated_at":"2026-01-02T03:04:05.000Z","author":null,`+
+		`"note":"peak\u001b","drafted_by":{"principal":"ada","key_id":"k"},"approved_by":[{"principal":"bob"},{"principal":"cleo"}],"forced":true},`+
+		`{"policy_id":"desk","version":2,"updated_at":"2026-01-01T03:04:05.000Z","author":{"principal":"ada","key_id":"k"},"note":null},`+
+		`{"policy_id":"desk","version":1,"updated_at":"2026-01-01T00:00:00.000Z","author":null,"note":null}],"next_cursor":null}`)
+	n.run(t, "", "policies", "versions", "desk").check(t, 0,
+		"VERSION  CREATED                   AUTHOR     APPROVED BY                         NOTE\n"+
+			`3        2026-01-02T03:04:05.000Z  ada        bob, cleo, forced by the admin key  "peak\x1b"`+"\n"+
+			"2        2026-01-01T03:04:05.000Z  ada        -                                   \n"+
+			"1        2026-01-01T00:00:00.000Z  admin key  -                                   \n", "")
+}
+
 func TestPoliciesLint(t *testing.T) {
 	const legal = "policy_id: a\nname: a\nrules:\n- {rule_id: a, rule_type: max_amount, parameters: {limit: 5}}\n"
 	runWith(t, nil, legal, "policies", "lint", "-f", "-").check(t, 0, "", "")
