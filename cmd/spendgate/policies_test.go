@@ -78,8 +78,9 @@ func TestPoliciesList(t *testing.T) {
 }
 
 func TestPoliciesVersions(t *testing.T) {
-	n := newFakeNode(t, `200 {"data":[{"policy_id":"desk","version":3,"updated_at":"2026-01-02T03:04:05.000Z","author":null,`+
-		`"note":"peak\u001b","drafted_by":{"principal":"ada","key_id":"k"},"approved_by":[{"principal":"bob"},{"principal":"cleo"}],"forced":true},`+
+	n := newFakeNode(t, `200 {"data":[{"policy_id":"desk","version":3,"updated_at":"2026-01-02T03:04:05.000Z",`+
+		`"author":null,"note":"peak\u001b",`+
+		`"drafted_by":{"principal":"ada","key_id":"k"},"approved_by":[{"principal":"bob"},{"principal":"cleo"}],"forced":true},`+
 		`{"policy_id":"desk","version":2,"updated_at":"2026-01-01T03:04:05.000Z","author":{"principal":"ada","key_id":"k"},"note":null},`+
 		`{"policy_id":"desk","version":1,"updated_at":"2026-01-01T00:00:00.000Z","author":null,"note":null}],"next_cursor":null}`)
 	n.run(t, "", "policies", "versions", "desk").check(t, 0,
