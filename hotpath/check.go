@@ -89,7 +89,11 @@ func (a *Authorizer) judged(ctx context.Context, c *checking, live *policy.Progr
 	case guard.KeyReused:
 		return Answer{}, &KeyReusedError{out.Of}
 	case guard.Replay:
-		return a.replay(inTime, c, out.Check)
+		answer, err := a.replay(inTime, c, out.Check)
+		if err != nil {
+			a.guard.Unanswered(&c.attempt)
+		}
+		return answer, err
 	case guard.Pass, guard.Duplicate, guard.Gone:
 	}
 	check, err := a.judge(inTime, c, live, action, out)

@@ -31,7 +31,8 @@ type faultyStore struct {
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
 	write  func()                      // once, before a version is written
 
-	unanswered bool // checks of unread redemptions do not come back from commits
+	unread     func() // before an unread redemption
+	unanswered bool   // checks of unread redemptions do not come back from commits
 
 	mu     sync.Mutex
 	commit commitFault
@@ -44,7 +45,12 @@ func (s *faultyStore) Doubts(ctx context.Context, limit int) (audit.Doubts, erro
 }
 
 // Unread is as of a node that did not record the check.
-func (s *faultyStore) Unread(spend.ID) bool { return true }
+func (s *faultyStore) Unread(spend.ID) bool {
+	if s.unread != nil {
+		s.unread()
+	}
+	return true
+}
 
 func (s *faultyStore) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.ApprovalDecisionResult, error) {
 	if s.decide != nil {

@@ -96,7 +96,17 @@ func TestNothingPassesAFreeze(t *testing.T) {
 		if o := f.check(1, keyed(refundOf(t, "10", "before"), "replayed")); o.err != nil || o.answer.Check.ID != allowed.answer.Check.ID {
 			t.Errorf("a replay after the release: %v", o)
 		}
-		f.thaw(0, inFlight("a check that is recorded", (*node).lateCommit, func() error { return f.check(0, refundOf(t, "10", "recorded")).err }))
+		orphan := refundOf(t, "10", "recorded")
+		frozen = inFlight("a check that is recorded", (*node).lateCommit, func() error { return f.check(0, orphan).err })
+		if o := f.check(1, orphan); !isFrozen(o.err) {
+			t.Errorf("its retry: %v", o)
+		}
+		f.thaw(0, frozen)
+		for node, replayed := range []bool{true, false} { // the first may have it, the second is its duplicate
+			if o := f.check(node, orphan); o.err != nil || o.answer.Replayed != replayed {
+				t.Errorf("its retry after the release: %v", o)
+			}
+		}
 		f.thaw(0, inFlight("a redemption", hold, func() error { return f.redeem(0, redeemable) }))
 		f.thaw(0, inFlight("a redemption that is recorded", (*node).lateCommit, func() error { return f.redeem(0, redeemable) }))
 	})
@@ -151,7 +161,36 @@ func TestFrozenPayments(t *testing.T) {
 		}
 		p.must("executed", refundOf(t, "11", "taken"), of("taken", nonce(6)), audit.PaymentExecuted, false)
 		f.thaw(0, frozen)
+		f.freezeTwoActions(p, of)
 		p.must("redeemed at last", refundOf(t, "10", "open"), of("open", nonce(7)), audit.PaymentRedeemed, true)
 		p.must("judged again", refundOf(t, "12", "flying"), of("flying", nonce(8)), audit.PaymentRedeemed, true)
 	})
+}
+
+// freezeTwoActions freezes one of two actions of a payment: a blocked one does not stop the other, and a nonce that has
+// redeemed before is told of the freeze.
+func (f *fleet) freezeTwoActions(p payer, of func(string, hotpath.PaymentRequest) hotpath.PaymentRequest) {
+	t := f.t
+	f.post(0, "p", fmt.Sprintf(askRules, 1000))
+	asked := p.must("asked", refundOf(t, "200", "good"), of("two", hotpath.PaymentRequest{}), audit.PaymentWaiting, false)
+	f.approve(asked.Payment.Approval, "ann")
+	f.post(0, "p", fmt.Sprintf(askRules, 150))
+	p.must("blocked", refundOf(t, "200", "good"), of("two", hotpath.PaymentRequest{}), audit.PaymentWaiting, false)
+	p.must("blocked, too", refundOf(t, "200", "bad"), of("two", hotpath.PaymentRequest{}), audit.PaymentFree, false)
+	f.post(0, "p", fmt.Sprintf(askRules, 1000))
+	frozen := f.freeze(1, audit.FreezeCounterparty, "bad")
+	p.must("another action", refundOf(t, "200", "good"), of("two", nonce(20)), audit.PaymentRedeemed, true)
+	f.thaw(0, frozen)
+
+	used := of("used", nonce(21))
+	redeemed := p.must("redeemed", refundOf(t, "13", "bad"), used, audit.PaymentRedeemed, true)
+	if err := p.ended(redeemed, spend.Gateway, spend.Failed, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.must("open", refundOf(t, "13", "bad"), of("used", hotpath.PaymentRequest{}), audit.PaymentOpen, false)
+	frozen = f.freeze(1, audit.FreezeCounterparty, "bad")
+	if _, err := p.pay(0, refundOf(t, "13", "bad"), used); !isFrozen(err) {
+		t.Errorf("a nonce that redeemed before: %v", err)
+	}
+	f.thaw(0, frozen)
 }

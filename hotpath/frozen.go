@@ -218,19 +218,19 @@ func freeze(c *checking, check *spend.Check, f *frozen) {
 	c.budgets, c.approved, c.lift = nil, nil, nil
 }
 
-// frozenPayment answers a request for a payment that a freeze stops: the payment is shown where nothing is begun by that. It
-// is not done if the request is judged.
-func (a *Authorizer) frozenPayment(c *checking, action *spend.Action, newer bool) (answer Answer, done bool, err error) {
+// frozenPayment refuses a request for a payment that a freeze stops. The payment is shown where nothing is begun by that; else
+// the request is judged.
+func (a *Authorizer) frozenPayment(c *checking, action *spend.Action, newer bool) (shown bool, err error) {
 	p := c.payment
 	if c.view.freezes == nil || p.facts.Check == nil {
-		return answer, false, nil
+		return false, nil
 	}
 	f := a.frozenAction(c.view, c.identity.access, action)
-	if f == nil {
+	if f == nil && p.status != audit.PaymentFree && p.status != audit.PaymentDenied { // else the current check is over
 		f = a.frozenCheck(c.view, c.identity.access, p.facts.Check)
 	}
 	if f == nil {
-		return answer, false, nil
+		return false, nil
 	}
 	begins := false
 	switch p.status {
@@ -238,19 +238,16 @@ func (a *Authorizer) frozenPayment(c *checking, action *spend.Action, newer bool
 		begins = true
 	case audit.PaymentEscalated, audit.PaymentWaiting:
 		begins = p.Replace && (p.differs != nil || newer)
-		done = p.status == audit.PaymentWaiting || p.approved != nil
+		shown = p.status == audit.PaymentWaiting || p.approved != nil
 	case audit.PaymentRedeemed, audit.PaymentInDoubt:
-		begins, done = a.takesOver(c), true
+		begins, shown = a.takesOver(c), true
 	case audit.PaymentFree, audit.PaymentDenied:
-		done = p.approved != nil
+		shown = p.approved != nil
 	case audit.PaymentReleasing, audit.PaymentExecuted:
-		done = true
+		shown = true
 	}
 	if begins {
-		return answer, true, f.err(a.viewOwn(c, p.facts))
+		return false, f.err(a.viewOwn(c, p.facts))
 	}
-	if done {
-		answer = a.showPayment(c)
-	}
-	return answer, done, nil
+	return shown, nil
 }

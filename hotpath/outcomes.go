@@ -309,6 +309,9 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 	view := r.a.catalog.view()
 	o.Fence.Stops = view.stops
 	if o.Status == spend.Redeemed || o.Status == spend.TakenOver {
+		if o.Unread && view.freezes != nil { // who asked for the check decides, too
+			return errOvertaken
+		}
 		if f := r.a.frozenCheck(view, r.access, o.Check); f != nil {
 			return f.err(nil)
 		}

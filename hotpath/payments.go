@@ -155,17 +155,20 @@ func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.
 	if p.differs != nil && !p.mayDiffer() {
 		return Answer{}, a.differsOf(c, action)
 	}
-	if p.Nonce != "" && facts.Used(p.nonce) { // it begins nothing any more
-		if c.identity.access.permitAction(facts.Check.Action.PolicyID, facts.Check.Action.AgentID) != nil {
-			return Answer{}, a.differsOf(c, action)
+	used := p.Nonce != "" && facts.Used(p.nonce) // it begins nothing any more
+	if p.approved = nil; !used {
+		if p.approved, err = a.approvedOf(inTime, c, action); err != nil {
+			return Answer{}, err
 		}
-		return a.showPayment(c), nil
 	}
-	if p.approved, err = a.approvedOf(inTime, c, action); err != nil {
+	shown, err := a.frozenPayment(c, action, live.Version() > facts.Check.Decision.PolicyVersion)
+	switch {
+	case err != nil:
 		return Answer{}, err
-	}
-	if answer, done, err := a.frozenPayment(c, action, live.Version() > facts.Check.Decision.PolicyVersion); done || err != nil {
-		return answer, err
+	case (used || shown) && c.identity.access.permitAction(facts.Check.Action.PolicyID, facts.Check.Action.AgentID) != nil:
+		return Answer{}, a.differsOf(c, action)
+	case used || shown:
+		return a.showPayment(c), nil
 	}
 	if answer, done, err := a.answerPayment(inTime, c, live); done || err != nil {
 		return answer, err

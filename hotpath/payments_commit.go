@@ -234,7 +234,7 @@ func (a *Authorizer) takesOver(c *checking) bool {
 	p := c.payment
 	redeemed := p.facts.Course.Redeemed
 	under := redeemed.Payment.Step(p.namespace, p.Key)
-	return p.TakeOver > 0 && under != nil && under.ByNonce && !a.now().After(redeemed.ID.Time().Add(p.TakeOver))
+	return p.TakeOver > 0 && !p.facts.Used(p.nonce) && under != nil && under.ByNonce && !a.now().After(redeemed.ID.Time().Add(p.TakeOver))
 }
 
 // stepAndShow records a step of the current check's course and shows the payment after it.

@@ -96,6 +96,29 @@ func TestRedeemUnread(t *testing.T) {
 	})
 }
 
+// S87: a redemption whose check was not read is not recorded behind a freeze of who asked for it.
+func TestUnreadMeetsAFreeze(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		asker := f.keyed(spend.Grants{Principal: "asker", Owner: "people"})
+		f.check(1, refundOf(t, "10", "so that the policy is known"))
+		action := refundOf(t, "10", "c")
+		c := f.checkBy(asker, 0, action).answer.Check
+		var frozen *audit.Freeze
+		f.nodes[1].faults.unread = func() {
+			frozen = f.freeze(1, audit.FreezePrincipal, "people")
+			f.check(1, refundOf(t, "10", "so that the node knows of it"))
+		}
+		if o, err := f.redeemUnread(1, 1, c.ID, action); o != nil || err != nil {
+			t.Errorf("%+v, %v", o, err)
+		}
+		f.nodes[1].faults.unread = nil
+		f.thaw(1, frozen)
+		if o, err := f.redeemUnread(1, 1, c.ID, action); err != nil || o == nil || o.Check.Owner != "people" {
+			t.Errorf("after the release: %+v, %v", o, err)
+		}
+	})
+}
+
 // F136: a redemption whose commit gave no answer is shown with its check, or is not recorded.
 func TestRedeemUnreadUnanswered(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

@@ -36,7 +36,7 @@ func unreadFrom(now time.Time) time.Time {
 // check up, however few it expects.
 func unreadQuery(from time.Time) string {
 	first, end := audit.FirstID(from.UnixMilli()), audit.FirstID(from.AddDate(0, 0, unreadDays).UnixMilli())
-	return `SELECT c.check_id, c.key_id, c.principal, c.reason_text, c.idempotency_key, c.approval_id, c.agent_id
+	return `SELECT c.check_id, c.key_id, c.principal, c.reason_text, c.idempotency_key, c.approval_id, c.agent_id, c.owner
 		FROM unnest($1::unread_row[]) AS u
 		LEFT JOIN LATERAL (SELECT * FROM checks WHERE check_id = u.check_id
 			AND check_id >= '` + first.Text("") + "' AND check_id < '" + end.Text("") + `' LIMIT 1) AS c ON true
@@ -111,7 +111,7 @@ func addUnsaid(unread []*spend.Outcome, rows [][][]byte) {
 			c := o.Check
 			c.KeyID, c.Principal, c.Action.ReasonText, c.Action.IdempotencyKey = string(row[1]), string(row[2]), string(row[3]), string(row[4])
 			copy(c.Action.ApprovalID[:], row[5]) // null: there is none
-			c.Action.AgentID = string(row[6])
+			c.Action.AgentID, c.Owner = string(row[6]), string(row[7])
 			o.Unread = false
 		}
 	}

@@ -52,6 +52,9 @@ type Attempt struct {
 	// InVain is set once the attempt has waited for a check of this node that was not recorded.
 	InVain bool
 
+	adopted string // the fingerprint's name, once the attempt is to be answered with the orphan that held it
+	orphan  holder
+
 	counted  bool // Hit was counted, at place
 	place    ratelimit.Place
 	restored *spend.Check // that the claim is for; nil of a check's own

@@ -44,13 +44,27 @@ func (g *Guard) Abandon(at *Attempt) {
 	if !f.mine || at.named() || err != nil {
 		return
 	}
+	f.unmarked, f.value = f.value, h.as(orphan).String()
+	g.mark(f.name, h)
+}
+
+// Unanswered ends an attempt with Replay that was refused instead: if it had adopted an orphan, the next equal request
+// may have it.
+func (g *Guard) Unanswered(at *Attempt) {
+	if at.adopted != "" {
+		g.mark(at.adopted, at.orphan.as(committed))
+		at.adopted = ""
+	}
+}
+
+// mark marks a claim as an orphan. It returns before that is done if Redis does not answer at once.
+func (g *Guard) mark(name string, h holder) {
 	marked := make(chan struct{})
-	mark := markOrphan(f.name, h)
-	f.unmarked, f.value = f.value, mark.New
 	go func() { // which the attempt may not outlast
 		defer close(marked)
+		mark := markOrphan(name, h)
 		if g.redis.Do(&pipeline.Request{Swap: &mark}) != nil {
-			g.redis.SwapLater(markOrphan(mark.Name, h))
+			g.redis.SwapLater(markOrphan(name, h))
 		}
 	}()
 	select {

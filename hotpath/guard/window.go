@@ -272,6 +272,7 @@ func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (step, e
 	if r == nil {
 		return step{next: retry}, nil
 	}
+	at.adopted, at.orphan = at.fingerprint.name, h
 	return step{done, ClaimResult{Kind: Replay, Check: check}}, nil
 }
 
