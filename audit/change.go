@@ -161,6 +161,13 @@ func orNil(s string) any {
 	return s
 }
 
+func orZero(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
 // ChangeOfPolicy returns the record of a new version of a policy, and of the budgets
 // that were dropped, without its head. PostgreSQL makes its own (create_policy).
 func ChangeOfPolicy(p *Policy, dropped []string, generation int64, by Actor, at time.Time) Change {
@@ -182,8 +189,12 @@ func ChangeOfPolicy(p *Policy, dropped []string, generation int64, by Actor, at 
 // ChangeOfKey returns the record of a new or changed key, without its head.
 // PostgreSQL makes its own (record_key).
 func ChangeOfKey(kind ChangeKind, k *Key, generation int64, by Actor, at time.Time) Change {
-	row := chain.EncodeRow(k.ID[:], k.Hash[:], k.Name, int32(k.RateLimitRPM), k.Active, k.CreatedAt, generation, orNil(k.Grants.Text()))
+	row := chain.EncodeRow(k.ID[:], k.Hash[:], k.Name, int32(k.RateLimitRPM), k.Active, k.CreatedAt, generation, orNil(k.Grants.Text()),
+		orZero(k.Stopped))
 	details := map[string]any{"name": k.Name, "rate_limit_rpm": k.RateLimitRPM, "active": k.Active}
+	if k.Stopped == generation {
+		details["stopped"] = true
+	}
 	if text := k.Grants.Text(); text != "" {
 		if err := json.Unmarshal([]byte(text), &details); err != nil {
 			panic(fmt.Sprintf("BUG: the grants of a key are no JSON: %v", err))

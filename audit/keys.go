@@ -13,8 +13,11 @@ type Keys interface {
 	// change.
 	CreateKey(ctx context.Context, by Actor, k *Key) error
 	// UpdateKey changes the fields that are not nil and returns the record, or ErrNotFound. It raises
-	// the generation and records the change.
+	// the generation and records the change. A change that stops what the key was allowed waits for the commits in progress,
+	// and refuses all others that were judged before it (ErrStaleStops).
 	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
+	// CountStopped counts what a stop of a key stopped, of the checks since a time.
+	CountStopped(ctx context.Context, keyID string, stop int64, since time.Time) (Stopped, error)
 	// ListKeys returns a page, newest first, below the ID before (zero begins
 	// at the newest), and the count of all keys.
 	ListKeys(ctx context.Context, before spend.ID, limit int) (KeyPage, error)
@@ -37,7 +40,11 @@ type Key struct {
 	CreatedAt    time.Time
 	LastUsedAt   time.Time // as far as it was noted; zero when never
 	Grants       spend.Grants
+	Stopped      int64 // the last change that stopped what it had been allowed; 0: none (S87)
 }
+
+// Stopped counts the checks that a stop of a key stopped: all, and those of them that only a redemption carries out.
+type Stopped struct{ Checks, Voided int64 }
 
 // KeyPage is one page of a listing.
 type KeyPage struct {
@@ -58,6 +65,7 @@ type KeyChange struct {
 	Name         *string
 	RateLimitRPM *int
 	Grants       spend.GrantsChange
+	Stops        bool // beside an Active of false: stops what the key was allowed and nobody redeemed (S87)
 }
 
 // Empty reports whether there is nothing to change.

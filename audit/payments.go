@@ -20,6 +20,16 @@ type Payments interface {
 	// Lapses returns allowed checks that only a redemption carries out (spend.Check.RedeemBy), that nobody redeemed
 	// or reported, and whose time is over by the store's clock; up to the limit, the oldest first.
 	Lapses(ctx context.Context, limit int) ([]spend.ID, error)
+	// OpenAllows returns allowed checks that only a redemption carries out and that nobody redeemed or reported, in the
+	// order of their identifiers, behind one of them.
+	OpenAllows(ctx context.Context, after spend.ID, limit int) ([]OpenAllow, error)
+}
+
+// OpenAllow is an allowed check that only a redemption carries out.
+type OpenAllow struct {
+	Check spend.ID
+	KeyID string // that asked for it
+	Stops int64  // the last stop by which it was judged
 }
 
 // PaymentsMovedError lists the payments of a batch that have another version than was seen. Nothing was

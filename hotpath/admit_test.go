@@ -64,7 +64,7 @@ func TestAuthenticate(t *testing.T) {
 		if _, _, err := f.nodes[1].Admit(ctx, c, 0, false); err != nil {
 			t.Errorf("its one request: %v", err)
 		}
-		if _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
+		if _, _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		for name, refused := range map[string]struct {
@@ -79,7 +79,7 @@ func TestAuthenticate(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, err, refused.want)
 			}
 		}
-		if _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, k.ID, audit.KeyChange{Active: new(true)}); err != nil {
+		if _, _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, k.ID, audit.KeyChange{Active: new(true)}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.nodes[0].Authenticate(ctx, c); err != nil {

@@ -130,7 +130,7 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 				_, _, err := n.CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "k", RateLimitRPM: 1})
 				return err
 			},
-			"change": func() error { _, err := n.UpdateKey(ctx, audit.Actor{}, k, audit.KeyChange{}); return err },
+			"change": func() error { _, _, err := n.UpdateKey(ctx, audit.Actor{}, k, audit.KeyChange{}); return err },
 			"read":   func() error { _, _, err := n.Admit(ctx, f.key, 0, true); return err },
 			"raise": func() error {
 				return written.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, v)

@@ -99,6 +99,9 @@ type Authorizer struct {
 
 	privateWebhooks  bool
 	releasesRequired int // people, of a freeze
+
+	stopsMu   sync.Mutex
+	stopsDone int64 // the last stop of a key whose checks were given back
 }
 
 // Components are the parts of an Authorizer.

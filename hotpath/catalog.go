@@ -63,6 +63,7 @@ type view struct {
 	number     int64  // the store's
 	keys       map[spend.Hash]*key
 	freezes    freezes
+	keyStops   *keyStops
 	stops      int64 // the last change that stops something (S87)
 }
 
@@ -123,7 +124,7 @@ func (c *catalog) refresh(generation string) error {
 	if changes.Generation == old.number && old.generation == generation {
 		return nil
 	}
-	next := &view{generation: generation, number: changes.Generation, keys: old.keys}
+	next := &view{generation: generation, number: changes.Generation, keys: old.keys, keyStops: old.keyStops.with(changes.Keys, time.Now())}
 	if len(changes.Keys) > 0 || old.keys == nil {
 		next.keys = maps.Clone(old.keys)
 		if next.keys == nil {

@@ -48,7 +48,7 @@ func TestChangesHaveTheirAuthor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.UpdateKey(ctx, admin, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
+		if _, _, err := n.UpdateKey(ctx, admin, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		access, _, err := n.Admit(ctx, f.key, spend.PoliciesWrite, false)

@@ -300,7 +300,8 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 	case err == nil:
 		var refused error
 		if check.Decision.Effect == spend.Allow {
-			if refused = a.mayAnswer(ctx, c.request.Started, c.identity.access, check); refused != nil {
+			redeemed := c.payment != nil && c.payment.redeemed != nil
+			if refused = a.mayAnswer(ctx, c.request.Started, c.identity.access, check, redeemed); refused != nil {
 				a.guard.Abandon(&c.attempt) // the next equal request gets it
 			}
 		}

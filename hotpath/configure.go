@@ -113,15 +113,19 @@ func (a *Authorizer) CreateKey(ctx context.Context, by audit.Actor, n NewKey) (r
 	return raw, k, a.guard.RaiseGeneration(ctx)
 }
 
-// UpdateKey changes a key, on every node when it returns (G5). An unknown key
+// UpdateKey changes a key, on every node when it returns (G5), and counts what the change stopped. An unknown key
 // is audit.ErrNotFound.
-func (a *Authorizer) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+func (a *Authorizer) UpdateKey(
+	ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange,
+) (k *audit.Key, stopped Stopped, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	k, err := a.store.UpdateKey(stored, by, id, change)
-	if err != nil {
-		return nil, fmt.Errorf("cannot change key %s: %w", id.Text(spend.PrefixKey), err)
+	if k, err = a.store.UpdateKey(stored, by, id, change); err != nil {
+		return nil, stopped, fmt.Errorf("cannot change key %s: %w", id.Text(spend.PrefixKey), err)
 	}
 	a.log.Info("key changed", "key_id", k.ID.Text(spend.PrefixKey), "active", k.Active, "", &by)
-	return k, a.guard.RaiseGeneration(ctx)
+	if change.Stops {
+		return k, stopped, a.inForce(ctx, func() { stopped = a.countStopped(ctx, k) })
+	}
+	return k, Stopped{new(int64), new(int64)}, a.guard.RaiseGeneration(ctx)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"spendgate/audit"
@@ -93,15 +92,9 @@ func (a *Authorizer) Freeze(
 		return shown, false, err
 	}
 	a.log.Warn("frozen", "freeze_id", created.ID.Text(spend.PrefixFreeze), "scope", string(created.Scope.Kind), "", &by)
-	if err := a.guard.RaiseGeneration(ctx); err != nil {
-		return shown, false, err
-	}
 	shown = a.viewFreeze(created)
-	var waits sync.WaitGroup
-	waits.Go(func() { time.Sleep(answerWithin) })
-	shown.Reaches = a.reach(ctx, created)
-	waits.Wait()
-	return shown, false, nil
+	err = a.inForce(ctx, func() { shown.Reaches = a.reach(ctx, created) })
+	return shown, false, err
 }
 
 // createFreeze records a freeze, within the bounds on how many are active.
@@ -155,10 +148,9 @@ func (a *Authorizer) sameFreeze(ctx context.Context, asked FreezeAsked, known *a
 		return FreezeView{}, false, faults
 	}
 	if known.Status == audit.FreezeActive {
-		if err := a.guard.RaiseGeneration(ctx); err != nil {
+		if err := a.inForce(ctx, func() {}); err != nil {
 			return FreezeView{}, false, err
 		}
-		time.Sleep(answerWithin)
 	}
 	return a.viewFreeze(known), true, nil
 }

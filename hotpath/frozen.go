@@ -3,6 +3,7 @@ package hotpath
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -164,7 +165,7 @@ func (a *Authorizer) prove(ctx context.Context) error {
 }
 
 // mayAnswer refuses to answer an allow, or a redemption, that was stopped after it was recorded.
-func (a *Authorizer) mayAnswer(ctx context.Context, started time.Time, access Access, check *spend.Check) error {
+func (a *Authorizer) mayAnswer(ctx context.Context, started time.Time, access Access, check *spend.Check, redeemed bool) error {
 	for tries := 0; a.now().Sub(started) > answerWithin; tries++ {
 		if started = a.now(); tries == maxProofs {
 			return fmt.Errorf("%w: it takes too long to read the generation", ErrUnavailable)
@@ -173,15 +174,20 @@ func (a *Authorizer) mayAnswer(ctx context.Context, started time.Time, access Ac
 			return err
 		}
 	}
-	return a.stopped(access, check)
-}
-
-// stopped refuses a recorded check that was stopped, by this node's view.
-func (a *Authorizer) stopped(access Access, check *spend.Check) error {
-	if f := a.frozenCheck(a.catalog.view(), access, check); f != nil {
+	v := a.catalog.view()
+	if !redeemed && v.stopsCheck(check) {
+		return ErrCheckStopped
+	}
+	if f := a.frozenCheck(v, access, check); f != nil {
 		return f.err(nil)
 	}
 	return nil
+}
+
+// isStopped reports whether that is why a request was refused.
+func isStopped(err error) bool {
+	_, frozen := errors.AsType[*FrozenError](err)
+	return frozen || errors.Is(err, ErrCheckStopped)
 }
 
 // judgeStopped judges a check again, with the same claims, after its commit was refused because something was stopped

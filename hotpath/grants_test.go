@@ -22,7 +22,7 @@ func named(g spend.Grants, names ...string) audit.KeyChange {
 // change changes the fleet's key on node 0.
 func (f *fleet) change(change audit.KeyChange) {
 	f.t.Helper()
-	if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, change); err != nil {
+	if _, _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, change); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -316,7 +316,7 @@ func TestChangesStarveNobody(t *testing.T) {
 func TestKeyChangesAtOnce(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		set := func(active bool) {
-			if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, audit.KeyChange{Active: &active}); err != nil {
+			if _, _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, audit.KeyChange{Active: &active}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -361,7 +361,7 @@ func TestRateLimitOfTheFleet(t *testing.T) {
 			t.Errorf("admitted %d more", n)
 		}
 		limit = 12
-		if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, k.ID, audit.KeyChange{RateLimitRPM: &limit}); err != nil {
+		if _, _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, k.ID, audit.KeyChange{RateLimitRPM: &limit}); err != nil {
 			t.Fatal(err)
 		}
 		more := 0

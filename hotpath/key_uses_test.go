@@ -56,7 +56,7 @@ func TestLastUseOfKeys(t *testing.T) {
 			},
 			"refused by the limit": func() error {
 				a := refundOf(t, "1", "c")
-				if _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{RateLimitRPM: new(1)}); err != nil {
+				if _, _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{RateLimitRPM: new(1)}); err != nil {
 					return err
 				}
 				change := audit.KeyChange{RateLimitRPM: new(10000)}
@@ -87,7 +87,7 @@ func TestLastUseOfKeys(t *testing.T) {
 			}
 		}
 		// A changed record is another in memory, and its uses are still noted.
-		if _, err := admin.UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
+		if _, _, err := admin.UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
 			t.Fatal(err)
 		}
 		from := time.Now().Truncate(time.Millisecond)
@@ -114,7 +114,7 @@ func TestLastUseOfKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := admin.UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{Active: new(false)}); err != nil {
+		if _, _, err := admin.UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{Active: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		for n := range f.nodes {
@@ -142,7 +142,7 @@ func TestLastUseAtTheEnd(t *testing.T) {
 			t.Errorf("noted at once, at %v", at)
 		}
 		// The configuration is loaded anew in between.
-		if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
+		if _, _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := f.nodes[0].Admit(context.Background(), hotpath.KeyCaller([]byte("unknown")), 0, true); !errors.Is(err,

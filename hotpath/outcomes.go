@@ -308,6 +308,9 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 	}
 	view := r.a.catalog.view()
 	o.Fence.Stops = view.stops
+	if o.Status == spend.Redeemed && (o.Unread && view.mustRead(o.CheckID) || !o.Unread && view.stopsCheck(o.Check)) {
+		return errOvertaken
+	}
 	if o.Status == spend.Redeemed || o.Status == spend.TakenOver {
 		if o.Unread && view.freezes != nil { // who asked for the check decides, too
 			return errOvertaken
@@ -382,7 +385,7 @@ func (a *Authorizer) replay(ctx context.Context, c *checking, check *spend.Check
 		answer.Became, _, err = a.became.Get(ctx, check.ID)
 	}
 	if err == nil && check.Decision.Effect == spend.Allow {
-		err = a.mayAnswer(ctx, c.request.Started, c.identity.access, check)
+		err = a.mayAnswer(ctx, c.request.Started, c.identity.access, check, answer.Became.Redeemed != nil)
 	}
 	return answer, err
 }

@@ -81,8 +81,8 @@ func (a *Authorizer) checkPayment(ctx context.Context, c *checking, action *spen
 		default:
 			answer.Waited = !c.payment.unheld
 			if err == nil && answer.Payment.Proceed {
-				err = a.mayAnswer(ctx, c.request.Started, c.identity.access, answer.Check)
-				if _, frozen := errors.AsType[*FrozenError](err); frozen {
+				err = a.mayAnswer(ctx, c.request.Started, c.identity.access, answer.Check, true)
+				if isStopped(err) {
 					answer.Payment.Proceed, answer.Payment.Nonce, err = false, "", nil
 				}
 			}
@@ -147,7 +147,7 @@ func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.
 		return a.judgePayment(ctx, c, live, action)
 	}
 	if p.status = facts.Status(a.now()); p.status == audit.PaymentOpen {
-		if lapsed, err := a.lapseIfLate(inTime, facts); err != nil || lapsed {
+		if lapsed, err := a.lapseIfOver(inTime, facts); err != nil || lapsed {
 			return Answer{}, cmp.Or(err, errOvertaken) // it is free now
 		}
 	}
@@ -311,7 +311,7 @@ func (a *Authorizer) replaceAsked(ctx context.Context, c *checking) error {
 func (a *Authorizer) judgePayment(ctx context.Context, c *checking, live *policy.Program, action *spend.Action) (Answer, error) {
 	c.attempt.Approved = !action.ApprovalID.IsZero()
 	answer, err := a.judged(ctx, c, live, action)
-	if _, frozen := errors.AsType[*FrozenError](err); frozen { // it was recorded
+	if isStopped(err) { // it was recorded
 		c.done = false
 		return Answer{}, errOvertaken
 	}

@@ -246,8 +246,7 @@ func (a *Authorizer) stepAndShow(ctx context.Context, c *checking, o *spend.Outc
 		if errors.Is(r.refused, commit.ErrLate) { // by the store's clock, or since it was restored
 			return Answer{}, cmp.Or(a.giveBack(ctx, o.Check, spend.FlagLapsed), errOvertaken)
 		}
-		_, taken := errors.AsType[*PaymentTakenError](err)
-		if _, frozen := errors.AsType[*FrozenError](err); taken || frozen {
+		if _, taken := errors.AsType[*PaymentTakenError](err); taken || isStopped(err) {
 			return Answer{}, errOvertaken
 		}
 		return Answer{}, err

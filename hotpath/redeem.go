@@ -138,6 +138,8 @@ func (a *Authorizer) Redeem(
 		switch {
 		case course.Redeemed != nil && !again:
 			return nil, false, &AlreadyRedeemedError{By: course.Holder(), Last: course.Last()}
+		case !again && a.catalog.view().stopsCheck(check):
+			return nil, false, ErrCheckStopped
 		case course.Reports != nil:
 			if slices.Contains(course.Last().Payment.Flags, spend.FlagSuperseded) {
 				if err := a.payable(ctx, r.Access, r.ownPayment(), check); err != nil {
@@ -148,8 +150,8 @@ func (a *Authorizer) Redeem(
 		case !again && (a.now().After(o.RedeemBy) || errors.Is(refused, commit.ErrLate)):
 			return nil, false, &CheckExpiredError{Within: terms.Within(), Restored: o.RedeemBy.Sub(a.now()) > aheadBy}
 		}
-		if err := a.stopped(r.Access, check); err != nil {
-			return nil, false, err
+		if f := a.frozenCheck(a.catalog.view(), r.Access, check); f != nil {
+			return nil, false, f.err(nil)
 		}
 		if again && mismatch == nil {
 			return course.Redeemed, true, nil
@@ -160,7 +162,7 @@ func (a *Authorizer) Redeem(
 		return o, false, mismatch
 	})
 	if err == nil {
-		err = a.mayAnswer(ctx, r.Started, r.Access, check)
+		err = a.mayAnswer(ctx, r.Started, r.Access, check, true)
 	}
 	return o, replayed, err
 }

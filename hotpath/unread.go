@@ -55,14 +55,14 @@ func (a *Authorizer) RedeemUnread(ctx context.Context, r Request, id spend.ID, a
 	if err := a.readUnread(ctx, o); err != nil {
 		return o, err
 	}
-	return o, a.mayAnswer(ctx, r.Started, r.Access, o.Check)
+	return o, a.mayAnswer(ctx, r.Started, r.Access, o.Check, true)
 }
 
 // saidOf returns what a request says of the check that it redeems, with the terms of the policy
 // version that probably allowed it; nil if that is too little, or the check should be read first.
 func (a *Authorizer) saidOf(access Access, id spend.ID, asked *Redemption) (said *spend.Check, terms spend.RedeemTerms) {
 	action := asked.Action
-	if a.catalog.view().freezes != nil || action == nil || action.PolicyID == "" || action.Type == spend.Unspecified ||
+	if a.catalog.view().mustRead(id) || action == nil || action.PolicyID == "" || action.Type == spend.Unspecified ||
 		len(action.Metadata.JSON) > unreadBytes || access.permitAction(action.PolicyID, action.AgentID) != nil || access.own() != "" {
 		return nil, terms
 	}

@@ -16,6 +16,8 @@ func freezeTests() []test {
 		{"FreezeCourse", freezeCourse},
 		{"FreezeEnds", freezeEnds},
 		{"FreezesAreListed", freezesAreListed},
+		{"KeyStopIsFinal", keyStopIsFinal},
+		{"KeyStops", keyStops},
 	}
 }
 

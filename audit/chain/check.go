@@ -59,6 +59,7 @@ func CheckOf(fields [][]byte) (c *spend.Check, err error) {
 		r.wrong = err
 	}
 	c.Namespace = r.text()
+	c.Fence.Stops = r.integer(8)
 	if len(r.fields) > 0 {
 		if c.Payment, err = spend.ParseCheckPayment(r.text()); err != nil {
 			r.wrong = err

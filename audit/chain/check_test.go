@@ -24,7 +24,7 @@ func TestParseCheck(t *testing.T) {
 			NextStep: "next", PolicyVersion: 3,
 		},
 		Namespace: "BOT", Fingerprint: spend.HashKey("f"), RequestSHA: spend.HashKey("r"), Pass: spend.Pass{ClaimedMS: -5, UntilMS: 1 << 60},
-		Fence: spend.Fence{Node: spend.NewID(time.Now()), Epoch: spend.NewID(time.Now())},
+		Fence: spend.Fence{Node: spend.NewID(time.Now()), Epoch: spend.NewID(time.Now()), Stops: 7},
 	}
 	c.Action.Amount, _ = spend.ParseAmount("600.05")
 	for _, requested := range []spend.ActionType{spend.Unspecified, spend.Spend} {

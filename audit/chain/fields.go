@@ -86,6 +86,7 @@ const (
 	FieldApprovalID
 	FieldApproval
 	FieldNamespace
+	FieldStops
 	FieldPayment
 
 	checkFields int = iota
@@ -107,7 +108,7 @@ func CheckFields() []Field {
 		FieldReasonCode: {"reason_code", Text}, FieldRuleID: {"rule_id", Text}, FieldRuleDescription: {"rule_description", Text},
 		FieldMessage: {"message", Text}, FieldNextStep: {"next_step", Text}, FieldKeyID: {"key_id", Text}, FieldRequestID: {"request_id", Text},
 		FieldPrincipal: {"principal", Text}, FieldOwner: {"owner", Text}, FieldCharges: {"charges", Text}, FieldApprovalID: {"approval_id", UUID},
-		FieldApproval: {"approval", Text}, FieldNamespace: {"namespace", Text},
+		FieldApproval: {"approval", Text}, FieldNamespace: {"namespace", Text}, FieldStops: {"stops", Int64},
 		FieldPayment: {"payment", Text},
 	}
 	return fields[:]

@@ -45,7 +45,7 @@ func WithTexts(b []byte, fields [][]byte, reference, note *string) []byte {
 }
 
 // outcomeFields is how many columns an outcome has.
-const outcomeFields = 18
+const outcomeFields = 19
 
 // The values at the index of their letters.
 var (
@@ -122,6 +122,7 @@ func (w *Writer) outcome(o *spend.Outcome) {
 	w.Text(o.RequestID)
 	w.Bool(o.MayRelease)
 	w.OptionalHash(o.Replay)
+	w.stops(o.Fence)
 	w.Optional(o.Payment.Text())
 }
 
@@ -160,6 +161,7 @@ func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 	}
 	o.MayRelease = r.boolean()
 	o.Replay = r.hash()
+	o.Fence.Stops = r.integer(8)
 	var err error
 	if o.Payment, err = spend.ParseOutcomePayment(r.text()); err != nil {
 		r.wrong = err

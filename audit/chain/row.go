@@ -69,6 +69,9 @@ func (w *Writer) fence(f spend.Fence) {
 	w.ID(f.Epoch)
 }
 
+// stops adds the last stop by which a row was judged; null while nothing was ever stopped.
+func (w *Writer) stops(f spend.Fence) { w.OptionalInt64(f.Stops, f.Stops != 0) }
+
 // check adds the fields behind the fence, in the order of CheckFields. Fields of a later format follow, in rows of that
 // format and in composite values.
 func (w *Writer) check(c *spend.Check, format int16) {
@@ -107,6 +110,7 @@ func (w *Writer) check(c *spend.Check, format int16) {
 	w.OptionalID(a.ApprovalID)
 	w.Optional(c.Approval.Text())
 	w.Optional(c.Namespace)
+	w.stops(c.Fence)
 	if format >= spend.PaymentFormat {
 		w.Optional(c.Payment.Text())
 	}

@@ -42,6 +42,7 @@ func Outcomes() Table {
 		{"request_id", Text},
 		{"may_release", Bool},
 		{"replay", Bytes},
+		{"stops", Int64},
 		{"payment", Text},
 	}}
 }
@@ -91,6 +92,7 @@ func Keys() Table {
 		{"created_at", Instant},
 		{"generation", Int64},
 		{"grants", JSON},
+		{"stopped", Int64},
 	}}
 }
 

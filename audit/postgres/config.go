@@ -35,13 +35,13 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 	return err
 }
 
-const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants::text"
+const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants::text, coalesce(stopped, 0)"
 
 // keyTargets returns the scan targets of keyColumns.
 func keyTargets(k *audit.Key) []any {
 	return []any{
 		uuid(&k.ID), bytea(&k.Hash), &k.Name, &k.RateLimitRPM, &k.Active, utc(&k.CreatedAt), utc(&k.LastUsedAt),
-		parse(&k.Grants, spend.ParseGrants),
+		parse(&k.Grants, spend.ParseGrants), &k.Stopped,
 	}
 }
 
@@ -60,8 +60,8 @@ func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) err
 func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
 	var k audit.Key
 	err := s.control(ctx, "cannot update key "+id.Text(spend.PrefixKey), keyTargets(&k),
-		byActor("SELECT "+keyColumns+" FROM update_key($1, $2, $3, $4, $5, ", by,
-			id[:], pointed(change.Name), pointed(change.RateLimitRPM), pointed(change.Active), orNull(change.Grants.MergePatch())))
+		byActor("SELECT "+keyColumns+" FROM update_key($1, $2, $3, $4, $5, $6, ", by,
+			id[:], pointed(change.Name), pointed(change.RateLimitRPM), pointed(change.Active), orNull(change.Grants.MergePatch()), change.Stops))
 	return orNil(k, err)
 }
 
@@ -102,15 +102,15 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 // of one moment, and in one round trip, which a distant database must answer before checks are
 // refused. Each row begins with its kind.
 const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false,
-		NULL::timestamptz, NULL::timestamptz, NULL::text, '', ''
+		NULL::timestamptz, NULL::timestamptz, NULL::text, 0::bigint, '', ''
 	FROM config
-	UNION ALL SELECT 's', stops, NULL, NULL, '', 0, false, NULL, NULL, NULL, '', '' FROM epoch
-	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, '', ''
+	UNION ALL SELECT 's', stops, NULL, NULL, '', 0, false, NULL, NULL, NULL, 0, '', '' FROM epoch
+	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, 0, '', ''
 		FROM (SELECT DISTINCT policy_id FROM policies WHERE generation > $1) AS changed
 	UNION ALL SELECT 'k', 0, ` + keyColumns + `, '', '' FROM keys WHERE generation > $1
-	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, c.details, coalesce(c.principal, c.key_id, '')
+	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, c.key_id, '')
 		FROM changes AS c WHERE c.kind LIKE 'freeze.%' AND c.seq > $1 AND $1 > 0
-	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, c.details, coalesce(c.principal, c.key_id, '')
+	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, c.key_id, '')
 		FROM changes AS c WHERE c.kind = 'freeze.created' AND $1 = 0 AND NOT EXISTS (
 			SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))`
 

@@ -114,5 +114,5 @@ func (p Pass) Passed() bool { return p.ClaimedMS != 0 }
 type Fence struct {
 	Node  ID    // the incarnation of the node that claimed
 	Epoch ID    // the epoch of Redis' windows in which it claimed
-	Stops int64 // the last change that stops something, of those that the node knows (S87); not stored
+	Stops int64 // the last change that stops something, of those that the node knew (S87)
 }

@@ -31,6 +31,7 @@ type Flag string
 // The flags.
 const (
 	FlagLapsed     Flag = "lapsed"     // voided by the service, since nobody redeemed the check in time
+	FlagStopped    Flag = "stopped"    // voided by the service, since what the check's key was allowed was stopped (S87)
 	FlagReplaced   Flag = "replaced"   // voided, since the payment was judged for another action
 	FlagSuperseded Flag = "superseded" // voided, since another check of the payment was executed
 	FlagUnredeemed Flag = "unredeemed" // executed without a redemption

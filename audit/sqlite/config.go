@@ -112,7 +112,7 @@ func countSince(tx *sql.Tx, p *audit.Policy, b audit.NewBudgets) (map[string]spe
 	return budgets, err
 }
 
-const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants"
+const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants, stopped"
 
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
@@ -121,7 +121,7 @@ func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) err
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", generation) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, ?)",
+		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", generation) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, NULL, ?)",
 			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), orNull(k.Grants.Text()), generation)
 		if err != nil {
 			return err
@@ -143,8 +143,11 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 		// If the key does not exist, the generation is rolled back.
 		k, err = scanKey(tx.QueryRow(`UPDATE keys SET active = coalesce(?1, active), name = coalesce(?2, name),
 			rpm = coalesce(?3, rpm), grants = CASE WHEN ?4 IS NULL THEN grants ELSE nullif(json_patch(coalesce(grants, '{}'), ?4), '{}') END,
-			generation = ?5 WHERE id = ?6 RETURNING `+keyColumns,
-			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:]))
+			generation = ?5, stopped = CASE WHEN ?7 THEN ?5 ELSE stopped END WHERE id = ?6 RETURNING `+keyColumns,
+			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:], change.Stops))
+		if err == nil && change.Stops {
+			err = stopAt(tx, generation)
+		}
 		if err != nil {
 			return err
 		}
@@ -172,7 +175,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 
 func scanKey(row scanner) (k audit.Key, err error) {
 	err = row.Scan(blob(k.ID[:]), blob(k.Hash[:]), &k.Name, &k.RateLimitRPM, &k.Active, (*millis)(&k.CreatedAt), (*millis)(&k.LastUsedAt),
-		parse(&k.Grants, spend.ParseGrants))
+		parse(&k.Grants, spend.ParseGrants), (*integer)(&k.Stopped))
 	return k, err
 }
 

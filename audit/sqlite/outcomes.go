@@ -46,7 +46,7 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 			continue
 		}
 		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-			?14, ?15, ?16, ?17, ?18
+			?14, ?15, ?16, ?17, nullif(?18, 0), ?19
 			WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5)
 				AND CASE WHEN ?5 = 1 THEN ?6 = 1 OR ?7 = 'redeemed'
 					ELSE EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5 - 1 AND CASE ?7
@@ -57,7 +57,7 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Step, o.Number, string(o.Status), string(o.Release),
 			orNull(string(o.Excess)), amount,
 			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease, hashOrNull(o.Replay),
-			orNull(o.Payment.Text()))
+			o.Fence.Stops, orNull(o.Payment.Text()))
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func scanOutcome(row scanner) (*spend.Outcome, error) {
 	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Step, &o.Number, (*string)(&o.Status),
 		(*string)(&o.Release),
 		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID,
-		&o.MayRelease, blob(o.Replay[:]), parse(&o.Payment, spend.ParseOutcomePayment))
+		&o.MayRelease, blob(o.Replay[:]), (*integer)(&o.Fence.Stops), parse(&o.Payment, spend.ParseOutcomePayment))
 	if err == nil && !o.Status.Known() && o.Status != spend.Redeemed && o.Status != spend.InDoubt && o.Status != spend.TakenOver {
 		err = fmt.Errorf("unknown status %q", o.Status)
 	}

@@ -39,6 +39,7 @@ CREATE TABLE checks (
     approval_id      BLOB,               -- which it was sent with; used when it is allowed
     approval         TEXT,               -- JSON: what it asks of people; null when nothing
     namespace        TEXT,               -- of its idempotency keys (S59); null: the one that plain API keys share
+    stops            INTEGER,            -- the last stop by which it was judged (S87); null when there was none
     payment          TEXT                -- JSON: what it says of its payment (S84); null without one
 ) STRICT;
 
@@ -64,6 +65,7 @@ CREATE TABLE outcomes (
     request_id TEXT    NOT NULL,
     may_release INTEGER NOT NULL, -- who reported
     replay     BLOB,
+    stops      INTEGER,           -- as of checks
     payment    TEXT,              -- JSON: the payments that it changed (S84); null without one
     PRIMARY KEY (check_id, step)
 ) STRICT;
@@ -293,7 +295,8 @@ CREATE TABLE keys (
     created_at INTEGER NOT NULL,
     last_used  INTEGER,            -- null when never; changes without generation
     grants     TEXT,               -- role, scopes, bindings and so on, a JSON object; null when none was given
-    generation INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED
+    generation INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED,
+    stopped    INTEGER             -- the last change that stopped what it had been allowed (S87); null without one
 ) STRICT;
 
 CREATE INDEX keys_generation ON keys (generation);
@@ -506,7 +509,7 @@ BEGIN SELECT RAISE(ABORT, 'drafts are immutable: the change is not recorded'); E
 CREATE TRIGGER keys_unrecorded BEFORE INSERT ON keys
 WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
 BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;
-CREATE TRIGGER keys_update BEFORE UPDATE OF id, hash, name, rpm, active, created_at, grants, generation ON keys
+CREATE TRIGGER keys_update BEFORE UPDATE OF id, hash, name, rpm, active, created_at, grants, generation, stopped ON keys
 WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
 BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;
 CREATE TRIGGER webhooks_unrecorded BEFORE INSERT ON webhooks

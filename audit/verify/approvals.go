@@ -156,6 +156,12 @@ func (w *changeWalk) behind(c Change) error {
 	said := saidIn(fields[changeDetails])
 	by := audit.Party{KeyID: c.Subject, Principal: member[string](said, "principal"), Owner: member[string](said, "owner")}
 	w.approvals.behind[c.Subject] = append(w.approvals.behind[c.Subject], standing{c.Seq, by, said.groups()})
+	if member[bool](said, "stopped") {
+		if w.keyStops == nil {
+			w.keyStops = make(map[string][]int64)
+		}
+		w.keyStops[c.Subject] = append(w.keyStops[c.Subject], c.Seq)
+	}
 	return nil
 }
 

@@ -51,7 +51,7 @@ func (tr *trail) tamper(table, row string, tampered map[string]string, but ...st
 	tr.finds(tr.held)
 	for _, column := range tr.columns(table) {
 		to := map[string]string{
-			"text": "%s || ' '", "integer": "%s + 10", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'",
+			"text": "%s || ' '", "integer": "%s + 10", "bigint": "coalesce(%s, 0) + 10", "timestamp with time zone": "%s + interval '1 microsecond'",
 			"boolean": "NOT %s", "jsonb": `coalesce(%s, '{}') || '{"owner": "x"}'`, "bytea": "set_byte(%s, 31, 255 - get_byte(%[1]s, 31))",
 		}[column[1]]
 		if !slices.Contains(but, column[0]) {

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"encoding/binary"
+	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -8,13 +10,14 @@ import (
 	"spendgate/audit/spend"
 )
 
-// frozenMargin is how close to the ends of a freeze a check or a redemption may be by its node's clock: the time of a commit, and
-// what clocks differ by.
+// frozenMargin is how close to the end of a freeze a check or a redemption may be by its node's clock, and how close to its begin
+// if it does not say that it was judged by the freeze: the time of a commit, and what clocks differ by.
 const frozenMargin = 3 * time.Second
 
 // frozenTime is a scope, and the time in which it was frozen.
 type frozenTime struct {
 	id    string
+	seq   int64             // of its creation
 	scope audit.FreezeScope // folded
 	from  time.Time
 	until time.Time // zero: still
@@ -32,7 +35,7 @@ func (w *changeWalk) freeze(c Change) error {
 	}
 	switch c.Kind {
 	case audit.FreezeCreated:
-		w.freezes = append(w.freezes, frozenTime{c.Subject, f.Scope.Folded(), c.At, f.Until})
+		w.freezes = append(w.freezes, frozenTime{c.Subject, c.Seq, f.Scope.Folded(), c.At, f.Until})
 	case audit.FreezeIsReleased, audit.FreezeEnded:
 		for i := range w.freezes {
 			if known := &w.freezes[i]; known.id == c.Subject && (known.until.IsZero() || c.At.Before(known.until)) {
@@ -44,11 +47,12 @@ func (w *changeWalk) freeze(c Change) error {
 	return nil
 }
 
-// frozen returns the freeze that stopped the current row's action of these people at that time; empty if none did.
-func (s *slice) frozen(at time.Time, people ...audit.Party) string {
+// frozen returns the freeze that stopped the current row's action of these people at that time, where the last stop by which it was
+// judged is known; empty if none did.
+func (s *slice) frozen(at time.Time, stops int64, people ...audit.Party) string {
 	for i := range s.freezes {
 		f := &s.freezes[i]
-		if at.Before(f.from.Add(frozenMargin)) || !f.until.IsZero() && at.After(f.until.Add(-frozenMargin)) {
+		if stops < f.seq && at.Before(f.from.Add(frozenMargin)) || !f.until.IsZero() && at.After(f.until.Add(-frozenMargin)) {
 			continue
 		}
 		is := func(place int) bool { return spend.NFC(string(s.fields[place])) == f.scope.Value }
@@ -74,6 +78,15 @@ func (s *slice) frozen(at time.Time, people ...audit.Party) string {
 	return ""
 }
 
+// stopsOf returns the last stop by which a check's row says that it was judged.
+func stopsOf(fields [][]byte) int64 {
+	field := fields[chain.FieldStops]
+	if len(field) != 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(field))
+}
+
 // passesFreezes names an allow, a redemption and a take-over of the current row that a freeze stopped (G17).
 func (s *slice) passesFreezes(id spend.ID, c *course) {
 	if s.freezes == nil || string(s.fields[chain.FieldDecision]) != "a" {
@@ -82,15 +95,32 @@ func (s *slice) passesFreezes(id spend.ID, c *course) {
 	asked := audit.Party{
 		KeyID: string(s.fields[chain.FieldKeyID]), Principal: string(s.fields[chain.FieldPrincipal]), Owner: string(s.fields[chain.FieldOwner]),
 	}
-	if by := s.frozen(id.Time(), asked); by != "" {
+	if by := s.frozen(id.Time(), stopsOf(s.fields), asked); by != "" {
 		s.tally.find(Inserted, checkName(id), "it is recorded as allowed while %s was active", by)
 	}
 	for _, o := range []*spend.Outcome{c.redeemed, c.taken} {
 		if o == nil {
 			continue
 		}
-		if by := s.frozen(o.ID.Time(), asked, audit.Party{KeyID: o.KeyID, Principal: o.Reporter()}); by != "" {
+		if by := s.frozen(o.ID.Time(), o.Fence.Stops, asked, audit.Party{KeyID: o.KeyID, Principal: o.Reporter()}); by != "" {
 			s.stray(o, by+" was active")
 		}
+	}
+}
+
+// passesStops names a redemption of the current row that a stop of its key stopped, and a void for a stop that there was not:
+// what was allowed before a stop is not redeemed after it (S87).
+func (s *slice) passesStops(c *course) {
+	stopped := func(o *spend.Outcome) bool {
+		judged := stopsOf(s.fields)
+		return slices.ContainsFunc(s.keyStops[string(s.fields[chain.FieldKeyID])], func(stop int64) bool {
+			return judged < stop && stop <= o.Fence.Stops
+		})
+	}
+	if c.redeemed != nil && stopped(c.redeemed) {
+		s.stray(c.redeemed, "the key that was allowed it had been deactivated")
+	}
+	if c.stopped != nil && !stopped(c.stopped) {
+		s.stray(c.stopped, "the key that was allowed it had not been deactivated")
 	}
 }

@@ -29,7 +29,7 @@ func TestForgedFreezes(t *testing.T) {
 		audit.FreezeRelease{Freeze: over, Keys: over.Seq, Note: "n"}))
 	after := tr.check(spend.Allow, 0)
 	frozen(audit.FreezeAgent, after.Action.AgentID, time.Now().Add(30*time.Second))
-	inTime := tr.check(spend.Allow, later)
+	inTime, atOnce := tr.check(spend.Allow, later), tr.check(spend.Allow, 0)
 	tr.check(spend.Allow, -2*time.Minute)
 	tr.check(spend.Block, later)
 	for _, scope := range []audit.FreezeScope{
@@ -39,5 +39,47 @@ func TestForgedFreezes(t *testing.T) {
 	}
 	tr.check(spend.Allow, -2*time.Minute)
 	redeemed := tr.steps(before, later, "redeemed by psp", "executed by psp")
-	tr.finds(nil, check("inserted", inTime), outcome("inserted", redeemed[0]))
+	tr.finds(nil, check("inserted", inTime), check("inserted", atOnce), outcome("inserted", redeemed[0]))
+}
+
+// TestForgedStops: a redemption of what was allowed to a key before it was deactivated is named, and a void that says it was
+// stopped and was not (S87). What was kept open, what was redeemed before, and what was allowed since is not.
+func TestForgedStops(t *testing.T) {
+	t.Parallel()
+	tr := newRedemptionTrail(t)
+	k := &audit.Key{ID: spend.NewID(time.Now()), Name: "agent", RateLimitRPM: 10, Active: true, CreatedAt: time.Now()}
+	act(t, tr.store.CreateKey(t.Context(), audit.Actor{}, k))
+	allowed := func() *spend.Check {
+		c := checksOfAllSorts(tr.fence)[2]
+		c.ID, c.Decision.Effect, c.Action.PolicyID, c.Decision.PolicyVersion = spend.NewID(time.Now()), spend.Allow, "paid", 1
+		c.KeyID, c.Pass = k.ID.Text(spend.PrefixKey), spend.Pass{}
+		act(t, tr.writer.Append(c).Final())
+		return c
+	}
+	deactivate := func(stops bool) {
+		t.Helper()
+		changed, err := tr.store.UpdateKey(t.Context(), audit.Actor{KeyID: "key_1"}, k.ID, audit.KeyChange{Active: new(false), Stops: stops})
+		act(t, err)
+		tr.fence.Stops = changed.Stopped
+	}
+	before, kept, late, voided := allowed(), allowed(), allowed(), allowed()
+	tr.steps(before, 0, "redeemed by psp", "executed by psp")
+	deactivate(false)
+	tr.steps(kept, 0, "redeemed by psp", "executed by psp")
+	deactivate(true)
+	since, other := allowed(), allowed()
+	tr.steps(since, 0, "redeemed by psp", "executed by psp")
+	redeemed := tr.steps(late, 0, "redeemed by psp", "executed by psp")
+	void := func(c *spend.Check) *spend.Outcome {
+		o := &spend.Outcome{
+			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Step: 1, Number: 1, Status: spend.Voided, KeyID: spend.SystemKey, Check: c,
+			Fence: tr.fence, Payment: spend.OutcomePayment{Flags: []spend.Flag{spend.FlagStopped}},
+		}
+		o.SetRelease(true)
+		act(t, tr.writer.AppendOutcome(o).Final())
+		return o
+	}
+	void(voided)
+	wrong := void(other)
+	tr.finds(nil, outcome("inserted", redeemed[0]), outcome("inserted", wrong))
 }

@@ -33,6 +33,7 @@ type course struct {
 	report   *spend.Outcome // the last one
 	reported bool
 	lapsed   *spend.Outcome
+	stopped  *spend.Outcome
 	executed *spend.Outcome // the first report of that kind without a redemption
 	other    *spend.Outcome
 }
@@ -190,6 +191,9 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 	if slices.Contains(o.Payment.Flags, spend.FlagLapsed) {
 		c.lapsed = o
 	}
+	if slices.Contains(o.Payment.Flags, spend.FlagStopped) {
+		c.stopped = o
+	}
 }
 
 // holder returns the step by which the check is redeemed: the last take-over, else the redemption; nil without one.
@@ -198,7 +202,7 @@ func (c *course) holder() *spend.Outcome { return cmp.Or(c.taken, c.redeemed) }
 // flaggedVoid reports whether a step has a flag of a report by which the service gives a check back (S84).
 func flaggedVoid(o *spend.Outcome) bool {
 	return slices.ContainsFunc(o.Payment.Flags, func(f spend.Flag) bool {
-		return f == spend.FlagLapsed || f == spend.FlagReplaced || f == spend.FlagSuperseded
+		return f == spend.FlagLapsed || f == spend.FlagStopped || f == spend.FlagReplaced || f == spend.FlagSuperseded
 	})
 }
 

@@ -291,6 +291,7 @@ func (s *slice) row(row []byte) error {
 	if listed && intact {
 		s.held(c)
 		s.passesFreezes(id, &c)
+		s.passesStops(&c)
 	}
 	return s.take(s.fields, &c, listed, intact)
 }

@@ -103,7 +103,8 @@ func writeNewKey(w io.Writer, k *client.NewKey) error {
 func keysUpdate(flags *flag.FlagSet) action {
 	name := flags.String("name", "", "the new name, as `TEXT`")
 	limit := flags.Int("rate-limit-rpm", 0, "requests per minute, as `N` from 1 to 10000")
-	active := flags.Bool("active", true, "whether the key is accepted: --active, or --active=false")
+	active := flags.Bool("active", true, "whether the key is accepted: --active, or --active=false, which stops what it was allowed")
+	keepOpen := flags.Bool("keep-open", false, "beside --active=false: what the key was allowed may still be redeemed")
 	var change client.KeyChange
 	grantFlags(flags, &change.Grants)
 	clearFlag(flags, &change.Clear)
@@ -118,6 +119,7 @@ func keysUpdate(flags *flag.FlagSet) action {
 		if isSet(flags, "active") {
 			change.Active = active
 		}
+		change.KeepOpen = *keepOpen
 		if change.Active != nil && len(args) == 2 && isBool(args[1]) {
 			return usageError{text: "--active takes its value after a sign: --active=" + args[1]}
 		}
@@ -135,8 +137,24 @@ func keysUpdate(flags *flag.FlagSet) action {
 		if *asJSON {
 			return printJSON(p.stdout, k)
 		}
-		return writeKeys(p.stdout, []client.Key{*k})
+		if err := writeKeys(p.stdout, []client.Key{*k}); err != nil {
+			return err
+		}
+		return writeStopped(p.stdout, k.Stopped)
 	}
+}
+
+// writeStopped says what a deactivation stopped.
+func writeStopped(w io.Writer, stopped *client.Stopped) (err error) {
+	switch {
+	case stopped == nil:
+	case stopped.Checks == nil || stopped.Voided == nil:
+		_, err = fmt.Fprintln(w, "\nstopped what it was allowed and nobody redeemed; there is too much to count")
+	default:
+		_, err = fmt.Fprintf(w, "\nstopped %d checks that nobody redeemed; "+
+			"%d of them are carried out by redemption only, and given back within a minute\n", *stopped.Checks, *stopped.Voided)
+	}
+	return err
 }
 
 func isBool(s string) bool {

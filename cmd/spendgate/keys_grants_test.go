@@ -96,6 +96,20 @@ func TestKeysUpdateGrants(t *testing.T) {
 	n.check(t, `PATCH /v1/keys/key_1 admin {"role":"author","expires_at":null,"owner":null}`, `PATCH /v1/keys/key_1 admin {"policy_ids":null}`)
 }
 
+// A deactivation says what it stopped (S87).
+func TestKeysUpdateStops(t *testing.T) {
+	answer := func(stopped string) string {
+		return `200 {"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"2026-01-02T03:04:05.000Z",` +
+			`"stopped":` + stopped + `}`
+	}
+	n := newFakeNode(t, answer(`{"checks":3,"voided":2}`), answer(`{"checks":null,"voided":2}`), answer(`{"checks":0,"voided":0}`))
+	n.run(t, "", strings.Fields("keys update key_1 --active=false")...).check(t, 0, "stopped 3 checks that nobody redeemed; 2 of them", "")
+	n.run(t, "", strings.Fields("keys update key_1 --active=false")...).check(t, 0, "too much to count", "")
+	n.run(t, "", strings.Fields("keys update key_1 --active=false --keep-open")...).check(t, 0, "stopped 0 checks", "")
+	n.check(t, `PATCH /v1/keys/key_1 admin {"active":false}`, `PATCH /v1/keys/key_1 admin {"active":false}`,
+		`PATCH /v1/keys/key_1 admin {"active":false,"keep_open":true}`)
+}
+
 // An empty value, such as of a variable that a script never set, makes no key
 // that may do more, and nothing is sent.
 func TestKeysGrantsMustBeSaid(t *testing.T) {

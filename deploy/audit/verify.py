@@ -28,12 +28,12 @@ CHECK = (
     "check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,requested_type,action_type,"
     "decision,confidence,amount::text,fingerprint,request_sha,currency,agent_id,policy_id,counterparty,"
     "payment_method,merchant_or_vendor,reason_text,idempotency_key,metadata,reason_code,rule_id,"
-    "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval,namespace,payment"
+    "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval,namespace,stops,payment"
 )
-WIDTHS = {1: 37, 2: 38}  # of CHECK, the columns of a row by its format
+WIDTHS = {1: 38, 2: 39}  # of CHECK, the columns of a row by its format
 OUTCOME = (
     "outcome_id,check_id,node,epoch,step,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release,replay,"
-    "payment"
+    "stops,payment"
 )
 BATCH = "chain_id,seq,version,first_id,last_id,head,entries"
 VIOLATION = (
@@ -42,7 +42,7 @@ VIOLATION = (
 )
 POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets,redeem,changes"
 DRAFT = "policy_id,generation,base_version,name,description,rules,metadata,made_at,redeem,changes"
-KEY = "id,hash,name,rpm,active,created_at,generation,grants"
+KEY = "id,hash,name,rpm,active,created_at,generation,grants,stopped"
 WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject,agent_id"
 EXHAUSTION = (
@@ -80,7 +80,7 @@ class Exchanged(ValueError):
 
 
 MALFORMED = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError, struct.error, zlib.error
-MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "restored": bool, "draft": int}
+MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "restored": bool, "draft": int, "stopped": bool}
 
 
 def object_of(text):
@@ -147,7 +147,7 @@ def integer(b):
     return int.from_bytes(b, "big", signed=True)
 
 
-SIZES = {"claimed_ms": 8, "until_ms": 8, "policy_version": 4, "latency_ms": 4, "format": 2, "seq": 8, "version": 2}
+SIZES = {"claimed_ms": 8, "until_ms": 8, "policy_version": 4, "latency_ms": 4, "format": 2, "stops": 8, "seq": 8, "version": 2}
 HEXADECIMAL = (
     "check_id", "id", "node", "epoch", "fingerprint", "request_sha", "approval_id", "chain_id", "first_id", "last_id", "head", "entries")
 
@@ -212,7 +212,7 @@ def payment_hash(namespace, key):
 
 def payment_of(fields):
     """Returns the hash of the payment that a check is of; empty without one."""
-    says = object_of((fields[37:] or [b""])[0] or b"")
+    says = object_of((fields[38:] or [b""])[0] or b"")
     return payment_hash(fields[36] or b"", says["key"]) if says else b""
 
 
@@ -273,6 +273,7 @@ class Verifier:
         self.asked = {}  # check that asks for an approval to what it asks for, None if the check is altered
         self.actions = {}  # check that asks for an approval to its action
         self.uses = {}  # approval to the checks that were allowed with it, and their actions
+        self.key_stops = {}  # key_id to the changes that stopped what the key was allowed
         self.freezes = {}  # freeze_id to what is frozen, since when and until when
         self.rulings = {}  # approval_id to its changes
         self.met = {}  # (counter_id, principal) to what is known of the budget, and the latest end
@@ -545,7 +546,7 @@ class Verifier:
             self.approval(fields, intact)
             if stored and intact and check in self.steps:
                 self.judged[check] = fields
-            if says := object_of((fields[37:] or [None])[0] or b""):
+            if says := object_of((fields[38:] or [None])[0] or b""):
                 says = {"namespace": (fields[36] or b"").decode(), **says}
                 self.soundly("the payments", self.pay, says, (check, check, "c", says, fields))
             if stored and intact and fields[10] == b"a" and self.freezes:
@@ -576,21 +577,21 @@ class Verifier:
 
     def passes_freezes(self, fields):
         """Finds an allow, a redemption and a take-over that a freeze stopped (G17)."""
-        def frozen(row, *names):
+        def frozen(row, stops, *names):
             at, margin = int.from_bytes(row[:6], "big") * 1000 - EPOCH, 3000000
             what = {"policy_id": fields[17].decode(), "agent_id": nfc(fields[16]), "counterparty": nfc(fields[18])}
-            for kind, value, since, until in self.freezes.values():
-                if at >= since + margin and (not until or at <= until - margin):
+            for kind, value, since, until, seq in self.freezes.values():
+                if (at >= since + margin or integer(stops or b"") >= seq) and (not until or at <= until - margin):
                     named = kind == "principal" and fold(value.encode()) in [fold(n) for n in names if n]
                     if kind == "all" or named or kind in what and what[kind] == (value if kind == "policy_id" else nfc(value.encode())):
                         return True
             return False
 
         asked = fields[29], fields[31], fields[32]
-        if frozen(fields[0], *asked):
+        if frozen(fields[0], fields[37], *asked):
             self.find("inserted", f"check chk_{fields[0].hex()}")
         for o in self.steps.get(fields[0], ()):
-            if o[6] in (b"r", b"t") and frozen(o[0], *asked, o[12], o[13]):
+            if o[6] in (b"r", b"t") and frozen(o[0], o[17], *asked, o[12], o[13]):
                 self.find("inserted", f"outcome {o[0].hex()}")
 
     def take(self, fields, proved):
@@ -967,7 +968,7 @@ class Verifier:
         scope = list((said.get("scope") or {}).items()) or [("all", True)]
         if fields[1] == b"freeze.created":
             until = said.get("until_ms")
-            self.freezes[fields[2]] = [*scope[0], integer(fields[10]), until and until * 1000 - EPOCH]
+            self.freezes[fields[2]] = [*scope[0], integer(fields[10]), until and until * 1000 - EPOCH, integer(fields[0])]
         elif fields[1] in (b"freeze.released", b"freeze.ended") and fields[2] in self.freezes:
             frozen = self.freezes[fields[2]]
             frozen[3] = min(frozen[3] or integer(fields[10]), integer(fields[10]))
@@ -1011,6 +1012,8 @@ class Verifier:
                     said = details(fields[11])
                     names = [(said.get(n) or "").encode() for n in ("principal", "owner")]
                     self.behind.setdefault(fields[2].decode(), []).append((number, names, said.get("groups", [])))
+                    if said.get("stopped"):
+                        self.key_stops.setdefault(fields[2], []).append(number)
             elif (fields[2], fields[3]) in created:
                 self.find("altered", name)
             else:
@@ -1106,13 +1109,13 @@ class Verifier:
         noted = {check: times for _, (check, *times) in self.database.copy("SELECT check_id, redeemed_at, doubted_at FROM redemptions_open")}
         for check in [*self.steps, *(noted.keys() - self.steps.keys())]:
             redeemed, doubt, reported, unredeemed, other = None, None, False, None, None
-            taken, lapsed = None, None  # the step by which it is redeemed
+            taken, lapsed, ended = None, None, None  # the step by which it is redeemed
             for o in sorted(self.steps.get(check, ()), key=lambda o: o[4] or b""):
-                status, stray, said = o[6], False, object_of(o[17] or b"") or {}
+                status, stray, said = o[6], False, object_of(o[18] or b"") or {}
                 flags = set(said.get("flags", ()))
-                void = flags & {"lapsed", "replaced", "superseded"}
+                void = flags & {"lapsed", "stopped", "replaced", "superseded"}
                 if void:
-                    lapsed = o if "lapsed" in flags else lapsed
+                    lapsed, ended = o if "lapsed" in flags else lapsed, o if "stopped" in flags else ended
                     stray = status != b"v" or integer(o[4]) != 1 or o[12] != b"system"
                 elif status == b"r":
                     stray = redeemed is not None or integer(o[4]) != 1
@@ -1146,10 +1149,13 @@ class Verifier:
             if not fields:
                 continue
             terms = self.terms.get((fields[17], fields[5]))
+            for o, wrong in (redeemed, True), (ended, False):
+                if o and wrong == any(integer(fields[37] or b"") < s <= integer(o[17] or b"") for s in self.key_stops.get(fields[29], ())):
+                    found.append((check, "inserted", f"outcome {o[0].hex()}"))
             if lapsed and terms is not None and at(lapsed[0]) < at(check) + terms.get("within_minutes", 15) * minute - minute:
                 found.append((check, "inserted", f"outcome {lapsed[0].hex()}"))
             elif redeemed is None:
-                flagged = fields[37:38] not in ([], [None]) and unredeemed and "unredeemed" in unredeemed[1]
+                flagged = fields[38:39] not in ([], [None]) and unredeemed and "unredeemed" in unredeemed[1]
                 if unredeemed and not flagged and terms and terms.get("required"):
                     found.append((check, "inserted", f"outcome {unredeemed[0][0].hex()}"))
             elif fields[10] != b"a" or terms is not None and at(redeemed[0]) > at(check) + terms.get("within_minutes", 15) * minute + minute:
@@ -1169,7 +1175,7 @@ class Verifier:
         for check, steps in self.steps.items():
             before = None  # the status of the report before
             for o in sorted(steps, key=lambda o: o[4] or b""):
-                of = (object_of(o[17] or b"") or {}).get("of") or []
+                of = (object_of(o[18] or b"") or {}).get("of") or []
                 for says in of:
                     self.pay(says, (o[0], check, o[6].decode(), says, (o, before, len(of) == 1)))
                 before = o[6] if o[6] in (b"x", b"f", b"v") else before
@@ -1224,7 +1230,7 @@ class Verifier:
                 stray = stray or any(says.get(member, 0) != value for member, value in made.items())
             elif not stray:
                 (o, before, alone), version = more, number
-                flags, nonce, named = set((object_of(o[17]) or {}).get("flags") or ()), (o[16] or b"").hex(), says.get("by_nonce", False)
+                flags, nonce, named = set((object_of(o[18]) or {}).get("flags") or ()), (o[16] or b"").hex(), says.get("by_nonce", False)
                 shown, first, own = executions()[0]["check"] if executions() else current, integer(o[5]) == 1, rounds.setdefault(check, says.get("round", 0))
                 stray = named and nonce in nonces
                 if status == "r" and check not in asked:

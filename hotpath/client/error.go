@@ -53,7 +53,8 @@ const (
 	CodeCheckExpired         = "check_expired"          // the check is too old to be redeemed
 	CodeActionMismatch       = "action_mismatch"        // the check allowed another action
 
-	CodeFrozen         = "frozen" // a freeze stops what was allowed
+	CodeFrozen         = "frozen"        // a freeze stops what was allowed
+	CodeCheckStopped   = "check_stopped" // the API key of the check was deactivated since
 	CodeFreezeNotFound = "freeze_not_found"
 	CodeFreezeOwn      = "freeze_own" // somebody who is told apart from the frozen principal must release it
 	CodeTooManyFreezes = "too_many_freezes"

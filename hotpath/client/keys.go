@@ -13,6 +13,9 @@ import (
 // Grants are what an API key may do, and whom it belongs to (S29 to S32).
 type Grants = wire.Grants
 
+// Stopped counts what the deactivation of a key stopped (S87).
+type Stopped = wire.Stopped
+
 // Key is the record of an API key (S25).
 type Key struct {
 	wire.Key
@@ -33,6 +36,7 @@ type NewKey struct{ wire.NewKey }
 // replace a role.
 type KeyChange struct {
 	Active       *bool   `json:"active,omitzero"`
+	KeepOpen     bool    `json:"keep_open,omitzero"` // beside an Active of false: what the key was allowed stays redeemable
 	Name         *string `json:"name,omitzero"`
 	RateLimitRPM *int    `json:"rate_limit_rpm,omitzero"` // 1 to 10,000
 	Grants

@@ -67,7 +67,7 @@ type authorizer interface {
 	ReleaseFreeze(ctx context.Context, access hotpath.Access, by audit.Actor, id spend.ID, note string) (
 		shown hotpath.FreezeView, replayed bool, err error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
-	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)
+	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, hotpath.Stopped, error)
 	CreateWebhook(ctx context.Context, by audit.Actor, change audit.WebhookChange) (*audit.Webhook, audit.Secret, error)
 	UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error)
 	RotateWebhook(ctx context.Context, by audit.Actor, id spend.ID) (*audit.Webhook, audit.Secret, error)

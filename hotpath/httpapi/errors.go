@@ -162,6 +162,9 @@ var refusals = [...]struct {
 	{hotpath.ErrCheckTakenOver, &refusal{409, "check_taken_over", "the redemption of the check was taken over: its present holder reports"}},
 	{hotpath.ErrOtherPayment, &refusal{422, codeValidation, "payment_key is not that of the check, which has a payment of this principal"}},
 	{hotpath.ErrUnknownRedemption, &refusal{422, codeValidation, "redemption_id is not that of a redemption of the check"}},
+	{hotpath.ErrCheckStopped, &refusal{
+		409, "check_stopped", "the API key that the check was allowed for was deactivated: its action must not be carried out",
+	}},
 	{hotpath.ErrFreezeNotFound, &refusal{404, "freeze_not_found", "there is no such freeze"}},
 	{hotpath.ErrFreezeNotActive, &refusal{409, "freeze_not_active", "the freeze is released or over"}},
 	{hotpath.ErrFreezeOwn, &refusal{

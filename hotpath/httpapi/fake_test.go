@@ -236,14 +236,14 @@ func (f *fake) CreateKey(_ context.Context, by audit.Actor, n hotpath.NewKey) (s
 	}, f.workErr
 }
 
-func (f *fake) UpdateKey(_ context.Context, by audit.Actor, id spend.ID, c audit.KeyChange) (*audit.Key, error) {
+func (f *fake) UpdateKey(_ context.Context, by audit.Actor, id spend.ID, c audit.KeyChange) (*audit.Key, hotpath.Stopped, error) {
 	f.by = append(f.by, by)
 	k := &audit.Key{ID: id, Name: "n", RateLimitRPM: 100, Active: true, CreatedAt: time.UnixMilli(instant)}
 	if c.Active != nil {
 		k.Active = *c.Active
 	}
 	k.Grants = c.Grants.Grants
-	return k, f.workErr
+	return k, hotpath.Stopped{Checks: new(int64), Voided: new(int64)}, f.workErr
 }
 
 const fakeRules = `[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":5}}]`

@@ -54,11 +54,15 @@ func (a *API) patchKey(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	key, err := a.authorizer.UpdateKey(x.context(), a.adminActor(x), id, change)
+	key, stopped, err := a.authorizer.UpdateKey(x.context(), a.adminActor(x), id, change)
 	if err != nil {
 		return orAbsent(err, errKeyNotFound)
 	}
-	return respond(x, 200, keyForm, keyOf(key))
+	shown := keyOf(key)
+	if change.Active != nil && !*change.Active {
+		shown.Stopped = (*wire.Stopped)(&stopped)
+	}
+	return respond(x, 200, keyForm, shown)
 }
 
 // getOwnKey answers GET /v1/keys/self.
@@ -116,12 +120,15 @@ func decodeNewKey(r *reader, k *hotpath.NewKey, b keyBounds) error {
 // active, name or rate_limit_rpm is absent, null clears the others (S29).
 func decodeKeyChange(r *reader, c *audit.KeyChange, b keyBounds) error {
 	var given grantsReader
+	var keepOpen, asked bool
 	for r.next() {
 		switch r.name {
 		case "active":
 			if active, present := r.boolean(); present {
 				c.Active = &active
 			}
+		case "keep_open":
+			keepOpen, asked = r.boolean()
 		case "name":
 			if name := r.text(); !spend.Blank(name) {
 				r.checkLength("name", name, spend.MaxName)
@@ -137,6 +144,10 @@ func decodeKeyChange(r *reader, c *audit.KeyChange, b keyBounds) error {
 	}
 	given.judge(r)
 	c.Grants = given.change(r)
+	off := c.Active != nil && !*c.Active
+	if c.Stops = off && !keepOpen; asked && !off {
+		r.fault("keep_open", "is for a key that is deactivated: send \"active\": false, too")
+	}
 	if c.Empty() && len(r.faults) == 0 {
 		r.fault("active", "or another member is required: there is nothing to change")
 	}

@@ -27,6 +27,15 @@ type Key struct {
 	LastUsedAt *Timestamp `json:"last_used_at"`
 
 	Grants
+
+	Stopped *Stopped `json:"stopped,omitzero"` // by the change that deactivated the key; nil elsewhere
+}
+
+// Stopped counts the checks that a key was allowed, that nobody redeemed, and that were stopped when it was deactivated; nil
+// where counting took too long.
+type Stopped struct {
+	Checks *int64 `json:"checks"`
+	Voided *int64 `json:"voided"` // those that only a redemption carries out, which are given back
 }
 
 // NewKey is an API key right after its creation: the only time that it is shown.

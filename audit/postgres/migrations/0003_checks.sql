@@ -40,6 +40,7 @@ CREATE TABLE checks (
     approval_id        uuid,              -- which it was sent with; used when it is allowed
     approval           text,              -- JSON: what it asks of people; null when nothing
     namespace          text,              -- of its idempotency keys (S59); null: the one that plain API keys share
+    stops              bigint,            -- the last stop by which it was judged (S87); null when there was none
     payment            text,              -- JSON: the payment that it is of (S84); null when of none
     PRIMARY KEY (check_id)
 ) PARTITION BY RANGE (check_id);
@@ -176,6 +177,7 @@ CREATE TYPE check_record AS (
     approval_id        uuid,
     approval           text,
     namespace          text,
+    stops              bigint,
     payment            text
 );
 

@@ -22,6 +22,7 @@ CREATE TABLE outcomes (
     request_id text     NOT NULL,
     may_release boolean NOT NULL, -- who reported
     replay     bytea,             -- of a redemption: its API key and its Idempotency-Key
+    stops      bigint,            -- the last stop by which it was judged (S87); null when there was none
     payment    text,              -- JSON: the payments that the step changed (S84), and what is unusual about it
     xid        xid8     NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
     PRIMARY KEY (check_id, step)
@@ -48,6 +49,7 @@ CREATE TYPE outcome_row AS (
     request_id text,
     may_release boolean,
     replay     bytea,
+    stops      bigint,
     payment    text,
     redeem_by  bigint   -- until when a redemption may be recorded, in milliseconds
 );
@@ -95,9 +97,9 @@ BEGIN
     END IF;
     at := extract(epoch FROM clock_timestamp()) * 1000;
     INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, excess, amount, reference, note, key_id, principal, request_id,
-            may_release, replay, payment)
+            may_release, replay, stops, payment)
         SELECT a.outcome_id, a.check_id, insert_outcomes.node, insert_outcomes.epoch, a.step, a.number, a.status, a.release, a.excess, a.amount,
-            a.reference, a.note, a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.payment
+            a.reference, a.note, a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.stops, a.payment
         FROM unnest(accepted) AS a
         WHERE a.step > 1 OR a.number = 1 OR a.status = 'r' AND at <= a.redeem_by
             AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE

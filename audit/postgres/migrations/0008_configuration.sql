@@ -33,7 +33,8 @@ CREATE TABLE keys (
     created_at timestamptz NOT NULL,
     last_used  timestamptz,          -- null when never; changes without generation
     grants     jsonb,                -- role, scopes, bindings and so on; null when none was given
-    generation bigint      NOT NULL
+    generation bigint      NOT NULL,
+    stopped    bigint                -- the last change that stopped what it had been allowed (S87); null without one
 );
 
 CREATE INDEX keys_generation ON keys (generation);
@@ -128,11 +129,11 @@ $$;
 CREATE FUNCTION hash_key(k keys) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
-    SELECT sha256(convert_to(E'spendgate key 1\n', 'UTF8') || int2send(8::smallint)
+    SELECT sha256(convert_to(E'spendgate key 1\n', 'UTF8') || int2send(9::smallint)
         || encode_field(uuid_send(k.id)) || encode_field(k.hash) || encode_field(k.name)
         || encode_field(int4send(k.rpm)) || encode_field(boolsend(k.active))
         || encode_field(timestamptz_send(k.created_at)) || encode_field(int8send(k.generation))
-        || encode_field(jsonb_send(k.grants)))
+        || encode_field(jsonb_send(k.grants)) || encode_field(int8send(k.stopped)))
 $$;
 
 -- The key_id of a key.
@@ -174,7 +175,8 @@ CREATE FUNCTION record_key(kind text, k keys, who actor) RETURNS void
 LANGUAGE sql
 AS $$
     SELECT record_change(k.generation, kind, name_key(k.id), NULL, who,
-        jsonb_build_object('name', k.name, 'rate_limit_rpm', k.rpm, 'active', k.active) || coalesce(k.grants, '{}'), hash_key(k))
+        jsonb_build_object('name', k.name, 'rate_limit_rpm', k.rpm, 'active', k.active) || coalesce(k.grants, '{}')
+            || CASE WHEN k.stopped = k.generation THEN '{"stopped": true}' ELSE '{}' END::jsonb, hash_key(k))
 $$;
 
 -- Adds a version, whatever the one before asks of people: see create_policy, which is for callers.
@@ -303,9 +305,18 @@ BEGIN
     PERFORM record_key('key.created', created, who);
 END $$;
 
--- Changes what is not null; the grants by a merge patch. Returns no row when there
--- is no such key.
-CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean, grants_patch jsonb, who actor) RETURNS SETOF keys
+-- Stops what was judged before (S87): when the transaction ends, each commit that was judged before this change is recorded,
+-- and no other will be. It takes the lock of the epoch alone, and comes before the change takes its number: commits take
+-- their locks in that order, too.
+CREATE FUNCTION begin_stop() RETURNS void
+LANGUAGE plpgsql
+AS $$ BEGIN
+    PERFORM pg_advisory_xact_lock('epoch'::regclass::oid::integer, 0);
+END $$;
+
+-- Changes what is not null; the grants by a merge patch. With stops, what the key was allowed before is stopped. Returns no
+-- row when there is no such key.
+CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean, grants_patch jsonb, stops boolean, who actor) RETURNS SETOF keys
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -315,23 +326,21 @@ BEGIN
     IF NOT EXISTS (SELECT FROM keys AS k WHERE k.id = changed) THEN -- keys are never deleted
         RETURN;
     END IF;
+    IF update_key.stops THEN
+        PERFORM begin_stop();
+    END IF;
     new_generation := raise_generation();
+    IF update_key.stops THEN
+        UPDATE epoch SET stops = new_generation;
+    END IF;
     UPDATE keys AS k
         SET name = coalesce(new_name, k.name), rpm = coalesce(new_rpm, k.rpm), active = coalesce(new_active, k.active), generation = new_generation,
+            stopped = CASE WHEN update_key.stops THEN new_generation ELSE k.stopped END,
             grants = CASE WHEN grants_patch IS NULL THEN k.grants
                 ELSE nullif(jsonb_strip_nulls(coalesce(k.grants, '{}') || grants_patch), '{}') END
         WHERE k.id = changed RETURNING k.* INTO made;
     PERFORM record_key('key.changed', made, who);
     RETURN NEXT made;
-END $$;
-
--- Stops what was judged before (S87): when the transaction ends, each commit that was judged before this change is recorded,
--- and no other will be. It takes the lock of the epoch alone, and comes before the change takes its number: commits take
--- their locks in that order, too.
-CREATE FUNCTION begin_stop() RETURNS void
-LANGUAGE plpgsql
-AS $$ BEGIN
-    PERFORM pg_advisory_xact_lock('epoch'::regclass::oid::integer, 0);
 END $$;
 
 -- Records a freeze, and returns whether it was there. Fails with SG021 if another stop than seen came last, unless seen is

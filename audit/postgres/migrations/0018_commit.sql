@@ -126,9 +126,9 @@ DECLARE
     at       bigint := extract(epoch FROM clock_timestamp()) * 1000;
 BEGIN
     WITH redeemed AS (
-        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay, payment)
+        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay, stops, payment)
             SELECT a.outcome_id, a.check_id, redeem_own.node, redeem_own.epoch, a.step, a.number, a.status, a.release,
-                a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.payment
+                a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.stops, a.payment
             FROM unnest(redemptions) AS a
             WHERE at <= a.redeem_by AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
         RETURNING outcomes.check_id
@@ -223,9 +223,9 @@ BEGIN
             record_redemptions.head, record_redemptions.entries);
     at := extract(epoch FROM clock_timestamp()) * 1000;
     WITH redeemed AS (
-        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay)
+        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay, stops)
             SELECT a.outcome_id, a.check_id, record_redemptions.node, record_redemptions.epoch, a.step, a.number, a.status, a.release,
-                a.key_id, a.principal, a.request_id, a.may_release, a.replay
+                a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.stops
             FROM unnest(redemptions) AS a
             WHERE a.step = 1 AND at <= a.redeem_by AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
             ORDER BY a.check_id

@@ -123,7 +123,7 @@ export interface components {
              * @enum {string}
              */
             release: "none" | "pending" | "done";
-            flags: ("exceeded" | "exceeded_pending" | "unapproved" | "lapsed" | "replaced" | "superseded" | "unredeemed" | "paid_twice")[];
+            flags: ("exceeded" | "exceeded_pending" | "unapproved" | "lapsed" | "stopped" | "replaced" | "superseded" | "unredeemed" | "paid_twice")[];
             principal: string;
             key_id: string;
             at: components["schemas"]["Timestamp"];
@@ -978,7 +978,10 @@ export interface components {
          *     each other, so null for one needs the other.
          */
         KeyChange: {
+            /** @description False also stops what the key was allowed and nobody redeemed, unless `keep_open` is true. True restores nothing of that. */
             active?: boolean | null;
+            /** @description Only beside `active: false`: what the key was allowed is still redeemed and replayed. */
+            keep_open?: boolean | null;
             name?: string | null;
             /** @description Up to 10,000, or what the deployment allows. */
             rate_limit_rpm?: number | null;
@@ -1031,6 +1034,13 @@ export interface components {
             owner?: string;
             groups?: string[];
             expires_at?: components["schemas"]["Timestamp"];
+            /** @description The checks that the key was allowed and nobody redeemed, which are stopped; only in the answer to a change that deactivates the key. */
+            stopped?: {
+                /** @description All of the last 24 hours; null if counting took too long. */
+                checks: number | null;
+                /** @description Those of them that only a redemption carries out: they are voided and given back within a minute. */
+                voided: number | null;
+            };
         };
         /** @description A person who signed in, with what their groups permit. */
         Session: {
@@ -1145,7 +1155,7 @@ export interface components {
         ErrorBody: {
             error: {
                 /** @enum {string} */
-                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "freeze_not_found" | "freeze_not_active" | "freeze_own" | "too_many_freezes" | "frozen" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "draft_rejected" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
+                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "freeze_not_found" | "freeze_not_active" | "freeze_own" | "too_many_freezes" | "frozen" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "draft_rejected" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_stopped" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
                 message: string;
                 request_id: string;
                 timestamp: components["schemas"]["Timestamp"];

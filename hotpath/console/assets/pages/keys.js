@@ -57,7 +57,7 @@ export function Keys() {
       <${Field} label="Expires" hint="RFC 3339"><input name="expires_at" placeholder="2027-01-31T00:00:00Z" /><//>
       <div class="buttons"><button class="primary">Make it</button></div></form></details>
     <${Pages} list=${list} label="Keys, the newest first" row=${(k) => html`<li key=${k.key_id}><div class="row"><span class="what">${k.name}</span>
-      <span class="side-note"><${Badge} of=${k.active ? "active" : "failed"}>${k.active ? "active" : "inactive"}<//> <button onClick=${() => change(k, { active: !k.active })}>${k.active ? "Deactivate" : "Activate"}</button></span>
+      <span class="side-note"><${Badge} of=${k.active ? "active" : "failed"}>${k.active ? "active" : "inactive"}<//> <button title=${k.active ? "Also stops what it was allowed and nobody redeemed" : "Restores nothing that was stopped"} onClick=${() => change(k, { active: !k.active })}>${k.active ? "Deactivate" : "Activate"}</button></span>
       <span class="by">${k.role ?? k.scopes?.join(", ") ?? "full"} · ${k.principal ?? "no principal"}${k.owner && ` · of ${k.owner}`}${k.groups && ` · groups ${k.groups.join(", ")}`}${k.agent_ids && ` · agents ${k.agent_ids.join(", ")}`}${k.policy_ids && ` · policies ${k.policy_ids.join(", ")}`} · ${k.rate_limit_rpm} a minute · ${k.last_used_at ? html`last used <${PlainTime} at=${k.last_used_at} />` : "never used"}${k.expires_at && html` · until <${PlainTime} at=${k.expires_at} />`} · <${ID} id=${k.key_id} /></span></div></li>`}
       empty=${html`<${Empty} title="No keys." />`} />`;
 }

@@ -792,6 +792,8 @@ class Key:
     owner: str | None = None
     groups: list[str] | None = None
     expires_at: datetime | None = None
+    # The checks that the key was allowed and nobody redeemed, which are stopped; only in the answer to a change that deactivates the key.
+    stopped: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
