@@ -2,9 +2,11 @@ package signin
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -23,8 +25,49 @@ func NewBearer(issuer, audience, claim string, log *slog.Logger, now func() time
 	return &Bearer{New(Options{Issuer: issuer, ClientID: audience, Logger: log, Now: now}), claim}
 }
 
+// Claims reports whether a token says that it is of this issuer. That is not proved.
+func (b *Bearer) Claims(raw string) bool {
+	parts := strings.Split(raw, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	c, err := partOf(parts[1])
+	if err != nil {
+		return false
+	}
+	issuer, err := c.text("iss")
+	return err == nil && issuer == b.issuer.Issuer
+}
+
+// partOf reads the header or the claims of a token.
+func partOf(part string) (claims, error) {
+	text, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil {
+		return nil, err
+	}
+	return readClaims(text)
+}
+
+// checkType refuses a token whose header says that it is no access token. Many issuers call theirs plainly JWT, or nothing.
+func checkType(raw string) error {
+	header, _, _ := strings.Cut(raw, ".")
+	c, err := partOf(header)
+	if err != nil {
+		return err
+	}
+	switch kind, err := c.text("typ"); strings.TrimPrefix(strings.ToLower(kind), "application/") {
+	case "", "jwt", "at+jwt":
+		return err
+	default:
+		return errors.New("its typ is not that of an access token")
+	}
+}
+
 // Who returns who has a token, and until when it is valid. ErrToken refuses the token; with any other error it is not known.
 func (b *Bearer) Who(ctx context.Context, raw string) (who string, until time.Time, err error) {
+	if err := checkType(raw); err != nil {
+		return "", time.Time{}, fmt.Errorf("%w: %w", ErrToken, brief(err))
+	}
 	leave, err := enter(ctx, b.issuer.tokens)
 	if err != nil {
 		return "", time.Time{}, err
@@ -34,8 +77,12 @@ func (b *Bearer) Who(ctx context.Context, raw string) (who string, until time.Ti
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	token, err := p.logouts.Verify(ctx, raw)
-	if err != nil {
+	unread := new(error)
+	token, err := p.logouts.Verify(context.WithValue(ctx, unreadKey{}, unread), raw)
+	switch {
+	case *unread != nil:
+		return "", time.Time{}, fmt.Errorf("%w: its keys: %w", ErrProvider, brief(*unread))
+	case err != nil:
 		return "", time.Time{}, fmt.Errorf("%w: %w", ErrToken, brief(err))
 	}
 	who, err = b.holder(token)

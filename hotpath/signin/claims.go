@@ -2,7 +2,9 @@ package signin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -32,10 +34,17 @@ func claimsOf(source interface{ Claims(any) error }) (claims, error) {
 // the library reads: the library takes "Sub" or "ſub" for "sub", and of several the last.
 type exactKeys struct{ oidc.KeySet }
 
+// unreadKey is the key of a *error in a context: why the provider's keys could not be read. The library drops it.
+type unreadKey struct{}
+
 // VerifySignature implements oidc.KeySet.
 func (k exactKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
 	payload, err := k.KeySet.VerifySignature(ctx, jwt)
 	if err != nil {
+		unread, asked := ctx.Value(unreadKey{}).(*error)
+		if failed, ok := errors.AsType[*url.Error](err); ok && asked && !errors.Is(err, errKeysRead) {
+			*unread = failed.Err
+		}
 		return nil, err
 	}
 	c, err := readClaims(payload)

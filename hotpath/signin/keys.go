@@ -1,10 +1,16 @@
 package signin
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -17,21 +23,48 @@ const (
 
 var errKeysRead = errors.New("the provider's keys were read a moment ago, and none of them fits")
 
-// sparing refuses requests that are too many: keysAtOnce, and one more every keysEvery.
+// sparing reads the provider's keys. It refuses requests that are too many: keysAtOnce, and one more every keysEvery.
 type sparing struct {
 	http.RoundTripper
 	now func() time.Time
 
-	mu    sync.Mutex
-	spent time.Time // until when what was requested is paid for
+	mu     sync.Mutex
+	spent  time.Time // until when what was requested is paid for
+	failed error     // of the last request
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. The error of a request that is too many is that of the last one, if that failed.
 func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !s.take() {
-		return nil, errKeysRead
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return nil, cmp.Or(s.failed, errKeysRead)
 	}
-	return s.RoundTripper.RoundTrip(r)
+	answer, err := s.read(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = err
+	return answer, err
+}
+
+// read fails with whatever is no set of keys: the library's errors do not tell that from a token without a key.
+func (s *sparing) read(r *http.Request) (*http.Response, error) {
+	answer, err := s.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(answer.Body)
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("the provider answers %s", answer.Status)
+	case !jsontext.Value(text).IsValid():
+		return nil, errors.New("the provider answers something else than JSON")
+	}
+	answer.Body = io.NopCloser(bytes.NewReader(text))
+	return answer, nil
 }
 
 func (s *sparing) take() bool {

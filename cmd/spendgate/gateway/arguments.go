@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 )
@@ -121,10 +122,20 @@ func validate(text, arguments jsontext.Value) error {
 		for len(invalid.Causes) > 0 {
 			invalid = invalid.Causes[0]
 		}
-		what := invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English))
-		return fmt.Errorf("the tool's schema does not permit the arguments: %s %s", strings.Join(invalid.InstanceLocation, "."), what)
+		at := strings.Join(invalid.InstanceLocation, ".")
+		return fmt.Errorf("the tool's schema does not permit the arguments: %s %s", at, broken(invalid.ErrorKind))
 	}
 	return err
+}
+
+// broken says which rule of a schema arguments break. It quotes no value of theirs: a shadow logs it.
+func broken(rule jsonschema.ErrorKind) string {
+	switch rule.(type) {
+	case *kind.Required, *kind.AdditionalProperties, *kind.Type, *kind.Enum, *kind.Const:
+		return rule.LocalizedString(message.NewPrinter(language.English))
+	default:
+		return "breaks " + strings.Join(rule.KeywordPath(), ".")
+	}
 }
 
 // bounded refuses numbers whose exponents are so large that comparing them is costly, or that the validator cannot read.

@@ -133,6 +133,10 @@ func TestValidate(t *testing.T) {
 		{`{"additionalProperties":false,"properties":{"a":{}}}`, `{"b":1}`, "additional properties"},
 		{`{"properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"enum":["u"]}}}`, `{"a":"v"}`, "value must be 'u'"},
 		{`{"properties":{"a":{"maximum":9007199254740992}}}`, `{"a":9007199254740993}`, "maximum"},
+		{`{"properties":{"a":{"maximum":9}}}`, `{"a":1e2000000}`, "whose exponent has more than 4 digits"},
+		{`{"properties":{"a":{"multipleOf":2}}}`, `{"a":1E-99999}`, "whose exponent"},
+		{`{}`, `{"a":[{"b":1e+0010000}]}`, "whose exponent"},
+		{`{"properties":{"a":{"maximum":9}}}`, `{"a":1e-0000007}`, ""},
 		{`{"$ref":"http://127.0.0.1:1/x"}`, `{}`, "cannot be read"},
 		{`{"$ref":"file:///etc/passwd"}`, `{}`, "cannot be read"},
 		{`{"type":"none"}`, `{}`, "cannot be read"},
@@ -242,16 +246,20 @@ func TestResults(t *testing.T) {
 		t.DeclinedIf = &declined{Result: "code", In: []jsontext.Value{[]byte(`"card_declined"`), []byte(`17`)}}
 	})
 	for result, want := range map[string]string{
-		`{"structuredContent":{"refund":{"id":"re_1"}}}`:                                     "re_1",
-		`{"structuredContent":{"refund":{"id":7}},"content":[]}`:                             "7",
-		`{"content":[{"type":"text","text":"{\"refund\":{\"id\":\"re_2\"}}"}]}`:              "re_2",
-		`{"content":[{"type":"text","text":"{}"},{"type":"text","text":"{}"}]}`:              "",
-		`{"structuredContent":{"code":"card_declined"}}`:                                     "declined",
-		`{"isError":true,"content":[{"type":"text","text":"{\"code\":\"card_declined\"}"}]}`: "declined",
-		`{"structuredContent":{"code":17}}`:                                                  "declined",
-		`{"structuredContent":{"code":"17x"}}`:                                               "",
-		`{"structuredContent":{"code":""}}`:                                                  "",
-		`7`:                                                                                  "",
+		`{"structuredContent":{"refund":{"id":"re_1"}}}`:                                         "re_1",
+		`{"structuredContent":{"refund":{"id":7}},"content":[]}`:                                 "7",
+		`{"content":[{"type":"text","text":"{\"refund\":{\"id\":\"re_2\"}}"}]}`:                  "re_2",
+		`{"content":[{"type":"text","text":"{}"},{"type":"text","text":"{}"}]}`:                  "",
+		`{"structuredContent":{"code":"card_declined"}}`:                                         "declined",
+		`{"isError":true,"content":[{"type":"text","text":"{\"code\":\"card_declined\"}"}]}`:     "declined",
+		`{"structuredContent":{"code":17}}`:                                                      "declined",
+		`{"structuredContent":{"code":"ok"},"content":[{"type":"text","text":"{\"code\":17}"}]}`: "",
+		`{"structuredContent":{},"content":[{"type":"text","text":"{\"code\":17}"}]}`:            "",
+		`{"content":[{"type":"text","text":"failed"},{"type":"text","text":"{\"code\":17}"}]}`:   "",
+		`{"content":[{"type":"image","data":""},{"type":"text","text":"{\"code\":17}"}]}`:        "",
+		`{"structuredContent":{"code":"17x"}}`:                                                   "",
+		`{"structuredContent":{"code":""}}`:                                                      "",
+		`7`:                                                                                      "",
 	} {
 		got := m.reference(jsontext.Value(result))
 		if m.declined(jsontext.Value(result)) {

@@ -239,7 +239,11 @@ func (c *mappedCall) shadow(ctx context.Context, unread error) end {
 		e = refusedTool(off)
 	}
 	if unread != nil {
-		c.s.log.Warn("a shadow passes a call that enforcement would not carry out", "tool", c.name, "reason", unread)
+		reason := unread.Error() // which quotes no argument
+		if refused, ok := errors.AsType[*client.Error](unread); ok {
+			reason = refused.Code
+		}
+		c.s.log.Warn("a shadow passes a call that enforcement would not carry out", "tool", c.name, "reason", reason)
 	}
 	if ctx.Err() != nil {
 		return failure("the call was cancelled.")

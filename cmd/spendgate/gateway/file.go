@@ -38,11 +38,12 @@ type File struct {
 // agentID is who asks: a name, or the header of an HTTP request that has it.
 type agentID struct{ fixed, header string }
 
-// issuer signs tokens of agents.
+// issuer signs tokens of agents. AgentPrefix tells its agents from those of others.
 type issuer struct {
-	URL        string `json:"url"`
-	Audience   string `json:"audience"`
-	AgentClaim string `json:"agent_claim"`
+	URL         string  `json:"url"`
+	Audience    string  `json:"audience"`
+	AgentClaim  string  `json:"agent_claim"`
+	AgentPrefix *string `json:"agent_prefix"`
 }
 
 // upstream is a server behind the gateway.

@@ -78,6 +78,21 @@ func (c *checker) issuer(path string, i *issuer) {
 	if i.AgentClaim == "" {
 		i.AgentClaim = "sub"
 	}
+	switch first := i == &c.file.Issuers[0]; {
+	case i.AgentPrefix == nil && first:
+		i.AgentPrefix = new("")
+	case i.AgentPrefix == nil:
+		i.AgentPrefix = new(i.URL + "#")
+	}
+	for j := range c.file.Issuers {
+		other := &c.file.Issuers[j]
+		if other == i {
+			break
+		}
+		if other.URL == i.URL || *other.AgentPrefix == *i.AgentPrefix {
+			c.fault(path, "has the url or the agent_prefix of another one: agents of both could have one name")
+		}
+	}
 }
 
 func (c *checker) listen() {
@@ -119,8 +134,9 @@ func (c *checker) upstream(path, name string, u *upstream) {
 	}
 	if u.URL != "" {
 		address, err := url.Parse(u.URL)
-		if err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "" || address.User != nil {
-			c.fault(path+".url", "must be http://host:port/path or https://host/path, without user and password")
+		if err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "" || address.User != nil ||
+			address.RawQuery != "" || address.ForceQuery || address.Fragment != "" {
+			c.fault(path+".url", "must be http://host:port/path or https://host/path, without user, password and query: secrets belong in headers")
 		}
 	}
 	for tool := range u.Tools {

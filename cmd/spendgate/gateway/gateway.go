@@ -45,6 +45,9 @@ type Gateway struct {
 	tokens  *tokens        // nil if agents have none
 	calls   sync.WaitGroup // mapped calls
 
+	mu       sync.Mutex
+	requests map[string]int // of agents, without an answer yet
+
 	// stopping ends the waiting of mapped calls, but not what a server is carrying out.
 	stopping context.Context //nolint:containedctx // of the process
 	stop     context.CancelFunc
@@ -61,9 +64,10 @@ func New(o Options) (*Gateway, error) {
 			"then run spendgate gateway check --accept %s", lockPath(o.File.path), o.File.path)
 	}
 	g := &Gateway{file: o.File, api: o.Client, version: o.Version, log: o.Logger, metrics: newMetrics(o.Registerer)}
+	g.requests = make(map[string]int)
 	g.guard = pay.New(pay.Options{Client: o.Client, Logger: o.Logger, Unanswered: checkTimeout, Unreported: g.metrics.unrecorded.Inc})
 	if o.File.known() {
-		if g.tokens, err = readTokens(o.File, o.Logger); err != nil {
+		if g.tokens, err = readTokens(o.File, o.Logger, g.metrics.tokenFaults); err != nil {
 			return nil, fmt.Errorf("%s: tokens: %w", o.File.path, err)
 		}
 	}
@@ -88,6 +92,32 @@ func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Durat
 		return definition{}, nil, &offError{err}
 	}
 	return d, over, nil
+}
+
+// enter makes room for a request of an agent, who leaves when it is answered.
+func (g *Gateway) enter(agent string) (leave func(), err error) {
+	agent, most := g.bound(agent, maxRequests)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.requests[agent] >= most {
+		return nil, fmt.Errorf("%d requests of this agent have no answer yet, which is the most", most)
+	}
+	g.requests[agent]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.requests[agent]--; g.requests[agent] == 0 {
+			delete(g.requests, agent)
+		}
+	}, nil
+}
+
+// bound returns whose share an agent's is, and how large. Without tokens agents can call themselves anything: all have one.
+func (g *Gateway) bound(agent string, share int) (of string, most int) {
+	if g.tokens == nil {
+		return "", maxSessions
+	}
+	return agent, share
 }
 
 // offError is why a tool is off.

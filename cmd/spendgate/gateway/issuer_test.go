@@ -29,8 +29,9 @@ type idp struct {
 	url string
 	key *ecdsa.PrivateKey
 	kid string
-	// audience is of the tokens that it makes.
-	audience string
+	// audience and typ are of the tokens that it makes.
+	audience, typ string
+	keys          string // in place of its keys
 }
 
 func newIDP(t *testing.T) *idp {
@@ -46,6 +47,13 @@ func newIDP(t *testing.T) *idp {
 	mux.HandleFunc("/.well-known/openid-configuration", about)
 	mux.HandleFunc("/.well-known/oauth-authorization-server", about)
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		if p.keys == "503" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		if p.keys != "" {
+			_, _ = w.Write([]byte(p.keys))
+			return
+		}
 		x, y := make([]byte, 32), make([]byte, 32)
 		p.write(w, map[string]any{"keys": []any{map[string]any{
 			"kty": "EC", "crv": "P-256", "kid": p.kid, "alg": "ES256", "use": "sig", "x": b64(p.key.X.FillBytes(x)), "y": b64(p.key.Y.FillBytes(y)),
@@ -85,7 +93,7 @@ func (p *idp) sign(more map[string]any) string {
 		"exp": time.Now().Add(time.Minute).Unix(), "iat": time.Now().Unix(),
 	}
 	maps.Copy(claims, more)
-	text := b64([]byte(encode(map[string]string{"alg": "ES256", "kid": p.kid}))) + "." + b64([]byte(encode(claims)))
+	text := b64([]byte(encode(map[string]string{"alg": "ES256", "kid": p.kid, "typ": p.typ}))) + "." + b64([]byte(encode(claims)))
 	sum := sha256.Sum256([]byte(text))
 	r, s, err := ecdsa.Sign(rand.Reader, p.key, sum[:])
 	if err != nil {
@@ -116,23 +124,11 @@ func behindIssuer(t *testing.T, s *service, p *idp) string {
 func TestIssuers(t *testing.T) {
 	p := newIDP(t)
 	address := behindIssuer(t, newService(t), p)
-	post := func(token string) int {
-		t.Helper()
-		const text = `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
-			`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		r.Header.Set("Authorization", "Bearer "+token)
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		return response.StatusCode
+	post := func(token string) int { return begin(t, address, token) }
+	typed := func(typ string) string {
+		p.typ = typ
+		defer func() { p.typ = "" }()
+		return p.sign(nil)
 	}
 	in := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 	none := func(token string) string {
@@ -157,6 +153,9 @@ func TestIssuers(t *testing.T) {
 		"resembling":        {p.sign(map[string]any{"client_id": nil, "Client_ID": "x"}), http.StatusUnauthorized},
 		"another issuer":    {p.sign(map[string]any{"iss": other.url}), http.StatusUnauthorized},
 		"of another issuer": {other.sign(nil), http.StatusUnauthorized},
+		"plain":             {typed("JWT"), http.StatusOK},
+		"access token":      {typed("application/at+jwt"), http.StatusOK},
+		"logout token":      {typed("logout+jwt"), http.StatusUnauthorized},
 		"alg none":          {none(p.sign(nil)), http.StatusUnauthorized},
 		"changed":           {p.sign(nil) + "x", http.StatusUnauthorized},
 		"none":              {"x", http.StatusUnauthorized},
@@ -168,6 +167,65 @@ func TestIssuers(t *testing.T) {
 	p.rotate("k2")
 	// Tokens that nobody knows make the issuer's keys be read only now and then.
 	within(t, "a rotated key is read", func() bool { return post(p.sign(nil)) == http.StatusOK })
+}
+
+// begin begins a session with a token, and returns the status.
+func begin(t *testing.T, address, token string) int {
+	t.Helper()
+	const text = `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+		`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// TestSeveralIssuers: agents of several issuers and of files have no name in common, and an issuer's outage stops no other agent.
+func TestSeveralIssuers(t *testing.T) {
+	one, two, three := newIDP(t), newIDP(t), newIDP(t)
+	head := "shadow: true\nlisten: 127.0.0.1:0\ntokens: " + tokenFolder(t) + "\nissuers:\n"
+	for _, p := range []*idp{one, two, three} {
+		p.audience = "https://gateway.example/mcp"
+		head += "- {url: \"" + p.url + "\", audience: \"" + p.audience + "\", agent_claim: client_id" +
+			map[*idp]string{three: ", agent_prefix: \"c/\""}[p] + "}\n"
+	}
+	g := load(t, head+"upstreams:\n  psp:\n    url: "+newProvider(t).url+"\n")
+	address := served(t, g) + Path
+	named := func(p *idp, name string) string { return p.sign(map[string]any{"client_id": name}) }
+	for token, want := range map[string]string{
+		tokenA: "a", named(one, "bot"): "bot", named(two, "bot"): two.url + "#bot", named(three, "bot"): "c/bot",
+		named(two, "a"): two.url + "#a", named(two, "c/x"): two.url + "#c/x",
+		named(one, "a"): "", named(one, "c/bot"): "", named(one, two.url+"#bot"): "",
+	} {
+		info, err := g.tokens.verify(t.Context(), token, nil)
+		refused := err != nil && strings.Contains(err.Error(), "that of another agent")
+		if want == "" && !refused || want != "" && (err != nil || info.UserID != want) {
+			t.Errorf("%s: %v %v", want, info, err)
+		}
+	}
+	for _, keys := range []string{"503", "<html>"} {
+		one.keys = keys
+		one.rotate(keys)
+		for range 3 { // then its keys are not asked for each time
+			if got := begin(t, address, one.sign(nil)); got != http.StatusServiceUnavailable {
+				t.Errorf("an issuer gives %s for its keys: %d", keys, got)
+			}
+		}
+		for name, token := range map[string]string{"another issuer": two.sign(nil), "a file": tokenA} {
+			if got := begin(t, address, token); got != http.StatusOK {
+				t.Errorf("%s: %d", name, got)
+			}
+		}
+	}
 }
 
 // TestSignIn: a client of the SDK finds out where to sign in, and does.

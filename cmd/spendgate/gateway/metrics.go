@@ -9,12 +9,13 @@ import (
 // metrics count what the gateway did. Labels have only the servers and tools that the file
 // names, and the states, so the file bounds the number of series.
 type metrics struct {
-	calls      *prometheus.CounterVec
-	seconds    *prometheus.HistogramVec
-	ends       *prometheus.CounterVec
-	inFlight   prometheus.Gauge
-	sessions   prometheus.Gauge
-	unrecorded prometheus.Counter
+	calls       *prometheus.CounterVec
+	seconds     *prometheus.HistogramVec
+	ends        *prometheus.CounterVec
+	inFlight    prometheus.Gauge
+	sessions    prometheus.Gauge
+	unrecorded  prometheus.Counter
+	tokenFaults prometheus.Gauge
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -36,9 +37,11 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		sessions: prometheus.NewGauge(prometheus.GaugeOpts(opts("sessions", "Agents that are connected."))),
 		unrecorded: prometheus.NewCounter(prometheus.CounterOpts(opts("report_failures_total",
 			"Times that the service did not record what became of a check."))),
+		tokenFaults: prometheus.NewGauge(prometheus.GaugeOpts(opts("token_faults",
+			"Files of agents' tokens at fault, whose agents have no access. 1 if the folder cannot be read."))),
 	}
 	if registerer != nil {
-		registerer.MustRegister(m.calls, m.seconds, m.ends, m.inFlight, m.sessions, m.unrecorded)
+		registerer.MustRegister(m.calls, m.seconds, m.ends, m.inFlight, m.sessions, m.unrecorded, m.tokenFaults)
 	}
 	return m
 }

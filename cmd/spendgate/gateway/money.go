@@ -87,7 +87,7 @@ func (t *tool) currency(arguments jsontext.Value) (string, error) {
 	}
 	text, ok := textOf(value)
 	if !ok || len(text) != 3 || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) }) {
-		return "", fmt.Errorf("the currency must be three letters, not %s", excerpt(value))
+		return "", errors.New("the currency must be three letters")
 	}
 	return strings.ToUpper(text), nil
 }
@@ -142,14 +142,14 @@ func (t *tool) amount(arguments jsontext.Value, currency string) (client.Amount,
 	if counts {
 		mantissa, exponent := splitNumber(plainNumber(number))
 		if exponent < 0 {
-			return client.Amount{}, fmt.Errorf("argument %s must be a whole number of the smallest unit, not %s", path, excerpt(value))
+			return client.Amount{}, fmt.Errorf("argument %s must be a whole number of the smallest unit", path)
 		}
 		number = mantissa + "e" + strconv.Itoa(exponent-digits)
 	}
-	amount, err := client.ParseAmount(number)
+	amount, err := spend.ParseAmount(number)
 	switch {
 	case err != nil:
-		return amount, fmt.Errorf("argument %s: %w", path, err)
+		return amount, fmt.Errorf("argument %s %w", path, err)
 	case plainNumber(number) == "0":
 		return amount, fmt.Errorf("argument %s is 0, which some servers take for no amount, and then for all that there is", path)
 	}
@@ -172,7 +172,7 @@ func numberOf(value jsontext.Value) (string, error) {
 	case '"':
 		text, ok := textOf(value)
 		if !ok || strings.ContainsAny(text, "eE+- \t\r\n") || jsontext.Value(text).Kind() != '0' || !jsontext.Value(text).IsValid() {
-			return "", fmt.Errorf("must be a number in plain decimal digits, not %s", excerpt(value))
+			return "", errors.New("must be a number in plain decimal digits")
 		}
 		return text, nil
 	default:
@@ -184,18 +184,9 @@ func numberOf(value jsontext.Value) (string, error) {
 func checkDigits(number jsontext.Value) error {
 	float, err := strconv.ParseFloat(string(number), 64)
 	if err != nil || plainNumber(strconv.FormatFloat(float, 'e', -1, 64)) != plainNumber(string(number)) {
-		return fmt.Errorf("has more digits than programs agree on: %s", excerpt(number))
+		return errors.New("has more digits than programs agree on")
 	}
 	return nil
-}
-
-// excerpt returns a value for a message, shortened.
-func excerpt(value jsontext.Value) string {
-	const most = 40
-	if len(value) > most {
-		return strings.ToValidUTF8(string(value[:most]), "") + "..."
-	}
-	return string(value)
 }
 
 // resultAt returns the value at a path of a result: of structuredContent, or without that of the one text, which is JSON; empty if

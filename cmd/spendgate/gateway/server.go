@@ -26,6 +26,7 @@ const (
 	headerVersion   = "Mcp-Protocol-Version"
 	maxSessions     = 4096
 	maxOfAgent      = 64 // sessions
+	maxRequests     = 64 // of an agent, without an answer
 	idleSession     = time.Hour
 	leastIdle       = time.Minute // of a session that ends so that another one fits
 	maxAgentMessage = 4 << 20
@@ -64,7 +65,12 @@ func (s *Server) Handler() http.Handler {
 		about, address := metadata(s.gw.file.Issuers)
 		known = auth.RequireBearerToken(s.gw.tokens.verify, &auth.RequireBearerTokenOptions{
 			AllowMissingExpiration: true, ResourceMetadataURL: address,
-		})(mux)
+		})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if own, ok := w.(challenged); ok {
+				w = own.ResponseWriter
+			}
+			mux.ServeHTTP(w, r)
+		}))
 		if about != nil {
 			open := http.NewServeMux() // clients read it to find out where to sign in
 			open.Handle(wellKnown, about)
@@ -104,22 +110,20 @@ func metadata(issuers []issuer) (http.Handler, string) {
 	return auth.ProtectedResourceMetadataHandler(about), at.String()
 }
 
-// challenged is a response that says how to authenticate.
+// challenged is the response to an agent that is not known.
 type challenged struct{ http.ResponseWriter }
 
-// WriteHeader adds the challenge to a 401.
+// WriteHeader adds to a 401 how to authenticate. The SDK says 500 where it is not known whose the token is.
 func (w challenged) WriteHeader(status int) {
-	if status == http.StatusUnauthorized && w.Header().Get("WWW-Authenticate") == "" {
+	switch {
+	case status == http.StatusUnauthorized && w.Header().Get("WWW-Authenticate") == "":
 		w.Header().Set("WWW-Authenticate", "Bearer")
+	case status == http.StatusInternalServerError:
+		w.Header().Set("Retry-After", "1")
+		status = http.StatusServiceUnavailable
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
-
-// Unwrap lets the response be flushed.
-func (w challenged) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Flush sends what is written.
-func (w challenged) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() } // without flushing it is sent later
 
 type sessionKey struct{}
 
@@ -163,9 +167,7 @@ func (s *Server) open(agent, upstream string) (own *session, full string) {
 	if s.gw.stopping.Err() != nil {
 		return nil, "the gateway is being stopped"
 	}
-	if s.gw.tokens == nil {
-		agent = "" // it can call itself anything
-	}
+	agent, most := s.gw.bound(agent, maxOfAgent)
 	count := 0
 	var idle *session
 	for other, of := range s.sessions {
@@ -177,7 +179,7 @@ func (s *Server) open(agent, upstream string) (own *session, full string) {
 			idle = other
 		}
 	}
-	switch most := s.most(); {
+	switch {
 	case count >= most && idle != nil: // not all agents say when they go
 		delete(s.sessions, idle)
 		go idle.close()
@@ -190,14 +192,6 @@ func (s *Server) open(agent, upstream string) (own *session, full string) {
 	s.sessions[own] = agent
 	s.gw.metrics.sessions.Inc()
 	return own, ""
-}
-
-// most returns how many sessions an agent may have. Without tokens all agents are one.
-func (s *Server) most() int {
-	if s.gw.tokens == nil {
-		return maxSessions
-	}
-	return maxOfAgent
 }
 
 // watch waits in the background until a session has ended. One that the agent did not begin ends at once.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"spendgate/hotpath/client"
 )
@@ -98,41 +101,87 @@ func TestWhoAsks(t *testing.T) {
 	}
 }
 
-// TestTokens: the folder is read again when it has changed; a fault changes nothing.
+// TestTokens: the folder is read again when it has changed. A fault takes the access of the agents that it concerns, and no other's.
 func TestTokens(t *testing.T) {
 	folder := tokenFolder(t)
-	file := &File{Tokens: folder}
-	tokens, err := readTokens(file, quiet())
+	logged, faulty := new(strings.Builder), prometheus.NewGauge(prometheus.GaugeOpts{})
+	tokens, err := readTokens(&File{Tokens: folder}, slog.New(slog.NewTextHandler(logged, nil)), faulty)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wants := func(token, agent string) {
-		t.Helper()
-		tokens.reload()
-		info, err := tokens.verify(t.Context(), token, nil)
-		if agent == "" && !strings.Contains(fmt.Sprint(err), "no agent has this token") || agent != "" && (err != nil || info.UserID != agent) {
-			t.Errorf("%s: %v %v", token, info, err)
+	const tokenC, none = "another-token-of-c", "no agent has this token"
+	put := func(name, text string) func() { return func() { write(t, folder, name, text) } }
+	remove := func(name string) func() {
+		return func() {
+			if err := os.RemoveAll(filepath.Join(folder, name)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	wants(tokenA, "a")
-	wants("x", "")
-	write(t, folder, "c", "another-token-of-c")
-	wants("another-token-of-c", "c")
-	if err := os.Remove(filepath.Join(folder, "a")); err != nil {
-		t.Fatal(err)
-	}
-	wants(tokenA, "")
-	write(t, folder, "d", tokenB) // two agents with one token
-	wants(tokenB, "b")
-	for want, name := range map[string]string{"have the same token": "d", "must have at least 16 characters": "short"} {
-		write(t, folder, "short", map[string]string{"d": "long-enough-to-be-a-token", "short": "short"}[name])
-		if name == "short" {
-			_ = os.Remove(filepath.Join(folder, "d"))
+	for _, step := range []struct {
+		what    string
+		change  func()
+		a, b, c string // of these agents' tokens: the agent, or why not
+		faults  float64
+		said    string
+	}{
+		{"two agents", func() {}, "a", "b", none, 0, ""},
+		{"one more", put("c", tokenC), "a", "b", "c", 0, ""},
+		{"a is removed", remove("a"), none, "b", "c", 0, ""},
+		{"a token too short", put("b", "short"), none, none, "c", 1, "agent_id=b error=\"must have at least 16"},
+		{"still", func() {}, none, none, "c", 1, ""},
+		{"another file changes", put("a", tokenA), "a", none, "c", 1, ""},
+		{"nothing in it", put("b", ""), "a", none, "c", 1, "is empty"},
+		{"corrected", put("b", tokenB), "a", "b", "c", 0, ""},
+		{"one token twice", put("d", tokenB), "a", none, "c", 2, "agent_id=d error=\"has the same token"},
+		{"and three times", put("e", tokenB), "a", none, "c", 3, "agent_id=e"},
+		{"two gone", func() { remove("d")(); remove("e")() }, "a", "b", "c", 0, ""},
+		{"no folder", remove(""), errUnknown.Error(), errUnknown.Error(), errUnknown.Error(), 1, "cannot be read"},
+	} {
+		step.change()
+		logged.Reset()
+		tokens.mu.Lock()
+		tokens.next = time.Time{}
+		tokens.mu.Unlock()
+		for token, want := range map[string]string{tokenA: step.a, tokenB: step.b, tokenC: step.c} {
+			info, err := tokens.verify(t.Context(), token, nil)
+			if got := fmt.Sprint(err); err == nil && info.UserID != want || err != nil && !strings.Contains(got, want) {
+				t.Errorf("%s: %s: %v %v", step.what, token, info, err)
+			}
 		}
-		if _, err := readTokens(file, quiet()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), tokenB) {
+		if got := testutil.ToFloat64(faulty); got != step.faults {
+			t.Errorf("%s: %v faults", step.what, got)
+		}
+		if log := logged.String(); !strings.Contains(log, step.said) || step.said == "" && log != "" || strings.Contains(log, tokenB) {
+			t.Errorf("%s: %s", step.what, log)
+		}
+	}
+}
+
+// TestInFlight: an agent's requests without an answer are bounded, and keep no other agent out.
+func TestInFlight(t *testing.T) {
+	p := newProvider(t)
+	s := newService(t)
+	g := guarded(t, s, p, "listen: 127.0.0.1:0\ntokens: "+tokenFolder(t)+"\n", "")
+	address := served(t, g) + Path
+	for _, version := range []string{legacyVersion, latestVersion} {
+		a, b := agentWith(t, address, tokenA, version), agentWith(t, address, tokenB, version)
+		for range maxRequests {
+			if _, err := g.enter("a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wants(t, a, "ch_a"+version, 1, stateError, "64 requests of this agent have no answer yet")
+		if _, err := a.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "64 requests") {
 			t.Error(err)
 		}
-		write(t, folder, "d", tokenB)
+		wants(t, b, "ch_b"+version, 1, stateExecuted, "")
+		g.mu.Lock()
+		if len(g.requests) != 1 {
+			t.Error(g.requests)
+		}
+		g.requests = make(map[string]int)
+		g.mu.Unlock()
 	}
 }
 
@@ -277,9 +326,11 @@ func TestStrayMessages(t *testing.T) {
 	if f.became(t); s.paid != 0 {
 		t.Errorf("%d payments: %s", s.paid, s.params)
 	}
-	post(`{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"refund","task":{},"Arguments":{"amount":9},` + arguments + `}}`)
+	post(`{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"refund","task":{},"Arguments":{"amount":9},` + arguments +
+		`,"_meta":{"progressToken":5,"traceparent":"00-1","amount":9,"psp/amount":9,"io.modelcontextprotocol/clientInfo":{}}}}`)
 	f.became(t, "executed")
-	if got := strings.Join(s.params, ""); got != `{"name":"refund","arguments":{"charge":"ch_1","amount":1}}` {
+	const sent = `{"_meta":{"progressToken":"gateway-1","traceparent":"00-1"},"name":"refund","arguments":{"charge":"ch_1","amount":1}}`
+	if got := strings.Join(s.params, ""); got != sent {
 		t.Error(got)
 	}
 }

@@ -221,6 +221,16 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.greet(ctx, result)
 		}
 		s.connect(nil, nil, nil)
+		if !strings.HasPrefix(method, "notifications/") {
+			leave, err := s.gw.enter(s.agentOf(r.GetExtra()))
+			if call, ok := r.GetParams().(*mcp.CallToolParamsRaw); err != nil && ok && s.l.u.Tools[call.Name] != nil {
+				return failure("%v.%s", err, sameAgain).result(), nil
+			}
+			if err != nil {
+				return nil, &jsonrpc.Error{Code: codeUnavailable, Message: err.Error()}
+			}
+			defer leave()
+		}
 		switch p := r.GetParams().(type) {
 		case *mcp.DiscoverParams:
 			result, err := next(ctx, method, r)

@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -41,6 +44,30 @@ func TestShadow(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(g.metrics.calls.WithLabelValues("psp", "refund", stateExecuted, stateExecuted)); got != 2 {
 		t.Errorf("a shadow's calls: %v", got)
+	}
+}
+
+// TestShadowLog: the log says what enforcement would refuse, and nothing that an argument has in it.
+func TestShadowLog(t *testing.T) {
+	s, p := newService(t), newProvider(t)
+	p.schema["properties"].(map[string]any)["note"] = map[string]any{"type": "string", "pattern": "^a"}
+	g := guarded(t, s, p, "shadow: true\n", "")
+	log := new(strings.Builder)
+	g.log = slog.New(slog.NewTextHandler(log, nil))
+	agent := agentOver(t, g)
+	for rule, arguments := range map[string]map[string]any{
+		"note breaks pattern":      {"charge": "ch_secret", "amount": 1, "note": "secret"},
+		"amount got string, want":  {"charge": "ch_secret", "amount": "secret"},
+		"amount has more digits":   {"charge": "ch_secret", "amount": json.RawMessage("9007199254740993")},
+		"argument charge must not": {"charge": "secret\u200b", "amount": 1},
+	} {
+		log.Reset()
+		if _, err := agent.CallTool(t.Context(), &sdk.CallToolParams{Name: "refund", Arguments: arguments}); err != nil {
+			t.Fatal(err)
+		}
+		if said := log.String(); !strings.Contains(said, rule) || strings.Contains(said, "secret") || strings.Contains(said, "9007") {
+			t.Errorf("%s: %s", rule, said)
+		}
 	}
 }
 

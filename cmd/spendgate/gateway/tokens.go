@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/config"
 	"spendgate/hotpath/signin"
@@ -22,120 +24,190 @@ import (
 
 // tokens are those of the agents: a folder with one file for each agent, whose name is the agent's, and those that issuers sign.
 type tokens struct {
-	folder  string // empty if there is none
-	bearers []*signin.Bearer
-	log     *slog.Logger
+	folder string // empty if there is none
+	signed []signer
+	log    *slog.Logger
+	faulty prometheus.Gauge
 
 	mu     sync.Mutex
-	looked time.Time
-	files  map[string]stamp
+	next   time.Time // when the folder is looked at again
+	unread error     // why the folder cannot be read; then no token in it is valid
+	files  map[string]tokenFile
 	agents map[[sha256.Size]byte]string // by the token's hash
 }
 
-// stamp tells whether a file has changed.
-type stamp struct {
+// tokenFile is an agent's file. With a fault its token is not valid.
+type tokenFile struct {
 	size  int64
 	mtime time.Time
+	sum   [sha256.Size]byte
+	fault string
+}
+
+// signer is an issuer. Its agents are named by a claim, with a prefix.
+type signer struct {
+	*signin.Bearer
+	prefix string
 }
 
 const (
 	lookEvery = time.Second
+	lookShare = 20          // of the time, at most one part is spent on looking
 	clockSkew = time.Minute // between an issuer's clock and this one, which Who allows for
 )
 
-func readTokens(f *File, log *slog.Logger) (*tokens, error) {
-	t := &tokens{log: log}
+func readTokens(f *File, log *slog.Logger, faulty prometheus.Gauge) (*tokens, error) {
+	t := &tokens{log: log, faulty: faulty}
 	if f.Tokens != "" {
 		t.folder = f.beside(f.Tokens)
 	}
 	for _, i := range f.Issuers {
-		t.bearers = append(t.bearers, signin.NewBearer(i.URL, i.Audience, i.AgentClaim, log, time.Now))
+		t.signed = append(t.signed, signer{signin.NewBearer(i.URL, i.Audience, i.AgentClaim, log, time.Now), *i.AgentPrefix})
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t, t.read()
+	t.reload()
+	return t, t.unread
 }
 
-// read reads the folder if something in it has changed. If it is at fault, the tokens stay as they were. The mutex is held.
-func (t *tokens) read() error {
-	t.looked = time.Now()
-	if t.folder == "" {
-		return nil
-	}
-	entries, err := os.ReadDir(t.folder)
-	if err != nil {
-		return err
-	}
-	files := make(map[string]stamp)
-	for _, e := range entries {
-		info, err := os.Stat(filepath.Join(t.folder, e.Name())) // a link counts as what it leads to
-		if strings.HasPrefix(e.Name(), ".") || err == nil && !info.Mode().IsRegular() {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		files[e.Name()] = stamp{info.Size(), info.ModTime()}
-	}
-	if t.agents != nil && maps.Equal(files, t.files) {
-		return nil
-	}
-	agents := make(map[[sha256.Size]byte]string)
-	for name := range files {
-		token, err := (&File{path: filepath.Join(t.folder, name)}).secret(name)
-		if err != nil {
-			return err
-		}
-		if _, err := config.ParseToken(token); err != nil {
-			return fmt.Errorf("%s %w", name, err)
-		}
-		sum := sha256.Sum256([]byte(token))
-		if other, taken := agents[sum]; taken {
-			return fmt.Errorf("%s and %s have the same token: who asks would not be known", min(name, other), max(name, other))
-		}
-		agents[sum] = name
-	}
-	t.files, t.agents = files, agents
-	return nil
-}
-
-// reload reads the folder again.
+// reload reads the whole folder again.
 func (t *tokens) reload() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.read(); err != nil {
-		t.log.Error("the agents' tokens stay as they were", "error", err)
-	}
+	was := t.files
+	t.files = nil
+	t.look(was)
 }
+
+// look reads the files of the folder that have changed since they were read, and those at fault. The mutex is held.
+func (t *tokens) look(was map[string]tokenFile) {
+	if t.folder == "" {
+		return
+	}
+	began := time.Now()
+	defer func() { t.next = time.Now().Add(max(lookEvery, lookShare*time.Since(began))) }()
+	known := t.files
+	t.agents = make(map[[sha256.Size]byte]string, len(known))
+	entries, err := os.ReadDir(t.folder)
+	if err != nil && fmt.Sprint(err) != fmt.Sprint(t.unread) {
+		t.log.Error("the folder of tokens cannot be read: no agent in it has access", "error", err)
+	}
+	if t.unread = err; err != nil {
+		t.files = was // the names stay those of the files
+		t.faulty.Set(1)
+		return
+	}
+	t.files = make(map[string]tokenFile, len(known))
+	for _, e := range entries {
+		path := filepath.Join(t.folder, e.Name())
+		info, err := os.Stat(path) // a link counts as what it leads to
+		if strings.HasPrefix(e.Name(), ".") || err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		f, read := known[e.Name()]
+		if !read || err != nil || f.fault != "" || f.size != info.Size() || !f.mtime.Equal(info.ModTime()) {
+			f = readToken(path, info, err)
+		}
+		t.files[e.Name()] = f
+	}
+	t.settle(was)
+}
+
+func readToken(path string, info os.FileInfo, err error) (f tokenFile) {
+	token := ""
+	if err == nil {
+		f.size, f.mtime = info.Size(), info.ModTime()
+		token, err = (&File{path: path}).secret(filepath.Base(path))
+	}
+	if err == nil {
+		_, err = config.ParseToken(token)
+	}
+	if err != nil {
+		f.fault = err.Error()
+	}
+	f.sum = sha256.Sum256([]byte(token))
+	return f
+}
+
+// settle finds the agent of each token. Agents with the same token have none: who asks would not be known.
+func (t *tokens) settle(was map[string]tokenFile) {
+	twice := make(map[[sha256.Size]byte]bool)
+	for name, f := range t.files {
+		if f.fault != "" {
+			continue
+		}
+		if _, taken := t.agents[f.sum]; taken {
+			twice[f.sum] = true
+		}
+		t.agents[f.sum] = name
+	}
+	faults := 0
+	for name, f := range t.files {
+		if f.fault == "" && twice[f.sum] {
+			f.fault = "has the same token as another one"
+			t.files[name] = f
+		}
+		if f.fault == "" {
+			continue
+		}
+		if faults++; was[name].fault != f.fault {
+			t.log.Error("an agent's file of a token is at fault: the agent has no access", "agent_id", name, "error", f.fault)
+		}
+	}
+	maps.DeleteFunc(t.agents, func(sum [sha256.Size]byte, _ string) bool { return twice[sum] })
+	t.faulty.Set(float64(faults))
+}
+
+// errUnknown is why a request is to be made again.
+var errUnknown = errors.New("whose token this is cannot be found out now: make the request again later")
 
 // verify returns the agent of a token.
 func (t *tokens) verify(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
-	if t.stale() {
-		t.reload()
-	}
-	sum := sha256.Sum256([]byte(token)) // comparing hashes tells nothing of a token
-	t.mu.Lock()
-	agent, known := t.agents[sum]
-	t.mu.Unlock()
-	if known {
+	agent, unread := t.inFolder(token)
+	if agent != "" {
 		return &auth.TokenInfo{UserID: agent}, nil
 	}
 	refusal := errors.New("no agent has this token")
-	for _, b := range t.bearers {
-		who, until, err := b.Who(ctx, token)
-		if err == nil {
-			return &auth.TokenInfo{UserID: who, Expiration: until.Add(clockSkew)}, nil
+	for _, s := range t.signed {
+		if !s.Claims(token) {
+			continue
 		}
-		if !errors.Is(err, signin.ErrToken) {
-			return nil, err
+		unread = nil
+		who, until, err := s.Who(ctx, token)
+		if err == nil {
+			if err = t.owns(s.prefix, s.prefix+who); err == nil {
+				return &auth.TokenInfo{UserID: s.prefix + who, Expiration: until.Add(clockSkew)}, nil
+			}
+		} else if !errors.Is(err, signin.ErrToken) {
+			t.log.Warn("an issuer cannot be asked about a token", "error", err)
+			return nil, errUnknown
 		}
 		refusal = err
 	}
-	return nil, errors.Join(auth.ErrInvalidToken, refusal)
+	return nil, cmp.Or(unread, errors.Join(auth.ErrInvalidToken, refusal))
 }
 
-func (t *tokens) stale() bool {
+// inFolder returns the agent whose file has a token; empty if there is none, or if that is unknown.
+func (t *tokens) inFolder(token string) (agent string, unknown error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return time.Since(t.looked) > lookEvery
+	if time.Now().After(t.next) {
+		t.look(t.files)
+	}
+	if t.unread != nil {
+		return "", errUnknown
+	}
+	return t.agents[sha256.Sum256([]byte(token))], nil // comparing hashes tells nothing of a token
+}
+
+// owns refuses an issuer's agent that has the name of another one: of a file, or of an issuer whose longer prefix it begins with.
+func (t *tokens) owns(prefix, agent string) error {
+	t.mu.Lock()
+	_, other := t.files[agent]
+	t.mu.Unlock()
+	for _, s := range t.signed {
+		other = other || len(s.prefix) > len(prefix) && strings.HasPrefix(agent, s.prefix)
+	}
+	if other {
+		return errors.New("the name in it is that of another agent")
+	}
+	return nil
 }
