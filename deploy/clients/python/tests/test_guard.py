@@ -123,7 +123,11 @@ def test_a_body_that_said_it_moved_money_did_not_fail() -> None:
     assert server.close() == []
 
 
-@pytest.mark.parametrize("failed_if", [lambda result: result["status"] == "declined", None])
+async def says_later(result: Any) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("failed_if", [lambda result: result["status"] == "declined", says_later, (KeyError, says_later), None])
 def test_results_that_nobody_understands(failed_if: Any) -> None:
     class Answer:
         isError = True

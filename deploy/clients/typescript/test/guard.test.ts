@@ -55,12 +55,29 @@ it("what nobody can know to have moved nothing is in doubt", async () => {
     [lost, { failedOn: () => assert.fail("it does not know") }],
     [() => (async function* () {})(), {}],
     [() => new Error("caught"), {}],
+    [() => "psp-1", { failedIf: () => assert.fail("it does not know") }],
+    [() => "psp-1", { failedIf: async () => false }],
     [() => ({ content: "", status: "error" }), {}], // of LangChain
   ] as [() => unknown, object][]) {
     const { pay, sent } = serving(doubted);
     await assert.rejects(pay(body, options), InDoubt);
     assert.deepEqual(sent, ["", "/chk_1/in-doubt"]);
   }
+});
+
+it("a permission that arrives after the machine slept runs nothing", async () => {
+  const { pay, sent } = serving();
+  const { now } = Date;
+  Date.now = () => now() + (sent.length > 0 ? 700_000 : 0);
+  try {
+    await assert.rejects(
+      pay(() => assert.fail("it ran")),
+      InDoubt,
+    );
+  } finally {
+    Date.now = now;
+  }
+  assert.deepEqual(sent, [""]);
 });
 
 it("nothing is asked about what cannot be a payment", async () => {

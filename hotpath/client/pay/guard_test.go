@@ -1,0 +1,24 @@
+package pay
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// TestAge: the age of a moment counts the time for which the machine slept, when its monotonic clock stood still.
+func TestAge(t *testing.T) {
+	began := time.Now()
+	slept := began
+	const secondsAt = 30 // the bit at which seconds begin in the first word of a time that has a monotonic reading
+	*(*uint64)(unsafe.Pointer(&slept)) -= 3600 << secondsAt
+	if time.Since(slept) > time.Minute || began.Round(0).Sub(slept.Round(0)) != time.Hour {
+		t.Fatal("the time has another form")
+	}
+	if got := age(slept); got < time.Hour {
+		t.Error(got)
+	}
+	if got := age(time.Now().Add(-time.Hour)); got < time.Hour {
+		t.Error(got)
+	}
+}
