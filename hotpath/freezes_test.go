@@ -2,6 +2,7 @@ package hotpath_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"testing"
@@ -109,6 +110,35 @@ func TestNothingPassesAFreeze(t *testing.T) {
 		}
 		f.thaw(0, inFlight("a redemption", hold, func() error { return f.redeem(0, redeemable) }))
 		f.thaw(0, inFlight("a redemption that is recorded", (*node).lateCommit, func() error { return f.redeem(0, redeemable) }))
+	})
+}
+
+// S87: a repeated request brings a freeze into force whose first request was recorded, and got no further.
+func TestRepeatedFreeze(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		replayed := keyed(refundOf(t, "10", "before"), "replayed")
+		for node := range 2 {
+			if o := f.check(node, replayed); o.err != nil {
+				t.Fatal(o)
+			}
+		}
+		asked := hotpath.FreezeAsked{IdempotencyKey: "once", NewFreeze: audit.NewFreeze{
+			Scope: audit.FreezeScope{Kind: audit.FreezeAgent, Value: "agent-1"}, Reason: "it runs wild", Seen: -1,
+		}}
+		by, first := audit.Actor{Credential: "01234567"}, asked.NewFreeze
+		sum := sha256.Sum256([]byte("spendgate freeze\n\x00admin\nonce"))
+		copy(first.ID[:], sum[:])
+		if _, _, err := f.store.CreateFreeze(t.Context(), by, first); err != nil {
+			t.Fatal(err)
+		}
+		if _, again, err := f.nodes[0].Freeze(t.Context(), hotpath.Access{}, by, asked); err != nil || !again {
+			t.Fatal(again, err)
+		}
+		for node := range 2 {
+			if o := f.check(node, replayed); !isFrozen(o.err) {
+				t.Errorf("a replay: %v", o)
+			}
+		}
 	})
 }
 

@@ -287,3 +287,29 @@ func TestGrantsWithoutRedis(t *testing.T) {
 		t.Errorf("expired: %v", err)
 	}
 }
+
+// S31, S84: a key that may no longer redeem when people have decided redeems nothing, and its request is refused.
+func TestKeyChangedWhilePeopleDecide(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		f.post(0, "p", fmt.Sprintf(askRules, 1000))
+		a := refundOf(t, "200", "c")
+		asked := p.must("asked", a, hotpath.PaymentRequest{}, audit.PaymentWaiting, false)
+		waits := nonce(1)
+		waits.Wait = 20 * time.Second
+		result := make(chan error, 1)
+		go func() {
+			_, err := p.pay(0, a, waits)
+			result <- err
+		}()
+		f.eventually("it waits", func() bool { return f.nodes[0].Waiting() > 0 })
+		lesser := named(spend.Grants{Role: spend.Agent, Principal: "bot"}, spend.MemberRole)
+		if _, _, err := f.nodes[1].UpdateKey(t.Context(), audit.Actor{}, p.own.ID, lesser); err != nil {
+			t.Fatal(err)
+		}
+		f.approve(asked.Payment.Approval, "ann")
+		if err := <-result; !forbidden(err) {
+			t.Error(err)
+		}
+	})
+}

@@ -212,11 +212,11 @@ func TestSeveralIssuers(t *testing.T) {
 			t.Errorf("%s: %v %v", want, info, err)
 		}
 	}
-	for _, keys := range []string{"503", "<html>"} {
-		one.keys = keys
-		one.rotate(keys)
+	for keys, p := range map[string]*idp{"503": one, "<html>": three} {
+		p.keys = keys
+		p.rotate(keys)
 		for range 3 { // then its keys are not asked for each time
-			if got := begin(t, address, one.sign(nil)); got != http.StatusServiceUnavailable {
+			if got := begin(t, address, p.sign(nil)); got != http.StatusServiceUnavailable {
 				t.Errorf("an issuer gives %s for its keys: %d", keys, got)
 			}
 		}
