@@ -31,7 +31,9 @@ func fence(t testing.TB, s audit.Store) spend.Fence {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spend.Fence{Node: spend.NewID(now()), Epoch: epoch}
+	changes, err := s.ConfigChanges(t.Context(), 0)
+	must(t, err)
+	return spend.Fence{Node: spend.NewID(now()), Epoch: epoch, Stops: changes.Stops}
 }
 
 // newCheck returns an allowed check that passed the guard, different from all others.

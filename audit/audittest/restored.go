@@ -38,6 +38,7 @@ func RunRestored(t *testing.T, s Subject, restore func(*testing.T) audit.Restore
 			t.Errorf("%+v, want %d approvals that end", r, want)
 		}
 	}
+	mustStayFrozen(t, s, restore)
 	must(t, s.Exec(t, s.DelayExpiries))
 	was := map[string]string{}
 	for _, c := range expiries(t, s) {
@@ -65,4 +66,28 @@ func RunRestored(t *testing.T, s Subject, restore func(*testing.T) audit.Restore
 	after.ID = spend.NewID(newest.ID.Time().Add(time.Millisecond))
 	mustCommit(t, s, after)
 	mustReport(t, s, redemption(f, after))
+}
+
+// mustStayFrozen demands that everything is frozen after a restore, by one freeze, and again after the restore that follows its
+// release (G16).
+func mustStayFrozen(t *testing.T, s Subject, restore func(*testing.T) audit.Restored) {
+	t.Helper()
+	active := func() (frozen []audit.Freeze) {
+		frozen, _, err := s.ListFreezes(t.Context(), audit.FreezeQuery{Active: new(true), Limit: 10})
+		must(t, err)
+		return frozen
+	}
+	before := active()
+	if len(before) != 1 || before[0].Scope.Kind != audit.FreezeAll || before[0].By.Principal != audit.Restorer().Principal {
+		t.Fatalf("frozen: %+v", before)
+	}
+	changes, err := s.ConfigChanges(t.Context(), 0)
+	must(t, err)
+	if changes.Stops != before[0].Seq {
+		t.Errorf("commits are compared with stop %d, not %d", changes.Stops, before[0].Seq)
+	}
+	must(t, s.ReleaseFreeze(t.Context(), admin(), audit.FreezeRelease{Freeze: &before[0], Keys: changes.Generation, Note: "compared"}))
+	if r := restore(t); len(active()) != 1 || active()[0].ID != r.Freeze || r.Freeze == before[0].ID {
+		t.Errorf("after the release and another restore: %+v", active())
+	}
 }

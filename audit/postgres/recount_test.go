@@ -227,7 +227,7 @@ func TestRestoredWebhooks(t *testing.T) {
 		t.Errorf("%+v, %v", leases, err)
 	}
 	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 9})
-	if n := len(changes); err != nil || n != 2 || changes[1].Kind != audit.WebhookChanged || changes[1].By.Principal != "audit restored" {
+	if n := len(changes); err != nil || n != 3 || changes[2].Kind != audit.WebhookChanged || changes[2].By.Principal != "audit restored" {
 		t.Errorf("%+v, %v", changes, err)
 	}
 }

@@ -24,8 +24,8 @@ var ErrNodesConnected = errors.New("nodes are connected to the database: stop th
 // checks can no longer be redeemed, since they may have been redeemed after the backup. Violations
 // that came from another server are counted anew. Open approvals expire, since they may have been
 // used after the backup. Webhooks are disabled until an admin enables them: their receivers have
-// had the events, or belong to another deployment. It fails with ErrNodesConnected while nodes are
-// connected.
+// had the events, or belong to another deployment. Everything is frozen until people release it: payments may have been
+// carried out after the backup. It fails with ErrNodesConnected while nodes are connected.
 func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error) {
 	conn, err := connectOwner(ctx, url)
 	if err != nil {
@@ -47,6 +47,15 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return r, fmt.Errorf("cannot read the newest check: %w", err)
 	}
+	// Violations are counted, and events numbered, by transaction numbers, which mean nothing in another server. Changes that are made
+	// here have numbers of this server, so they come behind.
+	if _, err := conn.Exec(ctx, "SELECT recount_violations() FROM violation_count_state, pg_control_system() "+
+		"WHERE cluster <> system_identifier"); err != nil {
+		return r, fmt.Errorf("cannot have the violations counted anew: %w", err)
+	}
+	if r.Freeze, err = freezeRestored(ctx, conn); err != nil {
+		return r, err
+	}
 	if r.Approvals, err = expireOpen(ctx, conn); err != nil {
 		return r, err
 	}
@@ -63,12 +72,27 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	if _, err := conn.Exec(ctx, "UPDATE redeemable SET from_ms = greatest(to_ms(clock_timestamp()), $1)", r.After()); err != nil {
 		return r, fmt.Errorf("cannot end the redemption of what is there: %w", err)
 	}
-	// Violations are counted by transaction numbers, which mean nothing in another server.
-	if _, err := conn.Exec(ctx, "SELECT recount_violations() FROM violation_count_state, pg_control_system() "+
-		"WHERE cluster <> system_identifier"); err != nil {
-		return r, fmt.Errorf("cannot have the violations counted anew: %w", err)
-	}
 	return r, nil
+}
+
+// freezeRestored freezes everything, unless a freeze of an earlier restore still does.
+func freezeRestored(ctx context.Context, conn *pgx.Conn) (id spend.ID, err error) {
+	by := audit.Restorer()
+	var name string
+	err = conn.QueryRow(ctx, `SELECT c.subject FROM changes AS c WHERE c.kind = 'freeze.created' AND c.principal = $1 AND NOT EXISTS (
+			SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))
+		ORDER BY c.seq LIMIT 1`, by.Principal).Scan(&name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		f := audit.RestoreFreeze()
+		scope := f.Scope.Hash()
+		name = f.ID.Text(spend.PrefixFreeze)
+		_, err = conn.Exec(ctx, "SELECT create_freeze($1, encode($2, 'hex'), $3, $4, ROW('system', NULL, $5::text, NULL, NULL, NULL)::actor)",
+			name, scope[:], f.Seen, f.Details(&by), by.Principal)
+	}
+	if err != nil {
+		return id, fmt.Errorf("cannot freeze everything: %w", err)
+	}
+	return spend.ParseID(name, spend.PrefixFreeze)
 }
 
 // expireOpen records that each pending or approved and unused approval has expired

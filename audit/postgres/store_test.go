@@ -170,7 +170,11 @@ func newFence(t testing.TB, s *Store) spend.Fence {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch}
+	changes, err := s.ConfigChanges(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: changes.Stops}
 }
 
 func recorded(t testing.TB, s *Store, c *spend.Check) bool {

@@ -14,7 +14,7 @@ import (
 // BeginRestored prepares a file that was restored from a backup, or copied, for a node, as
 // postgres.BeginRestored does with a fleet's database: existing checks can no longer be redeemed
 // and open approvals expire, since both may have been used after the backup; webhooks are disabled,
-// and a new epoch begins. No node may have the file open. It refuses a damaged file, in which keys
+// everything is frozen, and a new epoch begins. No node may have the file open. It refuses a damaged file, in which keys
 // and windows may be missing.
 func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error) {
 	if err := s.undamaged(ctx); err != nil {
@@ -34,6 +34,9 @@ func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error)
 		if r.Approvals, err = expire(tx, open, now, true); err != nil {
 			return err
 		}
+		if r.Freeze, err = freezeRestored(tx); err != nil {
+			return err
+		}
 		if r.Webhooks, err = disableWebhooks(ctx, tx, now); err != nil {
 			return err
 		}
@@ -44,6 +47,27 @@ func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error)
 		return err
 	})
 	return r, err
+}
+
+// freezeRestored freezes everything, unless a freeze of an earlier restore still does.
+func freezeRestored(tx *sql.Tx) (id spend.ID, err error) {
+	by := audit.Restorer()
+	var name string
+	err = tx.QueryRow(`SELECT c.subject FROM changes AS c WHERE c.kind = 'freeze.created' AND c.principal = ? AND NOT EXISTS (
+			SELECT 1 FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))
+		ORDER BY c.seq LIMIT 1`, by.Principal).Scan(&name)
+	if err == nil {
+		return spend.ParseID(name, spend.PrefixFreeze)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return id, err
+	}
+	f := audit.RestoreFreeze()
+	seq, err := recordFreeze(tx, audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), by)
+	if err != nil {
+		return id, err
+	}
+	return f.ID, stopAt(tx, seq)
 }
 
 // undamaged fails if the file cannot be read or an index lacks rows of its table.

@@ -363,7 +363,9 @@ func classify(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return audit.ErrNotFound
 	}
-	for _, own := range []error{audit.ErrNotFound, audit.ErrWebhooksFull, audit.ErrStaleEpoch, audit.ErrFencedNode, audit.ErrForked} {
+	for _, own := range []error{
+		audit.ErrNotFound, audit.ErrWebhooksFull, audit.ErrStaleEpoch, audit.ErrStaleStops, audit.ErrFencedNode, audit.ErrForked,
+	} {
 		if errors.Is(err, own) {
 			return err
 		}

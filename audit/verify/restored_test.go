@@ -46,10 +46,20 @@ func TestRestoredOverALoss(t *testing.T) {
 			tr.bothHeld(changed("altered", kept+1))
 			acknowledge()
 		}
+		tr.thaw(r.Freeze)
 		tr.recordMore()
 		tr.sign()
 		tr.bothHeld(changed("acknowledged", kept+1))
 	}
+}
+
+// thaw releases a freeze.
+func (tr *trail) thaw(id spend.ID) {
+	tr.t.Helper()
+	f, err := tr.store.Freeze(tr.t.Context(), id)
+	act(tr.t, err)
+	released := audit.FreezeRelease{Freeze: f, Keys: f.Last, Note: "compared"}
+	act(tr.t, tr.store.ReleaseFreeze(tr.t.Context(), audit.Actor{Credential: "0a1b2c3d"}, released))
 }
 
 // TestRestoredApprovals: an approval that is open in a backup may have been used after it, so that

@@ -81,7 +81,9 @@ func testBackup(t *testing.T, binary string) {
 	}
 
 	b.replaceServer(t, nodes)
-	if said := b.typed(t, "Backup and restore", "pg_restore"); !strings.Contains(said, "the record ends with chk_") {
+	said := b.typed(t, "Backup and restore", "pg_restore")
+	frozen := regexp.MustCompile("frz_[0-9a-f]{32}").FindString(said)
+	if !strings.Contains(said, "the record ends with chk_") || frozen == "" {
 		t.Errorf("the restore says\n%s", said)
 	}
 	if again := b.owned(t); again != owned {
@@ -96,7 +98,13 @@ func testBackup(t *testing.T, binary string) {
 		strings.Contains(out, "altered") {
 		t.Errorf("audit verify with the checkpoint of before the loss: %d, %v\n%s", code, err, out)
 	}
-	b.serve(t, b.start(t), before, lost)
+	nodes = b.start(t)
+	if reason := b.check(t, nodes[0], b.action("while it is frozen", "")).Result().ReasonCode; reason == nil || *reason != "frozen" {
+		t.Errorf("a check before people have released the freeze: %v", reason)
+	}
+	ok(t, must(nodes[1].Admin(b.AdminKey).Do(t.Context(), http.MethodPost, "/v1/freezes/"+frozen+"/release",
+		map[string]string{"note": "compared"}))(t), http.StatusOK)
+	b.serve(t, nodes, before, lost)
 	t.Run("the service's role can change nothing", b.refused)
 }
 

@@ -23,7 +23,8 @@ func auditRestoredCommand() command {
 			"with --data-dir on every copy of a single node's folder. It begins a new epoch: nothing that was claimed before\n" +
 			"the restore, in Redis or by a node that was forgotten, counts any more. No check of before is redeemed any more, and open\n" +
 			"approvals expire: what was redeemed or used after the backup is not in it. Violations that were counted on another server\n" +
-			"are counted anew. Webhooks are disabled until an admin enables them. It refuses while nodes are connected.",
+			"are counted anew. Webhooks are disabled until an admin enables them. Everything is frozen until it is released with\n" +
+			"`spendgate thaw`, since payments that were carried out after the backup would begin again. It refuses while nodes are connected.",
 	}
 }
 
@@ -52,7 +53,9 @@ func auditRestored(flags *flag.FlagSet) action {
 		}
 		_, err = fmt.Fprintf(p.stdout, "%s\na new epoch began: what was claimed before cannot be recorded any more\n"+
 			"checks from before are not redeemed any more; payments that were redeemed after the backup may begin again\n"+
-			"open approvals expired: %d\nwebhooks disabled: %d\n", ends, r.Approvals, r.Webhooks)
+			"open approvals expired: %d\nwebhooks disabled: %d\n"+
+			"everything is frozen by %s: compare with the payment provider's ledger, then release it\n",
+			ends, r.Approvals, r.Webhooks, r.Freeze.Text(spend.PrefixFreeze))
 		return err
 	}
 }

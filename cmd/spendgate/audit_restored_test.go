@@ -25,6 +25,12 @@ func TestRestoredDev(t *testing.T) {
 	hash := s.call(t, ann, "GET", "/v1/approvals/"+approval, "", 200)["action_hash"]
 	s.call(t, ann, "POST", "/v1/approvals/"+approval+"/approve", fmt.Sprintf(`{"action_hash": %q}`, hash), 200)
 
+	const of = `{"agent_id": "bot", "policy_id": "p", "action_type": "refund", "currency": "USD", `
+	payment := func(name, more string) string {
+		return of + fmt.Sprintf(`"amount": 10, "counterparty": %q, "payment_key": %[1]q%s}`, name, more)
+	}
+	s.call(t, s.gateway, "POST", "/v1/checks", payment("open", ""), 200)
+
 	copied := t.TempDir()
 	db, err := sql.Open("sqlite", filepath.Join(s.folder, storeFile))
 	if err != nil {
@@ -34,6 +40,9 @@ func TestRestoredDev(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "VACUUM INTO ?", filepath.Join(copied, storeFile)); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"open", "later"} { // which is not in the copy
+		s.call(t, s.gateway, "POST", "/v1/checks", payment(name, `, "redeem": "nonce-0123456789"`), 200)
+	}
 	restored := func(folder string) result { return runWith(t, nil, "", "audit", "restored", "--data-dir", folder) }
 	if r := restored(s.folder); r.code == 0 {
 		t.Errorf("beside a node: %+v", r)
@@ -41,8 +50,10 @@ func TestRestoredDev(t *testing.T) {
 	if r := restored(t.TempDir()); r.code == 0 {
 		t.Errorf("of nothing: %+v", r)
 	}
-	restored(copied).has(t, 0, "the record ends with "+s.checks["c-approved"], "open approvals expired: 1", "webhooks disabled: 1", "payments")
-	restored(copied).has(t, 0, "open approvals expired: 0", "webhooks disabled: 0")
+	first, second := restored(copied), restored(copied)
+	first.has(t, 0, "the record ends with chk_", "open approvals expired: 1", "webhooks disabled: 1", "payments")
+	frozen := freezeID(t, first.stdout)
+	second.has(t, 0, "open approvals expired: 0", "webhooks disabled: 0", frozen)
 
 	restored(damaged(t, copied)).has(t, 1, "the file is damaged")
 
@@ -51,7 +62,14 @@ func TestRestoredDev(t *testing.T) {
 		failed, _ := n.call(t, key, "POST", path, body, 409)["error"].(map[string]any)
 		return failed["code"]
 	}
-	const of = `{"agent_id": "bot", "policy_id": "p", "action_type": "refund", "currency": "USD", `
+	if got := code(s.gateway, "/v1/checks", payment("open", `, "redeem": "nonce-9876543210"`)); got != "frozen" {
+		t.Errorf("a payment that is open in the copy: %v", got)
+	}
+	later := n.call(t, s.gateway, "POST", "/v1/checks", payment("later", `, "redeem": "nonce-9876543210"`), 200)
+	if later["reason_code"] != "frozen" {
+		t.Errorf("a payment that was redeemed after the copy: %v", later)
+	}
+	n.call(t, "", "POST", "/v1/freezes/"+frozen+"/release", `{"note": "compared with the ledger"}`, 200)
 	got := code(s.gateway, "/v1/checks/"+s.checks["c-allowed"]+"/redeem", of+`"amount": 30, "counterparty": "c-allowed"}`)
 	if got != "check_expired" {
 		t.Errorf("a check from before the copy is redeemed: %v", got)

@@ -53,9 +53,10 @@ type Client struct {
 	http     http.Client
 	// identify puts a key into a request. It is a function, so that the keys cannot be
 	// printed with the Client.
-	identify func(h http.Header, admin bool)
-	trace    func(context.Context) (traceparent, tracestate string)
-	pause    func(context.Context, time.Duration) error
+	identify  func(h http.Header, admin bool)
+	adminOnly bool // it has no other key
+	trace     func(context.Context) (traceparent, tracestate string)
+	pause     func(context.Context, time.Duration) error
 }
 
 // New checks the options and makes a Client; it sends nothing.
@@ -79,13 +80,14 @@ func New(o Options) (*Client, error) {
 		}
 	}
 	c := &Client{
-		base:     strings.TrimRight(o.BaseURL, "/"),
-		attempts: cmp.Or(max(o.Attempts, 0), DefaultAttempts),
-		timeout:  cmp.Or(max(o.AttemptTimeout, 0), DefaultAttemptTimeout),
-		maxWait:  cmp.Or(max(o.MaxWait, 0), DefaultMaxWait),
-		identify: identification(o),
-		trace:    o.Trace,
-		pause:    pause,
+		base:      strings.TrimRight(o.BaseURL, "/"),
+		attempts:  cmp.Or(max(o.Attempts, 0), DefaultAttempts),
+		timeout:   cmp.Or(max(o.AttemptTimeout, 0), DefaultAttemptTimeout),
+		maxWait:   cmp.Or(max(o.MaxWait, 0), DefaultMaxWait),
+		identify:  identification(o),
+		adminOnly: o.APIKey == "" && o.Session == "",
+		trace:     o.Trace,
+		pause:     pause,
 	}
 	if c.trace == nil {
 		c.trace = traceOf

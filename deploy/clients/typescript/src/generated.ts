@@ -708,7 +708,7 @@ export interface components {
             reason: string;
             until: components["schemas"]["Timestamp"] | null;
             created_at: components["schemas"]["Timestamp"];
-            /** @description Null for the admin key. */
+            /** @description Null for the admin key, and after a restore. */
             created_by: components["schemas"]["PolicyAuthor"] | null;
             /** @enum {string} */
             status: "active" | "released" | "over";

@@ -604,7 +604,7 @@ class Freeze:
     reason: str
     until: datetime | None = None
     created_at: datetime
-    # Null for the admin key.
+    # Null for the admin key, and after a restore.
     created_by: PolicyAuthor | None = None
     # active, released, over
     status: str

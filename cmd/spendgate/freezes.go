@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"time"
+
+	"spendgate/audit/spend"
+	"spendgate/config"
+	"spendgate/hotpath/client"
+)
+
+const freezeNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY, else with the session of\n" +
+	"spendgate login, else with SPENDGATE_ADMIN_KEY."
+
+func freezeCommand() command {
+	return command{
+		name: "freeze", summary: "stop everything in a scope, at once: checks, redemptions and what was allowed before", setup: freeze,
+		details: freezeNeed + `
+Exactly one of --all, --policy, --agent, --principal and --counterparty says what is
+frozen. Freezing an agent stops a fault; freezing a principal stops a thief, since an
+agent chooses its own name. It is in force on every node when the command returns.`,
+	}
+}
+
+func thawCommand() command {
+	return command{
+		name: "thaw", args: "FREEZE_ID", summary: "release a freeze, or be one of the people who do", setup: thaw, details: freezeNeed,
+	}
+}
+
+func freezesCommand() command {
+	return command{name: "freezes", summary: "list what is frozen, newest first", setup: freezesList, details: freezeNeed}
+}
+
+// freezeAPI returns a client with the API key, the session or the admin key, whichever is there first.
+func freezeAPI(p process) (*client.Client, error) {
+	c, err := config.LoadClient(p.environ)
+	if err != nil {
+		return nil, err
+	}
+	if s, err := p.readSession(c.APIURL); c.APIKey == "" && c.AdminKey != "" && (s == nil || err != nil) {
+		return adminAPI(p)
+	}
+	return keyAPI(p)
+}
+
+func freeze(flags *flag.FlagSet) action {
+	asked := client.NewFreeze{IdempotencyKey: rand.Text()}
+	flags.BoolVar(&asked.Scope.All, "all", false, "freeze everything")
+	flags.StringVar(&asked.Scope.PolicyID, "policy", "", "freeze what the policy `ID` judges")
+	flags.StringVar(&asked.Scope.AgentID, "agent", "", "freeze the agent `ID`, as checks name it")
+	flags.StringVar(&asked.Scope.Principal, "principal", "", "freeze what the principal `NAME` asks for, redeems and takes over")
+	flags.StringVar(&asked.Scope.Counterparty, "counterparty", "", "freeze what goes to `TEXT`, as checks name it")
+	flags.StringVar(&asked.Reason, "reason", "", "why, as `TEXT`")
+	var until timeFlag
+	flags.Var(&until, "until", "when it ends by itself, as `TIME`; by default it must be released")
+	asJSON := flags.Bool("json", false, "print the answer as JSON")
+	return func(ctx context.Context, p process, _ []string) error {
+		if scopes := flags.NFlag() - given(flags, "reason", "until", "json"); scopes != 1 || asked.Scope == (client.FreezeScope{}) {
+			return usageError{text: "needs exactly one of --all, --policy, --agent, --principal and --counterparty"}
+		}
+		if asked.Reason == "" {
+			return usageError{text: "needs --reason TEXT"}
+		}
+		asked.Until = until.at
+		api, err := freezeAPI(p)
+		if err != nil {
+			return err
+		}
+		f, err := api.CreateFreeze(ctx, asked)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(p.stdout, f.JSON())
+		}
+		return writeFreeze(p, f)
+	}
+}
+
+// given returns how many of the flags were given.
+func given(flags *flag.FlagSet, names ...string) (n int) {
+	for _, name := range names {
+		if isSet(flags, name) {
+			n++
+		}
+	}
+	return n
+}
+
+func writeFreeze(p process, f *client.Freeze) error {
+	out := newTable(p.stdout)
+	line := namedLines(out)
+	line("frozen", scopeText(f.Scope))
+	line("freeze id", f.FreezeID)
+	line("until", untilText(f))
+	if r := f.Reaches; r != nil {
+		line("reaches", fmt.Sprintf("%d checks of the last 24 hours, of %d principals", r.Checks, r.Principals))
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if r := f.Reaches; r != nil && r.Checks == 0 {
+		_, err := fmt.Fprintln(p.stdout, "\nWARNING: no check of the last 24 hours is in this scope; is the name exactly right?")
+		return err
+	}
+	return nil
+}
+
+func scopeText(s client.FreezeScope) string {
+	for _, member := range [...]struct{ name, value string }{
+		{"policy", s.PolicyID}, {"agent", s.AgentID}, {"principal", s.Principal}, {"counterparty", s.Counterparty},
+	} {
+		if member.value != "" {
+			return member.name + " " + member.value
+		}
+	}
+	return "everything"
+}
+
+func untilText(f *client.Freeze) string {
+	if f.Until == nil {
+		return "it is released"
+	}
+	return f.Until.Format(time.RFC3339)
+}
+
+func thaw(flags *flag.FlagSet) action {
+	note := flags.String("note", "", "why, as `TEXT`")
+	return func(ctx context.Context, p process, args []string) error {
+		if len(args) != 1 || args[0] == "" || *note == "" {
+			return usageError{text: "needs one FREEZE_ID, and --note TEXT"}
+		}
+		api, err := freezeAPI(p)
+		if err != nil {
+			return err
+		}
+		f, err := api.ReleaseFreeze(ctx, args[0], *note)
+		if err != nil {
+			return err
+		}
+		text := f.Status
+		if f.Missing > 0 {
+			text = fmt.Sprintf("still active: %d of %d people are missing", f.Missing, f.Required)
+		}
+		_, err = fmt.Fprintln(p.stdout, spend.Printable(f.FreezeID), spend.Printable(text))
+		return err
+	}
+}
+
+func freezesList(flags *flag.FlagSet) action {
+	ended := flags.Bool("ended", false, "those that are released or over, too")
+	return list(flags, freezeAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Freeze, error] {
+		return api.AllFreezes(ctx, client.FreezeQuery{Active: !*ended})
+	}, writeFreezes)
+}
+
+func writeFreezes(w io.Writer, all []client.Freeze) error {
+	headings := []string{"FREEZE ID", "FROZEN", "STATUS", "SINCE", "UNTIL", "BY", "MISSING", "REASON"}
+	return writeTable(w, headings, all, func(f *client.Freeze) []string {
+		by := "admin or system"
+		if f.CreatedBy != nil {
+			by = f.CreatedBy.Principal
+		}
+		return []string{
+			f.FreezeID, scopeText(f.Scope), f.Status, f.CreatedAt.String(), untilText(f), by, strconv.Itoa(f.Missing), f.Reason,
+		}
+	})
+}
