@@ -47,7 +47,8 @@ type CounterChange struct {
 // CounterChanges returns what the checks take from counters and what the outcomes correct, sorted,
 // rolling windows first, so that two commits never wait for each other. Each check meets its limits if
 // it comes after the checks before it, so one comparison for each counter shows whether all do.
-// Amounts given back make no room for checks of the same commit.
+// Amounts given back make no room for checks of the same commit, but for the one that replaces the check that took
+// them (spend.Charge.Freed).
 func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterChange {
 	var parts counterParts
 	for _, c := range checks {
@@ -116,21 +117,24 @@ func compareParts(a, b counterPart) int {
 // Corrects reports whether the change is, or has, one by outcomes.
 func (ch CounterChange) Corrects() bool { return ch.Correct != spend.Correction{} }
 
-// After returns the counter's row after the commit, given the row before. It is never below zero.
-func (ch *CounterChange) After(own spend.Usage) spend.Usage {
-	used := own.Used.Plus(ch.Used).Plus(ch.Correct.Over)
-	left, ok := used.Minus(ch.Correct.Back)
+// Corrected returns the counter's row after the correction, given the row before. It is never below zero.
+func (ch *CounterChange) Corrected(own spend.Usage) spend.Usage {
+	left, ok := own.Used.Plus(ch.Correct.Over).Minus(ch.Correct.Back)
 	if !ok {
 		left = spend.Total{}
 	}
-	return spend.Usage{Used: left, Count: max(own.Count+ch.Count-ch.Correct.Count, 0)}
+	return spend.Usage{Used: left, Count: max(own.Count-ch.Correct.Count, 0)}
 }
 
 // add lets a charge meet its limits after those before it.
 func (ch *CounterChange) add(charge *spend.Charge, take bool) {
 	ch.Take, ch.Charge = true, charge
+	var freed spend.Usage
+	if charge.Freed != nil {
+		freed = *charge.Freed
+	}
 	if charge.Limited && !charge.Lifted {
-		most, ok := charge.Limit.Total().Minus(ch.Used.Plus(charge.Amount.Total()))
+		most, ok := charge.Limit.Total().Plus(freed.Used).Minus(ch.Used.Plus(charge.Amount.Total()))
 		switch {
 		case !ok:
 			ch.Counted, ch.MostCount = true, -1
@@ -139,7 +143,7 @@ func (ch *CounterChange) add(charge *spend.Charge, take bool) {
 		}
 	}
 	if charge.Counted && !charge.Lifted {
-		if most := charge.MaxCount - ch.Count - 1; !ch.Counted || most < ch.MostCount {
+		if most := charge.MaxCount + freed.Count - ch.Count - 1; !ch.Counted || most < ch.MostCount {
 			ch.Counted, ch.MostCount = true, most
 		}
 	}

@@ -306,6 +306,9 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 			}
 		}
 		a.guard.Committed(&c.attempt, check)
+		for _, o := range with {
+			a.metrics.outcomes.WithLabelValues(string(o.Status), string(o.Release)).Inc()
+		}
 		c.done = true
 		a.metrics.count(check)
 		a.fullest.note(check)

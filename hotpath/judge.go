@@ -105,6 +105,11 @@ func (a *Authorizer) judgeByBudgets(
 		return found, nil
 	}
 	p.Lift(b.charges, c.lift)
+	if c.payment != nil && c.payment.replaces != nil {
+		for i := range b.charges {
+			b.charges[i].Free(c.payment.replaces.Charges)
+		}
+	}
 	c.budgets = b
 	if !a.exhausted.hasAny(b.charges) {
 		return b.conclude(p, c.resolution, check), nil
@@ -115,7 +120,7 @@ func (a *Authorizer) judgeByBudgets(
 	}
 	for i := range b.charges {
 		charge := &b.charges[i]
-		if usage := usages[charge.Counter]; !charge.Fits(usage) {
+		if usage := charge.Before(usages[charge.Counter]); !charge.Fits(usage) {
 			b.exceed(i, usage)
 		} else {
 			a.exhausted.remove(charge.Counter.ID)
@@ -135,7 +140,7 @@ func (a *Authorizer) judgeAgain(
 		a.exhausted.add(u.ID)
 		for i := range b.charges {
 			if b.charges[i].Counter == u.Counter {
-				b.exceed(i, u.Usage)
+				b.exceed(i, b.charges[i].Before(u.Usage))
 			}
 		}
 	}

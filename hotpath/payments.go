@@ -52,6 +52,7 @@ type paying struct {
 	differs    []string          // the members in which the request differs from the payment
 	approved   *audit.Approval   // that the request uses; nil without one
 	withdraws  []spend.ID        // the approvals that are withdrawn
+	replaces   *spend.Check      // the open check that is given back; nil without one
 	redeemed   *spend.Outcome    // that the check's commit records
 	terms      spend.RedeemTerms // of the policy that judges
 	deployment spend.ID
@@ -131,7 +132,7 @@ func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.
 		return Answer{}, err
 	}
 	key := c.identity.access.key
-	p.withdraws, p.redeemed, p.terms = nil, nil, live.RedeemTerms()
+	p.withdraws, p.replaces, p.redeemed, p.terms = nil, nil, nil, live.RedeemTerms()
 	p.namespace, p.nonce = key.namespace, spend.NonceHash(key.name, p.Nonce)
 	c.attempt.Payment = spend.PaymentHash(p.namespace, p.Key)
 	if p.deployment, err = a.guard.Deployment(inTime); err != nil {
@@ -200,8 +201,15 @@ func (a *Authorizer) answerPayment(ctx context.Context, c *checking, live *polic
 			done = p.status == audit.PaymentWaiting || inWindow()
 		}
 	case audit.PaymentOpen:
-		answer, err = a.answerOpen(ctx, c)
-		return answer, true, err
+		switch {
+		case p.differs != nil:
+			p.replaces = facts.Check
+			return answer, false, nil
+		case p.Nonce != "":
+			answer, err = a.redeemOpen(ctx, c)
+			return answer, true, err
+		}
+		done = true
 	case audit.PaymentRedeemed, audit.PaymentInDoubt:
 		answer, err = a.showOrTakeOver(ctx, c)
 		return answer, true, err
@@ -215,18 +223,6 @@ func (a *Authorizer) answerPayment(ctx context.Context, c *checking, live *polic
 		answer = a.showPayment(c)
 	}
 	return answer, done, nil
-}
-
-// answerOpen shows an open check, or redeems it. One that is replaced is given back, and the payment is free then.
-func (a *Authorizer) answerOpen(ctx context.Context, c *checking) (Answer, error) {
-	p := c.payment
-	switch {
-	case p.differs != nil:
-		return Answer{}, cmp.Or(a.giveBack(ctx, p.facts.Check, spend.FlagReplaced), errOvertaken)
-	case p.Nonce == "":
-		return a.showPayment(c), nil
-	}
-	return a.redeemOpen(ctx, c)
 }
 
 // differsOf refuses a request that differs. A key whose binding does not reach the current check learns the payment's state

@@ -31,6 +31,12 @@ func (a *Authorizer) payFor(c *checking, check *spend.Check) (with []*spend.Outc
 	p := c.payment
 	to, seen := p.facts.Payment, p.facts.Version
 	check.Withdrawn, check.Payments, p.redeemed = p.withdraws, nil, nil
+	if p.replaces != nil {
+		void := voidOf(p.replaces, spend.FlagReplaced)
+		void.Fence = check.Fence
+		to = stepOf(to, void, p.replaces.Payment.Round, false)
+		with = append(with, void)
+	}
 	check.Decision.NextStep = nextOfPayment(check)
 	if check.Decision.Effect == spend.Block {
 		check.Pass = spend.Pass{} // the payment's key says what is the same

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -222,26 +221,6 @@ func TestTruthAfterATakeOver(t *testing.T) {
 			t.Error("the taker takes it back")
 		}
 		p.must("after it", a, nonce(3), audit.PaymentExecuted, false)
-	})
-}
-
-// S84: what is replaced gives its budget back before the new action is judged; a redeemed check is not replaced.
-func TestReplacedPayment(t *testing.T) {
-	eachBackend(t, 1, func(t *testing.T, f *fleet) {
-		p := newPayer(f)
-		p.must("open", under(refundOf(t, "80", "c"), "days"), hotpath.PaymentRequest{}, audit.PaymentOpen, false)
-		if _, err := p.pay(0, under(refundOf(t, "90", "c"), "days"), hotpath.PaymentRequest{}); !strings.Contains(fmt.Sprint(err), "amount") {
-			t.Errorf("another action: %v", err)
-		}
-		replaces := nonce(1)
-		replaces.Replace = true
-		p.must("replaced", under(refundOf(t, "90", "c"), "days"), replaces, audit.PaymentRedeemed, true)
-		if used := f.used(t, "days", "all", "[]"); used != "90 1" {
-			t.Errorf("%s is used, want 90", used)
-		}
-		if _, err := p.pay(0, under(refundOf(t, "80", "c"), "days"), replaces); err == nil {
-			t.Error("a redeemed check was replaced")
-		}
 	})
 }
 

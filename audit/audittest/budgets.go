@@ -43,7 +43,12 @@ func mustUse(t *testing.T, s Subject, of spend.Charge, used string, count int64)
 // mustExceed demands that nothing is recorded, because exactly these charges have no room.
 func mustExceed(t *testing.T, s Subject, checks []*spend.Check, want ...audit.CounterUsage) {
 	t.Helper()
-	err := Record(t.Context(), s, checks...)
+	mustBeExceeded(t, s, Record(t.Context(), s, checks...), checks, want...)
+}
+
+// mustBeExceeded demands that a commit of checks had that error.
+func mustBeExceeded(t *testing.T, s Subject, err error, checks []*spend.Check, want ...audit.CounterUsage) {
+	t.Helper()
 	exceeded, ok := errors.AsType[*audit.ExceededError](err)
 	if !ok || len(exceeded.Usages) != len(want) {
 		t.Fatalf("got %v, want %v", err, want)

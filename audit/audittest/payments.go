@@ -22,6 +22,7 @@ func paymentTests() []test {
 		{"PaymentWriters", paymentWriters},
 		{"PaymentTexts", paymentTexts},
 		{"PaymentRedeemed", paymentRedeemed},
+		{"PaymentReplaced", paymentReplaced},
 		{"PaymentLapses", paymentLapses},
 		{"PaymentLapsesRace", paymentLapsesRace},
 		{"TakeOvers", takeOvers},

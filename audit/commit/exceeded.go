@@ -60,7 +60,7 @@ func exceededOf(c *spend.Check, used map[spend.Counter]spend.Usage) (exceeded []
 		return nil
 	}
 	for i := range c.Charges {
-		if u, listed := used[c.Charges[i].Counter]; listed && !c.Charges[i].Fits(u) {
+		if u, listed := used[c.Charges[i].Counter]; listed && !c.Charges[i].Fits(c.Charges[i].Before(u)) {
 			exceeded = append(exceeded, audit.CounterUsage{Counter: c.Charges[i].Counter, Usage: u})
 		}
 	}

@@ -85,6 +85,9 @@ type Charge struct {
 
 	// Lifted: taken whether there is room or not (S47).
 	Lifted bool
+	// Freed is what the check's commit gives back of the same window, of the check that it replaces (S84): the charge meets
+	// what is left. Nil for nothing. Not in rows.
+	Freed *Usage
 	// OffsetMS is how far the zone's clocks were ahead of UTC at the beginning of a calendar window, by the
 	// rules of the zone that the node had.
 	OffsetMS int64
@@ -105,6 +108,26 @@ type Usage struct {
 // Plus returns the usage with the charge taken.
 func (u Usage) Plus(c *Charge) Usage {
 	return Usage{u.Used.Plus(c.Amount.Total()), u.Count + 1}
+}
+
+// Before returns the usage that the charge meets, of what is recorded.
+func (c *Charge) Before(recorded Usage) Usage {
+	if c.Freed == nil {
+		return recorded
+	}
+	left, _ := recorded.Used.Minus(c.Freed.Used) // never more than was taken
+	return Usage{left, recorded.Count - c.Freed.Count}
+}
+
+// Free notes what of the charge's window is given back: what an allowed check took, of which nothing was reported.
+func (c *Charge) Free(taken []Charge) {
+	for i := range taken {
+		of := &taken[i].Counter
+		if of.ID == c.Counter.ID && of.BucketMS == c.Counter.BucketMS &&
+			(of.StartMS == c.Counter.StartMS || of.BucketMS > 0 && of.StartMS >= c.Counter.StartMS-RollingBuckets*of.BucketMS) {
+			c.Freed = &Usage{taken[i].Amount.Total(), 1}
+		}
+	}
 }
 
 // Fits reports whether there is room for the charge.

@@ -14,12 +14,13 @@ import (
 )
 
 // changeCounters takes from counters what the checks take, or refuses with all changes that have no
-// room; it also applies corrections. Counters that the commit uses up, or that refused its checks
-// before, are recorded as exhausted.
+// room. Then it corrects counters. Counters that the commit uses up, or that refused its checks before, are recorded as exhausted.
 func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
-	exhausted := refusals
 	exceeded := new(audit.ExceededError)
 	for _, ch := range changes {
+		if !ch.Take {
+			continue
+		}
 		own, window, err := usageOf(context.Background(), tx, ch.Counter)
 		if err != nil {
 			return err
@@ -28,39 +29,65 @@ func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 			exceeded.Usages = append(exceeded.Usages, audit.CounterUsage{Counter: ch.Counter, Usage: window})
 			continue
 		}
-		own = ch.After(own)
-		if ch.Take && ch.Exhausts(spend.Usage{Used: window.Used.Plus(ch.Used), Count: window.Count + ch.Count}) {
-			exhausted = append(exhausted, ch)
-		}
-		if !ch.Take { // a missing row is of a window that has ended
-			_, err := tx.Exec("UPDATE budget_counters SET used = ?, count = ? WHERE counter_id = ? AND start_ms = ?",
-				own.Used.String(), own.Count, ch.ID[:], ch.StartMS)
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		var end any
-		if ch.Charge.EndMS != 0 {
-			end = ch.Charge.EndMS
-		}
-		_, err = tx.Exec(`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, used, count, policy_id, rule_id, subject)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = ?6, count = ?7`,
-			ch.ID[:], ch.StartMS, ch.BucketMS, end, ch.Charge.Since, own.Used.String(), own.Count, ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject)
-		if err != nil {
+		if err := take(tx, &ch, own); err != nil {
 			return err
-		}
-		for _, principal := range ch.Principals {
-			_, err := tx.Exec("INSERT INTO budget_principals (counter_id, principal) VALUES (?, ?) ON CONFLICT DO NOTHING", ch.ID[:], principal)
-			if err != nil {
-				return err
-			}
 		}
 	}
 	if exceeded.Usages != nil {
 		return exceeded
 	}
+	for _, ch := range changes {
+		if !ch.Corrects() {
+			continue
+		}
+		own, _, err := usageOf(context.Background(), tx, ch.Counter)
+		if err != nil {
+			return err
+		}
+		own = ch.Corrected(own)
+		// A missing row is of a window that has ended.
+		_, err = tx.Exec("UPDATE budget_counters SET used = ?, count = ? WHERE counter_id = ? AND start_ms = ?",
+			own.Used.String(), own.Count, ch.ID[:], ch.StartMS)
+		if err != nil {
+			return err
+		}
+	}
+	exhausted := refusals
+	for _, ch := range changes {
+		if !ch.Take {
+			continue
+		}
+		_, window, err := usageOf(context.Background(), tx, ch.Counter)
+		if err != nil {
+			return err
+		}
+		if ch.Exhausts(window) {
+			exhausted = append(exhausted, ch)
+		}
+	}
 	return insertExhaustions(tx, exhausted)
+}
+
+// take takes from a counter whose row has that usage; none without a row.
+func take(tx *sql.Tx, ch *audit.CounterChange, own spend.Usage) error {
+	own = spend.Usage{Used: own.Used.Plus(ch.Used), Count: own.Count + ch.Count}
+	var end any
+	if ch.Charge.EndMS != 0 {
+		end = ch.Charge.EndMS
+	}
+	_, err := tx.Exec(`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, used, count, policy_id, rule_id, subject)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = ?6, count = ?7`,
+		ch.ID[:], ch.StartMS, ch.BucketMS, end, ch.Charge.Since, own.Used.String(), own.Count, ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject)
+	if err != nil {
+		return err
+	}
+	for _, principal := range ch.Principals {
+		_, err := tx.Exec("INSERT INTO budget_principals (counter_id, principal) VALUES (?, ?) ON CONFLICT DO NOTHING", ch.ID[:], principal)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // insertExhaustions records that counters are exhausted, unless that is already recorded for their

@@ -185,9 +185,9 @@ END $$;
 -- from each, or SG010 if one of a calendar window has no row, or if those that had no
 -- room have it now: the update does not lock a row that it leaves. Then corrects
 -- counters, in the window in which the outcomes' checks counted (S40) if its row is
--- still there: what is given back makes no room for the commit itself. Counters that
--- refused checks of the commit when these were judged are exhausted, like those that it
--- uses up. An array is null when it has no elements.
+-- still there: what is given back makes room for the commit only as far as most_used and
+-- most_count say. Counters that refused checks of the commit when these were judged are
+-- exhausted, like those that it uses up. An array is null when it has no elements.
 --
 -- A new row has no use, so what it refuses can never be taken.
 CREATE FUNCTION change_counters(counters counter_row[], rolling counter_change[], calendar counter_change[],
@@ -200,7 +200,7 @@ DECLARE
     taken     integer;
     exhausted boolean;
     absent    boolean;
-    used_up   counter_change[] := refused;
+    used_up   counter_change[];
 BEGIN
     IF counters IS NOT NULL THEN
         PERFORM insert_counters(counters);
@@ -212,7 +212,7 @@ BEGIN
             ORDER BY b.bucket_ms = 0, b.counter_id, b.start_ms FOR UPDATE;
     END IF;
     IF rolling IS NOT NULL THEN
-        SELECT t.refused, used_up || t.exhausted INTO no_room, used_up FROM take_from_rolling(rolling) AS t;
+        SELECT t.refused, t.exhausted INTO no_room, used_up FROM take_from_rolling(rolling) AS t;
     END IF;
     IF calendar IS NOT NULL THEN
         WITH counters AS (
@@ -242,9 +242,15 @@ BEGIN
     IF corrections IS NOT NULL THEN
         UPDATE budget_counters AS b SET used = greatest(b.used + c.used, 0), count = greatest(b.count + c.count, 0)
             FROM unnest(corrections) AS c WHERE b.counter_id = c.counter_id AND b.start_ms = c.start_ms;
+        IF used_up IS NOT NULL THEN
+            SELECT array_agg(c) INTO used_up FROM unnest(used_up) AS c, LATERAL (
+                    SELECT sum(b.used) AS used, sum(b.count) AS count FROM budget_counters AS b WHERE b.counter_id = c.counter_id
+                    AND b.start_ms >= greatest(c.start_ms - 60 * c.bucket_ms, 0) AND (c.bucket_ms > 0 OR b.start_ms = c.start_ms)) AS u
+                WHERE u.used >= c.max_used OR u.count >= c.max_count;
+        END IF;
     END IF;
-    IF used_up IS NOT NULL THEN
-        PERFORM insert_exhaustions(used_up);
+    IF refused IS NOT NULL OR used_up IS NOT NULL THEN
+        PERFORM insert_exhaustions(refused || used_up);
     END IF;
 END $$;
 
