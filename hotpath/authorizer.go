@@ -137,6 +137,7 @@ func New(c Components) *Authorizer {
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store
 	a.checkings.New = func() any { return new(checking) }
 	a.catalog = newCatalog(c.Store, c.Logger, m)
+	a.measureFreezes(c.Registerer)
 	a.uses = newUses(c.Store, func() map[spend.Hash]*key { return a.catalog.view().keys }, cmp.Or(c.NoteUsesEvery, defaultNoteUsesEvery),
 		c.Logger)
 	return a

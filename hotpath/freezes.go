@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/ratelimit"
@@ -286,6 +288,22 @@ func (a *Authorizer) viewFreeze(f *audit.Freeze) FreezeView {
 		shown.Missing = max(0, a.releasesRequired-len(a.counted(a.catalog.view(), f)))
 	}
 	return shown
+}
+
+// measureFreezes registers how many freezes are active, as this node knows them, and since when the oldest is.
+func (a *Authorizer) measureFreezes(reg prometheus.Registerer) {
+	gauge := func(name, help string, value func([]*audit.Freeze) float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "spendgate", Name: name, Help: help}, func() float64 {
+			return value(a.catalog.view().freezes.all())
+		}))
+	}
+	gauge("freezes_active", "Active freezes.", func(all []*audit.Freeze) float64 { return float64(len(all)) })
+	gauge("freeze_oldest_seconds", "Age of the oldest active freeze; 0 without one.", func(all []*audit.Freeze) float64 {
+		if len(all) == 0 {
+			return 0
+		}
+		return a.now().Sub(all[0].CreatedAt).Seconds()
+	})
 }
 
 // EndFreezes records that the time of freezes is over. Any node may call it at any time, and some node must every few seconds.

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/hotpath/client"
+	"spendgate/hotpath/client/pay"
 )
 
 // TestStates: each end of a call.
@@ -44,6 +47,25 @@ func TestStates(t *testing.T) {
 			}
 			s.became(t, "executed", "block", "escalate", "executed", "escalate", "failed", "executed", "in_doubt", "in_doubt")
 		})
+	}
+}
+
+// TestFrozen: an agent is told that people stopped it, and why (S87).
+func TestFrozen(t *testing.T) {
+	s, p := newService(t), newProvider(t)
+	a := agentOver(t, guarded(t, s, p, "", ""))
+	frozen, err := s.api.CreateFreeze(t.Context(), client.NewFreeze{Scope: client.FreezeScope{PolicyID: s.policy}, Reason: "it loops"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, a, "ch_1", 1000, stateRefused, frozen.FreezeID+": it loops")
+	refused := &client.Error{Code: client.CodeFrozen, Message: "frozen by frz_1: it loops"}
+	open := new(mappedCall).said(pay.Result{State: pay.Error, Err: refused})
+	if open.state != stateRefused || !open.isError || !strings.Contains(open.text, "Refused: frozen by frz_1: it loops. Nothing was") {
+		t.Errorf("of a payment that was allowed before: %+v", open)
+	}
+	if got := p.paid(); len(got) > 0 {
+		t.Errorf("paid: %v", got)
 	}
 }
 

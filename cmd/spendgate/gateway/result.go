@@ -134,6 +134,8 @@ func (c *mappedCall) said(r pay.Result) end {
 		return refusedTool(c.off)
 	case !ok:
 		return failure("%v.%s", r.Err, sameAgain)
+	case refused.Code == client.CodeFrozen:
+		return bad(stateRefused, "Refused: "+refused.Message+". Nothing was carried out. Call again once people have released it.")
 	case refused.Code != client.CodePaymentDiffers:
 		return failure("%v. Calling again changes nothing until somebody has corrected that.", refused)
 	}

@@ -29,6 +29,8 @@ Act only if "proceed" is true. What the answer asks of you:
   wait_for_approval. Once it is approved, call this again with the same values and the approval_id, and carry it out only if that is
   "allow".
 An error is no decision: do not carry the action out. If the error says that the outcome is unknown, call again with the same arguments.
+The errors frozen and check_stopped, and a block by the rule "freeze", say that people stopped this: do not carry it out, nor what you were
+allowed before and have not carried out yet. Tell whoever asked you; do not try another way.
 
 The same action (agent, type, amount, counterparty) twice within minutes is blocked as a duplicate. Once a call was answered, the same call
 again without an idempotency_key is a new check; with the same idempotency_key it is the same check.`
