@@ -204,6 +204,28 @@ func (l *link) fault(err error) error {
 	return &jsonrpc.Error{Code: codeUnavailable, Message: fmt.Sprintf("the server %s did not answer: %v", l.u.name, err)}
 }
 
+// scope says who may keep a result, where the server did not: the era without sessions requires it, the other one does not have it.
+func scope(result mcp.Result) {
+	var c *mcp.Cacheable
+	switch r := result.(type) {
+	case *mcp.ListToolsResult:
+		c = &r.Cacheable
+	case *mcp.ListPromptsResult:
+		c = &r.Cacheable
+	case *mcp.ListResourcesResult:
+		c = &r.Cacheable
+	case *mcp.ListResourceTemplatesResult:
+		c = &r.Cacheable
+	case *mcp.ReadResourceResult:
+		c = &r.Cacheable
+	default:
+		return
+	}
+	if c.CacheScope == "" {
+		c.CacheScope = "private"
+	}
+}
+
 // dropTTL is middleware of a client: a server must not say for how long its tools need not be compared.
 func dropTTL(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {

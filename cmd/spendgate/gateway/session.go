@@ -202,6 +202,9 @@ func forward[T any, P interface {
 			Code: codeUnavailable, Message: "the server asks a question in a way that version " + legacyVersion + " does not have",
 		}
 	}
+	if !s.l.old {
+		scope(result)
+	}
 	return result, nil
 }
 
