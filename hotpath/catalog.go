@@ -62,6 +62,7 @@ type view struct {
 	generation string // as the guard reads it
 	number     int64  // the store's
 	keys       map[spend.Hash]*key
+	named      map[string]*key // the same, by key_id
 	freezes    freezes
 	keyStops   *keyStops
 	stops      int64 // the last change that stops something (S87)
@@ -124,18 +125,19 @@ func (c *catalog) refresh(generation string) error {
 	if changes.Generation == old.number && old.generation == generation {
 		return nil
 	}
-	next := &view{generation: generation, number: changes.Generation, keys: old.keys, keyStops: old.keyStops.with(changes.Keys, time.Now())}
+	next := &view{generation: generation, number: changes.Generation, keys: old.keys, named: old.named, keyStops: old.keyStops.with(changes.Keys, time.Now())}
 	if len(changes.Keys) > 0 || old.keys == nil {
-		next.keys = maps.Clone(old.keys)
+		next.keys, next.named = maps.Clone(old.keys), maps.Clone(old.named)
 		if next.keys == nil {
-			next.keys = make(map[spend.Hash]*key, len(changes.Keys))
+			next.keys, next.named = make(map[spend.Hash]*key, len(changes.Keys)), make(map[string]*key, len(changes.Keys))
 		}
 		for _, k := range changes.Keys {
 			used := new(lastUse)
 			if known, ok := c.view().keys[k.Hash]; ok {
 				used = known.used
 			}
-			next.keys[k.Hash] = newKey(&k, used)
+			known := newKey(&k, used)
+			next.keys[k.Hash], next.named[known.name] = known, known
 		}
 	}
 	next.stops = changes.Stops

@@ -27,12 +27,8 @@ func (a *Authorizer) releases(v *view, keyID string, scope audit.FreezeScope) bo
 	if _, err := spend.ParseID(keyID, spend.PrefixSession); err == nil {
 		return true
 	}
-	for _, k := range v.keys {
-		if k.name == keyID {
-			return k.inForce(a.now) == nil && k.scopes.Has(spend.FreezesRelease) && Access{k}.freezesInside(scope)
-		}
-	}
-	return false
+	k := v.named[keyID]
+	return k != nil && k.inForce(a.now) == nil && k.scopes.Has(spend.FreezesRelease) && Access{k}.freezesInside(scope)
 }
 
 // ReleaseFreeze records the caller's release of a freeze, and replayed if the same person released it before. The freeze ends

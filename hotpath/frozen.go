@@ -137,10 +137,8 @@ func (a *Authorizer) frozenCheck(v *view, access Access, check *spend.Check) *fr
 	if access.key != nil {
 		names = append(names, access.key.people...)
 	}
-	for _, k := range v.keys {
-		if k.name == check.KeyID {
-			names = append(names, k.people...)
-		}
+	if k := v.named[check.KeyID]; k != nil {
+		names = append(names, k.people...)
 	}
 	return v.freezes.of(access, a.now(), &check.Action, names...)
 }
