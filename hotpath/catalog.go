@@ -125,7 +125,8 @@ func (c *catalog) refresh(generation string) error {
 	if changes.Generation == old.number && old.generation == generation {
 		return nil
 	}
-	next := &view{generation: generation, number: changes.Generation, keys: old.keys, named: old.named, keyStops: old.keyStops.with(changes.Keys, time.Now())}
+	next := &view{generation: generation, number: changes.Generation, keys: old.keys, named: old.named}
+	next.keyStops = old.keyStops.with(changes.Keys, time.Now())
 	if len(changes.Keys) > 0 || old.keys == nil {
 		next.keys, next.named = maps.Clone(old.keys), maps.Clone(old.named)
 		if next.keys == nil {

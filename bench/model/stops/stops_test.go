@@ -2,8 +2,6 @@ package stops
 
 import (
 	"testing"
-
-	"spendgate/bench/model/search"
 )
 
 func scenarios() map[string]Model {
@@ -68,7 +66,7 @@ func TestMutations(t *testing.T) {
 			if r := m.Explore(); !known || r.Violation == "" {
 				t.Errorf("not caught: %s", r)
 			} else {
-				t.Log(search.Result(r))
+				t.Log(r)
 			}
 		})
 	}
