@@ -49,16 +49,16 @@ const (
 
 // Approval is an approval as it is now.
 type Approval struct {
-	Check      *spend.Check // that asked
-	Status     ApprovalStatus
-	CreatedAt  time.Time
-	ExpiresAt  time.Time
-	ApprovedAt time.Time // zero until enough have approved
-	UsedBy     spend.ID  // the check; zero until it is used
-	Expired    bool      // its expiry is recorded
-	Withdrawn  bool
-	Decisions  []ApprovalDecision
-	Asker      Party // of the key that asked, as it is now; zero without such a key
+	Check       *spend.Check // that asked
+	Status      ApprovalStatus
+	CreatedAt   time.Time
+	ExpiresAt   time.Time
+	ApprovedAt  time.Time // zero until enough have approved
+	UsedBy      spend.ID  // the check; zero until it is used
+	Expired     bool      // its expiry is recorded
+	WithdrawnAt time.Time // zero unless it was withdrawn
+	Decisions   []ApprovalDecision
+	Asker       Party // of the key that asked, as it is now; zero without such a key
 	// Authors are the parties that wrote the version that escalated, as recorded then and as they are
 	// now: of the version, and of the draft that it was. Nil unless they are excluded, or if no key
 	// wrote it.
@@ -222,7 +222,7 @@ func (a *Approval) SetStatus(now time.Time) {
 		a.Status = ApprovalUsed
 	case denied:
 		a.Status = ApprovalDenied
-	case a.Withdrawn:
+	case !a.WithdrawnAt.IsZero():
 		a.Status = ApprovalWithdrawn
 	case a.Expired:
 		a.Status = ApprovalExpired

@@ -136,8 +136,8 @@ type HistoryQuery struct {
 	Limit    int
 }
 
-// HistoryPage is a page of checks. For checks of other policies only ID, fingerprint, pass, effect and
-// the approval that they used are set.
+// HistoryPage is a page of checks. For checks of other policies only ID, fingerprint, pass, effect,
+// payment and the approval that they used are set.
 type HistoryPage struct {
 	Checks   []HistoryCheck
 	Outcomes []*spend.Outcome // as HistoryOutcomes, of these checks
@@ -153,6 +153,7 @@ type HistoryCheck struct {
 func (h *HistoryCheck) SetForeign(c *spend.Check) {
 	h.Foreign = true
 	h.ID, h.Fingerprint, h.Pass, h.Decision.Effect, h.Action.ApprovalID = c.ID, c.Fingerprint, c.Pass, c.Decision.Effect, c.Action.ApprovalID
+	h.Namespace, h.Payment = c.Namespace, c.Payment
 }
 
 // ArchivedDay is a day whose checks are in an archive.

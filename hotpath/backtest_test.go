@@ -41,6 +41,7 @@ type history struct {
 	asks    []outcome
 	reports map[spend.ID]int
 	atOnce  int
+	payer   payer
 }
 
 // S53: over its own period a version gives no flip, whatever was asked, approved, denied, used, given back,
@@ -52,11 +53,12 @@ func TestBacktestOfItself(t *testing.T) {
 				seed := uint64(time.Now().UnixNano())
 				h := history{fleet: f, rng: rand.New(rand.NewPCG(seed, 0)), reports: make(map[spend.ID]int), atOnce: atOnce}
 				f.post(0, "q", foreignRules)
+				h.payer = newPayer(f)
 				var periods []*audit.Backtest
 				for _, rules := range []string{mindfulRules, otherRules.Replace(mindfulRules)} {
 					version := f.post(0, "p", rules, strings.Fields(map[bool]string{true: "many"}[periods != nil])...)
 					b := &audit.Backtest{PolicyID: "p", Version: version, From: time.Now()}
-					for range 150 {
+					for range 200 {
 						h.step()
 					}
 					b.To = time.Now()
@@ -86,7 +88,9 @@ func TestBacktestOfItself(t *testing.T) {
 
 // step does one thing of many.
 func (h *history) step() {
-	switch pick := h.rng.IntN(20); {
+	switch pick := h.rng.IntN(25); {
+	case pick >= 20:
+		h.pay()
 	case pick < 8:
 		a := refundOf(h.t, fmt.Sprint(1+h.rng.IntN(420)), fmt.Sprint("c-", len(h.actions)))
 		if a.AgentID = fmt.Sprint("agent-", h.rng.IntN(3)); h.rng.IntN(6) == 0 {
@@ -107,6 +111,29 @@ func (h *history) step() {
 		h.decideAndUse(h.asks[h.rng.IntN(len(h.asks))])
 	case pick < 20 && len(h.allowed) > 0:
 		h.tell(h.allowed[h.rng.IntN(len(h.allowed))])
+	}
+}
+
+// pay asks for one of a few payments, perhaps for another action than before or by the other policy.
+func (h *history) pay() {
+	n := h.rng.IntN(6)
+	a := refundOf(h.t, fmt.Sprint(40+h.rng.IntN(3)*180), fmt.Sprint("p-", n))
+	a.PolicyID = []string{"p", "p", "q"}[h.rng.IntN(3)]
+	asked := hotpath.PaymentRequest{Key: fmt.Sprint("payment ", n), Replace: h.rng.IntN(2) == 0}
+	if h.rng.IntN(3) == 0 {
+		asked.Nonce = fmt.Sprintf("nonce-%016d", h.rng.IntN(1<<30))
+	}
+	answer, err := h.payer.pay(h.rng.IntN(2), a, asked)
+	if err != nil {
+		return
+	}
+	if answer.Check.Approval != nil {
+		h.asks = append(h.asks, outcome{answer: answer})
+	}
+	if answer.Payment.Proceed && h.rng.IntN(2) == 0 {
+		if err := h.payer.ended(answer, spend.Gateway, spend.Failed, 0); err != nil {
+			h.t.Fatal(err)
+		}
 	}
 }
 

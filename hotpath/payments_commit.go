@@ -33,7 +33,7 @@ func (a *Authorizer) payFor(c *checking, check *spend.Check) (with []*spend.Outc
 	check.Withdrawn, check.Payments, p.redeemed = p.withdraws, nil, nil
 	if p.replaces != nil {
 		void := voidOf(p.replaces, spend.FlagReplaced)
-		void.Fence = check.Fence
+		void.ID, void.Fence = spend.NewOutcomeID(check.Timestamp().Add(-time.Millisecond)), check.Fence // the check is judged after it
 		to = stepOf(to, void, p.replaces.Payment.Round, false)
 		with = append(with, void)
 	}

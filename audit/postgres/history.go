@@ -16,7 +16,7 @@ import (
 
 // The columns of a history for every check, and those only for checks of the policy.
 const (
-	passHistory = "check_id, claimed_ms, until_ms, decision, fingerprint, approval_id"
+	passHistory = "check_id, claimed_ms, until_ms, decision, fingerprint, approval_id, namespace, payment"
 	ownHistory  = `policy_version, action_type, amount::text, currency, agent_id, counterparty, payment_method, merchant_or_vendor, metadata,
 		reason_code, rule_id, key_id, principal, approval`
 )
@@ -24,7 +24,7 @@ const (
 // maxHistoryDays is how many partitions one page touches: the planner pays for each.
 const maxHistoryDays = 16
 
-// historyQuery selects a page. Of other policies' checks it returns only their passes and the
+// historyQuery selects a page. Of other policies' checks it returns only their passes, their payments and the
 // approvals that they used.
 func historyQuery(q audit.HistoryQuery) (query string, args []any) {
 	var own []string
@@ -98,10 +98,13 @@ func scanHistory(rows pgx.Rows, q audit.HistoryQuery) ([]audit.HistoryCheck, err
 		c.Decision.Effect = effectOf(f[3][0])
 		copy(c.Fingerprint[:], f[4])
 		copy(c.Action.ApprovalID[:], f[5])
-		if c.Foreign = f[6][0] == 0; c.Foreign {
-			continue
+		c.Namespace = text(f[6])
+		var err error
+		c.Payment, err = spend.ParseCheckPayment(string(f[7]))
+		if c.Foreign = f[8][0] == 0; !c.Foreign && err == nil {
+			err = scanOwn(c, f[9:], q.PolicyID, text)
 		}
-		if err := scanOwn(c, f[7:], q.PolicyID, text); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
 		}
 	}
@@ -150,7 +153,8 @@ func historyOutcomes(ctx context.Context, tx pgx.Tx, from, to spend.ID) ([]*spen
 
 // selectHistoryApprovals reads no check: its day may be archived.
 const selectHistoryApprovals = approvalState + `, a.use_within_ms,
-	(SELECT max(d.at) FROM changes AS d WHERE d.subject = name_approval(a.id) AND d.kind = 'approval.denied')
+	(SELECT max(d.at) FROM changes AS d WHERE d.subject = name_approval(a.id) AND d.kind = 'approval.denied'),
+	(SELECT max(d.at) FROM changes AS d WHERE d.subject = name_approval(a.id) AND d.kind = 'approval.withdrawn')
 	FROM approvals AS a, LATERAL state_of_approval(a) AS s WHERE a.id = ANY ($1::uuid[])`
 
 // HistoryApprovals implements audit.History.
@@ -161,7 +165,7 @@ func (s *Store) HistoryApprovals(ctx context.Context, ids []spend.ID) ([]*audit.
 		var useWithin int64
 		var denied time.Time
 		err := row.Scan(uuid(&a.Check.ID), &a.Status, utc(&a.CreatedAt), utc(&a.ExpiresAt), utc(&a.ApprovedAt), uuid(&a.UsedBy), &useWithin,
-			utc(&denied))
+			utc(&denied), utc(&a.WithdrawnAt))
 		asked.Expires, asked.UseWithin = a.ExpiresAt.Sub(a.CreatedAt), time.Duration(useWithin)*time.Millisecond
 		if !denied.IsZero() {
 			a.Decisions = []audit.ApprovalDecision{{At: denied}}

@@ -43,11 +43,12 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 	var within int64
 	var byGroups bool
 	err := s.one(ctx, what, []any{
-		&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, &byGroups, uuid(&a.UsedBy), &a.Expired, &a.Withdrawn,
+		&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, &byGroups, uuid(&a.UsedBy), &a.Expired,
+		utc(&a.WithdrawnAt),
 	},
 		`SELECT now(), a.created_at, a.expires_at, a.use_within_ms, a.required, a.by_groups, u.check_id,
 			EXISTS (SELECT FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.expired'),
-			EXISTS (SELECT FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.withdrawn')
+			(SELECT max(at) FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.withdrawn')
 		FROM {schema}.approvals AS a LEFT JOIN {schema}.approval_uses AS u ON u.approval_id = a.id WHERE a.id = $1`, [16]byte(id),
 		id.Text(spend.PrefixApproval))
 	if err != nil {

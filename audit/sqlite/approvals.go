@@ -85,10 +85,11 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 	const doing = "cannot read approvals"
 	all, err := collect(ctx, from, doing, func(row scanner) (*audit.Approval, error) {
 		a := &audit.Approval{Check: new(spend.Check)}
-		return a, row.Scan(blob(a.Check.ID[:]), (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), blob(a.UsedBy[:]), &a.Expired, &a.Withdrawn)
+		return a, row.Scan(blob(a.Check.ID[:]), (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), blob(a.UsedBy[:]), &a.Expired,
+			(*millis)(&a.WithdrawnAt))
 	}, `SELECT a.id, a.created_at, a.expires_at, u.check_id,
 			EXISTS (SELECT 1 FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.expired'),
-			EXISTS (SELECT 1 FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.withdrawn')
+			(SELECT max(at) FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.withdrawn')
 		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id `+where, args...)
 	if err != nil {
 		return nil, err

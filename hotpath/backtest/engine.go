@@ -60,7 +60,7 @@ type Options struct {
 type Record struct {
 	Check *spend.Check
 	// Foreign marks a check of another policy: it leaves its fingerprint, and only its ID,
-	// fingerprint, pass, effect and the approval that it used are set.
+	// fingerprint, pass, effect, payment and the approval that it used are set.
 	Foreign bool
 	// Reports are the check's outcomes that may change what it took, by their numbers.
 	Reports []*spend.Outcome
@@ -241,7 +241,7 @@ func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
 	was := held{until: c.Pass.UntilMS, effect: effect, expires: r.expires(c.Approval)}
 	asks := c.Approval
 	if j != nil && !e.o.Recorded {
-		asks, effect, passed = j.asks, j.Effect, !j.repeats && (j.Effect != spend.Block || !byBudget(j.Reason))
+		asks, effect, passed = j.asks, j.Effect, !j.repeats && (j.Effect != spend.Block || !byBudget(j.Reason) && c.Payment == nil)
 	}
 	will := held{effect: effect, expires: r.expires(asks)}
 	if passed {

@@ -44,7 +44,7 @@ func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, asked *askin
 
 // expires returns when an approval that a side asked for expires, on the terms of that side. People
 // decided when they did, which may be too late for this side; where history asked nobody, nobody
-// decides. 0 means never, also for an approval that was denied or used.
+// decides. An approval that was withdrawn ends then. 0 means never, also for an approval that was denied or used.
 func (r *Record) expires(terms *spend.ApprovalRequest) int64 {
 	a := r.Approval
 	switch {
@@ -58,6 +58,12 @@ func (r *Record) expires(terms *spend.ApprovalRequest) int64 {
 		if d := &a.Decisions[i]; !d.Approves {
 			decided = d.At
 		}
+	}
+	if a.Status == audit.ApprovalWithdrawn {
+		if !decided.IsZero() && decided.Before(ends) {
+			ends = decided.Add(terms.UseWithin)
+		}
+		return min(ends.UnixMilli(), a.WithdrawnAt.UnixMilli())
 	}
 	// In history they were in time, whatever clocks say.
 	if decided.IsZero() || terms.Expires < own.Expires && !decided.Before(ends) {

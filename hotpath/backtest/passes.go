@@ -30,6 +30,7 @@ type held struct {
 type pass struct {
 	claimed     int64  // Unix milliseconds
 	check       uint64 // the random half of its ID: identical actions are few
+	payment     uint64 // that the check is of; 0: none
 	fingerprint fingerprint
 	until       [sides]uint32
 	expires     [sides]uint32
@@ -41,7 +42,7 @@ type pass struct {
 const released = spend.Effect(1 << 7)
 
 // passBytes is a pass, and its share of the heads.
-const passBytes = 56 + 8
+const passBytes = 64 + 8
 
 // passes are the fingerprints in force: lists of passes whose hashes are alike, the latest first.
 type passes struct {
@@ -72,21 +73,34 @@ func after(claimed, at int64) uint32 {
 	return uint32(min(max(at-claimed, 1), math.MaxUint32)) //nolint:gosec // it fits
 }
 
+// paymentOf returns as much of the name of the check's payment as tells it from others; 0 without one.
+func paymentOf(c *spend.Check) uint64 {
+	hash := c.PaymentHash()
+	return binary.BigEndian.Uint64(hash[:8])
+}
+
 func half(id spend.ID) uint64 { return binary.BigEndian.Uint64(id[8:]) }
 
 // repeats reports whether a check repeats a pass of the side: the latest that is in force
 // and was decided as upTo or better decides (S17). Windows go by when it claimed, and
-// approvals by the clocks of stores, to which the clock of its node is nearer.
+// approvals by the clocks of stores, to which the clock of its node is nearer. The latest in force of the check's own payment is
+// no duplicate (S84).
 func (p *passes) repeats(c *spend.Check, side int, window time.Duration, upTo spend.Effect) bool {
 	if p.count == 0 {
 		return false
 	}
-	now, made, f := claimed(c), c.Timestamp().UnixMilli(), fingerprint(c.Fingerprint[:])
+	now, made, f, own := claimed(c), c.Timestamp().UnixMilli(), fingerprint(c.Fingerprint[:]), paymentOf(c)
 	for place := *p.head(&f); place != 0; {
 		at := p.at(place)
 		inForce := at.claimed+int64(at.until[side]) > now && (at.expires[side] == 0 || made < at.claimed+int64(at.expires[side]))
-		if at.until[side] != 0 && inForce && at.effect[side] <= upTo && at.fingerprint == f {
-			return now-at.claimed < window.Milliseconds()
+		if at.until[side] != 0 && inForce && at.fingerprint == f {
+			if own != 0 && at.payment == own && at.effect[side] < released {
+				return false
+			}
+			if at.effect[side] <= upTo {
+				return now-at.claimed < window.Milliseconds()
+			}
+			own = 0 // that was the latest
 		}
 		place = at.older
 	}
@@ -111,7 +125,7 @@ func (p *passes) add(c *spend.Check, by [sides]held) {
 	p.count++
 	f := fingerprint(c.Fingerprint[:])
 	head := p.head(&f)
-	added := pass{claimed: claimed(c), check: half(c.ID), fingerprint: f, older: *head}
+	added := pass{claimed: claimed(c), check: half(c.ID), payment: paymentOf(c), fingerprint: f, older: *head}
 	for side, h := range by {
 		added.until[side], added.expires[side], added.effect[side] = after(added.claimed, h.until), after(added.claimed, h.expires), h.effect
 	}
