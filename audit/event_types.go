@@ -23,6 +23,7 @@ const (
 	EventOutcomeReleasePending EventType = "outcome.release_pending"
 	EventOutcomeExceeded       EventType = "outcome.exceeded"
 	EventBudgetExhausted       EventType = "budget.exhausted"
+	EventBudgetThreshold       EventType = "budget.threshold"
 	EventPolicyCreated         EventType = "policy.created"
 	EventPolicyForced          EventType = "policy.forced"
 	EventDraftSubmitted        EventType = "policy.draft_submitted" // a draft that people are asked about
@@ -78,6 +79,7 @@ var eventTypes = [...]eventType{
 	{EventOutcomeReleasePending, 'p', SourceOutcome, (*eventSources).outcome},
 	{EventOutcomeExceeded, 'x', SourceOutcome, (*eventSources).outcome},
 	{EventBudgetExhausted, 'b', SourceExhaustion, (*eventSources).exhaustion},
+	{EventBudgetThreshold, 'B', SourceExhaustion, (*eventSources).exhaustion},
 	{EventPolicyCreated, 'c', SourceChange, (*eventSources).change},
 	{EventPolicyForced, 'f', SourceChange, (*eventSources).change},
 	{EventDraftSubmitted, 'j', SourceChange, (*eventSources).change},

@@ -83,7 +83,7 @@ type ApprovalEvent struct {
 // UseBy is until when it may be used, of approval.approved.
 func (a *ApprovalEvent) UseBy() time.Time { return a.Decision.At.Add(a.UseWithin) }
 
-// Exhaustion is that a counter of a budget had no room left, or refused a check:
+// Exhaustion is that a counter of a budget had no room left, or refused a check, or reached a percentage of its limit:
 // the first time in its window.
 type Exhaustion struct {
 	ID       spend.ID
@@ -98,6 +98,7 @@ type Exhaustion struct {
 	Limit    spend.Amount
 	Counted  bool
 	MaxCount int64
+	Percent  int         // of the limit; spend.Exhausted when it had no room left, or refused
 	Usage    spend.Usage // at that moment
 
 	// The policy's parameters of the budget. Stores leave them out.

@@ -1,7 +1,9 @@
 package audittest
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"spendgate/audit"
@@ -36,8 +38,9 @@ func budgetsExhaust(t *testing.T, s Subject) {
 	mustCommit(t, s, charged(newCheck(f), day("100")), charged(newCheck(f), day("300")))
 	e := news("exactly the limit", day("0"))[0]
 	want := audit.Exhaustion{
-		ID: e.Exhaustion.ID, At: e.At, Counter: day("0").Counter, PolicyID: "refunds", RuleID: "day", Since: 1, Subject: `["agent-1"]`,
-		AgentID: "agent-1", Limited: true, Limit: amount("1000"), Counted: true, MaxCount: 20, Usage: usage(day("0"), "1000", 3).Usage,
+		ID: e.Exhaustion.ID, At: e.At, Counter: day("0").Counter, PolicyID: "refunds", RuleID: "day", Since: 1, AgentID: "agent-1",
+		Subject: `["agent-1"]`, Limited: true, Limit: amount("1000"), Counted: true, MaxCount: 20, Percent: spend.Exhausted,
+		Usage: usage(day("0"), "1000", 3).Usage,
 	}
 	if !reflect.DeepEqual(*e.Exhaustion, want) || e.AgentID != "agent-1" || e.At.Sub(now()).Abs() > clockTolerance {
 		t.Errorf("exhausted: %+v, want %+v", *e.Exhaustion, want)
@@ -81,6 +84,70 @@ func budgetsExhaust(t *testing.T, s Subject) {
 	mustCommit(t, s, charged(newCheck(f), back))
 	news("taken again")
 	rollingExhaustion(t, s, f, news)
+}
+
+// budgetsNotify: each percentage of notify_at is noticed once for each window, by amount or number, whichever comes
+// first; a rolling window notices it again after its usage fell below.
+func budgetsNotify(t *testing.T, s Subject) {
+	f := fence(t, s)
+	types := []audit.EventType{audit.EventBudgetThreshold}
+	_, after := feed(t, s, audit.EventQuery{Types: types})
+	news := func(when string, want ...int) {
+		t.Helper()
+		events, next := feed(t, s, audit.EventQuery{After: after, Types: types})
+		after = next
+		var got []int
+		for _, e := range events {
+			got = append(got, e.Exhaustion.Percent)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v %% are noticed, want %v", when, got, want)
+		}
+	}
+	const minute = 60_000
+	for _, bucketMS := range []int64{0, minute} {
+		at := func(bucket int64, takes string) spend.Charge {
+			c := charge(fmt.Sprint("percent-", bucketMS), "[]", takes)
+			c.NotifyAt, c.MaxCount = "50,80,95", 10
+			if bucketMS > 0 {
+				c.Counter.BucketMS, c.Counter.StartMS = bucketMS, epochStart.UnixMilli()/minute*minute+bucket*minute
+			}
+			return c
+		}
+		mustCommit(t, s, charged(newCheck(f), at(0, "499")))
+		news("below")
+		one, two := charged(newCheck(f), at(0, "1")), charged(newCheck(f), at(0, "10"))
+		mustCommit(t, s, one, two)
+		news("half", 50)
+		mustCommit(t, s, charged(newCheck(f), at(0, "0")), charged(escalated(newCheck(f)), at(0, "400")))
+		news("nothing more")
+		mustCommit(t, s, charged(newCheck(f), at(0, "445")))
+		news("two at once", 80, 95)
+		big := charged(newCheck(f), at(1, "10"))
+		mustCommit(t, s, big)
+		news("of the number, which had been reached by the amount")
+		last := charged(newCheck(f), at(1, "0"))
+		must(t, RecordAll(t.Context(), s, []*spend.Check{last}, report(f, two, 1, spend.Voided, true), report(f, one, 1, spend.Voided, true)))
+		mustCommit(t, s, charged(newCheck(f), at(1, "1"))) // 955 of 1,000, and the sixth
+		news("what is given back in the same commit")
+		for _, c := range []*spend.Check{big, last} {
+			must(t, RecordAll(t.Context(), s, nil, report(f, c, 1, spend.Voided, true)))
+		}
+		// 945 of 1,000: below 95 % for the next check to see.
+		mustCommit(t, s, charged(newCheck(f), at(1, "1")))
+		news("below again")
+		mustCommit(t, s, charged(newCheck(f), at(1, "10")))
+		if bucketMS > 0 {
+			news("reached again", 95)
+		} else {
+			news("once a window")
+		}
+	}
+	zero := charge("percent-of-nothing", "[]", "0")
+	zero.Limit, zero.MaxCount, zero.Counted, zero.NotifyAt = spend.Amount{}, 0, false, "1"
+	mustCommit(t, s, charged(newCheck(f), zero))
+	news("of a limit of 0")
 }
 
 // rollingExhaustion: a rolling window is exhausted once as long as it stays so.

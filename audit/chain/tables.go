@@ -153,6 +153,8 @@ func Exhaustions() Table {
 		{"id", UUID},
 		{"at", Instant},
 		{"since", Int32},
+		{"percent", Int32},
+		{"nth", Int32},
 		{"max_used", Amount},
 		{"max_count", Int64},
 		{"used", Amount},

@@ -266,5 +266,6 @@ func appendChange(b []byte, c audit.CounterChange) []byte {
 	} else {
 		w.Null(chain.Amount)
 	}
+	w.Optional(string(c.Charge.NotifyAt))
 	return w.End()
 }

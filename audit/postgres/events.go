@@ -117,14 +117,15 @@ func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcom
 func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exhaustion, error) {
 	return collect(ctx, s, "cannot look up exhausted budgets", scanExhaustion,
 		`SELECT id, at, counter_id, start_ms, bucket_ms, policy_id, rule_id, since, subject, coalesce(agent_id, ''),
-			max_used IS NOT NULL, coalesce(max_used, 0)::text, max_count IS NOT NULL, coalesce(max_count, 0), used::text, count
+			max_used IS NOT NULL, coalesce(max_used, 0)::text, max_count IS NOT NULL, coalesce(max_count, 0), percent, used::text, count
 		FROM budget_exhaustions WHERE id = ANY ($1::uuid[])`, uuids(ids))
 }
 
 func scanExhaustion(row pgx.CollectableRow) (e audit.Exhaustion, err error) {
 	err = row.Scan(uuid(&e.ID), utc(&e.At), uuid(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since,
 		&e.Subject, &e.AgentID,
-		&e.Limited, parse(&e.Limit, spend.ParseAmount), &e.Counted, &e.MaxCount, parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
+		&e.Limited, parse(&e.Limit, spend.ParseAmount), &e.Counted, &e.MaxCount, &e.Percent,
+		parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
 	return e, err
 }
 

@@ -37,7 +37,7 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true, NULL, u.check_id
 		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id
 		WHERE u.position < s.below AND u.xid <> ALL (s.pending)
-	UNION ALL SELECT b.id, 'b', b.policy_id, b.agent_id, true, b.at, NULL
+	UNION ALL SELECT b.id, CASE WHEN b.percent = 100 THEN 'b'::"char" ELSE 'B' END, b.policy_id, b.agent_id, true, b.at, NULL
 		FROM state AS s, {schema}.budget_exhaustions AS b WHERE b.xid < s.below AND b.xid <> ALL (s.pending)
 	UNION ALL SELECT v.id, 'v', v.policy_id, v.agent_id, true, NULL, v.id
 		FROM state AS s, {schema}.violations AS v WHERE v.xid < s.below AND v.xid <> ALL (s.pending)
@@ -75,7 +75,7 @@ const hiddenSources = `SELECT h.source, h.type::text
 	FROM {schema}.event_state AS s, pg_control_system() AS c, pg_snapshot_xmax(pg_current_snapshot()) AS next, LATERAL (
 		SELECT lpad(to_hex(seq), 32, '0')::uuid, 'k'::"char" FROM {schema}.changes WHERE xid >= next OR position >= next
 		UNION ALL SELECT approval_id, 'u' FROM {schema}.approval_uses WHERE xid >= next OR position >= next
-		UNION ALL SELECT id, 'b' FROM {schema}.budget_exhaustions WHERE xid >= next
+		UNION ALL SELECT id, CASE WHEN percent = 100 THEN 'b'::"char" ELSE 'B' END FROM {schema}.budget_exhaustions WHERE xid >= next
 		UNION ALL SELECT id, 'v' FROM {schema}.violations WHERE xid >= next
 		UNION ALL SELECT id, 'r' FROM {schema}.approvals WHERE xid >= next
 		UNION ALL SELECT outcome_id, CASE status WHEN 'r' THEN 'm'::"char" WHEN 'd' THEN 'n' WHEN 't' THEN 't' ELSE 'o' END FROM {schema}.outcomes

@@ -16,7 +16,7 @@ import (
 )
 
 // unverified returns the columns of a table that are not part of the record: the numbers by which
-// checks and violations are counted and events are numbered, and the time of a key's last use.
+// checks and violations are counted and events are numbered, the time of a key's last use, and what budgets have noticed.
 func unverified(table string) []string {
 	switch table {
 	case "violations", "outcomes", "approvals":
@@ -25,6 +25,8 @@ func unverified(table string) []string {
 		return []string{"counts", "xid"}
 	case "changes", "approval_uses":
 		return []string{"xid", "position"}
+	case "budget_counters":
+		return []string{"noticed"}
 	case "keys":
 		return []string{"last_used"}
 	case "payments":

@@ -82,6 +82,7 @@ type Charge struct {
 	Limit    Amount
 	Counted  bool
 	MaxCount int64
+	NotifyAt Percentages
 
 	// Lifted: taken whether there is room or not (S47).
 	Lifted bool

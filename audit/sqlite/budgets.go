@@ -17,6 +17,7 @@ import (
 // room. Then it corrects counters. Counters that the commit uses up, or that refused its checks before, are recorded as exhausted.
 func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 	exceeded := new(audit.ExceededError)
+	before := make(map[spend.ID]spend.Usage) // of rolling windows
 	for _, ch := range changes {
 		if !ch.Take {
 			continue
@@ -28,6 +29,9 @@ func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 		if !ch.Meets(window) {
 			exceeded.Usages = append(exceeded.Usages, audit.CounterUsage{Counter: ch.Counter, Usage: window})
 			continue
+		}
+		if _, known := before[ch.ID]; ch.BucketMS > 0 && !known {
+			before[ch.ID] = window
 		}
 		if err := take(tx, &ch, own); err != nil {
 			return err
@@ -65,7 +69,48 @@ func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 			exhausted = append(exhausted, ch)
 		}
 	}
+	if err := noticePercentages(tx, changes, before); err != nil {
+		return err
+	}
 	return insertExhaustions(tx, exhausted)
+}
+
+// noticePercentages records which percentages counters reach that were taken from, once for each window (S90). What a
+// rolling window was below before the commit counts again.
+func noticePercentages(tx *sql.Tx, changes []audit.CounterChange, before map[spend.ID]spend.Usage) error {
+	for i, ch := range changes {
+		again := i+1 < len(changes) && ch.BucketMS > 0 && changes[i+1].ID == ch.ID // a later bucket of the window
+		if !ch.Take || ch.Charge.NotifyAt == "" || again {
+			continue
+		}
+		_, now, err := usageOf(context.Background(), tx, ch.Counter)
+		if err != nil {
+			return err
+		}
+		of, args := "counter_id = ? AND start_ms = ?", []any{ch.ID[:], ch.StartMS}
+		if ch.BucketMS > 0 {
+			of, args = "counter_id = ?", args[:1]
+		}
+		var noticed int
+		if err := tx.QueryRow("SELECT max(noticed) FROM budget_counters WHERE "+of, args...).Scan(&noticed); err != nil {
+			return err
+		}
+		below, level := noticed, ch.Charge.Reached(now)
+		if ch.BucketMS > 0 {
+			below = min(below, ch.Charge.Reached(before[ch.ID]))
+		}
+		for _, percent := range ch.Charge.NotifyAt.Between(below, level) {
+			if err := insertExhaustion(tx, &ch, percent, now); err != nil {
+				return err
+			}
+		}
+		if level > noticed || ch.BucketMS > 0 && level != noticed {
+			if _, err := tx.Exec("UPDATE budget_counters SET noticed = ? WHERE "+of, append([]any{level}, args...)...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // take takes from a counter whose row has that usage; none without a row.
@@ -98,29 +143,40 @@ func insertExhaustions(tx *sql.Tx, changes []audit.CounterChange) error {
 		if err != nil {
 			return err
 		}
-		var maxUsed, maxCount any
-		if ch.Charge.Limited {
-			maxUsed = ch.Charge.Limit.String()
-		}
-		if ch.Charge.Counted {
-			maxCount = ch.Charge.MaxCount
-		}
 		newest := ch.StartMS
 		if ch.BucketMS > 0 {
 			newest = math.MaxInt64
 		}
-		id := spend.NewID(time.Now())
-		_, err = tx.Exec(`INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, id, at, since, max_used, max_count, used, count,
-				policy_id, rule_id, subject, agent_id)
-			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
-			WHERE NOT EXISTS (SELECT 1 FROM budget_exhaustions WHERE counter_id = ?1 AND start_ms BETWEEN ?15 AND ?16)`,
-			ch.ID[:], ch.StartMS, ch.BucketMS, id[:], id.Time().UnixMilli(), ch.Charge.Since, maxUsed, maxCount, window.Used.String(), window.Count,
-			ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject, orNull(ch.Charge.AgentID), ch.StartMS-spend.RollingBuckets*ch.BucketMS, newest)
+		var known bool
+		err = tx.QueryRow("SELECT EXISTS (SELECT 1 FROM budget_exhaustions WHERE counter_id = ? AND percent = 100 AND start_ms BETWEEN ? AND ?)",
+			ch.ID[:], ch.StartMS-spend.RollingBuckets*ch.BucketMS, newest).Scan(&known)
+		if err == nil && !known {
+			err = insertExhaustion(tx, &ch, spend.Exhausted, window)
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// insertExhaustion records that a counter reached a percentage of its limit, unless that is recorded for its calendar window.
+func insertExhaustion(tx *sql.Tx, ch *audit.CounterChange, percent int, usage spend.Usage) error {
+	var maxUsed, maxCount any
+	if ch.Charge.Limited {
+		maxUsed = ch.Charge.Limit.String()
+	}
+	if ch.Charge.Counted {
+		maxCount = ch.Charge.MaxCount
+	}
+	id := spend.NewID(time.Now())
+	_, err := tx.Exec(`INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, id, at, since, percent, nth, max_used,
+			max_count, used, count, policy_id, rule_id, subject, agent_id)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, n.nth, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 FROM (
+			SELECT count(*) AS nth FROM budget_exhaustions WHERE counter_id = ?1 AND start_ms = ?2 AND percent = ?7) AS n WHERE n.nth = 0 OR ?3 > 0`,
+		ch.ID[:], ch.StartMS, ch.BucketMS, id[:], id.Time().UnixMilli(), ch.Charge.Since, percent, maxUsed, maxCount,
+		usage.Used.String(), usage.Count, ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject, orNull(ch.Charge.AgentID))
+	return err
 }
 
 // usageOf returns the use of a counter's row, and the use that counts: the same, or that of all

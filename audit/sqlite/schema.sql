@@ -167,6 +167,7 @@ CREATE TABLE budget_counters (
     bucket_ms  INTEGER NOT NULL,
     end_ms     INTEGER,
     since      INTEGER NOT NULL,
+    noticed    INTEGER NOT NULL DEFAULT 0, -- the greatest percentage of notify_at that is on record; of a rolling window in each bucket
     used       TEXT    NOT NULL,
     count      INTEGER NOT NULL,
     policy_id  TEXT    NOT NULL,
@@ -198,6 +199,8 @@ CREATE TABLE budget_exhaustions (
     id         BLOB    NOT NULL UNIQUE,
     at         INTEGER NOT NULL,
     since      INTEGER NOT NULL,
+    percent    INTEGER NOT NULL,
+    nth        INTEGER NOT NULL,
     max_used   TEXT,
     max_count  INTEGER,
     used       TEXT    NOT NULL,
@@ -206,7 +209,7 @@ CREATE TABLE budget_exhaustions (
     rule_id    TEXT    NOT NULL,
     subject    TEXT    NOT NULL,
     agent_id   TEXT,
-    PRIMARY KEY (counter_id, start_ms)
+    PRIMARY KEY (counter_id, start_ms, percent, nth)
 ) STRICT;
 
 -- What escalated checks ask of people (S42), as in PostgreSQL; decisions are
@@ -472,7 +475,7 @@ BEGIN
             AND EXISTS (SELECT 1 FROM json_each(NEW.payment, '$.flags') WHERE value = 'paid_twice');
 END;
 CREATE TRIGGER budget_exhaustions_event AFTER INSERT ON budget_exhaustions
-BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, 'budget.exhausted', NEW.policy_id, NEW.agent_id); END;
+BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, iif(NEW.percent = 100, 'budget.exhausted', 'budget.threshold'), NEW.policy_id, NEW.agent_id); END;
 CREATE TRIGGER changes_event AFTER INSERT ON changes WHEN NEW.kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed')
     OR NEW.kind = 'policy.draft_put' AND NEW.version IS NOT NULL
 BEGIN

@@ -95,7 +95,7 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 		UNION ALL SELECT o.outcome_id, 'payment.paid_twice', k.policy_id, k.agent_id, NULL, o.outcome_id FROM outcomes AS o
 		JOIN checks AS k ON k.check_id = o.check_id
 		WHERE EXISTS (SELECT 1 FROM json_each(iif(json_valid(o.payment), o.payment, '{}'), '$.flags') WHERE value = 'paid_twice')
-		UNION ALL SELECT id, 'budget.exhausted', policy_id, agent_id, at, NULL FROM budget_exhaustions
+		UNION ALL SELECT id, iif(percent = 100, 'budget.exhausted', 'budget.threshold'), policy_id, agent_id, at, NULL FROM budget_exhaustions
 		UNION ALL SELECT unhex(format('%032x', seq)),
 		CASE WHEN kind = 'policy.draft_put' THEN 'policy.draft_submitted' WHEN kind LIKE 'policy.%' THEN kind ELSE 'key.changed' END,
 		iif(kind LIKE 'policy.%', subject, NULL), NULL, at, NULL

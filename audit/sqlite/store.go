@@ -183,17 +183,18 @@ const deleteOfEvents = "CREATE TRIGGER events_delete BEFORE DELETE ON events WHE
 // firing a delete trigger, so an insert over an existing row is refused, too.
 func makeImmutable(tx *sql.Tx) error {
 	for table, same := range map[string]string{
-		"approvals":          "id = NEW.id OR rowid = NEW.rowid",
-		"approval_uses":      "approval_id = NEW.approval_id OR rowid = NEW.rowid",
-		"batches":            "chain_id = NEW.chain_id AND seq = NEW.seq",
-		"budget_exhaustions": "counter_id = NEW.counter_id AND start_ms = NEW.start_ms OR id = NEW.id OR rowid = NEW.rowid",
-		"changes":            "seq = NEW.seq",
-		"checks":             "check_id = NEW.check_id OR rowid = NEW.rowid",
-		"drafts":             "policy_id = NEW.policy_id AND generation = NEW.generation OR rowid = NEW.rowid",
-		"events":             "sequence = NEW.sequence OR source = NEW.source AND type = NEW.type",
-		"outcomes":           "check_id = NEW.check_id AND step = NEW.step OR outcome_id = NEW.outcome_id OR rowid = NEW.rowid",
-		"policies":           "policy_id = NEW.policy_id AND version = NEW.version OR rowid = NEW.rowid",
-		"violations":         "id = NEW.id OR rowid = NEW.rowid",
+		"approvals":     "id = NEW.id OR rowid = NEW.rowid",
+		"approval_uses": "approval_id = NEW.approval_id OR rowid = NEW.rowid",
+		"batches":       "chain_id = NEW.chain_id AND seq = NEW.seq",
+		"budget_exhaustions": "counter_id = NEW.counter_id AND start_ms = NEW.start_ms AND percent = NEW.percent AND nth = NEW.nth " +
+			"OR id = NEW.id OR rowid = NEW.rowid",
+		"changes":    "seq = NEW.seq",
+		"checks":     "check_id = NEW.check_id OR rowid = NEW.rowid",
+		"drafts":     "policy_id = NEW.policy_id AND generation = NEW.generation OR rowid = NEW.rowid",
+		"events":     "sequence = NEW.sequence OR source = NEW.source AND type = NEW.type",
+		"outcomes":   "check_id = NEW.check_id AND step = NEW.step OR outcome_id = NEW.outcome_id OR rowid = NEW.rowid",
+		"policies":   "policy_id = NEW.policy_id AND version = NEW.version OR rowid = NEW.rowid",
+		"violations": "id = NEW.id OR rowid = NEW.rowid",
 	} {
 		refuse := " ON " + table + " BEGIN SELECT RAISE(ABORT, '" + table + " are immutable'); END;"
 		refuseDelete := "CREATE TRIGGER " + table + "_delete BEFORE DELETE" + refuse

@@ -10,8 +10,8 @@ import (
 )
 
 // bounds add up the least and the most that checks had taken from counters when these were noted as
-// exhausted, allowing a minute for commits and clocks. All are kept in memory, at some 100 bytes
-// each: there is one exhaustion per window of a counter.
+// exhausted, or as having reached a percentage, allowing a minute for commits and clocks. All are kept in memory, at some 100
+// bytes each.
 type bounds struct {
 	mu sync.Mutex
 	by map[spend.ID][]bound // by counter, in the order of starts
@@ -19,6 +19,7 @@ type bounds struct {
 
 // bound is what was taken before one exhaustion.
 type bound struct {
+	of                  spend.ID // the exhaustion
 	startMS, bucketMS   int64
 	beginMS, endMS      int64 // of a calendar window, by the checks that took from it: the earliest and the latest
 	at                  time.Time
@@ -32,17 +33,19 @@ func (s *bounds) expect(e *Exhaustion) {
 	if s.by == nil {
 		s.by = make(map[spend.ID][]bound)
 	}
-	s.by[e.Counter.ID] = append(s.by[e.Counter.ID], bound{startMS: e.StartMS, bucketMS: e.BucketMS, at: e.At, beginMS: 1<<63 - 1})
+	s.by[e.Counter.ID] = append(s.by[e.Counter.ID], bound{of: e.ID, startMS: e.StartMS, bucketMS: e.BucketMS, at: e.At, beginMS: 1<<63 - 1})
 }
 
 // of returns the bound of an exhaustion; nil if it was not expected.
 func (s *bounds) of(e *Exhaustion) *bound {
 	all := s.by[e.Counter.ID]
-	i, is := from(all, e.StartMS)
-	if !is {
-		return nil
+	i, _ := from(all, e.StartMS)
+	for ; i < len(all) && all[i].startMS == e.StartMS; i++ {
+		if all[i].of == e.ID {
+			return &all[i]
+		}
 	}
-	return &all[i]
+	return nil
 }
 
 // from finds the first of a counter's bounds that starts at or after a time.

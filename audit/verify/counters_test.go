@@ -112,7 +112,7 @@ func TestTamperedCounters(t *testing.T) {
 	other := &spend.Check{Action: c.Action, Charges: []spend.Charge{c.Charges[0]}}
 	other.Charges[0].Counter.StartMS--
 	finds(counter("inserted", other, 0), "INSERT INTO budget_counters SELECT counter_id, start_ms - 1, bucket_ms, end_ms, count, since, "+
-		"used, policy_id, rule_id, subject FROM kept WHERE rule_id = 'day'")
+		"noticed, used, policy_id, rule_id, subject FROM kept WHERE rule_id = 'day'")
 	other.Charges[0] = c.Charges[2]
 	other.Charges[0].Counter.StartMS = -1
 	finds(counter("inserted", other, 0), "UPDATE budget_counters SET count = 1 WHERE start_ms = -1")

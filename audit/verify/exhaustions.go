@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -78,31 +79,32 @@ func principalName(c *counted) string {
 	return fmt.Sprintf("principal of budget %q of policy %q since version %d for %s", c.RuleID, c.PolicyID, c.Since, c.Subject)
 }
 
-// Exhaustion says that a counter had no room left, or refused a check.
+// Exhaustion says that a counter had no room left, or refused a check, or reached a percentage of its limit.
 type Exhaustion struct {
 	spend.Counter
 	ID                        spend.ID
 	At                        time.Time
 	PolicyID, RuleID, Subject string
-	Since                     int
+	Since, Percent, Nth       int
 	Used                      string // in the window until then
 	Count                     int64
 	Limit, MaxCount           string // empty without a limit
 	AgentID                   string // empty unless the budget is per agent
 }
 
-// eachExhaustion calls each with every exhaustion, in the order of counters and starts.
+// eachExhaustion calls each with every exhaustion, in the order of counters, starts and percentages.
 func (v *verifier) eachExhaustion(ctx context.Context, each func(Exhaustion) error) error {
-	walk := Walk{Table: chain.Exhaustions(), Order: "counter_id, start_ms"}
+	walk := Walk{Table: chain.Exhaustions(), Order: "counter_id, start_ms, percent, nth"}
 	return walkFields(ctx, v.o.Evidence, walk, func(f [][]byte, _ []byte) error {
 		e := Exhaustion{
 			Counter: spend.Counter{ID: identifier(f[0]), StartMS: chain.Integer(f[1]), BucketMS: chain.Integer(f[2])}, ID: identifier(f[3]),
-			Since: int(chain.Integer(f[5])), Limit: string(f[6]), Used: string(f[8]), Count: chain.Integer(f[9]),
-			PolicyID: string(f[10]), RuleID: string(f[11]), Subject: string(f[12]), AgentID: string(f[13]),
+			Since: int(chain.Integer(f[5])), Percent: int(chain.Integer(f[6])), Nth: int(chain.Integer(f[7])), Limit: string(f[8]),
+			Used: string(f[10]), Count: chain.Integer(f[11]),
+			PolicyID: string(f[12]), RuleID: string(f[13]), Subject: string(f[14]), AgentID: string(f[15]),
 		}
 		e.At, _ = chain.Time(f[4])
-		if f[7] != nil {
-			e.MaxCount = strconv.FormatInt(chain.Integer(f[7]), 10)
+		if f[9] != nil {
+			e.MaxCount = strconv.FormatInt(chain.Integer(f[9]), 10)
 		}
 		return each(e)
 	})
@@ -126,17 +128,26 @@ func (v *verifier) loadExhaustions(ctx context.Context) error {
 }
 
 // exhaustions compares exhaustions with the counters that they name and with what checks had taken,
-// and names used-up counters of a calendar window or a lifetime without an exhaustion.
+// and names used-up counters of a calendar window or a lifetime without an exhaustion, and those without a percentage that they
+// reached.
 func (v *verifier) exhaustions(ctx context.Context) error {
 	if !v.whole() {
 		return nil
 	}
 	recorded := newCursor(v.present())
 	defer recorded.stop()
+	var noted []int // of the counter at which recorded is
 	missing := func(c *counted) {
-		if v.usedUp(c) {
+		if v.usedUp(c, spend.Exhausted) && !slices.Contains(noted, spend.Exhausted) {
 			v.tally.find(Removed, "exhaustion of "+counterName(c), "the recorded checks took %s, %d of them", c.used, c.Count)
 		}
+		for _, percent := range v.notified(c) {
+			if v.usedUp(c, percent) && !slices.Contains(noted, percent) {
+				v.tally.find(Removed, fmt.Sprintf("notice of %d %% of %s", percent, counterName(c)), "the recorded checks took %s, %d of them",
+					c.used, c.Count)
+			}
+		}
+		noted = nil
 	}
 	err := v.eachExhaustion(ctx, func(e Exhaustion) error {
 		key := counterKey{e.Counter.ID, e.StartMS}
@@ -145,7 +156,7 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 			v.tally.find(Altered, exhaustionName(e.ID), "%s", fault)
 		}
 		if recorded.at != nil && recorded.at.counterKey == key {
-			recorded.advance()
+			noted = append(noted, e.Percent)
 		}
 		return recorded.err
 	})
@@ -183,12 +194,25 @@ func (v *verifier) termsFault(e *Exhaustion) string {
 		return fmt.Sprintf("it is noted for the agent %q; its counter is that of %q", e.AgentID, agent)
 	}
 	for _, one := range of.versions {
-		if one.says(e.Limit, e.MaxCount) && one.inForce(e.At) {
-			return ""
+		if one.says(e.Limit, e.MaxCount) && one.inForce(e.At) && (e.Percent == spend.Exhausted || slices.Contains(one.notify, e.Percent)) {
+			return one.reachedFault(e)
 		}
 	}
-	return fmt.Sprintf("it is noted of a limit of %q, or a count of %q, which no version of its budget had at %s%s", e.Limit, e.MaxCount,
-		stamp(e.At), unlessLate)
+	return fmt.Sprintf("it is noted of %d %% of a limit of %q, or a count of %q, which no version of its budget had at %s%s", e.Percent,
+		e.Limit, e.MaxCount, stamp(e.At), unlessLate)
+}
+
+// reachedFault returns a fault if the noted usage does not reach the noted percentage, which it need not to be refused a check; or if a
+// percentage of a window that does not roll is noted again.
+func (t *versionTerms) reachedFault(e *Exhaustion) string {
+	if e.Nth != 0 && (e.BucketMS == 0 || e.Percent == spend.Exhausted) {
+		return fmt.Sprintf("it is noted for the time number %d", e.Nth)
+	}
+	used, err := spend.ParseTotal(e.Used)
+	if e.Percent == spend.Exhausted || err == nil && t.part(e.Percent).reached(used, e.Count) {
+		return ""
+	}
+	return fmt.Sprintf("it is noted that %d %% were reached with %s used, by %d checks", e.Percent, e.Used, e.Count)
 }
 
 // usageFault returns a fault if checks had taken less, or more, than is noted.
@@ -216,11 +240,27 @@ func (v *verifier) usageFault(e *Exhaustion) string {
 		unlessLate)
 }
 
-// usedUp reports whether checks used a counter up. Of the checks judged by the versions up to some
+// notified returns the percentages that are noted of a counter under each version by which checks took from it.
+func (v *verifier) notified(c *counted) (all []int) {
+	of := v.terms[budgetSince{c.PolicyID, c.RuleID, c.Since}]
+	for n, by := range c.Versions {
+		if of == nil || of.find(by.Version) < 0 {
+			return nil
+		}
+		notify := of.versions[of.find(by.Version)].notify
+		if n == 0 {
+			all = slices.Clone(notify)
+		}
+		all = slices.DeleteFunc(all, func(percent int) bool { return !slices.Contains(notify, percent) })
+	}
+	return all
+}
+
+// usedUp reports whether checks took a percentage of what a counter allows. Of the checks judged by the versions up to some
 // version, one was committed last: it saw what all of them took, less the most that their outcomes
 // gave back, and had to keep the limit of one of these versions, or of the next one if the same
 // commit has a check judged by it. What outcomes add shows only with the next check.
-func (v *verifier) usedUp(c *counted) bool {
+func (v *verifier) usedUp(c *counted, percent int) bool {
 	of := v.terms[budgetSince{c.PolicyID, c.RuleID, c.Since}]
 	if c.BucketMS != 0 || of == nil || v.odd[c.PolicyID] {
 		return false
@@ -236,7 +276,7 @@ func (v *verifier) usedUp(c *counted) bool {
 			}
 			most = most.larger(of.versions[i].limit)
 		}
-		if most.used != nil && taken.used.Cmp(*most.used) >= 0 || most.count != nil && taken.Count >= *most.count {
+		if most.part(percent).reached(taken.used, taken.Count) {
 			return true
 		}
 	}

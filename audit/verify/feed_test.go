@@ -43,6 +43,9 @@ func (tr *trail) recordCapped(version int, made time.Time) *spend.Check {
 			RuleID:  "cap", Since: 1, Subject: "[]", Amount: last.Action.Amount, EndMS: day.Add(24 * time.Hour).UnixMilli(),
 			Limited: true, Limit: limit, Counted: true, MaxCount: 9,
 		}}
+		if tr.notify != "" {
+			last.Charges[0].NotifyAt = "40,80"
+		}
 		if err := tr.writer.Append(last).Final(); err != nil {
 			tr.t.Fatal(err)
 		}
@@ -57,7 +60,8 @@ func (tr *trail) capAt(limit string, at time.Time) {
 	p := &audit.Policy{
 		PolicyID: "capped", Name: "c",
 		Rules: `[{"rule_id": "other", "rule_type": "budget", "parameters": {"limit": "", "window": "day", "max_count": 5.0, "per": ["agent_id"]}},
-			{"rule_id": "cap", "rule_type": "budget", "parameters": {"per": null, "limit": ` + limit + `e0, "window": "day", "max_count": 0.9e1}}]`,
+			{"rule_id": "cap", "rule_type": "budget", "parameters": {"per": null, "limit": ` + limit + `e0, "window": "day",
+				"max_count": 0.9e1` + tr.notify + `}}]`,
 	}
 	capped := audit.NewBudgets{Identities: map[string][]spend.Hash{"cap": {{7}}}}
 	if err := tr.store.CreatePolicy(tr.t.Context(), audit.Actor{}, p, capped, at); err != nil {
@@ -205,6 +209,32 @@ func TestTamperedLimits(t *testing.T) {
 	}
 	tr.bothFind("budget_exhaustions events", "UPDATE budget_exhaustions SET agent_id = 'x'; UPDATE events SET agent_id = 'x' WHERE type = 'b'",
 		"altered exhaustion "+id)
+}
+
+// TestTamperedNotices: findings name a percentage that was reached and is not on record, and one that was not reached, or that
+// no version names (S90).
+func TestTamperedNotices(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.notify = `, "notify_at": [8e1, 40.0]`
+	capped := tr.recordCapped(1, time.Now().Add(-time.Hour))
+	tr.bothFind("", "SELECT")
+	name := strings.TrimPrefix(counter("", capped, 0), " ")
+	for _, percent := range []string{"40", "80"} {
+		tr.bothFind("budget_exhaustions", "DELETE FROM budget_exhaustions WHERE percent = "+percent, "removed notice of "+percent+" % of "+name)
+	}
+	tr.bothFind("budget_exhaustions", "DELETE FROM budget_exhaustions WHERE percent = 100", "removed exhaustion of "+name)
+	tr.exec("SELECT sequence_events(1000)")
+	tr.bothFind("", "SELECT")
+	var id string
+	query := "SELECT replace(id::text, '-', '') FROM budget_exhaustions WHERE percent = 40"
+	if err := tr.conn.QueryRow(t.Context(), query).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET nth = 1 WHERE percent = 40", "altered exhaustion "+id)
+	tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET used = 90, count = 0 WHERE percent = 40", "altered exhaustion "+id)
+	tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET percent = 41 WHERE percent = 40", "altered exhaustion "+id,
+		"removed notice of 40 % of "+name)
 }
 
 // TestTamperedSchema has it named that something is gone on which guarantees rest, or

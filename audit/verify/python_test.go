@@ -197,7 +197,7 @@ func TestStrangerAgrees(t *testing.T) {
 			tr.recordCharged(2)
 			tr.sign()
 			tr.exec("UPDATE budget_counters SET used = used + 0.5 WHERE rule_id = 'day'; DELETE FROM budget_counters WHERE rule_id = 'ever'")
-			tr.exec(`INSERT INTO budget_counters SELECT counter_id, 0, bucket_ms, NULL, 1, since, used, policy_id, rule_id, subject
+			tr.exec(`INSERT INTO budget_counters SELECT counter_id, 0, bucket_ms, NULL, 1, since, noticed, used, policy_id, rule_id, subject
 				FROM budget_counters WHERE rule_id = 'day'`)
 			tr.exec("UPDATE budget_counters SET end_ms = end_ms - 1 WHERE rule_id = 'rolling' AND start_ms >= 0")
 		},

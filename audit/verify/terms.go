@@ -28,6 +28,7 @@ type terms struct {
 type versionTerms struct {
 	limit
 	version     int
+	notify      []int     // the percentages of notify_at
 	from, until time.Time // zero while it is in force
 }
 
@@ -35,6 +36,21 @@ type versionTerms struct {
 type limit struct {
 	used  *spend.Total
 	count *int64
+}
+
+// part is a percentage of a limit.
+type part struct {
+	limit
+	percent int
+}
+
+func (l limit) part(percent int) part { return part{l, percent} }
+
+// reached reports whether a usage reaches it. Nothing reaches a percentage below 100 of a limit of 0.
+func (p part) reached(used spend.Total, count int64) bool {
+	counts := func(zero bool) bool { return p.percent == spend.Exhausted || !zero }
+	return p.used != nil && counts(p.used.IsZero()) && used.Times(spend.Exhausted).Cmp(p.used.Times(p.percent)) >= 0 ||
+		p.count != nil && counts(*p.count == 0) && count*spend.Exhausted >= *p.count*int64(p.percent)
 }
 
 // larger returns the larger of two limits; no limit is larger than any.
@@ -100,6 +116,7 @@ type RuleLimits struct {
 	Count        *int64
 	Currency     string
 	PerAgent     bool
+	Notify       []int
 }
 
 var errNoObject = errors.New("a rule is no object")
@@ -125,9 +142,22 @@ func ParseLimits(rules []byte) ([]RuleLimits, error) {
 			one.Count = &count
 		}
 		one.Currency = strings.ToUpper(strings.TrimSpace(member[string](parameters, "currency")))
+		one.Notify = notifyAt(parameters["notify_at"])
 		one.PerAgent = slices.Contains(member[[]string](parameters, "per"), "agent_id")
 	}
 	return limits, err
+}
+
+// notifyAt returns percentages, which may be written in any way.
+func notifyAt(text json.RawMessage) (all []int) {
+	var entries []json.RawMessage
+	_ = json.Unmarshal(text, &entries) // what is no array has none
+	for _, entry := range entries {
+		if n, ok := spend.ParseInteger(string(entry)); ok {
+			all = append(all, int(n))
+		}
+	}
+	return all
 }
 
 // limit notes the limits that a version of a policy has.
@@ -143,6 +173,6 @@ func (w *changeWalk) limit(p PolicyVersion, rules string, budgets map[string]spe
 			w.terms[key] = &terms{perAgent: rule.PerAgent}
 		}
 		w.terms[key].versions = append(w.terms[key].versions,
-			versionTerms{version: p.Version, from: at, limit: limit{rule.Used, rule.Count}})
+			versionTerms{version: p.Version, notify: rule.Notify, from: at, limit: limit{rule.Used, rule.Count}})
 	}
 }

@@ -41,7 +41,8 @@ type trail struct {
 	chains  []spend.ID
 	records [][]*spend.Check // of chain 0, then of chain 1
 
-	altersSchema bool // for what the test needs, which is then no finding
+	altersSchema bool   // for what the test needs, which is then no finding
+	notify       string // of the budget that is used up: a parameter behind a comma
 }
 
 const (

@@ -47,12 +47,13 @@ WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject,agent_id"
 EXHAUSTION = (
     "counter_id,start_ms,id,at,max_used::text,max_count::text,bucket_ms,policy_id,rule_id,since,subject,"
-    "agent_id,used::text,count"
+    "agent_id,used::text,count,percent,nth"
 )
 APPROVAL = (
     "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.by_groups,a.action_hash,a.policy_id,a.agent_id,"
     "a.principal,a.owner,a.payment,u.check_id,d.at"
 )
+EXHAUSTED = 100
 OF_CHANGES = "iadewcfjgqkhzlFy"  # the types of events whose source is a change
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
@@ -295,6 +296,7 @@ class Verifier:
         self.steps = {}  # check to the fields of its outcomes
         self.stray = set()  # checks with an outcome that has a finding
         self.judged = {}  # check to its fields, for unaltered checks with outcomes
+        self.notify = {}  # (policy_id, rule_id, since, version) to the percentages of its notify_at
         self.terms = {}  # (policy_id, version) to what it says of redemptions
         self.paid = {}  # the hash of a payment to what is recorded of it: version, row, what the row says, and its fields
         self.floor, self.removed, self.kept_from = 0, 0, -1 << 62  # removed events: last number, how many, and from before when
@@ -644,8 +646,19 @@ class Verifier:
             return b""
         return json.loads(names[3])[0].encode()
 
-    def used_up(self, key, names):
-        """Reports whether the checks up to some version used a counter up, by the largest limit of these versions."""
+    def notified(self, key, names):
+        """Returns the percentages that are noted of a counter under each version by which checks took from it."""
+        sets = [self.notify.get((*names[:3], version)) for version in self.least.get(key, {})]
+        return set.intersection(*sets) if sets and None not in sets else set()
+
+    @staticmethod
+    def reached(percent, used, count, most):
+        """Reports whether a usage reaches a percentage of a limit; below 100 of a limit of 0 nothing does."""
+        of = [(n, limit) for n, limit in zip((used, count), most) if limit is not None and (limit or percent == EXHAUSTED)]
+        return any(n * EXHAUSTED >= limit * percent for n, limit in of)
+
+    def used_up(self, key, names, percent=EXHAUSTED):
+        """Reports whether the checks up to some version took a percentage of a counter, by the largest limit of these versions."""
         terms = {of[0]: of[3:] for of in reversed(self.budgets.get(names[:3], ()))}
         low, count, taken = 0, 0, sorted(self.least.get(key, {}).items())
         for place, (_, (amount, n)) in enumerate(taken):
@@ -654,7 +667,7 @@ class Verifier:
             if None in limits or names[0] in self.odd:
                 return False
             most = [None if any(v is None for v in of) else max(of) for of in zip(*limits)]
-            if most[0] is not None and low >= most[0] or most[1] is not None and count >= most[1]:
+            if self.reached(percent, low, count, most):
                 return True
         return False
 
@@ -678,7 +691,7 @@ class Verifier:
                 return True
         return False
 
-    def exhaustion(self, counter, start, at, bucket, names, noted, agent, used, count):
+    def exhaustion(self, counter, start, at, bucket, names, noted, agent, used, count, percent, nth):
         """Reports whether an exhaustion follows from the record."""
         minute, at_ms = 60000, at / 1000
         encoded = [struct.pack(">I", len(text.encode())) + text.encode() for text in names[:2]]
@@ -687,8 +700,11 @@ class Verifier:
             return False
         terms = self.budgets.get(names[:3])
         if terms and names[0] not in self.odd:
-            fits = (begin <= at_ms + minute and (until is None or until >= at_ms - minute) and noted == of for _, begin, until, *of in terms)
-            if agent != self.agent(names) or not any(fits):
+            fits = (begin <= at_ms + minute and (until is None or until >= at_ms - minute) and noted == of
+                    and (percent == EXHAUSTED or percent in self.notify.get((*names[:3], version), ())) for version, begin, until, *of in terms)
+            if agent != self.agent(names) or not any(fits) or nth and (percent == EXHAUSTED or not bucket):
+                return False
+            if percent != EXHAUSTED and not self.reached(percent, used, count, noted):
                 return False
         charges = self.charges.get(counter, ())  # sorted
         last = start + bucket + 3 * minute if bucket else start  # buckets that begin later do not count
@@ -777,15 +793,19 @@ class Verifier:
             charges.sort()
         self.excesses(name)
         for key, (names, bucket, end, *_) in self.taken.items():
-            if not bucket and not 0 < end + may_move(end, bucket) <= removable and self.used_up(key, names):
-                used_up[key] = "exhaustion of " + name(names, key[1])
+            if bucket or 0 < end + may_move(end, bucket) <= removable:
+                continue
+            for percent in {EXHAUSTED} | self.notified(key, names):
+                if self.used_up(key, names, percent):
+                    what = "exhaustion" if percent == EXHAUSTED else f"notice of {percent} %"
+                    used_up[*key, percent] = f"{what} of " + name(names, key[1])
         for _, row in self.database.copy(f"SELECT {EXHAUSTION} FROM budget_exhaustions"):
-            counter, start, exhaustion, at, most, most_count, bucket, policy, rule, since, subject, agent, used, count = row
-            used_up.pop((counter, integer(start)), None)
+            counter, start, exhaustion, at, most, most_count, bucket, policy, rule, since, subject, agent, used, count, percent, nth = row
+            used_up.pop((counter, integer(start), integer(percent)), None)
             noted = [None if of is None else Decimal(of.decode()) for of in (most, most_count)]
             names = policy.decode(), rule.decode(), integer(since), subject.decode()
             if not self.exhaustion(counter, integer(start), integer(at) + EPOCH, integer(bucket), names, noted, agent or b"",
-                                   Decimal(used.decode()), integer(count)):
+                                   Decimal(used.decode()), integer(count), integer(percent), integer(nth)):
                 self.find("altered", f"exhaustion {exhaustion.hex()}")
         for exhaustion in used_up.values():
             self.find("removed", exhaustion)
@@ -954,6 +974,7 @@ class Verifier:
                 limits = [rule["parameters"].get(limit) for limit in ("limit", "max_count")]
                 limits = [limit if isinstance(limit, Decimal) else None for limit in limits]  # null and blank mean no limit
                 self.budgets.setdefault(key, []).append([version, updated, None, *limits])
+                self.notify[*key, version] = {int(n) for n in rule["parameters"].get("notify_at") or () if isinstance(n, Decimal)}
                 if "agent_id" in (rule["parameters"].get("per") or ()):
                     self.per_agent.add(key)
         for rule, b in budgets.items():
@@ -1273,7 +1294,7 @@ class Verifier:
         number = int.from_bytes(source[8:], "big")
         return {
             "v": f"violation viol_{source.hex()}", "r": f"approval apr_{source.hex()}", "u": f"use of approval apr_{source.hex()}",
-            "o": f"outcome {source.hex()}", "m": f"outcome {source.hex()}", "n": f"outcome {source.hex()}", "p": f"outcome {source.hex()}", "x": f"outcome {source.hex()}", "t": f"outcome {source.hex()}", "s": f"outcome {source.hex()}", "b": f"exhaustion {source.hex()}",
+            "o": f"outcome {source.hex()}", "m": f"outcome {source.hex()}", "n": f"outcome {source.hex()}", "p": f"outcome {source.hex()}", "x": f"outcome {source.hex()}", "t": f"outcome {source.hex()}", "s": f"outcome {source.hex()}", "b": f"exhaustion {source.hex()}", "B": f"exhaustion {source.hex()}",
         }.get(kind, f"change {number} of the configuration")
 
     def due(self):
@@ -1316,9 +1337,10 @@ class Verifier:
                 letter = "j"
             letter = "i" * (kind in (b"approval.approved", b"approval.denied")) + letter
             note(bytes(8) + seq, letter or "k", (subject if letter in ("c", "f", "j", "g", "q") else policy, agent), None, end[0] if letter else b"\0", end[1])
-        for table, letter in ("budget_exhaustions", "b"), ("violations", "v"):
-            for source, policy, agent, *end in rows("id, policy_id, agent_id", table):
-                note(source, letter, (policy, agent), None, *end)
+        for source, policy, agent, percent, *end in rows("id, policy_id, agent_id, percent", "budget_exhaustions"):
+            note(source, "b" if integer(percent) == EXHAUSTED else "B", (policy, agent), None, *end)
+        for source, policy, agent, *end in rows("id, policy_id, agent_id", "violations"):
+            note(source, "v", (policy, agent), None, *end)
         of = {check: (policy, agent) for _, (check, policy, agent) in self.database.copy("SELECT check_id, policy_id, agent_id FROM checks")}
         for source, check, status, release, excess, payment, *end in rows("outcome_id, check_id, status, release, excess, payment", "outcomes"):
             twice = "paid_twice" in ((object_of(payment or b"") or {}).get("flags") or ())
@@ -1352,7 +1374,7 @@ class Verifier:
         before, latest, change, decided, asked, gone = self.floor, None, bytes(16), False, set(), 0
 
         def happened(source, kind):
-            if kind in OF_CHANGES + "b":
+            if kind in OF_CHANGES + "bB":
                 return times.get(source)
             source = used.get(source) if kind == "u" else source
             return source and int.from_bytes(source[:6], "big") * 1000 - EPOCH

@@ -132,6 +132,9 @@ func exhaustionOf(e *audit.Exhaustion) *wire.ExhaustionEvent {
 		MaxCount: known(e.Counted, e.MaxCount), BudgetWindow: windowOf(e.WindowName, e.TimeZone, e.RollingMinutes),
 		WindowStart: wire.Timestamp{Time: e.WindowStart},
 	}
+	if e.Percent < spend.Exhausted {
+		shown.Percent = e.Percent
+	}
 	if !e.Veiled {
 		shown.Per, shown.Used, shown.Count = appendPer(e.Per, e.Values), &e.Usage.Used, &e.Usage.Count
 	}

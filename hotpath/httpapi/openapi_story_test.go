@@ -274,8 +274,11 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 			"required":null,"from":[{"group":"g","required":null}],"exclude_author":null,"expires_minutes":null,"use_within_minutes":null}}},
 		{"rule_id":"d","rule_type":"discount_cap","parameters":{"max_percent":1,"on_missing":null,"approval":null}},
 		{"rule_id":"e","rule_type":"time_restriction","parameters":{"allowed_days":null,"allowed_hours_utc":"00:00-24:00"}},
-		{"rule_id":"f","rule_type":"budget","parameters":{"limit":null,"currency":null,"max_count":1,"per":null,"window":"day",
+		{"rule_id":"f","rule_type":"budget","parameters":{"limit":null,"currency":null,"max_count":1,"per":null,"window":"day","notify_at":null,
 			"rolling_minutes":null,"time_zone":null,"action_types":null,"on_exceed":null,"approval":null}}]}`, 201, true)
+	d.send("POST", "/v1/policies", `{"policy_id":"n","name":"n","rules":[{"rule_id":"near","rule_type":"budget",
+		"parameters":{"limit":100,"currency":"USD","window":"lifetime","notify_at":[95,50]}}]}`, 201, true)
+	d.send("POST", "/v1/checks", strings.Replace(check("60"), `"p"`, `"n"`, 1), 200, true)
 	events := d.send("GET", "/v1/events?limit=100", "", 200, true)
 	for _, want := range []string{
 		`"type":"violation.recorded","timestamp":"`, `"type":"approval.requested","timestamp":"`, `"type":"approval.denied","timestamp":"`,
@@ -284,6 +287,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 			`"window_start":"`,
 		`"data":{"policy_id":"r","rule_id":"hour","per":{},"currency":"USD","limit":10,"used":0,"count":0,"max_count":null,"window":null,` +
 			`"rolling_minutes":60,"window_start":"`,
+		`"data":{"policy_id":"n","rule_id":"near","percent":50,"per":{},"currency":"USD","limit":100,"used":60,"count":1,`,
 		`"created":true,"key":{`, `"created":false,"key":{`, `"has_more":false}`,
 	} {
 		if !strings.Contains(events, want) {

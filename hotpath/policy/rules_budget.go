@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/audit/spend"
 )
 
@@ -25,6 +27,7 @@ type budget struct {
 	members  []string // of metadata, which it counts apart besides per; sorted
 	types    typeSet  // that its parameters name
 	period   period
+	notifyAt spend.Percentages
 
 	since   spend.BudgetSince
 	shared  spend.ID             // the counter's when per is empty
@@ -47,6 +50,7 @@ var budgetParameters = []Parameter{
 	{Name: "time_zone", Text: "whose calendar the window follows, for example Europe/Berlin; UTC if left out"},
 	{Name: "action_types", Names: everyType.names(), Text: "count and judge only these; all four if left out"},
 	{Name: "on_exceed", Names: []string{"block", "escalate"}, Text: "block if left out"},
+	{Name: paramNotifyAt, Text: "up to five percentages of the limit, from 1 to 99; usage that reaches one is an event"},
 	{
 		Name: paramOnMissing, Names: onMissingParameter.Names,
 		Text: "what to do when a field of per is absent; required if per has merchant_or_vendor, payment_method or metadata.NAME",
@@ -72,12 +76,44 @@ func compileBudget(o *objectReader, r *rule) string {
 		b.types = types
 	}
 	r.types = b.types
+	b.notifyAt = compileNotifyAt(o)
 	if i, _ := o.oneOf("on_exceed"); i == 1 {
 		r.effect = spend.Escalate
 	}
 	r.approval = o.approval(r.effect == spend.Escalate || r.asksIfMissing(), "is accepted only with on_exceed or on_missing escalate")
 	r.budget = b
 	return b.describe(r)
+}
+
+const paramNotifyAt = "notify_at"
+
+// compileNotifyAt reads a list of percentages; none when it is absent.
+func compileNotifyAt(o *objectReader) (all spend.Percentages) {
+	raw := o.value(paramNotifyAt)
+	if raw == nil {
+		return all
+	}
+	if raw.Kind() != jsontext.KindBeginArray {
+		o.fault(paramNotifyAt, "must be an array of integers")
+		return all
+	}
+	var given []int
+	for i, raw := range elements(raw, spend.MaxPercentages+1) {
+		n, ok := spend.ParseInteger(string(raw))
+		switch {
+		case !ok || n < 1 || n > 99:
+			o.fault(index(paramNotifyAt, i), "must be an integer from 1 to 99")
+		case slices.Contains(given, int(n)):
+			o.fault(index(paramNotifyAt, i), repeated)
+		}
+		given = append(given, int(n))
+	}
+	if len(given) == 0 || len(given) > spend.MaxPercentages {
+		o.fault(paramNotifyAt, "must have 1 to 5 entries")
+		return all
+	}
+	slices.Sort(given)
+	return spend.PercentagesOf(given)
 }
 
 const repeated = "must not be in the list twice"

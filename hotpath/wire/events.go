@@ -71,11 +71,12 @@ type ApprovalEvent struct {
 	UsedByCheckID string            `json:"used_by_check_id,omitzero"`
 }
 
-// ExhaustionEvent is the data of an exhausted budget. Per, Used and Count are null if the caller may
-// not see them.
+// ExhaustionEvent is the data of a budget that is exhausted, or that reached a percentage of its limit. Per, Used and
+// Count are null if the caller may not see them.
 type ExhaustionEvent struct {
 	PolicyID string          `json:"policy_id"`
 	RuleID   string          `json:"rule_id"`
+	Percent  int             `json:"percent,omitzero"` // 0: exhausted
 	Per      json.RawMessage `json:"per" wire:"null"`
 	Currency string          `json:"currency" wire:"null"`
 	Limit    *spend.Amount   `json:"limit" wire:"null"`

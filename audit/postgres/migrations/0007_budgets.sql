@@ -11,6 +11,7 @@ CREATE TABLE budget_counters (
     end_ms     bigint,           -- not needed any more; null of a lifetime
     count      bigint  NOT NULL DEFAULT 0,
     since      integer NOT NULL, -- version of the policy
+    noticed    integer NOT NULL DEFAULT 0, -- the greatest percentage of notify_at that is on record; of a rolling window in the row of start_ms -1
     used       numeric NOT NULL DEFAULT 0,
     policy_id  text    NOT NULL,
     rule_id    text    NOT NULL,
@@ -23,7 +24,8 @@ CREATE TABLE budget_counters (
 CREATE INDEX budget_counters_listed ON budget_counters (policy_id, rule_id, since, start_ms, left(subject, 64));
 CREATE INDEX budget_counters_end ON budget_counters (end_ms);
 
--- Which counters had no room left, or refused a check: once in each window (S51).
+-- Which counters reached a percentage of their limit (S90), or 100: had no room left, or refused a check. Once in each window (S51); a rolling one
+-- reaches a percentage again after its usage fell below.
 CREATE TABLE budget_exhaustions (
     counter_id   uuid        NOT NULL,
     start_ms     bigint      NOT NULL,
@@ -33,6 +35,8 @@ CREATE TABLE budget_exhaustions (
     count        bigint      NOT NULL, -- what had been taken
     max_count    bigint,
     since        integer     NOT NULL,
+    percent      integer     NOT NULL,
+    nth          integer     NOT NULL, -- how often a rolling window had reached it in this bucket
     used         numeric     NOT NULL,
     max_used     numeric,
     policy_id    text        NOT NULL,
@@ -40,7 +44,7 @@ CREATE TABLE budget_exhaustions (
     subject      text        NOT NULL,
     agent_id     text,                 -- null unless the budget is per agent
     xid          xid8        NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
-    PRIMARY KEY (counter_id, start_ms)
+    PRIMARY KEY (counter_id, start_ms, percent, nth)
 );
 
 CREATE UNIQUE INDEX budget_exhaustions_id ON budget_exhaustions (id);
@@ -93,7 +97,7 @@ CREATE TYPE counter_row AS (
 
 -- What a commit takes from one counter of a budget. What was taken before must be
 -- at most most_used and most_count, where these are not null; max_used and
--- max_count are the budget's limits, null where it has none.
+-- max_count are the budget's limits, null where it has none; notify_at its percentages, as 50,80, or null.
 CREATE TYPE counter_change AS (
     counter_id uuid,
     start_ms   bigint,
@@ -103,7 +107,8 @@ CREATE TYPE counter_change AS (
     most_count bigint,
     most_used  numeric,
     max_count  bigint,
-    max_used   numeric
+    max_used   numeric,
+    notify_at  text
 );
 
 CREATE TYPE counter_correction AS (
@@ -142,17 +147,66 @@ END $$;
 CREATE FUNCTION insert_exhaustions(changes counter_change[]) RETURNS void
 LANGUAGE sql
 AS $$
-    INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, count, max_count, since, used, max_used, policy_id, rule_id, subject, agent_id)
+    INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, percent, nth, count, max_count, since, used, max_used, policy_id, rule_id, subject, agent_id)
         SELECT DISTINCT ON (c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END)
-            c.counter_id, c.start_ms, c.bucket_ms, u.count, c.max_count, own.since, u.used, c.max_used, own.policy_id, own.rule_id, own.subject, own.agent_id
+            c.counter_id, c.start_ms, c.bucket_ms, 100, 0, u.count, c.max_count, own.since, u.used, c.max_used, own.policy_id, own.rule_id, own.subject, own.agent_id
         FROM unnest(changes) AS c JOIN budget_counters AS own USING (counter_id, start_ms), LATERAL (
             SELECT coalesce(sum(b.used), 0) AS used, coalesce(sum(b.count), 0)::bigint AS count FROM budget_counters AS b
             WHERE b.counter_id = c.counter_id AND b.start_ms >= greatest(c.start_ms - 60 * c.bucket_ms, 0) AND (c.bucket_ms > 0 OR b.start_ms = c.start_ms)) AS u
         WHERE NOT EXISTS (SELECT FROM budget_exhaustions AS e
-            WHERE e.counter_id = c.counter_id AND e.start_ms >= c.start_ms - 60 * c.bucket_ms AND (c.bucket_ms > 0 OR e.start_ms = c.start_ms))
+            WHERE e.counter_id = c.counter_id AND e.percent = 100 AND e.start_ms >= c.start_ms - 60 * c.bucket_ms AND (c.bucket_ms > 0 OR e.start_ms = c.start_ms))
         ORDER BY c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END, c.start_ms
-    ON CONFLICT (counter_id, start_ms) DO NOTHING
+    ON CONFLICT (counter_id, start_ms, percent, nth) DO NOTHING
 $$;
+
+-- The greatest percentage of notify_at that a usage reaches, by its amount or its number; 0 for none.
+CREATE FUNCTION reached(notify_at text, used numeric, count bigint, max_used numeric, max_count bigint) RETURNS integer
+LANGUAGE sql IMMUTABLE
+AS $$
+    SELECT coalesce(max(n), 0) FROM unnest(string_to_array(notify_at, ',')::integer[]) AS n
+        WHERE max_used > 0 AND used * 100 >= max_used * n OR max_count > 0 AND count * 100 >= max_count * n
+$$;
+
+-- Records which percentages counters reach that were taken from, once for each window. The caller has the rows locked, of a rolling window its turn, and
+-- has changed them. What a rolling window was below before counts again.
+CREATE FUNCTION notice_percentages(changes counter_change[], corrections counter_correction[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    change record;
+    usage  record;
+    own    budget_counters;
+    below  integer;
+    level  integer;
+BEGIN
+    FOR change IN SELECT DISTINCT ON (c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END) c.*, d.used AS all_used, d.count AS all_count
+        FROM unnest(changes) AS c, LATERAL (SELECT sum(d.used) AS used, sum(d.count)::bigint AS count FROM (
+            SELECT a.used, a.count FROM unnest(changes) AS a WHERE a.counter_id = c.counter_id
+            UNION ALL SELECT a.used, a.count FROM unnest(corrections) AS a WHERE a.counter_id = c.counter_id) AS d) AS d
+        WHERE c.notify_at IS NOT NULL ORDER BY c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END, c.start_ms DESC LOOP
+        SELECT coalesce(sum(b.used), 0) AS used, coalesce(sum(b.count), 0)::bigint AS count INTO usage FROM budget_counters AS b
+            WHERE b.counter_id = change.counter_id AND (b.start_ms = change.start_ms
+                OR change.bucket_ms > 0 AND b.start_ms >= greatest(change.start_ms - 60 * change.bucket_ms, 0));
+        SELECT * INTO STRICT own FROM budget_counters AS b
+            WHERE b.counter_id = change.counter_id AND b.start_ms = CASE WHEN change.bucket_ms > 0 THEN -1 ELSE change.start_ms END;
+        level := reached(change.notify_at, usage.used, usage.count, change.max_used, change.max_count);
+        below := own.noticed;
+        IF change.bucket_ms > 0 THEN
+            below := least(below, reached(change.notify_at, usage.used - change.all_used, usage.count - change.all_count, change.max_used,
+                change.max_count));
+        END IF;
+        INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, percent, nth, count, max_count, since, used, max_used, policy_id, rule_id, subject,
+                agent_id)
+            SELECT change.counter_id, change.start_ms, change.bucket_ms, n, CASE WHEN change.bucket_ms > 0 THEN (SELECT count(*) FROM budget_exhaustions AS e
+                    WHERE e.counter_id = change.counter_id AND e.start_ms = change.start_ms AND e.percent = n) ELSE 0 END,
+                usage.count, change.max_count, own.since, usage.used, change.max_used, own.policy_id, own.rule_id, own.subject, own.agent_id
+            FROM unnest(string_to_array(change.notify_at, ',')::integer[]) AS n WHERE n > below AND n <= level
+        ON CONFLICT (counter_id, start_ms, percent, nth) DO NOTHING;
+        IF level > own.noticed OR change.bucket_ms > 0 AND level <> own.noticed THEN
+            UPDATE budget_counters AS b SET noticed = level WHERE b.counter_id = own.counter_id AND b.start_ms = own.start_ms;
+        END IF;
+    END LOOP;
+END $$;
 
 -- Takes from rolling windows, one after the other. What counts is the bucket, the 60
 -- before it (S34), and any that a node whose clock is ahead has begun. Returns the
@@ -248,6 +302,9 @@ BEGIN
                     AND b.start_ms >= greatest(c.start_ms - 60 * c.bucket_ms, 0) AND (c.bucket_ms > 0 OR b.start_ms = c.start_ms)) AS u
                 WHERE u.used >= c.max_used OR u.count >= c.max_count;
         END IF;
+    END IF;
+    IF EXISTS (SELECT FROM unnest(rolling || calendar) AS c WHERE c.notify_at IS NOT NULL) THEN
+        PERFORM notice_percentages(rolling || calendar, corrections);
     END IF;
     IF refused IS NOT NULL OR used_up IS NOT NULL THEN
         PERFORM insert_exhaustions(refused || used_up);

@@ -5,7 +5,7 @@
 -- Types: v violation.recorded, r approval.requested, i approval.decided, a
 -- approval.approved, d approval.denied, e approval.expired, w approval.withdrawn, u approval.used, o
 -- outcome.reported, p outcome.release_pending, x outcome.exceeded, b
--- budget.exhausted, c policy.created, f policy.forced, j policy.draft_submitted, g policy.draft_approved, q policy.draft_rejected, k key.changed, m check.redeemed, t check.taken_over, n check.in_doubt,
+-- budget.exhausted, B budget.threshold, c policy.created, f policy.forced, j policy.draft_submitted, g policy.draft_approved, q policy.draft_rejected, k key.changed, m check.redeemed, t check.taken_over, n check.in_doubt,
 -- s payment.paid_twice, h freeze.created, z freeze.release_approved, l freeze.released, F freeze.forced, y freeze.ended.
 CREATE TABLE events (
     sequence  bigint PRIMARY KEY,
@@ -63,7 +63,7 @@ AS $$
         FROM approval_uses AS u JOIN approvals AS a ON a.id = u.approval_id
         WHERE u.position > '0' AND u.position >= coalesce(pending[1], low) AND u.position < high AND (u.position >= low OR u.xid = ANY (pending))
     UNION ALL
-    SELECT b.xid, b.xid, 3, b.id, 'b', b.policy_id, b.agent_id
+    SELECT b.xid, b.xid, 3, b.id, CASE WHEN b.percent = 100 THEN 'b'::"char" ELSE 'B' END, b.policy_id, b.agent_id
         FROM budget_exhaustions AS b WHERE b.xid > '0' AND (b.xid >= low AND b.xid < high OR b.xid = ANY (pending))
     UNION ALL
     SELECT v.xid, v.xid, 4, v.id, 'v', v.policy_id, v.agent_id
@@ -215,7 +215,7 @@ AS $$
     SELECT CASE
         WHEN type IN ('i', 'a', 'd', 'e', 'w', 'c', 'f', 'j', 'g', 'q', 'k', 'h', 'z', 'l', 'F', 'y') THEN
             (SELECT c.at FROM changes AS c WHERE c.seq = ('x' || right(replace(source::text, '-', ''), 16))::bit(64)::bigint)
-        WHEN type = 'b' THEN (SELECT b.at FROM budget_exhaustions AS b WHERE b.id = source)
+        WHEN type IN ('b', 'B') THEN (SELECT b.at FROM budget_exhaustions AS b WHERE b.id = source)
         ELSE from_ms(('x' || left(replace((CASE WHEN type = 'u' THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = source)
             ELSE source END)::text, '-', ''), 12))::bit(48)::bigint) END
 $$;

@@ -74,7 +74,8 @@ BEGIN
 END $$;
 
 -- Takes from counters of calendar windows what the checks of a commit take, as
--- change_counters does, or raises SG019: if one has no row, no room, or none left then. It has
+-- change_counters does, or raises SG019: if one has no row, no room, or none left then, or reaches a
+-- percentage that is to be on record. It has
 -- no settings, which would cost each call: sessions that call it have those of change_counters
 -- for all that they do, so that counters are locked in the order of the changes.
 CREATE FUNCTION take_from_calendar(recorded boolean, changes counter_change[]) RETURNS void
@@ -86,7 +87,8 @@ BEGIN
     UPDATE budget_counters AS b SET used = b.used + c.used, count = b.count + c.count FROM unnest(changes) AS c
         WHERE b.counter_id = c.counter_id AND b.start_ms = c.start_ms
             AND (b.used <= c.most_used) IS NOT FALSE AND (b.count <= c.most_count) IS NOT FALSE
-            AND (b.used + c.used >= c.max_used) IS NOT TRUE AND (b.count + c.count >= c.max_count) IS NOT TRUE;
+            AND (b.used + c.used >= c.max_used) IS NOT TRUE AND (b.count + c.count >= c.max_count) IS NOT TRUE
+            AND (c.notify_at IS NULL OR reached(c.notify_at, b.used + c.used, b.count + c.count, c.max_used, c.max_count) <= b.noticed);
     GET DIAGNOSTICS taken = ROW_COUNT;
     IF taken < cardinality(changes) THEN
         RAISE EXCEPTION 'counters of budgets are not as they mostly are' USING ERRCODE = 'SG019';

@@ -7,7 +7,7 @@ import { useLoad } from "../lib/load.js";
 import { Empty, Failure, Head, ID, Loading, PlainTime, Time } from "../lib/parts.js";
 
 export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.expired", "approval.withdrawn", "approval.used",
-  "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "policy.created", "policy.forced", "policy.draft_submitted", "policy.draft_approved", "policy.draft_rejected", "key.changed", "check.redeemed", "check.in_doubt", "check.taken_over", "payment.paid_twice",
+  "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "budget.threshold", "policy.created", "policy.forced", "policy.draft_submitted", "policy.draft_approved", "policy.draft_rejected", "key.changed", "check.redeemed", "check.in_doubt", "check.taken_over", "payment.paid_twice",
   "freeze.created", "freeze.release_approved", "freeze.released", "freeze.forced", "freeze.ended"];
 
 const lengths = { "1 hour": 3600e3, "1 day": 86400e3, "7 days": 7 * 86400e3 };
