@@ -90,6 +90,7 @@ func runGateway(ctx context.Context, p process, args []string, upstream string) 
 	if err != nil {
 		return err
 	}
+	var drain func()
 	if file.Metrics != "" {
 		ops := httpapi.NewOps(httpapi.OpsOptions{Gatherer: gatherer, Ready: gatewayReady(api), Logger: log})
 		listener, err := net.Listen("tcp", file.Metrics)
@@ -97,6 +98,7 @@ func runGateway(ctx context.Context, p process, args []string, upstream string) 
 			return fmt.Errorf("metrics: %w", err)
 		}
 		go func() { _ = ops.Serve(listener) }() // ends with the process
+		drain = ops.Drain
 		log.Info("serving metrics", "url", "http://"+listener.Addr().String()+"/metrics")
 	}
 	if file.Shadow {
@@ -110,7 +112,7 @@ func runGateway(ctx context.Context, p process, args []string, upstream string) 
 		return usageError{text: "--upstream is for standard input and output; over HTTP each upstream has its path"}
 	}
 	go reloadAtHangup(ctx, g)
-	return serveGateway(ctx, gateway.NewServer(g), file.Listen, log)
+	return serveGateway(ctx, gateway.NewServer(g), drain, file.Listen, log)
 }
 
 // reloadAtHangup reads the agents' tokens again at SIGHUP.
@@ -156,8 +158,11 @@ func gatewayClient(file *gateway.File, c config.Gateway) (*client.Client, error)
 	})
 }
 
-// serveGateway serves HTTP until the context ends, then finishes the calls in flight.
-func serveGateway(ctx context.Context, agents *gateway.Server, addr string, log *slog.Logger) error {
+// drainFor is how long a gateway serves after it says that it is not ready, so that a balancer sends it nothing new.
+const drainFor = 3 * time.Second
+
+// serveGateway serves HTTP until the context ends, then finishes the calls in flight. drain makes /readyz fail; nil where nobody asks.
+func serveGateway(ctx context.Context, agents *gateway.Server, drain func(), addr string, log *slog.Logger) error {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -171,6 +176,13 @@ func serveGateway(ctx context.Context, agents *gateway.Server, addr string, log 
 		return err
 	}
 	log.Info("stopping")
+	if drain != nil {
+		drain()
+		time.Sleep(drainFor)
+	}
+	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	go func() { _ = server.Shutdown(ending) }() // takes nothing new; Close ends what is left
 	agents.Stop()
 	return server.Close()
 }

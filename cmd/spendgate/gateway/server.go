@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -30,12 +31,15 @@ const (
 	idleSession     = time.Hour
 	leastIdle       = time.Minute // of a session that ends so that another one fits
 	maxAgentMessage = 4 << 20
+	stopPoll        = 10 * time.Millisecond
 )
 
 // Server serves agents over Streamable HTTP, in both eras of the protocol.
 type Server struct {
 	gw     *Gateway
 	shared map[string]*session // by upstream, for agents without sessions
+
+	posts atomic.Int64 // requests without a complete answer
 
 	mu       sync.Mutex
 	sessions map[*session]string // the agents of the others
@@ -139,6 +143,10 @@ func (s *Server) upstream(name string) http.Handler {
 	options.Stateless, options.SessionTimeout, options.PropagateRequestCancellation = true, 0, true
 	stateless := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.shared[name].server }, &options)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			s.posts.Add(1)
+			defer s.posts.Add(-1)
+		}
 		switch {
 		case r.Header.Get(headerVersion) >= latestVersion:
 			stateless.ServeHTTP(w, r)
@@ -220,10 +228,13 @@ func (s *session) lastUsed() time.Time {
 	return s.used
 }
 
-// Stop ends all sessions, once their mapped calls are finished or the time is over.
+// Stop ends all sessions, once their mapped calls are finished and answered, or the time is over.
 func (s *Server) Stop() {
 	if err := s.gw.finish(); err != nil {
 		s.gw.log.Warn("stopping", "error", err)
+	}
+	for end := time.Now().Add(hurry); s.posts.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(stopPoll)
 	}
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.sessions))

@@ -66,7 +66,8 @@ func testTypeScript(t *testing.T, script, agent, server, address string) {
 	if err := json.Unmarshal(out, &said); err != nil {
 		t.Fatal(err, string(out))
 	}
-	if said.Version != agent || said.Instructions != "psp's own" || !slices.Equal(said.Tools, []string{"refund", "payout", "confirm", "echo"}) {
+	offered := []string{"refund", "payout", "confirm", "echo"}
+	if said.Version != agent || said.Instructions != "psp's own" || !slices.Equal(said.Tools, offered) {
 		t.Error(said.Version, said.Instructions, said.Tools)
 	}
 	text := func(r result) string {
