@@ -264,9 +264,9 @@ func (f *localFleet) askDashboard(t *testing.T) {
 	}
 }
 
-// ofCommands reports whether `audit verify` writes the metric to a file, or `probe` serves it.
+// ofCommands reports whether `audit verify` writes the metric to a file, or `probe` or `gateway` serves it.
 func ofCommands(name string) bool {
-	return strings.HasPrefix(name, "spendgate_verify_") || strings.HasPrefix(name, "spendgate_probe")
+	return slices.ContainsFunc([]string{"verify_", "probe", "gateway_"}, func(of string) bool { return strings.HasPrefix(name, "spendgate_"+of) })
 }
 
 // Prometheus has loaded and evaluated the rules, every label that they select by exists, and the

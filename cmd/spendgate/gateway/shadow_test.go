@@ -5,10 +5,15 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
@@ -92,5 +97,50 @@ func TestMetrics(t *testing.T) {
 	}
 	if n, m := testutil.ToFloat64(g.metrics.sessions), testutil.ToFloat64(g.metrics.inFlight); n != 1 || m != 0 {
 		t.Errorf("%v sessions, %v calls in flight", n, m)
+	}
+}
+
+// TestMetricsAreShown: the dashboard, the rules and the runbook ask for metrics that a gateway has, by labels that they have.
+func TestMetricsAreShown(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	m := newMetrics(registry)
+	m.ended("psp", "refund", end{}, time.Second)
+	m.ends.WithLabelValues("psp")
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := make(map[string][]string)
+	for _, f := range families {
+		has := []string{"job", "deployment", "instance", "le"}
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			has = append(has, l.GetName())
+		}
+		labels[f.GetName()], labels[f.GetName()+"_bucket"] = has, has
+	}
+	for _, name := range []string{"grafana/spendgate.json", "prometheus/rules.yaml", "RUNBOOK.md"} {
+		path := "../../../deploy/" + name
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		for line := range strings.Lines(string(text)) {
+			for _, name := range regexp.MustCompile(`spendgate_gateway_\w+`).FindAllString(line, -1) {
+				if asked++; labels[name] == nil {
+					t.Errorf("%s names %s, which no gateway has", path, name)
+				}
+				for _, by := range regexp.MustCompile(`by \(([^)]*)\)|(\w+)=~?\\?"`).FindAllStringSubmatch(line, -1) {
+					for label := range strings.SplitSeq(by[1]+by[2], ", ") {
+						if !slices.Contains(labels[name], label) {
+							t.Errorf("%s asks %s by %s, which it has not", path, name, label)
+						}
+					}
+				}
+			}
+		}
+		if asked == 0 {
+			t.Errorf("%s asks nothing", path)
+		}
 	}
 }
