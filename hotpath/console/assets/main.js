@@ -4,6 +4,7 @@ import { post } from "./lib/api.js";
 import { go, link, useRoute } from "./lib/route.js";
 import { may, onSession, session, signOut } from "./lib/session.js";
 import { Empty } from "./lib/parts.js";
+import { Frozen, useFrozen } from "./pages/freezes.js";
 import { pages } from "./pages.js";
 import { useWaiting } from "./lib/waiting.js";
 import { SignIn } from "./pages/sign-in.js";
@@ -21,6 +22,7 @@ function Frame({ route }) {
   const open = pages.filter((page) => may(page.scope));
   const page = route.page ? pages.find((p) => p.path === route.page) : open[0];
   const waiting = useWaiting(may("approvals:decide"));
+  const frozen = useFrozen();
   const main = useRef(null);
   const first = useRef(true);
   useEffect(() => {
@@ -35,10 +37,11 @@ function Frame({ route }) {
     <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>To the content</a>
     <${Navigation} open=${open} page=${page} waiting=${waiting.count} />
     <main id="main" tabindex="-1" ref=${main} class=${page?.path ?? ""}>
+      <${Frozen} frozen=${frozen} />
       ${!page && html`<${Empty} title="There is no such page.">It may be of another version, or misspelt.<//>`}
       ${page && !may(page.scope) && html`<${Empty} title="Your key does not open this page.">${page.scope === "admin"
         ? "It needs the admin key: sign out, and in again with both." : `It needs the scope ${page.scope}, which an admin can give.`}<//>`}
-      ${page && may(page.scope) && html`<${page.show} key=${page.path} route=${route} waiting=${waiting} />`}
+      ${page && may(page.scope) && html`<${page.show} key=${page.path} route=${route} waiting=${waiting} frozen=${frozen} />`}
     </main>`;
 }
 

@@ -8,6 +8,7 @@ import { Policies } from "./pages/policies.js";
 import { Backtests } from "./pages/backtests.js";
 import { Budgets } from "./pages/budgets.js";
 import { Events } from "./pages/events.js";
+import { Freezes } from "./pages/freezes.js";
 import { Webhooks } from "./pages/webhooks.js";
 import { Keys } from "./pages/keys.js";
 
@@ -19,6 +20,7 @@ export const pages = [
   { path: "policies", title: "Policies", scope: "policies:read", show: Policies },
   { path: "backtests", title: "Backtests", scope: "backtests:write", show: Backtests },
   { path: "budgets", title: "Budgets", scope: "budgets:read", show: Budgets },
+  { path: "freezes", title: "Freezes", scope: "freezes:read", show: Freezes },
   { path: "events", title: "Events", scope: "events:read", show: Events },
   { path: "webhooks", title: "Webhooks", scope: "admin", show: Webhooks },
   { path: "keys", title: "Keys", scope: "admin", show: Keys },

@@ -398,6 +398,39 @@ test("what there is to see of a day: how long checks take, whom rules ask, event
   await page.close();
 });
 
+test("a freeze is on every page until it is released", async () => {
+  const page = await open((await person("stan")).api_key, { viewport: phone });
+  const freeze = async (kind, name) => {
+    await show(page, "#/freezes");
+    await page.click("main a:text-is('Freeze')");
+    await page.selectOption("form select", kind);
+    await page.fill("[name=name]", name);
+    await page.fill("[name=reason]", "It pays twice");
+    await page.click("button:text-is('Freeze')");
+  };
+  await ask({ agent_id: "runaway", amount: 10 });
+  await freeze("agent_id", "runaway");
+  await page.waitForSelector("text=/^Frozen: agent runaway. 1 check of the last 24 hours, by 1 principal, is in its scope/");
+  await freeze("agent_id", "runawya");
+  await page.waitForSelector(".failure:has-text('is the name right?')");
+  assert.equal((await ask({ agent_id: "runaway", amount: 10 })).reason_code, "frozen");
+  for (const hash of ["#/approvals", "#/checks", "#/policies/asked"]) {
+    await show(page, hash);
+    await page.waitForSelector("aside:has-text('Frozen: agent runawya, agent runaway.')");
+  }
+  await page.click("aside a");
+  for (const name of ["runawya", "runaway"]) {
+    const row = page.locator(`.rows li:has(.theirs:text-is('${name}'))`);
+    await row.locator("summary").click();
+    await row.locator("[name=note]").fill("Mended");
+    await row.locator("button:text-is('Release')").click();
+    await row.waitFor({ state: "detached" });
+  }
+  await page.waitForSelector("aside", { state: "detached" });
+  assert.equal((await ask({ agent_id: "runaway", amount: 11 })).decision, "allow");
+  await page.close();
+});
+
 test("many rules do not push away who asks and why", async () => {
   await send("POST", "/v1/policies", { policy_id: "many", name: "Many", rules: Array.from({ length: 12 }, (_, i) => ({ rule_id: `review-${i}`, rule_type: "escalate_if", description: "A person looks at what is large", parameters: { amount_above: 100 + i, approval: {} } })) });
   const asked = await ask({ policy_id: "many", reason_text: "The parcel never came" });
@@ -495,13 +528,14 @@ test("a lost node, and a key that is deactivated", async () => {
 });
 
 test("every page, light and dark: nothing for axe, no overflow, the first view", async () => {
-  const key = await person("kim", { role: undefined, scopes: ["policies:read", "policies:write", "backtests:write", "approvals:read", "approvals:decide", "checks:read", "budgets:read", "events:read"] });
+  const key = await person("kim", { role: undefined, scopes: ["policies:read", "policies:write", "backtests:write", "approvals:read", "approvals:decide", "checks:read", "budgets:read", "events:read", "freezes:read", "freezes:write", "freezes:release"] });
+  await send("POST", "/v1/freezes", { scope: { agent_id: "still" }, reason: "It pays twice" }, { "X-API-Key": key.api_key });
   const asked = await ask();
   await send("PUT", "/v1/policies/asked/draft", { name: "Asked", rules: [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 100 } }] }, { "X-API-Key": key.api_key });
   const tried = await send("POST", "/v1/backtests", { policy_id: "asked", version: 1, from: new Date(Date.now() - 3600e3).toISOString(), to: new Date().toISOString() }, { "X-API-Key": key.api_key });
   for (const dark of [false, true]) {
     const page = await open(key.api_key, { admin: true, dark, viewport: dark ? phone : undefined });
-    const hashes = ["#/approvals", `#/approvals/${asked.approval_id}`, "#/overview", "#/checks", `#/checks/${asked.check_id}`, "#/violations", "#/policies", "#/policies/asked", "#/policies/asked/edit", "#/policies/asked/draft", "#/backtests", `#/backtests/${tried.backtest_id}`, "#/budgets", "#/events", "#/webhooks", "#/keys"];
+    const hashes = ["#/approvals", `#/approvals/${asked.approval_id}`, "#/overview", "#/checks", `#/checks/${asked.check_id}`, "#/violations", "#/policies", "#/policies/asked", "#/policies/asked/edit", "#/policies/asked/draft", "#/backtests", `#/backtests/${tried.backtest_id}`, "#/budgets", "#/freezes", "#/freezes/new?policy_id=asked", "#/events", "#/webhooks", "#/keys"];
     for (const hash of hashes) {
       await show(page, hash);
       await page.waitForFunction(() => !document.querySelector(".loading"));

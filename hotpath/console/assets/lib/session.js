@@ -34,13 +34,13 @@ export function onSession(changed) {
 }
 
 const roles = {
-  agent: "checks:write checks:read policies:read outcomes:write budgets:read approvals:read",
-  author: "policies:read policies:write checks:read budgets:read backtests:write",
-  approver: "approvals:read approvals:decide checks:read policies:read budgets:read",
-  executor: "checks:redeem outcomes:write outcomes:release checks:read",
-  gateway: "checks:write checks:redeem outcomes:write outcomes:release checks:read policies:read budgets:read approvals:read",
-  auditor: "checks:read policies:read budgets:read approvals:read events:read",
-  full: "checks:write checks:read policies:read policies:write budgets:read outcomes:write approvals:read backtests:write events:read",
+  agent: "checks:write checks:read policies:read outcomes:write budgets:read approvals:read freezes:write",
+  author: "policies:read policies:write checks:read budgets:read backtests:write freezes:write freezes:read",
+  approver: "approvals:read approvals:decide checks:read policies:read budgets:read freezes:write freezes:read freezes:release",
+  executor: "checks:redeem outcomes:write outcomes:release checks:read freezes:write freezes:read",
+  gateway: "checks:write checks:redeem outcomes:write outcomes:release checks:read policies:read budgets:read approvals:read freezes:write freezes:read",
+  auditor: "checks:read policies:read budgets:read approvals:read events:read freezes:read",
+  full: "checks:write checks:read policies:read policies:write budgets:read outcomes:write approvals:read backtests:write events:read freezes:write freezes:read",
 };
 
 // roleNames are those that a key may have.
@@ -49,8 +49,15 @@ export const roleNames = Object.keys(roles);
 // may reports whether the key that is signed in has a scope, "admin" that there is an
 // admin key. The API decides; this only spares people what it would refuse.
 export function may(scope) {
-  const { key, adminKey } = session();
-  if (scope === "admin") return Boolean(adminKey);
+  const { adminKey } = session();
+  return scope === "admin" ? Boolean(adminKey) : has(scope) || Boolean(adminKey && scope.startsWith("freezes:"));
+}
+
+// asAdmin reports whether a request needs the admin key because the other has not its scope.
+export const asAdmin = (scope) => !has(scope) && may("admin");
+
+function has(scope) {
+  const { key } = session();
   if (!key) return false;
   const scopes = key.scopes ?? (roles[key.role ?? "full"] ?? "").split(" ");
   return scopes.includes(scope);

@@ -5,6 +5,7 @@ import { may } from "../lib/session.js";
 import { usePages, useNow } from "../lib/load.js";
 import { plural, span } from "../lib/words.js";
 import { Amount, Badge, Empty, Failure, Head, Loading, Pages, PlainTime, Said, Theirs, Who } from "../lib/parts.js";
+import { Freeze } from "./freezes.js";
 import { Approval, missingOf } from "./approval.js";
 
 const states = ["pending", "approved", "denied", "expired", "used"];
@@ -33,7 +34,7 @@ export function Approvals({ route, waiting }) {
   return html`
     <div class=${`inbox ${route.part ? "one" : "many"}`}>
       <section class="queue" aria-label="List">
-        <${Head} title="Approvals" />
+        <${Head} title="Approvals"><${Freeze} /><//>
         ${decides && html`<div class="tabs" role="group" aria-label="Which">
           <a href=${link("approvals")} aria-current=${all ? undefined : "true"}>Waiting for you</a>
           <a href=${link("approvals", "", { show: "all" })} aria-current=${all ? "true" : undefined}>All</a></div>`}

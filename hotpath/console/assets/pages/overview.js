@@ -7,6 +7,7 @@ import { useLoad } from "../lib/load.js";
 import { plural, took as inWords } from "../lib/words.js";
 import { Chart } from "../lib/chart.js";
 import { Empty, Failure, Head, Loading, Time } from "../lib/parts.js";
+import { Freeze } from "./freezes.js";
 import { Counter, countersOf, share } from "./budgets.js";
 
 const ranges = { "1 hour": ["minute", 3600e3], "1 day": ["hour", 86400e3], "30 days": ["day", 29 * 86400e3] };
@@ -19,7 +20,7 @@ export function Overview({ route, waiting }) {
     return get("/v1/stats", { query: { from: new Date(now - length).toISOString(), to: new Date(now).toISOString(), step }, signal });
   }, [range], 30000);
   return html`
-    <${Head} title="Overview" />
+    <${Head} title="Overview"><${Freeze} /><//>
     ${may("approvals:decide") && html`<p class="lead">${waiting.count ? html`<a href=${link("approvals")}>${plural(waiting.count, "decision")} waiting for you</a>` : "Nothing waits for you."}</p>`}
     ${may("approvals:read") && html`<${Pending} />`}
     <section><h2>Decisions</h2>

@@ -9,6 +9,7 @@ import { plural, ruleWords } from "../lib/words.js";
 import { differences, lines } from "../lib/diff.js";
 import { Badge, Empty, Failure, Head, Loading, Pages, PlainTime, Time, Who } from "../lib/parts.js";
 import { Draft, draftOf } from "./draft.js";
+import { Freeze } from "./freezes.js";
 import { Editor } from "./editor.js";
 
 export function Policies({ route }) {
@@ -43,7 +44,7 @@ function Policy({ id, route }) {
   const compare = (other) => go(link("policies", id, { version: p.version, with: other }), true);
   return html`
     <p class="crumbs"><a class="back" href=${link("policies")}>All policies</a></p>
-    <${Head} title=${p.name}>${may("policies:write") && html`<a class="button primary" href=${link("policies", [id, "edit"])}>Edit</a>`}<//>
+    <${Head} title=${p.name}><${Freeze} of=${{ policy_id: id }} />${may("policies:write") && html`<a class="button primary" href=${link("policies", [id, "edit"])}>Edit</a>`}<//>
     <p class="hint">${id}${p.description && ` · ${p.description}`}</p>
     ${draft && html`<p><a class="button" href=${link("policies", [id, "draft"])}>There is a draft${draft.status ? `: ${draft.status}` : ""}</a></p>`}
     <p>Version\u00a0${p.version}${made && html`, by <${By} p=${made} />`}, <${Time} at=${p.updated_at} />${made?.note && html`: <bdi>${made.note}</bdi>`}</p>

@@ -1,0 +1,110 @@
+// Freezes: what is stopped, by whom and why; a new freeze, and its end (S87).
+import { html, useState } from "../lib/html.js";
+import { get, post, segment } from "../lib/api.js";
+import { exact } from "../lib/json.js";
+import { go, link } from "../lib/route.js";
+import { asAdmin, may } from "../lib/session.js";
+import { useLoad, usePages } from "../lib/load.js";
+import { localTime, plural } from "../lib/words.js";
+import { Badge, Empty, Failure, Field, Head, Pages, PlainTime, Said, Theirs, Who } from "../lib/parts.js";
+
+const kinds = [["agent_id", "agent"], ["principal", "principal"], ["policy_id", "policy"], ["counterparty", "counterparty"], ["all", "everything"]];
+
+const as = (scope) => ({ admin: asAdmin(scope) });
+
+// useFrozen reads what is frozen now, again and again.
+export function useFrozen() {
+  const reads = may("freezes:read");
+  const { data, reload } = useLoad((signal) => (reads ? get("/v1/freezes", { query: { active: true, limit: 100 }, signal, ...as("freezes:read") }) : null), [reads], reads ? 10000 : 0);
+  return { list: data?.data ?? [], more: data?.pagination.has_more, reload };
+}
+
+// Scope says what a freeze stops.
+function Scope({ of }) {
+  const [kind, word] = kinds.find(([name]) => of[name] !== undefined);
+  return kind === "all" ? word : html`${word} <${Theirs} text=${exact(of[kind])} />`;
+}
+
+// Frozen is on every page while anything is frozen.
+export function Frozen({ frozen: { list, more } }) {
+  if (list.length === 0) return null;
+  const first = [...list].sort((a, b) => Number(Boolean(b.scope.all)) - Number(Boolean(a.scope.all))).slice(0, 3);
+  return html`<aside class="frozen" aria-label="Frozen"><strong>Frozen:</strong> ${first.map((f, i) => html`${i > 0 && ", "}<${Scope} of=${f.scope} />`)}${list.length > 3 && ` and ${list.length - 3}${more ? " or more" : ""} others`}.
+    <a href=${link("freezes")}>Why, and how it ends</a></aside>`;
+}
+
+// Freeze leads to the form with what is to be frozen filled in.
+export const Freeze = ({ of = {}, children = "Freeze" }) => may("freezes:write") && html`<a class="button" href=${link("freezes", "new", of)}>${children}</a>`;
+
+export function Freezes({ route, frozen }) {
+  const [made, setMade] = useState(null);
+  const [said, say] = useState("");
+  const list = usePages("/v1/freezes", { limit: 100, ...(route.query.show === "all" ? {} : { active: true }) }, as("freezes:read"));
+  const again = () => { list.reload(); frozen.reload(); };
+  return html`
+    <${Head} title="Freezes">${route.part !== "new" && html`<${Freeze} />`}<//>
+    ${route.part === "new" && may("freezes:write") && html`<${New} key=${JSON.stringify(route.query)} of=${route.query} done=${(f) => { setMade(f); again(); go(link("freezes"), true); }} />`}
+    ${made && html`<div class=${made.reaches?.checks === 0 ? "failure" : "once"} role="status"><p>Frozen: <${Scope} of=${made.scope} />. ${reach(made.reaches)}</p></div>`}
+    <div class="tabs" role="group" aria-label="Which freezes">
+      <a href=${link("freezes")} aria-current=${route.query.show === "all" ? undefined : "true"}>In force</a>
+      <a href=${link("freezes", "", { show: "all" })} aria-current=${route.query.show === "all" ? "true" : undefined}>All</a></div>
+    <${Pages} list=${list} label="Freezes, the newest first" row=${(f) => html`<${Row} key=${f.freeze_id} f=${f} done=${(words) => { say(words); again(); }} />`}
+      empty=${html`<${Empty} title="Nothing is frozen.">A freeze blocks every check in its scope, and nothing in it is redeemed, until it is released or its time is over.<//>`} />
+    <${Said} text=${said} />`;
+}
+
+function reach(reaches) {
+  if (!reaches) return "How many checks of the last 24 hours are in its scope was not counted in time.";
+  if (reaches.checks === 0) return "No check of the last 24 hours is in its scope: is the name right?";
+  return `${plural(reaches.checks, "check")} of the last 24 hours, by ${plural(reaches.principals, "principal")}, ${reaches.checks === 1 ? "is" : "are"} in its scope.`;
+}
+
+function New({ of, done }) {
+  const [kind, setKind] = useState((kinds.find(([name]) => of[name]) ?? kinds[0])[0]);
+  const [failure, setFailure] = useState(null);
+  const [key] = useState(() => crypto.getRandomValues(new Uint32Array(4)).join("-")); // pressed twice, it is one freeze
+  const freeze = async (e) => {
+    e.preventDefault();
+    const { name, reason, until } = Object.fromEntries(new FormData(e.currentTarget));
+    try {
+      done(await post("/v1/freezes", { scope: { [kind]: kind === "all" ? true : name }, reason, until: until ? new Date(until).toISOString() : null, idempotency_key: key }, as("freezes:write")));
+    } catch (error) {
+      setFailure(error);
+    }
+  };
+  return html`
+    <form class="once" aria-label="A new freeze" onSubmit=${freeze}>
+      <div class="try">
+        <${Field} label="Freeze"><select onChange=${(e) => setKind(e.currentTarget.value)}>${kinds.map(([name, word]) => html`<option value=${name} selected=${name === kind}>${word}</option>`)}</select><//>
+        ${kind !== "all" && html`<${Field} label="Name"><input name="name" required value=${of[kind] ?? ""} autocomplete="off" spellcheck="false" /><//>`}
+        <${Field} label="Until" hint="Empty: until it is released."><input type="datetime-local" name="until" /><//>
+      </div>
+      <${Field} label="Reason"><input name="reason" required maxlength="4096" autocomplete="off" /><//>
+      <p class="hint">${kind === "all" ? "Nothing is allowed and nothing is redeemed, of anybody." : "Freezing an agent stops a fault, freezing a principal stops a thief: an agent chooses its own name."}
+        A plain allow that was answered before cannot be called back.</p>
+      <${Failure} error=${failure} doing="Freeze again: it counts once." />
+      <div class="buttons"><button class="deny">Freeze</button> <a class="button" href=${link("freezes")}>Cancel</a></div>
+    </form>`;
+}
+
+function Row({ f, done }) {
+  const [failure, setFailure] = useState(null);
+  const release = async (e) => {
+    e.preventDefault();
+    try {
+      const now = await post(`/v1/freezes/${segment(f.freeze_id)}/release`, Object.fromEntries(new FormData(e.currentTarget)), as("freezes:release"));
+      done(now.missing > 0 && now.status === "active" ? `Released by you; ${plural(now.missing, "person", "people")} more must release it.` : "Released.");
+    } catch (error) {
+      setFailure(error);
+    }
+  };
+  return html`<li><div class="row">
+    <span class="what"><${Scope} of=${f.scope} /></span><span class="side-note"><${Badge} of=${f.status === "active" ? "block" : ""}>${f.status === "active" ? "frozen" : f.status}<//></span>
+    <span class="to"><bdi>${f.reason}</bdi></span>
+    <span class="by">${f.created_by ? html`<${Who} name=${f.created_by.principal} />` : "an admin or the system"} · <${PlainTime} at=${f.created_at} /> · ${f.until ? `until ${localTime(f.until)}` : "until it is released"}${f.released_at && html` · released <${PlainTime} at=${f.released_at} />`}
+      ${f.releases.map((r) => html`<br />Released by <${Who} name=${r.principal ?? "an admin"} />, <${PlainTime} at=${r.at} />: <bdi>${r.note}</bdi>`)}</span>
+    ${f.status === "active" && may("freezes:release") && html`<details class="to"><summary>Release it</summary><form class="buttons" aria-label="Release" onSubmit=${release}>
+      <${Field} label="Why it may go on"><input name="note" required maxlength="4096" autocomplete="off" /><//> <button class="primary">Release</button></form>
+      <${Failure} error=${failure} doing /></details>`}
+  </div></li>`;
+}
