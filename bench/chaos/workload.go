@@ -195,10 +195,14 @@ func (a *agent) everywhere(key apiKey, policyID string) {
 		actions[i].PolicyID = policyID
 	}
 	var sending sync.WaitGroup
+	answers := make([]fleet.Answer, len(actions))
 	for i, action := range actions {
-		sending.Go(func() { a.check(i, key, action, false) })
+		sending.Go(func() { answers[i] = a.check(i, key, action, false) })
 	}
 	sending.Wait()
+	for i, action := range actions {
+		a.remember(action, answers[i])
+	}
 }
 
 const volatileKeys = 4
@@ -273,6 +277,7 @@ func (a *admin) change(k *volatileKey) {
 	}
 	if _, toggled := body["active"]; toggled {
 		k.active = !k.active
+		a.redeem() // what some of the keys was allowed, maybe this one
 	}
 	a.everywhere(k.apiKey, a.w.policy(a.rng))
 }
