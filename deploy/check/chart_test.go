@@ -37,8 +37,8 @@ func TestKinds(t *testing.T) {
 	always := []string{"Deployment spendgate", "PodDisruptionBudget spendgate", "Service spendgate", "Service spendgate-operations"}
 	usual := []string{"HorizontalPodAutoscaler spendgate", "Job spendgate-migrate", "NetworkPolicy spendgate"}
 	optional := []string{
-		"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Deployment spendgate-probe", "Ingress spendgate", "PrometheusRule spendgate",
-		"PrometheusRule spendgate-dependencies", "Service spendgate-probe", "ServiceMonitor spendgate", "ServiceMonitor spendgate-probe",
+		"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Deployment spendgate-probe", "Ingress spendgate",
+		"PrometheusRule spendgate", "PrometheusRule spendgate-dependencies", "Service spendgate-probe", "ServiceMonitor spendgate", "ServiceMonitor spendgate-probe",
 	}
 	for name, c := range map[string]struct {
 		v    values

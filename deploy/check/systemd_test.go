@@ -52,7 +52,8 @@ func TestVerifyUnitBringsItsMetrics(t *testing.T) {
 	}
 	command := regexp.MustCompile(`(?m)^ExecStopPost=\+/bin/sh -c '(.*)'$`).FindSubmatch(unit)
 	wrote := regexp.MustCompile(`(?m)^ExecStart=.* --metrics-file (/run/\S+)`).FindSubmatch(unit)
-	if command == nil || wrote == nil || !strings.Contains(string(unit), "\nRuntimeDirectory="+filepath.Base(filepath.Dir(string(wrote[1])))+"\n") {
+	if command == nil || wrote == nil ||
+		!strings.Contains(string(unit), "\nRuntimeDirectory="+filepath.Base(filepath.Dir(string(wrote[1])))+"\n") {
 		t.Fatalf("runs %q as root afterwards, writes %q", command, wrote)
 	}
 	run, folder := t.TempDir(), t.TempDir()
