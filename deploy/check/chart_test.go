@@ -38,7 +38,8 @@ func TestKinds(t *testing.T) {
 	usual := []string{"HorizontalPodAutoscaler spendgate", "Job spendgate-migrate", "NetworkPolicy spendgate"}
 	optional := []string{
 		"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Deployment spendgate-probe", "Ingress spendgate",
-		"PrometheusRule spendgate", "PrometheusRule spendgate-dependencies", "Service spendgate-probe", "ServiceMonitor spendgate", "ServiceMonitor spendgate-probe",
+		"PrometheusRule spendgate", "PrometheusRule spendgate-dependencies", "Service spendgate-probe", "ServiceMonitor spendgate",
+		"ServiceMonitor spendgate-probe",
 	}
 	for name, c := range map[string]struct {
 		v    values
