@@ -14,6 +14,8 @@ import (
 type Payments interface {
 	// Payments returns those of the payments that are recorded.
 	Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error)
+	// CountPayments returns how many payments are recorded: of more than 100,000 an estimate.
+	CountPayments(ctx context.Context) (int64, error)
 	// PaymentApprovals returns, newest first, the approvals that checks of the payments asked for and that are pending
 	// or approved.
 	PaymentApprovals(ctx context.Context, payments []spend.Hash) ([]*Approval, error)

@@ -153,6 +153,9 @@ func paymentsComeBack(t *testing.T, s Subject) {
 			t.Errorf("a step came back\n%+v\nwant\n%+v", steps[i], o)
 		}
 	}
+	if n, err := s.CountPayments(t.Context()); err != nil || n != 4 {
+		t.Errorf("%d payments, %v", n, err)
+	}
 	if found, err := s.Payments(t.Context(), nil); err != nil || len(found) > 0 {
 		t.Errorf("of no hashes: %v, %v", found, err)
 	}

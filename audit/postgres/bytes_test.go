@@ -92,6 +92,43 @@ func benchmarkBytes(b *testing.B, size int) {
 		q.After, more = page.Next, page.More
 	}
 	w.report("event", events)
+	w.payments(f, allowed, size)
+}
+
+// payments records checks of payments, each with its redemption, and then that they were executed.
+func (w *weighed) payments(f spend.Fence, like []*spend.Check, size int) {
+	var checks []*spend.Check
+	var redeemed, reported []*spend.Outcome
+	for i, of := range like {
+		c := *of
+		c.ID, c.Action.IdempotencyKey, c.Namespace = spend.NewID(time.Now()), "", "billing-agent"
+		o := &spend.Outcome{
+			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Status: spend.Redeemed, Step: 1, Release: spend.ReleaseNone, Check: &c,
+			KeyID: c.KeyID, RequestID: c.RequestID, Fence: f, RedeemBy: time.Now().Add(time.Hour), Replay: spend.NonceHash(c.KeyID, fmt.Sprint("nonce ", i)),
+		}
+		p := spend.Payment{Namespace: c.Namespace, Key: fmt.Sprintf("order-%08d", i)}
+		p, c.Payment = p.WithCheck(&c, 0, o.Replay)
+		o.Payment.ExecutionID = p.ExecutionID(f.Epoch, 0)
+		p, step := p.WithStep(o, 0, true)
+		o.Payment.Of, c.Payments = append(o.Payment.Of, step), []spend.PaymentChange{{To: p}}
+		r := &spend.Outcome{
+			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Status: spend.Executed, Step: 2, Number: 1, Check: &c, KeyID: c.KeyID,
+			RequestID: c.RequestID, Fence: f, Amount: c.Action.Amount, Reference: fmt.Sprintf("payment-%08d", i), Release: spend.ReleaseNone,
+		}
+		after, step := p.WithStep(r, 0, false)
+		r.Payment.Of, r.Payments = append(r.Payment.Of, step), []spend.PaymentChange{{Seen: p.Version, To: after}}
+		checks, redeemed, reported = append(checks, &c), append(redeemed, o), append(reported, r)
+	}
+	w.before = w.weigh()
+	for i := 0; i < len(checks); i += size {
+		end := min(i+size, len(checks))
+		w.commit(checks[i:end], redeemed[i:end])
+	}
+	w.report("payment", len(checks))
+	for batch := range slices.Chunk(reported, size) {
+		w.commit(nil, batch)
+	}
+	w.report("executed", len(reported))
 }
 
 // commit commits as the writer does.

@@ -170,6 +170,15 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 	return found, err
 }
 
+// CountPayments implements audit.Payments.
+func (s *Store) CountPayments(ctx context.Context) (count int64, err error) {
+	err = s.read(ctx, "cannot count payments", func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, `SELECT CASE WHEN c.reltuples < 100000 THEN (SELECT count(*) FROM (SELECT FROM payments LIMIT 100000) AS p)
+			ELSE c.reltuples::bigint END FROM pg_class AS c WHERE c.oid = 'payments'::regclass`).Scan(&count)
+	})
+	return count, err
+}
+
 // PaymentApprovals implements audit.Payments.
 func (s *Store) PaymentApprovals(ctx context.Context, payments []spend.Hash) ([]*audit.Approval, error) {
 	return s.approvals(ctx, s.read,

@@ -114,6 +114,13 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 	return payments, err
 }
 
+// CountPayments implements audit.Payments.
+func (s *Store) CountPayments(ctx context.Context) (int64, error) {
+	return one(ctx, s.reader, "cannot count payments", func(row scanner) (count int64, err error) {
+		return count, row.Scan(&count)
+	}, "SELECT count(*) FROM payments")
+}
+
 // PaymentApprovals implements audit.Payments.
 func (s *Store) PaymentApprovals(ctx context.Context, payments []spend.Hash) ([]*audit.Approval, error) {
 	return openApprovals(ctx, s.reader, payments)

@@ -80,6 +80,22 @@ func age(since int64) float64 {
 	return max(time.Since(time.UnixMilli(since)).Seconds(), 0)
 }
 
+// countPayments registers a metric of how many payments are recorded, and returns a function that updates it.
+func (n *node) countPayments() func(context.Context) error {
+	recorded := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "payments",
+		Help: "Recorded payments, as of ten minutes ago at most; of more than 100000 an estimate.",
+	})
+	n.ops.registry.MustRegister(recorded)
+	return func(ctx context.Context) error {
+		count, err := n.store.CountPayments(ctx)
+		if err == nil {
+			recorded.Set(float64(count))
+		}
+		return err
+	}
+}
+
 // doubts registers a metric of how many checks are in doubt. It returns a function that records
 // which checks are in doubt and updates the metric.
 func (n *node) doubts() func(context.Context) error {

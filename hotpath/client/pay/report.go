@@ -85,7 +85,8 @@ func (c *call) send(ctx context.Context, checkID string, report client.OutcomeRe
 		return false, nil
 	}
 	refused, ok := errors.AsType[*client.Error](err)
-	final := ok && refused.Definite() && refused.Status != http.StatusTooManyRequests
+	foreign := ok && refused.Latest != nil && refused.Latest.CheckID != checkID // the answer is to another request
+	final := ok && refused.Definite() && refused.Status != http.StatusTooManyRequests && !foreign
 	plain := client.OutcomeReport{Status: report.Status, RedemptionID: report.RedemptionID, Supersedes: report.Supersedes}
 	switch {
 	case final && refused.Latest != nil && refused.Latest.Status == report.Status:

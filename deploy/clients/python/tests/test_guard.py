@@ -146,16 +146,6 @@ def delivered(client: Any) -> bool:
     return not client.undelivered
 
 
-def test_the_refusal_of_another_report() -> None:
-    """An answer that went to the wrong request says nothing: the report is repeated in the background."""
-    latest = {"check_id": "chk_2", "status": "executed"}
-    server = asking({**UNNAMED, "answer": "contrary", "change": {"error": {"latest": latest}}}, UNNAMED)
-    client = gate(server)
-    client._sleep = lambda seconds: None
-    calling(client, lambda order: None)("order-1")
-    assert delivered(client) and server.close() == []
-
-
 @pytest.mark.parametrize("amount", ["x", Decimal("NaN"), 1.5, -1])
 def test_an_amount_that_cannot_be_reported(amount: Any) -> None:
     server = asking(REPORT)
