@@ -431,6 +431,23 @@ test("a freeze is on every page until it is released", async () => {
   await page.close();
 });
 
+test("a check shows its payment, with each check of it", async () => {
+  const payer = { "X-API-Key": (await person("payer", { role: "gateway" })).api_key };
+  const pay = (n) => send("POST", "/v1/checks", { agent_id: "payer", policy_id: "asked", action_type: "refund", amount: 12.5, currency: "USD", counterparty: "paid", payment_key: "order 7", redeem: `nonce-of-attempt-${n}` }, payer);
+  const first = await pay(1);
+  await send("POST", `/v1/checks/${first.check_id}/outcome`, { status: "failed", redemption_id: first.payment.redemption_id }, payer);
+  let second;
+  do second = await pay(2); while (second.check_id === first.check_id); // until it was given back
+  const page = await open((await person("pam")).api_key);
+  await show(page, `#/checks/${first.check_id}`);
+  const payment = page.locator("section:has(h2:text-is('The payment'))");
+  await payment.locator(".rows li").nth(1).waitFor();
+  assert.match(await payment.innerText(), /order 7[\s\S]*redeemed, attempt 2/);
+  await payment.locator(".rows a").first().click();
+  await page.waitForURL(new RegExp(second.check_id));
+  await page.close();
+});
+
 test("many rules do not push away who asks and why", async () => {
   await send("POST", "/v1/policies", { policy_id: "many", name: "Many", rules: Array.from({ length: 12 }, (_, i) => ({ rule_id: `review-${i}`, rule_type: "escalate_if", description: "A person looks at what is large", parameters: { amount_above: 100 + i, approval: {} } })) });
   const asked = await ask({ policy_id: "many", reason_text: "The parcel never came" });

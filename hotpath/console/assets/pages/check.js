@@ -4,9 +4,10 @@ import { get, segment } from "../lib/api.js";
 import { print } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may } from "../lib/session.js";
-import { useLoad } from "../lib/load.js";
+import { useLoad, usePages } from "../lib/load.js";
 import { ruleWords, took } from "../lib/words.js";
-import { Amount, Badge, Decided, Facts, Failure, Head, ID, Linked, Loading, Sent, Theirs, Time, Who } from "../lib/parts.js";
+import { columns, row } from "./checks.js";
+import { Amount, Badge, Decided, Facts, Failure, Head, ID, Linked, Loading, Pages, Sent, Theirs, Time, Who } from "../lib/parts.js";
 
 // A check's identifier begins with its millisecond: by that its record is found.
 const timeOf = (id) => new Date(parseInt(id.slice(4, 16), 16)).toISOString();
@@ -54,6 +55,7 @@ export function Check({ id }) {
       ]} /></section>
       ${c.approval_id && may("approvals:read") && html`<${People} id=${c.approval_id} />`}
       <${Outcome} c=${c} />
+      ${c.payment && html`<${Payment} c=${c} />`}
       <details class="exactly"><summary>As the API has it</summary><pre class="json">${print(c)}</pre></details>
       <p class="hint">Fingerprint, request and place in the hash chain, and whether the record is as it was written: <code>spendgate audit show ${c.check_id}</code></p>
     </article>`;
@@ -83,6 +85,28 @@ function People({ id }) {
       <p><a href=${link("approvals", id, { show: "all" })}><${ID} id=${id} /></a>${a && html` <${Badge} of=${a.status} />`}</p>
       <${Failure} error=${error} />
       ${a && (a.decisions.length > 0 ? html`<${Decided} of=${a.decisions} />` : html`<p class="hint">Nobody so far.</p>`)}
+    </section>`;
+}
+
+// Payment is what the check is part of, and each check of it (S84).
+function Payment({ c }) {
+  const { payment: p, principal } = c;
+  const list = usePages("/v1/checks", { payment_key: p.payment_key, principal, limit: 100 });
+  const a = p.approval;
+  return html`
+    <section><h2>The payment</h2>
+      <p class="hint">Carried out at most once, however often it is asked for. What is said here is of its current check.</p>
+      <${Facts} of=${[
+        ["Payment key", html`<${Theirs} text=${p.payment_key} />`],
+        ["State", html`<${Badge} of=${p.state}>${p.state.replace("_", " ")}<//>, attempt ${p.attempt}`],
+        ["Redeemed", p.redeemed_at && html`<${Time} at=${p.redeemed_at} />`],
+        ["Outcome", p.outcome && html`<${Badge} of=${p.outcome} />`],
+        ["Reference", p.reference && html`<${Theirs} text=${p.reference} />`],
+        ["Provider was given", p.execution_id && html`<code>${p.execution_id}</code>`],
+        ["Approval", a && html`<a href=${link("approvals", a.approval_id, { show: "all" })}><${ID} id=${a.approval_id} /></a> <${Badge} of=${a.status} />`],
+      ]} />
+      <h3>Its checks</h3>
+      <${Pages} list=${list} row=${row} columns=${columns} label="Checks of the payment, the newest first" />
     </section>`;
 }
 

@@ -14,7 +14,7 @@ const filters = [
   ["outcome", "Outcome", ["none", "executed", "failed", "voided", "in_doubt"]],
   ["action_type", "Type", ["refund", "credit", "discount", "spend"]],
   ["reason_code", "Reason", reasons],
-  ["agent_id", "Agent"], ["policy_id", "Policy"], ["counterparty", "Counterparty"], ["idempotency_key", "Idempotency key"], ["approval_id", "Approval"],
+  ["agent_id", "Agent"], ["policy_id", "Policy"], ["counterparty", "Counterparty"], ["idempotency_key", "Idempotency key"], ["payment_key", "Payment key"], ["approval_id", "Approval"],
   ["from", "From", "day"], ["to", "To", "day"],
 ];
 

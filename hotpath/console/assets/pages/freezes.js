@@ -29,8 +29,7 @@ function Scope({ of }) {
 export function Frozen({ frozen: { list, more } }) {
   if (list.length === 0) return null;
   const first = [...list].sort((a, b) => Number(Boolean(b.scope.all)) - Number(Boolean(a.scope.all))).slice(0, 3);
-  return html`<aside class="frozen" aria-label="Frozen"><strong>Frozen:</strong> ${first.map((f, i) => html`${i > 0 && ", "}<${Scope} of=${f.scope} />`)}${list.length > 3 && ` and ${list.length - 3}${more ? " or more" : ""} others`}.
-    <a href=${link("freezes")}>Why, and how it ends</a></aside>`;
+  return html`<aside class="frozen" aria-label="Frozen"><strong>Frozen:</strong> ${first.map((f, i) => html`${i > 0 && ", "}<${Scope} of=${f.scope} />`)}${list.length > 3 && ` and ${list.length - 3}${more ? " or more" : ""} others`}. <a href=${link("freezes")}>Why, and how it ends</a></aside>`;
 }
 
 // Freeze leads to the form with what is to be frozen filled in.
@@ -80,8 +79,7 @@ function New({ of, done }) {
         <${Field} label="Until" hint="Empty: until it is released."><input type="datetime-local" name="until" /><//>
       </div>
       <${Field} label="Reason"><input name="reason" required maxlength="4096" autocomplete="off" /><//>
-      <p class="hint">${kind === "all" ? "Nothing is allowed and nothing is redeemed, of anybody." : "Freezing an agent stops a fault, freezing a principal stops a thief: an agent chooses its own name."}
-        A plain allow that was answered before cannot be called back.</p>
+      <p class="hint">${kind === "all" ? "Nothing is allowed and nothing is redeemed, of anybody." : "Freezing an agent stops a fault, freezing a principal stops a thief: an agent chooses its own name."} A plain allow that was answered before cannot be called back.</p>
       <${Failure} error=${failure} doing="Freeze again: it counts once." />
       <div class="buttons"><button class="deny">Freeze</button> <a class="button" href=${link("freezes")}>Cancel</a></div>
     </form>`;
