@@ -266,7 +266,8 @@ func (f *localFleet) askDashboard(t *testing.T) {
 
 // ofCommands reports whether `audit verify` writes the metric to a file, or `probe` or `gateway` serves it.
 func ofCommands(name string) bool {
-	return slices.ContainsFunc([]string{"verify_", "probe", "gateway_"}, func(of string) bool { return strings.HasPrefix(name, "spendgate_"+of) })
+	of := func(command string) bool { return strings.HasPrefix(name, "spendgate_"+command) }
+	return of("verify_") || of("probe") || of("gateway_")
 }
 
 // Prometheus has loaded and evaluated the rules, every label that they select by exists, and the

@@ -31,7 +31,8 @@ func TestTypeScriptSDK(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Check(t.Context(), CheckOptions{File: file, Accept: true, Logger: quiet(), Out: t.Output(), Environ: os.Environ()}); err != nil {
+		accepts := CheckOptions{File: file, Accept: true, Logger: quiet(), Out: t.Output(), Environ: os.Environ()}
+		if err := Check(t.Context(), accepts); err != nil {
 			t.Fatal(err)
 		}
 		g, err := New(Options{File: file, Client: s.own, Version: "test", Environ: os.Environ(), Logger: testLog(t)})
