@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // InitOptions are what Init uses.
@@ -106,54 +109,135 @@ func yamlName(name string) string {
 	return name
 }
 
+// argument is one that a schema names: its path, with a dot for what is inside an object.
+type argument struct {
+	path   string
+	schema *jsonschema.Schema
+}
+
+func (a argument) is(types ...string) bool {
+	return a.schema.Types != nil && slices.ContainsFunc(types, func(t string) bool { return slices.Contains(a.schema.Types.ToStrings(), t) })
+}
+
+// argumentsOf returns the arguments that a schema names, and in place of an object what it names inside.
+func argumentsOf(s *jsonschema.Schema) (all []argument) {
+	names := func(s *jsonschema.Schema) []string {
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(s.Properties)), func(name string) bool { return strings.ContainsAny(name, ".\n") })
+	}
+	for _, name := range names(s) {
+		outer := s.Properties[name]
+		if outer.Ref != nil {
+			outer = outer.Ref
+		}
+		if len(outer.Properties) == 0 {
+			all = append(all, argument{name, outer})
+		}
+		for _, inner := range names(outer) {
+			all = append(all, argument{name + "." + inner, outer.Properties[inner]})
+		}
+	}
+	return all
+}
+
+// minorUnit reports whether the description of an argument says that it counts cents or the like.
+func (a argument) minorUnit() bool {
+	return regexp.MustCompile(`(?i)\b(cents|paise|pence|minor|smallest)\b`).MatchString(a.schema.Description)
+}
+
+// decides reports whether an argument may decide how much is paid, or to whom, by its name.
+func decides(path string) bool {
+	words := []string{
+		"amount", "value", "total", "price", "cost", "quantity", "count", "item", "tip", "fee", "tax", "discount", "percent", "balance",
+		"currency",
+		"full", "partial", "recipient", "payee", "destination", "account", "beneficiary", "transfer", "email", "phone",
+	}
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(path), word) })
+}
+
 // guess suggests a mapping for a tool that has an amount among its arguments. It returns
 // nothing for other tools.
 func guess(name string, d definition) string {
 	s, err := compile(d.schema)
-	if err != nil {
+	if err != nil || d.ReadOnly {
 		return ""
 	}
-	arguments := slices.DeleteFunc(properties(s), func(name string) bool { return strings.ContainsAny(name, ".\n") })
-	find := func(words ...string) string {
+	arguments := argumentsOf(s)
+	find := func(fits func(argument) bool, words ...string) (found argument) {
 		for _, word := range words {
-			for _, argument := range arguments {
-				if strings.Contains(strings.ToLower(argument), word) {
-					return argument
+			for _, a := range arguments {
+				if strings.Contains(strings.ToLower(a.path), word) && fits(a) {
+					return a
 				}
 			}
 		}
+		return found
+	}
+	amount := find(func(a argument) bool { return a.is("number", "integer") }, "amount", "value", "total", "price")
+	if amount.path == "" { // a text may be the name of a price
+		amount = find(func(a argument) bool { return a.is("string") && !strings.Contains(a.path, "currency") }, "amount", "value")
+	}
+	if amount.path == "" {
 		return ""
 	}
-	amount := find("amount", "price", "total", "value")
-	if amount == "" || d.ReadOnly {
-		return ""
+	currency := find(func(argument) bool { return true }, "currency").path
+	key := find(func(a argument) bool { return !strings.Contains(a.path, ".") }, "idempotency").path
+	to := find(func(a argument) bool { return a.path != amount.path && a.path != key && a.path != currency },
+		"counterparty", "charge", "payment_intent", "payee", "recipient", "payment", "customer", "account", "vendor", "merchant", "id").path
+	paths := make([]string, len(arguments))
+	for i, a := range arguments {
+		paths[i] = a.path
 	}
+	return proposed{amount, currency, to, key, nameLike(paths, amount.path, to, key)}.text(name, paths)
+}
+
+// proposed is what guess found.
+type proposed struct {
+	amount            argument
+	currency, to, key string
+	same              []string
+}
+
+// text returns the mapping of a tool with arguments of these paths, as YAML.
+func (p proposed) text(name string, paths []string) string {
 	kind := "spend"
 	for _, known := range []string{"refund", "credit", "discount"} {
 		if strings.Contains(strings.ToLower(name), known) {
 			kind = known
 		}
 	}
-	currency, key := find("currency"), find("idempotency")
 	from := "{value: USD}    # or {argument: ...}"
-	if currency != "" {
-		from = fmt.Sprintf("{argument: %s}", encode(currency))
+	if p.currency != "" {
+		from = fmt.Sprintf("{argument: %s}", encode(p.currency))
 	}
-	to := find("counterparty", "charge", "payment_intent", "payee", "recipient", "customer", "account", "vendor", "merchant", "id")
-	same := nameLike(arguments, amount, to, key)
-	used := slices.Concat([]string{amount, currency, to, key}, same)
-	pass := slices.DeleteFunc(arguments, func(name string) bool { return slices.Contains(used, name) })
+	unit := "}    # with minor_units: true if it is in cents, or digits: N"
+	if p.amount.minorUnit() {
+		unit = ", minor_units: true}    # so the schema says"
+	}
+	used := slices.Concat([]string{p.amount.path, p.currency, p.to, p.key}, p.same)
+	var pass, decide []string
+	for _, path := range paths {
+		switch {
+		case slices.Contains(used, path):
+		case decides(path):
+			decide = append(decide, path)
+		default:
+			pass = append(pass, path)
+		}
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n      %s:\n        policy_id: change-me\n        action_type: %s\n", encode(name), kind)
-	fmt.Fprintf(&b, "        amount: {argument: %s}    # with minor_units: true if it is in cents, or digits: N\n", encode(amount))
+	fmt.Fprintf(&b, "        amount: {argument: %s%s\n", encode(p.amount.path), unit)
 	fmt.Fprintf(&b, "        currency: %s\n", from)
-	fmt.Fprintf(&b, "        counterparty: {argument: %s}\n", encode(cmp.Or(to, "change-me")))
-	fmt.Fprintf(&b, "        same: %s    # names the payment: a repeated call has the same values\n", encode(same))
+	fmt.Fprintf(&b, "        counterparty: {argument: %s}\n", encode(cmp.Or(p.to, "change-me")))
+	fmt.Fprintf(&b, "        same: %s    # names the payment: a repeated call has the same values\n", encode(p.same))
 	if len(pass) > 0 {
 		fmt.Fprintf(&b, "        pass: %s    # none of these may decide what is paid, or to whom\n", encode(pass))
 	}
-	if key != "" {
-		fmt.Fprintf(&b, "        idempotency_argument: %s    # if the server carries no key out twice, for a day\n", encode(key))
+	if len(decide) > 0 {
+		fmt.Fprintf(&b, "        # refused, since they may decide: %s\n", encode(decide))
+	}
+	if p.key != "" {
+		fmt.Fprintf(&b, "        idempotency_argument: %s    # if the server carries no key out twice, for a day\n", encode(p.key))
 	}
 	b.WriteString("        # once: true            # if same names it for good; without it, the same call pays again after a day\n")
 	b.WriteString("        # declined_if: {result: code, in: [declined]}    # the server's errors that mean that nothing moved\n")

@@ -259,6 +259,53 @@ func TestPrintedNames(t *testing.T) {
 	}
 }
 
+// TestGuess: what init suggests for tools in the shapes that providers publish.
+func TestGuess(t *testing.T) {
+	for what, c := range map[string]struct {
+		schema    string
+		want, not []string
+	}{
+		"an amount in cents that may be left out": {
+			`{"payment_intent":{"type":"string"},"amount":{"type":"integer","description":"How much to return, in cents."}}`,
+			[]string{
+				`amount: {argument: "amount", minor_units: true}`, `counterparty: {argument: "payment_intent"}`,
+				`same: ["amount","payment_intent"]`,
+			},
+			nil,
+		},
+		"the name of a price": {`{"price":{"type":"string"},"quantity":{"type":"integer"}}`, nil, []string{"refund"}},
+		"an object of money": {
+			`{"capture_id":{"type":"string"},"amount":{"type":"object","properties":{"currency_code":{"type":"string"},"value":{"type":"string"}}},
+				"note":{"type":"string"}}`,
+			[]string{
+				`amount: {argument: "amount.value"}    # with`, `currency: {argument: "amount.currency_code"}`,
+				`counterparty: {argument: "capture_id"}`,
+				`same: ["amount.value","capture_id"]`, `pass: ["note"]`,
+			},
+			[]string{"may decide:"},
+		},
+		"what may decide": {
+			`{"amount":{"type":"integer"},"settle_full_balance":{"type":"boolean"},"items":{"type":"array"},"speed":{"type":"string"},
+				"payment_id":{"type":"string"},"destination":{"type":"string"}}`,
+			[]string{`pass: ["speed"]`, `# refused, since they may decide: ["destination","items","settle_full_balance"]`},
+			nil,
+		},
+		"itself": {`{"amount":{"$ref":"#/properties/amount"},"to":{"type":"string"}}`, nil, []string{"refund"}},
+	} {
+		got := guess("refund", definition{schema: []byte(`{"type":"object","properties":` + c.schema + `}`)})
+		for _, part := range c.want {
+			if !strings.Contains(got, part) {
+				t.Errorf("%s: %s is missing: %s", what, part, got)
+			}
+		}
+		for _, part := range c.not {
+			if strings.Contains(got, part) {
+				t.Errorf("%s: %s is there: %s", what, part, got)
+			}
+		}
+	}
+}
+
 // Ten thousand tools pass page by page. A mapped tool after all of them is compared before each
 // call: it is off once it has changed, like any other, and the others stay on.
 func TestManyTools(t *testing.T) {

@@ -117,7 +117,8 @@ func fit(reference string) string {
 // LooksFailed reports whether the text of a result looks like that of an error: whether such a payment was carried out is in
 // doubt, unless the guard was told how results that mean "nothing moved" look.
 func LooksFailed(result string) bool {
-	const word = "error"
+	const longest = len("failed")
 	text := strings.TrimSpace(result)
-	return len(text) >= len(word) && strings.EqualFold(text[:len(word)], word)
+	text = strings.ToLower(text[:min(len(text), longest)])
+	return strings.HasPrefix(text, "error") || text == "failed"
 }

@@ -185,7 +185,7 @@ function isTrue<V>(test: ((value: V) => boolean) | undefined, value: V): boolean
 /** looksFailed reports whether a value of a body looks like an error that it caught. */
 function looksFailed(value: unknown): boolean {
   if (value instanceof Error) return true;
-  if (typeof value === "string") return /^\s*error/i.test(value);
+  if (typeof value === "string") return /^\s*(error|failed)/i.test(value);
   const { isError, is_error, error, status } = Object(value) as Record<string, unknown>; // of MCP and LangChain, too
   return isError === true || is_error === true || Boolean(error) || status === "error";
 }

@@ -71,7 +71,7 @@ class Terms:
 
 def _looks_like_an_error(value: Any) -> bool:
     if isinstance(value, str):
-        return value.lstrip()[:5].lower() == "error"
+        return value.lstrip()[:6].lower().startswith(("error", "failed"))
     member = value.get if isinstance(value, Mapping) else lambda name: getattr(value, name, None)
     return any(member(name) is True for name in ("isError", "is_error")) or (isinstance(value, Mapping) and bool(value.get("error")))
 
