@@ -37,9 +37,10 @@ func TestKinds(t *testing.T) {
 	always := []string{"Deployment spendgate", "PodDisruptionBudget spendgate", "Service spendgate", "Service spendgate-operations"}
 	usual := []string{"HorizontalPodAutoscaler spendgate", "Job spendgate-migrate", "NetworkPolicy spendgate"}
 	optional := []string{
-		"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Deployment spendgate-probe", "Ingress spendgate",
-		"PrometheusRule spendgate", "PrometheusRule spendgate-dependencies", "Service spendgate-probe", "ServiceMonitor spendgate",
-		"ServiceMonitor spendgate-probe",
+		"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Deployment spendgate-gateway", "Deployment spendgate-probe",
+		"Ingress spendgate", "PodDisruptionBudget spendgate-gateway", "PrometheusRule spendgate",
+		"PrometheusRule spendgate-dependencies", "Service spendgate-gateway", "Service spendgate-probe",
+		"ServiceMonitor spendgate", "ServiceMonitor spendgate-gateway", "ServiceMonitor spendgate-probe",
 	}
 	for name, c := range map[string]struct {
 		v    values
@@ -141,8 +142,11 @@ func TestPods(t *testing.T) {
 			t.Errorf("%s: has rights: %+v %+v", name, security, own)
 		}
 		secret := "spendgate"
-		if strings.HasSuffix(name, "-migrate") {
+		switch {
+		case strings.HasSuffix(name, "-migrate"):
 			secret = "spendgate-owner" // which nobody else has
+		case strings.HasSuffix(name, "-gateway"):
+			secret = "spendgate-gateway"
 		}
 		if volume := spec.Volumes[0].Secret; volume.SecretName != secret || *volume.DefaultMode != 0o440 ||
 			*security.FSGroup != *security.RunAsGroup {
@@ -302,7 +306,7 @@ func TestPorts(t *testing.T) {
 	rules := get[networking.NetworkPolicy](t, m, "NetworkPolicy spendgate").Spec
 	for i, rule := range rules.Ingress {
 		uses = append(uses, rule.Ports[0].Port.StrVal)
-		if len(rule.From) != 2-i { // the probe asks the API, too
+		if len(rule.From) != 3-2*i { // the probe and gateways ask the API, too
 			t.Errorf("%s is open to %v", rule.Ports[0].Port.StrVal, rule.From)
 		}
 	}

@@ -59,6 +59,7 @@ func everything() values {
 			"roles": []any{values{"group": "approvers", "role": "approver"}},
 		},
 		"probe":          values{"enabled": true},
+		"gateway":        values{"enabled": true},
 		"verify":         values{"enabled": true, "textfileDir": "/var/lib/node-exporter"},
 		"podAnnotations": values{"a": "b"},
 		"env": []any{
