@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -21,6 +20,10 @@ type Approvals interface {
 	// Decide records a person's decision (S44). The count, the separation and the decision are one
 	// transaction, for which a use waits. It raises the generation and records a change.
 	Decide(ctx context.Context, d ApprovalDecisionRequest) (ApprovalDecisionResult, error)
+	// Reopen records that what these keys approved of a pending or approved approval counts no more (S92). It does nothing,
+	// and returns false, if the approval has another state, or a key was changed after the generation by which the keys
+	// were judged.
+	Reopen(ctx context.Context, id spend.ID, keyIDs []string, judged int64) (reopened bool, err error)
 	// ExpireApprovals records, once, that approvals have expired: from then on they are expired
 	// whatever the clock says. Any node may call it at any time, and some node must every few seconds.
 	// It returns since when the oldest pending approval is pending; zero if none is.
@@ -52,11 +55,13 @@ type Approval struct {
 	Check       *spend.Check // that asked
 	Status      ApprovalStatus
 	CreatedAt   time.Time
-	ExpiresAt   time.Time
+	ExpiresAt   time.Time // since it was made, or reopened last
 	ApprovedAt  time.Time // zero until enough have approved
 	UsedBy      spend.ID  // the check; zero until it is used
 	Expired     bool      // its expiry is recorded
 	WithdrawnAt time.Time // zero unless it was withdrawn
+	ReopenedAt  time.Time // zero: never
+	Last        int64     // the number of its last change; 0: none
 	Decisions   []ApprovalDecision
 	Asker       Party // of the key that asked, as it is now; zero without such a key
 	// Authors are the parties that wrote the version that escalated, as recorded then and as they are
@@ -90,8 +95,8 @@ func (p Party) Shares(other Party) bool {
 	return false
 }
 
-// decider returns the party that made a decision, as recorded then.
-func (d *ApprovalDecision) decider() Party {
+// Decider returns the party that made a decision, as recorded then.
+func (d *ApprovalDecision) Decider() Party {
 	return Party{KeyID: d.KeyID, Principal: d.Principal, Owner: d.Owner}
 }
 
@@ -112,26 +117,10 @@ type ApprovalDecision struct {
 	Note      string // empty when absent
 	At        time.Time
 	Groups    []string // of the key, as recorded then
-	Completes bool     // it completes the groups that are asked
+	Completes bool     // what is asked is complete with it
+	Void      bool     // it counts no more (S92)
 	Name      string   // of a person who had signed in (S78), as recorded then; empty for a key
 	Email     string
-}
-
-// decisionOf returns the person's decision that a change records.
-func decisionOf(c *Change) *ApprovalDecision {
-	var kept struct {
-		Note      string   `json:"note"`
-		Owner     string   `json:"owner"`
-		Groups    []string `json:"groups"`
-		Completes bool     `json:"completes"`
-		Name      string   `json:"name"`
-		Email     string   `json:"email"`
-	}
-	_ = json.Unmarshal([]byte(c.Details), &kept) // a record that cannot be read has no note
-	return &ApprovalDecision{
-		Approves: c.Kind == ApprovalGiven, KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner, Note: kept.Note, At: c.At,
-		Groups: kept.Groups, Completes: kept.Completes, Name: kept.Name, Email: kept.Email,
-	}
 }
 
 // ApprovalQuery selects approvals. Zero fields do not filter.
@@ -208,12 +197,10 @@ func (e *ApprovalsError) Error() string {
 // SetStatus derives the state at a moment from decisions, times, use and expiry. PostgreSQL
 // derives its own (state_of_approval).
 func (a *Approval) SetStatus(now time.Time) {
-	denied, approvals := false, 0
+	denied := false
 	a.ApprovedAt = time.Time{}
 	for _, d := range a.Decisions {
-		if !d.Approves {
-			denied = true
-		} else if approvals++; d.Completes || a.Check.Approval.From == nil && approvals >= a.Check.Approval.Required {
+		if denied = denied || !d.Approves; d.Approves && d.Completes {
 			a.ApprovedAt = d.At
 		}
 	}
@@ -243,9 +230,11 @@ func (a *Approval) Takes(d ApprovalDecisionRequest) ApprovalDecisionResult {
 	}
 	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
 	decided := func(d2 ApprovalDecision) bool {
-		return d2.Approves == d.Approves && (d2.KeyID == by.KeyID || spend.SameName(d2.Principal, by.Principal))
+		return !d2.Void && d2.Approves == d.Approves && (d2.KeyID == by.KeyID || spend.SameName(d2.Principal, by.Principal))
 	}
-	approved := func(d2 ApprovalDecision) bool { return d2.Approves && d.Approves && d2.decider().Shares(by) }
+	approved := func(d2 ApprovalDecision) bool {
+		return !d2.Void && d2.Approves && d.Approves && d2.Decider().Shares(by)
+	}
 	switch {
 	case a.Check.Approval.ActionHash != d.ActionHash:
 		return ApprovalDecisionResult(ApprovalMismatch)

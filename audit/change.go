@@ -46,6 +46,8 @@ const (
 	ApprovalGiven  ChangeKind = "approval.approved"
 	ApprovalDenial ChangeKind = "approval.denied"
 	ApprovalExpiry ChangeKind = "approval.expired"
+	// ApprovalReopening says whose approvals count no more (S92).
+	ApprovalReopening ChangeKind = "approval.reopened"
 	// ApprovalWithdrawal ends an unused approval of a payment (S84).
 	ApprovalWithdrawal ChangeKind = "approval.withdrawn"
 
@@ -68,8 +70,18 @@ const (
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
 		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, DraftRejected, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven,
-		ApprovalDenial, ApprovalExpiry, ApprovalWithdrawal, FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded,
+		ApprovalDenial, ApprovalReopening, ApprovalExpiry, ApprovalWithdrawal, FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded,
 		WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
+	}
+}
+
+// IsOfApproval reports whether the change is of an approval.
+func (k ChangeKind) IsOfApproval() bool {
+	switch k {
+	case ApprovalGiven, ApprovalDenial, ApprovalReopening, ApprovalExpiry, ApprovalWithdrawal:
+		return true
+	default:
+		return false
 	}
 }
 

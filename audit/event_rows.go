@@ -258,6 +258,13 @@ func (s *eventSources) expiry(e *Event, source spend.ID) (ok bool) {
 	return ok
 }
 
+func (s *eventSources) reopening(e *Event, source spend.ID) (ok bool) {
+	if ok = s.expiry(e, source); ok {
+		e.Approval.ExpiresAt = e.At.Add(e.Approval.ExpiresAt.Sub(e.Approval.CreatedAt))
+	}
+	return ok
+}
+
 // approvalAt returns a copy, which an event makes its own.
 func (s *eventSources) approvalAt(id spend.ID) (*ApprovalEvent, bool) {
 	a, ok := s.approvals[id]

@@ -16,6 +16,7 @@ const (
 	EventApprovalDecided       EventType = "approval.decided" // every decision of a person
 	EventApprovalApproved      EventType = "approval.approved"
 	EventApprovalDenied        EventType = "approval.denied"
+	EventApprovalReopened      EventType = "approval.reopened"
 	EventApprovalExpired       EventType = "approval.expired"
 	EventApprovalWithdrawn     EventType = "approval.withdrawn"
 	EventApprovalUsed          EventType = "approval.used"
@@ -72,6 +73,7 @@ var eventTypes = [...]eventType{
 	{EventApprovalDecided, 'i', SourceChange, (*eventSources).decision},
 	{EventApprovalApproved, 'a', SourceChange, (*eventSources).decision},
 	{EventApprovalDenied, 'd', SourceChange, (*eventSources).decision},
+	{EventApprovalReopened, 'R', SourceChange, (*eventSources).reopening},
 	{EventApprovalExpired, 'e', SourceChange, (*eventSources).expiry},
 	{EventApprovalWithdrawn, 'w', SourceChange, (*eventSources).expiry},
 	{EventApprovalUsed, 'u', SourceUse, (*eventSources).use},

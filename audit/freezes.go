@@ -130,6 +130,7 @@ type Release struct {
 	Note string
 	At   time.Time
 	Name string // of a person who has signed in
+	Seq  int64  // of its change
 }
 
 // Party returns who released.
@@ -256,7 +257,7 @@ func (f *Freeze) apply(c *Change) error {
 	f.Last = c.Seq
 	by := c.By
 	by.Owner, by.Email = kept.Owner, kept.Email
-	release := Release{By: by, Note: kept.Note, At: c.At, Name: kept.Name}
+	release := Release{By: by, Note: kept.Note, At: c.At, Name: kept.Name, Seq: c.Seq}
 	switch c.Kind {
 	case FreezeCreated:
 		f.Seq, f.CreatedAt, f.By, f.Status = c.Seq, c.At, by, FreezeActive

@@ -94,7 +94,7 @@ func (a *Approval) BroughtForward(groups []string) bool {
 func (a *Approval) matched() *matching {
 	m := newMatching(a.Check.Approval.From)
 	for i := range a.Decisions {
-		if a.Decisions[i].Approves {
+		if a.Decisions[i].Approves && !a.Decisions[i].Void {
 			m.add(a.Decisions[i].Groups)
 		}
 	}
@@ -129,10 +129,9 @@ func missingOf(asked *spend.ApprovalRequest, matched func() *matching) (lacks Mi
 	return lacks
 }
 
-// Completes reports whether the decision completes the groups that are asked, given the decisions so
-// far. Approvals without groups count.
+// Completes reports whether the decision completes what is asked, given the decisions so far.
 func (a *Approval) Completes(d ApprovalDecisionRequest) bool {
-	if !d.Approves || a.Check.Approval.From == nil {
+	if !d.Approves {
 		return false
 	}
 	m := a.matched()

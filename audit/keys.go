@@ -13,8 +13,8 @@ type Keys interface {
 	// change.
 	CreateKey(ctx context.Context, by Actor, k *Key) error
 	// UpdateKey changes the fields that are not nil and returns the record, or ErrNotFound. It raises
-	// the generation and records the change. A change that stops what the key was allowed waits for the commits in progress,
-	// and refuses all others that were judged before it (ErrStaleStops).
+	// the generation and records the change. A change that Stales waits for the commits in progress,
+	// and refuses all others that were judged before it. One that Deactivates reopens the approvals that the key approved.
 	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
 	// CountStopped counts what a stop of a key stopped, of the checks since a time.
 	CountStopped(ctx context.Context, keyID string, stop int64, since time.Time) (Stopped, error)
@@ -67,6 +67,13 @@ type KeyChange struct {
 	Grants       spend.GrantsChange
 	Stops        bool // beside an Active of false: stops what the key was allowed and nobody redeemed (S87)
 }
+
+// Deactivates reports whether the key is not active after the change, by which its unused approvals are reopened (S92).
+func (c *KeyChange) Deactivates() bool { return c.Active != nil && !*c.Active }
+
+// Stales reports whether what was judged before the change is refused (ErrStaleStops): the change stops what the key was
+// allowed, or may end that its decisions count (S92).
+func (c *KeyChange) Stales() bool { return c.Deactivates() || len(c.Grants.Named) > 0 }
 
 // Empty reports whether there is nothing to change.
 func (c *KeyChange) Empty() bool {

@@ -47,6 +47,11 @@ func newKey(k *audit.Key, used *lastUse) *key {
 	}
 }
 
+// party returns who is behind the key.
+func (k *key) party() audit.Party {
+	return audit.Party{KeyID: k.name, Principal: k.Grants.Principal, Owner: k.Grants.Owner}
+}
+
 // inForce refuses a key that is deactivated or expired.
 func (k *key) inForce(now func() time.Time) error {
 	switch {

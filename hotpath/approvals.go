@@ -55,22 +55,70 @@ func (a *Authorizer) Approval(ctx context.Context, access Access, id spend.ID) (
 }
 
 // approvedFor returns the approval that the check uses, and whose rules are lifted (S47). The check's
-// commit proves it again. An approval of another principal is for another action (S46).
-func (a *Authorizer) approvedFor(ctx context.Context, check *spend.Check) (*audit.Approval, error) {
-	approval, ok, err := a.approvals.Get(ctx, check.Action.ApprovalID)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, ErrApprovalNotFound
-	}
-	if refused := approval.Refuses(check); refused != nil {
-		if approval.IsOfAnotherPrincipal(check) {
-			return nil, ErrOtherPrincipal
+// commit proves it again. An approval of another principal is for another action (S46). One that counts on somebody whose
+// decision counts no more, by the view, is reopened (S92).
+func (a *Authorizer) approvedFor(ctx context.Context, v *view, check *spend.Check) (*audit.Approval, error) {
+	for range maxReclaims {
+		approval, ok, err := a.approvals.Get(ctx, check.Action.ApprovalID)
+		if err != nil {
+			return nil, err
 		}
-		return nil, refused
+		if !ok {
+			return nil, ErrApprovalNotFound
+		}
+		if refused := approval.Refuses(check); refused != nil {
+			if approval.IsOfAnotherPrincipal(check) {
+				return nil, ErrOtherPrincipal
+			}
+			return nil, refused
+		}
+		lost := a.lost(v, approval)
+		if lost == nil {
+			return approval, nil
+		}
+		if err := a.reopen(ctx, v, approval, lost); err != nil {
+			return nil, err
+		}
+		v = a.catalog.view()
 	}
-	return approval, nil
+	return nil, fmt.Errorf("%w: the keys of approvers changed too often", ErrUnavailable)
+}
+
+// reopen reopens an approval, unless it or a key was changed meanwhile. The view is then at least as new as that.
+func (a *Authorizer) reopen(ctx context.Context, v *view, approval *audit.Approval, lost []string) error {
+	id := approval.Check.ID
+	reopened, err := a.store.Reopen(ctx, id, lost, v.number)
+	if err != nil {
+		return fmt.Errorf("%w: cannot reopen an approval: %w", ErrUnavailable, err)
+	}
+	if reopened {
+		a.log.Warn("approval reopened", "approval_id", id.Text(spend.PrefixApproval), "keys", lost)
+		return nil
+	}
+	return a.catalog.reload(ctx)
+}
+
+// lost returns the keys whose approvals count no more by a view (S92): those that are not in force, or may not decide, and
+// those of who asked. Only the latter is asked of a session.
+func (a *Authorizer) lost(v *view, approval *audit.Approval) (keyIDs []string) {
+	then, now := audit.Asker(approval.Check), approval.Asker
+	for i := range approval.Decisions {
+		d := &approval.Decisions[i]
+		if !d.Approves || d.Void {
+			continue
+		}
+		by := d.Decider()
+		lost := by.Shares(then) || by.Shares(now)
+		if k := v.named[d.KeyID]; k != nil {
+			by = k.party()
+			lost = lost || k.inForce(a.now) != nil || !k.scopes.Has(spend.ApprovalsDecide) || !(Access{k}).Sees(approval.Check) ||
+				by.Shares(then) || by.Shares(now)
+		}
+		if lost {
+			keyIDs = append(keyIDs, d.KeyID)
+		}
+	}
+	return keyIDs
 }
 
 // sayWhatWaits completes the texts of a duplicate of a check that asks for an approval: the approval,

@@ -15,20 +15,26 @@ func (a *Authorizer) counted(v *view, f *audit.Freeze) (people []audit.Party) {
 	for i := range f.Releases {
 		r := &f.Releases[i]
 		by := r.Party()
-		if a.releases(v, r.By.KeyID, f.Scope) && !slices.ContainsFunc(people, by.Shares) {
+		if a.releases(v, r, f.Scope) && !slices.ContainsFunc(people, by.Shares) {
 			people = append(people, by)
 		}
 	}
 	return people
 }
 
-// releases reports whether a key may release freezes of that scope now. A session may, as it could then.
-func (a *Authorizer) releases(v *view, keyID string, scope audit.FreezeScope) bool {
-	if _, err := spend.ParseID(keyID, spend.PrefixSession); err == nil {
-		return true
+// releases reports whether a release counts by a view, as a decision would (S92): a key may release freezes of that scope now
+// and was not stopped since, and nobody is the frozen principal by now. A session may release, as it could then.
+func (a *Authorizer) releases(v *view, r *audit.Release, scope audit.FreezeScope) bool {
+	by := r.Party()
+	if k := v.named[by.KeyID]; k != nil {
+		if k.inForce(a.now) != nil || k.Stopped > r.Seq || !k.scopes.Has(spend.FreezesRelease) || !(Access{k}).freezesInside(scope) {
+			return false
+		}
+		by = k.party()
+	} else if _, err := spend.ParseID(by.KeyID, spend.PrefixSession); err != nil {
+		return false
 	}
-	k := v.named[keyID]
-	return k != nil && k.inForce(a.now) == nil && k.scopes.Has(spend.FreezesRelease) && Access{k}.freezesInside(scope)
+	return scope.Kind != audit.FreezePrincipal || !v.isOf(by, scope.Folded().Value)
 }
 
 // ReleaseFreeze records the caller's release of a freeze, and replayed if the same person released it before. The freeze ends

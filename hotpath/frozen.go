@@ -208,6 +208,10 @@ func (a *Authorizer) judgeStopped(ctx context.Context, c *checking, refused *spe
 	check.Fence.Stops = c.view.stops
 	if f := a.frozenAction(c.view, c.identity.access, &check.Action); f != nil {
 		freeze(c, &check, f)
+	} else if c.approved != nil {
+		if _, err := a.approvedFor(ctx, c.view, &check); err != nil {
+			return nil, err
+		}
 	}
 	return &check, nil
 }

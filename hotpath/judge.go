@@ -37,7 +37,7 @@ func (a *Authorizer) judge(
 	}
 	if !action.ApprovalID.IsZero() {
 		var err error
-		if c.approved, err = a.approvedFor(ctx, check); err != nil {
+		if c.approved, err = a.approvedFor(ctx, c.view, check); err != nil {
 			return nil, err
 		}
 		if c.payment == nil && c.approved.Check.Payment != nil { // people approved that payment

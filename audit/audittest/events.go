@@ -106,6 +106,7 @@ func eventsAreThere(t *testing.T, s Subject) {
 	if _, err := s.UpdateKey(ctx, actor(), key.ID, audit.KeyChange{Active: &off}); err != nil {
 		t.Fatal(err)
 	}
+	f.Stops = lastStop(t, s)
 	keys := news("a key", audit.EventKeyChanged, audit.EventKeyChanged)
 	if keys[0].Change.Kind != audit.KeyCreated || keys[1].Change.Kind != audit.KeyChanged ||
 		keys[1].Change.Subject != key.ID.Text(spend.PrefixKey) || keys[0].ID == keys[1].ID {

@@ -3,6 +3,7 @@ package audittest
 import (
 	"crypto/rand"
 	"fmt"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -31,9 +32,17 @@ func fence(t testing.TB, s audit.Store) spend.Fence {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes, err := s.ConfigChanges(t.Context(), 0)
-	must(t, err)
-	return spend.Fence{Node: spend.NewID(now()), Epoch: epoch, Stops: changes.Stops}
+	return spend.Fence{Node: spend.NewID(now()), Epoch: epoch, Stops: lastStop(t, s)}
+}
+
+// lastStop returns the last change that stops something.
+func lastStop(t testing.TB, s audit.Store) int64 {
+	t.Helper()
+	changes, err := s.ConfigChanges(t.Context(), math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changes.Stops
 }
 
 // newCheck returns an allowed check that passed the guard, different from all others.
@@ -146,6 +155,10 @@ func must(t testing.TB, err error) {
 
 func mustCommit(t testing.TB, s audit.Store, checks ...*spend.Check) {
 	t.Helper()
+	stops := lastStop(t, s) // by which they are judged
+	for _, c := range checks {
+		c.Fence.Stops = stops
+	}
 	must(t, Record(t.Context(), s, checks...))
 }
 

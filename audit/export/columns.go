@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -211,11 +212,21 @@ func rulings(changes []audit.Change) (all []ruling) {
 	return all
 }
 
+// approvers returns who approved, without those whose approvals count no more.
 func approvers(r *row) (names []string) {
+	var by []audit.Actor
 	for _, c := range r.rulings {
-		if c.Kind == audit.ApprovalGiven {
-			names = append(names, cmp.Or(c.By.Principal, c.By.KeyID))
+		switch c.Kind {
+		case audit.ApprovalGiven:
+			by = append(by, c.By)
+		case audit.ApprovalReopening:
+			keyIDs := audit.ReopeningKeys(c.Details)
+			by = slices.DeleteFunc(by, func(who audit.Actor) bool { return slices.Contains(keyIDs, who.KeyID) })
+		default:
 		}
+	}
+	for i := range by {
+		names = append(names, cmp.Or(by[i].Principal, by[i].KeyID))
 	}
 	return names
 }
@@ -253,7 +264,7 @@ func (r *row) approvalID() spend.ID {
 // approvalStatus is the status by the record, whatever the clock says: an approval is expired once
 // its expiry is recorded.
 func (r *row) approvalStatus() string {
-	asked, approved, status := r.check.Approval, 0, audit.ApprovalPending
+	asked, status := r.check.Approval, audit.ApprovalPending
 	switch {
 	case r.approvalID().IsZero():
 		return ""
@@ -263,19 +274,21 @@ func (r *row) approvalStatus() string {
 		return "not_used"
 	}
 	for _, c := range r.rulings {
-		if c.Kind == audit.ApprovalDenial {
+		switch c.Kind {
+		case audit.ApprovalGiven:
+			var kept struct{ Completes bool }
+			_ = json.Unmarshal([]byte(c.Details), &kept) // an unreadable one completes nothing
+			if kept.Completes {
+				status = audit.ApprovalApproved
+			}
+		case audit.ApprovalReopening:
+			status = audit.ApprovalPending
+		case audit.ApprovalDenial:
 			return string(audit.ApprovalDenied)
-		}
-		if c.Kind == audit.ApprovalWithdrawal {
+		case audit.ApprovalWithdrawal:
 			return string(audit.ApprovalWithdrawn)
-		}
-		if c.Kind != audit.ApprovalGiven {
+		default:
 			return string(audit.ApprovalExpired)
-		}
-		var kept struct{ Completes bool }
-		_ = json.Unmarshal([]byte(c.Details), &kept) // an unreadable one completes nothing
-		if approved++; kept.Completes || asked.From == nil && approved >= asked.Required {
-			status = audit.ApprovalApproved
 		}
 	}
 	return string(status)

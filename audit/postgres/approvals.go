@@ -91,28 +91,11 @@ func (s *Store) approvals(ctx context.Context, ask asking, query string, args ..
 	if err := s.addAuthors(ctx, all); err != nil {
 		return nil, err
 	}
-	type decided struct {
-		audit.ApprovalDecision
-		approval string
-	}
-	decisions, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (d decided, err error) {
-		return d, row.Scan(append([]any{&d.approval}, decisionInto(&d.ApprovalDecision)...)...)
-	}, "SELECT subject, "+decisionColumns+`
-		FROM changes WHERE subject = ANY ($1) AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, names)
-	for _, d := range decisions {
-		found[d.approval].Decisions = append(found[d.approval].Decisions, d.ApprovalDecision)
+	changes, err := collect(ctx, s, doing, scanChange, "SELECT "+changeColumns+" FROM changes WHERE subject = ANY ($1) ORDER BY seq", names)
+	for i := range changes {
+		found[changes[i].Subject].Follow(changes[i : i+1])
 	}
 	return all, err
-}
-
-// decisionColumns are the columns of a decision in the record of changes.
-const decisionColumns = `kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''),
-	coalesce(details::jsonb ->> 'owner', ''),
-	coalesce(details::jsonb ->> 'note', ''), at, details::jsonb -> 'groups', coalesce((details::jsonb ->> 'completes')::boolean, false),
-	coalesce(details::jsonb ->> 'name', ''), coalesce(details::jsonb ->> 'email', '')`
-
-func decisionInto(d *audit.ApprovalDecision) []any {
-	return []any{&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At), &d.Groups, &d.Completes, &d.Name, &d.Email}
 }
 
 // addAuthors adds the authors of the versions whose authors are excluded, and of their drafts.
@@ -161,6 +144,17 @@ func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 		}
 	}
 	return nil
+}
+
+// Reopen implements audit.Approvals.
+func (s *Store) Reopen(ctx context.Context, id spend.ID, keyIDs []string, judged int64) (reopened bool, err error) {
+	keys, err := json.Marshal(keyIDs)
+	if err != nil {
+		return false, err
+	}
+	err = s.control(ctx, "cannot reopen "+id.Text(spend.PrefixApproval), []any{&reopened},
+		byActor("SELECT reopen_unused($1, $2, $3, ", audit.Expirer(), id[:], string(keys), judged))
+	return reopened, err
 }
 
 // expiredAtOnce bounds a transaction that records expiries, because other changes wait for it.
@@ -273,7 +267,7 @@ func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (re
 		err = s.control(ctx, "cannot record a decision", []any{&result},
 			byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, $6, $7, $8, $9, $10, $11, ", d.By,
 				d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), groups, d.Completes, orNull(d.Note), orNull(d.Name), orNull(d.Email),
-				len(a.Decisions), string(generations)))
+				a.Last, string(generations)))
 		if err != nil || result != decisionStale {
 			return result, err
 		}

@@ -18,13 +18,13 @@ import (
 func (f *feeding) approval(t *testing.T) spend.ID {
 	t.Helper()
 	id := spend.NewID(time.Now())
-	f.exec(t, `INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, by_groups, action_hash, policy_id, agent_id,
+	f.exec(t, `INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id,
 		principal)
-		VALUES ($1, now(), now() + interval '1 hour', 60000, 1, false, '\x00', 'p', 'a', 'asker')`, [16]byte(id))
+		VALUES ($1, now(), now() + interval '1 hour', 60000, 1, '\x00', 'p', 'a', 'asker')`, [16]byte(id))
 	return id
 }
 
-const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, false, NULL, NULL, NULL, 0, '{}',
+const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, true, NULL, NULL, NULL, 0, '{}',
 	ROW('key', 'k', 'bob', NULL, NULL, NULL)::actor)`
 
 // waiting reports whether a session waits for a lock.

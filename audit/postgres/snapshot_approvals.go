@@ -20,13 +20,13 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 		}
 		var a verify.ApprovalRow
 		into := []any{
-			uuid(&a.ID), &a.Made, utc(&a.CreatedAt), utc(&a.ExpiresAt), &a.UseWithinMS, &a.Required, &a.ByGroups, bytea(&a.ActionHash),
+			uuid(&a.ID), &a.Made, utc(&a.CreatedAt), utc(&a.ExpiresAt), &a.UseWithinMS, &a.Required, bytea(&a.ActionHash),
 			&a.PolicyID, &a.AgentID, &a.Principal, &a.Owner, bytea(&a.Payment), uuid(&a.UsedBy),
 			nullTime{&a.Deadline},
 		}
 		return stream(ctx, tx, into, func() error { return each(a) },
 			s.in(`SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, coalesce(a.created_at, 'epoch'), coalesce(a.expires_at, 'epoch'),
-				coalesce(a.use_within_ms, -1), coalesce(a.required, -1)::bigint, coalesce(a.by_groups, false), a.action_hash,
+				coalesce(a.use_within_ms, -1), coalesce(a.required, -1)::bigint, a.action_hash,
 				coalesce(a.policy_id, ''), coalesce(a.agent_id, ''),
 				coalesce(a.principal, ''), coalesce(a.owner, ''), coalesce(a.payment, ''), u.check_id, d.at
 				FROM {schema}.approvals AS a FULL JOIN {schema}.approval_uses AS u ON u.approval_id = a.id
@@ -41,34 +41,20 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 	a := &audit.Approval{Check: &spend.Check{ID: id, Approval: new(spend.ApprovalRequest)}}
 	var now time.Time
 	var within int64
-	var byGroups bool
 	err := s.one(ctx, what, []any{
-		&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, &byGroups, uuid(&a.UsedBy), &a.Expired,
-		utc(&a.WithdrawnAt),
+		&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, uuid(&a.UsedBy),
 	},
-		`SELECT now(), a.created_at, a.expires_at, a.use_within_ms, a.required, a.by_groups, u.check_id,
-			EXISTS (SELECT FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.expired'),
-			(SELECT max(at) FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.withdrawn')
-		FROM {schema}.approvals AS a LEFT JOIN {schema}.approval_uses AS u ON u.approval_id = a.id WHERE a.id = $1`, [16]byte(id),
-		id.Text(spend.PrefixApproval))
+		`SELECT now(), a.created_at, a.expires_at, a.use_within_ms, a.required, u.check_id
+		FROM {schema}.approvals AS a LEFT JOIN {schema}.approval_uses AS u ON u.approval_id = a.id WHERE a.id = $1`, [16]byte(id))
 	if err != nil {
 		return nil, err
 	}
-	err = s.read(ctx, what, func(ctx context.Context, tx pgx.Tx) error {
-		var d audit.ApprovalDecision
-		return stream(ctx, tx, decisionInto(&d), func() error {
-			a.Decisions = append(a.Decisions, d)
-			d = audit.ApprovalDecision{} // otherwise it would keep the groups of the previous decision
-			return nil
-		}, s.in("SELECT "+decisionColumns+`
-			FROM {schema}.changes WHERE subject = $1 AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`),
-			id.Text(spend.PrefixApproval))
+	err = s.ApprovalChanges(ctx, []spend.ID{id}, func(c audit.Change) error {
+		a.Follow([]audit.Change{c})
+		return nil
 	})
 	if err != nil {
 		return nil, err
-	}
-	if byGroups {
-		a.Check.Approval.From = []spend.GroupRequired{} // the check says which
 	}
 	a.Check.Approval.UseWithin = time.Duration(within) * time.Millisecond
 	a.SetStatus(now)

@@ -72,8 +72,8 @@ func verifiedTables() []verified {
 		written("budget_counters", "counter_id uuid, start_ms bigint, bucket_ms bigint, end_ms bigint, count bigint, since integer, "+
 			"used numeric, policy_id text, rule_id text, subject text, agent_id text", "counter_id", "start_ms"),
 		written("approvals", "id uuid, created_at timestamp with time zone, expires_at timestamp with time zone, use_within_ms bigint, "+
-			"required integer, by_groups boolean, action_hash bytea, policy_id text, agent_id text, principal text, owner text, payment bytea",
-			"id", "created_at", "expires_at", "use_within_ms", "required", "by_groups", "action_hash"),
+			"required integer, action_hash bytea, policy_id text, agent_id text, principal text, owner text, payment bytea",
+			"id", "created_at", "expires_at", "use_within_ms", "required", "action_hash"),
 		written("approval_uses", "approval_id uuid, check_id uuid", "approval_id", "check_id"),
 		written("archived_days", "day date, rows bigint, manifest_sha256 bytea, archived_at timestamp with time zone",
 			"day", "rows", "manifest_sha256", "archived_at"),

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -85,12 +84,8 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 	const doing = "cannot read approvals"
 	all, err := collect(ctx, from, doing, func(row scanner) (*audit.Approval, error) {
 		a := &audit.Approval{Check: new(spend.Check)}
-		return a, row.Scan(blob(a.Check.ID[:]), (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), blob(a.UsedBy[:]), &a.Expired,
-			(*millis)(&a.WithdrawnAt))
-	}, `SELECT a.id, a.created_at, a.expires_at, u.check_id,
-			EXISTS (SELECT 1 FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.expired'),
-			(SELECT max(at) FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.withdrawn')
-		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id `+where, args...)
+		return a, row.Scan(blob(a.Check.ID[:]), (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), blob(a.UsedBy[:]))
+	}, `SELECT a.id, a.created_at, a.expires_at, u.check_id FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id `+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +94,12 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 			a.Check.ID[:]); err != nil {
 			return nil, err
 		}
-		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''),
-			coalesce(principal, ''), coalesce(details ->> 'owner', ''),
-				coalesce(details ->> 'note', ''), at, coalesce(details -> 'groups', ''), coalesce(details ->> 'completes', false),
-				coalesce(details ->> 'name', ''), coalesce(details ->> 'email', '')
-			FROM changes WHERE subject = ? AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, a.Check.ID.Text(spend.PrefixApproval))
+		changes, err := collect(ctx, from, doing, scanChange, "SELECT "+readChangeColumns+" FROM changes WHERE subject = ? ORDER BY seq",
+			a.Check.ID.Text(spend.PrefixApproval))
 		if err != nil {
 			return nil, err
 		}
+		a.Follow(changes)
 		asker, err := partyOf(ctx, from, a.Check.KeyID)
 		if err != nil {
 			return nil, err
@@ -191,19 +184,6 @@ func approvalOf(tx *sql.Tx, id spend.ID) (*audit.Approval, error) {
 	return found[0], nil
 }
 
-func scanDecision(row scanner) (d audit.ApprovalDecision, err error) {
-	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, (*millis)(&d.At), parse(&d.Groups, parseGroups), &d.Completes,
-		&d.Name, &d.Email)
-	return d, err
-}
-
-func parseGroups(text string) (groups []string, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	return groups, json.Unmarshal([]byte(text), &groups)
-}
-
 // Approvals implements audit.Approvals.
 func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
 	return approvals(ctx, s.reader, "WHERE a.id IN ("+marks(len(ids))+")", idArgs(ids)...)
@@ -215,11 +195,11 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 		before, order := cmp.Or(q.Before, audit.MaxID()), "a.id DESC"
 		w := where{"WHERE a.id < ?", []any{before[:]}}
 		if q.Soonest {
-			w = where{"WHERE (a.expires_at, a.id) > (?, ?)", []any{q.After.ExpiresAt.UnixMilli(), q.After.ID[:]}}
-			order = "a.expires_at, a.id"
+			w = where{"WHERE (d.at, a.id) > (?, ?)", []any{q.After.ExpiresAt.UnixMilli(), q.After.ID[:]}}
+			order = "d.at, a.id" // the deadline of a pending one is its end
 		}
 		if q.Status == audit.ApprovalPending || q.Status == audit.ApprovalApproved {
-			w.text += " AND a.id IN (SELECT approval_id FROM approval_deadlines)"
+			w.text = "JOIN approval_deadlines AS d ON d.approval_id = a.id " + w.text
 		}
 		w.is("policy_id", q.PolicyID)
 		w.is("agent_id", q.AgentID)
@@ -267,10 +247,11 @@ func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (re
 			return err
 		}
 		now := time.Now()
-		if err := record(tx, audit.ChangeOfApproval(&d, generation, now)); err != nil {
+		change := audit.ChangeOfApproval(&d, generation, now)
+		if err := record(tx, change); err != nil {
 			return err
 		}
-		approval.Decisions = append(approval.Decisions, audit.ApprovalDecision{Approves: d.Approves, Completes: d.Completes, At: now})
+		approval.Follow([]audit.Change{change})
 		switch approval.SetStatus(now); approval.Status {
 		case audit.ApprovalApproved:
 			return setDeadline(tx, d.ApprovalID, approval.UseBy())
@@ -299,7 +280,8 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 			return due, err
 		}, `SELECT EXISTS (SELECT 1 FROM approval_deadlines WHERE at <= ?1), (
 			SELECT a.created_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id
-			WHERE d.at = a.expires_at AND d.at > ?1 -- what is approved has another deadline
+			WHERE d.at > ?1 AND coalesce((SELECT kind <> 'approval.approved' OR details -> 'completes' IS NULL FROM changes -- pending
+				WHERE subject = 'apr_' || lower(hex(a.id)) ORDER BY seq DESC LIMIT 1), true)
 			ORDER BY d.approval_id LIMIT 1)`, time.Now().UnixMilli())
 		if err != nil || !due {
 			return oldest, err

@@ -145,13 +145,16 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 			rpm = coalesce(?3, rpm), grants = CASE WHEN ?4 IS NULL THEN grants ELSE nullif(json_patch(coalesce(grants, '{}'), ?4), '{}') END,
 			generation = ?5, stopped = CASE WHEN ?7 THEN ?5 ELSE stopped END WHERE id = ?6 RETURNING `+keyColumns,
 			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:], change.Stops))
-		if err == nil && change.Stops {
+		if err == nil && change.Stales() {
 			err = stopAt(tx, generation)
 		}
-		if err != nil {
+		if err == nil {
+			err = record(tx, audit.ChangeOfKey(audit.KeyChanged, &k, generation, by, time.Now()))
+		}
+		if err != nil || !change.Deactivates() {
 			return err
 		}
-		return record(tx, audit.ChangeOfKey(audit.KeyChanged, &k, generation, by, time.Now()))
+		return reopenApprovedBy(ctx, tx, id.Text(spend.PrefixKey), by)
 	})
 	return orNil(k, err)
 }

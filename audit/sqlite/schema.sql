@@ -488,17 +488,14 @@ BEGIN
         NEW.details ->> '$.scope.policy_id', NEW.details ->> '$.scope.agent_id');
 END;
 -- Every decision; and of those that approve, that with which they are enough.
-CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.expired', 'approval.withdrawn')
+CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn')
 BEGIN
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT unhex(format('%032x', NEW.seq)), 'approval.decided', policy_id, agent_id FROM checks
         WHERE check_id = unhex(substr(NEW.subject, 5)) AND NEW.kind IN ('approval.approved', 'approval.denied');
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT unhex(format('%032x', NEW.seq)), NEW.kind, policy_id, agent_id FROM checks
-        WHERE check_id = unhex(substr(NEW.subject, 5)) AND (NEW.kind <> 'approval.approved' OR
-            CASE WHEN approval -> 'from' IS NULL THEN
-                approval ->> 'required' = (SELECT count(*) FROM changes WHERE subject = NEW.subject AND kind = 'approval.approved')
-            ELSE NEW.details ->> 'completes' END);
+        WHERE check_id = unhex(substr(NEW.subject, 5)) AND (NEW.kind <> 'approval.approved' OR NEW.details ->> 'completes');
 END;
 
 -- What is written has a generation that is recorded after it, in the same

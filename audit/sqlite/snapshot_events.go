@@ -26,7 +26,7 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 			c.Approval, _ = spend.ParseApprovalRequest(*asked) // an unreadable one was altered, and is reported
 		}
 		if p := c.Approval; p != nil {
-			a.UseWithinMS, a.Required, a.ByGroups, a.ActionHash = p.UseWithin.Milliseconds(), int64(p.Required), p.From != nil, p.ActionHash
+			a.UseWithinMS, a.Required, a.ActionHash = p.UseWithin.Milliseconds(), int64(p.Required), p.ActionHash
 		}
 		if owner != nil {
 			a.Owner = *owner
@@ -108,10 +108,8 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.approved', 'approval.denied')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), c.kind, k.policy_id, k.agent_id, c.at, NULL
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5))
-			WHERE c.kind IN ('approval.denied', 'approval.expired', 'approval.withdrawn')
-				OR c.kind = 'approval.approved' AND CASE WHEN k.approval -> 'from' IS NULL THEN k.approval ->> 'required' =
-					(SELECT count(*) FROM changes AS b WHERE b.subject = c.subject AND b.kind = 'approval.approved' AND b.seq <= c.seq)
-				ELSE c.details ->> 'completes' END
+			WHERE c.kind IN ('approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn')
+				OR c.kind = 'approval.approved' AND iif(json_valid(c.details), c.details, '{}') ->> 'completes'
 	)
 	SELECT coalesce(e.sequence, 0), coalesce(e.source, d.source), coalesce(e.type, d.type), e.sequence IS NOT NULL, d.source IS NOT NULL,
 		d.at, d.made

@@ -20,7 +20,6 @@ type ApprovalRow struct {
 	CreatedAt, ExpiresAt                time.Time
 	UseWithinMS                         int64
 	Required                            int64
-	ByGroups                            bool
 	ActionHash                          spend.Hash
 	PolicyID, AgentID, Principal, Owner string
 	Payment                             spend.Hash // of the check that asks; zero without one
@@ -31,9 +30,6 @@ type ApprovalRow struct {
 // terms returns a hash of the values that the check that asks and the row of its approval share.
 func (a *ApprovalRow) terms() spend.Hash {
 	b := slices.Concat(a.ActionHash[:], a.Payment[:])
-	if a.ByGroups {
-		b = append(b, 1)
-	}
 	for _, n := range []int64{a.Required, a.ExpiresAt.Sub(a.CreatedAt).Milliseconds(), a.UseWithinMS} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
@@ -48,9 +44,10 @@ type use struct {
 	check   spend.ID
 	action  spend.Hash
 	payment spend.Hash
+	stops   int64 // the last stop by which it was judged
 }
 
-// ruling is a change of an approval: a decision, its withdrawal, or its expiry.
+// ruling is a change of an approval: a decision, its reopening, its withdrawal, or its expiry.
 type ruling struct {
 	seq  int64
 	kind audit.ChangeKind
@@ -59,8 +56,9 @@ type ruling struct {
 	hash spend.Hash
 
 	groups    []string // of the decider
-	completes bool     // what is asked of groups
+	completes bool     // what is asked
 	restored  bool     // an expiry by a restore, which may come before its time
+	keyIDs    []string // of a reopening: whose approvals count no more
 }
 
 // asking is what a check says about the approval that it asks for.
@@ -76,6 +74,8 @@ type standing struct {
 	seq int64
 	audit.Party
 	groups []string
+	active bool
+	grants spend.Grants
 }
 
 // approvals are what checks and changes say about approvals. They are few, because people decide
@@ -116,7 +116,7 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 		if intact {
 			a := ApprovalRow{
 				ExpiresAt: time.Time{}.Add(c.Approval.Expires), UseWithinMS: c.Approval.UseWithin.Milliseconds(), Required: int64(c.Approval.Required),
-				ByGroups: c.Approval.From != nil, ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID,
+				ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID,
 				Principal: c.PrincipalName(), Owner: c.Owner, Payment: c.PaymentHash(),
 			}
 			asked = asking{a.terms(), c.KeyID, c.Approval, PolicyVersion{c.Action.PolicyID, c.Decision.PolicyVersion}}
@@ -125,7 +125,7 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 	}
 	if c.UsesApproval() {
 		id := c.Action.ApprovalID
-		v.approvals.uses[id] = append(v.approvals.uses[id], use{c.ID, spend.ActionHash(c), c.PaymentHash()})
+		v.approvals.uses[id] = append(v.approvals.uses[id], use{c.ID, spend.ActionHash(c), c.PaymentHash(), stopsOf(fields)})
 	}
 }
 
@@ -142,7 +142,7 @@ func (w *changeWalk) ruling(c Change) error {
 			c.Seq, c.Kind,
 			audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: member[string](said, "owner")},
 			c.At, c.Hash,
-			said.groups(), member[bool](said, "completes"), member[bool](said, "restored"),
+			said.groups(), member[bool](said, "completes"), member[bool](said, "restored"), audit.ReopeningKeys(string(fields[changeDetails])),
 		})
 	return nil
 }
@@ -155,7 +155,9 @@ func (w *changeWalk) behind(c Change) error {
 	}
 	said := saidIn(fields[changeDetails])
 	by := audit.Party{KeyID: c.Subject, Principal: member[string](said, "principal"), Owner: member[string](said, "owner")}
-	w.approvals.behind[c.Subject] = append(w.approvals.behind[c.Subject], standing{c.Seq, by, said.groups()})
+	grants, _ := spend.ParseGrants(string(fields[changeDetails])) // what cannot be read permits nothing
+	w.approvals.behind[c.Subject] = append(w.approvals.behind[c.Subject],
+		standing{c.Seq, by, said.groups(), member[bool](said, "active"), grants})
 	if member[bool](said, "stopped") {
 		if w.keyStops == nil {
 			w.keyStops = make(map[string][]int64)
@@ -239,7 +241,7 @@ func (v *verifier) approval(a *ApprovalRow) {
 			stamp(a.ID.Time()))
 	}
 	r := v.rule(a, said, rulings)
-	v.uses(a, uses, r)
+	v.uses(a, uses, said, r)
 	if v.tally.count() == found {
 		v.deadline(a, &r)
 	}
@@ -249,10 +251,7 @@ func (v *verifier) approval(a *ApprovalRow) {
 // approved. An approval that was used, denied or
 // withdrawn, or has expired, has no deadline.
 func (v *verifier) deadline(a *ApprovalRow, r *ruled) {
-	due := a.ExpiresAt
-	if !r.approvedAt.IsZero() {
-		due = r.useBy(a)
-	}
+	due := r.due(a)
 	name, open := "deadline of "+approvalName(a.ID), a.UsedBy.IsZero() && r.ended == ""
 	switch {
 	case open && a.Deadline == nil:
@@ -266,9 +265,9 @@ func (v *verifier) deadline(a *ApprovalRow, r *ruled) {
 
 // ruled is the result of people's decisions on an approval.
 type ruled struct {
-	by         []audit.Party // who approved
-	decided    []audit.ApprovalDecision
+	counted    []ruling  // the approvals that count
 	approvedAt time.Time // zero while approvals are missing
+	reopenedAt time.Time // zero: never
 	ended      string    // denied, withdrawn or expired
 }
 
@@ -276,10 +275,7 @@ type ruled struct {
 func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled) {
 	name := approvalName(a.ID)
 	for _, c := range rulings {
-		due := a.ExpiresAt
-		if !r.approvedAt.IsZero() {
-			due = r.useBy(a)
-		}
+		due := r.due(a)
 		wrong := ""
 		then, now := v.approvals.askers(a, said.keyID, c.seq)
 		switch {
@@ -287,6 +283,10 @@ func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled)
 			wrong = "it is about another action than"
 		case r.ended != "":
 			wrong = "it comes after the end of"
+		case c.kind == audit.ApprovalReopening && c.at.After(due.Add(lateCommit)):
+			wrong = "it comes too late for"
+		case c.kind == audit.ApprovalReopening:
+			r.reopen(c)
 		case c.kind == audit.ApprovalExpiry && !c.restored && c.at.Before(due):
 			wrong = "it comes before the time of"
 		case c.kind == audit.ApprovalExpiry:
@@ -307,7 +307,7 @@ func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled)
 			wrong = "it comes too late for"
 		case c.kind == audit.ApprovalDenial:
 			r.ended = "denied"
-		case !r.approvedAt.IsZero(), slices.ContainsFunc(r.by, c.by.Shares):
+		case !r.approvedAt.IsZero(), slices.ContainsFunc(r.counted, func(d ruling) bool { return d.by.Shares(c.by) }):
 			wrong = "it is one more than was taken for"
 		default:
 			if !r.approve(a, said, c) {
@@ -321,12 +321,29 @@ func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled)
 	return r
 }
 
+// reopen applies that the approvals of some keys count no more.
+func (r *ruled) reopen(c ruling) {
+	r.counted = slices.DeleteFunc(r.counted, func(d ruling) bool { return slices.Contains(c.keyIDs, d.by.KeyID) })
+	r.approvedAt, r.reopenedAt = time.Time{}, c.at
+}
+
+// due returns until when the approval waits for a decision, or for its use.
+func (r *ruled) due(a *ApprovalRow) time.Time {
+	switch {
+	case !r.approvedAt.IsZero():
+		return r.useBy(a)
+	case !r.reopenedAt.IsZero():
+		return r.reopenedAt.Add(a.ExpiresAt.Sub(a.CreatedAt))
+	}
+	return a.ExpiresAt
+}
+
 func (r *ruled) useBy(a *ApprovalRow) time.Time {
 	return r.approvedAt.Add(time.Duration(a.UseWithinMS) * time.Millisecond)
 }
 
 // uses compares the use of an approval with the checks that were allowed by it.
-func (v *verifier) uses(a *ApprovalRow, uses []use, r ruled) {
+func (v *verifier) uses(a *ApprovalRow, uses []use, said asking, r ruled) {
 	name := useName(a.ID)
 	recorded := slices.ContainsFunc(uses, func(u use) bool { return u.check == a.UsedBy })
 	if !a.UsedBy.IsZero() && !recorded && !v.tally.isUnread(DayOf(a.UsedBy)) {
@@ -346,12 +363,17 @@ func (v *verifier) uses(a *ApprovalRow, uses []use, r ruled) {
 		case !u.payment.IsZero() && u.payment != a.Payment:
 			v.tally.find(Inserted, name, "%s is of another payment than what people saw", used)
 		case r.approvedAt.IsZero():
-			v.tally.find(Inserted, name, "%s was allowed with it, and %d of %d had approved", used, len(r.by), a.Required)
+			v.tally.find(Inserted, name, "%s was allowed with it, and %d of %d had approved", used, len(r.counted), a.Required)
 		case r.ended != "":
 			v.tally.find(Inserted, name, "%s was allowed with it, and it is %s", used, r.ended)
 		case at.Before(r.approvedAt.Add(-lateCommit)), at.After(r.useBy(a).Add(lateCommit)):
 			v.tally.find(Inserted, name, "%s was allowed with it, and it was approved at %s, for use by %s; or a clock was off", used,
 				stamp(r.approvedAt), stamp(r.useBy(a)))
+		}
+		for i := range r.counted {
+			if d := &r.counted[i]; !v.approvals.counts(a, said, d, u) {
+				v.tally.find(Inserted, name, "%s was allowed with it, and what %s approved did not count any more", used, d.by.KeyID)
+			}
 		}
 	}
 }

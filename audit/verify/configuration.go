@@ -83,7 +83,7 @@ func (w *changeWalk) change(c Change) error {
 	}
 	w.seq = c.Seq
 	switch p := (PolicyVersion{c.Subject, c.Version}); {
-	case c.Kind == audit.ApprovalGiven, c.Kind == audit.ApprovalDenial, c.Kind == audit.ApprovalExpiry, c.Kind == audit.ApprovalWithdrawal:
+	case c.Kind.IsOfApproval():
 		if err := w.ruling(c); err != nil {
 			return err
 		}

@@ -20,22 +20,21 @@ func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
 }
 
 // approve counts an approval. It reports whether its claim to complete the request follows from the
-// previous approvals and their groups; if these cannot be read, the claim is accepted.
+// approvals that count and their groups; if these cannot be read, from their number.
 func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) bool {
-	completes := int64(len(r.by))+1 >= a.Required
-	switch {
-	case a.ByGroups && said.asks != nil:
-		so := audit.Approval{Check: &spend.Check{Approval: said.asks}, Decisions: r.decided}
+	completes := c.completes && int64(len(r.counted))+1 >= a.Required
+	if said.asks != nil {
+		so := audit.Approval{Check: &spend.Check{Approval: said.asks}}
+		for i := range r.counted {
+			so.Decisions = append(so.Decisions, audit.ApprovalDecision{Approves: true, Groups: r.counted[i].groups})
+		}
 		completes = so.Completes(audit.ApprovalDecisionRequest{Approves: true, Groups: c.groups})
-	case a.ByGroups:
-		completes = c.completes
 	}
-	r.by = append(r.by, c.by)
-	r.decided = append(r.decided, audit.ApprovalDecision{Approves: true, Groups: c.groups})
+	r.counted = append(r.counted, c)
 	if completes {
 		r.approvedAt = c.at
 	}
-	return c.completes == (a.ByGroups && completes)
+	return c.completes == completes
 }
 
 // excludes reports whether the decider wrote the version, or its draft, and is excluded for that.
@@ -59,4 +58,25 @@ func (s *approvals) others(said asking, c ruling) bool {
 		return true
 	}
 	return said.asks != nil && !audit.MayDecide(said.asks, c.groups)
+}
+
+// counts reports whether an approval counted when a check used it (S92), by the changes of the key until the last stop by
+// which the check was judged: a later one that matters would have had the check refused.
+func (s *approvals) counts(a *ApprovalRow, said asking, d *ruling, u use) bool {
+	then, asker := s.askers(a, said.keyID, u.stops+1)
+	now, known := s.standing(d.by.KeyID, d.seq)
+	for _, b := range s.behind[d.by.KeyID] {
+		if b.seq > d.seq && b.seq <= u.stops {
+			if now = b; !b.active {
+				return false
+			}
+		}
+	}
+	if d.by.Shares(then) || d.by.Shares(asker) || now.Shares(then) || now.Shares(asker) {
+		return false
+	}
+	g := &now.grants
+	return !known || // a session
+		(g.ExpiresAt.IsZero() || u.check.Time().Before(g.ExpiresAt.Add(frozenMargin))) && g.Permitted().Has(spend.ApprovalsDecide) &&
+			(g.PolicyIDs == nil || slices.Contains(g.PolicyIDs, a.PolicyID)) && (g.AgentIDs == nil || slices.Contains(g.AgentIDs, a.AgentID))
 }

@@ -121,9 +121,6 @@ func TestTamperedGroups(t *testing.T) {
 		tr.forged(details(written, `|| '{"owner":"SUE"}'`)): {
 			changed("inserted", second), unused,
 		},
-		"UPDATE approvals SET by_groups = false WHERE id = '" + pending.ID.Text("") + "'": {
-			"altered " + approvalOf(pending),
-		},
 		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = 'k', principal = 'ANITA' WHERE seq = %d", byDraft)): {changed("inserted", byDraft)},
 		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = 'k', principal = 'ben' WHERE seq = %d", byDraft)):   {changed("inserted", byDraft)},
 	} {

@@ -50,7 +50,7 @@ EXHAUSTION = (
     "agent_id,used::text,count,percent,nth"
 )
 APPROVAL = (
-    "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.by_groups,a.action_hash,a.policy_id,a.agent_id,"
+    "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.action_hash,a.policy_id,a.agent_id,"
     "a.principal,a.owner,a.payment,u.check_id,d.at"
 )
 EXHAUSTED = 100
@@ -81,7 +81,8 @@ class Exchanged(ValueError):
 
 
 MALFORMED = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError, struct.error, zlib.error
-MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "restored": bool, "draft": int, "stopped": bool}
+MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "restored": bool, "draft": int, "stopped": bool,
+           "keys": list, "active": bool, "role": str, "scopes": list, "policy_ids": list, "agent_ids": list, "expires_at": str}
 
 
 def object_of(text):
@@ -289,7 +290,7 @@ class Verifier:
         self.keyed = {}  # the hash of an idempotency key to the checks that have it
         self.lost = set()  # checks with a finding
         self.askers = {}  # check that asks for an approval to its API key, unless the check is altered
-        self.behind = {}  # key_id to the party behind it: number of the change, names, groups
+        self.behind = {}  # key_id to the party behind it: number of the change, names, groups, all that the change says
         self.authors = {}  # (policy_id, version) to its author: key_id, names
         self.asks = {}  # check that asks for an approval to what it asks, and the version
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
@@ -818,21 +819,20 @@ class Verifier:
                 self.askers[fields[0]] = fields[29]
                 self.asks[fields[0]] = asks, (fields[17], fields[5])
             self.asked[fields[0]] = asks and (
-                asks["expires_ms"], asks["use_within_ms"], asks["required"], "from" in asks, bytes.fromhex(asks["action_hash"]),
+                asks["expires_ms"], asks["use_within_ms"], asks["required"], bytes.fromhex(asks["action_hash"]),
                 fields[17], fields[16], fields[31] or fields[29], fields[32] or b"", payment_of(fields))
         if fields[34] and fields[10] == b"a":
-            self.uses.setdefault(fields[34], []).append((fields[0], action_of(fields), payment_of(fields)))
+            self.uses.setdefault(fields[34], []).append((fields[0], action_of(fields), payment_of(fields), integer(fields[37] or b"")))
 
     def approvals(self):
         minute = 60 * 1000000
         query = f"SELECT {APPROVAL} FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id LEFT JOIN approval_deadlines AS d ON d.approval_id = a.id"
-        for _, (a, created, expires, within, required, grouped, action, policy, agent, principal, owner, payment, used_by, deadline) in self.database.copy(query):
+        for _, (a, created, expires, within, required, action, policy, agent, principal, owner, payment, used_by, deadline) in self.database.copy(query):
             found = len(self.findings)
             name, use = f"approval apr_{a.hex()}", f"use of approval apr_{a.hex()}"
             if created is None:
                 self.find("inserted", use)
                 continue
-            grouped = grouped == b"\1"
             created, expires, within, required, owner = integer(created), integer(expires), integer(within), integer(required), owner or b""
             unread = int.from_bytes(a[:6], "big") // 86400000 in self.days
             asked, made = a in self.asked, int.from_bytes(a[:6], "big") * 1000 - EPOCH
@@ -842,9 +842,9 @@ class Verifier:
                     self.find("inserted", name)
             elif terms is None:
                 self.find("unchecked", name)
-            elif terms != ((expires - created) // 1000, within, required, grouped, action, policy, agent, principal, owner, payment or b"") or abs(created - made) > minute:
+            elif terms != ((expires - created) // 1000, within, required, action, policy, agent, principal, owner, payment or b"") or abs(created - made) > minute:
                 self.find("altered", name)
-            by, people, approved, ended = [], [], None, False
+            counted, approved, ended, length = [], None, False, expires - created
             asks, version = self.asks.get(a, ({}, None))
             wanted = [({fold(n.encode()) for n in g.get("any_of") or [g["group"]]}, g["required"]) for g in asks.get("from", ())]
             anybody = required - sum(n for _, n in wanted)
@@ -863,6 +863,10 @@ class Verifier:
                 expiry, withdrawn = kind == b"approval.expired", kind == b"approval.withdrawn"
                 if digest != action or ended or (at < due and not said.get("restored") if expiry else at > due + minute):
                     pass
+                elif kind == b"approval.reopened":
+                    counted = [c for c in counted if c[2].decode() not in said.get("keys", [])]
+                    approved, expires = None, at + length
+                    continue
                 elif withdrawn:
                     if payment:
                         ended = True
@@ -876,21 +880,20 @@ class Verifier:
                 elif expiry or kind == b"approval.denied":
                     ended = True
                     continue
-                elif approved is None and not any(names & other for other in by):
-                    by.append(names)
-                    people.append(of)
+                elif approved is None and not any(names & other[0] for other in counted):
+                    counted.append((names, of, fields[5] or b"", number))
                     completes = said.get("completes", False)
-                    enough = len(by) >= required
-                    if grouped:
-                        enough = enough_of(wanted, anybody, people) if wanted else completes
+                    enough = len(counted) >= required and (bool(asks) or completes)
+                    if wanted:
+                        enough = enough_of(wanted, anybody, [c[1] for c in counted])
                     approved = at if enough else None
-                    if completes == (grouped and enough):
+                    if completes == enough:
                         continue
                 self.find("inserted", f"change {number} of the configuration")
             uses = self.uses.pop(a, [])
             if used_by and used_by not in [check for check, *_ in uses] and int.from_bytes(used_by[:6], "big") // 86400000 not in self.days:
                 self.find("inserted", use)
-            for check, seen, paid in uses:
+            for check, seen, paid, stops in uses:
                 if not used_by:
                     self.find("removed", use)
                 elif check != used_by:
@@ -899,6 +902,10 @@ class Verifier:
                 other = seen != self.actions.get(a, seen)
                 if other or paid not in (b"", payment) or approved is None or ended or not approved - minute <= at <= approved + within * 1000 + minute:
                     self.find("inserted", use)
+                for names, _, decider, number in counted:
+                    asker = {fold(n) for n in (self.askers.get(a, b""), principal, owner, *((self.stood(self.askers.get(a, b""), stops + 1) or [(0, ())])[0][1])) if n}
+                    if names & asker or not self.counts(decider, number, stops, at, asker, policy, agent):
+                        self.find("inserted", use)
             due = None if used_by or ended else expires if approved is None else approved + within * 1000
             deadline = None if deadline is None else integer(deadline)
             if len(self.findings) == found and deadline != due:
@@ -911,6 +918,22 @@ class Verifier:
         for rulings in self.rulings.values():
             for number, _ in rulings:
                 self.find("inserted", f"change {number} of the configuration")
+
+    def counts(self, key, number, stops, at, asker, policy, agent):
+        """Reports whether what a key approved by a change counted for a check that was judged by a stop (S92)."""
+        since = [n for n in self.behind.get(key.decode(), []) if number < n[0] <= stops]
+        last = (since or self.stood(key, number))[-1:]
+        if not last:
+            return True  # a session
+        said = last[0][3]
+        epoch = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone.utc)
+        try:
+            until = (datetime.datetime.fromisoformat(said["expires_at"]) - epoch) // datetime.timedelta(microseconds=1) if "expires_at" in said else None
+        except (TypeError, ValueError):
+            return False
+        return (all(n[3].get("active") for n in since) and not {fold(n) for n in (key, *last[0][1]) if n} & asker
+                and (until is None or at < until + 3000000) and (said.get("role") == "approver" or "approvals:decide" in said.get("scopes", ()))
+                and policy.decode() in said.get("policy_ids", [policy.decode()]) and agent.decode() in said.get("agent_ids", [agent.decode()]))
 
     def stood(self, key, number):
         """Returns the party behind a key when a change was made, and its groups, in a list: none or one."""
@@ -1032,7 +1055,7 @@ class Verifier:
                 if fields[1].startswith(b"key."):
                     said = details(fields[11])
                     names = [(said.get(n) or "").encode() for n in ("principal", "owner")]
-                    self.behind.setdefault(fields[2].decode(), []).append((number, names, said.get("groups", [])))
+                    self.behind.setdefault(fields[2].decode(), []).append((number, names, said.get("groups", []), said))
                     if said.get("stopped"):
                         self.key_stops.setdefault(fields[2], []).append(number)
             elif (fields[2], fields[3]) in created:
@@ -1299,7 +1322,7 @@ class Verifier:
 
     def due(self):
         """Returns (source, type) of the events due by event_state, with policy and agent (None if unknown), and the state."""
-        counted, due = {}, {}
+        due = {}
         query = "SELECT count(*), max(last), bool_or(s.cluster <> c.system_identifier) FROM event_state AS s, pg_control_system() AS c"
         for _, (rows, last, elsewhere) in self.database.copy(query):
             state = integer(rows), integer(last or b"\0"), elsewhere == b"\1"
@@ -1318,21 +1341,19 @@ class Verifier:
             return at
 
         approvals = {}
-        for a, policy, agent, required, grouped, *end in rows("id, policy_id, agent_id, required, by_groups", "approvals"):
-            approvals[a.hex().encode()] = policy, agent, None if grouped == b"\1" else integer(required)
+        for a, policy, agent, *end in rows("id, policy_id, agent_id", "approvals"):
+            approvals[a.hex().encode()] = policy, agent
             note(a, "r", (policy, agent), None, *end)
         for a, *end in rows("approval_id", "approval_uses", "position"):
-            note(a, "u", approvals.get(a.hex().encode(), (None, None))[:2], None, *end)
+            note(a, "u", approvals.get(a.hex().encode(), (None, None)), None, *end)
         for seq, kind, subject, version, said, *end in sorted(rows("seq, kind, subject, version, details", "changes", "position"), key=lambda row: row[0]):
-            policy, agent, required = approvals.get(subject[4:], (None, None, 0))
-            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"policy.draft_rejected": "q", b"key.created": "k", b"key.changed": "k", b"freeze.created": "h", b"freeze.release_approved": "z", b"freeze.released": "l", b"freeze.forced": "F", b"freeze.ended": "y"}.get(kind, "")
+            policy, agent = approvals.get(subject[4:], (None, None))
+            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.reopened": "R", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"policy.draft_rejected": "q", b"key.created": "k", b"key.changed": "k", b"freeze.created": "h", b"freeze.release_approved": "z", b"freeze.released": "l", b"freeze.forced": "F", b"freeze.ended": "y"}.get(kind, "")
             if kind.startswith(b"freeze."):
                 scope = details(said).get("scope") or {}
                 policy, agent = (scope[n].encode() if n in scope else None for n in ("policy_id", "agent_id"))
             if kind == b"approval.approved":
-                counted[subject] = counted.get(subject, 0) + 1
-                completes = counted[subject] == required if required is not None else details(said).get("completes")
-                letter = "a" if completes else ""
+                letter = "a" if details(said).get("completes") else ""
             if kind == b"policy.draft_put" and version is not None:
                 letter = "j"
             letter = "i" * (kind in (b"approval.approved", b"approval.denied")) + letter

@@ -26,7 +26,7 @@ func approvalOf(a *audit.Approval, left []hotpath.BudgetLeft, now time.Time) wir
 		Required: c.Approval.Required, ExcludeAuthor: c.Approval.ExcludeAuthor, CreatedAt: wire.Timestamp{Time: a.CreatedAt},
 		ExpiresAt: wire.Timestamp{Time: a.ExpiresAt}, NextStep: nextStepOf(a, now),
 	}
-	if from := c.Approval.From; len(from) > 0 {
+	if from := c.Approval.From; len(from) > 0 || !a.ReopenedAt.IsZero() {
 		lacks := a.Missing()
 		shown.Missing, shown.From = new(lacks.People()), groupsOf(from, lacks.Of)
 	}
@@ -51,7 +51,7 @@ func approvalOf(a *audit.Approval, left []hotpath.BudgetLeft, now time.Time) wir
 func decisionOf(d *audit.ApprovalDecision) *wire.ApprovalDecision {
 	shown := &wire.ApprovalDecision{
 		Principal: d.Principal, Name: d.Name, Email: d.Email, KeyID: d.KeyID, Decision: "deny", Note: d.Note, At: wire.Timestamp{Time: d.At},
-		Groups: given(d.Groups),
+		Groups: given(d.Groups), Void: d.Void,
 	}
 	if d.Approves {
 		shown.Decision = "approve"
@@ -61,9 +61,9 @@ func decisionOf(d *audit.ApprovalDecision) *wire.ApprovalDecision {
 
 // groupsOf returns which groups are asked (S79), and how many more of each would count.
 func groupsOf(from []spend.GroupRequired, missing []int) []wire.ApprovalGroup {
-	groups := make([]wire.ApprovalGroup, len(from))
+	var groups []wire.ApprovalGroup
 	for i, g := range from {
-		groups[i] = wire.ApprovalGroup{Group: g.Group, AnyOf: g.AnyOf, Required: g.Required, Missing: missing[i]}
+		groups = append(groups, wire.ApprovalGroup{Group: g.Group, AnyOf: g.AnyOf, Required: g.Required, Missing: missing[i]})
 	}
 	return groups
 }

@@ -24,6 +24,36 @@ func (d *described) freezes(admin string) {
 	d.send("POST", path+"/release", `{"note":"n"}`, 200, true, admin, "X-API-Key: -")
 }
 
+// releasesCount: a release counts only as long as a decision would (S92).
+func (d *described) releasesCount(admin string) {
+	var path string
+	missing := func(what string, want int, headers ...string) {
+		d.t.Helper()
+		if got := d.send("GET", path, "", 200, true, headers...); !strings.Contains(got, fmt.Sprintf(`"missing":%d`, want)) {
+			d.t.Errorf("%s: %s, want %d missing", what, got, want)
+		}
+	}
+	for what, change := range map[string][2]string{
+		"deactivated": {`{"active":false}`, `{"active":true}`},
+		"no scope":    {`{"role":"auditor"}`, `{"role":"approver"}`},
+		"bound":       {`{"policy_ids":["p"]}`, `{"policy_ids":null}`},
+		"the frozen":  {`{"owner":"Bot"}`, `{"owner":null}`},
+	} {
+		made := d.send("POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000,"role":"approver","principal":"dora"}`, 201, true, admin)
+		dora, keyPath := "X-API-Key: "+field(d.t, made, "api_key"), "/v1/keys/"+field(d.t, made, "key_id")
+		second := d.send("POST", "/v1/freezes", `{"scope":{"principal":"bot"},"reason":"r"}`, 201, true, admin, "X-API-Key: -")
+		path = "/v1/freezes/" + field(d.t, second, "freeze_id")
+		d.send("POST", path+"/release", `{"note":"n"}`, 200, true, dora)
+		missing("released by one", 1, admin, "X-API-Key: -")
+		d.send("PATCH", keyPath, change[0], 200, true, admin)
+		missing(what, 2, admin, "X-API-Key: -")
+		d.send("PATCH", keyPath, change[1], 200, true, admin)
+		d.send("POST", path+"/release", `{"note":"n"}`, 200, true, dora)
+		missing(what+" and mended", 1, admin, "X-API-Key: -")
+		d.send("POST", path+"/release", `{"note":"n"}`, 200, true, admin, "X-API-Key: -")
+	}
+}
+
 // TestFreezes: who freezes, reads and releases what, and what a freeze stops; every answer fits the document (S87).
 func TestFreezes(t *testing.T) {
 	d := describe(t)
@@ -83,6 +113,7 @@ func TestFreezes(t *testing.T) {
 		t.Errorf("released by one: %s", got)
 	}
 	d.send("POST", release, `{"note":"seen"}`, 200, true, ann2) // the same person
+	d.releasesCount(admin)
 	if got = d.send("GET", "/v1/freezes/"+own, "", 200, true, bob); !strings.Contains(got, `"status":"active"`) ||
 		strings.Count(got, `"note":`) != 1 {
 		t.Errorf("by two keys of one person: %s", got)

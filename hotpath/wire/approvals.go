@@ -68,6 +68,7 @@ type ApprovalDecision struct {
 	Note      string    `json:"note,omitempty" wire:"null"`
 	At        Timestamp `json:"at"`
 	Groups    []string  `json:"groups,omitzero"` // the key's groups, as recorded then
+	Void      bool      `json:"void,omitzero"`   // it counts no more (S92)
 }
 
 // BudgetRemaining is what a budget has left for an action. A nil field means no limit.

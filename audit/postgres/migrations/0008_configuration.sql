@@ -314,23 +314,26 @@ AS $$ BEGIN
     PERFORM pg_advisory_xact_lock('epoch'::regclass::oid::integer, 0);
 END $$;
 
--- Changes what is not null; the grants by a merge patch. With stops, what the key was allowed before is stopped. Returns no
--- row when there is no such key.
+-- Changes what is not null; the grants by a merge patch. With stops, what the key was allowed before is stopped. What was
+-- judged before a deactivation, or a change of the grants, is refused: it may count on decisions of the key, and a
+-- deactivation reopens the unused approvals that the key approved (S92). No commit is in progress meanwhile, and no other
+-- change. Returns no row when there is no such key.
 CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean, grants_patch jsonb, stops boolean, who actor) RETURNS SETOF keys
 LANGUAGE plpgsql
 AS $$
 DECLARE
+    stales         boolean := new_active IS FALSE OR grants_patch IS NOT NULL;
     new_generation bigint;
     made           keys;
 BEGIN
     IF NOT EXISTS (SELECT FROM keys AS k WHERE k.id = changed) THEN -- keys are never deleted
         RETURN;
     END IF;
-    IF update_key.stops THEN
+    IF stales THEN
         PERFORM begin_stop();
     END IF;
     new_generation := raise_generation();
-    IF update_key.stops THEN
+    IF stales THEN
         UPDATE epoch SET stops = new_generation;
     END IF;
     UPDATE keys AS k
@@ -340,6 +343,12 @@ BEGIN
                 ELSE nullif(jsonb_strip_nulls(coalesce(k.grants, '{}') || grants_patch), '{}') END
         WHERE k.id = changed RETURNING k.* INTO made;
     PERFORM record_key('key.changed', made, who);
+    IF new_active IS FALSE THEN
+        PERFORM reopen_approval(a, jsonb_build_array(name_key(changed)), who) FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id
+            WHERE EXISTS (SELECT FROM changes AS c WHERE c.subject = name_approval(a.id) AND c.kind = 'approval.approved' AND c.key_id = name_key(changed)
+                AND NOT EXISTS (SELECT FROM changes AS r WHERE r.subject = c.subject AND r.kind = 'approval.reopened' AND r.seq > c.seq
+                    AND r.details::jsonb -> 'keys' ? c.key_id));
+    END IF;
     RETURN NEXT made;
 END $$;
 

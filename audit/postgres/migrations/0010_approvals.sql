@@ -8,7 +8,6 @@ CREATE TABLE approvals (
     expires_at    timestamptz NOT NULL, -- no decision from then on
     use_within_ms bigint      NOT NULL, -- of the approval that decides
     required      integer     NOT NULL,
-    by_groups     boolean     NOT NULL, -- some of those are of groups: who completes them says so
     action_hash   bytea       NOT NULL,
     policy_id     text        NOT NULL,
     agent_id      text        NOT NULL,
@@ -45,19 +44,20 @@ CREATE FUNCTION name_approval(id uuid) RETURNS text
 LANGUAGE sql IMMUTABLE
 AS $$ SELECT 'apr_' || replace(id::text, '-', '') $$;
 
--- Whether a decision completes what is asked of groups.
+-- Whether what is asked is complete with a decision.
 CREATE FUNCTION completes_approval(details text) RETURNS boolean
 LANGUAGE sql IMMUTABLE
 AS $$ SELECT coalesce(details::jsonb -> 'completes' = 'true', false) $$;
 
 -- The state of an approval at this moment. Its decisions are changes, and hashed
--- like all of them, and so are its withdrawal (S84) and its expiry, which holds whatever the clock says later.
+-- like all of them, and so are its reopening (S92), its withdrawal (S84) and its expiry, which holds whatever the clock says later.
 -- What is approved is denied by a later denial, until it is used; nothing turns into
 -- approved by time (S45).
 CREATE TYPE approval_state AS (
     status      text, -- pending, approved, denied, withdrawn, expired or used
     approved_at timestamptz,
-    used_by     uuid
+    used_by     uuid,
+    expires_at  timestamptz -- no decision from then on: since it was made, or reopened last
 );
 
 CREATE FUNCTION state_of_approval(a approvals) RETURNS approval_state
@@ -66,8 +66,9 @@ AS $$
     WITH decided AS (
         SELECT bool_or(d.kind = 'approval.denied') AS denied, bool_or(d.kind = 'approval.expired') AS expired,
             bool_or(d.kind = 'approval.withdrawn') AS withdrawn,
-            CASE WHEN a.by_groups THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved' AND completes_approval(d.details))
-                WHEN count(*) FILTER (WHERE d.kind = 'approval.approved') >= a.required THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved') END AS at
+            (array_agg(CASE d.kind WHEN 'approval.approved' THEN d.at END ORDER BY d.seq DESC)
+                FILTER (WHERE d.kind = 'approval.reopened' OR d.kind = 'approval.approved' AND completes_approval(d.details)))[1] AS at,
+            a.expires_at - a.created_at + coalesce((array_agg(d.at ORDER BY d.seq DESC) FILTER (WHERE d.kind = 'approval.reopened'))[1], a.created_at) AS expires_at
         FROM changes AS d WHERE d.subject = name_approval(a.id)
     )
     SELECT CASE
@@ -75,9 +76,9 @@ AS $$
             WHEN d.denied THEN 'denied'
             WHEN d.withdrawn THEN 'withdrawn'
             WHEN d.expired THEN 'expired'
-            WHEN d.at IS NULL AND clock_timestamp() < a.expires_at THEN 'pending'
+            WHEN d.at IS NULL AND clock_timestamp() < d.expires_at THEN 'pending'
             WHEN clock_timestamp() < d.at + a.use_within_ms * interval '1 millisecond' THEN 'approved'
-            ELSE 'expired' END, d.at, u.check_id
+            ELSE 'expired' END, d.at, u.check_id, d.expires_at
     FROM decided AS d LEFT JOIN approval_uses AS u ON u.approval_id = a.id
 $$;
 
@@ -87,9 +88,9 @@ CREATE FUNCTION insert_approvals(rows check_record[], payment_hashes bytea[], pa
 LANGUAGE plpgsql -- which keeps plans, unlike sql
 AS $$ BEGIN
     WITH made AS (
-        INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, by_groups, action_hash, policy_id, agent_id, principal, owner, payment)
+        INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id, principal, owner, payment)
             SELECT r.check_id, now.at, now.at + (a.asks ->> 'expires_ms')::bigint * interval '1 millisecond', (a.asks ->> 'use_within_ms')::bigint,
-                (a.asks ->> 'required')::integer, a.asks ? 'from', decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner,
+                (a.asks ->> 'required')::integer, decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner,
                 (SELECT p.hash FROM unnest(payment_hashes, payment_checks) AS p (hash, check_id) WHERE p.check_id = r.check_id)
             FROM unnest(rows) AS r, LATERAL (SELECT r.approval::jsonb AS asks) AS a,
                 (SELECT date_trunc('milliseconds', clock_timestamp()) AS at) AS now
@@ -113,9 +114,9 @@ BEGIN
     FOR wanted IN SELECT * FROM unnest(check_ids, approval_ids, hashes) AS w (check_id, approval_id, hash) ORDER BY w.approval_id, w.check_id LOOP
         SELECT * INTO a FROM approvals AS x WHERE x.id = wanted.approval_id FOR UPDATE;
         IF NOT FOUND THEN
-            state := ('absent', NULL, NULL);
+            state := ('absent', NULL, NULL, NULL);
         ELSIF a.action_hash <> wanted.hash THEN
-            state := ('mismatch', NULL, NULL);
+            state := ('mismatch', NULL, NULL, NULL);
         ELSE
             state := state_of_approval(a);
         END IF;
@@ -129,6 +130,36 @@ BEGIN
     IF refused IS NOT NULL THEN
         RAISE EXCEPTION 'approvals cannot be used' USING ERRCODE = 'SG009', DETAIL = refused;
     END IF;
+END $$;
+
+-- Records that what these keys approved counts no more (S92), and gives people their time anew, unless the approval is
+-- neither pending nor approved. The caller has the lock of config, and keeps the approval from being used.
+CREATE FUNCTION reopen_approval(a approvals, key_ids jsonb, who actor) RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    was text := (state_of_approval(a)).status;
+BEGIN
+    IF was NOT IN ('pending', 'approved') THEN
+        RETURN false;
+    END IF;
+    PERFORM record_change(raise_generation(), 'approval.reopened', name_approval(a.id), NULL, who,
+        jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'was', was, 'keys', key_ids), a.action_hash);
+    UPDATE approval_deadlines AS d SET at = (state_of_approval(a)).expires_at WHERE d.approval_id = a.id;
+    RETURN true;
+END $$;
+
+-- Reopens an approval whose use found that these keys' decisions count no more, unless a key was changed since they were
+-- judged.
+CREATE FUNCTION reopen_unused(wanted uuid, key_ids jsonb, judged bigint, who actor) RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    a approvals;
+BEGIN
+    SELECT * INTO a FROM approvals AS x WHERE x.id = wanted FOR UPDATE;
+    PERFORM FROM config FOR NO KEY UPDATE;
+    RETURN a.id IS NOT NULL AND NOT EXISTS (SELECT FROM keys AS k WHERE k.generation > judged) AND reopen_approval(a, key_ids, who);
 END $$;
 
 -- Withdraws an approval that the caller has locked (S84), unless it is neither pending nor approved. Returns the state that it had.
@@ -161,7 +192,7 @@ BEGIN
             FROM unnest(check_ids, approval_ids) AS w (check_id, approval_id) JOIN unnest(rows) AS r ON r.check_id = w.check_id
             LEFT JOIN approvals AS a ON a.id = w.approval_id ORDER BY w.approval_id, w.check_id LOOP
         IF wanted.id IS NULL THEN
-            state := ('absent', NULL, NULL);
+            state := ('absent', NULL, NULL, NULL);
         ELSE
             state := withdraw_approval(wanted.a, wanted.who);
         END IF;
@@ -175,12 +206,12 @@ END $$;
 -- mismatch, or the approval's status when it takes none. Who asked, who decided
 -- before and who decides now are compared by the node (audit.Approval.Takes), since names are
 -- folded there alone: outcome is stale, and the node judges again, when there
--- are other decisions than it saw, or a key has changed since. The proof and the
+-- are other decisions than it saw, or a reopening, or a key has changed since. The proof and the
 -- decision are one transaction, and use_approvals waits for it. Whether the decision
--- completes what is asked of groups is of the same decisions and keys. A denial withdraws the other approvals of
+-- completes what is asked is of the same decisions and keys. A denial withdraws the other approvals of
 -- the payment (S84). They are locked in the order in which commits lock them, before the record of changes.
 CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, who_groups jsonb, completes boolean, new_note text, who_name text, who_email text,
-    seen_decisions bigint, seen_keys jsonb, who actor, OUT outcome text)
+    seen bigint, seen_keys jsonb, who actor, OUT outcome text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -206,8 +237,7 @@ BEGIN
     status := (state_of_approval(a)).status;
     outcome := CASE
         WHEN a.action_hash <> hash THEN 'mismatch'
-        WHEN seen_decisions <> (SELECT count(*) FROM changes AS d
-            WHERE d.subject = name_approval(wanted) AND d.kind IN ('approval.approved', 'approval.denied')) THEN 'stale'
+        WHEN seen <> coalesce((SELECT max(d.seq) FROM changes AS d WHERE d.subject = name_approval(wanted)), 0) THEN 'stale'
         WHEN EXISTS (SELECT FROM jsonb_each_text(seen_keys) AS s JOIN keys AS k ON k.id = s.key::uuid
             WHERE k.generation <> s.value::bigint) THEN 'stale'
         WHEN status = 'pending' OR status = 'approved' AND NOT new_approves THEN 'recorded'
@@ -242,6 +272,7 @@ BEGIN
     FOR a IN SELECT x.* FROM approval_deadlines AS d JOIN approvals AS x ON x.id = d.approval_id
             WHERE d.at <= statement_timestamp() ORDER BY d.at LIMIT most FOR UPDATE OF x SKIP LOCKED LOOP
         found := found + 1;
+        PERFORM FROM config FOR NO KEY UPDATE; -- so that no key's change reopens it from here on
         state := state_of_approval(a); -- as it is under the lock
         IF state.status = 'expired' AND NOT EXISTS (SELECT FROM changes AS c WHERE c.subject = name_approval(a.id) AND c.kind = 'approval.expired') THEN
             PERFORM record_change(raise_generation(), 'approval.expired', name_approval(a.id), NULL, who,
@@ -254,6 +285,6 @@ BEGIN
     END LOOP;
     more := found = most;
     SELECT x.created_at INTO oldest FROM approval_deadlines AS d JOIN approvals AS x ON x.id = d.approval_id
-        WHERE d.at = x.expires_at AND d.at > clock_timestamp() -- what is approved has another deadline
+        WHERE d.at > clock_timestamp() AND (d.at = x.expires_at OR (state_of_approval(x)).status = 'pending')
         ORDER BY d.approval_id LIMIT 1;
 END $$;

@@ -3,7 +3,7 @@
 -- The feed of what happened (S51), numbered when somebody asks for it: see
 -- EVENTS.md. A row names its source, from which the event is read.
 -- Types: v violation.recorded, r approval.requested, i approval.decided, a
--- approval.approved, d approval.denied, e approval.expired, w approval.withdrawn, u approval.used, o
+-- approval.approved, d approval.denied, e approval.expired, R approval.reopened, w approval.withdrawn, u approval.used, o
 -- outcome.reported, p outcome.release_pending, x outcome.exceeded, b
 -- budget.exhausted, B budget.threshold, c policy.created, f policy.forced, j policy.draft_submitted, g policy.draft_approved, q policy.draft_rejected, k key.changed, m check.redeemed, t check.taken_over, n check.in_doubt,
 -- s payment.paid_twice, h freeze.created, z freeze.release_approved, l freeze.released, F freeze.forced, y freeze.ended.
@@ -47,15 +47,13 @@ AS $$
             CASE WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'agent_id' ELSE a.agent_id END
         FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END,
             LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
-                (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e' WHEN 'approval.withdrawn' THEN 'w'
+                (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e' WHEN 'approval.reopened' THEN 'R' WHEN 'approval.withdrawn' THEN 'w'
                     WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f' WHEN 'policy.draft_put' THEN 'j' WHEN 'policy.draft_approved' THEN 'g'
                     WHEN 'policy.draft_rejected' THEN 'q' WHEN 'freeze.created' THEN 'h' WHEN 'freeze.release_approved' THEN 'z' WHEN 'freeze.released' THEN 'l'
                     WHEN 'freeze.forced' THEN 'F' WHEN 'freeze.ended' THEN 'y' ELSE 'k' END::"char", CASE c.kind
-                    WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN completes_approval(c.details)
-                        ELSE a.required = (SELECT count(*) FROM changes AS d
-                            WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
+                    WHEN 'approval.approved' THEN completes_approval(c.details)
                     WHEN 'policy.draft_put' THEN c.version IS NOT NULL
-                    ELSE c.kind IN ('approval.denied', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced', 'policy.draft_approved',
+                    ELSE c.kind IN ('approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced', 'policy.draft_approved',
                         'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%' END)) AS n (type, occurred)
         WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending)) AND n.occurred
     UNION ALL

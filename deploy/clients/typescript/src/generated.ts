@@ -605,7 +605,7 @@ export interface components {
             policy_version: number;
             /** @description The number of people who have to approve, in all. */
             required: number;
-            /** @description The number of people who are missing; only with `from`. */
+            /** @description The number of people who are missing; only with `from`, or once the approval was reopened. */
             missing?: number;
             /** @description The groups of which people are asked; absent if anybody may decide. */
             from?: components["schemas"]["ApprovalGroup"][];
@@ -654,6 +654,11 @@ export interface components {
             at: components["schemas"]["Timestamp"];
             /** @description The groups of the key at the time of the decision. */
             groups?: string[];
+            /**
+             * @description The decision counts no more, because of what became of its key since (S92). Absent otherwise.
+             * @constant
+             */
+            void?: true;
         };
         GroupRequired: {
             group?: string;

@@ -6,7 +6,7 @@ import { go, link } from "../lib/route.js";
 import { useLoad } from "../lib/load.js";
 import { Empty, Failure, Head, ID, Loading, PlainTime, Time } from "../lib/parts.js";
 
-export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.expired", "approval.withdrawn", "approval.used",
+export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.reopened", "approval.expired", "approval.withdrawn", "approval.used",
   "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "budget.threshold", "policy.created", "policy.forced", "policy.draft_submitted", "policy.draft_approved", "policy.draft_rejected", "key.changed", "check.redeemed", "check.in_doubt", "check.taken_over", "payment.paid_twice",
   "freeze.created", "freeze.release_approved", "freeze.released", "freeze.forced", "freeze.ended"];
 

@@ -508,7 +508,7 @@ class Approval(Polled):
     policy_version: int
     # The number of people who have to approve, in all.
     required: int
-    # The number of people who are missing; only with `from`.
+    # The number of people who are missing; only with `from`, or once the approval was reopened.
     missing: int | None = None
     # The groups of which people are asked; absent if anybody may decide.
     from_: list[ApprovalGroup] = field(default_factory=list)
@@ -562,6 +562,8 @@ class ApprovalDecision:
     at: datetime
     # The groups of the key at the time of the decision.
     groups: list[str] = field(default_factory=list)
+    # The decision counts no more, because of what became of its key since (S92). Absent otherwise.
+    void: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
