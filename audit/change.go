@@ -70,7 +70,8 @@ const (
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
 		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, DraftRejected, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven,
-		ApprovalDenial, ApprovalReopening, ApprovalExpiry, ApprovalWithdrawal, FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded,
+		ApprovalDenial, ApprovalReopening, ApprovalExpiry, ApprovalWithdrawal,
+		FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded,
 		WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
 	}
 }

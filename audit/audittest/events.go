@@ -102,11 +102,7 @@ func eventsAreThere(t *testing.T, s Subject) {
 	}
 	key := newKey()
 	must(t, s.CreateKey(ctx, actor(), key))
-	off := false
-	if _, err := s.UpdateKey(ctx, actor(), key.ID, audit.KeyChange{Active: &off}); err != nil {
-		t.Fatal(err)
-	}
-	f.Stops = lastStop(t, s)
+	f.Stops = setActive(t, s, key, false)
 	keys := news("a key", audit.EventKeyChanged, audit.EventKeyChanged)
 	if keys[0].Change.Kind != audit.KeyCreated || keys[1].Change.Kind != audit.KeyChanged ||
 		keys[1].Change.Subject != key.ID.Text(spend.PrefixKey) || keys[0].ID == keys[1].ID {
@@ -126,6 +122,7 @@ func eventsAreThere(t *testing.T, s Subject) {
 	}
 
 	approvalEvents(t, s, f, news)
+	f.Stops = lastStop(t, s)
 	outcomeEvents(t, s, f, news)
 	paid := newCheck(f)
 	mustCommit(t, s, paid)
@@ -139,7 +136,7 @@ func eventsAreThere(t *testing.T, s Subject) {
 	paymentEvents(t, s, f, news)
 	freezeEvents(t, s, news)
 	news("at last")
-	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 40 {
+	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 47 {
 		t.Errorf("%d events in all: %q", len(all), typesOf(all))
 	} else {
 		for _, of := range audit.EventTypes() {
@@ -197,6 +194,17 @@ func approvalEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ..
 		audit.EventApprovalDecided, audit.EventApprovalApproved, audit.EventApprovalDecided, audit.EventApprovalDenied)
 	if d := events[5].Approval.Decision; d == nil || d.Approves || d.Principal != "cleo" || d.Note != "seen – ゼロ" {
 		t.Errorf("denied: %+v", d)
+	}
+
+	who := approverKey(t, s, "dora")
+	reopened := asking(f, 1)
+	mustCommit(t, s, reopened)
+	mustDecide(t, s, decisionWith(who, reopened, true), audit.DecisionRecorded)
+	setActive(t, s, who, false)
+	e = news("a reopening", audit.EventKeyChanged, audit.EventViolationRecorded, audit.EventApprovalRequested, audit.EventApprovalDecided,
+		audit.EventApprovalApproved, audit.EventKeyChanged, audit.EventApprovalReopened)[6]
+	if a := mustBe(t, s, reopened, audit.ApprovalPending); !e.At.Equal(a.ReopenedAt) || !e.Approval.ExpiresAt.Equal(a.ExpiresAt) {
+		t.Errorf("reopened: %+v, want %+v", e.Approval, a)
 	}
 
 	late := asking(f, 1)

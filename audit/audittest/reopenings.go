@@ -99,8 +99,9 @@ func approvalReopens(t *testing.T, s Subject) {
 		Keys []string
 	}
 	must(t, json.Unmarshal([]byte(recorded[1].Details), &details))
-	if recorded[1].Subject != both.ID.Text(spend.PrefixApproval) || recorded[1].By != actor() || recorded[1].Hash != both.Approval.ActionHash ||
-		details.Was != audit.ApprovalApproved || !slices.Equal(details.Keys, []string{bob.ID.Text(spend.PrefixKey)}) {
+	if recorded[1].Subject != both.ID.Text(spend.PrefixApproval) || recorded[1].By != actor() ||
+		recorded[1].Hash != both.Approval.ActionHash || details.Was != audit.ApprovalApproved ||
+		!slices.Equal(details.Keys, []string{bob.ID.Text(spend.PrefixKey)}) {
 		t.Errorf("recorded %+v", recorded[1])
 	}
 

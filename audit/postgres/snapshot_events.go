@@ -22,12 +22,12 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 		FROM {schema}.changes AS c CROSS JOIN state AS s LEFT JOIN {schema}.approvals AS a
 			ON c.kind LIKE 'approval.%' AND 'apr_' || replace(a.id::text, '-', '') = c.subject
 			CROSS JOIN LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
-				(CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e' WHEN 'approval.reopened' THEN 'R'
-					WHEN 'approval.withdrawn' THEN 'w' WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f'
+				(CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
+					WHEN 'approval.reopened' THEN 'R' WHEN 'approval.withdrawn' THEN 'w' WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f'
 					WHEN 'policy.draft_put' THEN 'j' WHEN 'policy.draft_approved' THEN 'g' WHEN 'policy.draft_rejected' THEN 'q'
 					WHEN 'freeze.created' THEN 'h' WHEN 'freeze.release_approved' THEN 'z' WHEN 'freeze.released' THEN 'l'
 					WHEN 'freeze.forced' THEN 'F' WHEN 'freeze.ended' THEN 'y' ELSE 'k' END::"char", CASE c.kind
-					WHEN 'approval.approved' THEN c.details::jsonb -> 'completes' = 'true'
+					WHEN 'approval.approved' THEN c.details LIKE '%"completes": true%' -- as jsonb writes it; in a text its quotes are escaped
 					WHEN 'policy.draft_put' THEN c.version IS NOT NULL
 					ELSE c.kind IN ('approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced',
 					'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%' END)) AS n (type, occurred)

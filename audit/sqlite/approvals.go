@@ -85,7 +85,8 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 	all, err := collect(ctx, from, doing, func(row scanner) (*audit.Approval, error) {
 		a := &audit.Approval{Check: new(spend.Check)}
 		return a, row.Scan(blob(a.Check.ID[:]), (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), blob(a.UsedBy[:]))
-	}, `SELECT a.id, a.created_at, a.expires_at, u.check_id FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id `+where, args...)
+	}, `SELECT a.id, a.created_at, a.expires_at, u.check_id
+		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id `+where, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -80,8 +80,8 @@ func (s *Store) ApprovalsOf(ctx context.Context, ids []spend.ID) ([]audit.Approv
 	for i, a := range found {
 		asked := a.Check.Approval
 		all[i] = audit.ApprovalEvent{
-			ID: a.Check.ID, ActionHash: asked.ActionHash, Required: asked.Required, CreatedAt: a.CreatedAt, ExpiresAt: a.CreatedAt.Add(asked.Expires),
-			UseWithin: asked.UseWithin, UsedBy: a.UsedBy,
+			ID: a.Check.ID, ActionHash: asked.ActionHash, Required: asked.Required, CreatedAt: a.CreatedAt,
+			ExpiresAt: a.CreatedAt.Add(asked.Expires), UseWithin: asked.UseWithin, UsedBy: a.UsedBy,
 		}
 	}
 	return all, err

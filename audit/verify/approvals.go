@@ -369,10 +369,11 @@ func (v *verifier) uses(a *ApprovalRow, uses []use, said asking, r ruled) {
 		case at.Before(r.approvedAt.Add(-lateCommit)), at.After(r.useBy(a).Add(lateCommit)):
 			v.tally.find(Inserted, name, "%s was allowed with it, and it was approved at %s, for use by %s; or a clock was off", used,
 				stamp(r.approvedAt), stamp(r.useBy(a)))
-		}
-		for i := range r.counted {
-			if d := &r.counted[i]; !v.approvals.counts(a, said, d, u) {
-				v.tally.find(Inserted, name, "%s was allowed with it, and what %s approved did not count any more", used, d.by.KeyID)
+		default:
+			for i := range r.counted {
+				if d := &r.counted[i]; !v.approvals.counts(a, said, d, u) {
+					v.tally.find(Inserted, name, "%s was allowed with it, and what %s approved did not count any more", used, d.by.KeyID)
+				}
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func newApprovalTrailIn(t *testing.T, in *trail) *approvalTrail {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.fence = spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch}
+	tr.fence = spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()}
 	for _, c := range []**spend.Check{&tr.used, &tr.pending, &tr.approved, &tr.denied, &tr.expired} {
 		*c = tr.asking(2)
 	}

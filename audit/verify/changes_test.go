@@ -14,6 +14,16 @@ import (
 )
 
 // addKey makes change 4, a new key, and change 5, the same key deactivated.
+// lastStop returns the last change that stops something.
+func (tr *trail) lastStop() int64 {
+	tr.t.Helper()
+	changes, err := tr.store.ConfigChanges(tr.t.Context(), 0)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	return changes.Stops
+}
+
 func (tr *trail) addKey() (name string) {
 	tr.t.Helper()
 	k := &audit.Key{ID: spend.NewID(time.Now()), Name: "till", RateLimitRPM: 7, Active: true, CreatedAt: time.Now()}

@@ -41,7 +41,7 @@ func (tr *trail) recordCharged(times int) *spend.Check {
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	f := spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch}
+	f := spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()}
 	var first *spend.Check
 	for range times {
 		checks := checksOfAllSorts(f)

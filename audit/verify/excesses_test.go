@@ -16,7 +16,7 @@ func (tr *trail) taking(amount string, change func(*spend.Check, *spend.Charge))
 	act(tr.t, err)
 	limit, err := spend.ParseAmount("251")
 	act(tr.t, err)
-	c := checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})[2]
+	c := checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()})[2]
 	c.Action.Amount, err = spend.ParseAmount(amount)
 	act(tr.t, err)
 	c.Action.PolicyID, c.Principal, c.Decision.PolicyVersion = "capped", "till", 1

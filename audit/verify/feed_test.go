@@ -35,7 +35,7 @@ func (tr *trail) recordCapped(version int, made time.Time) *spend.Check {
 	limit, _ := spend.ParseAmount("251")
 	var last *spend.Check
 	for range 2 {
-		last = checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})[2]
+		last = checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()})[2]
 		day := last.ID.Time().Truncate(24 * time.Hour)
 		last.Action.PolicyID, last.Principal, last.Decision.PolicyVersion = "capped", "till", version
 		last.Charges = []spend.Charge{{

@@ -58,9 +58,9 @@ func TestForgedStops(t *testing.T) {
 	}
 	deactivate := func(stops bool) {
 		t.Helper()
-		changed, err := tr.store.UpdateKey(t.Context(), audit.Actor{KeyID: "key_1"}, k.ID, audit.KeyChange{Active: new(false), Stops: stops})
+		_, err := tr.store.UpdateKey(t.Context(), audit.Actor{KeyID: "key_1"}, k.ID, audit.KeyChange{Active: new(false), Stops: stops})
 		act(t, err)
-		tr.fence.Stops = changed.Stopped
+		tr.fence.Stops = tr.lastStop()
 	}
 	before, kept, late, voided := allowed(), allowed(), allowed(), allowed()
 	tr.steps(before, 0, "redeemed by psp", "executed by psp")

@@ -128,7 +128,7 @@ func TestCountersAfterOutcomes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch}
+	f := spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()}
 	var last *spend.Outcome // of several
 	var of *spend.Check
 	for _, report := range []struct {

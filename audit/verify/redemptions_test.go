@@ -29,7 +29,7 @@ func newRedemptionTrailIn(t *testing.T, in *trail) *redemptionTrail {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.fence = spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch}
+	tr.fence = spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()}
 	p := &audit.Policy{PolicyID: "paid", Name: "p", Rules: "[]", Redeem: spend.RedeemTerms{Required: true, WithinMinutes: 20}}
 	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
 	return tr

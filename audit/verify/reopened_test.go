@@ -23,11 +23,7 @@ func TestReopenedApprovals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		changes, err := tr.store.ConfigChanges(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.fence.Stops = changes.Stops
+		tr.fence.Stops = tr.lastStop()
 	}
 	approve := func(c *spend.Check, keyID, principal string) int {
 		t.Helper()

@@ -114,9 +114,7 @@ func (tr *trail) record(w *commit.Writer, chainID spend.ID) []*spend.Check {
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	changes, err := tr.store.ConfigChanges(tr.t.Context(), 0)
-	act(tr.t, err)
-	batch := checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch, Stops: changes.Stops})
+	batch := checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch, Stops: tr.lastStop()})
 	entries := make([]*commit.Entry, len(batch))
 	for i, c := range batch {
 		entries[i] = w.Append(c)

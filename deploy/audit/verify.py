@@ -54,7 +54,7 @@ APPROVAL = (
     "a.principal,a.owner,a.payment,u.check_id,d.at"
 )
 EXHAUSTED = 100
-OF_CHANGES = "iadewcfjgqkhzlFy"  # the types of events whose source is a change
+OF_CHANGES = "iadeRwcfjgqkhzlFy"  # the types of events whose source is a change
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -902,6 +902,7 @@ class Verifier:
                 other = seen != self.actions.get(a, seen)
                 if other or paid not in (b"", payment) or approved is None or ended or not approved - minute <= at <= approved + within * 1000 + minute:
                     self.find("inserted", use)
+                    continue
                 for names, _, decider, number in counted:
                     asker = {fold(n) for n in (self.askers.get(a, b""), principal, owner, *((self.stood(self.askers.get(a, b""), stops + 1) or [(0, ())])[0][1])) if n}
                     if names & asker or not self.counts(decider, number, stops, at, asker, policy, agent):
