@@ -151,6 +151,9 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 		line("not by", "who wrote the version")
 	}
 	for _, d := range a.Decisions {
+		if d.Void {
+			d.Decision += ", void"
+		}
 		line(d.Decision, strings.TrimSpace(d.Principal+nameOf(d)+groupsOf(d)+" at "+d.At.String()+" "+d.Note))
 	}
 	line("expires", a.ExpiresAt.String())
