@@ -384,6 +384,10 @@ test("what there is to see of a day: how long checks take, whom rules ask, event
   await show(page, "#/overview");
   assert.match(await page.locator("p:has-text('Of the newest')").textContent(), /^Of the newest \d+ checks half took .+\sms, 95 % .+\sms, the slowest .+\sms\.$/);
   await page.waitForSelector("text=/approvals? (is|are) pending/");
+  const money = await page.locator("[aria-label='Money by currency'] tbody tr:has(th:text-is('USD')) td").allTextContents();
+  const newest = (await send("GET", "/v1/checks?limit=100")).data.filter((c) => c.decision === "escalate" && c.action.currency === "USD");
+  assert.ok(newest.length > 0 && Math.abs(Number(money[2].replace(" USD", "")) - newest.reduce((n, c) => n + c.action.amount, 0)) < 1e-6, money[2]);
+  assert.match(await page.locator("section:has(> h3:text-is('Agents')) a").first().getAttribute("href"), /^#\/checks\?agent_id=/);
   await show(page, "#/checks?agent_id=loop");
   await page.waitForSelector(".given:has-text('Agent: loop')");
   assert.ok((await page.locator("a.row").first().boundingBox()).y < 400, "filters push the list away");

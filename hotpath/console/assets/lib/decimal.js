@@ -18,8 +18,12 @@ export function compare(a, b) {
 }
 
 // minus returns the text of a less b.
-export function minus(a, b) {
-  const left = read(a) - read(b);
+export const minus = (a, b) => text(read(a) - read(b));
+
+// sum returns the text of the sum of amounts.
+export const sum = (amounts) => text(amounts.reduce((total, amount) => total + (read(amount) ?? 0n), 0n));
+
+function text(left) {
   const digits = (left < 0n ? -left : left).toString().padStart(19, "0");
   return `${left < 0n ? "-" : ""}${digits.slice(0, -18)}.${digits.slice(-18)}`.replace(/\.?0+$/, "");
 }

@@ -3,10 +3,11 @@ import { html } from "../lib/html.js";
 import { get } from "../lib/api.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
+import { sum } from "../lib/decimal.js";
 import { useLoad } from "../lib/load.js";
 import { plural, took as inWords } from "../lib/words.js";
 import { Chart } from "../lib/chart.js";
-import { Empty, Failure, Head, Loading, Time } from "../lib/parts.js";
+import { Amount, Empty, Failure, Head, Loading, Theirs, Time } from "../lib/parts.js";
 import { Freeze } from "./freezes.js";
 import { Counter, countersOf, share } from "./budgets.js";
 
@@ -28,7 +29,7 @@ export function Overview({ route, waiting }) {
       ${stats.error?.status === 404 ? html`<${Empty} title="This node counts no decisions." />` : html`<${Failure} error=${stats.error} retry=${stats.reload} />`}
       ${stats.data ? html`<${Chart} stats=${stats.data} />` : stats.loading && html`<${Loading} />`}
     </section>
-    <${Latency} />
+    <${Newest} />
     ${may("budgets:read") && may("policies:read") && html`<${Near} />`}`;
 }
 
@@ -42,17 +43,48 @@ function Pending() {
   return html`<p><a href=${link("approvals", "", { show: "all", status: "pending" })}>${more ? `${count} or more approvals are` : count === 1 ? "1 approval is" : `${count} approvals are`} pending</a>${!more && html`, the oldest since <${Time} at=${data.data.at(-1).created_at} />`}.</p>`;
 }
 
-// Latency says how long the newest checks took, by what is on record with each of them.
-function Latency() {
+// Newest says of the newest checks what money they were about, who asked, which rules decided, and how long they took.
+function Newest() {
   const { data, error } = useLoad((signal) => get("/v1/checks", { query: { limit: 100 }, signal }), [], 30000);
-  const took = (data?.data ?? []).map((c) => c.latency_ms).sort((a, b) => a - b);
+  const { data: doubt } = useLoad((signal) => get("/v1/checks", { query: { outcome: "in_doubt", limit: 100 }, signal }), [], 30000);
+  const checks = data?.data ?? [];
+  const doubtful = doubt?.data.length ?? 0;
+  return html`
+    ${doubtful > 0 && html`<p><a href=${link("checks", "", { outcome: "in_doubt" })}>${doubt.pagination.has_more ? `${doubtful} or more` : doubtful} in doubt</a>: redeemed, and nobody knows whether they were carried out.</p>`}
+    <${Failure} error=${error} />
+    ${checks.length > 0 && html`<section><h2>The newest ${plural(checks.length, "check")}</h2>
+      <p class="hint">Since <${Time} at=${checks.at(-1).timestamp} />.</p>
+      <${Money} checks=${checks} />
+      <div class="facts"><${Top} title="Agents" to=${(name) => link("checks", "", { agent_id: name })} checks=${checks} of=${(c) => c.action.agent_id} /><${Top} title="Rules that blocked or escalated" to=${(name) => link("violations", "", { policy_id: name.split(" ")[0] })} checks=${checks} of=${(c) => c.violated_rule_id && `${c.action.policy_id} ${c.violated_rule_id}`} /></div></section>`}
+    <${Latency} checks=${data && checks} />`;
+}
+
+// Money has the sums of amounts by currency and decision.
+function Money({ checks }) {
+  const currencies = [...new Set(checks.map((c) => c.action.currency))].sort();
+  const kinds = [["allow", "allowed"], ["block", "blocked"], ["escalate", "escalated"]];
+  const of = (currency, kind) => sum(checks.filter((c) => c.action.currency === currency && c.decision === kind).map((c) => c.action.amount));
+  return html`<div class="wide-table" tabindex="0" role="region" aria-label="Money by currency"><table><thead><tr><th scope="col">Currency</th>${kinds.map(([, word]) => html`<th scope="col">${word}</th>`)}</tr></thead>
+    <tbody>${currencies.map((currency) => html`<tr><th scope="row">${currency}</th>${kinds.map(([kind]) => html`<td><${Amount} value=${of(currency, kind)} currency=${currency} /></td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+// Top has the five names that stand in most checks, with links to these.
+function Top({ title, to, checks, of }) {
+  const counts = new Map();
+  for (const name of checks.map(of).filter(Boolean)) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const most = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 5);
+  return most.length > 0 && html`<section><h3>${title}</h3><ul>${most.map(([name, count]) => html`<li>${count} <a href=${to(name)}><${Theirs} text=${name} /></a></li>`)}</ul></section>`;
+}
+
+// Latency says how long the newest checks took, by what is on record with each of them.
+function Latency({ checks }) {
+  const took = (checks ?? []).map((c) => c.latency_ms).sort((a, b) => a - b);
   const within = (share) => inWords(took[Math.ceil(took.length * share) - 1]);
   return html`
     <section><h2>How long checks take</h2>
-      <${Failure} error=${error} />
-      ${data && took.length === 0 && html`<p class="hint">No check was recorded yet.</p>`}
+      ${checks && took.length === 0 && html`<p class="hint">No check was recorded yet.</p>`}
       ${took.length > 0 && html`<p>Of the newest ${plural(took.length, "check")} half took ${within(0.5)}, 95 % ${within(0.95)}, the slowest ${within(1)}.</p>
-        <p class="hint">In the node, from the first byte read to the decision; since <${Time} at=${data.data.at(-1).timestamp} />.</p>`}
+        <p class="hint">In the node, from the first byte read to the decision; since <${Time} at=${checks.at(-1).timestamp} />.</p>`}
     </section>`;
 }
 
