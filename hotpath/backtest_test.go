@@ -53,7 +53,6 @@ func TestBacktestOfItself(t *testing.T) {
 				seed := uint64(time.Now().UnixNano())
 				h := history{fleet: f, rng: rand.New(rand.NewPCG(seed, 0)), reports: make(map[spend.ID]int), atOnce: atOnce}
 				f.post(0, "q", foreignRules)
-				h.payer = newPayer(f)
 				var periods []*audit.Backtest
 				for _, rules := range []string{mindfulRules, otherRules.Replace(mindfulRules)} {
 					version := f.post(0, "p", rules, strings.Fields(map[bool]string{true: "many"}[periods != nil])...)
@@ -116,6 +115,9 @@ func (h *history) step() {
 
 // pay asks for one of a few payments, perhaps for another action than before or by the other policy.
 func (h *history) pay() {
+	if h.payer.fleet == nil {
+		h.payer = newPayer(h.fleet)
+	}
 	n := h.rng.IntN(6)
 	a := refundOf(h.t, fmt.Sprint(40+h.rng.IntN(3)*180), fmt.Sprint("p-", n))
 	a.PolicyID = []string{"p", "p", "q"}[h.rng.IntN(3)]
