@@ -192,10 +192,10 @@ func TestTamperedApprovals(t *testing.T) {
 		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.denied), tr.expiry)): {changed("inserted",
 			tr.expiry), "removed deadline of " + approvalOf(tr.expired)},
 		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.approved), tr.first)): {
-			changed("inserted", tr.first), use("inserted", tr.used),
+			changed("inserted", tr.first), changed("inserted", tr.second), use("inserted", tr.used), // which completes nothing alone
 		},
 		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.use), tr.first)): {
-			changed("inserted", tr.first), use("inserted", tr.used),
+			changed("inserted", tr.first), changed("inserted", tr.second), use("inserted", tr.used), // which completes nothing alone
 		},
 		tr.forged(fmt.Sprintf("UPDATE changes SET principal = CASE seq WHEN %d THEN 'Straße' ELSE 'STRASSE' END WHERE seq IN (%[1]d, %d)",
 			tr.first, tr.second)): {changed("inserted", tr.second), use("inserted", tr.used)},
