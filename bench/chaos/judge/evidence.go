@@ -15,17 +15,18 @@ import (
 // evidence is a history, indexed for the rules.
 type evidence struct {
 	*History
-	checks     []*check            // requests, in the order in which they were sent
-	alike      map[string][]*check // by request
-	contenders map[string][]*check // by idempotency key or fingerprint, for which checks may wait for each other
-	rows       map[string]*Row     // by ID
-	recorded   map[string][]*Row   // by request
-	answers    map[string][]*check // requests, by the ID of the check that answered them
-	policies   map[policyVersion]*program
-	outcomes   map[string][]*Outcome // by check
-	reports    map[string][]*Op      // of outcomes, by check
-	courses    map[string]*course    // by check
-	findings   []Finding
+	checks      []*check            // requests, in the order in which they were sent
+	alike       map[string][]*check // by request
+	contenders  map[string][]*check // by idempotency key or fingerprint, for which checks may wait for each other
+	rows        map[string]*Row     // by ID
+	recorded    map[string][]*Row   // by request
+	answers     map[string][]*check // requests, by the ID of the check that answered them
+	policies    map[policyVersion]*program
+	outcomes    map[string][]*Outcome // by check
+	reports     map[string][]*Op      // of outcomes, by check
+	courses     map[string]*course    // by check
+	findings    []Finding
+	deactivated map[string][]change // by key_id; made when it is first asked for
 }
 
 // check is one request for a check and, if it was answered, the result.

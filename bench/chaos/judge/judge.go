@@ -97,7 +97,7 @@ func Judge(h *History) ([]Finding, error) {
 		(*evidence).simulationsLeaveNothing,
 		(*evidence).budgetsHold, (*evidence).exceededIsTrue,
 		(*evidence).outcomesAreReportedOnce, (*evidence).releasedIsFree,
-		(*evidence).redemptionsAreSteps, (*evidence).redemptionsAreTold,
+		(*evidence).redemptionsAreSteps, (*evidence).redemptionsAreTold, (*evidence).stoppedStays,
 		(*evidence).approvalsAreUsedOnce, (*evidence).approvalsAreTold,
 	} {
 		rule(e)

@@ -132,6 +132,10 @@ func (e *evidence) wronglyRefused(r redemption, told []redemption) string {
 		case own && !closed && (c.doubt == nil || e.at(c.doubt.AtMS) > r.Done+clockMargin):
 			return "it was its own"
 		}
+	case stoppedCode:
+		if row := e.rows[r.Subject]; row == nil || !e.mayBeStopped(row, r.Done) {
+			return "its key was not deactivated"
+		}
 	case "check_released":
 		if !closed || e.redeemedBefore(r.Subject, r.Done) {
 			return "nothing was reported"

@@ -119,6 +119,36 @@ func TestRedemptions(t *testing.T) {
 		"refused as reported by nobody": {func(s *builder, row *judge.Row) {
 			s.refusedRedeem(row, gatewayKey, "k", "check_released", "")
 		}, "G14", "nothing was reported"},
+		"refused as stopped with its key, which is active again": {func(s *builder, row *judge.Row) {
+			s.patch(`{"active":false}`)
+			s.patch(`{"active":true}`)
+			s.refusedRedeem(row, gatewayKey, "k", "check_stopped", "")
+		}, "", ""},
+		"refused as stopped by a change that may arrive late": {func(s *builder, row *judge.Row) {
+			s.fault(judge.Fault{})
+			fail(s.patch(`{"active":false}`))
+			s.refusedRedeem(row, gatewayKey, "k", "check_stopped", "")
+		}, "", ""},
+		"refused as stopped by nobody": {func(s *builder, row *judge.Row) {
+			s.refusedRedeem(row, gatewayKey, "k", "check_stopped", "")
+		}, "G14", "its key was not deactivated"},
+		"redeemed before its key is deactivated, and replayed": {func(s *builder, row *judge.Row) {
+			of := s.step(row, 1, false, gatewayKey)
+			s.redeem(row, of, gatewayKey, "k", false)
+			s.patch(`{"active":false}`)
+			s.redeem(row, of, gatewayKey, "k", true)
+		}, "", ""},
+		"redeemed though its key was deactivated": {func(s *builder, row *judge.Row) {
+			s.patch(`{"active":false}`)
+			s.patch(`{"active":true}`)
+			s.redeem(row, s.step(row, 1, false, gatewayKey), gatewayKey, "k", false)
+		}, "G17", "is redeemed though its key was deactivated"},
+		"given again though its key was deactivated": {func(s *builder, _ *judge.Row) {
+			_, keyed := s.decided(action{to: "b", amount: "10", key: "k"})
+			s.patch(`{"active":false}`)
+			s.patch(`{"active":true}`)
+			s.answer(s.ask(action{to: "b", amount: "10", key: "k"}), keyed, true)
+		}, "G17", "is given again"},
 		"refused for nothing": {func(s *builder, row *judge.Row) {
 			s.refusedRedeem(row, gatewayKey, "k", "check_expired", "")
 		}, "G14", "nothing is wrong"},
