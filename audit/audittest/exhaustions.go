@@ -144,6 +144,20 @@ func budgetsNotify(t *testing.T, s Subject) {
 			news("once a window")
 		}
 	}
+	// Another version has another limit and other percentages: each is noticed for itself.
+	of := func(limit string, notify spend.Percentages) spend.Charge {
+		c := charge("percents-of-two", "[]", "100")
+		c.Limit, c.NotifyAt = amount(limit), notify
+		return c
+	}
+	mustCommit(t, s, charged(newCheck(f), of("110", "80")))
+	news("by a low limit", 80)
+	compared := of("100", "70")
+	compared.Lifted = true
+	mustCommit(t, s, charged(escalated(newCheck(f)), compared))
+	news("what only compares")
+	mustCommit(t, s, charged(newCheck(f), of("800", "25,80")))
+	news("by a higher limit", 25)
 	zero := charge("percent-of-nothing", "[]", "0")
 	zero.Limit, zero.MaxCount, zero.Counted, zero.NotifyAt = spend.Amount{}, 0, false, "1"
 	mustCommit(t, s, charged(newCheck(f), zero))

@@ -75,12 +75,13 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	return r, nil
 }
 
-// freezeRestored freezes everything, unless a freeze of an earlier restore still does.
+// freezeRestored freezes everything, unless a freeze of an earlier restore still does, of which nobody has approved the
+// release: that was of another gap.
 func freezeRestored(ctx context.Context, conn *pgx.Conn) (id spend.ID, err error) {
 	by := audit.Restorer()
 	var name string
-	err = conn.QueryRow(ctx, `SELECT c.subject FROM changes AS c WHERE c.kind = 'freeze.created' AND c.principal = $1 AND NOT EXISTS (
-			SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))
+	err = conn.QueryRow(ctx, `SELECT c.subject FROM changes AS c WHERE c.kind = 'freeze.created' AND c.actor = 'system' AND c.principal = $1
+			AND NOT EXISTS (SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind <> 'freeze.created')
 		ORDER BY c.seq LIMIT 1`, by.Principal).Scan(&name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		f := audit.RestoreFreeze()

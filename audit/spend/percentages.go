@@ -1,6 +1,7 @@
 package spend
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,28 +24,37 @@ func PercentagesOf(sorted []int) Percentages {
 	return Percentages(strings.Join(texts, ","))
 }
 
-// Between returns those above one percentage, up to another.
-func (p Percentages) Between(above, upTo int) (found []int) {
+// all returns the percentages.
+func (p Percentages) all() (found []int) {
 	for text := range strings.SplitSeq(string(p), ",") {
-		if n, err := strconv.Atoi(text); err == nil && n > above && n <= upTo {
+		if n, err := strconv.Atoi(text); err == nil {
 			found = append(found, n)
 		}
 	}
 	return found
 }
 
-// Reached returns the largest of the percentages of the charge that a usage reaches, by its amount or its number; 0 if it
-// reaches none. No usage reaches a percentage of nothing.
-func (c *Charge) Reached(u Usage) (reached int) {
-	hundredfold := u.Used.Times(100)
-	for _, n := range c.NotifyAt.Between(0, Exhausted) {
-		limit := c.Limit.Total()
-		if c.Limited && limit != (Total{}) && hundredfold.Cmp(limit.Times(n)) >= 0 ||
-			c.Counted && c.MaxCount > 0 && u.Count*100 >= c.MaxCount*int64(n) {
-			reached = n
-		}
-	}
-	return reached
+// Without returns those that others have not.
+func (p Percentages) Without(others Percentages) []int {
+	had := others.all()
+	return slices.DeleteFunc(p.all(), func(n int) bool { return slices.Contains(had, n) })
+}
+
+// With adds a percentage.
+func (p Percentages) With(percent int) Percentages {
+	all := append(p.all(), percent)
+	slices.Sort(all)
+	return PercentagesOf(all)
+}
+
+// Reached returns those of the percentages of the charge's limits that a usage reaches, by its amount or its number. No usage
+// reaches a percentage of nothing.
+func (c *Charge) Reached(of Percentages, u Usage) Percentages {
+	limit, hundredfold := c.Limit.Total(), u.Used.Times(Exhausted)
+	return PercentagesOf(slices.DeleteFunc(of.all(), func(n int) bool {
+		byAmount := c.Limited && !limit.IsZero() && hundredfold.Cmp(limit.Times(n)) >= 0
+		return !byAmount && (!c.Counted || c.MaxCount == 0 || u.Count*Exhausted < c.MaxCount*int64(n))
+	}))
 }
 
 // Times returns the total n times.

@@ -79,35 +79,39 @@ func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 // rolling window was below before the commit counts again.
 func noticePercentages(tx *sql.Tx, changes []audit.CounterChange, before map[spend.ID]spend.Usage) error {
 	for i, ch := range changes {
-		again := i+1 < len(changes) && ch.BucketMS > 0 && changes[i+1].ID == ch.ID // a later bucket of the window
-		if !ch.Take || ch.Charge.NotifyAt == "" || again {
+		again := i+1 < len(changes) && ch.BucketMS > 0 && changes[i+1].ID == ch.ID && changes[i+1].Count > 0 // a later bucket of the window
+		if ch.Count == 0 || ch.Charge.NotifyAt == "" || again {
 			continue
 		}
 		_, now, err := usageOf(context.Background(), tx, ch.Counter)
 		if err != nil {
 			return err
 		}
-		of, args := "counter_id = ? AND start_ms = ?", []any{ch.ID[:], ch.StartMS}
-		if ch.BucketMS > 0 {
-			of, args = "counter_id = ?", args[:1]
-		}
-		var noticed int
-		if err := tx.QueryRow("SELECT max(noticed) FROM budget_counters WHERE "+of, args...).Scan(&noticed); err != nil {
+		var noticed spend.Percentages
+		err = tx.QueryRow("SELECT noticed FROM budget_counters WHERE counter_id = ? AND start_ms = ?", ch.ID[:], ch.StartMS).Scan((*string)(&noticed))
+		if err != nil {
 			return err
 		}
-		below, level := noticed, ch.Charge.Reached(now)
+		told := noticed
 		if ch.BucketMS > 0 {
-			below = min(below, ch.Charge.Reached(before[ch.ID]))
+			told = ch.Charge.Reached(told, before[ch.ID])
 		}
-		for _, percent := range ch.Charge.NotifyAt.Between(below, level) {
+		for _, percent := range ch.Charge.Reached(ch.Charge.NotifyAt, now).Without(told) {
 			if err := insertExhaustion(tx, &ch, percent, now); err != nil {
 				return err
 			}
+			told = told.With(percent)
 		}
-		if level > noticed || ch.BucketMS > 0 && level != noticed {
-			if _, err := tx.Exec("UPDATE budget_counters SET noticed = ? WHERE "+of, append([]any{level}, args...)...); err != nil {
-				return err
-			}
+		of, args := "counter_id = ? AND start_ms = ?", []any{string(told), ch.ID[:], ch.StartMS}
+		if ch.BucketMS > 0 {
+			told = ch.Charge.Reached(told, now)
+			of, args = "counter_id = ?", []any{string(told), ch.ID[:]}
+		}
+		if told == noticed {
+			continue
+		}
+		if _, err := tx.Exec("UPDATE budget_counters SET noticed = ? WHERE "+of, args...); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -120,8 +124,9 @@ func take(tx *sql.Tx, ch *audit.CounterChange, own spend.Usage) error {
 	if ch.Charge.EndMS != 0 {
 		end = ch.Charge.EndMS
 	}
-	_, err := tx.Exec(`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, used, count, policy_id, rule_id, subject)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = ?6, count = ?7`,
+	_, err := tx.Exec(`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, used, count, policy_id, rule_id, subject, noticed)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, iif(?3 > 0, coalesce((SELECT noticed FROM budget_counters WHERE counter_id = ?1 LIMIT 1), ''), ''))
+		ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = ?6, count = ?7`,
 		ch.ID[:], ch.StartMS, ch.BucketMS, end, ch.Charge.Since, own.Used.String(), own.Count, ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject)
 	if err != nil {
 		return err

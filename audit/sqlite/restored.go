@@ -53,8 +53,8 @@ func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error)
 func freezeRestored(tx *sql.Tx) (id spend.ID, err error) {
 	by := audit.Restorer()
 	var name string
-	err = tx.QueryRow(`SELECT c.subject FROM changes AS c WHERE c.kind = 'freeze.created' AND c.principal = ? AND NOT EXISTS (
-			SELECT 1 FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))
+	err = tx.QueryRow(`SELECT c.subject FROM changes AS c WHERE c.kind = 'freeze.created' AND c.actor = 'system' AND c.principal = ?
+			AND NOT EXISTS (SELECT 1 FROM changes AS e WHERE e.subject = c.subject AND e.kind <> 'freeze.created')
 		ORDER BY c.seq LIMIT 1`, by.Principal).Scan(&name)
 	if err == nil {
 		return spend.ParseID(name, spend.PrefixFreeze)

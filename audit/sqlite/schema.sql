@@ -167,7 +167,7 @@ CREATE TABLE budget_counters (
     bucket_ms  INTEGER NOT NULL,
     end_ms     INTEGER,
     since      INTEGER NOT NULL,
-    noticed    INTEGER NOT NULL DEFAULT 0, -- the greatest percentage of notify_at that is on record; of a rolling window in each bucket
+    noticed    TEXT    NOT NULL DEFAULT '', -- the percentages of notify_at that are on record; of a rolling window those still reached, in each bucket
     used       TEXT    NOT NULL,
     count      INTEGER NOT NULL,
     policy_id  TEXT    NOT NULL,

@@ -21,7 +21,8 @@ const freezeNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPEN
 func freezeCommand() command {
 	return command{
 		name: "freeze", summary: "stop everything in a scope, at once: checks, redemptions and what was allowed before", setup: freeze,
-		details: freezeNeed + `
+		details: `Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY, else with SPENDGATE_ADMIN_KEY, else with
+the session of spendgate login.
 Exactly one of --all, --policy, --agent, --principal and --counterparty says what is
 frozen. Freezing an agent stops a fault; freezing a principal stops a thief, since an
 agent chooses its own name. It is in force on every node when the command returns.`,
@@ -50,6 +51,18 @@ func freezeAPI(p process) (*client.Client, error) {
 	return keyAPI(p)
 }
 
+// stopAPI returns a client with the API key or the admin key, else with the session: a session may have ended, and reaches less.
+func stopAPI(p process) (*client.Client, error) {
+	c, err := config.LoadClient(p.environ)
+	if err != nil {
+		return nil, err
+	}
+	if c.APIKey == "" && c.AdminKey != "" {
+		return adminAPI(p)
+	}
+	return keyAPI(p)
+}
+
 func freeze(flags *flag.FlagSet) action {
 	asked := client.NewFreeze{IdempotencyKey: rand.Text()}
 	flags.BoolVar(&asked.Scope.All, "all", false, "freeze everything")
@@ -69,7 +82,7 @@ func freeze(flags *flag.FlagSet) action {
 			return usageError{text: "needs --reason TEXT"}
 		}
 		asked.Until = until.at
-		api, err := freezeAPI(p)
+		api, err := stopAPI(p)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ CREATE TABLE budget_counters (
     end_ms     bigint,           -- not needed any more; null of a lifetime
     count      bigint  NOT NULL DEFAULT 0,
     since      integer NOT NULL, -- version of the policy
-    noticed    integer NOT NULL DEFAULT 0, -- the greatest percentage of notify_at that is on record; of a rolling window in the row of start_ms -1
+    noticed    integer[] NOT NULL DEFAULT '{}', -- the percentages of notify_at that are on record; of a rolling window those still reached, in the row of start_ms -1
     used       numeric NOT NULL DEFAULT 0,
     policy_id  text    NOT NULL,
     rule_id    text    NOT NULL,
@@ -159,11 +159,11 @@ AS $$
     ON CONFLICT (counter_id, start_ms, percent, nth) DO NOTHING
 $$;
 
--- The greatest percentage of notify_at that a usage reaches, by its amount or its number; 0 for none.
-CREATE FUNCTION reached(notify_at text, used numeric, count bigint, max_used numeric, max_count bigint) RETURNS integer
+-- Those of some percentages that a usage reaches, by its amount or its number.
+CREATE FUNCTION reached(percentages integer[], used numeric, count bigint, max_used numeric, max_count bigint) RETURNS integer[]
 LANGUAGE sql IMMUTABLE
 AS $$
-    SELECT coalesce(max(n), 0) FROM unnest(string_to_array(notify_at, ',')::integer[]) AS n
+    SELECT coalesce(array_agg(n), '{}') FROM unnest(percentages) AS n
         WHERE max_used > 0 AND used * 100 >= max_used * n OR max_count > 0 AND count * 100 >= max_count * n
 $$;
 
@@ -176,34 +176,39 @@ DECLARE
     change record;
     usage  record;
     own    budget_counters;
-    below  integer;
-    level  integer;
+    notify integer[];
+    told   integer[];
 BEGIN
     FOR change IN SELECT DISTINCT ON (c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END) c.*, d.used AS all_used, d.count AS all_count
         FROM unnest(changes) AS c, LATERAL (SELECT sum(d.used) AS used, sum(d.count)::bigint AS count FROM (
-            SELECT a.used, a.count FROM unnest(changes) AS a WHERE a.counter_id = c.counter_id
-            UNION ALL SELECT a.used, a.count FROM unnest(corrections) AS a WHERE a.counter_id = c.counter_id) AS d) AS d
-        WHERE c.notify_at IS NOT NULL ORDER BY c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END, c.start_ms DESC LOOP
+            SELECT a.used, a.count, a.start_ms FROM unnest(changes) AS a WHERE a.counter_id = c.counter_id
+            UNION ALL SELECT a.used, a.count, a.start_ms FROM unnest(corrections) AS a WHERE a.counter_id = c.counter_id) AS d
+            WHERE d.start_ms >= greatest(c.start_ms - 60 * c.bucket_ms, 0)) AS d
+        WHERE c.notify_at IS NOT NULL AND c.count > 0 ORDER BY c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END, c.start_ms DESC LOOP
         SELECT coalesce(sum(b.used), 0) AS used, coalesce(sum(b.count), 0)::bigint AS count INTO usage FROM budget_counters AS b
             WHERE b.counter_id = change.counter_id AND (b.start_ms = change.start_ms
                 OR change.bucket_ms > 0 AND b.start_ms >= greatest(change.start_ms - 60 * change.bucket_ms, 0));
         SELECT * INTO STRICT own FROM budget_counters AS b
             WHERE b.counter_id = change.counter_id AND b.start_ms = CASE WHEN change.bucket_ms > 0 THEN -1 ELSE change.start_ms END;
-        level := reached(change.notify_at, usage.used, usage.count, change.max_used, change.max_count);
-        below := own.noticed;
+        notify := string_to_array(change.notify_at, ',');
+        told := own.noticed;
         IF change.bucket_ms > 0 THEN
-            below := least(below, reached(change.notify_at, usage.used - change.all_used, usage.count - change.all_count, change.max_used,
-                change.max_count));
+            told := reached(told, usage.used - change.all_used, usage.count - change.all_count, change.max_used, change.max_count);
         END IF;
+        notify := ARRAY(SELECT n FROM unnest(reached(notify, usage.used, usage.count, change.max_used, change.max_count)) AS n WHERE n <> ALL (told));
         INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, percent, nth, count, max_count, since, used, max_used, policy_id, rule_id, subject,
                 agent_id)
             SELECT change.counter_id, change.start_ms, change.bucket_ms, n, CASE WHEN change.bucket_ms > 0 THEN (SELECT count(*) FROM budget_exhaustions AS e
                     WHERE e.counter_id = change.counter_id AND e.start_ms = change.start_ms AND e.percent = n) ELSE 0 END,
                 usage.count, change.max_count, own.since, usage.used, change.max_used, own.policy_id, own.rule_id, own.subject, own.agent_id
-            FROM unnest(string_to_array(change.notify_at, ',')::integer[]) AS n WHERE n > below AND n <= level
+            FROM unnest(notify) AS n
         ON CONFLICT (counter_id, start_ms, percent, nth) DO NOTHING;
-        IF level > own.noticed OR change.bucket_ms > 0 AND level <> own.noticed THEN
-            UPDATE budget_counters AS b SET noticed = level WHERE b.counter_id = own.counter_id AND b.start_ms = own.start_ms;
+        told := told || notify;
+        IF change.bucket_ms > 0 THEN
+            told := reached(told, usage.used, usage.count, change.max_used, change.max_count);
+        END IF;
+        IF told <> own.noticed THEN
+            UPDATE budget_counters AS b SET noticed = told WHERE b.counter_id = own.counter_id AND b.start_ms = own.start_ms;
         END IF;
     END LOOP;
 END $$;

@@ -88,7 +88,8 @@ BEGIN
         WHERE b.counter_id = c.counter_id AND b.start_ms = c.start_ms
             AND (b.used <= c.most_used) IS NOT FALSE AND (b.count <= c.most_count) IS NOT FALSE
             AND (b.used + c.used >= c.max_used) IS NOT TRUE AND (b.count + c.count >= c.max_count) IS NOT TRUE
-            AND (c.notify_at IS NULL OR reached(c.notify_at, b.used + c.used, b.count + c.count, c.max_used, c.max_count) <= b.noticed);
+            AND (c.notify_at IS NULL OR c.count = 0
+                OR reached(string_to_array(c.notify_at, ',')::integer[], b.used + c.used, b.count + c.count, c.max_used, c.max_count) <@ b.noticed);
     GET DIAGNOSTICS taken = ROW_COUNT;
     IF taken < cardinality(changes) THEN
         RAISE EXCEPTION 'counters of budgets are not as they mostly are' USING ERRCODE = 'SG019';

@@ -57,6 +57,9 @@ volumes:
     secret:
       secretName: {{ .secret | default .Values.secretName }}
       defaultMode: 0440
+      {{- with .only }}
+      items: [{key: {{ . }}, path: {{ . }}}]
+      {{- end }}
   {{- with .Values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
