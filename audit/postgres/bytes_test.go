@@ -104,7 +104,8 @@ func (w *weighed) payments(f spend.Fence, like []*spend.Check, size int) {
 		c.ID, c.Action.IdempotencyKey, c.Namespace = spend.NewID(time.Now()), "", "billing-agent"
 		o := &spend.Outcome{
 			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Status: spend.Redeemed, Step: 1, Release: spend.ReleaseNone, Check: &c,
-			KeyID: c.KeyID, RequestID: c.RequestID, Fence: f, RedeemBy: time.Now().Add(time.Hour), Replay: spend.NonceHash(c.KeyID, fmt.Sprint("nonce ", i)),
+			KeyID: c.KeyID, RequestID: c.RequestID, Fence: f, RedeemBy: time.Now().Add(time.Hour),
+			Replay: spend.NonceHash(c.KeyID, fmt.Sprint("nonce ", i)),
 		}
 		p := spend.Payment{Namespace: c.Namespace, Key: fmt.Sprintf("order-%08d", i)}
 		p, c.Payment = p.WithCheck(&c, 0, o.Replay)

@@ -79,7 +79,8 @@ func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 // rolling window was below before the commit counts again.
 func noticePercentages(tx *sql.Tx, changes []audit.CounterChange, before map[spend.ID]spend.Usage) error {
 	for i, ch := range changes {
-		again := i+1 < len(changes) && ch.BucketMS > 0 && changes[i+1].ID == ch.ID && changes[i+1].Count > 0 // a later bucket of the window
+		// A later bucket of the same window comes next.
+		again := i+1 < len(changes) && ch.BucketMS > 0 && changes[i+1].ID == ch.ID && changes[i+1].Count > 0
 		if ch.Count == 0 || ch.Charge.NotifyAt == "" || again {
 			continue
 		}
@@ -124,8 +125,10 @@ func take(tx *sql.Tx, ch *audit.CounterChange, own spend.Usage) error {
 	if ch.Charge.EndMS != 0 {
 		end = ch.Charge.EndMS
 	}
-	_, err := tx.Exec(`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, used, count, policy_id, rule_id, subject, noticed)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, iif(?3 > 0, coalesce((SELECT noticed FROM budget_counters WHERE counter_id = ?1 LIMIT 1), ''), ''))
+	_, err := tx.Exec(`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, used, count, policy_id, rule_id, subject,
+			noticed)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
+			iif(?3 > 0, coalesce((SELECT noticed FROM budget_counters WHERE counter_id = ?1 LIMIT 1), ''), ''))
 		ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = ?6, count = ?7`,
 		ch.ID[:], ch.StartMS, ch.BucketMS, end, ch.Charge.Since, own.Used.String(), own.Count, ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject)
 	if err != nil {
