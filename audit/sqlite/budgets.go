@@ -89,7 +89,8 @@ func noticePercentages(tx *sql.Tx, changes []audit.CounterChange, before map[spe
 			return err
 		}
 		var noticed spend.Percentages
-		err = tx.QueryRow("SELECT noticed FROM budget_counters WHERE counter_id = ? AND start_ms = ?", ch.ID[:], ch.StartMS).Scan((*string)(&noticed))
+		err = tx.QueryRow("SELECT noticed FROM budget_counters WHERE counter_id = ? AND start_ms = ?", ch.ID[:], ch.StartMS).
+			Scan((*string)(&noticed))
 		if err != nil {
 			return err
 		}
