@@ -143,7 +143,7 @@ func (c *mappedCall) definition(ctx context.Context, age time.Duration) (definit
 // carryOut calls the server under a permission.
 func (c *mappedCall) carryOut(ctx context.Context, permit pay.Permit) pay.End {
 	arguments, err := c.t.sent(c.arguments, permit.ExecutionID)
-	if err != nil {
+	if err = cmp.Or(err, c.s.gw.stillKnown(ctx, c.request.Extra)); err != nil {
 		return pay.End{Outcome: pay.Unsent, Note: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout) // what is carried out is not cancelled

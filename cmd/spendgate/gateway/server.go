@@ -221,10 +221,13 @@ func (s *Server) watch(own *session) {
 	go func() { _ = agent.Wait(); ended() }()
 }
 
-// lastUsed returns when the agent asked for something last.
+// lastUsed returns when the agent asked for something last, or has been answered: now while a request has no answer.
 func (s *session) lastUsed() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.asking > 0 {
+		return time.Now()
+	}
 	return s.used
 }
 

@@ -158,6 +158,26 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestRevokedWhileWaiting: a call that people approve after its agent's file was removed is not carried out, and gives back.
+func TestRevokedWhileWaiting(t *testing.T) {
+	for _, version := range []string{legacyVersion, latestVersion} {
+		p, s, folder := newProvider(t), newService(t), tokenFolder(t)
+		g := guarded(t, s, p, "listen: 127.0.0.1:0\ntokens: "+folder+"\n", "        wait_seconds: 20\n")
+		a := agentWith(t, served(t, g)+Path, tokenA, version)
+		go func() {
+			within(t, "people are asked", func() bool { return len(s.outcomes(t)) == 1 })
+			_ = os.Remove(filepath.Join(folder, "a"))
+			time.Sleep(lookEvery)
+			s.approve(t, true)
+		}()
+		wants(t, a, "ch_1", 45_000, stateError, "not valid any more")
+		s.became(t, "escalate", "voided")
+		if paid := p.paid(); len(paid) != 0 {
+			t.Errorf("%s: paid %q", version, paid)
+		}
+	}
+}
+
 // TestInFlight: an agent's requests without an answer are bounded, and keep no other agent out.
 func TestInFlight(t *testing.T) {
 	p := newProvider(t)
@@ -205,6 +225,8 @@ func TestSessions(t *testing.T) {
 		t.Error(full)
 	}
 	all[3].used, all[5].used = time.Now().Add(-2*leastIdle), time.Now().Add(-3*leastIdle)
+	defer all[7].use()() // a call that waits for people
+	all[7].used = time.Now().Add(-4 * leastIdle)
 	for _, ended := range []int{5, 3} {
 		if _, full := s.open("a", "one"); full != "" {
 			t.Error(full)

@@ -25,7 +25,8 @@ type session struct {
 
 	mu       sync.Mutex
 	agent    *mcp.ServerSession // of the era with sessions
-	used     time.Time          // when the agent asked for something last
+	used     time.Time          // when the agent asked for something last, or was answered
+	asking   int                // requests without an answer
 	next     int
 	progress map[string]origin        // by our progress tokens
 	flight   map[*int]context.Context // of requests that are not answered, for a server's questions
@@ -208,12 +209,21 @@ func forward[T any, P interface {
 	return result, nil
 }
 
+// use notes that the agent asks for something, until the function that it returns is called.
+func (s *session) use() (done func()) {
+	note := func(asking int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.used, s.asking = time.Now(), s.asking+asking
+	}
+	note(1)
+	return func() { note(-1) }
+}
+
 // receive is middleware that passes what agents ask to the server. What it does not name is answered by the SDK, or refused.
 func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
-		s.mu.Lock()
-		s.used = time.Now()
-		s.mu.Unlock()
+		defer s.use()()
 		if p, ok := r.GetParams().(*mcp.InitializeParams); ok {
 			result, err := next(ctx, method, r)
 			if err != nil {

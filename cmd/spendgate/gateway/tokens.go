@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/config"
@@ -183,6 +184,19 @@ func (t *tokens) verify(ctx context.Context, token string, _ *http.Request) (*au
 		refusal = err
 	}
 	return nil, cmp.Or(unread, errors.Join(auth.ErrInvalidToken, refusal))
+}
+
+// stillKnown fails if the agent of a request has lost its access since: people may have taken long to approve.
+func (g *Gateway) stillKnown(ctx context.Context, extra *mcp.RequestExtra) error {
+	if extra == nil || extra.TokenInfo == nil {
+		return nil
+	}
+	_, token, _ := strings.Cut(extra.Header.Get("Authorization"), " ")
+	now, err := g.tokens.verify(ctx, strings.TrimSpace(token), nil)
+	if err != nil || now.UserID != extra.TokenInfo.UserID {
+		return errors.New("the agent's token is not valid any more")
+	}
+	return nil
 }
 
 // inFolder returns the agent whose file has a token; empty if there is none, or if that is unknown.
