@@ -64,6 +64,7 @@ CREATE INDEX changes_subject ON changes (subject, seq);
 CREATE INDEX changes_position ON changes (position) WHERE position > '0';
 CREATE INDEX changes_freezes ON changes (seq) WHERE kind = 'freeze.created';
 CREATE INDEX changes_of_freezes ON changes (seq) WHERE kind LIKE 'freeze.%';
+CREATE INDEX changes_approved ON changes (key_id) WHERE kind = 'approval.approved';
 
 -- No policy without the record of its creation.
 CREATE FUNCTION require_recorded_policy() RETURNS trigger
@@ -344,10 +345,12 @@ BEGIN
         WHERE k.id = changed RETURNING k.* INTO made;
     PERFORM record_key('key.changed', made, who);
     IF new_active IS FALSE THEN
-        PERFORM reopen_approval(a, jsonb_build_array(name_key(changed)), who) FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id
-            WHERE EXISTS (SELECT FROM changes AS c WHERE c.subject = name_approval(a.id) AND c.kind = 'approval.approved' AND c.key_id = name_key(changed)
+        -- From the decisions of the key to the approvals that are open: others do not slow it down, while no commit goes on.
+        PERFORM reopen_approval(a, jsonb_build_array(name_key(changed)), who)
+            FROM (SELECT DISTINCT substr(c.subject, 5)::uuid AS id FROM changes AS c WHERE c.kind = 'approval.approved' AND c.key_id = name_key(changed)
                 AND NOT EXISTS (SELECT FROM changes AS r WHERE r.subject = c.subject AND r.kind = 'approval.reopened' AND r.seq > c.seq
-                    AND r.details::jsonb -> 'keys' ? c.key_id));
+                    AND r.details::jsonb -> 'keys' ? c.key_id)) AS approved
+                JOIN approval_deadlines AS d ON d.approval_id = approved.id JOIN approvals AS a ON a.id = approved.id;
     END IF;
     RETURN NEXT made;
 END $$;
