@@ -102,7 +102,7 @@ function Row({ f, done }) {
     <span class="by">${f.created_by ? html`<${Who} name=${f.created_by.principal} />` : "an admin or the system"} · <${PlainTime} at=${f.created_at} /> · ${f.until ? `until ${localTime(f.until)}` : "until it is released"}${f.released_at && html` · released <${PlainTime} at=${f.released_at} />`}
       ${f.releases.map((r) => html`<br />Released by <${Who} name=${r.principal ?? "an admin"} />, <${PlainTime} at=${r.at} />: <bdi>${r.note}</bdi>`)}</span>
     ${f.status === "active" && may("freezes:release") && html`<details class="to"><summary>Release it</summary><form class="buttons" aria-label="Release" onSubmit=${release}>
-      <${Field} label="Why it may go on"><input name="note" required maxlength="4096" autocomplete="off" /><//> <button class="primary">Release</button></form>
+      <${Field} label="Why it may go on"><input name="note" required maxlength="4096" autocomplete="off" /><//> <button class="primary">${asAdmin("freezes:release") ? "Release alone, as the admin, on record" : "Release"}</button></form>
       <${Failure} error=${failure} doing /></details>`}
   </div></li>`;
 }
