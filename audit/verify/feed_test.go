@@ -130,6 +130,7 @@ func TestTamperedFeed(t *testing.T) {
 	tr.agreeOn("UPDATE event_state SET below = '1'")
 
 	// An event of an hour ago gets a number above those of later events.
+	tr.fence.Stops = tr.lastStop()
 	late := checksOfAllSorts(tr.fence)[0]
 	late.ID, late.Action.IdempotencyKey = spend.NewID(time.Now().Add(-time.Hour)), ""
 	tr.append(late)

@@ -10,8 +10,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// frozenMargin is how close to the begin of a freeze a check or a redemption may be by its node's clock if it does not say that it
-// was judged by the freeze: the time of a commit, and what clocks differ by.
+// frozenMargin is how close to the end of a freeze a check or a redemption may be by its node's clock, and how close to its begin
+// if it does not say that it was judged by the freeze: the time of a commit, and what clocks differ by.
 const frozenMargin = 3 * time.Second
 
 // frozenTime is a scope, and the time in which it was frozen.
@@ -52,7 +52,7 @@ func (w *changeWalk) freeze(c Change) error {
 func (s *slice) frozen(at time.Time, stops int64, people ...audit.Party) string {
 	for i := range s.freezes {
 		f := &s.freezes[i]
-		if stops < f.seq && at.Before(f.from.Add(frozenMargin)) || !f.until.IsZero() && at.After(f.until.Add(-lateCommit)) {
+		if stops < f.seq && at.Before(f.from.Add(frozenMargin)) || !f.until.IsZero() && at.After(f.until.Add(-frozenMargin)) {
 			continue
 		}
 		is := func(place int) bool { return spend.NFC(string(s.fields[place])) == f.scope.Value }

@@ -54,7 +54,7 @@ APPROVAL = (
     "a.principal,a.owner,a.payment,u.check_id,d.at"
 )
 EXHAUSTED = 100
-OF_CHANGES = "iadeRwcfjgqkhzlFy"  # the types of events whose source is a change
+OF_CHANGES = "iadRewcfjgqkhzlFy"  # the types of events whose source is a change
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -581,10 +581,10 @@ class Verifier:
     def passes_freezes(self, fields):
         """Finds an allow, a redemption and a take-over that a freeze stopped (G17)."""
         def frozen(row, stops, *names):
-            at, margin, late = int.from_bytes(row[:6], "big") * 1000 - EPOCH, 3000000, 60000000
+            at, margin = int.from_bytes(row[:6], "big") * 1000 - EPOCH, 3000000
             what = {"policy_id": fields[17].decode(), "agent_id": nfc(fields[16]), "counterparty": nfc(fields[18])}
             for kind, value, since, until, seq in self.freezes.values():
-                if (at >= since + margin or integer(stops or b"") >= seq) and (not until or at <= until - late):
+                if (at >= since + margin or integer(stops or b"") >= seq) and (not until or at <= until - margin):
                     named = kind == "principal" and fold(value.encode()) in [fold(n) for n in names if n]
                     if kind == "all" or named or kind in what and what[kind] == (value if kind == "policy_id" else nfc(value.encode())):
                         return True

@@ -203,7 +203,9 @@ func waitSchema() *jsonschema.Schema {
 func approvalSchema() *jsonschema.Schema {
 	s := outputSchema[client.Approval]()
 	describe(s, map[string]string{"approval_id": "Names the approval.", "check_id": "The check that was escalated."})
-	describe(s.Properties["decisions"].Items, map[string]string{"principal": "Who decided.", "decision": "approve or deny."})
+	describe(s.Properties["decisions"].Items, map[string]string{
+		"principal": "Who decided.", "decision": "approve or deny.", "void": "It counts no more: who decided may not decide now.",
+	})
 	return s
 }
 
