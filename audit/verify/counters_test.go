@@ -126,7 +126,7 @@ func TestTamperedCounters(t *testing.T) {
 	renamed.Charges[0].Subject = "[1]"
 	finds(counter("altered", &renamed, 0), "UPDATE budget_counters SET subject = '[1]' WHERE start_ms = -1")
 	other.Charges[0].Counter.StartMS = c.Charges[2].Counter.StartMS - 60_000
-	unused := "INSERT INTO budget_counters SELECT counter_id, start_ms - 60000, bucket_ms, end_ms - 60000%s, 0, since, 0, 0, " +
+	unused := "INSERT INTO budget_counters SELECT counter_id, start_ms - 60000, bucket_ms, end_ms - 60000%s, 0, since, '{}', 0, " +
 		"policy_id, rule_id, subject " +
 		"FROM kept WHERE rule_id = 'rolling' AND start_ms = %d"
 	finds(counter("altered", other, 0), fmt.Sprintf(unused, " - 1", c.Charges[2].Counter.StartMS))
