@@ -210,7 +210,8 @@ func explainedMetrics(t *testing.T) map[string]bool {
 
 // notOfNodes reports whether an expression has no result in a fleet: it names a metric of a command.
 func notOfNodes(expr string) bool {
-	return strings.Contains(expr, `job="spendgate-gateway"`) || slices.ContainsFunc(regexp.MustCompile(`spendgate_[a-z_]+`).FindAllString(expr, -1), ofCommands)
+	return strings.Contains(expr, `job="spendgate-gateway"`) ||
+		slices.ContainsFunc(regexp.MustCompile(`spendgate_[a-z_]+`).FindAllString(expr, -1), ofCommands)
 }
 
 // expressions returns the expressions of the dashboard and the rules, by where
