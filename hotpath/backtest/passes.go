@@ -93,8 +93,8 @@ func (p *passes) repeats(c *spend.Check, side int, window time.Duration, upTo sp
 	for place := *p.head(&f); place != 0; {
 		at := p.at(place)
 		inForce := at.claimed+int64(at.until[side]) > now && (at.expires[side] == 0 || made < at.claimed+int64(at.expires[side]))
-		if at.until[side] != 0 && inForce && at.fingerprint == f {
-			if own != 0 && at.payment == own && at.effect[side] < released {
+		if at.until[side] != 0 && inForce && at.fingerprint == f && at.effect[side] < released {
+			if own != 0 && at.payment == own {
 				return false
 			}
 			if at.effect[side] <= upTo {

@@ -1,0 +1,36 @@
+package backtest
+
+import (
+	"testing"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// TestOwnPasses: an earlier check of the same payment makes none a duplicate, also behind one that was given back; one of
+// another payment does (S84).
+func TestOwnPasses(t *testing.T) {
+	now := time.Now()
+	made := func(key string, after time.Duration) *spend.Check {
+		at := now.Add(after)
+		c := &spend.Check{ID: spend.NewID(at), Fingerprint: spend.HashKey("f"), Payment: &spend.CheckPayment{Key: key}}
+		c.Pass = spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: at.Add(time.Hour).UnixMilli()}
+		return c
+	}
+	var p passes
+	leave := func(c *spend.Check) {
+		h := held{until: c.Pass.UntilMS, effect: spend.Allow}
+		p.add(c, [sides]held{h, h})
+	}
+	repeats := func(c *spend.Check) bool { return p.repeats(c, candidate, time.Hour, spend.Escalate) }
+	first, second := made("one", 0), made("one", time.Second)
+	leave(first)
+	leave(second)
+	third, other := made("one", 2*time.Second), made("other", 2*time.Second)
+	for _, free := range []bool{false, true} {
+		p.release(fingerprint(second.Fingerprint[:]), second.ID, candidate, free)
+		if repeats(third) || !repeats(other) {
+			t.Errorf("the latest is given back: %t: repeated by the payment: %t, by another: %t", free, repeats(third), repeats(other))
+		}
+	}
+}
