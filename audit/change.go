@@ -70,7 +70,7 @@ const (
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
 		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, DraftRejected, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven,
-		ApprovalDenial, ApprovalReopening, ApprovalExpiry, ApprovalWithdrawal,
+		ApprovalDenial, ApprovalExpiry, ApprovalReopening, ApprovalWithdrawal,
 		FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded,
 		WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
 	}
