@@ -88,8 +88,10 @@ func (a *Authorizer) inForce(ctx context.Context, meanwhile func()) error {
 
 // giveBackStopped gives back the checks that only a redemption carries out and whose keys were stopped.
 func (a *Authorizer) giveBackStopped(ctx context.Context) error {
-	if err := a.catalog.reload(ctx); err != nil { // a node that was asked nothing yet knows no stops
-		return err
+	if a.catalog.view().keys == nil { // nothing was asked of this node yet: it does not follow the configuration (see poll)
+		if err := a.catalog.reload(ctx); err != nil {
+			return err
+		}
 	}
 	stops := a.catalog.view().keyStops
 	a.stopsMu.Lock()

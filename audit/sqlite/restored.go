@@ -49,7 +49,8 @@ func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error)
 	return r, err
 }
 
-// freezeRestored freezes everything, unless a freeze of an earlier restore still does.
+// freezeRestored freezes everything, unless a freeze of an earlier restore still does, of which nobody has approved the
+// release: that was of another gap.
 func freezeRestored(tx *sql.Tx) (id spend.ID, err error) {
 	by := audit.Restorer()
 	var name string

@@ -45,10 +45,10 @@ func freezeAPI(p process) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, err := p.readSession(c.APIURL); c.APIKey == "" && c.AdminKey != "" && (s == nil || err != nil) {
-		return adminAPI(p)
+	if s, err := p.readSession(c.APIURL); err == nil && s != nil {
+		return keyAPI(p)
 	}
-	return keyAPI(p)
+	return stopAPI(p)
 }
 
 // stopAPI returns a client with the API key or the admin key, else with the session: a session may have ended, and reaches less.
