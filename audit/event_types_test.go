@@ -39,9 +39,9 @@ func TestEventTypes(t *testing.T) {
 		}
 	}
 	for document, rows := range map[string]func(EventType) string{
-		"../deploy/CONTRACT.md":                     func(of EventType) string { return "`" + string(of) + "`" },
-		"../deploy/AUDIT-FORMAT.md":                 func(of EventType) string { return "`" + string(of.Letter()) + "`" },
-		"postgres/EVENTS.md":                        func(of EventType) string { return "`" + string(of) + "`" },
+		"../docs/reference/contract.md":             func(of EventType) string { return "`" + string(of) + "`" },
+		"../docs/audit/format.md":                   func(of EventType) string { return "`" + string(of.Letter()) + "`" },
+		"../docs/internals/events.md":               func(of EventType) string { return "`" + string(of) + "`" },
 		"../hotpath/console/assets/pages/events.js": func(of EventType) string { return `"` + string(of) + `"` },
 	} {
 		text, err := os.ReadFile(document)

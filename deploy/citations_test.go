@@ -15,11 +15,11 @@ import (
 
 // definitions are the pages that define what others cite by number.
 var definitions = map[string]string{
-	"S": "deploy/CONTRACT.md",
-	"G": "deploy/CONTRACT.md",
-	"F": "hotpath/guard/PROTOCOL.md",
-	"V": "audit/postgres/COUNTS.md",
-	"E": "audit/postgres/EVENTS.md",
+	"S": "docs/reference/contract.md",
+	"G": "docs/reference/contract.md",
+	"F": "docs/internals/protocol.md",
+	"V": "docs/internals/counts.md",
+	"E": "docs/internals/events.md",
 	"P": "cmd/spendgate/gateway/README.md",
 }
 
@@ -78,7 +78,7 @@ func TestCitations(t *testing.T) {
 	}
 }
 
-// TestGuaranteesNameTests reports guarantees for which CONTRACT.md names no test.
+// TestGuaranteesNameTests reports guarantees for which the contract names no test.
 func TestGuaranteesNameTests(t *testing.T) {
 	_, text, _ := strings.Cut(readFile(t, definitions["G"]), "\n## Guarantees\n")
 	guarantees := strings.Split(text, `<a id="g`)[1:]

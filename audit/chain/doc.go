@@ -2,7 +2,7 @@
 // of each row, and for each node incarnation a chain over the batches that it committed.
 // It does no IO.
 //
-// deploy/AUDIT-FORMAT.md describes the format, for those who verify
+// docs/audit/format.md describes the format, for those who verify
 // with a program of their own. The hash covers the row as it is stored, in
 // the form in which PostgreSQL sends it (COPY ... FORMAT binary), so that
 // a verifier hashes what it reads and decodes nothing.

@@ -76,7 +76,7 @@ func TestSecondFormat(t *testing.T) {
 // TestFormatsAreDescribed compares the document with the columns of each format.
 func TestFormatsAreDescribed(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../deploy/AUDIT-FORMAT.md")
+	text, err := os.ReadFile("../../docs/audit/format.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,5 +4,5 @@
 //
 // A file of checkpoints has one JSON object a line, each signed (Ed25519) and each with the
 // hash of the line before, so that no line can be removed unnoticed. Its format is in
-// deploy/AUDIT-FORMAT.md.
+// docs/audit/format.md.
 package checkpoint

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// undefuse does what AUDITORS.md says: it takes away an apostrophe in each place where there may be one.
+// undefuse does what docs/audit/auditors.md says: it takes away an apostrophe in each place where there may be one.
 func undefuse(text string) string {
 	var b strings.Builder
 	for text != "" {

@@ -65,7 +65,7 @@ func (c *counting) begun(t *testing.T) pgx.Tx {
 }
 
 // TestCountsOfArchived holds sessions in the middle while violations are archived,
-// one case for each row of the table in COUNTS.md.
+// one case for each row of the table in docs/internals/counts.md.
 func TestCountsOfArchived(t *testing.T) {
 	_, age := oldMonth()
 	for name, test := range map[string]func(t *testing.T, c *counting){

@@ -174,7 +174,7 @@ func (c *counting) covered(t *testing.T, want int) {
 }
 
 // TestCountsInterleaved holds sessions in the middle, one case for each row of
-// the table in COUNTS.md.
+// the table in docs/internals/counts.md.
 func TestCountsInterleaved(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, c *counting){
 		"commit is late": func(t *testing.T, c *counting) {

@@ -17,7 +17,7 @@ import (
 // feed wait for it.
 const sequencedAtOnce = 1000
 
-// Events implements audit.Events. Events get their numbers when they are read (EVENTS.md), so
+// Events implements audit.Events. Events get their numbers when they are read (docs/internals/events.md), so
 // commits do no work for the feed.
 func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.EventPage, err error) {
 	const doing = "cannot read events"

@@ -54,7 +54,7 @@ func (f *feeding) meanwhile(t *testing.T, release func()) {
 	}
 }
 
-// eventInterleavings has one case for each row of the table in EVENTS.md.
+// eventInterleavings has one case for each row of the table in docs/internals/events.md.
 var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 	"commit is late": func(t *testing.T, f *feeding) {
 		late := f.session(t, pgx.ReadCommitted)

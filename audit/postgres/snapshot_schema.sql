@@ -1,4 +1,4 @@
--- What the guarantees rest on, an object a row: name and definition (deploy/AUDIT-FORMAT.md).
+-- What the guarantees rest on, an object a row: name and definition (docs/audit/format.md).
 -- {schema} is the schema's name as a literal. Nothing but pg_catalog may be in the search_path.
 WITH ours AS (
     SELECT c.oid, c.relname, c.relispartition, c.relkind, c.relpersistence, c.relrowsecurity, c.relforcerowsecurity, c.relnamespace, quote_ident(n.nspname) AS own

@@ -15,7 +15,7 @@ import (
 type EventState struct {
 	Rows int64 // of the table: 1
 	Last int64 // the greatest number
-	// Stands says that it is of another cluster, so that nothing gets a number until `audit restored` (E12 in EVENTS.md).
+	// Stands says that it is of another cluster, so that nothing gets a number until `audit restored` (E12 in docs/internals/events.md).
 	Stands bool
 }
 
@@ -67,7 +67,7 @@ func (w *changeWalk) eventsRemoved(c Change) error {
 	return nil
 }
 
-// lostAtMost bounds the numbers that a promoted standby skips (E11 in EVENTS.md).
+// lostAtMost bounds the numbers that a promoted standby skips (E11 in docs/internals/events.md).
 const lostAtMost = 1_000_000
 
 // events compares the feed with its sources, and its numbers with the order in which the sources

@@ -63,9 +63,9 @@ func contractTitles(t *testing.T) string {
 	type entry struct{ title, link string }
 	var all []entry
 	clause := regexp.MustCompile(`<a id="([sgfv]\d+)"></a>\*\*(\w+)\*\* \*([^*]+)\*`)
-	for _, found := range clause.FindAllStringSubmatch(readPage(t, "deploy/CONTRACT.md"), -1) {
+	for _, found := range clause.FindAllStringSubmatch(readPage(t, "docs/reference/contract.md"), -1) {
 		title := strings.ReplaceAll(strings.TrimRight(found[3], ".:"), "`", "")
-		all = append(all, entry{title, "[" + title + "](../deploy/CONTRACT.md#" + found[1] + ")"})
+		all = append(all, entry{title, "[" + title + "](reference/contract.md#" + found[1] + ")"})
 	}
 	slices.SortFunc(all, func(a, b entry) int {
 		return cmp.Or(strings.Compare(strings.ToLower(a.title), strings.ToLower(b.title)), strings.Compare(a.link, b.link))

@@ -17,7 +17,7 @@ const startsNode = "make run\n"
 // what the examples before have made.
 var executed = []string{
 	"README.md", "deploy/TOUR.md", "hotpath/client/README.md", "hotpath/webhook/README.md", "cmd/spendgate/mcp/README.md", "deploy/METRICS.md",
-	maintenance, "deploy/AUDITORS.md", runbook, "deploy/PAYMENTS.md",
+	maintenance, "docs/audit/auditors.md", runbook, "deploy/PAYMENTS.md",
 }
 
 // executedElsewhere are pages whose examples another test runs.

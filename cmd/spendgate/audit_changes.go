@@ -153,7 +153,7 @@ func writeChange(w io.Writer, c *audit.Change) error {
 	return err
 }
 
-// changeLine returns the change in the names of the record (AUDIT-FORMAT.md).
+// changeLine returns the change in the names of the record (docs/audit/format.md).
 func changeLine(c *audit.Change) any {
 	return struct {
 		Seq        int64            `json:"seq"`

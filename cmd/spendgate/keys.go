@@ -31,7 +31,7 @@ Only a hash of the key is stored: keep what is printed.
 A key without --role or --scope may do what role full may, writing policies
 included. Give an agent --role agent: it asks, and reads what it caused itself. Give
 who maintains policies --role author, and who only reads --role auditor. S30 in
-deploy/CONTRACT.md has the scopes of every role.
+docs/reference/contract.md has the scopes of every role.
 
 A key of role agent has a principal: --principal, else --owner, else its name. What
 the agent asked for, approvals too, is the principal's and stays its own when the key

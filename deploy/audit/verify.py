@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A second verifier of spendgate's audit trail, written from deploy/AUDIT-FORMAT.md.
+"""A second verifier of spendgate's audit trail, written from docs/audit/format.md.
 
     verify.py DATABASE_URL [--checkpoint FILE] [--public-key BASE64]... [--archive DIR] [--schema DIR]
 

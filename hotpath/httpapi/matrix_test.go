@@ -32,7 +32,7 @@ func bodies() map[string]string {
 }
 
 // TestRolesAndRoutes sends every request with a key of every role and compares the
-// answers with the table of S31 in deploy/CONTRACT.md. A route that the table does not
+// answers with the table of S31 in docs/reference/contract.md. A route that the table does not
 // have fails, and so does a row of a route that is not served.
 func TestRolesAndRoutes(t *testing.T) {
 	address := serveOn(t, New(realOptions(t)))
@@ -103,7 +103,7 @@ type accessRow struct {
 
 func accessTable(t *testing.T) (rows []accessRow) {
 	t.Helper()
-	page, err := os.ReadFile("../../deploy/CONTRACT.md")
+	page, err := os.ReadFile("../../docs/reference/contract.md")
 	if err != nil {
 		t.Fatal(err)
 	}

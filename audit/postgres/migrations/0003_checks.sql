@@ -86,7 +86,7 @@ CREATE TABLE archived_days (
 CREATE TABLE horizon (ms bigint NOT NULL);
 INSERT INTO horizon VALUES (0);
 
--- Hash chains (G8). The format of what is hashed is deploy/AUDIT-FORMAT.md.
+-- Hash chains (G8). The format of what is hashed is docs/audit/format.md.
 
 -- How many checks of a policy a commit has of a minute, by decision.
 CREATE TYPE check_count AS (

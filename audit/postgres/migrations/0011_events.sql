@@ -1,7 +1,7 @@
 -- Events.
 
 -- The feed of what happened (S51), numbered when somebody asks for it: see
--- EVENTS.md. A row names its source, from which the event is read.
+-- docs/internals/events.md. A row names its source, from which the event is read.
 -- Types: v violation.recorded, r approval.requested, i approval.decided, a
 -- approval.approved, d approval.denied, e approval.expired, R approval.reopened, w approval.withdrawn, u approval.used, o
 -- outcome.reported, p outcome.release_pending, x outcome.exceeded, b

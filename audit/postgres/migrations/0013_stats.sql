@@ -1,4 +1,4 @@
--- Counts of checks by minute (S55): see COUNTS.md.
+-- Counts of checks by minute (S55): see docs/internals/counts.md.
 
 -- How many checks there are of each minute, by decision: of each policy, and of all
 -- together, which are those of ''. They are derived from what each commit says of

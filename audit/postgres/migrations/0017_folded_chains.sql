@@ -2,7 +2,7 @@
 
 -- Which batches left, chain by chain from its first on, each time the next ones: they are in the
 -- archive of that day, the last of which they list anything. The signature is of the key of
--- checkpoints: deploy/AUDIT-FORMAT.md. The last batch of a chain stays.
+-- checkpoints: docs/audit/format.md. The last batch of a chain stays.
 CREATE TABLE folded_chains (
     chain_id        uuid        NOT NULL,
     from_seq        bigint      NOT NULL,
