@@ -153,7 +153,7 @@ func (f *localFleet) seldom(t *testing.T) {
 }
 
 // Every metric that the dashboard and the rules name is one of a loaded node,
-// and METRICS.md explains exactly those that there are.
+// and metrics.md explains exactly those that there are.
 func (f *localFleet) compareMetrics(t *testing.T) {
 	explained := explainedMetrics(t)
 	var families, samples map[string]bool
@@ -184,20 +184,20 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 	}
 	for name := range families {
 		if strings.HasPrefix(name, "spendgate_") && !explained[name] {
-			t.Errorf("METRICS.md does not explain %s", name)
+			t.Errorf("metrics.md does not explain %s", name)
 		}
 	}
 	for name := range explained {
 		if !families[name] && !ofCommands(name) {
-			t.Errorf("METRICS.md explains %s, which no node of a fleet has", name)
+			t.Errorf("metrics.md explains %s, which no node of a fleet has", name)
 		}
 	}
 }
 
-// explainedMetrics returns the metrics that METRICS.md explains.
+// explainedMetrics returns the metrics that metrics.md explains.
 func explainedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
-	page, err := os.ReadFile("METRICS.md")
+	page, err := os.ReadFile("../docs/operate/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

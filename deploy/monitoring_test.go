@@ -122,7 +122,7 @@ func TestDashboard(t *testing.T) {
 // Every alert links to a section of the runbook with its name and there is no other such section.
 // Each section says what the alert means, where to look and what to do.
 func TestAlertsHaveSections(t *testing.T) {
-	page, err := os.ReadFile("RUNBOOK.md")
+	page, err := os.ReadFile("../docs/operate/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,10 +142,10 @@ func TestAlertsHaveSections(t *testing.T) {
 		alerts[r.Alert] = true
 		for _, part := range []string{"\n- **Means**: ", "\n- **Look**: ", "\n- **Do**: "} {
 			if strings.Count(sections[r.Alert], part) != 1 {
-				t.Errorf("RUNBOOK.md: the section %s has not one %q", r.Alert, part)
+				t.Errorf("runbook.md: the section %s has not one %q", r.Alert, part)
 			}
 		}
-		if want := "deploy/RUNBOOK.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+		if want := "docs/operate/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
 			t.Errorf("%s: runbook_url is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
 		}
 		if s := r.Labels["severity"]; r.Annotations["summary"] == "" || s != "page" && s != "ticket" {
@@ -154,7 +154,7 @@ func TestAlertsHaveSections(t *testing.T) {
 	}
 	for title := range sections {
 		if !alerts[title] {
-			t.Errorf("RUNBOOK.md has a section for %s, which is no alert", title)
+			t.Errorf("runbook.md has a section for %s, which is no alert", title)
 		}
 	}
 }
@@ -272,10 +272,10 @@ func TestComposeMountsRules(t *testing.T) {
 	}
 }
 
-// The command of METRICS.md makes every runbook_url an address, and nothing else
+// The command of metrics.md makes every runbook_url an address, and nothing else
 // of the rules another.
 func TestRunbookAddress(t *testing.T) {
-	page, err := os.ReadFile("METRICS.md")
+	page, err := os.ReadFile("../docs/operate/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestRunbookAddress(t *testing.T) {
 		`(?m)^RUNBOOK=.*\nsed .* deploy/prometheus/rules\.yaml >rules\.yaml\nsed .* deploy/prometheus/dependencies\.yaml >dependencies\.yaml$`).
 		FindString(string(page))
 	if command == "" {
-		t.Fatal("METRICS.md has no command for it")
+		t.Fatal("metrics.md has no command for it")
 	}
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "deploy/prometheus"), os.DirFS("prometheus")); err != nil {
@@ -298,7 +298,7 @@ func TestRunbookAddress(t *testing.T) {
 		var before, after any
 		readYAML(t, path, &before)
 		readYAML(t, filepath.Join(dir, filepath.Base(path)), &after)
-		want := strings.ReplaceAll(fmt.Sprint(before), "runbook_url:deploy/", "runbook_url:https://wiki.example.com/spendgate/")
+		want := strings.ReplaceAll(fmt.Sprint(before), "runbook_url:docs/operate/", "runbook_url:https://wiki.example.com/spendgate/")
 		if got := fmt.Sprint(after); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}

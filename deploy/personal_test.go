@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestPersonalData compares deploy/PERSONAL-DATA.md with the schema: each table that has columns of
+// TestPersonalData compares docs/operate/personal-data.md with the schema: each table that has columns of
 // text has a row that names all of them.
 func TestPersonalData(t *testing.T) {
 	rows := make(map[string]string)
-	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (.*)$").FindAllStringSubmatch(readFile(t, "deploy/PERSONAL-DATA.md"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (.*)$").FindAllStringSubmatch(readFile(t, "docs/operate/personal-data.md"), -1) {
 		rows[row[1]] = row[2]
 	}
 	files, err := filepath.Glob("../audit/postgres/migrations/*.sql")
@@ -29,7 +29,7 @@ func TestPersonalData(t *testing.T) {
 	for _, table := range tables {
 		for _, column := range regexp.MustCompile(`(?m)^\s+(\w+)\s+(?:text|jsonb)\b`).FindAllStringSubmatch(table[2], -1) {
 			if !strings.Contains(rows[table[1]], "`"+column[1]+"`") {
-				t.Errorf("deploy/PERSONAL-DATA.md does not say what is in %s.%s, and for how long", table[1], column[1])
+				t.Errorf("docs/operate/personal-data.md does not say what is in %s.%s, and for how long", table[1], column[1])
 			}
 		}
 	}

@@ -25,7 +25,7 @@ random_secret >"$dir.new/grafana-password"
 random_secret >"$dir.new/postgres-password"
 echo "$owner" >"$dir.new/owner-password"
 echo "$service" >"$dir.new/service-password"
-# Among containers of one machine; elsewhere sslmode=verify-full (FLEET.md).
+# Among containers of one machine; elsewhere sslmode=verify-full (docs/operate/fleet.md).
 echo "postgres://spendgate_owner:$owner@postgres:5432/spendgate?sslmode=disable" >"$dir.new/owner-url"
 echo "postgres://spendgate:$service@postgres:5432/spendgate?sslmode=disable" >"$dir.new/database-url"
 echo "redis://:$redis@redis:6379" >"$dir.new/redis-url"

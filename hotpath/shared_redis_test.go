@@ -237,7 +237,7 @@ func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 	})
 }
 
-// redisUser may do what SECURITY.md says a node's user must be allowed.
+// redisUser may do what docs/operate/security.md says a node's user must be allowed.
 const redisUser = "~*{0}* -@all +auth +hello +client|setname +info +time +ping +select +get +set +getrange +del +pttl +incrby +decrby " +
 	"+pexpire +pexpiretime +eval +scan"
 

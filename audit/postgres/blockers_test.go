@@ -14,7 +14,7 @@ import (
 // TestRunbookFindsBlockers: the runbook's query lists each session that has held a lock for which commits wait, and no
 // session of a node at work.
 func TestRunbookFindsBlockers(t *testing.T) {
-	page, err := os.ReadFile("../../deploy/RUNBOOK.md")
+	page, err := os.ReadFile("../../docs/operate/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -332,7 +332,7 @@ func TestIndexes(t *testing.T) {
 // runbookSQL returns the statement of the runbook's command in which a word is.
 func runbookSQL(t *testing.T, word string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../deploy/RUNBOOK.md")
+	page, err := os.ReadFile("../../docs/operate/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func runbookSQL(t *testing.T, word string) string {
 
 // TestRunbookSQL pastes the queries of the runbook.
 func TestRunbookSQL(t *testing.T) {
-	page, err := os.ReadFile("../../deploy/RUNBOOK.md")
+	page, err := os.ReadFile("../../docs/operate/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,13 +109,13 @@ func testBackup(t *testing.T, binary string) {
 }
 
 // typed runs the block with the word in a section of the runbook or
-// MAINTENANCE.md, in a folder with copies of deploy/postgres and the binary.
+// maintenance.md, in a folder with copies of deploy/postgres and the binary.
 // instead replaces texts of the page: old, new, old, new.
 func (b *backup) typed(t *testing.T, section, word string, instead ...string) string {
 	t.Helper()
 	text := ""
-	for _, page := range []string{"RUNBOOK.md", "MAINTENANCE.md"} {
-		content, err := os.ReadFile("../../deploy/" + page)
+	for _, page := range []string{"runbook.md", "maintenance.md"} {
+		content, err := os.ReadFile("../../docs/operate/" + page)
 		act(t, err)
 		text += string(content)
 	}

@@ -115,7 +115,7 @@ func (u *upgrade) begin(t *testing.T) {
 	u.post(t, u.Nodes[0], standardPolicy())
 }
 
-// migrate migrates and grants as the owner, as MAINTENANCE.md has it.
+// migrate migrates and grants as the owner, as docs/operate/maintenance.md has it.
 func (u *upgrade) migrate(t *testing.T, binary string) {
 	t.Helper()
 	code, output, err := fleet.Run(limited(t, patience), binary, t.TempDir(), fleet.Settings{"DATABASE_URL": u.roles.owner},

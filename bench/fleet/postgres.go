@@ -43,7 +43,7 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	return p, nil
 }
 
-// AdvisedSettings returns the settings that deploy/CAPACITY.md advises. Memory is
+// AdvisedSettings returns the settings that docs/operate/capacity.md advises. Memory is
 // allocated when it is used.
 func AdvisedSettings() []string {
 	return []string{"max_connections=300", "shared_buffers=1GB", "min_wal_size=4GB", "max_wal_size=8GB"}

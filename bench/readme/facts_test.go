@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	runbook = "deploy/RUNBOOK.md"
+	runbook = "docs/operate/runbook.md"
 
-	maintenance = "deploy/MAINTENANCE.md"
-	metrics     = "deploy/METRICS.md"
-	settings    = "config/README.md"
-	commands    = "cmd/spendgate/README.md"
+	maintenance = "docs/operate/maintenance.md"
+	metrics     = "docs/operate/metrics.md"
+	settings    = "docs/operate/settings.md"
+	commands    = "docs/use/command-line.md"
 )
 
 // No example leaves a key where git would add it.
@@ -101,7 +101,7 @@ func commandsOf(n *node, path ...string) []string {
 // ofCommands begins the metrics that `audit verify` writes to a file and `probe` serves.
 var ofCommands = regexp.MustCompile("^spendgate_(verify_|probe)")
 
-// METRICS.md explains every metric that a node has, and no other but the metrics of commands.
+// metrics.md explains every metric that a node has, and no other but the metrics of commands.
 func compareMetrics(t *testing.T, n *node) {
 	var live, documented []string
 	for _, found := range regexp.MustCompile(`(?m)^# TYPE (spendgate_\S+)`).FindAllStringSubmatch(n.metrics(t), -1) {
@@ -149,7 +149,7 @@ func compareSets(t *testing.T, nameA string, a []string, nameB string, b []strin
 	}
 }
 
-// METRICS.md explains every line that a node logs, except debug lines, and no other.
+// metrics.md explains every line that a node logs, except debug lines, and no other.
 func TestLogLines(t *testing.T) {
 	logged := loggedLines(t)
 	var explained []string

@@ -16,13 +16,13 @@ const startsNode = "make run\n"
 // executed are the pages whose examples are run, in the order in which one reads them: each may use
 // what the examples before have made.
 var executed = []string{
-	"README.md", "deploy/TOUR.md", "hotpath/client/README.md", "hotpath/webhook/README.md", "cmd/spendgate/mcp/README.md", "deploy/METRICS.md",
-	maintenance, "docs/audit/auditors.md", runbook, "deploy/PAYMENTS.md",
+	"README.md", "docs/tour.md", "docs/clients/go.md", "docs/use/webhooks.md", "docs/use/tool-server.md", "docs/operate/metrics.md",
+	maintenance, "docs/audit/auditors.md", runbook, "docs/use/payments.md",
 }
 
 // executedElsewhere are pages whose examples another test runs.
 var executedElsewhere = map[string]string{
-	"deploy/CAPACITY.md":                  "bench/measure/capacity",
+	"docs/operate/capacity.md":            "bench/measure/capacity",
 	"deploy/clients/python/README.md":     "deploy/clients",
 	"deploy/clients/typescript/README.md": "deploy/clients",
 }

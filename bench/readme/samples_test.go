@@ -38,7 +38,7 @@ func TestSamplesActOnlyOnAnAllow(t *testing.T) {
 		answers["outcome "+outcome] = says(200, allowed, "Outcome", outcome) // which is enough
 	}
 	samples := 0
-	for _, e := range examplesOf(t, "hotpath/client/README.md") {
+	for _, e := range examplesOf(t, "docs/clients/go.md") {
 		if e.language == "sh" || !strings.Contains(e.text, acts) {
 			continue
 		}
@@ -89,7 +89,7 @@ func TestPaymentSamples(t *testing.T) {
 		return says(status, fmt.Sprintf(`{"error":{"code":%q,"message":"m","request_id":"r"}}`, code))
 	}
 	samples := 0
-	for _, e := range examplesOf(t, "deploy/PAYMENTS.md") {
+	for _, e := range examplesOf(t, "docs/use/payments.md") {
 		if e.language == "sh" {
 			continue
 		}

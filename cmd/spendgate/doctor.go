@@ -133,8 +133,8 @@ func (d *doctor) usable(ctx context.Context, address string) error {
 func (d *doctor) servers(ctx context.Context) bool {
 	f := lookAhead(ctx, d.c, d.store)
 	remedies := map[string]string{
-		"redis": "see SPENDGATE_REDIS_URL, the server, its rights and its clock (RUNBOOK.md, Redis is lost)",
-		"store": "see SPENDGATE_DATABASE_URL, the server, its settings and its clock (RUNBOOK.md, PostgreSQL is lost)",
+		"redis": "see SPENDGATE_REDIS_URL, the server, its rights and its clock (docs/operate/runbook.md, Redis is lost)",
+		"store": "see SPENDGATE_DATABASE_URL, the server, its settings and its clock (docs/operate/runbook.md, PostgreSQL is lost)",
 	}
 	for _, found := range f.dependencies {
 		d.say(found.name, found.err, remedies[found.name])
@@ -156,7 +156,7 @@ func (d *doctor) servers(ctx context.Context) bool {
 	}
 	d.say("rights of the role", postgres.Allowed(ctx, string(d.c.DatabaseURL), scripts.Grants),
 		"run `spendgate migrate --service ROLE` as the owner")
-	return d.say("a commit", d.store.Rehearse(ctx), "see the error; RUNBOOK.md, PostgreSQL is lost")
+	return d.say("a commit", d.store.Rehearse(ctx), "see the error; docs/operate/runbook.md, PostgreSQL is lost")
 }
 
 // fleet looks at the nodes that run, which name themselves in the database.

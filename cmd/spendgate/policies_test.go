@@ -112,7 +112,7 @@ func TestPoliciesLint(t *testing.T) {
 func TestPoliciesTest(t *testing.T) {
 	folder := filepath.Join("..", "..", "deploy", "policies")
 	runWith(t, nil, "", "policies", "test", "-f", folder, filepath.Join(folder, "cases")).check(t, 0, " cases passed\n", "")
-	page, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("../../docs/use/command-line.md")
 	if err != nil {
 		t.Fatal(err)
 	}

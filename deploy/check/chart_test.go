@@ -107,10 +107,10 @@ func pods(t *testing.T, m manifests) map[string]core.PodTemplateSpec {
 	return all
 }
 
-// settings returns the names in the table of config/README.md.
+// settings returns the names in the table of docs/operate/settings.md.
 func settings(t *testing.T) map[string]bool {
 	t.Helper()
-	page, err := os.ReadFile("../../config/README.md")
+	page, err := os.ReadFile("../../docs/operate/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func settings(t *testing.T) map[string]bool {
 		known[string(found[1])], known[string(found[1])+"_FILE"] = true, true
 	}
 	if len(known) < 10 {
-		t.Fatalf("config/README.md names %d settings", len(known)/2)
+		t.Fatalf("docs/operate/settings.md names %d settings", len(known)/2)
 	}
 	return known
 }
@@ -373,7 +373,7 @@ func TestMonitoring(t *testing.T) {
 				}
 				if url := made.Annotations["runbook_url"]; rule.Alert != "" {
 					alerts++
-					if url != "https://runbooks.internal/spendgate/RUNBOOK.md#"+strings.ToLower(rule.Alert) {
+					if url != "https://runbooks.internal/spendgate/runbook.md#"+strings.ToLower(rule.Alert) {
 						t.Errorf("%s leads to %s", rule.Alert, url)
 					}
 				}

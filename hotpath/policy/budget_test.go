@@ -88,9 +88,9 @@ func TestApprovals(t *testing.T) {
 		&ApprovalTerms{Required: 1, Expires: 720 * time.Hour, UseWithin: 168 * time.Hour})
 }
 
-// The examples of RULES.md are sound.
+// The examples of docs/use/rules.md are sound.
 func TestExamplesOfBudgets(t *testing.T) {
-	text, err := os.ReadFile("RULES.md")
+	text, err := os.ReadFile("../../docs/use/rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,6 @@
 // Uncovered and Exceeded complete the finding. budget.go has these functions, budget_window.go
 // the windows, budget_explain.go the texts.
 //
-// RULES.md describes the rule types for users, and the decisions where the
+// docs/use/rules.md describes the rule types for users, and the decisions where the
 // contract leaves something open.
 package policy

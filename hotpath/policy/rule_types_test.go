@@ -22,19 +22,19 @@ func conditionsOf(r *RuleType) string {
 // The page for users has the rule types with their examples, which compile, and
 // the compiler reads every parameter that is declared.
 func TestRuleTypes(t *testing.T) {
-	page, err := os.ReadFile("RULES.md")
+	page, err := os.ReadFile("../../docs/use/rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	table, _, _ := strings.Cut(string(page), "\n## ")
 	if rows := strings.Count(table, "\n| `") - 1; rows != len(RuleTypes()) { // one is the table's head
-		t.Errorf("RULES.md has %d rule types", rows)
+		t.Errorf("rules.md has %d rule types", rows)
 	}
 	for _, r := range RuleTypes() {
 		example := r.Example()
 		mustCompile(t, rule1(r.Name, example+conditionsOf(&r)))
 		if !strings.Contains(table, "\n| `"+r.Name+"` | `"+example+"` |") {
-			t.Errorf("RULES.md has no %s with the example %s", r.Name, example)
+			t.Errorf("rules.md has no %s with the example %s", r.Name, example)
 		}
 		for _, p := range r.Parameters {
 			if p.Text == "" || p.Example != "" && !jsontext.Value(p.Example).IsValid() {

@@ -1,5 +1,5 @@
 // Package webhook delivers events to the endpoints that an operator registered
-// (S52), as Standard Webhooks 1.0 says. README.md is for those who receive them.
+// (S52), as Standard Webhooks 1.0 says. docs/use/webhooks.md is for those who receive them.
 //
 // The package is a small worker that reads the feed of events, not a queue of jobs: a job per
 // event and endpoint would have to be written by the commits of checks, or by a

@@ -11,11 +11,11 @@ import (
 // How many keys a load needs follows from the most that a key may have unless a
 // setting says otherwise.
 func TestKeysOfALoad(t *testing.T) {
-	settings, err := os.ReadFile("../../../config/README.md")
+	settings, err := os.ReadFile("../../../docs/operate/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../../deploy/CAPACITY.md")
+	page, err := os.ReadFile("../../../docs/operate/capacity.md")
 	if err != nil {
 		t.Fatal(err)
 	}

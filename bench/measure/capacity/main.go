@@ -2,7 +2,7 @@
 //
 //	go run ./bench/measure capacity
 //
-// It reads system.json, scale.json and bytes.json of bench/results. deploy/CAPACITY.md
+// It reads system.json, scale.json and bytes.json of bench/results. docs/operate/capacity.md
 // explains what it prints.
 package capacity
 

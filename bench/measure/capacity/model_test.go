@@ -57,11 +57,11 @@ func TestPageShowsTheResults(t *testing.T) {
 	if err := run(&printed, "../../results"); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../../deploy/CAPACITY.md")
+	page, err := os.ReadFile("../../../docs/operate/capacity.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "```text\n"+printed.String()+"```\n") {
-		t.Errorf("deploy/CAPACITY.md does not show what go run ./bench/measure capacity prints:\n%s", printed.String())
+		t.Errorf("docs/operate/capacity.md does not show what go run ./bench/measure capacity prints:\n%s", printed.String())
 	}
 }

@@ -118,8 +118,8 @@ func TestMetricsAreShown(t *testing.T) {
 		}
 		labels[f.GetName()], labels[f.GetName()+"_bucket"] = has, has
 	}
-	for _, name := range []string{"grafana/spendgate.json", "prometheus/rules.yaml", "RUNBOOK.md"} {
-		path := "../../../deploy/" + name
+	for _, name := range []string{"deploy/grafana/spendgate.json", "deploy/prometheus/rules.yaml", "docs/operate/runbook.md"} {
+		path := "../../../" + name
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

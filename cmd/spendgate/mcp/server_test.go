@@ -288,7 +288,7 @@ func TestToolsAreDescribed(t *testing.T) {
 	if strings.Join(names, " ") != allTools {
 		t.Error(names)
 	}
-	for page, form := range map[string]string{"README.md": "| `%s` | `%s` | ", "../mcp.go": "%[1]s"} {
+	for page, form := range map[string]string{"../../../docs/use/tool-server.md": "| `%s` | `%s` | ", "../mcp.go": "%[1]s"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

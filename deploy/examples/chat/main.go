@@ -1,4 +1,4 @@
-// Command chat lets people approve in a chat (hotpath/webhook/README.md). It sends each approval
+// Command chat lets people approve in a chat (docs/use/webhooks.md). It sends each approval
 // request to the people who may decide it, each in a private channel and with a code for
 // this person, and records each answer as a decision with the person's own API key.
 package main

@@ -1,5 +1,5 @@
 // Command payments is a payment provider that does not trust agents: it pays only what a check
-// of spendgate allowed, and redeems the check before it pays (deploy/PAYMENTS.md).
+// of spendgate allowed, and redeems the check before it pays (docs/use/payments.md).
 package main
 
 import (
