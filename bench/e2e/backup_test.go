@@ -21,17 +21,17 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// backup is a fleet set up as the runbook says, and the answers that it gave.
+// backup is a fleet set up as the pages say, and the answers that it gave.
 type backup struct {
 	*roles
 	binary string
-	dir    string // where the runbook's commands are typed
+	dir    string // where the pages' commands are typed
 	key    string
 	mu     sync.Mutex
 	given  map[string][]byte // the answers, by check, where there was one
 }
 
-// newBackup starts servers, and makes roles and schema as the runbook says.
+// newBackup starts servers, and makes roles and schema as the pages say.
 func newBackup(t *testing.T, binary string) *backup {
 	t.Helper()
 	b := &backup{
@@ -46,7 +46,7 @@ func newBackup(t *testing.T, binary string) *backup {
 	return b
 }
 
-// testBackup runs the runbook's own commands: a dump under load, more checks,
+// testBackup runs the pages' own commands: a dump under load, more checks,
 // the loss of the server, a restore into an empty one. Nothing from before the
 // dump is lost, and claims of later checks in Redis have no effect.
 func testBackup(t *testing.T, binary string) {
@@ -62,7 +62,7 @@ func testBackup(t *testing.T, binary string) {
 	eventually(t, patience, "there is something to back up", func() bool { return b.count() > 200 })
 	before := b.answers()
 	owned := b.owned(t)
-	b.typed(t, "Backup and restore", "pg_dump")
+	b.typed(t, "Back up", "pg_dump")
 	eventually(t, patience, "checks went on during the dump and after it", func() bool { return b.count() > len(before)+100 })
 	stop()
 	lost := b.check(t, nodes[0], b.action("after the dump", ""))
@@ -81,7 +81,7 @@ func testBackup(t *testing.T, binary string) {
 	}
 
 	b.replaceServer(t, nodes)
-	said := b.typed(t, "Backup and restore", "pg_restore")
+	said := b.typed(t, "Restore", "pg_restore")
 	frozen := regexp.MustCompile("frz_[0-9a-f]{32}").FindString(said)
 	if !strings.Contains(said, "the record ends with chk_") || frozen == "" {
 		t.Errorf("the restore says\n%s", said)
@@ -108,13 +108,13 @@ func testBackup(t *testing.T, binary string) {
 	t.Run("the service's role can change nothing", b.refused)
 }
 
-// typed runs the block with the word in a section of the runbook or
-// maintenance.md, in a folder with copies of deploy/postgres and the binary.
+// typed runs the block with the word in a section of the operators' pages,
+// in a folder with copies of deploy/postgres and the binary.
 // instead replaces texts of the page: old, new, old, new.
 func (b *backup) typed(t *testing.T, section, word string, instead ...string) string {
 	t.Helper()
 	text := ""
-	for _, page := range []string{"runbook.md", "maintenance.md"} {
+	for _, page := range []string{"maintenance.md", "backup.md", "archive.md"} {
 		content, err := os.ReadFile("../../docs/operate/" + page)
 		act(t, err)
 		text += string(content)
