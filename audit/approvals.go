@@ -128,13 +128,24 @@ type ApprovalQuery struct {
 	Status   ApprovalStatus
 	PolicyID string
 	AgentID  string
-	Before   spend.ID // only smaller IDs: the position of the cursor
+	ApprovalFilter
+	Before spend.ID // only smaller IDs: the position of the cursor
 	// Soonest lists those that expire soonest first, and then by ID, instead of the newest first. After is the
 	// position of its cursor. It needs the status pending.
 	Soonest bool
 	After   ApprovalPlace
 	Limit   int
 	Bounds
+}
+
+// ApprovalFilter selects approvals by the check that asked and by who decided. Zero fields do not filter.
+type ApprovalFilter struct {
+	Counterparty string
+	AmountFrom   *spend.Amount // inclusive, in whatever currency
+	AmountTo     *spend.Amount // inclusive
+	From         time.Time     // when it was asked: inclusive
+	Until        time.Time     // exclusive
+	DecidedBy    string        // the principal of somebody who approved or denied it
 }
 
 // ApprovalPlace is the place of an approval among those that expire soonest.

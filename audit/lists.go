@@ -98,16 +98,26 @@ type CheckQuery struct {
 }
 
 // IDRange returns the smallest ID that the query allows, and the smallest ID after the range.
-func (q *CheckQuery) IDRange() (low, end spend.ID) {
-	if !q.From.IsZero() {
-		low = FirstID(q.From.UnixMilli())
+func (q *CheckQuery) IDRange() (low, end spend.ID) { return idRange(q.From, q.Until, q.Before) }
+
+// IDRange returns the smallest ID that the query allows, and the smallest ID after the range.
+func (q *ApprovalQuery) IDRange() (low, end spend.ID) {
+	if q.Soonest { // which goes on from another place
+		return idRange(q.From, q.Until, spend.ID{})
+	}
+	return idRange(q.From, q.Until, q.Before)
+}
+
+func idRange(from, until time.Time, before spend.ID) (low, end spend.ID) {
+	if !from.IsZero() {
+		low = FirstID(from.UnixMilli())
 	}
 	end = MaxID()
-	if !q.Until.IsZero() {
-		end = FirstID(q.Until.UnixMilli())
+	if !until.IsZero() {
+		end = FirstID(until.UnixMilli())
 	}
-	if !q.Before.IsZero() && q.Before.Compare(end) < 0 {
-		end = q.Before
+	if !before.IsZero() && before.Compare(end) < 0 {
+		end = before
 	}
 	return low, end
 }

@@ -70,7 +70,7 @@ func (a *Authorizer) WaitingFor(ctx context.Context, access Access, q WaitingQue
 			return page, err
 		}
 	}
-	if q.AgentID == "" && access.key.scopes.Has(spend.PoliciesRead) {
+	if q.AgentID == "" && q.ApprovalFilter == (audit.ApprovalFilter{}) && access.key.scopes.Has(spend.PoliciesRead) {
 		err = a.waitingDrafts(ctx, access, q, &page)
 	}
 	return page, err

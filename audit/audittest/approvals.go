@@ -332,10 +332,12 @@ func mustPendLongest(t *testing.T, s Subject, asked *spend.Check) {
 func approvalListing(t *testing.T, s Subject) {
 	f := fence(t, s)
 	var all []*spend.Check
+	amounts := [...]spend.Amount{amount("9.5"), amount("10"), amount("10.5"), amount("100"), amount("1000")} // as texts in another order
 	for i := range 5 {
 		c := asking(f, 1)
 		c.Action.AgentID, c.Action.PolicyID = fmt.Sprint("agent-", i%2), fmt.Sprint("policy-", i/4)
 		c.Principal = fmt.Sprint("team-", i%2)
+		c.Action.Counterparty, c.Action.Amount = fmt.Sprint("customer-", i/2), amounts[i]
 		c.Approval.Expires -= time.Duration(i%2) * time.Minute
 		c.Approval.ActionHash = spend.ActionHash(c)
 		mustCommit(t, s, c)
@@ -343,6 +345,9 @@ func approvalListing(t *testing.T, s Subject) {
 	}
 	mustDecide(t, s, decision(all[1], "bob", true), audit.DecisionRecorded)
 	mustPendLongest(t, s, all[4])
+	of := func(f audit.ApprovalFilter) audit.ApprovalQuery { return audit.ApprovalQuery{ApprovalFilter: f} }
+	moment := all[2].ID.Time() // at which others may have been asked, too
+	at := slices.DeleteFunc(slices.Clone(all), func(c *spend.Check) bool { return !c.ID.Time().Equal(moment) })
 	for _, c := range []struct {
 		q    audit.ApprovalQuery
 		want []*spend.Check
@@ -359,6 +364,16 @@ func approvalListing(t *testing.T, s Subject) {
 		},
 		{audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "team-1"}}, []*spend.Check{all[1], all[3]}},
 		{audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "nobody"}}, nil},
+		{of(audit.ApprovalFilter{Counterparty: "customer-1"}), all[1:3]},
+		{of(audit.ApprovalFilter{AmountFrom: &amounts[1], AmountTo: &amounts[3]}), all[1:4]},
+		{of(audit.ApprovalFilter{AmountFrom: &amounts[2], Counterparty: "customer-1"}), all[1:3]},
+		{of(audit.ApprovalFilter{From: moment, Until: moment.Add(time.Millisecond)}), at},
+		{of(audit.ApprovalFilter{DecidedBy: "bob"}), all[1:2]},
+		{of(audit.ApprovalFilter{DecidedBy: "bo"}), nil},
+		{
+			audit.ApprovalQuery{Status: audit.ApprovalPending, Soonest: true, ApprovalFilter: audit.ApprovalFilter{Counterparty: "customer-0"}},
+			[]*spend.Check{all[3], all[4]},
+		},
 	} {
 		var got, want []spend.ID
 		c.q.Limit = 2

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,23 +34,55 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 // ListApprovals implements audit.Approvals. The status is derived, so a filter by it is applied to
 // the rows that the other filters leave.
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*audit.Approval, bool, error) {
-	from := selectApprovals
+	var text query
 	if q.Status == audit.ApprovalPending || q.Status == audit.ApprovalApproved {
-		from = selectOpenApprovals
-	}
-	place, order := "a.id < $8", "a.id DESC"
-	args := []any{q.PolicyID, q.AgentID, q.PolicyIDs, q.AgentIDs, q.Principal, string(q.Status), q.Limit + 1}
-	if q.Soonest {
-		place, order = "(d.at, d.approval_id) > ($8, $9)", "d.at, d.approval_id" // the deadline of a pending one is its end
-		args = append(args, q.After.ExpiresAt, [16]byte(q.After.ID))
+		text.add(selectOpenApprovals)
 	} else {
-		args = append(args, [16]byte(cmp.Or(q.Before, audit.MaxID())))
+		text.add(selectApprovals)
 	}
-	page, err := s.approvals(ctx, s.list, from+`WHERE ($1 = '' OR a.policy_id = $1) AND ($2 = '' OR a.agent_id = $2)
-		AND ($3::text[] IS NULL OR a.policy_id = ANY ($3)) AND ($4::text[] IS NULL OR a.agent_id = ANY ($4)) AND ($5 = '' OR a.principal = $5)
-		AND ($6 = '' OR s.status = $6) AND `+place+" ORDER BY "+order+" LIMIT $7", args...)
+	low, end := q.IDRange()
+	text.add("WHERE a.id >= ").arg([16]byte(low))
+	text.add(" AND a.id < ").arg([16]byte(end))
+	text.is("policy_id", q.PolicyID)
+	text.is("agent_id", q.AgentID)
+	text.is("s.status", string(q.Status))
+	text.asking(q.ApprovalFilter)
+	text.is("principal", q.Principal)
+	text.within(audit.Bounds{PolicyIDs: q.PolicyIDs, AgentIDs: q.AgentIDs})
+	if q.Soonest { // the deadline of a pending one is its end
+		text.add(" AND (d.at, d.approval_id) > (").arg(q.After.ExpiresAt)
+		text.add(", ").arg([16]byte(q.After.ID))
+		text.add(") ORDER BY d.at, d.approval_id")
+	} else {
+		text.add(" ORDER BY a.id DESC")
+	}
+	text.add(" LIMIT ").arg(q.Limit + 1)
+	page, err := s.approvals(ctx, s.list, text.String(), text.args...)
 	page, more := audit.Cut(page, q.Limit)
 	return page, more, err
+}
+
+// asking adds the conditions of who decided and of the check that asked. They are scalar, so each reads the rows of
+// its own approval, which are found by their keys, and no plan reads all checks or all changes.
+func (q *query) asking(f audit.ApprovalFilter) {
+	if f.DecidedBy != "" {
+		q.add(` AND (SELECT bool_or(coalesce(c.principal, c.key_id) = `).arg(f.DecidedBy)
+		q.add(`) FROM changes AS c WHERE c.subject = name_approval(a.id) AND c.kind IN ('approval.approved', 'approval.denied'))`)
+	}
+	if f.Counterparty == "" && f.AmountFrom == nil && f.AmountTo == nil {
+		return
+	}
+	q.add(" AND (SELECT true")
+	q.is("c.counterparty", f.Counterparty)
+	if f.AmountFrom != nil {
+		q.add(" AND c.amount >= ").arg(f.AmountFrom.String())
+		q.add("::numeric")
+	}
+	if f.AmountTo != nil {
+		q.add(" AND c.amount <= ").arg(f.AmountTo.String())
+		q.add("::numeric")
+	}
+	q.add(" FROM checks AS c WHERE c.check_id = a.id)")
 }
 
 // approvals adds the checks that asked and the decisions to the approvals that a query selects.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -193,10 +194,10 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 // ListApprovals implements audit.Approvals. The status is derived, so it is filtered here.
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error) {
 	for {
-		before, order := cmp.Or(q.Before, audit.MaxID()), "a.id DESC"
-		w := where{"WHERE a.id < ?", []any{before[:]}}
+		low, end := q.IDRange()
+		w, order := where{"WHERE a.id >= ? AND a.id < ?", []any{low[:], end[:]}}, "a.id DESC"
 		if q.Soonest {
-			w = where{"WHERE (d.at, a.id) > (?, ?)", []any{q.After.ExpiresAt.UnixMilli(), q.After.ID[:]}}
+			w.and("(d.at, a.id) > (?, ?)", q.After.ExpiresAt.UnixMilli(), q.After.ID[:])
 			order = "d.at, a.id" // the deadline of a pending one is its end
 		}
 		if q.Status == audit.ApprovalPending || q.Status == audit.ApprovalApproved {
@@ -212,7 +213,7 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 			return nil, false, err
 		}
 		for _, a := range found {
-			if q.Before, q.After = a.Check.ID, a.Place(); q.Status == "" || a.Status == q.Status {
+			if q.Before, q.After = a.Check.ID, a.Place(); (q.Status == "" || a.Status == q.Status) && selects(q.ApprovalFilter, a) {
 				page = append(page, a)
 			}
 		}
@@ -223,6 +224,14 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 			return page, false, nil
 		}
 	}
+}
+
+// selects reports whether a filter selects an approval by the check that asked and by who decided.
+func selects(f audit.ApprovalFilter, a *audit.Approval) bool {
+	by := func(d audit.ApprovalDecision) bool { return d.Principal == f.DecidedBy }
+	action := &a.Check.Action
+	return (f.Counterparty == "" || action.Counterparty == f.Counterparty) && (f.DecidedBy == "" || slices.ContainsFunc(a.Decisions, by)) &&
+		(f.AmountFrom == nil || action.Amount.Cmp(*f.AmountFrom) >= 0) && (f.AmountTo == nil || action.Amount.Cmp(*f.AmountTo) <= 0)
 }
 
 // Decide implements audit.Approvals.

@@ -56,6 +56,12 @@ func approvalsList(flags *flag.FlagSet) action {
 	})
 	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`")
 	flags.StringVar(&q.AgentID, "agent-id", "", "only of the agent `ID`")
+	flags.StringVar(&q.Counterparty, "counterparty", "", "only of actions to `TEXT`")
+	flags.StringVar(&q.AmountFrom, "amount-from", "", "only of `AMOUNT` or more, whatever the currency")
+	flags.StringVar(&q.AmountTo, "amount-to", "", "only of `AMOUNT` or less")
+	flags.StringVar(&q.DecidedBy, "decided-by", "", "only those that the `PRINCIPAL` approved or denied")
+	flags.StringVar(&q.From, "from", "", "only those that were asked for from `TIME` on: RFC 3339, or a date")
+	flags.StringVar(&q.To, "to", "", "only until `TIME`: RFC 3339, or a date")
 	mine := flags.Bool("mine", false, "what an approval with this key brings forward, drafts of policies too")
 	asJSON := outputFlag(flags)
 	return func(ctx context.Context, p process, _ []string) error {

@@ -29,8 +29,16 @@ type ApprovalQuery struct {
 	Status   ApprovalStatus
 	PolicyID string
 	AgentID  string
-	Limit    int    // a page's, 1 to 100; 0 is the service's default of 20
-	Cursor   string // Pagination.NextCursor of a page of the same query
+
+	Counterparty string
+	AmountFrom   string // inclusive, whatever the currency
+	AmountTo     string // inclusive
+	From         string // when it was asked: an RFC 3339 time or a date, which is its whole UTC day; inclusive
+	To           string // a time or a date, as From; inclusive
+	DecidedBy    string // the principal of somebody who approved or denied it
+
+	Limit  int    // a page's, 1 to 100; 0 is the service's default of 20
+	Cursor string // Pagination.NextCursor of a page of the same query
 }
 
 // ApprovalPage is one page, newest first. It has no TotalCount.
@@ -82,9 +90,13 @@ func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Appro
 	}
 }
 
-func (q ApprovalQuery) request(cursor string) request {
+func (q ApprovalQuery) request(cursor string) request { return q.waitingFor("", cursor) }
+
+func (q ApprovalQuery) waitingFor(who, cursor string) request {
 	return get("/v1/approvals", map[string]string{
-		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": cursor,
+		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "counterparty": q.Counterparty, "amount_from": q.AmountFrom,
+		"amount_to": q.AmountTo, "from": q.From, "to": q.To, "decided_by": q.DecidedBy, "waiting_for": who,
+		"limit": optionalInt(q.Limit), "cursor": cursor,
 	})
 }
 
@@ -116,11 +128,8 @@ func (w *Waiting) accept(from reply) error {
 // Waiting yields what an approval with the client's key brings forward, soonest to expire first, then drafts. The query's
 // status is not used. An error is the last that it yields.
 func (c *Client) Waiting(ctx context.Context, q ApprovalQuery) iter.Seq2[Waiting, error] {
-	return pages[Waiting](ctx, c, q.Cursor, func(cursor string) request {
-		return get("/v1/approvals", map[string]string{
-			"waiting_for": "me", "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": cursor,
-		})
-	})
+	q.Status = ""
+	return pages[Waiting](ctx, c, q.Cursor, func(cursor string) request { return q.waitingFor("me", cursor) })
 }
 
 // Approvals reads a page.

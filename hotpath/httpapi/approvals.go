@@ -183,7 +183,10 @@ type approvalQuery struct {
 // queryApprovals reads the query of GET /v1/approvals.
 func queryApprovals(query []byte) (approvalQuery, filterSum, error) {
 	var faults spend.Faults
-	values := parameters(query, &faults, "status", "policy_id", "agent_id", "waiting_for", "limit", "cursor")
+	names := [...]string{
+		"status", "policy_id", "agent_id", "counterparty", "amount_from", "amount_to", "from", "to", "decided_by", "waiting_for",
+	}
+	values := parameters(query, &faults, append(names[:], "limit", "cursor")...)
 	q := approvalQuery{ApprovalQuery: audit.ApprovalQuery{
 		Status: audit.ApprovalStatus(values["status"]), PolicyID: values["policy_id"], AgentID: values["agent_id"],
 	}}
@@ -201,7 +204,12 @@ func queryApprovals(query []byte) (approvalQuery, filterSum, error) {
 	}
 	spend.CheckLength(&faults, "policy_id", q.PolicyID, spend.MaxPolicyID)
 	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
-	filters := sumOf("approvals 1", string(q.Status), q.PolicyID, q.AgentID, who)
+	q.ApprovalFilter = queryAsked(values, &faults)
+	parts := []string{"approvals 1"}
+	for _, name := range names {
+		parts = append(parts, values[name])
+	}
+	filters := sumOf(parts...)
 	if waiting {
 		var position string
 		q.Limit, position = queryPage(values, filters, &faults)
@@ -213,4 +221,32 @@ func queryApprovals(query []byte) (approvalQuery, filterSum, error) {
 		q.Limit, q.Before = queryPageBefore(values, filters, &faults)
 	}
 	return q, filters, faults.Err()
+}
+
+// queryAsked reads the filters of approvals that compare the check that asked, and who decided.
+func queryAsked(values map[string]string, faults *spend.Faults) (f audit.ApprovalFilter) {
+	f.Counterparty, f.DecidedBy = values["counterparty"], values["decided_by"]
+	spend.CheckLength(faults, "counterparty", f.Counterparty, spend.MaxIdentifier)
+	spend.CheckLength(faults, "decided_by", f.DecidedBy, spend.MaxPrincipal)
+	f.AmountFrom, f.AmountTo = queryAmount("amount_from", values, faults), queryAmount("amount_to", values, faults)
+	if f.AmountFrom != nil && f.AmountTo != nil && f.AmountFrom.Cmp(*f.AmountTo) > 0 {
+		faults.Add("amount_from", "must not be above amount_to")
+	}
+	var last time.Time
+	if f.From, last = queryRange(values, faults); !last.IsZero() {
+		f.Until = last.Add(time.Millisecond)
+	}
+	return f
+}
+
+func queryAmount(name string, values map[string]string, faults *spend.Faults) *spend.Amount {
+	s, given := values[name]
+	if !given {
+		return nil
+	}
+	amount, err := spend.ParseAmount(s)
+	if err != nil {
+		faults.Add(name, err.Error())
+	}
+	return &amount
 }

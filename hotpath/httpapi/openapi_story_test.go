@@ -229,6 +229,10 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 		!strings.Contains(waits(1, "&limit=1&cursor="+field(t, list, "pagination", "next_cursor"), person), other) {
 		t.Error("what expires last is not on the second page", list)
 	}
+	waits(1, "&amount_to=13.0&counterparty=c13&from=2020-01-01&to=2099-01-01", person)
+	waits(0, "&amount_from=14.5", person)
+	d.send("GET", "/v1/approvals?amount_from=2&amount_to=1", "", 422, true, person)
+	d.send("GET", "/v1/approvals?amount_from=x", "", 422, false, person)
 	d.send("GET", "/v1/approvals?waiting_for=ann", "", 422, false, person)
 	d.send("GET", "/v1/approvals?waiting_for=me&status=denied", "", 422, true, person)
 	d.send("POST", path+"/approve", decision, 200, true, person)

@@ -1230,8 +1230,19 @@ export interface components {
             status?: components["schemas"]["ApprovalStatus"];
             policy_id?: string;
             agent_id?: string;
+            counterparty?: string;
+            /** @description Inclusive, in whatever currency. */
+            amount_from?: string;
+            /** @description Inclusive. */
+            amount_to?: string;
+            /** @description When it was asked: a time or a date, which is its whole UTC day. Inclusive. */
+            from?: string;
+            /** @description As from. Inclusive. */
+            to?: string;
+            /** @description The principal of somebody who approved or denied it. */
+            decided_by?: string;
             /**
-             * @description me: the pending approvals, and without agent_id the drafts of policies, that an approval with this key brings forward. A page looks at 500 pending approvals and 100 drafts, so it may be short, or empty, while has_more.
+             * @description me: the pending approvals, and without filters by the action or by who decided the drafts of policies, that an approval with this key brings forward. A page looks at 500 pending approvals and 100 drafts, so it may be short, or empty, while has_more.
              * @constant
              */
             waiting_for?: "me";

@@ -315,6 +315,12 @@ def approvals(
     status: t.ApprovalStatus | None = None,
     policy_id: str | None = None,
     agent_id: str | None = None,
+    counterparty: str | None = None,
+    amount_from: str | None = None,
+    amount_to: str | None = None,
+    from_: When = None,
+    to: When = None,
+    decided_by: str | None = None,
     limit: int | None = None,
 ) -> Query[t.Approval]:
     """Approvals, newest first."""
