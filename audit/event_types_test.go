@@ -39,7 +39,7 @@ func TestEventTypes(t *testing.T) {
 		}
 	}
 	for document, rows := range map[string]func(EventType) string{
-		"../docs/reference/contract.md":             func(of EventType) string { return "`" + string(of) + "`" },
+		"../hotpath/httpapi/openapi.yaml":           func(of EventType) string { return " " + string(of) + `: "#/components/` },
 		"../docs/audit/format.md":                   func(of EventType) string { return "`" + string(of.Letter()) + "`" },
 		"../docs/internals/events.md":               func(of EventType) string { return "`" + string(of) + "`" },
 		"../hotpath/console/assets/pages/events.js": func(of EventType) string { return `"` + string(of) + `"` },

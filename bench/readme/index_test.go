@@ -19,6 +19,12 @@ func TestIndex(t *testing.T) {
 	const page, mostly = "docs/index.md", 60
 	text := readPage(t, page)
 	question := regexp.MustCompile(`(?m)^- .+ \[([^\]]+)\]\(([^)#]+)#([^)]+)\)$`)
+	if *writeIndex {
+		text = question.ReplaceAllStringFunc(text, func(line string) string {
+			q := question.FindStringSubmatch(line)
+			return strings.Replace(line, "["+q[1]+"]", "["+titleOf(t, filepath.Join(filepath.Dir(page), q[2]), q[3])+"]", 1)
+		})
+	}
 	questions := question.FindAllStringSubmatch(text, -1)
 	if lines := strings.Count(text, "\n- "); len(questions) < mostly || len(questions) != lines {
 		t.Errorf("%d of %d questions have a section", len(questions), lines)
@@ -45,27 +51,32 @@ func TestIndex(t *testing.T) {
 func titleOf(t *testing.T, page, anchor string) string {
 	t.Helper()
 	text := readPage(t, page)
-	clause := regexp.MustCompile(`<a id="` + regexp.QuoteMeta(anchor) + `"></a>\*\*\w+\*\* \*([^*]+)\*`)
+	clause := regexp.MustCompile(`<a id="` + regexp.QuoteMeta(anchor) + `"></a>\w+ (.+)`)
 	if found := clause.FindStringSubmatch(text); found != nil {
-		return strings.TrimRight(found[1], ".:")
+		return plainTitle(found[1])
 	}
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(withoutBlocks(text), -1) {
 		if anchorOf(heading[1]) == anchor {
-			return heading[1]
+			return plainTitle(heading[1])
 		}
 	}
 	return ""
 }
+
+// plainTitle returns a heading without the marks of code.
+func plainTitle(heading string) string { return strings.ReplaceAll(heading, "`", "") }
 
 // contractTitles returns the list of the clauses' titles, sorted.
 func contractTitles(t *testing.T) string {
 	t.Helper()
 	type entry struct{ title, link string }
 	var all []entry
-	clause := regexp.MustCompile(`<a id="([sgfv]\d+)"></a>\*\*(\w+)\*\* \*([^*]+)\*`)
-	for _, found := range clause.FindAllStringSubmatch(readPage(t, "docs/reference/contract.md"), -1) {
-		title := strings.ReplaceAll(strings.TrimRight(found[3], ".:"), "`", "")
-		all = append(all, entry{title, "[" + title + "](reference/contract.md#" + found[1] + ")"})
+	clause := regexp.MustCompile(`(?m)^#+ <a id="([sg]\d+)"></a>\w+ (.+)$`)
+	for _, page := range []string{"reference/contract.md", "reference/guarantees.md"} {
+		for _, found := range clause.FindAllStringSubmatch(readPage(t, "docs/"+page), -1) {
+			title := plainTitle(found[2])
+			all = append(all, entry{title, "[" + title + "](" + page + "#" + found[1] + ")"})
+		}
 	}
 	slices.SortFunc(all, func(a, b entry) int {
 		return cmp.Or(strings.Compare(strings.ToLower(a.title), strings.ToLower(b.title)), strings.Compare(a.link, b.link))

@@ -32,8 +32,8 @@ func bodies() map[string]string {
 }
 
 // TestRolesAndRoutes sends every request with a key of every role and compares the
-// answers with the table of S31 in docs/reference/contract.md. A route that the table does not
-// have fails, and so does a row of a route that is not served.
+// answers with testdata/roles.md, and the scope that a refusal names with the table of S31. A route
+// that the first table does not have fails, and so does a row of a route that is not served.
 func TestRolesAndRoutes(t *testing.T) {
 	address := serveOn(t, New(realOptions(t)))
 	key := func(grants string) string {
@@ -64,10 +64,20 @@ func TestRolesAndRoutes(t *testing.T) {
 		unbound = append(unbound, key(`,"role":"`+role+`"`))
 		bound = append(bound, key(`,"role":"`+role+`","policy_ids":["elsewhere"]`))
 	}
+	events, checks := key(`,"scopes":["events:read"]`), key(`,"scopes":["checks:read"]`)
+	scopes := scopesOfRequests(t)
 	var listed []string
 	for _, row := range accessTable(t) {
 		listed = append(listed, row.request)
 		method, path, _ := strings.Cut(row.request, " ")
+		lacksIt := events
+		if scopes[row.request] == "events:read" {
+			lacksIt = checks
+		}
+		a := doAt(t, address, method, paths.Replace(path), bodies()[row.request], lacksIt)
+		if needs := scopes[row.request]; (a.status == http.StatusForbidden) != (needs != "") || !strings.Contains(a.body, needs) {
+			t.Errorf("%s needs %q: %d %s", row.request, needs, a.status, a.body)
+		}
 		send := func(key, who string, want int) {
 			t.Helper()
 			if a := doAt(t, address, method, paths.Replace(path), bodies()[row.request], key); a.status != want {
@@ -103,11 +113,11 @@ type accessRow struct {
 
 func accessTable(t *testing.T) (rows []accessRow) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/reference/contract.md")
+	page, err := os.ReadFile("testdata/roles.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	form := regexp.MustCompile(`(?m)^\| ([^|]* /[^|]*) \|[^|]*\|((?: \d+ \|){8})$`)
+	form := regexp.MustCompile(`(?m)^\| ([^|]* /[^|]*) \|((?: \d+ \|){8})$`)
 	for _, found := range form.FindAllStringSubmatch(string(page), -1) {
 		var want []int
 		for cell := range strings.FieldsSeq(strings.ReplaceAll(found[2], "|", "")) {
@@ -122,4 +132,23 @@ func accessTable(t *testing.T) (rows []accessRow) {
 		}
 	}
 	return rows
+}
+
+// scopesOfRequests returns the scope of each request that needs one, from the table of S31.
+func scopesOfRequests(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/reference/contract.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scopes := make(map[string]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+:[a-z]+)` \\| (`[A-Z]+ /.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+		for request := range strings.SplitSeq(row[2], ", ") {
+			scopes[strings.Trim(request, "`")] = row[1]
+		}
+	}
+	if len(scopes) < 30 {
+		t.Errorf("only %d requests with a scope", len(scopes))
+	}
+	return scopes
 }
