@@ -38,7 +38,7 @@ func TestSamplesActOnlyOnAnAllow(t *testing.T) {
 		answers["outcome "+outcome] = says(200, allowed, "Outcome", outcome) // which is enough
 	}
 	samples := 0
-	for _, e := range examplesOf(t, "docs/clients/go.md") {
+	for _, e := range examplesOf(t, "docs/clients/http.md") {
 		if e.language == "sh" || !strings.Contains(e.text, acts) {
 			continue
 		}

@@ -30,7 +30,7 @@ func sources(t *testing.T, patterns ...string) string {
 
 // Everything in the page's comparison exists in each language.
 func TestSideBySide(t *testing.T) {
-	page := sources(t, "../../docs/clients/guard.md")
+	page := sources(t, "../../docs/clients/http.md")
 	_, table, _ := strings.Cut(page, "## Side by side\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	name := regexp.MustCompile("`(?:Gate\\.|with gate\\.)?([A-Za-z_]+)(?:\\(.*?\\))?`")

@@ -24,7 +24,7 @@ import (
 )
 
 // caseFile is the file of conformance cases for the clients in all languages, which
-// docs/clients/guard.md describes.
+// docs/clients/conformance.md describes.
 type caseFile struct {
 	APIKey   string                    `json:"api_key"`
 	AdminKey string                    `json:"admin_key"`

@@ -19,7 +19,7 @@ import (
 
 type object = map[string]any
 
-// casesFile is the guards' table as data (docs/clients/guard.md).
+// casesFile is the guards' table as data (docs/clients/conformance.md).
 type casesFile struct {
 	APIKey     string          `json:"api_key"`
 	Action     json.RawMessage `json:"action"`

@@ -1,4 +1,4 @@
-"""A server that plays the exchanges of a conformance case; ../../README.md describes them."""
+"""A server that plays the exchanges of a conformance case; docs/clients/conformance.md describes them."""
 
 from __future__ import annotations
 

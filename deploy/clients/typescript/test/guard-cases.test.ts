@@ -8,7 +8,7 @@ import * as spendgate from "spendgate";
 
 import { type Members, compare } from "./scripted.js";
 
-// The cases that the guards in all languages pass (../README.md).
+// The cases that the guards in all languages pass (docs/clients/conformance.md).
 
 type Any = any; // of the file, whose format is on that page
 

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 
 import { compareAmounts } from "spendgate";
 
-// A server that plays the exchanges of a conformance case (../README.md).
+// A server that plays the exchanges of a conformance case (docs/clients/conformance.md).
 
 export type Members = Record<string, unknown>;
 
