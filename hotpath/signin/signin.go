@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +39,10 @@ const (
 	maxAnswer     = 1 << 20
 	atOnce        = 16
 	retryAfter    = time.Second // a provider that did not answer
-	maxReason     = 200         // bytes of the provider's error that are logged
-	maxPersonText = 128         // characters of a name; an e-mail has up to 254
+	renewAfter    = 5 * time.Minute
+	keepFor       = 10 * time.Minute // what a provider said of itself, and its keys
+	maxReason     = 200              // bytes of the provider's error that are logged
+	maxPersonText = 128              // characters of a name; an e-mail has up to 254
 	maxEmail      = 254
 
 	maxGroupsLogged = 20
@@ -64,7 +67,7 @@ type Options struct {
 }
 
 // SignIn is a client of one provider. The provider is asked who it is when somebody first
-// signs in, so that a node starts and serves without it. It is safe for concurrent use.
+// signs in, so that a node starts and serves without it, and again now and then. It is safe for concurrent use.
 type SignIn struct {
 	Options
 	key    []byte // of attempts
@@ -74,8 +77,10 @@ type SignIn struct {
 
 	mu       sync.Mutex
 	provider *provider
-	failed   error // of the last attempt to find it
-	again    time.Time
+	until    time.Time     // when requests wait for it to be asked again
+	failed   error         // of the last attempt to find it
+	again    time.Time     // when it may be asked
+	asking   chan struct{} // closed when it was; nil while it is not
 }
 
 // provider is the result of discovery.
@@ -131,40 +136,69 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 	return nil, ErrBusy
 }
 
-// find returns the provider, which is asked until it has answered once.
+// find returns the provider. One that was found before is asked again in the background, so that keys which it
+// withdrew stop counting; while it does not answer, they count.
 func (s *SignIn) find(ctx context.Context) (*provider, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.provider != nil {
-		return s.provider, nil
+	now := s.Now()
+	if s.asking == nil && !now.Before(s.again) {
+		s.asking = make(chan struct{})
+		go s.ask(s.asking, now, s.provider != nil)
 	}
-	if s.failed != nil && s.Now().Before(s.again) {
-		return nil, s.failed
+	if asking := s.asking; asking != nil && (s.provider == nil || !now.Before(s.until)) {
+		s.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
 	}
-	p, err := s.discover(ctx)
-	if err != nil {
-		s.failed, s.again = fmt.Errorf("%w: discovery: %w", ErrProvider, brief(err)), s.Now().Add(retryAfter)
-		return nil, s.failed
+	if s.provider == nil {
+		return nil, cmp.Or(s.failed, ErrBusy)
 	}
-	s.provider = p
-	return p, nil
+	return s.provider, nil
 }
 
-func (s *SignIn) discover(ctx context.Context) (*provider, error) {
+// ask asks the provider who it is, and, if it was found before, for its keys.
+func (s *SignIn) ask(asked chan struct{}, now time.Time, known bool) {
+	p, keys, err := s.discover(context.Background())
+	if err == nil && known {
+		// The library fetches the keys, since it knows none. Only an error of that wraps another one.
+		const signedByNobody = "eyJhbGciOiJSUzI1NiJ9.e30.AA"
+		_, unknown := keys.VerifySignature(context.Background(), signedByNobody)
+		err = errors.Unwrap(unknown)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer close(asked)
+	s.asking = nil
+	if err == nil {
+		s.provider, s.again, s.until = p, now.Add(renewAfter), now.Add(keepFor)
+		return
+	}
+	s.failed, s.again, s.until = fmt.Errorf("%w: discovery: %w", ErrProvider, brief(err)), now.Add(retryAfter), now.Add(keepFor)
+	if known {
+		s.again = now.Add(time.Minute)
+		s.Logger.Warn("the provider's old keys count", "issuer", s.Issuer, "error", s.failed)
+	}
+}
+
+func (s *SignIn) discover(ctx context.Context) (*provider, oidc.KeySet, error) {
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, s.client), s.Issuer)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var says struct {
 		Scopes []string `json:"scopes_supported"`
 		JWKS   string   `json:"jwks_uri"`
 	}
 	if err := found.Claims(&says); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, url := range []string{found.Endpoint().AuthURL, found.Endpoint().TokenURL, says.JWKS} {
 		if strings.HasPrefix(s.Issuer, "https://") && !strings.HasPrefix(url, "https://") {
-			return nil, errors.New("it names an endpoint without https")
+			return nil, nil, errors.New("it names an endpoint without https")
 		}
 	}
 	p := &provider{Provider: found}
@@ -183,11 +217,12 @@ func (s *SignIn) discover(ctx context.Context) (*provider, error) {
 	}
 	spare := *s.client
 	spare.Transport = &sparing{RoundTripper: s.client.Transport, now: s.Now}
-	verifier := func(client *http.Client) *oidc.IDTokenVerifier {
-		return oidc.NewVerifier(s.Issuer, exactKeys{oidc.NewRemoteKeySet(oidc.ClientContext(ctx, client), says.JWKS)}, config)
+	keys := func(client *http.Client) oidc.KeySet {
+		return exactKeys{oidc.NewRemoteKeySet(oidc.ClientContext(ctx, client), says.JWKS)}
 	}
-	p.verifier, p.logouts = verifier(s.client), verifier(&spare)
-	return p, nil
+	spared := keys(&spare)
+	p.verifier, p.logouts = oidc.NewVerifier(s.Issuer, keys(s.client), config), oidc.NewVerifier(s.Issuer, spared, config)
+	return p, spared, nil
 }
 
 // Begin returns the address at which a browser signs in, and the cookie that it must bring back; begun

@@ -118,6 +118,9 @@ func TestFileFaults(t *testing.T) {
 		"listen: 127.0.0.1:1\nissuers: [{url: https://idp}]\n" + upstream:                     "issuers[0].audience must be https://host/path",
 		"listen: 127.0.0.1:1\nissuers: [{url: https://a, audience: https://g}, {url: https://b, audience: https://g, agent_prefix: ''}]\n" +
 			upstream: "issuers[1] has the url or the agent_prefix of another one",
+		"listen: 127.0.0.1:1\ntokens: t\nissuers: [{url: https://a, audience: https://g}]\n" + upstream: "agent_prefix is required beside tokens",
+		"listen: 127.0.0.1:1\nissuers: [{url: https://a, audience: https://g, agent_prefix: e\u0301}, " +
+			"{url: https://b, audience: https://g, agent_prefix: \u00e9}]\n" + upstream: "issuers[1] has the url or the agent_prefix of another one",
 		"agent_id: a\nconsole_url: there\n" + upstream:                          "line 2: console_url must be https://host",
 		tool + amount + unnamed:                                                 "line 6: upstreams.u.tools.pay.same is required to enforce",
 		"shadow: true\n" + tool + amount + unnamed + "    once: true\n":         "same is required with once",

@@ -78,11 +78,15 @@ func (c *checker) issuer(path string, i *issuer) {
 	if i.AgentClaim == "" {
 		i.AgentClaim = "sub"
 	}
-	switch first := i == &c.file.Issuers[0]; {
-	case i.AgentPrefix == nil && first:
-		i.AgentPrefix = new("")
-	case i.AgentPrefix == nil:
-		i.AgentPrefix = new(i.URL + "#")
+	prefix := i.URL + "#"
+	if i == &c.file.Issuers[0] {
+		prefix = ""
+	}
+	if i.AgentPrefix != nil {
+		prefix = spend.NFC(*i.AgentPrefix)
+	}
+	if i.AgentPrefix = &prefix; prefix == "" && c.file.Tokens != "" {
+		c.fault(path+".agent_prefix", "is required beside tokens: without one, an issuer's agent could have the name of a removed file")
 	}
 	for j := range c.file.Issuers {
 		other := &c.file.Issuers[j]

@@ -193,7 +193,7 @@ func (g *Gateway) finish() error {
 
 // Reload reads the agents' tokens again.
 func (g *Gateway) Reload() {
-	if g.tokens != nil {
+	if g.tokens != nil && g.tokens.folder != "" {
 		g.tokens.reload()
 	}
 }

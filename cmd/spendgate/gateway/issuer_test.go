@@ -8,11 +8,14 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/signin"
 )
 
 // idp is an issuer of access tokens.
@@ -32,6 +36,7 @@ type idp struct {
 	// audience and typ are of the tokens that it makes.
 	audience, typ string
 	keys          string // in place of its keys
+	close         func()
 }
 
 func newIDP(t *testing.T) *idp {
@@ -64,7 +69,7 @@ func newIDP(t *testing.T) *idp {
 	})
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
-	p.url = web.URL
+	p.url, p.close = web.URL, web.Close
 	return p
 }
 
@@ -169,6 +174,51 @@ func TestIssuers(t *testing.T) {
 	within(t, "a rotated key is read", func() bool { return post(p.sign(nil)) == http.StatusOK })
 }
 
+// TestWithdrawnKey: a key that its issuer withdrew counts for ten minutes at most, and each while the issuer does not answer.
+func TestWithdrawnKey(t *testing.T) {
+	var later atomic.Int64
+	p := newIDP(t)
+	p.audience = "https://gateway.example/mcp"
+	b := signin.NewBearer(p.url, p.audience, "client_id", quiet(), func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
+	token := func() string { return p.sign(map[string]any{"exp": time.Now().Add(24 * time.Hour).Unix()}) }
+	refused := func(token string) bool {
+		_, _, err := b.Who(t.Context(), token)
+		if err != nil && !errors.Is(err, signin.ErrToken) {
+			t.Error(err)
+		}
+		return err != nil
+	}
+	first := token()
+	if refused(first) {
+		t.Error("a token is refused")
+	}
+	p.rotate("k2")
+	later.Store(int64(6 * time.Minute))
+	within(t, "keys are read again in the background", func() bool { return refused(first) })
+	p.rotate("k3")
+	second := token()
+	later.Store(int64(17 * time.Minute))
+	if refused(second) {
+		t.Error("a new key is not known")
+	}
+	p.rotate("k4")
+	later.Store(int64(28 * time.Minute))
+	if !refused(second) {
+		t.Error("after a rest a withdrawn key counts once more")
+	}
+	third, outages := token(), []func(){func() { p.keys = "503" }, func() { p.keys = `{"keys": 5}` }, p.close}
+	if refused(third) {
+		t.Error("a new key is not known")
+	}
+	for i, begin := range outages {
+		begin()
+		later.Add(int64(11 * time.Minute))
+		if refused(third) {
+			t.Errorf("outage %d: the old key does not count", i)
+		}
+	}
+}
+
 // begin begins a session with a token, and returns the status.
 func begin(t *testing.T, address, token string) int {
 	t.Helper()
@@ -192,24 +242,35 @@ func begin(t *testing.T, address, token string) int {
 // TestSeveralIssuers: agents of several issuers and of files have no name in common, and an issuer's outage stops no other agent.
 func TestSeveralIssuers(t *testing.T) {
 	one, two, three := newIDP(t), newIDP(t), newIDP(t)
-	head := "shadow: true\nlisten: 127.0.0.1:0\ntokens: " + tokenFolder(t) + "\nissuers:\n"
+	folder := tokenFolder(t)
+	const accent, like = "the-token-of-an-accent", "the-token-like-an-issuer"
+	write(t, folder, "e\u0301", accent) // not in NFC
+	write(t, folder, "o-e\u0301-1", like)
+	head := "shadow: true\nlisten: 127.0.0.1:0\ntokens: " + folder + "\nissuers:\n"
 	for _, p := range []*idp{one, two, three} {
 		p.audience = "https://gateway.example/mcp"
 		head += "- {url: \"" + p.url + "\", audience: \"" + p.audience + "\", agent_claim: client_id" +
-			map[*idp]string{three: ", agent_prefix: \"c/\""}[p] + "}\n"
+			map[*idp]string{one: ", agent_prefix: \"o-\"", three: ", agent_prefix: \"o-e\u0301\""}[p] + "}\n"
 	}
 	g := load(t, head+"upstreams:\n  psp:\n    url: "+newProvider(t).url+"\n")
 	address := served(t, g) + Path
 	named := func(p *idp, name string) string { return p.sign(map[string]any{"client_id": name}) }
-	for token, want := range map[string]string{
-		tokenA: "a", named(one, "bot"): "bot", named(two, "bot"): two.url + "#bot", named(three, "bot"): "c/bot",
-		named(two, "a"): two.url + "#a", named(two, "c/x"): two.url + "#c/x",
-		named(one, "a"): "", named(one, "c/bot"): "", named(one, two.url+"#bot"): "",
+	const another = "that of another agent"
+	for _, c := range []struct{ token, want, refused string }{
+		{tokenA, "a", ""},
+		{accent, "\u00e9", ""},
+		{like, "", "no agent has this token"},
+		{named(one, "bot"), "o-bot", ""},
+		{named(one, "e"), "o-e", ""},
+		{named(one, "e\u0301x"), "", another},
+		{named(one, "\u00e9x"), "", another},
+		{named(two, "bot"), two.url + "#bot", ""},
+		{named(two, "o-\u00e9"), two.url + "#o-\u00e9", ""},
+		{named(three, "bot"), "o-\u00e9bot", ""},
 	} {
-		info, err := g.tokens.verify(t.Context(), token, nil)
-		refused := err != nil && strings.Contains(err.Error(), "that of another agent")
-		if want == "" && !refused || want != "" && (err != nil || info.UserID != want) {
-			t.Errorf("%s: %v %v", want, info, err)
+		info, err := g.tokens.verify(t.Context(), c.token, nil)
+		if c.refused == "" && (err != nil || info.UserID != c.want) || c.refused != "" && !strings.Contains(fmt.Sprint(err), c.refused) {
+			t.Errorf("%+v: %v %v", c, info, err)
 		}
 	}
 	for keys, p := range map[string]*idp{"503": one, "<html>": three} {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/audit/spend"
 )
 
 // session is what agents meet: a server of the protocol that passes what it is asked to an upstream. In the era with
@@ -379,7 +381,7 @@ func (s *session) agentOf(extra *mcp.RequestExtra) string {
 	case header == "":
 		return s.gw.file.AgentID.fixed
 	case extra != nil && len(extra.Header.Values(header)) == 1: // with several it is unknown which one is meant
-		return strings.TrimSpace(extra.Header.Get(header))
+		return spend.NFC(strings.TrimSpace(extra.Header.Get(header)))
 	default:
 		return ""
 	}

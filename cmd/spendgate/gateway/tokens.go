@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,14 +18,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"spendgate/audit/spend"
 	"spendgate/config"
 	"spendgate/hotpath/signin"
 )
 
 // tokens are those of the agents: a folder with one file for each agent, whose name is the agent's, and those that issuers sign.
+// Names are in NFC, as budgets compare them.
 type tokens struct {
 	folder string // empty if there is none
-	signed []signer
+	signed []*signer
 	log    *slog.Logger
 	faulty prometheus.Gauge
 
@@ -45,7 +46,7 @@ type tokenFile struct {
 	fault string
 }
 
-// signer is an issuer. Its agents are named by a claim, with a prefix.
+// signer is an issuer. Its agents are named by a claim, with a prefix that begins the name of nobody else.
 type signer struct {
 	*signin.Bearer
 	prefix string
@@ -59,13 +60,13 @@ const (
 
 func readTokens(f *File, log *slog.Logger, faulty prometheus.Gauge) (*tokens, error) {
 	t := &tokens{log: log, faulty: faulty}
+	for _, i := range f.Issuers {
+		t.signed = append(t.signed, &signer{signin.NewBearer(i.URL, i.Audience, i.AgentClaim, log, time.Now), *i.AgentPrefix})
+	}
 	if f.Tokens != "" {
 		t.folder = f.beside(f.Tokens)
+		t.reload()
 	}
-	for _, i := range f.Issuers {
-		t.signed = append(t.signed, signer{signin.NewBearer(i.URL, i.Audience, i.AgentClaim, log, time.Now), *i.AgentPrefix})
-	}
-	t.reload()
 	return t, t.unread
 }
 
@@ -73,46 +74,60 @@ func readTokens(f *File, log *slog.Logger, faulty prometheus.Gauge) (*tokens, er
 func (t *tokens) reload() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was := t.files
 	t.files = nil
-	t.look(was)
+	t.look()
 }
 
 // look reads the files of the folder that have changed since they were read, and those at fault. The mutex is held.
-func (t *tokens) look(was map[string]tokenFile) {
-	if t.folder == "" {
-		return
-	}
-	began := time.Now()
+func (t *tokens) look() {
+	began, was := time.Now(), t.files
 	defer func() { t.next = time.Now().Add(max(lookEvery, lookShare*time.Since(began))) }()
-	known := t.files
-	t.agents = make(map[[sha256.Size]byte]string, len(known))
 	entries, err := os.ReadDir(t.folder)
 	if err != nil && fmt.Sprint(err) != fmt.Sprint(t.unread) {
 		t.log.Error("the folder of tokens cannot be read: no agent in it has access", "error", err)
 	}
+	t.files, t.agents = make(map[string]tokenFile, len(was)), make(map[[sha256.Size]byte]string, len(was))
 	if t.unread = err; err != nil {
-		t.files = was // the names stay those of the files
 		t.faulty.Set(1)
 		return
 	}
-	t.files = make(map[string]tokenFile, len(known))
+	names := make(map[[sha256.Size]byte][]string, len(was))
 	for _, e := range entries {
 		path := filepath.Join(t.folder, e.Name())
 		info, err := os.Stat(path) // a link counts as what it leads to
 		if strings.HasPrefix(e.Name(), ".") || err == nil && !info.Mode().IsRegular() {
 			continue
 		}
-		f, read := known[e.Name()]
+		f, read := was[e.Name()]
 		if !read || err != nil || f.fault != "" || f.size != info.Size() || !f.mtime.Equal(info.ModTime()) {
-			f = readToken(path, info, err)
+			f = t.readToken(path, info, err)
 		}
-		t.files[e.Name()] = f
+		if t.files[e.Name()] = f; f.fault == "" {
+			names[f.sum] = append(names[f.sum], e.Name())
+		}
 	}
-	t.settle(was)
+	for sum, several := range names {
+		if t.agents[sum] = spend.NFC(several[0]); len(several) == 1 {
+			continue
+		}
+		delete(t.agents, sum) // who asks would not be known
+		for _, name := range several {
+			t.files[name] = tokenFile{fault: "has the same token as another one"}
+		}
+	}
+	faults := 0
+	for name, f := range t.files {
+		if f.fault == "" {
+			continue
+		}
+		if faults++; was[name].fault != f.fault {
+			t.log.Error("an agent's file of a token is at fault: the agent has no access", "agent_id", name, "error", f.fault)
+		}
+	}
+	t.faulty.Set(float64(faults))
 }
 
-func readToken(path string, info os.FileInfo, err error) (f tokenFile) {
+func (t *tokens) readToken(path string, info os.FileInfo, err error) (f tokenFile) {
 	token := ""
 	if err == nil {
 		f.size, f.mtime = info.Size(), info.ModTime()
@@ -121,40 +136,14 @@ func readToken(path string, info os.FileInfo, err error) (f tokenFile) {
 	if err == nil {
 		_, err = config.ParseToken(token)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		f.fault = err.Error()
+	case t.owner(filepath.Base(path)) != nil:
+		f.fault = "has a name that begins with an issuer's agent_prefix"
 	}
 	f.sum = sha256.Sum256([]byte(token))
 	return f
-}
-
-// settle finds the agent of each token. Agents with the same token have none: who asks would not be known.
-func (t *tokens) settle(was map[string]tokenFile) {
-	twice := make(map[[sha256.Size]byte]bool)
-	for name, f := range t.files {
-		if f.fault != "" {
-			continue
-		}
-		if _, taken := t.agents[f.sum]; taken {
-			twice[f.sum] = true
-		}
-		t.agents[f.sum] = name
-	}
-	faults := 0
-	for name, f := range t.files {
-		if f.fault == "" && twice[f.sum] {
-			f.fault = "has the same token as another one"
-			t.files[name] = f
-		}
-		if f.fault == "" {
-			continue
-		}
-		if faults++; was[name].fault != f.fault {
-			t.log.Error("an agent's file of a token is at fault: the agent has no access", "agent_id", name, "error", f.fault)
-		}
-	}
-	maps.DeleteFunc(t.agents, func(sum [sha256.Size]byte, _ string) bool { return twice[sum] })
-	t.faulty.Set(float64(faults))
 }
 
 // errUnknown is why a request is to be made again.
@@ -173,15 +162,18 @@ func (t *tokens) verify(ctx context.Context, token string, _ *http.Request) (*au
 		}
 		unread = nil
 		who, until, err := s.Who(ctx, token)
-		if err == nil {
-			if err = t.owns(s.prefix, s.prefix+who); err == nil {
-				return &auth.TokenInfo{UserID: s.prefix + who, Expiration: until.Add(clockSkew)}, nil
-			}
-		} else if !errors.Is(err, signin.ErrToken) {
+		who = spend.NFC(s.prefix + who)
+		switch {
+		case err != nil && !errors.Is(err, signin.ErrToken):
 			t.log.Warn("an issuer cannot be asked about a token", "error", err)
 			return nil, errUnknown
+		case err != nil:
+			refusal = err
+		case t.owner(who) != s:
+			refusal = errors.New("the name in it is that of another agent")
+		default:
+			return &auth.TokenInfo{UserID: who, Expiration: until.Add(clockSkew)}, nil
 		}
-		refusal = err
 	}
 	return nil, cmp.Or(unread, errors.Join(auth.ErrInvalidToken, refusal))
 }
@@ -203,8 +195,8 @@ func (g *Gateway) stillKnown(ctx context.Context, extra *mcp.RequestExtra) error
 func (t *tokens) inFolder(token string) (agent string, unknown error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if time.Now().After(t.next) {
-		t.look(t.files)
+	if t.folder != "" && time.Now().After(t.next) {
+		t.look()
 	}
 	if t.unread != nil {
 		return "", errUnknown
@@ -212,16 +204,12 @@ func (t *tokens) inFolder(token string) (agent string, unknown error) {
 	return t.agents[sha256.Sum256([]byte(token))], nil // comparing hashes tells nothing of a token
 }
 
-// owns refuses an issuer's agent that has the name of another one: of a file, or of an issuer whose longer prefix it begins with.
-func (t *tokens) owns(prefix, agent string) error {
-	t.mu.Lock()
-	_, other := t.files[agent]
-	t.mu.Unlock()
+// owner returns the issuer whose agents' names begin like this one: that with the longest prefix, nil if there is none.
+func (t *tokens) owner(agent string) (of *signer) {
 	for _, s := range t.signed {
-		other = other || len(s.prefix) > len(prefix) && strings.HasPrefix(agent, s.prefix)
+		if strings.HasPrefix(spend.NFC(agent), s.prefix) && (of == nil || len(s.prefix) > len(of.prefix)) {
+			of = s
+		}
 	}
-	if other {
-		return errors.New("the name in it is that of another agent")
-	}
-	return nil
+	return of
 }
