@@ -83,6 +83,9 @@ func (a *Authorizer) judged(ctx context.Context, c *checking, live *policy.Progr
 		}
 		c.admission.fresh = true
 		return Answer{}, errOvertaken
+	case guard.PaymentKnown:
+		c.admission.fresh = true // by the same reading
+		return Answer{}, errOvertaken
 	case guard.Limited:
 		a.metrics.limited.Inc()
 		return Answer{}, ErrRateLimited
@@ -195,6 +198,9 @@ func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *policy.Pro
 	c.identity = view.identify(c.request.Caller, a.now)
 	if c.identity.err == nil {
 		c.identity.err = c.identity.access.permit(spend.ChecksWrite)
+	}
+	if c.identity.err == nil && c.payment != nil {
+		c.identity.err = c.payment.permitted(c.identity.access)
 	}
 	if c.identity.err == nil {
 		c.identity.err = c.identity.access.permitAction(action.PolicyID, action.AgentID)

@@ -28,6 +28,7 @@ type faultyStore struct {
 	policy, approvals           func() error                // nil from it lets the call go on
 
 	decide func(context.Context) error // of an approval; nil from it lets the call go on
+	looked func()                      // before payments are looked up
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
 	write  func()                      // once, before a version is written
 
@@ -42,6 +43,13 @@ func (s *faultyStore) Doubts(ctx context.Context, limit int) (audit.Doubts, erro
 	d, err := s.Store.Doubts(ctx, limit)
 	d.Due = append(d.Due, s.due[:min(limit, len(s.due))]...)
 	return d, err
+}
+
+func (s *faultyStore) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error) {
+	if s.looked != nil {
+		s.looked()
+	}
+	return s.Store.Payments(ctx, hashes)
 }
 
 // Unread is as of a node that did not record the check.

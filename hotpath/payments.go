@@ -64,9 +64,6 @@ type paying struct {
 // checkPayment is Check of a request with a payment: the payment is shown, or the action is judged.
 // In addition it fails with ErrPrincipalRequired and a *PaymentDiffersError.
 func (a *Authorizer) checkPayment(ctx context.Context, c *checking, action *spend.Action) (Answer, error) {
-	if err := a.admitPayment(ctx, c); err != nil {
-		return Answer{}, err
-	}
 	for {
 		action.ApprovalID = spend.ID{}
 		answer, err := a.tryPayment(ctx, c, action)
@@ -92,17 +89,6 @@ func (a *Authorizer) checkPayment(ctx context.Context, c *checking, action *spen
 	}
 }
 
-// admitPayment counts the request and refuses it in the order of S84.
-func (a *Authorizer) admitPayment(ctx context.Context, c *checking) (err error) {
-	p := c.payment
-	if c.quota, err = a.admit(ctx, c.request.Caller, spend.ChecksWrite, &c.admission); err != nil {
-		return err
-	}
-	access := c.admission.access
-	access.used().note(a.now())
-	return p.permitted(access)
-}
-
 // permitted refuses a key that may not redeem, where the request does, and one that is nobody's.
 func (p *paying) permitted(access Access) error {
 	if p.Nonce != "" {
@@ -118,17 +104,15 @@ func (p *paying) permitted(access Access) error {
 
 var errWaitForPeople = errors.New("the payment waits for people")
 
-// tryPayment reads the payment and does what S84's table says for its state. It fails with errOvertaken
-// if the payment was changed meanwhile.
+// tryPayment does what S84's table says for the state of the payment. It judges the action of a payment that is new as
+// far as Redis knows, and reads any other payment first. It fails with errOvertaken if the payment was changed meanwhile,
+// or is to be read.
 func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.Action) (Answer, error) {
 	p := c.payment
 	inTime, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
 	live, err := a.prepare(inTime, c, action)
 	if err != nil {
-		return Answer{}, err
-	}
-	if err := p.permitted(c.identity.access); err != nil { // the key may have been changed while people decided
 		return Answer{}, err
 	}
 	key := c.identity.access.key
@@ -138,12 +122,14 @@ func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.
 	if p.deployment, err = a.guard.Deployment(inTime); err != nil {
 		return Answer{}, err
 	}
-	facts, err := a.factsOf(inTime, c.attempt.Payment)
-	if err != nil {
-		return Answer{}, err
+	facts := new(audit.PaymentFacts)
+	if c.attempt.Known {
+		if facts, err = a.factsOf(inTime, c.attempt.Payment); err != nil {
+			return Answer{}, err
+		}
 	}
 	p.facts = facts
-	if facts.Version == 0 {
+	if facts.Version == 0 { // the commit finds out if that is not so
 		facts.Namespace, facts.Key = p.namespace, p.Key
 		return a.judgePayment(ctx, c, live, action)
 	}
@@ -313,7 +299,7 @@ func (a *Authorizer) judgePayment(ctx context.Context, c *checking, live *policy
 	}
 	refused, unapproved := errors.AsType[*audit.ApprovalError](err)
 	if unapproved && refused.Status != audit.ApprovalAbsent || errors.Is(err, commit.ErrPaymentMoved) {
-		a.guard.Release(&c.attempt)
+		a.guard.PaymentMoved(&c.attempt)
 		return Answer{}, errOvertaken
 	}
 	if err != nil {

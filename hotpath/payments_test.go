@@ -113,6 +113,29 @@ func TestOnePaymentOfMany(t *testing.T) {
 	})
 }
 
+// A new payment is not looked up. One that only Redis has forgotten costs a single commit.
+func TestPaymentIsLookedUpOnce(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		looked, commits := 0, 0
+		p.nodes[0].faults.looked = func() { looked++ }
+		p.nodes[0].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+			commits++
+			return commit(ctx, checks)
+		})
+		a := refundOf(t, "10", "c")
+		for i, want := range [][2]int{{0, 1}, {1, 1}, {2, 2}, {3, 2}} {
+			if i == 2 {
+				f.flush()
+			}
+			p.must(fmt.Sprint("request ", i), a, nonce(i+1), audit.PaymentRedeemed, i == 0)
+			if got := [2]int{looked, commits}; got != want {
+				t.Errorf("request %d: %v look-ups and commits, want %v", i, got, want)
+			}
+		}
+	})
+}
+
 // S84: a commit whose answer is lost is found by the same nonce, and another nonce gets nothing.
 func TestPaymentAfterALostCommit(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

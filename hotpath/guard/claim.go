@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -40,6 +41,7 @@ type Attempt struct {
 	Approved    bool          // passes holders that were not allowed, since people approved it (S47)
 	JudgesAgain bool          // the claim passes holders that were blocked: the policy says so (S60)
 	Payment     spend.Hash    // that the check is of: the claim passes holders of the same (S84); zero for none
+	Known       bool          // the caller looks the payment up; else the payment is claimed, too
 
 	request     request // of the latest round trip that claimed
 	fingerprint claim
@@ -86,13 +88,14 @@ type Kind int
 
 // The kinds of a ClaimResult.
 const (
-	Pass      Kind = iota + 1 // judge it and record it
-	Duplicate                 // record it as a duplicate of Of
-	Replay                    // answer Check again
-	KeyReused                 // refuse: the key is another request's
-	Stale                     // the configuration is newer: load it and claim again
-	Limited                   // refuse: over the rate limit
-	Gone                      // of KeyTaken: nothing is under the key by now, claim again
+	Pass         Kind = iota + 1 // judge it and record it
+	Duplicate                    // record it as a duplicate of Of
+	Replay                       // answer Check again
+	KeyReused                    // refuse: the key is another request's
+	Stale                        // the configuration is newer: load it and claim again
+	Limited                      // refuse: over the rate limit
+	Gone                         // of KeyTaken: nothing is under the key by now, claim again
+	PaymentKnown                 // the payment was claimed before: look it up and claim again
 )
 
 // ClaimResult is the result of Claim.
@@ -125,6 +128,14 @@ func duplicateOf(h holder) step {
 }
 
 func (at *Attempt) keyed() bool { return !at.KeyHash.IsZero() }
+
+// keyHash returns what the claim of the key is of: the idempotency key, or a payment that was not looked up; zero for none.
+func (at *Attempt) keyHash() spend.Hash {
+	if at.Known {
+		return at.KeyHash
+	}
+	return cmp.Or(at.KeyHash, at.Payment)
+}
 
 // named reports whether something says which check a repetition of the request is to get: no orphan is adopted for it.
 func (at *Attempt) named() bool { return at.keyed() || !at.Payment.IsZero() }
@@ -190,6 +201,9 @@ func (g *Guard) decide(ctx context.Context, at *Attempt, reading Reading) (s ste
 	case at.keyed() && !at.key.mine:
 		g.releaseClaim(&at.fingerprint) // nobody waits for a key while holding a fingerprint
 		return g.awaitKey(ctx, at, at.request.Sets[keySet].Found)
+	case !at.Known && !at.Payment.IsZero() && !at.key.mine:
+		at.Known = true
+		return step{done, ClaimResult{Kind: PaymentKnown}}, nil
 	case !at.fingerprint.mine:
 		s, err = g.awaitFingerprint(ctx, at, at.request.Sets[fingerprintSet].Found)
 	default:
@@ -270,8 +284,8 @@ func (g *Guard) sendClaims(ctx context.Context, at *Attempt) error {
 		if !at.counted {
 			r.Hit = at.Hit
 		}
-		if at.keyed() && !at.key.mine {
-			at.key = g.newClaim(at, keyName(w.epoch, at.KeyHash), keyLife)
+		if hash := at.keyHash(); !hash.IsZero() && !at.key.mine {
+			at.key = g.newClaim(at, keyName(w.epoch, hash), keyLife)
 			r.Sets[keySet] = pipeline.Set{Name: at.key.name, Value: at.key.value, Life: keyLife}
 		}
 		if !at.fingerprint.mine {

@@ -142,6 +142,13 @@ func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (ClaimResult, error) 
 	return ClaimResult{Kind: Gone}, nil
 }
 
+// PaymentMoved ends an attempt whose payment was changed meanwhile. The claim of the payment stays: a request that meets it
+// looks the payment up, so that no further one costs a commit its time.
+func (g *Guard) PaymentMoved(at *Attempt) {
+	at.key, at.Known = claim{}, true
+	g.Release(at)
+}
+
 // releaseClaims releases the attempt's claims: the fingerprint first, so that nobody who finds the key
 // free meets the fingerprint.
 func (g *Guard) releaseClaims(at *Attempt) {
