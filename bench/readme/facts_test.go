@@ -19,6 +19,7 @@ const (
 
 	maintenance = "docs/operate/maintenance.md"
 	metrics     = "docs/operate/metrics.md"
+	logs        = "docs/operate/logs.md"
 	settings    = "docs/operate/settings.md"
 	commands    = "docs/use/command-line.md"
 )
@@ -113,7 +114,7 @@ func compareMetrics(t *testing.T, n *node) {
 		case !strings.HasPrefix(name, "spendgate_"):
 		case ofCommands.MatchString(name):
 			ofFleets = append(ofFleets, name)
-		case strings.Contains(row[1], "Only nodes of a fleet have it."),
+		case strings.Contains(row[1], "Fleet only."),
 			strings.Contains(row[1], "Absent until there is one.") && !slices.Contains(live, name):
 			ofFleets = append(ofFleets, name)
 		default:
@@ -149,11 +150,11 @@ func compareSets(t *testing.T, nameA string, a []string, nameB string, b []strin
 	}
 }
 
-// metrics.md explains every line that a node logs, except debug lines, and no other.
+// logs.md explains every line that a node logs, except debug lines, and no other.
 func TestLogLines(t *testing.T) {
 	logged := loggedLines(t)
 	var explained []string
-	for _, row := range rowsOf(section(t, metrics, "## Log lines"))[1:] {
+	for _, row := range rowsOf(readPage(t, logs))[1:] {
 		for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[0], -1) {
 			explained = append(explained, found[1])
 		}
@@ -163,12 +164,12 @@ func TestLogLines(t *testing.T) {
 	}
 	for _, begin := range explained {
 		if !slices.ContainsFunc(logged, func(line string) bool { return alike(line, begin) }) {
-			t.Errorf("%s explains %q, which is not logged", metrics, begin)
+			t.Errorf("%s explains %q, which is not logged", logs, begin)
 		}
 	}
 	for _, line := range logged {
 		if !slices.ContainsFunc(explained, func(begin string) bool { return alike(line, begin) }) {
-			t.Errorf("%s does not explain %q", metrics, line)
+			t.Errorf("%s does not explain %q", logs, line)
 		}
 	}
 	if len(logged) < 40 {
