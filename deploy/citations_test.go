@@ -28,8 +28,8 @@ var definitions = map[string]string{
 // comments and pages. P50, P90 and P99 are percentiles.
 func TestCitations(t *testing.T) {
 	defined := map[string]bool{"P50": true, "P90": true, "P99": true}
-	anchor := regexp.MustCompile(`<a id="([sgfv])(\d+)"></a>(?:\*\*)?([SGFV]\d+)`)
-	row := regexp.MustCompile(`(?m)^\| ([EP]\d+) \|`)
+	anchor := regexp.MustCompile(`<a id="([sg])(\d+)"></a>([SG]\d+)`)
+	row := regexp.MustCompile(`(?m)^\| ([EFPV]\d+) \|`)
 	for letter, page := range definitions {
 		for _, found := range anchor.FindAllStringSubmatch(readFile(t, page), -1) {
 			number := strings.ToUpper(found[1]) + found[2]
