@@ -20,7 +20,7 @@ var definitions = map[string]string{
 	"F": "docs/internals/protocol.md",
 	"V": "docs/internals/counts.md",
 	"E": "docs/internals/events.md",
-	"P": "docs/use/gateway.md",
+	"P": "docs/internals/gateway.md",
 }
 
 // TestCitations reports numbers that are cited and not defined, or defined

@@ -7,5 +7,5 @@
 // a client of it for an upstream. What reaches an upstream is made anew from what was read.
 // The package knows whether a call was sent, by watching what its transports write.
 //
-// docs/use/gateway.md has the interleavings and crash points with the defence of each.
+// docs/internals/gateway.md has the interleavings and crash points with the defence of each.
 package gateway
