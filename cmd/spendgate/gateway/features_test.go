@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -272,4 +275,55 @@ func testLists(ctx context.Context, t *testing.T, s *sdk.ClientSession) {
 	if err != nil || completed.Completion.Values[0] != "y-completed" {
 		t.Error(completed, err)
 	}
+}
+
+// TestSharedSubscriptions: agents that share a connection to a server have one subscription there, which ends with the last of
+// them. One that begins while it ends counts.
+func TestSharedSubscriptions(t *testing.T) {
+	const uri, subscribe, unsubscribe = "file:///a", "resources/subscribe", "resources/unsubscribe"
+	s, p := newPlain(t)
+	ending := func() {}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if r.Body = io.NopCloser(strings.NewReader(string(text))); err == nil && strings.Contains(string(text), unsubscribe) {
+			ending()
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	p.url = front.URL
+	address := served(t, guarded(t, newService(t), p, "listen: 127.0.0.1:0\n", "")) + Path
+	agent := func() *sdk.ClientSession { return agentWith(t, address, "", latestVersion) }
+	asked := func(want ...string) {
+		t.Helper()
+		within(t, fmt.Sprint(want), func() (so bool) { s.with(func() { so = slices.Equal(s.calls, want) }); return so })
+	}
+	one, two, three := agent(), agent(), agent()
+	begin := func(a *sdk.ClientSession) {
+		if err := a.Subscribe(t.Context(), &sdk.SubscribeParams{URI: uri}); err != nil {
+			t.Error(err)
+		}
+	}
+	begin(one)
+	asked(subscribe)
+	begin(two)
+	asked(subscribe, subscribe)
+	if err := one.Close(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	asked(subscribe, subscribe)
+	ending = func() {
+		begin(three)
+		asked(subscribe, subscribe, subscribe)
+	}
+	if err := two.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: uri}); err != nil {
+		t.Error(err)
+	}
+	asked(subscribe, subscribe, subscribe, unsubscribe, subscribe)
+	ending = func() {}
+	if err := three.Close(); err != nil {
+		t.Error(err)
+	}
+	asked(subscribe, subscribe, subscribe, unsubscribe, subscribe, unsubscribe)
 }

@@ -30,8 +30,9 @@ type session struct {
 	used     time.Time          // when the agent asked for something last, or was answered
 	asking   int                // requests without an answer
 	next     int
-	progress map[string]origin        // by our progress tokens
-	flight   map[*int]context.Context // of requests that are not answered, for a server's questions
+	progress map[string]origin               // by our progress tokens
+	flight   map[*int]context.Context        // of requests that are not answered, for a server's questions
+	watching map[string][]*mcp.ServerSession // the agents that subscribed to a resource
 }
 
 const lateProgress = 20 * time.Millisecond
@@ -45,6 +46,7 @@ type origin struct {
 
 func newSession(g *Gateway, u *upstream) *session {
 	s := &session{gw: g, log: g.log.With("upstream", u.name), progress: make(map[string]origin), flight: make(map[*int]context.Context)}
+	s.watching = make(map[string][]*mcp.ServerSession)
 	s.used = time.Now()
 	s.l = &link{u: u, log: s.log, dial: func() mcp.Transport { return g.dial(u) }, failed: g.metrics.ends.WithLabelValues(u.name).Inc}
 	s.server = mcp.NewServer(&mcp.Implementation{Name: "spendgate-gateway", Version: g.version}, &mcp.ServerOptions{
@@ -54,12 +56,10 @@ func newSession(g *Gateway, u *upstream) *session {
 			Completions: &mcp.CompletionCapabilities{}, Logging: &mcp.LoggingCapabilities{},
 		},
 		SubscribeHandler: func(ctx context.Context, r *mcp.SubscribeRequest) error {
-			return s.each(ctx, func(cs *mcp.ClientSession) error { return cs.Subscribe(ctx, &mcp.SubscribeParams{URI: r.Params.URI}) })
+			return s.subscribe(ctx, r.Session, r.Params.URI)
 		},
 		UnsubscribeHandler: func(ctx context.Context, r *mcp.UnsubscribeRequest) error {
-			return s.each(ctx, func(cs *mcp.ClientSession) error {
-				return cs.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: r.Params.URI})
-			})
+			return s.unsubscribe(ctx, r.Session, r.Params.URI)
 		},
 		RootsListChangedHandler: func(context.Context, *mcp.RootsListChangedRequest) {
 			s.l.client.AddRoots(&mcp.Root{URI: "file:///changed"})
@@ -166,18 +166,6 @@ func (s *session) carry(ctx context.Context, cs *mcp.ClientSession, agent *mcp.S
 		delete(s.flight, flying)
 		delete(s.progress, ours)
 	}
-}
-
-// each runs a request that has no result.
-func (s *session) each(ctx context.Context, do func(*mcp.ClientSession) error) error {
-	cs, err := s.l.session(ctx)
-	if err == nil {
-		err = do(cs)
-	}
-	if err != nil {
-		return s.l.fault(err)
-	}
-	return nil
 }
 
 // forward passes a request to the server.
