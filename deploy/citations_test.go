@@ -78,6 +78,28 @@ func TestCitations(t *testing.T) {
 	}
 }
 
+// TestInterleavingsAreProvoked reports rows of the protocol that no test cites.
+func TestInterleavingsAreProvoked(t *testing.T) {
+	provoked := make(map[string]bool)
+	number := regexp.MustCompile(`\bF\d+`)
+	walk(t, func(path string, content []byte) {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/audittest/") || strings.Contains(path, "bench/") {
+			for _, found := range number.FindAll(content, -1) {
+				provoked[string(found)] = true
+			}
+		}
+	})
+	rows := regexp.MustCompile(`(?m)^\| (F\d+) \|`).FindAllStringSubmatch(readFile(t, definitions["F"]), -1)
+	for _, row := range rows {
+		if !provoked[row[1]] {
+			t.Errorf("no test cites %s", row[1])
+		}
+	}
+	if len(rows) < 100 {
+		t.Errorf("only %d interleavings", len(rows))
+	}
+}
+
 // TestGuaranteesNameTests reports guarantees for which their page names no test.
 func TestGuaranteesNameTests(t *testing.T) {
 	guarantees := strings.Split(readFile(t, definitions["G"]), `<a id="g`)[1:]

@@ -68,7 +68,7 @@ func refusedAs(o outcome, want audit.ApprovalStatus) bool {
 }
 
 // G13: of many uses at once over two nodes exactly one passes, of exactly the
-// action that people saw; what is refused leaves nothing behind.
+// action that people saw; what is refused leaves nothing behind (F72, F77, F78).
 func TestApprovalIsUsedOnce(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "e", fmt.Sprintf(askRules, 1000))
@@ -116,7 +116,7 @@ func TestApprovalIsUsedOnce(t *testing.T) {
 }
 
 // S47: a use is judged by the rules in force now, and only the escalations that
-// people saw are lifted.
+// people saw are lifted (F76).
 func TestApprovalAndNewerRules(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		n := 0
@@ -331,7 +331,7 @@ func TestWaitersOfOneKey(t *testing.T) {
 }
 
 // A use that fails leaves the name to the check that asked (F78), and a voided one
-// has used its approval (F80).
+// has used its approval (F80, F83).
 func TestFailedUseLeavesItsHolder(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 2)

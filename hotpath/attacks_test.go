@@ -21,7 +21,7 @@ import (
 // the store, so they run on the embedded backends.
 
 // The node's idea of Redis' time is old: a suspended machine, a stepped clock.
-// A claim must not be born aged.
+// A claim must not be born aged (F23).
 func TestClaimIsStampedByRedisClock(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 1)
@@ -35,7 +35,7 @@ func TestClaimIsStampedByRedisClock(t *testing.T) {
 }
 
 // S17: windows are lazy, and a check under a short window succeeds one under a
-// long window. Once loaded, the long one must still be seen.
+// long window. Once loaded, the long one must still be seen (F22).
 func TestLongWindowOutlivesLazySuccessor(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 1)
@@ -59,7 +59,7 @@ func TestLongWindowOutlivesLazySuccessor(t *testing.T) {
 }
 
 // G6: the reply to a batch of refunds is lost. Sent again, it would admit
-// more than the limit.
+// more than the limit (F25).
 func TestRefundIsNotSentTwice(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 1)
@@ -98,7 +98,7 @@ func TestRefundIsNotSentTwice(t *testing.T) {
 }
 
 // The store keeps silent on a connection that is up: a change of the
-// configuration, and a read without Redis, give up on it.
+// configuration, and a read without Redis, give up on it (F53).
 func TestSilentStoreIsGivenUp(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 1)
@@ -144,7 +144,7 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 }
 
 // F12: the author of a change dies after its commit and tells nobody. The nodes
-// find out by themselves, also if it is the first change of all.
+// find out by themselves, also if it is the first change of all (F53).
 func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f, b := &fleet{t: t}, embeddedBackend()
@@ -173,7 +173,7 @@ func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 }
 
 // G7, F10: the client retries at once after its 500, while the commit is still
-// in progress. It is given the recorded answer, not called a duplicate.
+// in progress. It is given the recorded answer, not called a duplicate (F26).
 func TestOrphanRetriedAtOnce(t *testing.T) {
 	for retryOn := range 2 {
 		t.Run(fmt.Sprint("node ", retryOn), inVirtualTime(func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestOrphanRetriedAtOnce(t *testing.T) {
 }
 
 // G4 in a split brain: a policy is posted through the side that lost. It is
-// answered only once the side that may commit sees it.
+// answered only once the side that may commit sees it (F27).
 func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 1)
 	f.check(0, refundOf(t, "1", "warm")) // node 0 lives on the old master

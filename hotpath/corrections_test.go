@@ -15,7 +15,7 @@ import (
 
 // S61: a check that was given back, and is executed after all, holds its action again on every
 // node, whatever Redis remembers (F97), unless another check took the action meanwhile. It counts
-// again, above the limit if need be.
+// again, above the limit if need be (F98).
 func TestCorrectedActionIsHeld(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "b", budgetRules)
@@ -100,7 +100,7 @@ func TestCorrectedActionOutlivesAShorterWindow(t *testing.T) {
 }
 
 // S61: reports of many keys, at once: reports of one number follow once, and the counter
-// is what the last says.
+// is what the last says (F99).
 func TestCorrectionsFollowOneAnother(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "b", budgetRules)

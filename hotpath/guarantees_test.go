@@ -43,7 +43,7 @@ func keyReused(o outcome, by spend.ID) bool {
 	return is && reused.Check == by
 }
 
-// G2, S18: one key, many requests at once over two nodes: one row, one body.
+// G2, S18: one key, many requests at once over two nodes: one row, one body (F8).
 func TestOneCheckPerIdempotencyKey(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		for round := range 5 {
@@ -170,7 +170,7 @@ func TestReplayAfterFlush(t *testing.T) {
 	})
 }
 
-// Flushes, checks and retries all at once: still one pass each.
+// Flushes, checks and retries all at once: still one pass each (F7, F11).
 func TestFlushStorm(t *testing.T) {
 	eachBackend(t, 3, func(t *testing.T, f *fleet) {
 		defer meanwhile(func() { time.Sleep(15 * time.Millisecond); f.flush() })()
@@ -244,7 +244,7 @@ func TestOrphanIsGivenOnce(t *testing.T) {
 	})
 }
 
-// G7: a check that failed leaves nothing behind that would block its retry.
+// G7: a check that failed leaves nothing behind that would block its retry (F9).
 func TestFailedCheckDoesNotBlockItsRetry(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		for _, action := range []spend.Action{refundOf(t, "10", "c"), keyed(refundOf(t, "11", "c"), "k")} {
@@ -281,7 +281,7 @@ func TestMarkerAloneTells(t *testing.T) {
 	})
 }
 
-// G4: a version answered is the version that judges, at once, on every node.
+// G4: a version answered is the version that judges, at once, on every node (F12).
 func TestNewVersionJudgesAtOnce(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		for i := range 30 {
@@ -312,7 +312,7 @@ func TestChangesStarveNobody(t *testing.T) {
 	})
 }
 
-// G5: a key deactivated or re-limited is so on every node, at once.
+// G5: a key deactivated or re-limited is so on every node, at once (F15).
 func TestKeyChangesAtOnce(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		set := func(active bool) {

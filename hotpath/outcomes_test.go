@@ -224,7 +224,7 @@ func TestReleaseMakesRoom(t *testing.T) {
 }
 
 // S61: who asked, by API key, principal or owner, as of the check and as of now, gives
-// nothing back, and corrects nothing so.
+// nothing back, and corrects nothing so (F101).
 func TestAskerGivesNothingBack(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.post(0, "b", budgetRules)

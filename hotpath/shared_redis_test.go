@@ -43,7 +43,7 @@ func (n *node) refusesAll(t *testing.T, want ...string) {
 }
 
 // Two deployments on one Redis would take each other's epochs for lost ones.
-// The second one refuses, until it has names of its own or the first is gone.
+// The second one refuses, until it has names of its own or the first is gone (F57).
 func TestOtherDeployment(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.check(0, refundOf(t, "1", "warm"))
@@ -95,7 +95,7 @@ func TestOtherDeployment(t *testing.T) {
 	})
 }
 
-// A node does not contest the windows of a newer one.
+// A node does not contest the windows of a newer one (F57).
 func TestNewerFormat(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.check(0, refundOf(t, "1", "warm"))
@@ -119,7 +119,7 @@ func TestNewerFormat(t *testing.T) {
 	})
 }
 
-// A foreign value under a name in Redis costs one request at most.
+// A foreign value under a name in Redis costs one request at most (F56).
 func TestSpoiltNames(t *testing.T) {
 	for _, b := range backends(t) {
 		test := func(t *testing.T) { spoiltNames(t, newFleet(t, b, 1)) }
@@ -214,7 +214,7 @@ func (f *fleet) mends(what string, action spend.Action, first outcome) {
 	}
 }
 
-// One caller's spoilt counter fails nobody else's check in the same batches.
+// One caller's spoilt counter fails nobody else's check in the same batches (F58).
 func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		raw, spoilt, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "spoilt", RateLimitRPM: 1000})
@@ -285,7 +285,7 @@ func TestRedisUser(t *testing.T) {
 }
 
 // Nodes on two Redis name each other: the one that takes the epoch in its log, the one
-// that lost it in the error of its checks, until it takes it back.
+// that lost it in the error of its checks, until it takes it back (F30).
 func TestNodesOnTwoRedisNameEachOther(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		if f.inProcess {

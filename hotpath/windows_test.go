@@ -62,7 +62,7 @@ func TestWindowsOfDifferentLength(t *testing.T) {
 }
 
 // S17: a check takes over an aged-out fingerprint and then fails. Longer windows of other policies
-// must still see the earlier pass.
+// must still see the earlier pass (F21).
 func TestFailedSuccessorLeavesLongerWindows(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 2)

@@ -69,7 +69,7 @@ func mustRefuse(t *testing.T, s Subject, c *spend.Check, want audit.ApprovalErro
 	}
 }
 
-// approvalStates: an approval is pending, then approved, then used once, by exactly this action.
+// approvalStates: an approval is pending, then approved, then used once, by exactly this action (F75).
 func approvalStates(t *testing.T, s Subject) {
 	f := fence(t, s)
 	asked := asking(f, 2)
@@ -137,7 +137,7 @@ func approvalStates(t *testing.T, s Subject) {
 }
 
 // approvalSeparation: the requester never decides, nor does anybody on the requester's behalf
-// (S44).
+// (S44, F75).
 func approvalSeparation(t *testing.T, s Subject) {
 	f := fence(t, s)
 	asked := asking(f, 1)
@@ -169,7 +169,7 @@ func approvalSeparation(t *testing.T, s Subject) {
 }
 
 // approvalParties: the requester is its API key, principal and owner, both as of the check and as
-// of now, and two approvers share none of these (S62).
+// of now, and two approvers share none of these (S62, F105).
 func approvalParties(t *testing.T, s Subject) {
 	f := fence(t, s)
 	owned := func(g spend.Grants) *audit.Key {
@@ -266,7 +266,7 @@ func approvalPartyRace(t *testing.T, s Subject) {
 	}
 }
 
-// approvalUseRace lets many checks use one approval while people decide.
+// approvalUseRace lets many checks use one approval while people decide (F72, F73, F74).
 func approvalUseRace(t *testing.T, s Subject) {
 	for round := range 5 {
 		asked := asking(fence(t, s), 2)

@@ -76,7 +76,7 @@ func usage(of spend.Charge, used string, count int64) audit.CounterUsage {
 }
 
 // budgetsAreTaken: allowed checks take; an amount may reach the limit exactly; and a commit that
-// would exceed it writes nothing.
+// would exceed it writes nothing (F137).
 func budgetsAreTaken(t *testing.T, s Subject) {
 	f := fence(t, s)
 	day := func(takes string) spend.Charge { return charge("day", `["agent-1"]`, takes) }
@@ -245,7 +245,7 @@ func countersExpire(t *testing.T, s Subject) {
 }
 
 // principalsExpire: a counter whose last window was removed has met nobody; a counter with another
-// window still remembers whose checks it met in the removed ones.
+// window still remembers whose checks it met in the removed ones (F86).
 func principalsExpire(t *testing.T, s Subject) {
 	const day, bucket = 24 * 60 * 60 * 1000, 60_000
 	f, today := fence(t, s), now().UnixMilli()/day*day

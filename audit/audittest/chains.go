@@ -14,7 +14,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// batchOfEachCommit: each successful commit has a batch, and no failed one has.
+// batchOfEachCommit: each successful commit has a batch, and no failed one has (F35).
 func batchOfEachCommit(t *testing.T, s Subject) {
 	ctx := t.Context()
 	batches := func() int { return s.Count(t, "SELECT count(*) FROM batches") }
@@ -47,7 +47,7 @@ func batchOfEachCommit(t *testing.T, s Subject) {
 	}
 }
 
-// chainNeverForks: each place of a chain is taken only once, whoever commits.
+// chainNeverForks: each place of a chain is taken only once, whoever commits (F38).
 func chainNeverForks(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)

@@ -61,7 +61,7 @@ func (m members) by(asked *spend.Check, name string, approves bool) audit.Approv
 }
 
 // approvalGroups: each person counts for one entry, the one with which the request can be
-// completed, in whatever order people decide (S79).
+// completed, in whatever order people decide (S79, F122).
 func approvalGroups(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{
@@ -295,7 +295,7 @@ func approvalExcludesDrafter(t *testing.T, s Subject, m members, ask func(versio
 	}
 }
 
-// approvalAuthorRace changes the author's key into the deciding party while that party decides.
+// approvalAuthorRace changes the author's key into the deciding party while that party decides (F120).
 func approvalAuthorRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{"bob": nil})

@@ -55,7 +55,7 @@ func keysAreTakenOnce(t *testing.T, s Subject) {
 }
 
 // keysRace lets writers race for the same keys, listed in opposite orders: one takes them all, and
-// nobody deadlocks.
+// nobody deadlocks (F14).
 func keysRace(t *testing.T, s Subject) {
 	const rounds, racers, size = 8, 4, 128
 	f := fence(t, s)
@@ -132,7 +132,7 @@ func keysExpire(t *testing.T, s Subject) {
 	mustHave(t, s, other) // a key expires, its check does not
 }
 
-// livePasses looks up the latest pass that is still in force.
+// livePasses looks up the latest pass that is still in force (F90, F79).
 func livePasses(t *testing.T, s Subject) {
 	f := fence(t, s)
 	at := now().UnixMilli()

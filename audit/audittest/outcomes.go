@@ -221,7 +221,7 @@ func outcomesCorrectCounters(t *testing.T, s Subject) {
 }
 
 // outcomesRace lets nodes void the same checks while others take from the same counters: each check
-// is given back once.
+// is given back once (F64).
 func outcomesRace(t *testing.T, s Subject) {
 	const nodes, checks = 3, 24
 	budgets := func(i int) []spend.Charge {
@@ -268,7 +268,7 @@ func outcomesRace(t *testing.T, s Subject) {
 	mustUse(t, s, charge("shared", "[]", "0"), fmt.Sprint(more.Load()), more.Load())
 }
 
-// releasedPasses: a voided or failed check is no longer a pass (F70).
+// releasedPasses: a voided or failed check is no longer a pass (F70, F83).
 func releasedPasses(t *testing.T, s Subject) {
 	f := fence(t, s)
 	older, latest, blocks := newCheck(f), newCheck(f), blocked(newCheck(f))

@@ -75,7 +75,7 @@ func unreadRedemptions(t *testing.T, s Subject) {
 }
 
 // unreadRedemptionsDiffer: whatever differs from the check refuses the redemption, and everything
-// that is committed with it.
+// that is committed with it (F136).
 func unreadRedemptionsDiffer(t *testing.T, s Subject) {
 	f := fence(t, s)
 	check, other, stopped := newCheck(f), newCheck(f), blocked(newCheck(f))

@@ -46,7 +46,7 @@ func (s *trail) chains(t *testing.T) map[spend.ID]int64 {
 }
 
 // A commit that certainly failed leaves no trace in the chain, and batches that are committed again
-// in smaller ones are linked as recorded.
+// in smaller ones are linked as recorded (F35, F36).
 func TestChainFollowsWhatWasRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: time.Millisecond}
@@ -88,7 +88,7 @@ func TestChainFollowsWhatWasRecorded(t *testing.T) {
 
 // F34: once a commit's outcome is unknown, nothing more is sent of its chain,
 // also what waited already and what comes with the old fence later, in batches
-// that were halved as well.
+// that were halved as well (F38).
 func TestChainEndsWithAnUnknownOutcome(t *testing.T) {
 	for name, outcome := range map[string]error{"unknown": audit.ErrUnknown, "forked": audit.ErrForked} {
 		for _, recorded := range []bool{true, false} {
@@ -161,7 +161,7 @@ func TestChainEndsWithAFence(t *testing.T) {
 	})
 }
 
-// However many incarnations there were, a chain that is gone on with is known.
+// However many incarnations there were, a chain that is gone on with is known (F38).
 func TestManyChains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: time.Millisecond}

@@ -289,7 +289,7 @@ func TestCapacity(t *testing.T) {
 	})
 }
 
-// G11: Close finishes queued checks and refuses later ones.
+// G11: Close finishes queued checks and refuses later ones (F39).
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: 10 * time.Millisecond}

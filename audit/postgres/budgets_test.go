@@ -27,7 +27,7 @@ func charge(c *spend.Check) {
 }
 
 // TestCounterRestored has counters vanish, as when an older state is restored,
-// whose rows a node remembers.
+// whose rows a node remembers (F84).
 func TestCounterRestored(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
@@ -52,7 +52,7 @@ func TestCounterRestored(t *testing.T) {
 }
 
 // TestServerLacksCommits has a node's connections lead to a server that lacks what
-// the node recorded.
+// the node recorded (F84).
 func TestServerLacksCommits(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
@@ -99,7 +99,7 @@ func TestServerLacksCommits(t *testing.T) {
 }
 
 // TestRoomMadeMeanwhile gives back to a counter that has no room while the commit
-// that it refuses waits for another one.
+// that it refuses waits for another one (F85).
 func TestRoomMadeMeanwhile(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
@@ -207,7 +207,7 @@ func TestTidyKeepsCounters(t *testing.T) {
 	}
 }
 
-// TestTidyBesideCommit removes a counter's last row while a commit gives it another.
+// TestTidyBesideCommit removes a counter's last row while a commit gives it another (F86).
 func TestTidyBesideCommit(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)

@@ -8,7 +8,7 @@ import (
 )
 
 // TestEndedBesideOthers: a connection that the server ended while it was idle says nothing about the others: a query in
-// progress on one of them is neither given up nor repeated.
+// progress on one of them is neither given up nor repeated (F31).
 func TestEndedBesideOthers(t *testing.T) {
 	url := migrated(t)
 	s := open(t, with(t, url, "pool_max_conns", "2"), false)

@@ -116,7 +116,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestFenceWaits lets a commit end that is merely slow.
+// TestFenceWaits lets a commit end that is merely slow (F1).
 func TestFenceWaits(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
@@ -146,7 +146,7 @@ func TestFenceWaits(t *testing.T) {
 
 // TestFenceSparesTheQueue lets a commit queue behind a rotation that waits for a
 // stuck one. It gets the lock when the waiter gives up, and is not ended with
-// the stuck one. A busy machine may miss a moment of a third of a second.
+// the stuck one. A busy machine may miss a moment of a third of a second (F51).
 func TestFenceSparesTheQueue(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)

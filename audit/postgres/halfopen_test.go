@@ -14,7 +14,7 @@ import (
 
 // TestHalfOpenNetwork: a network silently loses what is sent. When it works again, one question
 // without an answer is enough: no other connection of that time is waited for, and none keeps its
-// place (G7).
+// place (G7, F31).
 func TestHalfOpenNetwork(t *testing.T) {
 	for _, readers := range []string{"1", "2"} {
 		t.Run(readers+" for reads", func(t *testing.T) { testHalfOpenNetwork(t, readers) })

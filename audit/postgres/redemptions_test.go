@@ -88,7 +88,7 @@ func TestRestoredIsNotRedeemed(t *testing.T) {
 }
 
 // TestRemembered: who redeems at the node that answered has nothing read, once, and not of
-// what this node recorded since.
+// what this node recorded since (F129).
 func TestRemembered(t *testing.T) {
 	s := open(t, migrated(t), true)
 	f := newFence(t, s)
@@ -176,7 +176,7 @@ func unread(of *spend.Check) *spend.Outcome {
 
 // TestUnreadReadsTwoDays: the statement that compares checks has its plan kept over commits and
 // refusals, locks no other days than the current one and the one before, and is prepared anew when
-// the day ends.
+// the day ends (F136).
 func TestUnreadReadsTwoDays(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)

@@ -15,7 +15,7 @@ import (
 
 // TestOutcome plays the answers that a server may give to a commit before the connection ends. A
 // commit counts as recorded only if the server confirmed it completely, and as certain only if it
-// is.
+// is (F46).
 func TestOutcome(t *testing.T) {
 	parsed, bound := &pgproto3.ParseComplete{}, &pgproto3.BindComplete{}
 	called := &pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}

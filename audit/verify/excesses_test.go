@@ -162,7 +162,7 @@ func TestLaterEnd(t *testing.T) {
 }
 
 // TestMovedWindow: newer time zone rules move both ends of an open window. Its counter goes on, so what
-// checks took by either release is compared with one limit and one row.
+// checks took by either release is compared with one limit and one row (F137).
 func TestMovedWindow(t *testing.T) {
 	t.Parallel()
 	const hour = 3_600_000

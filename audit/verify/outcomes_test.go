@@ -120,7 +120,7 @@ func TestOutcomesInSlices(t *testing.T) {
 	}
 }
 
-// Both verifiers subtract what outcomes gave back when they recompute counters.
+// Both verifiers subtract what outcomes gave back when they recompute counters (F100).
 func TestCountersAfterOutcomes(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

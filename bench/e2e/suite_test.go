@@ -35,7 +35,7 @@ const (
 )
 
 // One test runs all: first, in order, what measures time or sets the environment, then
-// side by side what mostly waits, each for servers of its own.
+// side by side what mostly waits, each for servers of its own (F30, F126).
 func TestEndToEnd(t *testing.T) {
 	plain := build(t, fleet.BuildOptions{})
 	watched := plain

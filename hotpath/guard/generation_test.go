@@ -11,7 +11,7 @@ import (
 )
 
 // G5: right after a switch of master, which begins an epoch, a change of the
-// configuration is not answered before every node has turned to the new one.
+// configuration is not answered before every node has turned to the new one (F52).
 func TestChangeWaitsForTheSwitch(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		g := newGuard(t)

@@ -184,7 +184,7 @@ func TestRefusedWindowIsNotLoaded(t *testing.T) {
 	})
 }
 
-// A check that Redis refused in part leaves no claim behind (G7).
+// A check that Redis refused in part leaves no claim behind (G7, F44).
 func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		g, server := newLoadable(t)
@@ -230,7 +230,7 @@ func TestRefusedFromMemoryClaimsNothing(t *testing.T) {
 }
 
 // S17: ages are measured on Redis' clock, whose reading in a slow round trip is known only to lie
-// between two moments. A pass that may be within the window makes a duplicate.
+// between two moments. A pass that may be within the window makes a duplicate (F49).
 func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		const slow = 200 * time.Millisecond

@@ -7,7 +7,7 @@ import (
 )
 
 // A report over HTTP, by keys that may release and may not, its faults and its
-// refusals (S39, S40).
+// refusals (S39, S40, F65).
 func TestOutcomes(t *testing.T) {
 	address := serveOn(t, New(realOptions(t)))
 	key := func(grants string) string {

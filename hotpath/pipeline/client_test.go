@@ -102,6 +102,7 @@ func TestSwapInTheLastMillisecond(t *testing.T) {
 	}
 }
 
+// F18.
 func TestSuitableServers(t *testing.T) {
 	for info, ok := range map[string]bool{
 		"redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n":  true,
@@ -163,7 +164,7 @@ func TestReadyRequestsShareARoundTrip(t *testing.T) {
 
 // G7: Redis hangs, and more requests wait than several batches take. None is
 // refused later than 2 s. If only the one connection was dead, those that
-// waited behind it are answered on the next.
+// waited behind it are answered on the next (F50).
 func TestManyRequestsOfAHungRedis(t *testing.T) {
 	for name, alone := range map[string]bool{"server": false, "connection": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { manyRequestsOfAHungRedis(t, alone) }) })

@@ -121,7 +121,7 @@ func TestMasterIsWhomMostSentinelsName(t *testing.T) {
 }
 
 // G5: nodes turn to a new master although the old one answers; sentinels that
-// answer nothing, or are few, change nothing.
+// answer nothing, or are few, change nothing (F29).
 func TestSwitchOfMasterIsNoticed(t *testing.T) {
 	const a, b = "10.0.0.1:6379", "10.0.0.2:6379"
 	s, watchers := watchedBy(t, a, a, a)

@@ -131,7 +131,7 @@ func TestWindows(t *testing.T) {
 }
 
 // S37: a counter is named by the local date of its window, so newer rules of the zone open no second one. Until
-// release 2025c clocks in Vancouver were those of Los Angeles.
+// release 2025c clocks in Vancouver were those of Los Angeles (F137).
 func TestNewerRulesContinueACounter(t *testing.T) {
 	for u, name := range unitNames[:lifetime] {
 		parameters := `{"max_count":5,"window":"` + name + `","time_zone":"America/Vancouver"}`

@@ -42,6 +42,7 @@ func (s *builder) corrected(used, count int64) {
 	}
 }
 
+// F65.
 func TestOutcomes(t *testing.T) {
 	ten := action{to: "a", amount: "10"}
 	for name, c := range map[string]struct {
