@@ -189,7 +189,7 @@ func (c *mappedCall) outcome(everSent bool) pay.End {
 		return pay.End{Note: "the server said that it failed"}
 	}
 	reference := c.t.reference(text)
-	if reference == "" && c.t.DeclinedIf == nil && a.result.StructuredContent == nil && pay.LooksFailed(firstText(a.result)) {
+	if reference == "" && a.result.StructuredContent == nil && pay.LooksFailed(firstText(a.result)) {
 		return pay.End{Note: "the server's answer looks like an error"}
 	}
 	return pay.End{Outcome: pay.Executed, Reference: reference}

@@ -139,9 +139,9 @@ func argumentsOf(s *jsonschema.Schema) (all []argument) {
 	return all
 }
 
-// minorUnit reports whether the description of an argument says that it counts cents or the like.
-func (a argument) minorUnit() bool {
-	return regexp.MustCompile(`(?i)\b(cents|paise|pence|minor|smallest)\b`).MatchString(a.schema.Description)
+// minorUnit reports whether the description of an argument, or without one that of its tool, says that it counts cents or the like.
+func (a argument) minorUnit(tool string) bool {
+	return regexp.MustCompile(`(?i)\b(cents|paise|pence|minor|smallest)\b`).MatchString(cmp.Or(a.schema.Description, tool))
 }
 
 // decides reports whether an argument may decide how much is paid, or to whom, by its name.
@@ -181,13 +181,18 @@ func guess(name string, d definition) string {
 	}
 	currency := find(func(argument) bool { return true }, "currency").path
 	key := find(func(a argument) bool { return !strings.Contains(a.path, ".") }, "idempotency").path
-	to := find(func(a argument) bool { return a.path != amount.path && a.path != key && a.path != currency },
-		"counterparty", "charge", "payment_intent", "payee", "recipient", "payment", "customer", "account", "vendor", "merchant", "id").path
+	to := find(func(a argument) bool {
+		own := strings.Contains(strings.ToLower(a.path), "merchantaccount") // who pays
+		return a.path != amount.path && a.path != key && a.path != currency && !own
+	}, append(slices.Clone(payments), "payee", "recipient", "customer", "account", "vendor", "merchant", "id")...).path
 	paths := make([]string, len(arguments))
 	for i, a := range arguments {
 		paths[i] = a.path
 	}
-	return proposed{amount, currency, to, key, nameLike(paths, amount.path, to, key)}.text(name, paths)
+	described, _ := parseObject(d.text)
+	about, _ := textOf(described.get("description"))
+	p := proposed{amount, currency, to, key, nameLike(paths, amount.path, to, key), amount.minorUnit(about), s.Required}
+	return p.text(name, paths)
 }
 
 // proposed is what guess found.
@@ -195,6 +200,8 @@ type proposed struct {
 	amount            argument
 	currency, to, key string
 	same              []string
+	minor             bool
+	required          []string
 }
 
 // text returns the mapping of a tool with arguments of these paths, as YAML.
@@ -210,7 +217,7 @@ func (p proposed) text(name string, paths []string) string {
 		from = fmt.Sprintf("{argument: %s}", encode(p.currency))
 	}
 	unit := "}    # with minor_units: true if it is in cents, or digits: N"
-	if p.amount.minorUnit() {
+	if p.minor {
 		unit = ", minor_units: true}    # so the schema says"
 	}
 	used := slices.Concat([]string{p.amount.path, p.currency, p.to, p.key}, p.same)
@@ -236,6 +243,9 @@ func (p proposed) text(name string, paths []string) string {
 	if len(decide) > 0 {
 		fmt.Fprintf(&b, "        # refused, since they may decide: %s\n", encode(decide))
 	}
+	if needed := slices.DeleteFunc(decide, func(path string) bool { return !slices.Contains(p.required, path) }); len(needed) > 0 {
+		fmt.Fprintf(&b, "        # no call passes without %s: say in metadata, same or pass what each is\n", encode(needed))
+	}
 	if p.key != "" {
 		fmt.Fprintf(&b, "        idempotency_argument: %s    # if the server carries no key out twice, for a day\n", encode(p.key))
 	}
@@ -245,11 +255,20 @@ func (p proposed) text(name string, paths []string) string {
 	return b.String()
 }
 
-// nameLike returns the arguments that look like names of a payment, with the amount and who gets it.
+// payments are words in the names of arguments that name an earlier payment.
+var payments = []string{"counterparty", "charge", "payment", "capture", "psp"}
+
+// nameLike returns the arguments that look like names of a payment, with the amount and who gets it. Beside an earlier payment that
+// is named, a reference is the agent's own text, and another one in a repeated call.
 func nameLike(arguments []string, amount, to, key string) []string {
-	words := []string{"id", "invoice", "order", "charge", "payment", "reference", "number", "intent"}
+	has := func(name string, words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
+	}
+	words := []string{"id", "invoice", "order", "charge", "payment", "number", "intent"}
+	if !has(to, payments...) {
+		words = append(words, "reference")
+	}
 	return slices.DeleteFunc(slices.Clone(arguments), func(name string) bool {
-		like := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
-		return name == key || name != amount && name != to && !like
+		return name == key || name != amount && name != to && !has(name, words...)
 	})
 }

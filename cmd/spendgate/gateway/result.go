@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/hotpath/client"
@@ -204,11 +206,12 @@ func doubtText(checkID string, why error) string {
 	return text
 }
 
-// firstText returns the first text of a result.
+// firstText returns the first text of a result. Some servers answer with text as JSON.
 func firstText(r *mcp.CallToolResult) string {
 	for _, c := range r.Content {
 		if text, ok := c.(*mcp.TextContent); ok {
-			return text.Text
+			quoted, _ := textOf(jsontext.Value(text.Text))
+			return cmp.Or(quoted, text.Text)
 		}
 	}
 	return ""
