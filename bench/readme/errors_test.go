@@ -35,14 +35,12 @@ func TestIndexOfErrors(t *testing.T) {
 func errorRows(t *testing.T) string {
 	t.Helper()
 	clauses := make(map[string][]string) // by the code that they name
-	for _, name := range []string{"contract.md", "payments.md"} {
+	for _, name := range []string{"contract.md", "payments.md", "freezes.md"} {
 		for _, clause := range regexp.MustCompile(`(?m)^#+ `).Split(readPage(t, "docs/reference/"+name), -1) {
-			link := "[Payments](payments.md)"
+			title, _, _ := strings.Cut(clause, "\n")
+			link := "[" + plainTitle(title) + "](" + name + "#" + anchorOf(title) + ")"
 			if number := regexp.MustCompile(`^<a id="(s\d+)"></a>(S\d+)`).FindStringSubmatch(clause); number != nil {
 				link = "[" + number[2] + "](contract.md#" + number[1] + ")"
-			} else if name == "contract.md" {
-				title, _, _ := strings.Cut(clause, "\n")
-				link = "[" + plainTitle(title) + "](contract.md#" + anchorOf(title) + ")"
 			}
 			for _, code := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(clause, -1) {
 				if !slices.Contains(clauses[code[1]], link) {
