@@ -1,7 +1,7 @@
 // The frame: who is signed in, which pages there are, and the one that is shown.
 import { html, render, useEffect, useRef, useState } from "./lib/html.js";
 import { post } from "./lib/api.js";
-import { go, link, useRoute } from "./lib/route.js";
+import { go, link, toRow, useRoute } from "./lib/route.js";
 import { may, onSession, session, signOut } from "./lib/session.js";
 import { Empty } from "./lib/parts.js";
 import { Frozen, useFrozen } from "./pages/freezes.js";
@@ -28,11 +28,13 @@ function Frame({ route }) {
   useEffect(() => {
     document.title = `${waiting.count ? `(${waiting.count}) ` : ""}${page ? page.title : "Not found"} · spendgate`;
   }, [page, waiting.count]);
-  useEffect(() => { // who does not see the page hears where it led
-    if (!first.current) [...main.current.querySelectorAll("h1")].find((h) => h.offsetParent)?.focus({ preventScroll: true });
+  useEffect(() => { // who does not see the page hears where it led; the way back leads to the row
+    if (!toRow(route.from)) {
+      if (!first.current) [...main.current.querySelectorAll("h1")].find((h) => h.offsetParent)?.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
     first.current = false;
-    scrollTo(0, 0);
-  }, [route.page, route.part]);
+  }, [route.page, route.part, route.rest.join("/")]);
   return html`
     <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>To the content</a>
     <${Navigation} open=${open} page=${page} waiting=${waiting.count} />

@@ -1,9 +1,9 @@
 // The pages in their order: the path after #/, the title, the scope of the API that it
 // needs ("admin": the admin key), what shows it, and of which page it is a tab. A new page is a row and a file.
+import { AgentPage, CounterpartyPage } from "./pages/about.js";
 import { Approvals } from "./pages/approvals.js";
 import { Overview } from "./pages/overview.js";
 import { Checks } from "./pages/checks.js";
-import { Violations } from "./pages/violations.js";
 import { Policies } from "./pages/policies.js";
 import { Backtests } from "./pages/backtests.js";
 import { Budgets } from "./pages/budgets.js";
@@ -16,7 +16,8 @@ export const pages = [
   { path: "approvals", title: "Approvals", scope: "approvals:read", show: Approvals },
   { path: "overview", title: "Overview", scope: "checks:read", show: Overview },
   { path: "checks", title: "Checks", scope: "checks:read", show: Checks },
-  { path: "violations", title: "Violations", scope: "checks:read", show: Violations, within: "checks" },
+  { path: "agents", title: "Agent", scope: "checks:read", show: AgentPage, within: "checks" },
+  { path: "counterparties", title: "Counterparty", scope: "checks:read", show: CounterpartyPage, within: "checks" },
   { path: "policies", title: "Policies", scope: "policies:read", show: Policies },
   { path: "backtests", title: "Backtests", scope: "backtests:write", show: Backtests },
   { path: "budgets", title: "Budgets", scope: "budgets:read", show: Budgets },

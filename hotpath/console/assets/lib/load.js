@@ -1,6 +1,7 @@
 // Reading from the API: once, again and again, and page by page.
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { get, nodeTime } from "./api.js";
+import { keepFor, keptFor } from "./route.js";
 
 // passes reports whether another attempt may end otherwise.
 export const passes = (error) => error.status === 0 || error.status === 429 || error.status >= 500;
@@ -45,34 +46,51 @@ export function useLoad(read, depends, every = 0) {
   return { ...state, reload };
 }
 
-// usePages reads a list with next_cursor. Pages stay apart, so that one that is shown
-// already is not looked at again when the next one comes.
-export function usePages(path, query, options = {}) {
-  const [state, setState] = useState({ pages: [], next: null, total: null, error: null, loading: true });
-  const key = JSON.stringify([path, query]);
+const nothing = { pages: [], next: null, total: null, error: null, loading: true };
+
+// listOf is a list of items that are there already.
+export const listOf = (items, total = null) => ({ ...nothing, pages: [items], total, loading: false });
+
+// usePages reads a list with next_cursor. Pages stay apart, so that one that is shown already is not looked at again when
+// the next one comes. The way back to a list finds what it had. each changes an item before it is shown.
+export function usePages(path, query, { each = (item) => item, ...options } = {}) {
+  return useParts([path, query], async (cursor, signal) => {
+    let page, from = cursor;
+    const pages = [];
+    do { // a page may be empty while there are more; a few of those are passed over
+      page = await get(path, { query: { ...query, cursor: from }, signal, ...options });
+      pages.push(page.data.map(each));
+      from = page.pagination.next_cursor;
+    } while (from && page.data.length === 0 && pages.length < 10);
+    return { pages, next: from, total: page.pagination.total_count ?? null };
+  });
+}
+
+// useParts reads a list part by part: read returns pages and where the next part begins.
+export function useParts(depends, read) {
+  const key = JSON.stringify(depends);
+  const [state, setState] = useState(() => keptFor(key) ?? nothing);
   const reading = useRef(null);
-  const more = useCallback(async (cursor) => {
+  const more = async (from) => {
     reading.current?.abort();
     const stop = (reading.current = new AbortController());
     setState((s) => ({ ...s, error: null, loading: true }));
     try {
-      let page, from = cursor, pages = [];
-      do { // a page may be empty while there are more; a few of those are passed over
-        page = await get(path, { query: { ...query, cursor: from }, signal: stop.signal, ...options });
-        pages.push(page.data);
-        from = page.pagination.next_cursor;
-      } while (from && page.data.length === 0 && pages.length < 10);
-      pages = pages.filter((p) => p.length > 0);
-      setState((s) => ({
-        pages: cursor ? [...s.pages, ...pages] : pages, next: from, total: page.pagination.total_count ?? null, error: null, loading: false,
-      }));
+      const { pages, next, total } = await read(from, stop.signal);
+      if (stop.signal.aborted) return;
+      setState((s) => {
+        const now = { ...nothing, pages: [...(from ? s.pages : []), ...pages.filter((p) => p.length > 0)], next, total, loading: false };
+        keepFor(key, now);
+        return now;
+      });
     } catch (error) {
       if (!stop.signal.aborted) setState((s) => ({ ...s, error, loading: false }));
     }
-  }, [key]);
+  };
   useEffect(() => {
-    setState({ pages: [], next: null, total: null, error: null, loading: true });
-    more();
+    const before = keptFor(key);
+    setState(before ?? nothing);
+    if (!before) more();
     return () => reading.current?.abort();
   }, [key]);
   return { ...state, more: () => more(state.next), reload: () => more() };

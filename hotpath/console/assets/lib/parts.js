@@ -4,6 +4,7 @@ import { exact, print } from "./json.js";
 import { passes } from "./load.js";
 import { link } from "./route.js";
 import { mixed, unseen } from "./visible.js";
+import { may } from "./session.js";
 import { inCurrency, localTime, zone } from "./words.js";
 
 // Where characters that show nothing are needed: emoji and keycaps, and joiners in the scripts that write with them.
@@ -81,6 +82,13 @@ export function Linked({ text }) {
 // ID is an identifier, shortened for the eye alone.
 export const ID = ({ id }) => html`<code class="id" title=${id}><span class="sr">${id}</span><span aria-hidden="true">${id.length > 20 ? `${id.slice(0, 8)}…${id.slice(-6)}` : id}</span></code>`;
 
+// The names of what has a page of its own.
+const named = (address, name) => (may("checks:read") ? html`<a class="name" href=${address}>${name}</a>` : name);
+export const Agent = ({ id }) => named(link("agents", id), html`<${Theirs} text=${id} />`);
+export const Counterparty = ({ name }) => named(link("counterparties", name), html`<${Theirs} text=${name} />`);
+export const Rule = ({ policy, id }) => (id ? named(link("policies", [policy, "rules", id]), html`<code>${id}</code>`) : null);
+export const Policy = ({ id, version }) => html`<a class="name" href=${link("policies", id, { version })}>${id}</a>`;
+
 // Who is a principal; without a name it is the id of a key.
 export const Who = ({ name }) => (/^key_[0-9a-f]{32}$/.test(name) ? html`<${ID} id=${name} />` : html`<bdi>${visible(exact(name))}</bdi>`);
 
@@ -99,6 +107,12 @@ export function Failure({ error, retry, doing = false }) {
       ${(error.requestID || error.code) && html`<p class="hint">${[error.code, error.requestID].filter(Boolean).join(" · ")}</p>`}
       ${retry && passes(error) && html`<button onClick=${retry}>Try again</button>`}
     </div>`;
+}
+
+// Sure is a button that asks before it does what cannot be undone.
+export function Sure({ act, yes, children, title }) {
+  const [asked, ask] = useState(false);
+  return html`<button title=${title} class=${asked ? "deny" : ""} onBlur=${() => ask(false)} onClick=${() => { ask(!asked); if (asked) act(); }}>${asked ? yes : children}</button>`;
 }
 
 export const Empty = ({ title, children }) => html`<div class="empty"><p class="title">${title}</p>${children && html`<p>${children}</p>`}</div>`;
@@ -121,66 +135,6 @@ export function Sent({ metadata }) {
 // Field is a labelled control.
 export function Field({ label, hint, children, wide }) {
   return html`<label class=${wide ? "field wide" : "field"}><span class="label">${label}</span>${children}${hint && html`<span class="hint">${hint}</span>`}</label>`;
-}
-
-// A day in the viewer's zone, as a control has it, and the instants of its beginning and its end.
-const dayOf = (instant) => { const at = new Date(instant); return Number.isNaN(at.getTime()) ? "" : `${at.getFullYear()}-${String(at.getMonth() + 1).padStart(2, "0")}-${String(at.getDate()).padStart(2, "0")}`; };
-const begins = (day) => new Date(`${day}T00:00:00`).toISOString();
-const ends = (day) => { const at = new Date(`${day}T00:00:00`); at.setDate(at.getDate() + 1); return new Date(at.getTime() - 1).toISOString(); };
-const ago = (days) => { const at = new Date(); at.setDate(at.getDate() - days); return dayOf(at); };
-const ranges = [["Today", 0, 0], ["Yesterday", 1, 1], ["Last 7 days", 6, 0]];
-
-// wide reports whether a list is a table: see the style sheet.
-export const wide = () => matchMedia("(min-width: 900px)").matches;
-
-// Filters is a form of filters that are part of the address. Each is [name, label, options, "day" for
-// one in the viewer's zone, or nothing for text]. Where there is room they are in sight.
-export function Filters({ of, values, change }) {
-  const instants = (form) => Object.fromEntries(Object.entries(form).map(([name, value]) => [name, !value || of.find(([n]) => n === name)[2] !== "day" ? value : name === "from" ? begins(value) : ends(value)]));
-  const submit = (e) => { e.preventDefault(); if (e.submitter && !wide()) e.currentTarget.parentElement.open = false; change(instants(Object.fromEntries(new FormData(e.currentTarget)))); };
-  const given = of.filter(([name]) => values[name]);
-  return html`
-    <details class="filters" open=${wide()}>
-      <summary>Filters${given.map(([name, label, options]) => html` <span class="given">${label}: <bdi>${options === "day" ? localTime(values[name]) : visible(values[name])}</bdi></span>`)}</summary>
-      <form onSubmit=${submit} key=${JSON.stringify(values)}>
-        ${of.map(([name, label, options, hint]) => html`
-          <${Field} label=${label} hint=${hint}>${options === "day" ? html`<input type="date" name=${name} value=${values[name] ? dayOf(values[name]) : ""} />` : options
-            ? html`<select name=${name} onChange=${(e) => e.currentTarget.form.requestSubmit()}><option value="">any</option>${options.map((o) => html`<option selected=${values[name] === o}>${o}</option>`)}</select>`
-            : html`<input name=${name} value=${values[name] ?? ""} autocomplete="off" spellcheck="false" />`}<//>`)}
-        <div class="buttons">${of.some(([, , options]) => options === "day") && ranges.map(([title, from, to]) => html`<button type="button" onClick=${() => change({ ...values, from: begins(ago(from)), to: ends(ago(to)) })}>${title}</button>`)}<button class="primary">Show</button>${given.length > 0 && html`<button type="button" onClick=${() => change({})}>Show everything</button>`}</div>
-      </form>
-    </details>`;
-}
-
-// Pages shows pages of a list. A page that is shown is not looked at again.
-export function Pages({ list, row, empty, label, columns }) {
-  const end = useRef(null);
-  const { loading, next, more, error } = list;
-  useEffect(() => {
-    if (!end.current || !next || loading || error) return undefined;
-    const seen = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && more(), { rootMargin: "600px" });
-    seen.observe(end.current);
-    return () => seen.disconnect();
-  }, [next, loading, error]);
-  const parts = list.pages.flatMap((page) => Array.from({ length: Math.ceil(page.length / 100) }, (_, i) => [page, i * 100]));
-  const count = list.pages.reduce((n, page) => n + page.length, 0);
-  return html`
-    ${columns && count > 0 && html`<p class="columns" aria-hidden="true">${columns.map((title) => html`<span>${title}</span>`)}</p>`}
-    ${parts.map(([page, from], i) => html`<${Part} key=${i} page=${page} from=${from} row=${row} label=${i ? `${label}, part ${i + 1}` : label} />`)}
-    ${count === 0 && !loading && !error && !next && empty}
-    <${Failure} error=${error} retry=${count ? more : list.reload} />
-    ${loading && html`<${Loading} />`}
-    ${next && !loading && html`<p class="more" ref=${end}><button onClick=${more}>Show more</button></p>`}
-    ${count > 0 && html`<p class="hint total" role="status">${list.total === null || list.total === undefined ? `${count} shown${next ? "" : ", which are all"}` : `${count} of ${list.total}`}</p>`}`;
-}
-
-// Part is a list of up to 100 items of a page, so that those that are far from the screen cost
-// nothing, however many there are. It keeps its elements while its items are the same.
-function Part({ page, from, row, label }) {
-  const kept = useRef({});
-  if (kept.current.page !== page) kept.current = { page, rows: page.slice(from, from + 100).map(row) };
-  const { rows } = kept.current;
-  return html`<ul class="rows" aria-label=${label} style=${`--rows: ${rows.length}`}>${rows}</ul>`;
 }
 
 // Said is what was done a moment ago, read out to who does not see it.

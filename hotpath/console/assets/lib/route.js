@@ -16,10 +16,40 @@ export function link(page, part, query) {
   return `#/${path}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
 }
 
+// Each entry of the tab's history has a number, by which what was read for it is kept, for the way back to it.
+const state = { entry: 0, last: 0, address: "" };
+const kept = new Map();
+
+// keepFor keeps a value, one of the last 30, for the entry that is shown; keptFor returns it when the way back leads there.
+export function keepFor(name, value) {
+  kept.set(`${state.entry} ${name}`, value);
+  if (kept.size > 30) kept.delete(kept.keys().next().value);
+}
+export const keptFor = (name) => kept.get(`${state.entry} ${name}`);
+
+// arrive notes the entry that is shown now. It returns the address that the way back came from, "" on any other way.
+function arrive() {
+  const from = state.address;
+  const number = history.state?.entry;
+  const back = number !== undefined && number < state.entry;
+  if (number === undefined) history.replaceState({ entry: (state.last = Math.max(state.last, Date.now()) + 1) }, "");
+  [state.entry, state.address] = [history.state.entry, location.hash];
+  return back ? from : "";
+}
+
+// toRow shows the row that the way back came from, when there is one.
+export function toRow(from) {
+  const row = from && [...document.querySelectorAll("a.open, main a")].find((a) => a.getAttribute("href") === from);
+  if (!row) return false;
+  row.scrollIntoView({ block: "center" });
+  row.focus({ preventScroll: true });
+  return true;
+}
+
 // go changes the page. With replace the way back leads past it.
 export function go(address, replace = false) {
   if (replace) {
-    history.replaceState(null, "", address);
+    history.replaceState(history.state, "", address);
     dispatchEvent(new HashChangeEvent("hashchange"));
   } else {
     location.hash = address;
@@ -27,9 +57,10 @@ export function go(address, replace = false) {
 }
 
 export function useRoute() {
-  const [route, setRoute] = useState(() => parseRoute(location.hash));
+  const [route, setRoute] = useState(() => ({ ...parseRoute(location.hash), from: arrive() }));
   useEffect(() => {
-    const changed = () => setRoute(parseRoute(location.hash));
+    history.scrollRestoration = "manual";
+    const changed = () => { const from = arrive(); setRoute({ ...parseRoute(location.hash), from }); };
     addEventListener("hashchange", changed);
     changed(); // effects of what is within come first: a link that signs in has gone on by now
     return () => removeEventListener("hashchange", changed);

@@ -7,7 +7,7 @@ import { link } from "../lib/route.js";
 import { may, session } from "../lib/session.js";
 import { useLoad, useNow } from "../lib/load.js";
 import { groupWords, money, plural, ruleWords, span } from "../lib/words.js";
-import { Amount, Badge, Decided, Facts, Failure, ID, Linked, Loading, PlainTime, Sent, Theirs, Time, Who } from "../lib/parts.js";
+import { Agent, Amount, Badge, Counterparty, Decided, Facts, Failure, ID, Linked, Loading, PlainTime, Policy, Rule, Sent, Theirs, Time, Who } from "../lib/parts.js";
 
 const pause = (ms, signal) => new Promise((done) => {
   const timer = setTimeout(done, ms);
@@ -61,14 +61,14 @@ export function Approval({ id, back, decides, decided, position, takesFocus }) {
     <article class="approval">
       <p class="crumbs"><a class="back" href=${back}>All</a><span class="hint">${position}</span></p>
       <p class="state"><${Badge} of=${a.status} /><${Deadline} a=${a} /></p>
-      <h1 class="ask" tabindex="-1" ref=${heading}><${Amount} value=${a.action.amount} currency=${a.action.currency} large /><span class="verb">${a.action.action_type} to <${Theirs} text=${a.action.counterparty} /></span></h1>
+      <h1 class="ask" tabindex="-1" ref=${heading}><${Amount} value=${a.action.amount} currency=${a.action.currency} large /><span class="verb">${a.action.action_type} to <${Counterparty} name=${a.action.counterparty} /></span></h1>
       <${Failure} error=${error} />
       <${Why} a=${a} rules=${rules.data} error=${rules.error} />
       <${Facts} of=${[
-        ["Agent", html`<${Theirs} text=${a.action.agent_id} />`],
+        ["Agent", html`<${Agent} id=${a.action.agent_id} />`],
         ["Asked by", html`<${Who} name=${a.principal} />`],
         ["Asked", html`<${Time} at=${a.created_at} />`],
-        ["Policy", html`<a href=${link("policies", a.policy_id)}>${a.policy_id}</a>, version\u00a0${a.policy_version}`],
+        ["Policy", html`<${Policy} id=${a.policy_id} />, <a href=${link("policies", a.policy_id, { version: a.policy_version })}>version\u00a0${a.policy_version}</a>`],
         ["Paid by", a.action.payment_method && html`<${Theirs} text=${a.action.payment_method} />`],
         ["Merchant or vendor", a.action.merchant_or_vendor && html`<${Theirs} text=${a.action.merchant_or_vendor} />`],
       ]} />
@@ -99,7 +99,7 @@ function Deadline({ a }) {
 function Why({ a, rules: all, error }) {
   const { data: check } = useLoad((signal) => (may("checks:read") ? get(`/v1/checks/${a.check_id}`, { signal }) : null), [a.approval_id]);
   const rules = a.rule_ids.map((id) => all?.find((r) => r.rule_id === id) ?? { rule_id: id });
-  const list = (some) => html`<ul class="rules">${some.map((r) => html`<li><code>${r.rule_id}</code>${r.description && html` <span>${r.description}</span>`}${r.rule_type && html`<span class="hint">${ruleWords(r)}</span>`}</li>`)}</ul>`;
+  const list = (some) => html`<ul class="rules">${some.map((r) => html`<li><${Rule} policy=${a.policy_id} id=${r.rule_id} />${r.description && html` <span>${r.description}</span>`}${r.rule_type && html`<span class="hint">${ruleWords(r)}</span>`}</li>`)}</ul>`;
   const first = rules.length > 4 ? 3 : rules.length; // what is asked, and by whom, stays near
   return html`
     <section><h2>Why you are asked</h2>

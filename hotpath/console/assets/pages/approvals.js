@@ -2,13 +2,18 @@
 import { html, useEffect, useState } from "../lib/html.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
-import { usePages, useNow } from "../lib/load.js";
-import { plural, span } from "../lib/words.js";
-import { Amount, Badge, Empty, Failure, Head, Loading, Pages, PlainTime, Said, Theirs, Who } from "../lib/parts.js";
+import { listOf, usePages } from "../lib/load.js";
+import { nodeTime } from "../lib/api.js";
+import { span } from "../lib/words.js";
+import { Filters, Table, Tabs, wide } from "../lib/table.js";
+import { Agent, Amount, Badge, Counterparty, Empty, Failure, Head, Loading, PlainTime, Policy, Said, Who } from "../lib/parts.js";
 import { Freeze } from "./freezes.js";
 import { Approval, missingOf } from "./approval.js";
 
-const states = ["pending", "approved", "denied", "expired", "used"];
+const filters = [
+  ["status", "State", ["pending", "approved", "denied", "expired", "used"]], ["counterparty", "Counterparty"], ["agent_id", "Agent"], ["policy_id", "Policy"],
+  ["amount_from", "Amount from"], ["amount_to", "Amount to"], ["decided_by", "Decided by"], ["from", "From", "day"], ["to", "To", "day"],
+];
 
 export function Approvals({ route, waiting }) {
   const decides = may("approvals:decide");
@@ -21,7 +26,7 @@ export function Approvals({ route, waiting }) {
   }, [said]);
   const [followed, follow] = useState(false); // the approval that is shown came after a decision
   const queue = all ? [] : (waiting.list ?? []).filter((a) => a.kind === "approval");
-  const chosen = route.part || (wide() ? queue[0]?.approval_id : "");
+  const chosen = route.part || (!all && wide() ? queue[0]?.approval_id : "");
   // The next one takes the place of the one that was decided.
   const decided = (id, words) => {
     say(words);
@@ -32,14 +37,12 @@ export function Approvals({ route, waiting }) {
     waiting.reload();
   };
   return html`
-    <div class=${`inbox ${route.part ? "one" : "many"}`}>
-      <section class="queue" aria-label="List">
+    <div class=${`inbox ${route.part ? "one" : "many"} ${all ? "all" : ""}`}>
+      ${!(all && chosen) && html`<section class="queue" aria-label="List">
         <${Head} title="Approvals"><${Freeze} /><//>
-        ${decides && html`<div class="tabs" role="group" aria-label="Which">
-          <a href=${link("approvals")} aria-current=${all ? undefined : "true"}>Waiting for you</a>
-          <a href=${link("approvals", "", { show: "all" })} aria-current=${all ? "true" : undefined}>All</a></div>`}
+        ${decides && html`<${Tabs} label="Which" of=${[["Waiting for you", link("approvals"), !all], ["All", link("approvals", "", { show: "all" }), all]]} />`}
         ${all ? html`<${All} route=${route} />` : html`<${Queue} waiting=${waiting} chosen=${chosen} />`}
-      </section>
+      </section>`}
       <section class="chosen" aria-label="The approval">
         ${chosen ? html`<${Approval} key=${chosen} id=${chosen} back=${link("approvals", "", route.query)} decides=${() => say("")} decided=${decided} takesFocus=${followed}
             position=${positionOf(queue, chosen)} />` : null}
@@ -48,53 +51,47 @@ export function Approvals({ route, waiting }) {
     </div>`;
 }
 
-// wide reports whether a list and one of it fit beside each other.
-const wide = () => matchMedia("(min-width: 62rem)").matches;
-
 function positionOf(queue, id) {
   const at = queue.findIndex((a) => a.approval_id === id);
   return at < 0 || queue.length < 2 ? "" : `${at + 1} of ${queue.length}`;
 }
 
 function Queue({ waiting, chosen }) {
-  const now = useNow(5000);
   if (!waiting.list) return waiting.error ? html`<${Failure} error=${waiting.error} retry=${waiting.reload} />` : html`<${Loading} />`;
   return html`
     <${Failure} error=${waiting.error} retry=${waiting.reload} />
     ${waiting.list.length === 0 ? html`<${Empty} title="Nothing waits for you.">When a rule asks for an approval that yours would bring forward, or somebody submits a draft of a policy, it appears here by itself. Rules ask with the parameter <code>approval</code>.<//>`
-      : html`<ul class="rows" aria-label="Waiting for you, soonest to expire first">${waiting.list.map((a) => (a.kind === "draft" ? html`<${DraftRow} key=${a.draft_hash} d=${a} />`
-        : html`<${Row} key=${a.approval_id} a=${a} now=${now} current=${a.approval_id === chosen} />`))}</ul>`}
+      : html`<${Table} cards list=${listOf(waiting.list)} label="Waiting for you, soonest to expire first" columns=${columns} to=${addressOf} current=${chosen && link("approvals", chosen)} />`}
     ${waiting.more && html`<p class="hint">There are more; they come as you decide.</p>`}`;
 }
 
-// DraftRow is a draft of a policy that waits.
-const DraftRow = ({ d }) => html`
-  <li><a class="row" href=${link("policies", [d.policy_id, "draft"])}>
-    <span class="what">Change of ${d.policy_id}</span><span class="side-note"><${Badge} of="pending">draft<//></span>
-    ${d.note && html`<span class="to"><bdi>${d.note}</bdi></span>`}
-    <span class="by">${d.author && html`<${Who} name=${d.author.principal} /> · `}<${PlainTime} at=${d.made_at} /> · ${plural(d.missing, "approval")} missing</span></a></li>`;
+const addressOf = (a) => (a.kind === "draft" ? link("policies", [a.policy_id, "draft"]) : link("approvals", a.approval_id));
 
-function Row({ a, now, current, query }) {
-  const left = Date.parse(a.expires_at) - now;
-  return html`
-    <li><a class="row approval" href=${link("approvals", a.approval_id, query)} aria-current=${current ? "true" : undefined}>
-      <span class="what"><${Amount} value=${a.action.amount} currency=${a.action.currency} /></span>
-      <span class="side-note">${a.status === "pending" ? html`<span class=${left < 600000 ? "soon" : ""}>${left > 0 ? `${span(left)} left` : "expired"}</span>` : html`<${Badge} of=${a.status} />`}</span>
-      <span class="to">${a.action.action_type} to <${Theirs} text=${a.action.counterparty} /></span>
-      <span class="by"><${Theirs} text=${a.action.agent_id} /> · <${PlainTime} at=${a.created_at} />${a.status === "pending" && a.required > 1 && ` · ${plural(missingOf(a), "approval")} missing`}</span>
-    </a></li>`;
+function State({ a }) {
+  const left = Date.parse(a.expires_at) - nodeTime();
+  return a.status !== "pending" ? html`<${Badge} of=${a.status} />` : html`<span class=${left < 600000 ? "soon" : ""}>${left > 0 ? `${span(left)} left` : "expired"}</span>`;
 }
 
+// The columns of approvals, and of the drafts of policies among them.
+const columns = [
+  ["Amount", (a) => (a.action ? html`<${Amount} value=${a.action.amount} currency=${a.action.currency} />` : `Change of ${a.policy_id}`), "what number", "8.5rem"],
+  ["State", (a) => (a.action ? html`<${State} a=${a} />` : html`<${Badge} of="pending">draft<//>`), "aside", "8rem"],
+  ["Type", (a) => a.action?.action_type, "line", "4.2rem"],
+  ["Counterparty", (a) => (a.action ? html`<i>to </i><${Counterparty} name=${a.action.counterparty} />` : a.note && html`<bdi>${a.note}</bdi>`), "line", "minmax(0, 1.2fr)"],
+  ["Agent", (a) => (a.action ? html`<${Agent} id=${a.action.agent_id} />` : a.author && html`<${Who} name=${a.author.principal} />`), "", "minmax(0, 1.2fr)"],
+  ["Policy", (a) => a.action && html`<${Policy} id=${a.policy_id} version=${a.policy_version} />`],
+  ["Decided by", (a) => a.decisions?.map((d, i) => html`${i > 0 && ", "}<bdi title=${d.principal}>${d.name || d.principal}</bdi>`)],
+  ["Asked", (a) => html`<${PlainTime} at=${a.created_at ?? a.made_at} />`, "", "10.5rem"],
+  ["Missing", (a) => { const n = a.kind === "draft" ? a.missing : a.status === "pending" && a.required > 1 && missingOf(a); return n && html`${n}<i> ${n === 1 ? "approval" : "approvals"} missing</i>`; }, "", "5rem"],
+];
+
+export const ApprovalTable = (props) => html`<${Table} columns=${columns} to=${(a) => link("approvals", a.approval_id, { show: "all" })} label="Approvals, the newest first" ...${props} />`;
+
 function All({ route }) {
-  const { status, policy_id, agent_id } = route.query;
-  const list = usePages("/v1/approvals", { status, policy_id, agent_id, limit: 50 });
-  const now = useNow(60000);
-  const show = (values) => go(link("approvals", "", { ...route.query, ...values, show: "all" }));
+  const { show, ...query } = route.query;
+  const list = usePages("/v1/approvals", { ...query, limit: 100 });
   return html`
-    <div class="filterbar">
-      <label class="field inline"><span class="label">State</span><select value=${status ?? ""} onChange=${(e) => show({ status: e.currentTarget.value })}>
-        <option value="">any</option>${states.map((s) => html`<option>${s}</option>`)}</select></label>
-    </div>
-    <${Pages} list=${list} label="Approvals, the newest first" row=${(a) => html`<${Row} key=${a.approval_id} a=${a} now=${now} query=${route.query} />`}
-      empty=${html`<${Empty} title="No approvals.">A rule with the parameter <code>approval</code> asks people about what it escalates.<//>`} />`;
+    <${Filters} of=${filters} values=${query} keep=${{ show: "all" }} list=${list} change=${(values) => go(link("approvals", "", values))} />
+    <${ApprovalTable} list=${list} to=${(a) => link("approvals", a.approval_id, route.query)}
+      empty=${html`<${Empty} title="No approvals.">${Object.keys(query).length ? "None is as the filters say." : html`A rule with the parameter <code>approval</code> asks people about what it escalates.`}<//>`} />`;
 }

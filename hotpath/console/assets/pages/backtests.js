@@ -5,20 +5,24 @@ import { print } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { useLoad, usePages } from "../lib/load.js";
-import { Badge, Empty, Facts, Failure, Field, Head, Loading, Pages, PlainTime, Time, Who } from "../lib/parts.js";
-import { ended, flipRow, NoFlips, Report, Running } from "./report.js";
+import { Table } from "../lib/table.js";
+import { Badge, Empty, Facts, Failure, Field, Head, Loading, PlainTime, Policy, Time, Who } from "../lib/parts.js";
+import { ended, Flipped, Report, Running } from "./report.js";
 
 export function Backtests({ route }) {
   if (route.part) return html`<${Backtest} key=${route.part} id=${route.part} />`;
   const list = usePages("/v1/backtests", { limit: 50 });
   return html`
-    <${Head} title="Backtests"><button onClick=${list.reload}>Read again</button><//>
+    <${Head} title="Backtests"><button onClick=${list.reload}>Refresh</button><//>
     <p class="hint">What other rules would have decided about the checks of a time. Begin one from a policy's editor, or with <code>spendgate policies backtest</code>.</p>
-    <${Pages} list=${list} label="Backtests, the newest first" row=${(b) => html`<li key=${b.backtest_id}><a class="row" href=${link("backtests", b.backtest_id)}>
-      <span class="what">${b.policy_id}</span><span class="side-note"><${Badge} of=${b.status} /></span>
-      <span class="by">${b.version ? `version ${b.version}` : "other rules"} · <${PlainTime} at=${b.from} /> – <${PlainTime} at=${b.to} /> · by <${Who} name=${b.principal} /></span></a></li>`}
+    <${Table} list=${list} label="Backtests, the newest first" columns=${columns} to=${(b) => link("backtests", b.backtest_id)}
       empty=${html`<${Empty} title="No backtests.">Open a policy, change its text in the editor, and see there what it would have done.<//>`} />`;
 }
+
+const columns = [
+  ["Policy", (b) => b.policy_id, "what"], ["State", (b) => html`<${Badge} of=${b.status} />`, "aside", "7rem"], ["Rules", (b) => (b.version ? `version ${b.version}` : "changed rules"), "", "8rem"],
+  ["From", (b) => html`<${PlainTime} at=${b.from} />`, "", "10.5rem"], ["To", (b) => html`<${PlainTime} at=${b.to} />`, "", "10.5rem"], ["By", (b) => html`<${Who} name=${b.principal} />`],
+];
 
 function Backtest({ id }) {
   const [done, setDone] = useState(false);
@@ -36,17 +40,17 @@ function Backtest({ id }) {
     <${Running} of=${b} />
     <${Failure} error=${failure ?? error} />
     <${Facts} of=${[
-      ["Rules", b.version ? `as of version ${b.version}` : "those below"], ["State", b.state],
+      ["Rules", b.version ? `as of version ${b.version}` : "changed, as below"], ["State", b.state],
       ["By", html`<${Who} name=${b.principal} />`], ["Begun", html`<${Time} at=${b.created_at} />`],
     ]} />
-    ${b.report && html`<${Report} report=${b.report} /><section><h2>Flips</h2><${Flips} id=${id} total=${b.report.flips} /></section>`}
+    ${b.report && html`<${Report} report=${b.report} /><section><h2>Decided otherwise</h2><${Flips} id=${id} total=${b.report.flips} /></section>`}
     <details class="exactly"><summary>The rules</summary><pre class="json">${print(b.rules)}</pre></details>`;
 }
 
 function Flips({ id, total }) {
   const list = usePages(`/v1/backtests/${segment(id)}/flips`, { limit: 100 });
   return html`${total.listed < total.total && html`<p class="hint">The first ${total.listed} of ${total.total}.</p>`}
-    <${Pages} list=${list} label="Flips" row=${flipRow} empty=${html`<${NoFlips} />`} />`;
+    <${Flipped} list=${list} />`;
 }
 
 const days = { "1 day": 1, "7 days": 7, "30 days": 30 };

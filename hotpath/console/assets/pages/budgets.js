@@ -1,11 +1,12 @@
-// Budgets: what is used and left of each counter of a policy.
+// Budgets: what is used and left of the counters, fullest first, or of one policy.
 import { html } from "../lib/html.js";
 import { get } from "../lib/api.js";
-import { go, link } from "../lib/route.js";
-import { useLoad, useNow, usePages } from "../lib/load.js";
-import { span } from "../lib/words.js";
 import { exact } from "../lib/json.js";
-import { Amount, Empty, Failure, Field, Head, Loading, Pages, Theirs, Time } from "../lib/parts.js";
+import { go, link } from "../lib/route.js";
+import { listOf, useLoad, usePages } from "../lib/load.js";
+import { localTime } from "../lib/words.js";
+import { Filters, Table } from "../lib/table.js";
+import { Agent, Amount, Counterparty, Empty, Failure, Head, Loading, Policy, Rule, Theirs } from "../lib/parts.js";
 
 // share returns how full a counter is, from 0 to 1 and above. It is drawn, never shown as text.
 export function share(b) {
@@ -14,10 +15,10 @@ export function share(b) {
 }
 
 // countersOf returns the first few hundred counters of a policy, and whether there are more.
-export async function countersOf(policy, signal) {
+export async function countersOf(policy, signal, most = 5) {
   const counters = [];
   let cursor;
-  for (let page = 0; page < 5; page++) {
+  for (let page = 0; page < most; page++) {
     const read = await get("/v1/budgets", { query: { policy_id: policy, limit: 100, cursor }, signal });
     counters.push(...read.data);
     if (!(cursor = read.pagination.next_cursor)) return { counters, more: false };
@@ -25,41 +26,67 @@ export async function countersOf(policy, signal) {
   return { counters, more: true };
 }
 
+// fullest returns the fullest counter of each budget of the policies, and whether there are more than were looked at.
+export async function fullest(signal) {
+  const policies = await get("/v1/policies", { query: { limit: 100 }, signal });
+  const limited = policies.data.filter((p) => p.rules.some((r) => r.rule_type === "budget"));
+  let more = policies.pagination.has_more;
+  const budgets = new Map();
+  for (let i = 0; i < limited.length; i += 5) {
+    for (const of of await Promise.all(limited.slice(i, i + 5).map((p) => countersOf(p.policy_id, signal, 2)))) {
+      more ||= of.more;
+      for (const b of of.counters) {
+        const name = `${b.policy_id} ${b.rule_id}`;
+        const before = budgets.get(name);
+        budgets.set(name, { ...(before && share(before) >= share(b) ? before : b), of: (before?.of ?? 0) + 1 });
+      }
+    }
+  }
+  return { counters: [...budgets.values()].sort((a, b) => share(b) - share(a)), more };
+}
+
+const filters = [["policy_id", "Policy"], ["rule_id", "Rule"], ["agent_id", "Agent"], ["counterparty", "Counterparty"]];
+
 export function Budgets({ route }) {
-  const { data, error, reload } = useLoad((signal) => get("/v1/policies", { query: { limit: 100 }, signal }), []);
-  if (!data) return html`<${Head} title="Budgets" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
-  const limited = data.data.filter((p) => p.rules.some((r) => r.rule_type === "budget"));
-  const policy = route.query.policy_id || limited[0]?.policy_id;
-  const show = (values) => go(link("budgets", "", { ...route.query, policy_id: policy, ...values }));
-  if (!policy) return html`<${Head} title="Budgets" /><${Empty} title="No policy has a budget.">Add a rule of type <code>budget</code> to a policy.<//>`;
+  const { policy_id } = route.query;
   return html`
     <${Head} title="Budgets" />
-    <div class="filters"><form onSubmit=${(e) => { e.preventDefault(); show(Object.fromEntries(new FormData(e.currentTarget))); }}>
-      <${Field} label="Policy"><select name="policy_id" onChange=${(e) => show({ policy_id: e.currentTarget.value })}>
-        ${[...new Set([policy, ...limited.map((p) => p.policy_id)])].map((id) => html`<option selected=${id === policy}>${id}</option>`)}</select><//>
-      <${Field} label="Agent"><input name="agent_id" value=${route.query.agent_id ?? ""} autocomplete="off" /><//>
-      <${Field} label="Counterparty"><input name="counterparty" value=${route.query.counterparty ?? ""} autocomplete="off" /><//>
-      <div class="buttons"><button class="primary">Show</button></div></form></div>
-    <${Counters} key=${policy} policy=${policy} agent=${route.query.agent_id} counterparty=${route.query.counterparty} />`;
+    <${Filters} of=${filters} values=${route.query} change=${(values) => go(link("budgets", "", values))} />
+    ${policy_id ? html`<${Counters} query=${route.query} />` : html`${Object.keys(route.query).length > 0 && html`<p class="hint">Name a policy, too: the others apply to its budgets.</p>`}<${Fullest} />`}`;
 }
 
-function Counters({ policy, agent, counterparty }) {
-  const list = usePages("/v1/budgets", { policy_id: policy, agent_id: agent, counterparty, limit: 100 });
-  return html`<${Pages} list=${list} label="Counters" row=${(b) => html`<${Counter} key=${b.rule_id + JSON.stringify(b.per)} b=${b} />`}
-    empty=${html`<${Empty} title=${agent || counterparty ? "Nothing is used of these." : "Nothing was used yet."}>A counter appears with the first allowed action that it counts.<//>`} />`;
+function Fullest() {
+  const { data, error, reload } = useLoad(fullest, [], 60000);
+  if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`;
+  return html`<${BudgetTable} list=${listOf(data.counters)} label="Budgets, the fullest first" empty=${html`<${Empty} title="Nothing was used yet.">A counter appears with the first allowed action that a rule of type <code>budget</code> counts.<//>`} />
+    ${data.more && html`<p class="hint">Not all counters were looked at: name a policy to see all of its.</p>`}`;
 }
 
-export function Counter({ b }) {
-  const now = useNow(60000);
+function Counters({ query }) {
+  const list = usePages("/v1/budgets", { ...query, limit: 100 });
+  return html`<${BudgetTable} list=${list} label="Counters" empty=${html`<${Empty} title="Nothing is used of these.">A counter appears with the first allowed action that it counts.<//>`} />`;
+}
+
+const subject = { agent_id: (id) => html`<${Agent} id=${id} />`, counterparty: (name) => html`<${Counterparty} name=${name} />` };
+const whose = (b) => Object.entries(b.per).map(([name, value]) => html`${subject[name]?.(exact(value)) ?? html`<${Theirs} text=${exact(value)} />`} `);
+const both = (b, amount, count) => html`${b.limit !== null && html`<${Amount} value=${amount} currency=${b.currency} />`}${b.max_count !== null && html`${b.limit !== null && " · "}${count} actions`}`;
+const window = (b) => b.window ?? (b.rolling_minutes % 1440 === 0 ? `${b.rolling_minutes / 1440} days` : `${b.rolling_minutes} min`);
+
+export function Bar({ b }) {
   const full = share(b);
-  const per = Object.entries(b.per);
-  return html`
-    <li><div class="row counter">
-      <span class="what"><code>${b.rule_id}</code>${per.map(([name, value]) => html` <span class="hint">${name.replace("_id", "")}</span> <${Theirs} text=${exact(value)} />`)}</span>
-      <span class="side-note">${b.window ?? `${b.rolling_minutes} min`}${b.resets_at && html` · resets ${Date.parse(b.resets_at) > now ? `in ${span(Date.parse(b.resets_at) - now)}` : "now"}`}</span>
-      <span class="to"><span class="bar" aria-hidden="true"><span class=${full >= 1 ? "full" : full >= 0.8 ? "near" : ""} style=${{ width: `${Math.min(100, full * 100)}%` }}></span></span></span>
-      <span class="by">${b.limit !== null && html`<${Amount} value=${b.used} currency=${b.currency} /> of <${Amount} value=${b.limit} currency=${b.currency} /> used, <${Amount} value=${b.remaining} currency=${b.currency} /> left`}
-        ${b.max_count !== null && html`${b.limit !== null && " · "}${b.count} of ${b.max_count} actions, ${b.remaining_count} left`}
-        ${b.resets_at && html` · <${Time} at=${b.resets_at} now=${now} />`}</span>
-    </div></li>`;
+  return html`<span class="bar" role="img" aria-label=${`${Math.floor(full * 100)} % used`}><span class=${full >= 1 ? "full" : full >= 0.8 ? "near" : ""} style=${{ width: `${Math.min(100, full * 100)}%` }}></span></span>`;
 }
+
+const columns = [
+  ["Rule", (b) => html`<${Rule} policy=${b.policy_id} id=${b.rule_id} />`, "what"],
+  ["Window", window, "aside", "6rem"],
+  ["Policy", (b) => html`<${Policy} id=${b.policy_id} />`, "line"],
+  ["", (b) => html`<${Bar} b=${b} />`, "line", "7rem"],
+  ["Used", (b) => html`${both(b, b.used, b.count)}<i> used</i>`, "number", "minmax(8rem, 1fr)"],
+  ["of", (b) => html`<i>of </i>${both(b, b.limit, b.max_count)}`, "number", "minmax(8rem, 1fr)"],
+  ["Left", (b) => html`${both(b, b.remaining, b.remaining_count)}<i> left</i>`, "number", "minmax(8rem, 1fr)"],
+  ["Whose", (b) => html`${whose(b)}${b.of > 1 && html`<a class="name" href=${link("budgets", "", { policy_id: b.policy_id, rule_id: b.rule_id })}>the fullest of ${b.of}</a>`}`, "", "minmax(0, 1.6fr)"],
+  ["Starts anew", (b) => b.resets_at && html`<i>starts anew </i>${localTime(b.resets_at)}`, "", "10.5rem"],
+];
+
+export const BudgetTable = (props) => html`<${Table} columns=${columns} ...${props} />`;

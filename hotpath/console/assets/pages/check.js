@@ -6,8 +6,8 @@ import { link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { useLoad, usePages } from "../lib/load.js";
 import { ruleWords, took } from "../lib/words.js";
-import { columns, row } from "./checks.js";
-import { Amount, Badge, Decided, Facts, Failure, Head, ID, Linked, Loading, Pages, Sent, Theirs, Time, Who } from "../lib/parts.js";
+import { CheckTable } from "./checks.js";
+import { Agent, Amount, Badge, Counterparty, Decided, Facts, Failure, Head, ID, Linked, Loading, Policy, Rule, Sent, Theirs, Time, Who } from "../lib/parts.js";
 
 // A check's identifier begins with its millisecond: by that its record is found.
 const timeOf = (id) => new Date(parseInt(id.slice(4, 16), 16)).toISOString();
@@ -34,13 +34,13 @@ export function Check({ id }) {
       <p class="crumbs"><a class="back" href=${link("checks")}>All checks</a></p>
       <${Head} title="Check" />
       <p class="state"><${Badge} of=${c.decision} /><span class="hint"><${Time} at=${c.timestamp} /></span></p>
-      ${a && html`<p class="ask"><${Amount} value=${a.amount} currency=${a.currency} large /><span class="verb">${a.action_type} to <${Theirs} text=${a.counterparty} /></span></p>`}
+      ${a && html`<p class="ask"><${Amount} value=${a.amount} currency=${a.currency} large /><span class="verb">${a.action_type} to <${Counterparty} name=${a.counterparty} /></span></p>`}
       <${Why} c=${c} />
       ${a && html`<section><h2>What was asked</h2>
         <${Facts} of=${[
-          ["Agent", html`<${Theirs} text=${a.agent_id} />`],
+          ["Agent", html`<${Agent} id=${a.agent_id} />`],
           ["Asked by", html`<${Who} name=${c.principal} />`],
-          ["Policy", html`<a href=${link("policies", a.policy_id)}>${a.policy_id}</a>, version\u00a0${c.policy_version}`],
+          ["Policy", html`<${Policy} id=${a.policy_id} />, <a href=${link("policies", a.policy_id, { version: c.policy_version })}>version\u00a0${c.policy_version}</a>`],
           ["Paid by", a.payment_method && html`<${Theirs} text=${a.payment_method} />`],
           ["Merchant or vendor", a.merchant_or_vendor && html`<${Theirs} text=${a.merchant_or_vendor} />`],
           ["Idempotency key", a.idempotency_key && html`<${Theirs} text=${a.idempotency_key} />`],
@@ -71,7 +71,7 @@ function Why({ c }) {
   return html`
     <section class=${`why ${c.decision}`}><h2>${title}</h2>
       ${c.message && html`<p class="message"><${Linked} text=${c.message} /></p>`}
-      ${c.violated_rule_id && html`<ul class="rules"><li><code>${c.violated_rule_id}</code> <span>${c.violated_rule_description}</span>
+      ${c.violated_rule_id && html`<ul class="rules"><li><${Rule} policy=${policy} id=${c.violated_rule_id} /> <span>${c.violated_rule_description}</span>
         ${rule && html`<span class="hint">${ruleWords(rule)}</span><pre class="json">${print(rule.parameters)}</pre>`}</li></ul>`}
       ${c.reason_code && html`<p class="hint">${c.reason_code}</p>`}
     </section>`;
@@ -106,7 +106,7 @@ function Payment({ c }) {
         ["Approval", a && html`<a href=${link("approvals", a.approval_id, { show: "all" })}><${ID} id=${a.approval_id} /></a> <${Badge} of=${a.status} />`],
       ]} />
       <h3>Its checks</h3>
-      <${Pages} list=${list} row=${row} columns=${columns} label="Checks of the payment, the newest first" />
+      <${CheckTable} list=${list} label="Checks of the payment, the newest first" />
     </section>`;
 }
 

@@ -3,12 +3,12 @@ import { html, useState } from "../lib/html.js";
 import { call, get, post, segment } from "../lib/api.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
-import { useLoad } from "../lib/load.js";
+import { listOf, useLoad } from "../lib/load.js";
 import { ruleWords } from "../lib/words.js";
-import { Empty, Failure, Field, Head, Loading, Pages, Time, Who } from "../lib/parts.js";
+import { Empty, Failure, Field, Head, Loading, Time, Who } from "../lib/parts.js";
 import { InUse } from "./in-use.js";
 import { Difference } from "./policies.js";
-import { ended, flipRow, NoFlips, Report, Running } from "./report.js";
+import { ended, Flipped, Report, Running } from "./report.js";
 
 const path = (id, more = "") => `/v1/policies/${segment(id)}/draft${more}`;
 
@@ -44,8 +44,7 @@ export function Draft({ id }) {
     ${report && html`<${Running} of=${report} />`}
     ${report?.report && html`<${Report} report=${report.report} />`}
     ${may("policies:write") && html`<${End} id=${id} draft=${draft} live=${live} />`}
-    ${report?.report && html`<section><h2>Flips, the newest first</h2>
-      <${Pages} list=${{ pages: [report.flips], next: null, loading: false, error: null, total: report.report.flips.total }} label="Flips" row=${flipRow} empty=${html`<${NoFlips} />`} /></section>`}`;
+    ${report?.report && html`<section><h2>Decided otherwise, the newest first</h2><${Flipped} list=${listOf(report.flips, report.report.flips.total)} /></section>`}`;
 }
 
 const entries = (text) => text.split(",").map((s) => s.trim()).filter(Boolean);

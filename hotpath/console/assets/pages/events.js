@@ -1,53 +1,62 @@
-// Events: the feed of what happened, in its order.
-import { html, useEffect, useState } from "../lib/html.js";
+// Events: the feed of what happened, the newest first.
+import { html } from "../lib/html.js";
 import { get } from "../lib/api.js";
 import { print } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
-import { useLoad } from "../lib/load.js";
-import { Empty, Failure, Head, ID, Loading, PlainTime, Time } from "../lib/parts.js";
+import { useParts } from "../lib/load.js";
+import { Filters, Table } from "../lib/table.js";
+import { Agent, Amount, Empty, Head, ID, PlainTime, Policy } from "../lib/parts.js";
 
 export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.reopened", "approval.expired", "approval.withdrawn", "approval.used",
   "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "budget.threshold", "policy.created", "policy.forced", "policy.draft_submitted", "policy.draft_approved", "policy.draft_rejected", "key.changed", "check.redeemed", "check.in_doubt", "check.taken_over", "payment.paid_twice",
   "freeze.created", "freeze.release_approved", "freeze.released", "freeze.forced", "freeze.ended"];
 
-const lengths = { "1 hour": 3600e3, "1 day": 86400e3, "7 days": 7 * 86400e3 };
+const filters = [["type", "Type", eventTypes], ["from", "From", "day"], ["to", "To", "day"]];
+const pieces = [60e3, 600e3, 3600e3, 6 * 3600e3, 86400e3, 7 * 86400e3, 30 * 86400e3];
+
+// The API lists events in their order. The newest come first by pieces of time, each twice to ten times as long as the
+// one after it, until one has enough; what it has is turned around.
+async function before(end, { type, from }, signal) {
+  const first = from ? Date.parse(from) : 0;
+  for (const length of pieces) {
+    const begin = Math.max(first, end.time - length);
+    const found = [];
+    let after, more = true;
+    while (more && found.length < 2000) {
+      const page = await get("/v1/events", { query: { limit: 100, type, ...(after === undefined ? { from: new Date(begin).toISOString() } : { after }) }, signal });
+      const old = page.data.filter((e) => Date.parse(e.timestamp) <= end.time && e.sequence < end.sequence);
+      found.push(...old);
+      more = page.has_more && old.length === page.data.length;
+      after = page.next_after;
+    }
+    const all = begin === first || length === pieces.at(-1);
+    if (found.length < 50 && !all) continue;
+    found.reverse();
+    return { pages: [found], next: found.length > 0 && begin > first && { time: Date.parse(found.at(-1).timestamp), sequence: found.at(-1).sequence }, total: null };
+  }
+  return { pages: [], next: null, total: null };
+}
 
 export function Events({ route }) {
-  const { type, from } = route.query;
-  const last = lengths[route.query.last] ? route.query.last : "1 day";
-  const show = (values) => go(link("events", "", { type, last, ...values }));
+  const query = { type: route.query.type, from: route.query.from, to: route.query.to };
+  const list = useParts(["events", query], (end, signal) => before(end ?? { time: query.to ? Date.parse(query.to) : Date.now() + 60e3, sequence: Infinity }, query, signal));
   return html`
-    <${Head} title="Events" />
-    <div class="filterbar"><label class="field inline"><span class="label">Type</span><select onChange=${(e) => show({ from, type: e.currentTarget.value })}>
-      <option value="">any</option>${eventTypes.map((t) => html`<option selected=${t === type}>${t}</option>`)}</select></label>
-      <label class="field inline"><span class="label">The last</span><select onChange=${(e) => show({ last: e.currentTarget.value })}>
-      ${Object.keys(lengths).map((l) => html`<option selected=${l === last}>${l}</option>`)}</select></label></div>
-    <${Feed} key=${`${type}${from}${last}`} type=${type} from=${from} length=${lengths[last]} />`;
+    <${Head} title="Events"><button onClick=${list.reload}>Refresh</button><//>
+    <${Filters} of=${filters} values=${query} list=${list} change=${(values) => go(link("events", "", values))} />
+    <${Table} list=${list} columns=${columns} label="Events" body=${body} empty=${html`<${Empty} title="No events.">What happens appears here: violations, approvals, outcomes, budgets that are used up, changes.<//>`} />`;
 }
 
-// Leads are links to what an event is about.
-function Leads({ data }) {
-  const to = [["checks", data.check_id ?? data.used_by_check_id], ["approvals", data.approval_id]].filter(([, id]) => id);
-  return to.length > 0 && html`<p class="leads">${to.map(([page, id]) => html`<a href=${link(page, id)}><${ID} id=${id} /></a> `)}</p>`;
-}
+const columns = [
+  ["Type", (e) => e.type, "what", "13rem"],
+  ["Amount", (e) => { const a = e.data.action ?? e.data; return a.amount !== undefined && a.amount !== null && a.currency && html`<${Amount} value=${a.amount} currency=${a.currency} />`; }, "aside number", "8.5rem"],
+  ["Policy", (e) => e.data.policy_id && html`<${Policy} id=${e.data.policy_id} />`],
+  ["Agent", (e) => { const id = e.data.agent_id ?? e.data.action?.agent_id; return id && html`<${Agent} id=${id} />`; }],
+  ["By", (e) => { const by = e.data.decision ?? e.data.author ?? e.data.changed_by ?? e.data.created_by; return by?.principal && html`<bdi>${by.name || by.principal}</bdi>`; }],
+  ["About", (e) => leads(e.data), "", "minmax(0, 1.4fr)"],
+  ["Number", (e) => String(e.sequence), "number", "6rem"],
+  ["Time", (e) => html`<${PlainTime} at=${e.timestamp} />`, "", "10.5rem"],
+];
 
-function Feed({ type, from, length }) {
-  const [state, setState] = useState({ events: [], after: undefined, more: true, error: null, loading: false });
-  const [begin] = useState(() => from || new Date(Date.now() - length).toISOString());
-  const read = async () => {
-    setState((s) => ({ ...s, loading: true, error: null }));
-    try {
-      const page = await get("/v1/events", { query: { limit: 100, type, ...(state.after === undefined ? { from: begin } : { after: state.after }) } });
-      setState((s) => ({ events: [...s.events, ...page.data], after: page.next_after, more: page.has_more, error: null, loading: false }));
-    } catch (error) {
-      setState((s) => ({ ...s, error, loading: false }));
-    }
-  };
-  useEffect(() => { read(); }, []);
-  return html`
-    <p class="hint">Since ${html`<${Time} at=${begin} />`}, the oldest first.</p>
-    <ul class="rows" aria-label="Events">${state.events.map((e) => html`<li key=${e.id}><details class="event"><summary><span>${e.type}</span> <span class="hint">${e.data.policy_id ?? e.data.key_id ?? ""} · <${PlainTime} at=${e.timestamp} /> · ${e.sequence}</span></summary><${Leads} data=${e.data} /><pre class="json">${print(e.data)}</pre></details></li>`)}</ul>
-    ${state.events.length === 0 && !state.loading && !state.error && !state.more && html`<${Empty} title="No events since then.">What happens appears here: violations, approvals, outcomes, budgets that are used up, changes.<//>`}
-    <${Failure} error=${state.error} />
-    ${state.loading ? html`<${Loading} />` : html`<p class="more"><button onClick=${read}>${state.more ? "Show more" : "Look for newer ones"}</button></p>`}`;
-}
+// leads are links to what an event is about.
+const leads = (data) => [["checks", data.check_id ?? data.used_by_check_id], ["approvals", data.approval_id]].filter(([, id]) => id).map(([page, id]) => html`<a class="name" href=${link(page, id)}><${ID} id=${id} /></a> `);
+const body = (e) => html`<p class="leads">${leads(e.data)}</p><pre class="json">${print(e.data)}</pre>`;

@@ -1,12 +1,13 @@
 // Freezes: what is stopped, by whom and why; a new freeze, and its end (S87).
-import { html, useState } from "../lib/html.js";
+import { html, useRef, useState } from "../lib/html.js";
 import { get, post, segment } from "../lib/api.js";
 import { exact } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { asAdmin, may } from "../lib/session.js";
 import { useLoad, usePages } from "../lib/load.js";
 import { localTime, plural } from "../lib/words.js";
-import { Badge, Empty, Failure, Field, Head, Pages, PlainTime, Said, Theirs, Who } from "../lib/parts.js";
+import { Table, Tabs } from "../lib/table.js";
+import { Agent, Badge, Counterparty, Empty, Failure, Field, Head, PlainTime, Policy, Said, Theirs, Who } from "../lib/parts.js";
 
 const kinds = [["agent_id", "agent"], ["principal", "principal"], ["policy_id", "policy"], ["counterparty", "counterparty"], ["all", "everything"]];
 
@@ -20,9 +21,11 @@ export function useFrozen() {
 }
 
 // Scope says what a freeze stops.
-function Scope({ of }) {
+function Scope({ of, plain = false }) {
   const [kind, word] = kinds.find(([name]) => of[name] !== undefined);
-  return kind === "all" ? word : html`${word} <${Theirs} text=${exact(of[kind])} />`;
+  const name = exact(of[kind]);
+  const shown = { agent_id: html`<${Agent} id=${name} />`, counterparty: html`<${Counterparty} name=${name} />`, policy_id: html`<${Policy} id=${name} />` }[kind];
+  return kind === "all" ? word : html`${word} ${(!plain && shown) || html`<${Theirs} text=${name} />`}`;
 }
 
 // Frozen is on every page while anything is frozen.
@@ -44,10 +47,8 @@ export function Freezes({ route, frozen }) {
     <${Head} title="Freezes">${route.part !== "new" && html`<${Freeze} />`}<//>
     ${route.part === "new" && may("freezes:write") && html`<${New} key=${JSON.stringify(route.query)} of=${route.query} done=${(f) => { setMade(f); again(); go(link("freezes"), true); }} />`}
     ${made && html`<div class=${made.reaches?.checks === 0 ? "failure" : "once"} role="status"><p>Frozen: <${Scope} of=${made.scope} />. ${reach(made.reaches)}</p></div>`}
-    <div class="tabs" role="group" aria-label="Which freezes">
-      <a href=${link("freezes")} aria-current=${route.query.show === "all" ? undefined : "true"}>In force</a>
-      <a href=${link("freezes", "", { show: "all" })} aria-current=${route.query.show === "all" ? "true" : undefined}>All</a></div>
-    <${Pages} list=${list} label="Freezes, the newest first" row=${(f) => html`<${Row} key=${f.freeze_id} f=${f} done=${(words) => { say(words); again(); }} />`}
+    <${Tabs} label="Which freezes" of=${[["In force", link("freezes"), route.query.show !== "all"], ["All", link("freezes", "", { show: "all" }), route.query.show === "all"]]} />
+    <${Table} list=${list} columns=${columns} label="Freezes, the newest first" body=${(f) => html`<${Release} f=${f} done=${(words) => { say(words); again(); }} />`}
       empty=${html`<${Empty} title="Nothing is frozen.">A freeze blocks every check in its scope, and nothing in it is redeemed, until it is released or its time is over.<//>`} />
     <${Said} text=${said} />`;
 }
@@ -61,18 +62,19 @@ function reach(reaches) {
 function New({ of, done }) {
   const [kind, setKind] = useState((kinds.find(([name]) => of[name]) ?? kinds[0])[0]);
   const [failure, setFailure] = useState(null);
-  const [key] = useState(() => crypto.getRandomValues(new Uint32Array(4)).join("-")); // pressed twice, it is one freeze
+  const key = useRef(""); // pressed twice, it is one freeze; what is edited is another
   const freeze = async (e) => {
     e.preventDefault();
+    key.current ||= crypto.getRandomValues(new Uint32Array(4)).join("-");
     const { name, reason, until } = Object.fromEntries(new FormData(e.currentTarget));
     try {
-      done(await post("/v1/freezes", { scope: { [kind]: kind === "all" ? true : name }, reason, until: until ? new Date(until).toISOString() : null, idempotency_key: key }, as("freezes:write")));
+      done(await post("/v1/freezes", { scope: { [kind]: kind === "all" ? true : name }, reason, until: until ? new Date(until).toISOString() : null, idempotency_key: key.current }, as("freezes:write")));
     } catch (error) {
       setFailure(error);
     }
   };
   return html`
-    <form class="once" aria-label="A new freeze" onSubmit=${freeze}>
+    <form class="once" aria-label="A new freeze" onInput=${() => { key.current = ""; }} onSubmit=${freeze}>
       <div class="try">
         <${Field} label="Freeze"><select onChange=${(e) => setKind(e.currentTarget.value)}>${kinds.map(([name, word]) => html`<option value=${name} selected=${name === kind}>${word}</option>`)}</select><//>
         ${kind !== "all" && html`<${Field} label="Name"><input name="name" required value=${of[kind] ?? ""} autocomplete="off" spellcheck="false" /><//>`}
@@ -85,7 +87,17 @@ function New({ of, done }) {
     </form>`;
 }
 
-function Row({ f, done }) {
+const columns = [
+  ["Frozen", (f) => html`<${Scope} of=${f.scope} plain />`, "what", "minmax(0, 1.2fr)"],
+  ["State", (f) => html`<${Badge} of=${f.status === "active" ? "block" : ""}>${f.status === "active" ? "frozen" : f.status}<//>`, "aside", "6rem"],
+  ["Reason", (f) => html`<bdi>${f.reason}</bdi>`, "line", "minmax(0, 2fr)"],
+  ["By", (f) => (f.created_by ? html`<${Who} name=${f.created_by.principal} />` : "an admin or the system")],
+  ["Since", (f) => html`<${PlainTime} at=${f.created_at} />`, "", "10.5rem"],
+  ["Until", (f) => (f.released_at ? html`released <${PlainTime} at=${f.released_at} />` : f.until ? `until ${localTime(f.until)}` : "until it is released"), "", "12rem"],
+];
+
+// Release shows who released a freeze, and releases it.
+function Release({ f, done }) {
   const [failure, setFailure] = useState(null);
   const release = async (e) => {
     e.preventDefault();
@@ -96,13 +108,9 @@ function Row({ f, done }) {
       setFailure(error);
     }
   };
-  return html`<li><div class="row">
-    <span class="what"><${Scope} of=${f.scope} /></span><span class="side-note"><${Badge} of=${f.status === "active" ? "block" : ""}>${f.status === "active" ? "frozen" : f.status}<//></span>
-    <span class="to"><bdi>${f.reason}</bdi></span>
-    <span class="by">${f.created_by ? html`<${Who} name=${f.created_by.principal} />` : "an admin or the system"} · <${PlainTime} at=${f.created_at} /> · ${f.until ? `until ${localTime(f.until)}` : "until it is released"}${f.released_at && html` · released <${PlainTime} at=${f.released_at} />`}
-      ${f.releases.map((r) => html`<br />Released by <${Who} name=${r.principal ?? "an admin"} />, <${PlainTime} at=${r.at} />: <bdi>${r.note}</bdi>`)}</span>
-    ${f.status === "active" && may("freezes:release") && html`<details class="to"><summary>Release it</summary><form class="buttons" aria-label="Release" onSubmit=${release}>
-      <${Field} label="Why it may go on"><input name="note" required maxlength="4096" autocomplete="off" /><//> <button class="primary">${asAdmin("freezes:release") ? "Release alone, as the admin, on record" : "Release"}</button></form>
-      <${Failure} error=${failure} doing /></details>`}
-  </div></li>`;
+  return html`<p><bdi>${f.reason}</bdi></p>
+    ${f.releases.map((r) => html`<p>Released by <${Who} name=${r.principal ?? "an admin"} />, <${PlainTime} at=${r.at} />: <bdi>${r.note}</bdi></p>`)}
+    ${f.status === "active" && may("freezes:release") && html`<form class="buttons" aria-label="Release" onSubmit=${release}>
+      <${Field} label="Why it may go on"><input name="note" required maxlength="4096" autocomplete="off" /><//> <button class="primary">${asAdmin("freezes:release") ? "Release alone, as the admin, on record" : "Release"}</button></form>`}
+    <${Failure} error=${failure} doing />`;
 }

@@ -3,13 +3,29 @@ import { html, useState } from "../lib/html.js";
 import { call } from "../lib/api.js";
 import { roleNames } from "../lib/session.js";
 import { usePages } from "../lib/load.js";
-import { Badge, Empty, Failure, Field, Head, ID, Pages, PlainTime } from "../lib/parts.js";
+import { Table } from "../lib/table.js";
+import { Badge, Empty, Failure, Field, Head, ID, PlainTime, Sure } from "../lib/parts.js";
 
 const admin = { admin: true };
 // unnamed are the roles whose keys need no principal: what other keys ask for, decide, write or redeem
 // stays a person's or a program's own when the key is replaced.
 const unnamed = ["auditor", "full"];
 const entries = (text) => text.split(",").map((s) => s.trim()).filter(Boolean);
+
+const columns = (change) => [
+  ["Name", (k) => k.name, "what", "minmax(0, 1.4fr)"],
+  ["State", (k) => html`<${Badge} of=${k.active ? "active" : "failed"}>${k.active ? "active" : "inactive"}<//>`, "aside", "5rem"],
+  ["Role", (k) => k.role ?? k.scopes?.join(", ") ?? "full", "", "6rem"],
+  ["Principal", (k) => k.principal ?? html`<span class="none">no principal</span>`],
+  ["Owner", (k) => k.owner && html`<i>of </i>${k.owner}`],
+  ["Groups", (k) => k.groups?.join(", ")],
+  ["Only", (k) => [k.agent_ids && `agents ${k.agent_ids.join(", ")}`, k.policy_ids && `policies ${k.policy_ids.join(", ")}`].filter(Boolean).join(", ")],
+  ["A minute", (k) => html`${k.rate_limit_rpm}<i> a minute</i>`, "number", "6rem"],
+  ["Last used", (k) => (k.last_used_at ? html`<${PlainTime} at=${k.last_used_at} />` : "never used"), "", "10.5rem"],
+  ["Until", (k) => k.expires_at && html`<${PlainTime} at=${k.expires_at} />`],
+  ["Key", (k) => html`<${ID} id=${k.key_id} />`],
+  ["", (k) => html`<${Sure} yes=${k.active ? "Yes, deactivate" : "Yes, activate"} title=${k.active ? "Also stops what it was allowed and nobody redeemed" : "Restores nothing that was stopped"} act=${() => change(k, { active: !k.active })}>${k.active ? "Deactivate" : "Activate"}<//>`, "", "8rem"],
+];
 
 export function Keys() {
   const list = usePages("/v1/keys", { limit: 100 }, admin);
@@ -55,9 +71,7 @@ export function Keys() {
       <${Field} label="Policies" hint="The only ones; with commas"><input name="policy_ids" autocomplete="off" /><//>
       <${Field} label="Requests a minute"><input name="rate_limit_rpm" inputmode="numeric" placeholder="100" /><//>
       <${Field} label="Expires" hint="RFC 3339"><input name="expires_at" placeholder="2027-01-31T00:00:00Z" /><//>
-      <div class="buttons"><button class="primary">Make it</button></div></form></details>
-    <${Pages} list=${list} label="Keys, the newest first" row=${(k) => html`<li key=${k.key_id}><div class="row"><span class="what">${k.name}</span>
-      <span class="side-note"><${Badge} of=${k.active ? "active" : "failed"}>${k.active ? "active" : "inactive"}<//> <button title=${k.active ? "Also stops what it was allowed and nobody redeemed" : "Restores nothing that was stopped"} onClick=${() => change(k, { active: !k.active })}>${k.active ? "Deactivate" : "Activate"}</button></span>
-      <span class="by">${k.role ?? k.scopes?.join(", ") ?? "full"} · ${k.principal ?? "no principal"}${k.owner && ` · of ${k.owner}`}${k.groups && ` · groups ${k.groups.join(", ")}`}${k.agent_ids && ` · agents ${k.agent_ids.join(", ")}`}${k.policy_ids && ` · policies ${k.policy_ids.join(", ")}`} · ${k.rate_limit_rpm} a minute · ${k.last_used_at ? html`last used <${PlainTime} at=${k.last_used_at} />` : "never used"}${k.expires_at && html` · until <${PlainTime} at=${k.expires_at} />`} · <${ID} id=${k.key_id} /></span></div></li>`}
+      <div class="buttons"><button class="primary">Create</button></div></form></details>
+    <${Table} list=${list} label="Keys, the newest first" columns=${columns(change)}
       empty=${html`<${Empty} title="No keys." />`} />`;
 }

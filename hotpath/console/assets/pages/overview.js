@@ -1,36 +1,50 @@
-// Overview: decisions over time, what waits, and budgets near their limit.
+// Overview: decisions over time, money, what waits, and the budgets that are fullest.
 import { html } from "../lib/html.js";
 import { get } from "../lib/api.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { sum } from "../lib/decimal.js";
-import { useLoad } from "../lib/load.js";
+import { listOf, useLoad } from "../lib/load.js";
 import { plural, took as inWords } from "../lib/words.js";
 import { Chart } from "../lib/chart.js";
-import { Amount, Empty, Failure, Head, Loading, Theirs, Time } from "../lib/parts.js";
+import { Filters, Tabs } from "../lib/table.js";
+import { Agent, Amount, Counterparty, Empty, Failure, Head, Loading, Rule, Time } from "../lib/parts.js";
 import { Freeze } from "./freezes.js";
-import { Counter, countersOf, share } from "./budgets.js";
+import { BudgetTable, fullest, share } from "./budgets.js";
 
-const ranges = { "1 hour": ["minute", 3600e3], "1 day": ["hour", 86400e3], "30 days": ["day", 29 * 86400e3] };
+const lengths = { "1 hour": ["minute", 3600e3], "1 day": ["hour", 86400e3], "30 days": ["day", 29 * 86400e3] };
 
 export function Overview({ route, waiting }) {
-  const range = ranges[route.query.range] ? route.query.range : "1 day";
-  const [step, length] = ranges[range];
-  const stats = useLoad((signal) => {
-    const now = Date.now();
-    return get("/v1/stats", { query: { from: new Date(now - length).toISOString(), to: new Date(now).toISOString(), step }, signal });
-  }, [range], 30000);
+  const { range, ...query } = route.query;
+  const { data, error } = useLoad((signal) => get("/v1/checks", { query: { ...query, limit: 100 }, signal }), [query], 30000);
+  const { data: doubt } = useLoad((signal) => get("/v1/checks", { query: { ...query, outcome: "in_doubt", limit: 100 }, signal }), [query], 30000);
+  const doubtful = doubt?.data.length ?? 0;
+  const drafts = (waiting.list ?? []).filter((a) => a.kind === "draft").length;
   return html`
     <${Head} title="Overview"><${Freeze} /><//>
-    ${may("approvals:decide") && html`<p class="lead">${waiting.count ? html`<a href=${link("approvals")}>${plural(waiting.count, "decision")} waiting for you</a>` : "Nothing waits for you."}</p>`}
+    ${may("approvals:decide") && html`<p class="lead">${waiting.count ? html`<a href=${link("approvals")}>${plural(waiting.count, "decision")} waiting for you</a>${drafts > 0 && `, ${plural(drafts, "draft")} of policies among them`}` : "Nothing waits for you."}</p>`}
     ${may("approvals:read") && html`<${Pending} />`}
-    <section><h2>Decisions</h2>
-      <div class="tabs" role="group" aria-label="How long">${Object.keys(ranges).map((name) => html`<a href=${link("overview", "", { range: name })} aria-current=${name === range ? "true" : undefined}>${name}</a>`)}</div>
-      ${stats.error?.status === 404 ? html`<${Empty} title="This node counts no decisions." />` : html`<${Failure} error=${stats.error} retry=${stats.reload} />`}
-      ${stats.data ? html`<${Chart} stats=${stats.data} />` : stats.loading && html`<${Loading} />`}
-    </section>
-    <${Newest} />
+    ${doubtful > 0 && html`<p><a href=${link("checks", "", { ...query, outcome: "in_doubt" })}>${doubt.pagination.has_more ? `${doubtful} or more` : doubtful} in doubt</a>: redeemed, and nobody knows whether they were carried out.</p>`}
+    <${Filters} of=${[["policy_id", "Policy"], ["agent_id", "Agent"]]} values=${query} keep=${{ range }} list=${data && listOf(data.data)} change=${(values) => go(link("overview", "", values))} />
+    <${Decisions} route=${route} page=${["overview"]} query=${query} />
+    <${Failure} error=${error} />
+    ${data && html`<${Newest} checks=${data.data} />`}
     ${may("budgets:read") && may("policies:read") && html`<${Near} />`}`;
+}
+
+// Decisions are the numbers of decisions over time.
+export function Decisions({ route, page: [page, part], query }) {
+  const range = lengths[route.query.range] ? route.query.range : "1 day";
+  const [step, length] = lengths[range];
+  const stats = useLoad((signal) => {
+    const now = Date.now();
+    return get("/v1/stats", { query: { ...query, from: new Date(now - length).toISOString(), to: new Date(now).toISOString(), step }, signal });
+  }, [range, query], 30000);
+  return html`<section><h2>Decisions</h2>
+    <${Tabs} label="How long" of=${Object.keys(lengths).map((name) => [name, link(page, part, { ...route.query, range: name }), name === range])} />
+    ${stats.error?.status === 404 ? html`<${Empty} title="This node counts no decisions." />` : html`<${Failure} error=${stats.error} retry=${stats.reload} />`}
+    ${stats.data ? html`<${Chart} stats=${stats.data} />` : stats.loading && html`<${Loading} />`}
+  </section>`;
 }
 
 // Pending says what waits for people, whoever they are.
@@ -43,20 +57,20 @@ function Pending() {
   return html`<p><a href=${link("approvals", "", { show: "all", status: "pending" })}>${more ? `${count} or more approvals are` : count === 1 ? "1 approval is" : `${count} approvals are`} pending</a>${!more && html`, the oldest since <${Time} at=${data.data.at(-1).created_at} />`}.</p>`;
 }
 
-// Newest says of the newest checks what money they were about, who asked, which rules decided, and how long they took.
-function Newest() {
-  const { data, error } = useLoad((signal) => get("/v1/checks", { query: { limit: 100 }, signal }), [], 30000);
-  const { data: doubt } = useLoad((signal) => get("/v1/checks", { query: { outcome: "in_doubt", limit: 100 }, signal }), [], 30000);
-  const checks = data?.data ?? [];
-  const doubtful = doubt?.data.length ?? 0;
-  return html`
-    ${doubtful > 0 && html`<p><a href=${link("checks", "", { outcome: "in_doubt" })}>${doubt.pagination.has_more ? `${doubtful} or more` : doubtful} in doubt</a>: redeemed, and nobody knows whether they were carried out.</p>`}
-    <${Failure} error=${error} />
-    ${checks.length > 0 && html`<section><h2>The newest ${plural(checks.length, "check")}</h2>
-      <p class="hint">Since <${Time} at=${checks.at(-1).timestamp} />.</p>
-      <${Money} checks=${checks} />
-      <div class="facts"><${Top} title="Agents" to=${(name) => link("checks", "", { agent_id: name })} checks=${checks} of=${(c) => c.action.agent_id} /><${Top} title="Rules that blocked or escalated" to=${(name) => link("violations", "", { policy_id: name.split(" ")[0] })} checks=${checks} of=${(c) => c.violated_rule_id && `${c.action.policy_id} ${c.violated_rule_id}`} /></div></section>`}
-    <${Latency} checks=${data && checks} />`;
+// Newest says of checks what money they were about, who asked, which rules decided, and how long they took by their own record.
+export function Newest({ checks }) {
+  if (checks.length === 0) return null;
+  const took = checks.map((c) => c.latency_ms).sort((a, b) => a - b);
+  const within = (part) => inWords(took[Math.ceil(took.length * part) - 1]);
+  return html`<section><h2>The newest ${plural(checks.length, "check")}</h2>
+    <p class="hint">Since <${Time} at=${checks.at(-1).timestamp} />.</p>
+    <${Money} checks=${checks} />
+    <div class="facts tops">
+      <${Top} title="Agents" checks=${checks} of=${(c) => c.action.agent_id} show=${(c) => html`<${Agent} id=${c.action.agent_id} />`} />
+      <${Top} title="Counterparties" checks=${checks} of=${(c) => c.action.counterparty} show=${(c) => html`<${Counterparty} name=${c.action.counterparty} />`} />
+      <${Top} title="Rules that blocked or escalated" checks=${checks} of=${(c) => c.violated_rule_id && `${c.action.policy_id} ${c.violated_rule_id}`} show=${(c) => html`<${Rule} policy=${c.action.policy_id} id=${c.violated_rule_id} /> <span class="hint">${c.action.policy_id}</span>`} />
+    </div>
+    <p class="hint">Half of them took ${within(0.5)} in the node, 95 % ${within(0.95)}, the slowest ${within(1)}.</p></section>`;
 }
 
 // Money has the sums of amounts by currency and decision.
@@ -68,40 +82,20 @@ function Money({ checks }) {
     <tbody>${currencies.map((currency) => html`<tr><th scope="row">${currency}</th>${kinds.map(([kind]) => html`<td><${Amount} value=${of(currency, kind)} currency=${currency} /></td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-// Top has the five names that stand in most checks, with links to these.
-function Top({ title, to, checks, of }) {
-  const counts = new Map();
-  for (const name of checks.map(of).filter(Boolean)) counts.set(name, (counts.get(name) ?? 0) + 1);
-  const most = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 5);
-  return most.length > 0 && html`<section><h3>${title}</h3><ul>${most.map(([name, count]) => html`<li>${count} <a href=${to(name)}><${Theirs} text=${name} /></a></li>`)}</ul></section>`;
+// Top has the five names that stand in most checks.
+function Top({ title, checks, of, show }) {
+  const found = new Map();
+  for (const c of checks) if (of(c)) found.set(of(c), [(found.get(of(c))?.[0] ?? 0) + 1, c]);
+  const most = [...found.values()].sort((a, b) => b[0] - a[0]).slice(0, 5);
+  return found.size > 1 && html`<section><h3>${title}</h3><ul>${most.map(([count, c]) => html`<li>${count} ${show(c)}</li>`)}</ul></section>`;
 }
 
-// Latency says how long the newest checks took, by what is on record with each of them.
-function Latency({ checks }) {
-  const took = (checks ?? []).map((c) => c.latency_ms).sort((a, b) => a - b);
-  const within = (share) => inWords(took[Math.ceil(took.length * share) - 1]);
-  return html`
-    <section><h2>How long checks take</h2>
-      ${checks && took.length === 0 && html`<p class="hint">No check was recorded yet.</p>`}
-      ${took.length > 0 && html`<p>Of the newest ${plural(took.length, "check")} half took ${within(0.5)}, 95 % ${within(0.95)}, the slowest ${within(1)}.</p>
-        <p class="hint">In the node, from the first byte read to the decision; since <${Time} at=${checks.at(-1).timestamp} />.</p>`}
-    </section>`;
-}
-
-// Near lists the counters that are used for the most part, of the first policies.
+// Near lists the budgets of which half is used, each by its fullest counter.
 function Near() {
-  const { data, error } = useLoad(async (signal) => {
-    const policies = await get("/v1/policies", { query: { limit: 100 }, signal });
-    const limited = policies.data.filter((p) => p.rules.some((r) => r.rule_type === "budget")).slice(0, 10);
-    const read = await Promise.all(limited.map((p) => countersOf(p.policy_id, signal)));
-    const near = read.flatMap((of) => of.counters).filter((b) => share(b) >= 0.5).sort((a, b) => share(b) - share(a)).slice(0, 8);
-    return { near, all: !policies.pagination.has_more && limited.length < 10 && read.every((of) => !of.more) };
-  }, [], 60000);
-  return html`
-    <section><h2>Budgets near their limit</h2>
-      <${Failure} error=${error} />
-      ${data && (data.near.length ? html`<ul class="rows">${data.near.map((b) => html`<${Counter} key=${b.policy_id + b.rule_id + JSON.stringify(b.per)} b=${b} />`)}</ul>`
-        : html`<${Empty} title="None is used by half.">A budget appears here when half of it is used.<//>`)}
-      ${data && !data.all && html`<p class="hint">There are more counters than were looked at. <a href=${link("budgets")}>All of them</a> are under Budgets, and the metric <code>spendgate_budget_used_ratio</code> watches.</p>`}
-    </section>`;
+  const { data, error } = useLoad(fullest, [], 60000);
+  const near = data?.counters.filter((b) => share(b) >= 0.5).slice(0, 8);
+  return html`<section><h2>Budgets near their limit</h2>
+    <${Failure} error=${error} />
+    ${data && html`<${BudgetTable} list=${listOf(near)} label="Budgets near their limit" empty=${html`<${Empty} title="None is used by half.">A budget appears here when half of it is used.<//>`} />
+      <p class="hint"><a href=${link("budgets")}>All budgets</a>${data.more && html`. There are more counters than were looked at; the metric <code>spendgate_budget_used_ratio</code> watches them.`}</p>`}</section>`;
 }

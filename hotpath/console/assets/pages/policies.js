@@ -7,7 +7,9 @@ import { may } from "../lib/session.js";
 import { useLoad, usePages } from "../lib/load.js";
 import { plural, ruleWords } from "../lib/words.js";
 import { differences, lines } from "../lib/diff.js";
-import { Badge, Empty, Failure, Head, Loading, Pages, PlainTime, Time, Who } from "../lib/parts.js";
+import { Table } from "../lib/table.js";
+import { Badge, Empty, Failure, Head, Loading, PlainTime, Rule, Time, Who } from "../lib/parts.js";
+import { RulePage } from "./about.js";
 import { Draft, draftOf } from "./draft.js";
 import { Freeze } from "./freezes.js";
 import { Editor } from "./editor.js";
@@ -15,14 +17,15 @@ import { Editor } from "./editor.js";
 export function Policies({ route }) {
   if (!route.part && route.query.make) return html`<${Editor} />`;
   if (route.part && route.rest[0] === "edit") return html`<${Editor} key=${route.part} id=${route.part} ofDraft=${Boolean(route.query.draft)} />`;
+  if (route.part && route.rest[0] === "rules") return html`<${RulePage} key=${route.rest[1]} policy=${route.part} id=${route.rest[1]} />`;
   if (route.part && route.rest[0] === "draft") return html`<${Draft} key=${route.part} id=${route.part} />`;
   if (route.part) return html`<${Policy} key=${route.part} id=${route.part} route=${route} />`;
   const list = usePages("/v1/policies", { limit: 100 });
   return html`
     <${Head} title="Policies">${may("policies:write") && html`<a class="button" href=${link("policies", "", { make: 1 })}>New policy</a>`}<//>
-    <${Pages} list=${list} label="Policies" row=${(p) => html`<li key=${p.policy_id}><a class="row" href=${link("policies", p.policy_id)}>
-      <span class="what">${p.name}</span><span class="side-note">version ${p.version}</span>
-      <span class="by">${p.policy_id} · ${plural(p.rules.length, "rule")} · <${PlainTime} at=${p.updated_at} /></span></a></li>`}
+    <${Table} list=${list} label="Policies" to=${(p) => link("policies", p.policy_id)} columns=${[
+      ["Name", (p) => p.name, "what"], ["Version", (p) => `version ${p.version}`, "aside", "6rem"], ["Policy", (p) => p.policy_id],
+      ["Rules", (p) => plural(p.rules.length, "rule"), "", "6rem"], ["Changed", (p) => html`<${PlainTime} at=${p.updated_at} />`, "", "10.5rem"]]}
       empty=${html`<${Empty} title="No policies.">Make one with New policy, or with <code>spendgate policies apply</code>.<//>`} />`;
 }
 
@@ -48,13 +51,13 @@ function Policy({ id, route }) {
     <p class="hint">${id}${p.description && ` · ${p.description}`}</p>
     ${draft && html`<p><a class="button" href=${link("policies", [id, "draft"])}>There is a draft${draft.status ? `: ${draft.status}` : ""}</a></p>`}
     <p>Version\u00a0${p.version}${made && html`, by <${By} p=${made} />`}, <${Time} at=${p.updated_at} />${made?.note && html`: <bdi>${made.note}</bdi>`}</p>
-    <section><h2>Rules</h2><ul class="rules">${p.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
+    <section><h2>Rules</h2><ul class="rules">${p.rules.map((r) => html`<li><${Rule} policy=${id} id=${r.rule_id} /> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
     ${before && html`<${Difference} from=${before} to=${p} />`}
     ${before && others.length > 1 && html`<${Choice} label="Compared with" of=${others} value=${before.version} change=${compare} />`}
     <details class="exactly"><summary>As the API has it</summary><pre class="json">${print(bodyOf(p))}</pre></details>
-    <section><h2>Versions</h2><${Pages} list=${list} label="Versions, the newest first" row=${(v) => html`<li key=${v.version}><a class="row" href=${link("policies", id, { version: v.version })}>
-      <span class="what">version ${v.version}${v.version === list.total && html` <${Badge} of="active">in force<//>`}</span><span class="side-note"><${PlainTime} at=${v.updated_at} /></span>
-      ${v.note && html`<span class="to"><bdi>${v.note}</bdi></span>`}<span class="by"><${By} p=${v} /></span></a></li>`} /></section>`;
+    <section><h2>Versions</h2><${Table} list=${list} label="Versions, the newest first" to=${(v) => link("policies", id, { version: v.version })} columns=${[
+      ["Version", (v) => html`version ${v.version}${v.version === list.total && html` <${Badge} of="active">in force<//>`}`, "what", "10rem"], ["Stored", (v) => html`<${PlainTime} at=${v.updated_at} />`, "aside", "10.5rem"],
+      ["Note", (v) => v.note && html`<bdi>${v.note}</bdi>`, "line"], ["By", (v) => html`<${By} p=${v} />`, "", "minmax(0, 1.4fr)"]]} /></section>`;
 }
 
 export const By = ({ p }) => html`${p.author ? html`<${Who} name=${p.author.principal} />` : "spendgate itself"}${p.drafted_by && html`, drafted by <${Who} name=${p.drafted_by.principal} />`}${p.approved_by?.length > 0 && html`, approved by ${p.approved_by.map((a, i) => html`${i > 0 && ", "}<bdi title=${a.principal}>${a.name || a.principal}</bdi>`)}`}${p.forced && ", forced by an admin"}`;

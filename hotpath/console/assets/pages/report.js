@@ -1,8 +1,9 @@
-// What a change would have done: the report of a backtest or of a draft, and its flips.
+// What a change would have done: the report of a backtest or of a draft, and the checks that would be decided otherwise.
 import { html } from "../lib/html.js";
 import { link } from "../lib/route.js";
 import { plural } from "../lib/words.js";
-import { Amount, Badge, Empty, Facts, PlainTime, Theirs, Time } from "../lib/parts.js";
+import { Table } from "../lib/table.js";
+import { Agent, Amount, Badge, Counterparty, Empty, Facts, PlainTime, Theirs, Time } from "../lib/parts.js";
 
 export const ended = (status) => status !== "queued" && status !== "running";
 
@@ -24,7 +25,7 @@ export function Report({ report }) {
       ["Checks", `${coverage.compared} of ${coverage.checks}`],
       ["Skipped", coverage.skipped.map((s) => `${s.checks} ${s.reason}`).join(", ")],
       ["Days not at hand", coverage.missing_days.join(", ")],
-      ["Warmed up from", coverage.warm_up && html`<${Time} at=${coverage.warm_up.from} />, by ${plural(coverage.warm_up.checks, "check")}`],
+      ["Budgets counted from", coverage.warm_up && html`<${Time} at=${coverage.warm_up.from} />, by ${plural(coverage.warm_up.checks, "check")}`],
     ]} /></section>
     <section><h2>Decisions</h2><div class="wide-table" tabindex="0" role="region" aria-label="Decisions"><table class="matrix">
       <caption class="hint">Rows: as recorded. Columns: as they would be.</caption>
@@ -57,11 +58,13 @@ function Peak({ b }) {
 
 const side = (d) => html`<${Badge} of=${d.decision} />${d.rule_id && html` <code>${d.rule_id}</code>`}`;
 
-export const flipRow = (f) => html`
-  <li key=${f.check_id}><a class="row" href=${link("checks", f.check_id)}>
-    <span class="what">${f.action ? html`<${Amount} value=${f.action.amount} currency=${f.action.currency} />` : "A check"}</span>
-    <span class="side-note">${side(f.recorded)} → ${side(f.candidate)}</span>
-    ${f.action && html`<span class="to">${f.action.action_type} to <${Theirs} text=${f.action.counterparty} /></span>`}
-    <span class="by">${f.action && html`<${Theirs} text=${f.action.agent_id} /> · `}<${PlainTime} at=${f.timestamp} /></span></a></li>`;
+const columns = [
+  ["Amount", (f) => (f.action ? html`<${Amount} value=${f.action.amount} currency=${f.action.currency} />` : "A check"), "what number", "8.5rem"],
+  ["Recorded, and with the change", (f) => html`${side(f.recorded)} → ${side(f.candidate)}`, "aside", "minmax(0, 2fr)"],
+  ["Type", (f) => f.action?.action_type, "line", "4.2rem"], ["Counterparty", (f) => f.action && html`<${Counterparty} name=${f.action.counterparty} />`, "line"],
+  ["Agent", (f) => f.action && html`<${Agent} id=${f.action.agent_id} />`], ["Time", (f) => html`<${PlainTime} at=${f.timestamp} />`, "", "10.5rem"],
+];
 
-export const NoFlips = () => html`<${Empty} title="No flips.">Every check that was compared would be decided as it was.<//>`;
+// Flipped are the checks that would be decided otherwise.
+export const Flipped = ({ list }) => html`<${Table} list=${list} columns=${columns} to=${(f) => link("checks", f.check_id)} label="Checks that would be decided otherwise"
+  empty=${html`<${Empty} title="None.">Every check that was compared would be decided as it was.<//>`} />`;

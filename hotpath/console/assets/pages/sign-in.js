@@ -70,7 +70,7 @@ export function SignIn({ route }) {
   };
   return html`
     <main class="sign-in" id="main">
-      <p class="brand"><span class="mark" aria-hidden="true"></span>spendgate</p>
+      <p class="brand"><span class="aside" aria-hidden="true"></span>spendgate</p>
       <h1>Sign in</h1>
       ${ended && !error && html`<div class="failure" role="alert"><p>You were signed out: ${ended.message}</p>${ended.requestID && html`<p class="hint">${ended.requestID}</p>`}</div>`}
       <${Failure} error=${error} />

@@ -3,7 +3,8 @@ import { html, useState } from "../lib/html.js";
 import { call, get } from "../lib/api.js";
 import { go, link } from "../lib/route.js";
 import { useLoad, usePages } from "../lib/load.js";
-import { Badge, Empty, Failure, Field, Head, ID, Loading, Pages, PlainTime } from "../lib/parts.js";
+import { Table, Tabs } from "../lib/table.js";
+import { Badge, Empty, Failure, Field, Head, ID, Loading, PlainTime } from "../lib/parts.js";
 
 const admin = { admin: true };
 
@@ -34,7 +35,7 @@ function List() {
     <details class="new"><summary>A new webhook</summary><form class="try" onSubmit=${make}>
       <${Field} label="URL"><input name="url" type="url" required /><//>
       <${Field} label="Event types" hint="With commas between them"><input name="types" value="approval.requested" required /><//>
-      <div class="buttons"><button class="primary">Make it</button></div></form></details>
+      <div class="buttons"><button class="primary">Create</button></div></form></details>
     ${!data ? html`<${Loading} />` : data.data.length === 0 ? html`<${Empty} title="No webhooks.">Give a URL that takes events, and the types it is for.<//>`
       : html`<ul class="rows">${data.data.map((w) => html`<li key=${w.webhook_id}><a class="row" href=${link("webhooks", w.webhook_id)}><span class="what">${w.url}</span><span class="side-note"><${Badge} of=${w.status} /></span><span class="by">${w.event_types.join(", ")}</span></a></li>`)}</ul>`}`;
 }
@@ -64,10 +65,12 @@ function Webhook({ id, failed }) {
     <p>${w.url} <${Badge} of=${w.status} /></p><p class="hint">${w.event_types.join(", ")}</p>
     <p role="status">${said}</p><${Failure} error=${failure} doing />
     <section><h2>Deliveries of the last seven days</h2>
-      <div class="tabs"><a href=${link("webhooks", id)} aria-current=${failed ? undefined : "true"}>All</a><a href=${link("webhooks", id, { status: "failed" })} aria-current=${failed ? "true" : undefined}>Failed</a></div>
-      <${Pages} list=${list} label="Deliveries" row=${(d) => html`<li key=${d.delivery_id}><div class="row"><span class="what">${d.event_type}</span>
-        <span class="side-note"><${Badge} of=${d.delivered ? "delivered" : "failed"} /> <button onClick=${() => act("It is delivered again.", "POST", `${path}/deliveries/${d.delivery_id}/replay`)}>Replay</button></span>
-        <span class="by"><${PlainTime} at=${d.timestamp} /> · attempt ${d.attempt} · ${d.status_code ?? "no answer"} · ${d.duration_ms} ms${d.error && ` · ${d.error}`} · <${ID} id=${d.event_id} /></span></div></li>`}
+      <${Tabs} label="Which deliveries" of=${[["All", link("webhooks", id), !failed], ["Failed", link("webhooks", id, { status: "failed" }), failed]]} />
+      <${Table} list=${list} label="Deliveries" columns=${[
+        ["Type", (d) => d.event_type, "what"], ["State", (d) => html`<${Badge} of=${d.delivered ? "delivered" : "failed"} />`, "aside", "6rem"], ["Attempt", (d) => `attempt ${d.attempt}`, "", "6rem"],
+        ["Answer", (d) => `${d.status_code ?? "no answer"}${d.error ? `, ${d.error}` : ""}`, "", "minmax(0, 2fr)"], ["Took", (d) => `${d.duration_ms} ms`, "number", "5rem"], ["Event", (d) => html`<${ID} id=${d.event_id} />`],
+        ["Time", (d) => html`<${PlainTime} at=${d.timestamp} />`, "", "10.5rem"], ["", (d) => html`<button onClick=${() => act("It is delivered again.", "POST", `${path}/deliveries/${d.delivery_id}/replay`)}>Replay</button>`, "", "5rem"],
+      ]}
         empty=${html`<${Empty} title="Nothing was delivered yet." />`} />
     </section>`;
 }
