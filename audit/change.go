@@ -61,7 +61,8 @@ const (
 	WebhookChanged ChangeKind = "webhook.changed"
 	WebhookDeleted ChangeKind = "webhook.deleted"
 
-	EventsRemoved ChangeKind = "events.removed" // by their retention
+	EventsRemoved   ChangeKind = "events.removed"   // by their retention
+	PaymentsRemoved ChangeKind = "payments.removed" // that ended long ago (S84)
 
 	ZonesChanged ChangeKind = "zones.changed" // the release of the time zones that nodes have
 )
@@ -72,7 +73,7 @@ func ChangeKinds() []ChangeKind {
 		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, DraftRejected, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven,
 		ApprovalDenial, ApprovalExpiry, ApprovalReopening, ApprovalWithdrawal,
 		FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded,
-		WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, ZonesChanged,
+		WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, PaymentsRemoved, ZonesChanged,
 	}
 }
 

@@ -23,7 +23,7 @@ func (e *EventsRemovedError) Error() string {
 		"what happened is in the lists of checks, violations and approvals", e.UpTo)
 }
 
-// Keeper returns the actor of removals of events.
+// Keeper returns the actor of removals of events and payments.
 func Keeper() Actor { return Actor{Principal: "spendgate"} }
 
 // EventsRemoval describes a change of kind EventsRemoved: Count events were removed, with numbers up

@@ -16,6 +16,13 @@ type Payments interface {
 	Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error)
 	// CountPayments returns how many payments are recorded: of more than 100,000 an estimate.
 	CountPayments(ctx context.Context) (int64, error)
+	// UnchangedPayments calls each with the payments of which nothing was recorded since a time, some at once. A payment that is
+	// recorded meanwhile may be missing.
+	UnchangedPayments(ctx context.Context, since time.Time, each func([]spend.Hash) error) error
+	// RemovePayments removes those of the payments that have this version and of which nothing was recorded since a time, which
+	// is spend.PaymentsKept ago at least, and returns how many. It records a change of kind PaymentsRemoved. No commit that has
+	// read a payment makes it again: it fails with a PaymentsMovedError.
+	RemovePayments(ctx context.Context, ended []*spend.Payment, before time.Time) (removed int, err error)
 	// PaymentApprovals returns, newest first, the approvals that checks of the payments asked for and that are pending
 	// or approved.
 	PaymentApprovals(ctx context.Context, payments []spend.Hash) ([]*Approval, error)

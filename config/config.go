@@ -62,11 +62,13 @@ type Config struct {
 	WebhooksInFlight int
 	// EventsRetention is for how long events are kept; 0 is for ever.
 	EventsRetention time.Duration
-	Console         bool   // the page for people at /console/
-	ConsoleURL      string // where people reach it, without a slash at the end; empty when unknown
-	OIDC            *OIDC  // with whom they sign in; nil when with nobody
-	LogLevel        slog.Level
-	Deployment      string // its name in metrics and logs; may be empty
+	// PaymentsKeep is for how long payments that have ended are kept; 0 is for ever.
+	PaymentsKeep time.Duration
+	Console      bool   // the page for people at /console/
+	ConsoleURL   string // where people reach it, without a slash at the end; empty when unknown
+	OIDC         *OIDC  // with whom they sign in; nil when with nobody
+	LogLevel     slog.Level
+	Deployment   string // its name in metrics and logs; may be empty
 	// UnsafeDurability lets Serve start on a database whose settings let a crash
 	// of its machine lose answered checks and damage it.
 	UnsafeDurability bool
@@ -98,6 +100,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		PrivateWebhooks:  read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),
 		WebhooksInFlight: read(s, "WEBHOOK_IN_FLIGHT", defaultWebhooksInFlight, parseWebhooksInFlight),
 		EventsRetention:  read(s, "EVENTS_RETENTION", 0, parseEventsRetention),
+		PaymentsKeep:     read(s, "PAYMENTS_KEEP_DAYS", 0, parsePaymentsKeep),
 		Console:          read(s, "CONSOLE", mode == Dev, parseBool),
 		ConsoleURL:       read(s, "CONSOLE_URL", "", parseAPIURL),
 		OIDC:             readOIDC(s),

@@ -75,7 +75,8 @@ func TestEverySetting(t *testing.T) {
 		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_ARCHIVE_DIR=/var/lib/archives", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false",
 		"SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_FREEZE_RELEASE_REQUIRED=2",
 		"SPENDGATE_MAX_POLICY_BYTES=1048576",
-		"SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true", "SPENDGATE_WEBHOOK_IN_FLIGHT=64", "SPENDGATE_EVENTS_RETENTION=90d", "SPENDGATE_CONSOLE=true",
+		"SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true", "SPENDGATE_WEBHOOK_IN_FLIGHT=64", "SPENDGATE_EVENTS_RETENTION=90d",
+		"SPENDGATE_PAYMENTS_KEEP_DAYS=35", "SPENDGATE_CONSOLE=true",
 		"SPENDGATE_CONSOLE_URL=https://spend.example/console/",
 		"SPENDGATE_OIDC_ISSUER=acme=https://id.example/realm", "SPENDGATE_OIDC_CLIENT_ID=spend", "SPENDGATE_OIDC_CLIENT_SECRET=secret",
 		"SPENDGATE_OIDC_ROLES=[]", "SPENDGATE_OIDC_GROUPS_CLAIM=realm_access.roles", "SPENDGATE_OIDC_EMAIL_CLAIM=upn",
@@ -88,7 +89,7 @@ func TestEverySetting(t *testing.T) {
 		c.DataDir != "/var/lib/spendgate" || c.ArchiveDir != "/var/lib/archives" || !c.PProf || !c.UnsafeDurability || c.Demo ||
 		c.MaxRateLimit != 1_000_000 || c.ReleasesRequired != 2 || c.MaxPolicyBytes != 1<<20 ||
 		!c.PrivateWebhooks || c.WebhooksInFlight != 64 || !c.Console ||
-		c.EventsRetention != 90*24*time.Hour || c.ConsoleURL != "https://spend.example/console" {
+		c.EventsRetention != 90*24*time.Hour || c.PaymentsKeep != 35*24*time.Hour || c.ConsoleURL != "https://spend.example/console" {
 		t.Errorf("got %+v", c)
 	}
 	if want := (OIDC{

@@ -94,6 +94,16 @@ func parseEventsRetention(s string) (time.Duration, error) {
 	return time.Duration(days) * 24 * time.Hour, nil
 }
 
+// parsePaymentsKeep reads a number of days; 0 is for ever.
+func parsePaymentsKeep(s string) (time.Duration, error) {
+	const least, most = 35, 36500 // the store keeps them for as long whatever is set
+	days, err := strconv.Atoi(s)
+	if err != nil || days != 0 && days < least || days > most {
+		return 0, fmt.Errorf("must be 0, which keeps payments permanently, or a number of days from %d to %d, not %q", least, most, s)
+	}
+	return time.Duration(days) * 24 * time.Hour, nil
+}
+
 // parseBytes reads a number of bytes, at least enough for one policy.
 func parseBytes(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)

@@ -153,6 +153,9 @@ func (r *reporting) payStep(ctx context.Context, o *spend.Outcome) (with []*spen
 		if err != nil {
 			return nil, err
 		}
+		if o.Number > 0 && !facts.Has(o.CheckID) {
+			continue // it was removed: what became of its checks changes no payment that began anew
+		}
 		facts.Namespace, facts.Key = p.namespace, p.key
 		if o.Status == spend.Redeemed {
 			if err := r.a.mayRedeem(r.access, facts, o.CheckID); err != nil {

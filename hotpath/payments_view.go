@@ -116,7 +116,7 @@ func (a *Authorizer) PaymentsOf(
 	}
 	views := make(map[spend.ID]*PaymentView, len(of))
 	for id, hash := range of {
-		if f := facts[hash]; f != nil {
+		if f := facts[hash]; f != nil && f.Has(id) { // not the payment that began anew
 			views[id] = a.viewOf(access, f)
 		}
 	}

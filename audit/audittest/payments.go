@@ -33,6 +33,8 @@ func paymentTests() []test {
 		{"DenialsWithdraw", denialsWithdraw},
 		{"DenialsRace", denialsRace},
 		{"PaymentListing", paymentListing},
+		{"PaymentsLeave", paymentsLeave},
+		{"PaymentsLeaveAmidCommits", paymentsLeaveAmidCommits},
 	}
 }
 

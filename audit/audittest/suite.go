@@ -23,6 +23,8 @@ type Subject struct {
 	// DelayExpiries makes every approval expire an hour later, as if the store's
 	// clock had gone back.
 	DelayExpiries string
+	// AgePayments is the statement after which nothing was recorded of any payment for longer than they are kept.
+	AgePayments string
 	// FineCounts is the statement that makes the store keep a count for every
 	// few violations; empty if it keeps none.
 	FineCounts string

@@ -136,7 +136,9 @@ func IdempotencyKeys() Table {
 
 // Payments is the table of payments: all but when they changed.
 func Payments() Table {
-	return Table{"payments", []Field{{"payment_hash", Bytes}, {"namespace", Text}, {"payment_key", Text}, {"version", Int64}, {"state", Text}}}
+	return Table{"payments", []Field{
+		{"payment_hash", Bytes}, {"namespace", Text}, {"payment_key", Text}, {"version", Int64}, {"first_check", UUID}, {"state", Text},
+	}}
 }
 
 // OpenRedemptions is the table of redeemed checks without an outcome.

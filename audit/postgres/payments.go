@@ -148,20 +148,22 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 	}
 	const (
 		doing = "cannot look up payments"
-		query = "SELECT namespace, payment_key, version, state FROM payments WHERE payment_hash = ANY ($1::bytea[])"
+		query = "SELECT namespace, payment_key, version, first_check, state FROM payments WHERE payment_hash = ANY ($1::bytea[])"
 	)
 	var p parameters
 	array(&p, pgtype.ByteaOID, hashes, nil, func(b []byte, h spend.Hash) []byte { return append(b, h[:]...) })
 	payments, done, err := lookUp(ctx, s, doing, query, &p, func(values [][]byte) (*spend.Payment, error) {
-		p := &spend.Payment{Namespace: string(values[0]), Key: string(values[1]), Version: int64(binary.BigEndian.Uint64(values[2]))}
+		p := &spend.Payment{
+			Namespace: string(values[0]), Key: string(values[1]), Version: int64(binary.BigEndian.Uint64(values[2])), First: spend.ID(values[3]),
+		}
 		var err error
-		p.PaymentState, err = spend.ParsePaymentState(string(values[3]))
+		p.PaymentState, err = spend.ParsePaymentState(string(values[4]))
 		return p, err
 	})
 	if !done {
 		payments, err = collect(ctx, s, doing, func(row pgx.CollectableRow) (*spend.Payment, error) {
 			p := new(spend.Payment)
-			return p, row.Scan(&p.Namespace, &p.Key, &p.Version, parse(&p.PaymentState, spend.ParsePaymentState))
+			return p, row.Scan(&p.Namespace, &p.Key, &p.Version, uuid(&p.First), parse(&p.PaymentState, spend.ParsePaymentState))
 		}, query, byteas(hashes))
 	}
 	for _, p := range payments {

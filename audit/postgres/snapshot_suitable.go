@@ -30,7 +30,7 @@ func unverified(table string) []string {
 	case "keys":
 		return []string{"last_used"}
 	case "payments":
-		return []string{"seen", "changed_at", "first_check"}
+		return []string{"seen", "changed_at"}
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func verifiedTables() []verified {
 		encoded(chain.Webhooks(), "id"),
 		encoded(chain.Changes(), "seq", "kind", "subject"),
 		encoded(chain.OpenRedemptions(), "check_id", "redeemed_at"),
-		encoded(chain.Payments(), "payment_hash", "version", "state"),
+		encoded(chain.Payments(), "payment_hash", "version", "first_check", "state"),
 		written("batches", "chain_id uuid, seq bigint, first_id uuid, last_id uuid, version smallint, head bytea, entries bytea",
 			"chain_id", "seq", "first_id", "last_id", "version", "head", "entries"),
 		written("folded_chains", "chain_id uuid, from_seq bigint, to_seq bigint, previous bytea, head bytea, entries bigint, day date, "+

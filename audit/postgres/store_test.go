@@ -135,6 +135,7 @@ func TestStore(t *testing.T) {
 			Count:         countOn(s),
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - interval '25 hours'",
 			DelayExpiries: delayExpiries,
+			AgePayments:   "UPDATE payments SET changed_at = now() - interval '1 year'",
 			FineCounts:    "UPDATE violation_count_state SET bucket_size = 4",
 			Unrecorded: []string{
 				`UPDATE keys SET hash = '\x00'`, `UPDATE keys SET grants = '{"role": "full"}'`,

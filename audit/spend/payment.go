@@ -53,6 +53,7 @@ type Payment struct {
 	Namespace string
 	Key       string
 	Version   int64 // counts what was recorded of it; 0 before the first check
+	First     ID    // the check by which it began
 	PaymentState
 }
 
@@ -73,6 +74,16 @@ type Execution struct {
 	Round int       `json:"round,omitempty"`
 	At    time.Time `json:"at"`             // of its first such report
 	Back  bool      `json:"back,omitempty"` // a later report says that it was not
+}
+
+// PaymentsKept is the least time for which a payment that has ended is kept, if it is not kept for ever: much longer than
+// approvals and duplicate windows last.
+const PaymentsKept = 35 * 24 * time.Hour
+
+// Has reports whether a check of the payment's key, or one that was redeemed under it, is of this payment, and not of one that was
+// removed before this one began anew. Long after the end of that, so clocks need not agree.
+func (p *Payment) Has(check ID) bool {
+	return p.Version > 0 && !check.Time().Before(p.First.Time().Add(-PaymentsKept/2))
 }
 
 // Hash names the payment.
@@ -138,6 +149,9 @@ func (p Payment) next(check ID) Payment {
 		p.Round++
 	}
 	p.Current = check
+	if p.First.IsZero() {
+		p.First = check
+	}
 	return p
 }
 

@@ -49,8 +49,8 @@ func movePayment(tx *sql.Tx, seen int64, to *spend.Payment) (bool, error) {
 	var result sql.Result
 	var err error
 	if seen == 0 {
-		result, err = tx.Exec(`INSERT INTO payments (payment_hash, namespace, payment_key, version, state, changed_at)
-			VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, hash[:], to.Namespace, to.Key, to.Version, to.Text(), now)
+		result, err = tx.Exec(`INSERT INTO payments (payment_hash, namespace, payment_key, version, first_check, state, changed_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, hash[:], to.Namespace, to.Key, to.Version, to.First[:], to.Text(), now)
 	} else {
 		result, err = tx.Exec("UPDATE payments SET version = ?, state = ?, changed_at = ? WHERE payment_hash = ? AND version = ?",
 			to.Version, to.Text(), now, hash[:], seen)
@@ -107,10 +107,11 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 	payments := make(map[spend.Hash]*spend.Payment, len(hashes))
 	_, err := collect(ctx, s.reader, "cannot look up payments", func(row scanner) (_ struct{}, err error) {
 		p := new(spend.Payment)
-		err = row.Scan(&p.Namespace, &p.Key, &p.Version, parse(&p.PaymentState, spend.ParsePaymentState))
+		err = row.Scan(&p.Namespace, &p.Key, &p.Version, blob(p.First[:]), parse(&p.PaymentState, spend.ParsePaymentState))
 		payments[p.Hash()] = p
 		return struct{}{}, err
-	}, "SELECT namespace, payment_key, version, state FROM payments WHERE payment_hash IN ("+marks(len(hashes))+")", hashArgs(hashes)...)
+	}, "SELECT namespace, payment_key, version, first_check, state FROM payments WHERE payment_hash IN ("+marks(len(hashes))+")",
+		hashArgs(hashes)...)
 	return payments, err
 }
 

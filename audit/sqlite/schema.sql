@@ -85,6 +85,7 @@ CREATE TABLE payments (
     namespace    TEXT    NOT NULL,
     payment_key  TEXT    NOT NULL,
     version      INTEGER NOT NULL,
+    first_check  BLOB    NOT NULL,
     state        TEXT    NOT NULL, -- JSON
     changed_at   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -57,6 +57,7 @@ func TestStore(t *testing.T) {
 			Count:         countOn(s),
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
 			DelayExpiries: delayExpiries,
+			AgePayments:   "UPDATE payments SET changed_at = changed_at - 31536000000",
 			Unrecorded: []string{
 				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, " +
 					"created_at, last_used, generation) SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",

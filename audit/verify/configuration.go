@@ -98,6 +98,10 @@ func (w *changeWalk) change(c Change) error {
 		if err := w.eventsRemoved(c); err != nil {
 			return err
 		}
+	case c.Kind == audit.PaymentsRemoved:
+		if err := w.paymentsRemoved(c); err != nil {
+			return err
+		}
 	case c.Kind.IsFreeze():
 		if err := w.freeze(c); err != nil {
 			return err

@@ -20,7 +20,8 @@ import (
 type paid struct {
 	Hash spend.Hash // of the payment
 
-	Row *paymentRow `json:",omitempty"`
+	Row     *paymentRow     `json:",omitempty"`
+	Removal *paymentRemoval `json:",omitempty"`
 
 	Of      spend.PaymentStep   // of a check: no more than the payment's name and the version
 	Check   spend.ID            `json:",omitzero"`
@@ -38,11 +39,13 @@ type paid struct {
 	Alone  bool         `json:",omitempty"` // changes no other payment
 	Flags  []spend.Flag `json:",omitempty"`
 	Nonce  spend.Hash   `json:",omitzero"`
+	Omits  bool         `json:",omitempty"` // the step does not name the payment, to which its check belongs
 }
 
 // paymentRow is a row of the table of payments.
 type paymentRow struct {
 	Version int64
+	First   spend.ID
 	State   string
 }
 
@@ -106,13 +109,18 @@ func (p *payments) all() iter.Seq2[*paid, error] {
 	}, p.sorted(), comparePaid)
 }
 
-// payment notes that a check, which is the current row, is of a payment.
-func (s *slice) payment() error {
+// payment notes that a check, which is the current row, is of a payment, and the first step of its course that does not say so.
+func (s *slice) payment(c *course) error {
 	says, err := spend.ParseCheckPayment(string(s.fields[chain.FieldPayment]))
 	if err != nil || says == nil || !s.whole() {
 		return nil //nolint:nilerr // then the payment lacks a version
 	}
 	namespace, decision := string(s.fields[chain.FieldNamespace]), string(s.fields[chain.FieldDecision])
+	if o := c.silent(namespace, says.Key); o != nil {
+		if err := s.omits(spend.PaymentStep{Namespace: namespace, Key: says.Key}, o); err != nil {
+			return err
+		}
+	}
 	return s.paid.add(&paid{
 		Hash: spend.PaymentHash(namespace, says.Key), Of: spend.PaymentStep{Namespace: namespace, Key: says.Key, Version: says.Version},
 		Check: spend.ID(s.fields[chain.FieldID]), Says: says, Allowed: decision == "a", Blocked: decision == "b",
@@ -120,12 +128,28 @@ func (s *slice) payment() error {
 	})
 }
 
-// payStep notes the payments that a step changes. before is the report before it; nil without one.
-func (s *slice) payStep(o, before *spend.Outcome) error {
-	for _, of := range o.Payment.Of {
-		if !s.whole() {
-			break
+// payStep notes the payments that a step behind a course changes, and those that it should.
+func (s *slice) payStep(c *course, o *spend.Outcome) error {
+	if !s.whole() {
+		return nil
+	}
+	if o.Status == spend.InDoubt {
+		return nil
+	}
+	if len(o.Payment.Of) == 0 && c.unnamed == nil {
+		c.unnamed = o
+	}
+	if c.redeemed != nil {
+		for _, of := range c.redeemed.Payment.Of {
+			if o.Payment.Step(of.Namespace, of.Key) == nil {
+				if err := s.omits(of, o); err != nil {
+					return err
+				}
+			}
 		}
+	}
+	before := c.report
+	for _, of := range o.Payment.Of {
 		err := s.paid.add(&paid{
 			Hash: spend.PaymentHash(of.Namespace, of.Key), Of: of, Check: o.CheckID, Step: o.ID, Status: o.Status,
 			First: o.Number == 1, Frees: o.Frees(),
@@ -146,7 +170,7 @@ func (v *verifier) payments(ctx context.Context) error {
 	err := walkFields(ctx, v.o.Evidence, Walk{Table: chain.Payments(), Order: "payment_hash"}, func(f [][]byte, _ []byte) error {
 		v.tally.payments++
 		of := spend.PaymentStep{Namespace: string(f[1]), Key: string(f[2])}
-		return v.paid.add(&paid{Hash: hashIn(f[0]), Of: of, Row: &paymentRow{chain.Integer(f[3]), string(f[4])}})
+		return v.paid.add(&paid{Hash: hashIn(f[0]), Of: of, Row: &paymentRow{chain.Integer(f[3]), identifier(f[4]), string(f[5])}})
 	})
 	if err != nil {
 		return err
@@ -188,44 +212,65 @@ type paidCheck struct {
 // paymentOf compares what is recorded of one payment. Where a row of it has a finding of its own, or is in an archive that is not
 // at hand, nothing is said that this might explain.
 func (v *verifier) paymentOf(all []*paid) {
-	p := replayed{verifier: v, checks: make(map[spend.ID]*paidCheck)}
-	p.Namespace, p.Key = all[len(all)-1].Of.Namespace, all[len(all)-1].Of.Key // its row, if it has one, is the first
+	p := v.replay(all[len(all)-1].Of) // its row, if it has one, and its removals come first
 	name := "payment " + spend.ID(all[0].Hash[:16]).Text("")
 	find := func(kind Kind, format string, args ...any) {
 		v.tally.find(kind, name, "%q of %q: %s", p.Key, p.Namespace, fmt.Sprintf(format, args...))
 	}
+	if slices.ContainsFunc(all, func(r *paid) bool { return v.lostOf(r.Check) }) {
+		return
+	}
 	explained := len(v.tally.unread) > 0 || len(v.tally.gone) > 0
-	var row *paid
-	for _, r := range all {
-		if v.lostOf(r.Check) {
+	lives := livesOf(all)
+	for i, one := range lives.all {
+		for _, r := range one {
+			switch {
+			case r.Of.Version > p.Version+1 && explained:
+				return
+			case r.Of.Version > p.Version+1:
+				find(Removed, "nothing that is recorded made its version %d", p.Version+1)
+				return
+			case r.Of.Version <= p.Version:
+				p.stray(r, "another row made that version of the payment")
+			case r.Step.IsZero():
+				p.check(r)
+			default:
+				p.step(r)
+			}
+		}
+		if i == len(lives.removals) {
+			break // it is the last
+		}
+		removal := lives.removals[i]
+		if p.Version < removal.Version && explained {
 			return
 		}
-		switch {
-		case r.Row != nil:
-			row = r
-		case r.Of.Version > p.Version+1 && explained:
+		if why := p.unended(one, removal); why != "" {
+			find(Removed, "%s removed it, and %s", changeName(removal.Seq), why)
 			return
-		case r.Of.Version > p.Version+1:
-			find(Removed, "nothing that is recorded made its version %d", p.Version+1)
-			return
-		case r.Of.Version <= p.Version:
-			p.stray(r, "another row made that version of the payment")
-		case r.Step.IsZero():
-			p.check(r)
-		default:
-			p.step(r)
+		}
+		p = v.replay(all[len(all)-1].Of)
+	}
+	for _, r := range lives.omitting {
+		if at := lives.removalOf(r.Check); at == nil || r.Step.Time().Before(at.At.Add(-lateCommit)) {
+			p.stray(r, "it does not name that payment, to which %s belongs", checkName(r.Check))
 		}
 	}
-	switch {
-	case row == nil:
+	switch row := lives.row; {
+	case row == nil && p.Version > 0:
 		find(Removed, "the record makes its version %d", p.Version)
-	case row.Row.Version > p.Version && explained:
+	case row == nil, row.Row.Version > p.Version && explained:
 	case p.Version == 0:
 		find(Inserted, "nothing is recorded of it")
-	case row.Of.Namespace != p.Namespace || row.Of.Key != p.Key || row.Row.Version != p.Version || row.Row.State != p.Text():
-		find(Altered, "its row is of %q of %q, version %d, %s; the record makes version %d, %s",
-			row.Of.Key, row.Of.Namespace, row.Row.Version, row.Row.State, p.Version, p.Text())
+	case row.Of.Namespace != p.Namespace || row.Of.Key != p.Key || row.Row.Version != p.Version || row.Row.First != p.First ||
+		row.Row.State != p.Text():
+		find(Altered, "its row is of %q of %q, version %d from %s on, %s; the record makes version %d from %s on, %s",
+			row.Of.Key, row.Of.Namespace, row.Row.Version, checkName(row.Row.First), row.Row.State, p.Version, checkName(p.First), p.Text())
 	}
+}
+
+func (v *verifier) replay(of spend.PaymentStep) *replayed {
+	return &replayed{verifier: v, checks: make(map[spend.ID]*paidCheck), Payment: spend.Payment{Namespace: of.Namespace, Key: of.Key}}
 }
 
 // lostOf reports whether a check, or one of its steps, differs from its record.
@@ -281,7 +326,9 @@ func (p *replayed) check(r *paid) {
 func (p *replayed) step(r *paid) {
 	c := p.checks[r.Check]
 	if c == nil {
-		c = &paidCheck{round: r.Of.Round}
+		if c = (&paidCheck{round: r.Of.Round}); r.Status != spend.Redeemed {
+			p.stray(r, "the check is not of the payment, and was not redeemed under it")
+		}
 		p.checks[r.Check] = c
 	}
 	if why := p.refuses(r, c); why != "" {

@@ -35,12 +35,13 @@ type course struct {
 	lapsed   *spend.Outcome
 	stopped  *spend.Outcome
 	executed *spend.Outcome // the first report of that kind without a redemption
+	unnamed  *spend.Outcome // the first step that names no payment
 	other    *spend.Outcome
 }
 
 // plain reports whether there is nothing to compare with the check.
 func (c *course) plain(required bool) bool {
-	return c.last == nil && c.redeemed == nil && (c.executed == nil || !required)
+	return c.last == nil && c.redeemed == nil && c.unnamed == nil && (c.executed == nil || !required)
 }
 
 // courses are what is known about redemptions, apart from the rows of a slice.
@@ -127,7 +128,7 @@ func (s *slice) loadCourses(ctx context.Context) error {
 			end()
 			c = course{check: o.CheckID}
 		}
-		if err := s.payStep(o, c.report); err != nil {
+		if err := s.payStep(&c, o); err != nil {
 			return err
 		}
 		s.follow(&c, o)

@@ -284,10 +284,10 @@ func (s *slice) row(row []byte) error {
 	if err := s.key(s.fields, listed && intact); err != nil {
 		return err
 	}
-	if err := s.payment(); err != nil {
+	c := s.courseOf(id)
+	if err := s.payment(&c); err != nil {
 		return err
 	}
-	c := s.courseOf(id)
 	if listed && intact {
 		s.held(c)
 		s.passesFreezes(id, &c)

@@ -353,6 +353,7 @@ func (n *node) startTasks(c config.Config) {
 	every(tidyEvery, "cannot tidy the store", func(ctx context.Context) error { return n.store.Tidy(ctx, time.Now()) })
 	every(tidyEvery, "cannot remove old events", n.keepEvents(c.EventsRetention))
 	every(tidyEvery, "cannot count payments", n.countPayments())
+	every(removeEvery, "cannot remove payments that ended long ago", n.removePayments(c.PaymentsKeep))
 	every(countEvery, "cannot count violations", n.store.CountViolations)
 	every(countEvery, "cannot count checks", n.store.CountChecks)
 	every(expireEvery, "cannot record which approvals have expired", n.expireApprovals())

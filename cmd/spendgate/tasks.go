@@ -17,6 +17,8 @@ const (
 	pendingCounted = 1000
 	// readEvery is how often figures are read that only metrics need: about as often as metrics are collected.
 	readEvery = 15 * time.Second
+	// removeEvery is how often all payments are looked at, which are kept for days.
+	removeEvery = 6 * time.Hour
 )
 
 // expireApprovals registers metrics of how many approvals are pending and how long the oldest has
@@ -69,6 +71,25 @@ func (n *node) keepEvents(keep time.Duration) func(context.Context) error {
 			oldest.Store(max(at.UnixMilli(), 0)) // as above
 		}
 		return err
+	}
+}
+
+// removePayments returns a function that removes payments that ended longer ago than keep, by this node's clock and the store's; none
+// if keep is 0.
+func (n *node) removePayments(keep time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if keep == 0 {
+			return nil
+		}
+		store, err := n.store.Status(ctx)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		if store.Clock.Before(now) {
+			now = store.Clock
+		}
+		return n.authorizer.RemovePayments(ctx, now.Add(-keep))
 	}
 }
 

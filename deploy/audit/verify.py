@@ -15,6 +15,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -198,6 +199,7 @@ def hash_check(row, fields):
 
 EPOCH = 946684800000000  # of timestamptz, in Unix microseconds
 MOVED = 24 * 3600 * 1000  # how far newer time zone rules may move the end of a calendar window
+KEPT = 35 * 24 * 3600 * 1000  # how long payments that have ended are kept at least
 APART = 16 * 3600 * 1000  # more than the clocks of any zone were ever ahead of UTC
 
 
@@ -300,6 +302,7 @@ class Verifier:
         self.notify = {}  # (policy_id, rule_id, since, version) to the percentages of its notify_at
         self.terms = {}  # (policy_id, version) to what it says of redemptions
         self.paid = {}  # the hash of a payment to what is recorded of it: version, row, what the row says, and its fields
+        self.removals = {}  # the hash of a payment to when it was removed, when it had ended, and the version that it had
         self.floor, self.removed, self.kept_from = 0, 0, -1 << 62  # removed events: last number, how many, and from before when
 
     def find(self, kind, subject):
@@ -1043,6 +1046,8 @@ class Verifier:
                 self.zones_changed.append((integer(fields[10]) + EPOCH) // 1000)
             elif fields[1] == b"events.removed":
                 self.removal(name, fields)
+            elif fields[1] == b"payments.removed":
+                self.removed_payments(name, fields)
             elif fields[1] in (b"policy.draft_approved", b"policy.draft_rejected", b"policy.forced"):
                 self.reviewed(number, fields, drafts, created)
             elif fields[1].startswith(b"policy.draft"):
@@ -1215,33 +1220,80 @@ class Verifier:
         """Notes what is recorded of a payment: a check of it, or a step of the course of one of its checks."""
         self.paid.setdefault(payment_hash(says["namespace"].encode(), says["key"]), []).append((says["version"], *row))
 
-    def payments(self):
-        """Makes every payment again from what is recorded of it, and compares it with its row."""
+    def removed_payments(self, name, fields):
+        """Notes the payments that a change says were removed: those that ended 35 days ago."""
+        said, at = object_of(fields[11]) or {}, (integer(fields[10]) + EPOCH) // 1000
+        before, removed = said.get("before_ms"), said.get("removed")
+        fits = fields[2] == b"/payments" and type(before) is int and isinstance(removed, dict) and removed
+        if not fits or before > at + 60000 - KEPT or not all(re.fullmatch("[0-9a-fA-F]{64}", h) and type(v) is int for h, v in removed.items()):
+            self.find("inserted", name)
+            return
+        for hashed, version in removed.items():
+            self.removals.setdefault(bytes.fromhex(hashed), []).append((at, before, version))
+
+    def named(self):
+        """Notes what the steps of checks change of payments, and returns by payment the steps that should name it and do not."""
+        own = {r[2]: hashed for hashed, rows in self.paid.items() for r in rows}  # so far there are checks only
+        silent = {}
         for check, steps in self.steps.items():
-            before = None  # the status of the report before
+            before, redeemed, unnamed = None, None, None  # the status of the report before; the payments of the redemption
             for o in sorted(steps, key=lambda o: o[4] or b""):
                 of = (object_of(o[18] or b"") or {}).get("of") or []
+                hashes = [payment_hash(says["namespace"].encode(), says["key"]) for says in of]
+                if o[6] != b"d":
+                    unnamed = unnamed or (o[0] if not of else None)
+                    for hashed in set(redeemed[1] if redeemed else ()) - set(hashes):
+                        silent.setdefault(hashed, []).append((check, o[0]))
+                if o[6] == b"r" and not redeemed and integer(o[4]) == 1:
+                    redeemed = o[0], hashes
                 for says in of:
                     self.pay(says, (o[0], check, o[6].decode(), says, (o, before, len(of) == 1)))
                 before = o[6] if o[6] in (b"x", b"f", b"v") else before
-        columns = "payment_hash,namespace,payment_key,version,state"
+            if check in own and (step := unnamed if not redeemed else redeemed[0] if own[check] not in redeemed[1] else None):
+                silent.setdefault(own[check], []).append((check, step))
+        return silent
+
+    def payments(self):
+        """Makes every payment again from what is recorded of it, and compares it with its row."""
+        silent = self.named()
+        columns = "payment_hash,namespace,payment_key,version,first_check,state"
         rows = {fields[0]: fields[1:] for _, fields in self.database.copy(f"SELECT {columns} FROM payments")}
-        for hashed in self.paid.keys() | rows.keys():
-            all_of, name = sorted(self.paid.get(hashed, ()), key=lambda r: r[:2]), f"payment {hashed[:16].hex()}"
-            if any(r[2] in self.lost or r[2] in self.stray for r in all_of):
-                continue
-            state = self.replayed(all_of)
-            version, row = state.pop("version"), rows.get(hashed)
-            gap = any(r[0] > version for r in all_of)
-            if self.days and (gap or row and integer(row[2]) > version):
-                continue
-            names = {(r[4]["namespace"], r[4]["key"]) for r in all_of}
-            if gap or not row:
+        for hashed in self.paid.keys() | rows.keys() | self.removals.keys() | silent.keys():
+            all_of, row = sorted(self.paid.get(hashed, ()), key=lambda r: r[:2]), rows.get(hashed)
+            if not any(check in self.lost or check in self.stray for check in [*(r[2] for r in all_of), *(s[0] for s in silent.get(hashed, ()))]):
+                self.payment(f"payment {hashed[:16].hex()}", all_of, row, self.removals.get(hashed, []), silent.get(hashed, ()))
+
+    def payment(self, name, all_of, row, removals, silent):
+        """Compares what is recorded of a payment, from one removal of it to the next. What is before a removal is much older."""
+        def removal(identifier):
+            return next((n for n, (at, *_) in enumerate(removals) if int.from_bytes(identifier[:6], "big") < at - KEPT // 2), len(removals))
+
+        for n, (_, before, had) in enumerate([*removals, (0, 0, 0)]):
+            life = [r for r in all_of if removal(r[1]) == n]
+            state, ended = self.replayed(life)
+            version, first = state.pop("version"), state.pop("first")
+            gap = any(r[0] > version for r in life)
+            if gap and not self.days:
                 self.find("removed", name)
-            elif not version:
-                self.find("inserted", name)
-            elif (version, state, names) != (integer(row[2]), object_of(row[3]), {(row[0].decode(), row[1].decode())}):
-                self.find("altered", name)
+            if gap or n < len(removals) and version < had and self.days:
+                return
+            if n < len(removals) and (version != had or not ended(before) or any(int.from_bytes(r[1][:6], "big") > before + 60000 for r in life)):
+                self.find("removed", name)
+                return
+        for check, step in silent:
+            n = removal(check)
+            if (n == len(removals) or int.from_bytes(step[:6], "big") < removals[n][0] - 60000) and check not in self.stray:
+                self.find("inserted", f"outcome {step.hex()}")
+        names = {(r[4]["namespace"], r[4]["key"]) for r in life}
+        if not row:
+            if version:
+                self.find("removed", name)
+        elif self.days and integer(row[2]) > version:
+            return
+        elif not version:
+            self.find("inserted", name)
+        elif (version, first, state, names) != (integer(row[2]), row[3], object_of(row[4]), {(row[0].decode(), row[1].decode())}):
+            self.find("altered", name)
 
     def replayed(self, all_of):
         """Makes a payment from what is recorded of it, up to a version that is missing, and finds what no node would record."""
@@ -1275,9 +1327,10 @@ class Verifier:
                 stray = stray or any(says.get(member, 0) != value for member, value in made.items())
             elif not stray:
                 (o, before, alone), version = more, number
+                unknown = check not in rounds
                 flags, nonce, named = set((object_of(o[18]) or {}).get("flags") or ()), (o[16] or b"").hex(), says.get("by_nonce", False)
                 shown, first, own = executions()[0]["check"] if executions() else current, integer(o[5]) == 1, rounds.setdefault(check, says.get("round", 0))
-                stray = named and nonce in nonces
+                stray = named and nonce in nonces or unknown and status != "r"
                 if status == "r" and check not in asked:
                     stray = stray or taken(at)
                 elif status in "rt":
@@ -1308,10 +1361,16 @@ class Verifier:
                 stray = stray or any(says.get(member, 0) != value for member, value in made.items())
             if stray and check not in self.stray:
                 self.find("inserted", f"check chk_{check.hex()}" if status == "c" else f"outcome {row.hex()}")
-        state = {"version": version, "attempt": attempt, "current": current.hex(), "round": round_, "again_after_hours": hours,
+        def ended(before):
+            if executions():
+                return not hours or before + 60000 >= executions()[0]["at"] + hours * 3600000
+            return current not in opened
+
+        first = next((r[2] for r in all_of if r[0] == 1), None)
+        state = {"version": version, "first": first, "attempt": attempt, "current": current.hex(), "round": round_, "again_after_hours": hours,
                  "redeemed": redeemed, "nonces": nonces, 
                  "executions": [{"check": e["check"].hex(), "at": stamp(e["at"]), **{m: e[m] for m in ("round", "back") if e[m]}} for e in executed]}
-        return {member: value for member, value in state.items() if value or member in ("version", "attempt", "current")}
+        return {member: value for member, value in state.items() if value or member in ("version", "first", "attempt", "current")}, ended
 
     def source(self, kind, source):
         """Names the source of an event of that type."""

@@ -235,8 +235,9 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = part::regclass AND tgname = 'closed') THEN
         EXECUTE format('CREATE TRIGGER closed BEFORE INSERT ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', part);
     END IF;
-    EXECUTE format('INSERT INTO kept_checks SELECT c.* FROM %I AS c WHERE c.payment IS NOT NULL OR c.check_id IN (
-            SELECT o.check_id FROM outcomes AS o WHERE o.check_id >= $1 AND o.check_id < $2 AND o.status = ''r'' AND o.payment IS NOT NULL)
+    EXECUTE format('INSERT INTO kept_checks SELECT c.* FROM %I AS c WHERE c.check_id IN (
+            SELECT n.check_id FROM payment_checks AS n WHERE n.check_id >= $1 AND n.check_id < $2 UNION SELECT p.first_check FROM payments AS p
+            WHERE p.first_check >= $1 AND p.first_check < $2)
         ON CONFLICT DO NOTHING', part) USING first_id(ms), first_id(ms + 86400000);
 END $$;
 

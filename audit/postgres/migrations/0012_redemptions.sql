@@ -107,6 +107,66 @@ BEGIN
     END IF;
 END $$;
 
+-- The payments that a check belongs to: the asker's, and that under which it was redeemed.
+CREATE FUNCTION payments_of(id uuid, namespace text, payment text) RETURNS SETOF bytea
+LANGUAGE sql STABLE
+AS $$
+    SELECT sha256(convert_to(E'spendgate payment 1\n', 'UTF8') || int4send(octet_length(n.name)) || convert_to(n.name || n.key, 'UTF8')) FROM (
+        SELECT coalesce(namespace, '') AS name, payment::jsonb ->> 'key' AS key WHERE payment IS NOT NULL
+        UNION SELECT p.one ->> 'namespace', p.one ->> 'key' FROM outcomes AS o, jsonb_array_elements(o.payment::jsonb -> 'of') AS p (one)
+            WHERE o.check_id = id AND o.status = 'r') AS n
+$$;
+
+-- A kept check leaves with its payments.
+CREATE FUNCTION refuse_change_of_kept() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN
+    IF TG_OP = 'DELETE' AND NOT EXISTS (SELECT FROM payments_of(OLD.check_id, OLD.namespace, OLD.payment) AS hash
+            JOIN payments AS p ON p.payment_hash = hash) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION '% is immutable', TG_TABLE_NAME USING ERRCODE = 'SG004';
+END $$;
+
+-- Removes those of the payments in wanted that still have that version and that nothing changed since then, on record, and returns
+-- how many. Commits wait meanwhile, and those that have read one are refused: beside them, one that changes a payment might
+-- make it again (change_payments).
+CREATE FUNCTION remove_payments(wanted jsonb, who actor) RETURNS integer
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    before  timestamptz := from_ms((wanted ->> 'before_ms')::bigint);
+    gone    bytea[];
+    checks  uuid[];
+    removed jsonb;
+BEGIN
+    IF before > clock_timestamp() - interval '35 days' THEN
+        RAISE EXCEPTION 'payments are kept for 35 days at least' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM pg_advisory_xact_lock('epoch'::regclass::oid::integer, 0);
+    WITH deleted AS (
+        DELETE FROM payments AS p USING jsonb_each_text(wanted -> 'removed') AS w (hash, version)
+            WHERE p.payment_hash = decode(w.hash, 'hex') AND p.version = w.version::bigint AND p.changed_at < before
+            RETURNING p.payment_hash, p.version, p.first_check
+    )
+    SELECT array_agg(d.payment_hash), array_agg(d.first_check), jsonb_object_agg(encode(d.payment_hash, 'hex'), d.version)
+        INTO gone, checks, removed FROM deleted AS d;
+    IF gone IS NULL THEN
+        RETURN 0;
+    END IF;
+    WITH deleted AS (
+        DELETE FROM payment_checks AS c WHERE c.payment_hash = ANY (gone) RETURNING c.check_id
+    )
+    SELECT checks || array_agg(d.check_id) INTO checks FROM deleted AS d;
+    DELETE FROM kept_checks AS k WHERE k.check_id = ANY (checks) AND NOT EXISTS (
+        SELECT FROM payments_of(k.check_id, k.namespace, k.payment) AS hash JOIN payments AS p ON p.payment_hash = hash);
+    PERFORM record_change(raise_generation(), 'payments.removed', '/payments', NULL, who,
+        jsonb_build_object('before_ms', wanted -> 'before_ms', 'removed', removed), decode(repeat('00', 32), 'hex'));
+    RETURN cardinality(gone);
+END $$;
+
+ALTER FUNCTION remove_payments(jsonb, actor) SET lock_timeout = '500ms';
+
 -- Up to most allowed checks whose time is over and that nobody redeemed or reported, the oldest first, of up to
 -- examined. Forgets the others of these. More says that there may be more. Of two nodes each gets others.
 CREATE FUNCTION lapses(most integer, examined integer, OUT ids uuid[], OUT more boolean)

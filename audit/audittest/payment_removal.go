@@ -1,0 +1,133 @@
+package audittest
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// old returns until when payments are removed here: those of Subject.AgePayments.
+func old() time.Time { return now().Add(-spend.PaymentsKept - day) }
+
+// mustAge makes all payments unchanged for long.
+func mustAge(t *testing.T, s Subject) {
+	t.Helper()
+	must(t, s.Exec(t, s.AgePayments))
+}
+
+// mustRemove demands how many of the payments are removed.
+func mustRemove(t *testing.T, s Subject, want int, payments ...*spend.Payment) {
+	t.Helper()
+	if n, err := s.RemovePayments(t.Context(), payments, old()); err != nil || n != want {
+		t.Errorf("%d are removed, %v, want %d", n, err, want)
+	}
+}
+
+// paymentsLeave: payments that were not changed for long are found, and removed on record if they still have their version;
+// they begin anew (S84).
+func paymentsLeave(t *testing.T, s Subject) {
+	f := fence(t, s)
+	gone, moved, young, own := newPayment(), newPayment(), newPayment(), newPayment()
+	first := of(gone, newCheck(f))
+	mustCommit(t, s, first, of(moved, newCheck(f)))
+	mustReport(t, s, moves(own, moves(gone, redemption(f, first))))
+	mustCommit(t, s, of(gone, newCheck(f)))
+	mustAge(t, s)
+	read := *moved
+	mustCommit(t, s, of(moved, newCheck(f)), of(young, newCheck(f)))
+	before := mustRecord(t, s, audit.ChangeQuery{})
+	var found []spend.Hash
+	must(t, s.UnchangedPayments(t.Context(), old(), func(some []spend.Hash) error {
+		found = append(found, some...)
+		return nil
+	}))
+	if want := []spend.Hash{gone.Hash(), own.Hash()}; len(found) != 2 || !slices.Contains(found, want[0]) || !slices.Contains(found, want[1]) {
+		t.Errorf("unchanged are %x, want %x", found, want)
+	}
+	if _, err := s.RemovePayments(t.Context(), []*spend.Payment{gone}, now().Add(time.Minute-spend.PaymentsKept)); err == nil {
+		t.Error("payments are removed that are younger")
+	}
+	mustRemove(t, s, 0, moved, &read, young)
+	mustBePayment(t, s, gone, moved, young, own)
+	mustRemove(t, s, 1, gone, moved)
+	mustRemove(t, s, 0, gone)
+	mustBePayment(t, s, moved, young, own)
+	changes := mustRecord(t, s, audit.ChangeQuery{})[len(before):]
+	if len(changes) != 1 {
+		t.Fatalf("recorded are %+v", changes)
+	}
+	c := changes[0]
+	removal, err := audit.ParsePaymentsRemoval(c.Details)
+	if err != nil || c.Kind != audit.PaymentsRemoved || c.Subject != audit.PaymentsSubject || c.By != audit.Keeper() ||
+		len(removal.Versions) != 1 || removal.Versions[gone.Hash()] != gone.Version || now().Sub(removal.Before) < spend.PaymentsKept {
+		t.Errorf("recorded is %+v, %v", c, err)
+	}
+
+	after := *gone // as of a commit that has read it
+	mustMove(t, s, []*spend.Check{of(&after, newCheck(f))}, nil, &after)
+	anew := &spend.Payment{Namespace: gone.Namespace, Key: gone.Key}
+	again := of(anew, newCheck(f))
+	mustCommit(t, s, again)
+	mustBePayment(t, s, anew, moved, young, own)
+	page, err := s.ListChecks(t.Context(), audit.CheckQuery{Payment: gone.Hash(), Limit: 9, Examine: 9})
+	if err != nil || len(page.Checks) != 1 || page.Checks[0].ID != again.ID {
+		t.Errorf("listed are %+v, %v", page.Checks, err)
+	}
+	if page, err = s.ListChecks(t.Context(), audit.CheckQuery{Payment: own.Hash(), Limit: 9, Examine: 9}); err != nil || len(page.Checks) != 1 {
+		t.Errorf("of the executor's are listed %+v, %v", page.Checks, err)
+	}
+}
+
+// paymentsLeaveAmidCommits: a payment that is removed while commits change it and another node removes it is changed, or removed once;
+// no commit makes it again from what it was.
+func paymentsLeaveAmidCommits(t *testing.T, s Subject) {
+	for range 10 {
+		p := newPayment()
+		mustCommit(t, s, of(p, newCheck(fence(t, s))))
+		mustAge(t, s)
+		var wg sync.WaitGroup
+		var removed [2]int
+		for i := range removed {
+			wg.Go(func() {
+				var err error
+				if removed[i], err = s.RemovePayments(t.Context(), []*spend.Payment{p}, old()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		var changed [3]*spend.Payment
+		for i := range changed {
+			f, after := fence(t, s), *p
+			c := of(&after, newCheck(f))
+			wg.Go(func() {
+				err := Record(t.Context(), s, c)
+				if _, moved := errors.AsType[*audit.PaymentsMovedError](err); err == nil {
+					changed[i] = &after
+				} else if !moved {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		left := slices.DeleteFunc(changed[:], func(p *spend.Payment) bool { return p == nil })
+		if removed[0]+removed[1]+len(left) != 1 {
+			t.Fatalf("%d are removed, and %d changed", removed, len(left))
+		}
+		mustBePayment(t, s, left...)
+		if n := s.Count(t, "SELECT count(*) FROM payments"); n != len(left) {
+			t.Fatalf("%d payments are left", n)
+		}
+		mustRemoveAll(t, s, left)
+	}
+}
+
+func mustRemoveAll(t *testing.T, s Subject, payments []*spend.Payment) {
+	t.Helper()
+	mustAge(t, s)
+	mustRemove(t, s, len(payments), payments...)
+}

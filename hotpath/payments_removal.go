@@ -1,0 +1,50 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// removedAtOnce bounds how many payments are removed together: commits wait meanwhile.
+const removedAtOnce = 200
+
+// RemovePayments removes the payments that ended before a time, at least spend.PaymentsKept ago (S84). Any node may call it at any
+// time. Those with which one cannot be judged wait for the next call.
+func (a *Authorizer) RemovePayments(ctx context.Context, before time.Time) (failed error) {
+	err := a.store.UnchangedPayments(ctx, before, func(found []spend.Hash) error {
+		for some := range slices.Chunk(found, removedAtOnce) {
+			failed = errors.Join(failed, a.removeEnded(ctx, some, before))
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	return errors.Join(failed, err)
+}
+
+// removeEnded removes those of the payments that ended before a time. Whatever becomes of one after it was read changes its version.
+func (a *Authorizer) removeEnded(ctx context.Context, some []spend.Hash, before time.Time) error {
+	facts, err := a.factsOfAll(ctx, some)
+	if err == nil {
+		err = a.noteApproved(ctx, facts)
+	}
+	if err != nil {
+		return err
+	}
+	var ended []*spend.Payment
+	for _, f := range facts {
+		if f.EndedBefore(before) {
+			ended = append(ended, &f.Payment)
+		}
+	}
+	if ended == nil {
+		return nil
+	}
+	_, err = a.store.RemovePayments(ctx, ended, before)
+	return err
+}
