@@ -116,7 +116,7 @@ func TestApprovalIsUsedOnce(t *testing.T) {
 }
 
 // S47: a use is judged by the rules in force now, and only the escalations that
-// people saw are lifted (F76).
+// people saw are lifted (F76, G13).
 func TestApprovalAndNewerRules(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		n := 0
@@ -215,7 +215,7 @@ func TestDecisionWithoutStore(t *testing.T) {
 	f.approve(asked, "bob")
 }
 
-// S44: who asked decides nothing, in whatever role, and a denial ends it.
+// S44: who asked decides nothing, in whatever role, and a denial ends it (G13).
 func TestApprovalDecisions(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.post(0, "e", fmt.Sprintf(askRules, 1000))
@@ -364,7 +364,7 @@ func TestFailedUseLeavesItsHolder(t *testing.T) {
 }
 
 // A use passes a holder that was not allowed, but not the allowed action that such
-// a holder hides, since its own window was shorter (G3, F79).
+// a holder hides, since its own window was shorter (G3, F79, G13).
 func TestApprovalBehindAnothersCheck(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		t.Run(fmt.Sprint("and behind a released one=", released), func(t *testing.T) {

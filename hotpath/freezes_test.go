@@ -142,7 +142,7 @@ func TestRepeatedFreeze(t *testing.T) {
 	})
 }
 
-// S87: what each state of a payment answers while it is frozen.
+// S87: what each state of a payment answers while it is frozen (G17).
 func TestFrozenPayments(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		p := newPayer(f)

@@ -106,7 +106,7 @@ func TestKeyReusedInFlight(t *testing.T) {
 }
 
 // F1: a holder that is slow but alive loses its claim to a fence, and must not
-// pass as well when it wakes.
+// pass as well when it wakes (G3).
 func TestSlowHolder(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		held, release := f.nodes[0].holdCommit(nil)
@@ -139,7 +139,7 @@ func TestSlowHolder(t *testing.T) {
 }
 
 // F2: Redis is emptied while a commit is in progress. Either that commit stands
-// and is seen, or it is refused; never do two pass.
+// and is seen, or it is refused; never do two pass (G3).
 func TestFlushDuringCommit(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		held, release := f.nodes[0].holdCommit(nil)
@@ -170,7 +170,7 @@ func TestReplayAfterFlush(t *testing.T) {
 	})
 }
 
-// Flushes, checks and retries all at once: still one pass each (F7, F11).
+// Flushes, checks and retries all at once: still one pass each (F7, F11, G3).
 func TestFlushStorm(t *testing.T) {
 	eachBackend(t, 3, func(t *testing.T, f *fleet) {
 		defer meanwhile(func() { time.Sleep(15 * time.Millisecond); f.flush() })()

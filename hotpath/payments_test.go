@@ -71,7 +71,7 @@ func (p payer) ended(answer hotpath.Answer, role spend.Role, status spend.Status
 	return err
 }
 
-// S84: of requests at once, with the same action or with others, one proceeds; its nonce gets the same again.
+// S84: of requests at once, with the same action or with others, one proceeds; its nonce gets the same again (G16).
 func TestOnePaymentOfMany(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		p := newPayer(f)
@@ -136,7 +136,7 @@ func TestPaymentIsLookedUpOnce(t *testing.T) {
 	})
 }
 
-// S84: a commit whose answer is lost is found by the same nonce, and another nonce gets nothing.
+// S84: a commit whose answer is lost is found by the same nonce, and another nonce gets nothing (G16).
 func TestPaymentAfterALostCommit(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		p := newPayer(f)
@@ -160,6 +160,7 @@ func TestPaymentAfterALostCommit(t *testing.T) {
 }
 
 // S84: a payment that was given back is paid again, by another nonce and under another execution_id; one that was executed is not.
+// (G16.)
 func TestPaymentRuns(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		p := newPayer(f)
@@ -195,6 +196,7 @@ func TestPaymentRuns(t *testing.T) {
 }
 
 // S84: a redemption passes on with its execution_id, and not back; the former redeemer says only that it was executed.
+// (G16.)
 func TestTakeOver(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		p := newPayer(f)
@@ -274,7 +276,7 @@ func TestPaymentAsksPeople(t *testing.T) {
 }
 
 // S84: what nobody redeemed in time is given back, by the next request or by the service, and only one of lapse and
-// redemption is recorded.
+// redemption is recorded (G16).
 func TestLapse(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		p := newPayer(f)

@@ -26,7 +26,7 @@ func (p payer) active(node int, active, keepOpen bool) hotpath.Stopped {
 func (p payer) check(node int, a spend.Action) outcome { return p.checkBy(p.key, node, a) }
 
 // S87: what was allowed to a key, and nobody redeemed, is stopped when the key is deactivated, whatever was in flight; what was
-// redeemed is not.
+// redeemed is not (G17).
 func TestDeactivatedKey(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		p := newPayer(f)

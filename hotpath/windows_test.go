@@ -105,7 +105,7 @@ func TestHoursAreThoseOfTheTimestamp(t *testing.T) {
 }
 
 // S26: the window opens with a key's first request, ends 60 s later, and then
-// admits the whole limit again, also to a node that remembered a refusal.
+// admits the whole limit again, also to a node that remembered a refusal (G6).
 func TestRateWindowEnds(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 2)
 	for round := range 3 {

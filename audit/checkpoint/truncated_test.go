@@ -102,7 +102,7 @@ func TestAcknowledge(t *testing.T) {
 }
 
 // TestGrownPastALoss: a loss is reported even if the chains are longer than before, as after a
-// restore, whose record continues the chain of changes.
+// restore, whose record continues the chain of changes (G8).
 func TestGrownPastALoss(t *testing.T) {
 	for name, then := range map[string]func(chain.Heads) chain.Heads{
 		"others": func(then chain.Heads) chain.Heads {

@@ -13,7 +13,7 @@ import (
 )
 
 // A check is refused only because of recorded amounts, not of amounts that other checks of its
-// batch would take (F62).
+// batch would take (F62, G12).
 func TestRefusedForWhatIsRecorded(t *testing.T) {
 	counter := spend.Counter{ID: spend.ID{7}}
 	taking := func() *spend.Check {

@@ -218,7 +218,7 @@ func TestUnknownOutcome(t *testing.T) {
 }
 
 // A check whose commit has not begun by its deadline is never recorded; one
-// whose commit is in progress is pending, and settles.
+// whose commit is in progress is pending, and settles (G9).
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: 3 * time.Second}

@@ -15,7 +15,7 @@ import (
 )
 
 // TestDetachKilled kills the process between each two steps that write. The day is then
-// attached or has a complete archive, nothing is lost, and another run finishes.
+// attached or has a complete archive, nothing is lost, and another run finishes (G8).
 func TestDetachKilled(t *testing.T) {
 	for _, step := range []string{"close", "archive", "verify", "detach", "reread", "drop"} {
 		t.Run(step, func(t *testing.T) {

@@ -262,7 +262,7 @@ func (o *oldMonths) stayClosed(t *testing.T) {
 }
 
 // TestDetachViolationsKilled kills the process between each two steps that write. The month is
-// then listed or has a complete archive, nothing is lost, and another run finishes.
+// then listed or has a complete archive, nothing is lost, and another run finishes (G8).
 func TestDetachViolationsKilled(t *testing.T) {
 	for _, step := range []string{
 		"number", "archive", "verify", "detach", "trim", "reread", "delete", "delete again", "vacuum",

@@ -121,7 +121,7 @@ func (l *longChain) counted(t *testing.T) []audit.CheckCount {
 	return counts
 }
 
-// TestFold has the batches of two days leave; nothing that anybody asks for changes.
+// TestFold has the batches of two days leave; nothing that anybody asks for changes (G8).
 func TestFold(t *testing.T) {
 	l := newLongChain(t)
 	l.proved(t)
@@ -181,7 +181,7 @@ func TestFold(t *testing.T) {
 }
 
 // TestFoldWithTheNextDay: an outcome of a time before its check's day has its batch wait until that day
-// is detached, too.
+// is detached, too (G8).
 func TestFoldWithTheNextDay(t *testing.T) {
 	l := newLongChain(t)
 	l.fence, l.writer = newFence(t, l.Store), audittest.NewWriter(t, l.Store)
@@ -201,7 +201,7 @@ func TestFoldWithTheNextDay(t *testing.T) {
 }
 
 // TestFoldKilled kills the process between each two steps that write: another run finishes, and all is proved
-// before and after, also when the chain went on meanwhile.
+// before and after, also when the chain went on meanwhile (G8).
 func TestFoldKilled(t *testing.T) {
 	for _, step := range []string{"archive batches", "verify batches", "count", "fold"} {
 		t.Run(step, func(t *testing.T) {

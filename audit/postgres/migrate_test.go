@@ -67,7 +67,7 @@ func firstChanged(released, are []string) (name string, changed bool) {
 
 // TestMigrationGivesWay: a migration that waits for a table which someone reads for long does not
 // make the commits wait behind it, and holds no lock of the migration before, for which the reader
-// could wait.
+// could wait (G11).
 func TestMigrationGivesWay(t *testing.T) {
 	ctx := t.Context()
 	url := migrated(t)

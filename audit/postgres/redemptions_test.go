@@ -134,7 +134,7 @@ func TestRemembered(t *testing.T) {
 }
 
 // TestRememberedOverReconnect: a check that was handed out from memory is redeemed by no
-// server but the one that has it, for a failover may have lost it (F129).
+// server but the one that has it, for a failover may have lost it (F129, G14).
 func TestRememberedOverReconnect(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)

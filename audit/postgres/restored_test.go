@@ -9,7 +9,7 @@ import (
 )
 
 // TestRestored has a database of its own, since every other session of the database counts as a
-// node.
+// node (G13, G14, G16).
 func TestRestored(t *testing.T) {
 	url := fleet.OwnTestDatabase(t)
 	s := open(t, url+"&application_name=test", true)

@@ -11,6 +11,7 @@ import (
 	"spendgate/audit/audittest"
 )
 
+// G13, G14, G16.
 func TestRestored(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "restored.db"))
 	audittest.RunRestored(t, audittest.Subject{

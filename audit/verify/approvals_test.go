@@ -121,7 +121,7 @@ func changed(kind string, n int) string {
 }
 
 // TestTamperedApprovals alters approvals, their uses and people's decisions, but not the checks
-// that asked for them and used them.
+// that asked for them and used them (G13).
 func TestTamperedApprovals(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)

@@ -200,7 +200,7 @@ func inLine(i int, old, text string) func([]string) []string {
 }
 
 // TestTamperedArchives: both verifiers report any change of an archive. Where files, manifest and
-// database were all made to agree, the chain shows the check.
+// database were all made to agree, the chain shows the check (G8).
 func TestTamperedArchives(t *testing.T) {
 	t.Parallel()
 	day := func(noted bool, change func([]string) []string) func(*archived) {
@@ -269,7 +269,7 @@ func TestTamperedArchives(t *testing.T) {
 	})
 }
 
-// TestTamperedMonths: both verifiers report any change of archived violations.
+// TestTamperedMonths: both verifiers report any change of archived violations (G8).
 func TestTamperedMonths(t *testing.T) {
 	t.Parallel()
 	const altered = "altered archive of MONTH"

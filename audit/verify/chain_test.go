@@ -50,7 +50,7 @@ func (tr *trail) forget(chainID spend.ID, from int64) {
 	tr.exec("DELETE FROM batches WHERE chain_id = '%s' AND seq >= %d", chainID.Text(""), from)
 }
 
-// TestTamperedBatches changes the batches themselves (F40, F41).
+// TestTamperedBatches changes the batches themselves (F40, F41, G8).
 func TestTamperedBatches(t *testing.T) {
 	t.Parallel()
 	whole := newTrail(t)
@@ -176,7 +176,7 @@ func TestGapOfARange(t *testing.T) {
 func (tr *trail) alteredWith(c *spend.Check) []string { return []string{check("altered", c)} }
 
 // TestCutOff shows what only a checkpoint can: a chain without its end, a missing chain, and
-// changed rows with every following hash recomputed.
+// changed rows with every following hash recomputed (G8).
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	whole := newTrail(t)

@@ -139,7 +139,7 @@ func TestNoExcessByApproval(t *testing.T) {
 }
 
 // TestLaterEnd: newer time zone rules move the end of an open window, and its row keeps the first
-// end; so does the row of an escalated check, about which nothing else is recorded.
+// end; so does the row of an escalated check, about which nothing else is recorded (G12).
 func TestLaterEnd(t *testing.T) {
 	t.Parallel()
 	const hour = 3_600_000

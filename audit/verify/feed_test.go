@@ -70,7 +70,7 @@ func (tr *trail) capAt(limit string, at time.Time) {
 }
 
 // TestTamperedFeed has every event named that was removed, inserted, moved or hidden
-// (S66).
+// (S66, G8).
 func TestTamperedFeed(t *testing.T) {
 	t.Parallel()
 	tr, _ := newFeed(t)
@@ -160,7 +160,7 @@ func (tr *trail) agreeOn(tamper string) {
 }
 
 // TestTamperedExhaustions has it named that a budget was used up without its event's
-// source, and whose checks took from it (S66).
+// source, and whose checks took from it (S66, G8).
 func TestTamperedExhaustions(t *testing.T) {
 	t.Parallel()
 	tr, capped := newFeed(t)
@@ -239,7 +239,7 @@ func TestTamperedNotices(t *testing.T) {
 }
 
 // TestTamperedSchema has it named that something is gone on which guarantees rest, or
-// is switched off (S66).
+// is switched off (S66, G8).
 func TestTamperedSchema(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

@@ -228,7 +228,7 @@ func (f *folded) spoiled(name string, spoil func(*folded), test func(*folded, []
 }
 
 // TestTamperedFolds: each column of a note and each member of an archive is named if it was
-// altered, even if files, manifests and notes were all made to agree.
+// altered, even if files, manifests and notes were all made to agree (G8).
 func TestTamperedFolds(t *testing.T) {
 	t.Parallel()
 	f := newFolded(t)

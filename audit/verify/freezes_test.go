@@ -43,7 +43,7 @@ func TestForgedFreezes(t *testing.T) {
 }
 
 // TestForgedStops: a redemption of what was allowed to a key before it was deactivated is named, and a void that says it was
-// stopped and was not (S87). What was kept open, what was redeemed before, and what was allowed since is not.
+// stopped and was not (S87). What was kept open, what was redeemed before, and what was allowed since is not (G17).
 func TestForgedStops(t *testing.T) {
 	t.Parallel()
 	tr := newRedemptionTrail(t)

@@ -134,7 +134,7 @@ func TestTamperedRedemptions(t *testing.T) {
 }
 
 // TestForgedRedemptions: steps that no node records are named, though they are chained as
-// nodes chain theirs.
+// nodes chain theirs (G14).
 func TestForgedRedemptions(t *testing.T) {
 	t.Parallel()
 	tr := newRedemptionTrail(t)

@@ -43,7 +43,7 @@ func TestClean(t *testing.T) {
 }
 
 // TestEveryColumnOfAChecks alters each column of the table, also from null to empty and to null. It
-// finds a column that no hash covers.
+// finds a column that no hash covers (G8).
 func TestEveryColumnOfAChecks(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
@@ -189,7 +189,7 @@ func (tr *trail) find(is func(*spend.Check) bool) *spend.Check {
 
 func isAllowed(c *spend.Check) bool { return !c.Violation() }
 
-// TestTamperedChecks does to rows what a superuser can, and has each named.
+// TestTamperedChecks does to rows what a superuser can, and has each named (G8).
 func TestTamperedChecks(t *testing.T) {
 	t.Parallel()
 	whole := newTrail(t)

@@ -21,7 +21,7 @@ import (
 )
 
 // With the archives, exports, sums and the view of a check are the same after batches were detached:
-// also for a range whose outcomes were reported later, and for a check with the time of the day before.
+// also for a range whose outcomes were reported later, and for a check with the time of the day before (G8).
 func TestFoldedIsExported(t *testing.T) {
 	t.Parallel()
 	url := fleet.TestMigrated(t, postgres.Migrate)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestRestoredDev: in a copied folder no check is redeemed and no approval is used, since that may
-// have happened already after the copy was made (G13, G14).
+// have happened already after the copy was made (G13, G14, G16).
 func TestRestoredDev(t *testing.T) {
 	s := &story{devNode: startDev(t), checks: make(map[string]string)}
 	s.agent = s.newKey(t, `"role": "agent", "principal": "bot-1", "owner": "team-a"`)

@@ -47,7 +47,7 @@ func runTests(t *testing.T, node *fleet.Dev, args ...string) {
 	}
 }
 
-// All tests of the package, the one that kills agents at every step among them, and the programs of its page.
+// All tests of the package, the one that kills agents at every step among them, and the programs of its page (G15).
 func TestPython(t *testing.T) {
 	t.Parallel()
 	python(t) // skips before a node is started

@@ -54,7 +54,7 @@ func (p typeScript) compile(t *testing.T, args ...string) {
 	run(t, p.node(t, append([]string{filepath.Join(p.modules, "typescript", "lib", "tsc.js")}, args...)...))
 }
 
-// The package is built once, as it takes longer than most of its tests.
+// The package is built once, as it takes longer than most of its tests (G15).
 func TestTypeScript(t *testing.T) {
 	t.Parallel()
 	p := newTypeScript(t)

@@ -129,7 +129,7 @@ func (s *served) dialFrom(address string) *raw {
 	return &raw{s.t, c, bufio.NewReader(c)}
 }
 
-// The oldest of the connections that never sent a request makes room.
+// The oldest of the connections that never sent a request makes room (G9).
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	s := start(t, func(o *Options) { o.MaxConnections = 3 })
 	asks := func(c *raw) {
@@ -213,7 +213,7 @@ func TestSilentConnectionsGiveTheirFiles(t *testing.T) {
 	}
 }
 
-// One address does not take all connections, unless it is a proxy.
+// One address does not take all connections, unless it is a proxy (G9).
 func TestConnectionsOfOneAddress(t *testing.T) {
 	status := func(c *raw) int {
 		c.send(post(length(plainCheck), plainCheck))

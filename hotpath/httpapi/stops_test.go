@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDeactivatedKey: what a deactivation stops, and what it answers; every answer fits the document (S87).
+// TestDeactivatedKey: what a deactivation stops, and what it answers; every answer fits the document (S87, G17).
 func TestDeactivatedKey(t *testing.T) {
 	d := describe(t)
 	d.address = serveOn(t, New(realOptions(t)))

@@ -227,7 +227,7 @@ func TestLists(t *testing.T) {
 	f("ſ", spend.ReasonNone)
 }
 
-// The folded set must agree with strings.EqualFold between NFC, whatever the letters.
+// The folded set must agree with strings.EqualFold between NFC, whatever the letters (G8).
 func TestFold(t *testing.T) {
 	words := []string{
 		"k", "K", "\u212a", "s", "S", "ſ", "ß", "ẞ", "ss", "å", "Å", "\u212b", "Σ", "σ", "ς", "i", "I", "ı", "İ", "z", "Z", "a",

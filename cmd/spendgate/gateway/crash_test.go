@@ -65,7 +65,7 @@ func TestReportedLater(t *testing.T) {
 	s.became(t, "executed")
 }
 
-// TestAtOnce (P4): of equal calls at once, in two gateways, one pays and the other waits for it.
+// TestAtOnce (P4): of equal calls at once, in two gateways, one pays and the other waits for it (G16).
 func TestAtOnce(t *testing.T) {
 	for name, more := range map[string]string{"without a key": "", "with a key": withKey, "once": "        once: true\n"} {
 		t.Run(name, func(t *testing.T) {

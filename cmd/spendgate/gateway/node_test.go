@@ -54,7 +54,7 @@ func (e *enforced) gateway(t *testing.T) (s *sdk.ClientSession, kill func()) {
 	return s, func() { _ = c.Process.Kill() }
 }
 
-// TestNodeKilled kills gateways and the node at any step of calls. Each call is made twice at once.
+// TestNodeKilled kills gateways and the node at any step of calls. Each call is made twice at once (G15, G16).
 func TestNodeKilled(t *testing.T) {
 	for name, more := range map[string]string{"without a key": "", "with a key": withKey} {
 		t.Run(name, func(t *testing.T) {
