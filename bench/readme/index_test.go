@@ -29,11 +29,13 @@ func TestIndex(t *testing.T) {
 	if lines := strings.Count(text, "\n- "); len(questions) < mostly || len(questions) != lines {
 		t.Errorf("%d of %d questions have a section", len(questions), lines)
 	}
+	all := headingsOf(t)
 	for _, q := range questions {
 		target := filepath.Join(filepath.Dir(page), q[2])
 		if title := titleOf(t, target, q[3]); title != q[1] {
 			t.Errorf("%s#%s has the title %q, not %q", target, q[3], title, q[1])
 		}
+		findsByWords(t, all, q[0], target, q[1])
 	}
 	_, listed, _ := strings.Cut(text, "writes this list.\n\n")
 	want := contractTitles(t)
@@ -44,6 +46,39 @@ func TestIndex(t *testing.T) {
 		}
 	} else if listed != want {
 		t.Error("the contract has other titles than docs/index.md; -write-index writes them")
+	}
+}
+
+// headingsOf returns each heading of each page behind the title of its page, as somebody reads it who has searched for it.
+func headingsOf(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, page := range pages(t) {
+		title := ""
+		for _, found := range regexp.MustCompile(`(?m)^#+ (?:<a id="\w+"></a>\w+ )?(.+)$`).FindAllStringSubmatch(withoutBlocks(readPage(t, page)), -1) {
+			title = cmp.Or(title, found[1])
+			all = append(all, page+": "+title+": "+plainTitle(found[1]))
+		}
+	}
+	return all
+}
+
+// findsByWords reports a question whose bold words do not lead to its section among the headings, or to more than a screen of them.
+func findsByWords(t *testing.T, headings []string, question, page, title string) {
+	t.Helper()
+	words := regexp.MustCompile(`\*\*([^*]+)\*\*`).FindAllStringSubmatch(question, -1)
+	var found []string
+	for _, heading := range headings {
+		_, text, _ := strings.Cut(strings.ToLower(heading), ": ")
+		if !slices.ContainsFunc(words, func(w []string) bool { return !strings.Contains(text, strings.ToLower(w[1])) }) {
+			found = append(found, heading)
+		}
+	}
+	leads := func(heading string) bool {
+		return strings.HasPrefix(heading, page+": ") && strings.HasSuffix(heading, ": "+title)
+	}
+	if len(words) == 0 || len(words) > 2 || len(found) > 25 || !slices.ContainsFunc(found, leads) {
+		t.Errorf("%d bold words of %q lead to %d headings: %q", len(words), question, len(found), found)
 	}
 }
 
