@@ -55,7 +55,8 @@ func headingsOf(t *testing.T) []string {
 	var all []string
 	for _, page := range pages(t) {
 		title := ""
-		for _, found := range regexp.MustCompile(`(?m)^#+ (?:<a id="\w+"></a>\w+ )?(.+)$`).FindAllStringSubmatch(withoutBlocks(readPage(t, page)), -1) {
+		prose := withoutBlocks(readPage(t, page))
+		for _, found := range regexp.MustCompile(`(?m)^#+ (?:<a id="\w+"></a>\w+ )?(.+)$`).FindAllStringSubmatch(prose, -1) {
 			title = cmp.Or(title, found[1])
 			all = append(all, page+": "+title+": "+plainTitle(found[1]))
 		}
