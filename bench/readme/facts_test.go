@@ -18,6 +18,8 @@ const (
 	runbook = "docs/operate/runbook.md"
 
 	maintenance = "docs/operate/maintenance.md"
+	budgets     = "docs/use/budgets.md"
+	approvals   = "docs/use/approvals.md"
 	metrics     = "docs/operate/metrics.md"
 	logs        = "docs/operate/logs.md"
 	settings    = "docs/operate/settings.md"

@@ -18,7 +18,7 @@ const startsNode = "make run\n"
 // what the examples before have made.
 var executed = []string{
 	"README.md", "docs/tour.md", "docs/clients/http.md", "docs/clients/go.md", "docs/use/webhooks.md", "docs/use/tool-server.md",
-	"docs/operate/metrics.md", maintenance, "docs/audit/auditors.md", runbook, "docs/use/payments.md",
+	"docs/operate/metrics.md", maintenance, budgets, approvals, "docs/audit/auditors.md", runbook, "docs/use/payments.md",
 }
 
 // executedElsewhere are pages whose examples another test runs.
@@ -53,7 +53,7 @@ func runPage(t *testing.T, n *node, c comparison, page string) {
 		t.Fatal("no examples found")
 	}
 	environ := n.environ("SPENDGATE_API_URL=http://" + n.api)
-	if page == runbook || page == maintenance { // who is on call has a key
+	if slices.Contains([]string{runbook, budgets, approvals}, page) { // who is on call has a key
 		environ = append(environ, "SPENDGATE_API_KEY_FILE=.spendgate/sample.key")
 	}
 	if page == runbook && strings.Contains(readPage(t, page), "sample.key") {

@@ -88,13 +88,13 @@ func TestApprovals(t *testing.T) {
 		&ApprovalTerms{Required: 1, Expires: 720 * time.Hour, UseWithin: 168 * time.Hour})
 }
 
-// The examples of docs/use/rules.md are sound.
+// The examples of docs/use/budgets.md are sound.
 func TestExamplesOfBudgets(t *testing.T) {
-	text, err := os.ReadFile("../../docs/use/rules.md")
+	text, err := os.ReadFile("../../docs/use/budgets.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "\n## Budgets\n")
+	_, section, _ := strings.Cut(string(text), "\n## Examples\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	examples := regexp.MustCompile("(?m)^- `({.*})`").FindAllStringSubmatch(section, -1)
 	for _, example := range examples {
