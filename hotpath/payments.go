@@ -109,7 +109,10 @@ var errWaitForPeople = errors.New("the payment waits for people")
 // or is to be read.
 func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.Action) (Answer, error) {
 	p := c.payment
-	inTime, cancel := context.WithDeadline(ctx, c.deadline)
+	inTime, cancel := ctx, context.CancelFunc(func() {})
+	if c.attempt.Known || c.blind() {
+		inTime, cancel = context.WithDeadline(ctx, c.deadline)
+	}
 	defer cancel()
 	live, err := a.prepare(inTime, c, action)
 	if err != nil {

@@ -68,7 +68,9 @@ func (a *Authorizer) showChecked(ctx context.Context, c *checking, answer *Answe
 			return err
 		}
 	}
-	err = a.noteApproved(ctx, map[spend.Hash]*audit.PaymentFacts{c.attempt.Payment: after})
+	if after.Version > 1 {
+		err = a.noteApproved(ctx, map[spend.Hash]*audit.PaymentFacts{c.attempt.Payment: after})
+	}
 	answer.Payment = a.viewOwn(c, after)
 	return err
 }

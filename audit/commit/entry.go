@@ -255,7 +255,7 @@ func refusalOf(err error, batch []*Entry) func(*Entry) error {
 		payments := setOf(moved.Hashes)
 		return func(e *Entry) error {
 			for change := range e.payments {
-				if payments[change.To.Hash()] {
+				if payments[change.Hash()] {
 					return ErrPaymentMoved
 				}
 			}

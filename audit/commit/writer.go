@@ -188,7 +188,7 @@ func (w *Writer) twice(e *Entry) (twice bool) {
 		twice = twice || reported
 	}
 	for change := range e.payments {
-		_, moves := w.moves[change.To.Hash()]
+		_, moves := w.moves[change.Hash()]
 		twice = twice || moves
 	}
 	if twice {
@@ -198,7 +198,7 @@ func (w *Writer) twice(e *Entry) (twice bool) {
 		w.reports[o.CheckID] = struct{}{}
 	}
 	for change := range e.payments {
-		w.moves[change.To.Hash()] = struct{}{}
+		w.moves[change.Hash()] = struct{}{}
 	}
 	if e.check != nil && e.check.Action.IdempotencyKey != "" {
 		_, taken := w.keys[e.check.Action.IdempotencyKey]

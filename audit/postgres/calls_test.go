@@ -25,39 +25,47 @@ func TestCallOf(t *testing.T) {
 	rolling[0].BucketMS = 60_000
 	none, takes := budgetChanges{}, budgetChanges{takes: day}
 	redeemed := &spend.Outcome{Status: spend.Redeemed}
+	pays := func(seen int64) *spend.Check {
+		return &spend.Check{Payments: []spend.PaymentChange{{Seen: seen}}}
+	}
 	for name, test := range map[string]struct {
 		check    *spend.Check
 		outcomes []*spend.Outcome
 		budgets  budgetChanges
 		horizon  int64
-		whole    bool
 		want     call
 	}{
-		"a check":         {check: plain, want: callRecord},
+		"a check":         {check: plain, want: 0},
 		"known counters":  {check: used, budgets: takes, want: callCalendar},
 		"of a pooler":     {check: used, budgets: takes, want: callCalendar},
-		"again":           {check: used, budgets: takes, whole: true, want: callWhole},
-		"a new counter":   {check: used, budgets: budgetChanges{takes: day, rows: []counterRow{{&day[0], ""}}}, want: callWhole},
-		"a rolling one":   {check: used, budgets: budgetChanges{takes: rolling}, want: callWhole},
-		"a refusal":       {check: plain, budgets: budgetChanges{refused: day}, want: callWhole},
-		"a correction":    {check: used, budgets: budgetChanges{takes: day, corrected: day}, want: callWhole},
-		"an outcome":      {check: plain, outcomes: []*spend.Outcome{{}}, want: callWhole},
-		"outcomes alone":  {outcomes: []*spend.Outcome{redeemed, {Status: spend.Executed}}, want: callWhole},
-		"redemptions":     {outcomes: []*spend.Outcome{redeemed, redeemed}, want: callRedeem},
-		"beside a check":  {check: plain, outcomes: []*spend.Outcome{redeemed}, want: callWhole},
-		"a horizon":       {check: plain, horizon: 1, want: callWhole},
-		"asks for people": {check: asks, budgets: none, want: callWhole},
-		"an approval":     {check: approved, want: callWhole},
+		"a new counter":   {check: used, budgets: budgetChanges{takes: day, rows: []counterRow{{&day[0], ""}}}, want: callRest},
+		"a rolling one":   {check: used, budgets: budgetChanges{takes: rolling}, want: callRest},
+		"a refusal":       {check: plain, budgets: budgetChanges{refused: day}, want: callRest},
+		"a correction":    {check: used, budgets: budgetChanges{takes: day, corrected: day}, want: callRest},
+		"an outcome":      {check: plain, outcomes: []*spend.Outcome{{}}, want: callRest},
+		"outcomes alone":  {outcomes: []*spend.Outcome{redeemed, {Status: spend.Executed}}, want: callRest},
+		"redemptions":     {outcomes: []*spend.Outcome{redeemed, redeemed}, want: callRedemptions},
+		"beside a check":  {check: plain, outcomes: []*spend.Outcome{redeemed}, want: callRedemptions},
+		"a payment":       {check: pays(0), want: callPayments},
+		"redeemed":        {check: pays(0), outcomes: []*spend.Outcome{{Status: spend.Redeemed}}, want: callPayments | callRedemptions},
+		"with a budget":   {check: pays(0), budgets: takes, want: callPayments | callCalendar},
+		"a known payment": {check: pays(1), want: callRest},
+		"of another node": {outcomes: []*spend.Outcome{{Status: spend.Redeemed, Payments: pays(0).Payments}}, want: callRest},
+		"a horizon":       {check: plain, horizon: 1, want: callRest},
+		"asks for people": {check: asks, budgets: none, want: callRest},
+		"an approval":     {check: approved, want: callRest},
 	} {
 		s := &Store{statement: "commit_checks"}
 		if name == "of a pooler" { // has not the settings of change_counters
-			s.statement, test.want = "", callWhole
+			s.statement, test.want = "", callRest
 		}
 		var checks []*spend.Check
 		if test.check != nil {
 			checks = append(checks, test.check)
 		}
-		if got := s.callOf(checks, test.outcomes, &test.budgets, test.horizon, test.whole); got != test.want {
+		payments := paymentExtraOf(checks, test.outcomes)
+		payments.horizonMS = test.horizon
+		if got := s.callOf(checks, &payments, &test.budgets); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -39,7 +40,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	return nil
 }
 
-// commit commits with the cheapest call that suffices, or with callWhole if whole is set.
+// commit commits with the cheapest call that suffices, or with callRest if whole is set.
 func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link, whole bool) error {
 	session, err := s.writers.take(ctx)
 	if err != nil {
@@ -58,10 +59,13 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	if reach <= s.horizonMS.Load() {
 		reach = 0
 	}
-	budgets := s.budgetChanges(checks, outcomes)
-	session.call = s.callOf(checks, outcomes, &budgets, reach, whole)
+	budgets, payments := s.budgetChanges(checks, outcomes), paymentExtraOf(checks, outcomes)
+	payments.horizonMS = reach
+	if session.call = callRest; !whole {
+		session.call = s.callOf(checks, &payments, &budgets)
+	}
 	session.parameters.reset()
-	session.parameters.commit(session.call, checks, outcomes, &budgets, reach, link)
+	session.parameters.commit(session.call, fenceOf(checks, outcomes), checks, &payments, &budgets, link)
 	unread := unreadOf(outcomes)
 	if session.buf, err = session.appendMessages(session.buf[:0], s.statement, unread); err != nil {
 		return &audit.RowError{Err: err}
@@ -111,26 +115,30 @@ func horizon(checks []*spend.Check) int64 {
 	return (most + minute - 1) / minute * minute
 }
 
-// call is one of the statements that commit.
-type call int
+// call says which functions a statement that commits calls around record_checks. callRest is alone.
+type call uint8
 
 const (
-	callRecord   call = iota // only checks
-	callCalendar             // checks that take from counters of calendar windows which have rows
-	callRedeem               // only redemptions
-	callWhole                // anything
+	callPayments call = 1 << iota // new payments
+	callRedemptions
+	callCalendar // counters of calendar windows which have rows
+	callRest     // anything
 
-	calls int = iota
+	calls
 )
 
 // query returns the call's text, which is prepared with the first such commit of a connection.
 func (c call) query() string {
-	return [calls]string{
-		callRecord:   "SELECT record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)",
-		callCalendar: "SELECT take_from_calendar(record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14),$15)",
-		callRedeem:   "SELECT record_redemptions($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)",
-		callWhole:    "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
-	}[c]
+	text, n := "record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)", 14
+	for i, step := range [...]string{
+		"change_payments(%s,$%d)", "redeem(%s,$1,$2,$%d)", "take_from_calendar(%s,$%d)", "record_extra(%s,$1,$2,$7,$%d)",
+	} {
+		if c>>i&1 == 1 {
+			n++
+			text = fmt.Sprintf(step, text, n)
+		}
+	}
+	return "SELECT " + text
 }
 
 // name returns the name of the prepared statement; empty without one.
@@ -138,27 +146,30 @@ func (c call) name(statement string) string {
 	if statement == "" {
 		return ""
 	}
-	return statement + [calls]string{callCalendar: "_calendar", callRedeem: "_redeem", callWhole: "_whole"}[c]
+	return statement + string('0'+rune(c))
 }
 
 // callOf returns the call for a commit. A pooler's session lacks the settings that
 // take_from_calendar relies on.
-func (s *Store) callOf(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, whole bool) call {
-	more := func(c *spend.Check) bool { return c.Approval != nil || c.UsesApproval() }
-	other := func(o *spend.Outcome) bool { return o.Status != spend.Redeemed }
-	switch {
-	case whole, horizonMS > 0, slices.ContainsFunc(checks, more), changesPayments(checks, outcomes):
-		return callWhole
-	case len(checks) == 0 && budgets.none() && !slices.ContainsFunc(outcomes, other):
-		return callRedeem
-	case len(checks) == 0, len(outcomes) > 0:
-		return callWhole
-	case budgets.none():
-		return callRecord
-	case s.statement != "" && budgets.calendarOnly():
-		return callCalendar
+func (s *Store) callOf(checks []*spend.Check, payments *paymentExtra, budgets *budgetChanges) (c call) {
+	people := func(c *spend.Check) bool { return c.Approval != nil || c.UsesApproval() }
+	if payments.rest() || slices.ContainsFunc(checks, people) {
+		return callRest
 	}
-	return callWhole
+	if payments.changes != nil {
+		c |= callPayments
+	}
+	if payments.redeemed != nil {
+		c |= callRedemptions
+	}
+	switch {
+	case budgets.none():
+	case s.statement != "" && budgets.calendarOnly():
+		c |= callCalendar
+	default:
+		c = callRest
+	}
+	return c
 }
 
 // appendMessages adds the messages of a commit: the session's call, and before it the statement for
@@ -214,28 +225,27 @@ const maxMessage = 1<<30 - 1
 
 // commit adds the parameters of a call, in its order.
 func (p *parameters) commit(
-	c call, checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, link chain.Link,
+	c call, fence spend.Fence, checks []*spend.Check, payments *paymentExtra, budgets *budgetChanges, link chain.Link,
 ) {
-	fence := fenceOf(checks, outcomes)
 	p.bytes(fence.Node[:])
 	p.bytes(fence.Epoch[:])
 	p.int64(fence.Stops)
-	if c == callRedeem {
-		array(p, 0, outcomes, nil, chain.AppendOutcomeRecord)
-		p.batch(link)
-		return
-	}
 	p.keys(checks)
 	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
 	array(p, 0, checks, nil, chain.AppendCheckRecord)
 	p.batch(link)
 	p.countChecks(checks)
-	switch c {
-	case callRecord, callRedeem: // they have no more parameters
-	case callCalendar:
+	if c&callPayments != 0 {
+		array(p, 0, payments.changes, nil, appendPaymentChange)
+	}
+	if c&callRedemptions != 0 {
+		array(p, 0, payments.redeemed, nil, chain.AppendOutcomeRecord)
+	}
+	if c&callCalendar != 0 {
 		array(p, 0, budgets.takes, nil, appendChange)
-	case callWhole:
-		p.extra(checks, outcomes, budgets, horizonMS)
+	}
+	if c == callRest {
+		p.extra(checks, payments, budgets)
 	}
 }
 
@@ -258,32 +268,40 @@ func fenceOf(checks []*spend.Check, outcomes []*spend.Outcome) spend.Fence {
 	return outcomes[0].Fence
 }
 
-// keys adds two arrays: the hashes of the idempotency keys, and the checks that have these keys.
+// keyed is the idempotency key of a check.
+type keyed struct {
+	hash  spend.Hash
+	check spend.ID
+}
+
+// keys adds two arrays: the hashes of the idempotency keys, sorted, and the checks that have these keys.
 func (p *parameters) keys(checks []*spend.Check) {
-	keyed := func(c *spend.Check) bool { return c.Action.IdempotencyKey != "" }
-	array(p, pgtype.ByteaOID, checks, keyed, func(b []byte, c *spend.Check) []byte {
-		hash := c.KeyHash()
-		return append(b, hash[:]...)
-	})
-	array(p, pgtype.UUIDOID, checks, keyed, appendID)
+	p.keyed = p.keyed[:0]
+	for _, c := range checks {
+		if c.Action.IdempotencyKey != "" {
+			p.keyed = append(p.keyed, keyed{c.KeyHash(), c.ID})
+		}
+	}
+	slices.SortFunc(p.keyed, func(a, b keyed) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	array(p, pgtype.ByteaOID, p.keyed, nil, func(b []byte, k keyed) []byte { return append(b, k.hash[:]...) })
+	array(p, pgtype.UUIDOID, p.keyed, nil, func(b []byte, k keyed) []byte { return append(b, k.check[:]...) })
 }
 
 func appendID(b []byte, c *spend.Check) []byte { return append(b, c.ID[:]...) }
 
 // extra adds a commit_extra.
-func (p *parameters) extra(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64) {
+func (p *parameters) extra(checks []*spend.Check, payments *paymentExtra, budgets *budgetChanges) {
 	asks := slices.ContainsFunc(checks, func(c *spend.Check) bool { return c.Approval != nil })
-	payments := paymentExtraOf(checks, outcomes)
 	end := p.composite(19)
 	p.field(pgtype.Int8OID)
-	p.int64(horizonMS)
+	p.int64(payments.horizonMS)
 	p.approvals(checks)
 	p.field(pgtype.BoolOID)
 	p.bool(asks)
 	p.field(0)
 	array(p, 0, payments.reports, nil, chain.AppendOutcomeRecord)
 	p.budgets(budgets)
-	p.payments(&payments)
+	p.payments(payments)
 	end()
 }
 

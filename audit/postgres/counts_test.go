@@ -51,7 +51,7 @@ func (c *counting) session(t *testing.T, isolation pgx.TxIsoLevel) pgx.Tx {
 	return tx
 }
 
-// insert writes violations of an agent, as commit_checks does, at a distance
+// insert writes violations of an agent, as record_checks does, at a distance
 // from now.
 func insert(t *testing.T, db querier, agent string, n int, age time.Duration) {
 	t.Helper()

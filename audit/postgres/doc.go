@@ -2,8 +2,8 @@
 // to PostgreSQL (15 or newer).
 //
 // A commit is one buffer, one statement and one wait: a prepared call of the
-// function record_checks (the fence, the idempotency keys, the rows), of
-// record_redemptions, or of commit_checks if there is more. The call is a transaction of its
+// function record_checks (the fence, the idempotency keys, the rows) and, around it, of
+// functions for what else there is. The call is a transaction of its
 // own, which ends with the last byte of the buffer; a statement that compares the checks of
 // redemptions which the node has not read comes before it in that transaction. The replies up to then
 // decide the outcome, see session.exchange. Two

@@ -77,9 +77,9 @@ func TestNoAllocation(t *testing.T) {
 	var buf []byte
 	encode := func() {
 		p.reset()
-		p.commit(callWhole, batch, nil, new(budgetChanges), 60_000, link)
+		p.commit(callRest, batch[0].Fence, batch, &paymentExtra{horizonMS: 60_000}, new(budgetChanges), link)
 		var err error
-		if buf, err = appendCommit(buf[:0], "", callWhole, true, &p); err != nil {
+		if buf, err = appendCommit(buf[:0], "", callRest, true, &p); err != nil {
 			t.Error(err)
 		}
 	}
@@ -139,7 +139,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.reset()
-		p.commit(callRecord, batch, nil, new(budgetChanges), 0, link)
-		buf, _ = appendCommit(buf[:0], "", callRecord, false, &p)
+		p.commit(0, batch[0].Fence, batch, new(paymentExtra), new(budgetChanges), link)
+		buf, _ = appendCommit(buf[:0], "", 0, false, &p)
 	}
 }

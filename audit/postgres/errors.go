@@ -125,7 +125,7 @@ func budgetsRefused(refusal *pgconn.PgError) error {
 // the row that the node remembers, or has room again.
 var errCounters = fmt.Errorf("%w: counters of budgets changed", audit.ErrUnavailable)
 
-// errNotCalendar says that a commit must be repeated with callWhole.
+// errNotCalendar says that a commit must be repeated with callRest.
 var errNotCalendar = fmt.Errorf("%w: counters of budgets lack a row or room", audit.ErrUnavailable)
 
 // noRoomError is a refusal by budgets in the server's words: the places of the changes, each with

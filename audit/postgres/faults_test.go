@@ -238,12 +238,8 @@ func beginsBehindTheLock(t *testing.T, url string, s *Store, commit func(spend.F
 	}
 }
 
-// Each commits a batch of nothing.
-const (
-	emptyRecord = "SELECT record_checks($1, $2, 0::bigint, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL)"
-	emptyRedeem = "SELECT record_redemptions($1, $2, 0::bigint, NULL, 1::bigint, 1::smallint, $1, $1, '', '')"
-	emptyCommit = "SELECT commit_checks($1, $2, 0::bigint, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL, NULL)"
-)
+// emptyRecord commits a batch of nothing.
+const emptyRecord = "SELECT record_checks($1, $2, 0::bigint, NULL, NULL, false, NULL, 1::bigint, 1::smallint, $1, $1, '', '', NULL)"
 
 // TestStricterIsolation refuses commits whose snapshot could be older than the
 // locks: under REPEATABLE READ a stale epoch would pass.
@@ -251,7 +247,7 @@ func TestStricterIsolation(t *testing.T) {
 	url := migrated(t)
 	f := newFence(t, open(t, url, true))
 	for level, allowed := range map[string]bool{"READ COMMITTED": true, "REPEATABLE READ": false, "SERIALIZABLE": false} {
-		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord, emptyRedeem, emptyCommit} {
+		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord} {
 			conn := connect(t, url)
 			if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL "+level); err != nil {
 				t.Fatal(err)
@@ -370,7 +366,7 @@ func TestDurability(t *testing.T) {
 	}
 	f := newFence(t, s)
 	for before, want := range map[string]string{"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply"} {
-		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord, emptyRedeem, emptyCommit} {
+		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord} {
 			conn := connect(t, with(t, url, "synchronous_commit", before))
 			var during, after string
 			tx, err := conn.Begin(t.Context())

@@ -9,6 +9,7 @@ type parameters struct {
 	n      uint16
 	buf    []byte
 	counts []checkCount // of the last commit, reused
+	keyed  []keyed      // the same
 }
 
 func (p *parameters) reset() {

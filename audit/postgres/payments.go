@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"slices"
@@ -13,20 +14,13 @@ import (
 	"spendgate/audit/spend"
 )
 
-// changesPayments reports whether a commit records something about payments, or an allowed check that only a
-// redemption carries out.
-func changesPayments(checks []*spend.Check, outcomes []*spend.Outcome) bool {
-	return slices.ContainsFunc(checks, func(c *spend.Check) bool {
-		return c.Payment != nil || len(c.Payments) > 0 || len(c.Withdrawn) > 0 || !c.RedeemBy.IsZero()
-	}) || slices.ContainsFunc(outcomes, func(o *spend.Outcome) bool { return len(o.Payments) > 0 })
-}
-
-// paymentExtra are the fields of a commit_extra that are about payments.
+// paymentExtra are the fields of a commit_extra that are about payments, outcomes and the horizon.
 type paymentExtra struct {
+	horizonMS   int64 // 0 unless it is raised
 	changes     []paymentChange
-	at          map[spend.Hash]int // their places
-	redeemed    []*spend.Outcome   // redemptions of the commit's own checks
-	reports     []*spend.Outcome   // the other outcomes
+	known       bool             // some of them are recorded
+	redeemed    []*spend.Outcome // redemptions: of the commit's own checks, or of no payment and without other outcomes
+	reports     []*spend.Outcome // the other outcomes
 	checks      []paymentCheck
 	allows      []*spend.Check // that only a redemption carries out, and that the commit does not redeem
 	withdrawals []withdrawal
@@ -45,36 +39,41 @@ type paymentCheck struct {
 
 type withdrawal struct{ check, approval spend.ID }
 
+// rest reports whether only record_extra can do all of it.
+func (e *paymentExtra) rest() bool {
+	return e.horizonMS > 0 || e.known || e.reports != nil || e.checks != nil || e.allows != nil || e.withdrawals != nil
+}
+
 func paymentExtraOf(checks []*spend.Check, outcomes []*spend.Outcome) (e paymentExtra) {
-	if !changesPayments(checks, outcomes) {
-		return paymentExtra{reports: outcomes}
+	own := make(map[spend.ID]bool) // the checks of the commit, and whether it redeems them
+	if len(outcomes) > 0 {
+		for _, c := range checks {
+			own[c.ID] = false
+		}
 	}
-	e.at = make(map[spend.Hash]int)
-	own := make(map[spend.ID]bool, len(outcomes)) // the checks of the commit that it redeems
-	ids := make(map[spend.ID]bool, len(checks))
-	for _, c := range checks {
-		ids[c.ID] = true
-	}
+	others := false
 	for _, o := range outcomes {
 		e.change(o.Payments)
-		if o.Status != spend.Redeemed {
-			e.reports = append(e.reports, o)
-			continue
-		}
-		for i := range o.Payments {
-			e.check(&o.Payments[i], o.CheckID)
-		}
-		if own[o.CheckID] = ids[o.CheckID]; own[o.CheckID] {
+		_, redeems := own[o.CheckID]
+		switch redeems = redeems && o.Status == spend.Redeemed; {
+		case redeems:
+			own[o.CheckID] = true
 			e.redeemed = append(e.redeemed, o)
-		} else {
+		default:
+			others = others || o.Status != spend.Redeemed || len(o.Payments) > 0
 			e.reports = append(e.reports, o)
+		}
+		if o.Status == spend.Redeemed {
+			e.note(o.Payments, o.CheckID)
 		}
 	}
+	if !others {
+		e.redeemed, e.reports = append(e.redeemed, e.reports...), nil
+	}
+	slices.SortFunc(e.redeemed, func(a, b *spend.Outcome) int { return a.CheckID.Compare(b.CheckID) })
 	for _, c := range checks {
 		e.change(c.Payments)
-		for i := range c.Payments {
-			e.check(&c.Payments[i], c.ID)
-		}
+		e.note(c.Payments, c.ID)
 		if !c.RedeemBy.IsZero() && c.Decision.Effect == spend.Allow && !own[c.ID] {
 			e.allows = append(e.allows, c)
 		}
@@ -82,25 +81,29 @@ func paymentExtraOf(checks []*spend.Check, outcomes []*spend.Outcome) (e payment
 			e.withdrawals = append(e.withdrawals, withdrawal{c.ID, id})
 		}
 	}
+	slices.SortFunc(e.changes, func(a, b paymentChange) int { return bytes.Compare(a.hash[:], b.hash[:]) })
 	return e
 }
 
-// check notes a further check of a payment. The first one stands in the payment's row.
-func (e *paymentExtra) check(change *spend.PaymentChange, id spend.ID) {
-	if change.Seen > 0 {
-		e.checks = append(e.checks, paymentCheck{change.To.Hash(), id})
+// note notes a further check of payments. The first one stands in the payment's row.
+func (e *paymentExtra) note(changes []spend.PaymentChange, id spend.ID) {
+	for i := range changes {
+		if changes[i].Seen > 0 {
+			e.checks = append(e.checks, paymentCheck{changes[i].Hash(), id})
+		}
 	}
 }
 
 // change adds changes. A commit has one of each payment; a second one is refused.
 func (e *paymentExtra) change(changes []spend.PaymentChange) {
-	for _, next := range changes {
-		hash := next.To.Hash()
-		if at, twice := e.at[hash]; twice {
+	for i := range changes {
+		next, hash := changes[i], changes[i].Hash()
+		at := slices.IndexFunc(e.changes, func(c paymentChange) bool { return c.hash == hash })
+		if at >= 0 {
 			e.changes[at].Seen = -1 // which no payment has
 			continue
 		}
-		e.at[hash] = len(e.changes)
+		e.known = e.known || next.Seen > 0
 		e.changes = append(e.changes, paymentChange{hash, next})
 	}
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -226,5 +227,25 @@ func TestPaymentsInOneOrder(t *testing.T) {
 		if recorded != 1 {
 			t.Errorf("round %d: %d are recorded, %v", round, recorded, errs)
 		}
+	}
+}
+
+// What commits lock is sorted, so that two commits do not deadlock.
+func TestPaymentsAreSorted(t *testing.T) {
+	var checks []*spend.Check
+	var redemptions []*spend.Outcome
+	for i := range 20 {
+		c := minimal(spend.Fence{})
+		c.Payments = []spend.PaymentChange{{To: spend.Payment{Key: fmt.Sprint(i)}}}
+		checks = append(checks, c)
+		redemptions = append(redemptions, &spend.Outcome{Status: spend.Redeemed, CheckID: c.ID})
+	}
+	slices.Reverse(redemptions)
+	e := paymentExtraOf(checks, redemptions)
+	if len(e.changes) != 20 || !slices.IsSortedFunc(e.changes, func(a, b paymentChange) int { return bytes.Compare(a.hash[:], b.hash[:]) }) {
+		t.Errorf("%d changes, not sorted", len(e.changes))
+	}
+	if len(e.redeemed) != 20 || !slices.IsSortedFunc(e.redeemed, func(a, b *spend.Outcome) int { return a.CheckID.Compare(b.CheckID) }) {
+		t.Errorf("%d redemptions, not sorted", len(e.redeemed))
 	}
 }

@@ -29,10 +29,10 @@ func (s *Store) Rehearse(ctx context.Context) error {
 	defer s.writers.give(session)
 	checks := []*spend.Check{rehearsed(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})}
 	link := (&chain.Builder{Chain: checks[0].Fence.Node}).Next([]chain.Entry{{ID: checks[0].ID}})
-	for _, session.call = range [...]call{callCalendar, callWhole} { // callCalendar includes callRecord
+	for _, session.call = range [...]call{callPayments | callRedemptions | callCalendar, callRest} {
 		session.parameters.reset()
-		const horizonMS = 1 // so that the commit is more than checks, and raises nothing
-		session.parameters.commit(session.call, checks, nil, new(budgetChanges), horizonMS, link)
+		extra := &paymentExtra{horizonMS: 1} // so that the commit is more than checks, and raises nothing
+		session.parameters.commit(session.call, checks[0].Fence, checks, extra, new(budgetChanges), link)
 		err = session.undo(ctx, &session.parameters)
 		if err != nil && !errors.Is(err, audit.ErrStaleEpoch) { // another epoch began meanwhile
 			return fmt.Errorf("cannot rehearse a commit: %w", err)

@@ -201,4 +201,13 @@ func (p *Payment) PaidTwice(o *Outcome, round int) bool {
 type PaymentChange struct {
 	Seen int64 // 0: it must not be recorded yet
 	To   Payment
+	hash Hash // once it was asked for
+}
+
+// Hash names the payment. A commit asks for it several times, in one goroutine after the other.
+func (c *PaymentChange) Hash() Hash {
+	if c.hash.IsZero() {
+		c.hash = c.To.Hash()
+	}
+	return c.hash
 }

@@ -83,24 +83,32 @@ CREATE TYPE payment_change AS (
     state        text
 );
 
--- Changes payments, or raises SG020 with those that have another version than was seen. Sorted, so that two commits do not
--- deadlock.
-CREATE FUNCTION change_payments(changes payment_change[]) RETURNS void
+-- Changes payments, which are sorted, or raises SG020 with those that have another version than was seen. New ones come first, so
+-- that two commits do not deadlock.
+CREATE FUNCTION change_payments(recorded boolean, changes payment_change[], OUT done boolean)
 LANGUAGE plpgsql
 AS $$
 DECLARE
+    made    integer;
     changed integer;
     moved   text;
 BEGIN
+    INSERT INTO payments (payment_hash, version, seen, changed_at, first_check, namespace, payment_key, state)
+        SELECT c.payment_hash, c.version, c.seen, clock_timestamp(), c.check_id, c.namespace, c.payment_key, c.state FROM unnest(changes) AS c
+        WHERE c.seen = 0
+    ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS made = ROW_COUNT;
+    IF (made < cardinality(changes)) IS NOT TRUE THEN
+        RETURN;
+    END IF;
     INSERT INTO payments AS p (payment_hash, version, seen, changed_at, first_check, namespace, payment_key, state)
         SELECT c.payment_hash, c.version, c.seen, clock_timestamp(), c.check_id, c.namespace, c.payment_key, c.state FROM unnest(changes) AS c
-        WHERE c.seen = 0 OR EXISTS (SELECT FROM payments AS o WHERE o.payment_hash = c.payment_hash)
-        ORDER BY c.payment_hash
+        WHERE CASE WHEN c.seen > 0 THEN EXISTS (SELECT FROM payments AS o WHERE o.payment_hash = c.payment_hash) ELSE false END
     ON CONFLICT (payment_hash) DO UPDATE
         SET version = excluded.version, seen = excluded.seen, changed_at = excluded.changed_at, state = excluded.state
         WHERE p.version = excluded.seen;
     GET DIAGNOSTICS changed = ROW_COUNT;
-    IF changed < cardinality(changes) THEN
+    IF made + changed < cardinality(changes) THEN
         SELECT string_agg(encode(c.payment_hash, 'hex'), ',') INTO moved FROM unnest(changes) AS c
             WHERE NOT EXISTS (SELECT FROM payments AS p WHERE p.payment_hash = c.payment_hash AND p.xmin = pg_current_xact_id()::xid);
         RAISE EXCEPTION 'payments were changed meanwhile' USING ERRCODE = 'SG020', DETAIL = moved;

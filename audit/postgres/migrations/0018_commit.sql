@@ -1,12 +1,13 @@
 -- The commit of checks and outcomes. A statement, a call of a function, an expression of PL/pgSQL
 -- and a parameter cost a commit of few checks as much as its rows do, so what a commit has none
--- of is not asked about: the common commits have functions of their own, and commit_checks is
--- for all others. An array without elements is null.
+-- of is not asked about: a commit calls record_checks and, around it, the functions of what else it mostly has,
+-- or record_extra. Each takes what the one inside returns, null, so that it comes after it. An array without elements is null.
+-- Nodes sort what commits insert or lock, so that two commits do not deadlock: a sort costs a small commit more than its rows.
 --
 -- SG021: something was stopped since the checks were judged.
 -- SG020: payments have another version than was seen.
 -- SG019: what a commit takes from counters is more than take_from_calendar can do. The commit
--- is to be made again by commit_checks.
+-- is to be made again by record_extra.
 
 -- Refuses a commit, behind its locks.
 CREATE FUNCTION refused_commit(node uuid, epoch uuid) RETURNS uuid
@@ -20,8 +21,7 @@ END $$;
 -- of the batch in the chain of its node and, if some of the checks are, the violations. The
 -- locks come first, and the batch's row, whose chain is that of the node only if the epoch is
 -- in force and the node not fenced, is inserted by a statement of its own: only a snapshot
--- taken under the locks shows a fence that was committed while this waited. What it returns is
--- null: it is there so that take_from_calendar comes after it.
+-- taken under the locks shows a fence that was committed while this waited.
 CREATE FUNCTION record_checks(node uuid, epoch uuid, stops bigint, key_hashes bytea[], key_ids uuid[], has_violations boolean, rows check_record[],
     seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea, counts check_count[], OUT recorded boolean)
 LANGUAGE plpgsql
@@ -38,7 +38,7 @@ BEGIN
         PERFORM begin_commit(node, epoch);
     END IF;
     INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries, counts)
-        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e WHERE e.stops = record_checks.stops) = record_checks.epoch
+        VALUES (CASE WHEN (SELECT e.id = record_checks.epoch AND e.stops = record_checks.stops FROM epoch AS e)
                     AND NOT EXISTS (SELECT FROM fenced_nodes AS f WHERE f.node = record_checks.node)
                 THEN record_checks.node ELSE refused_commit(record_checks.node, record_checks.epoch) END,
             record_checks.seq, record_checks.first_id, record_checks.last_id, record_checks.version,
@@ -47,7 +47,6 @@ BEGIN
         INSERT INTO idempotency_keys AS i (key_hash, check_id, expires_at)
             SELECT k.hash, k.id, clock_timestamp() + interval '24 hours'
             FROM unnest(key_hashes, key_ids) AS k (hash, id)
-            ORDER BY k.hash -- so that two batches with common keys do not deadlock
         ON CONFLICT (key_hash) DO UPDATE
             SET check_id = excluded.check_id, expires_at = excluded.expires_at
             WHERE i.expires_at <= clock_timestamp();
@@ -96,6 +95,30 @@ BEGIN
     END IF;
 END $$;
 
+-- Records redemptions. What it does not record insert_outcomes refuses.
+CREATE FUNCTION redeem(recorded boolean, node uuid, epoch uuid, redemptions outcome_row[], OUT redeemed boolean)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    inserted integer;
+    at       bigint := extract(epoch FROM clock_timestamp()) * 1000;
+BEGIN
+    WITH new AS (
+        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay, stops, payment)
+            SELECT a.outcome_id, a.check_id, redeem.node, redeem.epoch, a.step, a.number, a.status, a.release,
+                a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.stops, a.payment
+            FROM unnest(redemptions) AS a
+            WHERE a.step = 1 AND at <= a.redeem_by AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
+        ON CONFLICT ON CONSTRAINT outcomes_pkey DO NOTHING
+        RETURNING outcomes.check_id
+    )
+    INSERT INTO redemptions_open (check_id, redeemed_at) SELECT n.check_id, clock_timestamp() FROM new AS n;
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+    IF inserted < cardinality(redemptions) THEN
+        PERFORM insert_outcomes(node, epoch, redemptions);
+    END IF;
+END $$;
+
 -- What few commits have beside their checks: of approvals, outcomes, budgets, payments, and a horizon
 -- that is to be raised. An array without elements is null.
 CREATE TYPE commit_extra AS (
@@ -111,7 +134,7 @@ CREATE TYPE commit_extra AS (
     refused         counter_change[],
     corrections     counter_correction[],
     payments        payment_change[],
-    redeemed        outcome_row[], -- redemptions of the commit's own checks, which nothing else can have redeemed
+    redeemed        outcome_row[], -- redemptions of the commit's own checks
     payment_hashes  bytea[], -- of payment_checks
     payment_checks  uuid[],
     allows          uuid[],  -- that only a redemption carries out
@@ -120,33 +143,10 @@ CREATE TYPE commit_extra AS (
     withdrawn       uuid[]   -- approvals
 );
 
--- Records redemptions of checks of the same commit, or has insert_outcomes say which come too late.
-CREATE FUNCTION redeem_own(node uuid, epoch uuid, redemptions outcome_row[]) RETURNS void
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    inserted integer;
-    at       bigint := extract(epoch FROM clock_timestamp()) * 1000;
-BEGIN
-    WITH redeemed AS (
-        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay, stops, payment)
-            SELECT a.outcome_id, a.check_id, redeem_own.node, redeem_own.epoch, a.step, a.number, a.status, a.release,
-                a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.stops, a.payment
-            FROM unnest(redemptions) AS a
-            WHERE at <= a.redeem_by AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
-        RETURNING outcomes.check_id
-    )
-    INSERT INTO redemptions_open (check_id, redeemed_at) SELECT r.check_id, clock_timestamp() FROM redeemed AS r;
-    GET DIAGNOSTICS inserted = ROW_COUNT;
-    IF inserted < cardinality(redemptions) THEN
-        PERFORM insert_outcomes(node, epoch, redemptions);
-    END IF;
-END $$;
-
 -- Records what a commit has beside its checks. What it locks comes in the order of keys, payments, outcomes, approvals, the record
 -- of changes, and counters.
 -- Budgets come last, so that their rows are locked for no longer than the commit itself takes.
-CREATE FUNCTION record_extra(node uuid, epoch uuid, rows check_record[], extra commit_extra) RETURNS void
+CREATE FUNCTION record_extra(recorded boolean, node uuid, epoch uuid, rows check_record[], extra commit_extra) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -154,13 +154,13 @@ DECLARE
     refused text;
 BEGIN
     IF extra.payments IS NOT NULL THEN
-        done := change_payments(extra.payments) IS NULL;
+        done := change_payments(recorded, extra.payments);
     END IF;
     IF extra.reports IS NOT NULL THEN
         done := insert_outcomes(node, epoch, extra.reports) IS NULL;
     END IF;
     IF extra.redeemed IS NOT NULL THEN
-        done := redeem_own(node, epoch, extra.redeemed) IS NULL;
+        done := redeem(recorded, node, epoch, extra.redeemed);
     END IF;
     IF extra.payment_checks IS NOT NULL THEN
         INSERT INTO payment_checks (payment_hash, check_id) SELECT * FROM unnest(extra.payment_hashes, extra.payment_checks)
@@ -185,59 +185,5 @@ BEGIN
     END IF;
     IF extra.rolling IS NOT NULL OR extra.calendar IS NOT NULL OR extra.refused IS NOT NULL OR extra.corrections IS NOT NULL THEN
         done := change_counters(extra.counters, extra.rolling, extra.calendar, extra.refused, extra.corrections) IS NULL;
-    END IF;
-END $$;
-
--- A commit of anything. Budgets come last, so that their rows are locked for no longer than the
--- commit itself takes.
-CREATE FUNCTION commit_checks(node uuid, epoch uuid, stops bigint, key_hashes bytea[], key_ids uuid[], has_violations boolean, rows check_record[],
-    seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea, counts check_count[], extra commit_extra) RETURNS void
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    done boolean := record_checks(node, epoch, stops, key_hashes, key_ids, has_violations, rows, seq, version, first_id, last_id, entries, head, counts);
-BEGIN
-    IF NOT extra IS NULL THEN
-        done := record_extra(node, epoch, rows, extra) IS NULL;
-    END IF;
-END $$;
-
--- A commit of redemptions alone.
--- What is not recorded insert_outcomes refuses, as what it does not record itself.
-CREATE FUNCTION record_redemptions(node uuid, epoch uuid, stops bigint, redemptions outcome_row[], seq bigint, version smallint, first_id uuid, last_id uuid,
-    entries bytea, head bytea) RETURNS void
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    inserted integer;
-    at       bigint;
-BEGIN
-    -- As in record_checks.
-    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
-            OR pg_advisory_xact_lock_shared('epoch'::regclass::oid::integer, 0) IS NULL
-            OR pg_advisory_xact_lock_shared('fenced_nodes'::regclass::oid::integer, node_lock_key(record_redemptions.node)) IS NULL THEN
-        PERFORM begin_commit(node, epoch);
-    END IF;
-    INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries)
-        VALUES (CASE WHEN (SELECT e.id FROM epoch AS e WHERE e.stops = record_redemptions.stops) = record_redemptions.epoch
-                    AND NOT EXISTS (SELECT FROM fenced_nodes AS f WHERE f.node = record_redemptions.node)
-                THEN record_redemptions.node ELSE refused_commit(record_redemptions.node, record_redemptions.epoch) END,
-            record_redemptions.seq, record_redemptions.first_id, record_redemptions.last_id, record_redemptions.version,
-            record_redemptions.head, record_redemptions.entries);
-    at := extract(epoch FROM clock_timestamp()) * 1000;
-    WITH redeemed AS (
-        INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, principal, request_id, may_release, replay, stops)
-            SELECT a.outcome_id, a.check_id, record_redemptions.node, record_redemptions.epoch, a.step, a.number, a.status, a.release,
-                a.key_id, a.principal, a.request_id, a.may_release, a.replay, a.stops
-            FROM unnest(redemptions) AS a
-            WHERE a.step = 1 AND at <= a.redeem_by AND (a.check_id < (SELECT first_id(f.from_ms) FROM redeemable AS f)) IS NOT TRUE
-            ORDER BY a.check_id
-        ON CONFLICT ON CONSTRAINT outcomes_pkey DO NOTHING
-        RETURNING outcomes.check_id
-    )
-    INSERT INTO redemptions_open (check_id, redeemed_at) SELECT r.check_id, clock_timestamp() FROM redeemed AS r;
-    GET DIAGNOSTICS inserted = ROW_COUNT;
-    IF inserted < cardinality(redemptions) THEN
-        PERFORM insert_outcomes(node, epoch, redemptions);
     END IF;
 END $$;

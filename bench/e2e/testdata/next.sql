@@ -11,7 +11,7 @@ DECLARE
     arguments text;
 BEGIN
     FOR present IN SELECT * FROM pg_proc
-            WHERE proname IN ('commit_checks', 'record_checks') AND pronamespace = quote_ident(current_schema())::regnamespace LOOP
+            WHERE proname = 'record_checks' AND pronamespace = quote_ident(current_schema())::regnamespace LOOP
         SELECT string_agg('$' || i, ', ') INTO arguments FROM generate_series(1, present.pronargs) AS i;
         EXECUTE format('CREATE FUNCTION %I(%s, software text) RETURNS %s LANGUAGE sql AS %L', present.proname,
             pg_get_function_identity_arguments(present.oid), pg_get_function_result(present.oid),

@@ -132,7 +132,7 @@ func newReplay(server string) *replay {
 // by the clock.
 func recorders(said []exchange) (conns []int) {
 	for _, e := range said {
-		counts := bytes.Contains(e.text, []byte("commit_checks")) || bytes.Contains(e.text, []byte("FROM payments"))
+		counts := bytes.Contains(e.text, []byte("commit_checks")) || bytes.Contains(e.text, []byte("FROM payments WHERE"))
 		if counts && !slices.Contains(conns, e.conn) {
 			conns = append(conns, e.conn)
 		}

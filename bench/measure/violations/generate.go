@@ -13,7 +13,7 @@ const agents = 100_000
 // generated returns the time of the n-th violation: one a second.
 func generated(n int) time.Time { return time.Unix(1_780_000_000+int64(n), 0) }
 
-// columns are those that commit_checks fills.
+// columns are those that record_checks fills.
 const columns = "id, policy_version, latency_ms, action_type, decision, confidence, amount, currency, agent_id, policy_id, " +
 	"counterparty, rule_id, rule_description, key_id"
 
