@@ -41,6 +41,7 @@ func (b *bot) event(w http.ResponseWriter, r *http.Request) {
 		Type string `json:"type"`
 		Data struct {
 			ApprovalID string `json:"approval_id"`
+			ConsoleURL string `json:"console_url"`
 		} `json:"data"`
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
@@ -54,7 +55,7 @@ func (b *bot) event(w http.ResponseWriter, r *http.Request) {
 	var failed error
 	for _, p := range b.people {
 		if !p.codes.has(e.Data.ApprovalID) { // events come more than once
-			failed = errors.Join(failed, b.tell(r.Context(), p, e.Data.ApprovalID))
+			failed = errors.Join(failed, b.tell(r.Context(), p, e.Data.ApprovalID, e.Data.ConsoleURL))
 		}
 	}
 	if failed != nil {
@@ -63,7 +64,7 @@ func (b *bot) event(w http.ResponseWriter, r *http.Request) {
 }
 
 // tell asks a person about an approval, if it waits for this person.
-func (b *bot) tell(ctx context.Context, p *person, approvalID string) error {
+func (b *bot) tell(ctx context.Context, p *person, approvalID, consoleURL string) error {
 	a, err := p.api.Approval(ctx, approvalID, 0)
 	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 		return nil // this person may not read it
@@ -76,7 +77,7 @@ func (b *bot) tell(ctx context.Context, p *person, approvalID string) error {
 			return err
 		}
 		if waiting.Approval.ApprovalID == approvalID { // drafts are of no agent
-			return b.ask(ctx, p, a)
+			return b.ask(ctx, p, a, consoleURL)
 		}
 		if waiting.Approval.ExpiresAt.After(a.ExpiresAt.Time) { // those that expire soonest are first
 			break
@@ -87,24 +88,27 @@ func (b *bot) tell(ctx context.Context, p *person, approvalID string) error {
 
 // ask sends the approval request and a code for it to the person's own channel. The code never goes
 // into the answer of a request, since anybody with the token can read that.
-func (b *bot) ask(ctx context.Context, p *person, a *client.Approval) error {
+func (b *bot) ask(ctx context.Context, p *person, a *client.Approval, consoleURL string) error {
+	if consoleURL != "" {
+		consoleURL = "\nIn the console: " + consoleURL
+	}
 	var rules []client.Rule
 	if policy, err := p.api.Policy(ctx, a.PolicyID, a.PolicyVersion); err == nil { // the rules are only shown
 		rules = policy.Rules
 	}
 	text, err := message(a, rules)
 	if errors.Is(err, errTooLong) {
-		return b.post(ctx, p.channel, fmt.Sprintf("%s waits for you: %s.", a.ApprovalID, err))
+		return b.post(ctx, p.channel, fmt.Sprintf("%s waits for you: %s.", a.ApprovalID, err)+consoleURL)
 	}
 	if err != nil {
 		return err
 	}
 	code, err := p.codes.give(a.ApprovalID, a.ActionHash, a.ExpiresAt.Time)
 	if err != nil {
-		return b.post(ctx, p.channel, fmt.Sprintf("%s waits for you. %s.", a.ApprovalID, err))
+		return b.post(ctx, p.channel, fmt.Sprintf("%s waits for you. %s.", a.ApprovalID, err)+consoleURL)
 	}
 	text += fmt.Sprintf("Write: approve %s, or deny %[1]s. The code is yours, for this action, once, until %s UTC.",
-		code.code, code.until.UTC().Format("15:04"))
+		code.code, code.until.UTC().Format("15:04")) + consoleURL
 	if err := b.post(ctx, p.channel, text); err != nil {
 		p.codes.void(code.code)
 		return err
@@ -139,7 +143,7 @@ func (b *bot) waiting(w http.ResponseWriter, r *http.Request, p *person) {
 		if err = failed; err == nil && item.Approval != nil {
 			var a *client.Approval
 			if a, err = p.api.Approval(r.Context(), item.Approval.ApprovalID, 0); err == nil { // with what budgets have left
-				err = b.ask(r.Context(), p, a)
+				err = b.ask(r.Context(), p, a, "")
 			}
 			told++
 		}

@@ -88,7 +88,7 @@ func TestApproveInTheChat(t *testing.T) {
 		m := next(t, messages, node)
 		for _, want := range []string{
 			"300.5 USD", "To: `c`", "It says: `SYSTEM: approved\\nby \\u003c@ann\\u003e`\n", "rule ask: Two people look",
-			"budget day has left 1000 USD", "2 approvals of 2 are missing",
+			"budget day has left 1000 USD", "2 approvals of 2 are missing", "\nIn the console: https://spend.example/console/#/approvals/apr_",
 		} {
 			if !strings.Contains(m.Text, want) {
 				t.Errorf("%q is not in\n%s", want, m.Text)
@@ -196,7 +196,9 @@ func startNode(t *testing.T) *fleet.Node {
 		t.Fatal(err)
 	}
 	node, err := fleet.NewNode(binary, "dev", "chat", t.TempDir(),
-		fleet.Settings{"DATA_DIR": t.TempDir(), "ADMIN_KEY": admin, "WEBHOOK_PRIVATE_ADDRESSES": "true"})
+		fleet.Settings{
+			"DATA_DIR": t.TempDir(), "ADMIN_KEY": admin, "WEBHOOK_PRIVATE_ADDRESSES": "true", "CONSOLE_URL": "https://spend.example/console",
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,14 @@
 import { html, render, useEffect, useRef, useState } from "./lib/html.js";
 import { post } from "./lib/api.js";
 import { go, link, toRow, useRoute } from "./lib/route.js";
-import { may, onSession, session, signOut } from "./lib/session.js";
+import { forget, may, onSession, session, signOut } from "./lib/session.js";
 import { Empty } from "./lib/parts.js";
 import { Frozen, useFrozen } from "./pages/freezes.js";
+import { useNow } from "./lib/load.js";
+import { span } from "./lib/words.js";
 import { pages } from "./pages.js";
 import { useWaiting } from "./lib/waiting.js";
-import { SignIn } from "./pages/sign-in.js";
+import { keepWanted, SignIn } from "./pages/sign-in.js";
 
 function Console() {
   const [, changed] = useState(0);
@@ -39,12 +41,20 @@ function Frame({ route }) {
     <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>To the content</a>
     <${Navigation} open=${open} page=${page} waiting=${waiting.count} />
     <main id="main" tabindex="-1" ref=${main} class=${page?.path ?? ""}>
-      <${Frozen} frozen=${frozen} />
+      <${Ending} /><${Frozen} frozen=${frozen} />
       ${!page && html`<${Empty} title="There is no such page.">It may be of another version, or misspelt.<//>`}
       ${page && !may(page.scope) && html`<${Empty} title="Your key does not open this page.">${page.scope === "admin"
         ? "It needs the admin key: sign out, and in again with both." : `It needs the scope ${page.scope}, which an admin can give.`}<//>`}
       ${page && may(page.scope) && html`<${page.show} key=${page.path} route=${route} waiting=${waiting} frozen=${frozen} />`}
     </main>`;
+}
+
+// Ending says that the session, or the key, ends in the next ten minutes.
+function Ending() {
+  const now = useNow(10000);
+  const { key, cookie } = session();
+  const left = Date.parse(key?.expires_at ?? "") - now;
+  return left < 600000 && html`<aside class="once" aria-label="Your session" role="status">${cookie ? "Your session ends" : "Your key expires"} ${left > 0 ? `in ${span(left)}` : "now"}. ${cookie ? html`<a href="/console/sign-in" onClick=${() => { keepWanted(); forget(); }}>Sign in again</a> now, before you begin something long.` : "An admin makes another one."}</aside>`;
 }
 
 function Navigation({ open, page, waiting }) {

@@ -142,6 +142,20 @@ test("the list says how many are missing where people of one group have approved
   await page.close();
 });
 
+test("a decision that brings nothing forward says so, and so does a key that expires soon", async () => {
+  const from = ["support", "finance"].map((group) => ({ group }));
+  await send("POST", "/v1/policies", { policy_id: "forward", name: "Forward", rules: [{ rule_id: "both", rule_type: "escalate_if", parameters: { amount_above: 200, approval: { from } } }] });
+  const { approval_id } = await ask({ policy_id: "forward" });
+  const { action_hash } = await send("GET", `/v1/approvals/${approval_id}`);
+  await send("POST", `/v1/approvals/${approval_id}/approve`, { action_hash }, { "X-API-Key": (await person("sol", { groups: ["support"] })).api_key });
+  const page = await open((await person("sky", { groups: ["support"], expires_at: new Date(Date.now() + 300_000).toISOString() })).api_key);
+  await page.waitForSelector("aside:has-text('Your key expires in 4 min')");
+  await show(page, `#/approvals/${approval_id}`);
+  await armed(page, "approve").click();
+  await page.waitForSelector(".said.shown:has-text('It brings nothing forward: 1 approval missing of 2, from different people: 1 of finance.')");
+  await page.close();
+});
+
 test("it expires while it is looked at", async () => {
   const asked = await ask();
   const page = await open((await person("fred")).api_key, { prepare: (p) => p.route(`**/v1/approvals/${asked.approval_id}`, async (route) => {
@@ -319,8 +333,13 @@ test("a backtest of a tighter limit, the draft beside, its promotion", async () 
   assert.match(await page.textContent("td.flip"), /^2\s*700\.25 USD$/);
   await page.locator("ul[aria-label='Checks that would be decided otherwise'] li").nth(1).waitFor(); // read apart from the report
   assert.equal(await page.locator("ul[aria-label='Checks that would be decided otherwise'] li").count(), 2);
-  await page.goBack();
-  await area.fill((await area.inputValue()).replace("500", "200"));
+  await page.reload(); // both are kept
+  await page.waitForSelector("text=2 checks would be decided otherwise: 2 stricter, 0 looser");
+  assert.match(await area.inputValue(), /200/);
+  let said;
+  page.once("dialog", (d) => { said = d.message(); d.dismiss(); });
+  await page.click(".back");
+  assert.match(said, /not stored/);
   await page.click("text=Store as a draft");
   await page.waitForSelector("text=Nothing was compared.", { timeout: 60000 });
   assert.equal((await of(250)).decision, "allow");
@@ -331,6 +350,10 @@ test("a backtest of a tighter limit, the draft beside, its promotion", async () 
   await page.waitForFunction(() => location.hash === "#/policies/tried"); // the draft's page shows the difference, too
   await page.waitForSelector("text=cap: limit was 500 and is 200");
   assert.equal((await of(260)).decision, "block");
+  await page.click("[aria-label='Versions, the newest first'] a:has-text('version 1')");
+  await page.waitForSelector("text=version 2 is in force");
+  await page.click("text=Use this version again");
+  await page.waitForFunction(() => document.querySelector("textarea")?.value.includes("500"));
   await page.close();
 });
 
@@ -360,8 +383,9 @@ test("a policy that changes by two keeps what it asks, and a draft waits for som
   await reader.fill("input", "not yet");
   await reader.click("text=Reject it");
   await reader.waitForSelector("text=Rejected by omar");
-  await show(page, "#/policies/two/edit?draft=1");
-  await page.waitForFunction(() => document.querySelector("textarea")?.value.includes("200"));
+  await page.click("text=Refresh");
+  await page.waitForSelector("text=Rejected by omar");
+  assert.match(await area.inputValue(), /200/);
   await page.click("text=Submit for approval"); // unchanged: submitted anew
   await page.waitForSelector("text=Missing: 1.");
   await show(reader, "#/approvals");

@@ -56,6 +56,24 @@ export function go(address, replace = false) {
   }
 }
 
+// useLeaving asks before a link leads away from what is not stored, or the tab closes.
+export function useLeaving(unsaved) {
+  useEffect(() => {
+    if (!unsaved) return undefined;
+    const follow = (e) => {
+      const a = e.target.closest?.("a[href^='#']");
+      if (a && !confirm("The text is not stored. This tab keeps it until you come back. Leave it?")) e.preventDefault();
+    };
+    const close = (e) => e.preventDefault();
+    document.addEventListener("click", follow, true);
+    addEventListener("beforeunload", close);
+    return () => {
+      document.removeEventListener("click", follow, true);
+      removeEventListener("beforeunload", close);
+    };
+  }, [unsaved]);
+}
+
 export function useRoute() {
   const [route, setRoute] = useState(() => ({ ...parseRoute(location.hash), from: arrive() }));
   useEffect(() => {

@@ -26,6 +26,11 @@ export function setSession(next) {
   for (const changed of listeners) changed();
 }
 
+// forget has the page read who is signed in when it is loaded again.
+export function forget() {
+  try { sessionStorage.removeItem(place); } catch { /* nothing was kept */ }
+}
+
 export const signOut = (ended = null) => setSession(ended ? { ended } : {});
 
 export function onSession(changed) {

@@ -205,7 +205,7 @@ function Decide({ a, reload, decides, decided }) {
     try {
       const after = await post(`/v1/approvals/${segment(a.approval_id)}/${verb}`, { action_hash: a.action_hash, note: note.current.value.trim() || null });
       const what = money(a.action.amount, a.action.currency);
-      decided(a.approval_id, verb === "deny" ? `Denied: ${what}.` : after.status === "pending" ? `You approved ${what}. Others must, too.` : `Approved: ${what}.`);
+      decided(a.approval_id, verb === "deny" ? `Denied: ${what}.` : after.status === "pending" ? `You approved ${what}. ${missingOf(after) < missingOf(a) ? "Others must, too." : `It brings nothing forward: ${missingWords(after)}`}` : `Approved: ${what}.`);
     } catch (e) {
       setError(e);
       setBusy("");

@@ -2,7 +2,7 @@
 import { html, useState } from "../lib/html.js";
 import { get, post, segment } from "../lib/api.js";
 import { print } from "../lib/json.js";
-import { go, link } from "../lib/route.js";
+import { link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { useLoad, usePages } from "../lib/load.js";
 import { Table } from "../lib/table.js";
@@ -24,7 +24,8 @@ const columns = [
   ["From", (b) => html`<${PlainTime} at=${b.from} />`, "", "10.5rem"], ["To", (b) => html`<${PlainTime} at=${b.to} />`, "", "10.5rem"], ["By", (b) => html`<${Who} name=${b.principal} />`],
 ];
 
-function Backtest({ id }) {
+// Backtest shows one, on a page of its own or within another.
+export function Backtest({ id, within = false }) {
   const [done, setDone] = useState(false);
   const { data: b, error, reload } = useLoad(async (signal) => {
     const read = await get(`/v1/backtests/${segment(id)}`, { signal });
@@ -33,10 +34,10 @@ function Backtest({ id }) {
   }, [id], done ? 0 : 1000);
   const [failure, setFailure] = useState(null);
   const cancel = () => post(`/v1/backtests/${segment(id)}/cancel`).then(reload, setFailure);
-  if (!b) return html`<${Head} title="Backtest" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
+  if (!b) return html`${!within && html`<${Head} title="Backtest" />`}${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
   return html`
-    <p class="crumbs"><a class="back" href=${link("backtests")}>All backtests</a></p>
-    <${Head} title=${`Backtest of ${b.policy_id}`}>${!ended(b.status) && html`<button onClick=${cancel}>Cancel</button>`}<//>
+    ${within ? html`<h2 class="part">The backtest</h2>` : html`<p class="crumbs"><a class="back" href=${link("backtests")}>All backtests</a></p><${Head} title=${`Backtest of ${b.policy_id}`} />`}
+    ${!ended(b.status) && html`<button onClick=${cancel}>Cancel</button>`}
     <${Running} of=${b} />
     <${Failure} error=${failure ?? error} />
     <${Facts} of=${[
@@ -56,7 +57,7 @@ function Flips({ id, total }) {
 const days = { "1 day": 1, "7 days": 7, "30 days": 30 };
 
 // Begin asks for how long, and begins a backtest of rules.
-export function Begin({ id, rules }) {
+export function Begin({ id, rules, begun }) {
   const [failure, setFailure] = useState(null);
   const [length, setLength] = useState("7 days");
   if (!may("backtests:write")) return null;
@@ -64,7 +65,7 @@ export function Begin({ id, rules }) {
     try {
       const to = Date.now();
       const of = { policy_id: id, rules: rules(), from: new Date(to - days[length] * 86400e3).toISOString(), to: new Date(to).toISOString() };
-      go(link("backtests", (await post("/v1/backtests", print(of))).backtest_id));
+      begun((await post("/v1/backtests", print(of))).backtest_id);
     } catch (e) {
       setFailure(e);
     }

@@ -10,15 +10,13 @@ import { differences, lines } from "../lib/diff.js";
 import { Table } from "../lib/table.js";
 import { Badge, Empty, Failure, Head, Loading, PlainTime, Rule, Time, Who } from "../lib/parts.js";
 import { RulePage } from "./about.js";
-import { Draft, draftOf } from "./draft.js";
+import { Change, draftOf } from "./change.js";
 import { Freeze } from "./freezes.js";
-import { Editor } from "./editor.js";
 
 export function Policies({ route }) {
-  if (!route.part && route.query.make) return html`<${Editor} />`;
-  if (route.part && route.rest[0] === "edit") return html`<${Editor} key=${route.part} id=${route.part} ofDraft=${Boolean(route.query.draft)} />`;
+  if (!route.part && route.query.make) return html`<${Change} key="" route=${route} />`;
   if (route.part && route.rest[0] === "rules") return html`<${RulePage} key=${route.rest[1]} policy=${route.part} id=${route.rest[1]} />`;
-  if (route.part && route.rest[0] === "draft") return html`<${Draft} key=${route.part} id=${route.part} />`;
+  if (route.part && (route.rest[0] === "edit" || route.rest[0] === "draft")) return html`<${Change} key=${route.part} id=${route.part} route=${route} />`;
   if (route.part) return html`<${Policy} key=${route.part} id=${route.part} route=${route} />`;
   const list = usePages("/v1/policies", { limit: 100 });
   return html`
@@ -47,10 +45,10 @@ function Policy({ id, route }) {
   const compare = (other) => go(link("policies", id, { version: p.version, with: other }), true);
   return html`
     <p class="crumbs"><a class="back" href=${link("policies")}>All policies</a></p>
-    <${Head} title=${p.name}><${Freeze} of=${{ policy_id: id }} />${may("policies:write") && html`<a class="button primary" href=${link("policies", [id, "edit"])}>Edit</a>`}<//>
+    <${Head} title=${p.name}><${Freeze} of=${{ policy_id: id }} />${may("policies:write") && list.total > p.version && html`<a class="button" href=${link("policies", [id, "edit"], { version: p.version })}>Use this version again</a>`}${may("policies:write") && html`<a class="button primary" href=${link("policies", [id, "edit"])}>Edit</a>`}<//>
     <p class="hint">${id}${p.description && ` · ${p.description}`}</p>
     ${draft && html`<p><a class="button" href=${link("policies", [id, "draft"])}>There is a draft${draft.status ? `: ${draft.status}` : ""}</a></p>`}
-    <p>Version\u00a0${p.version}${made && html`, by <${By} p=${made} />`}, <${Time} at=${p.updated_at} />${made?.note && html`: <bdi>${made.note}</bdi>`}</p>
+    <p>${list.total !== null && html`<${Badge} of=${p.version === list.total ? "active" : ""}>${p.version === list.total ? "in force" : `version ${list.total} is in force`}<//> `}Version\u00a0${p.version}${made && html`, by <${By} p=${made} />`}, <${Time} at=${p.updated_at} />${made?.note && html`: <bdi>${made.note}</bdi>`}</p>
     <section><h2>Rules</h2><ul class="rules">${p.rules.map((r) => html`<li><${Rule} policy=${id} id=${r.rule_id} /> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
     ${before && html`<${Difference} from=${before} to=${p} />`}
     ${before && others.length > 1 && html`<${Choice} label="Compared with" of=${others} value=${before.version} change=${compare} />`}

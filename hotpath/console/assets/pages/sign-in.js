@@ -15,7 +15,7 @@ async function enter(apiKey, adminKey) {
 
 // The address that somebody wanted, kept while the provider has the tab.
 const wanted = "spendgate.wanted";
-function keepWanted() {
+export function keepWanted() {
   try { sessionStorage.setItem(wanted, location.hash); } catch { /* then the way leads to the first page */ }
 }
 function goWanted() {
