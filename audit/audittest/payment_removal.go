@@ -78,7 +78,8 @@ func paymentsLeave(t *testing.T, s Subject) {
 	if err != nil || len(page.Checks) != 1 || page.Checks[0].ID != again.ID {
 		t.Errorf("listed are %+v, %v", page.Checks, err)
 	}
-	if page, err = s.ListChecks(t.Context(), audit.CheckQuery{Payment: own.Hash(), Limit: 9, Examine: 9}); err != nil || len(page.Checks) != 1 {
+	page, err = s.ListChecks(t.Context(), audit.CheckQuery{Payment: own.Hash(), Limit: 9, Examine: 9})
+	if err != nil || len(page.Checks) != 1 {
 		t.Errorf("of the executor's are listed %+v, %v", page.Checks, err)
 	}
 }

@@ -19,6 +19,9 @@ func (t Table) Index(column string) int {
 // Checks is the table of checks.
 func Checks() Table { return Table{"checks", CheckFields()} }
 
+// KeptChecks is the table of checks of archived days that payments show.
+func KeptChecks() Table { return Table{"kept_checks", CheckFields()} }
+
 // Violations is the table of violations.
 func Violations() Table { return Table{"violations", ViolationFields()} }
 

@@ -55,6 +55,7 @@ func verifiedTables() []verified {
 	}
 	return []verified{
 		encoded(chain.Checks(), "check_id"),
+		encoded(chain.KeptChecks(), "check_id"),
 		encoded(chain.Violations(), "id"),
 		encoded(chain.Outcomes(), "outcome_id", "check_id", "step", "number"),
 		encoded(chain.Policies(), "policy_id", "version", "generation"),

@@ -120,6 +120,9 @@ func lettersOf(field string) map[string]byte {
 
 // Walk implements verify.Evidence.
 func (s *Snapshot) Walk(ctx context.Context, w verify.Walk, each func([]byte) error) error {
+	if w.Name == chain.KeptChecks().Name {
+		return nil // no day is archived
+	}
 	of := columnsOf(w.Fields)
 	query, args := "SELECT "+of.String()+" FROM "+w.Name, []any(nil)
 	switch {

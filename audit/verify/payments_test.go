@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -26,9 +27,15 @@ func TestTamperedPayments(t *testing.T) {
 	if err := tr.conn.QueryRow(t.Context(), "SELECT generation + 1 FROM config").Scan(&next); err != nil {
 		t.Fatal(err)
 	}
+	change := fmt.Sprintf("inserted change %d of the configuration", next)
 	other := strings.Repeat("00112233445566778899aabbccddeeff", 2)
+	shown, moved := spend.PrefixCheck+p.Current.Text(""), p.Current.Text("")[:20]+other[:12]
+	kept := "INSERT INTO kept_checks SELECT * FROM checks WHERE check_id = '" + p.Current.Text("") + "'"
 	for tamper, want := range map[string]string{
 		"SELECT": "",
+		kept:     "",
+		kept + "; UPDATE kept_checks SET decision = 'b'":                                     "altered kept check " + shown,
+		kept + "; UPDATE kept_checks SET check_id = '" + moved + "'":                         "inserted kept check " + spend.PrefixCheck + moved,
 		"UPDATE payments SET state = replace(state, '\"attempt\":1', '\"attempt\":2')" + row: paymentOf("altered", p),
 		"UPDATE payments SET version = version + 1" + row:                                    paymentOf("altered", p),
 		"UPDATE payments SET payment_key = 'x'" + row:                                        paymentOf("altered", p),
@@ -38,7 +45,7 @@ func TestTamperedPayments(t *testing.T) {
 			row: "inserted payment " + other[:32],
 		"SELECT record_change(raise_generation(), 'payments.removed', '/payments', NULL, " +
 			"ROW('system', NULL, 'spendgate', NULL, NULL, NULL)::actor, jsonb_build_object('before_ms', to_ms(now() - interval '30 days'), " +
-			"'removed', jsonb_build_object('" + other + "', 1)), decode(repeat('00', 32), 'hex'))": fmt.Sprintf("inserted change %d of the configuration", next),
+			"'removed', jsonb_build_object('" + other + "', 1)), decode(repeat('00', 32), 'hex'))": change,
 		"UPDATE approvals SET payment = set_byte(payment, 0, 255 - get_byte(payment, 0)) WHERE id = '" +
 			withdrawn.ID.Text("") + "'": "altered " + approvalOf(withdrawn),
 	} {
@@ -46,7 +53,7 @@ func TestTamperedPayments(t *testing.T) {
 		if want == "" {
 			found = nil
 		}
-		tr.bothFind("payments approvals changes", tamper, found...)
+		tr.bothFind("payments approvals changes kept_checks", tamper, found...)
 	}
 }
 
@@ -161,6 +168,15 @@ func TestForgedPayments(t *testing.T) {
 		"decode(repeat('00', 32), 'hex'))",
 		p.Key, time.Now().Add(-agesAgo/2).UnixMilli(), hash[:])
 	want = append(want, paymentOf("removed", p))
+	terms := &audit.Policy{PolicyID: "plain", Name: "p", Rules: "[]"} // whoever is allowed need not redeem
+	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, terms, audit.NewBudgets{}, time.Now()))
+	p = tr.newPayer("lapsed, of no payment")
+	c = p.asks(spend.Allow, time.Hour)
+	o = p.becomes(c, "voided", 0, spend.FlagLapsed)
+	c.Action.PolicyID, c.Payment, c.Payments, o.Payments, o.Payment.Of = "plain", nil, nil, nil, nil
+	act(t, tr.writer.Append(c).Final())
+	act(t, tr.writer.AppendOutcome(o).Final())
+	forged("inserted", o)
 	p = tr.newPayer("corrected without its payment")
 	c = p.allowed("redeemed n1", "failed")
 	forged("inserted", p.corrects(c, "executed"))

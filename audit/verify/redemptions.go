@@ -252,6 +252,8 @@ func (s *slice) held(c course) {
 	switch by := c.redeemed; {
 	case is && c.lapsed != nil && c.lapsed.ID.Time().Before(c.check.Time().Add(terms.Within()-lateCommit)):
 		s.stray(c.lapsed, "its policy leaves more time to redeem it")
+	case is && c.lapsed != nil && !terms.Required && s.fields[chain.FieldPayment] == nil:
+		s.stray(c.lapsed, "whoever was allowed may have carried it out without a redemption")
 	case by == nil && is && terms.Required && c.executed != nil && !told:
 		s.verifier.courses.suspect(c.check, Inserted, outcomeName(c.executed.ID),
 			"it is recorded as executed of %s, which was not redeemed, as its policy requires", checkName(c.check))

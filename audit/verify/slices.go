@@ -162,6 +162,9 @@ func (s *slice) compare(ctx context.Context, rows Rows) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
+	if err := s.kept(ctx); err != nil {
+		return err
+	}
 	if err := s.outcomes(ctx); err != nil {
 		return err
 	}

@@ -541,6 +541,12 @@ class Verifier:
     def checks(self, listed, folder):
         violations, unread = self.violations(folder)
         archived = list(self.archived(folder, listed))
+        for row, fields in self.database.copy(f"SELECT {CHECK} FROM kept_checks"):  # of payments
+            stored, away = listed.get(fields[0]), int.from_bytes(fields[0][:6], "big") // 86400000 in self.away
+            if stored is None and not away and not self.blind(fields[1], fields[0]):
+                self.find("inserted", f"kept check chk_{fields[0].hex()}")
+            elif stored is not None and hash_check(row, fields) != stored:
+                self.find("altered", f"kept check chk_{fields[0].hex()}")
         for row, fields in itertools.chain(self.database.copy(f"SELECT {CHECK} FROM checks"), archived):
             check = fields[0]
             stored = listed.pop(check, None)
@@ -1203,6 +1209,8 @@ class Verifier:
                 if o and wrong == any(integer(fields[37] or b"") < s <= integer(o[17] or b"") for s in self.key_stops.get(fields[29], ())):
                     found.append((check, "inserted", f"outcome {o[0].hex()}"))
             if lapsed and terms is not None and at(lapsed[0]) < at(check) + terms.get("within_minutes", 15) * minute - minute:
+                found.append((check, "inserted", f"outcome {lapsed[0].hex()}"))
+            elif lapsed and terms is not None and not terms.get("required") and fields[38:39] in ([], [None]):
                 found.append((check, "inserted", f"outcome {lapsed[0].hex()}"))
             elif redeemed is None:
                 flagged = fields[38:39] not in ([], [None]) and unredeemed and "unredeemed" in unredeemed[1]
