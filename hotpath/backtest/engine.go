@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"container/heap"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -22,6 +21,8 @@ const (
 	bucketBytes = 160
 	askingBytes = 600
 	reportBytes = 800
+
+	allowanceBytes = 200
 )
 
 // ErrTooLarge ends a replay whose state is larger than maxHeld.
@@ -36,6 +37,7 @@ const (
 	VersionUnknown    = "version_unknown"     // the version that judged the check does not compile any more
 	ApprovalUnknown   = "approval_unknown"    // the check used the approval of a check that is not at hand
 	ApprovalNotNeeded = "approval_not_needed" // the candidate allows the check that asked for the approval it used
+	PaymentAllowed    = "payment_allowed"     // the candidate allows an earlier check of its payment, which history did not
 )
 
 // Options configure an Engine.
@@ -80,6 +82,7 @@ type Engine struct {
 	passes  passes
 	taken   [sides]counters
 	asked   map[spend.ID]*asking
+	paid    map[spend.Hash]allowance
 	reports reports
 	peaks   map[string]*peak
 	warmUp  int64 // checks of the policy before From
@@ -97,7 +100,10 @@ type asking struct {
 
 // New returns an engine before its first record.
 func New(o Options) *Engine {
-	e := &Engine{o: o, tally: report.NewTally(), since: o.From, asked: make(map[spend.ID]*asking), peaks: make(map[string]*peak)}
+	e := &Engine{
+		o: o, tally: report.NewTally(), since: o.From, asked: make(map[spend.ID]*asking),
+		paid: make(map[spend.Hash]allowance), peaks: make(map[string]*peak),
+	}
 	if o.Kept != nil {
 		e.tally, e.since = report.Continue(o.Kept), time.Time(o.Kept.Coverage.To).Add(time.Millisecond)
 	}
@@ -129,7 +135,7 @@ func (e *Engine) Feed(r *Record) error {
 			left.expires = r.expires(r.Approval.Check.Approval)
 		}
 		e.leave(c, [sides]held{left, left})
-		e.expect(c, r.Reports, nil, nil)
+		e.expect(c, c.Action.ApprovalID, r.Reports, nil, nil)
 		return e.bound(c)
 	}
 	own := e.o.Version(c.Decision.PolicyVersion)
@@ -162,7 +168,12 @@ func (e *Engine) compare(r *Record, own *policy.Program) {
 	}
 	if asked != nil && asked.allowed && !e.o.Recorded {
 		e.skip(c, ApprovalNotNeeded)
-		e.followAsked(r, own, asked)
+		e.followMade(r, own, c.Action.ApprovalID, asked.charges)
+		return
+	}
+	if made, is := e.paid[c.PaymentHash()]; is && made.round == c.Payment.Round {
+		e.skip(c, PaymentAllowed)
+		e.followMade(r, own, made.check, made.charges)
 		return
 	}
 	if asked != nil && asked.ends != 0 && asked.ends <= c.Timestamp().UnixMilli() {
@@ -270,31 +281,15 @@ func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
 		}
 	}
 	e.ask(r, j, takes)
+	e.pay(c, j, takes)
 	if c.Decision.Effect != spend.Allow {
 		return
 	}
 	if effect != spend.Allow {
-		e.expect(c, r.Reports, took, nil, recorded)
+		e.expect(c, c.Action.ApprovalID, r.Reports, took, nil, recorded)
 		return
 	}
-	e.expect(c, r.Reports, took, takes)
-}
-
-// followAsked is follow for a check that the candidate's agent would not have made: its outcome
-// becomes the outcome of the check that asked.
-func (e *Engine) followAsked(r *Record, own *policy.Program, asked *asking) {
-	c := r.Check
-	if c.Pass.Passed() {
-		e.leave(c, [sides]held{{until: c.Pass.UntilMS, effect: c.Decision.Effect}, {}})
-	}
-	if c.Decision.Effect != spend.Allow {
-		return
-	}
-	var took []spend.Charge
-	if own.HasBudgets() {
-		took = e.take(recorded, e.charges(own, c))
-	}
-	e.expect(c, r.Reports, took, asked.charges)
+	e.expect(c, c.Action.ApprovalID, r.Reports, took, takes)
 }
 
 // ask remembers the approval that the check asks for.
@@ -355,7 +350,7 @@ func (e *Engine) bound(c *spend.Check) error {
 
 func (e *Engine) held() int {
 	return e.passes.count*passBytes + (e.taken[recorded].count+e.taken[candidate].count)*bucketBytes +
-		len(e.asked)*askingBytes + len(e.reports)*reportBytes
+		len(e.asked)*askingBytes + len(e.paid)*allowanceBytes + len(e.reports)*reportBytes
 }
 
 // order returns the place of a check's or an outcome's ID in time, to a quarter of a microsecond:
@@ -378,17 +373,4 @@ func (e *Engine) Report() *report.Report {
 		}
 	}
 	return r
-}
-
-// expect keeps the reports of a check until their time.
-func (e *Engine) expect(c *spend.Check, all []*spend.Outcome, took, takes []spend.Charge, only ...int) {
-	for i, o := range all {
-		ev := &reporting{at: order(o.ID), outcome: *o, fingerprint: fingerprint(c.Fingerprint[:]), uses: c.Action.ApprovalID}
-		if i > 0 {
-			ev.outcome.Follows = all[i-1]
-		}
-		ev.charges = [sides][]spend.Charge{took, takes}
-		ev.on = [sides]bool{true, only == nil}
-		heap.Push(&e.reports, ev)
-	}
 }

@@ -11,7 +11,8 @@ type reporting struct {
 	at          uint64
 	outcome     spend.Outcome
 	fingerprint fingerprint
-	uses        spend.ID // the approval that the check used
+	payment     spend.Hash
+	uses        spend.ID // the approval that the check used, or the check that the candidate allowed in its place
 	charges     [sides][]spend.Charge
 	on          [sides]bool // where the check was allowed
 }
@@ -58,5 +59,22 @@ func (e *Engine) reportUntil(at uint64) {
 				e.passes.release(ev.fingerprint, ev.uses, side, o.Frees())
 			}
 		}
+		if made, is := e.paid[ev.payment]; is && made.check == ev.uses && o.Frees() {
+			delete(e.paid, ev.payment) // it is free again
+		}
+	}
+}
+
+// expect keeps the reports of a check until their time. uses is the check whose approval it used, or that the candidate allowed in
+// its place.
+func (e *Engine) expect(c *spend.Check, uses spend.ID, all []*spend.Outcome, took, takes []spend.Charge, only ...int) {
+	for i, o := range all {
+		ev := &reporting{at: order(o.ID), outcome: *o, fingerprint: fingerprint(c.Fingerprint[:]), payment: c.PaymentHash(), uses: uses}
+		if i > 0 {
+			ev.outcome.Follows = all[i-1]
+		}
+		ev.charges = [sides][]spend.Charge{took, takes}
+		ev.on = [sides]bool{true, only == nil}
+		heap.Push(&e.reports, ev)
 	}
 }

@@ -839,7 +839,7 @@ export interface components {
                 compared: number;
                 skipped: {
                     /** @enum {string} */
-                    reason: "approval_not_needed" | "approval_unknown" | "budget_order" | "counters_unavailable" | "duplicate_order" | "failed" | "other_decision" | "version_unknown";
+                    reason: "approval_not_needed" | "approval_unknown" | "budget_order" | "counters_unavailable" | "duplicate_order" | "failed" | "other_decision" | "payment_allowed" | "version_unknown";
                     checks: number;
                 }[];
                 /** @description The time that was replayed before the period, to fill windows. */
